@@ -1,0 +1,1 @@
+//! Figures: ratios to raw probes taken in the same run.

@@ -1,0 +1,125 @@
+//! Artifacts: what was built, identified by the SHA-256 of its content.
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::auth::Actor;
+use crate::id::Id;
+use crate::name::{CommitSha, Fingerprint};
+use crate::page::{Slice, Window};
+use crate::shared::{ExternalUrls, GitCommit, RepoInfo};
+use crate::store::StoreResult;
+use crate::time::Timestamp;
+
+/// One report of an artifact. The same fingerprint may be reported many times; each report has its own id.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Artifact {
+    /// The report's id.
+    pub id: Id,
+    /// The flow it was reported to.
+    pub flow: Id,
+    /// The trail it was reported to; none for reports to a flow as a whole.
+    pub trail: Option<Id>,
+    /// The SHA-256 of the content.
+    pub fingerprint: Fingerprint,
+    /// The file or image name.
+    pub filename: String,
+    /// The template's name for it, `""` without one.
+    pub template_reference_name: String,
+    /// The commit it was built from.
+    pub git_commit: Option<CommitSha>,
+    /// More about that commit.
+    pub git_commit_info: Option<GitCommit>,
+    /// The repository, as reported.
+    pub repo_info: Option<RepoInfo>,
+    /// The repo's id.
+    pub repo: Option<Id>,
+    /// Where the commit can be looked at.
+    pub commit_url: String,
+    /// Where the build can be looked at.
+    pub build_url: String,
+    /// Where the repository is.
+    pub repo_url: String,
+    /// Whatever the reporter added.
+    pub user_data: Value,
+    /// Labelled links.
+    pub external_urls: Option<ExternalUrls>,
+    /// Remarks.
+    pub annotations: Map<String, Value>,
+    /// The template's YAML text that was valid when it was reported.
+    pub template: String,
+    /// When it was reported.
+    pub created_at: Timestamp,
+    /// By whom.
+    pub created_by: Actor,
+}
+
+/// The part of an artifact report that compliance depends on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ArtifactRow {
+    /// The report's id.
+    pub id: Id,
+    /// The flow it was reported to.
+    pub flow: Id,
+    /// The trail it was reported to.
+    pub trail: Option<Id>,
+    /// The SHA-256 of the content.
+    pub fingerprint: Fingerprint,
+    /// The template's name for it, `""` without one.
+    pub template_reference_name: String,
+    /// The commit it was built from, `""` without one.
+    pub git_commit: String,
+    /// When it was reported.
+    pub at: Timestamp,
+    /// Its ledger index: larger is newer.
+    pub index: u64,
+}
+
+/// How a list of artifacts is narrowed; everything given must match.
+#[derive(Debug, Clone, Default)]
+pub struct ArtifactFilter {
+    /// Reported to this flow.
+    pub flow: Option<Id>,
+    /// Reported to this trail.
+    pub trail: Option<Id>,
+    /// With this report id.
+    pub id: Option<Id>,
+    /// With a fingerprint that begins so.
+    pub fingerprint: Option<String>,
+    /// Built from a commit that begins so.
+    pub commit: Option<String>,
+    /// From a commit on this branch (`git_commit_info.branch`).
+    pub branch: Option<String>,
+    /// From one of these repos.
+    pub repos: Option<Vec<Id>>,
+    /// Only reports with a commit.
+    pub with_commit: bool,
+}
+
+/// Fingerprints that begin as asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Matches {
+    /// How many different ones there are.
+    pub count: u64,
+    /// The first of them, by bytes.
+    pub first: Vec<Fingerprint>,
+}
+
+/// Questions about artifacts.
+#[async_trait]
+pub trait ArtifactStore: Send + Sync {
+    /// The different fingerprints in this flow that begin with `prefix`, and the first `limit` of them.
+    async fn fingerprints(&self, org: Id, flow: Id, prefix: &str, limit: u64) -> StoreResult<Matches>;
+    /// Artifact reports, newest (by ledger index) first.
+    async fn artifacts(
+        &self,
+        org: Id,
+        filter: &ArtifactFilter,
+        window: Window,
+    ) -> StoreResult<Slice<Artifact>>;
+    /// The reports of these ids, in any order; unknown ids are passed over.
+    async fn artifacts_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Artifact>>;
+    /// For each of these fingerprints and each flow it was reported to, the newest report, ordered by ledger index.
+    async fn provenance(&self, org: Id, fingerprints: &[Fingerprint]) -> StoreResult<Vec<ArtifactRow>>;
+}

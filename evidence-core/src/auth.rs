@@ -1,0 +1,274 @@
+//! Who calls and what they may do: API keys, principals, roles and scopes (specification, Authentication).
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::id::{Id, Random};
+use crate::name::OrgName;
+
+/// What a caller presents.
+#[derive(Clone, Copy)]
+pub enum Credential<'a> {
+    /// `Authorization: Bearer <key>`.
+    Bearer(&'a str),
+    /// `Authorization: Basic <base64 of key:anything>`, already decoded; only some operations accept it.
+    Basic {
+        /// The key, sent as the user name.
+        key: &'a str,
+    },
+}
+
+impl<'a> Credential<'a> {
+    /// The API key in it.
+    pub const fn key(self) -> &'a str {
+        match self {
+            Self::Bearer(key) | Self::Basic { key } => key,
+        }
+    }
+}
+
+impl std::fmt::Debug for Credential<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Bearer(_) => "Bearer(…)",
+            Self::Basic { .. } => "Basic(…)",
+        })
+    }
+}
+
+/// An API key as its holder knows it: `ev_`, 43 base62 characters of 256 random bits, six of checksum. Never
+/// stored, never printed by `Debug`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ApiKey(String);
+
+const PREFIX: &str = "ev_";
+const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+
+impl ApiKey {
+    /// A fresh key.
+    pub fn generate(random: &dyn Random) -> Self {
+        let mut secret = [0; 32];
+        random.fill(&mut secret);
+        let secret = base62(&secret, 43);
+        let checksum = base62(&Sha256::digest(secret.as_bytes())[..4], 6);
+        Self(format!("{PREFIX}{secret}{checksum}"))
+    }
+
+    /// A key that a host brings with it; any text will do.
+    pub const fn imported(text: String) -> Self {
+        Self(text)
+    }
+
+    /// The text, to be shown to its holder once.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+
+    /// What is stored in its place.
+    pub fn hash(&self) -> KeyHash {
+        KeyHash::of(&self.0)
+    }
+}
+
+impl std::fmt::Debug for ApiKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ApiKey(…)")
+    }
+}
+
+/// `bytes` as a big-endian number in base 62, on exactly `width` digits.
+fn base62(bytes: &[u8], width: usize) -> String {
+    let mut number = bytes.to_vec();
+    let mut digits = vec![BASE62[0]; width];
+    for digit in digits.iter_mut().rev() {
+        let mut remainder = 0_u32;
+        for byte in &mut number {
+            let value = remainder << 8 | u32::from(*byte);
+            *byte = (value / 62).to_be_bytes()[3];
+            remainder = value % 62;
+        }
+        *digit = BASE62[remainder as usize];
+    }
+    digits.into_iter().map(char::from).collect()
+}
+
+/// The SHA-256 of an API key, lower-case hex: what a store holds and looks keys up by.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct KeyHash(String);
+
+impl KeyHash {
+    /// The hash of this key.
+    pub fn of(key: &str) -> Self {
+        Self(crate::digest::sha256_hex(key.as_bytes()))
+    }
+
+    /// The hash a store holds.
+    pub const fn stored(hex: String) -> Self {
+        Self(hex)
+    }
+
+    /// The hex digits.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Its own digest, which may appear in the ledger: nothing usable leaves with it.
+    pub fn fingerprint(&self) -> String {
+        crate::digest::sha256_hex(self.0.as_bytes())
+    }
+
+    /// Equality in constant time.
+    pub fn matches(&self, other: &Self) -> bool {
+        subtle::ConstantTimeEq::ct_eq(self.0.as_bytes(), other.0.as_bytes()).into()
+    }
+}
+
+impl std::fmt::Debug for KeyHash {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("KeyHash(…)")
+    }
+}
+
+/// What a principal may do in an organization, least first (the field `privilege` on the wire).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Reads everything.
+    Reader,
+    /// Also reports environments and keeps service accounts of its own.
+    Snapshotter,
+    /// Also writes everything but settings and other people's service accounts.
+    Member,
+    /// May do everything.
+    Admin,
+}
+
+/// What an operation asks of its caller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// Any valid credential; no organization is involved.
+    Authenticated,
+    /// Any role.
+    Read,
+    /// Any role, or anybody with a credential when the flow named in the path is public.
+    ReadFlow,
+    /// A role that may report environments and keep service accounts of its own.
+    Report,
+    /// A role that may write.
+    Write,
+    /// The role that may do everything.
+    Admin,
+}
+
+impl Scope {
+    /// The least role that satisfies the scope.
+    pub const fn least_role(self) -> Role {
+        match self {
+            Self::Authenticated | Self::Read | Self::ReadFlow => Role::Reader,
+            Self::Report => Role::Snapshotter,
+            Self::Write => Role::Member,
+            Self::Admin => Role::Admin,
+        }
+    }
+}
+
+/// Who did something, as facts remember it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Actor {
+    /// The user's or service account's id.
+    pub id: Id,
+    /// Its name, shown wherever people look.
+    pub name: String,
+    /// Which of the two it is.
+    pub kind: ActorKind,
+}
+
+/// The two kinds of principals.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[expect(missing_docs, reason = "the variants say it")]
+pub enum ActorKind {
+    User,
+    ServiceAccount,
+}
+
+impl std::fmt::Display for Actor {
+    /// `user:jane`, as the ledger's leaves carry it.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let kind = match self.kind {
+            ActorKind::User => "user",
+            ActorKind::ServiceAccount => "service-account",
+        };
+        write!(f, "{kind}:{}", self.name)
+    }
+}
+
+/// An authenticated caller.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Principal {
+    /// The user or service account.
+    pub actor: Actor,
+    /// For a service account, its one organization and its role there; users have their roles in memberships.
+    pub bound_to: Option<(Id, Role)>,
+}
+
+/// A caller's right to act, established by [`crate::EvidenceService::authorize`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Access {
+    /// Who calls.
+    pub caller: Principal,
+    /// Where, and with which role; nothing for operations that concern no organization.
+    pub place: Option<Place>,
+}
+
+/// The organization that a request concerns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The organization's id.
+    pub org: Id,
+    /// Its name.
+    pub name: OrgName,
+    /// The caller's role there; nothing for an outsider who reads a public flow.
+    pub role: Option<Role>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::SystemRandom;
+
+    #[test]
+    fn a_key_has_its_recognisable_form_and_a_right_checksum() {
+        let key = ApiKey::generate(&SystemRandom);
+        let text = key.reveal();
+        assert!(regex::Regex::new("^ev_[0-9A-Za-z]{49}$").unwrap().is_match(text), "{text}");
+        let (secret, checksum) = text[PREFIX.len()..].split_at(43);
+        assert_eq!(base62(&Sha256::digest(secret.as_bytes())[..4], 6), checksum);
+        assert_ne!(ApiKey::generate(&SystemRandom), key);
+    }
+
+    #[test]
+    fn base62_counts() {
+        assert_eq!(base62(&[0, 61], 3), "00z");
+        assert_eq!(base62(&[0, 62], 3), "010");
+        assert_eq!(base62(&[0xff; 32], 43).len(), 43);
+    }
+
+    #[test]
+    fn nothing_prints_a_secret() {
+        let key = ApiKey::imported("hunter2".to_owned());
+        let printed = format!("{key:?} {:?} {:?}", key.hash(), Credential::Bearer("hunter2"));
+        assert!(!printed.contains("hunter2") && !printed.contains(key.hash().as_str()), "{printed}");
+    }
+
+    #[test]
+    fn roles_are_ordered_by_what_they_may_do() {
+        assert!(
+            Role::Reader < Role::Snapshotter
+                && Role::Snapshotter < Role::Member
+                && Role::Member < Role::Admin
+        );
+    }
+}

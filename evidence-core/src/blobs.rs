@@ -1,0 +1,84 @@
+//! Attachments, kept by content beside the records: written in chunks, durable before the record that names them,
+//! read back chunk by chunk so that nothing is ever held whole.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+use crate::id::Id;
+use crate::name::Fingerprint;
+use crate::store::StoreResult;
+
+/// The size of a stored chunk, in bytes; the last one of a blob may be smaller.
+pub const CHUNK: usize = 256 << 10;
+
+/// Bytes that arrive in pieces, from memory, a temporary file or a store.
+#[async_trait]
+pub trait Chunks: Send {
+    /// The next piece, of any size above zero; `None` at the end.
+    async fn next(&mut self) -> std::io::Result<Option<Bytes>>;
+}
+
+/// Bytes at hand, as one piece.
+#[derive(Debug)]
+pub struct Whole(Option<Bytes>);
+
+impl Whole {
+    /// These bytes.
+    pub fn new(bytes: impl Into<Bytes>) -> Self {
+        Self(Some(bytes.into()).filter(|bytes: &Bytes| !bytes.is_empty()))
+    }
+}
+
+#[async_trait]
+impl Chunks for Whole {
+    async fn next(&mut self) -> std::io::Result<Option<Bytes>> {
+        Ok(self.0.take())
+    }
+}
+
+/// A file of a form, already received, hashed and held in memory or in a temporary file.
+pub struct Upload {
+    /// The last segment of the name it was sent under.
+    pub file_name: String,
+    /// Its media type as sent, else `application/octet-stream`.
+    pub media_type: String,
+    /// Its size in bytes.
+    pub size: u64,
+    /// The SHA-256 of its content.
+    pub sha256: Fingerprint,
+    /// The content, to be read once.
+    pub content: Box<dyn Chunks>,
+}
+
+impl std::fmt::Debug for Upload {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Upload")
+            .field("file_name", &self.file_name)
+            .field("media_type", &self.media_type)
+            .field("size", &self.size)
+            .field("sha256", &self.sha256)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Upload {
+    /// The whole content in memory: for templates and other documents, never for attachments.
+    pub async fn read(mut self) -> std::io::Result<Vec<u8>> {
+        let mut bytes = Vec::with_capacity(usize::try_from(self.size).unwrap_or_default());
+        while let Some(piece) = self.content.next().await? {
+            bytes.extend_from_slice(&piece);
+        }
+        Ok(bytes)
+    }
+}
+
+/// Where attachments are kept: by organization and content.
+#[async_trait]
+pub trait Blobs: Send + Sync {
+    /// Keeps `content` under its digest; once this answers, it is durable. Keeping the same content again is no change.
+    async fn keep(&self, org: Id, sha256: &Fingerprint, content: &mut dyn Chunks) -> StoreResult<()>;
+
+    /// Chunk `number` (from 0, [`CHUNK`] bytes each but the last) of a blob; `None` past its end or when there is no
+    /// such blob.
+    async fn chunk(&self, org: Id, sha256: &Fingerprint, number: u64) -> StoreResult<Option<Bytes>>;
+}

@@ -1,0 +1,1 @@
+//! The checks that every store has to pass, one promise each.

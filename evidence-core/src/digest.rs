@@ -1,0 +1,28 @@
+//! SHA-256 of contents, as the lower-case hex that the API speaks.
+
+use sha2::{Digest, Sha256};
+
+/// The SHA-256 of `bytes`, 64 lower-case hex digits.
+pub fn sha256_hex(bytes: &[u8]) -> String {
+    hex(&Sha256::digest(bytes))
+}
+
+/// `bytes` in lower-case hex.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes
+        .iter()
+        .flat_map(|byte| [byte >> 4, byte & 15])
+        .map(|digit| char::from(HEX[usize::from(digit)]))
+        .collect()
+}
+
+const HEX: &[u8; 16] = b"0123456789abcdef";
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_digest_of_abc() {
+        let digest = super::sha256_hex(b"abc");
+        assert_eq!(digest, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    }
+}

@@ -1,0 +1,323 @@
+//! What can go wrong, as the caller is told: one error type for every operation, and its two wordings.
+
+use std::collections::BTreeMap;
+
+use crate::decode::Misfit;
+use crate::store::StoreError;
+
+/// The result of an operation.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Field name to what is wrong with it, as the `errors` object of an answer.
+pub type FieldErrors = BTreeMap<String, String>;
+
+/// The message of a refused body or parameter (specification, Errors).
+pub const INVALID_PAYLOAD: &str = "Input payload validation failed";
+/// The message of a refused environment report (specification, Errors).
+pub const INVALID_REPORT: &str = "Invalid report data";
+
+/// Why an operation did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The input breaks a rule; nothing was stored.
+    #[error("{message}")]
+    Invalid {
+        /// What is said first.
+        message: String,
+        /// What is wrong, field by field.
+        fields: FieldErrors,
+    },
+    /// No credential, or one that is unknown, malformed, expired or revoked.
+    #[error("no valid credential was given")]
+    Unauthenticated,
+    /// The caller may not do this.
+    #[error("the caller may not do this")]
+    Forbidden,
+    /// Something that was named does not exist.
+    #[error("{0:?} does not exist")]
+    NotFound(Box<Missing>),
+    /// Too large an input.
+    #[error("the input is larger than {limit} bytes")]
+    TooLarge {
+        /// The greatest size, in bytes.
+        limit: u64,
+        /// Whether it is one file of a form rather than the whole body.
+        file: bool,
+    },
+    /// The body is of a type that the operation does not read.
+    #[error("the content type cannot be read")]
+    UnsupportedMediaType,
+    /// The store could not answer, or did not accept.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A defect of the service or its surroundings, such as a report that cannot be drawn.
+    #[error("{what}")]
+    Internal {
+        /// What failed.
+        what: &'static str,
+        /// Why.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+}
+
+impl Error {
+    /// A refused field: status 400 with [`INVALID_PAYLOAD`].
+    pub fn invalid(field: impl Into<String>, text: impl Into<String>) -> Self {
+        Self::invalid_with(INVALID_PAYLOAD, field, text)
+    }
+
+    /// A refused field under a message of its own.
+    pub fn invalid_with(
+        message: impl Into<String>,
+        field: impl Into<String>,
+        text: impl Into<String>,
+    ) -> Self {
+        Self::Invalid { message: message.into(), fields: BTreeMap::from([(field.into(), text.into())]) }
+    }
+
+    /// A refusal that needs no field to be understood.
+    pub fn refused(message: impl Into<String>) -> Self {
+        Self::Invalid { message: message.into(), fields: BTreeMap::new() }
+    }
+
+    /// The same refusal with another first sentence; other errors stay as they are.
+    #[must_use]
+    pub fn under(self, message: &str) -> Self {
+        match self {
+            Self::Invalid { fields, .. } => Self::Invalid { message: message.to_owned(), fields },
+            other => other,
+        }
+    }
+
+    /// A misfit of the input, under [`INVALID_PAYLOAD`]; `whole` names the input itself where no field does.
+    pub fn misfit(misfit: &Misfit, whole: &str) -> Self {
+        let field = misfit.field();
+        Self::invalid(if field.is_empty() { whole.to_owned() } else { field }, misfit.message())
+    }
+}
+
+/// What was looked for and is not there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Missing {
+    /// What kind of thing.
+    pub resource: Resource,
+    /// The name it was asked for by.
+    pub name: String,
+    /// The organization it was looked for in.
+    pub org: String,
+    /// The flow it was looked for in, where there is one.
+    pub flow: Option<String>,
+    /// The trail it was looked for in, where there is one.
+    pub trail: Option<String>,
+    /// The parameter or body field that named it.
+    pub field: &'static str,
+    /// The message that the specification gives this case, where it is not `<Resource> not found`.
+    pub message: Option<&'static str>,
+}
+
+/// The kinds of things that can be missing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "each variant is the name of a resource")]
+pub enum Resource {
+    Organization,
+    Flow,
+    Trail,
+    Artifact,
+    Attestation,
+    Evidence,
+    Environment,
+    Snapshot,
+    Policy,
+    AttestationType,
+    AttestationTypeVersion,
+    Repo,
+    ServiceAccount,
+    ApiKey,
+    TaggedResource,
+}
+
+impl Missing {
+    /// A thing named `name` in organization `org` is missing.
+    pub fn new(resource: Resource, name: impl Into<String>, org: impl Into<String>) -> Self {
+        Self {
+            resource,
+            name: name.into(),
+            org: org.into(),
+            flow: None,
+            trail: None,
+            field: resource.field(),
+            message: None,
+        }
+    }
+
+    /// Looked for in this flow.
+    #[must_use]
+    pub fn in_flow(mut self, flow: impl Into<String>) -> Self {
+        self.flow = Some(flow.into());
+        self
+    }
+
+    /// Looked for in this trail.
+    #[must_use]
+    pub fn in_trail(mut self, trail: impl Into<String>) -> Self {
+        self.trail = Some(trail.into());
+        self
+    }
+
+    /// Named by this field rather than by the usual one.
+    #[must_use]
+    pub fn named_by(mut self, field: &'static str) -> Self {
+        self.field = field;
+        self
+    }
+
+    /// Told by this message of the specification.
+    #[must_use]
+    pub fn saying(mut self, message: &'static str) -> Self {
+        self.message = Some(message);
+        self
+    }
+}
+
+impl From<Missing> for Error {
+    fn from(missing: Missing) -> Self {
+        Self::NotFound(Box::new(missing))
+    }
+}
+
+impl Resource {
+    const fn field(self) -> &'static str {
+        match self {
+            Self::Organization => "org",
+            Self::Flow => "flow_name",
+            Self::Trail => "trail_name",
+            Self::Artifact => "fingerprint",
+            Self::Attestation | Self::Evidence => "attestation_id",
+            Self::Environment => "env_name",
+            Self::Snapshot => "snapshot_expression",
+            Self::Policy => "policy_name",
+            Self::AttestationType => "custom_attestation_type_name",
+            Self::AttestationTypeVersion => "query.version",
+            Self::Repo => "repo_name",
+            Self::ServiceAccount => "name",
+            Self::ApiKey => "key_id",
+            Self::TaggedResource => "resource_id",
+        }
+    }
+
+    const fn noun(self) -> &'static str {
+        match self {
+            Self::Organization => "organization",
+            Self::Flow => "flow",
+            Self::Trail => "trail",
+            Self::Artifact => "artifact",
+            Self::Attestation => "attestation",
+            Self::Evidence => "evidence file",
+            Self::Environment => "environment",
+            Self::Snapshot => "snapshot",
+            Self::Policy => "policy",
+            Self::AttestationType => "custom attestation type",
+            Self::AttestationTypeVersion => "version",
+            Self::Repo => "repo",
+            Self::ServiceAccount => "service account",
+            Self::ApiKey => "API key",
+            Self::TaggedResource => "resource",
+        }
+    }
+
+    const fn documented(self) -> &'static str {
+        match self {
+            Self::Organization => "Organization not found",
+            Self::Flow => "Flow not found",
+            Self::Trail => "Trail not found",
+            Self::Artifact => "Artifact not found",
+            Self::Attestation => "Attestation not found",
+            Self::Evidence => "This attestation has no evidence file attached.",
+            Self::Environment => "Environment not found",
+            Self::Snapshot => "Snapshot not found",
+            Self::Policy => "Policy not found",
+            Self::AttestationType => "Custom attestation type not found",
+            Self::AttestationTypeVersion => "Custom attestation type version not found",
+            Self::Repo => "Repo not found",
+            Self::ServiceAccount => "Service account not found",
+            Self::ApiKey => "API key not found",
+            Self::TaggedResource => "Resource not found",
+        }
+    }
+}
+
+/// Which sentences name a missing thing. Status codes never differ between the two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Wording {
+    /// The specification's message, with `errors` saying what was looked for.
+    #[default]
+    Documented,
+    /// The sentences that users of the public command-line client know, without that `errors`.
+    Named,
+}
+
+impl Wording {
+    /// The `message` and `errors` that tell of a missing thing.
+    pub fn missing(self, missing: &Missing) -> (String, FieldErrors) {
+        match self {
+            Self::Documented => {
+                let message = missing.message.unwrap_or(missing.resource.documented());
+                (message.to_owned(), BTreeMap::from([(missing.field.to_owned(), looked_for(missing))]))
+            }
+            Self::Named => (named(missing), BTreeMap::new()),
+        }
+    }
+}
+
+fn looked_for(missing: &Missing) -> String {
+    let Missing { resource, name, org, flow, trail, .. } = missing;
+    let noun = resource.noun();
+    let place = match (trail, flow) {
+        (Some(trail), Some(flow)) => format!("trail '{trail}' of flow '{flow}' in organization '{org}'"),
+        (None, Some(flow)) => format!("flow '{flow}' in organization '{org}'"),
+        (_, None) => format!("organization '{org}'"),
+    };
+    match resource {
+        Resource::Organization => format!("no organization named '{name}'"),
+        _ => format!("no {noun} named '{name}' in {place}"),
+    }
+}
+
+fn named(missing: &Missing) -> String {
+    let Missing { resource, name, org, flow, trail, .. } = missing;
+    let (flow, trail) = (flow.as_deref().unwrap_or_default(), trail.as_deref());
+    match resource {
+        Resource::Flow => format!("Flow named '{name}' does not exist for organization '{org}'"),
+        Resource::Trail => {
+            format!("Trail with name '{name}' does not exist for Organization '{org}' and Flow '{flow}'")
+        }
+        Resource::Artifact => match trail {
+            Some(trail) => format!(
+                "Artifact with fingerprint {name} does not exist in trail \"{trail}\" of flow \"{flow}\" belonging to organization \"{org}\""
+            ),
+            None => {
+                format!(
+                    "Artifact with fingerprint '{name}' does not exist in flow '{flow}' belonging to organization '{org}'"
+                )
+            }
+        },
+        Resource::Environment => {
+            format!("Environment named '{name}' does not exist for organization '{org}'")
+        }
+        Resource::Policy => format!("Policy '{name}' does not exist in organization '{org}'"),
+        Resource::AttestationType => {
+            format!("Custom attestation type '{name}' does not exist for org '{org}'")
+        }
+        Resource::AttestationTypeVersion | Resource::Snapshot => name.clone(),
+        Resource::Repo => format!("Repo '{name}' not found"),
+        Resource::Organization
+        | Resource::Attestation
+        | Resource::Evidence
+        | Resource::ServiceAccount
+        | Resource::ApiKey
+        | Resource::TaggedResource => resource.documented().to_owned(),
+    }
+}

@@ -1,0 +1,327 @@
+//! Flows: the repeatable processes whose executions are trails.
+
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::auth::{Actor, Scope};
+use crate::error::{Error, Resource, Result};
+use crate::fact::{Fact, Guard, Key};
+use crate::id::Id;
+use crate::name::{FlowName, OrgName};
+use crate::operation::{Document, Form, FormParts, Json, Method, Operation, Put};
+use crate::page::{PageNumber, Pagination, PerPage, Slice, Window};
+use crate::rules::compliance::State;
+use crate::rules::template::Template;
+use crate::service::{Context, Draft, Race};
+use crate::shared::{Acknowledged, Description, List, TagFilter, Tags};
+use crate::store::{Current, StoreResult};
+use crate::time::{Seconds, Timestamp};
+use crate::trails;
+
+/// A flow as it is recorded.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Flow {
+    /// Its id.
+    pub id: Id,
+    /// Its name, unique in the organization.
+    pub name: FlowName,
+    /// What it is for.
+    pub description: String,
+    /// Who may read it.
+    pub visibility: Visibility,
+    /// The template's YAML text as uploaded.
+    pub template: String,
+    /// The id of that text: a new one each time it changes.
+    pub template_id: Id,
+    /// Where its code is, when a report told.
+    pub repo_url: String,
+    /// Its tags.
+    pub tags: Tags,
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// By whom.
+    pub created_by: Actor,
+}
+
+/// Who may read a flow (decisions: `public` lets callers of other organizations read it by name).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Visibility {
+    /// Anybody with a credential.
+    Public,
+    /// The organization's own.
+    #[default]
+    Private,
+}
+
+/// How a list of flows is narrowed.
+#[derive(Debug, Clone, Default)]
+pub struct FlowFilter {
+    /// A substring of the name.
+    pub name: Option<String>,
+    /// Whether the substring's ASCII case does not matter.
+    pub ignore_case: bool,
+    /// Tags that must all match.
+    pub tags: Vec<TagFilter>,
+}
+
+/// Questions about flows.
+#[async_trait]
+pub trait FlowStore: Send + Sync {
+    /// The flow of this name.
+    async fn flow(&self, org: Id, name: &str) -> StoreResult<Option<Current<Flow>>>;
+    /// The flows of these ids, in any order; unknown ids are passed over.
+    async fn flows_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Flow>>;
+    /// Flows by name (bytes).
+    async fn flows(&self, org: Id, filter: &FlowFilter, window: Window) -> StoreResult<Slice<Flow>>;
+}
+
+/// The template of a flow that was made without one.
+pub const EMPTY_TEMPLATE: &str = "version: 1";
+
+/// Names that a literal path would shadow.
+const RESERVED: [&str; 2] = ["template_file", "list_attestations_for_criteria"];
+
+impl Flow {
+    /// A flow of this name as a report makes it: private, with the empty template.
+    pub(crate) fn named(name: FlowName, cx: &Context<'_>) -> Result<Self> {
+        if RESERVED.contains(&name.as_str()) {
+            return Err(Error::invalid("name", format!("'{name}' is a reserved word of the API")));
+        }
+        Ok(Self {
+            id: cx.new_id(),
+            name,
+            description: String::new(),
+            visibility: Visibility::Private,
+            template: EMPTY_TEMPLATE.to_owned(),
+            template_id: cx.new_id(),
+            repo_url: String::new(),
+            tags: Tags::new(),
+            created_at: cx.now(),
+            created_by: cx.actor(),
+        })
+    }
+}
+
+impl Context<'_> {
+    /// The flow of this name, or [`Error::NotFound`].
+    pub(crate) async fn flow(&self, name: &str) -> Result<Current<Flow>> {
+        let flow = self.store().flow(self.org()?, name).await?;
+        Ok(flow.ok_or_else(|| self.missing(Resource::Flow, name))?)
+    }
+}
+
+/// A flow as answers carry it (specification, Flow).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "Flow")]
+#[expect(missing_docs, reason = "the fields are the specification's, in its order")]
+pub struct FlowView {
+    pub id: Id,
+    pub name: FlowName,
+    pub description: String,
+    pub visibility: Visibility,
+    pub org: OrgName,
+    /// The template's YAML text as uploaded.
+    pub template: String,
+    pub repo_url: String,
+    pub tags: Tags,
+}
+
+impl FlowView {
+    fn new(flow: Flow, org: &OrgName) -> Self {
+        let Flow { id, name, description, visibility, template, repo_url, tags, .. } = flow;
+        Self { id, name, description, visibility, org: org.clone(), template, repo_url, tags }
+    }
+}
+
+/// A flow in a list: also when something last happened in it, and the state of its newest trail.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct ListedFlow {
+    #[serde(flatten)]
+    pub flow: FlowView,
+    pub latest_activity_at: Seconds,
+    pub latest_state: Option<State>,
+}
+
+/// A list of flows: plain, or a page of it when `page` or `per_page` was given.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum FlowList {
+    /// Every flow.
+    All(Vec<ListedFlow>),
+    /// One page.
+    Page {
+        /// The flows of the page.
+        data: Vec<ListedFlow>,
+        /// Which page it is.
+        pagination: Pagination,
+    },
+}
+
+/// Lists the flows of an organization.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
+pub struct ListFlows {
+    pub org: OrgName,
+    /// A substring of the name.
+    pub search_by_name: Option<String>,
+    /// Whether case matters to `search_by_name`; true by default.
+    pub case_sensitive: Option<bool>,
+    pub page: Option<PageNumber>,
+    pub per_page: Option<PerPage<100>>,
+    /// `key` or `key:value`; repeatable, all must match.
+    #[serde(default)]
+    pub tag: List<String>,
+}
+
+impl Operation for ListFlows {
+    const NAME: &'static str = "get_flows";
+    const METHOD: Method = Method::Get;
+    const PATH: &'static str = "/flows/{org}";
+    const SCOPE: Scope = Scope::Read;
+    const SUMMARY: &'static str = "Lists the flows of an organization";
+    type Body = ();
+    type Output = Json<FlowList>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
+        if self.search_by_name.as_deref() == Some("") {
+            return Err(Error::refused("Empty string is not allowed for flow names."));
+        }
+        let filter = FlowFilter {
+            name: self.search_by_name,
+            ignore_case: self.case_sensitive == Some(false),
+            tags: self.tag.0.iter().map(|tag| TagFilter::parse(tag, ':')).collect(),
+        };
+        let paged = self.page.is_some() || self.per_page.is_some();
+        let (page, per_page) = (self.page.unwrap_or_default(), self.per_page.map_or(20, PerPage::get));
+        let window = if paged { page.window(per_page) } else { Window::ALL };
+        let flows = cx.store().flows(cx.org()?, &filter, window).await?;
+        let pagination =
+            Pagination { total: flows.total, page: page.get(), per_page, page_count: flows.pages(per_page) };
+        let data = listed(flows.items, cx).await?;
+        Ok(Json(if paged { FlowList::Page { data, pagination } } else { FlowList::All(data) }))
+    }
+}
+
+async fn listed(flows: Vec<Flow>, cx: &Context<'_>) -> Result<Vec<ListedFlow>> {
+    let ids: Vec<Id> = flows.iter().map(|flow| flow.id).collect();
+    let newest = trails::newest_of_flows(&ids, cx).await?;
+    let org = &cx.place()?.name;
+    let listed = |flow: Flow| {
+        let activity = newest.get(&flow.id);
+        ListedFlow {
+            latest_activity_at: activity.map_or(flow.created_at, |activity| activity.at).seconds(),
+            latest_state: activity.map(|activity| activity.state),
+            flow: FlowView::new(flow, org),
+        }
+    };
+    Ok(flows.into_iter().map(listed).collect())
+}
+
+/// Gets one flow (specification, Flows).
+#[derive(Debug, Deserialize, JsonSchema)]
+#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
+pub struct GetFlow {
+    pub org: OrgName,
+    pub flow_name: FlowName,
+}
+
+impl Operation for GetFlow {
+    const NAME: &'static str = "get_flow";
+    const METHOD: Method = Method::Get;
+    const PATH: &'static str = "/flows/{org}/{flow_name}";
+    const SCOPE: Scope = Scope::ReadFlow;
+    const SUMMARY: &'static str = "Gets a flow";
+    type Body = ();
+    type Output = Json<FlowView>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    fn flow(&self) -> Option<&FlowName> {
+        Some(&self.flow_name)
+    }
+
+    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
+        let flow = cx.flow(self.flow_name.as_str()).await?;
+        Ok(Json(FlowView::new(flow.record, &cx.place()?.name)))
+    }
+}
+
+/// Creates or updates a flow, with a template file if there is one.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
+pub struct PutFlow {
+    pub org: OrgName,
+}
+
+/// What a flow is created or updated with.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct FlowInput {
+    pub name: FlowName,
+    pub description: Description,
+    pub visibility: Option<Visibility>,
+}
+
+impl Document for FlowInput {
+    const PARTS: FormParts = FormParts { document: "data_json", file: "template_file", many: false };
+}
+
+impl Operation for PutFlow {
+    const NAME: &'static str = "create_flow_with_template";
+    const METHOD: Method = Method::Put;
+    const PATH: &'static str = "/flows/{org}/template_file";
+    const SCOPE: Scope = Scope::Write;
+    const SUMMARY: &'static str = "Creates or updates a flow, with an optional template file";
+    type Body = Form<FlowInput>;
+    type Output = Put<Acknowledged>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, body: Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
+        let (input, template) = body.into_text("template_file").await?;
+        if let Some(Err(errors)) = template.as_deref().map(Template::parse) {
+            return Err(Error::invalid("template_file", errors.to_string()));
+        }
+        let mut race = Race::default();
+        loop {
+            let outcome = put(&input, template.as_deref(), cx).await;
+            if !race.again(&outcome) {
+                return outcome.map(|created| Put { created, body: Acknowledged::Ok });
+            }
+        }
+    }
+}
+
+/// Whether the flow is new.
+async fn put(input: &FlowInput, template: Option<&str>, cx: &Context<'_>) -> Result<bool> {
+    let known = cx.store().flow(cx.org()?, input.name.as_str()).await?;
+    let key = Key::Flow(input.name.clone());
+    let (mut record, guard) = match &known {
+        Some(known) => (known.record.clone(), Guard::Unchanged(key, known.revision)),
+        None => (Flow::named(input.name.clone(), cx)?, Guard::Absent(key)),
+    };
+    record.description = input.description.clone().into_string();
+    record.visibility = input.visibility.unwrap_or(record.visibility);
+    if let Some(template) = template.filter(|template| *template != record.template) {
+        record.template = template.to_owned();
+        record.template_id = cx.new_id();
+    }
+    let created = known.is_none();
+    if known.is_some_and(|known| known.record == record) {
+        return Ok(false);
+    }
+    let fact = if created { Fact::FlowCreated { record } } else { Fact::FlowUpdated { record } };
+    cx.record(Draft::of(fact, guard)).await?;
+    Ok(created)
+}

@@ -1,0 +1,154 @@
+//! Identifiers: 112 bits written `8-4-4-4-8`, the form the specification gives for attestation ids. The first
+//! 48 bits are milliseconds, so ids sort by age and stay cheap as index keys; the other 64 are random.
+
+use std::fmt;
+use std::str::FromStr;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::time::Timestamp;
+
+/// The pattern of an [`Id`] (specification, Artifacts: the internal artifact attestation id).
+pub const ID_PATTERN: &str = "^[a-f0-9]{8}-[a-f0-9]{4}-[a-f0-9]{4}-[a-f0-9]{4}-[a-f0-9]{8}$";
+
+const GROUPS: [usize; 5] = [4, 2, 2, 2, 4];
+const LENGTH: usize = 14;
+
+/// An identifier that the service made.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Id([u8; LENGTH]);
+
+impl Id {
+    /// A fresh id: `at` in milliseconds, then 64 random bits.
+    pub fn new(at: Timestamp, random: &dyn Random) -> Self {
+        let millis = at.as_micros().div_euclid(1000).to_be_bytes();
+        let mut bytes = [0; LENGTH];
+        let (time, noise) = bytes.split_at_mut(6);
+        time.copy_from_slice(&millis[2..]);
+        random.fill(noise);
+        Self(bytes)
+    }
+}
+
+impl fmt::Display for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut rest = self.0.as_slice();
+        for (position, width) in GROUPS.into_iter().enumerate() {
+            if position > 0 {
+                f.write_str("-")?;
+            }
+            let (group, after) = rest.split_at(width);
+            group.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
+            rest = after;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A text that is no id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("String should match pattern '{ID_PATTERN}'")]
+pub struct BadId;
+
+impl FromStr for Id {
+    type Err = BadId;
+
+    fn from_str(text: &str) -> Result<Self, BadId> {
+        let mut bytes = [0; LENGTH];
+        let mut groups = text.split('-');
+        let mut filled = 0;
+        for width in GROUPS {
+            let group = groups.next().filter(|group| group.len() == width * 2).ok_or(BadId)?;
+            for pair in group.as_bytes().chunks_exact(2) {
+                bytes[filled] = hex_digit(pair[0]).ok_or(BadId)? << 4 | hex_digit(pair[1]).ok_or(BadId)?;
+                filled += 1;
+            }
+        }
+        groups.next().is_none().then_some(Self(bytes)).ok_or(BadId)
+    }
+}
+
+const fn hex_digit(byte: u8) -> Option<u8> {
+    match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        _ => None,
+    }
+}
+
+impl Serialize for Id {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Id {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<str>::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+impl JsonSchema for Id {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Id".into()
+    }
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "string", "pattern": ID_PATTERN })
+    }
+}
+
+/// Gives random bytes: to ids, and to API keys.
+pub trait Random: Send + Sync + 'static {
+    /// Fills `bytes` with unpredictable values.
+    fn fill(&self, bytes: &mut [u8]);
+}
+
+/// The operating system's random source.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SystemRandom;
+
+impl Random for SystemRandom {
+    /// # Panics
+    /// When the operating system has no entropy source: nothing safe can be done without one.
+    #[expect(clippy::disallowed_methods, reason = "the one place that draws randomness")]
+    fn fill(&self, bytes: &mut [u8]) {
+        getrandom::fill(bytes).expect("the operating system gives random bytes");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn ids_sort_by_age_and_fit_the_pattern() {
+        let older = Id::new(Timestamp::from_seconds(1_700_000_000), &SystemRandom);
+        let newer = Id::new(Timestamp::from_seconds(1_700_000_001), &SystemRandom);
+        assert!(older < newer && older.to_string() < newer.to_string());
+        assert!(regex::Regex::new(ID_PATTERN).unwrap().is_match(&older.to_string()));
+    }
+
+    proptest! {
+        #[test]
+        fn an_id_reads_back_as_itself(bytes: [u8; LENGTH]) {
+            prop_assert_eq!(Id(bytes).to_string().parse(), Ok(Id(bytes)));
+        }
+
+        #[test]
+        fn a_text_is_an_id_iff_it_fits_the_pattern(
+            text in "[a-f0-9]{8}-[a-f0-9]{4}-[a-f0-9]{4}-[a-f0-9]{4}-[a-f0-9]{8}|[a-fA-F0-9-]{0,34}|\\PC*"
+        ) {
+            let fits = regex::Regex::new(ID_PATTERN).unwrap().is_match(&text);
+            prop_assert_eq!(text.parse::<Id>().is_ok(), fits);
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! The one hash type of the ledger: 32 bytes, written everywhere as 64 lower-case hexadecimal digits.
+
+use std::borrow::Cow;
+use std::fmt::{self, Write};
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use sha2::{Digest, Sha256};
+
+use super::LedgerError;
+
+/// A SHA-256 digest: of a payload, a leaf, a node or a whole tree. Text and JSON form: 64 lower-case hex
+/// digits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Hash([u8; 32]);
+
+impl Hash {
+    /// The length of the text form.
+    pub(super) const HEX_LEN: usize = 64;
+
+    /// The SHA-256 of `bytes`, without any prefix.
+    #[must_use]
+    pub fn of(bytes: impl AsRef<[u8]>) -> Self {
+        Self::of_parts(&[bytes.as_ref()])
+    }
+
+    /// The SHA-256 of `parts` end to end.
+    pub(super) fn of_parts(parts: &[&[u8]]) -> Self {
+        let mut sha256 = Sha256::new();
+        for part in parts {
+            sha256.update(part);
+        }
+        Self(sha256.finalize().into())
+    }
+
+    /// The hash that consists of these bytes.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// The bytes of the hash.
+    #[must_use]
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    /// Reads the text form; `None` if `text` is anything else, so that a hash has exactly one spelling.
+    pub(super) fn from_hex(text: &[u8]) -> Option<Self> {
+        if text.len() != Self::HEX_LEN {
+            return None;
+        }
+        let (pairs, _) = text.as_chunks::<2>();
+        let mut bytes = [0; 32];
+        for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
+            *byte = nibble(*high)? << 4 | nibble(*low)?;
+        }
+        Some(Self(bytes))
+    }
+}
+
+impl fmt::Display for Hash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const DIGITS: [u8; 16] = *b"0123456789abcdef";
+        for byte in self.0 {
+            for nibble in [byte >> 4, byte & 0x0f] {
+                f.write_char(char::from(DIGITS[usize::from(nibble)]))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Hash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for Hash {
+    type Err = LedgerError;
+
+    fn from_str(text: &str) -> Result<Self, LedgerError> {
+        Self::from_hex(text.as_bytes()).ok_or(LedgerError::MalformedHash)
+    }
+}
+
+fn nibble(digit: u8) -> Option<u8> {
+    match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        _ => None,
+    }
+}
+
+impl Serialize for Hash {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Hash {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Cow::<'de, str>::deserialize(deserializer)?;
+        text.parse().map_err(de::Error::custom)
+    }
+}

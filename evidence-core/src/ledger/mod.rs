@@ -1,0 +1,79 @@
+//! The append-only Merkle log that every organization has, as pure functions over hashes.
+//!
+//! A [`Header`] names one entry and the digest of its payload; its [leaf hash](Header::leaf_hash) is what the
+//! tree holds, so a payload can be redacted and every proof still stands. [`Frontier`] appends without
+//! reading the tree; [`inclusion`] and [`consistency`] build proofs from what a store keeps;
+//! [`verify_inclusion`] and [`verify_consistency`] check them knowing nothing but hashes. Hashing is RFC 6962
+//! §2.1 with SHA-256, so that anyone can check a log without this code. Nothing here performs I/O: a store
+//! asks what a proof needs, fetches it, and hands it back.
+
+mod hash;
+mod header;
+mod proof;
+mod tree;
+
+#[cfg(test)]
+mod tests;
+
+pub use hash::Hash;
+pub use header::Header;
+pub use proof::{
+    Known, Needs, consistency, consistency_needs, inclusion, inclusion_needs, root_at, root_needs,
+    verify_consistency, verify_inclusion,
+};
+pub use tree::{EMPTY_ROOT, Frontier, Node, STORED_LEVEL_STEP, node_hash, root_of};
+
+/// Why a hash, a frontier or a proof could not be had.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LedgerError {
+    /// A text that should be a hash is not 64 lower-case hexadecimal digits.
+    #[error("a hash is 64 lower-case hexadecimal digits")]
+    MalformedHash,
+    /// A frontier does not have one hash for each complete subtree of its size.
+    #[error("the frontier of {size} leaves has {expected} hashes, found {found} characters")]
+    MalformedFrontier {
+        /// The number of leaves that the frontier was said to cover.
+        size: u64,
+        /// The number of hashes that a frontier of this size has.
+        expected: u32,
+        /// The length of the text found instead, which should be 64 a hash.
+        found: usize,
+    },
+    /// A tree is said to be larger than a store can count.
+    #[error("a tree of {size} leaves is larger than any store can hold")]
+    TooLarge {
+        /// The number of leaves claimed.
+        size: u64,
+    },
+    /// The tree has no such leaf, so nothing proves its inclusion.
+    #[error("a tree of {size} leaves has no leaf {index}")]
+    NoSuchLeaf {
+        /// The leaf asked for.
+        index: u64,
+        /// The number of leaves of the tree.
+        size: u64,
+    },
+    /// The older tree is the larger one, so no append leads from it to the newer.
+    #[error("a tree of {old} leaves cannot grow into one of {new}")]
+    Shrinks {
+        /// The number of leaves of the older tree.
+        old: u64,
+        /// The number of leaves of the newer tree.
+        new: u64,
+    },
+    /// A leaf that the proof needs was not supplied.
+    #[error("leaf {index} is missing from the ledger")]
+    MissingLeaf {
+        /// The position of the leaf.
+        index: u64,
+    },
+    /// A stored node that the proof needs was not supplied.
+    #[error("node {index} of level {level} is missing from the ledger")]
+    MissingNode {
+        /// The level of the node; leaves are level 0.
+        level: u32,
+        /// The position of the node within its level.
+        index: u64,
+    },
+}

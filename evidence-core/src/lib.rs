@@ -1,0 +1,48 @@
+//! Software delivery evidence: what was built, from which commit, with which reviews, tests and scans, and what runs
+//! where; every record queryable, and provable by an RFC 6962 log per organization.
+//!
+//! This crate is the whole service but for transport and storage. Start at [`Evidence`] (the service over a
+//! [`Store`]), [`api::operations`] (the API as a list of types) and [`fact::Fact`] (everything that can happen).
+
+pub mod allowlists;
+pub mod api;
+pub mod artifacts;
+pub mod attestation_types;
+pub mod attestations;
+pub mod auth;
+pub mod blobs;
+#[cfg(feature = "conformance")]
+pub mod conformance;
+pub mod decode;
+pub mod digest;
+pub mod environments;
+pub mod error;
+pub mod fact;
+pub mod flows;
+pub mod id;
+pub mod ledger;
+#[cfg(feature = "memory")]
+pub mod memory;
+pub mod name;
+pub mod operation;
+pub mod orgs;
+pub mod page;
+pub mod policies;
+pub mod repos;
+pub mod rules;
+pub mod schemas;
+pub mod seed;
+pub mod service;
+pub mod service_accounts;
+pub mod shared;
+pub mod snapshots;
+pub mod store;
+pub mod tags;
+pub mod time;
+pub mod trails;
+
+pub use error::{Error, Result, Wording};
+pub use fact::{Fact, Guard, Key, Write};
+pub use operation::{Operation, Visitor};
+pub use service::{Evidence, EvidenceService, Settings};
+pub use store::{Current, Entry, Store, StoreError};

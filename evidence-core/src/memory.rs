@@ -1,0 +1,1 @@
+//! The store contract, executable: a store that keeps everything in memory.

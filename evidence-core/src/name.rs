@@ -1,0 +1,166 @@
+//! The small validated texts: names, digests and commits. The pattern is the check, the schema and the message;
+//! a value of one of these types fits its pattern (specification, Limits; patterns as whole-string matches).
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+/// Why a text is not what it should be, in the words of the API's validation errors.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BadText {
+    /// It does not fit the pattern.
+    #[error("String should match pattern '{0}'")]
+    Pattern(&'static str),
+    /// It is longer than so many characters.
+    #[error("String should have at most {0} characters")]
+    TooLong(usize),
+}
+
+fn check(text: &str, pattern: &Regex, source: &'static str, longest: usize) -> Result<(), BadText> {
+    if !pattern.is_match(text) {
+        return Err(BadText::Pattern(source));
+    }
+    // Every pattern is ASCII, so that bytes are characters here.
+    if text.len() > longest { Err(BadText::TooLong(longest)) } else { Ok(()) }
+}
+
+macro_rules! texts {
+    ($($(#[$doc:meta])* $name:ident = $pattern:literal, $longest:literal;)*) => {$(
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+        #[serde(transparent)]
+        pub struct $name(String);
+
+        impl $name {
+            /// What a value looks like, whole string.
+            pub const PATTERN: &'static str = $pattern;
+            /// The greatest length, in characters.
+            pub const LONGEST: usize = $longest;
+
+            /// The text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+
+            /// The text, by value.
+            pub fn into_string(self) -> String {
+                self.0
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = BadText;
+
+            fn try_from(text: String) -> Result<Self, BadText> {
+                static PATTERN: LazyLock<Regex> = LazyLock::new(|| {
+                    Regex::new($pattern).expect("a valid pattern")
+                });
+                check(&text, &PATTERN, Self::PATTERN, Self::LONGEST)?;
+                Ok(Self(text))
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = BadText;
+
+            fn from_str(text: &str) -> Result<Self, BadText> {
+                text.to_owned().try_into()
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl AsRef<str> for $name {
+            fn as_ref(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                String::deserialize(deserializer)?.try_into().map_err(serde::de::Error::custom)
+            }
+        }
+
+        impl schemars::JsonSchema for $name {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($name).into()
+            }
+            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                schemars::json_schema!({ "type": "string", "pattern": $pattern, "maxLength": $longest })
+            }
+        }
+    )*
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+        use proptest::prelude::*;
+
+        proptest! {$(
+            #[test]
+            #[expect(non_snake_case, reason = "named after the type")]
+            fn $name(text in concat!(
+                "[a-zA-Z0-9][a-zA-Z0-9._~,-]{0,12}|[a-f0-9]{5,64}|[a-f0-9]{40}|[a-f0-9]{64}|",
+                "[a-zA-Z0-9]{63,65}|[a-z]{254,257}|[a-z]{1,4}\n|[a-z]\u{0}[a-z]|\\PC{0,8}"
+            )) {
+                let fits = Regex::new(&format!("\\A(?:{})\\z", $pattern)).unwrap().is_match(&text)
+                    && text.chars().count() <= $longest;
+                prop_assert_eq!(text.parse::<super::$name>().is_ok(), fits);
+                let json = serde_json::to_string(&text).unwrap();
+                let read = serde_json::from_str::<super::$name>(&json);
+                prop_assert_eq!(read.is_ok(), fits);
+                if let Ok(value) = read {
+                    prop_assert_eq!(serde_json::to_string(&value).unwrap(), json);
+                    prop_assert_eq!(value.to_string(), text);
+                }
+            }
+        )*}
+
+        #[test]
+        fn a_name_at_its_greatest_length_is_accepted_and_one_more_is_not() {$({
+            let longest = "a".repeat(super::$name::LONGEST);
+            prop_assert_eq_plain(longest.parse::<super::$name>().is_ok(), true, stringify!($name));
+            prop_assert_eq_plain(format!("{longest}a").parse::<super::$name>().is_ok(), false, stringify!($name));
+        })*}
+
+        fn prop_assert_eq_plain(found: bool, expected: bool, name: &str) {
+            assert_eq!(found, expected, "{name}");
+        }
+    }};
+}
+
+texts! {
+    /// An organization's name.
+    OrgName = r"^[a-zA-Z0-9][a-zA-Z0-9\-_.]*$", 64;
+    /// A flow's name (specification, Artifacts: `flow_name`).
+    FlowName = r"^[a-zA-Z0-9][a-zA-Z0-9\.\-_~]*$", 255;
+    /// A trail's name (specification, Limits: artifact name-like field).
+    TrailName = r"^[a-zA-Z0-9][a-zA-Z0-9\-_.~]*$", 255;
+    /// The name by which a template refers to an artifact.
+    TemplateReferenceName = r"^[a-zA-Z0-9\-_]+$", 255;
+    /// An environment's name.
+    EnvironmentName = r"^[a-zA-Z0-9][a-zA-Z0-9\.\-_]*$", 255;
+    /// A service account's name (specification, Limits: service account path parameter).
+    ServiceAccountName = r"^[a-zA-Z0-9\-]+$", 64;
+    /// A policy's name.
+    PolicyName = r"^[a-zA-Z0-9][a-zA-Z0-9\-_\.~]*$", 255;
+    /// An attestation's name.
+    AttestationName = r"^[a-zA-Z0-9\-_,]+$", 255;
+    /// A custom attestation type's name.
+    AttestationTypeName = r"^[a-zA-Z0-9][a-zA-Z0-9\-_~.]*$", 255;
+    /// A tag's key.
+    TagKey = r"^[a-zA-Z0-9][a-zA-Z0-9\-_\.~]*$", 255;
+    /// A SHA-256 digest in lower-case hex (specification, Artifact: `fingerprint`).
+    Fingerprint = r"^[a-f0-9]{64}$", 64;
+    /// A fingerprint, or its first five or more digits (specification, Limits: fingerprint lookup length).
+    FingerprintPrefix = r"^[a-f0-9]{5,64}$", 64;
+    /// A git commit in full (specification, Artifact: `git_commit`).
+    CommitSha = r"^[a-f0-9]{40}$", 40;
+    /// A git commit, or its first five or more digits.
+    CommitPrefix = r"^[a-f0-9]{5,40}$", 40;
+}

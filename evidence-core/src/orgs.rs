@@ -1,0 +1,89 @@
+//! Organizations, users and memberships: who there is. Every other record belongs to one organization.
+
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::auth::{Actor, KeyHash, Role};
+use crate::id::Id;
+use crate::name::OrgName;
+use crate::store::StoreResult;
+use crate::time::Timestamp;
+
+/// An organization: the boundary of access, and of one ledger.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Organization {
+    /// Its id.
+    pub id: Id,
+    /// Its name, unique in the store.
+    pub name: OrgName,
+    /// Whether it is shared or one user's own.
+    pub kind: OrgKind,
+    /// When it was created.
+    pub created_at: Timestamp,
+}
+
+/// The two kinds of organizations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum OrgKind {
+    /// Several users and service accounts with roles.
+    Shared,
+    /// One user's, named as the user.
+    Personal,
+}
+
+/// A person.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct User {
+    /// The user's id.
+    pub id: Id,
+    /// The login name, which is also the name of the personal organization.
+    pub name: OrgName,
+    /// When the user was created.
+    pub created_at: Timestamp,
+}
+
+/// A user's role in an organization.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Membership {
+    /// The user.
+    pub user: Id,
+    /// The role there.
+    pub role: Role,
+}
+
+/// The holder of an API key, as a store knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyHolder {
+    /// The stored hash that was found, to be compared in constant time.
+    pub hash: KeyHash,
+    /// Who holds it.
+    pub actor: Actor,
+    /// For a service account, its organization and its present role.
+    pub bound_to: Option<(Id, Role)>,
+    /// When the key ends; `None` for never.
+    pub expires_at: Option<Timestamp>,
+    /// When the key was revoked; it may lie in the future, after a rotation.
+    pub revoked_at: Option<Timestamp>,
+}
+
+/// What a store says of a caller and an organization.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Standing {
+    /// The organization.
+    pub organization: Organization,
+    /// The user's role in it, if any.
+    pub role: Option<Role>,
+}
+
+/// Questions about organizations, users and keys.
+#[async_trait]
+pub trait OrgStore: Send + Sync {
+    /// The organization named `org` and the role of the user `user` in it; `None` when there is no such organization.
+    async fn standing(&self, org: &str, user: Id) -> StoreResult<Option<Standing>>;
+    /// The user of this name.
+    async fn user(&self, name: &str) -> StoreResult<Option<User>>;
+    /// Who holds the key with this hash: expired and revoked ones are found too; those of deleted accounts are not.
+    async fn key_holder(&self, hash: &KeyHash) -> StoreResult<Option<KeyHolder>>;
+}

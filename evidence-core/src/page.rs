@@ -1,0 +1,164 @@
+//! Pages: what a caller asks for, what a store sees, and what it gives back.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A page number: an integer from 1 to 2⁶³−1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct PageNumber(u64);
+
+impl PageNumber {
+    /// The first page.
+    pub const FIRST: Self = Self(1);
+
+    /// The number, from 1.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+
+    /// The window that this page of `per_page` items is.
+    pub const fn window(self, per_page: u64) -> Window {
+        Window { offset: (self.0 - 1).saturating_mul(per_page), limit: per_page }
+    }
+}
+
+impl Default for PageNumber {
+    fn default() -> Self {
+        Self::FIRST
+    }
+}
+
+/// A number of items a page: an integer from 1 to `MAX`; above `SERVED` (where it is smaller) that many are served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct PerPage<const MAX: i64>(u64);
+
+impl<const MAX: i64> PerPage<MAX> {
+    /// So many items, held between 1 and `MAX`.
+    pub const fn clamped(items: u64) -> Self {
+        let max = MAX.unsigned_abs();
+        Self(if items == 0 {
+            1
+        } else if items > max {
+            max
+        } else {
+            items
+        })
+    }
+
+    /// The number of items.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+}
+
+fn bounded<'de, D: serde::Deserializer<'de>>(deserializer: D, max: i64) -> Result<u64, D::Error> {
+    let number = i64::deserialize(deserializer)?;
+    if number < 1 {
+        return Err(serde::de::Error::custom("Input should be greater than or equal to 1"));
+    }
+    if number > max {
+        return Err(serde::de::Error::custom(format_args!("Input should be less than or equal to {max}")));
+    }
+    Ok(number.unsigned_abs())
+}
+
+impl<'de> Deserialize<'de> for PageNumber {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        bounded(deserializer, i64::MAX).map(Self)
+    }
+}
+
+impl<'de, const MAX: i64> Deserialize<'de> for PerPage<MAX> {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        bounded(deserializer, MAX).map(Self)
+    }
+}
+
+impl JsonSchema for PageNumber {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "PageNumber".into()
+    }
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "integer", "minimum": 1 })
+    }
+}
+
+impl<const MAX: i64> JsonSchema for PerPage<MAX> {
+    fn inline_schema() -> bool {
+        true
+    }
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        format!("PerPage{MAX}").into()
+    }
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "integer", "minimum": 1, "maximum": MAX })
+    }
+}
+
+/// Which part of an ordered list a store should give.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Window {
+    /// How many items to pass over.
+    pub offset: u64,
+    /// How many items to give at the most.
+    pub limit: u64,
+}
+
+impl Window {
+    /// The whole list.
+    pub const ALL: Self = Self { offset: 0, limit: i64::MAX.unsigned_abs() };
+}
+
+/// A part of an ordered list, and how long the whole is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Slice<T> {
+    /// The items of the window, in order.
+    pub items: Vec<T>,
+    /// How many items there are in all.
+    pub total: u64,
+}
+
+impl<T> Slice<T> {
+    /// The window of a list that is at hand whole.
+    pub fn of(all: Vec<T>, window: Window) -> Self {
+        let total = all.len() as u64;
+        let at = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+        Self { items: all.into_iter().skip(at(window.offset)).take(at(window.limit)).collect(), total }
+    }
+
+    /// How many pages of `per_page` the whole list fills.
+    pub const fn pages(&self, per_page: u64) -> u64 {
+        self.total.div_ceil(per_page)
+    }
+
+    /// The same window with each item changed.
+    pub fn map<U>(self, change: impl FnMut(T) -> U) -> Slice<U> {
+        Slice { items: self.items.into_iter().map(change).collect(), total: self.total }
+    }
+}
+
+/// The `pagination` block of flow and trail lists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Pagination {
+    /// Number of items in all.
+    pub total: u64,
+    /// This page's number, from 1.
+    pub page: u64,
+    /// Items a page, as asked.
+    pub per_page: u64,
+    /// Number of pages.
+    pub page_count: u64,
+}
+
+/// Ascending (the default) or descending order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum SortDirection {
+    /// A to Z.
+    #[default]
+    Asc,
+    /// Z to A.
+    Desc,
+}

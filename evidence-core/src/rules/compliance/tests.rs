@@ -1,0 +1,537 @@
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+
+const BEGUN: Timestamp = Timestamp::from_micros(1_000_000);
+const FINGERPRINT: &str = "f1";
+const COMMIT: &str = "c1";
+
+fn template(yaml: &str) -> Template {
+    Template::parse(yaml).unwrap_or_else(|errors| panic!("{errors}"))
+}
+
+/// The template of most examples: `bar` on the trail, `cli` with `foo`.
+fn sample() -> Template {
+    template(
+        "trail: {attestations: [{name: bar, type: generic}],
+                 artifacts: [{name: cli, attestations: [{name: foo, type: generic}]}]}",
+    )
+}
+
+fn artifact(name: &str, index: u64) -> ReportedArtifact {
+    ReportedArtifact {
+        id: format!("artifact-{index}"),
+        fingerprint: FINGERPRINT.to_owned(),
+        name: name.to_owned(),
+        commit: COMMIT.to_owned(),
+        at: time_of(index),
+        index,
+    }
+}
+
+fn attestation(name: &str, is_compliant: bool, binding: Binding, index: u64) -> ReportedAttestation {
+    ReportedAttestation {
+        id: format!("attestation-{index}"),
+        name: name.to_owned(),
+        kind: "generic".to_owned(),
+        is_compliant,
+        at: time_of(index),
+        index,
+        binding,
+        is_override: false,
+    }
+}
+
+fn overriding(mut attestation: ReportedAttestation) -> ReportedAttestation {
+    attestation.is_override = true;
+    attestation
+}
+
+fn typed(kind: &str, mut attestation: ReportedAttestation) -> ReportedAttestation {
+    attestation.kind = kind.to_owned();
+    attestation
+}
+
+fn time_of(index: u64) -> Timestamp {
+    Timestamp::from_micros(BEGUN.as_micros() + 1_000_000 * index.cast_signed())
+}
+
+fn on_artifact() -> Binding {
+    Binding::Artifact { fingerprint: FINGERPRINT.to_owned() }
+}
+
+fn named(name: &str, commit: &str) -> Binding {
+    Binding::Named { name: name.to_owned(), commit: commit.to_owned() }
+}
+
+/// A status in a line: `COMPLIANT bar=true cli:COMPLIANT foo=true`; `+` marks the unexpected.
+fn line(status: &TrailStatus) -> String {
+    let mut words = vec![status.state.to_string()];
+    words.extend(status.attestations.iter().map(word));
+    for artifact in &status.artifacts {
+        let mark = if artifact.unexpected { "+" } else { "" };
+        words.push(format!("{mark}{}:{}", artifact.name, artifact.state));
+        words.extend(artifact.attestations.iter().map(word));
+    }
+    words.join(" ")
+}
+
+fn word(attestation: &AttestationStatus) -> String {
+    let mark = if attestation.unexpected { "+" } else { "" };
+    match attestation.is_compliant {
+        Some(verdict) => format!("{mark}{}={verdict}", attestation.name),
+        None => format!("{mark}{}=?", attestation.name),
+    }
+}
+
+fn check(
+    template: &Template,
+    artifacts: &[ReportedArtifact],
+    attestations: &[ReportedAttestation],
+    expected: &str,
+) {
+    let status = evaluate(template, BEGUN, artifacts, attestations);
+    assert_eq!(line(&status), expected);
+    assert_eq!(status.is_compliant, status.state == State::Compliant);
+}
+
+#[test]
+fn an_empty_template_with_nothing_reported_is_compliant() {
+    check(&Template::default(), &[], &[], "COMPLIANT");
+}
+
+#[test]
+fn a_trail_with_nothing_reported_is_incomplete() {
+    check(&sample(), &[], &[], "INCOMPLETE bar=? cli:MISSING foo=?");
+}
+
+#[test]
+fn an_artifact_without_its_attestations_is_incomplete() {
+    let expected = "INCOMPLETE bar=? cli:INCOMPLETE foo=?";
+    check(&sample(), &[artifact("cli", 1)], &[], expected);
+}
+
+#[test]
+fn a_trail_with_everything_is_compliant() {
+    let attestations =
+        [attestation("foo", true, on_artifact(), 2), attestation("bar", true, Binding::Trail, 3)];
+    let expected = "COMPLIANT bar=true cli:COMPLIANT foo=true";
+    check(&sample(), &[artifact("cli", 1)], &attestations, expected);
+}
+
+#[test]
+fn what_is_missing_on_the_trail_is_missing_for_its_artifacts() {
+    let attestations = [attestation("foo", true, on_artifact(), 2)];
+    let expected = "INCOMPLETE bar=? cli:INCOMPLETE foo=true";
+    check(&sample(), &[artifact("cli", 1)], &attestations, expected);
+}
+
+#[test]
+fn what_failed_outweighs_what_is_missing() {
+    let attestations = [attestation("foo", false, on_artifact(), 2)];
+    let expected = "NON-COMPLIANT bar=? cli:NON-COMPLIANT foo=false";
+    check(&sample(), &[artifact("cli", 1)], &attestations, expected);
+}
+
+#[test]
+fn an_unexpected_attestation_that_failed_counts() {
+    let attestations = [attestation("scan", false, on_artifact(), 2)];
+    let expected = "NON-COMPLIANT +cli:NON-COMPLIANT +scan=false";
+    check(&Template::default(), &[artifact("cli", 1)], &attestations, expected);
+
+    let attestations = [attestation("scan", false, Binding::Trail, 2)];
+    let expected = "NON-COMPLIANT +scan=false +cli:NON-COMPLIANT";
+    check(&Template::default(), &[artifact("cli", 1)], &attestations, expected);
+}
+
+#[test]
+fn the_newest_of_a_name_decides_whatever_its_time() {
+    let mut late = attestation("scan", false, Binding::Trail, 1);
+    late.at = time_of(100);
+    let attestations = [late, attestation("scan", true, Binding::Trail, 2)];
+    check(&Template::default(), &[], &attestations, "COMPLIANT +scan=true");
+}
+
+#[test]
+fn an_override_replaces_the_verdict_and_names_both() {
+    let failed = attestation("bar", false, Binding::Trail, 1);
+    let passed = overriding(attestation("bar", true, Binding::Trail, 2));
+    let template = template("trail: {attestations: [{name: bar, type: generic}]}");
+    let status = evaluate(&template, BEGUN, &[], &[failed, passed]);
+    assert_eq!(line(&status), "COMPLIANT bar=true");
+    assert_eq!(ids(&status), (Some("attestation-1"), Some("attestation-2")));
+}
+
+fn ids(status: &TrailStatus) -> (Option<&str>, Option<&str>) {
+    let [attestation] = status.attestations.as_slice() else {
+        panic!("one attestation: {status:?}");
+    };
+    (attestation.attestation_id.as_deref(), attestation.overridden_attestation_id.as_deref())
+}
+
+#[test]
+fn the_last_word_has_the_newest_override_until_a_new_report() {
+    let on_trail = |verdict, index| attestation("a", verdict, Binding::Trail, index);
+    let overrides = [
+        on_trail(true, 1),
+        on_trail(true, 2),
+        overriding(on_trail(true, 3)),
+        overriding(on_trail(false, 4)),
+        on_trail(true, 5),
+    ];
+    let upto = |count: usize| evaluate(&Template::default(), BEGUN, &[], &overrides[..count]);
+    assert_eq!(ids(&upto(3)), (Some("attestation-2"), Some("attestation-3")));
+    assert_eq!(ids(&upto(4)), (Some("attestation-2"), Some("attestation-4")));
+    assert_eq!(line(&upto(4)), "NON-COMPLIANT +a=false");
+    assert_eq!(ids(&upto(5)), (Some("attestation-5"), None));
+    assert_eq!(line(&upto(5)), "COMPLIANT +a=true");
+}
+
+#[test]
+fn an_override_without_an_original_stands_for_it_whatever_the_type() {
+    let template = template("trail: {attestations: [{name: a, type: junit}]}");
+    let alone = overriding(attestation("a", true, Binding::Trail, 1));
+    let status = evaluate(&template, BEGUN, &[], &[alone]);
+    assert_eq!(line(&status), "COMPLIANT a=true");
+    assert_eq!(ids(&status), (Some("attestation-1"), Some("attestation-1")));
+}
+
+#[test]
+fn a_right_name_of_a_wrong_type_leaves_the_slot_missing() {
+    let template = template("trail: {attestations: [{name: a, type: junit}]}");
+    let right = typed("junit", attestation("a", true, Binding::Trail, 1));
+    let wrong = attestation("a", true, Binding::Trail, 2);
+    check(&template, &[], &[right, wrong], "INCOMPLETE a=? +a=true");
+}
+
+#[test]
+fn a_slot_shows_the_reported_type_and_while_missing_its_own() {
+    let template = template("trail: {attestations: [{name: a, type: decision}]}");
+    let decision = typed("system:decision", attestation("a", true, Binding::Trail, 1));
+    let kind = |reported: &[ReportedAttestation]| {
+        evaluate(&template, BEGUN, &[], reported).attestations[0].kind.clone()
+    };
+    assert_eq!(kind(&[]), "decision");
+    assert_eq!(kind(&[decision]), "system:decision");
+}
+
+#[test]
+fn unexpected_attestations_follow_in_the_order_reported() {
+    let template = template("trail: {attestations: [{name: z, type: '*'}]}");
+    let attestations = [
+        attestation("y", true, Binding::Trail, 1),
+        attestation("x", true, Binding::Trail, 2),
+        attestation("y", true, Binding::Trail, 3),
+        attestation("z", true, Binding::Trail, 4),
+    ];
+    check(&template, &[], &attestations, "COMPLIANT z=true +y=true +x=true");
+}
+
+#[test]
+fn an_attestation_by_name_and_commit_waits_for_its_artifact() {
+    let waiting =
+        [attestation("foo", true, named("cli", COMMIT), 1), attestation("bar", true, Binding::Trail, 2)];
+    let before = "INCOMPLETE bar=true cli:MISSING foo=true";
+    check(&sample(), &[], &waiting, before);
+    let after = "COMPLIANT bar=true cli:COMPLIANT foo=true";
+    check(&sample(), &[artifact("cli", 3)], &waiting, after);
+}
+
+#[test]
+fn an_attestation_of_another_commit_or_none_never_joins() {
+    for (commit, built_from) in [("c2", COMMIT), ("", "")] {
+        let astray = [attestation("foo", false, named("cli", commit), 1)];
+        let cli = ReportedArtifact { commit: built_from.to_owned(), ..artifact("cli", 2) };
+        let expected = "INCOMPLETE bar=? cli:INCOMPLETE foo=?";
+        check(&sample(), &[cli], &astray, expected);
+    }
+}
+
+#[test]
+fn a_later_artifact_of_the_name_replaces_the_earlier_one() {
+    let earlier = artifact("cli", 1);
+    let later = ReportedArtifact { fingerprint: "f2".to_owned(), ..artifact("cli", 3) };
+    let failed = [attestation("foo", false, on_artifact(), 2)];
+    let artifacts = [earlier.clone(), later];
+    let expected = "INCOMPLETE bar=? cli:INCOMPLETE foo=?";
+    check(&sample(), &artifacts, &failed, expected);
+
+    let asked = evaluate_artifact(&sample(), &earlier, &failed);
+    assert_eq!(asked.state, ArtifactState::Reported(State::NonCompliant));
+    assert_eq!(asked.artifact_id.as_deref(), Some("artifact-1"));
+}
+
+#[test]
+fn artifacts_without_a_name_are_listed_by_content() {
+    let other = ReportedArtifact { fingerprint: "f0".to_owned(), ..artifact("", 2) };
+    let artifacts = [artifact("", 1), other, artifact("", 3)];
+    let expected = "COMPLIANT +f1:COMPLIANT +f0:COMPLIANT";
+    check(&Template::default(), &artifacts, &[], expected);
+}
+
+#[test]
+fn an_evaluation_is_as_old_as_the_newest_report_that_bears_on_it() {
+    let attestations =
+        [attestation("bar", true, Binding::Trail, 2), attestation("foo", true, on_artifact(), 3)];
+    let artifacts =
+        [artifact("cli", 1), ReportedArtifact { fingerprint: "f2".to_owned(), ..artifact("other", 4) }];
+    let status = evaluate(&sample(), BEGUN, &artifacts, &attestations);
+    assert_eq!(status.evaluated_at, time_of(4));
+    assert_eq!(status.artifacts[0].evaluated_at, time_of(3));
+    assert_eq!(status.artifacts[1].evaluated_at, time_of(4));
+    assert_eq!(evaluate(&sample(), BEGUN, &[], &[]).evaluated_at, BEGUN);
+    let missing = &evaluate(&sample(), BEGUN, &[], &attestations).artifacts[0];
+    assert_eq!(missing.evaluated_at, time_of(2));
+}
+
+#[test]
+fn an_artifact_needs_what_its_slot_and_its_trail_expect() {
+    assert_eq!(expected_names(&sample(), "cli"), ["foo", "bar"]);
+    assert_eq!(expected_names(&sample(), "other"), ["bar"]);
+    assert!(expected_names(&Template::default(), "").is_empty());
+    let both = template(
+        "trail: {attestations: [{name: a, type: '*'}],
+                 artifacts: [{name: x, attestations: [{name: a, type: '*'}]}]}",
+    );
+    assert_eq!(expected_names(&both, "x"), ["a"]);
+}
+
+#[test]
+fn states_read_back_as_they_are_written() {
+    for state in [State::Compliant, State::NonCompliant, State::Incomplete] {
+        assert_eq!(state.to_string().parse(), Ok(state));
+    }
+    for text in ["MISSING", "compliant", "", "NON_COMPLIANT"] {
+        assert_eq!(text.parse::<State>(), Err(UnknownState), "{text}");
+    }
+}
+
+#[test]
+fn a_status_has_the_keys_of_the_api() {
+    let attestations = [attestation("bar", false, Binding::Trail, 2)];
+    let status = evaluate(&sample(), BEGUN, &[artifact("cli", 1)], &attestations);
+    let bar = json!({
+        "attestation_name": "bar",
+        "attestation_type": "generic",
+        "attestation_id": "attestation-2",
+        "overridden_attestation_id": null,
+        "status": "COMPLETE",
+        "is_compliant": false,
+        "unexpected": false,
+    });
+    let foo = json!({
+        "attestation_name": "foo",
+        "attestation_type": "generic",
+        "attestation_id": null,
+        "overridden_attestation_id": null,
+        "status": "MISSING",
+        "is_compliant": null,
+        "unexpected": false,
+    });
+    let cli = json!({
+        "artifact_fingerprint": FINGERPRINT,
+        "artifact_id": "artifact-1",
+        "status": "NON-COMPLIANT",
+        "is_compliant": false,
+        "attestations_statuses": [foo],
+        "unexpected": false,
+        "evaluated_at": time_of(2),
+    });
+    let expected = json!({
+        "status": "NON-COMPLIANT",
+        "is_compliant": false,
+        "evaluated_at": time_of(2),
+        "attestations_statuses": [bar],
+        "artifacts_statuses": { "cli": cli },
+    });
+    assert_eq!(serde_json::to_value(status).expect("plain data"), expected);
+
+    let missing = evaluate(&sample(), BEGUN, &[], &[]);
+    let missing = serde_json::to_value(&missing.artifacts[0]).expect("plain data");
+    assert_eq!(missing["status"], "MISSING");
+    for key in ["artifact_fingerprint", "artifact_id", "is_compliant"] {
+        assert_eq!(missing[key], Value::Null, "{key}");
+    }
+}
+
+/// Where a template of the truth table expects a name.
+const EXPECTED: [Option<Place>; 3] = [None, Some(Place::Trail), Some(Place::Artifact)];
+/// What was reported under a name: where, its verdict, and whether its type is the expected one.
+const GIVEN: [Option<(Place, bool, bool)>; 7] = [
+    None,
+    Some((Place::Trail, true, true)),
+    Some((Place::Trail, false, true)),
+    Some((Place::Trail, true, false)),
+    Some((Place::Artifact, true, true)),
+    Some((Place::Artifact, false, true)),
+    Some((Place::Artifact, true, false)),
+];
+
+#[derive(Clone, Copy, PartialEq)]
+enum Place {
+    Trail,
+    Artifact,
+}
+
+type Case = [(Option<Place>, Option<(Place, bool, bool)>); 3];
+
+/// Every combination of three names, expected and given everywhere.
+fn cases() -> impl Iterator<Item = Case> {
+    let per_name = EXPECTED.len() * GIVEN.len();
+    (0..per_name.pow(3)).map(move |number| {
+        [number, number / per_name, number / per_name.pow(2)].map(|digits| {
+            let digit = digits % per_name;
+            (EXPECTED[digit % EXPECTED.len()], GIVEN[digit / EXPECTED.len()])
+        })
+    })
+}
+
+fn case_template(case: &Case, expects_artifact: bool) -> Template {
+    let at = |place| {
+        let names = ["a", "b", "c"].iter().zip(case);
+        names
+            .filter(|(_, (expected, _))| *expected == Some(place))
+            .map(|(name, _)| json!({ "name": name, "type": "generic" }))
+            .collect::<Vec<_>>()
+    };
+    let artifact = json!({ "name": "x", "attestations": at(Place::Artifact) });
+    let artifacts = if expects_artifact { vec![artifact] } else { vec![] };
+    let trail = json!({ "attestations": at(Place::Trail), "artifacts": artifacts });
+    template(&json!({ "trail": trail }).to_string())
+}
+
+fn case_attestations(case: &Case) -> Vec<ReportedAttestation> {
+    let names = ["a", "b", "c"].iter().zip(case).zip(1..);
+    names
+        .filter_map(|((name, (_, given)), index)| {
+            let (place, verdict, right_type) = (*given)?;
+            let binding = match place {
+                Place::Trail => Binding::Trail,
+                Place::Artifact => named("x", COMMIT),
+            };
+            let kind = if right_type { "generic" } else { "junit" };
+            Some(typed(kind, attestation(name, verdict, binding, index)))
+        })
+        .collect()
+}
+
+/// The rules of the trail and the artifact once more, as plain questions about the case.
+fn oracle(case: &Case, expects_artifact: bool, reported: bool) -> (State, Option<ArtifactState>) {
+    let fails_at =
+        |place| case.iter().any(|(_, given)| matches!(given, Some((at, false, _)) if *at == place));
+    let lacks_at = |place| {
+        case.iter().any(|(expected, given)| {
+            *expected == Some(place) && !matches!(given, Some((at, _, true)) if *at == place)
+        })
+    };
+    let seen = expects_artifact || reported;
+    let fails = fails_at(Place::Trail) || (seen && fails_at(Place::Artifact));
+    let lacks = lacks_at(Place::Trail) || (expects_artifact && lacks_at(Place::Artifact));
+    let state = |lacks| match (fails, lacks) {
+        (true, _) => State::NonCompliant,
+        (false, true) => State::Incomplete,
+        (false, false) => State::Compliant,
+    };
+    let artifact = match (seen, reported) {
+        (false, _) => None,
+        (true, false) => Some(ArtifactState::Missing),
+        (true, true) => Some(ArtifactState::Reported(state(lacks))),
+    };
+    (state(lacks || (expects_artifact && !reported)), artifact)
+}
+
+#[test]
+fn every_case_of_three_names_has_the_verdict_of_the_rules() {
+    for case in cases() {
+        let attestations = case_attestations(&case);
+        let needs_artifact = case.iter().any(|(at, _)| *at == Some(Place::Artifact));
+        for (expects_artifact, reported) in [(true, true), (true, false), (false, true), (false, false)] {
+            if needs_artifact && !expects_artifact {
+                continue;
+            }
+            let template = case_template(&case, expects_artifact);
+            let artifacts: Vec<_> = reported.then(|| artifact("x", 9)).into_iter().collect();
+            let status = evaluate(&template, BEGUN, &artifacts, &attestations);
+            let artifact = status.artifacts.first().map(|artifact| artifact.state);
+            let verdicts = (status.state, artifact);
+            let expected = oracle(&case, expects_artifact, reported);
+            assert_eq!(verdicts, expected, "{template:?} {attestations:?}");
+        }
+    }
+}
+
+fn arbitrary_binding() -> impl Strategy<Value = Binding> {
+    let fingerprint = || "f[12]";
+    let by_content = fingerprint().prop_map(|fingerprint| Binding::Artifact { fingerprint });
+    let by_name = ("[xy]", "(c1)?").prop_map(|(name, commit)| Binding::Named { name, commit });
+    prop_oneof![Just(Binding::Trail), by_content, by_name]
+}
+
+type Reports = (Vec<ReportedArtifact>, Vec<ReportedAttestation>);
+
+/// Artifacts and attestations with distinct places in the ledger.
+fn arbitrary_reports() -> impl Strategy<Value = Reports> {
+    let artifacts = prop::collection::vec(("f[12]", "[xy]?", "(c1)?"), 0..4);
+    let fields = ("[abc]", any::<bool>(), arbitrary_binding(), any::<bool>());
+    let attestations = prop::collection::vec(fields, 0..8);
+    (artifacts, attestations).prop_map(|(artifacts, attestations)| {
+        let artifacts = artifacts.into_iter().zip((0..).step_by(2));
+        let attestations = attestations.into_iter().zip((1..).step_by(2));
+        let artifacts = artifacts.map(|((fingerprint, name, commit), index)| ReportedArtifact {
+            fingerprint,
+            commit,
+            ..artifact(&name, index)
+        });
+        let attestations = attestations.map(|((name, verdict, binding, is_override), index)| {
+            ReportedAttestation { is_override, ..attestation(&name, verdict, binding, index) }
+        });
+        (artifacts.collect(), attestations.collect())
+    })
+}
+
+/// Reports in the order of the ledger and in another one.
+fn shuffled() -> impl Strategy<Value = (Reports, Reports)> {
+    arbitrary_reports().prop_flat_map(|(artifacts, attestations)| {
+        let mixed = (Just(artifacts.clone()).prop_shuffle(), Just(attestations.clone()).prop_shuffle());
+        (Just((artifacts, attestations)), mixed)
+    })
+}
+
+fn template_of_names() -> Template {
+    template(
+        "trail: {attestations: [{name: a, type: generic}, {name: b, type: junit}],
+                 artifacts: [{name: x, attestations: [{name: a, type: '*'}]}]}",
+    )
+}
+
+proptest! {
+    #[test]
+    fn the_order_of_the_inputs_does_not_matter(((artifacts, attestations), mixed) in shuffled()) {
+        let template = template_of_names();
+        prop_assert_eq!(
+            evaluate(&template, BEGUN, &artifacts, &attestations),
+            evaluate(&template, BEGUN, &mixed.0, &mixed.1)
+        );
+    }
+
+    #[test]
+    fn a_trail_says_of_its_artifacts_what_they_say_of_themselves(
+        (artifacts, attestations) in arbitrary_reports()
+    ) {
+        let template = template_of_names();
+        let status = evaluate(&template, BEGUN, &artifacts, &attestations);
+        for listed in &status.artifacts {
+            let report = artifacts.iter().find(|report| Some(&report.id) == listed.artifact_id.as_ref());
+            match report {
+                Some(report) => {
+                    let alone = evaluate_artifact(&template, report, &attestations);
+                    prop_assert_eq!(&alone, listed);
+                }
+                None => prop_assert_eq!(listed.state, ArtifactState::Missing),
+            }
+        }
+        let compliant = status.artifacts.iter().all(|artifact| artifact.is_compliant == Some(true));
+        prop_assert!(compliant || !status.is_compliant);
+    }
+}

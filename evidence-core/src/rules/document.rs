@@ -1,0 +1,257 @@
+//! Reading the YAML documents that callers write, templates and policies. Both are read in two
+//! steps: YAML into a JSON value, under a budget so that a hostile document costs next to nothing;
+//! then a check by hand, field by field, that goes on after a mistake and so reports all of them
+//! at once. A serde derive would stop at the first mistake and could not say where it was.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use serde_json::{Map, Value};
+
+/// Nodes of one document. A thousand artifacts with ten attestations each fit.
+const MAX_NODES: usize = 60_000;
+/// Nesting of one document. The deepest legal path has six levels.
+const MAX_DEPTH: usize = 16;
+/// Uses of YAML aliases in one document, and the nodes they may stand for together.
+const MAX_ALIASES: usize = 1_000;
+/// Bytes of all texts in one document, those behind aliases each time they are used. More than the
+/// largest upload, 10 MB, can hold without aliases.
+const MAX_SCALAR_BYTES: usize = 16 << 20;
+/// Mistakes that are reported of one document.
+const MAX_PROBLEMS: usize = 100;
+/// Characters of an offending value that are repeated in the report about it.
+const MAX_SHOWN: usize = 100;
+/// The path of a mistake that belongs to no field.
+const WHOLE: &str = "document";
+
+/// Why a document was refused: every mistake with its path, at most a hundred.
+///
+/// Displayed as `N validation errors for <document>` and a line `<path>: <text>` for each, the
+/// phrase that the public client looks for; it is in the plural for one mistake too.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DocumentErrors {
+    document: &'static str,
+    problems: Vec<(String, String)>,
+}
+
+impl DocumentErrors {
+    /// The mistakes as (path, text), such as
+    /// `("trail.attestations[0].name", "Field required [input: None]")`.
+    pub fn problems(&self) -> &[(String, String)] {
+        &self.problems
+    }
+}
+
+impl fmt::Display for DocumentErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = self.problems.len();
+        write!(f, "{count} validation errors for {}", self.document)?;
+        for (path, text) in &self.problems {
+            write!(f, "\n{path}: {text}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for DocumentErrors {}
+
+/// A document under examination, with the mistakes found so far.
+#[derive(Debug)]
+pub(super) struct Examination {
+    document: &'static str,
+    problems: Vec<(String, String)>,
+}
+
+/// The fields of one object of the document.
+#[derive(Debug)]
+pub(super) struct Fields<'v> {
+    path: String,
+    values: &'v Map<String, Value>,
+}
+
+impl<'v> Fields<'v> {
+    /// The value of a field, unless it is absent.
+    pub(super) fn get(&self, key: &str) -> Option<&'v Value> {
+        self.values.get(key)
+    }
+
+    /// The path of a field from the root of the document.
+    pub(super) fn path(&self, key: &str) -> String {
+        if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
+    }
+}
+
+impl Examination {
+    /// Starts the examination of a document by turning its YAML into a JSON value.
+    pub(super) fn read(document: &'static str, yaml: &str) -> Result<(Self, Value), DocumentErrors> {
+        let mut examination = Self { document, problems: Vec::new() };
+        match parse(yaml) {
+            Ok(value) => Ok((examination, value)),
+            Err(text) => {
+                examination.add(WHOLE.to_owned(), text);
+                Err(examination.into_errors())
+            }
+        }
+    }
+
+    /// Ends the examination: the value if there was no mistake.
+    pub(super) fn finish<T>(self, value: T) -> Result<T, DocumentErrors> {
+        if self.problems.is_empty() { Ok(value) } else { Err(self.into_errors()) }
+    }
+
+    /// Records a mistake and the value that has it.
+    pub(super) fn refuse(&mut self, path: String, text: &str, input: &Value) {
+        self.add(path, format!("{text} [input: {}]", shown(input)));
+    }
+
+    /// The fields of an object that knows only these keys.
+    pub(super) fn object<'v>(&mut self, path: &str, value: &'v Value, keys: &[&str]) -> Option<Fields<'v>> {
+        let Value::Object(values) = value else {
+            let path = if path.is_empty() { WHOLE } else { path };
+            self.refuse(path.to_owned(), "Input should be a valid dictionary", value);
+            return None;
+        };
+        let fields = Fields { path: path.to_owned(), values };
+        for (key, value) in values {
+            if !keys.contains(&key.as_str()) {
+                self.refuse(fields.path(key), "Extra inputs are not permitted", value);
+            }
+        }
+        Some(fields)
+    }
+
+    /// The items of an optional list, each with its path.
+    pub(super) fn list<'v>(&mut self, fields: &Fields<'v>, key: &str) -> Vec<(String, &'v Value)> {
+        let path = fields.path(key);
+        match fields.get(key) {
+            None => Vec::new(),
+            Some(Value::Array(items)) => {
+                items.iter().enumerate().map(|(at, item)| (format!("{path}[{at}]"), item)).collect()
+            }
+            Some(other) => {
+                self.refuse(path, "Input should be a valid list", other);
+                Vec::new()
+            }
+        }
+    }
+
+    /// An optional text.
+    pub(super) fn text<'v>(&mut self, fields: &Fields<'v>, key: &str) -> Option<&'v str> {
+        let value = fields.get(key)?;
+        match value.as_str() {
+            Some(text) if text.contains('\0') => {
+                self.refuse(fields.path(key), "NUL characters are not permitted", value);
+                None
+            }
+            Some(text) => Some(text),
+            None => {
+                self.refuse(fields.path(key), "Input should be a valid string", value);
+                None
+            }
+        }
+    }
+
+    /// A text that must be there.
+    pub(super) fn required_text<'v>(&mut self, fields: &Fields<'v>, key: &str) -> Option<&'v str> {
+        if fields.get(key).is_none() {
+            self.refuse(fields.path(key), "Field required", &Value::Null);
+        }
+        self.text(fields, key)
+    }
+
+    /// An optional truth value.
+    pub(super) fn boolean(&mut self, fields: &Fields<'_>, key: &str) -> Option<bool> {
+        let value = fields.get(key)?;
+        if !value.is_boolean() {
+            self.refuse(fields.path(key), "Input should be a valid boolean", value);
+        }
+        value.as_bool()
+    }
+
+    /// Refuses each item whose name an earlier item has.
+    pub(super) fn unique_names(&mut self, items: &[(String, &Value)]) {
+        let mut seen = BTreeSet::new();
+        for (path, item) in items {
+            let Some(name) = item.get("name") else {
+                continue;
+            };
+            if name.as_str().is_some_and(|name| !seen.insert(name)) {
+                self.refuse(format!("{path}.name"), "Names should be unique", name);
+            }
+        }
+    }
+
+    fn add(&mut self, path: String, text: String) {
+        if self.problems.len() < MAX_PROBLEMS {
+            self.problems.push((path, text));
+        }
+    }
+
+    fn into_errors(self) -> DocumentErrors {
+        DocumentErrors { document: self.document, problems: self.problems }
+    }
+}
+
+/// YAML 1.2 to JSON. Only `true` and `false` are booleans, so an artifact may be named `no`;
+/// repeated keys are refused.
+fn parse(yaml: &str) -> Result<Value, String> {
+    if yaml.contains('\0') {
+        return Err("NUL characters are not permitted".to_owned());
+    }
+    let options = serde_saphyr::options! {
+        strict_booleans: true,
+        with_snippet: false,
+        budget: serde_saphyr::budget! {
+            max_nodes: MAX_NODES,
+            max_events: 4 * MAX_NODES,
+            max_depth: MAX_DEPTH,
+            flow_nesting_limit: MAX_DEPTH,
+            max_aliases: MAX_ALIASES,
+            max_anchors: MAX_ALIASES,
+            max_documents: 1,
+            max_total_scalar_bytes: MAX_SCALAR_BYTES,
+        },
+        alias_limits: serde_saphyr::alias_limits! {
+            max_total_replayed_events: 4 * MAX_ALIASES,
+        },
+    };
+    serde_saphyr::from_str_with_options(yaml, options)
+        .map_err(|error| format!("Input should be valid YAML: {}", one_line(&error.to_string())))
+}
+
+/// A value the way the reference service shows it: plain text, `None`, `True`, `['a']`.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) => one_line(text),
+        other => one_line(&python(other)),
+    }
+}
+
+fn python(value: &Value) -> String {
+    match value {
+        Value::Null => "None".to_owned(),
+        Value::Bool(true) => "True".to_owned(),
+        Value::Bool(false) => "False".to_owned(),
+        Value::Number(number) => number.to_string(),
+        Value::String(text) => format!("'{text}'"),
+        Value::Array(items) => {
+            let items: Vec<_> = items.iter().map(python).collect();
+            format!("[{}]", items.join(", "))
+        }
+        Value::Object(fields) => {
+            let fields: Vec<_> =
+                fields.iter().map(|(key, value)| format!("'{key}': {}", python(value))).collect();
+            format!("{{{}}}", fields.join(", "))
+        }
+    }
+}
+
+/// The start of a text, with nothing in it that could break the line it is shown on.
+fn one_line(text: &str) -> String {
+    let mut line: String =
+        text.chars().take(MAX_SHOWN).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if text.chars().nth(MAX_SHOWN).is_some() {
+        line.push('…');
+    }
+    line
+}

@@ -1,0 +1,365 @@
+use proptest::prelude::*;
+
+use super::*;
+
+const FULL: &str = r#"
+_schema: https://example.com/schemas/policy/v1
+artifacts:
+  provenance:
+    required: true
+    exceptions:
+      - if: ${{ matches(artifact.name, "^datadog:.*") }}
+      - {}
+  trail-compliance:
+    required: true
+  attestations:
+    - if: ${{ flow.tags.kind == "build" }}
+      type: pull-request
+    - {name: approval, type: decision, must_be_compliant: false, for_control: C-1}
+    - {name: scan, type: "*"}
+"#;
+
+fn with(artifacts: &str) -> String {
+    format!("_schema: https://example.com/v1\nartifacts: {artifacts}")
+}
+
+fn parse(yaml: &str) -> Policy {
+    Policy::parse(yaml).unwrap_or_else(|errors| panic!("{yaml}\n{errors}"))
+}
+
+fn problems(yaml: &str) -> Vec<String> {
+    match Policy::parse(yaml) {
+        Ok(policy) => panic!("{yaml}\nwas read as {policy:?}"),
+        Err(errors) => errors.problems().iter().map(|(path, text)| format!("{path}: {text}")).collect(),
+    }
+}
+
+#[test]
+fn a_policy_is_dumped_as_snapshots_show_it() {
+    let matching = r#"matches(artifact.name, "^datadog:.*")"#;
+    assert_eq!(
+        parse(FULL).to_dump(),
+        json!({
+            "schema_version": "1",
+            "artifacts": {
+                "provenance": {
+                    "required": true,
+                    "exceptions": [
+                        { "if_condition": { "text": matching } },
+                        { "if_condition": null },
+                    ],
+                },
+                "trail_compliance": { "required": true, "exceptions": [] },
+                "attestations": [
+                    {
+                        "if_condition": { "text": r#"flow.tags.kind == "build""# },
+                        "name": "*",
+                        "type": "pull_request",
+                        "must_be_compliant": true,
+                        "for_control": null,
+                    },
+                    {
+                        "if_condition": null,
+                        "name": "approval",
+                        "type": "decision",
+                        "must_be_compliant": false,
+                        "for_control": "C-1",
+                    },
+                    {
+                        "if_condition": null,
+                        "name": "scan",
+                        "type": "*",
+                        "must_be_compliant": true,
+                        "for_control": null,
+                    },
+                ],
+            },
+        })
+    );
+}
+
+#[test]
+fn the_smallest_policy_names_its_schema_and_has_no_rules() {
+    for uri in [
+        "https://example.com/schemas/policy/v1",
+        "https://example.com/schemas/policy/environment/v1",
+        "https://example.com/v1?raw=true#top",
+    ] {
+        assert_eq!(parse(&format!("_schema: {uri}")), Policy::default());
+    }
+    assert_eq!(parse(&with("{}")), Policy::default());
+}
+
+#[test]
+fn a_schema_of_another_version_or_none_is_refused() {
+    for uri in [
+        "https://example.com/schemas/policy/v2",
+        "https://example.com/schemas/policy/v11",
+        "https://example.com/schemas/policy/v1/",
+        "https://example.com/schemas/policy",
+        "https://example.com/?x=/v1",
+        "policy/v1",
+        "v1",
+    ] {
+        let expected = format!(
+            "_schema: Input should be a URL whose path ends in '/v1', the only version \
+             [input: {uri}]"
+        );
+        assert_eq!(problems(&format!("_schema: {uri}")), [expected]);
+    }
+    assert_eq!(problems("artifacts: {}"), ["_schema: Field required [input: None]"]);
+    assert_eq!(problems("_schema: 1"), ["_schema: Input should be a valid string [input: 1]"]);
+}
+
+#[test]
+fn mistakes_are_named_with_their_place() {
+    let table = [
+        ("null", "artifacts: Input should be a valid dictionary [input: None]"),
+        ("{trail_compliance: {}}", "artifacts.trail_compliance: Extra inputs are not permitted [input: {}]"),
+        ("{provenance: true}", "artifacts.provenance: Input should be a valid dictionary [input: True]"),
+        (
+            "{provenance: {required: yes}}",
+            "artifacts.provenance.required: Input should be a valid boolean [input: yes]",
+        ),
+        (
+            "{provenance: {needed: true}}",
+            "artifacts.provenance.needed: Extra inputs are not permitted [input: True]",
+        ),
+        (
+            "{provenance: {exceptions: {}}}",
+            "artifacts.provenance.exceptions: Input should be a valid list [input: {}]",
+        ),
+        (
+            "{provenance: {exceptions: [{when: x}]}}",
+            "artifacts.provenance.exceptions[0].when: Extra inputs are not permitted [input: x]",
+        ),
+        (
+            "{provenance: {exceptions: [{if: x}]}}",
+            "artifacts.provenance.exceptions[0].if: Input should be an expression in '${{ }}' [input: x]",
+        ),
+        (
+            "{provenance: {exceptions: [{if: '${{ }}'}]}}",
+            "artifacts.provenance.exceptions[0].if: Input should be an expression in '${{ }}' [input: ${{ }}]",
+        ),
+        ("{attestations: [{name: a}]}", "artifacts.attestations[0].type: Field required [input: None]"),
+        (
+            "{attestations: [{name: null, type: junit}]}",
+            "artifacts.attestations[0].name: Input should be a valid string [input: None]",
+        ),
+        (
+            "{attestations: [{type: '*'}]}",
+            "artifacts.attestations[0]: One of 'name' and 'type' should not be '*' [input: {'type': '*'}]",
+        ),
+        (
+            "{attestations: [{type: junit, for_control: C}]}",
+            "artifacts.attestations[0].for_control: Permitted for the type 'decision' only [input: C]",
+        ),
+        (
+            "{attestations: [{type: junit, exceptions: []}]}",
+            "artifacts.attestations[0].exceptions: Extra inputs are not permitted [input: []]",
+        ),
+        (
+            "{attestations: [{type: junit, must_be_compliant: 1}]}",
+            "artifacts.attestations[0].must_be_compliant: Input should be a valid boolean [input: 1]",
+        ),
+    ];
+    for (artifacts, expected) in table {
+        assert_eq!(problems(&with(artifacts)), [expected]);
+    }
+}
+
+#[test]
+fn all_mistakes_are_reported_at_once() {
+    let errors = Policy::parse("{rules: [], artifacts: {provenance: 1, trail-compliance: 2}}");
+    let text = errors.expect_err("no policy").to_string();
+    assert!(text.starts_with("4 validation errors for Policy\n"), "{text}");
+}
+
+#[test]
+fn rules_that_this_version_does_not_evaluate_are_named() {
+    let table = [
+        ("{provenance: {exceptions: [{}]}}", "artifacts.provenance.exceptions"),
+        ("{trail-compliance: {exceptions: [{}]}}", "artifacts.trail-compliance.exceptions"),
+        ("{attestations: [{type: junit}]}", "artifacts.attestations"),
+    ];
+    for (artifacts, expected) in table {
+        let (path, reason) = parse(&with(artifacts)).unsupported().expect(artifacts);
+        assert_eq!(path, expected);
+        assert!(reason.contains("refuses to store"), "{reason}");
+    }
+    let simple = with("{provenance: {required: true, exceptions: []}, attestations: []}");
+    assert_eq!(parse(&simple).unsupported(), None);
+}
+
+fn policy(provenance: bool, trail_compliance: bool) -> Policy {
+    parse(&with(&format!(
+        "{{provenance: {{required: {provenance}}}, trail-compliance: {{required: {trail_compliance}}}}}"
+    )))
+}
+
+fn flow(name: &str, artifact_state: State) -> FlowContext {
+    FlowContext { flow_name: name.to_owned(), trail_name: format!("{name}-7"), artifact_state }
+}
+
+#[test]
+fn a_policy_asks_for_provenance_and_for_compliance_in_every_flow() {
+    use State::{Compliant, Incomplete, NonCompliant};
+    let table: [(bool, bool, &[State], bool); 11] = [
+        (false, false, &[], true),
+        (false, false, &[NonCompliant], true),
+        (true, false, &[], false),
+        (true, false, &[NonCompliant], true),
+        (false, true, &[], false),
+        (false, true, &[Compliant], true),
+        (false, true, &[NonCompliant], false),
+        (false, true, &[Incomplete], false),
+        (true, true, &[Compliant, Compliant], true),
+        (true, true, &[Compliant, Incomplete], false),
+        (true, true, &[], false),
+    ];
+    for (provenance, trail_compliance, states, expected) in table {
+        let flows: Vec<_> = states.iter().map(|state| flow("f", *state)).collect();
+        let evaluation = evaluate(&policy(provenance, trail_compliance), &flows);
+        assert_eq!(evaluation.satisfied, expected, "{provenance} {trail_compliance} {states:?}");
+        assert_eq!(evaluation.state().is_compliant(), expected);
+    }
+}
+
+#[test]
+fn each_rule_is_resolved_for_each_flow() {
+    let flows = [flow("a", State::Compliant), flow("b", State::Incomplete)];
+    let evaluation = evaluate(&policy(false, true), &flows);
+    let context = |flow: &str, status: Option<&str>| json!({ "flow_name": flow, "trail_name": format!("{flow}-7"), "artifact_status": status });
+    assert_eq!(
+        serde_json::to_value(&evaluation.rules).expect("plain data"),
+        json!([
+            {
+                "rule": {
+                    "type": "provenance",
+                    "definition": { "required": false, "exceptions": [] },
+                },
+                "satisfied": null,
+                "ignored": true,
+                "resolutions": [
+                    { "type": "rule_not_applicable", "context": context("a", None) },
+                    { "type": "rule_not_applicable", "context": context("b", None) },
+                ],
+            },
+            {
+                "rule": {
+                    "type": "trail-compliance",
+                    "definition": { "required": true, "exceptions": [] },
+                },
+                "satisfied": false,
+                "ignored": false,
+                "resolutions": [
+                    { "type": "rule_satisfied", "context": context("a", Some("COMPLIANT")) },
+                    { "type": "non_compliant_in_trail", "context": context("b", Some("INCOMPLETE")) },
+                ],
+            },
+        ])
+    );
+}
+
+#[test]
+fn an_artifact_without_provenance_has_one_resolution_without_a_flow() {
+    let evaluation = evaluate(&policy(true, true), &[]);
+    let kinds: Vec<_> = evaluation
+        .rules
+        .iter()
+        .flat_map(|rule| &rule.resolutions)
+        .map(|resolution| (resolution.kind, resolution.context.clone()))
+        .collect();
+    let nowhere = ResolutionContext::default();
+    assert_eq!(
+        kinds,
+        [(ResolutionKind::MissingProvenance, nowhere.clone()), (ResolutionKind::NoProvenance, nowhere),]
+    );
+}
+
+#[test]
+fn a_rule_that_cannot_be_evaluated_is_not_satisfied() {
+    let asking = parse(&with("{attestations: [{type: decision, for_control: C-1}]}"));
+    let evaluation = evaluate(&asking, &[flow("a", State::Compliant)]);
+    assert!(!evaluation.satisfied);
+    let rules = serde_json::to_value(&evaluation.rules).expect("plain data");
+    assert_eq!(
+        rules[2]["rule"]["definition"],
+        json!({
+            "if": null,
+            "name": "*",
+            "type": "decision",
+            "must_be_compliant": true,
+            "for_control": "C-1",
+        })
+    );
+    assert_eq!(rules[2]["resolutions"][0]["context"]["for_control"], "C-1");
+
+    let waived = parse(&with("{provenance: {required: true, exceptions: [{if: '${{ exists(flow) }}'}]}}"));
+    assert!(!evaluate(&waived, &[]).satisfied);
+}
+
+#[test]
+fn an_artifact_may_run_if_it_is_allow_listed_or_every_policy_is_satisfied() {
+    let satisfied = || evaluate(&policy(false, false), &[]);
+    let violated = || evaluate(&policy(true, false), &[]);
+    let table = [
+        (false, vec![], None),
+        (true, vec![], Some(true)),
+        (true, vec![violated()], Some(true)),
+        (false, vec![satisfied()], Some(true)),
+        (false, vec![satisfied(), violated()], Some(false)),
+    ];
+    for (allow_listed, evaluations, expected) in table {
+        assert_eq!(artifact_verdict(allow_listed, &evaluations), expected);
+    }
+}
+
+#[test]
+fn a_snapshot_needs_policies_and_only_compliant_artifacts() {
+    let table: [(&[Option<bool>], bool, bool); 6] = [
+        (&[], true, true),
+        (&[], false, false),
+        (&[Some(true), Some(true)], true, true),
+        (&[Some(true), Some(false)], true, false),
+        (&[Some(true), None], true, false),
+        (&[Some(true)], false, false),
+    ];
+    for (verdicts, has_policies, expected) in table {
+        let compliant = snapshot_compliant(verdicts.iter().copied(), has_policies);
+        assert_eq!(compliant, expected, "{verdicts:?} {has_policies}");
+    }
+}
+
+#[test]
+fn an_environment_has_no_state_without_policies_or_snapshots() {
+    assert_eq!(environment_state(Some(true), true), Some(true));
+    assert_eq!(environment_state(Some(false), true), Some(false));
+    assert_eq!(environment_state(Some(false), false), None);
+    assert_eq!(environment_state(None, true), None);
+}
+
+#[test]
+fn a_logical_environment_is_as_good_as_its_members() {
+    let table: [(&[Option<bool>], Option<bool>); 6] = [
+        (&[], None),
+        (&[None], None),
+        (&[Some(true), Some(true)], Some(true)),
+        (&[Some(true), None], None),
+        (&[None, Some(false), Some(true)], Some(false)),
+        (&[Some(true), None, Some(true)], None),
+    ];
+    for (members, expected) in table {
+        let state = logical_environment_state(members.iter().copied());
+        assert_eq!(state, expected, "{members:?}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_read_or_refused(text in "[\\PC\n\t\0]{0,80}") {
+        if let Err(errors) = Policy::parse(&text) {
+            prop_assert!(!errors.problems().is_empty());
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! Flow templates: which attestations a trail and its artifacts must get. A template is a short
+//! YAML text that a flow or a trail is given; [`Template::parse`] is the only way in, and
+//! [`schema`] states the same rules for editors. The text itself is stored elsewhere, byte for
+//! byte; what is here is its meaning. What a trail makes of it is in
+//! [`compliance`](super::compliance).
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Serialize, Serializer};
+use serde_json::{Value, json};
+
+use super::document::{DocumentErrors, Examination, Fields};
+
+/// Identifier of the JSON Schema of flow templates, its `$id`.
+pub const SCHEMA_ID: &str = "https://evidence.dev/schemas/flow-template/v1";
+
+/// Why a template was refused. Displayed as `N validation errors for Template` and the details.
+pub type TemplateErrors = DocumentErrors;
+
+const NAMED_KINDS: [&str; 7] = ["generic", "junit", "snyk", "pull_request", "jira", "sonar", "decision"];
+const ANY_KIND: &str = "*";
+const CUSTOM_PREFIX: &str = "custom:";
+
+/// The attestation type that a template or a policy asks for: one of the built-in types,
+/// `custom:<name>`, or `*` for any.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Kind(String);
+
+impl Kind {
+    /// Whether an attestation of this reported type is of the kind. Decisions are reported as
+    /// `system:decision` and asked for as `decision`.
+    pub fn matches(&self, reported_type: &str) -> bool {
+        let reported_type = match reported_type {
+            "system:decision" => "decision",
+            other => other,
+        };
+        self.is_any() || self.0 == reported_type
+    }
+
+    /// Whether the kind is `*`.
+    pub fn is_any(&self) -> bool {
+        self.0 == ANY_KIND
+    }
+
+    /// The kind as it is written in a template.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for Kind {
+    type Err = UnknownKind;
+
+    fn from_str(text: &str) -> Result<Self, UnknownKind> {
+        let known = NAMED_KINDS.contains(&text) || text == ANY_KIND;
+        if known || text.starts_with(CUSTOM_PREFIX) { Ok(Self(text.to_owned())) } else { Err(UnknownKind) }
+    }
+}
+
+impl Serialize for Kind {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
+    }
+}
+
+/// The text is no attestation type that a template or a policy may ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnknownKind;
+
+impl fmt::Display for UnknownKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Input should be ")?;
+        for kind in NAMED_KINDS {
+            write!(f, "'{kind}', ")?;
+        }
+        write!(f, "'{CUSTOM_PREFIX}<name>' or '{ANY_KIND}'")
+    }
+}
+
+impl std::error::Error for UnknownKind {}
+
+/// One attestation that a template expects.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Requirement {
+    /// Name of the attestation, unique in its list.
+    pub name: String,
+    /// What it must be.
+    #[serde(rename = "type")]
+    pub kind: Kind,
+}
+
+/// One artifact that a template expects, and the attestations it must get.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ArtifactRequirement {
+    /// Name by which reports refer to it (`template_reference_name`), unique in the template.
+    pub name: String,
+    /// Attestations expected of the artifact itself, in the order of the template.
+    pub attestations: Vec<Requirement>,
+}
+
+/// What a trail expects. The default, also written `version: 1`, expects nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Template {
+    /// Attestations expected of the trail itself, in the order of the template.
+    pub attestations: Vec<Requirement>,
+    /// Artifacts expected, in the order of the template.
+    pub artifacts: Vec<ArtifactRequirement>,
+}
+
+impl Template {
+    /// Reads a template from YAML and reports every mistake in it, not only the first.
+    pub fn parse(yaml: &str) -> Result<Self, TemplateErrors> {
+        let (mut examination, document) = Examination::read("Template", yaml)?;
+        let template = parse_root(&mut examination, &document).unwrap_or_default();
+        examination.finish(template)
+    }
+
+    /// The artifact requirement of this name.
+    pub fn artifact(&self, name: &str) -> Option<&ArtifactRequirement> {
+        self.artifacts.iter().find(|artifact| artifact.name == name)
+    }
+
+    /// The parsed form that trails carry: `{version, trail: {attestations, artifacts}}`.
+    pub fn to_json(&self) -> Value {
+        json!({ "version": 1, "trail": self })
+    }
+}
+
+fn parse_root(examination: &mut Examination, document: &Value) -> Option<Template> {
+    let root = examination.object("", document, &["version", "trail"])?;
+    parse_version(examination, &root);
+    match root.get("trail") {
+        None | Some(Value::Null) => Some(Template::default()),
+        Some(trail) => parse_trail(examination, trail),
+    }
+}
+
+fn parse_version(examination: &mut Examination, root: &Fields<'_>) {
+    if let Some(version) = root.get("version")
+        // JSON Schema holds 1 and 1.0 for the same number.
+        && version.as_f64() != Some(1.0)
+    {
+        examination.refuse(root.path("version"), "Input should be 1", version);
+    }
+}
+
+fn parse_trail(examination: &mut Examination, trail: &Value) -> Option<Template> {
+    let trail = examination.object("trail", trail, &["attestations", "artifacts"])?;
+    let attestations = parse_attestations(examination, &trail);
+    let artifacts = examination.list(&trail, "artifacts");
+    examination.unique_names(&artifacts);
+    let artifacts = artifacts
+        .into_iter()
+        .filter_map(|(path, artifact)| parse_artifact(examination, &path, artifact))
+        .collect();
+    Some(Template { attestations, artifacts })
+}
+
+fn parse_artifact(
+    examination: &mut Examination,
+    path: &str,
+    artifact: &Value,
+) -> Option<ArtifactRequirement> {
+    let fields = examination.object(path, artifact, &["name", "attestations"])?;
+    let name = examination.required_text(&fields, "name");
+    if let Some(name) = name.filter(|name| !is_reference_name(name)) {
+        examination.refuse(
+            fields.path("name"),
+            r"String should match pattern '^[a-zA-Z0-9\-_]+$'",
+            &name.into(),
+        );
+    }
+    let attestations = parse_attestations(examination, &fields);
+    Some(ArtifactRequirement { name: name?.to_owned(), attestations })
+}
+
+/// Reports may only use such names, so an artifact of another name could never arrive.
+fn is_reference_name(name: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    !name.is_empty() && name.bytes().all(allowed)
+}
+
+fn parse_attestations(examination: &mut Examination, parent: &Fields<'_>) -> Vec<Requirement> {
+    let attestations = examination.list(parent, "attestations");
+    examination.unique_names(&attestations);
+    attestations
+        .into_iter()
+        .filter_map(|(path, attestation)| parse_requirement(examination, &path, attestation))
+        .collect()
+}
+
+fn parse_requirement(examination: &mut Examination, path: &str, attestation: &Value) -> Option<Requirement> {
+    let fields = examination.object(path, attestation, &["name", "type"])?;
+    let name = examination.required_text(&fields, "name");
+    if name == Some("") {
+        examination.refuse(fields.path("name"), "String should have at least 1 character", &"".into());
+    }
+    let kind = parse_kind(examination, &fields, &[]);
+    Some(Requirement { name: name?.to_owned(), kind: kind? })
+}
+
+/// The `type` of a required attestation; `aliases` are spellings that the kinds do not have.
+pub(super) fn parse_kind(
+    examination: &mut Examination,
+    fields: &Fields<'_>,
+    aliases: &[(&str, &str)],
+) -> Option<Kind> {
+    let written = examination.required_text(fields, "type")?;
+    let meant =
+        aliases.iter().find_map(|(alias, kind)| (*alias == written).then_some(*kind)).unwrap_or(written);
+    meant
+        .parse()
+        .map_err(|unknown: UnknownKind| {
+            examination.refuse(fields.path("type"), &unknown.to_string(), &written.into());
+        })
+        .ok()
+}
+
+/// The JSON Schema (draft 2020-12) of the flow template YAML. It says all that
+/// [`Template::parse`] checks, save that names must be unique, which JSON Schema cannot say.
+pub fn schema() -> Value {
+    let attestations = json!({
+        "type": "array",
+        "default": [],
+        "description": "Attestations that must be reported. Their names should be unique.",
+        "items": { "$ref": "#/$defs/Attestation" },
+    });
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": SCHEMA_ID,
+        "title": "Flow Template",
+        "description": "What a trail of a flow must contain to be compliant.",
+        "type": "object",
+        "additionalProperties": false,
+        "properties": {
+            "version": {
+                "description": "Version of the template format.",
+                "type": "integer",
+                "const": 1,
+                "default": 1,
+            },
+            "trail": {
+                "description": "What is expected of the trail and of its artifacts.",
+                "anyOf": [{ "$ref": "#/$defs/Trail" }, { "type": "null" }],
+                "default": { "attestations": [], "artifacts": [] },
+            },
+        },
+        "$defs": {
+            "Trail": {
+                "description": "Expectations of one trail.",
+                "type": "object",
+                "additionalProperties": false,
+                "properties": {
+                    "attestations": attestations,
+                    "artifacts": {
+                        "description":
+                            "Artifacts that must be reported. Their names should be unique.",
+                        "type": "array",
+                        "default": [],
+                        "items": { "$ref": "#/$defs/Artifact" },
+                    },
+                },
+            },
+            "Artifact": {
+                "description": "An expected artifact.",
+                "type": "object",
+                "additionalProperties": false,
+                "required": ["name"],
+                "properties": {
+                    "name": {
+                        "description": "Name by which reports refer to the artifact.",
+                        "type": "string",
+                        "pattern": r"^[a-zA-Z0-9\-_]+$",
+                    },
+                    "attestations": attestations,
+                },
+            },
+            "Attestation": {
+                "description": "An expected attestation.",
+                "type": "object",
+                "additionalProperties": false,
+                "required": ["name", "type"],
+                "properties": {
+                    "name": {
+                        "description": "Name under which the attestation is reported.",
+                        "type": "string",
+                        "pattern": r"^[^\u0000]+$",
+                    },
+                    "type": {
+                        "description": "Type that the attestation must have; '*' is any type.",
+                        "type": "string",
+                        "anyOf": [
+                            { "enum": NAMED_KINDS },
+                            { "pattern": r"^custom:[^\u0000]*$" },
+                            { "const": ANY_KIND },
+                        ],
+                    },
+                },
+            },
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,1 @@
+//! The JSON Schemas of the documents that people write by hand.

@@ -1,0 +1,332 @@
+//! The service: authenticates, authorizes and runs operations over a store, with no transport in it.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use crate::auth::{Access, Actor, ApiKey, Credential, KeyHash, Place, Principal, Scope};
+use crate::error::{Error, Missing, Resource, Result, Wording};
+use crate::fact::{Fact, Guard, Write};
+use crate::flows::Visibility;
+use crate::id::{Id, Random, SystemRandom};
+use crate::name::OrgName;
+use crate::operation::Operation;
+use crate::store::{Entry, Store, StoreError};
+use crate::time::{Clock, SystemClock, Timestamp};
+
+/// The whole API, whatever carries it. A decorator (metrics, rate limit, read-only) is one implementation of this.
+pub trait EvidenceService: Clone + Send + Sync + 'static {
+    /// Who presents this credential. Unknown, malformed, expired and revoked ones are all [`Error::Unauthenticated`].
+    fn authenticate(&self, credential: Credential<'_>) -> impl Future<Output = Result<Principal>> + Send;
+
+    /// Whether the caller may do what `scope` asks in the organization named `org`, reading from `flow` where the scope
+    /// is [`Scope::ReadFlow`]. A transport calls this before it reads a byte of the body.
+    fn authorize(
+        &self,
+        caller: &Principal,
+        scope: Scope,
+        org: Option<&str>,
+        flow: Option<&str>,
+    ) -> impl Future<Output = Result<Access>> + Send;
+
+    /// Runs an operation with an access that [`Self::authorize`] gave for it.
+    fn run<O: Operation>(
+        &self,
+        access: &Access,
+        operation: O,
+        body: O::Body,
+    ) -> impl Future<Output = Result<O::Output>> + Send;
+
+    /// Which sentences tell of what is missing.
+    fn wording(&self) -> Wording;
+
+    /// Answers once the store does.
+    fn ready(&self) -> impl Future<Output = Result<()>> + Send;
+
+    /// Authorizes and runs: the way in for a host's own code.
+    fn call<O: Operation>(
+        &self,
+        caller: &Principal,
+        operation: O,
+        body: O::Body,
+    ) -> impl Future<Output = Result<O::Output>> + Send {
+        async move {
+            let org = operation.org().map(OrgName::as_str);
+            let flow = operation.flow().map(AsRef::as_ref);
+            let access = self.authorize(caller, O::SCOPE, org, flow).await?;
+            self.run(&access, operation, body).await
+        }
+    }
+}
+
+/// How a service behaves.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The address that people reach it by, without a trailing slash: links in answers begin with it.
+    pub public_url: String,
+    /// Which sentences tell of what is missing.
+    pub wording: Wording,
+    /// Whether a report that names an unknown flow creates it.
+    pub implicit_flows: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            public_url: "http://localhost:8001".to_owned(),
+            wording: Wording::Documented,
+            implicit_flows: true,
+        }
+    }
+}
+
+/// The service over a store.
+#[derive(Clone)]
+pub struct Evidence {
+    parts: Arc<Parts>,
+}
+
+struct Parts {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    random: Arc<dyn Random>,
+    settings: Settings,
+}
+
+impl std::fmt::Debug for Evidence {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Evidence").field("settings", &self.parts.settings).finish_non_exhaustive()
+    }
+}
+
+impl Evidence {
+    /// A service over `store` with the machine's clock and randomness.
+    pub fn new(store: Arc<dyn Store>, settings: Settings) -> Self {
+        Self::with_sources(store, settings, Arc::new(SystemClock), Arc::new(SystemRandom))
+    }
+
+    /// A service with a clock and a source of randomness of the host's.
+    pub fn with_sources(
+        store: Arc<dyn Store>,
+        settings: Settings,
+        clock: Arc<dyn Clock>,
+        random: Arc<dyn Random>,
+    ) -> Self {
+        Self { parts: Arc::new(Parts { store, clock, random, settings }) }
+    }
+
+    /// The store below.
+    pub fn store(&self) -> &dyn Store {
+        &*self.parts.store
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.parts.clock.now()
+    }
+
+    pub(crate) fn new_id(&self) -> Id {
+        Id::new(self.now(), &*self.parts.random)
+    }
+
+    pub(crate) fn new_key(&self) -> ApiKey {
+        ApiKey::generate(&*self.parts.random)
+    }
+}
+
+/// Longer credentials are refused unread.
+const LONGEST_KEY: usize = 1024;
+
+impl EvidenceService for Evidence {
+    async fn authenticate(&self, credential: Credential<'_>) -> Result<Principal> {
+        let key = credential.key();
+        if key.is_empty() || key.len() > LONGEST_KEY {
+            return Err(Error::Unauthenticated);
+        }
+        let hash = KeyHash::of(key);
+        let holder = self.parts.store.key_holder(&hash).await?.ok_or(Error::Unauthenticated)?;
+        let now = self.parts.clock.now();
+        let over = |end: Option<Timestamp>| end.is_some_and(|end| end <= now);
+        if !holder.hash.matches(&hash) || over(holder.expires_at) || over(holder.revoked_at) {
+            return Err(Error::Unauthenticated);
+        }
+        Ok(Principal { actor: holder.actor, bound_to: holder.bound_to })
+    }
+
+    async fn authorize(
+        &self,
+        caller: &Principal,
+        scope: Scope,
+        org: Option<&str>,
+        flow: Option<&str>,
+    ) -> Result<Access> {
+        let Some(name) = org else { return Ok(Access { caller: caller.clone(), place: None }) };
+        let store = &self.parts.store;
+        let standing = store.standing(name, caller.actor.id).await?;
+        let standing = standing.ok_or_else(|| Missing::new(Resource::Organization, name, name))?;
+        let org = standing.organization.id;
+        let role = match caller.bound_to {
+            Some((home, role)) => Some(role).filter(|_| home == org),
+            None => standing.role,
+        };
+        let place = Place { org, name: standing.organization.name, role };
+        let access = Access { caller: caller.clone(), place: Some(place) };
+        match (role, scope, flow) {
+            (Some(role), ..) if role >= scope.least_role() => Ok(access),
+            (None, Scope::ReadFlow, Some(flow)) => match store.flow(org, flow).await? {
+                Some(flow) if flow.record.visibility == Visibility::Public => Ok(access),
+                Some(_) | None => Err(Error::Forbidden),
+            },
+            _ => Err(Error::Forbidden),
+        }
+    }
+
+    async fn run<O: Operation>(&self, access: &Access, operation: O, body: O::Body) -> Result<O::Output> {
+        let Parts { store, clock, random, settings } = &*self.parts;
+        let cx = Context { store: &**store, access, now: clock.now(), random: &**random, settings };
+        operation.run(body, &cx).await.map_err(|error| error.under(O::INVALID))
+    }
+
+    fn wording(&self) -> Wording {
+        self.parts.settings.wording
+    }
+
+    async fn ready(&self) -> Result<()> {
+        Ok(self.parts.store.ready().await?)
+    }
+}
+
+/// What an operation has at hand. Nothing else reads the time or draws randomness.
+pub struct Context<'a> {
+    store: &'a dyn Store,
+    access: &'a Access,
+    now: Timestamp,
+    random: &'a dyn Random,
+    settings: &'a Settings,
+}
+
+impl std::fmt::Debug for Context<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Context")
+            .field("access", &self.access)
+            .field("now", &self.now)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'a> Context<'a> {
+    /// The store, for questions.
+    pub fn store(&self) -> &'a dyn Store {
+        self.store
+    }
+
+    /// The instant of the request, read once.
+    pub const fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    /// A fresh id.
+    pub fn new_id(&self) -> Id {
+        Id::new(self.now, self.random)
+    }
+
+    /// The source of randomness, for keys.
+    pub fn random(&self) -> &'a dyn Random {
+        self.random
+    }
+
+    /// How the service behaves.
+    pub const fn settings(&self) -> &'a Settings {
+        self.settings
+    }
+
+    /// The caller.
+    pub const fn caller(&self) -> &'a Principal {
+        &self.access.caller
+    }
+
+    /// The caller, as facts remember it.
+    pub fn actor(&self) -> Actor {
+        self.access.caller.actor.clone()
+    }
+
+    /// The organization that the request concerns; an operation without one must not ask.
+    pub fn place(&self) -> Result<&'a Place> {
+        self.access.place.as_ref().ok_or(Error::Forbidden)
+    }
+
+    /// That organization's id.
+    pub fn org(&self) -> Result<Id> {
+        Ok(self.place()?.org)
+    }
+
+    /// A thing of this kind and name is missing in the organization.
+    pub fn missing(&self, resource: Resource, name: impl Into<String>) -> Missing {
+        let org = self.access.place.as_ref().map(|place| place.name.to_string()).unwrap_or_default();
+        Missing::new(resource, name, org)
+    }
+
+    /// The address of a page about something in the organization: `{public}/{org}/{path}`.
+    pub fn page_url(&self, path: &str) -> String {
+        let org = self.access.place.as_ref().map(|place| place.name.as_str()).unwrap_or_default();
+        format!("{}/{org}/{path}", self.settings.public_url)
+    }
+
+    /// The address of an operation: `{public}/api/v2/{path}`.
+    pub fn api_url(&self, path: &str) -> String {
+        format!("{}/api/v2/{path}", self.settings.public_url)
+    }
+
+    /// Records facts under guards, all or none.
+    pub async fn record(&self, draft: Draft) -> Result<Vec<Entry>> {
+        if draft.facts.is_empty() {
+            return Ok(Vec::new());
+        }
+        let Draft { facts, guards, secrets } = draft;
+        let write = Write { org: self.org()?, by: self.actor(), at: self.now, facts, guards, secrets };
+        Ok(self.store.record(write).await?)
+    }
+}
+
+/// A write in the making: facts, and the guards they rest on.
+#[derive(Debug, Default)]
+pub struct Draft {
+    /// What will have happened, in order.
+    pub facts: Vec<Fact>,
+    /// What must still be so then.
+    pub guards: Vec<Guard>,
+    /// Hashes of new keys.
+    pub secrets: Vec<(Id, KeyHash)>,
+}
+
+impl Draft {
+    /// A draft of one fact under one guard.
+    pub fn of(fact: Fact, guard: Guard) -> Self {
+        Self { facts: vec![fact], guards: vec![guard], secrets: Vec::new() }
+    }
+
+    /// Adds a fact that needs no guard.
+    pub fn fact(&mut self, fact: Fact) {
+        self.facts.push(fact);
+    }
+
+    /// Adds a fact under a guard.
+    pub fn guarded(&mut self, fact: Fact, guard: Guard) {
+        self.facts.push(fact);
+        self.guards.push(guard);
+    }
+}
+
+/// Counts lost races: an operation whose write meets a conflict reads and decides again, a bounded number of times.
+#[derive(Debug, Default)]
+pub struct Race {
+    lost: u8,
+}
+
+impl Race {
+    const ROUNDS: u8 = 16;
+
+    /// Whether `outcome` is a lost race that may be run again.
+    pub fn again<T>(&mut self, outcome: &Result<T>) -> bool {
+        self.lost += 1;
+        matches!(outcome, Err(Error::Store(StoreError::Conflict))) && self.lost < Self::ROUNDS
+    }
+}

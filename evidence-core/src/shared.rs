@@ -1,0 +1,382 @@
+//! Pieces that several resources share: git commits, repository information, links, annotations, user data.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::name::Fingerprint;
+use crate::time::{SentSeconds, WholeSeconds};
+
+/// A git commit as it is reported and kept. Unknown properties are ignored.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct GitCommit {
+    /// The commit's hash. The specification's example of a pull request calls it `sha`.
+    #[serde(alias = "sha")]
+    pub sha1: String,
+    /// Its message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// Its author, as `Name <mail>`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub author: Option<String>,
+    /// The author's account name at the host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub author_username: Option<String>,
+    /// The branch it was built from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<String>,
+    /// When it was made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timestamp: Option<SentSeconds>,
+    /// Where it can be looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    /// Its parents' hashes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parents: Option<Vec<String>>,
+    /// Whether the host verified its signature.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verified: Option<bool>,
+    /// What the host says of its signature.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signature_state: Option<String>,
+}
+
+/// A git commit as answers carry it (specification, Artifact: git_commit_info): every key present, and the empty
+/// value of its type where nothing was reported.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
+#[expect(missing_docs, reason = "the fields are the specification's, in its order")]
+pub struct GitCommitInfo {
+    pub sha1: String,
+    pub message: String,
+    pub author: String,
+    pub author_username: String,
+    pub branch: String,
+    pub timestamp: WholeSeconds,
+    pub url: String,
+    pub parents: Vec<String>,
+    pub verified: bool,
+    pub signature_state: String,
+}
+
+impl From<&GitCommit> for GitCommitInfo {
+    fn from(commit: &GitCommit) -> Self {
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        Self {
+            sha1: commit.sha1.clone(),
+            message: text(&commit.message),
+            author: text(&commit.author),
+            author_username: text(&commit.author_username),
+            branch: text(&commit.branch),
+            timestamp: commit.timestamp.map(|at| at.0.whole_seconds()).unwrap_or_default(),
+            url: text(&commit.url),
+            parents: commit.parents.clone().unwrap_or_default(),
+            verified: commit.verified.unwrap_or_default(),
+            signature_state: text(&commit.signature_state),
+        }
+    }
+}
+
+impl GitCommitInfo {
+    /// The commit, or the empty one.
+    pub fn of(commit: Option<&GitCommit>) -> Self {
+        commit.map(Self::from).unwrap_or_default()
+    }
+}
+
+/// The version-control hosts and systems that repos come from (specification, Repo: `provider`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[expect(missing_docs, reason = "the variants are the specification's values")]
+pub enum VcsProvider {
+    #[serde(rename = "github")]
+    Github,
+    #[serde(rename = "gitlab")]
+    Gitlab,
+    #[serde(rename = "bitbucket")]
+    Bitbucket,
+    #[serde(rename = "bitbucket_cloud")]
+    BitbucketCloud,
+    #[serde(rename = "bitbucket_dc")]
+    BitbucketDc,
+    #[serde(rename = "azure-devops")]
+    AzureDevops,
+    #[serde(rename = "azure_devops_services")]
+    AzureDevopsServices,
+    #[serde(rename = "azure_devops_server")]
+    AzureDevopsServer,
+    #[serde(rename = "circleci")]
+    Circleci,
+    #[serde(rename = "git")]
+    Git,
+    #[serde(rename = "subversion")]
+    Subversion,
+}
+
+impl VcsProvider {
+    /// The value on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Github => "github",
+            Self::Gitlab => "gitlab",
+            Self::Bitbucket => "bitbucket",
+            Self::BitbucketCloud => "bitbucket_cloud",
+            Self::BitbucketDc => "bitbucket_dc",
+            Self::AzureDevops => "azure-devops",
+            Self::AzureDevopsServices => "azure_devops_services",
+            Self::AzureDevopsServer => "azure_devops_server",
+            Self::Circleci => "circleci",
+            Self::Git => "git",
+            Self::Subversion => "subversion",
+        }
+    }
+}
+
+/// The repository that something was reported from. Unknown properties are ignored.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RepoInfo {
+    /// The repository's name, with its owner: `owner/repo`.
+    pub name: String,
+    /// Where it is.
+    pub url: String,
+    /// Its id at the host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// What it is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// The host's kind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider: Option<VcsProvider>,
+    /// The groups it lies in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace_path: Option<Vec<String>>,
+    /// Anything else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub additional_info: Option<serde_json::Map<String, Value>>,
+}
+
+/// Labelled links: label to address and, optionally, the fingerprint of what is there.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
+#[serde(transparent)]
+pub struct ExternalUrls(pub BTreeMap<String, ExternalUrl>);
+
+/// One labelled link.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ExternalUrl {
+    /// The address.
+    pub href: String,
+    /// The SHA-256 of what is there.
+    #[serde(default)]
+    pub fingerprint: Option<Fingerprint>,
+}
+
+impl<'de> Deserialize<'de> for ExternalUrls {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let urls = BTreeMap::<String, ExternalUrl>::deserialize(deserializer)?;
+        match urls.keys().find(|label| label.is_empty() || label.contains(['=', '.'])) {
+            Some(label) => {
+                Err(serde::de::Error::custom(format_args!("Label '{label}' should match pattern '^[^=.]+$'")))
+            }
+            None => Ok(Self(urls)),
+        }
+    }
+}
+
+/// Short labelled remarks on an attestation: keys `^[A-Za-z0-9_-]+$`, values strings.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
+#[serde(transparent)]
+pub struct Annotations(pub BTreeMap<String, String>);
+
+impl<'de> Deserialize<'de> for Annotations {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let annotations = BTreeMap::<String, String>::deserialize(deserializer)?;
+        let fits = |key: &str| {
+            !key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
+        };
+        match annotations.keys().find(|key| !fits(key)) {
+            Some(key) => Err(serde::de::Error::custom(format_args!(
+                "Key '{key}' should match pattern '^[A-Za-z0-9_-]+$'"
+            ))),
+            None => Ok(Self(annotations)),
+        }
+    }
+}
+
+/// Anything a reporter wants kept along: a JSON object or list.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(transparent)]
+pub struct UserData(pub Value);
+
+impl<'de> Deserialize<'de> for UserData {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match Value::deserialize(deserializer)? {
+            value @ (Value::Object(_) | Value::Array(_)) => Ok(Self(value)),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+                Err(serde::de::Error::custom("Input should be a valid dictionary or list"))
+            }
+        }
+    }
+}
+
+impl JsonSchema for UserData {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "UserData".into()
+    }
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": ["object", "array"] })
+    }
+}
+
+/// An absolute `http` or `https` URL of at most 8 KiB.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct WebUrl(String);
+
+const LONGEST_URL: usize = 8 << 10;
+
+impl WebUrl {
+    /// The URL's text.
+    pub fn into_string(self) -> String {
+        self.0
+    }
+}
+
+impl<'de> Deserialize<'de> for WebUrl {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        if text.is_empty() {
+            return Err(serde::de::Error::custom("Input should be a valid URL, input is empty"));
+        }
+        if text.len() > LONGEST_URL {
+            return Err(serde::de::Error::custom(format_args!(
+                "URL should have at most {LONGEST_URL} characters"
+            )));
+        }
+        let rest = ["https://", "http://"].into_iter().find_map(|scheme| {
+            text.get(..scheme.len())
+                .filter(|start| start.eq_ignore_ascii_case(scheme))
+                .map(|_| &text[scheme.len()..])
+        });
+        let host = rest.and_then(|rest| rest.split(['/', '?', '#']).next()).unwrap_or_default();
+        if host.is_empty() || text.chars().any(|c| c.is_whitespace() || c.is_control()) {
+            return Err(serde::de::Error::custom(
+                "Input should be a valid URL, absolute and of scheme http or https",
+            ));
+        }
+        Ok(Self(text))
+    }
+}
+
+impl JsonSchema for WebUrl {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "WebUrl".into()
+    }
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "string", "format": "uri", "maxLength": LONGEST_URL })
+    }
+}
+
+/// A text of at most `MAX` bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[serde(transparent)]
+pub struct Text<const MAX: usize>(String);
+
+/// A description: at most 64 KiB.
+pub type Description = Text<{ 64 << 10 }>;
+
+impl<const MAX: usize> Text<MAX> {
+    /// The text.
+    pub fn into_string(self) -> String {
+        self.0
+    }
+}
+
+impl<'de, const MAX: usize> Deserialize<'de> for Text<MAX> {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        if text.chars().count() > MAX {
+            return Err(serde::de::Error::custom(format_args!(
+                "String should have at most {MAX} characters"
+            )));
+        }
+        Ok(Self(text))
+    }
+}
+
+impl<const MAX: usize> JsonSchema for Text<MAX> {
+    fn inline_schema() -> bool {
+        true
+    }
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        format!("Text{MAX}").into()
+    }
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "string", "maxLength": MAX })
+    }
+}
+
+/// A list of at most `MAX` items.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[serde(transparent)]
+pub struct List<T, const MAX: usize = 1000>(pub Vec<T>);
+
+impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for List<T, MAX> {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let items = Vec::deserialize(deserializer)?;
+        if items.len() > MAX {
+            return Err(serde::de::Error::custom(format_args!("List should have at most {MAX} items")));
+        }
+        Ok(Self(items))
+    }
+}
+
+impl<T: JsonSchema, const MAX: usize> JsonSchema for List<T, MAX> {
+    fn inline_schema() -> bool {
+        true
+    }
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        format!("ListOf{}", T::schema_name()).into()
+    }
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        let items = generator.subschema_for::<T>();
+        schemars::json_schema!({ "type": "array", "items": items, "maxItems": MAX })
+    }
+}
+
+/// The JSON string `"OK"` that acknowledges a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+pub enum Acknowledged {
+    /// Done.
+    #[serde(rename = "OK")]
+    Ok,
+}
+
+/// Labels on a resource.
+pub type Tags = BTreeMap<String, String>;
+
+/// A tag a list is narrowed by: `key`, or `key:value` split at the first colon.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TagFilter {
+    /// The key that must be there.
+    pub key: String,
+    /// The value it must have, if one was given.
+    pub value: Option<String>,
+}
+
+impl TagFilter {
+    /// Reads `key` or `key<separator>value`.
+    pub fn parse(text: &str, separator: char) -> Self {
+        match text.split_once(separator) {
+            Some((key, value)) => Self { key: key.to_owned(), value: Some(value.to_owned()) },
+            None => Self { key: text.to_owned(), value: None },
+        }
+    }
+
+    /// Whether these tags satisfy the filter.
+    pub fn matches(&self, tags: &Tags) -> bool {
+        tags.get(&self.key).is_some_and(|found| self.value.as_ref().is_none_or(|wanted| wanted == found))
+    }
+}

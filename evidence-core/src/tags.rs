@@ -1,0 +1,1 @@
+//! Tags: labels on flows, environments and repos.

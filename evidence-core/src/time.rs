@@ -1,0 +1,149 @@
+//! Time: one instant type inside, three spellings on the wire, and the one place that reads a clock.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+const MICROS: i64 = 1_000_000;
+
+/// An instant: microseconds since the Unix epoch, UTC. Facts and stores hold it as this integer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Timestamp(i64);
+
+impl Timestamp {
+    /// The instant so many microseconds after the epoch.
+    pub const fn from_micros(micros: i64) -> Self {
+        Self(micros)
+    }
+
+    /// The instant so many whole seconds after the epoch; saturates at the ends of the range.
+    pub const fn from_seconds(seconds: i64) -> Self {
+        Self(seconds.saturating_mul(MICROS))
+    }
+
+    /// Microseconds since the epoch.
+    pub const fn as_micros(self) -> i64 {
+        self.0
+    }
+
+    /// Whole seconds since the epoch, fraction cut off.
+    pub const fn whole_seconds(self) -> WholeSeconds {
+        WholeSeconds(self.0.div_euclid(MICROS))
+    }
+
+    /// Seconds since the epoch with their fraction.
+    pub fn seconds(self) -> Seconds {
+        Seconds::of_micros(self.0)
+    }
+
+    /// Seconds between an earlier instant and this one; negative when `earlier` is later.
+    pub fn since(self, earlier: Self) -> Seconds {
+        Seconds::of_micros(self.0.saturating_sub(earlier.0))
+    }
+
+    /// Decimal epoch seconds with six decimals, the form of an artifact's `created_at`.
+    pub fn decimal(self) -> String {
+        format!("{}.{:06}", self.0.div_euclid(MICROS), self.0.rem_euclid(MICROS))
+    }
+}
+
+/// A JSON number of seconds with at most six decimals.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct Seconds(f64);
+
+impl Seconds {
+    #[expect(clippy::cast_precision_loss, reason = "microseconds fit a double exactly until the year 2255")]
+    fn of_micros(micros: i64) -> Self {
+        Self(micros as f64 / MICROS as f64)
+    }
+
+    /// The value as a double.
+    pub const fn get(self) -> f64 {
+        self.0
+    }
+}
+
+/// A JSON integer of whole seconds, wherever the specification types an integer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct WholeSeconds(pub i64);
+
+/// An instant a caller sent: a JSON integer or decimal of epoch seconds, finite and within ±10¹² seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SentSeconds(pub Timestamp);
+
+const SENT_LIMIT: f64 = 1e12;
+
+impl<'de> Deserialize<'de> for SentSeconds {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let seconds = f64::deserialize(deserializer)?;
+        if !seconds.is_finite() || seconds.abs() > SENT_LIMIT {
+            return Err(serde::de::Error::custom("Input should be epoch seconds between -10^12 and 10^12"));
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "bounded above to 10^18 microseconds")]
+        let micros = (seconds * 1e6).round() as i64;
+        Ok(Self(Timestamp(micros)))
+    }
+}
+
+impl Serialize for SentSeconds {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.seconds().serialize(serializer)
+    }
+}
+
+impl JsonSchema for SentSeconds {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "EpochSeconds".into()
+    }
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "number", "description": "Seconds since 1970-01-01T00:00:00Z." })
+    }
+}
+
+/// Tells the time. The service reads it once a request.
+pub trait Clock: Send + Sync + 'static {
+    /// The present instant.
+    fn now(&self) -> Timestamp;
+}
+
+/// The machine's clock.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    #[expect(clippy::disallowed_methods, reason = "the one place that reads the system clock")]
+    fn now(&self) -> Timestamp {
+        let elapsed = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        Timestamp(i64::try_from(elapsed.as_micros()).unwrap_or(i64::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_instant_has_three_spellings() {
+        let at = Timestamp::from_micros(1_776_252_299_785_510);
+        assert_eq!(at.decimal(), "1776252299.785510");
+        assert_eq!(serde_json::to_string(&at.seconds()).unwrap(), "1776252299.78551");
+        assert_eq!(serde_json::to_string(&at.whole_seconds()).unwrap(), "1776252299");
+    }
+
+    #[test]
+    fn fractions_before_the_epoch_are_cut_downwards() {
+        assert_eq!(Timestamp::from_micros(-1).whole_seconds(), WholeSeconds(-1));
+        assert_eq!(Timestamp::from_micros(-1).decimal(), "-1.999999");
+    }
+
+    #[test]
+    fn sent_seconds_are_integers_or_decimals_within_bounds() {
+        let sent = |text: &str| serde_json::from_str::<SentSeconds>(text).map(|s| s.0.as_micros());
+        assert_eq!(sent("1783538510").unwrap(), 1_783_538_510_000_000);
+        assert_eq!(sent("1.5").unwrap(), 1_500_000);
+        assert!(sent("1e13").is_err());
+        assert!(sent("\"1\"").is_err());
+    }
+}

@@ -1,0 +1,213 @@
+//! Trails: single executions of a flow, and what was reported to them.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::artifacts::ArtifactRow;
+use crate::attestations::{AttestationRow, Binding};
+use crate::auth::Actor;
+use crate::error::Result;
+use crate::id::Id;
+use crate::name::{Fingerprint, TrailName};
+use crate::page::{Slice, Window};
+use crate::rules::compliance::{self, ReportedArtifact, ReportedAttestation, State, TrailStatus};
+use crate::rules::template::Template;
+use crate::service::Context;
+use crate::shared::{ExternalUrls, GitCommit, RepoInfo, TagFilter};
+use crate::store::{Current, StoreResult, StoredEntry};
+use crate::time::Timestamp;
+
+/// A trail as it is recorded.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Trail {
+    /// Its id.
+    pub id: Id,
+    /// The flow it is an execution of.
+    pub flow: Id,
+    /// Its name, unique in the flow.
+    pub name: TrailName,
+    /// What it is about.
+    pub description: String,
+    /// The commit it is for.
+    pub git_commit_info: Option<GitCommit>,
+    /// The repository, as reported.
+    pub repo_info: Option<RepoInfo>,
+    /// The repos it was reported from.
+    pub repo_ids: Vec<Id>,
+    /// Where it came from.
+    pub origin_url: String,
+    /// Whatever the reporter added.
+    pub user_data: Value,
+    /// Labelled links.
+    pub external_urls: Option<ExternalUrls>,
+    /// The template's YAML text that it was begun with.
+    pub template: String,
+    /// The id of that text.
+    pub template_id: Id,
+    /// When it was begun.
+    pub created_at: Timestamp,
+    /// By whom.
+    pub created_by: Actor,
+}
+
+/// How a list of trails is narrowed; everything given must match.
+#[derive(Debug, Clone, Default)]
+pub struct TrailFilter {
+    /// Trails of this flow.
+    pub flow: Option<Id>,
+    /// Trails of flows that carry this tag.
+    pub flow_tag: Option<TagFilter>,
+    /// Trails to which an artifact was reported whose fingerprint begins so.
+    pub fingerprint: Option<String>,
+}
+
+/// A trail with what was reported to it, as far as its compliance depends on it.
+#[derive(Debug, Clone)]
+pub struct TrailContents {
+    /// The trail.
+    pub trail: Trail,
+    /// Every artifact reported to it, oldest first.
+    pub artifacts: Vec<ArtifactRow>,
+    /// Every attestation reported to it, oldest first.
+    pub attestations: Vec<AttestationRow>,
+}
+
+/// Questions about trails.
+#[async_trait]
+pub trait TrailStore: Send + Sync {
+    /// The trail of this name in this flow.
+    async fn trail(&self, org: Id, flow: Id, name: &str) -> StoreResult<Option<Current<Trail>>>;
+    /// Trails, newest first by `created_at`, then by id.
+    async fn trails(&self, org: Id, filter: &TrailFilter, window: Window) -> StoreResult<Slice<Trail>>;
+    /// The newest trail of each of these flows that has one.
+    async fn newest_trails(&self, org: Id, flows: &[Id]) -> StoreResult<Vec<Trail>>;
+    /// These trails and what was reported to them, in any order; unknown ids are passed over.
+    async fn trail_contents(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailContents>>;
+    /// The ledger entries that are about this trail (begun, updated, artifacts, attestations), oldest first.
+    async fn trail_entries(&self, org: Id, trail: Id) -> StoreResult<Vec<StoredEntry>>;
+}
+
+/// A trail judged by its template.
+#[derive(Debug, Clone)]
+pub(crate) struct Assessed {
+    pub(crate) trail: Trail,
+    pub(crate) artifacts: Vec<ReportedArtifact>,
+    pub(crate) attestations: Vec<ReportedAttestation>,
+    pub(crate) status: TrailStatus,
+}
+
+impl Assessed {
+    /// Judges a trail by what was reported to it.
+    pub(crate) fn new(contents: TrailContents, templates: &mut Templates) -> Self {
+        let TrailContents { trail, artifacts, attestations } = contents;
+        let template = templates.parsed(&trail.template);
+        let artifacts: Vec<_> = artifacts.iter().map(ReportedArtifact::from).collect();
+        let attestations: Vec<_> = attestations.iter().map(ReportedAttestation::from).collect();
+        let status = compliance::evaluate(&template, trail.created_at, &artifacts, &attestations);
+        Self { trail, artifacts, attestations, status }
+    }
+
+    /// When evidence last changed: a report, or the beginning.
+    pub(crate) fn last_evidence_at(&self) -> Timestamp {
+        let artifacts = self.artifacts.iter().map(|artifact| artifact.at);
+        let attestations = self.attestations.iter().map(|attestation| attestation.at);
+        artifacts.chain(attestations).fold(self.trail.created_at, Timestamp::max)
+    }
+}
+
+/// Templates parsed once a text: a page of trails mostly shares one.
+#[derive(Debug, Default)]
+pub(crate) struct Templates(BTreeMap<String, Template>);
+
+impl Templates {
+    /// The template of this text. Texts are checked before they are recorded, so one that cannot be read any more
+    /// demands nothing rather than failing the answer.
+    pub(crate) fn parsed(&mut self, yaml: &str) -> Template {
+        if let Some(template) = self.0.get(yaml) {
+            return template.clone();
+        }
+        let template = Template::parse(yaml).unwrap_or_default();
+        self.0.insert(yaml.to_owned(), template.clone());
+        template
+    }
+}
+
+impl From<&ArtifactRow> for ReportedArtifact {
+    fn from(row: &ArtifactRow) -> Self {
+        Self {
+            id: row.id.to_string(),
+            fingerprint: row.fingerprint.to_string(),
+            name: row.template_reference_name.clone(),
+            commit: row.git_commit.clone(),
+            at: row.at,
+            index: row.index,
+        }
+    }
+}
+
+impl From<&AttestationRow> for ReportedAttestation {
+    fn from(row: &AttestationRow) -> Self {
+        Self {
+            id: row.id.to_string(),
+            name: row.name.clone(),
+            kind: row.kind.clone(),
+            is_compliant: row.is_compliant,
+            at: row.at,
+            index: row.index,
+            binding: match &row.binding {
+                Binding::Trail => compliance::Binding::Trail,
+                Binding::Artifact { fingerprint, .. } => {
+                    compliance::Binding::Artifact { fingerprint: fingerprint.to_string() }
+                }
+                Binding::Named { target, commit } => {
+                    compliance::Binding::Named { name: target.clone(), commit: commit.clone() }
+                }
+            },
+            is_override: row.is_override,
+        }
+    }
+}
+
+/// These trails, judged, by id.
+pub(crate) async fn assessed(ids: &[Id], cx: &Context<'_>) -> Result<BTreeMap<Id, Assessed>> {
+    if ids.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let contents = cx.store().trail_contents(cx.org()?, ids).await?;
+    let mut templates = Templates::default();
+    let judged = contents.into_iter().map(|contents| Assessed::new(contents, &mut templates));
+    Ok(judged.map(|assessed| (assessed.trail.id, assessed)).collect())
+}
+
+/// The last thing that happened in a flow, and the state of its newest trail.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Activity {
+    pub(crate) at: Timestamp,
+    pub(crate) state: State,
+}
+
+/// The newest trail's activity, by flow: reports, and what its artifacts did at run time.
+pub(crate) async fn newest_of_flows(flows: &[Id], cx: &Context<'_>) -> Result<BTreeMap<Id, Activity>> {
+    let newest = cx.store().newest_trails(cx.org()?, flows).await?;
+    let ids: Vec<Id> = newest.iter().map(|trail| trail.id).collect();
+    let judged = assessed(&ids, cx).await?;
+    let fingerprints: Vec<Fingerprint> = judged
+        .values()
+        .flat_map(|trail| &trail.artifacts)
+        .filter_map(|artifact| artifact.fingerprint.parse().ok())
+        .collect();
+    let mut ran: BTreeMap<String, Timestamp> = BTreeMap::new();
+    for stretch in cx.store().stretches(cx.org()?, &fingerprints).await? {
+        let at = stretch.until.map_or(stretch.from_at, |(_, at)| at);
+        let newest = ran.entry(stretch.fingerprint.into_string()).or_insert(at);
+        *newest = at.max(*newest);
+    }
+    let activity = |trail: &Assessed| {
+        let ran = trail.artifacts.iter().filter_map(|artifact| ran.get(&artifact.fingerprint).copied());
+        Activity { at: ran.fold(trail.last_evidence_at(), Timestamp::max), state: trail.status.state }
+    };
+    Ok(judged.values().map(|trail| (trail.trail.flow, activity(trail))).collect())
+}

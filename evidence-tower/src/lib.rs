@@ -1,0 +1,1 @@
+//! The evidence API as a tower service.

@@ -1,0 +1,2 @@
+//! The standalone evidence server.
+fn main() {}
