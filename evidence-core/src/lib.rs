@@ -28,6 +28,7 @@ pub mod operation;
 pub mod orgs;
 pub mod page;
 pub mod policies;
+mod recording;
 pub mod repos;
 pub mod rules;
 pub mod schemas;
