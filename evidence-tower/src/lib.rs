@@ -113,7 +113,7 @@ impl<S: EvidenceService> Inner<S> {
         }
         let found = self.routes.find(&method, path)?;
         let caller = auth::authenticate(&self.service, &head.headers, found.endpoint.basic_auth).await?;
-        let parameters = Parameters::new(found.path, head.uri.query());
+        let parameters = Parameters::new(&found.path, head.uri.query());
         let (org, flow) = (parameters.org()?, parameters.flow());
         let access = self.service.authorize(&caller, found.endpoint.scope, org, flow).await?;
         let body = Incoming::new(&head.headers, body);

@@ -37,7 +37,7 @@ fn not_utf8(field: impl Into<String>, text: &str) -> Error {
 
 impl Parameters {
     /// The parameters of a path as a router found them, and of a query string.
-    pub(crate) fn new(path: matchit::Params<'_, '_>, query: Option<&str>) -> Self {
+    pub(crate) fn new(path: &matchit::Params<'_, '_>, query: Option<&str>) -> Self {
         let path = path.iter().map(|(name, value)| (name.to_owned(), decoded(value))).collect();
         Self { path, query: query.unwrap_or_default().to_owned() }
     }
