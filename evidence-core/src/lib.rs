@@ -6,6 +6,7 @@
 
 pub mod allowlists;
 pub mod api;
+pub mod api_keys;
 pub mod artifacts;
 pub mod attestation_types;
 pub mod attestations;

@@ -329,6 +329,17 @@ pub struct Race {
 impl Race {
     const ROUNDS: u8 = 16;
 
+    /// Runs `attempt` again as long as it loses a race, and answers its last outcome.
+    pub async fn run<T, F: Future<Output = Result<T>>>(attempt: impl Fn() -> F) -> Result<T> {
+        let mut race = Self::default();
+        loop {
+            let outcome = attempt().await;
+            if !race.again(&outcome) {
+                return outcome;
+            }
+        }
+    }
+
     /// Whether `outcome` is a lost race that may be run again.
     pub fn again<T>(&mut self, outcome: &Result<T>) -> bool {
         self.lost += 1;
