@@ -30,6 +30,8 @@ pub mod orgs;
 pub mod page;
 pub mod policies;
 mod recording;
+#[cfg(feature = "pdf")]
+pub mod report;
 pub mod repos;
 pub mod rules;
 pub mod schemas;

@@ -181,7 +181,7 @@ impl EvidenceService for Evidence {
 
     async fn run<O: Operation>(&self, access: &Access, operation: O, body: O::Body) -> Result<O::Output> {
         let Parts { store, clock, random, settings } = &*self.parts;
-        let cx = Context { store: &**store, access, now: clock.now(), random: &**random, settings };
+        let cx = Context { store, access, now: clock.now(), random: &**random, settings };
         operation.run(body, &cx).await.map_err(|error| error.under(O::INVALID))
     }
 
@@ -196,7 +196,7 @@ impl EvidenceService for Evidence {
 
 /// What an operation has at hand. Nothing else reads the time or draws randomness.
 pub struct Context<'a> {
-    store: &'a dyn Store,
+    store: &'a Arc<dyn Store>,
     access: &'a Access,
     now: Timestamp,
     random: &'a dyn Random,
@@ -215,7 +215,12 @@ impl std::fmt::Debug for Context<'_> {
 impl<'a> Context<'a> {
     /// The store, for questions.
     pub fn store(&self) -> &'a dyn Store {
-        self.store
+        &**self.store
+    }
+
+    /// The store, to be kept beyond the operation: by downloads.
+    pub fn shared_store(&self) -> Arc<dyn Store> {
+        Arc::clone(self.store)
     }
 
     /// The instant of the request, read once.
