@@ -15,8 +15,8 @@ use crate::shared::{ExternalUrls, GitCommit, RepoInfo};
 use crate::store::StoreResult;
 use crate::time::Timestamp;
 
-pub use operations::*;
 pub(crate) use operations::resolve;
+pub use operations::*;
 pub use view::*;
 pub(crate) use view::{concerns, state_in};
 

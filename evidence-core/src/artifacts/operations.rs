@@ -11,7 +11,8 @@ use crate::fact::Fact;
 use crate::flows::Flow;
 use crate::id::Id;
 use crate::name::{
-    CommitPrefix, CommitSha, Fingerprint, FingerprintPrefix, FlowName, OrgName, TemplateReferenceName, TrailName,
+    CommitPrefix, CommitSha, Fingerprint, FingerprintPrefix, FlowName, OrgName, TemplateReferenceName,
+    TrailName,
 };
 use crate::operation::{Created, Json, Method, Operation};
 use crate::page::{PageNumber, PerPage, Slice, Window};
@@ -101,7 +102,10 @@ async fn report(flow: &FlowName, input: &ArtifactInput, cx: &Context<'_>) -> Res
             trail: trail.map(|trail| trail.id),
             fingerprint: input.fingerprint,
             filename: input.filename,
-            template_reference_name: input.template_reference_name.map(|name| name.to_string()).unwrap_or_default(),
+            template_reference_name: input
+                .template_reference_name
+                .map(|name| name.to_string())
+                .unwrap_or_default(),
             git_commit: input.git_commit,
             git_commit_info: input.git_commit_info,
             repo_info: input.repo_info,
@@ -123,7 +127,11 @@ async fn report(flow: &FlowName, input: &ArtifactInput, cx: &Context<'_>) -> Res
 
 /// The flow of a look-up, and the trail that narrows it. The trail is `Err` when it does not exist: the look-up then
 /// finds nothing.
-async fn narrowed(flow: &FlowName, trail: Option<&str>, cx: &Context<'_>) -> Result<(Flow, Result<Option<Id>, ()>)> {
+async fn narrowed(
+    flow: &FlowName,
+    trail: Option<&str>,
+    cx: &Context<'_>,
+) -> Result<(Flow, Result<Option<Id>, ()>)> {
     let flow = cx.flow(flow.as_str()).await?.record;
     let trail = match trail.filter(|name| !name.is_empty()) {
         None => Ok(None),

@@ -160,7 +160,8 @@ impl Surroundings {
         let mut trails: Vec<Id> = artifacts.iter().filter_map(|artifact| artifact.trail).collect();
         distinct(&mut trails);
         let flows = cx.store().flows_by_id(cx.org()?, &flows).await?;
-        let mut fingerprints: Vec<Fingerprint> = artifacts.iter().map(|artifact| artifact.fingerprint.clone()).collect();
+        let mut fingerprints: Vec<Fingerprint> =
+            artifacts.iter().map(|artifact| artifact.fingerprint.clone()).collect();
         fingerprints.sort_unstable();
         fingerprints.dedup();
         Ok(Self {
@@ -359,7 +360,10 @@ fn listed_view(artifact: &Artifact, state: State, around: &Surroundings, cx: &Co
     let flow_name = around.flow_name(artifact);
     let org = cx.place().map(|place| place.name.to_string()).unwrap_or_default();
     let fingerprint = &artifact.fingerprint;
-    let last = around.evidence(artifact).map(|attestation| attestation.created_at).fold(artifact.created_at, Ord::max);
+    let last = around
+        .evidence(artifact)
+        .map(|attestation| attestation.created_at)
+        .fold(artifact.created_at, Ord::max);
     ListedArtifact {
         id: artifact.id,
         fingerprint: fingerprint.clone(),

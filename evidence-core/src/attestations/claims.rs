@@ -143,9 +143,7 @@ mod tests {
 
     #[test]
     fn test_results_are_compliant_when_nothing_failed_or_broke() {
-        let suite = |failures: i64, errors: i64| {
-            json!({"name": "s", "failures": failures, "errors": errors, "skipped": 3, "total": 9, "duration": 1.5})
-        };
+        let suite = |failures: i64, errors: i64| json!({"name": "s", "failures": failures, "errors": errors, "skipped": 3, "total": 9, "duration": 1.5});
         let table = [
             (json!([]), true),
             (json!([suite(0, 0)]), true),

@@ -136,7 +136,10 @@ pub(crate) async fn newest_of_flows(flows: &[Id], cx: &Context<'_>) -> Result<BT
 }
 
 /// Every attestation on these trails, oldest first, by trail.
-pub(crate) async fn attestations_of(trails: &[Id], cx: &Context<'_>) -> Result<BTreeMap<Id, Vec<Attestation>>> {
+pub(crate) async fn attestations_of(
+    trails: &[Id],
+    cx: &Context<'_>,
+) -> Result<BTreeMap<Id, Vec<Attestation>>> {
     let mut found: BTreeMap<Id, Vec<Attestation>> = BTreeMap::new();
     if trails.is_empty() {
         return Ok(found);
