@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::auth::{Actor, Scope};
-use crate::decode;
+use crate::decode::{self, Misfit};
 use crate::error::{Error, Resource, Result};
 use crate::fact::{Fact, Guard, Key};
 use crate::id::Id;
@@ -248,6 +248,10 @@ pub struct AttestationTypeInput {
 
 impl Document for AttestationTypeInput {
     const PARTS: FormParts = FormParts { document: "data_json", file: "type_schema", many: false };
+
+    fn read(value: &Value) -> Result<Self, Misfit> {
+        decode::from_json(value)
+    }
 }
 
 /// How the data of a custom attestation are judged.
@@ -265,13 +269,13 @@ pub enum Evaluator {
 }
 
 /// An evaluator as it is sent: `content_type` may be left out.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 struct SentEvaluator {
     content_type: Option<ContentType>,
     rules: Option<List<Program>>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum ContentType {
     Jq,
