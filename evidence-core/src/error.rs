@@ -282,6 +282,8 @@ fn looked_for(missing: &Missing) -> String {
     };
     match resource {
         Resource::Organization => format!("no organization named '{name}'"),
+        // What was looked for is a sentence already.
+        Resource::AttestationTypeVersion | Resource::Snapshot => name.clone(),
         _ => format!("no {noun} named '{name}' in {place}"),
     }
 }
