@@ -7,6 +7,7 @@
 pub mod allowlists;
 pub mod api;
 pub mod artifacts;
+mod assessment;
 pub mod attestation_types;
 pub mod attestations;
 pub mod auth;
@@ -29,6 +30,7 @@ pub mod orgs;
 pub mod page;
 pub mod policies;
 mod recording;
+pub mod reports;
 pub mod repos;
 pub mod rules;
 pub mod schemas;

@@ -1,5 +1,7 @@
 //! Pages: what a caller asks for, what a store sees, and what it gives back.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -139,6 +141,46 @@ impl<T> Slice<T> {
     }
 }
 
+/// The `_links` of a page in an envelope: relation (`self`, `first`, `last`, `prev`, `next`) to address.
+pub type Links = BTreeMap<&'static str, Link>;
+
+/// An address in an answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Link {
+    /// The absolute URL.
+    pub href: String,
+}
+
+/// The links of page `page` of `pages`, at `address` narrowed by `query`.
+pub fn links(address: &str, query: &[(&str, &str)], page: PageNumber, per_page: u64, pages: u64) -> Links {
+    let narrowed: String =
+        query.iter().map(|(name, value)| format!("&{name}={}", percent_encoded(value))).collect();
+    let link = |page: u64| Link { href: format!("{address}?page={page}&per_page={per_page}{narrowed}") };
+    let (page, last) = (page.get(), pages.max(1));
+    let mut links = Links::from([("self", link(page)), ("first", link(1)), ("last", link(last))]);
+    if page > 1 {
+        links.insert("prev", link(last.min(page - 1)));
+    }
+    if page < last {
+        links.insert("next", link(page + 1));
+    }
+    links
+}
+
+/// The text as the value of a query parameter: every byte but RFC 3986's unreserved ones as `%XX`.
+fn percent_encoded(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                encoded.push(char::from(byte));
+            }
+            _ => encoded.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    encoded
+}
+
 /// The `pagination` block of flow and trail lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Pagination {
@@ -161,4 +203,34 @@ pub enum SortDirection {
     Asc,
     /// Z to A.
     Desc,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_links_to_its_neighbours_and_ends() {
+        let hrefs = |page: u64, pages: u64| -> Vec<(&str, String)> {
+            let links = links("http://h/e", &[("tag", "a:b c")], PageNumber(page), 5, pages);
+            links.into_iter().map(|(relation, link)| (relation, link.href)).collect()
+        };
+        let href = |page: u64| format!("http://h/e?page={page}&per_page=5&tag=a%3Ab%20c");
+        let (one, two, three) = (href(1), href(2), href(3));
+        assert_eq!(hrefs(1, 1), [("first", one.clone()), ("last", one.clone()), ("self", one.clone())]);
+        assert_eq!(
+            hrefs(2, 3),
+            [
+                ("first", one.clone()),
+                ("last", three.clone()),
+                ("next", three),
+                ("prev", one.clone()),
+                ("self", two)
+            ]
+        );
+        assert_eq!(
+            hrefs(9, 0),
+            [("first", one.clone()), ("last", one.clone()), ("prev", one), ("self", href(9))]
+        );
+    }
 }

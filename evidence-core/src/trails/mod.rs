@@ -90,4 +90,3 @@ pub trait TrailStore: Send + Sync {
     /// The ledger entries that are about this trail (begun, updated, artifacts, attestations), oldest first.
     async fn trail_entries(&self, org: Id, trail: Id) -> StoreResult<Vec<StoredEntry>>;
 }
-
