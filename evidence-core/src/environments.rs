@@ -163,13 +163,8 @@ impl Operation for PutEnvironment {
     }
 
     async fn run(self, Json(input): Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
-        let mut race = Race::default();
-        loop {
-            let outcome = put(&input, cx).await;
-            if !race.again(&outcome) {
-                return outcome.map(|()| Created(Acknowledged::Ok));
-            }
-        }
+        Race::run(|| put(&input, cx)).await?;
+        Ok(Created(Acknowledged::Ok))
     }
 }
 
@@ -314,13 +309,8 @@ impl Operation for JoinEnvironment {
     }
 
     async fn run(self, Json(input): Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
-        let mut race = Race::default();
-        loop {
-            let outcome = join(&self.env_name, &input.physical_env_name, cx).await;
-            if !race.again(&outcome) {
-                return outcome.map(|()| Json(Acknowledged::Ok));
-            }
-        }
+        Race::run(|| join(&self.env_name, &input.physical_env_name, cx)).await?;
+        Ok(Json(Acknowledged::Ok))
     }
 }
 
@@ -381,13 +371,8 @@ impl Operation for AttachPolicies {
         if names.is_empty() {
             return Err(Error::invalid("policy_names", "List should have at least 1 item"));
         }
-        let mut race = Race::default();
-        loop {
-            let outcome = attach(&self.env_name, names, cx).await;
-            if !race.again(&outcome) {
-                return outcome.map(|()| Json(Acknowledged::Ok));
-            }
-        }
+        Race::run(|| attach(&self.env_name, names, cx)).await?;
+        Ok(Json(Acknowledged::Ok))
     }
 }
 

@@ -6,6 +6,7 @@
 
 pub mod allowlists;
 pub mod api;
+pub mod api_keys;
 pub mod artifacts;
 mod assessment;
 pub mod attestation_types;
@@ -30,6 +31,8 @@ pub mod orgs;
 pub mod page;
 pub mod policies;
 mod recording;
+#[cfg(feature = "pdf")]
+pub mod report;
 pub mod reports;
 pub mod repos;
 pub mod rules;

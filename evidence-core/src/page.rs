@@ -1,7 +1,5 @@
 //! Pages: what a caller asks for, what a store sees, and what it gives back.
 
-use std::collections::BTreeMap;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -141,44 +139,54 @@ impl<T> Slice<T> {
     }
 }
 
-/// The `_links` of a page in an envelope: relation (`self`, `first`, `last`, `prev`, `next`) to address.
-pub type Links = BTreeMap<&'static str, Link>;
+/// Where to go from a page in an envelope, its `_links`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct PageLinks {
+    /// This page.
+    #[serde(rename = "self")]
+    pub this: Link,
+    /// The page after it, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<Link>,
+    /// The page before it, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prev: Option<Link>,
+}
 
-/// An address in an answer.
+/// A link.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Link {
-    /// The absolute URL.
+    /// The absolute address.
     pub href: String,
 }
 
-/// The links of page `page` of `pages`, at `address` narrowed by `query`.
-pub fn links(address: &str, query: &[(&str, &str)], page: PageNumber, per_page: u64, pages: u64) -> Links {
-    let narrowed: String =
-        query.iter().map(|(name, value)| format!("&{name}={}", percent_encoded(value))).collect();
-    let link = |page: u64| Link { href: format!("{address}?page={page}&per_page={per_page}{narrowed}") };
-    let (page, last) = (page.get(), pages.max(1));
-    let mut links = Links::from([("self", link(page)), ("first", link(1)), ("last", link(last))]);
-    if page > 1 {
-        links.insert("prev", link(last.min(page - 1)));
-    }
-    if page < last {
-        links.insert("next", link(page + 1));
-    }
-    links
-}
-
-/// The text as the value of a query parameter: every byte but RFC 3986's unreserved ones as `%XX`.
-fn percent_encoded(text: &str) -> String {
-    let mut encoded = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-                encoded.push(char::from(byte));
-            }
-            _ => encoded.push_str(&format!("%{byte:02X}")),
+impl PageLinks {
+    /// The links of page `page` of `total_pages` in the list at `address` that `query` narrows.
+    pub fn new<'a>(
+        address: &str,
+        query: impl IntoIterator<Item = (&'a str, &'a str)>,
+        page: u64,
+        per_page: u64,
+        total_pages: u64,
+    ) -> Self {
+        let narrowed: String =
+            query.into_iter().map(|(name, value)| format!("&{name}={}", percent_encoded(value))).collect();
+        let link = |page: u64| Link { href: format!("{address}?page={page}&per_page={per_page}{narrowed}") };
+        Self {
+            this: link(page),
+            next: (page < total_pages).then(|| link(page + 1)),
+            prev: (1 < page && page <= total_pages).then(|| link(page - 1)),
         }
     }
-    encoded
+}
+
+/// A query value with everything but RFC 3986's unreserved characters encoded.
+fn percent_encoded(text: &str) -> String {
+    let encoded = |byte: u8| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),
+        _ => format!("%{byte:02X}"),
+    };
+    text.bytes().map(encoded).collect()
 }
 
 /// The `pagination` block of flow and trail lists.
@@ -207,30 +215,33 @@ pub enum SortDirection {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
-    fn a_page_links_to_its_neighbours_and_ends() {
-        let hrefs = |page: u64, pages: u64| -> Vec<(&str, String)> {
-            let links = links("http://h/e", &[("tag", "a:b c")], PageNumber(page), 5, pages);
-            links.into_iter().map(|(relation, link)| (relation, link.href)).collect()
-        };
+    fn a_page_links_to_its_neighbours() {
         let href = |page: u64| format!("http://h/e?page={page}&per_page=5&tag=a%3Ab%20c");
-        let (one, two, three) = (href(1), href(2), href(3));
-        assert_eq!(hrefs(1, 1), [("first", one.clone()), ("last", one.clone()), ("self", one.clone())]);
-        assert_eq!(
-            hrefs(2, 3),
-            [
-                ("first", one.clone()),
-                ("last", three.clone()),
-                ("next", three),
-                ("prev", one.clone()),
-                ("self", two)
-            ]
-        );
-        assert_eq!(
-            hrefs(9, 0),
-            [("first", one.clone()), ("last", one.clone()), ("prev", one), ("self", href(9))]
-        );
+        let table = [
+            (1, 0, None, None),
+            (1, 1, None, None),
+            (2, 3, Some(3), Some(1)),
+            (3, 3, None, Some(2)),
+            (9, 3, None, None),
+        ];
+        for (page, pages, next, prev) in table {
+            let links = PageLinks::new("http://h/e", [("tag", "a:b c")], page, 5, pages);
+            let link = |page: u64| Link { href: href(page) };
+            let expected = PageLinks { this: link(page), next: next.map(link), prev: prev.map(link) };
+            assert_eq!(links, expected, "page {page} of {pages}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn an_encoded_query_value_holds_no_delimiter(text in "\\PC*") {
+            let encoded = percent_encoded(&text);
+            prop_assert!(encoded.is_ascii() && !encoded.contains(['&', '=', '#', '+', ' ', '?']));
+        }
     }
 }

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::assessment::{self, Rulebook};
 use crate::auth::{Actor, Scope};
+use crate::decode::{self, Misfit};
 use crate::environments::Environment;
 use crate::error::{Error, Resource, Result};
 use crate::fact::{Fact, Guard, Key};
@@ -303,6 +304,10 @@ const FILE: &str = "policy_file";
 
 impl Document for PolicyInput {
     const PARTS: FormParts = FormParts { document: "payload", file: FILE, many: false };
+
+    fn read(value: &Value) -> Result<Self, Misfit> {
+        decode::from_json(value)
+    }
 }
 
 impl Operation for PutPolicy {
@@ -321,13 +326,7 @@ impl Operation for PutPolicy {
     async fn run(self, body: Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
         let (input, text) = body.into_text(FILE).await?;
         text.as_deref().map(check).transpose()?;
-        let mut race = Race::default();
-        loop {
-            let outcome = put(&input, text.as_deref(), cx).await;
-            if !race.again(&outcome) {
-                return outcome;
-            }
-        }
+        Race::run(|| put(&input, text.as_deref(), cx)).await
     }
 }
 

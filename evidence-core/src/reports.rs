@@ -46,17 +46,13 @@ impl Report {
         Self { kind, running }
     }
 
-    /// Takes the report in; whether it took a snapshot.
+    /// Takes the report in: status 201 when that took a snapshot.
     async fn receive(self, environment: &EnvironmentName, cx: &Context<'_>) -> Result<Put<Acknowledged>> {
-        let mut race = Race::default();
-        loop {
-            let outcome = self.receive_once(environment, cx).await;
-            if !race.again(&outcome) {
-                return outcome.map(|created| Put { created, body: Acknowledged::Ok });
-            }
-        }
+        let created = Race::run(|| self.receive_once(environment, cx)).await?;
+        Ok(Put { created, body: Acknowledged::Ok })
     }
 
+    /// Whether it took a snapshot.
     async fn receive_once(&self, environment: &EnvironmentName, cx: &Context<'_>) -> Result<bool> {
         let Current { revision, record } = cx.environment(environment.as_str()).await?;
         self.check_kind(&record)?;

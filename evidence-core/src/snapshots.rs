@@ -18,7 +18,7 @@ use crate::page::{PageNumber, PerPage};
 use crate::rules::compliance::State;
 use crate::rules::snapshots::{Expression, Interval, Position};
 use crate::service::Context;
-use crate::store::StoreResult;
+use crate::store::{Current, StoreResult};
 use crate::time::{Timestamp, WholeSeconds};
 
 pub use view::{GetSnapshot, SnapshotView};
@@ -135,8 +135,8 @@ pub struct Stretch {
 /// Questions about snapshots.
 #[async_trait]
 pub trait SnapshotStore: Send + Sync {
-    /// The record of snapshot `index`.
-    async fn snapshot(&self, org: Id, environment: Id, index: u64) -> StoreResult<Option<Snapshot>>;
+    /// The record of snapshot `index`, with the ledger index of the fact that took it.
+    async fn snapshot(&self, org: Id, environment: Id, index: u64) -> StoreResult<Option<Current<Snapshot>>>;
     /// The lines of snapshots `first..=last`, newest first unless `ascending`; at most `limit` after `offset`.
     async fn snapshots(
         &self,

@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::id::Id;
 use crate::name::{EnvironmentName, OrgName, PolicyName};
 use crate::operation::{Json, Method, Operation};
-use crate::page::{self, Links, PageNumber, PerPage, Slice, SortDirection};
+use crate::page::{PageLinks, PageNumber, PerPage, Slice, SortDirection};
 use crate::rules::policy::logical_environment_state;
 use crate::service::Context;
 use crate::shared::{List, TagFilter, Tags};
@@ -137,7 +137,7 @@ pub enum EnvironmentList {
     All(Vec<EnvironmentView>),
     /// One page.
     Page {
-        _links: Links,
+        _links: PageLinks,
         environments: Vec<EnvironmentView>,
         page: u64,
         per_page: u64,
@@ -201,7 +201,7 @@ impl Operation for ListEnvironments {
         let pages = slice.pages(per_page);
         let address = cx.api_url(&format!("environments/{org}"));
         Ok(Json(EnvironmentList::Page {
-            _links: page::links(&address, &self.query(), page, per_page, pages),
+            _links: PageLinks::new(&address, self.query(), page.get(), per_page, pages),
             environments: view(&slice.items),
             page: page.get(),
             per_page,
@@ -238,7 +238,7 @@ impl ListEnvironments {
     }
 
     /// The parameters but for the page, as the links of a page repeat them.
-    fn query(&self) -> Vec<(&'static str, &str)> {
+    fn query(&self) -> Vec<(&str, &str)> {
         let sort = match self.sort {
             EnvironmentSort::Name => "name",
             EnvironmentSort::LastModifiedAt => "last_modified_at",

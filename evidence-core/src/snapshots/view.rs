@@ -55,7 +55,7 @@ impl Operation for GetSnapshot {
         let missing = || cx.missing(Resource::Snapshot, unresolved(&environment, &expression, resolved, cx));
         let index = index.ok_or_else(missing)?;
         let snapshot = cx.store().snapshot(cx.org()?, environment.id, index).await?;
-        SnapshotView::gather(&environment, snapshot.ok_or_else(missing)?, cx).await.map(Json)
+        SnapshotView::gather(&environment, snapshot.ok_or_else(missing)?.record, cx).await.map(Json)
     }
 }
 

@@ -18,7 +18,8 @@ use crate::shared::{ExternalUrls, GitCommit, RepoInfo, TagFilter};
 use crate::store::{Current, StoreResult, StoredEntry};
 use crate::time::Timestamp;
 
-pub(crate) use assessment::{Assessed, Templates, assessed, newest_of_flows};
+pub(crate) use assessment::{Assessed, Templates, assessed, attestations_of, newest_of_flows};
+pub(crate) use events::{Run, runs};
 pub use operations::*;
 
 /// A trail as it is recorded.

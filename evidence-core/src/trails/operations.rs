@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::{Assessed, Trail, TrailFilter, assessed, events};
 use crate::auth::Scope;
+use crate::decode::{self, Misfit};
 use crate::error::{Error, Resource, Result};
 use crate::fact::{Fact, Guard, Key};
 use crate::flows::Flow;
@@ -56,6 +57,10 @@ pub struct TrailInput {
 
 impl Document for TrailInput {
     const PARTS: FormParts = FormParts { document: "data_json", file: "template_file", many: false };
+
+    fn read(value: &Value) -> Result<Self, Misfit> {
+        decode::from_json(value)
+    }
 }
 
 impl Operation for BeginTrail {
