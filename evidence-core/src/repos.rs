@@ -152,11 +152,11 @@ fn identity(info: &RepoInfo) -> String {
     }
 }
 
-fn short_name(name: &str) -> String {
+pub(crate) fn short_name(name: &str) -> String {
     name.rsplit_once('/').map_or(name, |(_, short)| short).to_owned()
 }
 
-fn namespace_path(info: &RepoInfo) -> Vec<String> {
+pub(crate) fn namespace_path(info: &RepoInfo) -> Vec<String> {
     match (&info.namespace_path, info.name.rsplit_once('/')) {
         (Some(sent), _) => sent.clone(),
         (None, Some((namespace, _))) => segments(namespace),
@@ -170,7 +170,7 @@ fn segments(path: &str) -> Vec<String> {
 
 /// The host that a repo's url names, lower case, with its port unless that is the scheme's own. Besides URLs there is
 /// the scp-like spelling `user@host:path`; what names no host, such as a path, has none.
-fn vcs_instance(url: &str) -> Option<String> {
+pub(crate) fn vcs_instance(url: &str) -> Option<String> {
     let (scheme, authority) = match url.split_once("://") {
         Some((scheme, rest)) => (scheme, rest.split(['/', '?', '#']).next().unwrap_or_default()),
         None => ("ssh", scp_like_authority(url)?),

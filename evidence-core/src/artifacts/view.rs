@@ -119,7 +119,7 @@ impl From<&RepoInfo> for RepoInfoView {
             vcs_instance: crate::repos::vcs_instance(&info.url).unwrap_or_default(),
             namespace_path: crate::repos::namespace_path(info),
             additional_info: info.additional_info.clone().unwrap_or_default(),
-            short_name: crate::repos::short_name(&info.name).to_owned(),
+            short_name: crate::repos::short_name(&info.name),
         }
     }
 }
