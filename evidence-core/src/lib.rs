@@ -6,6 +6,7 @@
 
 pub mod allowlists;
 pub mod api;
+pub mod api_keys;
 pub mod artifacts;
 pub mod attestation_types;
 pub mod attestations;
@@ -29,6 +30,8 @@ pub mod orgs;
 pub mod page;
 pub mod policies;
 mod recording;
+#[cfg(feature = "pdf")]
+pub mod report;
 pub mod repos;
 pub mod rules;
 pub mod schemas;

@@ -1,1 +1,73 @@
-//! The store contract, executable: a store that keeps everything in memory.
+//! The store contract, executable: a store that keeps everything in memory. It is the reference that the other stores
+//! are compared with, so it prefers the obvious to the fast: one lock over plain maps and lists, and every question a
+//! look-up or a scan. [`record`](crate::store::Recorder::record) checks a whole write first and applies it afterwards,
+//! so that a refused one has changed nothing.
+
+mod ledger;
+mod questions;
+mod record;
+mod tables;
+
+use std::collections::BTreeMap;
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use bytes::Bytes;
+
+use crate::auth::KeyHash;
+use crate::fact::Key;
+use crate::id::Id;
+use crate::name::Fingerprint;
+use crate::orgs::{Organization, User};
+use crate::store::{StoreError, StoreResult};
+use tables::Tables;
+
+/// A [`crate::Store`] that lives and ends with the process.
+#[derive(Debug, Default)]
+pub struct MemoryStore {
+    state: RwLock<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Organizations by name.
+    organizations: BTreeMap<String, Organization>,
+    /// Users by name.
+    users: BTreeMap<String, User>,
+    /// What each organization has.
+    tables: BTreeMap<Id, Tables>,
+    /// The ledger index of the newest fact about each named record, by the organization that the name is unique in.
+    revisions: BTreeMap<(Option<Id>, Key), u64>,
+    /// Hashes of keys: the organization and the id of the key.
+    hashes: BTreeMap<KeyHash, (Id, Id)>,
+    /// Attachments by organization and content.
+    blobs: BTreeMap<(Id, Fingerprint), Bytes>,
+}
+
+impl MemoryStore {
+    /// An empty store.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn read(&self) -> StoreResult<RwLockReadGuard<'_, State>> {
+        self.state.read().map_err(poisoned)
+    }
+
+    fn write(&self) -> StoreResult<RwLockWriteGuard<'_, State>> {
+        self.state.write().map_err(poisoned)
+    }
+
+    /// Asks an organization's tables; an organization that does not exist has empty ones.
+    fn ask<T>(&self, org: Id, question: impl FnOnce(&Tables) -> T) -> StoreResult<T> {
+        let state = self.read()?;
+        Ok(match state.tables.get(&org) {
+            Some(tables) => question(tables),
+            None => question(&Tables::default()),
+        })
+    }
+}
+
+/// A writer panicked half way: what the maps hold now need not be what they should.
+fn poisoned<T>(_: PoisonError<T>) -> StoreError {
+    StoreError::Failed("an earlier write did not come to its end".into())
+}

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::id::Id;
 use crate::name::Fingerprint;
 use crate::rules::compliance::State;
-use crate::store::StoreResult;
+use crate::store::{Current, StoreResult};
 use crate::time::Timestamp;
 
 /// A snapshot as it is recorded: what changed since the one before, and the verdict.
@@ -123,8 +123,8 @@ pub struct Stretch {
 /// Questions about snapshots.
 #[async_trait]
 pub trait SnapshotStore: Send + Sync {
-    /// The record of snapshot `index`.
-    async fn snapshot(&self, org: Id, environment: Id, index: u64) -> StoreResult<Option<Snapshot>>;
+    /// The record of snapshot `index`, with the ledger index of the fact that took it.
+    async fn snapshot(&self, org: Id, environment: Id, index: u64) -> StoreResult<Option<Current<Snapshot>>>;
     /// The lines of snapshots `first..=last`, newest first unless `ascending`; at most `limit` after `offset`.
     async fn snapshots(
         &self,

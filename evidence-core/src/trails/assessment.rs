@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Trail, TrailContents};
 use crate::artifacts::ArtifactRow;
-use crate::attestations::{AttestationRow, Binding};
+use crate::attestations::{Attestation, AttestationRow, Binding};
 use crate::error::Result;
 use crate::id::Id;
 use crate::name::Fingerprint;
@@ -133,4 +133,16 @@ pub(crate) async fn newest_of_flows(flows: &[Id], cx: &Context<'_>) -> Result<BT
         Activity { at: ran.fold(trail.last_evidence_at(), Timestamp::max), state: trail.status.state }
     };
     Ok(judged.values().map(|trail| (trail.trail.flow, activity(trail))).collect())
+}
+
+/// Every attestation on these trails, oldest first, by trail.
+pub(crate) async fn attestations_of(trails: &[Id], cx: &Context<'_>) -> Result<BTreeMap<Id, Vec<Attestation>>> {
+    let mut found: BTreeMap<Id, Vec<Attestation>> = BTreeMap::new();
+    if trails.is_empty() {
+        return Ok(found);
+    }
+    for attestation in cx.store().attestations(cx.org()?, trails, None).await?.into_iter().rev() {
+        found.entry(attestation.trail).or_default().push(attestation);
+    }
+    Ok(found)
 }

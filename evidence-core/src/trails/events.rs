@@ -67,8 +67,10 @@ pub(crate) async fn runs(fingerprints: &[Fingerprint], cx: &Context<'_>) -> Resu
         return Ok(Vec::new());
     }
     let environments = cx.store().environments(cx.org()?).await?;
-    let names: BTreeMap<Id, EnvironmentName> =
-        environments.into_iter().map(|environment| (environment.record.id, environment.record.name)).collect();
+    let names: BTreeMap<Id, EnvironmentName> = environments
+        .into_iter()
+        .map(|environment| (environment.record.id, environment.record.name))
+        .collect();
     Ok(joined(stretches, &names))
 }
 
@@ -118,7 +120,9 @@ pub(crate) fn at_run_time(reported: &[Event], runs: &[Run]) -> Vec<Event> {
     let names: BTreeMap<&Fingerprint, &str> = reported
         .iter()
         .filter_map(|event| match &event.what {
-            Happening::Artifact(artifact) => Some((&artifact.fingerprint, artifact.template_reference_name.as_str())),
+            Happening::Artifact(artifact) => {
+                Some((&artifact.fingerprint, artifact.template_reference_name.as_str()))
+            }
             _ => None,
         })
         .collect();
@@ -211,7 +215,9 @@ impl Happening {
                 trail.repo_info.as_ref().map(|info| (info, trail.repo_ids.last().copied()))
             }
             Self::Artifact(artifact) => artifact.repo_info.as_ref().map(|info| (info, artifact.repo)),
-            Self::Attestation(attestation) => attestation.repo_info.as_ref().map(|info| (info, attestation.repo)),
+            Self::Attestation(attestation) => {
+                attestation.repo_info.as_ref().map(|info| (info, attestation.repo))
+            }
             Self::Started(_) | Self::Stopped(_) => None,
         }
     }

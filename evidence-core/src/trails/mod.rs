@@ -18,7 +18,8 @@ use crate::shared::{ExternalUrls, GitCommit, RepoInfo, TagFilter};
 use crate::store::{Current, StoreResult, StoredEntry};
 use crate::time::Timestamp;
 
-pub(crate) use assessment::{Assessed, Templates, assessed, newest_of_flows};
+pub(crate) use assessment::{Assessed, Templates, assessed, attestations_of, newest_of_flows};
+pub(crate) use events::{Run, runs};
 pub use operations::*;
 
 /// A trail as it is recorded.
@@ -90,4 +91,3 @@ pub trait TrailStore: Send + Sync {
     /// The ledger entries that are about this trail (begun, updated, artifacts, attestations), oldest first.
     async fn trail_entries(&self, org: Id, trail: Id) -> StoreResult<Vec<StoredEntry>>;
 }
-

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::{Assessed, Trail, TrailFilter, assessed, events};
 use crate::auth::Scope;
+use crate::decode::{self, Misfit};
 use crate::error::{Error, Resource, Result};
 use crate::fact::{Fact, Guard, Key};
 use crate::flows::Flow;
@@ -56,6 +57,10 @@ pub struct TrailInput {
 
 impl Document for TrailInput {
     const PARTS: FormParts = FormParts { document: "data_json", file: "template_file", many: false };
+
+    fn read(value: &Value) -> Result<Self, Misfit> {
+        decode::from_json(value)
+    }
 }
 
 impl Operation for BeginTrail {
@@ -87,7 +92,12 @@ impl Operation for BeginTrail {
 }
 
 /// Whether the trail is new.
-async fn begin(flow: &FlowName, input: &TrailInput, template: Option<&str>, cx: &Context<'_>) -> Result<bool> {
+async fn begin(
+    flow: &FlowName,
+    input: &TrailInput,
+    template: Option<&str>,
+    cx: &Context<'_>,
+) -> Result<bool> {
     let mut draft = Draft::default();
     let flow = draft.flow(flow, cx).await?;
     let repo = draft.repo(input.repo_info.as_ref(), cx).await?;
@@ -252,7 +262,9 @@ impl ComplianceStatus {
             artifacts_statuses: status
                 .artifacts
                 .into_iter()
-                .map(|status| (status.name.clone(), ArtifactCompliance { status, flow_template_id: template }))
+                .map(|status| {
+                    (status.name.clone(), ArtifactCompliance { status, flow_template_id: template })
+                })
                 .collect(),
         }
     }
@@ -386,8 +398,12 @@ impl Operation for ListTrails {
         let filter = TrailFilter { flow, flow_tag, fingerprint };
         let (page, per_page) = (self.page.unwrap_or_default(), self.per_page.map_or(20, PerPage::get));
         let trails = cx.store().trails(cx.org()?, &filter, page.window(per_page)).await?;
-        let pagination =
-            Pagination { total: trails.total, page: page.get(), per_page, page_count: trails.pages(per_page) };
+        let pagination = Pagination {
+            total: trails.total,
+            page: page.get(),
+            per_page,
+            page_count: trails.pages(per_page),
+        };
         Ok(Json(TrailList { data: views(&trails.items, cx).await?, pagination }))
     }
 }
@@ -408,6 +424,7 @@ async fn views(trails: &[Trail], cx: &Context<'_>) -> Result<Vec<TrailView>> {
     flows.dedup();
     let flows = cx.store().flows_by_id(cx.org()?, &flows).await?;
     let flows: BTreeMap<Id, Flow> = flows.into_iter().map(|flow| (flow.id, flow)).collect();
-    let view = |trail: &Trail| Some(TrailView::new(judged.get(&trail.id)?, flows.get(&trail.flow)?, Vec::new(), cx));
+    let view =
+        |trail: &Trail| Some(TrailView::new(judged.get(&trail.id)?, flows.get(&trail.flow)?, Vec::new(), cx));
     Ok(trails.iter().filter_map(view).collect())
 }

@@ -1,0 +1,64 @@
+//! An organization's ledger: the entries themselves, and the nodes that proofs rest on.
+
+use std::collections::BTreeMap;
+
+use crate::id::Id;
+use crate::ledger::{Frontier, Hash, Header, Known, Needs};
+use crate::store::{Entry, StoredEntry};
+
+use super::record::Prepared;
+
+/// Entries without gap from 0 on.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    frontier: Frontier,
+    entries: Vec<Recorded>,
+    nodes: BTreeMap<(u32, u64), Hash>,
+}
+
+/// An entry, and the trail that it is about.
+#[derive(Debug)]
+struct Recorded {
+    entry: StoredEntry,
+    trail: Option<Id>,
+}
+
+impl Ledger {
+    pub(super) fn frontier(&self) -> &Frontier {
+        &self.frontier
+    }
+
+    pub(super) fn append(&mut self, prepared: Prepared) -> Entry {
+        let Prepared { kind, at, actor, payload, trail } = prepared;
+        let index = self.frontier.size();
+        let payload_sha256 = Hash::of(&payload);
+        let header = Header { index, kind, at: at.as_micros(), actor: &actor, payload_sha256 };
+        let leaf_hash = header.leaf_hash();
+        for node in self.frontier.append(leaf_hash) {
+            self.nodes.insert((node.level, node.index), node.hash);
+        }
+        let kind = kind.to_owned();
+        let entry = StoredEntry { index, kind, at, actor, payload_sha256, leaf_hash, payload };
+        self.entries.push(Recorded { entry, trail });
+        Entry { index, leaf_hash }
+    }
+
+    pub(super) fn entries(&self, first: u64, limit: u64) -> Vec<StoredEntry> {
+        let wanted = first..first.saturating_add(limit);
+        let entries = self.entries.iter().map(|recorded| &recorded.entry);
+        entries.filter(|entry| wanted.contains(&entry.index)).cloned().collect()
+    }
+
+    pub(super) fn about_trail(&self, trail: Id) -> Vec<StoredEntry> {
+        let about = self.entries.iter().filter(|recorded| recorded.trail == Some(trail));
+        about.map(|recorded| recorded.entry.clone()).collect()
+    }
+
+    pub(super) fn hashes(&self, needs: &Needs) -> Known {
+        let entries = self.entries.iter().map(|recorded| &recorded.entry);
+        let wanted = |index: u64| needs.leaves.iter().any(|range| range.contains(&index));
+        let leaves = entries.filter(|entry| wanted(entry.index));
+        let nodes = needs.nodes.iter().filter_map(|place| Some((*place, *self.nodes.get(place)?)));
+        Known { leaves: leaves.map(|entry| (entry.index, entry.leaf_hash)).collect(), nodes: nodes.collect() }
+    }
+}

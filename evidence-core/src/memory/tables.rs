@@ -1,0 +1,184 @@
+//! What an organization has, as its facts leave it.
+
+use std::collections::BTreeMap;
+
+use crate::allowlists::Allowance;
+use crate::artifacts::{Artifact, ArtifactRow};
+use crate::attestation_types::{AttestationType, AttestationTypeVersion};
+use crate::attestations::{Attestation, AttestationRow};
+use crate::auth::Role;
+use crate::environments::Environment;
+use crate::fact::Fact;
+use crate::flows::Flow;
+use crate::id::Id;
+use crate::name::TrailName;
+use crate::policies::{Policy, PolicyVersion};
+use crate::repos::Repo;
+use crate::service_accounts::{ApiKeyRecord, ServiceAccount};
+use crate::snapshots::{Instance, Snapshot};
+use crate::store::Current;
+use crate::time::Timestamp;
+use crate::trails::Trail;
+
+use super::ledger::Ledger;
+
+/// Named records by their name, the others in the order of their recording.
+#[derive(Debug, Default)]
+pub(super) struct Tables {
+    pub(super) ledger: Ledger,
+    pub(super) members: BTreeMap<Id, Role>,
+    pub(super) service_accounts: BTreeMap<String, Current<ServiceAccount>>,
+    pub(super) keys: BTreeMap<Id, Current<ApiKeyRecord>>,
+    pub(super) flows: BTreeMap<String, Current<Flow>>,
+    pub(super) trails: BTreeMap<(Id, TrailName), Current<Trail>>,
+    pub(super) artifacts: Vec<Current<Artifact>>,
+    pub(super) attestations: Vec<Current<Attestation>>,
+    pub(super) repos: BTreeMap<String, Current<Repo>>,
+    pub(super) environments: BTreeMap<String, Current<Environment>>,
+    pub(super) snapshots: BTreeMap<(Id, u64), Snapshot>,
+    pub(super) runs: Vec<Run>,
+    pub(super) policies: BTreeMap<String, Current<Policy>>,
+    pub(super) policy_versions: Vec<PolicyVersion>,
+    pub(super) allowances: Vec<Allowance>,
+    pub(super) attestation_types: BTreeMap<String, Current<AttestationType>>,
+    pub(super) attestation_type_versions: Vec<AttestationTypeVersion>,
+}
+
+/// An instance, and how long it was so.
+#[derive(Debug)]
+pub(super) struct Run {
+    pub(super) environment: Id,
+    pub(super) instance: Instance,
+    pub(super) from_at: Timestamp,
+    /// The snapshot in which it was no longer so, and when that was taken.
+    pub(super) until: Option<(u64, Timestamp)>,
+    pub(super) exited: bool,
+}
+
+impl Tables {
+    /// Takes in the fact at ledger index `revision`. Organizations and users are not of one organization.
+    pub(super) fn apply(&mut self, fact: Fact, revision: u64) {
+        match fact {
+            Fact::OrganizationCreated { .. } | Fact::UserCreated { .. } => {}
+            Fact::MemberAdded { record } => {
+                self.members.insert(record.user, record.role);
+            }
+            Fact::ServiceAccountCreated { record } | Fact::ServiceAccountUpdated { record } => {
+                self.service_accounts.insert(record.name.to_string(), Current { revision, record });
+            }
+            Fact::ApiKeyCreated { record } | Fact::ApiKeyRevoked { record } => {
+                self.keys.insert(record.id, Current { revision, record });
+            }
+            Fact::FlowCreated { record } | Fact::FlowUpdated { record } | Fact::FlowTagged { record } => {
+                self.flows.insert(record.name.to_string(), Current { revision, record });
+            }
+            Fact::TrailBegun { record } | Fact::TrailUpdated { record, .. } => {
+                self.trails.insert((record.flow, record.name.clone()), Current { revision, record });
+            }
+            Fact::ArtifactReported { record } => self.artifacts.push(Current { revision, record }),
+            Fact::AttestationAdded { record } => self.attestations.push(Current { revision, record }),
+            Fact::RepoReported { record } | Fact::RepoTagged { record } => {
+                self.repos.insert(record.identity.clone(), Current { revision, record });
+            }
+            Fact::EnvironmentCreated { record }
+            | Fact::EnvironmentUpdated { record }
+            | Fact::EnvironmentTagged { record }
+            | Fact::EnvironmentJoined { record, .. }
+            | Fact::EnvironmentReported { record }
+            | Fact::PoliciesAttached { record, .. } => self.put_environment(record, revision),
+            Fact::SnapshotTaken { record, snapshot } => {
+                self.put_environment(record, revision);
+                self.take(snapshot);
+            }
+            Fact::PolicyCreated { record, version } => self.put_policy(record, Some(version), revision),
+            Fact::PolicyUpdated { record, version } => self.put_policy(record, version, revision),
+            Fact::ArtifactAllowed { record } => self.allowances.push(record),
+            Fact::AttestationTypeCreated { record, version }
+            | Fact::AttestationTypeVersioned { record, version } => {
+                self.attestation_types.insert(record.name.to_string(), Current { revision, record });
+                self.attestation_type_versions.push(version);
+            }
+        }
+    }
+
+    fn put_environment(&mut self, record: Environment, revision: u64) {
+        self.environments.insert(record.name.to_string(), Current { revision, record });
+    }
+
+    fn put_policy(&mut self, record: Policy, version: Option<PolicyVersion>, revision: u64) {
+        self.policies.insert(record.name.to_string(), Current { revision, record });
+        self.policy_versions.extend(version);
+    }
+
+    /// A change ends what the artifact was and begins what it is; an exit ends it for good.
+    fn take(&mut self, snapshot: Snapshot) {
+        for run in self.runs.iter_mut().filter(|run| run.lasts_in(snapshot.environment)) {
+            let fingerprint = &run.instance.fingerprint;
+            let exited = snapshot.exits.contains(fingerprint);
+            if exited || snapshot.changes.iter().any(|change| change.fingerprint == *fingerprint) {
+                run.until = Some((snapshot.index, snapshot.at));
+                run.exited = exited;
+            }
+        }
+        let begun = |instance: &Instance| Run {
+            environment: snapshot.environment,
+            instance: instance.clone(),
+            from_at: snapshot.at,
+            until: None,
+            exited: false,
+        };
+        self.runs.extend(snapshot.changes.iter().map(begun));
+        self.snapshots.insert((snapshot.environment, snapshot.index), snapshot);
+    }
+}
+
+impl Run {
+    fn lasts_in(&self, environment: Id) -> bool {
+        self.environment == environment && self.until.is_none()
+    }
+
+    /// Whether it was so in snapshot `index`.
+    pub(super) fn covers(&self, index: u64) -> bool {
+        self.instance.from <= index && self.until.is_none_or(|(until, _)| index < until)
+    }
+
+    /// Whether it ended with snapshot `index`, because the artifact no longer ran.
+    pub(super) fn exited_in(&self, index: u64) -> bool {
+        self.exited && self.until.is_some_and(|(until, _)| until == index)
+    }
+}
+
+impl Current<Artifact> {
+    /// The part that compliance depends on.
+    pub(super) fn row(&self) -> ArtifactRow {
+        let Artifact { id, flow, trail, fingerprint, template_reference_name, .. } = &self.record;
+        ArtifactRow {
+            id: *id,
+            flow: *flow,
+            trail: *trail,
+            fingerprint: fingerprint.clone(),
+            template_reference_name: template_reference_name.clone(),
+            git_commit: self.record.git_commit.as_ref().map(ToString::to_string).unwrap_or_default(),
+            at: self.record.created_at,
+            index: self.revision,
+        }
+    }
+}
+
+impl Current<Attestation> {
+    /// The part that compliance depends on.
+    pub(super) fn row(&self) -> AttestationRow {
+        let Attestation { id, trail, name, kind, is_compliant, binding, .. } = &self.record;
+        AttestationRow {
+            id: *id,
+            trail: *trail,
+            name: name.to_string(),
+            kind: kind.clone(),
+            is_compliant: *is_compliant,
+            is_override: self.record.details.get("override") == Some(&true.into()),
+            binding: binding.clone(),
+            at: self.record.created_at,
+            index: self.revision,
+        }
+    }
+}
