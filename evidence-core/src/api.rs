@@ -3,8 +3,8 @@
 use crate::attestations::{Generic, Junit, PostAttestation, PullRequests};
 use crate::operation::Visitor;
 use crate::{
-    allowlists, api_keys, artifacts, attestation_types, attestations, flows, orgs, repos, schemas,
-    service_accounts, tags, trails,
+    allowlists, api_keys, artifacts, attestation_types, attestations, environments, flows, orgs, policies, reports,
+    repos, schemas, service_accounts, snapshots, tags, trails,
 };
 
 /// Shows every operation to `v`.
@@ -26,10 +26,20 @@ pub fn operations(v: &mut impl Visitor) {
     v.visit::<attestation_types::ListAttestationTypes>();
     v.visit::<attestation_types::PostAttestationType>();
     v.visit::<attestation_types::GetAttestationType>();
+    v.visit::<environments::ListEnvironments>();
+    v.visit::<environments::PutEnvironment>();
+    v.visit::<environments::GetEnvironment>();
+    v.visit::<environments::JoinEnvironment>();
+    v.visit::<environments::AttachPolicies>();
+    v.visit::<reports::ReportDocker>();
+    v.visit::<reports::ReportServer>();
     v.visit::<flows::ListFlows>();
     v.visit::<flows::PutFlow>();
     v.visit::<flows::GetFlow>();
     v.visit::<orgs::GetOrganization>();
+    v.visit::<policies::ListPolicies>();
+    v.visit::<policies::PutPolicy>();
+    v.visit::<policies::GetPolicy>();
     v.visit::<repos::ListRepos>();
     v.visit::<schemas::GetFlowTemplateSchema>();
     v.visit::<service_accounts::ListServiceAccounts>();
@@ -41,6 +51,8 @@ pub fn operations(v: &mut impl Visitor) {
     v.visit::<api_keys::RevokeApiKey>();
     v.visit::<api_keys::GetApiKey>();
     v.visit::<api_keys::RotateApiKey>();
+    v.visit::<snapshots::ListSnapshots>();
+    v.visit::<snapshots::GetSnapshot>();
     v.visit::<tags::PatchTags>();
     v.visit::<trails::ListTrails>();
     v.visit::<trails::BeginTrail>();
