@@ -284,8 +284,8 @@ fn looked_for(missing: &Missing) -> String {
     };
     match resource {
         Resource::Organization => format!("no organization named '{name}'"),
-        // Its name is a sentence already: what was asked for, and what it came to.
-        Resource::Snapshot => name.clone(),
+        // What was looked for is a sentence already.
+        Resource::AttestationTypeVersion | Resource::Snapshot => name.clone(),
         _ => format!("no {noun} named '{name}' in {place}"),
     }
 }
