@@ -57,4 +57,6 @@ pub fn operations(v: &mut impl Visitor) {
     v.visit::<trails::ListTrails>();
     v.visit::<trails::BeginTrail>();
     v.visit::<trails::GetTrail>();
+    #[cfg(feature = "pdf")]
+    v.visit::<trails::GetAuditPdf>();
 }

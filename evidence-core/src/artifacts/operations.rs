@@ -4,7 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{Artifact, ArtifactFilter, ArtifactView, ListedArtifact, view};
+use super::view::views;
+use super::{Artifact, ArtifactFilter, ArtifactView};
 use crate::auth::Scope;
 use crate::error::{Error, Resource, Result};
 use crate::fact::Fact;
@@ -208,8 +209,8 @@ impl Operation for GetArtifact {
             ..ArtifactFilter::default()
         };
         let found = cx.store().artifacts(cx.org()?, &filter, Window { offset: 0, limit: 1 }).await?;
-        let views = view::full(found.items, cx).await?;
-        views.into_iter().next().map(Json).ok_or_else(gone)
+        let found = views(&found.items, cx).await?;
+        found.into_iter().next().map(Json).ok_or_else(gone)
     }
 }
 
@@ -251,7 +252,7 @@ impl Operation for GetArtifactsByCommit {
             ..ArtifactFilter::default()
         };
         let found = cx.store().artifacts(cx.org()?, &filter, Window::ALL).await?;
-        Ok(Json(view::full(found.items, cx).await?))
+        Ok(Json(views(&found.items, cx).await?))
     }
 }
 
@@ -330,7 +331,7 @@ impl Operation for ListArtifacts {
     const SCOPE: Scope = Scope::Read;
     const SUMMARY: &'static str = "Lists artifacts, newest first";
     type Body = ();
-    type Output = Json<Vec<ListedArtifact>>;
+    type Output = Json<Vec<ArtifactView>>;
 
     fn org(&self) -> Option<&OrgName> {
         Some(&self.org)
@@ -349,7 +350,7 @@ impl Operation for ListArtifacts {
         let per_page = self.per_page.map_or(15, PerPage::get).min(MOST_A_PAGE);
         let window = self.page.unwrap_or_default().window(per_page);
         let Slice { items, .. } = cx.store().artifacts(cx.org()?, &filter, window).await?;
-        Ok(Json(view::listed(items, cx).await?))
+        Ok(Json(views(&items, cx).await?))
     }
 }
 

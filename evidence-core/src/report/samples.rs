@@ -1,9 +1,10 @@
 //! Reports for the tests: a usual trail, an empty one, a large one, and one full of nasty text.
 
+use crate::rules::compliance::State;
 use crate::{
     report::{
         Approver, Artifact, Attachment, Attestation, Commit, Details, Event, Expectation, ExpectationStatus,
-        LedgerPosition, PullRequest, Run, State, Suite, TrailReport,
+        LedgerPosition, PullRequest, Run, Suite, TrailReport,
     },
     time::Timestamp,
 };

@@ -5,9 +5,11 @@ use std::collections::BTreeSet;
 use lopdf::{Document, Object};
 use proptest::prelude::*;
 
+use crate::rules::compliance::State;
+
 use super::{
     TrailReport,
-    data::{Details, State},
+    data::Details,
     font::{Fonts, REPLACEMENT},
     render, samples,
     style::{BODY, Face, MARGIN, PAGE_HEIGHT, PAGE_WIDTH, TOP},
