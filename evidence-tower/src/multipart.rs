@@ -281,3 +281,6 @@ fn upload(file: Spooled, file_name: String, media_type: Option<String>) -> Resul
     let media_type = media_type.unwrap_or_else(|| "application/octet-stream".to_owned());
     Ok(Upload { file_name, media_type, size, sha256, content })
 }
+
+#[cfg(test)]
+mod tests;
