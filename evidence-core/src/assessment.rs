@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use crate::artifacts::{self, Artifact, ArtifactRow};
+use crate::artifacts::{Artifact, ArtifactRow};
 use crate::environments::Environment;
 use crate::error::Result;
 use crate::fact::Fact;
@@ -309,11 +309,14 @@ async fn states_without_trail(rows: &[ArtifactRow], cx: &Context<'_>) -> Result<
     }
     let reports = cx.store().artifacts_by_id(cx.org()?, &alone).await?;
     let mut templates = Templates::default();
+    let by_id: BTreeMap<Id, &ArtifactRow> = rows.iter().map(|row| (row.id, row)).collect();
     let state = |report: &Artifact| {
+        let row = by_id.get(&report.id)?;
         let template = templates.parsed(&report.template);
-        (report.id, artifacts::state_in(&template, None, report))
+        let status = compliance::evaluate_artifact(&template, &ReportedArtifact::from(*row), &[]);
+        Some((report.id, verdict(status.state)))
     };
-    Ok(reports.iter().map(state).collect())
+    Ok(reports.iter().filter_map(state).collect())
 }
 
 /// What a snapshot would record.

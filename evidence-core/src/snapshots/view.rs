@@ -308,7 +308,7 @@ impl Sources {
                 commit_url: artifact.commit_url.clone(),
                 git_commit_info: commit.map(GitCommitInfo::from),
                 html_url: cx.artifact_url(flow.as_str(), &artifact.fingerprint, artifact.id),
-                flow_html_url: cx.flow_url(flow),
+                flow_html_url: cx.page_url(&format!("flows/{flow}")),
                 deployment_diff: None,
                 commit_lead_time: created
                     .zip(committed)
