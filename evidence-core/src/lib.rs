@@ -8,6 +8,7 @@ pub mod allowlists;
 pub mod api;
 pub mod api_keys;
 pub mod artifacts;
+mod assessment;
 pub mod attestation_types;
 pub mod attestations;
 pub mod auth;
@@ -32,6 +33,7 @@ pub mod policies;
 mod recording;
 #[cfg(feature = "pdf")]
 pub mod report;
+pub mod reports;
 pub mod repos;
 pub mod rules;
 pub mod schemas;

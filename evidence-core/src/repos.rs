@@ -12,7 +12,7 @@ use crate::fact::{Fact, Guard, Key};
 use crate::id::Id;
 use crate::name::OrgName;
 use crate::operation::{Json, Method, Operation};
-use crate::page::{PageNumber, PerPage, Slice, SortDirection, Window};
+use crate::page::{Link, PageLinks, PageNumber, PerPage, Slice, SortDirection, Window};
 use crate::service::{Context, Draft};
 use crate::shared::{List, RepoInfo, TagFilter, Tags, VcsProvider};
 use crate::store::{Current, StoreResult};
@@ -152,11 +152,11 @@ fn identity(info: &RepoInfo) -> String {
     }
 }
 
-fn short_name(name: &str) -> String {
+pub(crate) fn short_name(name: &str) -> String {
     name.rsplit_once('/').map_or(name, |(_, short)| short).to_owned()
 }
 
-fn namespace_path(info: &RepoInfo) -> Vec<String> {
+pub(crate) fn namespace_path(info: &RepoInfo) -> Vec<String> {
     match (&info.namespace_path, info.name.rsplit_once('/')) {
         (Some(sent), _) => sent.clone(),
         (None, Some((namespace, _))) => segments(namespace),
@@ -170,7 +170,7 @@ fn segments(path: &str) -> Vec<String> {
 
 /// The host that a repo's url names, lower case, with its port unless that is the scheme's own. Besides URLs there is
 /// the scp-like spelling `user@host:path`; what names no host, such as a path, has none.
-fn vcs_instance(url: &str) -> Option<String> {
+pub(crate) fn vcs_instance(url: &str) -> Option<String> {
     let (scheme, authority) = match url.split_once("://") {
         Some((scheme, rest)) => (scheme, rest.split(['/', '?', '#']).next().unwrap_or_default()),
         None => ("ssh", scp_like_authority(url)?),
@@ -249,27 +249,6 @@ pub struct RepoView {
 pub struct RepoLinks {
     /// Where its tags are changed.
     pub tags: Link,
-}
-
-/// Where to go from a page of repos.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct PageLinks {
-    /// This page.
-    #[serde(rename = "self")]
-    pub this: Link,
-    /// The page after it, if there is one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub next: Option<Link>,
-    /// The page before it, if there is one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub prev: Option<Link>,
-}
-
-/// A link.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Link {
-    /// The absolute address.
-    pub href: String,
 }
 
 impl RepoView {
@@ -363,7 +342,8 @@ impl Operation for ListRepos {
         let (page, per_page) = (self.page.unwrap_or_default(), self.per_page.map_or(PER_PAGE, PerPage::get));
         let slice = cx.store().repos(cx.org()?, &self.filter(), page.window(per_page)).await?;
         let (total_pages, total_count) = (slice.pages(per_page), slice.total);
-        let _links = self.links(page.get(), per_page, total_pages, cx);
+        let address = cx.api_url(&format!("repos/{}", self.org));
+        let _links = PageLinks::new(&address, self.query(), page.get(), per_page, total_pages);
         let repos = slice.items.into_iter().map(|repo| RepoView::new(repo, cx)).collect::<Result<_>>()?;
         Ok(Json(RepoList { page: page.get(), per_page, total_pages, total_count, repos, _links }))
     }
@@ -383,17 +363,8 @@ impl ListRepos {
         }
     }
 
-    fn links(&self, page: u64, per_page: u64, total_pages: u64, cx: &Context<'_>) -> PageLinks {
-        let link = |page: u64| Link { href: cx.api_url(&self.address(page, per_page)) };
-        PageLinks {
-            this: link(page),
-            next: (page < total_pages).then(|| link(page + 1)),
-            prev: (1 < page && page <= total_pages).then(|| link(page - 1)),
-        }
-    }
-
-    /// The path and query of another page of this list.
-    fn address(&self, page: u64, per_page: u64) -> String {
+    /// The parameters that narrow and sort, for the links to other pages.
+    fn query(&self) -> impl Iterator<Item = (&str, &str)> {
         let direction = match self.sort_direction {
             Some(SortDirection::Desc) => Some("desc"),
             Some(SortDirection::Asc) | None => None,
@@ -407,24 +378,9 @@ impl ListRepos {
             ("namespace", self.namespace.as_deref()),
             ("sort_direction", direction),
         ];
-        let tags = self.tag.0.iter().map(|tag| ("tag", Some(tag.as_str())));
-        let mut address = format!("repos/{}?page={page}&per_page={per_page}", self.org);
-        for (name, value) in texts.into_iter().chain(tags) {
-            if let Some(value) = value {
-                address.extend(["&", name, "=", &percent_encoded(value)]);
-            }
-        }
-        address
+        let given = texts.into_iter().filter_map(|(name, value)| Some((name, value?)));
+        given.chain(self.tag.0.iter().map(|tag| ("tag", tag.as_str())))
     }
-}
-
-/// A query value with everything but RFC 3986's unreserved characters encoded.
-fn percent_encoded(text: &str) -> String {
-    let encoded = |byte: u8| match byte {
-        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),
-        _ => format!("%{byte:02X}"),
-    };
-    text.bytes().map(encoded).collect()
 }
 
 #[cfg(test)]

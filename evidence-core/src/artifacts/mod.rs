@@ -15,10 +15,10 @@ use crate::shared::{ExternalUrls, GitCommit, RepoInfo};
 use crate::store::StoreResult;
 use crate::time::Timestamp;
 
-pub use operations::*;
 pub(crate) use operations::resolve;
+pub use operations::*;
+pub(crate) use view::concerns;
 pub use view::*;
-pub(crate) use view::{concerns, state_in};
 
 /// One report of an artifact. The same fingerprint may be reported many times; each report has its own id.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -4,14 +4,16 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{Artifact, ArtifactFilter, ArtifactView, ListedArtifact, view};
+use super::view::views;
+use super::{Artifact, ArtifactFilter, ArtifactView};
 use crate::auth::Scope;
 use crate::error::{Error, Resource, Result};
 use crate::fact::Fact;
 use crate::flows::Flow;
 use crate::id::Id;
 use crate::name::{
-    CommitPrefix, CommitSha, Fingerprint, FingerprintPrefix, FlowName, OrgName, TemplateReferenceName, TrailName,
+    CommitPrefix, CommitSha, Fingerprint, FingerprintPrefix, FlowName, OrgName, TemplateReferenceName,
+    TrailName,
 };
 use crate::operation::{Created, Json, Method, Operation};
 use crate::page::{PageNumber, PerPage, Slice, Window};
@@ -101,7 +103,10 @@ async fn report(flow: &FlowName, input: &ArtifactInput, cx: &Context<'_>) -> Res
             trail: trail.map(|trail| trail.id),
             fingerprint: input.fingerprint,
             filename: input.filename,
-            template_reference_name: input.template_reference_name.map(|name| name.to_string()).unwrap_or_default(),
+            template_reference_name: input
+                .template_reference_name
+                .map(|name| name.to_string())
+                .unwrap_or_default(),
             git_commit: input.git_commit,
             git_commit_info: input.git_commit_info,
             repo_info: input.repo_info,
@@ -123,7 +128,11 @@ async fn report(flow: &FlowName, input: &ArtifactInput, cx: &Context<'_>) -> Res
 
 /// The flow of a look-up, and the trail that narrows it. The trail is `Err` when it does not exist: the look-up then
 /// finds nothing.
-async fn narrowed(flow: &FlowName, trail: Option<&str>, cx: &Context<'_>) -> Result<(Flow, Result<Option<Id>, ()>)> {
+async fn narrowed(
+    flow: &FlowName,
+    trail: Option<&str>,
+    cx: &Context<'_>,
+) -> Result<(Flow, Result<Option<Id>, ()>)> {
     let flow = cx.flow(flow.as_str()).await?.record;
     let trail = match trail.filter(|name| !name.is_empty()) {
         None => Ok(None),
@@ -200,8 +209,8 @@ impl Operation for GetArtifact {
             ..ArtifactFilter::default()
         };
         let found = cx.store().artifacts(cx.org()?, &filter, Window { offset: 0, limit: 1 }).await?;
-        let views = view::full(found.items, cx).await?;
-        views.into_iter().next().map(Json).ok_or_else(gone)
+        let found = views(&found.items, cx).await?;
+        found.into_iter().next().map(Json).ok_or_else(gone)
     }
 }
 
@@ -243,7 +252,7 @@ impl Operation for GetArtifactsByCommit {
             ..ArtifactFilter::default()
         };
         let found = cx.store().artifacts(cx.org()?, &filter, Window::ALL).await?;
-        Ok(Json(view::full(found.items, cx).await?))
+        Ok(Json(views(&found.items, cx).await?))
     }
 }
 
@@ -322,7 +331,7 @@ impl Operation for ListArtifacts {
     const SCOPE: Scope = Scope::Read;
     const SUMMARY: &'static str = "Lists artifacts, newest first";
     type Body = ();
-    type Output = Json<Vec<ListedArtifact>>;
+    type Output = Json<Vec<ArtifactView>>;
 
     fn org(&self) -> Option<&OrgName> {
         Some(&self.org)
@@ -341,7 +350,7 @@ impl Operation for ListArtifacts {
         let per_page = self.per_page.map_or(15, PerPage::get).min(MOST_A_PAGE);
         let window = self.page.unwrap_or_default().window(per_page);
         let Slice { items, .. } = cx.store().artifacts(cx.org()?, &filter, window).await?;
-        Ok(Json(view::listed(items, cx).await?))
+        Ok(Json(views(&items, cx).await?))
     }
 }
 

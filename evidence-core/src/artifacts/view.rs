@@ -11,13 +11,13 @@ use crate::attestations::{Attestation, Binding};
 use crate::error::Result;
 use crate::flows::Flow;
 use crate::id::Id;
-use crate::name::{Fingerprint, FlowName};
-use crate::rules::compliance::{self, ArtifactState, ReportedArtifact, State};
+use crate::name::Fingerprint;
+use crate::rules::compliance::{self, State};
 use crate::rules::template::Template;
 use crate::service::Context;
 use crate::shared::{ExternalUrls, GitCommitInfo, RepoInfo};
 use crate::time::{Seconds, Timestamp};
-use crate::trails::{Assessed, Run, Templates, assessed, attestations_of, runs};
+use crate::trails::{Assessed, Run, Templates, artifact_state, assessed, attestations_of, runs};
 
 /// An artifact (specification, Artifact). Every key is there; what nobody reported is the empty value of its type.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -58,35 +58,6 @@ pub struct ArtifactView {
     pub history: Vec<HistoryEvent>,
 }
 
-/// An artifact in a list: without what would need its flow's templates and environments.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-#[expect(missing_docs, reason = "the names say it")]
-pub struct ListedArtifact {
-    pub id: Id,
-    pub fingerprint: Fingerprint,
-    pub filename: String,
-    pub created_at: String,
-    pub last_modified_at: String,
-    pub evidence: BTreeMap<String, Value>,
-    pub flow_name: String,
-    pub trail_name: String,
-    pub template_reference_name: String,
-    pub git_commit: String,
-    pub git_commit_info: GitCommitInfo,
-    pub repo_info: RepoInfoView,
-    pub commit_url: String,
-    pub build_url: String,
-    pub repo_url: String,
-    pub html_url: String,
-    pub api_url: String,
-    pub user_data: Value,
-    pub external_urls: ExternalUrls,
-    pub annotations: Map<String, Value>,
-    pub state: State,
-    pub deployments: [Value; 0],
-    pub releases: [Value; 0],
-}
-
 /// Where an artifact came from (specification, repo_info), `id` being the external one.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "the fields are the specification's, in its order")]
@@ -102,12 +73,6 @@ pub struct RepoInfoView {
     pub short_name: String,
 }
 
-impl RepoInfoView {
-    fn of(info: Option<&RepoInfo>) -> Self {
-        info.map(Self::from).unwrap_or_default()
-    }
-}
-
 impl From<&RepoInfo> for RepoInfoView {
     fn from(info: &RepoInfo) -> Self {
         Self {
@@ -119,7 +84,7 @@ impl From<&RepoInfo> for RepoInfoView {
             vcs_instance: crate::repos::vcs_instance(&info.url).unwrap_or_default(),
             namespace_path: crate::repos::namespace_path(info),
             additional_info: info.additional_info.clone().unwrap_or_default(),
-            short_name: crate::repos::short_name(&info.name).to_owned(),
+            short_name: crate::repos::short_name(&info.name),
         }
     }
 }
@@ -150,7 +115,7 @@ struct Surroundings {
 }
 
 impl Surroundings {
-    async fn read(artifacts: &[Artifact], with_runs: bool, cx: &Context<'_>) -> Result<Self> {
+    async fn read(artifacts: &[Artifact], cx: &Context<'_>) -> Result<Self> {
         let distinct = |ids: &mut Vec<Id>| {
             ids.sort_unstable();
             ids.dedup();
@@ -160,14 +125,15 @@ impl Surroundings {
         let mut trails: Vec<Id> = artifacts.iter().filter_map(|artifact| artifact.trail).collect();
         distinct(&mut trails);
         let flows = cx.store().flows_by_id(cx.org()?, &flows).await?;
-        let mut fingerprints: Vec<Fingerprint> = artifacts.iter().map(|artifact| artifact.fingerprint.clone()).collect();
+        let mut fingerprints: Vec<Fingerprint> =
+            artifacts.iter().map(|artifact| artifact.fingerprint.clone()).collect();
         fingerprints.sort_unstable();
         fingerprints.dedup();
         Ok(Self {
             flows: flows.into_iter().map(|flow| (flow.id, flow)).collect(),
             trails: assessed(&trails, cx).await?,
             attestations: attestations_of(&trails, cx).await?,
-            runs: if with_runs { runs(&fingerprints, cx).await? } else { Vec::new() },
+            runs: runs(&fingerprints, cx).await?,
             templates: Templates::default(),
         })
     }
@@ -188,31 +154,17 @@ impl Surroundings {
     }
 
     fn template(&mut self, artifact: &Artifact) -> Template {
-        let trail = artifact.trail.and_then(|trail| self.trails.get(&trail));
-        let text = trail.map_or(&artifact.template, |trail| &trail.trail.template);
-        self.templates.parsed(text)
+        match artifact.trail.and_then(|trail| self.trails.get(&trail)) {
+            Some(trail) => trail.template.clone(),
+            None => self.templates.parsed(&artifact.template),
+        }
     }
 
     fn state(&mut self, artifact: &Artifact) -> State {
-        let template = self.template(artifact);
-        state_in(&template, artifact.trail.and_then(|trail| self.trails.get(&trail)), artifact)
-    }
-}
-
-/// The state of an artifact report: in its trail, or against the template alone where it has none.
-pub(crate) fn state_in(template: &Template, trail: Option<&Assessed>, artifact: &Artifact) -> State {
-    let reported = ReportedArtifact {
-        id: artifact.id.to_string(),
-        fingerprint: artifact.fingerprint.to_string(),
-        name: artifact.template_reference_name.clone(),
-        commit: artifact.git_commit.as_ref().map(ToString::to_string).unwrap_or_default(),
-        at: artifact.created_at,
-        index: 0,
-    };
-    let attestations = trail.map(|trail| trail.attestations.as_slice()).unwrap_or_default();
-    match compliance::evaluate_artifact(template, &reported, attestations).state {
-        ArtifactState::Reported(state) => state,
-        ArtifactState::Missing => State::Incomplete,
+        match artifact.trail.and_then(|trail| self.trails.get(&trail)) {
+            Some(trail) => trail.state_of(artifact),
+            None => artifact_state(&self.templates.parsed(&artifact.template), artifact, &[]),
+        }
     }
 }
 
@@ -228,73 +180,51 @@ pub(crate) fn concerns(binding: &Binding, artifact: &Artifact) -> bool {
     }
 }
 
-/// These artifacts, in order, with everything that the specification's table holds.
-pub(super) async fn full(artifacts: Vec<Artifact>, cx: &Context<'_>) -> Result<Vec<ArtifactView>> {
-    let mut around = Surroundings::read(&artifacts, true, cx).await?;
-    Ok(artifacts.into_iter().map(|artifact| full_view(artifact, &mut around, cx)).collect())
+/// These artifacts, in order, as answers carry them.
+pub(super) async fn views(artifacts: &[Artifact], cx: &Context<'_>) -> Result<Vec<ArtifactView>> {
+    let mut around = Surroundings::read(artifacts, cx).await?;
+    artifacts.iter().map(|artifact| view(artifact, &mut around, cx)).collect()
 }
 
-fn full_view(artifact: Artifact, around: &mut Surroundings, cx: &Context<'_>) -> ArtifactView {
-    let state = around.state(&artifact);
-    let template = around.template(&artifact);
-    let template = compliance::expected_names(&template, &artifact.template_reference_name);
+fn view(artifact: &Artifact, around: &mut Surroundings, cx: &Context<'_>) -> Result<ArtifactView> {
+    let state = around.state(artifact);
+    let template = around.template(artifact);
+    let evidence: Vec<&Attestation> = around.evidence(artifact).collect();
     let runs: Vec<&Run> = around.runs.iter().filter(|run| run.fingerprint == artifact.fingerprint).collect();
     let committed = artifact.git_commit_info.as_ref().and_then(|commit| commit.timestamp).map(|at| at.0);
-    let history = history(&artifact, around.evidence(&artifact), &runs);
-    let ListedArtifact {
-        id,
-        fingerprint,
-        filename,
-        created_at,
-        last_modified_at,
-        evidence,
-        flow_name,
-        trail_name,
-        template_reference_name,
-        git_commit,
-        git_commit_info,
-        repo_info,
-        commit_url,
-        build_url,
-        repo_url,
-        html_url,
-        api_url,
-        user_data,
-        external_urls,
-        annotations,
-        ..
-    } = listed_view(&artifact, state, around, cx);
-    let reported = artifact.created_at;
-    ArtifactView {
-        id,
-        fingerprint,
-        filename,
-        created_at,
-        last_modified_at,
-        evidence,
-        flow_name,
+    let last = evidence.iter().map(|attestation| attestation.created_at).fold(artifact.created_at, Ord::max);
+    let (org, flow_name, fingerprint) =
+        (&cx.place()?.name, around.flow_name(artifact), &artifact.fingerprint);
+    Ok(ArtifactView {
+        id: artifact.id,
+        fingerprint: fingerprint.clone(),
+        filename: artifact.filename.clone(),
+        created_at: artifact.created_at.decimal(),
+        last_modified_at: last.decimal(),
+        evidence: evidence.iter().map(|one| (one.name.to_string(), evidence_item(one))).collect(),
+        flow_name: flow_name.to_owned(),
         commit_lead_times: committed.map(|at| lead_times(&runs, at)).unwrap_or_default(),
-        build_lead_times: lead_times(&runs, reported),
-        trail_name,
-        template_reference_name,
-        git_commit,
-        git_commit_info,
-        repo_info,
-        commit_url,
-        build_url,
-        repo_url,
-        html_url,
-        api_url,
-        user_data,
-        external_urls,
-        annotations,
+        build_lead_times: lead_times(&runs, artifact.created_at),
+        trail_name: around.trail_name(artifact).to_owned(),
+        template_reference_name: artifact.template_reference_name.clone(),
+        git_commit: artifact.git_commit.as_ref().map(ToString::to_string).unwrap_or_default(),
+        git_commit_info: GitCommitInfo::of(artifact.git_commit_info.as_ref()),
+        repo_info: artifact.repo_info.as_ref().map(RepoInfoView::from).unwrap_or_default(),
+        commit_url: artifact.commit_url.clone(),
+        build_url: artifact.build_url.clone(),
+        repo_url: artifact.repo_url.clone(),
+        html_url: cx.artifact_url(flow_name, fingerprint, artifact.id),
+        api_url: cx.api_url(&format!("artifacts/{org}/{flow_name}/fingerprint/{fingerprint}")),
+        user_data: artifact.user_data.clone(),
+        external_urls: artifact.external_urls.clone().unwrap_or_default(),
+        annotations: artifact.annotations.clone(),
         state,
-        template,
+        template: compliance::expected_names(&template, &artifact.template_reference_name),
         state_info: state_info(state).to_owned(),
         running: places(&runs, |run| run.until.is_none().then_some(run.from.0)),
         exited: places(&runs, |run| run.until.map(|(index, _)| index)),
-        history,
-    }
+        history: history(artifact, &evidence, &runs),
+    })
 }
 
 const fn state_info(state: State) -> &'static str {
@@ -323,17 +253,13 @@ fn lead_times(runs: &[&Run], since: Timestamp) -> BTreeMap<String, Seconds> {
     first.into_iter().map(|(environment, started)| (environment, started.since(since))).collect()
 }
 
-fn history<'a>(
-    artifact: &Artifact,
-    evidence: impl Iterator<Item = &'a Attestation>,
-    runs: &[&Run],
-) -> Vec<HistoryEvent> {
+fn history(artifact: &Artifact, evidence: &[&Attestation], runs: &[&Run]) -> Vec<HistoryEvent> {
     let created = match artifact.template_reference_name.as_str() {
         "" => "Artifact created".to_owned(),
         name => format!("{name} reported"),
     };
     let mut events = vec![(artifact.created_at, created)];
-    events.extend(evidence.map(|one| (one.created_at, format!("{} evidence received", one.name))));
+    events.extend(evidence.iter().map(|one| (one.created_at, format!("{} evidence received", one.name))));
     for run in runs {
         let name = &run.environment_name;
         events.push((run.from.1, format!("Started running in {name}#{} environment", run.from.0)));
@@ -345,57 +271,10 @@ fn history<'a>(
     events.into_iter().map(|(at, event)| HistoryEvent { event, timestamp: at.seconds() }).collect()
 }
 
-/// These artifacts, in order, as lists show them.
-pub(super) async fn listed(artifacts: Vec<Artifact>, cx: &Context<'_>) -> Result<Vec<ListedArtifact>> {
-    let mut around = Surroundings::read(&artifacts, false, cx).await?;
-    let view = |artifact: &Artifact| {
-        let state = around.state(artifact);
-        listed_view(artifact, state, &around, cx)
-    };
-    Ok(artifacts.iter().map(view).collect())
-}
-
-fn listed_view(artifact: &Artifact, state: State, around: &Surroundings, cx: &Context<'_>) -> ListedArtifact {
-    let flow_name = around.flow_name(artifact);
-    let org = cx.place().map(|place| place.name.to_string()).unwrap_or_default();
-    let fingerprint = &artifact.fingerprint;
-    let last = around.evidence(artifact).map(|attestation| attestation.created_at).fold(artifact.created_at, Ord::max);
-    ListedArtifact {
-        id: artifact.id,
-        fingerprint: fingerprint.clone(),
-        filename: artifact.filename.clone(),
-        created_at: artifact.created_at.decimal(),
-        last_modified_at: last.decimal(),
-        evidence: around.evidence(artifact).map(|one| (one.name.to_string(), evidence_item(one))).collect(),
-        flow_name: flow_name.to_owned(),
-        trail_name: around.trail_name(artifact).to_owned(),
-        template_reference_name: artifact.template_reference_name.clone(),
-        git_commit: artifact.git_commit.as_ref().map(ToString::to_string).unwrap_or_default(),
-        git_commit_info: GitCommitInfo::of(artifact.git_commit_info.as_ref()),
-        repo_info: RepoInfoView::of(artifact.repo_info.as_ref()),
-        commit_url: artifact.commit_url.clone(),
-        build_url: artifact.build_url.clone(),
-        repo_url: artifact.repo_url.clone(),
-        html_url: cx.artifact_url(flow_name, fingerprint, artifact.id),
-        api_url: cx.api_url(&format!("artifacts/{org}/{flow_name}/fingerprint/{fingerprint}")),
-        user_data: artifact.user_data.clone(),
-        external_urls: artifact.external_urls.clone().unwrap_or_default(),
-        annotations: artifact.annotations.clone(),
-        state,
-        deployments: [],
-        releases: [],
-    }
-}
-
 impl Context<'_> {
     /// The address of an artifact's page.
     pub(crate) fn artifact_url(&self, flow: &str, fingerprint: &Fingerprint, id: Id) -> String {
         self.page_url(&format!("flows/{flow}/artifacts/{fingerprint}?artifact_id={id}"))
-    }
-
-    /// The address of a flow's page.
-    pub(crate) fn flow_url(&self, flow: &FlowName) -> String {
-        self.page_url(&format!("flows/{flow}"))
     }
 }
 

@@ -20,7 +20,10 @@ use crate::store::Store;
 const ARCHIVE: &str = "evidence.tgz";
 
 /// Keeps these files; answers their descriptions, and that of what the evidence download gives.
-pub(super) async fn keep(files: Vec<Upload>, cx: &Context<'_>) -> Result<(Vec<Attachment>, Option<Attachment>)> {
+pub(super) async fn keep(
+    files: Vec<Upload>,
+    cx: &Context<'_>,
+) -> Result<(Vec<Attachment>, Option<Attachment>)> {
     let mut attachments = Vec::with_capacity(files.len());
     let several = files.len() > 1;
     let mut contents = Vec::new();
@@ -40,7 +43,8 @@ pub(super) async fn keep(files: Vec<Upload>, cx: &Context<'_>) -> Result<(Vec<At
         }
         attachments.push(described);
     }
-    let evidence = if several { Some(keep_archive(contents, cx).await?) } else { attachments.first().cloned() };
+    let evidence =
+        if several { Some(keep_archive(contents, cx).await?) } else { attachments.first().cloned() };
     Ok((attachments, evidence))
 }
 
@@ -111,7 +115,8 @@ struct Stored {
 #[async_trait]
 impl crate::blobs::Chunks for Stored {
     async fn next(&mut self) -> std::io::Result<Option<Bytes>> {
-        let chunk = self.store.chunk(self.org, &self.sha256, self.next).await.map_err(std::io::Error::other)?;
+        let chunk =
+            self.store.chunk(self.org, &self.sha256, self.next).await.map_err(std::io::Error::other)?;
         self.next += 1;
         Ok(chunk.filter(|chunk| !chunk.is_empty()))
     }
@@ -124,14 +129,20 @@ mod tests {
     #[test]
     fn an_archive_is_the_same_whatever_the_order_and_keeps_files_of_equal_names_apart() {
         let files = |names: &[(&str, &str)]| {
-            names.iter().map(|(name, text)| ((*name).to_owned(), text.as_bytes().to_vec())).collect::<Vec<_>>()
+            names
+                .iter()
+                .map(|(name, text)| ((*name).to_owned(), text.as_bytes().to_vec()))
+                .collect::<Vec<_>>()
         };
         let one = archive(files(&[("b", "2"), ("a", "1"), ("a", "0")])).unwrap();
         let other = archive(files(&[("a", "0"), ("b", "2"), ("a", "1")])).unwrap();
         assert_eq!(one, other);
         let mut tar = tar::Archive::new(flate2::read::GzDecoder::new(one.as_slice()));
-        let names: Vec<String> =
-            tar.entries().unwrap().map(|entry| entry.unwrap().path().unwrap().display().to_string()).collect();
+        let names: Vec<String> = tar
+            .entries()
+            .unwrap()
+            .map(|entry| entry.unwrap().path().unwrap().display().to_string())
+            .collect();
         assert_eq!(names, ["a", "2-a", "b"]);
     }
 }

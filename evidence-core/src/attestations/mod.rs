@@ -20,8 +20,8 @@ use crate::time::Timestamp;
 pub use claims::*;
 pub use operations::*;
 pub use pull_requests::*;
-pub use view::*;
 pub(crate) use view::pull_requests_of;
+pub use view::*;
 
 /// An attestation as it is recorded.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -132,5 +132,6 @@ pub trait AttestationStore: Send + Sync {
     /// The attestation of this id.
     async fn attestation(&self, org: Id, id: Id) -> StoreResult<Option<Attestation>>;
     /// The attestations on these trails, of this name where one is given, newest (by ledger index) first.
-    async fn attestations(&self, org: Id, trails: &[Id], name: Option<&str>) -> StoreResult<Vec<Attestation>>;
+    async fn attestations(&self, org: Id, trails: &[Id], name: Option<&str>)
+    -> StoreResult<Vec<Attestation>>;
 }

@@ -190,7 +190,8 @@ impl<C: Claim> PostAttestation<C> {
         let commit = base.git_commit_info.as_ref().map(|commit| &commit.sha1).filter(|sha| !sha.is_empty());
         match (&base.artifact_fingerprint, target, commit) {
             (Some(fingerprint), ..) => {
-                let found = self.reported(|filter| filter.fingerprint = Some(fingerprint.to_string()), cx).await?;
+                let found =
+                    self.reported(|filter| filter.fingerprint = Some(fingerprint.to_string()), cx).await?;
                 let artifact = found.into_iter().next().ok_or_else(|| {
                     cx.missing(Resource::Artifact, fingerprint.as_str())
                         .in_flow(self.flow_name.as_str())
@@ -205,7 +206,8 @@ impl<C: Claim> PostAttestation<C> {
             }
             (None, Some(target), None) => {
                 let found = self.reported(|_| {}, cx).await?;
-                let artifact = found.into_iter().find(|artifact| artifact.template_reference_name == target.as_str());
+                let artifact =
+                    found.into_iter().find(|artifact| artifact.template_reference_name == target.as_str());
                 let artifact = artifact.ok_or_else(|| Error::invalid("target_artifacts", UNBOUND))?;
                 Ok(Binding::Artifact { fingerprint: artifact.fingerprint, target: target.to_string() })
             }
@@ -214,7 +216,11 @@ impl<C: Claim> PostAttestation<C> {
     }
 
     /// The artifacts reported to the trail, newest first; none where there is no such trail yet.
-    async fn reported(&self, narrow: impl Fn(&mut ArtifactFilter) + Send, cx: &Context<'_>) -> Result<Vec<Artifact>> {
+    async fn reported(
+        &self,
+        narrow: impl Fn(&mut ArtifactFilter) + Send,
+        cx: &Context<'_>,
+    ) -> Result<Vec<Artifact>> {
         let org = cx.org()?;
         let Some(flow) = cx.store().flow(org, self.flow_name.as_str()).await? else { return Ok(Vec::new()) };
         let trail = cx.store().trail(org, flow.record.id, self.trail_name.as_str()).await?;
@@ -300,8 +306,11 @@ impl Operation for GetArtifactAttestation {
             Err(Error::NotFound(_)) => return Ok(Json(Vec::new())),
             resolved => resolved?,
         };
-        let filter =
-            ArtifactFilter { flow: Some(flow.id), fingerprint: Some(fingerprint), ..ArtifactFilter::default() };
+        let filter = ArtifactFilter {
+            flow: Some(flow.id),
+            fingerprint: Some(fingerprint),
+            ..ArtifactFilter::default()
+        };
         let artifacts = cx.store().artifacts(org, &filter, Window::ALL).await?.items;
         let mut trails: Vec<Id> = artifacts.iter().filter_map(|artifact| artifact.trail).collect();
         trails.sort_unstable();
@@ -387,10 +396,14 @@ impl Operation for GetEvidence {
         let flow = cx.flow(self.flow_name.as_str()).await?.record;
         let trail = cx.trail(&flow, self.trail_name.as_str()).await?.record;
         let missing = |resource| {
-            cx.missing(resource, self.attestation_id.as_str()).in_flow(flow.name.as_str()).in_trail(trail.name.as_str())
+            cx.missing(resource, self.attestation_id.as_str())
+                .in_flow(flow.name.as_str())
+                .in_trail(trail.name.as_str())
         };
         let attestation = match self.attestation_id.parse() {
-            Ok(id) => cx.store().attestation(org, id).await?.filter(|attestation| attestation.trail == trail.id),
+            Ok(id) => {
+                cx.store().attestation(org, id).await?.filter(|attestation| attestation.trail == trail.id)
+            }
             Err(_) => None,
         };
         let attestation = attestation.ok_or_else(|| missing(Resource::Attestation))?;

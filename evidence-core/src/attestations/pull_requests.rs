@@ -231,7 +231,10 @@ mod tests {
         assert_eq!(oldest.approvers.0[0].username, "ann");
         let answered = read(&specification).answered();
         assert_eq!(answered["approvers"][0]["author"], answered["approvers"][0]["username"]);
-        assert_eq!((&answered["commits"][0]["sha"], &answered["commits"][0]["sha1"]), (&json!(SHA), &json!(SHA)));
+        assert_eq!(
+            (&answered["commits"][0]["sha"], &answered["commits"][0]["sha1"]),
+            (&json!(SHA), &json!(SHA))
+        );
         assert_eq!(answered["approvers"][0]["timestamp"], json!(5));
     }
 

@@ -81,9 +81,8 @@ impl AttestationView {
             Binding::Artifact { fingerprint, target } => (Some(fingerprint), Some(target)),
             Binding::Named { target, .. } => (None, Some(target)),
         };
-        let archive = |file: &Attachment| {
-            format!("{}/artifact_attestation/{id}/{}", place.org, file.file_name)
-        };
+        let archive =
+            |file: &Attachment| format!("{}/artifact_attestation/{id}/{}", place.org, file.file_name);
         Ok(Self {
             schema_version: 2,
             attestation_id: id,
@@ -145,7 +144,8 @@ pub(super) async fn views(attestations: Vec<Attestation>, cx: &Context<'_>) -> R
     let flows = cx.store().flows_by_id(cx.org()?, &flows).await?;
     let flows: BTreeMap<Id, Flow> = flows.into_iter().map(|flow| (flow.id, flow)).collect();
     let trails = cx.store().trail_contents(cx.org()?, &trails).await?;
-    let trails: BTreeMap<Id, Trail> = trails.into_iter().map(|contents| (contents.trail.id, contents.trail)).collect();
+    let trails: BTreeMap<Id, Trail> =
+        trails.into_iter().map(|contents| (contents.trail.id, contents.trail)).collect();
     let view = |attestation: Attestation| {
         let (flow, trail) = (flows.get(&attestation.flow)?, trails.get(&attestation.trail)?);
         Some(AttestationView::new(attestation, flow, trail, cx))

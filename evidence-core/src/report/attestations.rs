@@ -20,18 +20,10 @@ const SUITES: Table<6> = Table([
     right("Seconds", 62.0),
 ]);
 
-const APPROVERS: Table<3> = Table([
-    left("Reviewer", 263.0),
-    left("Verdict", 120.0),
-    left("When", 110.0),
-]);
+const APPROVERS: Table<3> = Table([left("Reviewer", 263.0), left("Verdict", 120.0), left("When", 110.0)]);
 
-const COMMITS: Table<4> = Table([
-    left("Commit", 104.0),
-    left("Author", 116.0),
-    left("When", 104.0),
-    left("Message", 169.0),
-]);
+const COMMITS: Table<4> =
+    Table([left("Commit", 104.0), left("Author", 116.0), left("When", 104.0), left("Message", 169.0)]);
 
 /// Places the section of all attestations.
 pub(super) fn place(flow: &mut Flow, attestations: &[Attestation], trail: Option<&Commit>) {
@@ -47,12 +39,7 @@ pub(super) fn place(flow: &mut Flow, attestations: &[Attestation], trail: Option
 
 fn place_one(flow: &mut Flow, attestation: &Attestation, trail: Option<&Commit>) {
     let (state, tone) = verdict(attestation);
-    let heading = CardHeading {
-        name: &attestation.name,
-        remark: &attestation.kind,
-        state,
-        tone,
-    };
+    let heading = CardHeading { name: &attestation.name, remark: &attestation.kind, state, tone };
     heading.hold(flow);
     let reminder = heading.reminder(flow);
     let mut rows = essentials(flow, attestation, trail);
@@ -97,21 +84,15 @@ const fn verdict(attestation: &Attestation) -> (&'static str, Tone) {
 }
 
 fn essentials(flow: &mut Flow, attestation: &Attestation, trail: Option<&Commit>) -> Vec<Row> {
-    let replaced = if attestation.superseded {
-        "Superseded by a newer attestation of the same name"
-    } else {
-        ""
-    };
+    let replaced =
+        if attestation.superseded { "Superseded by a newer attestation of the same name" } else { "" };
     let mut rows = fields(
         flow,
         INSET,
         &[
             ("Standing", Value::Text(replaced)),
             ("Attests", Value::Text(&attestation.target)),
-            (
-                "Reported",
-                Value::Made(when_and_who(Some(attestation.at), &attestation.by)),
-            ),
+            ("Reported", Value::Made(when_and_who(Some(attestation.at), &attestation.by))),
             ("Identifier", Value::Text(&attestation.id)),
             ("Description", Value::Text(&attestation.description)),
             ("Origin", Value::Link(&attestation.origin_url)),
@@ -125,10 +106,7 @@ fn essentials(flow: &mut Flow, attestation: &Attestation, trail: Option<&Commit>
 }
 
 fn facts(flow: &mut Flow, facts: &[(String, String)]) -> Vec<Row> {
-    let facts: Vec<_> = facts
-        .iter()
-        .map(|(name, value)| (name.as_str(), Value::Text(value)))
-        .collect();
+    let facts: Vec<_> = facts.iter().map(|(name, value)| (name.as_str(), Value::Text(value))).collect();
     fields(flow, INSET, &facts)
 }
 
@@ -141,10 +119,7 @@ fn place_pull_request(flow: &mut Flow, pull_request: &PullRequest) {
         &[
             ("Title", Value::Strong(&pull_request.title)),
             ("State", Value::Badge(&pull_request.state, Tone::Neutral)),
-            (
-                "Opened",
-                Value::Made(when_and_who(pull_request.created_at, &pull_request.author)),
-            ),
+            ("Opened", Value::Made(when_and_who(pull_request.created_at, &pull_request.author))),
             ("Merged", Value::Made(utc_if_known(pull_request.merged_at))),
             ("Head branch", Value::Text(&pull_request.head_ref)),
             ("Merge commit", Value::Text(&pull_request.merge_commit)),

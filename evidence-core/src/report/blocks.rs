@@ -3,8 +3,8 @@
 use super::{
     layout::{Align, Cell, Flow, Line, Row, full_width},
     style::{
-        BODY, CELL, CELL_HEAD, CELL_MUTED, CELL_STRONG, CODE, CONTENT_WIDTH, HEADER_FILL, LABEL,
-        NOTE, PANEL, RULE, STRONG, SUBSECTION, Style, Tone,
+        BODY, CELL, CELL_HEAD, CELL_MUTED, CELL_STRONG, CODE, CONTENT_WIDTH, HEADER_FILL, LABEL, NOTE, PANEL,
+        RULE, STRONG, SUBSECTION, Style, Tone,
     },
     text::Limit,
 };
@@ -84,19 +84,9 @@ struct Look {
     limit: Limit,
 }
 
-const FIELD_LOOK: Look = Look {
-    plain: BODY,
-    strong: STRONG,
-    hash: BODY,
-    limit: Limit::VALUE,
-};
+const FIELD_LOOK: Look = Look { plain: BODY, strong: STRONG, hash: BODY, limit: Limit::VALUE };
 
-const CELL_LOOK: Look = Look {
-    plain: CELL,
-    strong: CELL_STRONG,
-    hash: CODE,
-    limit: Limit::CELL,
-};
+const CELL_LOOK: Look = Look { plain: CELL, strong: CELL_STRONG, hash: CODE, limit: Limit::CELL };
 
 /// Names with values, one under the other; what was not given is left out.
 pub(super) fn fields(flow: &mut Flow, indent: f32, fields: &[(&str, Value<'_>)]) -> Vec<Row> {
@@ -124,12 +114,7 @@ fn field(flow: &mut Flow, indent: f32, label: &str, value: &Value<'_>) -> Row {
             lines: value.lines(flow, value_width, &FIELD_LOOK),
         },
     ];
-    Row {
-        cells,
-        above: 1.4,
-        below: 1.4,
-        ..Row::default()
-    }
+    Row { cells, above: 1.4, below: 1.4, ..Row::default() }
 }
 
 /// A column of a table.
@@ -142,20 +127,12 @@ pub(super) struct Column {
 
 /// A column of text.
 pub(super) const fn left(title: &'static str, width: f32) -> Column {
-    Column {
-        title,
-        width,
-        align: Align::Left,
-    }
+    Column { title, width, align: Align::Left }
 }
 
 /// A column of numbers.
 pub(super) const fn right(title: &'static str, width: f32) -> Column {
-    Column {
-        title,
-        width,
-        align: Align::Right,
-    }
+    Column { title, width, align: Align::Right }
 }
 
 /// The columns of a table.
@@ -166,8 +143,7 @@ impl<const N: usize> Table<N> {
     /// The row of column titles.
     pub(super) fn header(&self, flow: &mut Flow) -> Row {
         Row {
-            cells: self
-                .cells(|column, width| flow.lines(column.title, CELL_HEAD, width, Limit::CELL)),
+            cells: self.cells(|column, width| flow.lines(column.title, CELL_HEAD, width, Limit::CELL)),
             above: 3.2,
             below: 3.4,
             fill: Some(HEADER_FILL),
@@ -181,9 +157,7 @@ impl<const N: usize> Table<N> {
         Row {
             cells: self.cells(|_, width| {
                 let value = values.next().filter(|value| !value.is_empty());
-                value
-                    .unwrap_or(Value::Text(NOTHING))
-                    .lines(flow, width, &CELL_LOOK)
+                value.unwrap_or(Value::Text(NOTHING)).lines(flow, width, &CELL_LOOK)
             }),
             above: 3.4,
             below: 3.8,
@@ -204,12 +178,7 @@ impl<const N: usize> Table<N> {
             .iter()
             .map(|column| {
                 let width = column.width - GUTTER;
-                let cell = Cell {
-                    x,
-                    width,
-                    align: column.align,
-                    lines: lines(column, width),
-                };
+                let cell = Cell { x, width, align: column.align, lines: lines(column, width) };
                 x += column.width;
                 cell
             })
@@ -221,32 +190,19 @@ impl<const N: usize> Table<N> {
 pub(super) fn subheading(flow: &mut Flow, title: &str) {
     let lines = flow.lines(title, SUBSECTION, CONTENT_WIDTH, Limit::CELL);
     flow.hold(Row::space(14.0));
-    flow.hold(Row {
-        cells: vec![full_width(lines)],
-        below: 3.5,
-        ..Row::default()
-    });
+    flow.hold(Row { cells: vec![full_width(lines)], below: 3.5, ..Row::default() });
 }
 
 /// A small heading inside an attestation or artifact, level with the names of its values.
 pub(super) fn caption(flow: &mut Flow, title: &str) -> Row {
     let lines = flow.lines(title, CELL_HEAD, CONTENT_WIDTH, Limit::CELL);
-    Row {
-        cells: vec![inset(lines)],
-        above: 6.0,
-        below: 2.5,
-        ..Row::default()
-    }
+    Row { cells: vec![inset(lines)], above: 6.0, below: 2.5, ..Row::default() }
 }
 
 /// A remark in small type.
 pub(super) fn note(flow: &mut Flow, text: &str) -> Row {
     let lines = flow.lines(text, NOTE, CONTENT_WIDTH, Limit::VALUE);
-    Row {
-        cells: vec![full_width(lines)],
-        below: 3.0,
-        ..Row::default()
-    }
+    Row { cells: vec![full_width(lines)], below: 3.0, ..Row::default() }
 }
 
 /// A remark in place of the contents of a section.
@@ -259,25 +215,14 @@ pub(super) fn place_note(flow: &mut Flow, text: &str) {
 pub(super) fn code(flow: &mut Flow, text: &str) -> Row {
     let width = CONTENT_WIDTH - 2.0 * INSET;
     let lines = flow.lines(text, CODE, width, Limit::DATA);
-    Row {
-        cells: vec![inset(lines)],
-        above: 4.0,
-        below: 5.0,
-        fill: Some(PANEL),
-        ..Row::default()
-    }
+    Row { cells: vec![inset(lines)], above: 4.0, below: 5.0, fill: Some(PANEL), ..Row::default() }
 }
 
 /// How far the contents of an attestation or artifact stand from the margin.
 pub(super) const INSET: f32 = GUTTER;
 
 fn inset(lines: Vec<Line>) -> Cell {
-    Cell {
-        x: INSET,
-        width: CONTENT_WIDTH - 2.0 * INSET,
-        align: Align::Left,
-        lines,
-    }
+    Cell { x: INSET, width: CONTENT_WIDTH - 2.0 * INSET, align: Align::Left, lines }
 }
 
 /// The heading of an attestation or artifact: its name, a remark, and its state at the right.
@@ -296,24 +241,14 @@ impl CardHeading<'_> {
         const STATE_WIDTH: f32 = 95.0;
         let remark = flow.lines(self.remark, CELL_MUTED, REMARK_WIDTH, Limit::CELL);
         let state = flow.badge(self.state, self.tone, STATE_WIDTH);
-        let cell = |x, width, align, lines| Cell {
-            x,
-            width,
-            align,
-            lines,
-        };
+        let cell = |x, width, align, lines| Cell { x, width, align, lines };
         let name = flow.lines(self.name, SUBSECTION, NAME_WIDTH, Limit::CELL);
         flow.hold(Row::space(13.0));
         flow.hold(Row {
             cells: vec![
                 cell(INSET, NAME_WIDTH, Align::Left, name),
                 cell(306.0, REMARK_WIDTH, Align::Left, remark),
-                cell(
-                    CONTENT_WIDTH - STATE_WIDTH - GUTTER,
-                    STATE_WIDTH,
-                    Align::Right,
-                    vec![state],
-                ),
+                cell(CONTENT_WIDTH - STATE_WIDTH - GUTTER, STATE_WIDTH, Align::Right, vec![state]),
             ],
             above: 3.0,
             below: 3.0,

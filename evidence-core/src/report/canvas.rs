@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use printpdf::{
-    Actions, BorderArray, Color, ColorArray, FontId, HighlightingMode, LinePoint, LinkAnnotation,
-    Op, PaintMode, PdfFontHandle, Point, Polygon, PolygonRing, Pt, Rect, TextItem, WindingOrder,
+    Actions, BorderArray, Color, ColorArray, FontId, HighlightingMode, LinePoint, LinkAnnotation, Op,
+    PaintMode, PdfFontHandle, Point, Polygon, PolygonRing, Pt, Rect, TextItem, WindingOrder,
 };
 
 use super::{
@@ -131,12 +131,8 @@ impl Canvas {
         page.set_color(style.color);
         page.ops.extend([
             Op::StartTextSection,
-            Op::SetTextCursor {
-                pos: point(x, baseline),
-            },
-            Op::ShowText {
-                items: vec![TextItem::Text(text.to_owned())],
-            },
+            Op::SetTextCursor { pos: point(x, baseline) },
+            Op::ShowText { items: vec![TextItem::Text(text.to_owned())] },
             Op::EndTextSection,
         ]);
         match style.face {
@@ -164,9 +160,7 @@ impl Canvas {
     /// Fills a rectangle with rounded corners on the newest page.
     pub(super) fn rounded(&mut self, area: Area, radius: f32, color: Rgb) {
         let polygon = Polygon {
-            rings: vec![PolygonRing {
-                points: rounded_outline(area, radius),
-            }],
+            rings: vec![PolygonRing { points: rounded_outline(area, radius) }],
             mode: PaintMode::Fill,
             winding_order: WindingOrder::NonZero,
         };
@@ -209,20 +203,12 @@ fn fill(Rgb(r, g, b): Rgb) -> Color {
 }
 
 fn point(x: f32, y: f32) -> Point {
-    Point {
-        x: Pt(x),
-        y: Pt(PAGE_HEIGHT - y),
-    }
+    Point { x: Pt(x), y: Pt(PAGE_HEIGHT - y) }
 }
 
 /// The outline of a rounded rectangle: a straight side, then a quarter circle, four times.
 fn rounded_outline(area: Area, radius: f32) -> Vec<LinePoint> {
-    let Area {
-        x,
-        y,
-        width,
-        height,
-    } = area;
+    let Area { x, y, width, height } = area;
     let (right, bottom) = (x + width, y + height);
     let near = radius * (1.0 - CIRCLE);
     [
@@ -245,9 +231,6 @@ fn rounded_outline(area: Area, radius: f32) -> Vec<LinePoint> {
         (x + radius, y, false),
     ]
     .into_iter()
-    .map(|(x, y, bezier)| LinePoint {
-        p: point(x, y),
-        bezier,
-    })
+    .map(|(x, y, bezier)| LinePoint { p: point(x, y), bezier })
     .collect()
 }

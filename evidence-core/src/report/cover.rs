@@ -7,8 +7,7 @@ use super::{
     data::{Commit, ExpectationStatus, LedgerPosition, TrailReport},
     layout::{Align, Cell, Flow, Row, full_width},
     style::{
-        BIG_BADGE, BODY, CONTENT_WIDTH, EYEBROW, FIGURE, LABEL, PANEL, STRONG_RULE, SUBTITLE,
-        TITLE, Tone,
+        BIG_BADGE, BODY, CONTENT_WIDTH, EYEBROW, FIGURE, LABEL, PANEL, STRONG_RULE, SUBTITLE, TITLE, Tone,
     },
     text::Limit,
 };
@@ -36,10 +35,7 @@ fn title(flow: &mut Flow, report: &TrailReport) {
     flow.place(Row {
         cells: vec![
             full_width(vec![eyebrow]),
-            Cell {
-                align: Align::Right,
-                ..full_width(vec![organization])
-            },
+            Cell { align: Align::Right, ..full_width(vec![organization]) },
         ],
         below: 6.0,
         rule: Some(STRONG_RULE),
@@ -49,51 +45,28 @@ fn title(flow: &mut Flow, report: &TrailReport) {
     let name = flow.lines(&report.trail, TITLE, name_width, Limit::TITLE);
     let word = report.state.to_string();
     let badge = flow.solid_badge(&word, state_tone(report.state), BIG_BADGE, STATE_WIDTH);
-    let cell = |x, width, align, lines| Cell {
-        x,
-        width,
-        align,
-        lines,
-    };
+    let cell = |x, width, align, lines| Cell { x, width, align, lines };
     flow.place(Row {
         cells: vec![
             cell(0.0, name_width, Align::Left, name),
-            cell(
-                CONTENT_WIDTH - STATE_WIDTH,
-                STATE_WIDTH,
-                Align::Right,
-                vec![badge],
-            ),
+            cell(CONTENT_WIDTH - STATE_WIDTH, STATE_WIDTH, Align::Right, vec![badge]),
         ],
         above: 12.0,
         ..Row::default()
     });
     let flow_name = format!("Trail of flow {}", report.flow);
     let subtitle = flow.lines(&flow_name, SUBTITLE, CONTENT_WIDTH, Limit::CELL);
-    flow.place(Row {
-        cells: vec![full_width(subtitle)],
-        above: 1.0,
-        below: 4.0,
-        ..Row::default()
-    });
+    flow.place(Row { cells: vec![full_width(subtitle)], above: 1.0, below: 4.0, ..Row::default() });
     if !report.description.trim().is_empty() {
         let description = flow.lines(&report.description, BODY, CONTENT_WIDTH, Limit::VALUE);
-        flow.place(Row {
-            cells: vec![full_width(description)],
-            above: 3.0,
-            below: 3.0,
-            ..Row::default()
-        });
+        flow.place(Row { cells: vec![full_width(description)], above: 3.0, below: 3.0, ..Row::default() });
     }
 }
 
 /// The counts of the report at a glance.
 fn figures(flow: &mut Flow, report: &TrailReport) {
     let expected = report.expectations.iter().filter(|slot| !slot.unexpected);
-    let met = expected
-        .clone()
-        .filter(|slot| slot.status == ExpectationStatus::Compliant)
-        .count();
+    let met = expected.clone().filter(|slot| slot.status == ExpectationStatus::Compliant).count();
     let failed = report
         .attestations
         .iter()
@@ -112,22 +85,11 @@ fn figures(flow: &mut Flow, report: &TrailReport) {
     for (number, noun) in figures {
         let mut lines = flow.lines(&number, FIGURE, width - 12.0, Limit::CELL);
         lines.extend(flow.lines(noun, LABEL, width - 12.0, Limit::CELL));
-        cells.push(Cell {
-            x,
-            width,
-            align: Align::Left,
-            lines,
-        });
+        cells.push(Cell { x, width, align: Align::Left, lines });
         x += width;
     }
     flow.hold(Row::space(8.0));
-    flow.place(Row {
-        cells,
-        above: 7.0,
-        below: 8.0,
-        fill: Some(PANEL),
-        ..Row::default()
-    });
+    flow.place(Row { cells, above: 7.0, below: 8.0, fill: Some(PANEL), ..Row::default() });
 }
 
 fn counted(count: usize, one: &'static str, many: &'static str) -> (String, &'static str) {
@@ -145,16 +107,10 @@ fn trail(flow: &mut Flow, report: &TrailReport) {
             ("Flow", Value::Text(&report.flow)),
             ("Trail", Value::Text(&report.trail)),
             ("State", Value::Badge(&state, state_tone(report.state))),
-            (
-                "Created",
-                Value::Made(when_and_who(Some(report.created_at), &report.created_by)),
-            ),
+            ("Created", Value::Made(when_and_who(Some(report.created_at), &report.created_by))),
             ("Last modified", Value::Made(utc(report.last_modified_at))),
             ("Origin", Value::Link(&report.origin_url)),
-            (
-                "Web page",
-                Value::Link(report.html_url.as_deref().unwrap_or_default()),
-            ),
+            ("Web page", Value::Link(report.html_url.as_deref().unwrap_or_default())),
         ],
     );
     for row in rows {

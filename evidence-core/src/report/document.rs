@@ -53,18 +53,12 @@ fn assemble(canvas: Canvas, bookmarks: &[Bookmark]) -> Result<PdfDocument, Repor
     let mut pdf = PdfDocument::new("");
     for face in [Face::Regular, Face::Bold] {
         let font = canvas.fonts.get(face).subset(canvas.used(face))?;
-        pdf.resources
-            .fonts
-            .map
-            .insert(font_id(face), PdfFont::new(font));
+        pdf.resources.fonts.map.insert(font_id(face), PdfFont::new(font));
     }
     for (index, bookmark) in bookmarks.iter().enumerate() {
         pdf.bookmarks.map.insert(
             PageAnnotId(format!("{index:04}")),
-            PageAnnotation {
-                name: bookmark.title.clone(),
-                page: bookmark.page,
-            },
+            PageAnnotation { name: bookmark.title.clone(), page: bookmark.page },
         );
     }
     pdf.pages = canvas
@@ -90,18 +84,13 @@ fn describe(document: &mut Document, metadata: &Metadata) -> Result<(), ReportEr
     let catalog = document.catalog_mut()?;
     catalog.set("Lang", Object::string_literal("en"));
     catalog.set("PageMode", Object::Name(b"UseOutlines".to_vec()));
-    catalog.set(
-        "ViewerPreferences",
-        Dictionary::from_iter([("DisplayDocTitle", Object::Boolean(true))]),
-    );
+    catalog.set("ViewerPreferences", Dictionary::from_iter([("DisplayDocTitle", Object::Boolean(true))]));
     Ok(())
 }
 
 fn set_identifier(document: &mut Document, identifier: &[u8]) {
     let part = Object::String(identifier.to_vec(), StringFormat::Hexadecimal);
-    document
-        .trailer
-        .set("ID", Object::Array(vec![part.clone(), part]));
+    document.trailer.set("ID", Object::Array(vec![part.clone(), part]));
 }
 
 fn save(document: &mut Document) -> Result<Vec<u8>, ReportError> {

@@ -87,12 +87,7 @@ impl Typeface {
                 Some(Glyph { id, advance })
             })
             .collect();
-        Some(Self {
-            name,
-            file,
-            parsed,
-            glyphs,
-        })
+        Some(Self { name, file, parsed, glyphs })
     }
 
     /// Whether the typeface has a glyph for a character.
@@ -102,9 +97,7 @@ impl Typeface {
 
     /// Width of a text in font units. Integers, so that line breaks never depend on rounding.
     pub(super) fn units(&self, text: &str) -> u32 {
-        text.chars()
-            .map(|c| u32::from(self.glyph(c).advance))
-            .fold(0, u32::saturating_add)
+        text.chars().map(|c| u32::from(self.glyph(c).advance)).fold(0, u32::saturating_add)
     }
 
     /// Width of a text at a size, in points.
@@ -149,12 +142,9 @@ impl Typeface {
     }
 
     fn subset_file(&self, kept: &[u16]) -> Result<Vec<u8>, ReportError> {
-        let font = ReadScope::new(self.file)
-            .read::<FontData<'_>>()
-            .map_err(|_| ReportError::Font)?;
+        let font = ReadScope::new(self.file).read::<FontData<'_>>().map_err(|_| ReportError::Font)?;
         let tables = font.table_provider(0).map_err(|_| ReportError::Font)?;
-        subset(&tables, kept, &SubsetProfile::Pdf, CmapTarget::Unicode)
-            .map_err(|_| ReportError::Font)
+        subset(&tables, kept, &SubsetProfile::Pdf, CmapTarget::Unicode).map_err(|_| ReportError::Font)
     }
 
     fn lookup(&self, c: char) -> Option<Glyph> {

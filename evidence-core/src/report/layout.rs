@@ -8,10 +8,7 @@ use super::{
     ReportError,
     canvas::{Area, Canvas},
     document::Bookmark,
-    style::{
-        BADGE, BOTTOM, CONTENT_WIDTH, LINK, MARGIN, NOTE, RULE, Rgb, SECTION, Style, TOP, Tone,
-        WHITE,
-    },
+    style::{BADGE, BOTTOM, CONTENT_WIDTH, LINK, MARGIN, NOTE, RULE, Rgb, SECTION, Style, TOP, Tone, WHITE},
     text::{Limit, count_replaced, replacement_note, shorten, wrap},
 };
 
@@ -96,10 +93,7 @@ impl Cell {
                 used <= height
             })
             .count();
-        Self {
-            lines: self.lines.split_off(fitting),
-            ..*self
-        }
+        Self { lines: self.lines.split_off(fitting), ..*self }
     }
 }
 
@@ -121,19 +115,12 @@ pub(super) struct Row {
 impl Row {
     /// Empty space; vanishes at the top of a page.
     pub(super) fn space(height: f32) -> Self {
-        Self {
-            above: height,
-            ..Self::default()
-        }
+        Self { above: height, ..Self::default() }
     }
 
     /// Total height.
     pub(super) fn height(&self) -> f32 {
-        let content = self
-            .cells
-            .iter()
-            .map(|cell| self.drop(cell) + cell.height())
-            .fold(0.0, f32::max);
+        let content = self.cells.iter().map(|cell| self.drop(cell) + cell.height()).fold(0.0, f32::max);
         self.above + content + self.below
     }
 
@@ -167,10 +154,7 @@ impl Row {
             .iter_mut()
             .map(|cell| cell.split_off(available - baseline + cell.baseline()))
             .collect();
-        Some(Self {
-            cells,
-            ..self.clone()
-        })
+        Some(Self { cells, ..self.clone() })
     }
 }
 
@@ -213,25 +197,11 @@ impl Flow {
     }
 
     /// Lines of a text in a column.
-    pub(super) fn lines(
-        &mut self,
-        text: &str,
-        style: Style,
-        width: f32,
-        limit: Limit,
-    ) -> Vec<Line> {
+    pub(super) fn lines(&mut self, text: &str, style: Style, width: f32, limit: Limit) -> Vec<Line> {
         let typeface = self.canvas.fonts.get(style.face);
         let wrapped = wrap(text, typeface, style, width, limit);
         self.replaced += wrapped.replaced;
-        wrapped
-            .lines
-            .into_iter()
-            .map(|text| Line {
-                text,
-                style,
-                decoration: Decoration::Plain,
-            })
-            .collect()
+        wrapped.lines.into_iter().map(|text| Line { text, style, decoration: Decoration::Plain }).collect()
     }
 
     /// Lines of a text that is clickable if it is a plain web address.
@@ -249,11 +219,7 @@ impl Flow {
     /// One line of text, shortened to the column.
     pub(super) fn short_line(&self, text: &str, style: Style, width: f32) -> Line {
         let typeface = self.canvas.fonts.get(style.face);
-        Line {
-            text: shorten(text, typeface, style, width),
-            style,
-            decoration: Decoration::Plain,
-        }
+        Line { text: shorten(text, typeface, style, width), style, decoration: Decoration::Plain }
     }
 
     /// A word in the colour of its meaning, on a light ground.
@@ -343,11 +309,7 @@ impl Flow {
             return;
         };
         let lines = self.lines(&note, NOTE, CONTENT_WIDTH, Limit::VALUE);
-        self.place(Row {
-            cells: vec![full_width(lines)],
-            above: 5.0,
-            ..Row::default()
-        });
+        self.place(Row { cells: vec![full_width(lines)], above: 5.0, ..Row::default() });
     }
 
     /// Makes room for a height and prints the rows held back.
@@ -403,12 +365,7 @@ impl Flow {
             self.bookmarks.push(Bookmark { title, page });
         }
         let height = row.height();
-        let area = Area {
-            x: MARGIN,
-            y: self.y,
-            width: CONTENT_WIDTH,
-            height,
-        };
+        let area = Area { x: MARGIN, y: self.y, width: CONTENT_WIDTH, height };
         if let Some(color) = row.fill {
             self.canvas.rectangle(area, color);
         }
@@ -417,11 +374,7 @@ impl Flow {
             self.canvas.rectangle(Area { width, ..area }, color);
         }
         if let Some(color) = row.rule {
-            let rule = Area {
-                y: self.y + height - HAIRLINE,
-                height: HAIRLINE,
-                ..area
-            };
+            let rule = Area { y: self.y + height - HAIRLINE, height: HAIRLINE, ..area };
             self.canvas.rectangle(rule, color);
         }
         for cell in &row.cells {
@@ -452,38 +405,23 @@ impl Flow {
         match &line.decoration {
             Decoration::Plain => {}
             Decoration::Badge(color) => {
-                let area = Area {
-                    x: x - BADGE_PADDING,
-                    y,
-                    width: width + 2.0 * BADGE_PADDING,
-                    height: size * 1.7,
-                };
+                let area =
+                    Area { x: x - BADGE_PADDING, y, width: width + 2.0 * BADGE_PADDING, height: size * 1.7 };
                 self.canvas.rounded(area, size * 0.4, *color);
             }
             Decoration::Link(url) => {
                 let height = line.height();
-                let area = Area {
-                    x,
-                    y,
-                    width,
-                    height,
-                };
+                let area = Area { x, y, width, height };
                 self.canvas.link(area, url);
             }
         }
-        self.canvas
-            .text(x, y + line.baseline(), &line.text, line.style);
+        self.canvas.text(x, y + line.baseline(), &line.text, line.style);
     }
 }
 
 /// A cell over the whole width.
 pub(super) const fn full_width(lines: Vec<Line>) -> Cell {
-    Cell {
-        x: 0.0,
-        width: CONTENT_WIDTH,
-        align: Align::Left,
-        lines,
-    }
+    Cell { x: 0.0, width: CONTENT_WIDTH, align: Align::Left, lines }
 }
 
 /// Whether a text may become a clickable link: `http` or `https`, and nothing to hide behind.

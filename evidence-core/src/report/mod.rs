@@ -21,8 +21,8 @@ mod tests;
 mod text;
 
 pub use data::{
-    Approver, Artifact, Attachment, Attestation, Commit, Details, Event, Expectation,
-    ExpectationStatus, LedgerPosition, PullRequest, Run, Suite, TrailReport,
+    Approver, Artifact, Attachment, Attestation, Commit, Details, Event, Expectation, ExpectationStatus,
+    LedgerPosition, PullRequest, Run, Suite, TrailReport,
 };
 
 use canvas::{Area, Canvas};
@@ -75,12 +75,7 @@ fn draw_footers(canvas: &mut Canvas, report: &TrailReport) {
     for page in 0..pages {
         let number = format!("Page {} of {pages}", page + 1);
         let x = MARGIN + CONTENT_WIDTH - canvas.width(&number, NOTE);
-        let rule = Area {
-            x: MARGIN,
-            y: RULE_Y,
-            width: CONTENT_WIDTH,
-            height: 0.5,
-        };
+        let rule = Area { x: MARGIN, y: RULE_Y, width: CONTENT_WIDTH, height: 0.5 };
         canvas.rectangle_on(page, rule, RULE);
         canvas.text_on(page, MARGIN, BASELINE, &name, NOTE);
         canvas.text_on(page, x, BASELINE, &number, NOTE);
@@ -100,16 +95,13 @@ fn metadata(canvas: &Canvas, report: &TrailReport) -> Metadata {
 /// Organization, flow and trail; long names are shortened so that none hides the others.
 fn full_name(canvas: &Canvas, report: &TrailReport, width: f32) -> String {
     const SEPARATOR: &str = " / ";
-    let names = [&report.organization, &report.flow, &report.trail]
-        .map(|name| one_line(canvas, name, width));
+    let names = [&report.organization, &report.flow, &report.trail].map(|name| one_line(canvas, name, width));
     let whole = names.join(SEPARATOR);
     if canvas.width(&whole, NOTE) <= width {
         return whole;
     }
     let share = (width - 2.0 * canvas.width(SEPARATOR, NOTE)) / 3.0;
-    names
-        .map(|name| one_line(canvas, &name, share))
-        .join(SEPARATOR)
+    names.map(|name| one_line(canvas, &name, share)).join(SEPARATOR)
 }
 
 fn one_line(canvas: &Canvas, text: &str, width: f32) -> String {

@@ -1,9 +1,10 @@
 //! Reports for the tests: a usual trail, an empty one, a large one, and one full of nasty text.
 
+use crate::rules::compliance::State;
 use crate::{
     report::{
-        Approver, Artifact, Attachment, Attestation, Commit, Details, Event, Expectation,
-        ExpectationStatus, LedgerPosition, PullRequest, Run, State, Suite, TrailReport,
+        Approver, Artifact, Attachment, Attestation, Commit, Details, Event, Expectation, ExpectationStatus,
+        LedgerPosition, PullRequest, Run, Suite, TrailReport,
     },
     time::Timestamp,
 };
@@ -84,11 +85,7 @@ fn pull_request() -> PullRequest {
         created_at: Some(at(-86_400)),
         merged_at: Some(at(-950)),
         approvers: vec![
-            Approver {
-                name: "grace".to_owned(),
-                state: "APPROVED".to_owned(),
-                at: Some(at(-3_600)),
-            },
+            Approver { name: "grace".to_owned(), state: "APPROVED".to_owned(), at: Some(at(-3_600)) },
             Approver {
                 name: "Łukasz Żółć".to_owned(),
                 state: "CHANGES_REQUESTED".to_owned(),
@@ -97,10 +94,7 @@ fn pull_request() -> PullRequest {
         ],
         commits: vec![
             commit(11, "Retry settlements that are safe to repeat"),
-            commit(
-                12,
-                "Name the timeout in the log\n\nThe gateway team asked for it.",
-            ),
+            commit(12, "Name the timeout in the log\n\nThe gateway team asked for it."),
         ],
     }
 }
@@ -116,13 +110,7 @@ fn suites() -> Vec<Suite> {
     };
     vec![
         suite("com.acme.payments.SettlementTest", 1_284, 0, 3, 48.211),
-        suite(
-            "com.acme.payments.gateway.TimeoutAndRetryIntegrationTest",
-            96,
-            2,
-            0,
-            311.5,
-        ),
+        suite("com.acme.payments.gateway.TimeoutAndRetryIntegrationTest", 96, 2, 0, 311.5),
         suite("com.acme.payments.api.ContractTest", 210, 0, 0, 12.07),
     ]
 }
@@ -130,10 +118,7 @@ fn suites() -> Vec<Suite> {
 /// A trail as a careful team would have it, with one finding.
 pub(crate) fn usual() -> TrailReport {
     let fingerprint = hex(7, 64);
-    let target = format!(
-        "payments-api (sha256 {}…)",
-        fingerprint.get(..12).unwrap_or_default()
-    );
+    let target = format!("payments-api (sha256 {}…)", fingerprint.get(..12).unwrap_or_default());
     let change = commit(
         1,
         "Retry idempotent settlements after a gateway timeout (#318)\n\nA timeout no longer loses the settlement: the request carries a key, and the gateway answers the second attempt like the first.",
@@ -262,12 +247,7 @@ pub(crate) fn empty() -> TrailReport {
         created_by: "ada".to_owned(),
         last_modified_at: at(0),
         commit: None,
-        ledger: LedgerPosition {
-            index: 0,
-            leaf_hash: hex(1, 64),
-            size: 1,
-            root: hex(1, 64),
-        },
+        ledger: LedgerPosition { index: 0, leaf_hash: hex(1, 64), size: 1, root: hex(1, 64) },
         expectations: Vec::new(),
         attestations: Vec::new(),
         artifacts: Vec::new(),
@@ -280,14 +260,11 @@ pub(crate) fn empty() -> TrailReport {
 pub(crate) fn large(attestations: u32) -> TrailReport {
     let mut report = usual();
     let slots = (0..attestations).map(u64::from);
-    report.expectations.extend(slots.clone().map(|n| {
-        expectation(
-            "services",
-            &format!("check-{n:04}"),
-            "generic",
-            ExpectationStatus::Compliant,
-        )
-    }));
+    report.expectations.extend(
+        slots.clone().map(|n| {
+            expectation("services", &format!("check-{n:04}"), "generic", ExpectationStatus::Compliant)
+        }),
+    );
     report.events.extend(slots.clone().map(|n| Event {
         at: at(i64::try_from(n).unwrap_or(0)),
         text: format!("Attestation check-{n:04} reported: COMPLIANT"),
@@ -308,14 +285,8 @@ pub(crate) fn large(attestations: u32) -> TrailReport {
 /// The usual trail with one text in every place that takes a text.
 pub(crate) fn with_text_everywhere(text: &str) -> TrailReport {
     let any = || text.to_owned();
-    let commit = || Commit {
-        sha1: any(),
-        author: any(),
-        message: any(),
-        branch: any(),
-        timestamp: None,
-        url: any(),
-    };
+    let commit =
+        || Commit { sha1: any(), author: any(), message: any(), branch: any(), timestamp: None, url: any() };
     let details = vec![
         Details::PullRequests(vec![PullRequest {
             url: any(),
@@ -366,16 +337,8 @@ pub(crate) fn with_text_everywhere(text: &str) -> TrailReport {
         origin_url: any(),
         html_url: Some(any()),
         created_by: any(),
-        commit: Some(Commit {
-            timestamp: Some(at(0)),
-            ..commit()
-        }),
-        ledger: LedgerPosition {
-            index: u64::MAX,
-            leaf_hash: any(),
-            size: u64::MAX,
-            root: any(),
-        },
+        commit: Some(Commit { timestamp: Some(at(0)), ..commit() }),
+        ledger: LedgerPosition { index: u64::MAX, leaf_hash: any(), size: u64::MAX, root: any() },
         expectations: vec![Expectation {
             by: any(),
             ..expectation(text, text, text, ExpectationStatus::NonCompliant)
@@ -390,18 +353,9 @@ pub(crate) fn with_text_everywhere(text: &str) -> TrailReport {
             build_url: any(),
             at: at(0),
             by: any(),
-            runs: vec![Run {
-                environment: any(),
-                from_snapshot: u64::MAX,
-                since: at(0),
-                until: None,
-            }],
+            runs: vec![Run { environment: any(), from_snapshot: u64::MAX, since: at(0), until: None }],
         }],
-        events: vec![Event {
-            at: at(0),
-            text: any(),
-            by: any(),
-        }],
+        events: vec![Event { at: at(0), text: any(), by: any() }],
         attachments: vec![Attachment {
             attestation: any(),
             file_name: any(),

@@ -41,19 +41,13 @@ const ATTACHMENTS: Table<5> = Table([
 pub(super) fn place_expectations(flow: &mut Flow, expectations: &[Expectation]) {
     flow.section("Expected and reported");
     if expectations.is_empty() {
-        place_note(
-            flow,
-            "The template expects nothing, and nothing was reported.",
-        );
+        place_note(flow, "The template expects nothing, and nothing was reported.");
     }
     for group in expectations.chunk_by(|a, b| a.scope == b.scope) {
         if let Some(first) = group.first() {
             place_scope_heading(flow, &first.scope);
         }
-        let rows = group
-            .iter()
-            .map(|expectation| expectation_row(flow, expectation))
-            .collect();
+        let rows = group.iter().map(|expectation| expectation_row(flow, expectation)).collect();
         EXPECTATIONS.place(flow, rows);
     }
     flow.note_replacements();
@@ -66,11 +60,7 @@ fn place_scope_heading(flow: &mut Flow, scope: &str) {
     };
     let lines = flow.lines(&title, CELL_STRONG, CONTENT_WIDTH, Limit::CELL);
     flow.hold(Row::space(8.0));
-    flow.hold(Row {
-        cells: vec![full_width(lines)],
-        below: 3.0,
-        ..Row::default()
-    });
+    flow.hold(Row { cells: vec![full_width(lines)], below: 3.0, ..Row::default() });
 }
 
 fn expectation_row(flow: &mut Flow, expectation: &Expectation) -> Row {
@@ -121,10 +111,7 @@ fn place_artifact(flow: &mut Flow, artifact: &Artifact, trail: Option<&Commit>) 
         &[
             ("Fingerprint", Value::Strong(&artifact.fingerprint)),
             ("File or image", Value::Text(&artifact.filename)),
-            (
-                "Reported",
-                Value::Made(when_and_who(Some(artifact.at), &artifact.by)),
-            ),
+            ("Reported", Value::Made(when_and_who(Some(artifact.at), &artifact.by))),
             ("Build", Value::Link(&artifact.build_url)),
         ],
     );
@@ -136,11 +123,7 @@ fn place_artifact(flow: &mut Flow, artifact: &Artifact, trail: Option<&Commit>) 
 
 fn place_runs(flow: &mut Flow, runs: &[Run]) {
     if runs.is_empty() {
-        let rows = fields(
-            flow,
-            INSET,
-            &[("Ran in", Value::Text("No environment has reported it."))],
-        );
+        let rows = fields(flow, INSET, &[("Ran in", Value::Text("No environment has reported it."))]);
         flow.place_together(rows);
         return;
     }
@@ -175,11 +158,7 @@ pub(super) fn place_events(flow: &mut Flow, events: &[Event]) {
     let rows = events
         .iter()
         .map(|event| {
-            let values = [
-                Value::Made(utc(event.at)),
-                Value::Text(&event.text),
-                Value::Text(&event.by),
-            ];
+            let values = [Value::Made(utc(event.at)), Value::Text(&event.text), Value::Text(&event.by)];
             EVENTS.row(flow, values)
         })
         .collect();

@@ -5,9 +5,11 @@ use std::collections::BTreeSet;
 use lopdf::{Document, Object};
 use proptest::prelude::*;
 
+use crate::rules::compliance::State;
+
 use super::{
     TrailReport,
-    data::{Details, State},
+    data::Details,
     font::{Fonts, REPLACEMENT},
     render, samples,
     style::{BODY, Face, MARGIN, PAGE_HEIGHT, PAGE_WIDTH, TOP},
@@ -88,21 +90,12 @@ fn every_recorded_fact_is_somewhere_in_the_report() {
     let text = pages(&report).concat();
     let mut facts: Vec<&str> = vec!["MISSING", "not in the template", "no end recorded"];
     for attestation in &report.attestations {
-        facts.extend([
-            attestation.name.as_str(),
-            &attestation.id,
-            &attestation.kind,
-        ]);
+        facts.extend([attestation.name.as_str(), &attestation.id, &attestation.kind]);
         match &attestation.details {
             Details::PullRequests(pull_requests) => {
                 for request in pull_requests {
                     facts.extend([request.title.as_str(), &request.state, &request.url]);
-                    facts.extend(
-                        request
-                            .approvers
-                            .iter()
-                            .map(|reviewer| reviewer.name.as_str()),
-                    );
+                    facts.extend(request.approvers.iter().map(|reviewer| reviewer.name.as_str()));
                     facts.extend(request.commits.iter().map(|commit| commit.sha1.as_str()));
                 }
             }
@@ -121,17 +114,11 @@ fn every_recorded_fact_is_somewhere_in_the_report() {
     }
     facts.extend(report.events.iter().map(|event| event.text.as_str()));
     for attachment in &report.attachments {
-        facts.extend([
-            attachment.file_name.as_str(),
-            &attachment.sha256,
-            "1,482,013",
-        ]);
+        facts.extend([attachment.file_name.as_str(), &attachment.sha256, "1,482,013"]);
     }
     for fact in facts {
         // Two columns may share a baseline, so that a wrapped value is not one run of text.
-        let found = fact
-            .split_whitespace()
-            .all(|word| text.contains(word) || halves_occur(&text, word));
+        let found = fact.split_whitespace().all(|word| text.contains(word) || halves_occur(&text, word));
         assert!(found, "{fact} is missing");
     }
 }
@@ -152,10 +139,7 @@ fn each_state_is_a_word() {
         (State::NonCompliant, "NON-COMPLIANT"),
         (State::Incomplete, "INCOMPLETE"),
     ] {
-        let report = TrailReport {
-            state,
-            ..samples::empty()
-        };
+        let report = TrailReport { state, ..samples::empty() };
         assert!(pages(&report)[0].contains(word));
     }
 }
@@ -178,10 +162,8 @@ fn a_table_repeats_its_header_on_each_page() {
     let mut report = samples::empty();
     let event = samples::usual().events.remove(0);
     report.events = vec![event; 150];
-    let with_rows: Vec<_> = pages(&report)
-        .into_iter()
-        .filter(|page| page.contains("Trailreported"))
-        .collect();
+    let with_rows: Vec<_> =
+        pages(&report).into_iter().filter(|page| page.contains("Trailreported")).collect();
     assert!(with_rows.len() > 2);
     assert!(with_rows.iter().all(|page| page.contains("WhenEventBy")));
 }
@@ -216,10 +198,7 @@ fn both_typefaces_are_embedded_as_subsets() {
 #[test]
 fn only_plain_web_addresses_are_clickable() {
     let clickable = |url: &str| {
-        let report = TrailReport {
-            origin_url: url.to_owned(),
-            ..samples::empty()
-        };
+        let report = TrailReport { origin_url: url.to_owned(), ..samples::empty() };
         let bytes = pdf(&report);
         bytes.windows(4).any(|window| window == b"/URI")
     };
@@ -238,10 +217,7 @@ fn only_plain_web_addresses_are_clickable() {
 
 #[test]
 fn characters_without_a_glyph_become_boxes_and_are_counted() {
-    let report = TrailReport {
-        description: "日本語 \u{202e}abc\u{200b}".to_owned(),
-        ..samples::empty()
-    };
+    let report = TrailReport { description: "日本語 \u{202e}abc\u{200b}".to_owned(), ..samples::empty() };
     let text = pages(&report).concat();
     assert!(text.contains(&format!("{0}{0}{0}{0}abc{0}", REPLACEMENT)));
     assert!(text.contains("5charactersnotintheembeddedfontareshownas"));
@@ -260,9 +236,7 @@ fn nasty_texts_leave_nothing_but_text() {
     ] {
         let document = document(&samples::with_text_everywhere(&text));
         let actions = document.objects.values().filter(|object| {
-            object
-                .as_dict()
-                .is_ok_and(|dictionary| dictionary.has(b"JS") || dictionary.has(b"OpenAction"))
+            object.as_dict().is_ok_and(|dictionary| dictionary.has(b"JS") || dictionary.has(b"OpenAction"))
         });
         assert_eq!(actions.count(), 0);
         for page in document.get_pages().into_values() {
@@ -275,19 +249,12 @@ fn nasty_texts_leave_nothing_but_text() {
 #[test]
 fn nothing_is_written_outside_the_margins() {
     let number = |operand: &Object| operand.as_float().expect("a coordinate");
-    for text in [
-        "x".repeat(65_536),
-        "a\n".repeat(5_000),
-        "a b ".repeat(5_000),
-    ] {
+    for text in ["x".repeat(65_536), "a\n".repeat(5_000), "a b ".repeat(5_000)] {
         let document = document(&samples::with_text_everywhere(&text));
         for page in document.get_pages().into_values() {
             let content = document.get_and_decode_page_content(page).expect("content");
             for operation in content.operations.iter().filter(|op| op.operator == "Td") {
-                let (x, y) = (
-                    number(&operation.operands[0]),
-                    number(&operation.operands[1]),
-                );
+                let (x, y) = (number(&operation.operands[0]), number(&operation.operands[1]));
                 assert!((MARGIN - 0.1..PAGE_WIDTH - MARGIN).contains(&x), "x = {x}");
                 assert!((MARGIN / 2.0..PAGE_HEIGHT - TOP).contains(&y), "y = {y}");
             }
@@ -297,21 +264,14 @@ fn nothing_is_written_outside_the_margins() {
 
 #[test]
 fn a_cut_text_says_how_much_is_missing() {
-    let report = TrailReport {
-        description: "y".repeat(5_000),
-        ..samples::empty()
-    };
+    let report = TrailReport { description: "y".repeat(5_000), ..samples::empty() };
     let text = pages(&report).concat();
     assert!(text.contains("[cuthere:1000morecharacters]"));
 }
 
 /// Where text may stand, and what may go wrong in it.
 fn any_text() -> impl Strategy<Value = String> {
-    prop_oneof![
-        any::<String>(),
-        "\\PC{0,200}",
-        "[ \\t\\n\\r/a-z0-9\u{200b}\u{202e}é漢-]{0,400}",
-    ]
+    prop_oneof![any::<String>(), "\\PC{0,200}", "[ \\t\\n\\r/a-z0-9\u{200b}\u{202e}é漢-]{0,400}",]
 }
 
 proptest! {

@@ -46,22 +46,13 @@ pub(super) struct Wrapped {
 }
 
 /// Breaks a text into lines of a width.
-pub(super) fn wrap(
-    text: &str,
-    typeface: &Typeface,
-    style: Style,
-    width: f32,
-    limit: Limit,
-) -> Wrapped {
+pub(super) fn wrap(text: &str, typeface: &Typeface, style: Style, width: f32, limit: Limit) -> Wrapped {
     let shown = visible(&cut(text.trim_end(), limit), typeface);
     let mut lines = Lines::new(typeface, typeface.capacity(width, style.size));
     for line in shown.text.split('\n') {
         lines.add(line);
     }
-    Wrapped {
-        lines: lines.done,
-        replaced: shown.replaced,
-    }
+    Wrapped { lines: lines.done, replaced: shown.replaced }
 }
 
 /// One line of a text, shortened with an ellipsis to fit a width.
@@ -90,19 +81,13 @@ pub(super) fn count_replaced(text: &str, typeface: &Typeface) -> usize {
 
 /// Cuts a text at its limit and says how much is not shown.
 fn cut(text: &str, limit: Limit) -> String {
-    let by_lines = text
-        .match_indices('\n')
-        .nth(limit.lines.saturating_sub(1))
-        .map_or(text.len(), |(at, _)| at);
-    let by_chars = text
-        .char_indices()
-        .nth(limit.chars)
-        .map_or(text.len(), |(at, _)| at);
+    let by_lines =
+        text.match_indices('\n').nth(limit.lines.saturating_sub(1)).map_or(text.len(), |(at, _)| at);
+    let by_chars = text.char_indices().nth(limit.chars).map_or(text.len(), |(at, _)| at);
     match text.split_at_checked(by_lines.min(by_chars)) {
-        Some((shown, hidden)) if !hidden.is_empty() => format!(
-            "{shown}… [cut here: {} more characters]",
-            hidden.chars().count()
-        ),
+        Some((shown, hidden)) if !hidden.is_empty() => {
+            format!("{shown}… [cut here: {} more characters]", hidden.chars().count())
+        }
         _ => text.to_owned(),
     }
 }
@@ -114,10 +99,7 @@ struct Visible {
 
 /// Replaces what has no visible form: the result has only glyphs, spaces and line feeds.
 fn visible(text: &str, typeface: &Typeface) -> Visible {
-    let mut shown = Visible {
-        text: String::with_capacity(text.len()),
-        replaced: 0,
-    };
+    let mut shown = Visible { text: String::with_capacity(text.len()), replaced: 0 };
     let mut chars = text.chars().peekable();
     while let Some(c) = chars.next() {
         match c {
@@ -137,11 +119,7 @@ fn visible(text: &str, typeface: &Typeface) -> Visible {
 
 /// The spaces of Unicode (category Zs): all print as one plain space.
 const fn is_space(c: char) -> bool {
-    matches!(
-        c,
-        ' ' | '\u{a0}' | '\u{1680}' | '\u{2000}'
-            ..='\u{200a}' | '\u{202f}' | '\u{205f}' | '\u{3000}'
-    )
+    matches!(c, ' ' | '\u{a0}' | '\u{1680}' | '\u{2000}'..='\u{200a}' | '\u{202f}' | '\u{205f}' | '\u{3000}')
 }
 
 /// Characters that print nothing or change how others print: a way to make two names look alike.
@@ -175,13 +153,7 @@ struct Lines<'a> {
 
 impl<'a> Lines<'a> {
     fn new(typeface: &'a Typeface, capacity: u32) -> Self {
-        Self {
-            typeface,
-            capacity,
-            done: Vec::new(),
-            current: String::new(),
-            units: 0,
-        }
+        Self { typeface, capacity, done: Vec::new(), current: String::new(), units: 0 }
     }
 
     /// Adds a line of the text, which becomes at least one line of print.

@@ -115,10 +115,4 @@ proptest! {
         prop_assert_eq!(&plain, &vcs_instance(&format!("https://{}:443/a/b", host.to_ascii_uppercase())));
         prop_assert_eq!(&plain, &vcs_instance(&format!("git@{host}:a/b.git")));
     }
-
-    #[test]
-    fn an_encoded_query_value_holds_no_delimiter(text in "\\PC*") {
-        let encoded = percent_encoded(&text);
-        prop_assert!(encoded.is_ascii() && !encoded.contains(['&', '=', '#', '+', ' ', '?']));
-    }
 }

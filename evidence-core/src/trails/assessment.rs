@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 
 use super::{Trail, TrailContents};
-use crate::artifacts::ArtifactRow;
+use crate::artifacts::{Artifact, ArtifactRow};
 use crate::attestations::{Attestation, AttestationRow, Binding};
 use crate::error::Result;
 use crate::id::Id;
 use crate::name::Fingerprint;
-use crate::rules::compliance::{self, ReportedArtifact, ReportedAttestation, State, TrailStatus};
+use crate::rules::compliance::{
+    self, ArtifactState, ReportedArtifact, ReportedAttestation, State, TrailStatus,
+};
 use crate::rules::template::Template;
 use crate::service::Context;
 use crate::time::Timestamp;
@@ -17,6 +19,7 @@ use crate::time::Timestamp;
 #[derive(Debug, Clone)]
 pub(crate) struct Assessed {
     pub(crate) trail: Trail,
+    pub(crate) template: Template,
     pub(crate) artifacts: Vec<ReportedArtifact>,
     pub(crate) attestations: Vec<ReportedAttestation>,
     pub(crate) status: TrailStatus,
@@ -30,7 +33,12 @@ impl Assessed {
         let artifacts: Vec<_> = artifacts.iter().map(ReportedArtifact::from).collect();
         let attestations: Vec<_> = attestations.iter().map(ReportedAttestation::from).collect();
         let status = compliance::evaluate(&template, trail.created_at, &artifacts, &attestations);
-        Self { trail, artifacts, attestations, status }
+        Self { trail, template, artifacts, attestations, status }
+    }
+
+    /// The state of an artifact that was reported to this trail, also of one that a later report replaced.
+    pub(crate) fn state_of(&self, artifact: &Artifact) -> State {
+        artifact_state(&self.template, artifact, &self.attestations)
     }
 
     /// When evidence last changed: a report, or the beginning.
@@ -38,6 +46,26 @@ impl Assessed {
         let artifacts = self.artifacts.iter().map(|artifact| artifact.at);
         let attestations = self.attestations.iter().map(|attestation| attestation.at);
         artifacts.chain(attestations).fold(self.trail.created_at, Timestamp::max)
+    }
+}
+
+/// The state of an artifact report under this template, by these attestations of its trail.
+pub(crate) fn artifact_state(
+    template: &Template,
+    artifact: &Artifact,
+    on_trail: &[ReportedAttestation],
+) -> State {
+    let reported = ReportedArtifact {
+        id: artifact.id.to_string(),
+        fingerprint: artifact.fingerprint.to_string(),
+        name: artifact.template_reference_name.clone(),
+        commit: artifact.git_commit.as_ref().map(ToString::to_string).unwrap_or_default(),
+        at: artifact.created_at,
+        index: 0,
+    };
+    match compliance::evaluate_artifact(template, &reported, on_trail).state {
+        ArtifactState::Reported(state) => state,
+        ArtifactState::Missing => State::Incomplete,
     }
 }
 
@@ -136,7 +164,10 @@ pub(crate) async fn newest_of_flows(flows: &[Id], cx: &Context<'_>) -> Result<BT
 }
 
 /// Every attestation on these trails, oldest first, by trail.
-pub(crate) async fn attestations_of(trails: &[Id], cx: &Context<'_>) -> Result<BTreeMap<Id, Vec<Attestation>>> {
+pub(crate) async fn attestations_of(
+    trails: &[Id],
+    cx: &Context<'_>,
+) -> Result<BTreeMap<Id, Vec<Attestation>>> {
     let mut found: BTreeMap<Id, Vec<Attestation>> = BTreeMap::new();
     if trails.is_empty() {
         return Ok(found);

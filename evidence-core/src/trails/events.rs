@@ -98,7 +98,7 @@ fn joined(stretches: Vec<Stretch>, names: &BTreeMap<Id, EnvironmentName>) -> Vec
 }
 
 /// The events that these ledger entries tell of, oldest first.
-pub(crate) fn recorded(entries: Vec<StoredEntry>) -> Result<Vec<Event>> {
+fn recorded(entries: Vec<StoredEntry>) -> Result<Vec<Event>> {
     entries.into_iter().filter_map(|entry| event(entry).transpose()).collect()
 }
 
@@ -116,7 +116,7 @@ fn event(entry: StoredEntry) -> Result<Option<Event>> {
 }
 
 /// What happened at run time to artifacts that these events report.
-pub(crate) fn at_run_time(reported: &[Event], runs: &[Run]) -> Vec<Event> {
+fn at_run_time(reported: &[Event], runs: &[Run]) -> Vec<Event> {
     let names: BTreeMap<&Fingerprint, &str> = reported
         .iter()
         .filter_map(|event| match &event.what {
@@ -252,6 +252,14 @@ impl Happening {
 }
 
 impl Moment {
+    /// The artifact's name in the template, else the beginning of its fingerprint.
+    pub(crate) fn artifact(&self) -> &str {
+        match self.template_reference_name.as_str() {
+            "" => self.fingerprint.as_str().get(..12).unwrap_or_default(),
+            name => name,
+        }
+    }
+
     fn to_json(&self) -> Value {
         json!({
             "artifact_fingerprint": self.fingerprint,

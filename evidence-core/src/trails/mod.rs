@@ -3,6 +3,8 @@
 mod assessment;
 mod events;
 mod operations;
+#[cfg(feature = "pdf")]
+mod report;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -18,9 +20,13 @@ use crate::shared::{ExternalUrls, GitCommit, RepoInfo, TagFilter};
 use crate::store::{Current, StoreResult, StoredEntry};
 use crate::time::Timestamp;
 
-pub(crate) use assessment::{Assessed, Templates, assessed, attestations_of, newest_of_flows};
+pub(crate) use assessment::{
+    Assessed, Templates, artifact_state, assessed, attestations_of, newest_of_flows,
+};
 pub(crate) use events::{Run, runs};
 pub use operations::*;
+#[cfg(feature = "pdf")]
+pub use report::GetAuditPdf;
 
 /// A trail as it is recorded.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

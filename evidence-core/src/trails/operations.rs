@@ -273,7 +273,7 @@ impl ComplianceStatus {
 impl TrailView {
     fn new(judged: &Assessed, flow: &Flow, events: Vec<Value>, cx: &Context<'_>) -> Self {
         let trail = &judged.trail;
-        let mut template = Template::parse(&trail.template).unwrap_or_default().to_json();
+        let mut template = judged.template.to_json();
         template["content"] = Value::from(trail.template.as_str());
         Self {
             name: trail.name.clone(),
@@ -344,7 +344,7 @@ impl Operation for GetTrail {
 }
 
 /// A trail that was just read has no contents: a store that contradicts itself.
-fn trail_gone(trail: &Trail) -> Error {
+pub(super) fn trail_gone(trail: &Trail) -> Error {
     crate::StoreError::corrupt(format_args!("trail {} has no contents", trail.id)).into()
 }
 
