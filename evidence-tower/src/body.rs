@@ -114,3 +114,102 @@ pub(crate) fn broken_off(error: &(dyn std::error::Error + 'static), limit: u64) 
         Error::invalid("body", "The body broke off")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use http_body_util::{Full, StreamBody};
+    use serde_json::json;
+
+    use super::*;
+
+    const LIMIT: usize = 32;
+
+    fn headers(pairs: &[(HeaderName, &'static str)]) -> HeaderMap {
+        pairs.iter().map(|(name, value)| (name.clone(), http::HeaderValue::from_static(value))).collect()
+    }
+
+    fn whole(bytes: &[u8]) -> UnsyncBoxBody<Bytes, BoxError> {
+        Full::new(Bytes::copy_from_slice(bytes)).map_err(|never| match never {}).boxed_unsync()
+    }
+
+    async fn json(sent: &[(HeaderName, &'static str)], bytes: &[u8]) -> Result<Option<Value>, String> {
+        match Incoming::new(&headers(sent), whole(bytes)).read(BodyKind::Json, LIMIT).await {
+            Ok(RawBody::Empty) => Ok(None),
+            Ok(RawBody::Json(value)) => Ok(Some(value)),
+            Ok(RawBody::Form { .. }) => Err("a form".to_owned()),
+            Err(Error::Invalid { fields, .. }) => Err(fields.into_keys().collect()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    #[tokio::test]
+    async fn json_is_read_whatever_its_parameters_and_null_is_nothing() {
+        let type_of = |value| [(CONTENT_TYPE, value)];
+        assert_eq!(json(&[], b"{\"a\":1}").await, Ok(Some(json!({"a": 1}))));
+        for sent in ["application/json", "Application/JSON; charset=utf-8", "application/json;x=y"] {
+            assert_eq!(json(&type_of(sent), b" [] ").await, Ok(Some(json!([]))), "{sent}");
+        }
+        for nothing in ["", "null", " null\n"] {
+            assert_eq!(json(&type_of("application/json"), nothing.as_bytes()).await, Ok(None), "{nothing:?}");
+        }
+        assert_eq!(json(&type_of("text/plain"), b"").await, Ok(None));
+    }
+
+    #[tokio::test]
+    async fn what_is_no_json_is_refused() {
+        let foreign = Err(Error::UnsupportedMediaType.to_string());
+        for sent in ["text/plain", "multipart/form-data; boundary=b", "application/x-www-form-urlencoded", ""]
+        {
+            assert_eq!(json(&[(CONTENT_TYPE, sent)], b"{}").await, foreign, "{sent}");
+        }
+        assert_eq!(json(&[(CONTENT_ENCODING, "gzip")], b"{}").await, foreign);
+        assert_eq!(json(&[(CONTENT_ENCODING, "identity")], b"{}").await, Ok(Some(json!({}))));
+        for bytes in [b"{" as &[u8], b" ", b"{} {}", b"\"\xff\"", b"\xef\xbb\xbf{}", b"NaN", b"'a'"] {
+            assert_eq!(json(&[], bytes).await, Err("body".to_owned()), "{bytes:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_body_may_be_as_long_as_the_limit_and_no_longer() {
+        let text = |length: usize| format!("\"{}\"", "x".repeat(length - 2));
+        let too_large = Err(Error::TooLarge { limit: LIMIT as u64, file: false }.to_string());
+        assert!(json(&[], text(LIMIT).as_bytes()).await.is_ok());
+        assert_eq!(json(&[], text(LIMIT + 1).as_bytes()).await, too_large);
+        assert_eq!(json(&[(CONTENT_LENGTH, "33")], b"{}").await, too_large);
+    }
+
+    #[tokio::test]
+    async fn a_stream_is_dropped_where_it_exceeds_the_limit() {
+        let polled = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&polled);
+        let pieces = std::iter::repeat_with(move || {
+            counter.fetch_add(1, Ordering::Relaxed);
+            Ok(http_body::Frame::data(Bytes::from_static(b"\"xxxxxxx")))
+        });
+        let body = StreamBody::new(futures_util::stream::iter(pieces)).boxed_unsync();
+        let outcome = Incoming::new(&HeaderMap::new(), body).read(BodyKind::Json, LIMIT).await;
+        assert!(matches!(outcome, Err(Error::TooLarge { file: false, .. })), "{outcome:?}");
+        assert_eq!(polled.load(Ordering::Relaxed), LIMIT / 8 + 1);
+    }
+
+    #[tokio::test]
+    async fn a_limit_of_the_host_is_told_as_too_large_and_a_lost_client_is_not() {
+        let hosts = limited(whole(b"\"0123456789\""), 4);
+        let outcome = Incoming::new(&HeaderMap::new(), hosts).read(BodyKind::Json, LIMIT).await;
+        assert!(matches!(outcome, Err(Error::TooLarge { .. })), "{outcome:?}");
+
+        let gone = [Err::<http_body::Frame<Bytes>, BoxError>("connection reset".into())];
+        let gone = StreamBody::new(futures_util::stream::iter(gone)).boxed_unsync();
+        let outcome = Incoming::new(&HeaderMap::new(), gone).read(BodyKind::Json, LIMIT).await;
+        assert!(matches!(outcome, Err(Error::Invalid { .. })), "{outcome:?}");
+    }
+
+    #[tokio::test]
+    async fn an_operation_without_a_body_leaves_it_alone() {
+        let incoming = Incoming::new(&headers(&[(CONTENT_TYPE, "text/plain")]), whole(b"junk"));
+        assert!(matches!(incoming.read(BodyKind::Empty, 0).await, Ok(RawBody::Empty)));
+    }
+}

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -60,18 +60,34 @@ pub(crate) async fn read(
         if count > MOST_PARTS {
             return Err(Error::invalid("body", format!("Form should have at most {MOST_PARTS} parts")));
         }
-        form.take(Part { field, silence: &parser.silence }).await?;
+        form.take(Part { field, progress: &parser.progress }).await?;
     }
     Ok(RawBody::Form { document: form.document, files: form.files.into_values().collect() })
 }
 
-/// A body in small pieces, with a pause after each: the parser takes all it can get before it looks at any of it.
+/// How far the parser has got with what it was fed.
+#[derive(Debug, Default)]
+struct Progress {
+    /// The bytes fed since it last found something.
+    silence: AtomicUsize,
+    /// Whether it should look at what it has before it gets more.
+    pause: AtomicBool,
+}
+
+impl Progress {
+    /// It found something, and may find more without being fed.
+    fn found(&self) {
+        self.silence.store(0, Ordering::Relaxed);
+        self.pause.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A body in small pieces, with a pause after each: the parser would take all it can get before it looks at any of it.
 struct Feed {
     body: UnsyncBoxBody<Bytes, BoxError>,
     rest: Bytes,
     total: u64,
-    silence: Arc<AtomicUsize>,
-    rested: bool,
+    progress: Arc<Progress>,
 }
 
 impl Feed {
@@ -82,7 +98,7 @@ impl Feed {
         if self.total > WHOLE_LIMIT {
             return Err(Error::TooLarge { limit: WHOLE_LIMIT, file: false });
         }
-        if self.silence.fetch_add(piece.len(), Ordering::Relaxed) > LONGEST_SILENCE {
+        if self.progress.silence.fetch_add(piece.len(), Ordering::Relaxed) > LONGEST_SILENCE {
             return Err(Error::invalid("body", "Form should have its boundary, and short part headers"));
         }
         Ok(piece)
@@ -93,8 +109,7 @@ impl Stream for Feed {
     type Item = Result<Bytes>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes>>> {
-        self.rested = !self.rested;
-        if self.rested {
+        if self.progress.pause.swap(false, Ordering::Relaxed) {
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
@@ -105,32 +120,30 @@ impl Stream for Feed {
                     return Poll::Ready(Some(Err(broken_off(error.as_ref(), WHOLE_LIMIT))));
                 }
                 Poll::Ready(None) => return Poll::Ready(None),
-                Poll::Pending => {
-                    self.rested = true;
-                    return Poll::Pending;
-                }
+                Poll::Pending => return Poll::Pending,
             }
         }
+        self.progress.pause.store(true, Ordering::Relaxed);
         Poll::Ready(Some(self.allow()))
     }
 }
 
-/// The parser, and how much it has been given since it last found something.
+/// The parser of a body.
 struct Parser {
     multipart: Multipart<'static>,
-    silence: Arc<AtomicUsize>,
+    progress: Arc<Progress>,
 }
 
 impl Parser {
     fn new(boundary: String, body: UnsyncBoxBody<Bytes, BoxError>) -> Self {
-        let silence = Arc::new(AtomicUsize::new(0));
-        let feed = Feed { body, rest: Bytes::new(), total: 0, silence: Arc::clone(&silence), rested: true };
-        Self { multipart: Multipart::new(feed, boundary), silence }
+        let progress = Arc::new(Progress::default());
+        let feed = Feed { body, rest: Bytes::new(), total: 0, progress: Arc::clone(&progress) };
+        Self { multipart: Multipart::new(feed, boundary), progress }
     }
 
     async fn next(&mut self) -> Result<Option<Field<'static>>> {
         let field = self.multipart.next_field().await.map_err(unreadable)?;
-        self.silence.store(0, Ordering::Relaxed);
+        self.progress.found();
         Ok(field)
     }
 }
@@ -150,13 +163,13 @@ fn unreadable(error: multer::Error) -> Error {
 /// One part, whose content is still to be read.
 struct Part<'a> {
     field: Field<'static>,
-    silence: &'a AtomicUsize,
+    progress: &'a Progress,
 }
 
 impl Part<'_> {
     async fn chunk(&mut self) -> Result<Option<Bytes>> {
         let chunk = self.field.chunk().await.map_err(unreadable)?;
-        self.silence.store(0, Ordering::Relaxed);
+        self.progress.found();
         Ok(chunk)
     }
 
@@ -281,3 +294,6 @@ fn upload(file: Spooled, file_name: String, media_type: Option<String>) -> Resul
     let media_type = media_type.unwrap_or_else(|| "application/octet-stream".to_owned());
     Ok(Upload { file_name, media_type, size, sha256, content })
 }
+
+#[cfg(test)]
+mod tests;
