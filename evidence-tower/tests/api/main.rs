@@ -3,7 +3,12 @@
 mod access;
 mod bodies;
 mod documentation;
+mod environments;
 mod faults;
 mod flows;
+mod policies;
+mod reports;
 mod routing;
+mod scenery;
+mod snapshots;
 mod support;
