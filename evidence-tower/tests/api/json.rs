@@ -34,7 +34,7 @@ impl<S: EvidenceService> Api<S> {
     }
 
     /// Reports an artifact of the flow `shop` from this repo; both come into being with it.
-    pub(crate) async fn report(&self, repo_info: &Value) {
+    pub(crate) async fn report_from(&self, repo_info: &Value) {
         let body = json!({
             "fingerprint": "a".repeat(64),
             "filename": "shop",

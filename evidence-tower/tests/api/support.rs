@@ -14,6 +14,7 @@ use evidence_core::seed::Seed;
 use evidence_core::service_accounts::{ApiKeyRecord, ServiceAccount};
 use evidence_core::time::{Clock, Timestamp};
 use evidence_core::{Evidence, EvidenceService, Settings, Store};
+use evidence_store_sqlite::SqliteStore;
 use evidence_tower::EvidenceApi;
 use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderName};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
@@ -40,15 +41,17 @@ pub(crate) const EXPIRED: &str = "expired-key";
 /// A key of acme's that was revoked just now.
 pub(crate) const REVOKED: &str = "revoked-key";
 
-/// Every store that the cases run over.
-async fn stores() -> Vec<(&'static str, Arc<dyn Store>)> {
-    vec![("memory", Arc::new(MemoryStore::new()))]
+/// Every store that the cases run over, fresh; a file lives as long as `folder`.
+async fn stores(folder: &std::path::Path) -> Vec<(&'static str, Arc<dyn Store>)> {
+    let sqlite = SqliteStore::open(folder.join("evidence.db")).await.unwrap();
+    vec![("memory", Arc::new(MemoryStore::new())), ("SQLite", Arc::new(sqlite))]
 }
 
 /// Runs a case over every store and at every mount, each time with a fresh fixture.
 pub(crate) async fn for_each_store(case: impl AsyncFn(Api)) {
     for relative in [false, true] {
-        for (store_name, store) in stores().await {
+        let folder = tempfile::tempdir().unwrap();
+        for (store_name, store) in stores(folder.path()).await {
             let evidence = fixture(store).await;
             case(Api::new(evidence, relative, store_name)).await;
         }
