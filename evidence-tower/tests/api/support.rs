@@ -14,12 +14,14 @@ use evidence_core::seed::Seed;
 use evidence_core::service_accounts::{ApiKeyRecord, ServiceAccount};
 use evidence_core::time::{Clock, Timestamp};
 use evidence_core::{Evidence, EvidenceService, Settings, Store};
+use evidence_store_sqlite::SqliteStore;
 use evidence_tower::EvidenceApi;
 use http::header::{AUTHORIZATION, AsHeaderName, CONTENT_LENGTH, CONTENT_TYPE, HeaderName};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Empty, Full};
 use serde_json::Value;
+use tempfile::TempDir;
 use tower::ServiceExt;
 
 /// The instant at which every test runs.
@@ -40,17 +42,30 @@ pub(crate) const EXPIRED: &str = "expired-key";
 /// A key of acme's that was revoked just now.
 pub(crate) const REVOKED: &str = "revoked-key";
 
+/// An empty store, and what it lives in.
+struct Stored {
+    name: &'static str,
+    store: Arc<dyn Store>,
+    directory: Option<TempDir>,
+}
+
 /// Every store that the cases run over.
-async fn stores() -> Vec<(&'static str, Arc<dyn Store>)> {
-    vec![("memory", Arc::new(MemoryStore::new()))]
+async fn stores() -> Vec<Stored> {
+    let directory = tempfile::tempdir().unwrap();
+    let sqlite = SqliteStore::open(directory.path().join("evidence.db")).await.unwrap();
+    vec![
+        Stored { name: "memory", store: Arc::new(MemoryStore::new()), directory: None },
+        Stored { name: "sqlite", store: Arc::new(sqlite), directory: Some(directory) },
+    ]
 }
 
 /// Runs a case over every store and at every mount, each time with a fresh fixture.
 pub(crate) async fn for_each_store(case: impl AsyncFn(Api)) {
     for relative in [false, true] {
-        for (store_name, store) in stores().await {
+        for Stored { name, store, directory } in stores().await {
             let evidence = fixture(store).await;
-            case(Api::new(evidence, relative, store_name)).await;
+            case(Api::new(evidence, relative, name)).await;
+            drop(directory);
         }
     }
 }
