@@ -16,11 +16,12 @@ use evidence_core::time::{Clock, Timestamp};
 use evidence_core::{Evidence, EvidenceService, Settings, Store};
 use evidence_store_sqlite::SqliteStore;
 use evidence_tower::EvidenceApi;
-use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderName};
+use http::header::{AUTHORIZATION, AsHeaderName, CONTENT_LENGTH, CONTENT_TYPE, HeaderName};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Empty, Full};
 use serde_json::Value;
+use tempfile::TempDir;
 use tower::ServiceExt;
 
 /// The instant at which every test runs.
@@ -41,19 +42,30 @@ pub(crate) const EXPIRED: &str = "expired-key";
 /// A key of acme's that was revoked just now.
 pub(crate) const REVOKED: &str = "revoked-key";
 
-/// Every store that the cases run over, fresh; a file lives as long as `folder`.
-async fn stores(folder: &std::path::Path) -> Vec<(&'static str, Arc<dyn Store>)> {
-    let sqlite = SqliteStore::open(folder.join("evidence.db")).await.unwrap();
-    vec![("memory", Arc::new(MemoryStore::new())), ("SQLite", Arc::new(sqlite))]
+/// An empty store, and what it lives in.
+struct Stored {
+    name: &'static str,
+    store: Arc<dyn Store>,
+    directory: Option<TempDir>,
+}
+
+/// Every store that the cases run over.
+async fn stores() -> Vec<Stored> {
+    let directory = tempfile::tempdir().unwrap();
+    let sqlite = SqliteStore::open(directory.path().join("evidence.db")).await.unwrap();
+    vec![
+        Stored { name: "memory", store: Arc::new(MemoryStore::new()), directory: None },
+        Stored { name: "sqlite", store: Arc::new(sqlite), directory: Some(directory) },
+    ]
 }
 
 /// Runs a case over every store and at every mount, each time with a fresh fixture.
 pub(crate) async fn for_each_store(case: impl AsyncFn(Api)) {
     for relative in [false, true] {
-        let folder = tempfile::tempdir().unwrap();
-        for (store_name, store) in stores(folder.path()).await {
+        for Stored { name, store, directory } in stores().await {
             let evidence = fixture(store).await;
-            case(Api::new(evidence, relative, store_name)).await;
+            case(Api::new(evidence, relative, name)).await;
+            drop(directory);
         }
     }
 }
@@ -278,7 +290,8 @@ pub(crate) struct Reply {
 impl Reply {
     /// Asserts the status, and that the JSON body has everything in `body`: objects may have more keys.
     #[track_caller]
-    pub(crate) fn expect(self, status: u16, body: Value) -> Self {
+    pub(crate) fn expect(self, status: u16, body: impl Into<Value>) -> Self {
+        let body = body.into();
         let found = self.json();
         assert_eq!(self.status.as_u16(), status, "{}: {found}", self.context);
         assert!(has(&found, &body), "{}: {found} has not {body}", self.context);
@@ -287,16 +300,16 @@ impl Reply {
 
     /// Asserts the status, and that the JSON body is exactly `body`.
     #[track_caller]
-    pub(crate) fn expect_exactly(self, status: u16, body: Value) -> Self {
+    pub(crate) fn expect_exactly(self, status: u16, body: impl Into<Value>) -> Self {
         let found = self.json();
-        assert_eq!((self.status.as_u16(), found), (status, body), "{}", self.context);
+        assert_eq!((self.status.as_u16(), found), (status, body.into()), "{}", self.context);
         self
     }
 
     /// Asserts a header.
     #[track_caller]
-    pub(crate) fn expect_header(self, name: HeaderName, value: &str) -> Self {
-        let found = self.headers.get(&name).map(|value| value.to_str().unwrap());
+    pub(crate) fn expect_header(self, name: impl AsHeaderName, value: &str) -> Self {
+        let found = self.headers.get(name).map(|value| value.to_str().unwrap());
         assert_eq!(found, Some(value), "{}", self.context);
         self
     }
