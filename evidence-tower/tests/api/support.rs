@@ -15,7 +15,7 @@ use evidence_core::service_accounts::{ApiKeyRecord, ServiceAccount};
 use evidence_core::time::{Clock, Timestamp};
 use evidence_core::{Evidence, EvidenceService, Settings, Store};
 use evidence_tower::EvidenceApi;
-use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderName};
+use http::header::{AUTHORIZATION, AsHeaderName, CONTENT_LENGTH, CONTENT_TYPE, HeaderName};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Empty, Full};
@@ -275,7 +275,8 @@ pub(crate) struct Reply {
 impl Reply {
     /// Asserts the status, and that the JSON body has everything in `body`: objects may have more keys.
     #[track_caller]
-    pub(crate) fn expect(self, status: u16, body: Value) -> Self {
+    pub(crate) fn expect(self, status: u16, body: impl Into<Value>) -> Self {
+        let body = body.into();
         let found = self.json();
         assert_eq!(self.status.as_u16(), status, "{}: {found}", self.context);
         assert!(has(&found, &body), "{}: {found} has not {body}", self.context);
@@ -284,16 +285,16 @@ impl Reply {
 
     /// Asserts the status, and that the JSON body is exactly `body`.
     #[track_caller]
-    pub(crate) fn expect_exactly(self, status: u16, body: Value) -> Self {
+    pub(crate) fn expect_exactly(self, status: u16, body: impl Into<Value>) -> Self {
         let found = self.json();
-        assert_eq!((self.status.as_u16(), found), (status, body), "{}", self.context);
+        assert_eq!((self.status.as_u16(), found), (status, body.into()), "{}", self.context);
         self
     }
 
     /// Asserts a header.
     #[track_caller]
-    pub(crate) fn expect_header(self, name: HeaderName, value: &str) -> Self {
-        let found = self.headers.get(&name).map(|value| value.to_str().unwrap());
+    pub(crate) fn expect_header(self, name: impl AsHeaderName, value: &str) -> Self {
+        let found = self.headers.get(name).map(|value| value.to_str().unwrap());
         assert_eq!(found, Some(value), "{}", self.context);
         self
     }
