@@ -18,7 +18,7 @@ async fn an_environment_is_created_and_got() {
     for_each_store(async |api| {
         let body = json!({"name": "prod", "type": "K8S", "description": "live", "include_scaling": true, "require_provenance": true});
         for _ in ["created", "updated"] {
-            api.put("/environments/acme").sending(&body).await.expect_exactly(201, json!("OK"));
+            api.put("/environments/acme").json(&body).await.expect_exactly(201, json!("OK"));
         }
         let now = NOW.seconds();
         api.get("/environments/acme/prod").key("reader-key").await.expect_exactly(
@@ -39,7 +39,7 @@ async fn an_upsert_keeps_a_description_that_is_not_given_and_never_changes_the_t
     for_each_store(async |api| {
         let put = |kind: &str, description: &str| {
             let body = json!({"name": "prod", "type": kind, "description": description, "included_environments": null, "policies": null});
-            api.put("/environments/acme").sending(&body)
+            api.put("/environments/acme").json(&body)
         };
         put("docker", "live").await.expect_exactly(201, json!("OK"));
         put("docker", "").await.expect_exactly(201, json!("OK"));
@@ -88,7 +88,7 @@ async fn every_type_is_accepted_and_every_mistake_in_the_body_is_named() {
         ];
         for (body, field, text) in table {
             let refused = json!({"message": "Input payload validation failed", "errors": {field: text}});
-            api.put("/environments/acme").sending(&body).await.expect_exactly(400, refused);
+            api.put("/environments/acme").json(&body).await.expect_exactly(400, refused);
         }
         api.put("/environments/acme").await.expect(400, json!({"errors": {"body": "Field required [input: None]"}}));
     })
@@ -100,7 +100,7 @@ async fn a_snapshotter_creates_environments_and_changes_none() {
     for_each_store(async |api| {
         let put = |key: &'static str, description: &str| {
             let body = json!({"name": "prod", "type": "docker", "description": description});
-            api.put("/environments/acme").key(key).sending(&body)
+            api.put("/environments/acme").key(key).json(&body)
         };
         put("reader-key", "live").await.expect(403, json!({}));
         put("snapshotter-key", "live").await.expect_exactly(201, json!("OK"));
@@ -118,7 +118,7 @@ async fn a_logical_environment_includes_physical_ones_in_the_order_given() {
         api.given_environments("docker", &["a", "b"]).await;
         let put = |kind: &str, members: &[&str]| {
             let body = json!({"name": "all", "type": kind, "description": "", "included_environments": members});
-            api.put("/environments/acme").sending(&body)
+            api.put("/environments/acme").json(&body)
         };
         put("logical", &["b", "none"]).await.expect_exactly(404, unknown("included_environments", "none"));
         put("logical", &[""]).await.expect_exactly(404, unknown("included_environments", ""));
@@ -140,7 +140,7 @@ async fn policies_can_be_set_with_the_upsert() {
         api.put_policy("a", COMPLIANCE).await;
         let put = |policies: Value| {
             let body = json!({"name": "prod", "type": "docker", "description": "", "policies": policies});
-            api.put("/environments/acme").sending(&body)
+            api.put("/environments/acme").json(&body)
         };
         let text = "no policy named 'none' in organization 'acme'";
         put(json!(["a", "none"]))
@@ -149,7 +149,7 @@ async fn policies_can_be_set_with_the_upsert() {
         put(json!(["b", "a"])).await.expect_exactly(201, json!("OK"));
         put(json!(null)).await.expect_exactly(201, json!("OK"));
         api.get("/environments/acme/prod").await.expect(200, json!({"policies": ["a", "b"]}));
-        api.report("prod", &[]).await.expect_exactly(201, json!("OK"));
+        api.report_running("prod", &[]).await.expect_exactly(201, json!("OK"));
         put(json!([])).await.expect_exactly(201, json!("OK"));
         api.get("/environments/acme/prod").await.expect(200, json!({"policies": [], "state": null}));
         api.expect_snapshots("prod", 2).await;
@@ -228,7 +228,7 @@ async fn join_adds_a_physical_environment_to_a_logical_one_and_names_what_is_mis
         api.given_environments("docker", &["a", "b"]).await;
         api.given_environments("logical", &["all", "other"]).await;
         let join = |logical: &str, body: Value| {
-            api.put(&format!("/environments/acme/{logical}/join")).key("member-key").sending(&body)
+            api.put(&format!("/environments/acme/{logical}/join")).key("member-key").json(&body)
         };
         let named = |name: &str| json!({ "physical_env_name": name });
         for name in ["b", "a", "b"] {
@@ -270,7 +270,7 @@ async fn a_logical_environment_is_as_compliant_as_its_members() {
         api.given_environments("docker", &["a", "b"]).await;
         let body =
             json!({"name": "all", "type": "logical", "description": "", "included_environments": ["a", "b"]});
-        api.put("/environments/acme").sending(&body).await;
+        api.put("/environments/acme").json(&body).await;
         api.put_policy("p", PROVENANCE).await;
         let state = async |state: Value| {
             let expected = json!({"state": state, "last_reported_at": null});
@@ -280,10 +280,10 @@ async fn a_logical_environment_is_as_compliant_as_its_members() {
         for name in ["a", "b"] {
             api.attach(name, "p").await;
             state(json!(null)).await;
-            api.report(name, &[]).await.expect_exactly(201, json!("OK"));
+            api.report_running(name, &[]).await.expect_exactly(201, json!("OK"));
         }
         state(json!(true)).await;
-        api.report("b", &[('1', &[1])]).await.expect_exactly(201, json!("OK"));
+        api.report_running("b", &[('1', &[1])]).await.expect_exactly(201, json!("OK"));
         state(json!(false)).await;
         api.get("/environments/acme/all").await.expect(200, json!({"last_changed_at": NOW.seconds()}));
     })
@@ -297,12 +297,12 @@ async fn attach_adds_policies_all_or_nothing_and_judges_the_latest_snapshot_anew
         api.put_policy("b", PROVENANCE).await;
         api.put_policy("a", COMPLIANCE).await;
         let attach = |environment: &str, body: Value| {
-            api.post(&format!("/environments/acme/{environment}/policies")).key("member-key").sending(&body)
+            api.post(&format!("/environments/acme/{environment}/policies")).key("member-key").json(&body)
         };
         let names = |names: &[&str]| json!({ "policy_names": names });
         attach("prod", names(&["b", "b"])).await.expect_exactly(200, json!("OK"));
         api.expect_snapshots("prod", 0).await;
-        api.report("prod", &[('1', &[1])]).await.expect_exactly(201, json!("OK"));
+        api.report_running("prod", &[('1', &[1])]).await.expect_exactly(201, json!("OK"));
         api.expect_snapshots("prod", 1).await;
         attach("prod", names(&["b"])).await.expect_exactly(200, json!("OK"));
         api.expect_snapshots("prod", 1).await;

@@ -16,7 +16,6 @@ mod policies;
 mod reports;
 mod repos;
 mod routing;
-mod routing;
 mod scenery;
 mod service_accounts;
 mod snapshots;

@@ -1,9 +1,8 @@
 //! What the cases about environments build on: environments, policies, and what runs.
 
-use http::Method;
 use serde_json::{Value, json};
 
-use crate::support::{Api, Ask, Reply};
+use crate::support::{Api, Reply};
 
 /// A policy that asks for provenance.
 pub(crate) const PROVENANCE: &str =
@@ -12,22 +11,20 @@ pub(crate) const PROVENANCE: &str =
 pub(crate) const COMPLIANCE: &str =
     "_schema: https://example.com/schemas/policy/v1\nartifacts:\n  trail-compliance:\n    required: true\n";
 
+/// An artifact that runs: the digit its fingerprint consists of, and when its instances were created.
+pub(crate) type Seen<'a> = (char, &'a [i64]);
+
 /// The fingerprint that consists of one hex digit.
 pub(crate) fn fingerprint(digit: char) -> String {
     digit.to_string().repeat(64)
 }
 
 impl Api {
-    /// A POST by jane.
-    pub(crate) fn post(&self, path: &str) -> Ask<evidence_core::Evidence> {
-        self.request(Method::POST, path)
-    }
-
     /// Creates environments of one type.
     pub(crate) async fn given_environments(&self, kind: &str, names: &[&str]) {
         for name in names {
             let body = json!({"name": name, "type": kind, "description": ""});
-            self.put("/environments/acme").sending(&body).await.expect_exactly(201, json!("OK"));
+            self.put("/environments/acme").json(&body).await.expect_exactly(201, json!("OK"));
         }
     }
 
@@ -41,18 +38,18 @@ impl Api {
     /// Attaches a policy.
     pub(crate) async fn attach(&self, environment: &str, policy: &str) {
         let attach = self.post(&format!("/environments/acme/{environment}/policies"));
-        attach.sending(&json!({"policy_names": [policy]})).await.expect_exactly(200, json!("OK"));
+        attach.json(json!({"policy_names": [policy]})).await.expect_exactly(200, json!("OK"));
     }
 
-    /// Reports what runs in a Docker environment: digit of the fingerprint, and creation times.
-    pub(crate) async fn report(&self, environment: &str, running: &[(char, &[i64])]) -> Reply {
+    /// Reports what runs in a Docker environment.
+    pub(crate) async fn report_running(&self, environment: &str, running: &[Seen<'_>]) -> Reply {
         let entry = |digit: char, created: &i64| json!({"digests": {format!("image-{digit}"): fingerprint(digit)}, "creationTimestamp": created});
         let artifacts: Vec<Value> = running
             .iter()
             .flat_map(|(digit, created)| created.iter().map(|created| entry(*digit, created)))
             .collect();
         let report = self.put(&format!("/environments/acme/{environment}/report/docker"));
-        report.sending(&json!({ "artifacts": artifacts })).await
+        report.json(json!({ "artifacts": artifacts })).await
     }
 
     /// Reports an artifact to a trail of the flow `web`, as the template's `api`.
@@ -62,7 +59,7 @@ impl Api {
             "filename": "api:1", "git_commit": "c".repeat(40), "build_url": "http://b/1", "commit_url": "http://c/1",
             "git_commit_info": {"sha1": "c".repeat(40), "message": "m", "author": "a", "branch": "main", "timestamp": 1000},
         });
-        self.post("/artifacts/acme/web").sending(&body).await.expect(201, json!({"message": "OK"}));
+        self.post("/artifacts/acme/web").json(&body).await.expect(201, json!({"message": "OK"}));
     }
 
     /// Attests `test` of an artifact.
@@ -84,12 +81,5 @@ impl Api {
     pub(crate) async fn expect_snapshots(&self, environment: &str, count: usize) {
         let indexes: Vec<_> = (1..=count).rev().map(|index| json!({ "index": index })).collect();
         self.get(&format!("/snapshots/acme/{environment}")).await.expect(200, json!(indexes));
-    }
-}
-
-impl<S: evidence_core::EvidenceService> Ask<S> {
-    /// Sent with this JSON body.
-    pub(crate) fn sending(self, body: &Value) -> Self {
-        self.bytes("application/json", body.to_string())
     }
 }
