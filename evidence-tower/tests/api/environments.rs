@@ -149,7 +149,7 @@ async fn policies_can_be_set_with_the_upsert() {
         put(json!(["b", "a"])).await.expect_exactly(201, json!("OK"));
         put(json!(null)).await.expect_exactly(201, json!("OK"));
         api.get("/environments/acme/prod").await.expect(200, json!({"policies": ["a", "b"]}));
-        api.report("prod", &[]).await.expect_exactly(201, json!("OK"));
+        api.report_running("prod", &[]).await.expect_exactly(201, json!("OK"));
         put(json!([])).await.expect_exactly(201, json!("OK"));
         api.get("/environments/acme/prod").await.expect(200, json!({"policies": [], "state": null}));
         api.expect_snapshots("prod", 2).await;
@@ -280,10 +280,10 @@ async fn a_logical_environment_is_as_compliant_as_its_members() {
         for name in ["a", "b"] {
             api.attach(name, "p").await;
             state(json!(null)).await;
-            api.report(name, &[]).await.expect_exactly(201, json!("OK"));
+            api.report_running(name, &[]).await.expect_exactly(201, json!("OK"));
         }
         state(json!(true)).await;
-        api.report("b", &[('1', &[1])]).await.expect_exactly(201, json!("OK"));
+        api.report_running("b", &[('1', &[1])]).await.expect_exactly(201, json!("OK"));
         state(json!(false)).await;
         api.get("/environments/acme/all").await.expect(200, json!({"last_changed_at": NOW.seconds()}));
     })
@@ -302,7 +302,7 @@ async fn attach_adds_policies_all_or_nothing_and_judges_the_latest_snapshot_anew
         let names = |names: &[&str]| json!({ "policy_names": names });
         attach("prod", names(&["b", "b"])).await.expect_exactly(200, json!("OK"));
         api.expect_snapshots("prod", 0).await;
-        api.report("prod", &[('1', &[1])]).await.expect_exactly(201, json!("OK"));
+        api.report_running("prod", &[('1', &[1])]).await.expect_exactly(201, json!("OK"));
         api.expect_snapshots("prod", 1).await;
         attach("prod", names(&["b"])).await.expect_exactly(200, json!("OK"));
         api.expect_snapshots("prod", 1).await;

@@ -111,7 +111,7 @@ async fn a_new_version_judges_what_runs_where_it_is_attached() {
             api.attach(name, "p").await;
         }
         for name in ["b", "a", "free"] {
-            api.report(name, &[('1', &[1])]).await.expect_exactly(201, json!("OK"));
+            api.report_running(name, &[('1', &[1])]).await.expect_exactly(201, json!("OK"));
         }
         api.get("/environments/acme/a").await.expect(200, json!({"state": true}));
         api.put_policy("p", PROVENANCE).await.expect(200, json!({"consuming_envs": ["a", "b", "idle"]}));
@@ -123,7 +123,7 @@ async fn a_new_version_judges_what_runs_where_it_is_attached() {
             });
             api.get(&format!("/snapshots/acme/{name}/-1")).await.expect(200, expected);
             api.get(&format!("/environments/acme/{name}")).await.expect(200, json!({"state": false}));
-            api.report(name, &[('1', &[1])]).await.expect_exactly(200, json!("OK"));
+            api.report_running(name, &[('1', &[1])]).await.expect_exactly(200, json!("OK"));
         }
         api.get("/snapshots/acme/a/1")
             .await

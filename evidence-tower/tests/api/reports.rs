@@ -2,14 +2,14 @@
 
 use serde_json::{Value, json};
 
-use crate::scenery::{COMPLIANCE, PROVENANCE, fingerprint};
+use crate::scenery::{COMPLIANCE, PROVENANCE, Seen, fingerprint};
 use crate::support::{NOW, for_each_store};
 
 #[tokio::test]
 async fn a_docker_report_answers_201_with_a_new_snapshot_and_200_without() {
     for_each_store(async |api| {
         api.given_environments("docker", &["prod"]).await;
-        let table: [(&[(char, &[i64])], u16); 11] = [
+        let table: [(&[Seen<'_>], u16); 11] = [
             (&[], 201),
             (&[], 200),
             (&[('1', &[10])], 201),
@@ -24,7 +24,7 @@ async fn a_docker_report_answers_201_with_a_new_snapshot_and_200_without() {
             (&[], 201),
         ];
         for (running, status) in table {
-            api.report("prod", running).await.expect_exactly(status, json!("OK"));
+            api.report_running("prod", running).await.expect_exactly(status, json!("OK"));
         }
         api.expect_snapshots("prod", 6).await;
         let now = NOW.seconds();
@@ -41,7 +41,7 @@ async fn the_same_fingerprint_under_another_name_is_no_change() {
         let report = |name: &str| {
             let artifact = json!({"digests": {name: fingerprint('1')}, "creationTimestamp": 1});
             api.put("/environments/acme/prod/report/docker")
-                .json(&json!({"type": "docker", "artifacts": [artifact]}))
+                .json(json!({"type": "docker", "artifacts": [artifact]}))
         };
         report("nginx:1").await.expect_exactly(201, json!("OK"));
         report("nginx:2").await.expect_exactly(200, json!("OK"));
@@ -134,7 +134,7 @@ async fn a_report_goes_to_an_existing_environment_of_its_kind() {
         api.given_environments("logical", &["all"]).await;
         let report = |environment: &str, kind: &str| {
             let path = format!("/environments/acme/{environment}/report/{kind}");
-            api.put(&path).json(&json!({"artifacts": []}))
+            api.put(&path).json(json!({"artifacts": []}))
         };
         let missing = json!({
             "message": "Environment not found",
@@ -179,20 +179,20 @@ async fn a_changed_verdict_takes_a_snapshot_though_the_same_runs() {
             api.get("/snapshots/acme/prod/-1").await.expect(200, expected);
             api.get("/environments/acme/prod").await.expect(200, json!({"state": compliant}));
         };
-        let running: [(char, &[i64]); 1] = [('1', &[10])];
+        let running: [Seen<'_>; 1] = [('1', &[10])];
 
         api.given_artifact('1', "t1").await;
-        api.report("prod", &running).await.expect_exactly(201, json!("OK"));
+        api.report_running("prod", &running).await.expect_exactly(201, json!("OK"));
         latest("started-non-compliant", false, false).await;
         api.given_test('1', "t1", true).await;
-        api.report("prod", &running).await.expect_exactly(201, json!("OK"));
+        api.report_running("prod", &running).await.expect_exactly(201, json!("OK"));
         latest("became-compliant", true, true).await;
-        api.report("prod", &running).await.expect_exactly(200, json!("OK"));
+        api.report_running("prod", &running).await.expect_exactly(200, json!("OK"));
         api.given_test('1', "t1", false).await;
-        api.report("prod", &running).await.expect_exactly(201, json!("OK"));
+        api.report_running("prod", &running).await.expect_exactly(201, json!("OK"));
         latest("became-non-compliant", false, false).await;
         api.given_artifact('1', "t2").await;
-        api.report("prod", &running).await.expect_exactly(201, json!("OK"));
+        api.report_running("prod", &running).await.expect_exactly(201, json!("OK"));
         latest("updated-provenance", false, false).await;
         api.expect_snapshots("prod", 4).await;
     })
@@ -205,12 +205,12 @@ async fn what_is_on_the_allowlist_may_run_whatever_the_policies_say() {
         api.given_environments("docker", &["prod"]).await;
         api.put_policy("p", PROVENANCE).await;
         api.attach("prod", "p").await;
-        let running: [(char, &[i64]); 1] = [('1', &[10])];
-        api.report("prod", &running).await.expect_exactly(201, json!("OK"));
+        let running: [Seen<'_>; 1] = [('1', &[10])];
+        api.report_running("prod", &running).await.expect_exactly(201, json!("OK"));
         api.get("/snapshots/acme/prod/-1").await.expect(200, json!({"compliant": false}));
         let allow = json!({"artifact_name": "nginx", "artifact_fingerprint": fingerprint('1'), "description": "known"});
         api.put("/allowlists/acme/prod").json(&allow).await.expect_exactly(201, json!("OK"));
-        api.report("prod", &running).await.expect_exactly(201, json!("OK"));
+        api.report_running("prod", &running).await.expect_exactly(201, json!("OK"));
         let artifact = json!({"compliant": true, "annotation": {"type": "became-compliant", "was": 1, "now": 1}});
         api.get("/snapshots/acme/prod/-1").await.expect(200, json!({"compliant": true, "artifacts": [artifact]}));
     })

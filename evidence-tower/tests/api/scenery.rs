@@ -11,6 +11,9 @@ pub(crate) const PROVENANCE: &str =
 pub(crate) const COMPLIANCE: &str =
     "_schema: https://example.com/schemas/policy/v1\nartifacts:\n  trail-compliance:\n    required: true\n";
 
+/// An artifact that runs: the digit its fingerprint consists of, and when its instances were created.
+pub(crate) type Seen<'a> = (char, &'a [i64]);
+
 /// The fingerprint that consists of one hex digit.
 pub(crate) fn fingerprint(digit: char) -> String {
     digit.to_string().repeat(64)
@@ -35,18 +38,18 @@ impl Api {
     /// Attaches a policy.
     pub(crate) async fn attach(&self, environment: &str, policy: &str) {
         let attach = self.post(&format!("/environments/acme/{environment}/policies"));
-        attach.json(&json!({"policy_names": [policy]})).await.expect_exactly(200, json!("OK"));
+        attach.json(json!({"policy_names": [policy]})).await.expect_exactly(200, json!("OK"));
     }
 
-    /// Reports what runs in a Docker environment: digit of the fingerprint, and creation times.
-    pub(crate) async fn report(&self, environment: &str, running: &[(char, &[i64])]) -> Reply {
+    /// Reports what runs in a Docker environment.
+    pub(crate) async fn report_running(&self, environment: &str, running: &[Seen<'_>]) -> Reply {
         let entry = |digit: char, created: &i64| json!({"digests": {format!("image-{digit}"): fingerprint(digit)}, "creationTimestamp": created});
         let artifacts: Vec<Value> = running
             .iter()
             .flat_map(|(digit, created)| created.iter().map(|created| entry(*digit, created)))
             .collect();
         let report = self.put(&format!("/environments/acme/{environment}/report/docker"));
-        report.json(&json!({ "artifacts": artifacts })).await
+        report.json(json!({ "artifacts": artifacts })).await
     }
 
     /// Reports an artifact to a trail of the flow `web`, as the template's `api`.

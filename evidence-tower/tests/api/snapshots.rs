@@ -2,16 +2,16 @@
 
 use serde_json::{Value, json};
 
-use crate::scenery::{PROVENANCE, fingerprint};
+use crate::scenery::{PROVENANCE, Seen, fingerprint};
 use crate::support::{Api, NOW, for_each_store};
 
 /// Three snapshots: 1 and 2 instances of `1` and `2`, then `2` alone, then `2` and `3`.
 async fn given_three_snapshots(api: &Api) {
     api.given_environments("docker", &["prod"]).await;
-    let reports: [&[(char, &[i64])]; 3] =
+    let reports: [&[Seen<'_>]; 3] =
         [&[('1', &[10]), ('2', &[20, 21])], &[('2', &[20, 21])], &[('2', &[20]), ('3', &[15])]];
     for running in reports {
-        api.report("prod", running).await.expect_exactly(201, json!("OK"));
+        api.report_running("prod", running).await.expect_exactly(201, json!("OK"));
     }
 }
 
@@ -20,8 +20,8 @@ async fn the_list_has_integers_and_0_as_the_end_of_the_current_snapshot() {
     for_each_store(async |api| {
         api.given_environments("docker", &["prod"]).await;
         api.get("/snapshots/acme/prod").key("reader-key").await.expect_exactly(200, json!([]));
-        api.report("prod", &[]).await;
-        api.report("prod", &[('1', &[1])]).await;
+        api.report_running("prod", &[]).await;
+        api.report_running("prod", &[('1', &[1])]).await;
         let now = NOW.whole_seconds();
         api.get("/snapshots/acme/prod").await.expect_exactly(
             200,
@@ -208,7 +208,7 @@ async fn an_artifact_without_provenance_has_empty_and_null_fields() {
         api.given_environments("docker", &["prod"]).await;
         api.put_policy("p", PROVENANCE).await;
         api.attach("prod", "p").await;
-        api.report("prod", &[('1', &[10])]).await;
+        api.report_running("prod", &[('1', &[10])]).await;
         let resolution = json!({"type": "missing_provenance", "context": {"flow_name": null, "trail_name": null, "artifact_status": null}});
         let ignored = json!({"type": "rule_not_applicable", "context": {"flow_name": null, "trail_name": null, "artifact_status": null}});
         let decision = json!({
@@ -246,7 +246,7 @@ async fn an_artifact_with_provenance_shows_its_flow_trail_and_commit() {
     for_each_store(async |api| {
         api.given_environments("docker", &["prod"]).await;
         api.given_artifact('1', "t1").await;
-        api.report("prod", &[('1', &[1600, 1500])]).await;
+        api.report_running("prod", &[('1', &[1600, 1500])]).await;
         let commit = "c".repeat(40);
         let flow = json!({
             "flow_name": "web", "trail_name": "t1", "template_reference_name": "api", "git_commit": commit,
