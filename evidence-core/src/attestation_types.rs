@@ -104,8 +104,8 @@ pub struct VersionView {
     pub version: u64,
     pub timestamp: Seconds,
     pub created_by: String,
-    /// The JSON Schema, absent when there is none. It is an object and not its text: the public clients print or
-    /// compare it as the JSON it is, and written compactly with sorted keys it is also the text that they show.
+    /// The JSON Schema, absent when there is none. It is JSON and not a string that holds JSON: the public clients
+    /// either read it as the object it is or show its compact text as it came, and both are served by this.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub type_schema: Option<Value>,
     pub evaluator: Value,
