@@ -1,1 +1,170 @@
-//! The checks that every store has to pass, one promise each.
+//! The checks that every store has to pass, one promise of the [store contract](crate::store) each. A store's own tests
+//! call [`run_all`] with a way to make an empty store. Three promises need the store's own tests besides: that a write
+//! outlives a crash, that two processes share one store, and that a question takes a bounded number of statements.
+//!
+//! The suite needs no runtime of its own: checks are plain futures, and racers are polled side by side in one task.
+
+mod allowlists;
+mod artifacts;
+mod attestation_types;
+mod attestations;
+mod blobs;
+mod environments;
+mod fixtures;
+mod flows;
+mod ledger;
+mod orgs;
+mod policies;
+mod recording;
+mod repos;
+mod service_accounts;
+mod snapshots;
+mod trails;
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use crate::store::{Store, StoreError, StoreResult};
+
+/// What came of a check.
+pub type Outcome = Result<(), Failure>;
+
+/// A check in progress.
+pub type Running = Pin<Box<dyn Future<Output = Outcome> + Send>>;
+
+/// One promise, and how it is put to the test.
+#[derive(Debug, Clone, Copy)]
+pub struct Check {
+    /// The path of the check.
+    pub name: &'static str,
+    /// What a store promises.
+    pub promise: &'static str,
+    /// Puts an empty store to the test.
+    pub run: fn(Arc<dyn Store>) -> Running,
+}
+
+/// How a store broke a promise.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure(String);
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Self(format!("the store failed: {error:?}"))
+    }
+}
+
+/// What came of the checks.
+#[derive(Debug, Clone, Default)]
+pub struct Report {
+    /// How many checks were run.
+    pub run: usize,
+    /// Those that failed, and why.
+    pub failed: Vec<(Check, Failure)>,
+}
+
+impl Report {
+    /// # Panics
+    /// When a check failed, naming each that did.
+    pub fn assert_ok(&self) {
+        assert!(self.failed.is_empty(), "{self}");
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{} of {} checks failed", self.failed.len(), self.run)?;
+        self.failed.iter().try_for_each(|(check, failure)| {
+            writeln!(f, "\n{}\n  promise: {}\n  found: {failure}", check.name, check.promise)
+        })
+    }
+}
+
+/// Every check.
+pub fn checks() -> Vec<Check> {
+    [
+        recording::checks(),
+        ledger::checks(),
+        orgs::checks(),
+        service_accounts::checks(),
+        flows::checks(),
+        trails::checks(),
+        artifacts::checks(),
+        attestations::checks(),
+        repos::checks(),
+        environments::checks(),
+        snapshots::checks(),
+        policies::checks(),
+        allowlists::checks(),
+        attestation_types::checks(),
+        blobs::checks(),
+    ]
+    .concat()
+}
+
+/// Runs every check, each on a store of its own that `fresh_store` makes.
+pub async fn run_all<F, Fut>(fresh_store: F) -> Report
+where
+    F: Fn() -> Fut,
+    Fut: Future<Output = Arc<dyn Store>>,
+{
+    let mut report = Report::default();
+    for check in checks() {
+        report.run += 1;
+        if let Err(failure) = (check.run)(fresh_store().await).await {
+            report.failed.push((check, failure));
+        }
+    }
+    report
+}
+
+/// Lists the checks of a module under their paths.
+macro_rules! promises {
+    ($($check:ident: $promise:literal,)*) => {
+        pub(super) fn checks() -> Vec<$crate::conformance::Check> {
+            vec![$($crate::conformance::Check {
+                name: concat!(module_path!(), "::", stringify!($check)),
+                promise: $promise,
+                run: |store| Box::pin($check(store)),
+            }),*]
+        }
+    };
+}
+use promises;
+
+fn ensure(holds: bool, what: &str) -> Outcome {
+    if holds { Ok(()) } else { Err(Failure(what.to_owned())) }
+}
+
+fn same<T: PartialEq + fmt::Debug>(what: &str, found: T, expected: T) -> Outcome {
+    if found == expected {
+        return Ok(());
+    }
+    Err(Failure(format!("{what}: found {found:#?}, expected {expected:#?}")))
+}
+
+/// Compares lists that have no order.
+fn same_set<T: PartialEq + fmt::Debug>(what: &str, found: Vec<T>, expected: Vec<T>) -> Outcome {
+    if found.len() == expected.len() && expected.iter().all(|item| found.contains(item)) {
+        return Ok(());
+    }
+    Err(Failure(format!("{what}: found {found:#?}, expected in any order {expected:#?}")))
+}
+
+fn conflict<T: fmt::Debug>(what: &str, answer: StoreResult<T>) -> Outcome {
+    match answer {
+        Err(StoreError::Conflict) => Ok(()),
+        other => Err(Failure(format!("{what}: found {other:?}, expected a conflict"))),
+    }
+}
+
+/// What must be there.
+fn present<T>(what: &str, found: Option<T>) -> Result<T, Failure> {
+    found.ok_or_else(|| Failure(format!("{what} is missing")))
+}

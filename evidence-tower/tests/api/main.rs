@@ -2,7 +2,9 @@
 
 mod access;
 mod allowlists;
+mod artifacts;
 mod attestation_types;
+mod attestations;
 mod bodies;
 mod documentation;
 mod faults;
@@ -14,3 +16,4 @@ mod routing;
 mod service_accounts;
 mod support;
 mod tags;
+mod trails;

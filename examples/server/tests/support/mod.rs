@@ -34,7 +34,8 @@ impl Server {
     pub(crate) fn start() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let url = format!("sqlite://{}", directory.path().join("evidence.db").display());
-        let seeded = program(&["seed", "--database-url", &url, "--user", "jane", "--org", ORG]).output().unwrap();
+        let seeded =
+            program(&["seed", "--database-url", &url, "--user", "jane", "--org", ORG]).output().unwrap();
         assert!(seeded.status.success(), "{}", String::from_utf8_lossy(&seeded.stderr));
         let key = String::from_utf8(seeded.stdout).unwrap().trim_end().to_owned();
         let serve = ["serve", "--database-url", &url, "--listen", "127.0.0.1:0", "--wording", "named"];

@@ -1,0 +1,199 @@
+//! Checks of [`crate::artifacts::ArtifactStore`].
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use crate::artifacts::{Artifact, ArtifactFilter, Matches};
+use crate::fact::Fact;
+use crate::id::Id;
+use crate::page::{Slice, Window};
+use crate::shared::GitCommit;
+use crate::store::Store;
+
+use super::fixtures::{
+    Org, artifact, artifact_reported, at, awkward, external_urls, fingerprint, flow_created, full_commit,
+    full_repo_info, id, named, robot, trail_begun, user_data, window,
+};
+use super::{Failure, Outcome, promises, same, same_set};
+
+promises! {
+    artifacts_read_back: "Artifact reports are what was recorded, absent options too.",
+    fingerprints_are_counted_once: "`fingerprints` counts different ones of this flow and gives the first by bytes.",
+    artifacts_are_listed_newest_first: "`artifacts` is ordered newest (by ledger index) first.",
+    artifact_windows_have_the_right_total: "A window past the end is empty, with the right total.",
+    artifacts_are_narrowed: "Everything given in an artifact filter must match.",
+    artifacts_by_id_pass_over_unknown_ids: "`artifacts_by_id` passes over unknown ids and other organizations'.",
+    provenance_is_the_newest_of_each_flow: "`provenance` answers the newest report of each fingerprint and flow.",
+}
+
+async fn artifacts_read_back(store: Arc<dyn Store>) -> Outcome {
+    let org = Org::create(&store, 1, "foo").await?;
+    let bare = artifact(110, 100, None, "ab");
+    let full = Artifact {
+        filename: awkward(),
+        template_reference_name: "app".to_owned(),
+        git_commit: Some(named(&"5".repeat(40))),
+        git_commit_info: Some(full_commit()),
+        repo_info: Some(full_repo_info("owner/repo")),
+        repo: Some(id(104)),
+        commit_url: "https://example.com/c".to_owned(),
+        build_url: "https://example.com/b".to_owned(),
+        repo_url: "https://example.com/r".to_owned(),
+        user_data: user_data(),
+        external_urls: Some(external_urls()),
+        annotations: Map::from_iter([
+            ("n".to_owned(), Value::Null),
+            ("deep".to_owned(), json!([{ "a": 1.5 }])),
+        ]),
+        template: awkward(),
+        created_by: robot(),
+        ..artifact(111, 100, Some(101), "cd")
+    };
+    org.record(vec![flow_created(100, "f"), trail_begun(101, 100, "t")]).await?;
+    let reported = |record: &Artifact| Fact::ArtifactReported { record: record.clone() };
+    org.record(vec![reported(&bare), reported(&full)]).await?;
+    let listed = store.artifacts(org.id, &ArtifactFilter::default(), Window::ALL).await?;
+    same("listed", listed, Slice { items: vec![full.clone(), bare.clone()], total: 2 })?;
+    same_set("by id", store.artifacts_by_id(org.id, &[id(110), id(111)]).await?, vec![bare, full])
+}
+
+/// Reports to two flows of `foo` and one of `foobar`; neither ids nor times follow the order of recording.
+async fn several(store: &Arc<dyn Store>) -> Result<Org, Failure> {
+    let (org, other) = Org::two(store).await?;
+    org.record(vec![flow_created(100, "f"), flow_created(101, "g")]).await?;
+    org.record(vec![trail_begun(102, 100, "t"), trail_begun(103, 101, "t")]).await?;
+    other.record(vec![flow_created(200, "f"), artifact_reported(210, 200, None, "ab1")]).await?;
+    let on_branch = |branch: &str| GitCommit { branch: Some(branch.to_owned()), ..full_commit() };
+    let built = Artifact {
+        git_commit: Some(named(&"abc12".repeat(8))),
+        git_commit_info: Some(on_branch("main")),
+        repo: Some(id(106)),
+        created_at: at(-50),
+        ..artifact(113, 100, Some(102), "ab1")
+    };
+    let feature = Artifact {
+        git_commit: Some(named(&"abc13".repeat(8))),
+        git_commit_info: Some(on_branch("Main")),
+        repo: Some(id(107)),
+        ..artifact(112, 101, Some(103), "ab1")
+    };
+    let without_sha =
+        Artifact { git_commit_info: Some(on_branch("main")), ..artifact(111, 100, None, "ab2") };
+    org.record(vec![
+        artifact_reported(115, 100, None, "ab1"),
+        Fact::ArtifactReported { record: built },
+        Fact::ArtifactReported { record: feature },
+        Fact::ArtifactReported { record: without_sha },
+        artifact_reported(114, 100, Some(102), "cd"),
+    ])
+    .await?;
+    Ok(org)
+}
+
+async fn fingerprints_are_counted_once(store: Arc<dyn Store>) -> Outcome {
+    let org = several(&store).await?;
+    let whole = fingerprint("ab1").into_string();
+    let cases: [(u64, &str, u64, u64, &[&str]); 8] = [
+        (100, "ab", 10, 2, &["ab1", "ab2"]),
+        (100, "ab", 1, 2, &["ab1"]),
+        (100, "ab", 0, 2, &[]),
+        (100, "", 10, 3, &["ab1", "ab2", "cd"]),
+        (100, &whole, 10, 1, &["ab1"]),
+        (101, "ab", 10, 1, &["ab1"]),
+        (100, "b", 10, 0, &[]),
+        (200, "ab", 10, 0, &[]),
+    ];
+    for (flow, prefix, limit, count, first) in cases {
+        let found = store.fingerprints(org.id, id(flow), prefix, limit).await?;
+        let first = first.iter().map(|start| fingerprint(start)).collect();
+        same(&format!("{prefix:?} in flow {flow}"), found, Matches { count, first })?;
+    }
+    Ok(())
+}
+
+async fn listed(org: &Org, filter: &ArtifactFilter) -> Result<Vec<Id>, Failure> {
+    let artifacts = org.store.artifacts(org.id, filter, Window::ALL).await?;
+    same("the total", artifacts.total, artifacts.items.len() as u64)?;
+    Ok(artifacts.items.into_iter().map(|artifact| artifact.id).collect())
+}
+
+async fn artifacts_are_listed_newest_first(store: Arc<dyn Store>) -> Outcome {
+    let org = several(&store).await?;
+    let found = listed(&org, &ArtifactFilter::default()).await?;
+    same("the reports", found, [114, 111, 112, 113, 115].map(id).to_vec())
+}
+
+async fn artifact_windows_have_the_right_total(store: Arc<dyn Store>) -> Outcome {
+    let org = several(&store).await?;
+    let filter = ArtifactFilter { flow: Some(id(100)), ..ArtifactFilter::default() };
+    for (asked, expected) in [
+        (window(0, 3), vec![114, 111, 113]),
+        (window(3, 3), vec![115]),
+        (window(4, 3), vec![]),
+        (window(Window::ALL.limit, 1), vec![]),
+    ] {
+        let found = store.artifacts(org.id, &filter, asked).await?.map(|artifact| artifact.id);
+        let items = expected.into_iter().map(id).collect();
+        same(&format!("{asked:?}"), found, Slice { items, total: 4 })?;
+    }
+    Ok(())
+}
+
+async fn artifacts_are_narrowed(store: Arc<dyn Store>) -> Outcome {
+    let org = several(&store).await?;
+    let text = |text: &str| Some(text.to_owned());
+    let any = ArtifactFilter::default;
+    let cases = [
+        (ArtifactFilter { flow: Some(id(101)), ..any() }, vec![112]),
+        (ArtifactFilter { flow: Some(id(200)), ..any() }, vec![]),
+        (ArtifactFilter { trail: Some(id(102)), ..any() }, vec![114, 113]),
+        (ArtifactFilter { id: Some(id(111)), ..any() }, vec![111]),
+        (ArtifactFilter { id: Some(id(210)), ..any() }, vec![]),
+        (ArtifactFilter { fingerprint: text("ab"), ..any() }, vec![111, 112, 113, 115]),
+        (ArtifactFilter { fingerprint: text(fingerprint("ab1").as_str()), ..any() }, vec![112, 113, 115]),
+        (ArtifactFilter { commit: text("abc1"), ..any() }, vec![112, 113]),
+        (ArtifactFilter { commit: text(&"abc13".repeat(8)), ..any() }, vec![112]),
+        (ArtifactFilter { commit: text("bc1"), ..any() }, vec![]),
+        (ArtifactFilter { branch: text("main"), ..any() }, vec![111, 113]),
+        (ArtifactFilter { branch: text("m%"), ..any() }, vec![]),
+        (ArtifactFilter { repos: Some(vec![id(106), id(107), id(999)]), ..any() }, vec![112, 113]),
+        (ArtifactFilter { repos: Some(Vec::new()), ..any() }, vec![]),
+        (ArtifactFilter { with_commit: true, ..any() }, vec![112, 113]),
+        (ArtifactFilter { with_commit: true, branch: text("main"), flow: Some(id(100)), ..any() }, vec![113]),
+    ];
+    for (filter, expected) in cases {
+        let expected = expected.into_iter().map(id).collect();
+        same(&format!("{filter:?}"), listed(&org, &filter).await?, expected)?;
+    }
+    Ok(())
+}
+
+async fn artifacts_by_id_pass_over_unknown_ids(store: Arc<dyn Store>) -> Outcome {
+    let org = several(&store).await?;
+    let found = store.artifacts_by_id(org.id, &[114, 999, 210, 115, 115].map(id)).await?;
+    let ids = found.into_iter().map(|artifact| artifact.id).collect();
+    same_set("the reports", ids, [114, 115].map(id).to_vec())?;
+    same("no ids", store.artifacts_by_id(org.id, &[]).await?, Vec::new())
+}
+
+async fn provenance_is_the_newest_of_each_flow(store: Arc<dyn Store>) -> Outcome {
+    let org = several(&store).await?;
+    let asked = ["cd", "ab1", "ee", "ab1"].map(fingerprint);
+    let rows = store.provenance(org.id, &asked).await?;
+    let found: Vec<_> = rows.iter().map(|row| (row.id, row.flow, row.trail, row.index)).collect();
+    let expected = vec![
+        (id(113), id(100), Some(id(102)), 6),
+        (id(112), id(101), Some(id(103)), 7),
+        (id(114), id(100), Some(id(102)), 9),
+    ];
+    same("the rows", found, expected)?;
+    let details: Vec<_> = rows.into_iter().map(|row| (row.fingerprint, row.git_commit, row.at)).collect();
+    let expected = vec![
+        (fingerprint("ab1"), "abc12".repeat(8), at(-50)),
+        (fingerprint("ab1"), "abc13".repeat(8), at(4)),
+        (fingerprint("cd"), String::new(), at(4)),
+    ];
+    same("their details", details, expected)?;
+    same("of no fingerprints", store.provenance(org.id, &[]).await?, Vec::new())
+}

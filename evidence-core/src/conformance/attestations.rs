@@ -1,0 +1,122 @@
+//! Checks of [`crate::attestations::AttestationStore`].
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::attestations::{Attachment, Attestation, Binding};
+use crate::fact::Fact;
+use crate::id::Id;
+use crate::shared::Annotations;
+use crate::store::Store;
+
+use super::fixtures::{
+    Org, at, attestation, attestation_added, awkward, bare_commit, bare_repo_info, external_urls,
+    fingerprint, flow_created, id, robot, trail_begun, user_data,
+};
+use super::{Failure, Outcome, promises, same};
+
+promises! {
+    attestations_read_back: "Attestations are what was recorded, absent options too.",
+    attestations_are_found_by_id: "What does not exist, or is another organization's, is `None`.",
+    attestations_are_listed_newest_first: "`attestations` of a name on these trails, newest (by ledger index) first.",
+}
+
+fn full() -> Attestation {
+    let file = |file_name: &str| Attachment {
+        file_name: file_name.to_owned(),
+        media_type: "text/plain; charset=utf-8".to_owned(),
+        size: 1 << 40,
+        sha256: fingerprint("ef"),
+    };
+    Attestation {
+        kind: "custom:coverage".to_owned(),
+        is_compliant: false,
+        binding: Binding::Artifact { fingerprint: fingerprint("ab"), target: "app".to_owned() },
+        description: Some(awkward()),
+        origin_url: "https://example.com".to_owned(),
+        git_commit_info: Some(bare_commit()),
+        repo_info: Some(bare_repo_info("owner/repo")),
+        repo: Some(id(104)),
+        external_urls: Some(external_urls()),
+        annotations: Some(Annotations(BTreeMap::from([
+            ("b".to_owned(), awkward()),
+            ("a".to_owned(), String::new()),
+        ]))),
+        user_data: user_data(),
+        details: user_data(),
+        attachments: vec![file("b"), file("a")],
+        evidence: Some(file(&awkward())),
+        created_by: robot(),
+        ..attestation(111, 100, 101, "full")
+    }
+}
+
+async fn attestations_read_back(store: Arc<dyn Store>) -> Outcome {
+    let org = Org::create(&store, 1, "foo").await?;
+    let nulls = Attestation {
+        description: Some(String::new()),
+        annotations: Some(Annotations::default()),
+        user_data: Value::Null,
+        details: Value::Null,
+        binding: Binding::Named { target: "app".to_owned(), commit: "5".repeat(40) },
+        ..attestation(112, 100, 101, "nulls")
+    };
+    org.record(vec![flow_created(100, "f"), trail_begun(101, 100, "t")]).await?;
+    for record in [attestation(110, 100, 101, "bare"), full(), nulls] {
+        org.record(vec![Fact::AttestationAdded { record: record.clone() }]).await?;
+        let listed = store.attestations(org.id, &[id(101)], record.name.as_str()).await?;
+        same("listed", listed, vec![record.clone()])?;
+        same("by id", store.attestation(org.id, record.id).await?, Some(record))?;
+    }
+    Ok(())
+}
+
+/// Attestations of three names on two trails; neither ids nor times follow the order of recording.
+async fn several(store: &Arc<dyn Store>) -> Result<(Org, Org), Failure> {
+    let (org, other) = Org::two(store).await?;
+    org.record(vec![flow_created(100, "f"), trail_begun(101, 100, "t"), trail_begun(102, 100, "u")]).await?;
+    let early = Attestation { created_at: at(-50), ..attestation(110, 100, 101, "scan") };
+    org.record(vec![
+        attestation_added(112, 100, 101, "scan"),
+        attestation_added(113, 100, 102, "scan"),
+        attestation_added(114, 100, 101, "Scan"),
+        attestation_added(115, 100, 101, "scan_"),
+        Fact::AttestationAdded { record: early },
+    ])
+    .await?;
+    other.record(vec![flow_created(200, "f"), trail_begun(201, 200, "t")]).await?;
+    other.record(vec![attestation_added(210, 200, 201, "scan")]).await?;
+    Ok((org, other))
+}
+
+async fn attestations_are_found_by_id(store: Arc<dyn Store>) -> Outcome {
+    let (org, other) = several(&store).await?;
+    let found = store.attestation(org.id, id(112)).await?;
+    same("by id", found, Some(attestation(112, 100, 101, "scan")))?;
+    for (org, n) in [(&other, 112), (&org, 210), (&org, 999), (&org, 101)] {
+        same("by an id of something else", store.attestation(org.id, id(n)).await?, None)?;
+    }
+    Ok(())
+}
+
+async fn attestations_are_listed_newest_first(store: Arc<dyn Store>) -> Outcome {
+    let (org, _) = several(&store).await?;
+    let cases: [(&[u64], &str, &[u64]); 7] = [
+        (&[101, 102], "scan", &[110, 113, 112]),
+        (&[101], "scan", &[110, 112]),
+        (&[101], "Scan", &[114]),
+        (&[101, 101, 201, 999], "scan_", &[115]),
+        (&[101], "sca%", &[]),
+        (&[201], "scan", &[]),
+        (&[], "scan", &[]),
+    ];
+    for (trails, name, expected) in cases {
+        let asked: Vec<Id> = trails.iter().map(|n| id(*n)).collect();
+        let found = store.attestations(org.id, &asked, name).await?;
+        let found: Vec<_> = found.into_iter().map(|attestation| attestation.id).collect();
+        same(&format!("{name:?} on {trails:?}"), found, expected.iter().map(|n| id(*n)).collect())?;
+    }
+    Ok(())
+}

@@ -1,0 +1,130 @@
+//! Checks of [`crate::blobs::Blobs`].
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+use crate::blobs::{CHUNK, Chunks, Whole};
+use crate::digest::sha256_hex;
+use crate::id::Id;
+use crate::name::Fingerprint;
+use crate::store::Store;
+
+use super::fixtures::{Org, fingerprint, named};
+use super::{Failure, Outcome, ensure, promises, same};
+
+promises! {
+    blobs_come_back_in_chunks: "A blob is read back in chunks of CHUNK bytes but the last, whatever pieces it came in.",
+    an_empty_blob_has_no_chunks: "Past the end of a blob there is no chunk; an empty blob ends where it begins.",
+    the_same_content_twice: "Keeping the same content again is no change.",
+    unknown_blobs_are_absent: "What does not exist is `None`, and so is another organization's.",
+    a_broken_upload_keeps_nothing: "A blob whose content cannot be read to its end is not kept.",
+}
+
+/// Bytes in which no chunk is like another.
+fn content(length: usize) -> Bytes {
+    (0..length).map(|n| (n % 251) as u8 ^ (n / CHUNK) as u8).collect()
+}
+
+fn digest(content: &[u8]) -> Fingerprint {
+    named(&sha256_hex(content))
+}
+
+/// Pieces, and then perhaps a failure.
+struct Pieces {
+    pieces: VecDeque<Bytes>,
+    breaks: bool,
+}
+
+impl Pieces {
+    fn of(content: &Bytes, size: usize, breaks: bool) -> Self {
+        Self { pieces: content.chunks(size).map(Bytes::copy_from_slice).collect(), breaks }
+    }
+}
+
+#[async_trait]
+impl Chunks for Pieces {
+    async fn next(&mut self) -> std::io::Result<Option<Bytes>> {
+        match self.pieces.pop_front() {
+            None if self.breaks => Err(std::io::Error::other("the connection broke")),
+            piece => Ok(piece),
+        }
+    }
+}
+
+async fn chunks(store: &Arc<dyn Store>, org: Id, sha256: &Fingerprint) -> Result<Vec<Bytes>, Failure> {
+    let mut chunks = Vec::new();
+    while let Some(chunk) = store.chunk(org, sha256, chunks.len() as u64).await? {
+        ensure(!chunk.is_empty(), "a chunk is empty")?;
+        chunks.push(chunk);
+    }
+    Ok(chunks)
+}
+
+async fn blobs_come_back_in_chunks(store: Arc<dyn Store>) -> Outcome {
+    let org = Org::create(&store, 1, "foo").await?;
+    for length in [1, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK, 3 * CHUNK - 7] {
+        for size in [CHUNK / 3, CHUNK, 2 * CHUNK + 5] {
+            // Another content for every way to cut it, so that each is stored anew.
+            let content: Bytes = [content(length).as_ref(), &size.to_be_bytes()].concat().into();
+            let sha256 = digest(&content);
+            store.keep(org.id, &sha256, &mut Pieces::of(&content, size, false)).await?;
+            let expected: Vec<_> = content.chunks(CHUNK).map(Bytes::copy_from_slice).collect();
+            let found = chunks(&store, org.id, &sha256).await?;
+            let what = format!("{} bytes in pieces of {size} are not what was kept", content.len());
+            ensure(found == expected, &what)?;
+        }
+    }
+    Ok(())
+}
+
+async fn an_empty_blob_has_no_chunks(store: Arc<dyn Store>) -> Outcome {
+    let org = Org::create(&store, 1, "foo").await?;
+    let empty = digest(b"");
+    store.keep(org.id, &empty, &mut Whole::new(Bytes::new())).await?;
+    same("the empty blob", store.chunk(org.id, &empty, 0).await?, None)?;
+    let exact = content(CHUNK);
+    let sha256 = digest(&exact);
+    store.keep(org.id, &sha256, &mut Whole::new(exact.clone())).await?;
+    ensure(store.chunk(org.id, &sha256, 0).await? == Some(exact), "the only chunk is not what was kept")?;
+    for number in [1, 2, i64::MAX.unsigned_abs()] {
+        same("a chunk past the end", store.chunk(org.id, &sha256, number).await?, None)?;
+    }
+    Ok(())
+}
+
+async fn the_same_content_twice(store: Arc<dyn Store>) -> Outcome {
+    let org = Org::create(&store, 1, "foo").await?;
+    let content = content(CHUNK + 1);
+    let sha256 = digest(&content);
+    for size in [CHUNK, 1000] {
+        store.keep(org.id, &sha256, &mut Pieces::of(&content, size, false)).await?;
+        let found = chunks(&store, org.id, &sha256).await?.concat();
+        ensure(found == content, "the content is not what was kept")?;
+    }
+    Ok(())
+}
+
+async fn unknown_blobs_are_absent(store: Arc<dyn Store>) -> Outcome {
+    let (org, other) = Org::two(&store).await?;
+    let content = Bytes::from_static(b"content");
+    let sha256 = digest(&content);
+    store.keep(org.id, &sha256, &mut Whole::new(content.clone())).await?;
+    same("the other's blob", store.chunk(other.id, &sha256, 0).await?, None)?;
+    same("no blob", store.chunk(org.id, &fingerprint("ab"), 0).await?, None)?;
+    store.keep(other.id, &sha256, &mut Whole::new(content.clone())).await?;
+    same("the blob of both", store.chunk(other.id, &sha256, 0).await?, Some(content))
+}
+
+async fn a_broken_upload_keeps_nothing(store: Arc<dyn Store>) -> Outcome {
+    let org = Org::create(&store, 1, "foo").await?;
+    let content = content(2 * CHUNK + 1);
+    let sha256 = digest(&content);
+    let broken = store.keep(org.id, &sha256, &mut Pieces::of(&content, CHUNK, true)).await;
+    ensure(broken.is_err(), "a broken upload was accepted")?;
+    same("the first chunk", store.chunk(org.id, &sha256, 0).await?, None)?;
+    store.keep(org.id, &sha256, &mut Pieces::of(&content, CHUNK, false)).await?;
+    ensure(chunks(&store, org.id, &sha256).await?.concat() == content, "the content is not what was kept")
+}

@@ -1,0 +1,163 @@
+//! Checks of [`crate::flows::FlowStore`].
+
+use std::sync::Arc;
+
+use crate::fact::Fact;
+use crate::flows::{Flow, FlowFilter, Visibility};
+use crate::page::{Slice, Window};
+use crate::shared::TagFilter;
+use crate::store::{Current, Store};
+
+use super::fixtures::{Org, awkward, flow, flow_created, id, robot, tags, window};
+use super::{Failure, Outcome, promises, same, same_set};
+
+promises! {
+    flows_read_back: "Flows are what was recorded last.",
+    names_compare_by_bytes: "Names compare by bytes; what does not exist is `None`.",
+    flows_by_id_pass_over_unknown_ids: "`flows_by_id` passes over unknown ids and other organizations' flows.",
+    flows_are_listed_by_name: "`flows` is ordered by name (bytes), with the total of the whole.",
+    windows_have_the_right_total: "A window past the end is empty, with the right total.",
+    searches_take_characters_literally: "`%` and `_` are ordinary characters; case matters unless it is ignored.",
+    tags_must_all_match: "Tag filters must all match, by key or by key and value.",
+}
+
+async fn flows_read_back(store: Arc<dyn Store>) -> Outcome {
+    let org = Org::create(&store, 1, "foo").await?;
+    let full = Flow {
+        description: awkward(),
+        visibility: Visibility::Public,
+        template: "version: 1\ntrail:\r\n  attestations: []\n".to_owned(),
+        repo_url: "https://example.com".to_owned(),
+        tags: tags(&[("a", "1"), ("b.c", &awkward())]),
+        created_by: robot(),
+        ..flow(100, "known")
+    };
+    org.record(vec![Fact::FlowCreated { record: full.clone() }]).await?;
+    same("created", store.flow(org.id, "known").await?, Some(Current { revision: 1, record: full.clone() }))?;
+    let updated = Flow { template_id: id(101), ..flow(100, "known") };
+    org.record(vec![Fact::FlowUpdated { record: updated.clone() }]).await?;
+    same("updated", store.flow(org.id, "known").await?, Some(Current { revision: 2, record: updated }))?;
+    org.record(vec![Fact::FlowTagged { record: full.clone() }]).await?;
+    same("tagged", store.flow(org.id, "known").await?, Some(Current { revision: 3, record: full.clone() }))?;
+    same("by id", store.flows_by_id(org.id, &[id(100)]).await?, vec![full.clone()])?;
+    let listed = store.flows(org.id, &FlowFilter::default(), Window::ALL).await?;
+    same("listed", listed, Slice { items: vec![full], total: 1 })
+}
+
+async fn names_compare_by_bytes(store: Arc<dyn Store>) -> Outcome {
+    let (org, other) = Org::two(&store).await?;
+    org.record(vec![flow_created(100, "known")]).await?;
+    for name in ["Known", "know", "knownn", "%", "k_own", "", "known\n", "knöwn"] {
+        same(name, store.flow(org.id, name).await?, None)?;
+    }
+    same("in another organization", store.flow(other.id, "known").await?, None)?;
+    same("in no organization", store.flow(id(3), "known").await?, None)
+}
+
+async fn flows_by_id_pass_over_unknown_ids(store: Arc<dyn Store>) -> Outcome {
+    let (org, other) = Org::two(&store).await?;
+    org.record(vec![flow_created(100, "a"), flow_created(101, "b"), flow_created(102, "c")]).await?;
+    other.record(vec![flow_created(200, "a")]).await?;
+    let asked = [102, 999, 200, 100, 100].map(id);
+    let expected = vec![flow(100, "a"), flow(102, "c")];
+    same_set("the flows", store.flows_by_id(org.id, &asked).await?, expected)?;
+    same("no ids", store.flows_by_id(org.id, &[]).await?, Vec::new())
+}
+
+async fn listed(org: &Org, filter: FlowFilter) -> Result<Vec<String>, Failure> {
+    let flows = org.store.flows(org.id, &filter, Window::ALL).await?;
+    same("the total", flows.total, flows.items.len() as u64)?;
+    Ok(flows.items.into_iter().map(|flow| flow.name.into_string()).collect())
+}
+
+async fn flows_are_listed_by_name(store: Arc<dyn Store>) -> Outcome {
+    let (org, other) = Org::two(&store).await?;
+    let names = ["b", "a", "B", "a.b", "a-b", "A", "aa", "1", "a~", "a_b", "10", "2"];
+    org.record((100..).zip(names).map(|(n, name)| flow_created(n, name)).collect()).await?;
+    other.record(vec![flow_created(200, "a"), flow_created(201, "0")]).await?;
+    let mut sorted = names.map(ToOwned::to_owned).to_vec();
+    sorted.sort();
+    same("the flows", listed(&org, FlowFilter::default()).await?, sorted)
+}
+
+async fn windows_have_the_right_total(store: Arc<dyn Store>) -> Outcome {
+    let (org, other) = Org::two(&store).await?;
+    org.record((0..5).map(|n| flow_created(100 + n, &format!("f{n}"))).collect()).await?;
+    other.record(vec![flow_created(200, "f9")]).await?;
+    let largest = Window::ALL.limit;
+    for (asked, expected) in [
+        (window(0, 2), 0..2),
+        (window(2, 2), 2..4),
+        (window(4, 2), 4..5),
+        (window(5, 2), 0..0),
+        (window(largest, largest), 0..0),
+        (window(1, 0), 0..0),
+        (Window::ALL, 0..5),
+    ] {
+        let expected: Vec<_> = expected.map(|n| flow(100 + n, &format!("f{n}"))).collect();
+        let found = store.flows(org.id, &FlowFilter::default(), asked).await?;
+        same(&format!("{asked:?}"), found, Slice { items: expected, total: 5 })?;
+    }
+    Ok(())
+}
+
+async fn searches_take_characters_literally(store: Arc<dyn Store>) -> Outcome {
+    let (org, other) = Org::two(&store).await?;
+    let names = ["Backend", "a_b", "axb", "backend-2", "front~end"];
+    org.record((100..).zip(names).map(|(n, name)| flow_created(n, name)).collect()).await?;
+    other.record(vec![flow_created(200, "backend")]).await?;
+    let cases: [(&str, bool, &[&str]); 14] = [
+        ("backend", false, &["backend-2"]),
+        ("backend", true, &["Backend", "backend-2"]),
+        ("BACKEND", false, &[]),
+        ("BACKEND", true, &["Backend", "backend-2"]),
+        ("end", false, &["Backend", "backend-2", "front~end"]),
+        ("_", false, &["a_b"]),
+        ("_", true, &["a_b"]),
+        ("a_b", false, &["a_b"]),
+        ("%", false, &[]),
+        ("b%d", true, &[]),
+        ("\\", false, &[]),
+        ("*", false, &[]),
+        ("BÄCK", true, &[]),
+        ("\u{212a}", true, &[]),
+    ];
+    for (part, ignore_case, expected) in cases {
+        let filter = FlowFilter { name: Some(part.to_owned()), ignore_case, tags: Vec::new() };
+        let found = listed(&org, filter).await?;
+        let expected: Vec<_> = expected.iter().map(|name| (*name).to_owned()).collect();
+        same(&format!("flows with {part:?}, case ignored: {ignore_case}"), found, expected)?;
+    }
+    Ok(())
+}
+
+async fn tags_must_all_match(store: Arc<dyn Store>) -> Outcome {
+    let org = Org::create(&store, 1, "foo").await?;
+    let tagged = |n, name, pairs: &[(&str, &str)]| Fact::FlowCreated {
+        record: Flow { tags: tags(pairs), ..flow(n, name) },
+    };
+    org.record(vec![
+        tagged(100, "a", &[("team", "red"), ("tier", "1")]),
+        tagged(101, "b", &[("team", "Red")]),
+        tagged(102, "c", &[("team", ""), ("x.y", "100%")]),
+        tagged(103, "d", &[]),
+    ])
+    .await?;
+    let cases: [(&[&str], &[&str]); 9] = [
+        (&["team"], &["a", "b", "c"]),
+        (&["team:red"], &["a"]),
+        (&["team:"], &["c"]),
+        (&["team", "tier"], &["a"]),
+        (&["team:red", "tier:2"], &[]),
+        (&["Team"], &[]),
+        (&["te_m"], &[]),
+        (&["x.y:100%"], &["c"]),
+        (&["x"], &[]),
+    ];
+    for (asked, expected) in cases {
+        let filters = asked.iter().map(|tag| TagFilter::parse(tag, ':')).collect();
+        let found = listed(&org, FlowFilter { tags: filters, ..FlowFilter::default() }).await?;
+        same(&format!("{asked:?}"), found, expected.iter().map(|name| (*name).to_owned()).collect())?;
+    }
+    Ok(())
+}

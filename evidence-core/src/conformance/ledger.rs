@@ -1,0 +1,208 @@
+//! Checks of [`crate::store::LedgerStore`]: one ledger an organization, without fork or gap, that anyone can verify.
+
+use std::sync::Arc;
+
+use crate::auth::KeyHash;
+use crate::fact::{Fact, Write};
+use crate::id::Id;
+use crate::ledger::{self, Frontier, Hash, Header, Needs, root_of};
+use crate::page::Window;
+use crate::store::{Store, StoredEntry};
+
+use super::fixtures::{Org, at, awkward, flow, flow_created, id, robot};
+use super::{Failure, Outcome, ensure, present, promises, same, service_accounts};
+
+promises! {
+    a_ledger_begins_with_its_organization: "An organization's ledger begins with its creation; others have none.",
+    entries_are_what_was_written: "An entry carries the time, actor, kind and payload that the caller gave.",
+    leaves_can_be_recomputed: "Indexes have no gap, and every hash follows from what it covers.",
+    the_head_follows_every_write: "Leaf, interior nodes and head change in the same transaction.",
+    entries_come_in_windows: "`ledger_entries` answers at most `limit` entries from `first` on.",
+    inclusion_can_be_proved: "`ledger_hashes` answers what inclusion proofs need.",
+    growth_can_be_proved: "`ledger_hashes` answers what consistency proofs need.",
+    unknown_hashes_are_passed_over: "`ledger_hashes` answers as far as leaves and nodes exist.",
+    ledgers_are_apart: "Each organization has one ledger of its own.",
+    no_key_hash_in_the_ledger: "The hashes of keys are kept beside the ledger, never in it.",
+    the_store_is_ready: "`ready` answers once the store can be read.",
+}
+
+async fn whole(store: &Arc<dyn Store>, org: Id) -> Result<Vec<StoredEntry>, Failure> {
+    Ok(store.ledger_entries(org, 0, Window::ALL.limit).await?)
+}
+
+fn flows(numbers: std::ops::Range<u64>) -> Vec<Fact> {
+    numbers.map(|n| flow_created(1000 + n, &format!("f{n}"))).collect()
+}
+
+async fn a_ledger_begins_with_its_organization(store: Arc<dyn Store>) -> Outcome {
+    same("the head of no organization", store.ledger_head(id(1)).await?, None)?;
+    let org = Org::create(&store, 1, "foo").await?;
+    let entries = whole(&store, org.id).await?;
+    let kinds: Vec<_> = entries.iter().map(|entry| (entry.index, entry.kind.as_str())).collect();
+    same("the entries", kinds, vec![(0, "organization_created")])?;
+    same("the entries of no organization", whole(&store, id(3)).await?, Vec::new())
+}
+
+async fn entries_are_what_was_written(store: Arc<dyn Store>) -> Outcome {
+    let org = Org::create(&store, 1, "foo").await?;
+    let mut record = flow(100, "known");
+    record.description = awkward();
+    let fact = Fact::FlowCreated { record };
+    for (n, when) in (1..).zip([-1, 0, 1, i64::MAX >> 8]) {
+        let when = crate::time::Timestamp::from_micros(when);
+        let fact = if n == 1 { fact.clone() } else { Fact::FlowTagged { record: flow(100, "known") } };
+        let write = Write { by: robot(), at: when, ..org.write(vec![fact.clone()], Vec::new()) };
+        store.record(write).await?;
+        let entry = store.ledger_entries(org.id, n, 1).await?.pop();
+        let entry = present("the entry", entry)?;
+        let found = (entry.kind.as_str(), entry.at, entry.actor.as_str());
+        same("kind, time and actor", found, (fact.kind(), when, "service-account:robot"))?;
+        same("the payload", serde_json::from_str(&entry.payload).ok(), Some(fact))?;
+    }
+    Ok(())
+}
+
+fn recomputed(entry: &StoredEntry) -> Hash {
+    let StoredEntry { index, kind, at, actor, payload_sha256, .. } = entry;
+    Header { index: *index, kind, at: at.as_micros(), actor, payload_sha256: *payload_sha256 }.leaf_hash()
+}
+
+fn leaves(entries: &[StoredEntry]) -> Vec<Hash> {
+    entries.iter().map(|entry| entry.leaf_hash).collect()
+}
+
+async fn leaves_can_be_recomputed(store: Arc<dyn Store>) -> Outcome {
+    let org = Org::create(&store, 1, "foo").await?;
+    org.record(flows(0..20)).await?;
+    let entries = whole(&store, org.id).await?;
+    same("the number of entries", entries.len(), 21)?;
+    for (index, entry) in (0..).zip(&entries) {
+        same("the index", entry.index, index)?;
+        same("the payload's digest", entry.payload_sha256, Hash::of(&entry.payload))?;
+        same("the leaf hash", entry.leaf_hash, recomputed(entry))?;
+    }
+    Ok(())
+}
+
+async fn the_head_follows_every_write(store: Arc<dyn Store>) -> Outcome {
+    let org = Org::create(&store, 1, "foo").await?;
+    let mut next = 0;
+    for size in [1, 2, 3, 15, 16, 17, 1] {
+        org.record(flows(next..next + size)).await?;
+        next += size;
+        let head = present("the head", store.ledger_head(org.id).await?)?;
+        let leaves = leaves(&whole(&store, org.id).await?);
+        same("the size", head.size(), leaves.len() as u64)?;
+        same("the root", head.root(), root_of(&leaves))?;
+        let mut frontier = Frontier::default();
+        for leaf in leaves {
+            frontier.append(leaf);
+        }
+        same("the frontier", head, frontier)?;
+    }
+    Ok(())
+}
+
+async fn entries_come_in_windows(store: Arc<dyn Store>) -> Outcome {
+    let org = Org::create(&store, 1, "foo").await?;
+    org.record(flows(0..9)).await?;
+    for (first, limit, expected) in [
+        (0, 3, 0..3),
+        (3, 3, 3..6),
+        (8, 5, 8..10),
+        (9, 1, 9..10),
+        (10, 5, 10..10),
+        (0, 0, 0..0),
+        (2, 0, 2..2),
+    ] {
+        let entries = store.ledger_entries(org.id, first, limit).await?;
+        let indexes = entries.iter().map(|entry| entry.index).collect();
+        same(&format!("{limit} entries from {first} on"), indexes, expected.collect::<Vec<u64>>())?;
+    }
+    Ok(())
+}
+
+/// An organization with a ledger of 300 leaves, so that nodes of levels 4 and 8 are stored.
+async fn grown(store: &Arc<dyn Store>) -> Result<(Org, Vec<Hash>), Failure> {
+    let org = Org::create(store, 1, "foo").await?;
+    for numbers in [0..100, 100..101, 101..299] {
+        org.record(flows(numbers)).await?;
+    }
+    let leaves = leaves(&whole(store, org.id).await?);
+    same("the size", leaves.len(), 300)?;
+    Ok((org, leaves))
+}
+
+async fn inclusion_can_be_proved(store: Arc<dyn Store>) -> Outcome {
+    let (org, leaves) = grown(&store).await?;
+    for (index, size) in [(0, 1), (0, 300), (15, 16), (16, 33), (99, 100), (255, 256), (256, 300), (299, 300)]
+    {
+        let known = store.ledger_hashes(org.id, &ledger::inclusion_needs(index, size)).await?;
+        let path = ledger::inclusion(index, size, &known).map_err(|error| Failure(error.to_string()))?;
+        let tree = leaves.get(..size as usize).unwrap_or_default();
+        let leaf = present("the leaf", tree.get(index as usize))?;
+        let proved = ledger::verify_inclusion(*leaf, index, size, &path, root_of(tree));
+        ensure(proved, &format!("the inclusion of leaf {index} in {size} is not proved"))?;
+    }
+    Ok(())
+}
+
+async fn growth_can_be_proved(store: Arc<dyn Store>) -> Outcome {
+    let (org, leaves) = grown(&store).await?;
+    let root = |size: u64| root_of(leaves.get(..size as usize).unwrap_or_default());
+    for (old, new) in
+        [(1, 2), (7, 300), (16, 300), (100, 256), (255, 257), (256, 300), (299, 300), (300, 300)]
+    {
+        let known = store.ledger_hashes(org.id, &ledger::consistency_needs(old, new)).await?;
+        let path = ledger::consistency(old, new, &known).map_err(|error| Failure(error.to_string()))?;
+        let proved = ledger::verify_consistency(old, new, root(old), root(new), &path);
+        ensure(proved, &format!("the growth from {old} to {new} leaves is not proved"))?;
+    }
+    Ok(())
+}
+
+async fn unknown_hashes_are_passed_over(store: Arc<dyn Store>) -> Outcome {
+    let (org, _) = grown(&store).await?;
+    let needs =
+        Needs { leaves: vec![0..1, 298..310, 400..500], nodes: vec![(4, 0), (4, 18), (8, 0), (8, 1)] };
+    let known = store.ledger_hashes(org.id, &needs).await?;
+    same("the leaves", known.leaves.into_keys().collect(), vec![0, 298, 299])?;
+    same("the nodes", known.nodes.into_keys().collect(), vec![(4, 0), (8, 0)])?;
+    let nothing = store.ledger_hashes(org.id, &Needs::default()).await?;
+    ensure(nothing.leaves.is_empty() && nothing.nodes.is_empty(), "no needs were answered with something")?;
+    let nowhere = store.ledger_hashes(id(3), &needs).await?;
+    ensure(nowhere.leaves.is_empty() && nowhere.nodes.is_empty(), "an unknown organization has hashes")
+}
+
+async fn ledgers_are_apart(store: Arc<dyn Store>) -> Outcome {
+    let (org, other) = Org::two(&store).await?;
+    for n in 0..20 {
+        org.record(flows(n..n + 1)).await?;
+        other.record(flows(100 + 2 * n..102 + 2 * n)).await?;
+    }
+    for (org, size) in [(&org, 21), (&other, 41)] {
+        let entries = whole(&store, org.id).await?;
+        same("the number of entries", entries.len(), size)?;
+        let head = present("the head", store.ledger_head(org.id).await?)?;
+        same("the root", head.root(), root_of(&leaves(&entries)))?;
+        let known = store.ledger_hashes(org.id, &Needs { leaves: vec![0..50], nodes: vec![(4, 0)] }).await?;
+        same("the leaves", known.leaves.into_values().collect(), leaves(&entries))?;
+        let first = leaves(&entries).get(..16).map(root_of);
+        same("the node over the first 16", known.nodes.into_values().next(), first)?;
+    }
+    Ok(())
+}
+
+async fn no_key_hash_in_the_ledger(store: Arc<dyn Store>) -> Outcome {
+    let org = Org::create(&store, 1, "foo").await?;
+    let hash = KeyHash::of("secret");
+    service_accounts::give_key(&org, service_accounts::key(100, robot(), at(1)), &hash).await?;
+    for entry in whole(&store, org.id).await? {
+        ensure(!entry.payload.contains(hash.as_str()), "a payload contains the hash of a key")?;
+    }
+    Ok(())
+}
+
+async fn the_store_is_ready(store: Arc<dyn Store>) -> Outcome {
+    Ok(store.ready().await?)
+}

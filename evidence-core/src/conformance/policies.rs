@@ -1,0 +1,96 @@
+//! Checks of [`crate::policies::PolicyStore`].
+
+use std::sync::Arc;
+
+use crate::fact::Fact;
+use crate::policies::{Policy, PolicyEvent, PolicyVersion};
+use crate::store::{Current, Store};
+
+use super::fixtures::{Org, at, awkward, id, jane, named, robot};
+use super::{Outcome, promises, same};
+
+promises! {
+    policies_read_back: "Policies are what was recorded last.",
+    policies_are_listed_by_name: "`policies` is ordered by name (bytes), and shows one organization's.",
+    versions_are_listed_oldest_first: "`policy_versions` answers every version of these policies, oldest first.",
+}
+
+fn policy(n: u64, name: &str) -> Policy {
+    Policy {
+        id: id(n),
+        name: named(name),
+        description: String::new(),
+        version: 1,
+        created_at: at(2),
+        created_by: jane(),
+        last_modified_at: at(2),
+        events: Vec::new(),
+    }
+}
+
+fn version(policy: u64, version: u64) -> PolicyVersion {
+    let at = at(10 * i64::try_from(version).unwrap_or_default());
+    PolicyVersion {
+        policy: id(policy),
+        version,
+        comment: String::new(),
+        policy_yaml: awkward(),
+        at,
+        by: robot(),
+    }
+}
+
+pub(super) fn created(n: u64, name: &str) -> Fact {
+    Fact::PolicyCreated { record: policy(n, name), version: version(n, 1) }
+}
+
+async fn policies_read_back(store: Arc<dyn Store>) -> Outcome {
+    let (org, other) = Org::two(&store).await?;
+    let event = |kind: &str| PolicyEvent { kind: kind.to_owned(), at: at(8), by: robot() };
+    let full = Policy {
+        description: awkward(),
+        version: 2,
+        created_by: robot(),
+        last_modified_at: at(9),
+        events: vec![event("creation"), event("new_version")],
+        ..policy(100, "p")
+    };
+    org.record(vec![created(100, "p")]).await?;
+    let current = Current { revision: 1, record: policy(100, "p") };
+    same("created", store.policy(org.id, "p").await?, Some(current))?;
+    org.record(vec![Fact::PolicyUpdated { record: full.clone(), version: Some(version(100, 2)) }]).await?;
+    same("updated", store.policy(org.id, "p").await?, Some(Current { revision: 2, record: full.clone() }))?;
+    org.record(vec![Fact::PolicyUpdated { record: full.clone(), version: None }]).await?;
+    same("described", store.policy(org.id, "p").await?, Some(Current { revision: 3, record: full.clone() }))?;
+    same("listed", store.policies(org.id).await?, vec![full])?;
+    let versions = store.policy_versions(org.id, &[id(100)]).await?;
+    same("the versions", versions, vec![version(100, 1), version(100, 2)])?;
+    for (org, name) in [(&other, "p"), (&org, "P"), (&org, "%"), (&org, "_"), (&org, "")] {
+        same(name, store.policy(org.id, name).await?, None)?;
+    }
+    Ok(())
+}
+
+async fn policies_are_listed_by_name(store: Arc<dyn Store>) -> Outcome {
+    let (org, other) = Org::two(&store).await?;
+    same("none", store.policies(org.id).await?, Vec::new())?;
+    org.record(vec![created(100, "b"), created(101, "a"), created(102, "B"), created(103, "a~")]).await?;
+    other.record(vec![created(200, "aa")]).await?;
+    let expected = vec![policy(102, "B"), policy(101, "a"), policy(103, "a~"), policy(100, "b")];
+    same("the policies", store.policies(org.id).await?, expected)
+}
+
+async fn versions_are_listed_oldest_first(store: Arc<dyn Store>) -> Outcome {
+    let (org, other) = Org::two(&store).await?;
+    org.record(vec![created(101, "a"), created(100, "b"), created(102, "c")]).await?;
+    other.record(vec![created(200, "a")]).await?;
+    for n in 2..=11 {
+        let record = Policy { version: n, ..policy(100, "b") };
+        org.record(vec![Fact::PolicyUpdated { record, version: Some(version(100, n)) }]).await?;
+    }
+    let found = store.policy_versions(org.id, &[100, 200, 999, 100].map(id)).await?;
+    same("of one policy", found, (1..=11).map(|n| version(100, n)).collect())?;
+    let found = store.policy_versions(org.id, &[100, 101].map(id)).await?;
+    same("of two policies", found.len(), 12)?;
+    same("of none", store.policy_versions(org.id, &[]).await?, Vec::new())
+}

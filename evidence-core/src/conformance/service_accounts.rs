@@ -1,0 +1,110 @@
+//! Checks of [`crate::service_accounts::ServiceAccountStore`].
+
+use std::sync::Arc;
+
+use crate::auth::{Actor, ActorKind, KeyHash, Role};
+use crate::fact::{Fact, Write};
+use crate::service_accounts::{ApiKeyRecord, ServiceAccount};
+use crate::store::{Current, Store};
+use crate::time::Timestamp;
+
+use super::fixtures::{Org, at, awkward, id, jane, named, robot};
+use super::{Outcome, promises, same};
+
+promises! {
+    service_accounts_read_back: "Service accounts are what was recorded last, absent options too.",
+    service_accounts_are_listed_by_name: "`service_accounts` is ordered by name, and shows one organization's.",
+    keys_read_back: "API keys are what was recorded last, absent options too.",
+    keys_are_listed_oldest_first: "`api_keys` lists this owner's keys, ended ones too, oldest first.",
+}
+
+pub(super) fn bare(n: u64, name: &str) -> ServiceAccount {
+    ServiceAccount {
+        id: id(n),
+        name: named(name),
+        description: None,
+        privilege: Role::Reader,
+        created_by: jane(),
+        created_at: at(2),
+    }
+}
+
+pub(super) fn key(n: u64, owner: Actor, created_at: Timestamp) -> ApiKeyRecord {
+    ApiKeyRecord {
+        id: id(n),
+        owner,
+        description: String::new(),
+        created_at,
+        expires_at: None,
+        revoked_at: None,
+        hash_sha256: KeyHash::of(&n.to_string()).fingerprint(),
+    }
+}
+
+pub(super) async fn give_key(org: &Org, record: ApiKeyRecord, hash: &KeyHash) -> Outcome {
+    let secrets = vec![(record.id, hash.clone())];
+    let facts = vec![Fact::ApiKeyCreated { record }];
+    org.store.record(Write { secrets, ..org.write(facts, Vec::new()) }).await?;
+    Ok(())
+}
+
+async fn service_accounts_read_back(store: Arc<dyn Store>) -> Outcome {
+    let (org, other) = Org::two(&store).await?;
+    let full = ServiceAccount {
+        description: Some(awkward()),
+        privilege: Role::Snapshotter,
+        created_by: robot(),
+        ..bare(100, "robot")
+    };
+    org.record(vec![Fact::ServiceAccountCreated { record: full.clone() }]).await?;
+    let found = store.service_account(org.id, "robot").await?;
+    same("a full one", found, Some(Current { revision: 1, record: full }))?;
+    for description in [Some(String::new()), None] {
+        let record = ServiceAccount { description, ..bare(100, "robot") };
+        org.record(vec![Fact::ServiceAccountUpdated { record: record.clone() }]).await?;
+        let found = store.service_account(org.id, "robot").await?.map(|found| found.record);
+        same("an updated one", found, Some(record))?;
+    }
+    for (org, name) in [(&other, "robot"), (&org, "Robot"), (&org, "robo"), (&org, "%"), (&org, "rob_t")] {
+        same(name, store.service_account(org.id, name).await?, None)?;
+    }
+    Ok(())
+}
+
+async fn service_accounts_are_listed_by_name(store: Arc<dyn Store>) -> Outcome {
+    let (org, other) = Org::two(&store).await?;
+    let created = |n, name| Fact::ServiceAccountCreated { record: bare(n, name) };
+    same("none", store.service_accounts(org.id).await?, Vec::new())?;
+    org.record(vec![created(100, "b"), created(101, "a"), created(102, "B"), created(103, "a-b")]).await?;
+    other.record(vec![created(104, "aa")]).await?;
+    let expected = vec![bare(102, "B"), bare(101, "a"), bare(103, "a-b"), bare(100, "b")];
+    same("the accounts", store.service_accounts(org.id).await?, expected)
+}
+
+async fn keys_read_back(store: Arc<dyn Store>) -> Outcome {
+    let org = Org::create(&store, 1, "foo").await?;
+    let record = key(100, robot(), at(1));
+    give_key(&org, record.clone(), &KeyHash::of("secret")).await?;
+    let bare = vec![Current { revision: 1, record: record.clone() }];
+    same("a bare one", store.api_keys(org.id, robot().id).await?, bare)?;
+    let record =
+        ApiKeyRecord { description: awkward(), expires_at: Some(at(5)), revoked_at: Some(at(4)), ..record };
+    org.record(vec![Fact::ApiKeyRevoked { record: record.clone() }]).await?;
+    same("a full one", store.api_keys(org.id, robot().id).await?, vec![Current { revision: 2, record }])
+}
+
+async fn keys_are_listed_oldest_first(store: Arc<dyn Store>) -> Outcome {
+    let (org, other) = Org::two(&store).await?;
+    let stranger = Actor { id: id(92), name: "robot".to_owned(), kind: ActorKind::ServiceAccount };
+    let keys = [(103, 3, robot()), (102, 1, robot()), (101, 2, robot()), (104, 1, stranger)];
+    for (n, created, owner) in keys {
+        let record = ApiKeyRecord { expires_at: Some(at(created)), ..key(n, owner, at(created)) };
+        give_key(&org, record, &KeyHash::of(&n.to_string())).await?;
+    }
+    give_key(&other, key(200, robot(), at(0)), &KeyHash::of("200")).await?;
+    let ids =
+        |keys: Vec<Current<ApiKeyRecord>>| keys.into_iter().map(|key| key.record.id).collect::<Vec<_>>();
+    same("the keys", ids(store.api_keys(org.id, id(91)).await?), [102, 101, 103].map(id).to_vec())?;
+    same("another's keys", ids(store.api_keys(org.id, id(92)).await?), vec![id(104)])?;
+    same("nobody's keys", ids(store.api_keys(org.id, id(93)).await?), Vec::new())
+}

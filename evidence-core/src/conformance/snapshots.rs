@@ -1,0 +1,238 @@
+//! Checks of [`crate::snapshots::SnapshotStore`]: snapshots are recorded as changes and read back as what ran.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::environments::Environment;
+use crate::fact::Fact;
+use crate::id::Id;
+use crate::page::Window;
+use crate::rules::compliance::State;
+use crate::snapshots::{
+    Annotation, AppliedPolicy, Instance, Placed, Provenance, Snapshot, SnapshotRow, Stretch,
+};
+use crate::store::{Current, Store};
+
+use super::fixtures::{Org, at, awkward, environment, fingerprint, id, user_data, window};
+use super::{Failure, Outcome, present, promises, same};
+
+promises! {
+    snapshots_read_back: "Snapshots and their instances are what was recorded, absent options too.",
+    a_snapshot_changes_its_environment: "A snapshot's fact carries its environment as it is from then on.",
+    what_ran_in_each_snapshot: "`instances` answers what ran in a snapshot and what exited with it, by fingerprint.",
+    snapshots_are_listed: "`snapshots` answers the lines of a range in the order asked, as far as the window goes.",
+    snapshots_are_found_by_time: "`snapshot_at` answers the newest snapshot at or before an instant.",
+    stretches_are_ordered: "`stretches` is ordered by environment, fingerprint and first snapshot.",
+    nothing_ran_elsewhere: "Unknown environments, snapshots and fingerprints have nothing, and others are not shown.",
+}
+
+fn instance(start: &str, from: u64) -> Instance {
+    Instance {
+        fingerprint: fingerprint(start),
+        name: start.to_owned(),
+        created: vec![1_700_000_000],
+        from,
+        annotation: Annotation { kind: "started-compliant".to_owned(), was: 0, now: 1 },
+        compliant: None,
+        provenance: Vec::new(),
+        policy_decisions: json!([]),
+    }
+}
+
+fn snapshot(environment: u64, index: u64, changes: &[&str], exits: &[&str]) -> Snapshot {
+    Snapshot {
+        environment: id(environment),
+        index,
+        at: taken(index),
+        compliant: index.is_multiple_of(2),
+        policies: Vec::new(),
+        changes: changes.iter().map(|start| instance(start, index)).collect(),
+        exits: exits.iter().map(|start| fingerprint(start)).collect(),
+    }
+}
+
+fn taken(index: u64) -> crate::time::Timestamp {
+    at(100 * i64::try_from(index).unwrap_or_default())
+}
+
+fn snapshot_taken(name: &str, snapshot: Snapshot) -> Fact {
+    let record = Environment {
+        id: snapshot.environment,
+        snapshots: snapshot.index,
+        last_changed_at: Some(snapshot.at),
+        state: Some(snapshot.compliant),
+        ..environment(0, name)
+    };
+    Fact::SnapshotTaken { record, snapshot }
+}
+
+async fn snapshots_read_back(store: Arc<dyn Store>) -> Outcome {
+    let org = Org::create(&store, 1, "foo").await?;
+    let provenance = |n, state| Provenance { artifact: id(n), state };
+    let full = Instance {
+        name: awkward(),
+        created: vec![-1, 0, 1_700_000_000],
+        annotation: Annotation { kind: "changed".to_owned(), was: 7, now: 3 },
+        compliant: Some(false),
+        provenance: vec![provenance(108, State::Incomplete), provenance(107, State::Compliant)],
+        policy_decisions: user_data(),
+        ..instance("bb", 1)
+    };
+    let bare = Instance { created: Vec::new(), policy_decisions: Value::Null, ..instance("aa", 1) };
+    let first = Snapshot {
+        policies: vec![
+            AppliedPolicy { policy: id(106), version: 3 },
+            AppliedPolicy { policy: id(105), version: 1 },
+        ],
+        changes: vec![full.clone(), bare.clone()],
+        ..snapshot(100, 1, &[], &[])
+    };
+    let second = snapshot(100, 2, &[], &["bb", "aa"]);
+    org.record(vec![Fact::EnvironmentCreated { record: environment(100, "prod") }]).await?;
+    org.record(vec![snapshot_taken("prod", first.clone())]).await?;
+    org.record(vec![snapshot_taken("prod", second.clone())]).await?;
+    same("the first", store.snapshot(org.id, id(100), 1).await?, Some(first))?;
+    same("the second", store.snapshot(org.id, id(100), 2).await?, Some(second))?;
+    let placed =
+        |exited| [&bare, &full].map(|instance| Placed { instance: instance.clone(), exited }).to_vec();
+    same("what runs", store.instances(org.id, id(100), 1).await?, placed(false))?;
+    same("what exited", store.instances(org.id, id(100), 2).await?, placed(true))
+}
+
+async fn a_snapshot_changes_its_environment(store: Arc<dyn Store>) -> Outcome {
+    let org = Org::create(&store, 1, "foo").await?;
+    org.record(vec![Fact::EnvironmentCreated { record: environment(100, "prod") }]).await?;
+    let fact = snapshot_taken("prod", snapshot(100, 1, &["aa"], &[]));
+    org.record(vec![fact.clone()]).await?;
+    let Fact::SnapshotTaken { record, .. } = fact else { return Ok(()) };
+    same("the environment", store.environment(org.id, "prod").await?, Some(Current { revision: 2, record }))
+}
+
+/// `prod` of `foo` with five snapshots, `test` with one, and `prod` of `foobar` with one.
+///
+/// ```text
+/// prod   1   2   3   4   5        test   1
+/// aa     ●───────●───○            aa     ●──
+/// bb     ●───○       ●────
+/// cc         ●────────────
+/// ```
+async fn several(store: &Arc<dyn Store>) -> Result<(Org, Org), Failure> {
+    let (org, other) = Org::two(store).await?;
+    let created = |n, name| Fact::EnvironmentCreated { record: environment(n, name) };
+    org.record(vec![created(101, "prod"), created(100, "test")]).await?;
+    other.record(vec![created(200, "prod")]).await?;
+    other.record(vec![snapshot_taken("prod", snapshot(200, 1, &["aa", "dd"], &[]))]).await?;
+    let story: [(&[&str], &[&str]); 5] =
+        [(&["bb", "aa"], &[]), (&["cc"], &["bb"]), (&["aa"], &[]), (&["bb"], &["aa"]), (&[], &[])];
+    for (index, (changes, exits)) in (1..).zip(story) {
+        org.record(vec![snapshot_taken("prod", snapshot(101, index, changes, exits))]).await?;
+    }
+    org.record(vec![snapshot_taken("test", snapshot(100, 1, &["aa"], &[]))]).await?;
+    Ok((org, other))
+}
+
+async fn what_ran_in_each_snapshot(store: Arc<dyn Store>) -> Outcome {
+    let (org, _) = several(&store).await?;
+    let story: [&[(&str, u64, bool)]; 5] = [
+        &[("aa", 1, false), ("bb", 1, false)],
+        &[("aa", 1, false), ("bb", 1, true), ("cc", 2, false)],
+        &[("aa", 3, false), ("cc", 2, false)],
+        &[("aa", 3, true), ("bb", 4, false), ("cc", 2, false)],
+        &[("bb", 4, false), ("cc", 2, false)],
+    ];
+    for (index, expected) in (1..).zip(story) {
+        let place = |(start, from, exited): &(&str, u64, bool)| Placed {
+            instance: instance(start, *from),
+            exited: *exited,
+        };
+        let found = store.instances(org.id, id(101), index).await?;
+        same(&format!("snapshot {index}"), found, expected.iter().map(place).collect())?;
+    }
+    Ok(())
+}
+
+async fn snapshots_are_listed(store: Arc<dyn Store>) -> Outcome {
+    let (org, _) = several(&store).await?;
+    let line = |index: u64| SnapshotRow {
+        index,
+        at: taken(index),
+        until: (index < 5).then(|| taken(index + 1)),
+        compliant: index.is_multiple_of(2),
+    };
+    let cases = [
+        (1..=5, false, Window::ALL, vec![5, 4, 3, 2, 1]),
+        (1..=5, true, Window::ALL, vec![1, 2, 3, 4, 5]),
+        (2..=4, false, Window::ALL, vec![4, 3, 2]),
+        (4..=9, true, Window::ALL, vec![4, 5]),
+        (1..=5, false, window(1, 2), vec![4, 3]),
+        (1..=5, true, window(4, 2), vec![5]),
+        (1..=5, true, window(5, 2), vec![]),
+        (1..=5, true, window(0, 0), vec![]),
+        (7..=9, true, Window::ALL, vec![]),
+        (0..=0, true, Window::ALL, vec![]),
+        (0..=Window::ALL.limit, true, window(3, 1), vec![4]),
+    ];
+    for (range, ascending, asked, expected) in cases {
+        let what = format!("{range:?}, ascending: {ascending}, {asked:?}");
+        let found = store.snapshots(org.id, id(101), range, ascending, asked).await?;
+        same(&what, found, expected.into_iter().map(line).collect())?;
+    }
+    Ok(())
+}
+
+async fn snapshots_are_found_by_time(store: Arc<dyn Store>) -> Outcome {
+    let (org, other) = several(&store).await?;
+    let micros = |index, more| crate::time::Timestamp::from_micros(taken(index).as_micros() + more);
+    for (instant, expected) in
+        [(micros(1, -1), 0), (micros(1, 0), 1), (micros(3, -1), 2), (micros(3, 0), 3), (micros(5, 1), 5)]
+    {
+        let found = store.snapshot_at(org.id, id(101), instant).await?;
+        same(&format!("at {instant:?}"), found, expected)?;
+    }
+    same("of another organization", store.snapshot_at(other.id, id(101), taken(5)).await?, 0)?;
+    same("of no environment", store.snapshot_at(org.id, id(999), taken(5)).await?, 0)
+}
+
+async fn stretches_are_ordered(store: Arc<dyn Store>) -> Outcome {
+    let (org, _) = several(&store).await?;
+    let stretch = |environment, start, from, until: Option<u64>, exited| Stretch {
+        fingerprint: fingerprint(start),
+        environment: id(environment),
+        from,
+        from_at: taken(from),
+        until: until.map(|until| (until, taken(until))),
+        exited,
+    };
+    let expected = vec![
+        stretch(100, "aa", 1, None, false),
+        stretch(101, "aa", 1, Some(3), false),
+        stretch(101, "aa", 3, Some(4), true),
+        stretch(101, "bb", 1, Some(2), true),
+        stretch(101, "bb", 4, None, false),
+    ];
+    let asked = ["bb", "ee", "aa", "dd", "aa"].map(fingerprint);
+    same("the stretches", store.stretches(org.id, &asked).await?, expected)?;
+    same("of no artifacts", store.stretches(org.id, &[]).await?, Vec::new())
+}
+
+async fn nothing_ran_elsewhere(store: Arc<dyn Store>) -> Outcome {
+    let (org, other) = several(&store).await?;
+    let places: [(&Org, Id, u64); 5] = [
+        (&org, id(101), 0),
+        (&org, id(101), 6),
+        (&org, id(200), 1),
+        (&other, id(101), 1),
+        (&org, id(999), 1),
+    ];
+    for (org, environment, index) in places {
+        let what = format!("snapshot {index} of {environment}");
+        same(&what, store.snapshot(org.id, environment, index).await?, None)?;
+        same(&what, store.instances(org.id, environment, index).await?, Vec::new())?;
+    }
+    let rows = store.snapshots(org.id, id(200), 1..=5, true, Window::ALL).await?;
+    same("the other's lines", rows, Vec::new())?;
+    let stretches = store.stretches(other.id, &[fingerprint("aa")]).await?;
+    let stretch = present("the stretch", stretches.first())?;
+    same("the other's stretches", (stretches.len(), stretch.environment), (1, id(200)))
+}

@@ -1,0 +1,2 @@
+//! The conformance suite bites: a store that breaks any one promise fails it.
+mod support;
