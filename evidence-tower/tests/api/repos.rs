@@ -3,7 +3,7 @@
 use http::header::AUTHORIZATION;
 use serde_json::{Value, json};
 
-use crate::json::{FORBIDDEN, INVALID};
+use crate::json::{FORBIDDEN, INVALID, fields};
 use crate::support::{Api, JOHN, for_each_store};
 
 const LIST: &str = "/repos/acme";
@@ -90,9 +90,7 @@ async fn what_a_report_does_not_tell_is_null_and_tags_are_an_object() {
 async fn the_list_is_closed_and_its_numbers_are_integers() {
     with_repos(async |api| {
         let list = api.get(LIST).await.ok();
-        let mut fields: Vec<&String> = list.as_object().unwrap().keys().collect();
-        fields.sort_unstable();
-        assert_eq!(fields, ["_links", "page", "per_page", "repos", "total_count", "total_pages"]);
+        assert_eq!(fields(&list), ["_links", "page", "per_page", "repos", "total_count", "total_pages"]);
         let numbers = ["page", "per_page", "total_pages", "total_count"].map(|field| list[field].as_i64());
         assert_eq!(numbers, [Some(1), Some(15), Some(1), Some(4)]);
     })
