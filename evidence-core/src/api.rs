@@ -1,11 +1,62 @@
 //! The whole API, one line an endpoint, in the order of the documentation.
 
-use crate::flows;
+use crate::attestations::{Generic, Junit, PostAttestation, PullRequests};
 use crate::operation::Visitor;
+use crate::{
+    allowlists, api_keys, artifacts, attestation_types, attestations, environments, flows, orgs, policies,
+    reports, repos, schemas, service_accounts, snapshots, tags, trails,
+};
 
 /// Shows every operation to `v`.
 pub fn operations(v: &mut impl Visitor) {
+    v.visit::<allowlists::ListAllowlist>();
+    v.visit::<allowlists::AllowArtifact>();
+    v.visit::<artifacts::ListArtifacts>();
+    v.visit::<artifacts::ReportArtifact>();
+    v.visit::<artifacts::GetArtifactsByCommit>();
+    v.visit::<artifacts::GetArtifact>();
+    v.visit::<artifacts::GetLatestCommit>();
+    v.visit::<attestations::GetAttestations>();
+    v.visit::<attestations::GetArtifactAttestation>();
+    v.visit::<attestations::GetEvidence>();
+    v.visit::<PostAttestation<Generic>>();
+    v.visit::<PostAttestation<Junit>>();
+    v.visit::<PostAttestation<PullRequests>>();
+    v.visit::<attestations::GetTrailAttestation>();
+    v.visit::<attestation_types::ListAttestationTypes>();
+    v.visit::<attestation_types::PostAttestationType>();
+    v.visit::<attestation_types::GetAttestationType>();
+    v.visit::<environments::ListEnvironments>();
+    v.visit::<environments::PutEnvironment>();
+    v.visit::<environments::GetEnvironment>();
+    v.visit::<environments::JoinEnvironment>();
+    v.visit::<environments::AttachPolicies>();
+    v.visit::<reports::ReportDocker>();
+    v.visit::<reports::ReportServer>();
     v.visit::<flows::ListFlows>();
-    v.visit::<flows::GetFlow>();
     v.visit::<flows::PutFlow>();
+    v.visit::<flows::GetFlow>();
+    v.visit::<orgs::GetOrganization>();
+    v.visit::<policies::ListPolicies>();
+    v.visit::<policies::PutPolicy>();
+    v.visit::<policies::GetPolicy>();
+    v.visit::<repos::ListRepos>();
+    v.visit::<schemas::GetFlowTemplateSchema>();
+    v.visit::<service_accounts::ListServiceAccounts>();
+    v.visit::<service_accounts::CreateServiceAccount>();
+    v.visit::<service_accounts::GetServiceAccount>();
+    v.visit::<service_accounts::PatchServiceAccount>();
+    v.visit::<api_keys::ListApiKeys>();
+    v.visit::<api_keys::CreateApiKey>();
+    v.visit::<api_keys::RevokeApiKey>();
+    v.visit::<api_keys::GetApiKey>();
+    v.visit::<api_keys::RotateApiKey>();
+    v.visit::<snapshots::ListSnapshots>();
+    v.visit::<snapshots::GetSnapshot>();
+    v.visit::<tags::PatchTags>();
+    v.visit::<trails::ListTrails>();
+    v.visit::<trails::BeginTrail>();
+    v.visit::<trails::GetTrail>();
+    #[cfg(feature = "pdf")]
+    v.visit::<trails::GetAuditPdf>();
 }

@@ -1,14 +1,23 @@
 //! Custom attestation types: a team's own kinds of evidence, with a schema and rules, versioned.
 
-use async_trait::async_trait;
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use std::collections::BTreeMap;
 
-use crate::auth::Actor;
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::auth::{Actor, Scope};
+use crate::decode::{self, Misfit};
+use crate::error::{Error, Resource, Result};
+use crate::fact::{Fact, Guard, Key};
 use crate::id::Id;
-use crate::name::AttestationTypeName;
+use crate::name::{AttestationTypeName, OrgName};
+use crate::operation::{Created, Document, Form, FormParts, Json, Method, Operation};
+use crate::service::{Context, Draft, Race};
+use crate::shared::{Acknowledged, Description, List};
 use crate::store::{Current, StoreResult};
-use crate::time::Timestamp;
+use crate::time::{Seconds, Timestamp};
 
 /// A custom attestation type as it is recorded; its versions are records of their own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,4 +72,445 @@ pub trait AttestationTypeStore: Send + Sync {
         org: Id,
         types: &[Id],
     ) -> StoreResult<Vec<AttestationTypeVersion>>;
+}
+
+/// A custom attestation type as answers carry it (specification, Custom attestation types). Asked for one version, it
+/// lacks who made it and when: the public command-line client prints exactly the keys it finds.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "CustomAttestationType")]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct AttestationTypeView {
+    pub name: AttestationTypeName,
+    /// Absent when there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    pub org: OrgName,
+    pub archived: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub created_by: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub created_at: Option<Seconds>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_modified_at: Option<Seconds>,
+    /// Newest first.
+    pub versions: Vec<VersionView>,
+}
+
+/// One version of a custom attestation type as answers carry it.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "CustomAttestationTypeVersion")]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct VersionView {
+    pub version: u64,
+    pub timestamp: Seconds,
+    pub created_by: String,
+    /// The JSON Schema, absent when there is none. It is an object and not its text: the public clients print or
+    /// compare it as the JSON it is, and written compactly with sorted keys it is also the text that they show.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub type_schema: Option<Value>,
+    pub evaluator: Value,
+    pub summary: Option<Value>,
+}
+
+impl From<AttestationTypeVersion> for VersionView {
+    fn from(version: AttestationTypeVersion) -> Self {
+        let AttestationTypeVersion { version, type_schema, evaluator, summary, at, by, .. } = version;
+        Self { version, timestamp: at.seconds(), created_by: by.name, type_schema, evaluator, summary }
+    }
+}
+
+impl AttestationTypeView {
+    fn whole(known: AttestationType, versions: Vec<AttestationTypeVersion>, org: &OrgName) -> Self {
+        let (at, changed) = (known.created_at.seconds(), known.last_modified_at.seconds());
+        let by = known.created_by.name.clone();
+        Self {
+            created_by: Some(by),
+            created_at: Some(at),
+            last_modified_at: Some(changed),
+            ..Self::of_versions(known, versions, org)
+        }
+    }
+
+    fn of_versions(known: AttestationType, versions: Vec<AttestationTypeVersion>, org: &OrgName) -> Self {
+        Self {
+            name: known.name,
+            description: known.description,
+            org: org.clone(),
+            archived: known.archived,
+            created_by: None,
+            created_at: None,
+            last_modified_at: None,
+            versions: versions.into_iter().map(VersionView::from).collect(),
+        }
+    }
+}
+
+/// Lists the custom attestation types of an organization, newest first, archived ones excluded.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
+pub struct ListAttestationTypes {
+    pub org: OrgName,
+}
+
+impl Operation for ListAttestationTypes {
+    const NAME: &'static str = "get_custom_attestation_types";
+    const METHOD: Method = Method::Get;
+    const PATH: &'static str = "/custom-attestation-types/{org}";
+    const SCOPE: Scope = Scope::Read;
+    const SUMMARY: &'static str = "Lists the custom attestation types of an organization";
+    type Body = ();
+    type Output = Json<Vec<AttestationTypeView>>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
+        let (store, org) = (cx.store(), cx.org()?);
+        let mut types = store.attestation_types(org).await?;
+        types.retain(|known| !known.archived);
+        let ids: Vec<Id> = types.iter().map(|known| known.id).collect();
+        let mut versions = BTreeMap::<Id, Vec<AttestationTypeVersion>>::new();
+        for version in store.attestation_type_versions(org, &ids).await? {
+            versions.entry(version.attestation_type).or_default().push(version);
+        }
+        let name = &cx.place()?.name;
+        let view = |known: AttestationType| {
+            let versions = versions.remove(&known.id).unwrap_or_default();
+            AttestationTypeView::whole(known, versions, name)
+        };
+        Ok(Json(types.into_iter().map(view).collect()))
+    }
+}
+
+/// Gets one custom attestation type, with all its versions or one.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
+pub struct GetAttestationType {
+    pub org: OrgName,
+    pub custom_attestation_type_name: AttestationTypeName,
+    /// The number of the version to show.
+    pub version: Option<i64>,
+}
+
+impl Operation for GetAttestationType {
+    const NAME: &'static str = "get_custom_attestation_type";
+    const METHOD: Method = Method::Get;
+    const PATH: &'static str = "/custom-attestation-types/{org}/{custom_attestation_type_name}";
+    const SCOPE: Scope = Scope::Read;
+    const SUMMARY: &'static str = "Gets a custom attestation type";
+    type Body = ();
+    type Output = Json<AttestationTypeView>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
+        let (store, org, name) = (cx.store(), cx.org()?, self.custom_attestation_type_name);
+        let known = store.attestation_type(org, name.as_str()).await?;
+        let known = known.ok_or_else(|| cx.missing(Resource::AttestationType, name.as_str()))?.record;
+        let mut versions = store.attestation_type_versions(org, &[known.id]).await?;
+        let org = &cx.place()?.name;
+        let Some(wanted) = self.version else {
+            return Ok(Json(AttestationTypeView::whole(known, versions, org)));
+        };
+        versions.retain(|version| u64::try_from(wanted) == Ok(version.version));
+        if versions.is_empty() {
+            let text = format!("version {wanted} does not exist for custom attestation type '{name}'");
+            return Err(cx.missing(Resource::AttestationTypeVersion, text).into());
+        }
+        Ok(Json(AttestationTypeView::of_versions(known, versions, org)))
+    }
+}
+
+/// Creates a custom attestation type, or a version of one where anything of it is new.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
+pub struct PostAttestationType {
+    pub org: OrgName,
+}
+
+/// What a custom attestation type is made of, beside its schema. It replaces the whole of the version before.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "CustomAttestationTypePostInput")]
+pub struct AttestationTypeInput {
+    /// Its name.
+    pub name: AttestationTypeName,
+    /// What it is for.
+    pub description: Option<Description>,
+    /// How its data are judged; by nothing but the schema when absent.
+    pub evaluator: Option<Evaluator>,
+    /// What of the data is shown.
+    pub summary: Option<List<SummaryItem>>,
+}
+
+impl Document for AttestationTypeInput {
+    const PARTS: FormParts = FormParts { document: "data_json", file: "type_schema", many: false };
+
+    fn read(value: &Value) -> Result<Self, Misfit> {
+        decode::from_json(value)
+    }
+}
+
+/// How the data of a custom attestation are judged.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "content_type", rename_all = "lowercase", try_from = "SentEvaluator")]
+pub enum Evaluator {
+    /// By nothing but the schema.
+    #[default]
+    Default,
+    /// By jq programs that must all be true.
+    Jq {
+        /// The programs.
+        rules: List<Program>,
+    },
+}
+
+/// An evaluator as it is sent: `content_type` may be left out.
+#[derive(Deserialize, JsonSchema)]
+struct SentEvaluator {
+    content_type: Option<ContentType>,
+    rules: Option<List<Program>>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum ContentType {
+    Jq,
+    Default,
+}
+
+impl TryFrom<SentEvaluator> for Evaluator {
+    type Error = &'static str;
+
+    fn try_from(sent: SentEvaluator) -> Result<Self, Self::Error> {
+        match (sent.content_type, sent.rules) {
+            (Some(ContentType::Default), _) | (None, None) => Ok(Self::Default),
+            (Some(ContentType::Jq) | None, Some(rules)) => Ok(Self::Jq { rules }),
+            (Some(ContentType::Jq), None) => Err("Input should have 'rules' for the content type 'jq'"),
+        }
+    }
+}
+
+/// One thing of the data that is shown.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SummaryItem {
+    /// What it is called.
+    pub name: String,
+    /// The jq program that finds it.
+    pub expression: Program,
+}
+
+/// A jq program: a non-empty text of at most 4 KiB, kept as it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Program(String);
+
+impl Program {
+    const LONGEST: usize = 4 << 10;
+}
+
+impl<'de> Deserialize<'de> for Program {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        match text.len() {
+            0 => Err(serde::de::Error::custom("String should have at least 1 character")),
+            1..=Self::LONGEST => Ok(Self(text)),
+            _ => Err(serde::de::Error::custom(format_args!(
+                "String should have at most {} bytes",
+                Self::LONGEST
+            ))),
+        }
+    }
+}
+
+impl JsonSchema for Program {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "JqProgram".into()
+    }
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "string", "minLength": 1, "maxLength": Self::LONGEST })
+    }
+}
+
+impl Operation for PostAttestationType {
+    const NAME: &'static str = "post_custom_attestation_type";
+    const METHOD: Method = Method::Post;
+    const PATH: &'static str = "/custom-attestation-types/{org}";
+    const SCOPE: Scope = Scope::Write;
+    const SUMMARY: &'static str = "Creates a custom attestation type, or a new version of one";
+    type Body = Form<AttestationTypeInput>;
+    type Output = Created<Acknowledged>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, body: Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
+        let (input, schema) = body.into_text("type_schema").await?;
+        let content = Content::new(input, schema.as_deref().map(read_schema).transpose()?);
+        Race::run(|| content.post(cx)).await?;
+        Ok(Created(Acknowledged::Ok))
+    }
+}
+
+/// Reads a type schema: a JSON object, of whatever form.
+fn read_schema(text: &str) -> Result<Value> {
+    let value = decode::parse(text.as_bytes()).map_err(|text| Error::invalid("type_schema", text))?;
+    if !value.is_object() {
+        return Err(Error::invalid("type_schema", "Input should be a valid dictionary"));
+    }
+    decode::from_json(&value).map_err(|misfit| Error::misfit(&misfit, "type_schema"))
+}
+
+/// Everything of a type that a version keeps.
+#[derive(Debug)]
+struct Content {
+    name: AttestationTypeName,
+    description: Option<String>,
+    type_schema: Option<Value>,
+    evaluator: Value,
+    summary: Option<Value>,
+}
+
+impl Content {
+    fn new(input: AttestationTypeInput, type_schema: Option<Value>) -> Self {
+        Self {
+            name: input.name,
+            description: input.description.map(Description::into_string),
+            type_schema,
+            evaluator: json!(input.evaluator.unwrap_or_default()),
+            summary: input.summary.map(|summary| json!(summary)),
+        }
+    }
+
+    async fn post(&self, cx: &Context<'_>) -> Result<()> {
+        let (store, org, key) = (cx.store(), cx.org()?, Key::AttestationType(self.name.clone()));
+        let Some(known) = store.attestation_type(org, self.name.as_str()).await? else {
+            let record = self.first(cx);
+            let version = self.version(&record, cx);
+            let fact = Fact::AttestationTypeCreated { record, version };
+            cx.record(Draft::of(fact, Guard::Absent(key))).await?;
+            return Ok(());
+        };
+        let versions = store.attestation_type_versions(org, &[known.record.id]).await?;
+        if versions.first().is_some_and(|latest| self.is_in(&known.record, latest)) {
+            return Ok(());
+        }
+        let record = AttestationType {
+            description: self.description.clone(),
+            version: known.record.version + 1,
+            last_modified_at: cx.now(),
+            ..known.record
+        };
+        let version = self.version(&record, cx);
+        let fact = Fact::AttestationTypeVersioned { record, version };
+        cx.record(Draft::of(fact, Guard::Unchanged(key, known.revision))).await?;
+        Ok(())
+    }
+
+    fn first(&self, cx: &Context<'_>) -> AttestationType {
+        AttestationType {
+            id: cx.new_id(),
+            name: self.name.clone(),
+            description: self.description.clone(),
+            version: 1,
+            archived: false,
+            created_at: cx.now(),
+            created_by: cx.actor(),
+            last_modified_at: cx.now(),
+        }
+    }
+
+    fn version(&self, of: &AttestationType, cx: &Context<'_>) -> AttestationTypeVersion {
+        AttestationTypeVersion {
+            attestation_type: of.id,
+            version: of.version,
+            type_schema: self.type_schema.clone(),
+            evaluator: self.evaluator.clone(),
+            summary: self.summary.clone(),
+            at: cx.now(),
+            by: cx.actor(),
+        }
+    }
+
+    /// Whether the type has this content already.
+    fn is_in(&self, known: &AttestationType, latest: &AttestationTypeVersion) -> bool {
+        self.description == known.description
+            && self.type_schema == latest.type_schema
+            && self.evaluator == latest.evaluator
+            && self.summary == latest.summary
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_evaluator_is_told_by_its_content_type_or_by_its_rules() {
+        let default = json!({"content_type": "default"});
+        let table = [
+            (json!(null), default.clone()),
+            (json!({}), default.clone()),
+            (json!({"content_type": "default"}), default.clone()),
+            (json!({"content_type": "default", "rules": [".a"], "more": 1}), default),
+            (json!({"rules": [".a"]}), json!({"content_type": "jq", "rules": [".a"]})),
+            (json!({"content_type": "jq", "rules": []}), json!({"content_type": "jq", "rules": []})),
+            (
+                json!({"content_type": "jq", "rules": [".a", ".b > 1"]}),
+                json!({"content_type": "jq", "rules": [".a", ".b > 1"]}),
+            ),
+        ];
+        for (sent, kept) in table {
+            let input: AttestationTypeInput =
+                decode::from_json(&json!({"name": "x", "evaluator": sent})).unwrap();
+            assert_eq!(Content::new(input, None).evaluator, kept, "{sent}");
+        }
+    }
+
+    #[test]
+    fn every_field_of_a_type_has_its_borders() {
+        let program = |length: usize| "x".repeat(length);
+        let table = [
+            (json!({"name": "x"}), None),
+            (json!({"name": "x", "description": null, "evaluator": null, "summary": null}), None),
+            (json!({}), Some("name")),
+            (json!({"name": null}), Some("name")),
+            (json!({"name": "-x"}), Some("name")),
+            (json!({"name": "x", "more": 1}), Some("more")),
+            (json!({"name": "x", "description": 1}), Some("description")),
+            (json!({"name": "x", "evaluator": ""}), Some("evaluator")),
+            (json!({"name": "x", "evaluator": {"content_type": "jq"}}), Some("evaluator")),
+            (json!({"name": "x", "evaluator": {"content_type": "rego"}}), Some("evaluator.content_type")),
+            (json!({"name": "x", "evaluator": {"rules": [""]}}), Some("evaluator.rules[0]")),
+            (json!({"name": "x", "evaluator": {"rules": [program(1)]}}), None),
+            (json!({"name": "x", "evaluator": {"rules": [program(4096)]}}), None),
+            (json!({"name": "x", "evaluator": {"rules": [".", program(4097)]}}), Some("evaluator.rules[1]")),
+            (json!({"name": "x", "evaluator": {"rules": [1]}}), Some("evaluator.rules[0]")),
+            (json!({"name": "x", "summary": []}), None),
+            (json!({"name": "x", "summary": [{"name": "a", "expression": ".a"}]}), None),
+            (json!({"name": "x", "summary": [{"name": "a"}]}), Some("summary[0].expression")),
+            (
+                json!({"name": "x", "summary": [{"name": "a", "expression": ""}]}),
+                Some("summary[0].expression"),
+            ),
+        ];
+        for (sent, field) in table {
+            let refused = decode::from_json::<AttestationTypeInput>(&sent).err().map(|misfit| misfit.field());
+            assert_eq!(refused.as_deref(), field, "{sent}");
+        }
+    }
+
+    #[test]
+    fn a_type_schema_is_a_json_object() {
+        assert_eq!(read_schema(r#"{"type": "object"}"#).unwrap(), json!({"type": "object"}));
+        for text in ["", "[]", "null", "\"x\"", "{", r#"{"a": "\u0000"}"#] {
+            let Err(Error::Invalid { fields, .. }) = read_schema(text) else { panic!("{text} is accepted") };
+            assert!(!fields.is_empty(), "{text}");
+        }
+    }
 }

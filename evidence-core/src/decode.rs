@@ -370,7 +370,7 @@ impl<'de> de::SeqAccess<'de> for ItemReader<'_> {
     fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Misfit> {
         let Some((index, value)) = self.items.next() else { return Ok(None) };
         let read = seed.deserialize(Reader { value, from_text: self.from_text });
-        read.map(Some).map_err(|misfit| misfit.below(Segment::Item(index)))
+        read.map(Some).map_err(|misfit: Misfit| misfit.about(value).below(Segment::Item(index)))
     }
 
     fn size_hint(&self) -> Option<usize> {
@@ -408,7 +408,7 @@ impl<'de> de::MapAccess<'de> for ObjectReader<'_> {
             return Err(de::Error::custom("a value was read before its key"));
         };
         let read = seed.deserialize(Reader { value, from_text: self.from_text });
-        read.map_err(|misfit| misfit.below(Segment::Field(name.clone())))
+        read.map_err(|misfit: Misfit| misfit.about(value).below(Segment::Field(name.clone())))
     }
 }
 

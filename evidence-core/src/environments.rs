@@ -1,15 +1,27 @@
 //! Environments: where artifacts run, physical ones that are reported on and logical ones that group them.
 
+mod view;
+
+use std::collections::BTreeMap;
+
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::auth::Actor;
+use crate::assessment;
+use crate::auth::{Actor, Role, Scope};
+use crate::error::{Error, Resource, Result};
+use crate::fact::{Fact, Guard, Key};
 use crate::id::Id;
-use crate::name::EnvironmentName;
-use crate::shared::Tags;
+use crate::name::{EnvironmentName, OrgName};
+use crate::operation::{Created, Json, Method, Operation};
+use crate::policies;
+use crate::service::{Context, Draft, Race};
+use crate::shared::{Acknowledged, Description, List, Tags};
 use crate::store::{Current, StoreResult};
 use crate::time::Timestamp;
+
+pub use view::{EnvironmentList, EnvironmentSort, EnvironmentView, GetEnvironment, ListEnvironments};
 
 /// An environment as it is recorded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -94,4 +106,288 @@ pub trait EnvironmentStore: Send + Sync {
     async fn environment(&self, org: Id, name: &str) -> StoreResult<Option<Current<Environment>>>;
     /// All environments, by name (bytes).
     async fn environments(&self, org: Id) -> StoreResult<Vec<Current<Environment>>>;
+}
+
+impl Context<'_> {
+    /// The environment of this name, or [`Error::NotFound`].
+    pub(crate) async fn environment(&self, name: &str) -> Result<Current<Environment>> {
+        let environment = self.store().environment(self.org()?, name).await?;
+        Ok(environment.ok_or_else(|| self.missing(Resource::Environment, name))?)
+    }
+
+    /// Whether the caller has at least this role in the organization.
+    fn has_role(&self, least: Role) -> Result<bool> {
+        Ok(self.place()?.role.is_some_and(|role| role >= least))
+    }
+}
+
+/// Creates or updates an environment.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
+pub struct PutEnvironment {
+    pub org: OrgName,
+}
+
+/// What an environment is created or updated with. A list that is absent or null changes nothing.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EnvironmentInput {
+    /// Its name.
+    pub name: EnvironmentName,
+    /// What it is; never changes.
+    #[serde(rename = "type")]
+    pub kind: EnvironmentKind,
+    /// What it is for; an empty one keeps what is there.
+    pub description: Description,
+    /// Retired: accepted and without effect.
+    pub include_scaling: Option<bool>,
+    /// Replaced by policies: accepted and without effect.
+    pub require_provenance: Option<bool>,
+    /// The members of a logical environment, by name.
+    pub included_environments: Option<List<String>>,
+    /// The policies attached, by name.
+    pub policies: Option<List<String>>,
+}
+
+impl Operation for PutEnvironment {
+    const NAME: &'static str = "create_env";
+    const METHOD: Method = Method::Put;
+    const PATH: &'static str = "/environments/{org}";
+    const SCOPE: Scope = Scope::Report;
+    const SUMMARY: &'static str = "Creates or updates an environment";
+    type Body = Json<EnvironmentInput>;
+    type Output = Created<Acknowledged>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, Json(input): Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
+        Race::run(|| put(&input, cx)).await?;
+        Ok(Created(Acknowledged::Ok))
+    }
+}
+
+async fn put(input: &EnvironmentInput, cx: &Context<'_>) -> Result<()> {
+    let known = cx.store().environment(cx.org()?, input.name.as_str()).await?;
+    let included = match &input.included_environments {
+        Some(names) => Some(named(&names.0, cx).await?),
+        None => None,
+    };
+    let policies = match &input.policies {
+        Some(names) => Some(policies::named(&names.0, "policies", cx).await?),
+        None => None,
+    };
+    let Some(Current { revision, record }) = known else {
+        let record = input.applied_to(created(input, cx), included, policies)?;
+        let guard = Guard::Absent(Key::Environment(input.name.clone()));
+        cx.record(Draft::of(Fact::EnvironmentCreated { record }, guard)).await?;
+        return Ok(());
+    };
+    let updated = input.applied_to(record.clone(), included, policies);
+    if updated.as_ref().is_ok_and(|updated| *updated == record) {
+        return Ok(());
+    }
+    if !cx.has_role(Role::Member)? {
+        return Err(Error::Forbidden);
+    }
+    let updated = Environment { last_modified_at: cx.now(), ..updated? };
+    let guard = Guard::Unchanged(Key::Environment(input.name.clone()), revision);
+    let mut draft = Draft::of(Fact::EnvironmentUpdated { record: updated.clone() }, guard);
+    if updated.policies != record.policies {
+        draft.facts.extend(assessment::reassess(updated, cx).await?);
+    }
+    cx.record(draft).await?;
+    Ok(())
+}
+
+fn created(input: &EnvironmentInput, cx: &Context<'_>) -> Environment {
+    Environment {
+        id: cx.new_id(),
+        name: input.name.clone(),
+        kind: input.kind,
+        description: String::new(),
+        included: Vec::new(),
+        policies: Vec::new(),
+        tags: Tags::new(),
+        created_at: cx.now(),
+        created_by: cx.actor(),
+        last_modified_at: cx.now(),
+        last_reported_at: None,
+        last_changed_at: None,
+        snapshots: 0,
+        state: None,
+    }
+}
+
+impl EnvironmentInput {
+    fn applied_to(
+        &self,
+        mut record: Environment,
+        included: Option<Vec<Environment>>,
+        policies: Option<Vec<Id>>,
+    ) -> Result<Environment> {
+        if record.kind != self.kind {
+            let text =
+                format!("The type of an environment cannot change: this one is '{}'", record.kind.as_str());
+            return Err(Error::invalid("type", text));
+        }
+        if let Some(members) = included {
+            if record.kind.is_physical() && !members.is_empty() {
+                let text = "Only a logical environment includes others";
+                return Err(Error::invalid("included_environments", text));
+            }
+            if let Some(logical) = members.iter().find(|member| !member.kind.is_physical()) {
+                return Err(not_physical("included_environments", &logical.name));
+            }
+            record.included = members.into_iter().map(|member| member.id).collect();
+        }
+        let description = self.description.clone().into_string();
+        if !description.is_empty() {
+            record.description = description;
+        }
+        record.policies = policies.unwrap_or(record.policies);
+        Ok(record)
+    }
+}
+
+/// The environments of these names in their order, each once; one that does not exist is named in the error.
+async fn named(names: &[String], cx: &Context<'_>) -> Result<Vec<Environment>> {
+    if names.is_empty() {
+        return Ok(Vec::new());
+    }
+    let known = cx.store().environments(cx.org()?).await?;
+    let by_name: BTreeMap<&str, &Environment> =
+        known.iter().map(|known| (known.record.name.as_str(), &known.record)).collect();
+    let mut found: Vec<Environment> = Vec::new();
+    for name in names {
+        let Some(environment) = by_name.get(name.as_str()) else {
+            let missing = cx.missing(Resource::Environment, name).named_by("included_environments");
+            return Err(missing.into());
+        };
+        if !found.iter().any(|member| member.id == environment.id) {
+            found.push((*environment).clone());
+        }
+    }
+    Ok(found)
+}
+
+/// The message of joining what is not physical, or into what is not logical (specification, Errors).
+const ONLY_PHYSICAL: &str = "Can only add physical environments to logical environments";
+
+fn not_physical(field: &str, name: &EnvironmentName) -> Error {
+    Error::invalid_with(ONLY_PHYSICAL, field, format!("'{name}' is a logical environment"))
+}
+
+/// Adds a physical environment to a logical one (specification, Environments).
+#[derive(Debug, Deserialize, JsonSchema)]
+#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
+pub struct JoinEnvironment {
+    pub org: OrgName,
+    pub env_name: EnvironmentName,
+}
+
+/// Which environment is added.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "the name says it")]
+pub struct JoinInput {
+    pub physical_env_name: String,
+}
+
+impl Operation for JoinEnvironment {
+    const NAME: &'static str = "join_physical_to_logical";
+    const METHOD: Method = Method::Put;
+    const PATH: &'static str = "/environments/{org}/{env_name}/join";
+    const SCOPE: Scope = Scope::Write;
+    const SUMMARY: &'static str = "Adds a physical environment to a logical one";
+    type Body = Json<JoinInput>;
+    type Output = Json<Acknowledged>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, Json(input): Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
+        Race::run(|| join(&self.env_name, &input.physical_env_name, cx)).await?;
+        Ok(Json(Acknowledged::Ok))
+    }
+}
+
+async fn join(logical: &EnvironmentName, physical: &str, cx: &Context<'_>) -> Result<()> {
+    let Current { revision, mut record } = cx.environment(logical.as_str()).await?;
+    let member = cx.store().environment(cx.org()?, physical).await?;
+    let member = member
+        .ok_or_else(|| cx.missing(Resource::Environment, physical).named_by("physical_env_name"))?
+        .record;
+    if record.kind.is_physical() {
+        let text = format!("'{logical}' is a physical environment");
+        return Err(Error::invalid_with(ONLY_PHYSICAL, "env_name", text));
+    }
+    if !member.kind.is_physical() {
+        return Err(not_physical("physical_env_name", &member.name));
+    }
+    if record.included.contains(&member.id) {
+        return Ok(());
+    }
+    record.included.push(member.id);
+    record.last_modified_at = cx.now();
+    let guard = Guard::Unchanged(Key::Environment(record.name.clone()), revision);
+    cx.record(Draft::of(Fact::EnvironmentJoined { record, member: member.id }, guard)).await?;
+    Ok(())
+}
+
+/// Attaches policies to an environment (specification, Environments).
+#[derive(Debug, Deserialize, JsonSchema)]
+#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
+pub struct AttachPolicies {
+    pub org: OrgName,
+    pub env_name: EnvironmentName,
+}
+
+/// Which policies are attached.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "the name says it")]
+pub struct PolicyNames {
+    pub policy_names: List<String>,
+}
+
+impl Operation for AttachPolicies {
+    const NAME: &'static str = "attach_policy_to_env";
+    const METHOD: Method = Method::Post;
+    const PATH: &'static str = "/environments/{org}/{env_name}/policies";
+    const SCOPE: Scope = Scope::Write;
+    const SUMMARY: &'static str = "Attaches policies to an environment";
+    type Body = Json<PolicyNames>;
+    type Output = Json<Acknowledged>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, Json(input): Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
+        let names = &input.policy_names.0;
+        if names.is_empty() {
+            return Err(Error::invalid("policy_names", "List should have at least 1 item"));
+        }
+        Race::run(|| attach(&self.env_name, names, cx)).await?;
+        Ok(Json(Acknowledged::Ok))
+    }
+}
+
+async fn attach(environment: &EnvironmentName, names: &[String], cx: &Context<'_>) -> Result<()> {
+    let Current { revision, mut record } = cx.environment(environment.as_str()).await?;
+    let mut policies = policies::named(names, "policy_names", cx).await?;
+    policies.retain(|policy| !record.policies.contains(policy));
+    if policies.is_empty() {
+        return Ok(());
+    }
+    record.policies.extend(&policies);
+    record.last_modified_at = cx.now();
+    let guard = Guard::Unchanged(Key::Environment(record.name.clone()), revision);
+    let mut draft = Draft::of(Fact::PoliciesAttached { record: record.clone(), policies }, guard);
+    draft.facts.extend(assessment::reassess(record, cx).await?);
+    cx.record(draft).await?;
+    Ok(())
 }

@@ -82,11 +82,13 @@ impl Error {
         Self::Invalid { message: message.into(), fields: BTreeMap::new() }
     }
 
-    /// The same refusal with another first sentence; other errors stay as they are.
+    /// The same refusal with another first sentence than [`INVALID_PAYLOAD`]; other errors stay as they are.
     #[must_use]
     pub fn under(self, message: &str) -> Self {
         match self {
-            Self::Invalid { fields, .. } => Self::Invalid { message: message.to_owned(), fields },
+            Self::Invalid { message: usual, fields } if usual == INVALID_PAYLOAD => {
+                Self::Invalid { message: message.to_owned(), fields }
+            }
             other => other,
         }
     }
@@ -282,6 +284,8 @@ fn looked_for(missing: &Missing) -> String {
     };
     match resource {
         Resource::Organization => format!("no organization named '{name}'"),
+        // What was looked for is a sentence already.
+        Resource::AttestationTypeVersion | Resource::Snapshot => name.clone(),
         _ => format!("no {noun} named '{name}' in {place}"),
     }
 }

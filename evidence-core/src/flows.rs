@@ -3,8 +3,10 @@
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::auth::{Actor, Scope};
+use crate::decode::{self, Misfit};
 use crate::error::{Error, Resource, Result};
 use crate::fact::{Fact, Guard, Key};
 use crate::id::Id;
@@ -273,6 +275,10 @@ pub struct FlowInput {
 
 impl Document for FlowInput {
     const PARTS: FormParts = FormParts { document: "data_json", file: "template_file", many: false };
+
+    fn read(value: &Value) -> Result<Self, Misfit> {
+        decode::from_json(value)
+    }
 }
 
 impl Operation for PutFlow {

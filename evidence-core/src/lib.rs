@@ -6,7 +6,9 @@
 
 pub mod allowlists;
 pub mod api;
+pub mod api_keys;
 pub mod artifacts;
+mod assessment;
 pub mod attestation_types;
 pub mod attestations;
 pub mod auth;
@@ -28,6 +30,10 @@ pub mod operation;
 pub mod orgs;
 pub mod page;
 pub mod policies;
+mod recording;
+#[cfg(feature = "pdf")]
+pub mod report;
+pub mod reports;
 pub mod repos;
 pub mod rules;
 pub mod schemas;

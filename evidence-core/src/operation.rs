@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::auth::Scope;
 use crate::blobs::{Chunks, Upload};
-use crate::decode;
+use crate::decode::{self, Misfit};
 use crate::error::{Error, INVALID_PAYLOAD, Result};
 use crate::name::{FlowName, OrgName};
 use crate::service::Context;
@@ -141,22 +141,21 @@ impl<T: DeserializeOwned + JsonSchema + Send + 'static> Body for Json<T> {
 
     fn read(raw: RawBody) -> Result<Self> {
         match raw {
-            RawBody::Json(value) => from_value(&value, "body").map(Self),
+            RawBody::Json(value) => {
+                decode::from_json(&value).map(Self).map_err(|misfit| Error::misfit(&misfit, "body"))
+            }
             RawBody::Empty => Err(Error::invalid("body", "Field required [input: None]")),
             RawBody::Form { .. } => Err(Error::UnsupportedMediaType),
         }
     }
 }
 
-/// Reads `value`, which the request calls `whole`.
-fn from_value<T: DeserializeOwned>(value: &Value, whole: &str) -> Result<T> {
-    decode::from_json(value).map_err(|misfit| Error::misfit(&misfit, whole))
-}
-
 /// The document of a form, and which parts the form has.
-pub trait Document: DeserializeOwned + JsonSchema + Send + 'static {
+pub trait Document: JsonSchema + Sized + Send + 'static {
     /// The form's parts.
     const PARTS: FormParts;
+    /// Reads it from its JSON; mostly [`decode::from_json`].
+    fn read(value: &Value) -> Result<Self, Misfit>;
 }
 
 /// A multipart form: a JSON document and files.
@@ -194,7 +193,7 @@ impl<T: Document> Body for Form<T> {
         let RawBody::Form { document, files } = raw else { return Err(missing()) };
         let value =
             decode::parse(&document.ok_or_else(missing)?).map_err(|text| Error::invalid(part, text))?;
-        let document = from_value(&value, part)?;
+        let document = T::read(&value).map_err(|misfit| Error::misfit(&misfit, part))?;
         Ok(Self { document, files: files.into_iter().map(|(_, file)| file).collect() })
     }
 }

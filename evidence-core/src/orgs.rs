@@ -4,11 +4,14 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::auth::{Actor, KeyHash, Role};
+use crate::auth::{Actor, KeyHash, Role, Scope};
+use crate::error::{Resource, Result};
 use crate::id::Id;
 use crate::name::OrgName;
+use crate::operation::{Json, Method, Operation};
+use crate::service::Context;
 use crate::store::StoreResult;
-use crate::time::Timestamp;
+use crate::time::{Seconds, Timestamp};
 
 /// An organization: the boundary of access, and of one ledger.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -86,4 +89,65 @@ pub trait OrgStore: Send + Sync {
     async fn user(&self, name: &str) -> StoreResult<Option<User>>;
     /// Who holds the key with this hash: expired and revoked ones are found too; those of deleted accounts are not.
     async fn key_holder(&self, hash: &KeyHash) -> StoreResult<Option<KeyHolder>>;
+}
+
+impl Context<'_> {
+    /// The organization that the request concerns.
+    pub(crate) async fn organization(&self) -> Result<Organization> {
+        let name = &self.place()?.name;
+        let standing = self.store().standing(name.as_str(), self.caller().actor.id).await?;
+        Ok(standing.ok_or_else(|| self.missing(Resource::Organization, name.as_str()))?.organization)
+    }
+}
+
+/// An organization as answers carry it.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "Organization")]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct OrganizationView {
+    pub name: OrgName,
+    pub kind: OrgKind,
+    /// Always false: there is nothing experimental to turn on. Older clients look for it.
+    pub experimental_features_enabled: bool,
+    pub created_at: Seconds,
+    pub last_modified_at: Seconds,
+}
+
+impl From<Organization> for OrganizationView {
+    fn from(organization: Organization) -> Self {
+        let Organization { name, kind, created_at, .. } = organization;
+        Self {
+            name,
+            kind,
+            experimental_features_enabled: false,
+            created_at: created_at.seconds(),
+            // Nothing of an organization can change yet.
+            last_modified_at: created_at.seconds(),
+        }
+    }
+}
+
+/// Gets one organization.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
+pub struct GetOrganization {
+    pub org: OrgName,
+}
+
+impl Operation for GetOrganization {
+    const NAME: &'static str = "get_organization";
+    const METHOD: Method = Method::Get;
+    const PATH: &'static str = "/organizations/{org}";
+    const SCOPE: Scope = Scope::Read;
+    const SUMMARY: &'static str = "Gets an organization";
+    type Body = ();
+    type Output = Json<OrganizationView>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
+        Ok(Json(cx.organization().await?.into()))
+    }
 }

@@ -139,6 +139,56 @@ impl<T> Slice<T> {
     }
 }
 
+/// Where to go from a page in an envelope, its `_links`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct PageLinks {
+    /// This page.
+    #[serde(rename = "self")]
+    pub this: Link,
+    /// The page after it, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<Link>,
+    /// The page before it, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prev: Option<Link>,
+}
+
+/// A link.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Link {
+    /// The absolute address.
+    pub href: String,
+}
+
+impl PageLinks {
+    /// The links of page `page` of `total_pages` in the list at `address` that `query` narrows.
+    pub fn new<'a>(
+        address: &str,
+        query: impl IntoIterator<Item = (&'a str, &'a str)>,
+        page: u64,
+        per_page: u64,
+        total_pages: u64,
+    ) -> Self {
+        let narrowed: String =
+            query.into_iter().map(|(name, value)| format!("&{name}={}", percent_encoded(value))).collect();
+        let link = |page: u64| Link { href: format!("{address}?page={page}&per_page={per_page}{narrowed}") };
+        Self {
+            this: link(page),
+            next: (page < total_pages).then(|| link(page + 1)),
+            prev: (1 < page && page <= total_pages).then(|| link(page - 1)),
+        }
+    }
+}
+
+/// A query value with everything but RFC 3986's unreserved characters encoded.
+fn percent_encoded(text: &str) -> String {
+    let encoded = |byte: u8| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),
+        _ => format!("%{byte:02X}"),
+    };
+    text.bytes().map(encoded).collect()
+}
+
 /// The `pagination` block of flow and trail lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Pagination {
@@ -161,4 +211,37 @@ pub enum SortDirection {
     Asc,
     /// Z to A.
     Desc,
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_page_links_to_its_neighbours() {
+        let href = |page: u64| format!("http://h/e?page={page}&per_page=5&tag=a%3Ab%20c");
+        let table = [
+            (1, 0, None, None),
+            (1, 1, None, None),
+            (2, 3, Some(3), Some(1)),
+            (3, 3, None, Some(2)),
+            (9, 3, None, None),
+        ];
+        for (page, pages, next, prev) in table {
+            let links = PageLinks::new("http://h/e", [("tag", "a:b c")], page, 5, pages);
+            let link = |page: u64| Link { href: href(page) };
+            let expected = PageLinks { this: link(page), next: next.map(link), prev: prev.map(link) };
+            assert_eq!(links, expected, "page {page} of {pages}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn an_encoded_query_value_holds_no_delimiter(text in "\\PC*") {
+            let encoded = percent_encoded(&text);
+            prop_assert!(encoded.is_ascii() && !encoded.contains(['&', '=', '#', '+', ' ', '?']));
+        }
+    }
 }

@@ -1,13 +1,26 @@
 //! Policies: what an environment demands of everything that runs in it, as versioned YAML.
 
-use async_trait::async_trait;
-use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::auth::Actor;
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::assessment::{self, Rulebook};
+use crate::auth::{Actor, Scope};
+use crate::decode::{self, Misfit};
+use crate::environments::Environment;
+use crate::error::{Error, Resource, Result};
+use crate::fact::{Fact, Guard, Key};
 use crate::id::Id;
-use crate::name::PolicyName;
+use crate::name::{EnvironmentName, OrgName, PolicyName};
+use crate::operation::{Document, Form, FormParts, Json, Method, Operation, Put};
+use crate::rules::policy;
+use crate::service::{Context, Draft, Race};
+use crate::shared::Description;
 use crate::store::{Current, StoreResult};
-use crate::time::Timestamp;
+use crate::time::{Seconds, Timestamp};
 
 /// A policy as it is recorded; its versions are records of their own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,4 +81,362 @@ pub trait PolicyStore: Send + Sync {
     async fn policies(&self, org: Id) -> StoreResult<Vec<Policy>>;
     /// Every version of these policies, oldest first.
     async fn policy_versions(&self, org: Id, policies: &[Id]) -> StoreResult<Vec<PolicyVersion>>;
+}
+
+/// The ids of the policies of these names in their order, each once; `field` named them.
+pub(crate) async fn named(names: &[String], field: &'static str, cx: &Context<'_>) -> Result<Vec<Id>> {
+    if names.is_empty() {
+        return Ok(Vec::new());
+    }
+    let known = cx.store().policies(cx.org()?).await?;
+    let by_name: BTreeMap<&str, Id> = known.iter().map(|policy| (policy.name.as_str(), policy.id)).collect();
+    let mut ids = Vec::new();
+    for name in names {
+        let id = by_name.get(name.as_str()).copied();
+        let id = id.ok_or_else(|| cx.missing(Resource::Policy, name).named_by(field))?;
+        if !ids.contains(&id) {
+            ids.push(id);
+        }
+    }
+    Ok(ids)
+}
+
+/// A policy as answers carry it.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "Policy")]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct PolicyView {
+    pub name: PolicyName,
+    pub description: String,
+    pub created_by: String,
+    pub created_at: Seconds,
+    pub last_modified_at: Seconds,
+    /// Always false: policies stay.
+    pub archived: bool,
+    /// Oldest first.
+    pub versions: Vec<PolicyVersionView>,
+    /// Oldest first.
+    pub events: Vec<PolicyEventView>,
+    /// The names of the environments that it is attached to, sorted.
+    pub consuming_envs: Vec<EnvironmentName>,
+}
+
+/// A version of a policy as answers carry it.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct PolicyVersionView {
+    pub version: u64,
+    pub comment: String,
+    pub timestamp: Seconds,
+    pub created_by: String,
+    /// The text as uploaded, byte for byte.
+    pub policy_yaml: String,
+}
+
+/// Something that happened to a policy, as answers carry it.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct PolicyEventView {
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub timestamp: Seconds,
+    pub user: String,
+    pub data: BTreeMap<String, Value>,
+}
+
+impl From<PolicyVersion> for PolicyVersionView {
+    fn from(version: PolicyVersion) -> Self {
+        Self {
+            version: version.version,
+            comment: version.comment,
+            timestamp: version.at.seconds(),
+            created_by: version.by.name,
+            policy_yaml: version.policy_yaml,
+        }
+    }
+}
+
+impl From<PolicyEvent> for PolicyEventView {
+    fn from(event: PolicyEvent) -> Self {
+        Self { kind: event.kind, timestamp: event.at.seconds(), user: event.by.name, data: BTreeMap::new() }
+    }
+}
+
+impl PolicyView {
+    fn new(policy: Policy, versions: Vec<PolicyVersion>, environments: &[Current<Environment>]) -> Self {
+        let consumers = consumers(environments, policy.id).map(|known| known.record.name.clone());
+        Self {
+            name: policy.name,
+            description: policy.description,
+            created_by: policy.created_by.name,
+            created_at: policy.created_at.seconds(),
+            last_modified_at: policy.last_modified_at.seconds(),
+            archived: false,
+            versions: versions.into_iter().map(Into::into).collect(),
+            events: policy.events.into_iter().map(Into::into).collect(),
+            consuming_envs: consumers.collect(),
+        }
+    }
+
+    /// The answers for these policies, in their order.
+    async fn of(policies: Vec<Policy>, cx: &Context<'_>) -> Result<Vec<Self>> {
+        let ids: Vec<Id> = policies.iter().map(|policy| policy.id).collect();
+        let mut versions: BTreeMap<Id, Vec<PolicyVersion>> = BTreeMap::new();
+        for version in cx.store().policy_versions(cx.org()?, &ids).await? {
+            versions.entry(version.policy).or_default().push(version);
+        }
+        let environments = cx.store().environments(cx.org()?).await?;
+        let view = |policy: Policy| {
+            let versions = versions.remove(&policy.id).unwrap_or_default();
+            Self::new(policy, versions, &environments)
+        };
+        Ok(policies.into_iter().map(view).collect())
+    }
+}
+
+/// The environments that a policy is attached to; by name, as the store lists them.
+fn consumers(
+    environments: &[Current<Environment>],
+    policy: Id,
+) -> impl Iterator<Item = &Current<Environment>> {
+    environments.iter().filter(move |known| known.record.policies.contains(&policy))
+}
+
+/// Lists the policies of an organization.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
+pub struct ListPolicies {
+    pub org: OrgName,
+}
+
+impl Operation for ListPolicies {
+    const NAME: &'static str = "list_policies";
+    const METHOD: Method = Method::Get;
+    const PATH: &'static str = "/policies/{org}";
+    const SCOPE: Scope = Scope::Read;
+    const SUMMARY: &'static str = "Lists the policies of an organization";
+    type Body = ();
+    type Output = Json<Vec<PolicyView>>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
+        let policies = cx.store().policies(cx.org()?).await?;
+        Ok(Json(PolicyView::of(policies, cx).await?))
+    }
+}
+
+/// Gets one policy.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
+pub struct GetPolicy {
+    pub org: OrgName,
+    pub policy_name: PolicyName,
+}
+
+impl Operation for GetPolicy {
+    const NAME: &'static str = "get_policy";
+    const METHOD: Method = Method::Get;
+    const PATH: &'static str = "/policies/{org}/{policy_name}";
+    const SCOPE: Scope = Scope::Read;
+    const SUMMARY: &'static str = "Gets a policy";
+    type Body = ();
+    type Output = Json<PolicyView>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
+        let org = cx.org()?;
+        let known = cx.store().policy(org, self.policy_name.as_str()).await?;
+        let missing = || cx.missing(Resource::Policy, self.policy_name.as_str());
+        let policy = known.ok_or_else(missing)?.record;
+        let versions = cx.store().policy_versions(org, &[policy.id]).await?;
+        let environments = cx.store().environments(org).await?;
+        Ok(Json(PolicyView::new(policy, versions, &environments)))
+    }
+}
+
+/// Creates a policy, or adds a version to one.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
+pub struct PutPolicy {
+    pub org: OrgName,
+}
+
+/// The `type` of a policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+pub enum PolicyKind {
+    /// A policy for environments, the only sort.
+    #[default]
+    #[serde(rename = "env")]
+    Environment,
+}
+
+/// What a policy is created or updated with.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PolicyInput {
+    /// Its name.
+    pub name: PolicyName,
+    /// What it is for; left out, it stays.
+    #[serde(default, deserialize_with = "given")]
+    pub description: Option<Description>,
+    /// `env`, or left out.
+    #[serde(default, rename = "type")]
+    pub kind: PolicyKind,
+    /// What changed with the new version.
+    #[serde(default)]
+    pub comment: Description,
+}
+
+/// A value that may be left out and may not be null.
+fn given<'de, T: Deserialize<'de>, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
+}
+
+const FILE: &str = "policy_file";
+
+impl Document for PolicyInput {
+    const PARTS: FormParts = FormParts { document: "payload", file: FILE, many: false };
+
+    fn read(value: &Value) -> Result<Self, Misfit> {
+        decode::from_json(value)
+    }
+}
+
+impl Operation for PutPolicy {
+    const NAME: &'static str = "put_policy";
+    const METHOD: Method = Method::Put;
+    const PATH: &'static str = "/policies/{org}";
+    const SCOPE: Scope = Scope::Write;
+    const SUMMARY: &'static str = "Creates a policy or adds a version to it";
+    type Body = Form<PolicyInput>;
+    type Output = Put<PolicyView>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, body: Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
+        let (input, text) = body.into_text(FILE).await?;
+        text.as_deref().map(check).transpose()?;
+        Race::run(|| put(&input, text.as_deref(), cx)).await
+    }
+}
+
+/// Refuses a text that is no policy, and one that promises more than is checked.
+fn check(text: &str) -> Result<()> {
+    let policy = policy::Policy::parse(text).map_err(|errors| Error::invalid(FILE, errors.to_string()))?;
+    match policy.unsupported() {
+        Some((path, reason)) => Err(Error::invalid(FILE, format!("{path}: {reason}"))),
+        None => Ok(()),
+    }
+}
+
+async fn put(input: &PolicyInput, text: Option<&str>, cx: &Context<'_>) -> Result<Put<PolicyView>> {
+    let org = cx.org()?;
+    let known = cx.store().policy(org, input.name.as_str()).await?;
+    let environments = cx.store().environments(org).await?;
+    let Some(Current { revision, record }) = known else {
+        let text = text.ok_or_else(|| Error::invalid(FILE, "Field required [input: None]"))?;
+        let (record, version) = first(input, text, cx);
+        let fact = Fact::PolicyCreated { record: record.clone(), version: version.clone() };
+        cx.record(Draft::of(fact, Guard::Absent(Key::Policy(input.name.clone())))).await?;
+        return Ok(Put { created: true, body: PolicyView::new(record, vec![version], &environments) });
+    };
+    let mut versions = cx.store().policy_versions(org, &[record.id]).await?;
+    let latest = versions.last().map(|version| version.policy_yaml.as_str());
+    let (policy, version) = updated(&record, input, text.filter(|text| Some(*text) != latest), cx);
+    if policy != record {
+        let fact = Fact::PolicyUpdated { record: policy.clone(), version: version.clone() };
+        let mut draft = Draft::of(fact, Guard::Unchanged(Key::Policy(input.name.clone()), revision));
+        if let Some(version) = &version {
+            reassess_consumers(&policy, version, &environments, &mut draft, cx).await?;
+        }
+        cx.record(draft).await?;
+    }
+    versions.extend(version);
+    Ok(Put { created: false, body: PolicyView::new(policy, versions, &environments) })
+}
+
+fn first(input: &PolicyInput, text: &str, cx: &Context<'_>) -> (Policy, PolicyVersion) {
+    let record = Policy {
+        id: cx.new_id(),
+        name: input.name.clone(),
+        description: input.description.clone().unwrap_or_default().into_string(),
+        version: 1,
+        created_at: cx.now(),
+        created_by: cx.actor(),
+        last_modified_at: cx.now(),
+        events: vec![event("creation", cx)],
+    };
+    let version = version_of(&record, input, text, cx);
+    (record, version)
+}
+
+/// The policy as the input leaves it, with a new version if there is a new text.
+fn updated(
+    known: &Policy,
+    input: &PolicyInput,
+    text: Option<&str>,
+    cx: &Context<'_>,
+) -> (Policy, Option<PolicyVersion>) {
+    let mut record = known.clone();
+    if let Some(description) = input.description.clone().map(Description::into_string)
+        && description != record.description
+    {
+        record.description = description;
+        record.events.push(event("metadata_update", cx));
+    }
+    if text.is_some() {
+        record.version += 1;
+        record.events.push(event("new_version", cx));
+    }
+    if record != *known {
+        record.last_modified_at = cx.now();
+    }
+    let version = text.map(|text| version_of(&record, input, text, cx));
+    (record, version)
+}
+
+fn version_of(record: &Policy, input: &PolicyInput, text: &str, cx: &Context<'_>) -> PolicyVersion {
+    PolicyVersion {
+        policy: record.id,
+        version: record.version,
+        comment: input.comment.clone().into_string(),
+        policy_yaml: text.to_owned(),
+        at: cx.now(),
+        by: cx.actor(),
+    }
+}
+
+fn event(kind: &str, cx: &Context<'_>) -> PolicyEvent {
+    PolicyEvent { kind: kind.to_owned(), at: cx.now(), by: cx.actor() }
+}
+
+/// Judges what runs where the policy is attached by its new version, in the same write.
+async fn reassess_consumers(
+    policy: &Policy,
+    version: &PolicyVersion,
+    environments: &[Current<Environment>],
+    draft: &mut Draft,
+    cx: &Context<'_>,
+) -> Result<()> {
+    let consumers: Vec<_> = consumers(environments, policy.id).collect();
+    let attached: BTreeSet<Id> = consumers.iter().flat_map(|known| &known.record.policies).copied().collect();
+    let mut rulebook = Rulebook::read(&attached, cx).await?;
+    rulebook.put(policy, version);
+    for known in consumers {
+        if let Some(fact) = assessment::reassess_by(&rulebook, known.record.clone(), cx).await? {
+            let key = Key::Environment(known.record.name.clone());
+            draft.guarded(fact, Guard::Unchanged(key, known.revision));
+        }
+    }
+    Ok(())
 }

@@ -1,11 +1,20 @@
-//! Repos: where code comes from. They come into being when a report names one.
+//! Repos: where code comes from. They come into being when a report names one, and follow what the newest report
+//! says of them.
 
 use async_trait::async_trait;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
+use crate::auth::Scope;
+use crate::error::{Error, Result};
+use crate::fact::{Fact, Guard, Key};
 use crate::id::Id;
-use crate::page::{Slice, SortDirection, Window};
-use crate::shared::{RepoInfo, TagFilter, Tags, VcsProvider};
+use crate::name::OrgName;
+use crate::operation::{Json, Method, Operation};
+use crate::page::{Link, PageLinks, PageNumber, PerPage, Slice, SortDirection, Window};
+use crate::service::{Context, Draft};
+use crate::shared::{List, RepoInfo, TagFilter, Tags, VcsProvider};
 use crate::store::{Current, StoreResult};
 use crate::time::Timestamp;
 
@@ -61,3 +70,318 @@ pub trait RepoStore: Send + Sync {
     /// Repos in the filter's order.
     async fn repos(&self, org: Id, filter: &RepoFilter, window: Window) -> StoreResult<Slice<Repo>>;
 }
+
+/// Names that a literal path would shadow.
+const RESERVED: [&str; 2] = ["tags", "filter-options"];
+
+impl Repo {
+    /// The repo that a report names for the first time.
+    fn first_reported(info: &RepoInfo, cx: &Context<'_>) -> Self {
+        Self {
+            id: cx.new_id(),
+            identity: identity(info),
+            info: info.clone(),
+            vcs_instance: vcs_instance(&info.url),
+            short_name: short_name(&info.name),
+            namespace_path: namespace_path(info),
+            tags: Tags::new(),
+            created_at: cx.now(),
+        }
+    }
+
+    /// The same repo as a later report describes it.
+    fn reported_again(&self, info: &RepoInfo) -> Self {
+        Self {
+            info: info.clone(),
+            vcs_instance: vcs_instance(&info.url),
+            short_name: short_name(&info.name),
+            namespace_path: namespace_path(info),
+            ..self.clone()
+        }
+    }
+}
+
+impl Draft {
+    /// Records what a report says of its repo, as far as it is news, and answers the repo's id.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a name that the API's own paths would hide.
+    pub(crate) async fn repo(&mut self, info: Option<&RepoInfo>, cx: &Context<'_>) -> Result<Option<Id>> {
+        let Some(info) = info else { return Ok(None) };
+        if RESERVED.contains(&info.name.as_str()) {
+            let text = format!("'{}' is a reserved word of the API", info.name);
+            return Err(Error::invalid("repo_info.name", text));
+        }
+        let identity = identity(info);
+        if let Some(id) = self.drafted_repo(&identity) {
+            return Ok(Some(id));
+        }
+        let key = Key::Repo(identity.clone());
+        let known = cx.store().repo_by_identity(cx.org()?, &identity).await?;
+        let (record, guard) = match known {
+            Some(known) => {
+                let record = known.record.reported_again(info);
+                if record == known.record {
+                    return Ok(Some(record.id));
+                }
+                (record, Guard::Unchanged(key, known.revision))
+            }
+            None => (Repo::first_reported(info, cx), Guard::Absent(key)),
+        };
+        let id = record.id;
+        self.guarded(Fact::RepoReported { record }, guard);
+        Ok(Some(id))
+    }
+
+    /// The repo of this identity that the draft reports already: a report may name it twice, with its trail and itself.
+    fn drafted_repo(&self, identity: &str) -> Option<Id> {
+        self.facts.iter().find_map(|fact| match fact {
+            Fact::RepoReported { record } if record.identity == identity => Some(record.id),
+            _ => None,
+        })
+    }
+}
+
+/// What a repo is recognised by. The external id is the stronger one, because names and addresses change
+/// (specification, Repo: `repo_id`); it means something only together with its host's kind.
+fn identity(info: &RepoInfo) -> String {
+    match (info.provider, info.id.as_deref()) {
+        (Some(provider), Some(id)) if !id.is_empty() => format!("{}:{id}", provider.as_str()),
+        _ if info.url.is_empty() => format!("name:{}", info.name),
+        _ => format!("url:{}", info.url),
+    }
+}
+
+pub(crate) fn short_name(name: &str) -> String {
+    name.rsplit_once('/').map_or(name, |(_, short)| short).to_owned()
+}
+
+pub(crate) fn namespace_path(info: &RepoInfo) -> Vec<String> {
+    match (&info.namespace_path, info.name.rsplit_once('/')) {
+        (Some(sent), _) => sent.clone(),
+        (None, Some((namespace, _))) => segments(namespace),
+        (None, None) => Vec::new(),
+    }
+}
+
+fn segments(path: &str) -> Vec<String> {
+    path.split('/').filter(|segment| !segment.is_empty()).map(str::to_owned).collect()
+}
+
+/// The host that a repo's url names, lower case, with its port unless that is the scheme's own. Besides URLs there is
+/// the scp-like spelling `user@host:path`; what names no host, such as a path, has none.
+pub(crate) fn vcs_instance(url: &str) -> Option<String> {
+    let (scheme, authority) = match url.split_once("://") {
+        Some((scheme, rest)) => (scheme, rest.split(['/', '?', '#']).next().unwrap_or_default()),
+        None => ("ssh", scp_like_authority(url)?),
+    };
+    let host_and_port = authority.rsplit_once('@').map_or(authority, |(_, after)| after);
+    let (host, port) = split_port(host_and_port)?;
+    let host = Some(host.to_ascii_lowercase()).filter(|host| is_host(host))?;
+    let default = default_port(&scheme.to_ascii_lowercase());
+    Some(match port.filter(|port| Some(*port) != default) {
+        Some(port) => format!("{host}:{port}"),
+        None => host,
+    })
+}
+
+/// The part of `user@host:path` before the colon. One letter before it is the drive of a path.
+fn scp_like_authority(url: &str) -> Option<&str> {
+    let (authority, _) = match url.find(']') {
+        Some(end) if url.contains('[') => {
+            url.split_at_checked(end + 1).filter(|(_, rest)| rest.starts_with(':'))?
+        }
+        _ => url.split_once(':')?,
+    };
+    (authority.len() > 1 && !authority.contains('/')).then_some(authority)
+}
+
+/// Splits `host:port`, where the host may be an IPv6 address in brackets; nothing when the port is no number.
+fn split_port(authority: &str) -> Option<(&str, Option<u16>)> {
+    match authority.rsplit_once(':') {
+        Some((host, port)) if !port.contains(']') => match port {
+            "" => Some((host, None)),
+            digits => digits.parse().ok().map(|port| (host, Some(port))),
+        },
+        _ => Some((authority, None)),
+    }
+}
+
+fn is_host(text: &str) -> bool {
+    match text.strip_prefix('[').and_then(|text| text.strip_suffix(']')) {
+        Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
+        None => !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || matches!(c, '.' | '-' | '_')),
+    }
+}
+
+fn default_port(scheme: &str) -> Option<u16> {
+    match scheme {
+        "http" | "git+http" => Some(80),
+        "https" | "git+https" => Some(443),
+        "ssh" | "git+ssh" => Some(22),
+        "git" => Some(9418),
+        "svn" => Some(3690),
+        _ => None,
+    }
+}
+
+/// A repo as answers carry it (specification, Repo).
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "Repo")]
+#[expect(missing_docs, reason = "the fields are the specification's, in its order")]
+pub struct RepoView {
+    pub id: Id,
+    pub name: String,
+    pub short_name: String,
+    pub url: String,
+    pub provider: Option<VcsProvider>,
+    pub repo_id: Option<String>,
+    pub vcs_instance: Option<String>,
+    pub namespace_path: Option<Vec<String>>,
+    pub additional_info: Option<Map<String, Value>>,
+    pub description: Option<String>,
+    pub tags: Tags,
+    pub _links: RepoLinks,
+}
+
+/// Where to go from a repo.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct RepoLinks {
+    /// Where its tags are changed.
+    pub tags: Link,
+}
+
+impl RepoView {
+    fn new(repo: Repo, cx: &Context<'_>) -> Result<Self> {
+        let Repo { id, info, vcs_instance, short_name, namespace_path, tags, .. } = repo;
+        let href = cx.api_url(&format!("tags/{}/repo/{id}", cx.place()?.name));
+        Ok(Self {
+            id,
+            name: info.name,
+            short_name,
+            url: info.url,
+            provider: info.provider,
+            repo_id: info.id,
+            vcs_instance,
+            namespace_path: Some(namespace_path).filter(|path| !path.is_empty()),
+            additional_info: info.additional_info,
+            description: info.description,
+            tags,
+            _links: RepoLinks { tags: Link { href } },
+        })
+    }
+}
+
+/// A page of repos (specification, Repo list response); no other property is present.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "RepoListResponse", deny_unknown_fields)]
+pub struct RepoList {
+    /// This page's number, from 1.
+    pub page: u64,
+    /// Repos a page, as asked.
+    pub per_page: u64,
+    /// Number of pages.
+    pub total_pages: u64,
+    /// Number of repos on all pages.
+    pub total_count: u64,
+    /// The repos of the page.
+    pub repos: Vec<RepoView>,
+    /// This page and its neighbours.
+    pub _links: PageLinks,
+}
+
+/// Lists the repos of an organization (specification, Repos).
+#[derive(Debug, Deserialize, JsonSchema)]
+#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
+pub struct ListRepos {
+    pub org: OrgName,
+    pub page: Option<PageNumber>,
+    pub per_page: Option<PerPage<50>>,
+    /// Exactly this name; ignored when `repo_id` is given, refused together with `search`.
+    pub name: Option<String>,
+    /// A substring of the name, whatever its case; refused together with `name`.
+    pub search: Option<String>,
+    pub provider: Option<VcsProvider>,
+    /// Exactly this external id.
+    pub repo_id: Option<String>,
+    /// Exactly this host.
+    pub vcs_instance: Option<String>,
+    /// A prefix path, its segments separated by `/`: the repos anywhere beneath it.
+    pub namespace: Option<String>,
+    /// By name: `asc` (the default) or `desc`.
+    pub sort_direction: Option<SortDirection>,
+    /// `key` or `key:value`; repeatable, all must match.
+    #[serde(default)]
+    pub tag: List<String>,
+}
+
+/// Repos a page when the caller does not say (specification, Limits).
+const PER_PAGE: u64 = 15;
+
+const EXCLUSIVE: &str = "'name' and 'search' are mutually exclusive";
+
+impl Operation for ListRepos {
+    const NAME: &'static str = "list_repos";
+    const METHOD: Method = Method::Get;
+    const PATH: &'static str = "/repos/{org}";
+    const SCOPE: Scope = Scope::Read;
+    const SUMMARY: &'static str = "Lists the repos of an organization";
+    const BASIC_AUTH: bool = true;
+    type Body = ();
+    type Output = Json<RepoList>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
+        if self.name.is_some() && self.search.is_some() {
+            let fields = ["query.name", "query.search"].map(|field| (field.to_owned(), EXCLUSIVE.to_owned()));
+            return Err(Error::Invalid { message: EXCLUSIVE.to_owned(), fields: fields.into() });
+        }
+        let (page, per_page) = (self.page.unwrap_or_default(), self.per_page.map_or(PER_PAGE, PerPage::get));
+        let slice = cx.store().repos(cx.org()?, &self.filter(), page.window(per_page)).await?;
+        let (total_pages, total_count) = (slice.pages(per_page), slice.total);
+        let address = cx.api_url(&format!("repos/{}", self.org));
+        let _links = PageLinks::new(&address, self.query(), page.get(), per_page, total_pages);
+        let repos = slice.items.into_iter().map(|repo| RepoView::new(repo, cx)).collect::<Result<_>>()?;
+        Ok(Json(RepoList { page: page.get(), per_page, total_pages, total_count, repos, _links }))
+    }
+}
+
+impl ListRepos {
+    fn filter(&self) -> RepoFilter {
+        RepoFilter {
+            name: self.name.clone().filter(|_| self.repo_id.is_none()),
+            search: self.search.clone(),
+            provider: self.provider,
+            repo_id: self.repo_id.clone(),
+            vcs_instance: self.vcs_instance.clone(),
+            namespace: self.namespace.as_deref().map(segments),
+            tags: self.tag.0.iter().map(|tag| TagFilter::parse(tag, ':')).collect(),
+            direction: self.sort_direction.unwrap_or_default(),
+        }
+    }
+
+    /// The parameters that narrow and sort, for the links to other pages.
+    fn query(&self) -> impl Iterator<Item = (&str, &str)> {
+        let direction = match self.sort_direction {
+            Some(SortDirection::Desc) => Some("desc"),
+            Some(SortDirection::Asc) | None => None,
+        };
+        let texts = [
+            ("name", self.name.as_deref()),
+            ("search", self.search.as_deref()),
+            ("provider", self.provider.map(VcsProvider::as_str)),
+            ("repo_id", self.repo_id.as_deref()),
+            ("vcs_instance", self.vcs_instance.as_deref()),
+            ("namespace", self.namespace.as_deref()),
+            ("sort_direction", direction),
+        ];
+        let given = texts.into_iter().filter_map(|(name, value)| Some((name, value?)));
+        given.chain(self.tag.0.iter().map(|tag| ("tag", tag.as_str())))
+    }
+}
+
+#[cfg(test)]
+mod tests;

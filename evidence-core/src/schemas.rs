@@ -1,1 +1,34 @@
-//! The JSON Schemas of the documents that people write by hand.
+//! The JSON Schemas of the documents that people write by hand, for editors and checks in their pipelines.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::auth::Scope;
+use crate::error::Result;
+use crate::name::OrgName;
+use crate::operation::{Json, Method, Operation};
+use crate::rules::template;
+use crate::service::Context;
+
+/// Gets the JSON Schema of the flow template format, version 1 (specification, Schemas).
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct GetFlowTemplateSchema {}
+
+impl Operation for GetFlowTemplateSchema {
+    const NAME: &'static str = "flow_template_schema_v1";
+    const METHOD: Method = Method::Get;
+    const PATH: &'static str = "/schemas/flow-template/v1";
+    const SCOPE: Scope = Scope::Authenticated;
+    const SUMMARY: &'static str = "Gets the JSON Schema of the flow template format, version 1";
+    type Body = ();
+    type Output = Json<Value>;
+
+    fn org(&self) -> Option<&OrgName> {
+        None
+    }
+
+    async fn run(self, (): (), _: &Context<'_>) -> Result<Self::Output> {
+        Ok(Json(template::schema()))
+    }
+}

@@ -181,7 +181,7 @@ impl EvidenceService for Evidence {
 
     async fn run<O: Operation>(&self, access: &Access, operation: O, body: O::Body) -> Result<O::Output> {
         let Parts { store, clock, random, settings } = &*self.parts;
-        let cx = Context { store: &**store, access, now: clock.now(), random: &**random, settings };
+        let cx = Context { store, access, now: clock.now(), random: &**random, settings };
         operation.run(body, &cx).await.map_err(|error| error.under(O::INVALID))
     }
 
@@ -196,7 +196,7 @@ impl EvidenceService for Evidence {
 
 /// What an operation has at hand. Nothing else reads the time or draws randomness.
 pub struct Context<'a> {
-    store: &'a dyn Store,
+    store: &'a Arc<dyn Store>,
     access: &'a Access,
     now: Timestamp,
     random: &'a dyn Random,
@@ -215,7 +215,12 @@ impl std::fmt::Debug for Context<'_> {
 impl<'a> Context<'a> {
     /// The store, for questions.
     pub fn store(&self) -> &'a dyn Store {
-        self.store
+        &**self.store
+    }
+
+    /// The store, to be kept beyond the operation: by downloads.
+    pub fn shared_store(&self) -> Arc<dyn Store> {
+        Arc::clone(self.store)
     }
 
     /// The instant of the request, read once.
@@ -323,6 +328,17 @@ pub struct Race {
 
 impl Race {
     const ROUNDS: u8 = 16;
+
+    /// Runs `attempt` again as long as it loses a race, and answers its last outcome.
+    pub async fn run<T, F: Future<Output = Result<T>>>(attempt: impl Fn() -> F) -> Result<T> {
+        let mut race = Self::default();
+        loop {
+            let outcome = attempt().await;
+            if !race.again(&outcome) {
+                return outcome;
+            }
+        }
+    }
 
     /// Whether `outcome` is a lost race that may be run again.
     pub fn again<T>(&mut self, outcome: &Result<T>) -> bool {

@@ -1,15 +1,27 @@
 //! Snapshots: what ran in an environment, when, and whether it was allowed to. Kept as intervals: an artifact runs
 //! from one snapshot until another, so a report costs what changed and not what runs.
 
+mod view;
+
 use async_trait::async_trait;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::auth::Scope;
+use crate::environments::Environment;
+use crate::error::{Error, Resource, Result};
 use crate::id::Id;
-use crate::name::Fingerprint;
+use crate::name::{EnvironmentName, Fingerprint, OrgName};
+use crate::operation::{Json, Method, Operation};
+use crate::page::{PageNumber, PerPage};
 use crate::rules::compliance::State;
-use crate::store::StoreResult;
-use crate::time::Timestamp;
+use crate::rules::snapshots::{Expression, Interval, Position};
+use crate::service::Context;
+use crate::store::{Current, StoreResult};
+use crate::time::{Timestamp, WholeSeconds};
+
+pub use view::{AppliedPolicyView, ArtifactFlow, GetSnapshot, SnapshotArtifact, SnapshotView};
 
 /// A snapshot as it is recorded: what changed since the one before, and the verdict.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -70,7 +82,7 @@ pub struct Provenance {
 }
 
 /// What made an artifact differ from the snapshot before.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Annotation {
     /// `started-compliant`, `became-non-compliant`, `updated-provenance`, `changed`, `exited`, `unchanged`, ….
     #[serde(rename = "type")]
@@ -123,8 +135,8 @@ pub struct Stretch {
 /// Questions about snapshots.
 #[async_trait]
 pub trait SnapshotStore: Send + Sync {
-    /// The record of snapshot `index`.
-    async fn snapshot(&self, org: Id, environment: Id, index: u64) -> StoreResult<Option<Snapshot>>;
+    /// The record of snapshot `index`, with the ledger index of the fact that took it.
+    async fn snapshot(&self, org: Id, environment: Id, index: u64) -> StoreResult<Option<Current<Snapshot>>>;
     /// The lines of snapshots `first..=last`, newest first unless `ascending`; at most `limit` after `offset`.
     async fn snapshots(
         &self,
@@ -140,4 +152,122 @@ pub trait SnapshotStore: Send + Sync {
     async fn instances(&self, org: Id, environment: Id, index: u64) -> StoreResult<Vec<Placed>>;
     /// Where and when these artifacts ran, ordered by environment, fingerprint and first snapshot.
     async fn stretches(&self, org: Id, fingerprints: &[Fingerprint]) -> StoreResult<Vec<Stretch>>;
+}
+
+impl Context<'_> {
+    /// The environment whose snapshots are asked for. The specification tells a missing one as a missing flow.
+    async fn environment_of_snapshots(&self, name: &EnvironmentName) -> Result<Environment> {
+        let environment = self.store().environment(self.org()?, name.as_str()).await?;
+        let missing = || self.missing(Resource::Environment, name.as_str()).saying("Flow not found");
+        Ok(environment.ok_or_else(missing)?.record)
+    }
+
+    /// Which snapshot an expression names; a number that no snapshot need have.
+    async fn resolve_snapshot(&self, environment: &Environment, expression: &Expression) -> Result<i64> {
+        match expression.position(environment.snapshots, self.now()) {
+            Position::Index(index) => Ok(index),
+            Position::At(at) => {
+                let index = self.store().snapshot_at(self.org()?, environment.id, at).await?;
+                Ok(i64::try_from(index).unwrap_or(i64::MAX))
+            }
+        }
+    }
+}
+
+/// Lists the snapshots of an environment (specification, Snapshots).
+#[derive(Debug, Deserialize, JsonSchema)]
+#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
+pub struct ListSnapshots {
+    pub org: OrgName,
+    pub env_name: EnvironmentName,
+    pub page: Option<PageNumber>,
+    /// Above 1,000, so many are served.
+    pub per_page: Option<PerPage<{ i64::MAX }>>,
+    /// One snapshot expression, or two separated by `..`.
+    pub interval: Option<String>,
+    /// Oldest first.
+    pub reverse: Option<bool>,
+}
+
+/// A line of the list (specification, Snapshot summary).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct SnapshotSummary {
+    pub index: u64,
+    pub from: WholeSeconds,
+    /// When the next one was taken; 0 for the current one.
+    pub to: WholeSeconds,
+    pub compliant: bool,
+    /// Seconds it was current, or is by now.
+    pub duration: WholeSeconds,
+}
+
+impl SnapshotSummary {
+    fn new(row: &SnapshotRow, now: Timestamp) -> Self {
+        let lasted = row.until.unwrap_or(now).as_micros().saturating_sub(row.at.as_micros());
+        Self {
+            index: row.index,
+            from: row.at.whole_seconds(),
+            to: row.until.map(Timestamp::whole_seconds).unwrap_or_default(),
+            compliant: row.compliant,
+            duration: Timestamp::from_micros(lasted).whole_seconds(),
+        }
+    }
+}
+
+const DEFAULT_PER_PAGE: u64 = 15;
+const MOST_SERVED: u64 = 1000;
+
+impl Operation for ListSnapshots {
+    const NAME: &'static str = "list_snapshots";
+    const METHOD: Method = Method::Get;
+    const PATH: &'static str = "/snapshots/{org}/{env_name}";
+    const SCOPE: Scope = Scope::Read;
+    const SUMMARY: &'static str = "Lists the snapshots of an environment";
+    type Body = ();
+    type Output = Json<Vec<SnapshotSummary>>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
+        let interval = Interval::parse(self.interval.as_deref().unwrap_or_default())
+            .map_err(|bad| Error::invalid("query.interval", bad.to_string()))?;
+        let environment = cx.environment_of_snapshots(&self.env_name).await?;
+        let Some((first, last)) = range(&interval, &environment, cx).await? else {
+            return Ok(Json(Vec::new()));
+        };
+        let per_page = self.per_page.map_or(DEFAULT_PER_PAGE, PerPage::get).min(MOST_SERVED);
+        let window = self.page.unwrap_or_default().window(per_page);
+        let ascending = self.reverse.unwrap_or_default();
+        let rows = cx.store().snapshots(cx.org()?, environment.id, first..=last, ascending, window).await?;
+        Ok(Json(rows.iter().map(|row| SnapshotSummary::new(row, cx.now())).collect()))
+    }
+}
+
+/// The existing snapshots of an interval.
+async fn range(
+    interval: &Interval,
+    environment: &Environment,
+    cx: &Context<'_>,
+) -> Result<Option<(u64, u64)>> {
+    let resolved = match interval {
+        Interval::Everything => Interval::Everything,
+        Interval::Only(one) => Interval::Only(numbered(environment, one, cx).await?),
+        Interval::Between(first, last) => {
+            Interval::Between(numbered(environment, first, cx).await?, numbered(environment, last, cx).await?)
+        }
+    };
+    Ok(resolved.range(environment.snapshots, cx.now(), |_| 0))
+}
+
+/// The expression as a number from 1, so that a time needs no second look. What is before the first is 0, which no
+/// snapshot has.
+async fn numbered(
+    environment: &Environment,
+    expression: &Expression,
+    cx: &Context<'_>,
+) -> Result<Expression> {
+    Ok(Expression::Index(cx.resolve_snapshot(environment, expression).await?.max(0)))
 }

@@ -1,1 +1,217 @@
-//! Tags: labels on flows, environments and repos.
+//! Tags: labels on flows, environments and repos, which lists are narrowed by.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::auth::Scope;
+use crate::error::{Error, Missing, Resource, Result};
+use crate::fact::{Fact, Guard, Key};
+use crate::name::{OrgName, TagKey};
+use crate::operation::{Json, Method, Operation};
+use crate::service::{Context, Draft, Race};
+use crate::shared::{Acknowledged, Tags};
+use crate::store::Current;
+
+/// Sets and removes tags of a resource.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
+pub struct PatchTags {
+    pub org: OrgName,
+    pub resource_type: TaggedKind,
+    /// The name of a flow, environment or control; the id of a repo.
+    pub resource_id: String,
+}
+
+/// The kinds of resources that have tags, each with the spellings that clients use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[expect(missing_docs, reason = "the variants are the kinds")]
+pub enum TaggedKind {
+    #[serde(alias = "flows")]
+    Flow,
+    #[serde(alias = "environments", alias = "env")]
+    Environment,
+    #[serde(alias = "repos")]
+    Repo,
+    #[serde(alias = "controls")]
+    Control,
+}
+
+/// Which tags to set and which to remove.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "TagPatchInput")]
+pub struct TagPatch {
+    /// Tags to add, or to give another value.
+    pub set_tags: Option<BTreeMap<TagKey, String>>,
+    /// Keys to remove; absent ones do not matter.
+    pub remove_tags: Option<Vec<String>>,
+}
+
+impl TagPatch {
+    /// # Errors
+    /// [`Error::Invalid`] when a key is both set and removed, since either order would be a guess.
+    fn check(&self) -> Result<()> {
+        let (set, removed) = (self.set_tags.iter().flatten(), self.remove_tags.iter().flatten());
+        let removed: Vec<&str> = removed.map(String::as_str).collect();
+        match set.map(|(key, _)| key.as_str()).find(|key| removed.contains(key)) {
+            Some(key) => Err(Error::invalid("remove_tags", format!("'{key}' is in set_tags as well"))),
+            None => Ok(()),
+        }
+    }
+
+    fn apply(&self, tags: &Tags) -> Tags {
+        let mut tags = tags.clone();
+        for key in self.remove_tags.iter().flatten() {
+            tags.remove(key);
+        }
+        tags.extend(self.set_tags.iter().flatten().map(|(key, value)| (key.to_string(), value.clone())));
+        tags
+    }
+}
+
+impl Operation for PatchTags {
+    const NAME: &'static str = "patch_tags";
+    const METHOD: Method = Method::Patch;
+    const PATH: &'static str = "/tags/{org}/{resource_type}/{resource_id}";
+    const SCOPE: Scope = Scope::Write;
+    const SUMMARY: &'static str = "Sets and removes tags of a resource";
+    type Body = Json<TagPatch>;
+    type Output = Json<Acknowledged>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, Json(patch): Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
+        patch.check()?;
+        Race::run(|| self.tag(&patch, cx)).await?;
+        Ok(Json(Acknowledged::Ok))
+    }
+}
+
+impl PatchTags {
+    async fn tag(&self, patch: &TagPatch, cx: &Context<'_>) -> Result<()> {
+        if let Some(draft) = self.draft(patch, cx).await? {
+            cx.record(draft).await?;
+        }
+        Ok(())
+    }
+
+    /// What the patch changes, if anything.
+    async fn draft(&self, patch: &TagPatch, cx: &Context<'_>) -> Result<Option<Draft>> {
+        let (store, org) = (cx.store(), cx.org()?);
+        let missing = || self.missing(cx);
+        match self.resource_type {
+            TaggedKind::Flow => {
+                let Current { revision, mut record } =
+                    store.flow(org, &self.resource_id).await?.ok_or_else(missing)?;
+                let guard = Guard::Unchanged(Key::Flow(record.name.clone()), revision);
+                let changed = retagged(&mut record.tags, patch);
+                Ok(changed.then(|| Draft::of(Fact::FlowTagged { record }, guard)))
+            }
+            TaggedKind::Environment => {
+                let Current { revision, mut record } =
+                    store.environment(org, &self.resource_id).await?.ok_or_else(missing)?;
+                let guard = Guard::Unchanged(Key::Environment(record.name.clone()), revision);
+                let changed = retagged(&mut record.tags, patch);
+                Ok(changed.then(|| Draft::of(Fact::EnvironmentTagged { record }, guard)))
+            }
+            TaggedKind::Repo => {
+                let id = self.resource_id.parse().map_err(|_| missing())?;
+                let Current { revision, mut record } = store.repo(org, id).await?.ok_or_else(missing)?;
+                let guard = Guard::Unchanged(Key::Repo(record.identity.clone()), revision);
+                let changed = retagged(&mut record.tags, patch);
+                Ok(changed.then(|| Draft::of(Fact::RepoTagged { record }, guard)))
+            }
+            // There are no controls yet, so none has this name.
+            TaggedKind::Control => Err(missing().into()),
+        }
+    }
+
+    fn missing(&self, cx: &Context<'_>) -> Missing {
+        cx.missing(Resource::TaggedResource, self.resource_id.as_str())
+    }
+}
+
+/// Whether the patch changed anything.
+fn retagged(tags: &mut Tags, patch: &TagPatch) -> bool {
+    let patched = patch.apply(tags);
+    let changed = patched != *tags;
+    *tags = patched;
+    changed
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn patch(set: &[(&str, &str)], remove: &[&str]) -> TagPatch {
+        let key = |text: &str| text.parse::<TagKey>().unwrap();
+        TagPatch {
+            set_tags: Some(set.iter().map(|(name, value)| (key(name), (*value).to_owned())).collect()),
+            remove_tags: Some(remove.iter().map(|name| (*name).to_owned()).collect()),
+        }
+    }
+
+    fn tags(pairs: &[(&str, &str)]) -> Tags {
+        pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn a_patch_sets_replaces_and_removes_and_leaves_the_rest() {
+        let table = [
+            (patch(&[], &[]), tags(&[("a", "1"), ("b", "2")]), false),
+            (TagPatch::default(), tags(&[("a", "1"), ("b", "2")]), false),
+            (patch(&[("c", "3")], &[]), tags(&[("a", "1"), ("b", "2"), ("c", "3")]), true),
+            (patch(&[("a", "9")], &["b"]), tags(&[("a", "9")]), true),
+            (patch(&[("a", "1")], &["absent", ""]), tags(&[("a", "1"), ("b", "2")]), false),
+        ];
+        for (patch, expected, changed) in table {
+            let mut found = tags(&[("a", "1"), ("b", "2")]);
+            assert_eq!(retagged(&mut found, &patch), changed, "{patch:?}");
+            assert_eq!(found, expected, "{patch:?}");
+        }
+    }
+
+    #[test]
+    fn a_key_may_not_be_set_and_removed_at_once() {
+        assert!(patch(&[("a", "1")], &["b"]).check().is_ok());
+        assert!(matches!(patch(&[("a", "1")], &["a"]).check(), Err(Error::Invalid { .. })));
+    }
+
+    #[test]
+    fn every_spelling_of_a_kind_is_understood() {
+        let table = [
+            (TaggedKind::Flow, vec!["flow", "flows"]),
+            (TaggedKind::Environment, vec!["environment", "environments", "env"]),
+            (TaggedKind::Repo, vec!["repo", "repos"]),
+            (TaggedKind::Control, vec!["control", "controls"]),
+        ];
+        for (kind, spellings) in table {
+            for spelling in spellings {
+                let read = serde_json::from_value::<TaggedKind>(spelling.into());
+                assert_eq!(read.ok(), Some(kind), "{spelling}");
+            }
+        }
+        assert!(serde_json::from_value::<TaggedKind>("Flow".into()).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn a_patch_applied_twice_is_as_good_as_once(
+            before in prop::collection::btree_map("[a-e]", "[0-9]", 0..5),
+            set in prop::collection::btree_map("[a-c]", "[0-9]", 0..4),
+            removed in prop::collection::vec("[d-f]", 0..4),
+        ) {
+            let set = set.into_iter().map(|(key, value)| (key.parse().unwrap(), value)).collect();
+            let patch = TagPatch { set_tags: Some(set), remove_tags: Some(removed) };
+            let once = patch.apply(&before);
+            prop_assert_eq!(patch.apply(&once), once);
+        }
+    }
+}

@@ -1,1 +1,31 @@
-//! The evidence store on SQLite.
+//! The evidence store on SQLite: one file, one writer that groups what arrives at the same time into one transaction,
+//! and a pool of readers.
+//!
+//! [`SqliteStore::connect`] opens it; everything else is the traits of [`evidence_core::store`]. Start reading at
+//! `record.rs` (the write path) and `migrations/` (the tables).
+
+mod allowlists;
+mod artifacts;
+mod attestation_types;
+mod attestations;
+mod blobs;
+mod db;
+mod environments;
+mod error;
+mod flows;
+mod fsck;
+mod ledger;
+mod orgs;
+mod policies;
+mod record;
+mod repos;
+mod rows;
+mod service_accounts;
+mod snapshots;
+mod trails;
+mod writer;
+
+pub use db::SqliteStore;
+pub use error::ConnectError;
+pub use fsck::FsckReport;
+pub use sqlx;

@@ -1,1 +1,163 @@
-//! The evidence API as a tower service.
+//! The evidence API as a [`tower::Service`] over HTTP: it routes, reads bodies, and writes answers, and knows no
+//! resource. Whatever [`evidence_core::api::operations`] lists is served.
+//!
+//! [`EvidenceApi`] is the way in. Behind it, a request goes through `route` (which operation), `auth` (who calls),
+//! `parameters` and `body` (what is asked), the [`EvidenceService`], and `reply` or `error` (what is answered).
+
+mod auth;
+mod body;
+mod error;
+mod multipart;
+mod openapi;
+mod parameters;
+mod reply;
+mod route;
+mod spool;
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use evidence_core::EvidenceService;
+use futures_util::FutureExt;
+use http::{Method, Request, Response};
+use http_body_util::BodyExt;
+use http_body_util::combinators::UnsyncBoxBody;
+use tracing::Instrument;
+
+use crate::body::Incoming;
+use crate::error::Refusal;
+use crate::parameters::Parameters;
+use crate::route::{Call, Routes};
+
+pub use crate::openapi::openapi;
+pub use crate::reply::ReplyBody;
+
+/// Any error, as hosts' request bodies have them.
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// The path below which the API is served when no host mounts it.
+const PREFIX: &str = "/api/v2";
+
+/// The API over HTTP. Cheap to clone, always ready; an answer is a response, whatever goes wrong.
+#[derive(Debug, Clone)]
+pub struct EvidenceApi<S> {
+    inner: Arc<Inner<S>>,
+}
+
+#[derive(Debug, Clone)]
+struct Inner<S> {
+    service: S,
+    routes: Arc<Routes<S>>,
+    mount: Mount,
+}
+
+/// Where the API's paths begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mount {
+    /// At [`PREFIX`], with the health checks of a server beside it.
+    Root,
+    /// At the beginning: a host has stripped its own mount point.
+    Relative,
+}
+
+impl<S: EvidenceService> EvidenceApi<S> {
+    /// The API at `/api/v2/…`, with `GET /ready` and `GET /live` beside it.
+    pub fn new(service: S) -> Self {
+        let routes = Arc::new(Routes::new());
+        Self { inner: Arc::new(Inner { service, routes, mount: Mount::Root }) }
+    }
+
+    /// The same API below a mount point that the host strips from the path, as axum's `nest_service` does.
+    #[must_use]
+    pub fn relative(self) -> Self {
+        let inner = Inner { mount: Mount::Relative, ..Arc::unwrap_or_clone(self.inner) };
+        Self { inner: Arc::new(inner) }
+    }
+}
+
+impl<S: EvidenceService> Inner<S> {
+    /// Answers, even when something panics: a caller never sees a connection that just ends.
+    async fn respond(&self, request: Request<UnsyncBoxBody<Bytes, BoxError>>) -> Response<ReplyBody> {
+        let is_head = request.method() == Method::HEAD;
+        let outcome = AssertUnwindSafe(self.answer(request)).catch_unwind().await;
+        let response = match outcome {
+            Ok(Ok(response)) => response,
+            Ok(Err(refusal)) => refusal.into_response(self.service.wording()),
+            Err(_) => Refusal::Panicked.into_response(self.service.wording()),
+        };
+        if is_head { reply::without_body(response) } else { response }
+    }
+
+    async fn answer(
+        &self,
+        request: Request<UnsyncBoxBody<Bytes, BoxError>>,
+    ) -> Result<Response<ReplyBody>, Refusal> {
+        let (head, body) = request.into_parts();
+        // A HEAD is a GET whose body stays here.
+        let method = if head.method == Method::HEAD { Method::GET } else { head.method };
+        let path = match self.mount {
+            Mount::Relative => head.uri.path(),
+            Mount::Root => match head.uri.path() {
+                "/ready" => return self.ready(&method).await,
+                "/live" => return read_only(&method, reply::ok),
+                path => path.strip_prefix(PREFIX).ok_or(Refusal::UnknownPath)?,
+            },
+        };
+        if path == "/openapi.json" {
+            return read_only(&method, || reply::json_text(openapi::text()));
+        }
+        let found = self.routes.find(&method, path)?;
+        let caller = auth::authenticate(&self.service, &head.headers, found.endpoint.basic_auth).await?;
+        let parameters = Parameters::new(&found.path, head.uri.query());
+        let (org, flow) = (parameters.org()?, parameters.flow());
+        let access = self.service.authorize(&caller, found.endpoint.scope, org, flow).await?;
+        let body = Incoming::new(&head.headers, body);
+        let call = Call { service: self.service.clone(), access, parameters, body };
+        Ok(reply::response((found.endpoint.answer)(call).await?))
+    }
+
+    async fn ready(&self, method: &Method) -> Result<Response<ReplyBody>, Refusal> {
+        let response = read_only(method, reply::ok)?;
+        self.service.ready().await?;
+        Ok(response)
+    }
+}
+
+/// The answer of something that can only be read.
+fn read_only(
+    method: &Method,
+    answer: impl FnOnce() -> Response<ReplyBody>,
+) -> Result<Response<ReplyBody>, Refusal> {
+    if method == Method::GET {
+        Ok(answer())
+    } else {
+        Err(Refusal::WrongMethod { allow: route::READ_ONLY.to_owned() })
+    }
+}
+
+impl<S, B> tower::Service<Request<B>> for EvidenceApi<S>
+where
+    S: EvidenceService,
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    type Response = Response<ReplyBody>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let span = tracing::info_span!("request", method = %request.method(), path = request.uri().path());
+        let request = request.map(|body| body.map_err(Into::into).boxed_unsync());
+        let inner = Arc::clone(&self.inner);
+        Box::pin(async move { Ok(inner.respond(request).await) }.instrument(span))
+    }
+}

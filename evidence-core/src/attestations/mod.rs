@@ -1,5 +1,11 @@
 //! Attestations: claims about a trail or an artifact, append-only. The newest of a name decides.
 
+mod claims;
+mod evidence;
+mod operations;
+mod pull_requests;
+mod view;
+
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -10,6 +16,12 @@ use crate::name::{AttestationName, Fingerprint};
 use crate::shared::{Annotations, ExternalUrls, GitCommit, RepoInfo};
 use crate::store::StoreResult;
 use crate::time::Timestamp;
+
+pub use claims::*;
+pub use operations::*;
+pub use pull_requests::*;
+pub(crate) use view::pull_requests_of;
+pub use view::*;
 
 /// An attestation as it is recorded.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -119,6 +131,7 @@ pub struct AttestationRow {
 pub trait AttestationStore: Send + Sync {
     /// The attestation of this id.
     async fn attestation(&self, org: Id, id: Id) -> StoreResult<Option<Attestation>>;
-    /// The attestations of this name on these trails, newest (by ledger index) first.
-    async fn attestations(&self, org: Id, trails: &[Id], name: &str) -> StoreResult<Vec<Attestation>>;
+    /// The attestations on these trails, of this name where one is given, newest (by ledger index) first.
+    async fn attestations(&self, org: Id, trails: &[Id], name: Option<&str>)
+    -> StoreResult<Vec<Attestation>>;
 }

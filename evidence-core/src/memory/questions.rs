@@ -315,10 +315,16 @@ impl AttestationStore for MemoryStore {
         })
     }
 
-    async fn attestations(&self, org: Id, trails: &[Id], name: &str) -> StoreResult<Vec<Attestation>> {
+    async fn attestations(
+        &self,
+        org: Id,
+        trails: &[Id],
+        name: Option<&str>,
+    ) -> StoreResult<Vec<Attestation>> {
         self.ask(org, |tables| {
             let newest_first = tables.attestations.iter().rev().map(|attestation| &attestation.record);
-            let named = newest_first.filter(|attestation| attestation.name.as_str() == name);
+            let named =
+                newest_first.filter(|attestation| name.is_none_or(|name| attestation.name.as_str() == name));
             named.filter(|attestation| trails.contains(&attestation.trail)).cloned().collect()
         })
     }
@@ -377,7 +383,7 @@ impl EnvironmentStore for MemoryStore {
 
 impl Tables {
     fn snapshots_of(&self, environment: Id) -> impl DoubleEndedIterator<Item = &Snapshot> {
-        self.snapshots.range((environment, 0)..=(environment, u64::MAX)).map(|(_, snapshot)| snapshot)
+        self.snapshots.range((environment, 0)..=(environment, u64::MAX)).map(|(_, snapshot)| &snapshot.record)
     }
 
     fn line(&self, snapshot: &Snapshot) -> SnapshotRow {
@@ -385,7 +391,7 @@ impl Tables {
         SnapshotRow {
             index: snapshot.index,
             at: snapshot.at,
-            until: next.and_then(|next| self.snapshots.get(&next)).map(|next| next.at),
+            until: next.and_then(|next| self.snapshots.get(&next)).map(|next| next.record.at),
             compliant: snapshot.compliant,
         }
     }
@@ -406,7 +412,7 @@ impl Run {
 
 #[async_trait]
 impl SnapshotStore for MemoryStore {
-    async fn snapshot(&self, org: Id, environment: Id, index: u64) -> StoreResult<Option<Snapshot>> {
+    async fn snapshot(&self, org: Id, environment: Id, index: u64) -> StoreResult<Option<Current<Snapshot>>> {
         self.ask(org, |tables| tables.snapshots.get(&(environment, index)).cloned())
     }
 

@@ -35,7 +35,7 @@ pub(super) struct Tables {
     pub(super) attestations: Vec<Current<Attestation>>,
     pub(super) repos: BTreeMap<String, Current<Repo>>,
     pub(super) environments: BTreeMap<String, Current<Environment>>,
-    pub(super) snapshots: BTreeMap<(Id, u64), Snapshot>,
+    pub(super) snapshots: BTreeMap<(Id, u64), Current<Snapshot>>,
     pub(super) runs: Vec<Run>,
     pub(super) policies: BTreeMap<String, Current<Policy>>,
     pub(super) policy_versions: Vec<PolicyVersion>,
@@ -88,7 +88,7 @@ impl Tables {
             | Fact::PoliciesAttached { record, .. } => self.put_environment(record, revision),
             Fact::SnapshotTaken { record, snapshot } => {
                 self.put_environment(record, revision);
-                self.take(snapshot);
+                self.take(snapshot, revision);
             }
             Fact::PolicyCreated { record, version } => self.put_policy(record, Some(version), revision),
             Fact::PolicyUpdated { record, version } => self.put_policy(record, version, revision),
@@ -111,7 +111,7 @@ impl Tables {
     }
 
     /// A change ends what the artifact was and begins what it is; an exit ends it for good.
-    fn take(&mut self, snapshot: Snapshot) {
+    fn take(&mut self, snapshot: Snapshot, revision: u64) {
         for run in self.runs.iter_mut().filter(|run| run.lasts_in(snapshot.environment)) {
             let fingerprint = &run.instance.fingerprint;
             let exited = snapshot.exits.contains(fingerprint);
@@ -128,7 +128,7 @@ impl Tables {
             exited: false,
         };
         self.runs.extend(snapshot.changes.iter().map(begun));
-        self.snapshots.insert((snapshot.environment, snapshot.index), snapshot);
+        self.snapshots.insert((snapshot.environment, snapshot.index), Current { revision, record: snapshot });
     }
 }
 

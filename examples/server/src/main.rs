@@ -1,2 +1,48 @@
-//! The standalone evidence server.
-fn main() {}
+//! The standalone evidence server: the evidence API over HTTP/1 and HTTP/2, on one database file.
+//!
+//! This binary only connects things: [`cli`] says what can be asked, [`store`] opens the database, [`serve`] puts the
+//! API on a socket, and the other modules are one command each. Everything that is evidence lives in the library
+//! crates, so that a host can leave this one out.
+
+mod cli;
+mod demo;
+mod failure;
+mod fsck;
+mod logging;
+mod patience;
+mod seed;
+mod serve;
+mod store;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::cli::{Cli, Command};
+use crate::failure::Failure;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match run(Cli::parse().command()).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("{failure}");
+            failure.exit_code()
+        }
+    }
+}
+
+async fn run(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Serve(options) => serve::run(options).await,
+        Command::Demo(options) => demo::run(options).await,
+        Command::Seed(options) => seed::run(options).await,
+        Command::Fsck(options) => fsck::run(&options).await,
+        Command::Openapi => {
+            println!("{:#}", evidence_tower::openapi());
+            Ok(())
+        }
+        Command::Backup { .. } => Err(Failure::NotYet("the command 'backup'")),
+        Command::Verify { .. } => Err(Failure::NotYet("the command 'verify'")),
+    }
+}

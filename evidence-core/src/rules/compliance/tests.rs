@@ -336,12 +336,12 @@ fn a_status_has_the_keys_of_the_api() {
         "is_compliant": false,
         "attestations_statuses": [foo],
         "unexpected": false,
-        "evaluated_at": time_of(2),
+        "evaluated_at": time_of(2).seconds(),
     });
     let expected = json!({
         "status": "NON-COMPLIANT",
         "is_compliant": false,
-        "evaluated_at": time_of(2),
+        "evaluated_at": time_of(2).seconds(),
         "attestations_statuses": [bar],
         "artifacts_statuses": { "cli": cli },
     });

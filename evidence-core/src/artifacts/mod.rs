@@ -1,5 +1,8 @@
 //! Artifacts: what was built, identified by the SHA-256 of its content.
 
+mod operations;
+mod view;
+
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -11,6 +14,11 @@ use crate::page::{Slice, Window};
 use crate::shared::{ExternalUrls, GitCommit, RepoInfo};
 use crate::store::StoreResult;
 use crate::time::Timestamp;
+
+pub(crate) use operations::resolve;
+pub use operations::*;
+pub(crate) use view::concerns;
+pub use view::*;
 
 /// One report of an artifact. The same fingerprint may be reported many times; each report has its own id.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

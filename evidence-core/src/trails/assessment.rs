@@ -1,99 +1,25 @@
-//! Trails: single executions of a flow, and what was reported to them.
+//! Trails judged: what the template asks for against what was reported, derived on read so that nothing can go stale.
 
 use std::collections::BTreeMap;
 
-use async_trait::async_trait;
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
-
-use crate::artifacts::ArtifactRow;
-use crate::attestations::{AttestationRow, Binding};
-use crate::auth::Actor;
+use super::{Trail, TrailContents};
+use crate::artifacts::{Artifact, ArtifactRow};
+use crate::attestations::{Attestation, AttestationRow, Binding};
 use crate::error::Result;
 use crate::id::Id;
-use crate::name::{Fingerprint, TrailName};
-use crate::page::{Slice, Window};
-use crate::rules::compliance::{self, ReportedArtifact, ReportedAttestation, State, TrailStatus};
+use crate::name::Fingerprint;
+use crate::rules::compliance::{
+    self, ArtifactState, ReportedArtifact, ReportedAttestation, State, TrailStatus,
+};
 use crate::rules::template::Template;
 use crate::service::Context;
-use crate::shared::{ExternalUrls, GitCommit, RepoInfo, TagFilter};
-use crate::store::{Current, StoreResult, StoredEntry};
 use crate::time::Timestamp;
-
-/// A trail as it is recorded.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Trail {
-    /// Its id.
-    pub id: Id,
-    /// The flow it is an execution of.
-    pub flow: Id,
-    /// Its name, unique in the flow.
-    pub name: TrailName,
-    /// What it is about.
-    pub description: String,
-    /// The commit it is for.
-    pub git_commit_info: Option<GitCommit>,
-    /// The repository, as reported.
-    pub repo_info: Option<RepoInfo>,
-    /// The repos it was reported from.
-    pub repo_ids: Vec<Id>,
-    /// Where it came from.
-    pub origin_url: String,
-    /// Whatever the reporter added.
-    pub user_data: Value,
-    /// Labelled links.
-    pub external_urls: Option<ExternalUrls>,
-    /// The template's YAML text that it was begun with.
-    pub template: String,
-    /// The id of that text.
-    pub template_id: Id,
-    /// When it was begun.
-    pub created_at: Timestamp,
-    /// By whom.
-    pub created_by: Actor,
-}
-
-/// How a list of trails is narrowed; everything given must match.
-#[derive(Debug, Clone, Default)]
-pub struct TrailFilter {
-    /// Trails of this flow.
-    pub flow: Option<Id>,
-    /// Trails of flows that carry this tag.
-    pub flow_tag: Option<TagFilter>,
-    /// Trails to which an artifact was reported whose fingerprint begins so.
-    pub fingerprint: Option<String>,
-}
-
-/// A trail with what was reported to it, as far as its compliance depends on it.
-#[derive(Debug, Clone)]
-pub struct TrailContents {
-    /// The trail.
-    pub trail: Trail,
-    /// Every artifact reported to it, oldest first.
-    pub artifacts: Vec<ArtifactRow>,
-    /// Every attestation reported to it, oldest first.
-    pub attestations: Vec<AttestationRow>,
-}
-
-/// Questions about trails.
-#[async_trait]
-pub trait TrailStore: Send + Sync {
-    /// The trail of this name in this flow.
-    async fn trail(&self, org: Id, flow: Id, name: &str) -> StoreResult<Option<Current<Trail>>>;
-    /// Trails, newest first by `created_at`, then by id.
-    async fn trails(&self, org: Id, filter: &TrailFilter, window: Window) -> StoreResult<Slice<Trail>>;
-    /// The newest trail of each of these flows that has one.
-    async fn newest_trails(&self, org: Id, flows: &[Id]) -> StoreResult<Vec<Trail>>;
-    /// These trails and what was reported to them, in any order; unknown ids are passed over.
-    async fn trail_contents(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailContents>>;
-    /// The ledger entries that are about this trail (begun, updated, artifacts, attestations), oldest first.
-    async fn trail_entries(&self, org: Id, trail: Id) -> StoreResult<Vec<StoredEntry>>;
-}
 
 /// A trail judged by its template.
 #[derive(Debug, Clone)]
 pub(crate) struct Assessed {
     pub(crate) trail: Trail,
+    pub(crate) template: Template,
     pub(crate) artifacts: Vec<ReportedArtifact>,
     pub(crate) attestations: Vec<ReportedAttestation>,
     pub(crate) status: TrailStatus,
@@ -107,7 +33,12 @@ impl Assessed {
         let artifacts: Vec<_> = artifacts.iter().map(ReportedArtifact::from).collect();
         let attestations: Vec<_> = attestations.iter().map(ReportedAttestation::from).collect();
         let status = compliance::evaluate(&template, trail.created_at, &artifacts, &attestations);
-        Self { trail, artifacts, attestations, status }
+        Self { trail, template, artifacts, attestations, status }
+    }
+
+    /// The state of an artifact that was reported to this trail, also of one that a later report replaced.
+    pub(crate) fn state_of(&self, artifact: &Artifact) -> State {
+        artifact_state(&self.template, artifact, &self.attestations)
     }
 
     /// When evidence last changed: a report, or the beginning.
@@ -115,6 +46,26 @@ impl Assessed {
         let artifacts = self.artifacts.iter().map(|artifact| artifact.at);
         let attestations = self.attestations.iter().map(|attestation| attestation.at);
         artifacts.chain(attestations).fold(self.trail.created_at, Timestamp::max)
+    }
+}
+
+/// The state of an artifact report under this template, by these attestations of its trail.
+pub(crate) fn artifact_state(
+    template: &Template,
+    artifact: &Artifact,
+    on_trail: &[ReportedAttestation],
+) -> State {
+    let reported = ReportedArtifact {
+        id: artifact.id.to_string(),
+        fingerprint: artifact.fingerprint.to_string(),
+        name: artifact.template_reference_name.clone(),
+        commit: artifact.git_commit.as_ref().map(ToString::to_string).unwrap_or_default(),
+        at: artifact.created_at,
+        index: 0,
+    };
+    match compliance::evaluate_artifact(template, &reported, on_trail).state {
+        ArtifactState::Reported(state) => state,
+        ArtifactState::Missing => State::Incomplete,
     }
 }
 
@@ -210,4 +161,19 @@ pub(crate) async fn newest_of_flows(flows: &[Id], cx: &Context<'_>) -> Result<BT
         Activity { at: ran.fold(trail.last_evidence_at(), Timestamp::max), state: trail.status.state }
     };
     Ok(judged.values().map(|trail| (trail.trail.flow, activity(trail))).collect())
+}
+
+/// Every attestation on these trails, oldest first, by trail.
+pub(crate) async fn attestations_of(
+    trails: &[Id],
+    cx: &Context<'_>,
+) -> Result<BTreeMap<Id, Vec<Attestation>>> {
+    let mut found: BTreeMap<Id, Vec<Attestation>> = BTreeMap::new();
+    if trails.is_empty() {
+        return Ok(found);
+    }
+    for attestation in cx.store().attestations(cx.org()?, trails, None).await?.into_iter().rev() {
+        found.entry(attestation.trail).or_default().push(attestation);
+    }
+    Ok(found)
 }

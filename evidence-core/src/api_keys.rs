@@ -1,0 +1,577 @@
+//! The API keys of service accounts: made, shown once, rotated with a period of grace, revoked. Who may manage an
+//! account manages its keys.
+
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+
+use crate::auth::{ApiKey, Scope};
+use crate::error::{Error, Resource, Result};
+use crate::fact::{Fact, Guard, Key};
+use crate::id::Id;
+use crate::name::{OrgName, ServiceAccountName};
+use crate::operation::{Created, Json, Method, Operation};
+use crate::service::{Context, Draft, Race};
+use crate::service_accounts::{ApiKeyRecord, ServiceAccount};
+use crate::shared::Acknowledged;
+use crate::store::Current;
+use crate::time::{Seconds, Timestamp, WholeSeconds};
+
+impl ApiKeyRecord {
+    /// Whether the key works at this instant.
+    fn is_active(&self, now: Timestamp) -> bool {
+        let over = |end: Option<Timestamp>| end.is_some_and(|end| end <= now);
+        !over(self.expires_at) && !over(self.revoked_at)
+    }
+
+    /// The key, revoked at `end` unless it stops working before that anyway.
+    fn revoked(mut self, end: Timestamp) -> Self {
+        self.revoked_at = [Some(end), self.expires_at, self.revoked_at].into_iter().flatten().min();
+        self
+    }
+}
+
+impl Context<'_> {
+    /// The working key of this id, or [`Error::NotFound`]; a text that is no id is no key's.
+    async fn active_key(&self, account: &ServiceAccount, key_id: &str) -> Result<Current<ApiKeyRecord>> {
+        let keys = self.store().api_keys(self.org()?, account.id).await?;
+        let wanted = |key: &Current<ApiKeyRecord>| {
+            key_id.parse() == Ok(key.record.id) && key.record.is_active(self.now())
+        };
+        Ok(keys.into_iter().find(wanted).ok_or_else(|| self.missing(Resource::ApiKey, key_id))?)
+    }
+}
+
+impl Draft {
+    /// Adds a new key of an account, and answers it with its record: the text is nowhere else.
+    fn new_key(
+        &mut self,
+        account: &Current<ServiceAccount>,
+        description: String,
+        expires_at: Option<Timestamp>,
+        cx: &Context<'_>,
+    ) -> (ApiKey, ApiKeyRecord) {
+        let key = ApiKey::generate(cx.random());
+        let record = ApiKeyRecord {
+            id: cx.new_id(),
+            owner: account.record.actor(),
+            description,
+            created_at: cx.now(),
+            expires_at,
+            revoked_at: None,
+            hash_sha256: key.hash().fingerprint(),
+        };
+        self.secrets.push((record.id, key.hash()));
+        // The right to make it rests on the account's privilege.
+        let account = Guard::Unchanged(Key::ServiceAccount(account.record.name.clone()), account.revision);
+        self.guarded(Fact::ApiKeyCreated { record: record.clone() }, account);
+        (key, record)
+    }
+}
+
+/// When a key is to end: epoch seconds, at most the beginning of the year 2100; 0 for never.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Expiry(i64);
+
+impl Expiry {
+    const LATEST: i64 = 4_102_444_800;
+
+    /// The instant, if the key is to end at all.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when it would be over at once.
+    fn after(self, now: Timestamp) -> Result<Option<Timestamp>> {
+        let end = Timestamp::from_seconds(self.0);
+        match self.0 {
+            0 => Ok(None),
+            _ if end <= now => Err(Error::invalid("expires_at", "expires_at cannot be in the past")),
+            _ => Ok(Some(end)),
+        }
+    }
+}
+
+/// An integer between two bounds, in the words of the API's validation errors.
+fn bounded<'de, D: serde::Deserializer<'de>>(
+    deserializer: D,
+    least: i64,
+    most: i64,
+) -> Result<i64, D::Error> {
+    let number = i64::deserialize(deserializer)?;
+    if number < least {
+        let text = format_args!("Input should be greater than or equal to {least}");
+        return Err(serde::de::Error::custom(text));
+    }
+    if number > most {
+        return Err(serde::de::Error::custom(format_args!("Input should be less than or equal to {most}")));
+    }
+    Ok(number)
+}
+
+impl<'de> Deserialize<'de> for Expiry {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        bounded(deserializer, i64::MIN, Self::LATEST).map(Self)
+    }
+}
+
+impl JsonSchema for Expiry {
+    fn schema_name() -> Cow<'static, str> {
+        "Expiry".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "integer",
+            "maximum": Self::LATEST,
+            "description": "Epoch seconds, not in the past; 0 for never.",
+        })
+    }
+}
+
+/// How many hours a rotated key still works: 1 to 720.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct GraceHours(i64);
+
+impl GraceHours {
+    const LEAST: i64 = 1;
+    const MOST: i64 = 720;
+
+    /// When the period that begins at `now` is over.
+    const fn end(self, now: Timestamp) -> Timestamp {
+        Timestamp::from_micros(now.as_micros().saturating_add(self.0 * 3_600_000_000))
+    }
+}
+
+impl Default for GraceHours {
+    fn default() -> Self {
+        Self(24)
+    }
+}
+
+impl<'de> Deserialize<'de> for GraceHours {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        bounded(deserializer, Self::LEAST, Self::MOST).map(Self)
+    }
+}
+
+impl JsonSchema for GraceHours {
+    fn schema_name() -> Cow<'static, str> {
+        "GraceHours".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "integer", "minimum": Self::LEAST, "maximum": Self::MOST })
+    }
+}
+
+/// What a key is for: 1 to 256 characters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyDescription(String);
+
+impl KeyDescription {
+    const LONGEST: usize = 256;
+}
+
+impl<'de> Deserialize<'de> for KeyDescription {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        match text.chars().count() {
+            0 => Err(serde::de::Error::custom("String should have at least 1 character")),
+            1..=Self::LONGEST => Ok(Self(text)),
+            _ => Err(serde::de::Error::custom(format_args!(
+                "String should have at most {} characters",
+                Self::LONGEST
+            ))),
+        }
+    }
+}
+
+impl JsonSchema for KeyDescription {
+    fn schema_name() -> Cow<'static, str> {
+        "KeyDescription".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "minLength": 1, "maxLength": Self::LONGEST })
+    }
+}
+
+/// An API key as answers carry it: everything but the key.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "ApiKeyListItemResponse")]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct ApiKeyView {
+    pub id: Id,
+    pub description: String,
+    pub created_at: Seconds,
+    /// When it ends; 0 for never.
+    pub expires_at: WholeSeconds,
+}
+
+impl From<ApiKeyRecord> for ApiKeyView {
+    fn from(key: ApiKeyRecord) -> Self {
+        Self {
+            id: key.id,
+            description: key.description,
+            created_at: key.created_at.seconds(),
+            expires_at: key.expires_at.map(Timestamp::whole_seconds).unwrap_or_default(),
+        }
+    }
+}
+
+/// A new API key with its text, in the only answer that ever shows it.
+#[derive(Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "ApiKeyCreatedResponse")]
+pub struct NewApiKey {
+    /// What is known of it from now on.
+    #[serde(flatten)]
+    pub record: ApiKeyView,
+    /// The text.
+    pub key: String,
+}
+
+/// A new API key in the place of one that stops working.
+#[derive(Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "ApiKeyRotatedResponse")]
+pub struct RotatedApiKey {
+    /// The new key.
+    #[serde(flatten)]
+    pub new: NewApiKey,
+    /// Its text again, under the name that some clients look for.
+    pub api_key: String,
+    /// When the old key stops working.
+    pub grace_period_expires_at: Seconds,
+}
+
+impl std::fmt::Debug for NewApiKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NewApiKey").field("record", &self.record).finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for RotatedApiKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RotatedApiKey").field("new", &self.new).finish_non_exhaustive()
+    }
+}
+
+/// Lists the keys of a service account that work, oldest first.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
+pub struct ListApiKeys {
+    pub org: OrgName,
+    pub name: ServiceAccountName,
+}
+
+impl Operation for ListApiKeys {
+    const NAME: &'static str = "list_service_account_api_keys";
+    const METHOD: Method = Method::Get;
+    const PATH: &'static str = "/service-accounts/{org}/{name}/api-keys";
+    const SCOPE: Scope = Scope::Report;
+    const SUMMARY: &'static str = "Lists the active API keys of a service account";
+    type Body = ();
+    type Output = Json<Vec<ApiKeyView>>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
+        let account = cx.managed_account(&self.name).await?.record;
+        let keys = cx.store().api_keys(cx.org()?, account.id).await?.into_iter().map(|key| key.record);
+        Ok(Json(keys.filter(|key| key.is_active(cx.now())).map(ApiKeyView::from).collect()))
+    }
+}
+
+/// Makes a key of a service account.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
+pub struct CreateApiKey {
+    pub org: OrgName,
+    pub name: ServiceAccountName,
+}
+
+/// What a key is made with.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[schemars(rename = "ApiKeyPostInput")]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct ApiKeyInput {
+    pub description: KeyDescription,
+    pub expires_at: Option<Expiry>,
+}
+
+impl Operation for CreateApiKey {
+    const NAME: &'static str = "create_service_account_api_key";
+    const METHOD: Method = Method::Post;
+    const PATH: &'static str = "/service-accounts/{org}/{name}/api-keys";
+    const SCOPE: Scope = Scope::Report;
+    const SUMMARY: &'static str = "Creates an API key of a service account, shown this once";
+    type Body = Json<ApiKeyInput>;
+    type Output = Created<NewApiKey>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, Json(input): Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
+        let expires_at = input.expires_at.unwrap_or_default().after(cx.now())?;
+        Race::run(|| self.create(&input.description, expires_at, cx)).await.map(Created)
+    }
+}
+
+impl CreateApiKey {
+    async fn create(
+        &self,
+        description: &KeyDescription,
+        expires_at: Option<Timestamp>,
+        cx: &Context<'_>,
+    ) -> Result<NewApiKey> {
+        let account = cx.managed_account(&self.name).await?;
+        let mut draft = Draft::default();
+        let (key, record) = draft.new_key(&account, description.0.clone(), expires_at, cx);
+        cx.record(draft).await?;
+        Ok(NewApiKey { record: record.into(), key: key.reveal().to_owned() })
+    }
+}
+
+/// Gets one key of a service account that works.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
+pub struct GetApiKey {
+    pub org: OrgName,
+    pub name: ServiceAccountName,
+    pub key_id: String,
+}
+
+impl Operation for GetApiKey {
+    const NAME: &'static str = "get_service_account_api_key";
+    const METHOD: Method = Method::Get;
+    const PATH: &'static str = "/service-accounts/{org}/{name}/api-keys/{key_id}";
+    const SCOPE: Scope = Scope::Report;
+    const SUMMARY: &'static str = "Gets an active API key of a service account";
+    type Body = ();
+    type Output = Json<ApiKeyView>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
+        let account = cx.managed_account(&self.name).await?.record;
+        Ok(Json(cx.active_key(&account, &self.key_id).await?.record.into()))
+    }
+}
+
+/// Revokes a key of a service account, at once.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
+pub struct RevokeApiKey {
+    pub org: OrgName,
+    pub name: ServiceAccountName,
+    pub key_id: String,
+}
+
+impl Operation for RevokeApiKey {
+    const NAME: &'static str = "delete_service_account_api_key";
+    const METHOD: Method = Method::Delete;
+    const PATH: &'static str = "/service-accounts/{org}/{name}/api-keys/{key_id}";
+    const SCOPE: Scope = Scope::Report;
+    const SUMMARY: &'static str = "Revokes an API key of a service account";
+    type Body = ();
+    type Output = Json<Acknowledged>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
+        Race::run(|| self.revoke(cx)).await?;
+        Ok(Json(Acknowledged::Ok))
+    }
+}
+
+impl RevokeApiKey {
+    async fn revoke(&self, cx: &Context<'_>) -> Result<()> {
+        let account = cx.managed_account(&self.name).await?.record;
+        let Current { revision, record } = cx.active_key(&account, &self.key_id).await?;
+        let guard = Guard::Unchanged(Key::ApiKey(record.id), revision);
+        cx.record(Draft::of(Fact::ApiKeyRevoked { record: record.revoked(cx.now()) }, guard)).await?;
+        Ok(())
+    }
+}
+
+/// Makes a new key in the place of another, which works on for a while.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
+pub struct RotateApiKey {
+    pub org: OrgName,
+    pub name: ServiceAccountName,
+    pub key_id: String,
+}
+
+/// How a key is rotated.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[schemars(rename = "ApiKeyRotateInput")]
+pub struct ApiKeyRotation {
+    /// How long the old key still works.
+    #[serde(default)]
+    pub grace_period_hours: GraceHours,
+    /// When the new key ends.
+    pub expires_at: Option<Expiry>,
+}
+
+impl Operation for RotateApiKey {
+    const NAME: &'static str = "rotate_service_account_api_key";
+    const METHOD: Method = Method::Post;
+    const PATH: &'static str = "/service-accounts/{org}/{name}/api-keys/{key_id}/rotate";
+    const SCOPE: Scope = Scope::Report;
+    const SUMMARY: &'static str = "Replaces an API key of a service account, after a period of grace";
+    type Body = Json<ApiKeyRotation>;
+    type Output = Created<RotatedApiKey>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, Json(input): Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
+        let expires_at = input.expires_at.unwrap_or_default().after(cx.now())?;
+        Race::run(|| self.rotate(input.grace_period_hours, expires_at, cx)).await.map(Created)
+    }
+}
+
+impl RotateApiKey {
+    async fn rotate(
+        &self,
+        grace: GraceHours,
+        expires_at: Option<Timestamp>,
+        cx: &Context<'_>,
+    ) -> Result<RotatedApiKey> {
+        let account = cx.managed_account(&self.name).await?;
+        let Current { revision, record } = cx.active_key(&account.record, &self.key_id).await?;
+        let guard = Guard::Unchanged(Key::ApiKey(record.id), revision);
+        let old = record.revoked(grace.end(cx.now()));
+        let grace_period_expires_at = old.revoked_at.unwrap_or_default().seconds();
+        let mut draft = Draft::default();
+        let (key, new) = draft.new_key(&account, old.description.clone(), expires_at, cx);
+        draft.guarded(Fact::ApiKeyRevoked { record: old }, guard);
+        cx.record(draft).await?;
+        let key = key.reveal().to_owned();
+        let new = NewApiKey { record: new.into(), key: key.clone() };
+        Ok(RotatedApiKey { new, api_key: key, grace_period_expires_at })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::auth::{Actor, ActorKind};
+    use crate::decode::from_json;
+    use crate::id::SystemRandom;
+
+    const NOW: Timestamp = Timestamp::from_seconds(1_000_000);
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_seconds(seconds)
+    }
+
+    fn key(expires_at: Option<i64>, revoked_at: Option<i64>) -> ApiKeyRecord {
+        let id = Id::new(NOW, &SystemRandom);
+        ApiKeyRecord {
+            id,
+            owner: Actor { id, name: "ci".to_owned(), kind: ActorKind::ServiceAccount },
+            description: "laptop".to_owned(),
+            created_at: at(1),
+            expires_at: expires_at.map(at),
+            revoked_at: revoked_at.map(at),
+            hash_sha256: String::new(),
+        }
+    }
+
+    #[test]
+    fn a_key_works_until_it_expires_or_is_revoked() {
+        let table = [
+            (None, None, true),
+            (Some(1_000_001), None, true),
+            (Some(1_000_000), None, false),
+            (None, Some(1_000_001), true),
+            (None, Some(1_000_000), false),
+            (Some(1_000_001), Some(999_999), false),
+        ];
+        for (expires_at, revoked_at, active) in table {
+            let found = key(expires_at, revoked_at).is_active(NOW);
+            assert_eq!(found, active, "expires {expires_at:?}, revoked {revoked_at:?}");
+        }
+    }
+
+    #[test]
+    fn revoking_never_makes_a_key_work_longer() {
+        let table = [
+            (key(None, None), 5, 5),
+            (key(Some(3), None), 5, 3),
+            (key(Some(9), Some(4)), 5, 4),
+            (key(Some(9), Some(7)), 5, 5),
+        ];
+        for (key, end, expected) in table {
+            assert_eq!(key.revoked(at(end)).revoked_at, Some(at(expected)));
+        }
+    }
+
+    #[test]
+    fn a_key_ends_in_the_future_or_never() {
+        let ends = |seconds: i64| Expiry(seconds).after(NOW);
+        assert_eq!(ends(0).unwrap(), None);
+        assert_eq!(ends(1_000_001).unwrap(), Some(at(1_000_001)));
+        for past in [1_000_000, 1, -1, i64::MIN] {
+            let Err(Error::Invalid { fields, .. }) = ends(past) else { panic!("{past} is accepted") };
+            let text = fields.get("expires_at").map(String::as_str);
+            assert_eq!(text, Some("expires_at cannot be in the past"), "{past}");
+        }
+    }
+
+    #[test]
+    fn every_field_of_a_key_has_its_borders() {
+        let text = |length: usize| Value::from("x".repeat(length));
+        let create = [
+            (json!({"description": ""}), Some("description")),
+            (json!({"description": text(1)}), None),
+            (json!({"description": "é".repeat(256)}), None),
+            (json!({"description": text(257)}), Some("description")),
+            (json!({"description": null}), Some("description")),
+            (json!({}), Some("description")),
+            (json!({"description": "x", "expires_at": 4_102_444_800_i64}), None),
+            (json!({"description": "x", "expires_at": 4_102_444_801_i64}), Some("expires_at")),
+            (json!({"description": "x", "expires_at": "1"}), Some("expires_at")),
+            (json!({"description": "x", "expires_at": 1.5}), Some("expires_at")),
+            (json!({"description": "x", "expires_at": null, "other": 1}), None),
+        ];
+        for (body, field) in create {
+            let refused = from_json::<ApiKeyInput>(&body).err().map(|misfit| misfit.field());
+            assert_eq!(refused.as_deref(), field, "{body}");
+        }
+        let rotate = [
+            (json!({}), None),
+            (json!({"grace_period_hours": 0}), Some("grace_period_hours")),
+            (json!({"grace_period_hours": 1}), None),
+            (json!({"grace_period_hours": 720}), None),
+            (json!({"grace_period_hours": 721}), Some("grace_period_hours")),
+            (json!({"grace_period_hours": null}), Some("grace_period_hours")),
+            (json!({"expires_at": 4_102_444_801_i64}), Some("expires_at")),
+        ];
+        for (body, field) in rotate {
+            let refused = from_json::<ApiKeyRotation>(&body).err().map(|misfit| misfit.field());
+            assert_eq!(refused.as_deref(), field, "{body}");
+        }
+    }
+
+    #[test]
+    fn no_answer_prints_its_secret() {
+        let record = ApiKeyView::from(key(None, None));
+        let new = NewApiKey { record, key: "hunter2".to_owned() };
+        let rotated = RotatedApiKey {
+            new: new.clone(),
+            api_key: "hunter2".to_owned(),
+            grace_period_expires_at: NOW.seconds(),
+        };
+        assert!(!format!("{new:?} {rotated:?}").contains("hunter2"));
+    }
+}

@@ -1,0 +1,364 @@
+//! The operations on artifacts.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::view::views;
+use super::{Artifact, ArtifactFilter, ArtifactView};
+use crate::auth::Scope;
+use crate::error::{Error, Resource, Result};
+use crate::fact::Fact;
+use crate::flows::Flow;
+use crate::id::Id;
+use crate::name::{
+    CommitPrefix, CommitSha, Fingerprint, FingerprintPrefix, FlowName, OrgName, TemplateReferenceName,
+    TrailName,
+};
+use crate::operation::{Created, Json, Method, Operation};
+use crate::page::{PageNumber, PerPage, Slice, Window};
+use crate::repos::RepoFilter;
+use crate::service::{Context, Draft, Race};
+use crate::shared::{Description, ExternalUrls, GitCommit, List, RepoInfo, UserData};
+
+/// Reports an artifact to a flow, and to a trail of it.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
+pub struct ReportArtifact {
+    pub org: OrgName,
+    pub flow_name: FlowName,
+}
+
+/// An artifact as it is reported. Without `trail_name` it belongs to the flow as a whole.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[schemars(rename = "CreateArtifact")]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct ArtifactInput {
+    pub trail_name: Option<TrailName>,
+    pub template_reference_name: Option<TemplateReferenceName>,
+    pub fingerprint: Fingerprint,
+    pub filename: String,
+    pub description: Option<Description>,
+    pub git_commit: Option<CommitSha>,
+    pub git_commit_info: Option<GitCommit>,
+    pub repo_info: Option<RepoInfo>,
+    pub commits_list: Option<List<GitCommit>>,
+    pub repo_url: Option<String>,
+    pub is_compliant: Option<bool>,
+    pub build_url: String,
+    pub commit_url: String,
+    pub external_urls: Option<ExternalUrls>,
+    pub annotations: Option<Map<String, Value>>,
+    pub user_data: Option<UserData>,
+}
+
+/// The acknowledgement of an artifact report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct ArtifactReported {
+    /// `OK`.
+    pub message: &'static str,
+}
+
+impl Operation for ReportArtifact {
+    const NAME: &'static str = "create_artifact";
+    const METHOD: Method = Method::Post;
+    const PATH: &'static str = "/artifacts/{org}/{flow_name}";
+    const SCOPE: Scope = Scope::Write;
+    const SUMMARY: &'static str = "Reports an artifact to a flow, and to a trail of it";
+    type Body = Json<ArtifactInput>;
+    type Output = Created<ArtifactReported>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, Json(input): Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
+        if input.filename.is_empty() {
+            return Err(Error::invalid("filename", "String should have at least 1 character [input: ]"));
+        }
+        let mut race = Race::default();
+        loop {
+            let outcome = report(&self.flow_name, &input, cx).await;
+            if !race.again(&outcome) {
+                return outcome.map(|()| Created(ArtifactReported { message: "OK" }));
+            }
+        }
+    }
+}
+
+async fn report(flow: &FlowName, input: &ArtifactInput, cx: &Context<'_>) -> Result<()> {
+    let mut draft = Draft::default();
+    let flow = draft.flow(flow, cx).await?;
+    let trail = match &input.trail_name {
+        Some(name) => Some(draft.trail(&flow, name, cx).await?),
+        None => None,
+    };
+    let repo = draft.repo(input.repo_info.as_ref(), cx).await?;
+    let template = trail.as_ref().map_or(&flow.template, |trail| &trail.template).clone();
+    let input = input.clone();
+    draft.fact(Fact::ArtifactReported {
+        record: Artifact {
+            id: cx.new_id(),
+            flow: flow.id,
+            trail: trail.map(|trail| trail.id),
+            fingerprint: input.fingerprint,
+            filename: input.filename,
+            template_reference_name: input
+                .template_reference_name
+                .map(|name| name.to_string())
+                .unwrap_or_default(),
+            git_commit: input.git_commit,
+            git_commit_info: input.git_commit_info,
+            repo_info: input.repo_info,
+            repo,
+            commit_url: input.commit_url,
+            build_url: input.build_url,
+            repo_url: input.repo_url.unwrap_or_default(),
+            user_data: input.user_data.map_or(Value::Null, |UserData(data)| data),
+            external_urls: input.external_urls,
+            annotations: input.annotations.unwrap_or_default(),
+            template,
+            created_at: cx.now(),
+            created_by: cx.actor(),
+        },
+    });
+    cx.record(draft).await?;
+    Ok(())
+}
+
+/// The flow of a look-up, and the trail that narrows it. The trail is `Err` when it does not exist: the look-up then
+/// finds nothing.
+async fn narrowed(
+    flow: &FlowName,
+    trail: Option<&str>,
+    cx: &Context<'_>,
+) -> Result<(Flow, Result<Option<Id>, ()>)> {
+    let flow = cx.flow(flow.as_str()).await?.record;
+    let trail = match trail.filter(|name| !name.is_empty()) {
+        None => Ok(None),
+        Some(name) => {
+            let trail = cx.store().trail(cx.org()?, flow.id, name).await?;
+            trail.map(|trail| Some(trail.record.id)).ok_or(())
+        }
+    };
+    Ok((flow, trail))
+}
+
+const MOST_NAMED: u64 = 10;
+
+/// The one fingerprint in the flow that begins with `prefix`.
+pub(crate) async fn resolve(flow: &Flow, prefix: &FingerprintPrefix, cx: &Context<'_>) -> Result<String> {
+    if prefix.as_str().len() == Fingerprint::LONGEST {
+        return Ok(prefix.to_string());
+    }
+    let matches = cx.store().fingerprints(cx.org()?, flow.id, prefix.as_str(), MOST_NAMED).await?;
+    match matches.first.as_slice() {
+        [] => Err(missing(flow, prefix, cx)),
+        [only] => Ok(only.to_string()),
+        several => {
+            let named: Vec<&str> = several.iter().map(AsRef::as_ref).collect();
+            let text = format!("matches {} fingerprints: {}", matches.count, named.join(", "));
+            Err(Error::invalid("fingerprint", text))
+        }
+    }
+}
+
+fn missing(flow: &Flow, fingerprint: &FingerprintPrefix, cx: &Context<'_>) -> Error {
+    cx.missing(Resource::Artifact, fingerprint.as_str()).in_flow(flow.name.as_str()).into()
+}
+
+/// Gets an artifact of a flow by fingerprint: the newest report of it (specification, Artifacts).
+#[derive(Debug, Deserialize, JsonSchema)]
+#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
+pub struct GetArtifact {
+    pub org: OrgName,
+    pub flow_name: FlowName,
+    pub fingerprint: FingerprintPrefix,
+    /// The trail that the artifact was reported to.
+    pub trail: Option<String>,
+    /// The artifact's `id`.
+    pub attestation_id: Option<Id>,
+}
+
+impl Operation for GetArtifact {
+    const NAME: &'static str = "get_artifact_by_fingerprint";
+    const METHOD: Method = Method::Get;
+    const PATH: &'static str = "/artifacts/{org}/{flow_name}/fingerprint/{fingerprint}";
+    const SCOPE: Scope = Scope::ReadFlow;
+    const SUMMARY: &'static str = "Gets an artifact of a flow by fingerprint";
+    type Body = ();
+    type Output = Json<ArtifactView>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    fn flow(&self) -> Option<&FlowName> {
+        Some(&self.flow_name)
+    }
+
+    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
+        let (flow, trail) = narrowed(&self.flow_name, self.trail.as_deref(), cx).await?;
+        let fingerprint = resolve(&flow, &self.fingerprint, cx).await?;
+        let gone = || missing(&flow, &self.fingerprint, cx);
+        let filter = ArtifactFilter {
+            flow: Some(flow.id),
+            trail: trail.map_err(|()| gone())?,
+            id: self.attestation_id,
+            fingerprint: Some(fingerprint),
+            ..ArtifactFilter::default()
+        };
+        let found = cx.store().artifacts(cx.org()?, &filter, Window { offset: 0, limit: 1 }).await?;
+        let found = views(&found.items, cx).await?;
+        found.into_iter().next().map(Json).ok_or_else(gone)
+    }
+}
+
+/// Gets the artifacts of a flow that were built from a commit, newest first (specification, Artifacts).
+#[derive(Debug, Deserialize, JsonSchema)]
+#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
+pub struct GetArtifactsByCommit {
+    pub org: OrgName,
+    pub flow_name: FlowName,
+    pub commit_sha: CommitPrefix,
+    /// The trail that the artifacts were reported to.
+    pub trail: Option<String>,
+}
+
+impl Operation for GetArtifactsByCommit {
+    const NAME: &'static str = "get_artifact_by_commit_sha";
+    const METHOD: Method = Method::Get;
+    const PATH: &'static str = "/artifacts/{org}/{flow_name}/commit_sha/{commit_sha}";
+    const SCOPE: Scope = Scope::ReadFlow;
+    const SUMMARY: &'static str = "Gets the artifacts of a flow that were built from a commit";
+    type Body = ();
+    type Output = Json<Vec<ArtifactView>>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    fn flow(&self) -> Option<&FlowName> {
+        Some(&self.flow_name)
+    }
+
+    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
+        let (flow, trail) = narrowed(&self.flow_name, self.trail.as_deref(), cx).await?;
+        let Ok(trail) = trail else { return Ok(Json(Vec::new())) };
+        let filter = ArtifactFilter {
+            flow: Some(flow.id),
+            trail,
+            commit: Some(self.commit_sha.into_string()),
+            ..ArtifactFilter::default()
+        };
+        let found = cx.store().artifacts(cx.org()?, &filter, Window::ALL).await?;
+        Ok(Json(views(&found.items, cx).await?))
+    }
+}
+
+/// Gets the latest git commit of an artifact (specification, Artifacts).
+#[derive(Debug, Deserialize, JsonSchema)]
+#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
+pub struct GetLatestCommit {
+    pub org: OrgName,
+    pub flow_name: FlowName,
+    pub fingerprint: FingerprintPrefix,
+    /// The branch to take the commit from.
+    pub branch: Option<String>,
+}
+
+/// The commit of an artifact's newest report; `""` when there is none.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[expect(missing_docs, reason = "the name says it")]
+pub struct LatestCommit {
+    pub latest_commit: String,
+}
+
+impl Operation for GetLatestCommit {
+    const NAME: &'static str = "get_latest_artifact_commit";
+    const METHOD: Method = Method::Get;
+    const PATH: &'static str = "/artifacts/{org}/{flow_name}/{fingerprint}/latest_commit";
+    const SCOPE: Scope = Scope::ReadFlow;
+    const SUMMARY: &'static str = "Gets the latest git commit of an artifact";
+    type Body = ();
+    type Output = Json<LatestCommit>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    fn flow(&self) -> Option<&FlowName> {
+        Some(&self.flow_name)
+    }
+
+    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
+        let flow = cx.flow(self.flow_name.as_str()).await?.record;
+        let fingerprint = match resolve(&flow, &self.fingerprint, cx).await {
+            Err(Error::NotFound(_)) => return Ok(Json(LatestCommit { latest_commit: String::new() })),
+            resolved => resolved?,
+        };
+        let filter = ArtifactFilter {
+            flow: Some(flow.id),
+            fingerprint: Some(fingerprint),
+            branch: self.branch.filter(|branch| !branch.is_empty()),
+            with_commit: true,
+            ..ArtifactFilter::default()
+        };
+        let found = cx.store().artifacts(cx.org()?, &filter, Window { offset: 0, limit: 1 }).await?;
+        let commit = found.items.into_iter().next().and_then(|artifact| artifact.git_commit);
+        Ok(Json(LatestCommit { latest_commit: commit.map(CommitSha::into_string).unwrap_or_default() }))
+    }
+}
+
+/// Lists artifacts, newest first, of a flow or of a repo where one is given.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
+pub struct ListArtifacts {
+    pub org: OrgName,
+    pub flow_name: Option<FlowName>,
+    pub repo_name: Option<String>,
+    pub page: Option<PageNumber>,
+    pub per_page: Option<PerPage<{ i64::MAX }>>,
+}
+
+/// More items a page are not served.
+const MOST_A_PAGE: u64 = 1000;
+
+impl Operation for ListArtifacts {
+    const NAME: &'static str = "list_artifacts";
+    const METHOD: Method = Method::Get;
+    const PATH: &'static str = "/artifacts/{org}";
+    const SCOPE: Scope = Scope::Read;
+    const SUMMARY: &'static str = "Lists artifacts, newest first";
+    type Body = ();
+    type Output = Json<Vec<ArtifactView>>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
+        let flow = match &self.flow_name {
+            Some(name) => Some(cx.flow(name.as_str()).await?.record.id),
+            None => None,
+        };
+        let repos = match self.repo_name.filter(|name| !name.is_empty()) {
+            Some(name) => Some(repos_named(name, cx).await?),
+            None => None,
+        };
+        let filter = ArtifactFilter { flow, repos, ..ArtifactFilter::default() };
+        let per_page = self.per_page.map_or(15, PerPage::get).min(MOST_A_PAGE);
+        let window = self.page.unwrap_or_default().window(per_page);
+        let Slice { items, .. } = cx.store().artifacts(cx.org()?, &filter, window).await?;
+        Ok(Json(views(&items, cx).await?))
+    }
+}
+
+async fn repos_named(name: String, cx: &Context<'_>) -> Result<Vec<Id>> {
+    let filter = RepoFilter { name: Some(name.clone()), ..RepoFilter::default() };
+    let repos = cx.store().repos(cx.org()?, &filter, Window::ALL).await?;
+    if repos.items.is_empty() {
+        return Err(cx.missing(Resource::Repo, name).named_by("query.repo_name").into());
+    }
+    Ok(repos.items.into_iter().map(|repo| repo.id).collect())
+}

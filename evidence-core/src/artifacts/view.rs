@@ -1,0 +1,302 @@
+//! Artifacts as answers carry them: the report, its state in its trail, the evidence for it, and where it runs and ran.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use super::Artifact;
+use crate::attestations::{Attestation, Binding};
+use crate::error::Result;
+use crate::flows::Flow;
+use crate::id::Id;
+use crate::name::Fingerprint;
+use crate::rules::compliance::{self, State};
+use crate::rules::template::Template;
+use crate::service::Context;
+use crate::shared::{ExternalUrls, GitCommitInfo, RepoInfo};
+use crate::time::{Seconds, Timestamp};
+use crate::trails::{Assessed, Run, Templates, artifact_state, assessed, attestations_of, runs};
+
+/// An artifact (specification, Artifact). Every key is there; what nobody reported is the empty value of its type.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "Artifact")]
+#[expect(missing_docs, reason = "the fields are the specification's, in its order")]
+pub struct ArtifactView {
+    pub id: Id,
+    pub fingerprint: Fingerprint,
+    pub filename: String,
+    pub created_at: String,
+    pub last_modified_at: String,
+    /// Attestation name to what it says.
+    pub evidence: BTreeMap<String, Value>,
+    pub flow_name: String,
+    /// Environment name to the seconds from the commit until the artifact first ran there.
+    pub commit_lead_times: BTreeMap<String, Seconds>,
+    /// Environment name to the seconds from the report until the artifact first ran there.
+    pub build_lead_times: BTreeMap<String, Seconds>,
+    pub trail_name: String,
+    pub template_reference_name: String,
+    pub git_commit: String,
+    pub git_commit_info: GitCommitInfo,
+    pub repo_info: RepoInfoView,
+    pub commit_url: String,
+    pub build_url: String,
+    pub repo_url: String,
+    pub html_url: String,
+    pub api_url: String,
+    pub user_data: Value,
+    pub external_urls: ExternalUrls,
+    pub annotations: Map<String, Value>,
+    pub state: State,
+    /// The names of the attestations that its slot and its trail expect.
+    pub template: Vec<String>,
+    pub state_info: String,
+    pub running: Vec<SnapshotPlace>,
+    pub exited: Vec<SnapshotPlace>,
+    pub history: Vec<HistoryEvent>,
+}
+
+/// Where an artifact came from (specification, repo_info), `id` being the external one.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
+#[expect(missing_docs, reason = "the fields are the specification's, in its order")]
+pub struct RepoInfoView {
+    pub name: String,
+    pub url: String,
+    pub id: String,
+    pub description: String,
+    pub provider: String,
+    pub vcs_instance: String,
+    pub namespace_path: Vec<String>,
+    pub additional_info: Map<String, Value>,
+    pub short_name: String,
+}
+
+impl From<&RepoInfo> for RepoInfoView {
+    fn from(info: &RepoInfo) -> Self {
+        Self {
+            name: info.name.clone(),
+            url: info.url.clone(),
+            id: info.id.clone().unwrap_or_default(),
+            description: info.description.clone().unwrap_or_default(),
+            provider: info.provider.map(|provider| provider.as_str().to_owned()).unwrap_or_default(),
+            vcs_instance: crate::repos::vcs_instance(&info.url).unwrap_or_default(),
+            namespace_path: crate::repos::namespace_path(info),
+            additional_info: info.additional_info.clone().unwrap_or_default(),
+            short_name: crate::repos::short_name(&info.name),
+        }
+    }
+}
+
+/// A snapshot of an environment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct SnapshotPlace {
+    pub environment_name: String,
+    pub snapshot_index: u64,
+}
+
+/// Something that happened to an artifact.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct HistoryEvent {
+    pub event: String,
+    pub timestamp: Seconds,
+}
+
+/// What the views of some artifacts rest on, read in a bounded number of questions.
+struct Surroundings {
+    flows: BTreeMap<Id, Flow>,
+    trails: BTreeMap<Id, Assessed>,
+    attestations: BTreeMap<Id, Vec<Attestation>>,
+    runs: Vec<Run>,
+    templates: Templates,
+}
+
+impl Surroundings {
+    async fn read(artifacts: &[Artifact], cx: &Context<'_>) -> Result<Self> {
+        let distinct = |ids: &mut Vec<Id>| {
+            ids.sort_unstable();
+            ids.dedup();
+        };
+        let mut flows: Vec<Id> = artifacts.iter().map(|artifact| artifact.flow).collect();
+        distinct(&mut flows);
+        let mut trails: Vec<Id> = artifacts.iter().filter_map(|artifact| artifact.trail).collect();
+        distinct(&mut trails);
+        let flows = cx.store().flows_by_id(cx.org()?, &flows).await?;
+        let mut fingerprints: Vec<Fingerprint> =
+            artifacts.iter().map(|artifact| artifact.fingerprint.clone()).collect();
+        fingerprints.sort_unstable();
+        fingerprints.dedup();
+        Ok(Self {
+            flows: flows.into_iter().map(|flow| (flow.id, flow)).collect(),
+            trails: assessed(&trails, cx).await?,
+            attestations: attestations_of(&trails, cx).await?,
+            runs: runs(&fingerprints, cx).await?,
+            templates: Templates::default(),
+        })
+    }
+
+    fn flow_name(&self, artifact: &Artifact) -> &str {
+        self.flows.get(&artifact.flow).map(|flow| flow.name.as_str()).unwrap_or_default()
+    }
+
+    fn trail_name(&self, artifact: &Artifact) -> &str {
+        let trail = artifact.trail.and_then(|trail| self.trails.get(&trail));
+        trail.map(|trail| trail.trail.name.as_str()).unwrap_or_default()
+    }
+
+    /// The attestations that are about this artifact, oldest first.
+    fn evidence<'a>(&'a self, artifact: &'a Artifact) -> impl Iterator<Item = &'a Attestation> {
+        let on_trail = artifact.trail.and_then(|trail| self.attestations.get(&trail));
+        on_trail.into_iter().flatten().filter(|attestation| concerns(&attestation.binding, artifact))
+    }
+
+    fn template(&mut self, artifact: &Artifact) -> Template {
+        match artifact.trail.and_then(|trail| self.trails.get(&trail)) {
+            Some(trail) => trail.template.clone(),
+            None => self.templates.parsed(&artifact.template),
+        }
+    }
+
+    fn state(&mut self, artifact: &Artifact) -> State {
+        match artifact.trail.and_then(|trail| self.trails.get(&trail)) {
+            Some(trail) => trail.state_of(artifact),
+            None => artifact_state(&self.templates.parsed(&artifact.template), artifact, &[]),
+        }
+    }
+}
+
+/// Whether an attestation with this binding is about this artifact.
+pub(crate) fn concerns(binding: &Binding, artifact: &Artifact) -> bool {
+    match binding {
+        Binding::Trail => false,
+        Binding::Artifact { fingerprint, .. } => *fingerprint == artifact.fingerprint,
+        Binding::Named { target, commit } => {
+            *target == artifact.template_reference_name
+                && artifact.git_commit.as_ref().is_some_and(|sha| sha.as_str() == commit)
+        }
+    }
+}
+
+/// These artifacts, in order, as answers carry them.
+pub(super) async fn views(artifacts: &[Artifact], cx: &Context<'_>) -> Result<Vec<ArtifactView>> {
+    let mut around = Surroundings::read(artifacts, cx).await?;
+    artifacts.iter().map(|artifact| view(artifact, &mut around, cx)).collect()
+}
+
+fn view(artifact: &Artifact, around: &mut Surroundings, cx: &Context<'_>) -> Result<ArtifactView> {
+    let state = around.state(artifact);
+    let template = around.template(artifact);
+    let evidence: Vec<&Attestation> = around.evidence(artifact).collect();
+    let runs: Vec<&Run> = around.runs.iter().filter(|run| run.fingerprint == artifact.fingerprint).collect();
+    let committed = artifact.git_commit_info.as_ref().and_then(|commit| commit.timestamp).map(|at| at.0);
+    let last = evidence.iter().map(|attestation| attestation.created_at).fold(artifact.created_at, Ord::max);
+    let (org, flow_name, fingerprint) =
+        (&cx.place()?.name, around.flow_name(artifact), &artifact.fingerprint);
+    Ok(ArtifactView {
+        id: artifact.id,
+        fingerprint: fingerprint.clone(),
+        filename: artifact.filename.clone(),
+        created_at: artifact.created_at.decimal(),
+        last_modified_at: last.decimal(),
+        evidence: evidence.iter().map(|one| (one.name.to_string(), evidence_item(one))).collect(),
+        flow_name: flow_name.to_owned(),
+        commit_lead_times: committed.map(|at| lead_times(&runs, at)).unwrap_or_default(),
+        build_lead_times: lead_times(&runs, artifact.created_at),
+        trail_name: around.trail_name(artifact).to_owned(),
+        template_reference_name: artifact.template_reference_name.clone(),
+        git_commit: artifact.git_commit.as_ref().map(ToString::to_string).unwrap_or_default(),
+        git_commit_info: GitCommitInfo::of(artifact.git_commit_info.as_ref()),
+        repo_info: artifact.repo_info.as_ref().map(RepoInfoView::from).unwrap_or_default(),
+        commit_url: artifact.commit_url.clone(),
+        build_url: artifact.build_url.clone(),
+        repo_url: artifact.repo_url.clone(),
+        html_url: cx.artifact_url(flow_name, fingerprint, artifact.id),
+        api_url: cx.api_url(&format!("artifacts/{org}/{flow_name}/fingerprint/{fingerprint}")),
+        user_data: artifact.user_data.clone(),
+        external_urls: artifact.external_urls.clone().unwrap_or_default(),
+        annotations: artifact.annotations.clone(),
+        state,
+        template: compliance::expected_names(&template, &artifact.template_reference_name),
+        state_info: state_info(state).to_owned(),
+        running: places(&runs, |run| run.until.is_none().then_some(run.from.0)),
+        exited: places(&runs, |run| run.until.map(|(index, _)| index)),
+        history: history(artifact, &evidence, &runs),
+    })
+}
+
+const fn state_info(state: State) -> &'static str {
+    match state {
+        State::Compliant => "All expected attestations are there and compliant.",
+        State::NonCompliant => "An attestation of the artifact or of its trail is not compliant.",
+        State::Incomplete => "An expected attestation of the artifact or of its trail is missing.",
+    }
+}
+
+fn places(runs: &[&Run], index: impl Fn(&Run) -> Option<u64>) -> Vec<SnapshotPlace> {
+    let place = |run: &&Run| {
+        let snapshot_index = index(run)?;
+        Some(SnapshotPlace { environment_name: run.environment_name.to_string(), snapshot_index })
+    };
+    runs.iter().filter_map(place).collect()
+}
+
+/// The seconds from `since` until the first run in each environment.
+fn lead_times(runs: &[&Run], since: Timestamp) -> BTreeMap<String, Seconds> {
+    let mut first: BTreeMap<String, Timestamp> = BTreeMap::new();
+    for run in runs {
+        let started = first.entry(run.environment_name.to_string()).or_insert(run.from.1);
+        *started = run.from.1.min(*started);
+    }
+    first.into_iter().map(|(environment, started)| (environment, started.since(since))).collect()
+}
+
+fn history(artifact: &Artifact, evidence: &[&Attestation], runs: &[&Run]) -> Vec<HistoryEvent> {
+    let created = match artifact.template_reference_name.as_str() {
+        "" => "Artifact created".to_owned(),
+        name => format!("{name} reported"),
+    };
+    let mut events = vec![(artifact.created_at, created)];
+    events.extend(evidence.iter().map(|one| (one.created_at, format!("{} evidence received", one.name))));
+    for run in runs {
+        let name = &run.environment_name;
+        events.push((run.from.1, format!("Started running in {name}#{} environment", run.from.0)));
+        if let Some((index, at)) = run.until {
+            events.push((at, format!("No longer running in {name}#{index} environment")));
+        }
+    }
+    events.sort_by_key(|(at, _)| *at);
+    events.into_iter().map(|(at, event)| HistoryEvent { event, timestamp: at.seconds() }).collect()
+}
+
+impl Context<'_> {
+    /// The address of an artifact's page.
+    pub(crate) fn artifact_url(&self, flow: &str, fingerprint: &Fingerprint, id: Id) -> String {
+        self.page_url(&format!("flows/{flow}/artifacts/{fingerprint}?artifact_id={id}"))
+    }
+}
+
+/// An attestation among an artifact's evidence.
+fn evidence_item(attestation: &Attestation) -> Value {
+    let detail = |key: &str| attestation.details.get(key).cloned().unwrap_or(Value::Null);
+    json!({
+        "evidence_type": attestation.kind,
+        "is_compliant": attestation.is_compliant,
+        "created_at": attestation.created_at.decimal(),
+        "has_audit_package": true,
+        "build_url": null,
+        "evidence_archive_fingerprint": attestation.evidence.as_ref().map(|file| &file.sha256),
+        "user_data": attestation.user_data,
+        "description": attestation.description,
+        "evidence_url": attestation.origin_url,
+        "evidence_fingerprint": null,
+        "commit_sha": attestation.git_commit_info.as_ref().map(|commit| &commit.sha1),
+        "snyk_results": detail("snyk_results"),
+        "junit_results": detail("junit_results"),
+        "jira_results": detail("jira_results"),
+        "git_provider": detail("git_provider"),
+        "pull_requests": detail("pull_requests"),
+    })
+}

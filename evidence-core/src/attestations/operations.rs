@@ -1,0 +1,413 @@
+//! The operations on attestations. Every type is added by the same operation, generic over its [`Claim`].
+
+use std::marker::PhantomData;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::view::views;
+use super::{Attachment, Attestation, AttestationView, Binding, Claim, evidence};
+use crate::artifacts::{Artifact, ArtifactFilter, concerns};
+use crate::auth::Scope;
+use crate::decode::{self, Misfit};
+use crate::error::{Error, Resource, Result};
+use crate::fact::Fact;
+use crate::id::Id;
+use crate::name::{AttestationName, Fingerprint, FingerprintPrefix, FlowName, OrgName, TrailName};
+use crate::operation::{Created, Document, Download, Form, FormParts, Json, Method, Operation};
+use crate::page::Window;
+use crate::service::{Context, Draft, Race};
+use crate::shared::{
+    Acknowledged, Annotations, Description, ExternalUrls, GitCommit, List, RepoInfo, UserData, WebUrl,
+};
+
+/// Adds an attestation to a trail, with files if there are any.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(bound = "")]
+#[schemars(bound = "")]
+#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
+pub struct PostAttestation<C> {
+    pub org: OrgName,
+    pub flow_name: FlowName,
+    pub trail_name: TrailName,
+    #[serde(skip)]
+    claim: PhantomData<fn() -> C>,
+}
+
+impl<C> PostAttestation<C> {
+    /// An attestation to this trail.
+    pub const fn new(org: OrgName, flow_name: FlowName, trail_name: TrailName) -> Self {
+        Self { org, flow_name, trail_name, claim: PhantomData }
+    }
+}
+
+/// What every attestation may carry, whatever its type.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct AttestationBase {
+    pub attestation_name: AttestationName,
+    pub origin_url: Option<WebUrl>,
+    pub description: Option<Description>,
+    pub artifact_fingerprint: Option<Fingerprint>,
+    /// The template's name of the artifact that the attestation is about.
+    pub target_artifacts: Option<List<AttestationName, 1>>,
+    pub git_commit_info: Option<GitCommit>,
+    pub repo_info: Option<RepoInfo>,
+    pub external_urls: Option<ExternalUrls>,
+    pub annotations: Option<Annotations>,
+    pub user_data: Option<UserData>,
+}
+
+const BASE_FIELDS: [&str; 10] = [
+    "attestation_name",
+    "origin_url",
+    "description",
+    "artifact_fingerprint",
+    "target_artifacts",
+    "git_commit_info",
+    "repo_info",
+    "external_urls",
+    "annotations",
+    "user_data",
+];
+
+/// The document of an attestation: the common part and the type's own, closed against anything else.
+#[derive(Debug, Clone)]
+pub struct AttestationInput<C> {
+    /// The common part.
+    pub base: AttestationBase,
+    /// The type's own part.
+    pub claim: C,
+}
+
+impl<C: Claim> Document for AttestationInput<C> {
+    const PARTS: FormParts = FormParts { document: "data_json", file: "attachment_file", many: true };
+
+    fn read(value: &Value) -> Result<Self, Misfit> {
+        let Value::Object(fields) = value else {
+            return Err(Misfit::of("data_json", "Input should be a valid dictionary"));
+        };
+        let (base, own): (Map<String, Value>, Map<String, Value>) =
+            fields.clone().into_iter().partition(|(field, _)| BASE_FIELDS.contains(&field.as_str()));
+        Ok(Self { base: decode::from_json(&base.into())?, claim: decode::from_json(&own.into())? })
+    }
+}
+
+impl<C: Claim> JsonSchema for AttestationInput<C> {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        C::SCHEMA.into()
+    }
+
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        let mut schema = AttestationBase::json_schema(generator);
+        let own = C::json_schema(generator);
+        for part in ["properties", "required"] {
+            match (schema.get_mut(part), own.get(part)) {
+                (Some(Value::Object(all)), Some(Value::Object(more))) => all.extend(more.clone()),
+                (Some(Value::Array(all)), Some(Value::Array(more))) => all.extend(more.iter().cloned()),
+                _ => {}
+            }
+        }
+        schema.insert("additionalProperties".to_owned(), Value::Bool(false));
+        schema
+    }
+}
+
+impl<C: Claim> Operation for PostAttestation<C> {
+    const NAME: &'static str = C::OPERATION;
+    const METHOD: Method = Method::Post;
+    const PATH: &'static str = C::PATH;
+    const SCOPE: Scope = Scope::Write;
+    const SUMMARY: &'static str = C::SUMMARY;
+    type Body = Form<AttestationInput<C>>;
+    type Output = Created<Acknowledged>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, body: Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
+        let AttestationInput { base, claim } = body.document;
+        self.binding(&base, cx).await?;
+        let (attachments, file) = evidence::keep(body.files, cx).await?;
+        let mut race = Race::default();
+        loop {
+            let outcome = self.attest(&base, &claim, &attachments, file.as_ref(), cx).await;
+            if !race.again(&outcome) {
+                return outcome.map(|()| Created(Acknowledged::Ok));
+            }
+        }
+    }
+}
+
+impl<C: Claim> PostAttestation<C> {
+    async fn attest(
+        &self,
+        base: &AttestationBase,
+        claim: &C,
+        attachments: &[Attachment],
+        file: Option<&Attachment>,
+        cx: &Context<'_>,
+    ) -> Result<()> {
+        let binding = self.binding(base, cx).await?;
+        let mut draft = Draft::default();
+        let flow = draft.flow(&self.flow_name, cx).await?;
+        let trail = draft.trail(&flow, &self.trail_name, cx).await?;
+        let repo = draft.repo(base.repo_info.as_ref(), cx).await?;
+        let base = base.clone();
+        draft.fact(Fact::AttestationAdded {
+            record: Attestation {
+                id: cx.new_id(),
+                flow: flow.id,
+                trail: trail.id,
+                name: base.attestation_name,
+                kind: claim.kind(),
+                is_compliant: claim.verdict(),
+                binding,
+                description: base.description.map(Description::into_string),
+                origin_url: base.origin_url.map(WebUrl::into_string).unwrap_or_default(),
+                git_commit_info: base.git_commit_info,
+                repo_info: base.repo_info,
+                repo,
+                external_urls: base.external_urls,
+                annotations: base.annotations,
+                user_data: base.user_data.map_or_else(|| Value::Object(Map::new()), |UserData(data)| data),
+                details: claim.details(),
+                attachments: attachments.to_vec(),
+                evidence: file.cloned(),
+                created_at: cx.now(),
+                created_by: cx.actor(),
+            },
+        });
+        cx.record(draft).await?;
+        Ok(())
+    }
+
+    /// What the attestation is about: an artifact by fingerprint, one by template name and commit, or the trail.
+    async fn binding(&self, base: &AttestationBase, cx: &Context<'_>) -> Result<Binding> {
+        let target = base.target_artifacts.as_ref().and_then(|targets| targets.0.first());
+        let commit = base.git_commit_info.as_ref().map(|commit| &commit.sha1).filter(|sha| !sha.is_empty());
+        match (&base.artifact_fingerprint, target, commit) {
+            (Some(fingerprint), ..) => {
+                let found =
+                    self.reported(|filter| filter.fingerprint = Some(fingerprint.to_string()), cx).await?;
+                let artifact = found.into_iter().next().ok_or_else(|| {
+                    cx.missing(Resource::Artifact, fingerprint.as_str())
+                        .in_flow(self.flow_name.as_str())
+                        .in_trail(self.trail_name.as_str())
+                        .named_by("artifact_fingerprint")
+                })?;
+                let target = target.map_or(artifact.template_reference_name, ToString::to_string);
+                Ok(Binding::Artifact { fingerprint: fingerprint.clone(), target })
+            }
+            (None, Some(target), Some(commit)) => {
+                Ok(Binding::Named { target: target.to_string(), commit: commit.clone() })
+            }
+            (None, Some(target), None) => {
+                let found = self.reported(|_| {}, cx).await?;
+                let artifact =
+                    found.into_iter().find(|artifact| artifact.template_reference_name == target.as_str());
+                let artifact = artifact.ok_or_else(|| Error::invalid("target_artifacts", UNBOUND))?;
+                Ok(Binding::Artifact { fingerprint: artifact.fingerprint, target: target.to_string() })
+            }
+            (None, None, _) => Ok(Binding::Trail),
+        }
+    }
+
+    /// The artifacts reported to the trail, newest first; none where there is no such trail yet.
+    async fn reported(
+        &self,
+        narrow: impl Fn(&mut ArtifactFilter) + Send,
+        cx: &Context<'_>,
+    ) -> Result<Vec<Artifact>> {
+        let org = cx.org()?;
+        let Some(flow) = cx.store().flow(org, self.flow_name.as_str()).await? else { return Ok(Vec::new()) };
+        let trail = cx.store().trail(org, flow.record.id, self.trail_name.as_str()).await?;
+        let Some(trail) = trail else { return Ok(Vec::new()) };
+        let mut filter = ArtifactFilter { trail: Some(trail.record.id), ..ArtifactFilter::default() };
+        narrow(&mut filter);
+        Ok(cx.store().artifacts(org, &filter, Window::ALL).await?.items)
+    }
+}
+
+/// The public client recognises this sentence and says it in terms of its own flags.
+const UNBOUND: &str = "An attestation for an artifact that is not reported yet requires at least one of: \
+                       artifact_fingerprint or git_commit_info.";
+
+/// Gets a trail's attestations of a name, newest first.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
+pub struct GetTrailAttestation {
+    pub org: OrgName,
+    pub flow_name: FlowName,
+    pub trail_name: TrailName,
+    pub attestation_name: AttestationName,
+}
+
+impl Operation for GetTrailAttestation {
+    const NAME: &'static str = "get_trail_attestation";
+    const METHOD: Method = Method::Get;
+    const PATH: &'static str = "/attestations/{org}/{flow_name}/trail/{trail_name}/{attestation_name}";
+    const SCOPE: Scope = Scope::ReadFlow;
+    const SUMMARY: &'static str = "Gets a trail's attestations of a name, newest first";
+    type Body = ();
+    type Output = Json<Vec<AttestationView>>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    fn flow(&self) -> Option<&FlowName> {
+        Some(&self.flow_name)
+    }
+
+    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
+        let flow = cx.flow(self.flow_name.as_str()).await?.record;
+        let trail = cx.trail(&flow, self.trail_name.as_str()).await?.record;
+        let name = Some(self.attestation_name.as_str());
+        let mut found = cx.store().attestations(cx.org()?, &[trail.id], name).await?;
+        found.retain(|attestation| attestation.binding == Binding::Trail);
+        Ok(Json(views(found, cx).await?))
+    }
+}
+
+/// Gets an artifact's attestations of a name, newest first.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
+pub struct GetArtifactAttestation {
+    pub org: OrgName,
+    pub flow_name: FlowName,
+    pub fingerprint: FingerprintPrefix,
+    pub attestation_name: AttestationName,
+}
+
+impl Operation for GetArtifactAttestation {
+    const NAME: &'static str = "get_artifact_attestation";
+    const METHOD: Method = Method::Get;
+    const PATH: &'static str = "/attestations/{org}/{flow_name}/artifact/{fingerprint}/{attestation_name}";
+    const SCOPE: Scope = Scope::ReadFlow;
+    const SUMMARY: &'static str = "Gets an artifact's attestations of a name, newest first";
+    type Body = ();
+    type Output = Json<Vec<AttestationView>>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    fn flow(&self) -> Option<&FlowName> {
+        Some(&self.flow_name)
+    }
+
+    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
+        let org = cx.org()?;
+        let flow = cx.flow(self.flow_name.as_str()).await?.record;
+        let fingerprint = match crate::artifacts::resolve(&flow, &self.fingerprint, cx).await {
+            Err(Error::NotFound(_)) => return Ok(Json(Vec::new())),
+            resolved => resolved?,
+        };
+        let filter = ArtifactFilter {
+            flow: Some(flow.id),
+            fingerprint: Some(fingerprint),
+            ..ArtifactFilter::default()
+        };
+        let artifacts = cx.store().artifacts(org, &filter, Window::ALL).await?.items;
+        let mut trails: Vec<Id> = artifacts.iter().filter_map(|artifact| artifact.trail).collect();
+        trails.sort_unstable();
+        trails.dedup();
+        let mut found = cx.store().attestations(org, &trails, Some(self.attestation_name.as_str())).await?;
+        found.retain(|attestation| {
+            artifacts.iter().any(|artifact| {
+                artifact.trail == Some(attestation.trail) && concerns(&attestation.binding, artifact)
+            })
+        });
+        Ok(Json(views(found, cx).await?))
+    }
+}
+
+/// Gets an attestation of the organization by id.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
+pub struct GetAttestations {
+    pub org: OrgName,
+    /// The attestation's id.
+    pub attestation_id: String,
+}
+
+/// Attestations, in an envelope.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct AttestationList {
+    /// The attestations.
+    pub data: Vec<AttestationView>,
+}
+
+impl Operation for GetAttestations {
+    const NAME: &'static str = "get_attestations";
+    const METHOD: Method = Method::Get;
+    const PATH: &'static str = "/attestations/{org}";
+    const SCOPE: Scope = Scope::Read;
+    const SUMMARY: &'static str = "Gets an attestation by id";
+    type Body = ();
+    type Output = Json<AttestationList>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
+        let found = match self.attestation_id.parse() {
+            Ok(id) => cx.store().attestation(cx.org()?, id).await?,
+            Err(_) => None,
+        };
+        Ok(Json(AttestationList { data: views(found.into_iter().collect(), cx).await? }))
+    }
+}
+
+/// Downloads the evidence of an attestation: its one file, or an archive of several.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
+pub struct GetEvidence {
+    pub org: OrgName,
+    pub flow_name: FlowName,
+    pub trail_name: TrailName,
+    pub attestation_id: String,
+}
+
+impl Operation for GetEvidence {
+    const NAME: &'static str = "get_attestation_evidence";
+    const METHOD: Method = Method::Get;
+    const PATH: &'static str =
+        "/attestations/{org}/{flow_name}/trail/{trail_name}/attestation/{attestation_id}/evidence";
+    const SCOPE: Scope = Scope::ReadFlow;
+    const SUMMARY: &'static str = "Downloads the evidence of an attestation";
+    type Body = ();
+    type Output = Download;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    fn flow(&self) -> Option<&FlowName> {
+        Some(&self.flow_name)
+    }
+
+    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
+        let org = cx.org()?;
+        let flow = cx.flow(self.flow_name.as_str()).await?.record;
+        let trail = cx.trail(&flow, self.trail_name.as_str()).await?.record;
+        let missing = |resource| {
+            cx.missing(resource, self.attestation_id.as_str())
+                .in_flow(flow.name.as_str())
+                .in_trail(trail.name.as_str())
+        };
+        let attestation = match self.attestation_id.parse() {
+            Ok(id) => {
+                cx.store().attestation(org, id).await?.filter(|attestation| attestation.trail == trail.id)
+            }
+            Err(_) => None,
+        };
+        let attestation = attestation.ok_or_else(|| missing(Resource::Attestation))?;
+        let file = attestation.evidence.ok_or_else(|| missing(Resource::Evidence))?;
+        Ok(evidence::download(&file, org, cx))
+    }
+}

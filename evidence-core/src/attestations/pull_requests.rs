@@ -1,0 +1,265 @@
+//! Pull requests as they are reported. Three spellings are in use (the specification's, with an approver's `author`
+//! and a commit's `sha`; and two older ones, with `username` or a plain string, and `sha1`); all are read, one is kept,
+//! and answers carry both spellings.
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::de::{self, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Value, json};
+
+use crate::name::CommitSha;
+use crate::shared::{GitCommit, VcsProvider};
+use crate::time::SentSeconds;
+
+/// The host of pull requests: a repo's provider, or `azure`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum GitProvider {
+    /// A provider as repos have it.
+    Vcs(VcsProvider),
+    /// `azure`, as pull-request reports call Azure DevOps.
+    Azure(Azure),
+}
+
+/// `azure`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+pub enum Azure {
+    /// `azure`.
+    #[serde(rename = "azure")]
+    Azure,
+}
+
+impl<'de> Deserialize<'de> for GitProvider {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        if text == "azure" {
+            return Ok(Self::Azure(Azure::Azure));
+        }
+        let provider = de::value::StringDeserializer::<de::value::Error>::new(text);
+        VcsProvider::deserialize(provider).map(Self::Vcs).map_err(|_| {
+            de::Error::custom(
+                "Input should be 'github', 'gitlab', 'bitbucket', 'bitbucket_cloud', 'bitbucket_dc', 'azure-devops', \
+                 'azure_devops_services', 'azure_devops_server', 'circleci', 'git', 'subversion' or 'azure'",
+            )
+        })
+    }
+}
+
+/// A value that must be sent, where null stands for the empty one.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[serde(transparent)]
+pub struct Nullable<T>(pub T);
+
+impl<'de, T: Deserialize<'de> + Default> Deserialize<'de> for Nullable<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Option::deserialize(deserializer).map(|value| Self(value.unwrap_or_default()))
+    }
+}
+
+impl<T: JsonSchema> JsonSchema for Nullable<T> {
+    fn inline_schema() -> bool {
+        true
+    }
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        T::schema_name()
+    }
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        let some = T::json_schema(generator);
+        schemars::json_schema!({ "anyOf": [some, { "type": "null" }] })
+    }
+}
+
+/// A pull request.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "the fields are the specification's")]
+pub struct PullRequest {
+    pub url: String,
+    pub state: String,
+    #[serde(default)]
+    pub title: Option<String>,
+    #[serde(default)]
+    pub author: Option<String>,
+    #[serde(default)]
+    pub head_ref: Option<String>,
+    #[serde(default)]
+    pub base_ref: Option<String>,
+    #[serde(default)]
+    pub merge_commit: Option<MergeCommit>,
+    #[serde(default)]
+    pub created_at: Option<SentSeconds>,
+    #[serde(default)]
+    pub merged_at: Option<SentSeconds>,
+    #[serde(default)]
+    pub approvers: Nullable<Vec<Approver>>,
+    #[serde(default)]
+    pub commits: Nullable<Vec<GitCommit>>,
+}
+
+/// The commit that a pull request was merged with: 40 hex digits, or `""`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(transparent)]
+pub struct MergeCommit(String);
+
+impl MergeCommit {
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl<'de> Deserialize<'de> for MergeCommit {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        if text.is_empty() {
+            return Ok(Self(text));
+        }
+        CommitSha::try_from(text).map(|sha| Self(sha.into_string())).map_err(de::Error::custom)
+    }
+}
+
+/// Somebody who approved a pull request.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Approver {
+    /// The account's name.
+    pub username: String,
+    /// What was said: `APPROVED`, ….
+    pub state: Option<String>,
+    /// When.
+    pub timestamp: Option<SentSeconds>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ApproverObject {
+    #[serde(alias = "author")]
+    username: String,
+    #[serde(default)]
+    state: Option<String>,
+    #[serde(default)]
+    timestamp: Option<SentSeconds>,
+}
+
+impl<'de> Deserialize<'de> for Approver {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+        impl<'de> Visitor<'de> for Either {
+            type Value = Approver;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a name as a string, or an approver as a map")
+            }
+
+            fn visit_str<E: de::Error>(self, name: &str) -> Result<Approver, E> {
+                Ok(Approver { username: name.to_owned(), state: None, timestamp: None })
+            }
+
+            fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<Approver, A::Error> {
+                let ApproverObject { username, state, timestamp } =
+                    ApproverObject::deserialize(de::value::MapAccessDeserializer::new(map))?;
+                Ok(Approver { username, state, timestamp })
+            }
+        }
+        deserializer.deserialize_any(Either)
+    }
+}
+
+impl PullRequest {
+    /// The pull request as answers carry it: whole seconds, and both spellings of approvers and commits.
+    pub(crate) fn answered(&self) -> Value {
+        let seconds = |at: &Option<SentSeconds>| at.map(|at| at.0.whole_seconds());
+        let approver = |approver: &Approver| {
+            json!({
+                "username": approver.username,
+                "author": approver.username,
+                "state": approver.state,
+                "timestamp": seconds(&approver.timestamp),
+            })
+        };
+        let commit = |commit: &GitCommit| {
+            json!({
+                "sha1": commit.sha1,
+                "sha": commit.sha1,
+                "message": commit.message,
+                "author": commit.author,
+                "author_username": commit.author_username,
+                "branch": commit.branch,
+                "timestamp": seconds(&commit.timestamp),
+                "url": commit.url,
+                "verified": commit.verified,
+                "signature_state": commit.signature_state,
+            })
+        };
+        json!({
+            "url": self.url,
+            "state": self.state,
+            "title": self.title,
+            "author": self.author,
+            "head_ref": self.head_ref,
+            "base_ref": self.base_ref,
+            "merge_commit": self.merge_commit,
+            "created_at": seconds(&self.created_at),
+            "merged_at": seconds(&self.merged_at),
+            "approvers": self.approvers.0.iter().map(approver).collect::<Vec<_>>(),
+            "commits": self.commits.0.iter().map(commit).collect::<Vec<_>>(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decode::from_json;
+
+    const SHA: &str = "0123456789abcdef0123456789abcdef01234567";
+
+    #[test]
+    fn all_three_spellings_are_read_as_one() {
+        let specification = json!({
+            "url": "u", "state": "MERGED", "approvers": [{"author": "ann", "state": "APPROVED", "timestamp": 5}],
+            "commits": [{"sha": SHA, "message": "m", "author": "a", "author_username": "b", "branch": "main", "timestamp": 7}],
+        });
+        let client = json!({
+            "url": "u", "state": "MERGED", "approvers": [{"username": "ann", "state": "APPROVED", "timestamp": 5.0}],
+            "commits": [{"sha1": SHA, "message": "m", "author": "a", "author_username": "b", "branch": "main", "timestamp": 7}],
+        });
+        let read = |value: &Value| from_json::<PullRequest>(value).unwrap();
+        assert_eq!(read(&specification), read(&client));
+        let oldest = read(&json!({"url": "u", "state": "open", "merge_commit": "", "approvers": ["ann"]}));
+        assert_eq!(oldest.approvers.0[0].username, "ann");
+        let answered = read(&specification).answered();
+        assert_eq!(answered["approvers"][0]["author"], answered["approvers"][0]["username"]);
+        assert_eq!(
+            (&answered["commits"][0]["sha"], &answered["commits"][0]["sha1"]),
+            (&json!(SHA), &json!(SHA))
+        );
+        assert_eq!(answered["approvers"][0]["timestamp"], json!(5));
+    }
+
+    #[test]
+    fn what_is_kept_reads_back_as_itself() {
+        let one = from_json::<PullRequest>(&json!({
+            "url": "u", "state": "open", "merge_commit": SHA, "created_at": 1.25, "merged_at": null,
+            "approvers": null, "commits": [{"sha1": SHA}],
+        }));
+        let kept = serde_json::to_value(one.clone().unwrap()).unwrap();
+        assert_eq!(from_json::<PullRequest>(&kept), one);
+    }
+
+    #[test]
+    fn misfits_name_their_field() {
+        let table = [
+            (json!({"state": "open"}), "url"),
+            (json!({"url": "u", "state": "open", "more": 1}), "more"),
+            (json!({"url": "u", "state": "open", "merge_commit": "12"}), "merge_commit"),
+            (json!({"url": "u", "state": "open", "approvers": [7]}), "approvers[0]"),
+            (json!({"url": "u", "state": "open", "approvers": [{"author": "a", "x": 1}]}), "approvers[0].x"),
+            (json!({"url": "u", "state": "open", "commits": [{}]}), "commits[0].sha1"),
+        ];
+        for (value, field) in table {
+            assert_eq!(from_json::<PullRequest>(&value).unwrap_err().field(), field, "{value}");
+        }
+    }
+}

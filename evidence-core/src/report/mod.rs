@@ -1,0 +1,109 @@
+//! The report of one trail as a PDF file that can be handed to an auditor.
+//!
+//! [`render`] is a pure function of a [`TrailReport`]: no clock, no randomness, nothing from a
+//! request. `text` makes foreign texts harmless, `layout` flows rows over pages, `canvas` and
+//! `document` talk to the PDF library, and the other modules fill the sections.
+
+mod attestations;
+mod blocks;
+mod canvas;
+mod cover;
+mod data;
+mod document;
+mod font;
+mod layout;
+#[cfg(test)]
+mod samples;
+mod sections;
+mod style;
+#[cfg(test)]
+mod tests;
+mod text;
+
+pub use data::{
+    Approver, Artifact, Attachment, Attestation, Commit, Details, Event, Expectation, ExpectationStatus,
+    LedgerPosition, PullRequest, Run, Suite, TrailReport,
+};
+
+use canvas::{Area, Canvas};
+use document::Metadata;
+use layout::Flow;
+use style::{CONTENT_WIDTH, MARGIN, NOTE, RULE};
+use text::shorten;
+
+/// Why a report could not be made. Neither depends on what the report says.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReportError {
+    /// The embedded typeface cannot be read.
+    #[error("the embedded typeface cannot be read")]
+    Font,
+    /// The PDF structure cannot be completed.
+    #[error("the PDF cannot be assembled")]
+    Structure(#[from] lopdf::Error),
+    /// The PDF cannot be written out.
+    #[error("the PDF cannot be written")]
+    Write(#[from] std::io::Error),
+}
+
+/// The report as a PDF file; equal reports give equal bytes.
+///
+/// # Errors
+///
+/// Only if the embedded typeface or the PDF library fail; no content of a report causes that.
+pub fn render(report: &TrailReport) -> Result<Vec<u8>, ReportError> {
+    let mut flow = Flow::new()?;
+    cover::place(&mut flow, report);
+    sections::place_expectations(&mut flow, &report.expectations);
+    attestations::place(&mut flow, &report.attestations, report.commit.as_ref());
+    sections::place_artifacts(&mut flow, &report.artifacts, report.commit.as_ref());
+    sections::place_events(&mut flow, &report.events);
+    sections::place_attachments(&mut flow, &report.attachments);
+    let (mut canvas, bookmarks) = flow.finish();
+    draw_footers(&mut canvas, report);
+    let metadata = metadata(&canvas, report);
+    document::write(canvas, &metadata, &bookmarks)
+}
+
+/// Writes the names of the trail and the page number under each page.
+fn draw_footers(canvas: &mut Canvas, report: &TrailReport) {
+    const RULE_Y: f32 = 798.0;
+    const BASELINE: f32 = 810.0;
+    let width = CONTENT_WIDTH - 90.0;
+    let name = full_name(canvas, report, width);
+    let pages = canvas.page_count();
+    for page in 0..pages {
+        let number = format!("Page {} of {pages}", page + 1);
+        let x = MARGIN + CONTENT_WIDTH - canvas.width(&number, NOTE);
+        let rule = Area { x: MARGIN, y: RULE_Y, width: CONTENT_WIDTH, height: 0.5 };
+        canvas.rectangle_on(page, rule, RULE);
+        canvas.text_on(page, MARGIN, BASELINE, &name, NOTE);
+        canvas.text_on(page, x, BASELINE, &number, NOTE);
+    }
+}
+
+fn metadata(canvas: &Canvas, report: &TrailReport) -> Metadata {
+    let width = 2.0 * CONTENT_WIDTH;
+    let name = full_name(canvas, report, width);
+    Metadata {
+        title: format!("Trail evidence report: {name}"),
+        subject: report.state.to_string(),
+        author: one_line(canvas, &report.organization, width),
+    }
+}
+
+/// Organization, flow and trail; long names are shortened so that none hides the others.
+fn full_name(canvas: &Canvas, report: &TrailReport, width: f32) -> String {
+    const SEPARATOR: &str = " / ";
+    let names = [&report.organization, &report.flow, &report.trail].map(|name| one_line(canvas, name, width));
+    let whole = names.join(SEPARATOR);
+    if canvas.width(&whole, NOTE) <= width {
+        return whole;
+    }
+    let share = (width - 2.0 * canvas.width(SEPARATOR, NOTE)) / 3.0;
+    names.map(|name| one_line(canvas, &name, share)).join(SEPARATOR)
+}
+
+fn one_line(canvas: &Canvas, text: &str, width: f32) -> String {
+    shorten(text, canvas.fonts.get(NOTE.face), NOTE, width)
+}

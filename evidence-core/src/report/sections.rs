@@ -1,0 +1,201 @@
+//! The sections of expectations, artifacts, events and attachments.
+
+use super::{
+    blocks::{
+        CardHeading, INSET, Table, Value, caption, fields, grouped, left, place_note, right, utc,
+        utc_if_known, when_and_who,
+    },
+    cover::commit_of_fact,
+    data::{Artifact, Attachment, Commit, Event, Expectation, ExpectationStatus, Run},
+    layout::{Flow, Row, full_width},
+    style::{CELL_STRONG, CONTENT_WIDTH, Tone},
+    text::Limit,
+};
+
+const EXPECTATIONS: Table<5> = Table([
+    left("Name", 140.0),
+    left("Type", 82.0),
+    left("State", 88.0),
+    left("When", 106.0),
+    left("By", 77.0),
+]);
+
+const RUNS: Table<4> = Table([
+    left("Environment", 173.0),
+    left("From snapshot", 80.0),
+    left("Since", 112.0),
+    left("Until", 128.0),
+]);
+
+const EVENTS: Table<3> = Table([left("When", 112.0), left("Event", 281.0), left("By", 100.0)]);
+
+const ATTACHMENTS: Table<5> = Table([
+    left("Attestation", 98.0),
+    left("File", 102.0),
+    left("Media type", 76.0),
+    left("SHA-256", 155.0),
+    right("Bytes", 62.0),
+]);
+
+/// What the template expects against what was reported.
+pub(super) fn place_expectations(flow: &mut Flow, expectations: &[Expectation]) {
+    flow.section("Expected and reported");
+    if expectations.is_empty() {
+        place_note(flow, "The template expects nothing, and nothing was reported.");
+    }
+    for group in expectations.chunk_by(|a, b| a.scope == b.scope) {
+        if let Some(first) = group.first() {
+            place_scope_heading(flow, &first.scope);
+        }
+        let rows = group.iter().map(|expectation| expectation_row(flow, expectation)).collect();
+        EXPECTATIONS.place(flow, rows);
+    }
+    flow.note_replacements();
+}
+
+fn place_scope_heading(flow: &mut Flow, scope: &str) {
+    let title = match scope {
+        "trail" => "Trail".to_owned(),
+        name => format!("Artifact {name}"),
+    };
+    let lines = flow.lines(&title, CELL_STRONG, CONTENT_WIDTH, Limit::CELL);
+    flow.hold(Row::space(8.0));
+    flow.hold(Row { cells: vec![full_width(lines)], below: 3.0, ..Row::default() });
+}
+
+fn expectation_row(flow: &mut Flow, expectation: &Expectation) -> Row {
+    let tone = match expectation.status {
+        ExpectationStatus::Missing => Tone::Warn,
+        ExpectationStatus::Compliant => Tone::Good,
+        ExpectationStatus::NonCompliant => Tone::Bad,
+    };
+    let name = if expectation.unexpected {
+        Value::Remarked(&expectation.name, "not in the template")
+    } else {
+        Value::Strong(&expectation.name)
+    };
+    let values = [
+        name,
+        Value::Text(&expectation.kind),
+        Value::MadeBadge(expectation.status.to_string(), tone),
+        Value::Made(utc_if_known(expectation.at)),
+        Value::Text(&expectation.by),
+    ];
+    EXPECTATIONS.row(flow, values)
+}
+
+/// Each artifact with its fingerprint and where it ran.
+pub(super) fn place_artifacts(flow: &mut Flow, artifacts: &[Artifact], trail: Option<&Commit>) {
+    flow.section("Artifacts");
+    if artifacts.is_empty() {
+        place_note(flow, "No artifact has been reported.");
+    }
+    for artifact in artifacts {
+        place_artifact(flow, artifact, trail);
+    }
+    flow.note_replacements();
+}
+
+fn place_artifact(flow: &mut Flow, artifact: &Artifact, trail: Option<&Commit>) {
+    let heading = CardHeading {
+        name: &artifact.name,
+        remark: "artifact",
+        state: &artifact.state,
+        tone: word_tone(&artifact.state),
+    };
+    heading.hold(flow);
+    let reminder = heading.reminder(flow);
+    let mut rows = fields(
+        flow,
+        INSET,
+        &[
+            ("Fingerprint", Value::Strong(&artifact.fingerprint)),
+            ("File or image", Value::Text(&artifact.filename)),
+            ("Reported", Value::Made(when_and_who(Some(artifact.at), &artifact.by))),
+            ("Build", Value::Link(&artifact.build_url)),
+        ],
+    );
+    if let Some(commit) = &artifact.commit {
+        rows.extend(commit_of_fact(flow, commit, trail));
+    }
+    flow.card(reminder, rows, |flow| place_runs(flow, &artifact.runs));
+}
+
+fn place_runs(flow: &mut Flow, runs: &[Run]) {
+    if runs.is_empty() {
+        let rows = fields(flow, INSET, &[("Ran in", Value::Text("No environment has reported it."))]);
+        flow.place_together(rows);
+        return;
+    }
+    let caption = caption(flow, "Where it ran");
+    flow.hold(caption);
+    let rows = runs
+        .iter()
+        .map(|run| {
+            let until = match run.until {
+                Some((snapshot, at)) => format!("{}\nsnapshot {snapshot}", utc(at)),
+                None => "no end recorded".to_owned(),
+            };
+            let values = [
+                Value::Strong(&run.environment),
+                Value::Made(run.from_snapshot.to_string()),
+                Value::Made(utc(run.since)),
+                Value::Made(until),
+            ];
+            RUNS.row(flow, values)
+        })
+        .collect();
+    RUNS.place(flow, rows);
+}
+
+/// The event history.
+pub(super) fn place_events(flow: &mut Flow, events: &[Event]) {
+    flow.section("Event history");
+    if events.is_empty() {
+        place_note(flow, "No event has been recorded.");
+        return;
+    }
+    let rows = events
+        .iter()
+        .map(|event| {
+            let values = [Value::Made(utc(event.at)), Value::Text(&event.text), Value::Text(&event.by)];
+            EVENTS.row(flow, values)
+        })
+        .collect();
+    EVENTS.place(flow, rows);
+    flow.note_replacements();
+}
+
+/// The attached files.
+pub(super) fn place_attachments(flow: &mut Flow, attachments: &[Attachment]) {
+    flow.section("Attachments");
+    if attachments.is_empty() {
+        place_note(flow, "No file is attached.");
+        return;
+    }
+    let rows = attachments
+        .iter()
+        .map(|attachment| {
+            let values = [
+                Value::Text(&attachment.attestation),
+                Value::Strong(&attachment.file_name),
+                Value::Text(&attachment.media_type),
+                Value::Hash(&attachment.sha256),
+                Value::Made(grouped(attachment.size)),
+            ];
+            ATTACHMENTS.row(flow, values)
+        })
+        .collect();
+    ATTACHMENTS.place(flow, rows);
+    flow.note_replacements();
+}
+
+/// The meaning of a compliance word.
+fn word_tone(word: &str) -> Tone {
+    match word {
+        "COMPLIANT" => Tone::Good,
+        "NON-COMPLIANT" => Tone::Bad,
+        "INCOMPLETE" | "MISSING" => Tone::Warn,
+        _ => Tone::Neutral,
+    }
+}

@@ -1,0 +1,324 @@
+//! Environment reports: the complete list of what runs somewhere, sent again and again. Each kind of environment has
+//! a body of its own; all of them become one [`Report`], and only a report that tells something new takes a snapshot.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::assessment::{self, Running, Sighting};
+use crate::auth::Scope;
+use crate::environments::{Environment, EnvironmentKind};
+use crate::error::{Error, INVALID_REPORT, Result};
+use crate::fact::{Fact, Guard, Key};
+use crate::name::{EnvironmentName, Fingerprint, OrgName};
+use crate::operation::{Json, Method, Operation, Put};
+use crate::service::{Context, Draft, Race};
+use crate::shared::Acknowledged;
+use crate::store::Current;
+
+/// The greatest body of a report (decisions: 16 MiB).
+const LARGEST: usize = 16 << 20;
+
+/// What runs in an environment of one kind.
+#[derive(Debug)]
+struct Report {
+    kind: EnvironmentKind,
+    running: Running,
+}
+
+impl Report {
+    /// A report of these artifacts. One fingerprint reported several times is one artifact with several instances,
+    /// under the first name.
+    fn new<'a>(kind: EnvironmentKind, artifacts: impl IntoIterator<Item = (&'a Digests, Creation)>) -> Self {
+        let mut running = Running::new();
+        for (digests, created) in artifacts {
+            let mut counted = BTreeSet::new();
+            for (name, fingerprint) in &digests.0 {
+                if counted.insert(fingerprint) {
+                    let unseen = || Sighting { name: name.clone(), created: Vec::new() };
+                    let seen = running.entry(fingerprint.clone()).or_insert_with(unseen);
+                    seen.created.push(created.0);
+                }
+            }
+        }
+        running.values_mut().for_each(|seen| seen.created.sort_unstable());
+        Self { kind, running }
+    }
+
+    /// Takes the report in: status 201 when that took a snapshot.
+    async fn receive(self, environment: &EnvironmentName, cx: &Context<'_>) -> Result<Put<Acknowledged>> {
+        let created = Race::run(|| self.receive_once(environment, cx)).await?;
+        Ok(Put { created, body: Acknowledged::Ok })
+    }
+
+    /// Whether it took a snapshot.
+    async fn receive_once(&self, environment: &EnvironmentName, cx: &Context<'_>) -> Result<bool> {
+        let Current { revision, record } = cx.environment(environment.as_str()).await?;
+        self.check_kind(&record)?;
+        let record = Environment { last_reported_at: Some(cx.now()), ..record };
+        let snapshot = assessment::assess(record.clone(), &self.running, cx).await?;
+        let taken = snapshot.is_some();
+        let fact = snapshot.unwrap_or(Fact::EnvironmentReported { record });
+        let guard = Guard::Unchanged(Key::Environment(environment.clone()), revision);
+        cx.record(Draft::of(fact, guard)).await?;
+        Ok(taken)
+    }
+
+    fn check_kind(&self, environment: &Environment) -> Result<()> {
+        if environment.kind == self.kind {
+            return Ok(());
+        }
+        let (name, is, takes) = (&environment.name, environment.kind.as_str(), self.kind.as_str());
+        let text =
+            format!("Environment '{name}' is of type '{is}', which takes no reports of type '{takes}'");
+        Err(Error::invalid_with(INVALID_REPORT, "env_name", text))
+    }
+}
+
+/// What an artifact consists of: names, and the SHA-256 of each; at least one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Digests(pub BTreeMap<String, Fingerprint>);
+
+impl<'de> Deserialize<'de> for Digests {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let digests = BTreeMap::deserialize(deserializer)?;
+        if digests.is_empty() {
+            return Err(serde::de::Error::custom("Dictionary should have at least 1 item"));
+        }
+        Ok(Self(digests))
+    }
+}
+
+impl JsonSchema for Digests {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Digests".into()
+    }
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        let digest = generator.subschema_for::<Fingerprint>();
+        schemars::json_schema!({ "type": "object", "minProperties": 1, "additionalProperties": digest })
+    }
+}
+
+/// When something was created: an integer of epoch seconds, 0 or later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Creation(pub i64);
+
+impl<'de> Deserialize<'de> for Creation {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let seconds = i64::deserialize(deserializer)?;
+        if seconds < 0 {
+            return Err(serde::de::Error::custom("Input should be greater than or equal to 0"));
+        }
+        Ok(Self(seconds))
+    }
+}
+
+impl JsonSchema for Creation {
+    fn inline_schema() -> bool {
+        true
+    }
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Creation".into()
+    }
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "integer", "minimum": 0, "maximum": i64::MAX })
+    }
+}
+
+/// An artifact running where nothing but its digests and its age is known.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PlainArtifact {
+    /// Its names, and the SHA-256 of each.
+    pub digests: Digests,
+    /// When it was created, in epoch seconds.
+    #[serde(rename = "creationTimestamp")]
+    pub created: Creation,
+}
+
+impl PlainArtifact {
+    fn sighting(&self) -> (&Digests, Creation) {
+        (&self.digests, self.created)
+    }
+}
+
+/// The `type` of a Docker report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+pub enum DockerKind {
+    /// The only one.
+    #[default]
+    #[serde(rename = "docker")]
+    Docker,
+}
+
+/// What runs in a Docker environment (specification, Docker report body).
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DockerReport {
+    /// `docker`, or left out.
+    #[serde(default, rename = "type")]
+    pub kind: DockerKind,
+    /// The containers.
+    pub artifacts: Vec<PlainArtifact>,
+}
+
+/// Reports what runs in a Docker environment (specification, Environments).
+#[derive(Debug, Deserialize, JsonSchema)]
+#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
+pub struct ReportDocker {
+    pub org: OrgName,
+    pub env_name: EnvironmentName,
+}
+
+impl Operation for ReportDocker {
+    const NAME: &'static str = "docker_report";
+    const METHOD: Method = Method::Put;
+    const PATH: &'static str = "/environments/{org}/{env_name}/report/docker";
+    const SCOPE: Scope = Scope::Report;
+    const SUMMARY: &'static str = "Reports what runs in a Docker environment";
+    const BODY_LIMIT: usize = LARGEST;
+    const INVALID: &'static str = INVALID_REPORT;
+    type Body = Json<DockerReport>;
+    type Output = Put<Acknowledged>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, Json(body): Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
+        let sightings = body.artifacts.iter().map(PlainArtifact::sighting);
+        Report::new(EnvironmentKind::Docker, sightings).receive(&self.env_name, cx).await
+    }
+}
+
+/// The `type` of a server report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+pub enum ServerKind {
+    /// The only one.
+    #[default]
+    #[serde(rename = "server")]
+    Server,
+}
+
+/// What runs on a server.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ServerReport {
+    /// `server`, or left out.
+    #[serde(default, rename = "type")]
+    pub kind: ServerKind,
+    /// The artifacts.
+    pub artifacts: Vec<PlainArtifact>,
+}
+
+/// Reports what runs on a server.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
+pub struct ReportServer {
+    pub org: OrgName,
+    pub env_name: EnvironmentName,
+}
+
+impl Operation for ReportServer {
+    const NAME: &'static str = "server_report";
+    const METHOD: Method = Method::Put;
+    const PATH: &'static str = "/environments/{org}/{env_name}/report/server";
+    const SCOPE: Scope = Scope::Report;
+    const SUMMARY: &'static str = "Reports what runs on a server";
+    const BODY_LIMIT: usize = LARGEST;
+    const INVALID: &'static str = INVALID_REPORT;
+    type Body = Json<ServerReport>;
+    type Output = Put<Acknowledged>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, Json(body): Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
+        let sightings = body.artifacts.iter().map(PlainArtifact::sighting);
+        Report::new(EnvironmentKind::Server, sightings).receive(&self.env_name, cx).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::decode::from_json;
+
+    const ONE: &str = "1111111111111111111111111111111111111111111111111111111111111111";
+    const TWO: &str = "2222222222222222222222222222222222222222222222222222222222222222";
+
+    fn running(artifacts: &Value) -> Vec<(String, String, Vec<i64>)> {
+        let body: DockerReport = from_json(&json!({ "artifacts": artifacts })).expect("a valid report");
+        let report = Report::new(EnvironmentKind::Docker, body.artifacts.iter().map(PlainArtifact::sighting));
+        let flat = |(fingerprint, seen): (Fingerprint, Sighting)| {
+            (fingerprint.into_string(), seen.name, seen.created)
+        };
+        report.running.into_iter().map(flat).collect()
+    }
+
+    #[test]
+    fn one_fingerprint_in_several_entries_is_one_artifact_with_several_instances() {
+        let entry = |name: &str, digest: &str, created: i64| json!({ "digests": { name: digest }, "creationTimestamp": created });
+        let seen = |digest: &str, name: &str, created: &[i64]| {
+            (digest.to_owned(), name.to_owned(), created.to_vec())
+        };
+        let table = [
+            (json!([]), vec![]),
+            (json!([entry("a", ONE, 5)]), vec![seen(ONE, "a", &[5])]),
+            (json!([entry("b", ONE, 9), entry("a", ONE, 5)]), vec![seen(ONE, "b", &[5, 9])]),
+            (json!([entry("a", ONE, 5), entry("a", ONE, 5)]), vec![seen(ONE, "a", &[5, 5])]),
+            (
+                json!([entry("b", TWO, 1), entry("a", ONE, 2)]),
+                vec![seen(ONE, "a", &[2]), seen(TWO, "b", &[1])],
+            ),
+            (
+                json!([{ "digests": { "a": ONE, "b": ONE, "c": TWO }, "creationTimestamp": 0 }]),
+                vec![seen(ONE, "a", &[0]), seen(TWO, "c", &[0])],
+            ),
+        ];
+        for (artifacts, expected) in table {
+            assert_eq!(running(&artifacts), expected, "{artifacts}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_docker_report_is_refused_by_field() {
+        let table = [
+            (json!({}), "artifacts"),
+            (json!({ "artifacts": {} }), "artifacts"),
+            (json!({ "artifacts": [], "type": "server" }), "type"),
+            (json!({ "artifacts": [], "type": null }), "type"),
+            (json!({ "artifacts": [], "more": 1 }), "more"),
+            (json!({ "artifacts": [""] }), "artifacts[0]"),
+            (json!({ "artifacts": [{ "creationTimestamp": 1 }] }), "artifacts[0].digests"),
+            (json!({ "artifacts": [{ "digests": {}, "creationTimestamp": 1 }] }), "artifacts[0].digests"),
+            (
+                json!({ "artifacts": [{ "digests": { "a": "" }, "creationTimestamp": 1 }] }),
+                "artifacts[0].digests.a",
+            ),
+            (json!({ "artifacts": [{ "digests": { "a": ONE } }] }), "artifacts[0].creationTimestamp"),
+            (
+                json!({ "artifacts": [{ "digests": { "a": ONE }, "creationTimestamp": -1 }] }),
+                "artifacts[0].creationTimestamp",
+            ),
+            (
+                json!({ "artifacts": [{ "digests": { "a": ONE }, "creationTimestamp": 1.5 }] }),
+                "artifacts[0].creationTimestamp",
+            ),
+            (
+                json!({ "artifacts": [{ "digests": { "a": ONE }, "creationTimestamp": 1, "podName": "p" }] }),
+                "artifacts[0].podName",
+            ),
+        ];
+        for (body, field) in table {
+            let misfit = from_json::<DockerReport>(&body).expect_err(&body.to_string());
+            assert_eq!(misfit.field(), field, "{body}");
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! What a report's repository information is understood as.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn info(name: &str, url: &str) -> RepoInfo {
+    RepoInfo {
+        name: name.to_owned(),
+        url: url.to_owned(),
+        id: None,
+        description: None,
+        provider: None,
+        namespace_path: None,
+        additional_info: None,
+    }
+}
+
+#[test]
+fn the_vcs_instance_is_the_host_of_the_url() {
+    let table = [
+        ("https://github.com/acme/shop", Some("github.com")),
+        ("https://GitHub.COM/acme/shop", Some("github.com")),
+        ("HTTPS://github.com", Some("github.com")),
+        ("https://github.com:443/acme/shop", Some("github.com")),
+        ("http://github.com:80/acme/shop", Some("github.com")),
+        ("http://github.com:443/acme/shop", Some("github.com:443")),
+        ("https://gitlab.company.com:8443/acme/shop.git", Some("gitlab.company.com:8443")),
+        ("https://gitlab.company.com:/acme/shop.git", Some("gitlab.company.com")),
+        ("https://user:secret@gitlab.company.com/acme/shop", Some("gitlab.company.com")),
+        ("https://user:p@ss@gitlab.company.com/acme/shop", Some("gitlab.company.com")),
+        ("https://dev.azure.com?path=x", Some("dev.azure.com")),
+        ("ssh://git@bitbucket.org/acme/shop.git", Some("bitbucket.org")),
+        ("ssh://git@bitbucket.org:22/acme/shop.git", Some("bitbucket.org")),
+        ("ssh://git@bitbucket.org:7999/acme/shop.git", Some("bitbucket.org:7999")),
+        ("git://git.kernel.org:9418/linux.git", Some("git.kernel.org")),
+        ("svn://svn.example.org:3691/trunk", Some("svn.example.org:3691")),
+        ("git@github.com:acme/shop.git", Some("github.com")),
+        ("GitHub.com:acme/shop.git", Some("github.com")),
+        ("git@[2001:db8::1]:acme/shop.git", Some("[2001:db8::1]")),
+        ("https://[2001:DB8::1]:8443/acme", Some("[2001:db8::1]:8443")),
+        ("https://[2001:db8::1]/acme", Some("[2001:db8::1]")),
+        ("http://localhost:3000/acme", Some("localhost:3000")),
+        ("https://gitlab.company.com:port/acme", None),
+        ("https://gitlab.company.com:70000/acme", None),
+        ("https:///acme", None),
+        ("https://exa mple.com/acme", None),
+        ("https://[junk]/acme", None),
+        ("file:///srv/git/shop.git", None),
+        ("/srv/git/shop.git", None),
+        ("./shop:old/.git", None),
+        (r"C:\git\shop", None),
+        ("shop", None),
+        ("", None),
+    ];
+    for (url, expected) in table {
+        assert_eq!(vcs_instance(url).as_deref(), expected, "{url}");
+    }
+}
+
+#[test]
+fn the_name_tells_the_short_name_and_the_namespace_unless_one_was_sent() {
+    let table: [(&str, &str, &[&str]); 5] = [
+        ("acme/platform/shop", "shop", &["acme", "platform"]),
+        ("acme/shop", "shop", &["acme"]),
+        ("shop", "shop", &[]),
+        ("/acme//shop", "shop", &["acme"]),
+        ("", "", &[]),
+    ];
+    for (name, short, namespace) in table {
+        let info = info(name, "");
+        assert_eq!(short_name(name), short, "{name}");
+        assert_eq!(namespace_path(&info), namespace, "{name}");
+    }
+    let sent = RepoInfo { namespace_path: Some(vec!["group".to_owned()]), ..info("acme/shop", "") };
+    assert_eq!(namespace_path(&sent), ["group"]);
+}
+
+#[test]
+fn an_external_id_identifies_a_repo_whatever_its_name_and_url() {
+    let with_id = |name: &str, url: &str| RepoInfo {
+        id: Some("42".to_owned()),
+        provider: Some(VcsProvider::Github),
+        ..info(name, url)
+    };
+    assert_eq!(identity(&with_id("a/b", "https://one")), identity(&with_id("c/d", "https://two")));
+    let elsewhere = RepoInfo { provider: Some(VcsProvider::Gitlab), ..with_id("a/b", "https://one") };
+    assert_ne!(identity(&with_id("a/b", "https://one")), identity(&elsewhere));
+}
+
+#[test]
+fn without_an_external_id_the_url_identifies_a_repo_and_without_one_the_name() {
+    assert_eq!(identity(&info("a/b", "https://one")), identity(&info("c/d", "https://one")));
+    assert_ne!(identity(&info("a/b", "https://one")), identity(&info("a/b", "https://two")));
+    assert_ne!(identity(&info("a/b", "")), identity(&info("c/d", "")));
+    let half = RepoInfo { id: Some("42".to_owned()), ..info("a/b", "https://one") };
+    assert_eq!(identity(&half), identity(&info("a/b", "https://one")));
+}
+
+proptest! {
+    #[test]
+    fn any_url_has_at_most_one_host_and_that_is_lower_case_without_path_or_user(
+        url in "\\PC*|[a-z@:/\\[\\]0-9.]{0,24}|(https?|ssh)://([a-z]{1,3}@)?[A-Za-z0-9.]{1,9}(:[0-9]{0,6})?(/.*)?"
+    ) {
+        if let Some(host) = vcs_instance(&url) {
+            prop_assert!(!host.is_empty() && !host.contains(['/', '@', '?', '#']), "{}", host);
+            prop_assert_eq!(host.to_ascii_lowercase(), host);
+        }
+    }
+
+    #[test]
+    fn the_case_of_the_host_and_the_schemes_own_port_do_not_matter(host in "[a-z]([a-z0-9-]{0,5}[.])?[a-z]{2,5}") {
+        let plain = vcs_instance(&format!("https://{host}/a/b"));
+        prop_assert_eq!(plain.as_deref(), Some(host.as_str()));
+        prop_assert_eq!(&plain, &vcs_instance(&format!("https://{}:443/a/b", host.to_ascii_uppercase())));
+        prop_assert_eq!(&plain, &vcs_instance(&format!("git@{host}:a/b.git")));
+    }
+}

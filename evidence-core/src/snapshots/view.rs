@@ -1,0 +1,362 @@
+//! One snapshot in full: what ran, where it came from, what the policies said of it.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::{Annotation, AppliedPolicy, Instance, Placed, Snapshot};
+use crate::artifacts::Artifact;
+use crate::auth::Scope;
+use crate::environments::{Environment, EnvironmentKind};
+use crate::error::{Error, Resource, Result};
+use crate::flows::Flow;
+use crate::id::Id;
+use crate::name::{EnvironmentName, Fingerprint, OrgName, PolicyName};
+use crate::operation::{Json, Method, Operation};
+use crate::page::Window;
+use crate::rules::policy;
+use crate::rules::snapshots::Expression;
+use crate::service::Context;
+use crate::shared::GitCommitInfo;
+use crate::time::{Seconds, Timestamp};
+
+/// Gets one snapshot of an environment.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
+pub struct GetSnapshot {
+    pub org: OrgName,
+    pub env_name: EnvironmentName,
+    /// `N`, `-N`, `#N`, `~N`, `@{time}`, `@{N.hours.ago}` or `@{now}`.
+    pub snapshot_expression: String,
+}
+
+impl Operation for GetSnapshot {
+    const NAME: &'static str = "get_snapshot";
+    const METHOD: Method = Method::Get;
+    const PATH: &'static str = "/snapshots/{org}/{env_name}/{snapshot_expression}";
+    const SCOPE: Scope = Scope::Read;
+    const SUMMARY: &'static str = "Gets a snapshot of an environment";
+    type Body = ();
+    type Output = Json<SnapshotView>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
+        let expression = Expression::parse(&self.snapshot_expression)
+            .map_err(|bad| Error::invalid("snapshot_expression", bad.to_string()))?;
+        let environment = cx.environment_of_snapshots(&self.env_name).await?;
+        let resolved = cx.resolve_snapshot(&environment, &expression).await?;
+        let index = u64::try_from(resolved).ok().filter(|index| (1..=environment.snapshots).contains(index));
+        let missing = || cx.missing(Resource::Snapshot, unresolved(&environment, &expression, resolved, cx));
+        let index = index.ok_or_else(missing)?;
+        let snapshot = cx.store().snapshot(cx.org()?, environment.id, index).await?;
+        SnapshotView::gather(&environment, snapshot.ok_or_else(missing)?.record, cx).await.map(Json)
+    }
+}
+
+/// What was asked for and what it came to, in the words that users of the public command-line client know.
+fn unresolved(environment: &Environment, expression: &Expression, index: i64, cx: &Context<'_>) -> String {
+    let org = cx.place().map(|place| place.name.as_str()).unwrap_or_default();
+    let (name, count) = (&environment.name, environment.snapshots);
+    let asked = match expression {
+        Expression::Index(index) => format!("#{index}"),
+        Expression::Now => "@{now}".to_owned(),
+        Expression::Back(_) | Expression::At(_) | Expression::Ago(..) => expression.to_string(),
+    };
+    format!(
+        "Org: '{org}'. Snapshot '{name}{asked}' resolves to '{name}#{index}'. len(snapshots) == {count}. Indexes are 1-based"
+    )
+}
+
+/// A snapshot as answers carry it.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "Snapshot")]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct SnapshotView {
+    pub index: u64,
+    pub is_latest: bool,
+    pub next_snapshot_timestamp: Option<Seconds>,
+    /// How many artifacts run that may (`true`), may not (`false`), or are judged by no policy (`null`).
+    pub artifact_compliance_count: BTreeMap<&'static str, u64>,
+    pub timestamp: Seconds,
+    #[serde(rename = "type")]
+    pub kind: EnvironmentKind,
+    pub compliant: bool,
+    pub html_url: String,
+    /// The newest first; those that stopped running with this snapshot last.
+    pub artifacts: Vec<SnapshotArtifact>,
+    /// By id; the decisions of each artifact are in the same order.
+    pub applied_policies: Vec<AppliedPolicyView>,
+}
+
+/// An artifact of a snapshot. The keys from `flow_name` to `commit_lead_time` repeat the first of `flows`.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct SnapshotArtifact {
+    pub name: String,
+    pub fingerprint: Fingerprint,
+    pub compliant: Option<bool>,
+    /// Retired; always empty.
+    pub deployments: Vec<Value>,
+    #[serde(rename = "creationTimestamp")]
+    pub created: Vec<i64>,
+    /// Of Kubernetes environments.
+    pub pods: Option<Value>,
+    /// Of ECS environments.
+    pub ecs_context: Option<Value>,
+    pub annotation: Annotation,
+    pub reasons_for_incompliance: Vec<Value>,
+    pub flow_name: String,
+    pub git_commit: String,
+    pub commit_url: String,
+    pub html_url: String,
+    pub flow_html_url: String,
+    pub deployment_diff: Option<Value>,
+    pub commit_lead_time: Option<Seconds>,
+    pub flows: Vec<ArtifactFlow>,
+    pub policy_decisions: Value,
+}
+
+/// Where an artifact of a snapshot comes from: its newest report in one flow.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct ArtifactFlow {
+    pub flow_name: String,
+    pub trail_name: Option<String>,
+    pub template_reference_name: Option<String>,
+    pub git_commit: String,
+    pub commit_url: String,
+    pub git_commit_info: Option<GitCommitInfo>,
+    pub html_url: String,
+    pub flow_html_url: String,
+    /// What it replaced; not worked out yet.
+    pub deployment_diff: Option<Value>,
+    /// Seconds from the commit until the first instance was created.
+    pub commit_lead_time: Option<Seconds>,
+    pub artifact_compliance_in_flow: bool,
+    pub flow_reasons_for_non_compliance: Vec<Value>,
+}
+
+/// A policy that a snapshot was judged by.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct AppliedPolicyView {
+    pub id: Id,
+    pub name: PolicyName,
+    pub version: u64,
+    pub policy_dump: Value,
+    /// Fingerprints of what runs and may not because of this policy.
+    pub failing_artifacts: Vec<Fingerprint>,
+}
+
+impl SnapshotView {
+    async fn gather(environment: &Environment, snapshot: Snapshot, cx: &Context<'_>) -> Result<Self> {
+        let (org, index) = (cx.org()?, snapshot.index);
+        let placed = cx.store().instances(org, environment.id, index).await?;
+        let row = cx.store().snapshots(org, environment.id, index..=index, true, Window::ALL).await?;
+        let sources = Sources::read(&placed, cx).await?;
+        let applied_policies = applied_policies(&snapshot.policies, &placed, cx).await?;
+        let mut artifacts: Vec<_> =
+            placed.into_iter().map(|placed| sources.artifact(placed, index, cx)).collect();
+        artifacts.sort_by_key(|artifact| {
+            (artifact.annotation.now == 0, Reverse(artifact.created.last().copied()))
+        });
+        Ok(Self {
+            index,
+            is_latest: index == environment.snapshots,
+            next_snapshot_timestamp: row.first().and_then(|row| row.until).map(Timestamp::seconds),
+            artifact_compliance_count: compliance_count(&artifacts),
+            timestamp: snapshot.at.seconds(),
+            kind: environment.kind,
+            compliant: snapshot.compliant,
+            html_url: cx.page_url(&format!("environments/{}/snapshots/{index}", environment.name)),
+            artifacts,
+            applied_policies,
+        })
+    }
+}
+
+fn compliance_count(artifacts: &[SnapshotArtifact]) -> BTreeMap<&'static str, u64> {
+    let mut count = BTreeMap::from([("true", 0), ("false", 0), ("null", 0)]);
+    for artifact in artifacts.iter().filter(|artifact| artifact.annotation.now > 0) {
+        let verdict = match artifact.compliant {
+            Some(true) => "true",
+            Some(false) => "false",
+            None => "null",
+        };
+        *count.entry(verdict).or_default() += 1;
+    }
+    count
+}
+
+async fn applied_policies(
+    applied: &[AppliedPolicy],
+    placed: &[Placed],
+    cx: &Context<'_>,
+) -> Result<Vec<AppliedPolicyView>> {
+    if applied.is_empty() {
+        return Ok(Vec::new());
+    }
+    let org = cx.org()?;
+    let ids: Vec<Id> = applied.iter().map(|applied| applied.policy).collect();
+    let policies = cx.store().policies(org).await?;
+    let names: BTreeMap<Id, PolicyName> =
+        policies.into_iter().map(|policy| (policy.id, policy.name)).collect();
+    let versions = cx.store().policy_versions(org, &ids).await?;
+    let view = |applied: &AppliedPolicy| {
+        let name = names.get(&applied.policy)?;
+        let version = versions
+            .iter()
+            .find(|version| version.policy == applied.policy && version.version == applied.version)?;
+        let parsed = policy::Policy::parse(&version.policy_yaml).unwrap_or_default();
+        Some(AppliedPolicyView {
+            id: applied.policy,
+            name: name.clone(),
+            version: applied.version,
+            policy_dump: parsed.to_dump(),
+            failing_artifacts: failing(placed, name),
+        })
+    };
+    Ok(applied.iter().filter_map(view).collect())
+}
+
+fn failing(placed: &[Placed], policy: &PolicyName) -> Vec<Fingerprint> {
+    let fails = |instance: &Instance| {
+        let decisions = instance.policy_decisions.as_array().map(Vec::as_slice).unwrap_or_default();
+        instance.compliant == Some(false)
+            && decisions.iter().any(|decision| {
+                decision["policy_name"] == policy.as_str() && decision["status"] != json!("COMPLIANT")
+            })
+    };
+    let running = placed.iter().filter(|placed| !placed.exited).map(|placed| &placed.instance);
+    running.filter(|instance| fails(instance)).map(|instance| instance.fingerprint.clone()).collect()
+}
+
+/// The reports, flows and trails that the artifacts of a snapshot come from.
+struct Sources {
+    artifacts: BTreeMap<Id, Artifact>,
+    flows: BTreeMap<Id, Flow>,
+    trail_names: BTreeMap<Id, String>,
+}
+
+impl Sources {
+    async fn read(placed: &[Placed], cx: &Context<'_>) -> Result<Self> {
+        let org = cx.org()?;
+        let provenance = placed.iter().flat_map(|placed| &placed.instance.provenance);
+        let reports: BTreeSet<Id> = provenance.map(|provenance| provenance.artifact).collect();
+        let artifacts = cx.store().artifacts_by_id(org, &Vec::from_iter(reports)).await?;
+        let flows: BTreeSet<Id> = artifacts.iter().map(|artifact| artifact.flow).collect();
+        let trails: BTreeSet<Id> = artifacts.iter().filter_map(|artifact| artifact.trail).collect();
+        let flows = cx.store().flows_by_id(org, &Vec::from_iter(flows)).await?;
+        let trails = cx.store().trail_contents(org, &Vec::from_iter(trails)).await?;
+        let trail_name =
+            |contents: crate::trails::TrailContents| (contents.trail.id, contents.trail.name.into_string());
+        Ok(Self {
+            artifacts: artifacts.into_iter().map(|artifact| (artifact.id, artifact)).collect(),
+            flows: flows.into_iter().map(|flow| (flow.id, flow)).collect(),
+            trail_names: trails.into_iter().map(trail_name).collect(),
+        })
+    }
+
+    fn artifact(&self, placed: Placed, index: u64, cx: &Context<'_>) -> SnapshotArtifact {
+        let Placed { instance, exited } = placed;
+        let flows = self.flows_of(&instance, cx);
+        let annotation = annotation(&instance, exited, index);
+        let first = flows.first().cloned();
+        let text =
+            |field: fn(&ArtifactFlow) -> &String| first.as_ref().map(field).cloned().unwrap_or_default();
+        SnapshotArtifact {
+            name: instance.name,
+            fingerprint: instance.fingerprint,
+            compliant: instance.compliant,
+            deployments: Vec::new(),
+            created: instance.created,
+            pods: None,
+            ecs_context: None,
+            annotation,
+            reasons_for_incompliance: Vec::new(),
+            flow_name: text(|flow| &flow.flow_name),
+            git_commit: text(|flow| &flow.git_commit),
+            commit_url: text(|flow| &flow.commit_url),
+            html_url: text(|flow| &flow.html_url),
+            flow_html_url: text(|flow| &flow.flow_html_url),
+            deployment_diff: first.as_ref().and_then(|flow| flow.deployment_diff.clone()),
+            commit_lead_time: first.as_ref().and_then(|flow| flow.commit_lead_time),
+            flows,
+            policy_decisions: instance.policy_decisions,
+        }
+    }
+
+    fn flows_of(&self, instance: &Instance, cx: &Context<'_>) -> Vec<ArtifactFlow> {
+        let created = instance.created.first().copied();
+        let flow_of = |provenance: &super::Provenance| {
+            let artifact = self.artifacts.get(&provenance.artifact)?;
+            let flow = &self.flows.get(&artifact.flow)?.name;
+            let commit = artifact.git_commit_info.as_ref();
+            let committed = commit.and_then(|commit| commit.timestamp).map(|at| at.0);
+            let reference = &artifact.template_reference_name;
+            Some(ArtifactFlow {
+                flow_name: flow.to_string(),
+                trail_name: artifact.trail.and_then(|trail| self.trail_names.get(&trail)).cloned(),
+                template_reference_name: Some(reference.clone()).filter(|name| !name.is_empty()),
+                git_commit: artifact.git_commit.as_ref().map(ToString::to_string).unwrap_or_default(),
+                commit_url: artifact.commit_url.clone(),
+                git_commit_info: commit.map(GitCommitInfo::from),
+                html_url: cx.artifact_url(flow.as_str(), &artifact.fingerprint, artifact.id),
+                flow_html_url: cx.page_url(&format!("flows/{flow}")),
+                deployment_diff: None,
+                commit_lead_time: created
+                    .zip(committed)
+                    .map(|(created, committed)| Timestamp::from_seconds(created).since(committed)),
+                artifact_compliance_in_flow: provenance.state.is_compliant(),
+                flow_reasons_for_non_compliance: Vec::new(),
+            })
+        };
+        instance.provenance.iter().filter_map(flow_of).collect()
+    }
+}
+
+/// What is said of an instance in snapshot `index`; its own annotation tells of the snapshot that it began with.
+fn annotation(instance: &Instance, exited: bool, index: u64) -> Annotation {
+    let count = instance.created.len() as u64;
+    if exited {
+        return Annotation { kind: "exited".to_owned(), was: count, now: 0 };
+    }
+    if instance.from == index {
+        return instance.annotation.clone();
+    }
+    Annotation { kind: "unchanged".to_owned(), was: count, now: count }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_annotation_belongs_to_the_snapshot_in_which_it_came_about() {
+        let said = |kind: &str, was, now| Annotation { kind: kind.to_owned(), was, now };
+        let instance = Instance {
+            fingerprint: "a".repeat(64).parse().unwrap(),
+            name: "api".to_owned(),
+            created: vec![1, 2, 3],
+            from: 4,
+            annotation: said("became-compliant", 2, 3),
+            compliant: Some(true),
+            provenance: Vec::new(),
+            policy_decisions: json!([]),
+        };
+        let table = [
+            (false, 4, said("became-compliant", 2, 3)),
+            (false, 5, said("unchanged", 3, 3)),
+            (true, 6, said("exited", 3, 0)),
+        ];
+        for (exited, index, expected) in table {
+            assert_eq!(annotation(&instance, exited, index), expected, "snapshot {index}");
+        }
+    }
+}

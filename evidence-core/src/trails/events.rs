@@ -1,0 +1,338 @@
+//! A trail's history: what was reported to it, read from the ledger, and what its artifacts did at run time.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::Trail;
+use crate::artifacts::Artifact;
+use crate::attestations::{Attestation, Binding};
+use crate::error::Result;
+use crate::fact::Fact;
+use crate::id::Id;
+use crate::name::{EnvironmentName, Fingerprint};
+use crate::service::Context;
+use crate::shared::{GitCommit, RepoInfo};
+use crate::snapshots::Stretch;
+use crate::store::{StoreError, StoredEntry};
+use crate::time::Timestamp;
+
+/// Something that happened to a trail.
+#[derive(Debug, Clone)]
+pub(crate) struct Event {
+    pub(crate) at: Timestamp,
+    /// Who did it; nothing for what an environment's report brought to light.
+    pub(crate) by: Option<String>,
+    pub(crate) what: Happening,
+}
+
+/// What can happen to a trail.
+#[derive(Debug, Clone)]
+pub(crate) enum Happening {
+    Begun(Trail),
+    Updated(Trail, Vec<String>),
+    Artifact(Artifact),
+    Attestation(Attestation),
+    Started(Moment),
+    Stopped(Moment),
+}
+
+/// An artifact that started or stopped running.
+#[derive(Debug, Clone)]
+pub(crate) struct Moment {
+    pub(crate) fingerprint: Fingerprint,
+    pub(crate) template_reference_name: String,
+    pub(crate) environment: Id,
+    pub(crate) environment_name: EnvironmentName,
+    pub(crate) snapshot: u64,
+}
+
+/// One uninterrupted run of an artifact in an environment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Run {
+    pub(crate) fingerprint: Fingerprint,
+    pub(crate) environment: Id,
+    pub(crate) environment_name: EnvironmentName,
+    pub(crate) from: (u64, Timestamp),
+    pub(crate) until: Option<(u64, Timestamp)>,
+}
+
+/// Where and when these artifacts ran, by environment, fingerprint and time: stretches that meet made one.
+pub(crate) async fn runs(fingerprints: &[Fingerprint], cx: &Context<'_>) -> Result<Vec<Run>> {
+    if fingerprints.is_empty() {
+        return Ok(Vec::new());
+    }
+    let stretches = cx.store().stretches(cx.org()?, fingerprints).await?;
+    if stretches.is_empty() {
+        return Ok(Vec::new());
+    }
+    let environments = cx.store().environments(cx.org()?).await?;
+    let names: BTreeMap<Id, EnvironmentName> = environments
+        .into_iter()
+        .map(|environment| (environment.record.id, environment.record.name))
+        .collect();
+    Ok(joined(stretches, &names))
+}
+
+fn joined(stretches: Vec<Stretch>, names: &BTreeMap<Id, EnvironmentName>) -> Vec<Run> {
+    let mut runs: Vec<Run> = Vec::new();
+    for stretch in stretches {
+        let Some(name) = names.get(&stretch.environment) else { continue };
+        let goes_on = |run: &&mut Run| {
+            run.environment == stretch.environment
+                && run.fingerprint == stretch.fingerprint
+                && run.until.is_some_and(|(index, _)| index == stretch.from)
+        };
+        match runs.last_mut().filter(goes_on) {
+            Some(run) => run.until = stretch.until,
+            None => runs.push(Run {
+                fingerprint: stretch.fingerprint,
+                environment: stretch.environment,
+                environment_name: name.clone(),
+                from: (stretch.from, stretch.from_at),
+                until: stretch.until,
+            }),
+        }
+    }
+    runs
+}
+
+/// The events that these ledger entries tell of, oldest first.
+fn recorded(entries: Vec<StoredEntry>) -> Result<Vec<Event>> {
+    entries.into_iter().filter_map(|entry| event(entry).transpose()).collect()
+}
+
+fn event(entry: StoredEntry) -> Result<Option<Event>> {
+    let fact = serde_json::from_str(&entry.payload)
+        .map_err(|error| StoreError::corrupt(format_args!("ledger entry {}: {error}", entry.index)))?;
+    let what = match fact {
+        Fact::TrailBegun { record } => Happening::Begun(record),
+        Fact::TrailUpdated { record, changes } => Happening::Updated(record, changes),
+        Fact::ArtifactReported { record } => Happening::Artifact(record),
+        Fact::AttestationAdded { record } => Happening::Attestation(record),
+        _ => return Ok(None),
+    };
+    Ok(Some(Event { at: entry.at, by: Some(entry.actor), what }))
+}
+
+/// What happened at run time to artifacts that these events report.
+fn at_run_time(reported: &[Event], runs: &[Run]) -> Vec<Event> {
+    let names: BTreeMap<&Fingerprint, &str> = reported
+        .iter()
+        .filter_map(|event| match &event.what {
+            Happening::Artifact(artifact) => {
+                Some((&artifact.fingerprint, artifact.template_reference_name.as_str()))
+            }
+            _ => None,
+        })
+        .collect();
+    let events = |run: &Run| {
+        let moment = |snapshot| Moment {
+            fingerprint: run.fingerprint.clone(),
+            template_reference_name: names.get(&run.fingerprint).copied().unwrap_or_default().to_owned(),
+            environment: run.environment,
+            environment_name: run.environment_name.clone(),
+            snapshot,
+        };
+        let started = Event { at: run.from.1, by: None, what: Happening::Started(moment(run.from.0)) };
+        let stopped =
+            run.until.map(|(index, at)| Event { at, by: None, what: Happening::Stopped(moment(index)) });
+        std::iter::once(started).chain(stopped)
+    };
+    runs.iter().flat_map(events).collect()
+}
+
+/// The whole history of a trail, oldest first.
+pub(crate) async fn history(entries: Vec<StoredEntry>, cx: &Context<'_>) -> Result<(Vec<Event>, Vec<Run>)> {
+    let mut events = recorded(entries)?;
+    let fingerprints = fingerprints(&events);
+    let runs = runs(&fingerprints, cx).await?;
+    events.extend(at_run_time(&events, &runs));
+    events.sort_by_key(|event| event.at);
+    Ok((events, runs))
+}
+
+fn fingerprints(events: &[Event]) -> Vec<Fingerprint> {
+    let mut found: Vec<Fingerprint> = events
+        .iter()
+        .filter_map(|event| match &event.what {
+            Happening::Artifact(artifact) => Some(artifact.fingerprint.clone()),
+            _ => None,
+        })
+        .collect();
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+impl Event {
+    /// The event as answers carry it.
+    pub(crate) fn to_json(&self, org: Id, trail: &Trail) -> Value {
+        let mut event = json!({
+            "org_id": org,
+            "flow_id": trail.flow,
+            "trail_id": trail.id,
+            "timestamp": self.at.seconds(),
+            "type": self.what.kind(),
+            "git_commit_info": self.what.commit().map(commit),
+            "repo_info": self.what.repo().map(|(info, id)| repo(org, info, id)),
+        });
+        if let (Value::Object(event), Value::Object(more)) = (&mut event, self.what.details(org)) {
+            event.extend(more);
+        }
+        event
+    }
+}
+
+impl Happening {
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Begun(_) => "trail_reported",
+            Self::Updated(..) => "trail_updated",
+            Self::Artifact(_) => "artifact_creation_reported",
+            Self::Attestation(attestation) => match attestation.binding {
+                Binding::Trail => "trail_attestation_reported",
+                Binding::Artifact { .. } => "artifact_attestation_reported",
+                Binding::Named { .. } => "trail_attestation_for_artifact_reported",
+            },
+            Self::Started(_) => "artifact_started_running",
+            Self::Stopped(_) => "artifact_stopped_running",
+        }
+    }
+
+    fn commit(&self) -> Option<&GitCommit> {
+        match self {
+            Self::Begun(trail) | Self::Updated(trail, _) => trail.git_commit_info.as_ref(),
+            Self::Artifact(artifact) => artifact.git_commit_info.as_ref(),
+            Self::Attestation(attestation) => attestation.git_commit_info.as_ref(),
+            Self::Started(_) | Self::Stopped(_) => None,
+        }
+    }
+
+    fn repo(&self) -> Option<(&RepoInfo, Option<Id>)> {
+        match self {
+            Self::Begun(trail) | Self::Updated(trail, _) => {
+                trail.repo_info.as_ref().map(|info| (info, trail.repo_ids.last().copied()))
+            }
+            Self::Artifact(artifact) => artifact.repo_info.as_ref().map(|info| (info, artifact.repo)),
+            Self::Attestation(attestation) => {
+                attestation.repo_info.as_ref().map(|info| (info, attestation.repo))
+            }
+            Self::Started(_) | Self::Stopped(_) => None,
+        }
+    }
+
+    fn details(&self, org: Id) -> Value {
+        match self {
+            Self::Begun(trail) => json!({
+                "setting_user_id": trail.created_by.id,
+                "trail_data_json": trail_data(org, trail),
+            }),
+            Self::Updated(trail, changes) => json!({
+                "setting_user_id": trail.created_by.id,
+                "trail_data_json": trail_data(org, trail),
+                "changes": changes,
+            }),
+            Self::Artifact(artifact) => json!({
+                "artifact_fingerprint": artifact.fingerprint,
+                "artifact_name": artifact.filename,
+                "artifact_id": artifact.id,
+                "template_reference_name": artifact.template_reference_name,
+                "git_commit": artifact.git_commit.as_ref().map(AsRef::as_ref).unwrap_or_default(),
+            }),
+            Self::Attestation(attestation) => attested(attestation),
+            Self::Started(moment) => {
+                let mut details = moment.to_json();
+                details["replica_number"] = json!(1);
+                details
+            }
+            Self::Stopped(moment) => moment.to_json(),
+        }
+    }
+}
+
+impl Moment {
+    /// The artifact's name in the template, else the beginning of its fingerprint.
+    pub(crate) fn artifact(&self) -> &str {
+        match self.template_reference_name.as_str() {
+            "" => self.fingerprint.as_str().get(..12).unwrap_or_default(),
+            name => name,
+        }
+    }
+
+    fn to_json(&self) -> Value {
+        json!({
+            "artifact_fingerprint": self.fingerprint,
+            "environment_id": self.environment,
+            "environment_name": self.environment_name,
+            "snapshot_index": self.snapshot,
+            "template_reference_name": self.template_reference_name,
+        })
+    }
+}
+
+fn attested(attestation: &Attestation) -> Value {
+    let mut details = json!({
+        "attestation_type": attestation.kind,
+        "is_compliant": attestation.is_compliant,
+        "attestation_id": attestation.id,
+        "template_reference_name": attestation.name,
+        "is_reattestation": null,
+    });
+    match &attestation.binding {
+        Binding::Trail => {}
+        Binding::Artifact { fingerprint, target } => {
+            details["artifact_fingerprint"] = json!(fingerprint);
+            details["artifact_name"] = json!(target);
+            details["target_artifact"] = json!(target);
+        }
+        Binding::Named { target, .. } => details["target_artifact"] = json!(target),
+    }
+    details
+}
+
+fn trail_data(org: Id, trail: &Trail) -> Value {
+    json!({
+        "org_id": org,
+        "flow_id": trail.flow,
+        "name": trail.name,
+        "creating_user_id": trail.created_by.id,
+        "description": trail.description,
+        "git_commit_info": trail.git_commit_info.as_ref().map(commit),
+        "template_id": trail.template_id,
+        "origin_url": trail.origin_url,
+        // A JSON text, as the hosted service answers it.
+        "user_data": trail.user_data.to_string(),
+        "repo_ids": trail.repo_ids,
+    })
+}
+
+/// A commit inside an event: absent parts are null.
+fn commit(commit: &GitCommit) -> Value {
+    json!({
+        "sha1": commit.sha1,
+        "message": commit.message.as_deref().unwrap_or_default(),
+        "author": commit.author.as_deref().unwrap_or_default(),
+        "author_username": commit.author_username,
+        "branch": commit.branch.as_deref().unwrap_or_default(),
+        "timestamp": commit.timestamp.map(|at| at.0.seconds()),
+        "url": commit.url.as_deref().unwrap_or_default(),
+        "parents": commit.parents,
+        "verified": commit.verified,
+        "signature_state": commit.signature_state,
+    })
+}
+
+fn repo(org: Id, info: &RepoInfo, id: Option<Id>) -> Value {
+    json!({
+        "inner_id": id,
+        "org_id": org,
+        "repo_id": info.id,
+        "name": info.name,
+        "url": info.url,
+        "provider": info.provider,
+        "description": info.description,
+        "namespace_path": info.namespace_path,
+        "additional_info": info.additional_info,
+    })
+}

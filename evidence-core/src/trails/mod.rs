@@ -1,0 +1,99 @@
+//! Trails: single executions of a flow, and what was reported to them.
+
+mod assessment;
+mod events;
+mod operations;
+#[cfg(feature = "pdf")]
+mod report;
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::artifacts::ArtifactRow;
+use crate::attestations::AttestationRow;
+use crate::auth::Actor;
+use crate::id::Id;
+use crate::name::TrailName;
+use crate::page::{Slice, Window};
+use crate::shared::{ExternalUrls, GitCommit, RepoInfo, TagFilter};
+use crate::store::{Current, StoreResult, StoredEntry};
+use crate::time::Timestamp;
+
+pub(crate) use assessment::{
+    Assessed, Templates, artifact_state, assessed, attestations_of, newest_of_flows,
+};
+pub(crate) use events::{Run, runs};
+pub use operations::*;
+#[cfg(feature = "pdf")]
+pub use report::GetAuditPdf;
+
+/// A trail as it is recorded.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Trail {
+    /// Its id.
+    pub id: Id,
+    /// The flow it is an execution of.
+    pub flow: Id,
+    /// Its name, unique in the flow.
+    pub name: TrailName,
+    /// What it is about.
+    pub description: String,
+    /// The commit it is for.
+    pub git_commit_info: Option<GitCommit>,
+    /// The repository, as reported.
+    pub repo_info: Option<RepoInfo>,
+    /// The repos it was reported from.
+    pub repo_ids: Vec<Id>,
+    /// Where it came from.
+    pub origin_url: String,
+    /// Whatever the reporter added.
+    pub user_data: Value,
+    /// Labelled links.
+    pub external_urls: Option<ExternalUrls>,
+    /// The template's YAML text that it was begun with.
+    pub template: String,
+    /// The id of that text.
+    pub template_id: Id,
+    /// When it was begun.
+    pub created_at: Timestamp,
+    /// By whom.
+    pub created_by: Actor,
+}
+
+/// How a list of trails is narrowed; everything given must match.
+#[derive(Debug, Clone, Default)]
+pub struct TrailFilter {
+    /// Trails of this flow.
+    pub flow: Option<Id>,
+    /// Trails of flows that carry this tag.
+    pub flow_tag: Option<TagFilter>,
+    /// Trails to which an artifact was reported whose fingerprint begins so.
+    pub fingerprint: Option<String>,
+}
+
+/// A trail with what was reported to it, as far as its compliance depends on it.
+#[derive(Debug, Clone)]
+pub struct TrailContents {
+    /// The trail.
+    pub trail: Trail,
+    /// Every artifact reported to it, oldest first.
+    pub artifacts: Vec<ArtifactRow>,
+    /// Every attestation reported to it, oldest first.
+    pub attestations: Vec<AttestationRow>,
+}
+
+/// Questions about trails.
+#[async_trait]
+pub trait TrailStore: Send + Sync {
+    /// The trail of this name in this flow.
+    async fn trail(&self, org: Id, flow: Id, name: &str) -> StoreResult<Option<Current<Trail>>>;
+    /// Trails, newest first by `created_at`, then by id.
+    async fn trails(&self, org: Id, filter: &TrailFilter, window: Window) -> StoreResult<Slice<Trail>>;
+    /// The newest trail of each of these flows that has one.
+    async fn newest_trails(&self, org: Id, flows: &[Id]) -> StoreResult<Vec<Trail>>;
+    /// These trails and what was reported to them, in any order; unknown ids are passed over.
+    async fn trail_contents(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailContents>>;
+    /// The ledger entries that are about this trail (begun, updated, artifacts, attestations), oldest first.
+    async fn trail_entries(&self, org: Id, trail: Id) -> StoreResult<Vec<StoredEntry>>;
+}

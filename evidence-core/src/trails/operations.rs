@@ -1,0 +1,430 @@
+//! The operations on trails.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{Assessed, Trail, TrailFilter, assessed, events};
+use crate::auth::Scope;
+use crate::decode::{self, Misfit};
+use crate::error::{Error, Resource, Result};
+use crate::fact::{Fact, Guard, Key};
+use crate::flows::Flow;
+use crate::id::Id;
+use crate::name::{FingerprintPrefix, FlowName, OrgName, TrailName};
+use crate::operation::{Document, Form, FormParts, Json, Method, Operation, Put};
+use crate::page::{PageNumber, Pagination, PerPage};
+use crate::rules::compliance::{ArtifactStatus, AttestationStatus, State};
+use crate::rules::template::Template;
+use crate::service::{Context, Draft, Race};
+use crate::shared::{
+    Acknowledged, Description, ExternalUrls, GitCommit, RepoInfo, TagFilter, Tags, UserData, WebUrl,
+};
+use crate::store::Current;
+use crate::time::Seconds;
+
+impl Context<'_> {
+    /// The trail of this name in `flow`, or [`Error::NotFound`].
+    pub(crate) async fn trail(&self, flow: &Flow, name: &str) -> Result<Current<Trail>> {
+        let trail = self.store().trail(self.org()?, flow.id, name).await?;
+        Ok(trail.ok_or_else(|| self.missing(Resource::Trail, name).in_flow(flow.name.as_str()))?)
+    }
+}
+
+/// Begins a trail, or changes one that was begun.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
+pub struct BeginTrail {
+    pub org: OrgName,
+    pub flow_name: FlowName,
+}
+
+/// What a trail is begun with. What is absent stays as it was.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[schemars(rename = "CreateTrail")]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct TrailInput {
+    pub name: TrailName,
+    pub description: Option<Description>,
+    pub git_commit_info: Option<GitCommit>,
+    pub repo_info: Option<RepoInfo>,
+    pub origin_url: Option<WebUrl>,
+    pub external_urls: Option<ExternalUrls>,
+    pub user_data: Option<UserData>,
+}
+
+impl Document for TrailInput {
+    const PARTS: FormParts = FormParts { document: "data_json", file: "template_file", many: false };
+
+    fn read(value: &Value) -> Result<Self, Misfit> {
+        decode::from_json(value)
+    }
+}
+
+impl Operation for BeginTrail {
+    const NAME: &'static str = "create_trail";
+    const METHOD: Method = Method::Put;
+    const PATH: &'static str = "/trails/{org}/{flow_name}";
+    const SCOPE: Scope = Scope::Write;
+    const SUMMARY: &'static str = "Begins a trail, or changes one that was begun";
+    type Body = Form<TrailInput>;
+    type Output = Put<Acknowledged>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, body: Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
+        let (input, template) = body.into_text("template_file").await?;
+        if let Some(Err(errors)) = template.as_deref().map(Template::parse) {
+            return Err(Error::invalid("template_file", errors.to_string()));
+        }
+        let mut race = Race::default();
+        loop {
+            let outcome = begin(&self.flow_name, &input, template.as_deref(), cx).await;
+            if !race.again(&outcome) {
+                return outcome.map(|created| Put { created, body: Acknowledged::Ok });
+            }
+        }
+    }
+}
+
+/// Whether the trail is new.
+async fn begin(
+    flow: &FlowName,
+    input: &TrailInput,
+    template: Option<&str>,
+    cx: &Context<'_>,
+) -> Result<bool> {
+    let mut draft = Draft::default();
+    let flow = draft.flow(flow, cx).await?;
+    let repo = draft.repo(input.repo_info.as_ref(), cx).await?;
+    let known = cx.store().trail(cx.org()?, flow.id, input.name.as_str()).await?;
+    let key = Key::Trail { flow: flow.id, name: input.name.clone() };
+    let before = known.as_ref().map(|known| &known.record);
+    let mut record = before.cloned().unwrap_or_else(|| Trail::begun(&flow, input.name.clone(), cx));
+    record.apply(input, repo);
+    record.take_template(template.unwrap_or(&flow.template), &flow, cx);
+    let created = known.is_none();
+    match &known {
+        None => draft.guarded(Fact::TrailBegun { record }, Guard::Absent(key)),
+        Some(known) => {
+            let changes = record.changes_since(&known.record);
+            if !changes.is_empty() {
+                let guard = Guard::Unchanged(key, known.revision);
+                draft.guarded(Fact::TrailUpdated { record, changes }, guard);
+            }
+        }
+    }
+    cx.record(draft).await?;
+    Ok(created)
+}
+
+impl Trail {
+    fn apply(&mut self, input: &TrailInput, repo: Option<Id>) {
+        fn replace<T: Clone>(kept: &mut Option<T>, given: &Option<T>) {
+            if given.is_some() {
+                kept.clone_from(given);
+            }
+        }
+        replace(&mut self.git_commit_info, &input.git_commit_info);
+        replace(&mut self.repo_info, &input.repo_info);
+        replace(&mut self.external_urls, &input.external_urls);
+        if let Some(description) = input.description.clone() {
+            self.description = description.into_string();
+        }
+        if let Some(origin_url) = input.origin_url.clone() {
+            self.origin_url = origin_url.into_string();
+        }
+        if let Some(UserData(user_data)) = input.user_data.clone() {
+            self.user_data = user_data;
+        }
+        if let Some(repo) = repo.filter(|repo| !self.repo_ids.contains(repo)) {
+            self.repo_ids.push(repo);
+        }
+    }
+
+    fn take_template(&mut self, template: &str, flow: &Flow, cx: &Context<'_>) {
+        if self.template != template {
+            self.template = template.to_owned();
+            self.template_id = if template == flow.template { flow.template_id } else { cx.new_id() };
+        }
+    }
+
+    /// The parts in which the trail differs from what it was.
+    fn changes_since(&self, before: &Self) -> Vec<String> {
+        let changed = [
+            ("description", self.description != before.description),
+            ("git_commit_info", self.git_commit_info != before.git_commit_info),
+            ("repo_info", self.repo_info != before.repo_info),
+            ("origin_url", self.origin_url != before.origin_url),
+            ("external_urls", self.external_urls != before.external_urls),
+            ("user_data", self.user_data != before.user_data),
+            ("template", self.template != before.template),
+        ];
+        changed.into_iter().filter(|(_, differs)| *differs).map(|(part, _)| part.to_owned()).collect()
+    }
+}
+
+/// A trail as answers carry it.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "Trail")]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct TrailView {
+    pub name: TrailName,
+    pub description: String,
+    pub git_commit_info: Option<TrailCommit>,
+    pub origin_url: String,
+    pub user_data: Value,
+    pub repo_ids: Vec<Id>,
+    pub external_urls: Option<ExternalUrls>,
+    pub created_at: Seconds,
+    pub last_modified_at: Seconds,
+    pub created_by: String,
+    pub compliance_status: ComplianceStatus,
+    pub template: Value,
+    pub compliance_state: State,
+    pub is_compliant: bool,
+    pub flow: TrailFlow,
+    pub html_url: String,
+    pub events: Vec<Value>,
+}
+
+/// The flow of a trail.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct TrailFlow {
+    pub name: FlowName,
+    pub tags: Tags,
+}
+
+/// The commit of a trail: `""` and `0` where nothing was reported.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct TrailCommit {
+    pub sha1: String,
+    pub message: String,
+    pub author: String,
+    pub branch: String,
+    pub timestamp: Seconds,
+    pub url: String,
+}
+
+impl From<&GitCommit> for TrailCommit {
+    fn from(commit: &GitCommit) -> Self {
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        Self {
+            sha1: commit.sha1.clone(),
+            message: text(&commit.message),
+            author: text(&commit.author),
+            branch: text(&commit.branch),
+            timestamp: commit.timestamp.map(|at| at.0).unwrap_or_default().seconds(),
+            url: text(&commit.url),
+        }
+    }
+}
+
+/// What a trail's template asks for against what was reported.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct ComplianceStatus {
+    pub status: State,
+    pub is_compliant: bool,
+    pub evaluated_at: Seconds,
+    pub flow_template_id: Id,
+    #[schemars(with = "Vec<Value>")]
+    pub attestations_statuses: Vec<AttestationStatus>,
+    pub artifacts_statuses: BTreeMap<String, ArtifactCompliance>,
+}
+
+/// An artifact of a trail against what its template asks for.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct ArtifactCompliance {
+    #[serde(flatten)]
+    #[schemars(with = "serde_json::Map<String, Value>")]
+    pub status: ArtifactStatus,
+    pub flow_template_id: Id,
+}
+
+impl ComplianceStatus {
+    fn of(trail: &Assessed) -> Self {
+        let template = trail.trail.template_id;
+        let status = trail.status.clone();
+        Self {
+            status: status.state,
+            is_compliant: status.is_compliant,
+            evaluated_at: status.evaluated_at.seconds(),
+            flow_template_id: template,
+            attestations_statuses: status.attestations,
+            artifacts_statuses: status
+                .artifacts
+                .into_iter()
+                .map(|status| {
+                    (status.name.clone(), ArtifactCompliance { status, flow_template_id: template })
+                })
+                .collect(),
+        }
+    }
+}
+
+impl TrailView {
+    fn new(judged: &Assessed, flow: &Flow, events: Vec<Value>, cx: &Context<'_>) -> Self {
+        let trail = &judged.trail;
+        let mut template = judged.template.to_json();
+        template["content"] = Value::from(trail.template.as_str());
+        Self {
+            name: trail.name.clone(),
+            description: trail.description.clone(),
+            git_commit_info: trail.git_commit_info.as_ref().map(TrailCommit::from),
+            origin_url: trail.origin_url.clone(),
+            user_data: trail.user_data.clone(),
+            repo_ids: trail.repo_ids.clone(),
+            external_urls: trail.external_urls.clone(),
+            created_at: trail.created_at.seconds(),
+            last_modified_at: judged.last_evidence_at().seconds(),
+            created_by: trail.created_by.name.clone(),
+            compliance_status: ComplianceStatus::of(judged),
+            template,
+            compliance_state: judged.status.state,
+            is_compliant: judged.status.is_compliant,
+            flow: TrailFlow { name: flow.name.clone(), tags: flow.tags.clone() },
+            html_url: cx.trail_url(&flow.name, &trail.name),
+            events,
+        }
+    }
+}
+
+impl Context<'_> {
+    /// The address of a trail's page.
+    pub(crate) fn trail_url(&self, flow: &FlowName, trail: &TrailName) -> String {
+        self.page_url(&format!("flows/{flow}/trails/{trail}"))
+    }
+}
+
+/// Gets one trail.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
+pub struct GetTrail {
+    pub org: OrgName,
+    pub flow_name: FlowName,
+    pub trail_name: TrailName,
+}
+
+impl Operation for GetTrail {
+    const NAME: &'static str = "get_trail";
+    const METHOD: Method = Method::Get;
+    const PATH: &'static str = "/trails/{org}/{flow_name}/{trail_name}";
+    const SCOPE: Scope = Scope::ReadFlow;
+    const SUMMARY: &'static str = "Gets a trail with its compliance and its history";
+    type Body = ();
+    type Output = Json<TrailView>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    fn flow(&self) -> Option<&FlowName> {
+        Some(&self.flow_name)
+    }
+
+    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
+        let flow = cx.flow(self.flow_name.as_str()).await?.record;
+        let trail = cx.trail(&flow, self.trail_name.as_str()).await?.record;
+        let entries = cx.store().trail_entries(cx.org()?, trail.id).await?;
+        let (history, _) = events::history(entries, cx).await?;
+        let org = cx.org()?;
+        let history = history.iter().map(|event| event.to_json(org, &trail)).collect();
+        let judged = assessed(&[trail.id], cx).await?;
+        let judged = judged.get(&trail.id).ok_or_else(|| trail_gone(&trail))?;
+        Ok(Json(TrailView::new(judged, &flow, history, cx)))
+    }
+}
+
+/// A trail that was just read has no contents: a store that contradicts itself.
+pub(super) fn trail_gone(trail: &Trail) -> Error {
+    crate::StoreError::corrupt(format_args!("trail {} has no contents", trail.id)).into()
+}
+
+/// A page of trails.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct TrailList {
+    /// The trails of the page.
+    pub data: Vec<TrailView>,
+    /// Which page it is.
+    pub pagination: Pagination,
+}
+
+/// Lists the trails of an organization, newest first.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
+pub struct ListTrails {
+    pub org: OrgName,
+    /// A flow's name.
+    pub flow: Option<String>,
+    /// `key=value`, or a key alone: flows that carry this tag.
+    pub flow_tag: Option<String>,
+    /// An artifact's fingerprint, or its first five or more digits.
+    pub fingerprint: Option<String>,
+    pub page: Option<PageNumber>,
+    pub per_page: Option<PerPage<100>>,
+}
+
+impl Operation for ListTrails {
+    const NAME: &'static str = "list_trails_for_org";
+    const METHOD: Method = Method::Get;
+    const PATH: &'static str = "/trails/{org}";
+    const SCOPE: Scope = Scope::Read;
+    const SUMMARY: &'static str = "Lists the trails of an organization, newest first";
+    type Body = ();
+    type Output = Json<TrailList>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
+        let flow = match &self.flow {
+            Some(name) => Some(cx.flow(name).await.map_err(naming_query_flow)?.record.id),
+            None => None,
+        };
+        let fingerprint = self.fingerprint.filter(|prefix| !prefix.is_empty());
+        if let Some(Err(error)) = fingerprint.as_deref().map(str::parse::<FingerprintPrefix>) {
+            return Err(Error::invalid("query.fingerprint", error.to_string()));
+        }
+        let flow_tag = self.flow_tag.filter(|tag| !tag.is_empty()).map(|tag| TagFilter::parse(&tag, '='));
+        let filter = TrailFilter { flow, flow_tag, fingerprint };
+        let (page, per_page) = (self.page.unwrap_or_default(), self.per_page.map_or(20, PerPage::get));
+        let trails = cx.store().trails(cx.org()?, &filter, page.window(per_page)).await?;
+        let pagination = Pagination {
+            total: trails.total,
+            page: page.get(),
+            per_page,
+            page_count: trails.pages(per_page),
+        };
+        Ok(Json(TrailList { data: views(&trails.items, cx).await?, pagination }))
+    }
+}
+
+fn naming_query_flow(error: Error) -> Error {
+    match error {
+        Error::NotFound(missing) => missing.named_by("query.flow").into(),
+        other => other,
+    }
+}
+
+/// Trails of a list, in its order: judged, without their histories.
+async fn views(trails: &[Trail], cx: &Context<'_>) -> Result<Vec<TrailView>> {
+    let ids: Vec<Id> = trails.iter().map(|trail| trail.id).collect();
+    let judged = assessed(&ids, cx).await?;
+    let mut flows: Vec<Id> = trails.iter().map(|trail| trail.flow).collect();
+    flows.sort_unstable();
+    flows.dedup();
+    let flows = cx.store().flows_by_id(cx.org()?, &flows).await?;
+    let flows: BTreeMap<Id, Flow> = flows.into_iter().map(|flow| (flow.id, flow)).collect();
+    let view =
+        |trail: &Trail| Some(TrailView::new(judged.get(&trail.id)?, flows.get(&trail.flow)?, Vec::new(), cx));
+    Ok(trails.iter().filter_map(view).collect())
+}

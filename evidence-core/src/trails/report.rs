@@ -1,0 +1,385 @@
+//! The trail PDF: the trail page as a file, for auditors. It shows nothing that other trails' writes change, so an
+//! equal trail gives equal bytes.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::events::{Event, Happening, Run, history};
+use super::operations::trail_gone;
+use super::{Assessed, Trail, assessed};
+use crate::attestations::{Attestation, Binding, JunitSuite, pull_requests_of};
+use crate::auth::Scope;
+use crate::blobs::Whole;
+use crate::digest::sha256_hex;
+use crate::error::{Error, Missing, Result};
+use crate::id::Id;
+use crate::ledger;
+use crate::name::{FlowName, OrgName, TrailName};
+use crate::operation::{Download, Method, Operation};
+use crate::report::{self, Details, ExpectationStatus, LedgerPosition, TrailReport};
+use crate::rules::compliance::{ArtifactState, AttestationStatus};
+use crate::service::Context;
+use crate::shared::GitCommit;
+use crate::store::StoreError;
+
+/// Downloads the trail PDF report (specification, Trails).
+#[derive(Debug, Deserialize, JsonSchema)]
+#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
+pub struct GetAuditPdf {
+    pub org: OrgName,
+    pub flow_name: FlowName,
+    pub trail_name: TrailName,
+}
+
+impl Operation for GetAuditPdf {
+    const NAME: &'static str = "download_trail_audit_pdf";
+    const METHOD: Method = Method::Get;
+    const PATH: &'static str = "/trails/{org}/{flow_name}/{trail_name}/audit_pdf";
+    const SCOPE: Scope = Scope::ReadFlow;
+    const SUMMARY: &'static str = "Downloads the trail PDF report";
+    type Body = ();
+    type Output = Download;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    fn flow(&self) -> Option<&FlowName> {
+        Some(&self.flow_name)
+    }
+
+    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
+        let flow = cx.flow(self.flow_name.as_str()).await.map_err(flow_or_trail)?.record;
+        let trail = cx.trail(&flow, self.trail_name.as_str()).await.map_err(flow_or_trail)?.record;
+        let pages = pages(&self.flow_name, &trail, cx).await?;
+        let bytes = report::render(&pages).map_err(|source| Error::Internal {
+            what: "the PDF could not be drawn",
+            source: source.into(),
+        })?;
+        Ok(Download {
+            media_type: "application/pdf".to_owned(),
+            file_name: format!("{}-{}.pdf", self.flow_name, self.trail_name),
+            size: bytes.len() as u64,
+            etag: Some(sha256_hex(&bytes)),
+            content: Box::new(Whole::new(bytes)),
+        })
+    }
+}
+
+/// The specification has one message for both.
+fn flow_or_trail(error: Error) -> Error {
+    match error {
+        Error::NotFound(missing) => Missing::saying(*missing, "Flow or trail not found").into(),
+        other => other,
+    }
+}
+
+/// What the report shows.
+async fn pages(flow: &FlowName, trail: &Trail, cx: &Context<'_>) -> Result<TrailReport> {
+    let entries = cx.store().trail_entries(cx.org()?, trail.id).await?;
+    let newest = entries.last().map(|entry| entry.index);
+    let (events, runs) = history(entries, cx).await?;
+    let judged = assessed(&[trail.id], cx).await?;
+    let judged = judged.get(&trail.id).ok_or_else(|| trail_gone(trail))?;
+    let attestations: Vec<&Attestation> = events.iter().filter_map(Event::attestation).collect();
+    let last = last_entry(newest, &runs, cx).await?;
+    Ok(TrailReport {
+        organization: cx.place()?.name.to_string(),
+        flow: flow.to_string(),
+        trail: trail.name.to_string(),
+        description: trail.description.clone(),
+        state: judged.status.state,
+        origin_url: trail.origin_url.clone(),
+        html_url: None,
+        created_at: trail.created_at,
+        created_by: trail.created_by.name.clone(),
+        last_modified_at: judged.last_evidence_at(),
+        commit: trail.git_commit_info.as_ref().map(commit),
+        ledger: position(last, cx).await?,
+        expectations: expectations(judged, &attestations),
+        attestations: attestations
+            .iter()
+            .map(|attestation| claim(attestation, &attestations, &events))
+            .collect(),
+        artifacts: artifacts(judged, &events, &runs),
+        events: events.iter().map(line).collect(),
+        attachments: attestations.iter().flat_map(|attestation| files(attestation)).collect(),
+    })
+}
+
+/// The ledger index of the last entry that the page shows: about the trail itself, or a snapshot in which one of its
+/// artifacts started or stopped running.
+async fn last_entry(newest: Option<u64>, runs: &[Run], cx: &Context<'_>) -> Result<u64> {
+    let mut shown: BTreeMap<Id, u64> = BTreeMap::new();
+    for run in runs {
+        let snapshot = run.until.map_or(run.from.0, |(index, _)| index);
+        let last = shown.entry(run.environment).or_default();
+        *last = snapshot.max(*last);
+    }
+    let mut last = newest.unwrap_or_default();
+    for (environment, index) in shown {
+        if let Some(snapshot) = cx.store().snapshot(cx.org()?, environment, index).await? {
+            last = last.max(snapshot.revision);
+        }
+    }
+    Ok(last)
+}
+
+/// The ledger right after this entry.
+async fn position(index: u64, cx: &Context<'_>) -> Result<LedgerPosition> {
+    let org = cx.org()?;
+    let size = index + 1;
+    let damaged =
+        |error: &dyn std::fmt::Display| StoreError::corrupt(format_args!("ledger of {org}: {error}"));
+    let entry = cx.store().ledger_entries(org, index, 1).await?.into_iter().next();
+    let entry = entry.ok_or_else(|| damaged(&format_args!("no entry {index}")))?;
+    let known = cx.store().ledger_hashes(org, &ledger::root_needs(size)).await?;
+    let root = ledger::root_at(size, &known).map_err(|error| damaged(&error))?;
+    Ok(LedgerPosition { index, leaf_hash: entry.leaf_hash.to_string(), size, root: root.to_string() })
+}
+
+impl Event {
+    fn attestation(&self) -> Option<&Attestation> {
+        match &self.what {
+            Happening::Attestation(attestation) => Some(attestation),
+            _ => None,
+        }
+    }
+
+    fn by(&self) -> String {
+        self.by
+            .as_deref()
+            .map(|by| by.split_once(':').map_or(by, |(_, name)| name).to_owned())
+            .unwrap_or_default()
+    }
+}
+
+fn commit(commit: &GitCommit) -> report::Commit {
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    report::Commit {
+        sha1: commit.sha1.clone(),
+        author: text(&commit.author),
+        message: text(&commit.message),
+        branch: text(&commit.branch),
+        timestamp: commit.timestamp.map(|at| at.0),
+        url: text(&commit.url),
+    }
+}
+
+fn expectations(judged: &Assessed, attestations: &[&Attestation]) -> Vec<report::Expectation> {
+    let row = |scope: &str, status: &AttestationStatus| {
+        let record = status
+            .attestation_id
+            .as_ref()
+            .and_then(|id| attestations.iter().find(|attestation| attestation.id.to_string() == *id));
+        report::Expectation {
+            scope: scope.to_owned(),
+            name: status.name.clone(),
+            kind: status.kind.clone(),
+            status: match status.is_compliant {
+                None => ExpectationStatus::Missing,
+                Some(true) => ExpectationStatus::Compliant,
+                Some(false) => ExpectationStatus::NonCompliant,
+            },
+            unexpected: status.unexpected,
+            at: record.map(|record| record.created_at),
+            by: record.map(|record| record.created_by.name.clone()).unwrap_or_default(),
+        }
+    };
+    let mut rows: Vec<_> = judged.status.attestations.iter().map(|status| row("trail", status)).collect();
+    for artifact in &judged.status.artifacts {
+        if artifact.state == ArtifactState::Missing {
+            rows.push(report::Expectation {
+                scope: artifact.name.clone(),
+                name: artifact.name.clone(),
+                kind: "artifact".to_owned(),
+                status: ExpectationStatus::Missing,
+                unexpected: false,
+                at: None,
+                by: String::new(),
+            });
+        }
+        rows.extend(artifact.attestations.iter().map(|status| row(&artifact.name, status)));
+    }
+    rows
+}
+
+fn claim(attestation: &Attestation, all: &[&Attestation], events: &[Event]) -> report::Attestation {
+    let same = |other: &&&Attestation| other.name == attestation.name && other.binding == attestation.binding;
+    let newest = all.iter().rev().find(same);
+    let user_data = match &attestation.user_data {
+        Value::Null => None,
+        Value::Object(empty) if empty.is_empty() => None,
+        data => Some(serde_json::to_string_pretty(data).unwrap_or_default()),
+    };
+    report::Attestation {
+        id: attestation.id.to_string(),
+        name: attestation.name.to_string(),
+        kind: attestation.kind.clone(),
+        is_compliant: attestation.is_compliant,
+        at: attestation.created_at,
+        by: attestation.created_by.name.clone(),
+        target: target(&attestation.binding, events),
+        description: attestation.description.clone().unwrap_or_default(),
+        origin_url: attestation.origin_url.clone(),
+        annotations: attestation.annotations.clone().unwrap_or_default().0.into_iter().collect(),
+        commit: attestation.git_commit_info.as_ref().map(commit),
+        details: details(attestation),
+        user_data,
+        superseded: newest.is_some_and(|newest| newest.id != attestation.id),
+    }
+}
+
+fn target(binding: &Binding, events: &[Event]) -> String {
+    match binding {
+        Binding::Trail => "trail".to_owned(),
+        Binding::Artifact { fingerprint, target } => {
+            let short = fingerprint.as_str().get(..12).unwrap_or_default();
+            let reported = events.iter().find_map(|event| match &event.what {
+                Happening::Artifact(artifact) if artifact.fingerprint == *fingerprint => {
+                    Some(&artifact.filename)
+                }
+                _ => None,
+            });
+            let name = if target.is_empty() { reported } else { Some(target) };
+            format!("{} ({short})", name.map(String::as_str).unwrap_or("artifact"))
+        }
+        Binding::Named { target, commit } => {
+            format!("{target}, commit {}", commit.get(..12).unwrap_or(commit))
+        }
+    }
+}
+
+fn details(attestation: &Attestation) -> Details {
+    let part = |key: &str| attestation.details.get(key);
+    if let Some(suites) = part("junit_results") {
+        let suites: Vec<JunitSuite> = serde_json::from_value(suites.clone()).unwrap_or_default();
+        return Details::Suites(suites.into_iter().map(suite).collect());
+    }
+    if let Some(pull_requests) = part("pull_requests") {
+        return Details::PullRequests(
+            pull_requests_of(pull_requests).into_iter().map(pull_request).collect(),
+        );
+    }
+    let Value::Object(fields) = &attestation.details else { return Details::None };
+    if fields.is_empty() {
+        return Details::None;
+    }
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    Details::Facts(fields.iter().map(|(name, value)| (name.clone(), text(value))).collect())
+}
+
+fn suite(suite: JunitSuite) -> report::Suite {
+    let count = |number: i64| u64::try_from(number).unwrap_or_default();
+    report::Suite {
+        total: count(suite.total),
+        failures: count(suite.failures),
+        errors: count(suite.errors),
+        skipped: count(suite.skipped),
+        duration: suite.duration,
+        name: suite.name,
+    }
+}
+
+fn pull_request(one: crate::attestations::PullRequest) -> report::PullRequest {
+    report::PullRequest {
+        url: one.url,
+        state: one.state,
+        title: one.title.unwrap_or_default(),
+        author: one.author.unwrap_or_default(),
+        head_ref: one.head_ref.unwrap_or_default(),
+        merge_commit: one.merge_commit.map(|sha| sha.as_str().to_owned()).unwrap_or_default(),
+        created_at: one.created_at.map(|at| at.0),
+        merged_at: one.merged_at.map(|at| at.0),
+        approvers: one
+            .approvers
+            .0
+            .into_iter()
+            .map(|approver| report::Approver {
+                name: approver.username,
+                state: approver.state.unwrap_or_default(),
+                at: approver.timestamp.map(|at| at.0),
+            })
+            .collect(),
+        commits: one.commits.0.iter().map(commit).collect(),
+    }
+}
+
+fn artifacts(judged: &Assessed, events: &[Event], runs: &[Run]) -> Vec<report::Artifact> {
+    let reported = events.iter().filter_map(|event| match &event.what {
+        Happening::Artifact(artifact) => Some(artifact),
+        _ => None,
+    });
+    reported
+        .map(|artifact| {
+            let ran = runs.iter().filter(|run| run.fingerprint == artifact.fingerprint);
+            report::Artifact {
+                name: artifact.template_reference_name.clone(),
+                filename: artifact.filename.clone(),
+                fingerprint: artifact.fingerprint.to_string(),
+                state: judged.state_of(artifact).to_string(),
+                commit: artifact.git_commit_info.as_ref().map(commit),
+                build_url: artifact.build_url.clone(),
+                at: artifact.created_at,
+                by: artifact.created_by.name.clone(),
+                runs: ran
+                    .map(|run| report::Run {
+                        environment: run.environment_name.to_string(),
+                        from_snapshot: run.from.0,
+                        since: run.from.1,
+                        until: run.until,
+                    })
+                    .collect(),
+            }
+        })
+        .collect()
+}
+
+fn line(event: &Event) -> report::Event {
+    let text = match &event.what {
+        Happening::Begun(_) => "Trail begun".to_owned(),
+        Happening::Updated(_, changes) => format!("Trail changed: {}", changes.join(", ")),
+        Happening::Artifact(artifact) => match artifact.template_reference_name.as_str() {
+            "" => format!("Artifact {} reported", artifact.filename),
+            name => format!("Artifact {} reported as {name}", artifact.filename),
+        },
+        Happening::Attestation(attestation) => {
+            let verdict = if attestation.is_compliant { "compliant" } else { "not compliant" };
+            let about = match &attestation.binding {
+                Binding::Trail => String::new(),
+                Binding::Artifact { target, .. } | Binding::Named { target, .. } => format!(" for {target}"),
+            };
+            format!("Attestation {}{about} ({}): {verdict}", attestation.name, attestation.kind)
+        }
+        Happening::Started(moment) => {
+            format!(
+                "{} started running in {}#{}",
+                moment.artifact(),
+                moment.environment_name,
+                moment.snapshot
+            )
+        }
+        Happening::Stopped(moment) => {
+            format!(
+                "{} stopped running in {}#{}",
+                moment.artifact(),
+                moment.environment_name,
+                moment.snapshot
+            )
+        }
+    };
+    report::Event { at: event.at, text, by: event.by() }
+}
+
+fn files(attestation: &Attestation) -> impl Iterator<Item = report::Attachment> {
+    attestation.attachments.iter().map(|file| report::Attachment {
+        attestation: attestation.name.to_string(),
+        file_name: file.file_name.clone(),
+        media_type: file.media_type.clone(),
+        size: file.size,
+        sha256: file.sha256.to_string(),
+    })
+}

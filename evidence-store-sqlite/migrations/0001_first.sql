@@ -1,0 +1,203 @@
+-- Ids and JSON are text, times are integer microseconds, digests are lower-case hex. A record's body lives once, in
+-- ledger.payload; the other tables point at it by ledger index. `org` is organization.key. Ids begin with the time and
+-- are unique in the whole store, so that indexes on them grow at one end whichever organizations write.
+
+CREATE TABLE organization (
+    key    INTEGER PRIMARY KEY,
+    id     TEXT NOT NULL UNIQUE,
+    name   TEXT NOT NULL UNIQUE,
+    record TEXT NOT NULL
+) STRICT;
+
+CREATE TABLE user (
+    id           TEXT NOT NULL PRIMARY KEY,
+    name         TEXT NOT NULL UNIQUE,
+    record       TEXT NOT NULL,
+    ledger_index INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE membership (
+    org  INTEGER NOT NULL,
+    user TEXT NOT NULL,
+    role TEXT NOT NULL,
+    PRIMARY KEY (org, user)
+) STRICT, WITHOUT ROWID;
+
+-- frontier: the hashes of the complete subtrees of `size` leaves, hex, largest first. An append reads no node.
+CREATE TABLE head (
+    org      INTEGER NOT NULL PRIMARY KEY,
+    size     INTEGER NOT NULL,
+    frontier TEXT NOT NULL
+) STRICT;
+
+CREATE TABLE ledger (
+    org            INTEGER NOT NULL,
+    idx            INTEGER NOT NULL,
+    kind           TEXT NOT NULL,
+    at             INTEGER NOT NULL,
+    actor          TEXT NOT NULL,
+    payload_sha256 TEXT NOT NULL,
+    leaf_hash      TEXT NOT NULL,
+    payload        TEXT NOT NULL,
+    PRIMARY KEY (org, idx)
+) STRICT;
+
+-- Levels 4, 8, 12, ... only.
+CREATE TABLE node (
+    org   INTEGER NOT NULL,
+    level INTEGER NOT NULL,
+    idx   INTEGER NOT NULL,
+    hash  TEXT NOT NULL,
+    PRIMARY KEY (org, level, idx)
+) STRICT, WITHOUT ROWID;
+
+-- Everything that is found by a name in its organization, trails aside. tags: a JSON object, for flows and repos.
+CREATE TABLE named (
+    org          INTEGER NOT NULL,
+    kind         TEXT NOT NULL,
+    name         TEXT NOT NULL,
+    id           TEXT NOT NULL,
+    ledger_index INTEGER NOT NULL,
+    tags         TEXT NOT NULL,
+    PRIMARY KEY (org, kind, name)
+) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX named_id ON named (org, kind, id);
+
+CREATE TABLE api_key (
+    org        INTEGER NOT NULL,
+    id         TEXT NOT NULL PRIMARY KEY,
+    owner      TEXT NOT NULL,  -- the JSON of the actor
+    owner_id   TEXT NOT NULL,
+    hash       TEXT UNIQUE,
+    created_at INTEGER NOT NULL,
+    expires_at INTEGER,
+    revoked_at INTEGER
+) STRICT, WITHOUT ROWID;
+CREATE INDEX api_key_owner ON api_key (owner_id, created_at);
+
+CREATE TABLE trail (
+    org          INTEGER NOT NULL,
+    id           TEXT NOT NULL PRIMARY KEY,
+    flow         TEXT NOT NULL,
+    name         TEXT NOT NULL,
+    at           INTEGER NOT NULL,
+    begun        INTEGER NOT NULL,
+    ledger_index INTEGER NOT NULL,
+    UNIQUE (flow, name)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX trail_flow ON trail (flow, at, id);
+CREATE INDEX trail_org ON trail (org, at, id);
+
+-- The updates of trails; their beginnings are in trail.begun.
+CREATE TABLE trail_entry (
+    org          INTEGER NOT NULL,
+    trail        TEXT NOT NULL,
+    ledger_index INTEGER NOT NULL,
+    PRIMARY KEY (trail, ledger_index)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE artifact (
+    org          INTEGER NOT NULL,
+    id           TEXT NOT NULL PRIMARY KEY,
+    flow         TEXT NOT NULL,
+    trail        TEXT,
+    fingerprint  TEXT NOT NULL,
+    name         TEXT NOT NULL,
+    commit_sha   TEXT NOT NULL,
+    branch       TEXT,
+    repo         TEXT,
+    at           INTEGER NOT NULL,
+    ledger_index INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX artifact_org ON artifact (org, ledger_index);
+CREATE INDEX artifact_fingerprint ON artifact (org, fingerprint, flow, ledger_index);
+CREATE INDEX artifact_flow ON artifact (flow, ledger_index);
+CREATE INDEX artifact_trail ON artifact (trail, ledger_index) WHERE trail IS NOT NULL;
+CREATE INDEX artifact_commit ON artifact (flow, commit_sha, ledger_index);
+CREATE INDEX artifact_repo ON artifact (repo, ledger_index) WHERE repo IS NOT NULL;
+
+-- binding: the JSON of what the attestation is about. No index on a digest here: random keys cost more than the ledger.
+CREATE TABLE attestation (
+    org          INTEGER NOT NULL,
+    id           TEXT NOT NULL PRIMARY KEY,
+    trail        TEXT NOT NULL,
+    name         TEXT NOT NULL,
+    kind         TEXT NOT NULL,
+    is_compliant INTEGER NOT NULL,
+    is_override  INTEGER NOT NULL,
+    binding      TEXT NOT NULL,
+    at           INTEGER NOT NULL,
+    ledger_index INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX attestation_trail ON attestation (trail, name, ledger_index);
+
+-- namespace: each segment as a JSON string followed by a comma, so that paths compare by whole segments.
+CREATE TABLE repo (
+    org          INTEGER NOT NULL,
+    id           TEXT NOT NULL PRIMARY KEY,
+    name         TEXT NOT NULL,
+    provider     TEXT,
+    external_id  TEXT,
+    vcs_instance TEXT,
+    namespace    TEXT NOT NULL,
+    ledger_index INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX repo_name ON repo (org, name, id);
+
+CREATE TABLE snapshot (
+    org          INTEGER NOT NULL,
+    environment  TEXT NOT NULL,
+    idx          INTEGER NOT NULL,
+    at           INTEGER NOT NULL,
+    compliant    INTEGER NOT NULL,
+    ledger_index INTEGER NOT NULL,
+    PRIMARY KEY (environment, idx)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX snapshot_at ON snapshot (environment, at, idx);
+
+-- An artifact that runs with the same data from one snapshot until before another; until_idx is the greatest integer
+-- while it lasts. state: the instance's JSON.
+CREATE TABLE instance (
+    org         INTEGER NOT NULL,
+    environment TEXT NOT NULL,
+    fingerprint TEXT NOT NULL,
+    from_idx    INTEGER NOT NULL,
+    until_idx   INTEGER NOT NULL,
+    exited      INTEGER NOT NULL,
+    state       TEXT NOT NULL,
+    PRIMARY KEY (environment, fingerprint, from_idx)
+) STRICT;
+CREATE INDEX instance_until ON instance (environment, until_idx, from_idx);
+CREATE INDEX instance_fingerprint ON instance (org, fingerprint);
+
+CREATE TABLE version (
+    org          INTEGER NOT NULL,
+    id           TEXT NOT NULL,
+    number       INTEGER NOT NULL,
+    ledger_index INTEGER NOT NULL,
+    PRIMARY KEY (id, number)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE allowance (
+    org          INTEGER NOT NULL,
+    environment  TEXT NOT NULL,
+    fingerprint  TEXT NOT NULL,
+    ledger_index INTEGER NOT NULL,
+    PRIMARY KEY (org, environment, fingerprint)
+) STRICT, WITHOUT ROWID;
+
+-- A blob exists once its row is here; chunks without one belong to a blob that is still coming, or never came.
+CREATE TABLE blob (
+    org    INTEGER NOT NULL,
+    sha256 TEXT NOT NULL,
+    size   INTEGER NOT NULL,
+    PRIMARY KEY (org, sha256)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE blob_chunk (
+    org    INTEGER NOT NULL,
+    sha256 TEXT NOT NULL,
+    seq    INTEGER NOT NULL,
+    data   BLOB NOT NULL,
+    PRIMARY KEY (org, sha256, seq)
+) STRICT;

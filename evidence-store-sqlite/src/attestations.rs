@@ -1,0 +1,74 @@
+//! Attestations: a narrow row each, with the body in the ledger.
+
+use async_trait::async_trait;
+use evidence_core::attestations::{Attestation, AttestationRow, AttestationStore, Binding};
+use evidence_core::id::Id;
+use evidence_core::store::StoreResult;
+use evidence_core::time::Timestamp;
+use serde::Deserialize;
+
+use crate::db::SqliteStore;
+use crate::rows::{Rows, Spot, Table, list, record};
+
+pub(crate) const INSERT_ATTESTATIONS: &str = "
+    INSERT INTO attestation (org, id, trail, name, kind, is_compliant, is_override, binding, at, ledger_index)
+    SELECT value->>0, value->>1, value->>2, value->>3, value->>4, value->>5, value->>6, value->7, value->>8,
+        value->>9
+    FROM json_each($rows);";
+
+/// The JSON that [`Row`] reads, of a row `a`.
+macro_rules! row_json {
+    () => {
+        "json_array(a.id, a.trail, a.name, a.kind, json(iif(a.is_compliant, 'true', 'false')),
+            json(iif(a.is_override, 'true', 'false')), json(a.binding), a.at, a.ledger_index)"
+    };
+}
+pub(crate) use row_json;
+
+/// The columns that compliance depends on.
+#[derive(Deserialize)]
+pub(crate) struct Row(Id, Id, String, String, bool, bool, Binding, Timestamp, u64);
+
+impl Row {
+    pub(crate) fn attestation(self) -> AttestationRow {
+        let Self(id, trail, name, kind, is_compliant, is_override, binding, at, index) = self;
+        AttestationRow { id, trail, name, kind, is_compliant, is_override, binding, at, index }
+    }
+}
+
+const ATTESTATION: &str = "
+    SELECT l.payload FROM attestation a JOIN ledger l ON l.org = a.org AND l.idx = a.ledger_index
+    WHERE a.id = $2 AND a.org = (SELECT key FROM organization WHERE id = $1)";
+
+const ON_TRAILS: &str = "
+    SELECT l.payload FROM (SELECT DISTINCT value AS trail FROM json_each($2)) w
+    CROSS JOIN attestation a ON a.trail = w.trail AND ($3 IS NULL OR a.name = $3)
+    CROSS JOIN ledger l ON l.org = a.org AND l.idx = a.ledger_index
+    WHERE a.org = (SELECT key FROM organization WHERE id = $1) ORDER BY a.ledger_index DESC";
+
+pub(crate) fn added(spot: Spot, attestation: &Attestation, rows: &mut Rows) -> serde_json::Result<()> {
+    let Attestation { id, trail, name, kind, is_compliant, binding, details, created_at, .. } = attestation;
+    let is_override = details.get("override") == Some(&true.into());
+    rows.push(
+        Table::Attestation,
+        &(spot.org, id, trail, name, kind, is_compliant, is_override, binding, created_at, spot.index),
+    )
+}
+
+#[async_trait]
+impl AttestationStore for SqliteStore {
+    async fn attestation(&self, org: Id, id: Id) -> StoreResult<Option<Attestation>> {
+        let query = sqlx::query_as::<_, (String,)>(ATTESTATION).bind(org.to_string()).bind(id.to_string());
+        self.first(query).await?.map(|(payload,)| record(&payload)).transpose()
+    }
+
+    async fn attestations(
+        &self,
+        org: Id,
+        trails: &[Id],
+        name: Option<&str>,
+    ) -> StoreResult<Vec<Attestation>> {
+        let query = sqlx::query_as::<_, (String,)>(ON_TRAILS).bind(org.to_string()).bind(list(trails)?);
+        self.all(query.bind(name)).await?.into_iter().map(|(payload,)| record(&payload)).collect()
+    }
+}

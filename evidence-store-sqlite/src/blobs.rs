@@ -1,0 +1,103 @@
+//! Attachments: chunks of a fixed size, each written by itself, and a row that makes the blob exist once all are there.
+//! A keep that breaks off leaves chunks that nobody sees and that the next keep of the same content writes over.
+
+use async_trait::async_trait;
+use bytes::{Bytes, BytesMut};
+use evidence_core::StoreError;
+use evidence_core::blobs::{Blobs, CHUNK, Chunks};
+use evidence_core::id::Id;
+use evidence_core::name::Fingerprint;
+use evidence_core::store::StoreResult;
+use sqlx::SqliteConnection;
+use tokio::sync::oneshot;
+
+use crate::db::SqliteStore;
+use crate::rows::signed;
+use crate::writer::Job;
+
+const EXISTS: &str = "
+    SELECT size FROM blob WHERE org = (SELECT key FROM organization WHERE id = $1) AND sha256 = $2";
+
+const PUT_CHUNK: &str = "
+    INSERT INTO blob_chunk (org, sha256, seq, data) SELECT key, $2, $3, $4 FROM organization WHERE id = $1
+    ON CONFLICT (org, sha256, seq) DO UPDATE SET data = excluded.data";
+
+const COMPLETE: &str = "
+    INSERT INTO blob (org, sha256, size) SELECT key, $2, $3 FROM organization WHERE id = $1
+    ON CONFLICT (org, sha256) DO NOTHING";
+
+const CHUNK_OF: &str = "
+    SELECT c.data FROM organization o
+    JOIN blob b ON b.org = o.key AND b.sha256 = $2
+    JOIN blob_chunk c ON c.org = b.org AND c.sha256 = b.sha256 AND c.seq = $3
+    WHERE o.id = $1";
+
+/// A step of keeping a blob, for the writer: its own transaction.
+#[derive(Debug)]
+pub(crate) struct BlobWrite {
+    org: String,
+    sha256: String,
+    step: Step,
+}
+
+#[derive(Debug)]
+enum Step {
+    Chunk { number: i64, data: Vec<u8> },
+    Complete { size: i64 },
+}
+
+impl BlobWrite {
+    /// Writes it.
+    pub(crate) async fn apply(self, connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
+        let query = match self.step {
+            Step::Chunk { number, data } => {
+                sqlx::query(PUT_CHUNK).bind(self.org).bind(self.sha256).bind(number).bind(data)
+            }
+            Step::Complete { size } => sqlx::query(COMPLETE).bind(self.org).bind(self.sha256).bind(size),
+        };
+        query.execute(connection).await.map(drop)
+    }
+}
+
+/// The next chunk of exactly [`CHUNK`] bytes, or what is left; `rest` carries what the pieces held beyond it.
+async fn next_chunk(content: &mut dyn Chunks, rest: &mut BytesMut) -> StoreResult<Option<Vec<u8>>> {
+    while rest.len() < CHUNK {
+        match content.next().await.map_err(|error| StoreError::Failed(error.into()))? {
+            Some(piece) => rest.extend_from_slice(&piece),
+            None => break,
+        }
+    }
+    let chunk = rest.split_to(rest.len().min(CHUNK));
+    Ok((!chunk.is_empty()).then(|| chunk.to_vec()))
+}
+
+impl SqliteStore {
+    async fn write_blob(&self, org: Id, sha256: &Fingerprint, step: Step) -> StoreResult<()> {
+        let write = BlobWrite { org: org.to_string(), sha256: sha256.to_string(), step };
+        let (reply, outcome) = oneshot::channel();
+        self.submit(Job::Blob(write, reply), outcome).await
+    }
+}
+
+#[async_trait]
+impl Blobs for SqliteStore {
+    async fn keep(&self, org: Id, sha256: &Fingerprint, content: &mut dyn Chunks) -> StoreResult<()> {
+        let kept = sqlx::query_as::<_, (i64,)>(EXISTS).bind(org.to_string()).bind(sha256.as_str());
+        if self.first(kept).await?.is_some() {
+            return Ok(());
+        }
+        let (mut rest, mut number, mut size) = (BytesMut::new(), 0, 0);
+        while let Some(data) = next_chunk(content, &mut rest).await? {
+            size += data.len() as u64;
+            self.write_blob(org, sha256, Step::Chunk { number, data }).await?;
+            number += 1;
+        }
+        self.write_blob(org, sha256, Step::Complete { size: signed(size) }).await
+    }
+
+    async fn chunk(&self, org: Id, sha256: &Fingerprint, number: u64) -> StoreResult<Option<Bytes>> {
+        let query = sqlx::query_as::<_, (Vec<u8>,)>(CHUNK_OF);
+        let query = query.bind(org.to_string()).bind(sha256.as_str()).bind(signed(number));
+        Ok(self.first(query).await?.map(|(data,)| data.into()))
+    }
+}

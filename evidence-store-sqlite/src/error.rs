@@ -1,0 +1,120 @@
+//! What can go wrong: opening a store, and every later statement.
+
+use std::borrow::Borrow;
+
+use evidence_core::StoreError;
+use sqlx::error::ErrorKind;
+
+/// Why a store could not be opened, each in one sentence that says what to do.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The address cannot be read.
+    #[error("'{url}' is no address of an SQLite file: write it as sqlite://evidence.db")]
+    BadUrl {
+        /// The address.
+        url: String,
+        /// What is wrong with it.
+        source: sqlx::Error,
+    },
+    /// The address names a database in memory.
+    #[error(
+        "a database in memory cannot be shared by the store's connections: name a file, as in sqlite://evidence.db"
+    )]
+    InMemory,
+    /// The file cannot be opened.
+    #[error("'{file}' cannot be opened: check that its directory exists and may be written to")]
+    Open {
+        /// The file.
+        file: String,
+        /// Why not.
+        source: sqlx::Error,
+    },
+    /// The tables cannot be brought up to date.
+    #[error(
+        "the tables cannot be brought to version {version}: restore a backup, or report this as a defect"
+    )]
+    Migrate {
+        /// The version that failed.
+        version: i64,
+        /// Why.
+        source: sqlx::Error,
+    },
+    /// The file was written by a later program.
+    #[error("the file has tables of version {found} and this program knows {known}: use a newer program")]
+    NewerSchema {
+        /// The version found.
+        found: i64,
+        /// The latest version that this program knows.
+        known: i64,
+    },
+}
+
+/// SQLite's primary result codes that tell of the machine rather than of a defect: BUSY, LOCKED, NOMEM, READONLY,
+/// INTERRUPT, IOERR, FULL, CANTOPEN, PROTOCOL.
+const MACHINE: [i32; 9] = [5, 6, 7, 8, 9, 10, 13, 14, 15];
+
+/// CORRUPT and NOTADB.
+const DAMAGED: [i32; 2] = [11, 26];
+
+/// Says what a failed statement means to a caller of the store. Takes the error or a shared one, as its source.
+pub(crate) fn store_error<E>(error: E) -> StoreError
+where
+    E: Borrow<sqlx::Error> + std::error::Error + Send + Sync + 'static,
+{
+    match error.borrow() {
+        sqlx::Error::Database(database) if database.kind() == ErrorKind::UniqueViolation => {
+            StoreError::Conflict
+        }
+        sqlx::Error::Database(database) => {
+            let code = database.code().and_then(|code| code.parse::<i32>().ok()).unwrap_or_default() & 0xff;
+            if MACHINE.contains(&code) {
+                StoreError::Unavailable(error.into())
+            } else if DAMAGED.contains(&code) {
+                StoreError::corrupt(error)
+            } else {
+                StoreError::Failed(error.into())
+            }
+        }
+        sqlx::Error::Io(_)
+        | sqlx::Error::PoolTimedOut
+        | sqlx::Error::PoolClosed
+        | sqlx::Error::WorkerCrashed => StoreError::Unavailable(error.into()),
+        sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => StoreError::corrupt(error),
+        _ => StoreError::Failed(error.into()),
+    }
+}
+
+/// The writer has ended: the store was closed, or its runtime was.
+#[derive(Debug, thiserror::Error)]
+#[error("the store's writer has ended")]
+pub(crate) struct WriterEnded;
+
+impl From<WriterEnded> for StoreError {
+    fn from(ended: WriterEnded) -> Self {
+        Self::Unavailable(ended.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sqlx::{Connection, SqliteConnection};
+
+    async fn fault(sql: &'static str) -> StoreError {
+        let mut connection = SqliteConnection::connect("sqlite::memory:").await.unwrap();
+        store_error(sqlx::raw_sql(sql).execute(&mut connection).await.unwrap_err())
+    }
+
+    #[tokio::test]
+    async fn the_machine_is_told_from_a_lost_race_and_from_a_defect() {
+        let full = "PRAGMA max_page_count = 3; CREATE TABLE t (x); INSERT INTO t VALUES (zeroblob(99999))";
+        assert!(matches!(fault(full).await, StoreError::Unavailable(_)));
+        let read_only = "PRAGMA query_only = ON; CREATE TABLE t (x)";
+        assert!(matches!(fault(read_only).await, StoreError::Unavailable(_)));
+        let taken = "CREATE TABLE t (x UNIQUE); INSERT INTO t VALUES (1), (1)";
+        assert!(matches!(fault(taken).await, StoreError::Conflict));
+        let missing = "CREATE TABLE t (x NOT NULL); INSERT INTO t VALUES (NULL)";
+        assert!(matches!(fault(missing).await, StoreError::Failed(_)));
+    }
+}

@@ -1,0 +1,95 @@
+//! Organizations, users, memberships, and who holds a key: what every request asks first.
+
+use async_trait::async_trait;
+use evidence_core::auth::{Actor, KeyHash};
+use evidence_core::id::Id;
+use evidence_core::orgs::{KeyHolder, Membership, OrgStore, Organization, Standing, User};
+use evidence_core::service_accounts::ServiceAccount;
+use evidence_core::store::StoreResult;
+use evidence_core::time::Timestamp;
+
+use crate::db::SqliteStore;
+use crate::rows::{Rows, Spot, Table, body, id, record, word};
+
+pub(crate) const INSERT_ORGANIZATIONS: &str = "
+    INSERT INTO organization (key, id, name, record)
+    SELECT value->>0, value->>1, value->>2, value->3 FROM json_each($rows);";
+
+pub(crate) const INSERT_USERS: &str = "
+    INSERT INTO user (id, name, record, ledger_index)
+    SELECT value->>0, value->>1, value->2, value->>3 FROM json_each($rows);";
+
+pub(crate) const PUT_MEMBERSHIPS: &str = "
+    INSERT INTO membership (org, user, role)
+    SELECT value->>0, value->>1, value->>2 FROM json_each($rows) WHERE true
+    ON CONFLICT (org, user) DO UPDATE SET role = excluded.role;";
+
+const STANDING: &str = "
+    SELECT o.record, m.role FROM organization o LEFT JOIN membership m ON m.org = o.key AND m.user = $2
+    WHERE o.name = $1";
+
+const USER: &str = "SELECT record FROM user WHERE name = $1";
+
+const KEY_HOLDER: &str = "
+    SELECT k.hash, k.owner, k.expires_at, k.revoked_at, o.id AS org, l.payload AS account
+    FROM api_key k JOIN organization o ON o.key = k.org
+    LEFT JOIN named n ON n.org = k.org AND n.kind = 'service_account' AND n.id = k.owner->>'id'
+        AND k.owner->>'kind' = 'service-account'
+    LEFT JOIN ledger l ON l.org = n.org AND l.idx = n.ledger_index
+    WHERE k.hash = $1 AND (n.id IS NOT NULL OR k.owner->>'kind' = 'user')";
+
+pub(crate) fn created(spot: Spot, record: &Organization, rows: &mut Rows) -> serde_json::Result<()> {
+    rows.push(Table::Organization, &(spot.org, record.id, &record.name, record))
+}
+
+pub(crate) fn user_created(spot: Spot, record: &User, rows: &mut Rows) -> serde_json::Result<()> {
+    rows.push(Table::User, &(record.id, &record.name, record, spot.index))
+}
+
+pub(crate) fn member_added(spot: Spot, record: &Membership, rows: &mut Rows) -> serde_json::Result<()> {
+    rows.push(Table::Membership, &(spot.org, record.user, record.role))
+}
+
+#[derive(sqlx::FromRow)]
+struct HolderRow {
+    hash: String,
+    owner: String,
+    expires_at: Option<i64>,
+    revoked_at: Option<i64>,
+    org: String,
+    account: Option<String>,
+}
+
+impl HolderRow {
+    fn holder(self) -> StoreResult<KeyHolder> {
+        let account: Option<ServiceAccount> = self.account.as_deref().map(record).transpose()?;
+        let org = id(&self.org)?;
+        Ok(KeyHolder {
+            hash: KeyHash::stored(self.hash),
+            actor: body::<Actor>(&self.owner)?,
+            bound_to: account.map(|account| (org, account.privilege)),
+            expires_at: self.expires_at.map(Timestamp::from_micros),
+            revoked_at: self.revoked_at.map(Timestamp::from_micros),
+        })
+    }
+}
+
+#[async_trait]
+impl OrgStore for SqliteStore {
+    async fn standing(&self, org: &str, user: Id) -> StoreResult<Option<Standing>> {
+        let query = sqlx::query_as::<_, (String, Option<String>)>(STANDING).bind(org).bind(user.to_string());
+        let Some((organization, role)) = self.first(query).await? else { return Ok(None) };
+        let role = role.as_deref().map(word).transpose()?;
+        Ok(Some(Standing { organization: body(&organization)?, role }))
+    }
+
+    async fn user(&self, name: &str) -> StoreResult<Option<User>> {
+        let user = self.first(sqlx::query_as::<_, (String,)>(USER).bind(name)).await?;
+        user.map(|(user,)| body(&user)).transpose()
+    }
+
+    async fn key_holder(&self, hash: &KeyHash) -> StoreResult<Option<KeyHolder>> {
+        let row = self.first(sqlx::query_as::<_, HolderRow>(KEY_HOLDER).bind(hash.as_str())).await?;
+        row.map(HolderRow::holder).transpose()
+    }
+}

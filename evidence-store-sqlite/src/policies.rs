@@ -1,0 +1,59 @@
+//! Policies: named records, and the versions of policies and attestation types, whose bodies are in the facts that
+//! made them.
+
+use async_trait::async_trait;
+use evidence_core::Current;
+use evidence_core::id::Id;
+use evidence_core::policies::{Policy, PolicyStore, PolicyVersion};
+use evidence_core::store::StoreResult;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use crate::db::SqliteStore;
+use crate::rows::{Rows, Spot, Table, body, list};
+
+const KIND: &str = "policy";
+
+pub(crate) const INSERT_VERSIONS: &str = "
+    INSERT INTO version (org, id, number, ledger_index)
+    SELECT value->>0, value->>1, value->>2, value->>3 FROM json_each($rows);";
+
+const VERSIONS: &str = "
+    SELECT l.payload FROM version v CROSS JOIN ledger l ON l.org = v.org AND l.idx = v.ledger_index
+    WHERE v.id IN (SELECT value FROM json_each($2)) AND v.org = (SELECT key FROM organization WHERE id = $1)
+    ORDER BY v.ledger_index";
+
+pub(crate) fn version(spot: Spot, of: Id, number: u64, rows: &mut Rows) -> serde_json::Result<()> {
+    rows.push(Table::Version, &(spot.org, of, number, spot.index))
+}
+
+/// A payload, as far as its version goes.
+#[derive(Deserialize)]
+struct Versioned<T> {
+    version: T,
+}
+
+impl SqliteStore {
+    /// Every version of these records, oldest first.
+    pub(crate) async fn versions<T: DeserializeOwned>(&self, org: Id, of: &[Id]) -> StoreResult<Vec<T>> {
+        let query = sqlx::query_as::<_, (String,)>(VERSIONS).bind(org.to_string()).bind(list(of)?);
+        let read = |(payload,): (String,)| body::<Versioned<T>>(&payload).map(|payload| payload.version);
+        self.all(query).await?.into_iter().map(read).collect()
+    }
+}
+
+#[async_trait]
+impl PolicyStore for SqliteStore {
+    async fn policy(&self, org: Id, name: &str) -> StoreResult<Option<Current<Policy>>> {
+        self.by_name(org, KIND, name).await
+    }
+
+    async fn policies(&self, org: Id) -> StoreResult<Vec<Policy>> {
+        let policies = self.all_named(org, KIND).await?;
+        Ok(policies.into_iter().map(|policy| policy.record).collect())
+    }
+
+    async fn policy_versions(&self, org: Id, policies: &[Id]) -> StoreResult<Vec<PolicyVersion>> {
+        self.versions(org, policies).await
+    }
+}

@@ -1,0 +1,242 @@
+//! Between records and rows: the rows that a batch writes, table by table, and reading records back out of payloads.
+
+use std::collections::BTreeMap;
+
+use evidence_core::id::Id;
+use evidence_core::page::{Slice, Window};
+use evidence_core::store::StoreResult;
+use evidence_core::{Current, StoreError};
+use serde::de::value::StrDeserializer;
+use serde::de::{DeserializeOwned, IntoDeserializer};
+use serde::{Deserialize, Serialize};
+
+use crate::db::{SqliteStore, statement};
+use crate::{
+    allowlists, artifacts, attestations, ledger, orgs, policies, repos, service_accounts, snapshots, trails,
+};
+
+/// Where a fact stands: the organization's key, and the index in its ledger.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Spot {
+    pub(crate) org: i64,
+    pub(crate) index: u64,
+}
+
+/// The tables that facts are written to, in the order in which a batch writes them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Table {
+    Ledger,
+    Node,
+    Organization,
+    User,
+    Membership,
+    Named,
+    ApiKey,
+    Trail,
+    TrailEntry,
+    Artifact,
+    Attestation,
+    Repo,
+    Snapshot,
+    InstanceEnd,
+    Instance,
+    Version,
+    Allowance,
+    Head,
+}
+
+impl Table {
+    /// The statement that writes the rows of the JSON array `$rows`; `$1` is the batch's payloads end to end.
+    const fn sql(self) -> &'static str {
+        match self {
+            Self::Ledger => ledger::INSERT_ENTRIES,
+            Self::Node => ledger::INSERT_NODES,
+            Self::Head => ledger::PUT_HEADS,
+            Self::Organization => orgs::INSERT_ORGANIZATIONS,
+            Self::User => orgs::INSERT_USERS,
+            Self::Membership => orgs::PUT_MEMBERSHIPS,
+            Self::Named => PUT_NAMED,
+            Self::ApiKey => service_accounts::PUT_KEYS,
+            Self::Trail => trails::PUT_TRAILS,
+            Self::TrailEntry => trails::INSERT_ENTRIES,
+            Self::Artifact => artifacts::INSERT_ARTIFACTS,
+            Self::Attestation => attestations::INSERT_ATTESTATIONS,
+            Self::Repo => repos::PUT_REPOS,
+            Self::Snapshot => snapshots::INSERT_SNAPSHOTS,
+            Self::InstanceEnd => snapshots::END_INSTANCES,
+            Self::Instance => snapshots::INSERT_INSTANCES,
+            Self::Version => policies::INSERT_VERSIONS,
+            Self::Allowance => allowlists::PUT_ALLOWANCES,
+        }
+    }
+}
+
+/// The newest fact about a record wins; a name that another record has is refused by the primary key.
+const PUT_NAMED: &str = "
+    INSERT INTO named (org, kind, name, id, ledger_index, tags)
+    SELECT value->>0, value->>1, value->>2, value->>3, value->>4, value->>5 FROM json_each($rows) WHERE true
+    ON CONFLICT (org, kind, id)
+    DO UPDATE SET name = excluded.name, ledger_index = excluded.ledger_index, tags = excluded.tags;";
+
+/// The rows of one batch.
+#[derive(Debug, Default)]
+pub(crate) struct Rows(BTreeMap<Table, String>);
+
+impl Rows {
+    /// Adds a row: a tuple of the table's columns in the order of its statement.
+    pub(crate) fn push(&mut self, table: Table, row: &impl Serialize) -> serde_json::Result<()> {
+        let row = serde_json::to_string(row)?;
+        let rows = self.0.entry(table).or_default();
+        rows.push(if rows.is_empty() { '[' } else { ',' });
+        rows.push_str(&row);
+        Ok(())
+    }
+
+    /// The statements that write the rows, and the array for each of them, to be bound from `$2` on.
+    pub(crate) fn into_statements(self) -> (String, Vec<String>) {
+        let mut statements = String::new();
+        let mut arrays = Vec::with_capacity(self.0.len());
+        for (number, (table, mut rows)) in (2..).zip(self.0) {
+            statements.push_str(&table.sql().replace("$rows", &format!("${number}")));
+            rows.push(']');
+            arrays.push(rows);
+        }
+        (statements, arrays)
+    }
+}
+
+/// A payload, as far as its record goes.
+#[derive(Deserialize)]
+struct Recorded<T> {
+    record: T,
+}
+
+/// Reads the record of a fact's payload.
+pub(crate) fn record<T: DeserializeOwned>(payload: &str) -> StoreResult<T> {
+    body::<Recorded<T>>(payload).map(|recorded| recorded.record)
+}
+
+/// Reads JSON that the store keeps.
+pub(crate) fn body<T: DeserializeOwned>(json: &str) -> StoreResult<T> {
+    serde_json::from_str(json)
+        .map_err(|error| StoreError::corrupt(format_args!("{}: {error}", std::any::type_name::<T>())))
+}
+
+/// Reads a value that JSON would write as a string: a digest, a role, a provider.
+pub(crate) fn word<T: DeserializeOwned>(text: &str) -> StoreResult<T> {
+    let reader: StrDeserializer<'_, serde::de::value::Error> = text.into_deserializer();
+    T::deserialize(reader).map_err(|error| StoreError::corrupt(format_args!("'{text}': {error}")))
+}
+
+/// Reads an id.
+pub(crate) fn id(text: &str) -> StoreResult<Id> {
+    text.parse().map_err(|error| StoreError::corrupt(format_args!("'{text}': {error}")))
+}
+
+/// A number as SQLite counts; nothing stored exceeds its range.
+pub(crate) fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// A count or index that was stored.
+pub(crate) fn unsigned(number: i64) -> StoreResult<u64> {
+    u64::try_from(number).map_err(|_| StoreError::corrupt(format_args!("{number} is no index")))
+}
+
+/// A list to bind for `json_each`.
+pub(crate) fn list(items: &(impl Serialize + ?Sized)) -> StoreResult<String> {
+    serde_json::to_string(items).map_err(|error| StoreError::Failed(error.into()))
+}
+
+/// A record and the index of its newest fact.
+pub(crate) fn current<T: DeserializeOwned>((revision, payload): (i64, String)) -> StoreResult<Current<T>> {
+    Ok(Current { revision: unsigned(revision)?, record: record(&payload)? })
+}
+
+const BY_NAME: &str = "
+    SELECT l.idx, l.payload FROM named n JOIN ledger l ON l.org = n.org AND l.idx = n.ledger_index
+    WHERE n.org = (SELECT key FROM organization WHERE id = $1) AND n.kind = $2 AND n.name = $3";
+
+const BY_IDS: &str = "
+    SELECT l.idx, l.payload FROM named n JOIN ledger l ON l.org = n.org AND l.idx = n.ledger_index
+    WHERE n.org = (SELECT key FROM organization WHERE id = $1) AND n.kind = $2
+        AND n.id IN (SELECT value FROM json_each($3))";
+
+const ALL_NAMED: &str = "
+    SELECT l.idx, l.payload FROM named n CROSS JOIN ledger l ON l.org = n.org AND l.idx = n.ledger_index
+    WHERE n.org = (SELECT key FROM organization WHERE id = $1) AND n.kind = $2 ORDER BY n.name";
+
+impl SqliteStore {
+    /// The record of this kind and name.
+    pub(crate) async fn by_name<T: DeserializeOwned>(
+        &self,
+        org: Id,
+        kind: &'static str,
+        name: &str,
+    ) -> StoreResult<Option<Current<T>>> {
+        let row = self.first(sqlx::query_as(BY_NAME).bind(org.to_string()).bind(kind).bind(name)).await?;
+        row.map(current).transpose()
+    }
+
+    /// The records of this kind and these ids, in any order.
+    pub(crate) async fn by_ids<T: DeserializeOwned>(
+        &self,
+        org: Id,
+        kind: &'static str,
+        ids: &[Id],
+    ) -> StoreResult<Vec<Current<T>>> {
+        let query = sqlx::query_as(BY_IDS).bind(org.to_string()).bind(kind).bind(list(ids)?);
+        self.all(query).await?.into_iter().map(current).collect()
+    }
+
+    /// Every record of this kind, by name.
+    pub(crate) async fn all_named<T: DeserializeOwned>(
+        &self,
+        org: Id,
+        kind: &'static str,
+    ) -> StoreResult<Vec<Current<T>>> {
+        let rows = self.all(sqlx::query_as(ALL_NAMED).bind(org.to_string()).bind(kind)).await?;
+        rows.into_iter().map(current).collect()
+    }
+
+    /// A window of the records whose facts `listing` finds, and how many there are: one statement, so that the two
+    /// agree. The values are those of `$4` onwards.
+    pub(crate) async fn page<T: DeserializeOwned>(
+        &self,
+        org: Id,
+        listing: &Listing,
+        window: Window,
+        values: Vec<Option<String>>,
+    ) -> StoreResult<Slice<T>> {
+        let filter = listing.filter.concat();
+        let sql = [
+            "WITH page AS MATERIALIZED (SELECT x.* FROM ",
+            listing.from,
+            &filter,
+            " ORDER BY ",
+            listing.order,
+            " LIMIT $2 OFFSET $3) SELECT (SELECT count(*) FROM ",
+            listing.from,
+            &filter,
+            "), l.payload FROM (SELECT 1) LEFT JOIN page x LEFT JOIN ledger l ON l.org = x.org \
+             AND l.idx = x.ledger_index ORDER BY ",
+            listing.order,
+        ];
+        let query = sqlx::query_as::<_, (i64, Option<String>)>(statement(&sql));
+        let query = query.bind(org.to_string()).bind(signed(window.limit)).bind(signed(window.offset));
+        let rows = self.all(values.into_iter().fold(query, |query, value| query.bind(value))).await?;
+        let total = rows.first().map_or(Ok(0), |(total, _)| unsigned(*total))?;
+        let payloads = rows.iter().filter_map(|(_, payload)| payload.as_deref());
+        Ok(Slice { items: payloads.map(record).collect::<StoreResult<_>>()?, total })
+    }
+}
+
+/// A list to take a page of: constant pieces of SQL alone, values are bound.
+pub(crate) struct Listing {
+    /// The table, as `x` with its columns `org` and `ledger_index`, and the condition that every list has.
+    pub(crate) from: &'static str,
+    /// The further conditions that were asked for, each beginning with ` AND `.
+    pub(crate) filter: Vec<&'static str>,
+    /// The total order.
+    pub(crate) order: &'static str,
+}

@@ -1,0 +1,55 @@
+//! Service accounts and API keys.
+
+use async_trait::async_trait;
+use evidence_core::Current;
+use evidence_core::auth::KeyHash;
+use evidence_core::id::Id;
+use evidence_core::service_accounts::{ApiKeyRecord, ServiceAccount, ServiceAccountStore};
+use evidence_core::store::StoreResult;
+
+use crate::db::SqliteStore;
+use crate::rows::{Rows, Spot, Table, current};
+
+const KIND: &str = "service_account";
+
+/// A later fact about a key changes when it ends and never its hash.
+pub(crate) const PUT_KEYS: &str = "
+    INSERT INTO api_key (org, id, owner, owner_id, hash, created_at, expires_at, revoked_at)
+    SELECT value->>0, value->>1, value->2, value->>3, value->>4, value->>5, value->>6, value->>7
+    FROM json_each($rows) WHERE true
+    ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at, revoked_at = excluded.revoked_at;";
+
+const KEYS: &str = "
+    SELECT l.idx, l.payload FROM api_key k
+    JOIN named n ON n.org = k.org AND n.kind = 'api_key' AND n.id = k.id
+    JOIN ledger l ON l.org = n.org AND l.idx = n.ledger_index
+    WHERE k.owner_id = $2 AND k.org = (SELECT key FROM organization WHERE id = $1)
+    ORDER BY k.created_at, k.id";
+
+pub(crate) fn key(
+    spot: Spot,
+    key: &ApiKeyRecord,
+    secrets: &[(Id, KeyHash)],
+    rows: &mut Rows,
+) -> serde_json::Result<()> {
+    let hash = secrets.iter().find(|(id, _)| *id == key.id).map(|(_, hash)| hash);
+    let ApiKeyRecord { id, owner, created_at, expires_at, revoked_at, .. } = key;
+    rows.push(Table::ApiKey, &(spot.org, id, owner, owner.id, hash, created_at, expires_at, revoked_at))
+}
+
+#[async_trait]
+impl ServiceAccountStore for SqliteStore {
+    async fn service_account(&self, org: Id, name: &str) -> StoreResult<Option<Current<ServiceAccount>>> {
+        self.by_name(org, KIND, name).await
+    }
+
+    async fn service_accounts(&self, org: Id) -> StoreResult<Vec<ServiceAccount>> {
+        let accounts = self.all_named(org, KIND).await?;
+        Ok(accounts.into_iter().map(|account| account.record).collect())
+    }
+
+    async fn api_keys(&self, org: Id, owner: Id) -> StoreResult<Vec<Current<ApiKeyRecord>>> {
+        let query = sqlx::query_as(KEYS).bind(org.to_string()).bind(owner.to_string());
+        self.all(query).await?.into_iter().map(current).collect()
+    }
+}

@@ -1,0 +1,224 @@
+//! Snapshots, and the intervals in which artifacts ran: a snapshot writes what changed, not what runs.
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+use async_trait::async_trait;
+use evidence_core::Current;
+use evidence_core::id::Id;
+use evidence_core::name::Fingerprint;
+use evidence_core::page::Window;
+use evidence_core::snapshots::{Instance, Placed, Snapshot, SnapshotRow, SnapshotStore, Stretch};
+use evidence_core::store::StoreResult;
+use evidence_core::time::Timestamp;
+use serde::Deserialize;
+
+use crate::db::{SqliteStore, statement};
+use crate::rows::{Rows, Spot, Table, body, id, list, signed, unsigned, word};
+
+pub(crate) const INSERT_SNAPSHOTS: &str = "
+    INSERT INTO snapshot (org, environment, idx, at, compliant, ledger_index)
+    SELECT value->>0, value->>1, value->>2, value->>3, value->>4, value->>5 FROM json_each($rows);";
+
+/// Ends what lasted before the batch. Its rows come before those of [`INSERT_INSTANCES`].
+pub(crate) const END_INSTANCES: &str = "
+    UPDATE instance SET until_idx = e.until, exited = e.exited
+    FROM (SELECT value->>0 AS environment, value->>1 AS fingerprint, value->>2 AS until, value->>3 AS exited
+          FROM json_each($rows)) e
+    WHERE instance.environment = e.environment AND instance.fingerprint = e.fingerprint
+        AND instance.until_idx = 9223372036854775807;";
+
+pub(crate) const INSERT_INSTANCES: &str = "
+    INSERT INTO instance (org, environment, fingerprint, from_idx, until_idx, exited, state)
+    SELECT value->>0, value->>1, value->>2, value->>3, value->>4, value->>5, value->6 FROM json_each($rows);";
+
+/// `until_idx` of what lasts.
+const LASTING: i64 = i64::MAX;
+
+const SNAPSHOT: &str = "
+    SELECT l.idx, l.payload FROM snapshot s JOIN ledger l ON l.org = s.org AND l.idx = s.ledger_index
+    WHERE s.environment = $2 AND s.idx = $3 AND s.org = (SELECT key FROM organization WHERE id = $1)";
+
+const SNAPSHOTS: &str = "
+    SELECT s.idx, s.at, n.at, s.compliant FROM snapshot s
+    LEFT JOIN snapshot n ON n.environment = s.environment AND n.idx = s.idx + 1
+    WHERE s.environment = $2 AND s.idx BETWEEN $3 AND $4
+        AND s.org = (SELECT key FROM organization WHERE id = $1) ORDER BY s.idx ";
+
+const ASCENDING: &str = "ASC LIMIT $5 OFFSET $6";
+
+const DESCENDING: &str = "DESC LIMIT $5 OFFSET $6";
+
+/// The newest by number: times of two snapshots may be equal, or out of order after a change of the clock.
+const SNAPSHOT_AT: &str = "
+    SELECT coalesce(max(idx), 0) FROM snapshot
+    WHERE environment = $2 AND at <= $3 AND org = (SELECT key FROM organization WHERE id = $1)";
+
+const INSTANCES: &str = "
+    SELECT i.state, i.until_idx = s.idx FROM snapshot s
+    CROSS JOIN instance i ON i.environment = s.environment AND i.until_idx >= s.idx AND i.from_idx <= s.idx
+    WHERE s.environment = $2 AND s.idx = $3 AND s.org = (SELECT key FROM organization WHERE id = $1)
+        AND (i.until_idx > s.idx OR i.exited)
+    ORDER BY i.fingerprint, i.from_idx";
+
+const STRETCHES: &str = "
+    SELECT i.fingerprint, i.environment, i.from_idx, b.at AS from_at, e.idx AS until_idx, e.at AS until_at, i.exited
+    FROM instance i
+    JOIN snapshot b ON b.environment = i.environment AND b.idx = i.from_idx
+    LEFT JOIN snapshot e ON e.environment = i.environment AND e.idx = i.until_idx
+    WHERE i.org = (SELECT key FROM organization WHERE id = $1)
+        AND i.fingerprint IN (SELECT value FROM json_each($2))
+    ORDER BY i.environment, i.fingerprint, i.from_idx";
+
+/// An interval that begins in a batch, and may end in it.
+#[derive(Debug)]
+struct Begun {
+    org: i64,
+    environment: Id,
+    instance: Instance,
+    until: i64,
+    exited: bool,
+}
+
+/// The intervals that a batch begins and ends. Several snapshots of one environment may meet in a batch: what such a
+/// batch both begins and ends is written once, ended.
+#[derive(Debug, Default)]
+pub(crate) struct Intervals {
+    begun: Vec<Begun>,
+    /// What the batch has touched: the position of what lasts in `begun`, or nothing where it has ended.
+    touched: BTreeMap<(Id, Fingerprint), Option<usize>>,
+    ended: Vec<(Id, Fingerprint, u64, bool)>,
+}
+
+impl Intervals {
+    fn end(&mut self, snapshot: &Snapshot, fingerprint: &Fingerprint, exited: bool) {
+        let key = (snapshot.environment, fingerprint.clone());
+        match self.touched.insert(key, None) {
+            Some(Some(position)) => {
+                if let Some(begun) = self.begun.get_mut(position) {
+                    begun.until = signed(snapshot.index);
+                    begun.exited = exited;
+                }
+            }
+            Some(None) => {}
+            None => self.ended.push((snapshot.environment, fingerprint.clone(), snapshot.index, exited)),
+        }
+    }
+
+    fn begin(&mut self, org: i64, environment: Id, instance: Instance) {
+        self.touched.insert((environment, instance.fingerprint.clone()), Some(self.begun.len()));
+        self.begun.push(Begun { org, environment, instance, until: LASTING, exited: false });
+    }
+
+    /// Writes the rows of the whole batch.
+    pub(crate) fn write(self, rows: &mut Rows) -> serde_json::Result<()> {
+        for end in &self.ended {
+            rows.push(Table::InstanceEnd, end)?;
+        }
+        for Begun { org, environment, instance, until, exited } in &self.begun {
+            let Instance { fingerprint, from, .. } = instance;
+            let row = (org, environment, fingerprint, from, until, exited, instance);
+            rows.push(Table::Instance, &row)?;
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn taken(
+    spot: Spot,
+    snapshot: &Snapshot,
+    rows: &mut Rows,
+    intervals: &mut Intervals,
+) -> serde_json::Result<()> {
+    for fingerprint in &snapshot.exits {
+        intervals.end(snapshot, fingerprint, true);
+    }
+    for instance in &snapshot.changes {
+        intervals.end(snapshot, &instance.fingerprint, false);
+        intervals.begin(spot.org, snapshot.environment, instance.clone());
+    }
+    let Snapshot { environment, index, at, compliant, .. } = snapshot;
+    rows.push(Table::Snapshot, &(spot.org, environment, index, at, compliant, spot.index))
+}
+
+/// A payload, as far as its snapshot goes.
+#[derive(Deserialize)]
+struct Taken {
+    snapshot: Snapshot,
+}
+
+fn line((index, at, until, compliant): (i64, i64, Option<i64>, bool)) -> StoreResult<SnapshotRow> {
+    let (at, until) = (Timestamp::from_micros(at), until.map(Timestamp::from_micros));
+    Ok(SnapshotRow { index: unsigned(index)?, at, until, compliant })
+}
+
+#[derive(sqlx::FromRow)]
+struct StretchRow {
+    fingerprint: String,
+    environment: String,
+    from_idx: i64,
+    from_at: i64,
+    until_idx: Option<i64>,
+    until_at: Option<i64>,
+    exited: bool,
+}
+
+impl StretchRow {
+    fn stretch(self) -> StoreResult<Stretch> {
+        let until_idx = self.until_idx.map(unsigned).transpose()?;
+        Ok(Stretch {
+            fingerprint: word(&self.fingerprint)?,
+            environment: id(&self.environment)?,
+            from: unsigned(self.from_idx)?,
+            from_at: Timestamp::from_micros(self.from_at),
+            until: until_idx.zip(self.until_at.map(Timestamp::from_micros)),
+            exited: self.exited,
+        })
+    }
+}
+
+#[async_trait]
+impl SnapshotStore for SqliteStore {
+    async fn snapshot(&self, org: Id, environment: Id, index: u64) -> StoreResult<Option<Current<Snapshot>>> {
+        let query = sqlx::query_as::<_, (i64, String)>(SNAPSHOT).bind(org.to_string());
+        let row = self.first(query.bind(environment.to_string()).bind(signed(index))).await?;
+        let Some((revision, payload)) = row else { return Ok(None) };
+        let Taken { snapshot } = body(&payload)?;
+        Ok(Some(Current { revision: unsigned(revision)?, record: snapshot }))
+    }
+
+    async fn snapshots(
+        &self,
+        org: Id,
+        environment: Id,
+        range: RangeInclusive<u64>,
+        ascending: bool,
+        window: Window,
+    ) -> StoreResult<Vec<SnapshotRow>> {
+        let order = if ascending { ASCENDING } else { DESCENDING };
+        let query = sqlx::query_as(statement(&[SNAPSHOTS, order]));
+        let query = query.bind(org.to_string()).bind(environment.to_string());
+        let query = query.bind(signed(*range.start())).bind(signed(*range.end()));
+        let rows = self.all(query.bind(signed(window.limit)).bind(signed(window.offset))).await?;
+        rows.into_iter().map(line).collect()
+    }
+
+    async fn snapshot_at(&self, org: Id, environment: Id, at: Timestamp) -> StoreResult<u64> {
+        let query = sqlx::query_as::<_, (i64,)>(SNAPSHOT_AT).bind(org.to_string());
+        let row = self.first(query.bind(environment.to_string()).bind(at.as_micros())).await?;
+        row.map_or(Ok(0), |(index,)| unsigned(index))
+    }
+
+    async fn instances(&self, org: Id, environment: Id, index: u64) -> StoreResult<Vec<Placed>> {
+        let query = sqlx::query_as::<_, (String, bool)>(INSTANCES).bind(org.to_string());
+        let rows = self.all(query.bind(environment.to_string()).bind(signed(index))).await?;
+        let placed = |(state, exited): (String, bool)| Ok(Placed { instance: body(&state)?, exited });
+        rows.into_iter().map(placed).collect()
+    }
+
+    async fn stretches(&self, org: Id, fingerprints: &[Fingerprint]) -> StoreResult<Vec<Stretch>> {
+        let query = sqlx::query_as::<_, StretchRow>(STRETCHES).bind(org.to_string());
+        let rows = self.all(query.bind(list(fingerprints)?)).await?;
+        rows.into_iter().map(StretchRow::stretch).collect()
+    }
+}

@@ -1,0 +1,159 @@
+//! Trails, and what was reported to them.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use evidence_core::Current;
+use evidence_core::id::Id;
+use evidence_core::page::{Slice, Window};
+use evidence_core::store::{StoreResult, StoredEntry};
+use evidence_core::trails::{Trail, TrailContents, TrailFilter, TrailStore};
+
+use crate::db::SqliteStore;
+use crate::ledger::EntryRow;
+use crate::rows::{Listing, Rows, Spot, Table, body, current, list, record};
+use crate::{artifacts, attestations};
+
+/// A trail keeps its flow, its time and its beginning.
+pub(crate) const PUT_TRAILS: &str = "
+    INSERT INTO trail (org, id, flow, name, at, begun, ledger_index)
+    SELECT value->>0, value->>1, value->>2, value->>3, value->>4, value->>5, value->>5
+    FROM json_each($rows) WHERE true
+    ON CONFLICT (id) DO UPDATE SET ledger_index = excluded.ledger_index;";
+
+pub(crate) const INSERT_ENTRIES: &str = "
+    INSERT INTO trail_entry (org, trail, ledger_index)
+    SELECT value->>0, value->>1, value->>2 FROM json_each($rows);";
+
+const TRAIL: &str = "
+    SELECT l.idx, l.payload FROM trail t JOIN ledger l ON l.org = t.org AND l.idx = t.ledger_index
+    WHERE t.flow = $2 AND t.name = $3 AND t.org = (SELECT key FROM organization WHERE id = $1)";
+
+const TRAILS: &str = "trail x WHERE x.org = (SELECT key FROM organization WHERE id = $1)";
+
+const OF_FLOW: &str = " AND x.flow = $4";
+
+const OF_TAGGED_FLOWS: &str = " AND x.flow IN (
+        SELECT n.id FROM named n, json_each(n.tags) t
+        WHERE n.org = (SELECT key FROM organization WHERE id = $1) AND n.kind = 'flow'
+            AND t.key = $5 AND ($6 IS NULL OR t.value = $6))";
+
+/// Hex digits sort before 'g': the range is the prefix, and the index is used.
+const WITH_FINGERPRINT: &str = " AND x.id IN (
+        SELECT a.trail FROM artifact a
+        WHERE a.org = (SELECT key FROM organization WHERE id = $1)
+            AND a.fingerprint >= $7 AND a.fingerprint < $7 || 'g')";
+
+const NEWEST_FIRST: &str = "x.at DESC, x.id DESC";
+
+const NEWEST: &str = "
+    SELECT l.payload FROM (SELECT DISTINCT value AS flow FROM json_each($2)) f
+    CROSS JOIN trail t ON t.id = (
+        SELECT n.id FROM trail n WHERE n.flow = f.flow ORDER BY n.at DESC, n.id DESC LIMIT 1)
+    CROSS JOIN ledger l ON l.org = t.org AND l.idx = t.ledger_index
+    WHERE t.org = (SELECT key FROM organization WHERE id = $1)";
+
+/// Everything about some trails in one statement, so that it fits together: what it is, and its JSON.
+const CONTENTS: &str = concat!(
+    "SELECT 0, t.ledger_index AS place, l.payload FROM (SELECT DISTINCT value AS id FROM json_each($2)) w
+    CROSS JOIN trail t ON t.id = w.id CROSS JOIN ledger l ON l.org = t.org AND l.idx = t.ledger_index
+    WHERE t.org = (SELECT key FROM organization WHERE id = $1)
+    UNION ALL SELECT 1, a.ledger_index, ",
+    artifacts::row_json!(),
+    " FROM (SELECT DISTINCT value AS id FROM json_each($2)) w CROSS JOIN artifact a ON a.trail = w.id
+    WHERE a.org = (SELECT key FROM organization WHERE id = $1)
+    UNION ALL SELECT 2, a.ledger_index, ",
+    attestations::row_json!(),
+    " FROM (SELECT DISTINCT value AS id FROM json_each($2)) w CROSS JOIN attestation a ON a.trail = w.id
+    WHERE a.org = (SELECT key FROM organization WHERE id = $1)
+    ORDER BY 1, 2"
+);
+
+const ENTRIES: &str = "
+    WITH entry AS (
+        SELECT org, begun AS idx FROM trail WHERE id = $2
+        UNION ALL SELECT org, ledger_index FROM trail_entry WHERE trail = $2
+        UNION ALL SELECT org, ledger_index FROM artifact WHERE trail = $2
+        UNION ALL SELECT org, ledger_index FROM attestation WHERE trail = $2)
+    SELECT l.idx, l.kind, l.at, l.actor, l.payload_sha256, l.leaf_hash, l.payload
+    FROM entry e CROSS JOIN ledger l ON l.org = e.org AND l.idx = e.idx
+    WHERE e.org = (SELECT key FROM organization WHERE id = $1) ORDER BY l.idx";
+
+pub(crate) fn begun(spot: Spot, trail: &Trail, rows: &mut Rows) -> serde_json::Result<()> {
+    let Trail { id, flow, name, created_at, .. } = trail;
+    rows.push(Table::Trail, &(spot.org, id, flow, name, created_at, spot.index))
+}
+
+pub(crate) fn updated(spot: Spot, trail: &Trail, rows: &mut Rows) -> serde_json::Result<()> {
+    begun(spot, trail, rows)?;
+    rows.push(Table::TrailEntry, &(spot.org, trail.id, spot.index))
+}
+
+fn listing(filter: &TrailFilter) -> Listing {
+    let conditions = [
+        filter.flow.map(|_| OF_FLOW),
+        filter.flow_tag.as_ref().map(|_| OF_TAGGED_FLOWS),
+        filter.fingerprint.as_ref().map(|_| WITH_FINGERPRINT),
+    ];
+    Listing { from: TRAILS, filter: conditions.into_iter().flatten().collect(), order: NEWEST_FIRST }
+}
+
+/// Puts the rows of [`CONTENTS`] together: trails come first, then what belongs to them.
+fn assembled(rows: Vec<(i64, i64, String)>) -> StoreResult<Vec<TrailContents>> {
+    let mut contents: BTreeMap<Id, TrailContents> = BTreeMap::new();
+    for (what, _, json) in rows {
+        match what {
+            0 => {
+                let trail: Trail = record(&json)?;
+                let (artifacts, attestations) = (Vec::new(), Vec::new());
+                contents.insert(trail.id, TrailContents { trail, artifacts, attestations });
+            }
+            1 => {
+                let artifact = body::<artifacts::Row>(&json)?.artifact();
+                if let Some(of) = artifact.trail.and_then(|trail| contents.get_mut(&trail)) {
+                    of.artifacts.push(artifact);
+                }
+            }
+            _ => {
+                let attestation = body::<attestations::Row>(&json)?.attestation();
+                if let Some(of) = contents.get_mut(&attestation.trail) {
+                    of.attestations.push(attestation);
+                }
+            }
+        }
+    }
+    Ok(contents.into_values().collect())
+}
+
+#[async_trait]
+impl TrailStore for SqliteStore {
+    async fn trail(&self, org: Id, flow: Id, name: &str) -> StoreResult<Option<Current<Trail>>> {
+        let query = sqlx::query_as(TRAIL).bind(org.to_string()).bind(flow.to_string()).bind(name);
+        self.first(query).await?.map(current).transpose()
+    }
+
+    async fn trails(&self, org: Id, filter: &TrailFilter, window: Window) -> StoreResult<Slice<Trail>> {
+        let tag = filter.flow_tag.as_ref();
+        let values = vec![
+            filter.flow.map(|flow| flow.to_string()),
+            tag.map(|tag| tag.key.clone()),
+            tag.and_then(|tag| tag.value.clone()),
+            filter.fingerprint.clone(),
+        ];
+        self.page(org, &listing(filter), window, values).await
+    }
+
+    async fn newest_trails(&self, org: Id, flows: &[Id]) -> StoreResult<Vec<Trail>> {
+        let query = sqlx::query_as::<_, (String,)>(NEWEST).bind(org.to_string()).bind(list(flows)?);
+        self.all(query).await?.into_iter().map(|(payload,)| record(&payload)).collect()
+    }
+
+    async fn trail_contents(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailContents>> {
+        assembled(self.all(sqlx::query_as(CONTENTS).bind(org.to_string()).bind(list(trails)?)).await?)
+    }
+
+    async fn trail_entries(&self, org: Id, trail: Id) -> StoreResult<Vec<StoredEntry>> {
+        let query = sqlx::query_as::<_, EntryRow>(ENTRIES).bind(org.to_string()).bind(trail.to_string());
+        self.all(query).await?.into_iter().map(StoredEntry::try_from).collect()
+    }
+}

@@ -1,0 +1,62 @@
+//! Who calls: the credential of a request, as HTTP carries it (specification, Authentication).
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use evidence_core::auth::{Credential, Principal};
+use evidence_core::{Error, EvidenceService, Result};
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
+
+/// The caller whom the one `Authorization` header names. Basic is read only where `basic` says so: its user name is
+/// the key, its password is ignored.
+pub(crate) async fn authenticate<S: EvidenceService>(
+    service: &S,
+    headers: &HeaderMap,
+    basic: bool,
+) -> Result<Principal> {
+    let (scheme, value) = authorization(headers).ok_or(Error::Unauthenticated)?;
+    if scheme.eq_ignore_ascii_case("bearer") {
+        service.authenticate(Credential::Bearer(value)).await
+    } else if basic && scheme.eq_ignore_ascii_case("basic") {
+        let key = user_name(value).ok_or(Error::Unauthenticated)?;
+        service.authenticate(Credential::Basic { key: &key }).await
+    } else {
+        Err(Error::Unauthenticated)
+    }
+}
+
+/// Scheme and value; nothing when there are two headers, for nobody can say which of them counts.
+fn authorization(headers: &HeaderMap) -> Option<(&str, &str)> {
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    let value = values.next().filter(|_| values.next().is_none())?;
+    let (scheme, value) = value.to_str().ok()?.split_once(' ')?;
+    Some((scheme, value.trim()))
+}
+
+fn user_name(encoded: &str) -> Option<String> {
+    let decoded = String::from_utf8(STANDARD.decode(encoded).ok()?).ok()?;
+    decoded.split_once(':').map(|(user, _)| user.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::user_name;
+
+    #[test]
+    fn the_user_name_of_basic_ends_at_the_first_colon() {
+        let table = [
+            ("a2V5OnBhc3N3b3Jk", Some("key")),
+            ("a2V5Og==", Some("key")),
+            ("a2V5OmE6Yg==", Some("key")),
+            ("OnBhc3N3b3Jk", Some("")),
+            ("a2V5", None),
+            ("a2V5Og", None),
+            ("a2V5\nOg==", None),
+            ("/zo=", None),
+            ("", None),
+        ];
+        for (encoded, user) in table {
+            assert_eq!(user_name(encoded).as_deref(), user, "{encoded:?}");
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! Reading a request's body, as far as an operation wants it and within its limits.
+
+use bytes::Bytes;
+use evidence_core::operation::{BodyKind, RawBody};
+use evidence_core::{Error, Result, decode};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use http::HeaderMap;
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderName};
+use http_body::Body;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde_json::Value;
+
+use crate::{BoxError, multipart};
+
+/// A body that has not been read yet, and what the headers say of it.
+#[derive(Debug)]
+pub(crate) struct Incoming {
+    content_type: Option<String>,
+    encoded: bool,
+    announced: u64,
+    body: UnsyncBoxBody<Bytes, BoxError>,
+}
+
+fn text(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
+    headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
+}
+
+impl Incoming {
+    /// The body of a request with these headers.
+    pub(crate) fn new(headers: &HeaderMap, body: UnsyncBoxBody<Bytes, BoxError>) -> Self {
+        let length = text(headers, &CONTENT_LENGTH).and_then(|length| length.parse().ok());
+        Self {
+            content_type: text(headers, &CONTENT_TYPE),
+            encoded: text(headers, &CONTENT_ENCODING)
+                .is_some_and(|coding| !coding.eq_ignore_ascii_case("identity")),
+            announced: length.unwrap_or_else(|| body.size_hint().lower()),
+            body,
+        }
+    }
+
+    /// Reads it as an operation with this kind of body does; `limit` is that of JSON, in bytes. The future's type is
+    /// erased here, so that it is compiled once and not for each operation.
+    pub(crate) fn read(self, kind: BodyKind, limit: usize) -> BoxFuture<'static, Result<RawBody>> {
+        self.read_as(kind, limit).boxed()
+    }
+
+    async fn read_as(self, kind: BodyKind, limit: usize) -> Result<RawBody> {
+        match kind {
+            BodyKind::Empty => Ok(RawBody::Empty),
+            BodyKind::Json => self.json(limit).await,
+            // Whatever is no form lacks the form's parts, and is told so by name.
+            BodyKind::Form(_) if !self.is("multipart/form-data") => Ok(RawBody::Empty),
+            BodyKind::Form(parts) => {
+                self.acceptable(multipart::WHOLE_LIMIT)?;
+                let boundary = multipart::boundary(&self.content_type.unwrap_or_default())?;
+                multipart::read(boundary, self.body, parts).await
+            }
+        }
+    }
+
+    /// Whether the content type is `media_type`, whatever its parameters.
+    fn is(&self, media_type: &str) -> bool {
+        let essence = self.content_type.as_deref().and_then(|sent| sent.split(';').next());
+        essence.is_some_and(|essence| essence.trim().eq_ignore_ascii_case(media_type))
+    }
+
+    /// Refuses what can be refused unread.
+    fn acceptable(&self, limit: u64) -> Result<()> {
+        if self.announced > limit {
+            Err(Error::TooLarge { limit, file: false })
+        } else if self.encoded {
+            Err(Error::UnsupportedMediaType)
+        } else {
+            Ok(())
+        }
+    }
+
+    async fn json(self, limit: usize) -> Result<RawBody> {
+        self.acceptable(limit as u64)?;
+        let readable = self.content_type.is_none() || self.is("application/json");
+        // Of a foreign type, one byte is too many already.
+        let limit = if readable { limit } else { 0 };
+        let collected = limited(self.body, limit).collect().await;
+        let bytes = match collected {
+            Ok(collected) => collected.to_bytes(),
+            Err(error) if !readable && error.is::<LengthLimitError>() => {
+                return Err(Error::UnsupportedMediaType);
+            }
+            Err(error) => return Err(broken_off(error.as_ref(), limit as u64)),
+        };
+        if bytes.is_empty() {
+            return Ok(RawBody::Empty);
+        }
+        match decode::parse(&bytes).map_err(|text| Error::invalid("body", text))? {
+            Value::Null => Ok(RawBody::Empty),
+            value => Ok(RawBody::Json(value)),
+        }
+    }
+}
+
+/// At most so many bytes of a body.
+fn limited(body: UnsyncBoxBody<Bytes, BoxError>, limit: usize) -> UnsyncBoxBody<Bytes, BoxError> {
+    Limited::new(body, limit).boxed_unsync()
+}
+
+/// A body that ended early: for its length, by a limit of ours or of the host's, or because the client left.
+pub(crate) fn broken_off(error: &(dyn std::error::Error + 'static), limit: u64) -> Error {
+    if error.is::<LengthLimitError>() {
+        Error::TooLarge { limit, file: false }
+    } else {
+        tracing::debug!(%error, "a request body broke off");
+        Error::invalid("body", "The body broke off")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use http_body_util::{Full, StreamBody};
+    use serde_json::json;
+
+    use super::*;
+
+    const LIMIT: usize = 32;
+
+    fn headers(pairs: &[(HeaderName, &'static str)]) -> HeaderMap {
+        pairs.iter().map(|(name, value)| (name.clone(), http::HeaderValue::from_static(value))).collect()
+    }
+
+    fn whole(bytes: &[u8]) -> UnsyncBoxBody<Bytes, BoxError> {
+        Full::new(Bytes::copy_from_slice(bytes)).map_err(|never| match never {}).boxed_unsync()
+    }
+
+    async fn json(sent: &[(HeaderName, &'static str)], bytes: &[u8]) -> Result<Option<Value>, String> {
+        match Incoming::new(&headers(sent), whole(bytes)).read(BodyKind::Json, LIMIT).await {
+            Ok(RawBody::Empty) => Ok(None),
+            Ok(RawBody::Json(value)) => Ok(Some(value)),
+            Ok(RawBody::Form { .. }) => Err("a form".to_owned()),
+            Err(Error::Invalid { fields, .. }) => Err(fields.into_keys().collect()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    #[tokio::test]
+    async fn json_is_read_whatever_its_parameters_and_null_is_nothing() {
+        let type_of = |value| [(CONTENT_TYPE, value)];
+        assert_eq!(json(&[], b"{\"a\":1}").await, Ok(Some(json!({"a": 1}))));
+        for sent in ["application/json", "Application/JSON; charset=utf-8", "application/json;x=y"] {
+            assert_eq!(json(&type_of(sent), b" [] ").await, Ok(Some(json!([]))), "{sent}");
+        }
+        for nothing in ["", "null", " null\n"] {
+            assert_eq!(json(&type_of("application/json"), nothing.as_bytes()).await, Ok(None), "{nothing:?}");
+        }
+        assert_eq!(json(&type_of("text/plain"), b"").await, Ok(None));
+    }
+
+    #[tokio::test]
+    async fn what_is_no_json_is_refused() {
+        let foreign = Err(Error::UnsupportedMediaType.to_string());
+        for sent in ["text/plain", "multipart/form-data; boundary=b", "application/x-www-form-urlencoded", ""]
+        {
+            assert_eq!(json(&[(CONTENT_TYPE, sent)], b"{}").await, foreign, "{sent}");
+        }
+        assert_eq!(json(&[(CONTENT_ENCODING, "gzip")], b"{}").await, foreign);
+        assert_eq!(json(&[(CONTENT_ENCODING, "identity")], b"{}").await, Ok(Some(json!({}))));
+        for bytes in [b"{" as &[u8], b" ", b"{} {}", b"\"\xff\"", b"\xef\xbb\xbf{}", b"NaN", b"'a'"] {
+            assert_eq!(json(&[], bytes).await, Err("body".to_owned()), "{bytes:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_body_may_be_as_long_as_the_limit_and_no_longer() {
+        let text = |length: usize| format!("\"{}\"", "x".repeat(length - 2));
+        let too_large = Err(Error::TooLarge { limit: LIMIT as u64, file: false }.to_string());
+        assert!(json(&[], text(LIMIT).as_bytes()).await.is_ok());
+        assert_eq!(json(&[], text(LIMIT + 1).as_bytes()).await, too_large);
+        assert_eq!(json(&[(CONTENT_LENGTH, "33")], b"{}").await, too_large);
+    }
+
+    #[tokio::test]
+    async fn a_stream_is_dropped_where_it_exceeds_the_limit() {
+        let polled = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&polled);
+        let pieces = std::iter::repeat_with(move || {
+            counter.fetch_add(1, Ordering::Relaxed);
+            Ok(http_body::Frame::data(Bytes::from_static(b"\"xxxxxxx")))
+        });
+        let body = StreamBody::new(futures_util::stream::iter(pieces)).boxed_unsync();
+        let outcome = Incoming::new(&HeaderMap::new(), body).read(BodyKind::Json, LIMIT).await;
+        assert!(matches!(outcome, Err(Error::TooLarge { file: false, .. })), "{outcome:?}");
+        assert_eq!(polled.load(Ordering::Relaxed), LIMIT / 8 + 1);
+    }
+
+    #[tokio::test]
+    async fn a_limit_of_the_host_is_told_as_too_large_and_a_lost_client_is_not() {
+        let hosts = limited(whole(b"\"0123456789\""), 4);
+        let outcome = Incoming::new(&HeaderMap::new(), hosts).read(BodyKind::Json, LIMIT).await;
+        assert!(matches!(outcome, Err(Error::TooLarge { .. })), "{outcome:?}");
+
+        let gone = [Err::<http_body::Frame<Bytes>, BoxError>("connection reset".into())];
+        let gone = StreamBody::new(futures_util::stream::iter(gone)).boxed_unsync();
+        let outcome = Incoming::new(&HeaderMap::new(), gone).read(BodyKind::Json, LIMIT).await;
+        assert!(matches!(outcome, Err(Error::Invalid { .. })), "{outcome:?}");
+    }
+
+    #[tokio::test]
+    async fn an_operation_without_a_body_leaves_it_alone() {
+        let incoming = Incoming::new(&headers(&[(CONTENT_TYPE, "text/plain")]), whole(b"junk"));
+        assert!(matches!(incoming.read(BodyKind::Empty, 0).await, Ok(RawBody::Empty)));
+    }
+}

@@ -1,0 +1,132 @@
+//! What is answered when something goes wrong: the only table of status codes. Causes go to the log, never to the
+//! caller.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use evidence_core::error::FieldErrors;
+use evidence_core::{Error, StoreError, Wording};
+use http::header::{ALLOW, HeaderName, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::{HeaderValue, Response, StatusCode};
+use serde_json::json;
+
+use crate::reply::{self, ReplyBody};
+
+/// Why a request is not answered as its caller hoped.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    /// No operation has this path.
+    UnknownPath,
+    /// Some do, but not with this method.
+    WrongMethod {
+        /// The methods they have, for `Allow`.
+        allow: String,
+    },
+    /// The operation was refused, or failed.
+    Failed(Error),
+    /// Something panicked; the panic hook has told where.
+    Panicked,
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// Status, message and `errors` of an answer.
+type Told = (StatusCode, Cow<'static, str>, FieldErrors);
+
+fn plain(status: StatusCode, message: &'static str) -> Told {
+    (status, Cow::Borrowed(message), FieldErrors::new())
+}
+
+impl Refusal {
+    /// The answer, in the JSON form that every refusal has (specification, Errors).
+    pub(crate) fn into_response(self, wording: Wording) -> Response<ReplyBody> {
+        let (status, message, errors) = self.told(wording);
+        self.log(status);
+        let body = if errors.is_empty() {
+            json!({ "message": message })
+        } else {
+            json!({ "message": message, "errors": errors })
+        };
+        let mut response = reply::json_text(body.to_string());
+        *response.status_mut() = status;
+        if let Some((name, value)) = self.header(status) {
+            response.headers_mut().insert(name, value);
+        }
+        response
+    }
+
+    fn told(&self, wording: Wording) -> Told {
+        match self {
+            Self::UnknownPath => plain(StatusCode::NOT_FOUND, "Not found"),
+            Self::WrongMethod { .. } => plain(StatusCode::METHOD_NOT_ALLOWED, "Method not allowed"),
+            Self::Failed(error) => told(error, wording),
+            Self::Panicked => internal(),
+        }
+    }
+
+    fn header(&self, status: StatusCode) -> Option<(HeaderName, HeaderValue)> {
+        match self {
+            Self::WrongMethod { allow } => Some((ALLOW, HeaderValue::from_str(allow).ok()?)),
+            _ if status == StatusCode::UNAUTHORIZED => {
+                Some((WWW_AUTHENTICATE, HeaderValue::from_static("Bearer")))
+            }
+            _ if status == StatusCode::SERVICE_UNAVAILABLE => {
+                Some((RETRY_AFTER, HeaderValue::from_static("1")))
+            }
+            _ => None,
+        }
+    }
+
+    fn log(&self, status: StatusCode) {
+        if let Self::Failed(error) = self
+            && status.is_server_error()
+        {
+            tracing::error!(status = status.as_u16(), "{}", Chain(error));
+        }
+    }
+}
+
+fn internal() -> Told {
+    plain(StatusCode::INTERNAL_SERVER_ERROR, "Internal server error")
+}
+
+fn told(error: &Error, wording: Wording) -> Told {
+    match error {
+        Error::Invalid { message, fields } => {
+            (StatusCode::BAD_REQUEST, Cow::Owned(message.clone()), fields.clone())
+        }
+        Error::Unauthenticated => plain(StatusCode::UNAUTHORIZED, "Unauthorized"),
+        Error::Forbidden => plain(StatusCode::FORBIDDEN, "You don't have permission to access this resource"),
+        Error::NotFound(missing) => {
+            let (message, errors) = wording.missing(missing);
+            (StatusCode::NOT_FOUND, Cow::Owned(message), errors)
+        }
+        Error::TooLarge { file: true, .. } => {
+            plain(StatusCode::PAYLOAD_TOO_LARGE, "File size exceeds 10MB limit")
+        }
+        Error::TooLarge { file: false, .. } => plain(StatusCode::PAYLOAD_TOO_LARGE, "Request body too large"),
+        Error::UnsupportedMediaType => plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Unsupported media type"),
+        // A race lost too often is a busy store: the same request may well succeed later.
+        Error::Store(StoreError::Conflict | StoreError::Unavailable(_)) => {
+            plain(StatusCode::SERVICE_UNAVAILABLE, "Service unavailable")
+        }
+        // Damaged records, failed statements, defects; and errors that core learns before this table does (its enums are
+        // open), which are defects of this table.
+        _ => internal(),
+    }
+}
+
+/// An error and its causes, on one line.
+struct Chain<'a>(&'a dyn std::error::Error);
+
+impl fmt::Display for Chain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)?;
+        let mut causes = std::iter::successors(self.0.source(), |cause| cause.source());
+        causes.try_for_each(|cause| write!(f, ": {cause}"))
+    }
+}

@@ -1,0 +1,299 @@
+//! Multipart forms: a JSON document and files. The parser is wrapped, for on its own it buffers a whole body whose
+//! boundary never comes, takes a part header of any size, and counts no parts.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use evidence_core::blobs::Upload;
+use evidence_core::name::Fingerprint;
+use evidence_core::operation::{FormParts, RawBody};
+use evidence_core::{Error, Result};
+use futures_util::Stream;
+use http::header::CONTENT_TYPE;
+use http_body::Body;
+use http_body_util::combinators::UnsyncBoxBody;
+use multer::{Field, Multipart};
+
+use crate::BoxError;
+use crate::body::broken_off;
+use crate::spool::{Spool, Spooled};
+
+/// The greatest form, in bytes: 64 MiB of content, and what is around it.
+pub(crate) const WHOLE_LIMIT: u64 = (64 << 20) + (1 << 20);
+/// The greatest document, in bytes.
+const DOCUMENT_LIMIT: u64 = 4 << 20;
+/// The greatest file, in bytes.
+const FILE_LIMIT: u64 = 10 << 20;
+const MOST_FILES: usize = 32;
+const MOST_PARTS: usize = 64;
+/// RFC 2046, 5.1.1.
+const LONGEST_BOUNDARY: usize = 70;
+/// The parser is given at most so much at once …
+const PIECE: usize = 64 << 10;
+/// … and refused more when it has found nothing in so much: no boundary, no end of a header.
+const LONGEST_SILENCE: usize = 64 << 10;
+const LONGEST_FILE_NAME: usize = 255;
+
+/// The boundary that a content type names.
+pub(crate) fn boundary(content_type: &str) -> Result<String> {
+    let boundary = multer::parse_boundary(content_type).ok();
+    boundary
+        .filter(|boundary| (1..=LONGEST_BOUNDARY).contains(&boundary.len()))
+        .ok_or_else(|| Error::invalid("body", "Form should have a boundary of 1 to 70 characters"))
+}
+
+/// Reads the form in `body`.
+pub(crate) async fn read(
+    boundary: String,
+    body: UnsyncBoxBody<Bytes, BoxError>,
+    parts: FormParts,
+) -> Result<RawBody> {
+    let mut parser = Parser::new(boundary, body);
+    let mut form = Form { parts, document: None, files: BTreeMap::new() };
+    let mut count = 0;
+    while let Some(field) = parser.next().await? {
+        count += 1;
+        if count > MOST_PARTS {
+            return Err(Error::invalid("body", format!("Form should have at most {MOST_PARTS} parts")));
+        }
+        form.take(Part { field, progress: &parser.progress }).await?;
+    }
+    Ok(RawBody::Form { document: form.document, files: form.files.into_values().collect() })
+}
+
+/// How far the parser has got with what it was fed.
+#[derive(Debug, Default)]
+struct Progress {
+    /// The bytes fed since it last found something.
+    silence: AtomicUsize,
+    /// Whether it should look at what it has before it gets more.
+    pause: AtomicBool,
+}
+
+impl Progress {
+    /// It found something, and may find more without being fed.
+    fn found(&self) {
+        self.silence.store(0, Ordering::Relaxed);
+        self.pause.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A body in small pieces, with a pause after each: the parser would take all it can get before it looks at any of it.
+struct Feed {
+    body: UnsyncBoxBody<Bytes, BoxError>,
+    rest: Bytes,
+    total: u64,
+    progress: Arc<Progress>,
+}
+
+impl Feed {
+    /// Counts the next piece, if it may be had.
+    fn allow(&mut self) -> Result<Bytes> {
+        let piece = self.rest.split_to(self.rest.len().min(PIECE));
+        self.total += piece.len() as u64;
+        if self.total > WHOLE_LIMIT {
+            return Err(Error::TooLarge { limit: WHOLE_LIMIT, file: false });
+        }
+        if self.progress.silence.fetch_add(piece.len(), Ordering::Relaxed) > LONGEST_SILENCE {
+            return Err(Error::invalid("body", "Form should have its boundary, and short part headers"));
+        }
+        Ok(piece)
+    }
+}
+
+impl Stream for Feed {
+    type Item = Result<Bytes>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes>>> {
+        if self.progress.pause.swap(false, Ordering::Relaxed) {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        while self.rest.is_empty() {
+            match Pin::new(&mut self.body).poll_frame(cx) {
+                Poll::Ready(Some(Ok(frame))) => self.rest = frame.into_data().unwrap_or_default(),
+                Poll::Ready(Some(Err(error))) => {
+                    return Poll::Ready(Some(Err(broken_off(error.as_ref(), WHOLE_LIMIT))));
+                }
+                Poll::Ready(None) => return Poll::Ready(None),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+        self.progress.pause.store(true, Ordering::Relaxed);
+        Poll::Ready(Some(self.allow()))
+    }
+}
+
+/// The parser of a body.
+struct Parser {
+    multipart: Multipart<'static>,
+    progress: Arc<Progress>,
+}
+
+impl Parser {
+    fn new(boundary: String, body: UnsyncBoxBody<Bytes, BoxError>) -> Self {
+        let progress = Arc::new(Progress::default());
+        let feed = Feed { body, rest: Bytes::new(), total: 0, progress: Arc::clone(&progress) };
+        Self { multipart: Multipart::new(feed, boundary), progress }
+    }
+
+    async fn next(&mut self) -> Result<Option<Field<'static>>> {
+        let field = self.multipart.next_field().await.map_err(unreadable)?;
+        self.progress.found();
+        Ok(field)
+    }
+}
+
+/// What stopped the parser: the feed, or what it read.
+fn unreadable(error: multer::Error) -> Error {
+    let reason = match error {
+        multer::Error::StreamReadFailed(source) => match source.downcast::<Error>() {
+            Ok(refused) => return *refused,
+            Err(source) => source.to_string(),
+        },
+        other => other.to_string(),
+    };
+    Error::invalid("body", format!("Input should be a valid multipart form: {reason}"))
+}
+
+/// One part, whose content is still to be read.
+struct Part<'a> {
+    field: Field<'static>,
+    progress: &'a Progress,
+}
+
+impl Part<'_> {
+    async fn chunk(&mut self) -> Result<Option<Bytes>> {
+        let chunk = self.field.chunk().await.map_err(unreadable)?;
+        self.progress.found();
+        Ok(chunk)
+    }
+
+    /// The content of a document.
+    async fn text(mut self) -> Result<Vec<u8>> {
+        let mut text = Vec::new();
+        while let Some(chunk) = self.chunk().await? {
+            if (text.len() + chunk.len()) as u64 > DOCUMENT_LIMIT {
+                return Err(Error::TooLarge { limit: DOCUMENT_LIMIT, file: false });
+            }
+            text.extend_from_slice(&chunk);
+        }
+        Ok(text)
+    }
+
+    /// The content of a file.
+    async fn spool(mut self) -> Result<Spooled> {
+        let mut spool = Spool::default();
+        while let Some(chunk) = self.chunk().await? {
+            if spool.size() + chunk.len() as u64 > FILE_LIMIT {
+                return Err(Error::TooLarge { limit: FILE_LIMIT, file: true });
+            }
+            spool.push(&chunk).await.map_err(not_kept)?;
+        }
+        spool.finish().await.map_err(not_kept)
+    }
+
+    async fn skip(mut self) -> Result<()> {
+        while self.chunk().await?.is_some() {}
+        Ok(())
+    }
+
+    fn media_type(&self) -> Option<String> {
+        let sent = self.field.headers().get(CONTENT_TYPE)?.to_str().ok()?;
+        (1..=LONGEST_FILE_NAME).contains(&sent.len()).then(|| sent.to_owned())
+    }
+}
+
+fn not_kept(source: std::io::Error) -> Error {
+    Error::Internal { what: "a received file could not be held", source: source.into() }
+}
+
+/// What was read of a form so far.
+struct Form {
+    parts: FormParts,
+    document: Option<Vec<u8>>,
+    files: BTreeMap<Option<u32>, (String, Upload)>,
+}
+
+impl Form {
+    async fn take(&mut self, part: Part<'_>) -> Result<()> {
+        let name = part.field.name().unwrap_or_default().to_owned();
+        if name == self.parts.document {
+            if self.document.is_some() {
+                return Err(twice(name));
+            }
+            self.document = Some(part.text().await?);
+            return Ok(());
+        }
+        match self.place(&name) {
+            Some(place) => self.take_file(place, name, part).await,
+            None => part.skip().await,
+        }
+    }
+
+    /// Where among the files a part of this name stands; nothing for a part that is no file.
+    fn place(&self, name: &str) -> Option<Option<u32>> {
+        let rest = name.strip_prefix(self.parts.file)?;
+        match rest.strip_prefix('.') {
+            None => rest.is_empty().then_some(None),
+            Some(digits) if self.parts.many && digits.bytes().all(|b| b.is_ascii_digit()) => {
+                digits.parse().ok().map(Some)
+            }
+            Some(_) => None,
+        }
+    }
+
+    async fn take_file(&mut self, place: Option<u32>, name: String, part: Part<'_>) -> Result<()> {
+        if self.files.contains_key(&place) {
+            return Err(twice(name));
+        }
+        if self.files.len() >= MOST_FILES {
+            return Err(Error::invalid(name, format!("Form should have at most {MOST_FILES} files")));
+        }
+        let sent_name = part.field.file_name().map(str::to_owned);
+        let is_text = self.parts.many && place.is_none() && sent_name.is_none();
+        let media_type = part.media_type();
+        let file = part.spool().await?;
+        // A browser sends a file that nobody chose as one without name and content.
+        let unchosen = sent_name.as_deref() == Some("");
+        if file.size == 0 && (is_text || unchosen) {
+            return Ok(());
+        }
+        let (file_name, media_type) = if is_text {
+            ("attachment.txt".to_owned(), Some("text/plain; charset=utf-8".to_owned()))
+        } else {
+            (file_name(sent_name.as_deref().unwrap_or_default(), &name), media_type)
+        };
+        self.files.insert(place, (name, upload(file, file_name, media_type)?));
+        Ok(())
+    }
+}
+
+fn twice(part: String) -> Error {
+    Error::invalid(part, "Part given twice")
+}
+
+/// The last segment of a file's name as it was sent; the part's name where nothing usable is left.
+fn file_name(sent: &str, part: &str) -> String {
+    let last = sent.rsplit(['/', '\\']).next().unwrap_or_default();
+    let name: String = last.chars().filter(|c| !c.is_control()).take(LONGEST_FILE_NAME).collect();
+    match name.as_str() {
+        "" | "." | ".." => part.to_owned(),
+        _ => name,
+    }
+}
+
+fn upload(file: Spooled, file_name: String, media_type: Option<String>) -> Result<Upload> {
+    let Spooled { size, sha256, content } = file;
+    let sha256 = Fingerprint::try_from(sha256)
+        .map_err(|source| Error::Internal { what: "a digest has the wrong form", source: source.into() })?;
+    let media_type = media_type.unwrap_or_else(|| "application/octet-stream".to_owned());
+    Ok(Upload { file_name, media_type, size, sha256, content })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,237 @@
+use evidence_core::digest::sha256_hex;
+use http_body_util::{BodyExt, StreamBody};
+use proptest::prelude::*;
+
+use super::*;
+
+const ONE: FormParts = FormParts { document: "data_json", file: "template_file", many: false };
+const MANY: FormParts = FormParts { document: "data_json", file: "attachment_file", many: true };
+
+/// A body in pieces of at most `size` bytes, and how many bytes were taken of it.
+fn body(bytes: Vec<u8>, size: usize) -> (UnsyncBoxBody<Bytes, BoxError>, Arc<AtomicUsize>) {
+    let taken = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&taken);
+    let mut rest = Bytes::from(bytes);
+    let pieces = std::iter::from_fn(move || {
+        let piece = rest.split_to(rest.len().min(size));
+        counter.fetch_add(piece.len(), Ordering::Relaxed);
+        (!piece.is_empty()).then(|| Ok(http_body::Frame::data(piece)))
+    });
+    (StreamBody::new(futures_util::stream::iter(pieces)).boxed_unsync(), taken)
+}
+
+/// A part: what `Content-Disposition` says after `form-data; `, further headers, the content.
+type Sent<'a> = (&'a str, &'a [&'a str], &'a str);
+
+const OTHER: Sent<'_> = ("name=\"other\"", &[], "");
+
+fn form(parts: &[Sent<'_>]) -> Vec<u8> {
+    let part = |(disposition, headers, content): &Sent<'_>| {
+        let headers: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
+        format!("--b\r\nContent-Disposition: form-data; {disposition}\r\n{headers}\r\n{content}\r\n")
+    };
+    let mut text: String = parts.iter().map(part).collect();
+    text.push_str("--b--\r\n");
+    text.into_bytes()
+}
+
+/// What was read: the document, and each file's name, media type and content.
+type Got = (Option<String>, Vec<[String; 3]>);
+
+async fn got(bytes: Vec<u8>, size: usize, parts: FormParts) -> Result<Got> {
+    let raw = read("b".to_owned(), body(bytes, size).0, parts).await?;
+    let RawBody::Form { document, files } = raw else { unreachable!("a form is read as a form") };
+    let mut texts = Vec::new();
+    for (_, file) in files {
+        let (name, media_type, size, sha256) =
+            (file.file_name.clone(), file.media_type.clone(), file.size, file.sha256.clone());
+        let content = file.read().await.unwrap();
+        assert_eq!((size, sha256.as_str()), (content.len() as u64, sha256_hex(&content).as_str()));
+        texts.push([name, media_type, String::from_utf8(content).unwrap()]);
+    }
+    Ok((document.map(|text| String::from_utf8(text).unwrap()), texts))
+}
+
+#[tokio::test]
+async fn a_form_is_its_document_and_its_files() {
+    const DOCUMENT: Sent<'_> = ("name=\"data_json\"", &[], "{}");
+    const OCTETS: &str = "application/octet-stream";
+    const TEXT: &str = "text/plain; charset=utf-8";
+    type Case<'a> = (&'a str, FormParts, &'a [Sent<'a>], Option<&'a str>, &'a [[&'a str; 3]]);
+    let table: &[Case<'_>] = &[
+        ("nothing", ONE, &[], None, &[]),
+        ("a document", ONE, &[DOCUMENT], Some("{}"), &[]),
+        (
+            "a document as a file of a type",
+            ONE,
+            &[("name=\"data_json\"; filename=\"d.json\"", &["Content-Type: application/json"], "{}")],
+            Some("{}"),
+            &[],
+        ),
+        (
+            "a file before the document",
+            ONE,
+            &[
+                ("name=\"template_file\"; filename=\"t.yml\"", &["Content-Type: text/x-yaml"], "a: 1"),
+                DOCUMENT,
+            ],
+            Some("{}"),
+            &[["t.yml", "text/x-yaml", "a: 1"]],
+        ),
+        (
+            "a file without a name",
+            ONE,
+            &[("name=\"template_file\"", &[], "x")],
+            None,
+            &[["template_file", OCTETS, "x"]],
+        ),
+        (
+            "a path for a name",
+            ONE,
+            &[("name=\"template_file\"; filename=\"C:\\dir/../a/t.yml\"", &[], "x")],
+            None,
+            &[["t.yml", OCTETS, "x"]],
+        ),
+        (
+            "a name that is only a path",
+            ONE,
+            &[("name=\"template_file\"; filename=\"a/..\"", &[], "x")],
+            None,
+            &[["template_file", OCTETS, "x"]],
+        ),
+        (
+            "an empty file",
+            ONE,
+            &[("name=\"template_file\"; filename=\"t\"", &[], "")],
+            None,
+            &[["t", OCTETS, ""]],
+        ),
+        ("a file nobody chose", ONE, &[("name=\"template_file\"; filename=\"\"", &[], "")], None, &[]),
+        (
+            "other parts, also numbered ones",
+            ONE,
+            &[("name=\"other\"", &[], "x"), ("name=\"template_file.1\"; filename=\"f\"", &[], "x"), DOCUMENT],
+            Some("{}"),
+            &[],
+        ),
+        (
+            "many files in the order of their numbers",
+            MANY,
+            &[
+                ("name=\"attachment_file.10\"; filename=\"c\"", &[], "3"),
+                ("name=\"attachment_file.2\"; filename=\"b\"", &[], "2"),
+                ("name=\"attachment_file\"; filename=\"a\"", &[], "1"),
+                ("name=\"attachment_file.x\"; filename=\"x\"", &[], "0"),
+                ("name=\"attachment_file.\"; filename=\"x\"", &[], "0"),
+                ("name=\"attachment_files\"; filename=\"x\"", &[], "0"),
+            ],
+            None,
+            &[["a", OCTETS, "1"], ["b", OCTETS, "2"], ["c", OCTETS, "3"]],
+        ),
+        ("a text", MANY, &[("name=\"attachment_file\"", &[], "é")], None, &[["attachment.txt", TEXT, "é"]]),
+        ("an empty text", MANY, &[("name=\"attachment_file\"", &[], "")], None, &[]),
+    ];
+    for (name, parts, sent, document, files) in table {
+        for size in [1, 7, 1 << 20] {
+            let (got_document, got_files) = got(form(sent), size, *parts).await.unwrap();
+            assert_eq!(got_document.as_deref(), *document, "{name}");
+            assert_eq!(got_files, *files, "{name}");
+        }
+    }
+}
+
+fn refused_field(error: &Error) -> &str {
+    let Error::Invalid { fields, .. } = error else { panic!("{error:?}") };
+    fields.keys().next().map_or("", String::as_str)
+}
+
+#[tokio::test]
+async fn a_malformed_form_is_refused_by_name() {
+    let twice = |name: &'static str| form(&[(name, &[], "{}"), (name, &[], "{}")]);
+    let files: Vec<String> =
+        (0..33).map(|n| format!("name=\"attachment_file.{n}\"; filename=\"f\"")).collect();
+    let files: Vec<Sent<'_>> = files.iter().map(|name| (name.as_str(), &[] as &[&str], "x")).collect();
+    let table: [(&str, Vec<u8>, &str); 8] = [
+        ("a document twice", twice("name=\"data_json\""), "data_json"),
+        ("a file twice", twice("name=\"attachment_file\"; filename=\"f\""), "attachment_file"),
+        ("33 files", form(&files), "attachment_file.32"),
+        ("65 parts", form(&[OTHER; 65]), "body"),
+        ("nothing", Vec::new(), "body"),
+        ("no end", b"--b\r\nContent-Disposition: form-data; name=\"data_json\"\r\n\r\n{}".to_vec(), "body"),
+        ("no header end", b"--b\r\nContent-Disposition: form-data".to_vec(), "body"),
+        ("a header that is none", b"--b\r\n\x01\r\n\r\n{}\r\n--b--".to_vec(), "body"),
+    ];
+    for (name, bytes, field) in table {
+        let error = got(bytes, 1 << 20, MANY).await.expect_err(name);
+        assert_eq!(refused_field(&error), field, "{name}: {error:?}");
+    }
+}
+
+#[tokio::test]
+async fn sizes_are_limited_to_the_byte() {
+    const FILE: &str = "name=\"template_file\"; filename=\"f\"";
+    let text = |size: u64| "x".repeat(usize::try_from(size).unwrap());
+    let outcome = async |disposition: &str, size: u64| {
+        got(form(&[(disposition, &[], &text(size))]), PIECE, ONE).await.map(|_| ())
+    };
+    assert!(outcome(FILE, FILE_LIMIT).await.is_ok());
+    assert!(matches!(outcome(FILE, FILE_LIMIT + 1).await, Err(Error::TooLarge { file: true, .. })));
+    assert!(outcome("name=\"data_json\"", DOCUMENT_LIMIT).await.is_ok());
+    let document = outcome("name=\"data_json\"", DOCUMENT_LIMIT + 1).await;
+    assert!(matches!(document, Err(Error::TooLarge { file: false, .. })));
+    let others = outcome("name=\"other\"", WHOLE_LIMIT).await;
+    assert!(matches!(others, Err(Error::TooLarge { file: false, .. })));
+}
+
+#[tokio::test]
+async fn an_attack_is_dropped_before_it_fills_the_memory() {
+    let mut header = b"--b\r\nContent-Disposition: form-data; name=\"".to_vec();
+    header.resize(30 << 20, b'x');
+    let parts = form(&vec![OTHER; 20_000]);
+    let attacks = [
+        ("a boundary that never comes", vec![b'x'; 70 << 20]),
+        ("a header of 30 MB", header),
+        ("20,000 parts", parts),
+    ];
+    for (name, bytes) in attacks {
+        for size in [PIECE, 100] {
+            let (body, taken) = body(bytes.clone(), size);
+            let error = read("b".to_owned(), body, MANY).await.expect_err(name);
+            assert_eq!(refused_field(&error), "body", "{name}");
+            let taken = taken.load(Ordering::Relaxed);
+            assert!(taken <= LONGEST_SILENCE + 3 * PIECE, "{name}: {taken} bytes were read");
+        }
+    }
+}
+
+#[test]
+fn a_boundary_has_1_to_70_characters() {
+    let longest = "x".repeat(70);
+    let table = [
+        ("multipart/form-data; boundary=b".to_owned(), Some("b")),
+        ("Multipart/Form-Data; Boundary=\"b c\"".to_owned(), Some("b c")),
+        (format!("multipart/form-data; boundary={longest}"), Some(longest.as_str())),
+        (format!("multipart/form-data; boundary={longest}x"), None),
+        ("multipart/form-data; boundary=\"\"".to_owned(), None),
+        ("multipart/form-data".to_owned(), None),
+    ];
+    for (content_type, found) in table {
+        assert_eq!(boundary(&content_type).ok().as_deref(), found, "{content_type}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_read_or_refused(
+        bytes in prop_oneof![
+            proptest::collection::vec(any::<u8>(), 0..200),
+            "(--b|\r\n|--|Content-Disposition: form-data; |name=\"(data_json|attachment_file)\"|filename=|[a-z]{0,5}|\r\n\r\n){0,24}"
+                .prop_map(String::into_bytes),
+        ],
+        size in 1_usize..64,
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let outcome = runtime.block_on(read("b".to_owned(), body(bytes, size).0, MANY));
+        prop_assert!(matches!(outcome, Ok(RawBody::Form { .. }) | Err(Error::Invalid { .. })), "{outcome:?}");
+    }
+}

@@ -1,0 +1,166 @@
+//! The OpenAPI 3.1 document, made of the list of operations and their schemas.
+
+use std::sync::LazyLock;
+
+use bytes::Bytes;
+use evidence_core::operation::{Body, BodyKind, FormParts, Method, Operation, Reply};
+use evidence_core::{Visitor, api};
+use schemars::generate::SchemaSettings;
+use schemars::{Schema, SchemaGenerator};
+use serde_json::{Map, Value, json};
+
+/// The OpenAPI 3.1 document of the API; its paths are relative to the server's base address.
+pub fn openapi() -> Value {
+    let settings = SchemaSettings::draft2020_12().with(|s| s.definitions_path = "/components/schemas".into());
+    let mut document = Document { generator: settings.into_generator(), paths: Map::new() };
+    api::operations(&mut document);
+    document.finish()
+}
+
+/// The document as text, made once.
+pub(crate) fn text() -> Bytes {
+    static TEXT: LazyLock<Bytes> = LazyLock::new(|| openapi().to_string().into());
+    TEXT.clone()
+}
+
+struct Document {
+    generator: SchemaGenerator,
+    paths: Map<String, Value>,
+}
+
+impl Visitor for Document {
+    fn visit<O: Operation>(&mut self) {
+        let operation = self.operation::<O>();
+        let path = self.paths.entry(O::PATH).or_insert_with(|| json!({}));
+        if let Value::Object(path) = path {
+            path.insert(word(O::METHOD).to_owned(), operation);
+        }
+    }
+}
+
+const fn word(method: Method) -> &'static str {
+    match method {
+        Method::Get => "get",
+        Method::Post => "post",
+        Method::Put => "put",
+        Method::Patch => "patch",
+        Method::Delete => "delete",
+    }
+}
+
+impl Document {
+    fn finish(mut self) -> Value {
+        let mut schemas = self.generator.take_definitions(true);
+        schemas.insert("Error".to_owned(), error_schema());
+        json!({
+            "openapi": "3.1.0",
+            "info": {
+                "title": "Software delivery evidence",
+                "version": "2",
+                "description": "What was built, from which commit, with which checks, and what runs where.",
+            },
+            "servers": [{ "url": "/api/v2" }],
+            "paths": self.paths,
+            "components": {
+                "schemas": schemas,
+                "responses": {
+                    "Error": {
+                        "description": "The request is refused",
+                        "content": { "application/json": { "schema": { "$ref": "#/components/schemas/Error" } } },
+                    },
+                },
+                "securitySchemes": {
+                    "bearer": { "type": "http", "scheme": "bearer" },
+                    "basic": { "type": "http", "scheme": "basic" },
+                },
+            },
+        })
+    }
+
+    fn operation<O: Operation>(&mut self) -> Value {
+        let mut operation = Map::new();
+        let mut set = |key: &str, value: Value| operation.insert(key.to_owned(), value);
+        set("operationId", json!(O::NAME));
+        set("summary", json!(O::SUMMARY));
+        set("tags", json!([tag(O::PATH)]));
+        set("parameters", Value::Array(self.parameters::<O>()));
+        if let Some(body) = self.request_body::<O::Body>() {
+            set("requestBody", body);
+        }
+        set("responses", self.responses::<O::Output>());
+        let basic = O::BASIC_AUTH.then(|| json!({ "basic": [] }));
+        set("security", json!(std::iter::once(json!({ "bearer": [] })).chain(basic).collect::<Vec<_>>()));
+        Value::Object(operation)
+    }
+
+    /// The fields of the operation's type: those that the path names, and the query's.
+    fn parameters<O: Operation>(&mut self) -> Vec<Value> {
+        let schema = O::json_schema(&mut self.generator);
+        let required = |name: &str| {
+            let required = schema.get("required").and_then(Value::as_array);
+            required.is_some_and(|names| names.iter().any(|required| required == name))
+        };
+        let properties = schema.get("properties").and_then(Value::as_object);
+        let parameter = |(name, schema): (&String, &Value)| {
+            let in_path = O::PATH.contains(&format!("{{{name}}}"));
+            json!({
+                "name": name,
+                "in": if in_path { "path" } else { "query" },
+                "required": in_path || required(name),
+                "schema": schema,
+            })
+        };
+        properties.into_iter().flatten().map(parameter).collect()
+    }
+
+    fn request_body<B: Body>(&mut self) -> Option<Value> {
+        let schema = B::schema(&mut self.generator)?;
+        let (media_type, schema) = match B::KIND {
+            BodyKind::Empty => return None,
+            BodyKind::Json => ("application/json", schema.to_value()),
+            BodyKind::Form(parts) => ("multipart/form-data", form_schema(parts, &schema)),
+        };
+        Some(json!({ "required": true, "content": { media_type: { "schema": schema } } }))
+    }
+
+    fn responses<R: Reply>(&mut self) -> Value {
+        let content = match R::schema(&mut self.generator) {
+            Some(schema) => json!({ "application/json": { "schema": schema } }),
+            None => json!({ "application/octet-stream": {} }),
+        };
+        let success = R::STATUSES.iter().map(|status| {
+            let description = if *status == 201 { "Created" } else { "Done" };
+            (status.to_string(), json!({ "description": description, "content": content }))
+        });
+        let refused = ["400", "401", "403", "404"]
+            .map(|status| (status.to_owned(), json!({ "$ref": "#/components/responses/Error" })));
+        Value::Object(success.chain(refused).collect())
+    }
+}
+
+/// The first segment of a path.
+fn tag(path: &str) -> &str {
+    path.trim_start_matches('/').split('/').next().unwrap_or_default()
+}
+
+fn form_schema(parts: FormParts, document: &Schema) -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            parts.document: document,
+            parts.file: { "type": "string", "format": "binary" },
+        },
+        "required": [parts.document],
+    })
+}
+
+fn error_schema() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "message": { "type": "string" },
+            "errors": { "type": "object", "additionalProperties": { "type": "string" } },
+        },
+        "required": ["message"],
+    })
+}

@@ -1,0 +1,137 @@
+//! Path and query parameters: percent-decoded text, for core's decoder to read as an operation's fields.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use evidence_core::error::{Missing, Resource};
+use evidence_core::name::{FlowName, OrgName};
+use evidence_core::{Error, Operation, Result, decode};
+use percent_encoding::percent_decode_str;
+use serde_json::{Map, Value};
+
+/// The parameters of a request.
+#[derive(Debug)]
+pub(crate) struct Parameters {
+    path: BTreeMap<String, Decoded>,
+    query: String,
+}
+
+/// A percent-decoded text: as it is, or, where it is no UTF-8, with what could be read of it.
+type Decoded = Result<String, String>;
+
+fn decoded(encoded: &str) -> Decoded {
+    let bytes: Cow<'_, [u8]> = percent_decode_str(encoded).into();
+    String::from_utf8(bytes.into_owned())
+        .map_err(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+}
+
+fn either(decoded: &Decoded) -> &str {
+    match decoded {
+        Ok(text) | Err(text) => text,
+    }
+}
+
+fn not_utf8(field: impl Into<String>, text: &str) -> Error {
+    Error::invalid(field, format!("Input should be valid UTF-8 [input: {text}]"))
+}
+
+impl Parameters {
+    /// The parameters of a path as a router found them, and of a query string.
+    pub(crate) fn new(path: &matchit::Params<'_, '_>, query: Option<&str>) -> Self {
+        let path = path.iter().map(|(name, value)| (name.to_owned(), decoded(value))).collect();
+        Self { path, query: query.unwrap_or_default().to_owned() }
+    }
+
+    /// The organization that the path names. What cannot be an organization's name is one that does not exist.
+    pub(crate) fn org(&self) -> Result<Option<&str>> {
+        let Some(segment) = self.path.get("org") else { return Ok(None) };
+        let name = either(segment);
+        match name.parse::<OrgName>() {
+            Ok(_) => Ok(Some(name)),
+            Err(_) => Err(Missing::new(Resource::Organization, name, name).into()),
+        }
+    }
+
+    /// The flow that the path names, if it can be one's name.
+    pub(crate) fn flow(&self) -> Option<&str> {
+        let name = either(self.path.get("flow_name")?);
+        name.parse::<FlowName>().is_ok().then_some(name)
+    }
+
+    /// The parameters as the fields of an operation. A parameter of the path goes before one of the query.
+    pub(crate) fn read<O: Operation>(&self) -> Result<O> {
+        let mut fields = query_fields(&self.query)?;
+        for (name, segment) in &self.path {
+            let text = segment.as_ref().map_err(|text| not_utf8(name, text))?;
+            fields.insert(name.clone(), Value::String(text.clone()));
+        }
+        decode::from_parameters(&fields)
+            .map_err(|misfit| Error::invalid(self.place(&misfit.field()), misfit.message()))
+    }
+
+    /// The name of a field in `errors`: that of a path parameter plain, others as `query.<name>`.
+    fn place(&self, field: &str) -> String {
+        if self.path.contains_key(field) { field.to_owned() } else { format!("query.{field}") }
+    }
+}
+
+/// The query's values by name, as a list where a name repeats.
+fn query_fields(query: &str) -> Result<Map<String, Value>> {
+    let mut fields = Map::new();
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        // Nobody asks for a parameter whose name is no text.
+        let Ok(name) = form_decoded(name) else { continue };
+        let value = form_decoded(value).map_err(|text| not_utf8(format!("query.{name}"), &text))?;
+        add(&mut fields, name, value);
+    }
+    Ok(fields)
+}
+
+/// A query spells a space as `+`.
+fn form_decoded(encoded: &str) -> Decoded {
+    decoded(&encoded.replace('+', " "))
+}
+
+fn add(fields: &mut Map<String, Value>, name: String, value: String) {
+    let value = Value::String(value);
+    match fields.get_mut(&name) {
+        Some(Value::Array(values)) => values.push(value),
+        Some(first) => *first = Value::Array(vec![first.take(), value]),
+        None => {
+            fields.insert(name, value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::query_fields;
+
+    #[test]
+    fn a_query_is_read_pair_by_pair() {
+        let table = [
+            ("", json!({})),
+            ("&&", json!({})),
+            ("a", json!({"a": ""})),
+            ("a=", json!({"a": ""})),
+            ("a=b=c", json!({"a": "b=c"})),
+            ("a=1&b=2&a=3&a=4", json!({"a": ["1", "3", "4"], "b": "2"})),
+            ("a=b+c%2Bd%20%26", json!({"a": "b c+d &"})),
+            ("%61=%C3%A9", json!({"a": "é"})),
+            ("a=%zz%", json!({"a": "%zz%"})),
+            ("%ff=1&a=2", json!({"a": "2"})),
+        ];
+        for (query, fields) in table {
+            assert_eq!(serde_json::Value::Object(query_fields(query).unwrap()), fields, "{query}");
+        }
+    }
+
+    #[test]
+    fn a_value_that_is_no_text_is_named() {
+        let error = query_fields("tag=%ff").unwrap_err();
+        assert!(format!("{error:?}").contains("query.tag"), "{error:?}");
+    }
+}

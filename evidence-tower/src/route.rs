@@ -1,0 +1,137 @@
+//! Which operation a request asks for: one router a method, filled from the list of operations.
+//!
+//! A single router by path would answer 405 where the API means another operation: `POST …/trail/{t}/snyk` would hide
+//! `GET …/trail/{t}/{name}` for an attestation named `snyk`.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+
+use evidence_core::auth::{Access, Scope};
+use evidence_core::operation::{Answer, Body, Method, Reply};
+use evidence_core::{Error, EvidenceService, Operation, Result, Visitor, api};
+use tracing::Instrument;
+
+use crate::body::Incoming;
+use crate::error::Refusal;
+use crate::parameters::Parameters;
+
+/// What `Allow` says of a path that can only be read.
+pub(crate) const READ_ONLY: &str = "GET, HEAD";
+
+type Answering = Pin<Box<dyn Future<Output = Result<Answer>> + Send>>;
+
+/// Everything the API answers.
+pub(crate) struct Routes<S> {
+    by_method: BTreeMap<Method, matchit::Router<Endpoint<S>>>,
+}
+
+/// An operation whose type is forgotten.
+pub(crate) struct Endpoint<S> {
+    pub(crate) scope: Scope,
+    pub(crate) basic_auth: bool,
+    pub(crate) answer: fn(Call<S>) -> Answering,
+}
+
+/// A request that may be answered.
+pub(crate) struct Call<S> {
+    pub(crate) service: S,
+    pub(crate) access: Access,
+    pub(crate) parameters: Parameters,
+    pub(crate) body: Incoming,
+}
+
+/// An endpoint, and the path's parameters as they were sent.
+pub(crate) struct Found<'a, S> {
+    pub(crate) endpoint: &'a Endpoint<S>,
+    pub(crate) path: matchit::Params<'a, 'a>,
+}
+
+impl<S: EvidenceService> Routes<S> {
+    /// Routes for every operation of the API.
+    ///
+    /// # Panics
+    /// When two operations of one method have the same path: a defect of the list, seen by the first test.
+    pub(crate) fn new() -> Self {
+        let mut routes = Self { by_method: BTreeMap::new() };
+        api::operations(&mut routes);
+        routes
+    }
+
+    /// The endpoint of this method and path.
+    pub(crate) fn find<'a>(&'a self, method: &http::Method, path: &'a str) -> Result<Found<'a, S>, Refusal> {
+        let router = known(method).and_then(|method| self.by_method.get(&method));
+        match router.and_then(|router| router.at(path).ok()) {
+            Some(found) => Ok(Found { endpoint: found.value, path: found.params }),
+            None => Err(self.refuse(path)),
+        }
+    }
+
+    fn refuse(&self, path: &str) -> Refusal {
+        let routed = |router: &matchit::Router<_>| router.at(path).is_ok();
+        let methods =
+            self.by_method.iter().filter(|(_, router)| routed(router)).map(|(method, _)| match method {
+                Method::Get => READ_ONLY,
+                Method::Post => "POST",
+                Method::Put => "PUT",
+                Method::Patch => "PATCH",
+                Method::Delete => "DELETE",
+            });
+        let methods: Vec<&str> = methods.collect();
+        if methods.is_empty() {
+            Refusal::UnknownPath
+        } else {
+            Refusal::WrongMethod { allow: methods.join(", ") }
+        }
+    }
+}
+
+impl<S> std::fmt::Debug for Routes<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Routes").field("methods", &self.by_method.keys()).finish_non_exhaustive()
+    }
+}
+
+impl<S: EvidenceService> Visitor for Routes<S> {
+    fn visit<O: Operation>(&mut self) {
+        let endpoint = Endpoint { scope: O::SCOPE, basic_auth: O::BASIC_AUTH, answer: answer::<S, O> };
+        let router = self.by_method.entry(O::METHOD).or_default();
+        router.insert(O::PATH, endpoint).expect("each operation has a path of its own");
+    }
+}
+
+fn known(method: &http::Method) -> Option<Method> {
+    match *method {
+        http::Method::GET => Some(Method::Get),
+        http::Method::POST => Some(Method::Post),
+        http::Method::PUT => Some(Method::Put),
+        http::Method::PATCH => Some(Method::Patch),
+        http::Method::DELETE => Some(Method::Delete),
+        _ => None,
+    }
+}
+
+fn answer<S: EvidenceService, O: Operation>(call: Call<S>) -> Answering {
+    Box::pin(async move {
+        let Call { service, access, parameters, body } = call;
+        let (operation, body) = input::<O>(parameters, body).await.map_err(|e| e.under(O::INVALID))?;
+        let work = async move { service.run(&access, operation, body).await?.answer() };
+        match O::METHOD {
+            Method::Get => work.await,
+            Method::Post | Method::Put | Method::Patch | Method::Delete => detached(work).await,
+        }
+    })
+}
+
+async fn input<O: Operation>(parameters: Parameters, body: Incoming) -> Result<(O, O::Body)> {
+    let operation = parameters.read()?;
+    let body = body.read(O::Body::KIND, O::BODY_LIMIT).await?;
+    Ok((operation, O::Body::read(body)?))
+}
+
+/// Runs a write to its end, also when the client hangs up meanwhile: it is recorded or refused, never cut in half.
+async fn detached(work: impl Future<Output = Result<Answer>> + Send + 'static) -> Result<Answer> {
+    tokio::spawn(work.in_current_span()).await.unwrap_or_else(|source| {
+        Err(Error::Internal { what: "an operation did not come to its end", source: source.into() })
+    })
+}

@@ -1,0 +1,125 @@
+//! Files on their way in: hashed as they come, held in memory while they are small and in an unnamed temporary file
+//! from then on, so that many large uploads at once cost disk rather than memory.
+
+use std::io::{self, SeekFrom};
+
+use async_trait::async_trait;
+use bytes::{Bytes, BytesMut};
+use evidence_core::blobs::{Chunks, Whole};
+use evidence_core::digest;
+use sha2::{Digest, Sha256};
+use tokio::fs::File;
+use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
+
+/// Files up to this size stay in memory.
+const IN_MEMORY: usize = 256 << 10;
+/// How much of a temporary file is read at once.
+const READ: usize = 64 << 10;
+
+/// A file that is being received.
+#[derive(Default)]
+pub(crate) struct Spool {
+    hasher: Sha256,
+    size: u64,
+    memory: BytesMut,
+    file: Option<File>,
+}
+
+/// A file that was received.
+pub(crate) struct Spooled {
+    /// Its size in bytes.
+    pub(crate) size: u64,
+    /// Its SHA-256, in lower-case hex.
+    pub(crate) sha256: String,
+    /// Its content.
+    pub(crate) content: Box<dyn Chunks>,
+}
+
+impl Spool {
+    /// The bytes received so far.
+    pub(crate) const fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Takes the next piece.
+    pub(crate) async fn push(&mut self, piece: &[u8]) -> io::Result<()> {
+        self.hasher.update(piece);
+        self.size += piece.len() as u64;
+        if self.file.is_none() && self.memory.len() + piece.len() <= IN_MEMORY {
+            self.memory.extend_from_slice(piece);
+            return Ok(());
+        }
+        self.file().await?.write_all(piece).await
+    }
+
+    /// The temporary file, with everything in it that was in memory.
+    async fn file(&mut self) -> io::Result<&mut File> {
+        let file = match self.file.take() {
+            Some(file) => file,
+            None => {
+                let mut file = temporary().await?;
+                file.write_all(&std::mem::take(&mut self.memory)).await?;
+                file
+            }
+        };
+        Ok(self.file.insert(file))
+    }
+
+    /// The whole file.
+    pub(crate) async fn finish(self) -> io::Result<Spooled> {
+        let Self { hasher, size, memory, file } = self;
+        let content: Box<dyn Chunks> = match file {
+            None => Box::new(Whole::new(memory)),
+            Some(mut file) => {
+                file.flush().await?;
+                file.seek(SeekFrom::Start(0)).await?;
+                Box::new(OnDisk(file))
+            }
+        };
+        Ok(Spooled { size, sha256: digest::hex(&hasher.finalize()), content })
+    }
+}
+
+async fn temporary() -> io::Result<File> {
+    let file = tokio::task::spawn_blocking(tempfile::tempfile).await.map_err(io::Error::other)?;
+    file.map(File::from_std)
+}
+
+struct OnDisk(File);
+
+#[async_trait]
+impl Chunks for OnDisk {
+    async fn next(&mut self) -> io::Result<Option<Bytes>> {
+        let mut piece = BytesMut::with_capacity(READ);
+        let read = self.0.read_buf(&mut piece).await?;
+        Ok((read > 0).then(|| piece.freeze()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn spooled(size: usize, piece: usize) -> (Spooled, Vec<u8>) {
+        let bytes: Vec<u8> = (0..=250).cycle().take(size).collect();
+        let mut spool = Spool::default();
+        for piece in bytes.chunks(piece) {
+            spool.push(piece).await.unwrap();
+        }
+        (spool.finish().await.unwrap(), bytes)
+    }
+
+    #[tokio::test]
+    async fn a_file_reads_back_as_it_came_on_both_sides_of_the_limit() {
+        for (size, piece) in [(0, 1), (1, 1), (IN_MEMORY, 1000), (IN_MEMORY + 1, 1000), (1 << 20, 70_000)] {
+            let (mut file, bytes) = spooled(size, piece).await;
+            assert_eq!((file.size, file.sha256), (size as u64, digest::sha256_hex(&bytes)), "{size}");
+            let mut read = Vec::new();
+            while let Some(piece) = file.content.next().await.unwrap() {
+                assert!(!piece.is_empty());
+                read.extend_from_slice(&piece);
+            }
+            assert!(read == bytes, "{size}");
+        }
+    }
+}

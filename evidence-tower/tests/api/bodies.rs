@@ -1,0 +1,237 @@
+//! Bodies that are wrong in every way: each is refused with an answer, early, and by name.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use evidence_core::api;
+use evidence_core::operation::{Body, BodyKind, Operation, Visitor};
+use http::Method;
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use crate::support::{Api, BodyError, for_each_store, in_memory};
+
+/// An operation that reads a body of one kind, with a path that fits.
+struct Reads {
+    method: Method,
+    path: String,
+    limit: usize,
+    invalid: &'static str,
+    form: bool,
+}
+
+#[derive(Default)]
+struct Bodies(Vec<Reads>);
+
+impl Visitor for Bodies {
+    fn visit<O: Operation>(&mut self) {
+        let form = match O::Body::KIND {
+            BodyKind::Empty => return,
+            BodyKind::Json => false,
+            BodyKind::Form(_) => true,
+        };
+        self.0.push(Reads {
+            method: format!("{:?}", O::METHOD).to_uppercase().parse().unwrap(),
+            path: filled(O::PATH),
+            limit: O::BODY_LIMIT,
+            invalid: O::INVALID,
+            form,
+        });
+    }
+}
+
+/// A path with something in place of each parameter that fits its pattern.
+fn filled(path: &str) -> String {
+    let segment = |segment: &str| match segment {
+        "{org}" => "acme".to_owned(),
+        "{resource_type}" => "flow".to_owned(),
+        "{fingerprint}" => "a".repeat(64),
+        "{commit}" | "{commit_sha}" => "a".repeat(40),
+        parameter if parameter.starts_with('{') => "name".to_owned(),
+        literal => literal.to_owned(),
+    };
+    path.split('/').map(segment).collect::<Vec<_>>().join("/")
+}
+
+fn operations(form: bool) -> Vec<Reads> {
+    let mut bodies = Bodies::default();
+    api::operations(&mut bodies);
+    let found: Vec<Reads> = bodies.0.into_iter().filter(|reads| reads.form == form).collect();
+    assert!(!found.is_empty());
+    found
+}
+
+/// A body that never ends, and how many bytes were taken of it.
+fn endless(
+    piece: &'static [u8],
+) -> (http_body_util::combinators::UnsyncBoxBody<Bytes, BodyError>, Arc<AtomicUsize>) {
+    let taken = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&taken);
+    let pieces = std::iter::repeat_with(move || {
+        counter.fetch_add(piece.len(), Ordering::Relaxed);
+        Ok(Frame::data(Bytes::from_static(piece)))
+    });
+    (StreamBody::new(futures_util::stream::iter(pieces)).boxed_unsync(), taken)
+}
+
+static ZEROS: [u8; 64 << 10] = [b'0'; 64 << 10];
+
+#[tokio::test]
+async fn what_is_no_json_is_refused_by_every_operation_that_reads_json() {
+    let deep = "[".repeat(10_000);
+    let junk: [&[u8]; 7] = [b"{", b"{]", b" ", b"\"\xff\"", b"{\"a\":\"\xc3\"}", b"{} x", deep.as_bytes()];
+    for_each_store(async |api| {
+        for Reads { method, path, invalid, .. } in operations(false) {
+            for bytes in junk {
+                let reply =
+                    api.request(method.clone(), &path).bytes("application/json", bytes.to_vec()).await;
+                let reply = reply.expect(400, json!({"message": invalid}));
+                let body: Value = serde_json::from_slice(&reply.body).unwrap();
+                let fields: Vec<&String> = body["errors"].as_object().unwrap().keys().collect();
+                assert_eq!(fields, ["body"], "{method} {path}");
+            }
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_json_that_is_no_object_or_holds_a_nul_is_refused_and_never_an_error_of_ours() {
+    for_each_store(async |api| {
+        for Reads { method, path, .. } in operations(false) {
+            for bytes in ["null", "[]", "1", "\"x\"", "{\"name\":\"a\\u0000\"}", "{\"\\u0000\":1}"] {
+                let reply = api.request(method.clone(), &path).bytes("application/json", bytes).await;
+                assert!(reply.status.is_client_error(), "{method} {path} {bytes}: {reply:?}");
+            }
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_foreign_type_or_coding_is_refused() {
+    for_each_store(async |api| {
+        let refused = json!({"message": "Unsupported media type"});
+        for Reads { method, path, .. } in operations(false) {
+            let ask = || api.request(method.clone(), &path);
+            for media_type in
+                ["text/plain", "multipart/form-data; boundary=b", "application/x-www-form-urlencoded"]
+            {
+                ask().bytes(media_type, "{}").await.expect_exactly(415, refused.clone());
+            }
+            let coded = ask().bytes("application/json", "{}").header(CONTENT_ENCODING, "gzip").await;
+            coded.expect_exactly(415, refused.clone());
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_json_over_the_limit_is_refused_by_its_length_or_where_it_exceeds_it() {
+    for_each_store(async |api| {
+        let refused = json!({"message": "Request body too large"});
+        for Reads { method, path, limit, .. } in operations(false) {
+            let (body, taken) = endless(&ZEROS);
+            let ask =
+                api.request(method.clone(), &path).header(CONTENT_LENGTH, (limit + 1).to_string()).body(body);
+            ask.await.expect_exactly(413, refused.clone());
+            assert_eq!(taken.load(Ordering::Relaxed), 0, "{method} {path}");
+
+            let (body, taken) = endless(&ZEROS);
+            api.request(method.clone(), &path).body(body).await.expect_exactly(413, refused.clone());
+            assert!(taken.load(Ordering::Relaxed) <= limit + ZEROS.len(), "{method} {path}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_is_no_form_lacks_the_forms_parts() {
+    for_each_store(async |api| {
+        for Reads { method, path, .. } in operations(true) {
+            let ask = || api.request(method.clone(), &path);
+            let replies = [
+                ask().await,
+                ask().bytes("application/json", "{}").await,
+                ask().bytes("text/plain", "x").await,
+                ask().form(&[]).await,
+                ask().form(&[("name=\"other\"", "{}")]).await,
+            ];
+            for reply in replies {
+                let reply = reply.expect(400, json!({"message": "Input payload validation failed"}));
+                let body: Value = serde_json::from_slice(&reply.body).unwrap();
+                let texts: Vec<&Value> = body["errors"].as_object().unwrap().values().collect();
+                assert_eq!(texts, ["Field required [input: None]"], "{method} {path}");
+            }
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_malformed_form_is_refused_early() {
+    for_each_store(async |api| {
+        for Reads { method, path, .. } in operations(true) {
+            let ask = || api.request(method.clone(), &path);
+            let refused = json!({"message": "Input payload validation failed", "errors": {}});
+            for boundary in
+                ["", "; boundary=", &format!("; boundary={}", "b".repeat(71)), "; boundary=b; boundary=c"]
+            {
+                let reply = ask().bytes(&format!("multipart/form-data{boundary}"), "--c\r\n\r\n--c--").await;
+                reply.expect(400, refused.clone());
+            }
+            let (body, taken) = endless(&ZEROS);
+            let reply = ask().header(CONTENT_TYPE, "multipart/form-data; boundary=b").body(body).await;
+            reply.expect(400, refused);
+            assert!(taken.load(Ordering::Relaxed) < 1 << 20, "{method} {path}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_template_over_10_mb_is_told_as_a_file_too_large() {
+    for_each_store(async |api| {
+        let template = "x".repeat((10 << 20) + 1);
+        let reply = api
+            .put("/flows/acme/template_file")
+            .form(&[("name=\"template_file\"; filename=\"t\"", &template)])
+            .await;
+        reply.expect_exactly(413, json!({"message": "File size exceeds 10MB limit"}));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn nobody_reads_a_body_whose_sender_may_not_send_it() {
+    for_each_store(async |api| {
+        let refusals = [("acme", "unknown", 401), ("nobody", "jane-key", 404), ("acme", "john-key", 403)];
+        for (org, key, status) in refusals {
+            let (body, taken) = endless(&ZEROS);
+            let path = format!("/flows/{org}/template_file");
+            let ask =
+                api.put(&path).key(key).header(CONTENT_TYPE, "multipart/form-data; boundary=b").body(body);
+            ask.await.expect(status, json!({}));
+            assert_eq!(taken.load(Ordering::Relaxed), 0, "{status}");
+        }
+    })
+    .await;
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_in_a_form_are_answered(
+        bytes in "(--b|\r\n|--|Content-Disposition: form-data; |name=\"(data_json|template_file)\"|\\{|\\PC{0,5}|\r\n\r\n){0,24}"
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let reply = runtime.block_on(async {
+            let api = Api::new(in_memory().await, false, "memory");
+            api.put("/flows/acme/template_file").bytes("multipart/form-data; boundary=b", bytes).await
+        });
+        prop_assert!(reply.status.is_client_error(), "{reply:?}");
+    }
+}

@@ -1,0 +1,104 @@
+//! The OpenAPI document says what the API does.
+
+use std::collections::BTreeSet;
+
+use evidence_core::api;
+use evidence_core::operation::{Operation, Visitor};
+use evidence_tower::openapi;
+use serde_json::{Value, json};
+
+use crate::support::for_each_store;
+
+#[derive(Default)]
+struct Operations(Vec<(&'static str, String, &'static str)>);
+
+impl Visitor for Operations {
+    fn visit<O: Operation>(&mut self) {
+        self.0.push((O::NAME, format!("{:?}", O::METHOD).to_lowercase(), O::PATH));
+    }
+}
+
+fn operations() -> Vec<(&'static str, String, &'static str)> {
+    let mut operations = Operations::default();
+    api::operations(&mut operations);
+    operations.0
+}
+
+#[tokio::test]
+async fn anybody_may_read_it() {
+    for_each_store(async |api| {
+        api.get("/openapi.json").anonymous().await.expect_exactly(200, openapi());
+    })
+    .await;
+}
+
+#[test]
+fn every_operation_is_documented_under_a_name_of_its_own() {
+    let document = openapi();
+    let documented: usize =
+        document["paths"].as_object().unwrap().values().map(|path| path.as_object().unwrap().len()).sum();
+    assert_eq!(documented, operations().len());
+    for (name, method, path) in operations() {
+        assert_eq!(document["paths"][path][&method]["operationId"], name, "{method} {path}");
+    }
+    let names: BTreeSet<&str> = operations().iter().map(|(name, ..)| *name).collect();
+    assert_eq!(names.len(), operations().len());
+}
+
+#[test]
+fn every_parameter_of_a_path_is_a_field_of_its_operation() {
+    let document = openapi();
+    for (_, method, path) in operations() {
+        let parameters = document["paths"][path][&method]["parameters"].as_array().unwrap();
+        let documented: BTreeSet<&str> = parameters
+            .iter()
+            .filter(|parameter| parameter["in"] == "path" && parameter["required"] == true)
+            .map(|parameter| parameter["name"].as_str().unwrap())
+            .collect();
+        let named: BTreeSet<&str> =
+            path.split('/').filter_map(|segment| segment.strip_prefix('{')?.strip_suffix('}')).collect();
+        assert_eq!(documented, named, "{method} {path}");
+    }
+}
+
+#[test]
+fn every_reference_leads_somewhere() {
+    fn references<'a>(value: &'a Value, found: &mut Vec<&'a str>) {
+        match value {
+            Value::Object(fields) => {
+                found.extend(fields.get("$ref").and_then(Value::as_str));
+                fields.values().for_each(|value| references(value, found));
+            }
+            Value::Array(items) => items.iter().for_each(|value| references(value, found)),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+    let document = openapi();
+    let mut found = Vec::new();
+    references(&document, &mut found);
+    assert!(!found.is_empty());
+    for reference in found {
+        let pointer = reference.strip_prefix('#').unwrap_or_else(|| panic!("{reference} leads outside"));
+        assert!(document.pointer(pointer).is_some(), "{reference}");
+    }
+}
+
+/// A second type of the same name is given a number by the generator: rename one of them.
+#[test]
+fn no_two_types_share_a_name() {
+    let document = openapi();
+    let schemas = document["components"]["schemas"].as_object().unwrap();
+    for name in schemas.keys() {
+        let plain = name.trim_end_matches(|c: char| c.is_ascii_digit());
+        assert!(plain == name || !schemas.contains_key(plain), "{name} beside {plain}");
+    }
+}
+
+#[test]
+fn a_form_has_its_document_and_its_file() {
+    let body = &openapi()["paths"]["/flows/{org}/template_file"]["put"]["requestBody"]["content"];
+    let schema = &body["multipart/form-data"]["schema"];
+    assert_eq!(schema["properties"]["template_file"], json!({"type": "string", "format": "binary"}));
+    assert_eq!(schema["properties"]["data_json"]["$ref"], "#/components/schemas/FlowInput");
+    assert_eq!(schema["required"], json!(["data_json"]));
+}

@@ -1,0 +1,193 @@
+//! What goes wrong inside: callers get an answer without the cause, the log gets the cause, writes are never cut in half.
+
+use std::future::IntoFuture;
+use std::io;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use evidence_core::auth::{Access, Credential, Principal, Scope};
+use evidence_core::{Error, Evidence, EvidenceService, Operation, Result, StoreError, Wording};
+use http::header::RETRY_AFTER;
+use serde_json::json;
+use tokio::sync::Notify;
+
+use crate::support::{Api, in_memory};
+
+const SECRET: &str = "password=hunter2";
+
+#[derive(Debug, Clone, Copy)]
+enum Fault {
+    Panics,
+    Fails,
+    Damaged,
+    Away,
+    Contended,
+}
+
+/// A service whose operations all fail in one way.
+#[derive(Clone)]
+struct Faulty {
+    evidence: Evidence,
+    fault: Fault,
+}
+
+impl Fault {
+    fn happen<T>(self) -> Result<T> {
+        let source = || io::Error::other(SECRET).into();
+        Err(Error::Store(match self {
+            Self::Panics => panic!("{SECRET}"),
+            Self::Fails => StoreError::Failed(source()),
+            Self::Damaged => StoreError::corrupt(SECRET),
+            Self::Away => StoreError::Unavailable(source()),
+            Self::Contended => StoreError::Conflict,
+        }))
+    }
+}
+
+impl EvidenceService for Faulty {
+    async fn authenticate(&self, credential: Credential<'_>) -> Result<Principal> {
+        self.evidence.authenticate(credential).await
+    }
+
+    async fn authorize(
+        &self,
+        caller: &Principal,
+        scope: Scope,
+        org: Option<&str>,
+        flow: Option<&str>,
+    ) -> Result<Access> {
+        self.evidence.authorize(caller, scope, org, flow).await
+    }
+
+    async fn run<O: Operation>(&self, _: &Access, _: O, _: O::Body) -> Result<O::Output> {
+        self.fault.happen()
+    }
+
+    fn wording(&self) -> Wording {
+        self.evidence.wording()
+    }
+
+    async fn ready(&self) -> Result<()> {
+        self.fault.happen()
+    }
+}
+
+/// What is logged while this lives, on this thread.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Log {
+    fn start(&self) -> tracing::subscriber::DefaultGuard {
+        let log = self.clone();
+        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || log.clone()).finish();
+        tracing::subscriber::set_default(subscriber)
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
+
+#[tokio::test]
+async fn a_failure_is_answered_without_its_cause_and_logged_with_it() {
+    let failed = (500, "Internal server error", None);
+    let away = (503, "Service unavailable", Some("1"));
+    let table = [
+        (Fault::Panics, failed),
+        (Fault::Fails, failed),
+        (Fault::Damaged, failed),
+        (Fault::Away, away),
+        (Fault::Contended, away),
+    ];
+    for (fault, (status, message, retry)) in table {
+        let api = Api::new(Faulty { evidence: in_memory().await, fault }, false, "faulty");
+        let form = [("name=\"data_json\"", r#"{"name": "web", "description": ""}"#)];
+        for is_write in [false, true] {
+            let log = Log::default();
+            let guard = log.start();
+            let reply = if is_write {
+                api.put("/flows/acme/template_file").form(&form).await
+            } else {
+                api.get("/flows/acme").await
+            };
+            drop(guard);
+            let reply = reply.expect_exactly(status, json!({"message": message}));
+            assert_eq!(
+                reply.headers.get(RETRY_AFTER).map(|value| value.to_str().unwrap()),
+                retry,
+                "{fault:?}"
+            );
+            // The panic hook, not the log, tells where a panic was.
+            let told = !matches!(fault, Fault::Panics | Fault::Contended);
+            assert!(!told || log.text().contains(SECRET), "{fault:?}: {}", log.text());
+        }
+    }
+}
+
+/// A service whose operations wait to be let go, and tell when they have begun.
+#[derive(Clone)]
+struct Slow {
+    evidence: Evidence,
+    begun: Arc<Notify>,
+    go: Arc<Notify>,
+    done: Arc<Notify>,
+}
+
+impl EvidenceService for Slow {
+    async fn authenticate(&self, credential: Credential<'_>) -> Result<Principal> {
+        self.evidence.authenticate(credential).await
+    }
+
+    async fn authorize(
+        &self,
+        caller: &Principal,
+        scope: Scope,
+        org: Option<&str>,
+        flow: Option<&str>,
+    ) -> Result<Access> {
+        self.evidence.authorize(caller, scope, org, flow).await
+    }
+
+    async fn run<O: Operation>(&self, access: &Access, operation: O, body: O::Body) -> Result<O::Output> {
+        self.begun.notify_one();
+        self.go.notified().await;
+        let output = self.evidence.run(access, operation, body).await;
+        self.done.notify_one();
+        output
+    }
+
+    fn wording(&self) -> Wording {
+        self.evidence.wording()
+    }
+
+    async fn ready(&self) -> Result<()> {
+        self.evidence.ready().await
+    }
+}
+
+#[tokio::test]
+async fn a_write_whose_caller_hangs_up_is_done_all_the_same() {
+    let evidence = in_memory().await;
+    let [begun, go, done] = [(); 3].map(|()| Arc::new(Notify::new()));
+    let slow = Slow { evidence: evidence.clone(), begun: begun.clone(), go: go.clone(), done: done.clone() };
+    let form = [("name=\"data_json\"", r#"{"name": "web", "description": ""}"#)];
+    let ask = Api::new(slow, false, "slow").put("/flows/acme/template_file").form(&form);
+    tokio::select! {
+        reply = ask.into_future() => panic!("answered too early: {reply:?}"),
+        () = begun.notified() => {}
+    }
+    go.notify_one();
+    tokio::time::timeout(Duration::from_secs(10), done.notified()).await.unwrap();
+    Api::new(evidence, false, "memory").get("/flows/acme/web").await.expect(200, json!({"name": "web"}));
+}

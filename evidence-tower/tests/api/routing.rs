@@ -1,0 +1,116 @@
+//! Paths, methods and parameters, before any operation sees them.
+
+use evidence_tower::EvidenceApi;
+use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE};
+use http::{Method, Request};
+use http_body_util::{BodyExt, Empty};
+use serde_json::json;
+use tower::ServiceExt;
+
+use crate::support::{for_each_store, in_memory};
+
+#[tokio::test]
+async fn an_unknown_path_is_not_found() {
+    for_each_store(async |api| {
+        for path in [
+            "/",
+            "/flows",
+            "/flows/",
+            "/flows/acme/",
+            "/flows/acme/a/b/c/d",
+            "//flows/acme",
+            "/flows/acme/a%2Fb/c/d/e/f",
+        ] {
+            api.get(path).await.expect_exactly(404, json!({"message": "Not found"}));
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_wrong_method_is_told_the_right_ones() {
+    for_each_store(async |api| {
+        let refused = json!({"message": "Method not allowed"});
+        for method in [Method::DELETE, Method::OPTIONS, Method::from_bytes(b"PROPFIND").unwrap()] {
+            let reply = api.request(method, "/flows/acme").await;
+            let reply = reply.expect_exactly(405, refused.clone());
+            assert!(reply.headers[ALLOW].to_str().unwrap().starts_with("GET, HEAD"));
+        }
+        let reply = api.request(Method::POST, "/openapi.json").anonymous().await;
+        reply.expect_exactly(405, refused.clone()).expect_header(ALLOW, "GET, HEAD");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_head_is_a_get_without_its_body() {
+    for_each_store(async |api| {
+        for path in ["/flows/acme", "/flows/acme/unknown", "/flows/nobody", "/openapi.json"] {
+            let get = api.get(path).await;
+            let head = api.request(Method::HEAD, path).await;
+            assert_eq!((get.status, get.headers), (head.status, head.headers), "{path}");
+            assert!(head.body.is_empty() && !get.body.is_empty(), "{path}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn parameters_are_decoded_and_misfits_are_named() {
+    for_each_store(async |api| {
+        let table = [
+            ("/flows/acme?page=", "query.page"),
+            ("/flows/acme?page=0", "query.page"),
+            ("/flows/acme?page=9223372036854775808", "query.page"),
+            ("/flows/acme?per_page=101", "query.per_page"),
+            ("/flows/acme?case_sensitive=maybe", "query.case_sensitive"),
+            ("/flows/acme?search_by_name=%00", "query.search_by_name"),
+            ("/flows/acme?search_by_name=%ff", "query.search_by_name"),
+            ("/flows/acme?tag=a&tag=%00", "query.tag[1]"),
+            ("/flows/acme/-a", "flow_name"),
+            ("/flows/acme/a%2Fb", "flow_name"),
+            ("/flows/acme/a%0a", "flow_name"),
+            ("/flows/acme/%ff", "flow_name"),
+        ];
+        for (path, field) in table {
+            let reply = api.get(path).await;
+            let reply = reply.expect(400, json!({"message": "Input payload validation failed"}));
+            let body: serde_json::Value = serde_json::from_slice(&reply.body).unwrap();
+            let fields: Vec<&String> = body["errors"].as_object().unwrap().keys().collect();
+            assert_eq!(fields, [field], "{path}");
+        }
+        let second_page =
+            json!({"data": [], "pagination": {"total": 0, "page": 2, "per_page": 20, "page_count": 0}});
+        let table = [
+            ("/flows/acme?page=1&page=2&unknown=x", second_page),
+            ("/flows/acme?org=nobody", json!([])),
+            ("/flows/ac%6De?case_sensitive=FALSE", json!([])),
+        ];
+        for (path, body) in table {
+            api.get(path).await.expect_exactly(200, body);
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn health_is_told_beside_the_api_and_not_below_a_mount() {
+    let api = EvidenceApi::new(in_memory().await);
+    let ask = async |api: EvidenceApi<_>, method: Method, path: &str| {
+        let request = Request::builder().method(method).uri(path).body(Empty::<bytes::Bytes>::new()).unwrap();
+        let Ok(response) = api.oneshot(request).await;
+        let (head, body) = response.into_parts();
+        (head.status.as_u16(), head.headers, body.collect().await.unwrap().to_bytes())
+    };
+    for path in ["/ready", "/live"] {
+        let (status, headers, body) = ask(api.clone(), Method::GET, path).await;
+        assert_eq!((status, &body[..]), (200, &b"OK"[..]), "{path}");
+        assert_eq!(
+            (&headers[CONTENT_TYPE], &headers[CONTENT_LENGTH]),
+            (&"text/plain; charset=utf-8".parse().unwrap(), &"2".parse().unwrap())
+        );
+        assert_eq!(ask(api.clone(), Method::PUT, path).await.0, 405, "{path}");
+        assert_eq!(ask(api.clone().relative(), Method::GET, path).await.0, 404, "{path}");
+    }
+    assert_eq!(ask(api, Method::GET, "/flows/acme").await.0, 404);
+}

@@ -1,0 +1,318 @@
+//! A service with a few people in it, on every store and at every mount, and requests that read like sentences.
+
+use std::future::IntoFuture;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use evidence_core::auth::{Actor, ActorKind, ApiKey, Role};
+use evidence_core::fact::{Fact, Guard, Key, Write};
+use evidence_core::id::{Id, Random};
+use evidence_core::memory::MemoryStore;
+use evidence_core::seed::Seed;
+use evidence_core::service_accounts::{ApiKeyRecord, ServiceAccount};
+use evidence_core::time::{Clock, Timestamp};
+use evidence_core::{Evidence, EvidenceService, Settings, Store};
+use evidence_tower::EvidenceApi;
+use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderName};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Empty, Full};
+use serde_json::Value;
+use tower::ServiceExt;
+
+/// The instant at which every test runs.
+pub(crate) const NOW: Timestamp = Timestamp::from_seconds(1_783_538_510);
+/// The key of `jane`, who administers the organization `acme`.
+pub(crate) const JANE: &str = "jane-key";
+/// The key of `john`, who administers the organization `foobar`.
+pub(crate) const JOHN: &str = "john-key";
+/// Keys of acme's service accounts, by their roles.
+pub(crate) const KEYS: [(Role, &str); 4] = [
+    (Role::Admin, "admin-key"),
+    (Role::Member, "member-key"),
+    (Role::Snapshotter, "snapshotter-key"),
+    (Role::Reader, "reader-key"),
+];
+/// A key of acme's that ends now.
+pub(crate) const EXPIRED: &str = "expired-key";
+/// A key of acme's that was revoked just now.
+pub(crate) const REVOKED: &str = "revoked-key";
+
+/// Every store that the cases run over.
+async fn stores() -> Vec<(&'static str, Arc<dyn Store>)> {
+    vec![("memory", Arc::new(MemoryStore::new()))]
+}
+
+/// Runs a case over every store and at every mount, each time with a fresh fixture.
+pub(crate) async fn for_each_store(case: impl AsyncFn(Api)) {
+    for relative in [false, true] {
+        for (store_name, store) in stores().await {
+            let evidence = fixture(store).await;
+            case(Api::new(evidence, relative, store_name)).await;
+        }
+    }
+}
+
+/// A service over a memory store, for what does not depend on the store.
+pub(crate) async fn in_memory() -> Evidence {
+    fixture(Arc::new(MemoryStore::new())).await
+}
+
+struct Fixed;
+
+impl Clock for Fixed {
+    fn now(&self) -> Timestamp {
+        NOW
+    }
+}
+
+/// Gives the numbers from 1.
+#[derive(Default)]
+struct Counter(AtomicU64);
+
+impl Random for Counter {
+    fn fill(&self, bytes: &mut [u8]) {
+        let number = (self.0.fetch_add(1, Ordering::Relaxed) + 1).to_be_bytes();
+        for (byte, digit) in bytes.iter_mut().rev().zip(number.into_iter().rev()) {
+            *byte = digit;
+        }
+    }
+}
+
+async fn fixture(store: Arc<dyn Store>) -> Evidence {
+    let random = Arc::new(Counter::default());
+    let evidence = Evidence::with_sources(
+        Arc::clone(&store),
+        Settings::default(),
+        Arc::new(Fixed),
+        Arc::clone(&random) as _,
+    );
+    for (user, org, key) in [("jane", "acme", JANE), ("john", "foobar", JOHN)] {
+        let api_key = Some(ApiKey::imported(key.to_owned()));
+        let seed = Seed { user: user.parse().unwrap(), orgs: vec![org.parse().unwrap()], api_key };
+        evidence.seed(&seed).await.unwrap();
+    }
+    let jane = store.user("jane").await.unwrap().unwrap();
+    let by = Actor { id: jane.id, name: "jane".to_owned(), kind: ActorKind::User };
+    let acme = store.standing("acme", jane.id).await.unwrap().unwrap().organization.id;
+    let new_id = || Id::new(NOW, &*random);
+    for (role, key) in KEYS {
+        add_account(&*store, acme, &by, Account { role, key, ends: None, revoked: None }, &new_id).await;
+    }
+    for (key, ends, revoked) in [(EXPIRED, Some(NOW), None), (REVOKED, None, Some(NOW))] {
+        add_account(&*store, acme, &by, Account { role: Role::Admin, key, ends, revoked }, &new_id).await;
+    }
+    evidence
+}
+
+struct Account {
+    role: Role,
+    key: &'static str,
+    ends: Option<Timestamp>,
+    revoked: Option<Timestamp>,
+}
+
+/// Records a service account named as its key, and the key.
+async fn add_account(store: &dyn Store, org: Id, by: &Actor, account: Account, new_id: &dyn Fn() -> Id) {
+    let Account { role, key, ends, revoked } = account;
+    let record = ServiceAccount {
+        id: new_id(),
+        name: key.parse().unwrap(),
+        description: None,
+        privilege: role,
+        created_by: by.clone(),
+        created_at: NOW,
+    };
+    let owner = Actor { id: record.id, name: key.to_owned(), kind: ActorKind::ServiceAccount };
+    let hash = ApiKey::imported(key.to_owned()).hash();
+    let api_key = ApiKeyRecord {
+        id: new_id(),
+        owner,
+        description: String::new(),
+        created_at: NOW,
+        expires_at: ends,
+        revoked_at: revoked,
+        hash_sha256: hash.fingerprint(),
+    };
+    let write = Write {
+        org,
+        by: by.clone(),
+        at: NOW,
+        guards: vec![Guard::Absent(Key::ServiceAccount(record.name.clone()))],
+        secrets: vec![(api_key.id, hash)],
+        facts: vec![Fact::ServiceAccountCreated { record }, Fact::ApiKeyCreated { record: api_key }],
+    };
+    store.record(write).await.unwrap();
+}
+
+/// The API, as a caller sees it.
+#[derive(Clone)]
+pub(crate) struct Api<S = Evidence> {
+    service: EvidenceApi<S>,
+    prefix: &'static str,
+    name: String,
+}
+
+impl<S: EvidenceService> Api<S> {
+    /// The API of a service, at its own prefix or as a host mounts it.
+    pub(crate) fn new(service: S, relative: bool, store_name: &str) -> Self {
+        let service = EvidenceApi::new(service);
+        let (service, prefix) = if relative { (service.relative(), "") } else { (service, "/api/v2") };
+        Self { service, prefix, name: format!("{store_name} store, at '{prefix}'") }
+    }
+
+    /// A request by jane, without a body.
+    pub(crate) fn request(&self, method: Method, path: &str) -> Ask<S> {
+        let headers = HeaderMap::from_iter([(AUTHORIZATION, bearer(JANE))]);
+        let body = Empty::new().map_err(|never| match never {}).boxed_unsync();
+        Ask { api: self.clone(), method, path: format!("{}{path}", self.prefix), headers, body }
+    }
+
+    /// A GET by jane.
+    pub(crate) fn get(&self, path: &str) -> Ask<S> {
+        self.request(Method::GET, path)
+    }
+
+    /// A PUT by jane.
+    pub(crate) fn put(&self, path: &str) -> Ask<S> {
+        self.request(Method::PUT, path)
+    }
+}
+
+fn bearer(key: &str) -> HeaderValue {
+    format!("Bearer {key}").parse().unwrap()
+}
+
+/// The error type of the bodies that tests send.
+pub(crate) type BodyError = std::io::Error;
+
+/// A request in the making; it is sent by awaiting it.
+pub(crate) struct Ask<S> {
+    api: Api<S>,
+    method: Method,
+    path: String,
+    headers: HeaderMap,
+    body: UnsyncBoxBody<Bytes, BodyError>,
+}
+
+impl<S: EvidenceService> Ask<S> {
+    /// Sent with this key.
+    pub(crate) fn key(self, key: &str) -> Self {
+        self.header(AUTHORIZATION, bearer(key))
+    }
+
+    /// Sent without any credential.
+    pub(crate) fn anonymous(mut self) -> Self {
+        self.headers.remove(AUTHORIZATION);
+        self
+    }
+
+    /// Sent with this header, in place of one of the same name.
+    pub(crate) fn header(
+        mut self,
+        name: HeaderName,
+        value: impl TryInto<HeaderValue, Error: std::fmt::Debug>,
+    ) -> Self {
+        self.headers.insert(name, value.try_into().unwrap());
+        self
+    }
+
+    /// Sent with these bytes of this type.
+    pub(crate) fn bytes(self, media_type: &str, bytes: impl Into<Bytes>) -> Self {
+        let bytes = bytes.into();
+        let length = HeaderValue::from(bytes.len());
+        let body = Full::new(bytes).map_err(|never| match never {}).boxed_unsync();
+        self.header(CONTENT_TYPE, media_type).header(CONTENT_LENGTH, length).body(body)
+    }
+
+    /// Sent with this body.
+    pub(crate) fn body(mut self, body: UnsyncBoxBody<Bytes, BodyError>) -> Self {
+        self.body = body;
+        self
+    }
+
+    /// Sent as a form of these parts: what `Content-Disposition` says after `form-data; `, and the content.
+    pub(crate) fn form(self, parts: &[(&str, &str)]) -> Self {
+        let part = |(disposition, content): &(&str, &str)| {
+            format!("--b\r\nContent-Disposition: form-data; {disposition}\r\n\r\n{content}\r\n")
+        };
+        let text: String = parts.iter().map(part).chain(["--b--\r\n".to_owned()]).collect();
+        self.bytes("multipart/form-data; boundary=b", text)
+    }
+}
+
+impl<S: EvidenceService> IntoFuture for Ask<S> {
+    type Output = Reply;
+    type IntoFuture = Pin<Box<dyn Future<Output = Reply> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        let Self { api, method, path, headers, body } = self;
+        let context = format!("{method} {path} ({})", api.name);
+        let mut request = Request::new(body);
+        *request.method_mut() = method;
+        *request.uri_mut() = path.parse().unwrap();
+        *request.headers_mut() = headers;
+        Box::pin(async move {
+            let Ok(response) = api.service.oneshot(request).await;
+            let (head, body) = response.into_parts();
+            let body = body.collect().await.unwrap().to_bytes();
+            Reply { context, status: head.status, headers: head.headers, body }
+        })
+    }
+}
+
+/// What was answered.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    context: String,
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+impl Reply {
+    /// Asserts the status, and that the JSON body has everything in `body`: objects may have more keys.
+    #[track_caller]
+    pub(crate) fn expect(self, status: u16, body: Value) -> Self {
+        let found = self.json();
+        assert_eq!(self.status.as_u16(), status, "{}: {found}", self.context);
+        assert!(has(&found, &body), "{}: {found} has not {body}", self.context);
+        self
+    }
+
+    /// Asserts the status, and that the JSON body is exactly `body`.
+    #[track_caller]
+    pub(crate) fn expect_exactly(self, status: u16, body: Value) -> Self {
+        let found = self.json();
+        assert_eq!((self.status.as_u16(), found), (status, body), "{}", self.context);
+        self
+    }
+
+    /// Asserts a header.
+    #[track_caller]
+    pub(crate) fn expect_header(self, name: HeaderName, value: &str) -> Self {
+        let found = self.headers.get(&name).map(|value| value.to_str().unwrap());
+        assert_eq!(found, Some(value), "{}", self.context);
+        self
+    }
+
+    #[track_caller]
+    fn json(&self) -> Value {
+        assert_eq!(self.headers.get(CONTENT_TYPE).unwrap(), "application/json", "{}", self.context);
+        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{}: {error}", self.context))
+    }
+}
+
+fn has(found: &Value, wanted: &Value) -> bool {
+    match (found, wanted) {
+        (Value::Object(found), Value::Object(wanted)) => {
+            wanted.iter().all(|(key, wanted)| found.get(key).is_some_and(|found| has(found, wanted)))
+        }
+        (Value::Array(found), Value::Array(wanted)) => {
+            found.len() == wanted.len() && found.iter().zip(wanted).all(|(found, wanted)| has(found, wanted))
+        }
+        _ => found == wanted,
+    }
+}

@@ -1,0 +1,175 @@
+//! The command line: commands, options and their environment variables. Nothing is done here.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use evidence_core::Wording;
+use evidence_core::name::OrgName;
+
+/// Keeps software delivery evidence and answers for it over HTTP.
+#[derive(Debug, Parser)]
+#[command(name = "evidence-server", version, args_conflicts_with_subcommands = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    serve: ServeOptions,
+}
+
+impl Cli {
+    /// The command that was asked for; `serve` when none was named.
+    pub(crate) fn command(self) -> Command {
+        self.command.unwrap_or(Command::Serve(self.serve))
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Serve the API (the default).
+    Serve(ServeOptions),
+    /// Fill a fresh database from the git repository of this directory, and serve it.
+    Demo(DemoOptions),
+    /// Make a user, their organizations and an API key, and print the key.
+    Seed(SeedOptions),
+    /// Recompute every leaf and root of every organization's ledger, and compare them with what is stored.
+    Fsck(StoreOptions),
+    /// Print the OpenAPI document.
+    Openapi,
+    /// Copy the store into a file while it is in use.
+    Backup { file: PathBuf },
+    /// Check an audit package.
+    Verify { package: PathBuf },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ServeOptions {
+    #[command(flatten)]
+    pub(crate) store: StoreOptions,
+    #[command(flatten)]
+    pub(crate) api: ApiOptions,
+    /// Where attachments are kept; beside the records when it is absent.
+    #[arg(long, env = "EVIDENCE_ATTACHMENTS", value_name = "URL")]
+    pub(crate) attachments: Option<String>,
+    /// The address that metrics are served at.
+    #[arg(long, env = "EVIDENCE_METRICS_LISTEN", value_name = "ADDRESS")]
+    pub(crate) metrics_listen: Option<SocketAddr>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StoreOptions {
+    /// The store.
+    #[arg(long, env = "EVIDENCE_DATABASE_URL", value_name = "URL", default_value = "sqlite://evidence.db")]
+    pub(crate) database_url: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ApiOptions {
+    /// The address to listen on; port 0 takes a free one.
+    #[arg(long, env = "EVIDENCE_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:8001")]
+    pub(crate) listen: SocketAddr,
+    /// The address that people reach the server by, which links in answers begin with; http://localhost and the port
+    /// when it is absent.
+    #[arg(long, env = "EVIDENCE_PUBLIC_URL", value_name = "URL", value_parser = public_url)]
+    pub(crate) public_url: Option<String>,
+    /// Which sentences tell of what is missing: the documented ones, or those that users of the public command-line
+    /// client know.
+    #[arg(long, env = "EVIDENCE_WORDING", value_enum, default_value_t)]
+    pub(crate) wording: WordingOption,
+    /// Whether a report that names an unknown flow creates it.
+    #[arg(long, env = "EVIDENCE_IMPLICIT_FLOWS", value_enum, default_value_t)]
+    pub(crate) implicit_flows: Switch,
+    #[command(flatten)]
+    pub(crate) log: LogOptions,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LogOptions {
+    /// The form of the log, which goes to standard error.
+    #[arg(long, env = "EVIDENCE_LOG", value_enum, default_value_t)]
+    pub(crate) log: LogFormat,
+    /// What is logged, such as `debug` or `info,evidence_tower=debug`.
+    #[arg(long, env = "EVIDENCE_LOG_FILTER", value_name = "FILTER", default_value = "info")]
+    pub(crate) log_filter: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DemoOptions {
+    #[command(flatten)]
+    pub(crate) api: ApiOptions,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SeedOptions {
+    #[command(flatten)]
+    pub(crate) store: StoreOptions,
+    /// The user, and the name of the personal organization.
+    #[arg(long, env = "EVIDENCE_USER", value_name = "NAME")]
+    pub(crate) user: OrgName,
+    /// A shared organization that the user administers; repeatable.
+    #[arg(long = "org", env = "EVIDENCE_ORG", value_name = "NAME", value_delimiter = ',')]
+    pub(crate) orgs: Vec<OrgName>,
+    /// A key to take instead of a fresh one.
+    #[arg(long, env = "EVIDENCE_API_KEY", value_name = "TEXT", hide_env_values = true)]
+    pub(crate) api_key: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, Default, ValueEnum)]
+pub(crate) enum WordingOption {
+    #[default]
+    Documented,
+    Named,
+}
+
+impl From<WordingOption> for Wording {
+    fn from(option: WordingOption) -> Self {
+        match option {
+            WordingOption::Documented => Self::Documented,
+            WordingOption::Named => Self::Named,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Switch {
+    #[default]
+    On,
+    Off,
+}
+
+#[derive(Debug, Clone, Copy, Default, ValueEnum)]
+pub(crate) enum LogFormat {
+    #[default]
+    Text,
+    Json,
+}
+
+fn public_url(text: &str) -> Result<String, &'static str> {
+    let host = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
+    match host.map(|host| host.trim_end_matches('/')) {
+        Some(host) if !host.is_empty() => Ok(text.trim_end_matches('/').to_owned()),
+        _ => Err("it must begin with http:// or https:// and a host"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_command_means_serve() {
+        let cli = Cli::try_parse_from(["evidence-server", "--listen", "127.0.0.1:0"]).unwrap();
+        assert!(matches!(cli.command(), Command::Serve(options) if options.api.listen.port() == 0));
+    }
+
+    #[test]
+    fn a_public_url_has_a_scheme_a_host_and_no_trailing_slash() {
+        assert_eq!(
+            public_url("https://evidence.example/base/"),
+            Ok("https://evidence.example/base".to_owned())
+        );
+        for bad in ["evidence.example", "https://", "ftp://evidence.example", ""] {
+            assert!(public_url(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! `demo`: an example organization in a fresh database, filled from the git repository of the working directory.
+//!
+//! Everything is reported through the API itself, with the requests that a client would send, so that what the demo
+//! shows is what a team gets: a flow with a template, a trail for each commit, this program as the artifact, test
+//! results and reviews as attestations, and a server environment under a policy.
+
+mod client;
+mod git;
+mod story;
+
+use std::fs::OpenOptions;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use evidence_core::Evidence;
+use evidence_core::auth::ApiKey;
+use evidence_core::name::OrgName;
+use evidence_core::seed::Seed;
+use evidence_tower::EvidenceApi;
+
+pub(crate) use client::Refusal;
+
+use crate::cli::DemoOptions;
+use crate::failure::Failure;
+use crate::serve::Door;
+use crate::{logging, store};
+use client::Client;
+use story::Story;
+
+const USER: &str = "demo";
+const ORG: &str = "example";
+
+/// Runs the command.
+pub(crate) async fn run(options: DemoOptions) -> Result<(), Failure> {
+    let DemoOptions { api } = options;
+    logging::start(&api.log)?;
+    let file = fresh_file(&std::env::temp_dir()).map_err(Failure::DemoFile)?;
+    let store = Arc::new(store::open(&store::sqlite_url(&file)).await?);
+    let door = Door::open(&api).await?;
+    let settings = door.settings(&api);
+    let url = settings.public_url.clone();
+    let service = Evidence::new(store.clone(), settings);
+    let key = seed(&service).await?;
+    let history = git::history();
+    println!("Filling {} from {} …", file.display(), history.source);
+    let client = Client::new(EvidenceApi::new(service.clone()), ORG, key.reveal());
+    let story = Story::new(&history, own_binary().map_err(Failure::DemoFile)?, &url);
+    story.tell(&client).await?;
+    println!("{}", welcome(&url, &key, &story));
+    door.serve(service, &store).await
+}
+
+async fn seed(service: &Evidence) -> Result<ApiKey, Failure> {
+    let name = |text: &str| {
+        text.parse::<OrgName>().map_err(|error| evidence_core::Error::invalid("name", error.to_string()))
+    };
+    Ok(service.seed(&Seed { user: name(USER)?, orgs: vec![name(ORG)?], api_key: None }).await?)
+}
+
+/// A new empty file that was not there before.
+fn fresh_file(directory: &Path) -> io::Result<PathBuf> {
+    for number in 1_u32.. {
+        let file = directory.join(format!("evidence-demo-{number}.db"));
+        match OpenOptions::new().write(true).create_new(true).open(&file) {
+            Ok(_) => return Ok(file),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
+}
+
+/// The digest of this program, as an artifact's fingerprint.
+fn own_binary() -> io::Result<String> {
+    Ok(evidence_core::digest::sha256_hex(&std::fs::read(std::env::current_exe()?)?))
+}
+
+fn welcome(url: &str, key: &ApiKey, story: &Story<'_>) -> String {
+    let (flow, trail, fingerprint) = (story::FLOW, story.newest_trail(), &story.fingerprint);
+    let api = format!("{url}/api/v2");
+    format!(
+        r#"
+API            {api}
+OpenAPI        {api}/openapi.json
+Organization   {ORG}
+Key            {key}
+
+Try:
+  export KEY={key}
+  curl -H "Authorization: Bearer $KEY" {api}/trails/{ORG}/{flow}/{trail}
+  curl -H "Authorization: Bearer $KEY" {api}/artifacts/{ORG}/{flow}/fingerprint/{short}
+  curl -H "Authorization: Bearer $KEY" {api}/snapshots/{ORG}/{environment}
+  curl -H "Authorization: Bearer $KEY" -o trail.pdf {api}/trails/{ORG}/{flow}/{trail}/audit_pdf
+
+Ctrl-C stops the server; the file stays."#,
+        key = key.reveal(),
+        short = fingerprint.get(..12).unwrap_or(fingerprint),
+        environment = story::ENVIRONMENT,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_demo_has_a_file_of_its_own() {
+        let directory = tempfile::tempdir().unwrap();
+        let first = fresh_file(directory.path()).unwrap();
+        let second = fresh_file(directory.path()).unwrap();
+        assert_ne!(first, second);
+        assert!(first.exists() && second.exists());
+    }
+}

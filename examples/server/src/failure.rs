@@ -1,0 +1,57 @@
+//! Why a command failed: one sentence for standard error, and an exit status.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use evidence_store_sqlite::ConnectError;
+
+/// A command's failure. Its `Display` is what the user reads.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    #[error("{0} is not available in this version")]
+    NotYet(&'static str),
+    #[error("the database URL must begin with sqlite://")]
+    UnknownStore,
+    #[error("there is no database file '{}'", .0.display())]
+    NoDatabase(PathBuf),
+    #[error("the store cannot be opened: {0}")]
+    Connect(#[from] ConnectError),
+    #[error("the store failed: {0}")]
+    Store(#[from] evidence_core::StoreError),
+    #[error("cannot listen on {address}: {source}")]
+    Listen { address: SocketAddr, source: std::io::Error },
+    #[error("cannot wait for signals: {0}")]
+    Signals(std::io::Error),
+    #[error("the log filter is not understood: {0}")]
+    LogFilter(#[from] tracing_subscriber::filter::ParseError),
+    #[error("{}", told(.0))]
+    Refused(#[from] evidence_core::Error),
+    #[error("the ledger does not match what is stored: {0} problems")]
+    Damaged(usize),
+    #[error("the demo database cannot be made: {0}")]
+    DemoFile(std::io::Error),
+    #[error("the demo could not be filled: {0}")]
+    Demo(#[from] crate::demo::Refusal),
+}
+
+impl Failure {
+    /// 2 for what is not there yet, as for a wrong command line; else 1.
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        match self {
+            Self::NotYet(_) => ExitCode::from(2),
+            _ => ExitCode::FAILURE,
+        }
+    }
+}
+
+/// A refusal with the fields that it is about.
+fn told(error: &evidence_core::Error) -> String {
+    match error {
+        evidence_core::Error::Invalid { message, fields } => {
+            let fields: Vec<String> = fields.iter().map(|(field, text)| format!("{field}: {text}")).collect();
+            format!("{message}: {}", fields.join("; "))
+        }
+        other => other.to_string(),
+    }
+}

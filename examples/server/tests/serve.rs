@@ -1,0 +1,106 @@
+//! The program as an operator meets it: it starts, says when it is ready, answers what was begun and ends cleanly.
+#![cfg(unix)]
+
+mod support;
+
+use std::io::Write;
+use std::thread::sleep;
+use std::time::Duration;
+
+use support::{Server, answer, program};
+
+#[test]
+fn a_fresh_server_is_ready_and_ends_with_success_on_sigterm() {
+    let server = Server::start();
+    let (status, text) = server.ask("GET", "/ready", "text/plain", "");
+    assert_eq!(status, 200, "{text}");
+    assert!(text.ends_with("\r\n\r\nOK"), "{text}");
+    server.terminate();
+    assert_eq!(server.wait().code(), Some(0));
+}
+
+#[test]
+fn a_request_that_was_begun_is_answered_before_the_server_ends() {
+    let server = Server::start();
+    let body = r#"{"name":"prod","type":"server","description":""}"#;
+    let mut stream = server.send(&format!(
+        "PUT /api/v2/environments/acme HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\n\
+         content-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        server.address,
+        server.key,
+        body.len()
+    ));
+    // The head has to arrive before the signal does.
+    sleep(Duration::from_millis(300));
+    server.terminate();
+    sleep(Duration::from_millis(300));
+    stream.write_all(body.as_bytes()).unwrap();
+    let (status, text) = answer(stream);
+    assert_eq!(status, 201, "{text}");
+    assert_eq!(server.wait().code(), Some(0));
+}
+
+#[test]
+fn a_seeded_key_opens_the_organization_and_nothing_else_does() {
+    let mut server = Server::start();
+    let (status, text) = server.ask("GET", "/api/v2/flows/acme", "application/json", "");
+    assert_eq!(status, 200, "{text}");
+    server.key = "ev_wrong".to_owned();
+    let (status, text) = server.ask("GET", "/api/v2/flows/acme", "application/json", "");
+    assert_eq!(status, 401, "{text}");
+}
+
+#[test]
+fn seeding_prints_the_key_alone_and_the_same_key_twice_is_success() {
+    let directory = tempfile::tempdir().unwrap();
+    let url = format!("sqlite://{}", directory.path().join("evidence.db").display());
+    for _ in 0..2 {
+        let output = program(&["seed", "--user", "jane"])
+            .envs([("EVIDENCE_DATABASE_URL", url.as_str()), ("EVIDENCE_API_KEY", "a key of ours")])
+            .output()
+            .unwrap();
+        assert!(output.status.success());
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), "a key of ours\n");
+    }
+    let checked = program(&["fsck", "--database-url", &url]).output().unwrap();
+    assert!(checked.status.success());
+    let summary = String::from_utf8(checked.stdout).unwrap();
+    assert!(summary.starts_with("1 organizations, ") && summary.ends_with(" 0 problems\n"), "{summary}");
+}
+
+#[test]
+fn what_is_not_there_yet_says_so_and_exits_with_2() {
+    for arguments in [
+        &["backup", "evidence.backup"][..],
+        &["verify", "package.tar"],
+        &["--database-url", "postgres://localhost/evidence"],
+        &["--attachments", "s3://bucket"],
+        &["--metrics-listen", "127.0.0.1:9000"],
+    ] {
+        let output = program(arguments).output().unwrap();
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {told}");
+        assert!(told.ends_with(" is not available in this version\n") && told.lines().count() == 1, "{told}");
+    }
+}
+
+#[test]
+fn what_cannot_be_done_is_one_sentence_and_status_1() {
+    let directory = tempfile::tempdir().unwrap();
+    let missing = format!("sqlite://{}", directory.path().join("missing.db").display());
+    for arguments in [&["fsck", "--database-url", &missing][..], &["--database-url", "evidence.db"]] {
+        let output = program(arguments).output().unwrap();
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {told}");
+        assert_eq!(told.lines().count(), 1, "{told}");
+    }
+}
+
+#[test]
+fn the_openapi_document_in_the_repository_is_up_to_date() {
+    let output = program(&["openapi"]).output().unwrap();
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../openapi.json");
+    let kept = std::fs::read_to_string(file).unwrap();
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert!(kept == printed, "openapi.json is out of date: run `cargo xtask openapi`");
+}

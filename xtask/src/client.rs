@@ -1,0 +1,54 @@
+//! The public command-line client against the server: an independent program that has to find everything as it
+//! expects. The client comes from the npm registry, into `target/`, and runs on Linux x86-64 only.
+
+use std::path::{Path, PathBuf};
+
+use crate::run::{self, Outcome, cargo, program};
+
+/// The client's package and the version that the test was written against.
+const PACKAGE: &str = "@kosli/cli-linux-x64@2.43.1";
+const PROGRAM: &str = "node_modules/@kosli/cli-linux-x64/bin/kosli";
+
+/// Whether it matters that the client can be fetched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// Without npm the test is left out, and a line says so.
+    IfPossible,
+    /// Without npm the test fails.
+    Always,
+}
+
+/// Where the workspace's test results are kept, for the client to report.
+pub(crate) fn results_directory() -> PathBuf {
+    run::target().join("junit")
+}
+
+/// Runs the test.
+pub(crate) fn run(need: Need) -> Outcome {
+    if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
+        println!("skipped: the real-client test runs on Linux x86-64 only");
+        return Ok(());
+    }
+    let directory = run::target().join("client");
+    let client = directory.join(PROGRAM);
+    if !client.is_file() {
+        if need == Need::IfPossible && !run::exists("npm") {
+            println!("skipped: the real-client test needs npm to fetch the client");
+            return Ok(());
+        }
+        fetch(&directory)?;
+    }
+    cargo(["test", "--package", "evidence-server", "--test", "client"])
+        .env("EVIDENCE_TEST_CLIENT", client)
+        .env("EVIDENCE_TEST_RESULTS", results_directory())
+        .run()
+}
+
+fn fetch(directory: &Path) -> Outcome {
+    std::fs::create_dir_all(directory)?;
+    program("npm")
+        .args(["install", "--no-save", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix"])
+        .args([directory])
+        .args([PACKAGE])
+        .run()
+}

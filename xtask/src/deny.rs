@@ -1,0 +1,19 @@
+//! `cargo deny`: which licenses, sources and duplicates the dependencies bring. The advisory database changes every
+//! day and is checked by a job of the public CI instead.
+
+use crate::run::{self, Outcome, cargo, program};
+
+/// Checks `deny.toml`; installs the tool below `target/` where the machine has none.
+pub(crate) fn check() -> Outcome {
+    let checks = ["--all-features", "check", "bans", "licenses", "sources"];
+    if run::exists("cargo-deny") {
+        return program("cargo-deny").args(checks).run();
+    }
+    let tools = run::target().join("tools");
+    let tool = tools.join("bin").join(format!("cargo-deny{}", std::env::consts::EXE_SUFFIX));
+    if !tool.is_file() {
+        // An unoptimized build takes half the time, and the check itself a second either way.
+        cargo(["install", "--locked", "--debug", "cargo-deny", "--root"]).args([&tools]).run()?;
+    }
+    program(tool).args(checks).run()
+}

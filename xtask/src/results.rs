@@ -1,0 +1,118 @@
+//! The outcome of `cargo test`, read from what it prints, and written as JUnit XML: stable Rust's test harness has no
+//! such output of its own, and the real-client test reports this project's results to the server.
+
+use std::fmt;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::run::Outcome;
+
+/// The tests that ran, and whether every one of the programs that ran them succeeded.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Results {
+    tests: Vec<(String, bool)>,
+    succeeded: bool,
+}
+
+/// Runs `tests` and shows what it prints.
+pub(crate) fn of(tests: &mut Command) -> Outcome<Results> {
+    let mut running = tests.stdout(Stdio::piped()).spawn()?;
+    let mut results = Results::default();
+    if let Some(stdout) = running.stdout.take() {
+        for line in BufReader::new(stdout).lines() {
+            let line = line?;
+            results.take(&line);
+            println!("{line}");
+        }
+    }
+    results.succeeded = running.wait()?.success();
+    Ok(results)
+}
+
+impl Results {
+    /// Reads one line: `test some::name ... ok`.
+    fn take(&mut self, line: &str) {
+        let Some((name, verdict)) = line.strip_prefix("test ").and_then(|line| line.rsplit_once(" ... "))
+        else {
+            return;
+        };
+        match verdict {
+            "ok" => self.tests.push((name.to_owned(), true)),
+            "FAILED" => self.tests.push((name.to_owned(), false)),
+            _ => {}
+        }
+    }
+
+    /// Whether every test passed and every test program ended well.
+    pub(crate) const fn all_passed(&self) -> bool {
+        self.succeeded
+    }
+
+    fn failed(&self) -> usize {
+        self.tests.iter().filter(|(_, passed)| !passed).count()
+    }
+
+    /// Writes `tests.xml` into `directory`.
+    pub(crate) fn write(&self, directory: &Path) -> Outcome {
+        std::fs::create_dir_all(directory)?;
+        std::fs::write(directory.join("tests.xml"), self.junit())?;
+        Ok(())
+    }
+
+    fn junit(&self) -> String {
+        let case = |(name, passed): &(String, bool)| {
+            let failure = if *passed { "" } else { "<failure/>" };
+            format!(
+                "  <testcase name=\"{}\" classname=\"workspace\" time=\"0\">{failure}</testcase>\n",
+                escaped(name)
+            )
+        };
+        let cases: String = self.tests.iter().map(case).collect();
+        format!(
+            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
+             <testsuite name=\"workspace\" tests=\"{}\" failures=\"{}\" errors=\"0\" skipped=\"0\" time=\"0\">\n\
+             {cases}</testsuite>\n",
+            self.tests.len(),
+            self.failed(),
+        )
+    }
+}
+
+impl fmt::Display for Results {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let failed = self.failed();
+        write!(f, "{} passed, {failed} failed", self.tests.len() - failed)
+    }
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_are_read_from_the_lines_of_the_harness() {
+        let mut results = Results::default();
+        for line in [
+            "running 3 tests",
+            "test flows::tests::a_flow ... ok",
+            "test src/lib.rs - Api::new (line 3) ... FAILED",
+            "test slow ... ignored",
+            "test result: FAILED. 1 passed; 1 failed; 1 ignored; finished in 0.00s",
+        ] {
+            results.take(line);
+        }
+        assert_eq!(results.to_string(), "1 passed, 1 failed");
+        assert!(results.junit().contains("tests=\"2\" failures=\"1\""), "{}", results.junit());
+    }
+
+    #[test]
+    fn names_are_escaped() {
+        let results = Results { tests: vec![("a<b>&\"c\"".to_owned(), true)], succeeded: true };
+        assert!(results.junit().contains("name=\"a&lt;b&gt;&amp;&quot;c&quot;\""));
+    }
+}

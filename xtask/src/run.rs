@@ -1,0 +1,73 @@
+//! Running programs in the workspace.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Done, or one sentence that says why not.
+pub(crate) type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
+
+/// The workspace's directory.
+pub(crate) fn root() -> PathBuf {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    package.parent().unwrap_or(package).to_owned()
+}
+
+/// The directory of everything that can be made again.
+pub(crate) fn target() -> PathBuf {
+    root().join("target")
+}
+
+/// A program about to run in the workspace's directory.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) command: Command,
+}
+
+/// The cargo that runs this program.
+pub(crate) fn cargo<const N: usize>(arguments: [&str; N]) -> Run {
+    program(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())).args(arguments)
+}
+
+/// Any program.
+pub(crate) fn program(program: impl AsRef<OsStr>) -> Run {
+    let mut command = Command::new(program);
+    command.current_dir(root());
+    Run { command }
+}
+
+impl Run {
+    pub(crate) fn args<A: AsRef<OsStr>>(mut self, arguments: impl IntoIterator<Item = A>) -> Self {
+        self.command.args(arguments);
+        self
+    }
+
+    pub(crate) fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
+        self.command.env(name, value);
+        self
+    }
+
+    /// Runs it with this program's output.
+    pub(crate) fn run(mut self) -> Outcome {
+        let status = self.command.status().map_err(|error| self.failed(&error))?;
+        if status.success() { Ok(()) } else { Err(self.failed(&status)) }
+    }
+
+    /// Runs it and takes what it prints.
+    pub(crate) fn output(mut self) -> Outcome<Vec<u8>> {
+        let output = self.command.stderr(std::process::Stdio::inherit()).output();
+        let output = output.map_err(|error| self.failed(&error))?;
+        if output.status.success() { Ok(output.stdout) } else { Err(self.failed(&output.status)) }
+    }
+
+    fn failed(&self, why: &dyn std::fmt::Display) -> Box<dyn std::error::Error> {
+        let words = std::iter::once(self.command.get_program()).chain(self.command.get_args());
+        let words: Vec<_> = words.map(OsStr::to_string_lossy).collect();
+        format!("`{}`: {why}", words.join(" ")).into()
+    }
+}
+
+/// Whether a program of this name answers to `--version`.
+pub(crate) fn exists(name: impl AsRef<OsStr>) -> bool {
+    Command::new(name).arg("--version").output().is_ok_and(|output| output.status.success())
+}
