@@ -286,7 +286,7 @@ delegate! { AttestationStore {
         }
         attestation
     };
-    fn attestations(org: Id, trails: &[Id], name: &str) -> Vec<Attestation> => |store, attestations| {
+    fn attestations(org: Id, trails: &[Id], name: Option<&str>) -> Vec<Attestation> => |store, attestations| {
         backwards(attestations, store.has(Defect::OldestAttestationFirst))
     };
 } }
@@ -300,7 +300,7 @@ delegate! { EnvironmentStore {
     fn environments(org: Id) -> Vec<Current<Environment>>;
 } }
 delegate! { SnapshotStore {
-    fn snapshot(org: Id, environment: Id, index: u64) -> Option<Snapshot>;
+    fn snapshot(org: Id, environment: Id, index: u64) -> Option<Current<Snapshot>>;
     fn snapshots(
         org: Id,
         environment: Id,
