@@ -3,8 +3,8 @@
 use crate::attestations::{Generic, Junit, PostAttestation, PullRequests};
 use crate::operation::Visitor;
 use crate::{
-    allowlists, api_keys, artifacts, attestation_types, attestations, environments, flows, orgs, policies, reports,
-    repos, schemas, service_accounts, snapshots, tags, trails,
+    allowlists, api_keys, artifacts, attestation_types, attestations, environments, flows, orgs, policies,
+    reports, repos, schemas, service_accounts, snapshots, tags, trails,
 };
 
 /// Shows every operation to `v`.

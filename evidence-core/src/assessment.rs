@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use crate::artifacts::ArtifactRow;
+use crate::artifacts::{Artifact, ArtifactRow};
 use crate::environments::Environment;
 use crate::error::Result;
 use crate::fact::Fact;
@@ -303,21 +303,20 @@ fn verdict(state: ArtifactState) -> State {
 
 /// A report to a flow as a whole is judged by the template it came with, and has no attestations.
 async fn states_without_trail(rows: &[ArtifactRow], cx: &Context<'_>) -> Result<BTreeMap<Id, State>> {
-    let alone: BTreeMap<Id, &ArtifactRow> =
-        rows.iter().filter(|row| row.trail.is_none()).map(|row| (row.id, row)).collect();
+    let alone: Vec<Id> = rows.iter().filter(|row| row.trail.is_none()).map(|row| row.id).collect();
     if alone.is_empty() {
         return Ok(BTreeMap::new());
     }
-    let ids: Vec<Id> = alone.keys().copied().collect();
-    let reports = cx.store().artifacts_by_id(cx.org()?, &ids).await?;
+    let reports = cx.store().artifacts_by_id(cx.org()?, &alone).await?;
     let mut templates = Templates::default();
-    let state = |report: crate::artifacts::Artifact| {
-        let row = alone.get(&report.id)?;
+    let by_id: BTreeMap<Id, &ArtifactRow> = rows.iter().map(|row| (row.id, row)).collect();
+    let state = |report: &Artifact| {
+        let row = by_id.get(&report.id)?;
         let template = templates.parsed(&report.template);
         let status = compliance::evaluate_artifact(&template, &ReportedArtifact::from(*row), &[]);
         Some((report.id, verdict(status.state)))
     };
-    Ok(reports.into_iter().filter_map(state).collect())
+    Ok(reports.iter().filter_map(state).collect())
 }
 
 /// What a snapshot would record.

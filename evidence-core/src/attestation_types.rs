@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::auth::{Actor, Scope};
 use crate::decode::{self, Misfit};
@@ -360,9 +360,10 @@ impl Operation for PostAttestationType {
 /// Reads a type schema: a JSON object, of whatever form.
 fn read_schema(text: &str) -> Result<Value> {
     let value = decode::parse(text.as_bytes()).map_err(|text| Error::invalid("type_schema", text))?;
-    let object: Map<String, Value> =
-        decode::from_json(&value).map_err(|misfit| Error::misfit(&misfit, "type_schema"))?;
-    Ok(object.into())
+    if !value.is_object() {
+        return Err(Error::invalid("type_schema", "Input should be a valid dictionary"));
+    }
+    decode::from_json(&value).map_err(|misfit| Error::misfit(&misfit, "type_schema"))
 }
 
 /// Everything of a type that a version keeps.

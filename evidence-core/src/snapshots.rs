@@ -21,7 +21,7 @@ use crate::service::Context;
 use crate::store::{Current, StoreResult};
 use crate::time::{Timestamp, WholeSeconds};
 
-pub use view::{GetSnapshot, SnapshotView};
+pub use view::{AppliedPolicyView, ArtifactFlow, GetSnapshot, SnapshotArtifact, SnapshotView};
 
 /// A snapshot as it is recorded: what changed since the one before, and the verdict.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

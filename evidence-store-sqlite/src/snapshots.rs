@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use async_trait::async_trait;
+use evidence_core::Current;
 use evidence_core::id::Id;
 use evidence_core::name::Fingerprint;
 use evidence_core::page::Window;
@@ -35,7 +36,7 @@ pub(crate) const INSERT_INSTANCES: &str = "
 const LASTING: i64 = i64::MAX;
 
 const SNAPSHOT: &str = "
-    SELECT l.payload FROM snapshot s JOIN ledger l ON l.org = s.org AND l.idx = s.ledger_index
+    SELECT l.idx, l.payload FROM snapshot s JOIN ledger l ON l.org = s.org AND l.idx = s.ledger_index
     WHERE s.environment = $2 AND s.idx = $3 AND s.org = (SELECT key FROM organization WHERE id = $1)";
 
 const SNAPSHOTS: &str = "
@@ -178,10 +179,12 @@ impl StretchRow {
 
 #[async_trait]
 impl SnapshotStore for SqliteStore {
-    async fn snapshot(&self, org: Id, environment: Id, index: u64) -> StoreResult<Option<Snapshot>> {
-        let query = sqlx::query_as::<_, (String,)>(SNAPSHOT).bind(org.to_string());
+    async fn snapshot(&self, org: Id, environment: Id, index: u64) -> StoreResult<Option<Current<Snapshot>>> {
+        let query = sqlx::query_as::<_, (i64, String)>(SNAPSHOT).bind(org.to_string());
         let row = self.first(query.bind(environment.to_string()).bind(signed(index))).await?;
-        row.map(|(payload,)| body::<Taken>(&payload).map(|taken| taken.snapshot)).transpose()
+        let Some((revision, payload)) = row else { return Ok(None) };
+        let Taken { snapshot } = body(&payload)?;
+        Ok(Some(Current { revision: unsigned(revision)?, record: snapshot }))
     }
 
     async fn snapshots(

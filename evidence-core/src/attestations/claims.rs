@@ -161,6 +161,8 @@ mod tests {
         let claim = |pull_requests: Value| json!({"git_provider": "azure", "pull_requests": pull_requests});
         assert!(!verdict::<PullRequests>(&claim(json!([]))));
         assert!(!verdict::<PullRequests>(&claim(Value::Null)));
-        assert!(verdict::<PullRequests>(&claim(json!([{"url": "u", "state": "closed", "merge_commit": ""}]))));
+        assert!(verdict::<PullRequests>(&claim(
+            json!([{"url": "u", "state": "closed", "merge_commit": ""}])
+        )));
     }
 }

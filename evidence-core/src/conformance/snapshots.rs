@@ -90,10 +90,11 @@ async fn snapshots_read_back(store: Arc<dyn Store>) -> Outcome {
     };
     let second = snapshot(100, 2, &[], &["bb", "aa"]);
     org.record(vec![Fact::EnvironmentCreated { record: environment(100, "prod") }]).await?;
-    org.record(vec![snapshot_taken("prod", first.clone())]).await?;
-    org.record(vec![snapshot_taken("prod", second.clone())]).await?;
-    same("the first", store.snapshot(org.id, id(100), 1).await?, Some(first))?;
-    same("the second", store.snapshot(org.id, id(100), 2).await?, Some(second))?;
+    for (index, record) in [(1, first), (2, second)] {
+        let taken = org.record(vec![snapshot_taken("prod", record.clone())]).await?;
+        let revision = taken.first().map(|entry| entry.index).unwrap_or_default();
+        same("as taken", store.snapshot(org.id, id(100), index).await?, Some(Current { revision, record }))?;
+    }
     let placed =
         |exited| [&bare, &full].map(|instance| Placed { instance: instance.clone(), exited }).to_vec();
     same("what runs", store.instances(org.id, id(100), 1).await?, placed(false))?;

@@ -297,7 +297,6 @@ impl Sources {
         let flow_of = |provenance: &super::Provenance| {
             let artifact = self.artifacts.get(&provenance.artifact)?;
             let flow = &self.flows.get(&artifact.flow)?.name;
-            let Artifact { id, fingerprint, .. } = artifact;
             let commit = artifact.git_commit_info.as_ref();
             let committed = commit.and_then(|commit| commit.timestamp).map(|at| at.0);
             let reference = &artifact.template_reference_name;
@@ -308,7 +307,7 @@ impl Sources {
                 git_commit: artifact.git_commit.as_ref().map(ToString::to_string).unwrap_or_default(),
                 commit_url: artifact.commit_url.clone(),
                 git_commit_info: commit.map(GitCommitInfo::from),
-                html_url: cx.page_url(&format!("flows/{flow}/artifacts/{fingerprint}?artifact_id={id}")),
+                html_url: cx.artifact_url(flow.as_str(), &artifact.fingerprint, artifact.id),
                 flow_html_url: cx.page_url(&format!("flows/{flow}")),
                 deployment_diff: None,
                 commit_lead_time: created

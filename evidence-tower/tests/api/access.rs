@@ -79,7 +79,10 @@ async fn checks_come_in_their_order() {
         put("/flows/acme").anonymous().await.expect(405, json!({"message": "Method not allowed"}));
         put("/flows/nobody/template_file").anonymous().await.expect(401, json!({"message": "Unauthorized"}));
         let unknown = put("/flows/nobody/template_file").await;
-        unknown.expect(404, json!({"message": "Organization not found", "errors": {"org": "no organization named 'nobody'"}}));
+        unknown.expect(
+            404,
+            json!({"message": "Organization not found", "errors": {"org": "no organization named 'nobody'"}}),
+        );
         put("/flows/acme/template_file").key(JOHN).await.expect(403, json!({}));
         put("/flows/acme/template_file").await.expect(400, json!({"errors": {}}));
         api.get("/flows/acme/a%00b").key(JOHN).await.expect(403, json!({}));

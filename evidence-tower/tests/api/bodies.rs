@@ -86,7 +86,8 @@ async fn what_is_no_json_is_refused_by_every_operation_that_reads_json() {
     for_each_store(async |api| {
         for Reads { method, path, invalid, .. } in operations(false) {
             for bytes in junk {
-                let reply = api.request(method.clone(), &path).bytes("application/json", bytes.to_vec()).await;
+                let reply =
+                    api.request(method.clone(), &path).bytes("application/json", bytes.to_vec()).await;
                 let reply = reply.expect(400, json!({"message": invalid}));
                 let body: Value = serde_json::from_slice(&reply.body).unwrap();
                 let fields: Vec<&String> = body["errors"].as_object().unwrap().keys().collect();
@@ -116,7 +117,9 @@ async fn a_foreign_type_or_coding_is_refused() {
         let refused = json!({"message": "Unsupported media type"});
         for Reads { method, path, .. } in operations(false) {
             let ask = || api.request(method.clone(), &path);
-            for media_type in ["text/plain", "multipart/form-data; boundary=b", "application/x-www-form-urlencoded"] {
+            for media_type in
+                ["text/plain", "multipart/form-data; boundary=b", "application/x-www-form-urlencoded"]
+            {
                 ask().bytes(media_type, "{}").await.expect_exactly(415, refused.clone());
             }
             let coded = ask().bytes("application/json", "{}").header(CONTENT_ENCODING, "gzip").await;
@@ -132,7 +135,8 @@ async fn a_json_over_the_limit_is_refused_by_its_length_or_where_it_exceeds_it()
         let refused = json!({"message": "Request body too large"});
         for Reads { method, path, limit, .. } in operations(false) {
             let (body, taken) = endless(&ZEROS);
-            let ask = api.request(method.clone(), &path).header(CONTENT_LENGTH, (limit + 1).to_string()).body(body);
+            let ask =
+                api.request(method.clone(), &path).header(CONTENT_LENGTH, (limit + 1).to_string()).body(body);
             ask.await.expect_exactly(413, refused.clone());
             assert_eq!(taken.load(Ordering::Relaxed), 0, "{method} {path}");
 
@@ -173,7 +177,9 @@ async fn a_malformed_form_is_refused_early() {
         for Reads { method, path, .. } in operations(true) {
             let ask = || api.request(method.clone(), &path);
             let refused = json!({"message": "Input payload validation failed", "errors": {}});
-            for boundary in ["", "; boundary=", &format!("; boundary={}", "b".repeat(71)), "; boundary=b; boundary=c"] {
+            for boundary in
+                ["", "; boundary=", &format!("; boundary={}", "b".repeat(71)), "; boundary=b; boundary=c"]
+            {
                 let reply = ask().bytes(&format!("multipart/form-data{boundary}"), "--c\r\n\r\n--c--").await;
                 reply.expect(400, refused.clone());
             }
@@ -190,7 +196,10 @@ async fn a_malformed_form_is_refused_early() {
 async fn a_template_over_10_mb_is_told_as_a_file_too_large() {
     for_each_store(async |api| {
         let template = "x".repeat((10 << 20) + 1);
-        let reply = api.put("/flows/acme/template_file").form(&[("name=\"template_file\"; filename=\"t\"", &template)]).await;
+        let reply = api
+            .put("/flows/acme/template_file")
+            .form(&[("name=\"template_file\"; filename=\"t\"", &template)])
+            .await;
         reply.expect_exactly(413, json!({"message": "File size exceeds 10MB limit"}));
     })
     .await;
@@ -203,7 +212,8 @@ async fn nobody_reads_a_body_whose_sender_may_not_send_it() {
         for (org, key, status) in refusals {
             let (body, taken) = endless(&ZEROS);
             let path = format!("/flows/{org}/template_file");
-            let ask = api.put(&path).key(key).header(CONTENT_TYPE, "multipart/form-data; boundary=b").body(body);
+            let ask =
+                api.put(&path).key(key).header(CONTENT_TYPE, "multipart/form-data; boundary=b").body(body);
             ask.await.expect(status, json!({}));
             assert_eq!(taken.load(Ordering::Relaxed), 0, "{status}");
         }

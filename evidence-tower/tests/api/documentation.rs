@@ -35,7 +35,8 @@ async fn anybody_may_read_it() {
 #[test]
 fn every_operation_is_documented_under_a_name_of_its_own() {
     let document = openapi();
-    let documented: usize = document["paths"].as_object().unwrap().values().map(|path| path.as_object().unwrap().len()).sum();
+    let documented: usize =
+        document["paths"].as_object().unwrap().values().map(|path| path.as_object().unwrap().len()).sum();
     assert_eq!(documented, operations().len());
     for (name, method, path) in operations() {
         assert_eq!(document["paths"][path][&method]["operationId"], name, "{method} {path}");

@@ -49,7 +49,13 @@ impl EvidenceService for Faulty {
         self.evidence.authenticate(credential).await
     }
 
-    async fn authorize(&self, caller: &Principal, scope: Scope, org: Option<&str>, flow: Option<&str>) -> Result<Access> {
+    async fn authorize(
+        &self,
+        caller: &Principal,
+        scope: Scope,
+        org: Option<&str>,
+        flow: Option<&str>,
+    ) -> Result<Access> {
         self.evidence.authorize(caller, scope, org, flow).await
     }
 
@@ -117,7 +123,11 @@ async fn a_failure_is_answered_without_its_cause_and_logged_with_it() {
             };
             drop(guard);
             let reply = reply.expect_exactly(status, json!({"message": message}));
-            assert_eq!(reply.headers.get(RETRY_AFTER).map(|value| value.to_str().unwrap()), retry, "{fault:?}");
+            assert_eq!(
+                reply.headers.get(RETRY_AFTER).map(|value| value.to_str().unwrap()),
+                retry,
+                "{fault:?}"
+            );
             // The panic hook, not the log, tells where a panic was.
             let told = !matches!(fault, Fault::Panics | Fault::Contended);
             assert!(!told || log.text().contains(SECRET), "{fault:?}: {}", log.text());
@@ -139,7 +149,13 @@ impl EvidenceService for Slow {
         self.evidence.authenticate(credential).await
     }
 
-    async fn authorize(&self, caller: &Principal, scope: Scope, org: Option<&str>, flow: Option<&str>) -> Result<Access> {
+    async fn authorize(
+        &self,
+        caller: &Principal,
+        scope: Scope,
+        org: Option<&str>,
+        flow: Option<&str>,
+    ) -> Result<Access> {
         self.evidence.authorize(caller, scope, org, flow).await
     }
 

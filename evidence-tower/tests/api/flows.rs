@@ -34,7 +34,10 @@ async fn an_outsider_reads_a_public_flow_by_name_and_nothing_else() {
             put.expect_exactly(201, json!("OK"));
         }
         let refused = json!({"message": "You don't have permission to access this resource"});
-        api.get("/flows/acme/open").key(JOHN).await.expect(200, json!({"name": "open", "visibility": "public"}));
+        api.get("/flows/acme/open")
+            .key(JOHN)
+            .await
+            .expect(200, json!({"name": "open", "visibility": "public"}));
         for path in ["/flows/acme/closed", "/flows/acme/unknown", "/flows/acme"] {
             api.get(path).key(JOHN).await.expect_exactly(403, refused.clone());
         }

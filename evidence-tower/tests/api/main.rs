@@ -1,9 +1,19 @@
 //! The API as its callers see it: request in, response out, over every store and at every mount.
 
 mod access;
+mod allowlists;
+mod artifacts;
+mod attestation_types;
+mod attestations;
 mod bodies;
 mod documentation;
 mod faults;
 mod flows;
+mod json;
+mod orgs;
+mod repos;
 mod routing;
+mod service_accounts;
 mod support;
+mod tags;
+mod trails;

@@ -12,7 +12,15 @@ use crate::support::{for_each_store, in_memory};
 #[tokio::test]
 async fn an_unknown_path_is_not_found() {
     for_each_store(async |api| {
-        for path in ["/", "/flows", "/flows/", "/flows/acme/", "/flows/acme/a/b/c/d", "//flows/acme", "/flows/acme/a%2Fb/c/d/e/f"] {
+        for path in [
+            "/",
+            "/flows",
+            "/flows/",
+            "/flows/acme/",
+            "/flows/acme/a/b/c/d",
+            "//flows/acme",
+            "/flows/acme/a%2Fb/c/d/e/f",
+        ] {
             api.get(path).await.expect_exactly(404, json!({"message": "Not found"}));
         }
     })
@@ -71,7 +79,8 @@ async fn parameters_are_decoded_and_misfits_are_named() {
             let fields: Vec<&String> = body["errors"].as_object().unwrap().keys().collect();
             assert_eq!(fields, [field], "{path}");
         }
-        let second_page = json!({"data": [], "pagination": {"total": 0, "page": 2, "per_page": 20, "page_count": 0}});
+        let second_page =
+            json!({"data": [], "pagination": {"total": 0, "page": 2, "per_page": 20, "page_count": 0}});
         let table = [
             ("/flows/acme?page=1&page=2&unknown=x", second_page),
             ("/flows/acme?org=nobody", json!([])),
@@ -96,7 +105,10 @@ async fn health_is_told_beside_the_api_and_not_below_a_mount() {
     for path in ["/ready", "/live"] {
         let (status, headers, body) = ask(api.clone(), Method::GET, path).await;
         assert_eq!((status, &body[..]), (200, &b"OK"[..]), "{path}");
-        assert_eq!((&headers[CONTENT_TYPE], &headers[CONTENT_LENGTH]), (&"text/plain; charset=utf-8".parse().unwrap(), &"2".parse().unwrap()));
+        assert_eq!(
+            (&headers[CONTENT_TYPE], &headers[CONTENT_LENGTH]),
+            (&"text/plain; charset=utf-8".parse().unwrap(), &"2".parse().unwrap())
+        );
         assert_eq!(ask(api.clone(), Method::PUT, path).await.0, 405, "{path}");
         assert_eq!(ask(api.clone().relative(), Method::GET, path).await.0, 404, "{path}");
     }

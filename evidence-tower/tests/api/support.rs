@@ -83,8 +83,12 @@ impl Random for Counter {
 
 async fn fixture(store: Arc<dyn Store>) -> Evidence {
     let random = Arc::new(Counter::default());
-    let evidence =
-        Evidence::with_sources(Arc::clone(&store), Settings::default(), Arc::new(Fixed), Arc::clone(&random) as _);
+    let evidence = Evidence::with_sources(
+        Arc::clone(&store),
+        Settings::default(),
+        Arc::new(Fixed),
+        Arc::clone(&random) as _,
+    );
     for (user, org, key) in [("jane", "acme", JANE), ("john", "foobar", JOHN)] {
         let api_key = Some(ApiKey::imported(key.to_owned()));
         let seed = Seed { user: user.parse().unwrap(), orgs: vec![org.parse().unwrap()], api_key };
@@ -206,7 +210,11 @@ impl<S: EvidenceService> Ask<S> {
     }
 
     /// Sent with this header, in place of one of the same name.
-    pub fn header(mut self, name: HeaderName, value: impl TryInto<HeaderValue, Error: std::fmt::Debug>) -> Self {
+    pub fn header(
+        mut self,
+        name: HeaderName,
+        value: impl TryInto<HeaderValue, Error: std::fmt::Debug>,
+    ) -> Self {
         self.headers.insert(name, value.try_into().unwrap());
         self
     }

@@ -1,0 +1,258 @@
+//! Artifacts: reported, and looked up by fingerprint and by commit (specification, Artifacts).
+
+use evidence_core::id::ID_PATTERN;
+use serde_json::{Value, json};
+
+use crate::json::INVALID;
+use crate::support::for_each_store;
+use crate::trails::{COMMIT, TEMPLATE};
+
+const ARTIFACT_KEYS: [&str; 28] = [
+    "id",
+    "fingerprint",
+    "filename",
+    "created_at",
+    "last_modified_at",
+    "evidence",
+    "flow_name",
+    "commit_lead_times",
+    "build_lead_times",
+    "trail_name",
+    "template_reference_name",
+    "git_commit",
+    "git_commit_info",
+    "repo_info",
+    "commit_url",
+    "build_url",
+    "repo_url",
+    "html_url",
+    "api_url",
+    "user_data",
+    "external_urls",
+    "annotations",
+    "state",
+    "template",
+    "state_info",
+    "running",
+    "exited",
+    "history",
+];
+
+fn report() -> Value {
+    json!({"fingerprint": "a".repeat(64), "filename": "app", "build_url": "b", "commit_url": "c"})
+}
+
+#[tokio::test]
+async fn resource_artifact_has_every_field_in_the_tables_order() {
+    for_each_store(async |api| {
+        api.flow("shop", TEMPLATE).await;
+        api.artifact("a", "cli").await;
+        let artifact = api.get(&format!("/artifacts/acme/shop/fingerprint/{}", "a".repeat(64))).await.ok();
+        let keys: Vec<&str> = artifact.as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(keys, ARTIFACT_KEYS);
+        let id = artifact["id"].as_str().unwrap();
+        assert!(regex::Regex::new(ID_PATTERN).unwrap().is_match(id));
+        let expected = json!({
+            "fingerprint": "a".repeat(64), "filename": "cli.bin", "created_at": "1783538510.000000",
+            "last_modified_at": "1783538510.000000", "evidence": {}, "flow_name": "shop", "trail_name": "t",
+            "template_reference_name": "cli", "git_commit": COMMIT, "repo_url": "", "user_data": null,
+            "git_commit_info": {"sha1": COMMIT, "message": "", "author": "", "author_username": "", "branch": "main",
+                "timestamp": 1_783_530_000, "url": "", "parents": [], "verified": false, "signature_state": ""},
+            "repo_info": {"name": "", "url": "", "id": "", "description": "", "provider": "", "vcs_instance": "",
+                "namespace_path": [], "additional_info": {}, "short_name": ""},
+            "html_url": format!("http://localhost:8001/acme/flows/shop/artifacts/{}?artifact_id={id}", "a".repeat(64)),
+            "external_urls": {}, "annotations": {}, "state": "INCOMPLETE", "template": ["foo", "bar"],
+            "running": [], "exited": [], "history": [{"event": "cli reported", "timestamp": 1_783_538_510.0}],
+        });
+        api.get(&format!("/artifacts/acme/shop/fingerprint/{}?attestation_id={id}", "a".repeat(64)))
+            .await
+            .expect(200, expected);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_artifact_without_a_trail_has_empty_values_of_their_types() {
+    for_each_store(async |api| {
+        api.post("/artifacts/acme/old").json(report()).await.expect_exactly(201, json!({"message": "OK"}));
+        let expected = json!({
+            "trail_name": "", "template_reference_name": "", "git_commit": "", "state": "COMPLIANT", "template": [],
+            "git_commit_info": {"sha1": "", "timestamp": 0, "verified": false},
+            "history": [{"event": "Artifact created"}],
+        });
+        api.get(&format!("/artifacts/acme/old/fingerprint/{}", "a".repeat(64))).await.expect(200, expected);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_report_is_validated_field_by_field_and_stores_nothing_when_refused() {
+    for_each_store(async |api| {
+        let table = [
+            (json!({"fingerprint": "A".repeat(64)}), "fingerprint"),
+            (json!({"fingerprint": "a".repeat(63)}), "fingerprint"),
+            (json!({"fingerprint": "a".repeat(65)}), "fingerprint"),
+            (json!({"fingerprint": null}), "fingerprint"),
+            (json!({"filename": ""}), "filename"),
+            (json!({"filename": 1}), "filename"),
+            (json!({"build_url": null}), "build_url"),
+            (json!({"commit_url": []}), "commit_url"),
+            (json!({"git_commit": "a".repeat(39)}), "git_commit"),
+            (json!({"git_commit": "A".repeat(40)}), "git_commit"),
+            (json!({"git_commit": "g".repeat(40)}), "git_commit"),
+            (json!({"trail_name": "a b"}), "trail_name"),
+            (json!({"trail_name": "a".repeat(256)}), "trail_name"),
+            (json!({"template_reference_name": "a.b"}), "template_reference_name"),
+            (json!({"template_reference_name": ""}), "template_reference_name"),
+            (json!({"annotations": ""}), "annotations"),
+            (json!({"user_data": 5}), "user_data"),
+            (json!({"git_commit_info": {"sha1": COMMIT, "timestamp": true}}), "git_commit_info.timestamp"),
+            (
+                json!({"external_urls": {"x": {"href": "y", "fingerprint": "7509e5bda0"}}}),
+                "external_urls.x.fingerprint",
+            ),
+        ];
+        for (change, field) in table {
+            let mut body = report();
+            body.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+            let refused =
+                api.post("/artifacts/acme/shop").json(&body).await.expect(400, json!({"message": INVALID}));
+            let refused: Value = serde_json::from_slice(&refused.body).unwrap();
+            assert!(refused["errors"][field].is_string(), "{field}: {refused}");
+        }
+        api.post("/artifacts/acme/a%20b").json(report()).await.expect(400, json!({"message": INVALID}));
+        api.get("/flows/acme/shop").await.expect(404, json!({"message": "Flow not found"}));
+        api.get("/artifacts/acme").await.expect_exactly(200, json!([]));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn get_fingerprint_takes_5_to_64_hex_digits_and_names_those_that_match() {
+    for_each_store(async |api| {
+        let (one, two) = (format!("aaaaa1{}", "0".repeat(58)), format!("aaaaa2{}", "0".repeat(58)));
+        for fingerprint in [&two, &one] {
+            let mut body = report();
+            body["fingerprint"] = json!(fingerprint);
+            api.post("/artifacts/acme/shop").json(body).await.created();
+        }
+        let ambiguous = format!("matches 2 fingerprints: {one}, {two}");
+        let refused = json!({"message": INVALID, "errors": {"fingerprint": ambiguous}});
+        api.get("/artifacts/acme/shop/fingerprint/aaaaa").await.expect_exactly(400, refused);
+        api.get("/artifacts/acme/shop/fingerprint/aaaaa2").await.expect(200, json!({"fingerprint": two}));
+        for wrong in ["aaaa", "AAAAA", "ggggg", &"a".repeat(65), "a@b"] {
+            let refused = api.get(&format!("/artifacts/acme/shop/fingerprint/{wrong}")).await;
+            let text = format!("String should match pattern '^[a-f0-9]{{5,64}}$' [input: {wrong}]");
+            refused.expect_exactly(400, json!({"message": INVALID, "errors": {"fingerprint": text}}));
+        }
+        api.get("/artifacts/acme/shop/fingerprint/bbbbb").await.expect_exactly(
+            404,
+            json!({"message": "Artifact not found",
+                   "errors": {"fingerprint": "no artifact named 'bbbbb' in flow 'shop' in organization 'acme'"}}),
+        );
+        api.get("/artifacts/acme/none/fingerprint/bbbbb").await.expect(404, json!({"message": "Flow not found"}));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn get_fingerprint_is_narrowed_by_trail_and_attestation_id() {
+    for_each_store(async |api| {
+        for trail in ["one", "two"] {
+            let mut body = report();
+            body["trail_name"] = json!(trail);
+            api.post("/artifacts/acme/shop").json(body).await.created();
+        }
+        let path = format!("/artifacts/acme/shop/fingerprint/{}", "a".repeat(64));
+        let newest = api.get(&path).await.expect(200, json!({"trail_name": "two"})).ok();
+        let older =
+            api.get(&format!("{path}?trail=one")).await.expect(200, json!({"trail_name": "one"})).ok();
+        let id = older["id"].as_str().unwrap();
+        assert_ne!(newest["id"], older["id"]);
+        api.get(&format!("{path}?attestation_id={id}")).await.expect(200, json!({"trail_name": "one"}));
+        for nothing in
+            [format!("trail=two&attestation_id={id}"), "trail=none".to_owned(), "trail=a%20b".to_owned()]
+        {
+            let missing = json!({"message": "Artifact not found"});
+            api.get(&format!("{path}?{nothing}")).await.expect(404, missing);
+        }
+        for wrong in ["", "x", "00000000-0000-0000-0000-000000000000"] {
+            let refused = api.get(&format!("{path}?attestation_id={wrong}")).await;
+            let text = format!("String should match pattern '{ID_PATTERN}' [input: {wrong}]");
+            refused
+                .expect_exactly(400, json!({"message": INVALID, "errors": {"query.attestation_id": text}}));
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn get_commit_sha_returns_an_array_newest_first() {
+    for_each_store(async |api| {
+        for (digit, trail, commit) in [("a", "t1", COMMIT), ("b", "t2", COMMIT), ("c", "t2", &"0".repeat(40))] {
+            let body = json!({"fingerprint": digit.repeat(64), "filename": digit, "trail_name": trail, "git_commit": commit,
+                              "build_url": "b", "commit_url": "c"});
+            api.post("/artifacts/acme/shop").json(body).await.created();
+        }
+        let names = |names: &[&str]| names.iter().map(|name| json!({"filename": name})).collect::<Vec<_>>();
+        let path = "/artifacts/acme/shop/commit_sha";
+        api.get(&format!("{path}/{COMMIT}")).await.expect(200, json!(names(&["b", "a"])));
+        api.get(&format!("{path}/{}", &COMMIT[..7])).await.expect(200, json!(names(&["b", "a"])));
+        api.get(&format!("{path}/{COMMIT}?trail=t1")).await.expect(200, json!(names(&["a"])));
+        api.get(&format!("{path}/{COMMIT}?trail=none")).await.expect_exactly(200, json!([]));
+        api.get(&format!("{path}/fffff")).await.expect_exactly(200, json!([]));
+        for wrong in ["ffff", "FFFFF", &"f".repeat(41)] {
+            api.get(&format!("{path}/{wrong}")).await.expect(400, json!({"message": INVALID}));
+        }
+        api.get("/artifacts/acme/none/commit_sha/fffff").await.expect(404, json!({"message": "Flow not found"}));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn get_latest_commit_is_the_newest_reports_or_empty() {
+    for_each_store(async |api| {
+        for (branch, commit) in [("main", "1".repeat(40)), ("dev", "2".repeat(40))] {
+            let mut body = report();
+            body["git_commit"] = json!(commit);
+            body["git_commit_info"] = json!({"sha1": commit, "branch": branch});
+            api.post("/artifacts/acme/shop").json(body).await.created();
+        }
+        api.post("/artifacts/acme/shop").json(report()).await.created();
+        let path = format!("/artifacts/acme/shop/{}/latest_commit", "a".repeat(64));
+        api.get(&path).await.expect_exactly(200, json!({"latest_commit": "2".repeat(40)}));
+        api.get(&format!("{path}?branch=main"))
+            .await
+            .expect_exactly(200, json!({"latest_commit": "1".repeat(40)}));
+        api.get(&format!("{path}?branch=none")).await.expect_exactly(200, json!({"latest_commit": ""}));
+        let unknown = format!("/artifacts/acme/shop/{}/latest_commit", "f".repeat(64));
+        api.get(&unknown).await.expect_exactly(200, json!({"latest_commit": ""}));
+        api.get("/artifacts/acme/shop/aaaa/latest_commit").await.expect(400, json!({"message": INVALID}));
+        api.get("/artifacts/acme/none/aaaaa/latest_commit")
+            .await
+            .expect(404, json!({"message": "Flow not found"}));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn artifacts_are_listed_newest_first_by_flow_and_repo() {
+    for_each_store(async |api| {
+        let repo = json!({"name": "acme/shop", "url": "https://github.com/acme/shop", "id": "7", "provider": "github"});
+        for (digit, flow, repo) in [("a", "shop", Some(&repo)), ("b", "shop", None), ("c", "other", Some(&repo))] {
+            let body = json!({"fingerprint": digit.repeat(64), "filename": digit, "build_url": "b", "commit_url": "c",
+                              "repo_info": repo});
+            api.post(&format!("/artifacts/acme/{flow}")).json(body).await.created();
+        }
+        let names = |names: &[&str]| names.iter().map(|name| json!({"filename": name})).collect::<Vec<_>>();
+        api.get("/artifacts/acme").await.expect(200, json!(names(&["c", "b", "a"])));
+        api.get("/artifacts/acme?per_page=2&page=2").await.expect(200, json!(names(&["a"])));
+        api.get("/artifacts/acme?page=3").await.expect_exactly(200, json!([]));
+        api.get("/artifacts/acme?flow_name=shop").await.expect(200, json!(names(&["b", "a"])));
+        api.get("/artifacts/acme?repo_name=acme%2Fshop").await.expect(200, json!(names(&["c", "a"])));
+        api.get("/artifacts/acme?repo_name=none").await.expect(404, json!({"message": "Repo not found"}));
+        api.get("/artifacts/acme?flow_name=none").await.expect(404, json!({"message": "Flow not found"}));
+        api.get("/artifacts/acme?flow_name=a%20b").await.expect(400, json!({"message": INVALID}));
+    })
+    .await;
+}

@@ -1,0 +1,222 @@
+//! Custom attestation types (specification, Custom attestation types).
+
+use serde_json::{Value, json};
+
+use crate::json::{FORBIDDEN, INVALID};
+use crate::support::{Api, JOHN, Reply, for_each_store};
+
+const LIST: &str = "/custom-attestation-types/acme";
+const REVIEW: &str = "/custom-attestation-types/acme/review";
+const SCHEMA: &str = r#"{"type": "object", "properties": {"ok": {"type": "boolean"}}}"#;
+
+async fn post(api: &Api, document: &Value, schema: Option<&str>) -> Reply {
+    let document = document.to_string();
+    let mut parts = vec![("name=\"data_json\"", document.as_str())];
+    parts.extend(schema.map(|schema| ("name=\"type_schema\"; filename=\"schema.json\"", schema)));
+    api.post(LIST).form(&parts).await
+}
+
+fn full() -> Value {
+    json!({
+        "name": "review",
+        "description": "looked at",
+        "evaluator": {"content_type": "jq", "rules": [".ok == true"]},
+        "summary": [{"name": "Reviewer", "expression": ".by"}],
+    })
+}
+
+#[tokio::test]
+async fn a_type_answers_all_that_it_was_made_with() {
+    for_each_store(async |api| {
+        post(&api, &full(), Some(SCHEMA)).await.expect_exactly(201, json!("OK"));
+        let found = api.get(REVIEW).await.ok();
+        let expected = json!({
+            "name": "review",
+            "description": "looked at",
+            "org": "acme",
+            "archived": false,
+            "created_by": "jane",
+            "created_at": found["created_at"],
+            "last_modified_at": found["last_modified_at"],
+            "versions": [{
+                "version": 1,
+                "timestamp": found["created_at"],
+                "created_by": "jane",
+                "type_schema": {"type": "object", "properties": {"ok": {"type": "boolean"}}},
+                "evaluator": {"content_type": "jq", "rules": [".ok == true"]},
+                "summary": [{"name": "Reviewer", "expression": ".by"}],
+            }],
+        });
+        assert_eq!(found, expected);
+        assert!(found["created_at"].is_number());
+        assert_eq!(api.get(LIST).await.ok(), json!([expected]));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_a_type_lacks_is_absent_but_for_its_summary_and_its_evaluator() {
+    for_each_store(async |api| {
+        for sent in
+            [json!({"name": "review"}), json!({"name": "review", "description": null, "evaluator": null})]
+        {
+            post(&api, &sent, None).await.created();
+        }
+        let found = api.get(REVIEW).await.ok();
+        assert_eq!(found.get("description"), None);
+        let version = json!({
+            "version": 1, "timestamp": found["created_at"], "created_by": "jane",
+            "evaluator": {"content_type": "default"}, "summary": null,
+        });
+        assert_eq!(found["versions"], json!([version]));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn every_change_adds_a_version_and_the_same_again_does_not() {
+    for_each_store(async |api| {
+        let with = |field: &str, value: Value| {
+            let mut document = full();
+            document[field] = value;
+            document
+        };
+        let steps = [
+            (full(), Some(SCHEMA), 1),
+            (full(), Some(SCHEMA), 1),
+            (full(), Some(r#"{"properties":{"ok":{"type":"boolean"}},"type":"object"}"#), 1),
+            (full(), None, 2),
+            (with("description", json!("changed")), None, 3),
+            (with("description", json!("changed")), None, 3),
+            (with("summary", json!([])), None, 4),
+            (with("evaluator", json!({"rules": [".ok == true"]})), None, 5),
+            (full(), None, 5),
+            (with("evaluator", json!(null)), None, 6),
+        ];
+        for (position, (document, schema, newest)) in steps.into_iter().enumerate() {
+            post(&api, &document, schema).await.expect_exactly(201, json!("OK"));
+            let found = api.get(REVIEW).await.ok();
+            let versions: Vec<u64> = found["versions"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|version| version["version"].as_u64().unwrap())
+                .collect();
+            assert_eq!(versions, (1..=newest).rev().collect::<Vec<_>>(), "after step {position}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_version_is_selected_without_who_made_the_type_and_when() {
+    for_each_store(async |api| {
+        post(&api, &full(), Some(SCHEMA)).await.created();
+        post(&api, &full(), None).await.created();
+        let found = api.get(&format!("{REVIEW}?version=1")).await.ok();
+        let fields: Vec<&String> = found.as_object().unwrap().keys().collect();
+        assert_eq!(fields, ["archived", "description", "name", "org", "versions"]);
+        assert_eq!(found["versions"].as_array().unwrap().len(), 1);
+        assert_eq!(found["versions"][0]["version"], 1);
+        for version in ["0", "3", "-1", "9223372036854775807"] {
+            let text = format!("version {version} does not exist for custom attestation type 'review'");
+            let reply = api.get(&format!("{REVIEW}?version={version}")).await;
+            reply.refused(404, "Custom attestation type version not found", &[("query.version", &text)]);
+        }
+        for version in ["", "x", "1.0", "9223372036854775808"] {
+            api.get(&format!("{REVIEW}?version={version}")).await.refuses_field(400, "query.version");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn types_are_listed_newest_first() {
+    for_each_store(async |api| {
+        assert_eq!(api.get(LIST).await.ok(), json!([]));
+        for name in ["b", "a", "c"] {
+            post(&api, &json!({"name": name}), None).await.created();
+        }
+        post(&api, &json!({"name": "b", "description": "newer"}), None).await.created();
+        api.get(LIST).await.expect(200, json!([{"name": "c"}, {"name": "a"}, {"name": "b"}]));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_document_is_closed_and_its_fields_are_checked() {
+    for_each_store(async |api| {
+        let pattern = r"String should match pattern '^[a-zA-Z0-9][a-zA-Z0-9\-_~.]*$'";
+        let refused = [
+            (json!({}), "name", "Field required [input: None]".to_owned()),
+            (json!({"name": "a b"}), "name", format!("{pattern} [input: a b]")),
+            (json!({"name": "~a"}), "name", format!("{pattern} [input: ~a]")),
+            (json!({"name": "a", "more": 1}), "more", "Extra inputs are not permitted [input: 1]".to_owned()),
+            (
+                json!({"name": "a", "description": 1}),
+                "description",
+                "Input should be a valid string [input: 1]".to_owned(),
+            ),
+            (
+                json!({"name": "a", "evaluator": {"rules": [""]}}),
+                "evaluator.rules[0]",
+                "String should have at least 1 character [input: ]".to_owned(),
+            ),
+            (
+                json!({"name": "a", "evaluator": {"content_type": "rego", "rules": []}}),
+                "evaluator.content_type",
+                "Input should be 'jq' or 'default' [input: rego]".to_owned(),
+            ),
+            (json!([]), "data_json", "Input should be a valid dictionary [input: []]".to_owned()),
+        ];
+        for (document, field, text) in refused {
+            post(&api, &document, None).await.refused(400, INVALID, &[(field, &text)]);
+        }
+        let long = json!({"name": "a", "evaluator": {"rules": ["x".repeat(4097)]}});
+        post(&api, &long, None).await.refuses_field(400, "evaluator.rules[0]");
+        let longest = json!({"name": "a-_~.9", "evaluator": {"rules": ["x".repeat(4096)]}});
+        post(&api, &longest, None).await.created();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_form_needs_its_document_and_a_schema_that_is_an_object() {
+    for_each_store(async |api| {
+        let missing = "Field required [input: None]";
+        api.post(LIST).json(full()).await.refused(400, INVALID, &[("data_json", missing)]);
+        let schema = ("name=\"type_schema\"; filename=\"schema.json\"", SCHEMA);
+        api.post(LIST).form(&[schema]).await.refused(400, INVALID, &[("data_json", missing)]);
+        for schema in ["", "{", "[]", "null", "\"x\"", "\u{fffd}"] {
+            post(&api, &full(), Some(schema)).await.refuses_field(400, "type_schema");
+        }
+        assert_eq!(api.get(LIST).await.ok(), json!([]));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn reading_takes_any_role_and_writing_the_right_to_write() {
+    for_each_store(async |api| {
+        post(&api, &full(), None).await.created();
+        let document = full().to_string();
+        let form = [("name=\"data_json\"", document.as_str())];
+        for role in ["reader-key", "snapshotter-key"] {
+            assert_eq!(api.post(LIST).key(role).form(&form).await.message(403), FORBIDDEN, "{role}");
+            api.get(REVIEW).key(role).await.ok();
+        }
+        api.post(LIST).key("member-key").form(&form).await.created();
+        assert_eq!(api.get(LIST).anonymous().await.message(401), "Unauthorized");
+        assert_eq!(api.get(LIST).key(JOHN).await.message(403), FORBIDDEN);
+        assert_eq!(api.get("/custom-attestation-types/nowhere").await.message(404), "Organization not found");
+        api.get("/custom-attestation-types/acme/other").await.refused(
+            404,
+            "Custom attestation type not found",
+            &[(
+                "custom_attestation_type_name",
+                "no custom attestation type named 'other' in organization 'acme'",
+            )],
+        );
+    })
+    .await;
+}

@@ -1,0 +1,249 @@
+//! Attestations: added with files, read back, downloaded (specification, Attestations).
+
+use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
+use serde_json::{Value, json};
+
+use crate::json::INVALID;
+use crate::support::{JOHN, for_each_store};
+use crate::trails::{COMMIT, TEMPLATE};
+
+/// The pull request of the specification's example: approvers with `author`, commits with `sha`.
+fn pull_request() -> Value {
+    json!({
+        "url": "https://git.example.com/pr/1", "state": "MERGED", "title": "T", "author": "ann", "head_ref": "feature",
+        "merge_commit": COMMIT, "created_at": 1, "merged_at": 2,
+        "approvers": [{"author": "bob", "state": "APPROVED", "timestamp": 3}],
+        "commits": [{"sha": COMMIT, "message": "m", "author": "a", "author_username": "b", "branch": "main", "timestamp": 4}],
+    })
+}
+
+fn document() -> Value {
+    json!({
+        "attestation_name": "review", "git_provider": "github", "pull_requests": [pull_request()], "user_data": {"k": "v"},
+        "git_commit_info": {"author": "A", "branch": "main", "message": "m", "sha1": COMMIT, "timestamp": 5, "url": "u"},
+    })
+}
+
+#[tokio::test]
+async fn post_pull_request_adds_the_attestation_and_what_it_names() {
+    for_each_store(async |api| {
+        api.attest("pull_request", &document()).await.expect_exactly(201, json!("OK"));
+        let mut answered = pull_request();
+        answered["approvers"][0]["username"] = json!("bob");
+        answered["commits"][0]["sha1"] = json!(COMMIT);
+        let expected = json!([{
+            "schema_version": 2, "attestation_type": "pull_request", "attestation_name": "review", "is_compliant": true,
+            "artifact_fingerprint": null, "target_artifacts": null, "git_provider": "github", "pull_requests": [answered],
+            "user_data": {"k": "v"}, "flow_name": "shop", "trail_name": "t", "reported_by": "jane", "attachments": [],
+            "git_commit_info": {"sha1": COMMIT, "timestamp": 5, "branch": "main"}, "evidence_archive_fingerprint": null,
+        }]);
+        let found = api.get("/attestations/acme/shop/trail/t/review").await.expect(200, expected.clone()).ok();
+        let id = found[0]["attestation_id"].as_str().unwrap();
+        api.get(&format!("/attestations/acme?attestation_id={id}")).await.expect(200, json!({"data": expected}));
+        api.get("/trails/acme/shop/t").await.expect(200, json!({"compliance_state": "COMPLIANT"}));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn field_git_provider_takes_the_repo_providers_and_azure() {
+    for_each_store(async |api| {
+        let providers = [
+            "github",
+            "gitlab",
+            "bitbucket",
+            "bitbucket_cloud",
+            "bitbucket_dc",
+            "azure-devops",
+            "azure_devops_services",
+            "azure_devops_server",
+            "circleci",
+            "git",
+            "subversion",
+            "azure",
+        ];
+        for provider in providers {
+            let mut body = document();
+            body["git_provider"] = json!(provider);
+            api.attest("pull_request", &body).await.created();
+        }
+        for wrong in [json!(""), json!("GitHub"), json!(1), Value::Null] {
+            let mut body = document();
+            body["git_provider"] = wrong;
+            api.attest("pull_request", &body).await.refuses_field(400, "git_provider");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn no_pull_request_is_not_compliant() {
+    for_each_store(async |api| {
+        for none in [json!([]), Value::Null] {
+            let mut body = document();
+            body["pull_requests"] = none;
+            api.attest("pull_request", &body).await.created();
+        }
+        api.get("/trails/acme/shop/t").await.expect(200, json!({"compliance_state": "NON-COMPLIANT"}));
+        let mut body = document();
+        body.as_object_mut().unwrap().remove("pull_requests");
+        let missing =
+            json!({"message": INVALID, "errors": {"pull_requests": "Field required [input: None]"}});
+        api.attest("pull_request", &body).await.expect_exactly(400, missing);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn test_results_decide_by_failures_and_errors() {
+    for_each_store(async |api| {
+        let suite = |failures: i64| json!({"name": "s", "failures": failures, "errors": 0, "skipped": 1, "total": 5, "duration": 0.5});
+        let body = |suites: Value| json!({"attestation_name": "unit", "junit_results": suites});
+        api.attest("junit", &body(json!([suite(0)]))).await.created();
+        api.attest("junit", &body(json!([suite(0), suite(1)]))).await.created();
+        let verdicts = json!([{"is_compliant": false, "junit_results": [suite(0), suite(1)]}, {"is_compliant": true}]);
+        api.get("/attestations/acme/shop/trail/t/unit").await.expect(200, verdicts);
+        let mut wrong = suite(0);
+        wrong["more"] = json!(1);
+        let refused = api.attest("junit", &body(json!([wrong]))).await;
+        refused.expect(400, json!({"errors": {"junit_results[0].more": "Extra inputs are not permitted [input: 1]"}}));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_document_is_closed_and_validated() {
+    for_each_store(async |api| {
+        let table = [
+            (json!({"attestation_name": "a b"}), "attestation_name"),
+            (json!({"attestation_name": ""}), "attestation_name"),
+            (json!({"attestation_name": "a".repeat(256)}), "attestation_name"),
+            (json!({"is_compliant": "true"}), "is_compliant"),
+            (json!({"is_compliant": null}), "is_compliant"),
+            (json!({"more": 1}), "more"),
+            (json!({"artifact_fingerprint": ""}), "artifact_fingerprint"),
+            (json!({"target_artifacts": ["a.b"]}), "target_artifacts[0]"),
+            (json!({"target_artifacts": ["a", "b"]}), "target_artifacts"),
+            (json!({"annotations": {"a b": "x"}}), "annotations"),
+            (json!({"annotations": {"a": 1}}), "annotations.a"),
+            (json!({"origin_url": "nowhere"}), "origin_url"),
+            (json!({"user_data": "x"}), "user_data"),
+            (json!({"external_urls": {"a=b": {"href": "x"}}}), "external_urls"),
+            (json!({"description": 1}), "description"),
+        ];
+        for (change, field) in table {
+            let mut body = json!({"attestation_name": "bar", "is_compliant": true});
+            body.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+            api.attest("generic", &body).await.refuses_field(400, field);
+        }
+        api.get("/flows/acme/shop").await.expect(404, json!({"message": "Flow not found"}));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_attestation_for_an_artifact_needs_it_in_the_trail_or_a_commit() {
+    for_each_store(async |api| {
+        api.flow("shop", TEMPLATE).await;
+        let by_fingerprint =
+            json!({"attestation_name": "foo", "is_compliant": true, "artifact_fingerprint": "a".repeat(64)});
+        let missing = json!({
+            "message": "Artifact not found",
+            "errors": {"artifact_fingerprint": format!(
+                "no artifact named '{}' in trail 't' of flow 'shop' in organization 'acme'", "a".repeat(64))},
+        });
+        api.attest("generic", &by_fingerprint).await.expect_exactly(404, missing);
+        api.get("/trails/acme/shop/t").await.expect(404, json!({"message": "Trail not found"}));
+        let unbound = json!({"attestation_name": "foo", "is_compliant": true, "target_artifacts": ["cli"]});
+        let refused = api.attest("generic", &unbound).await.expect(400, json!({"message": INVALID}));
+        let text = String::from_utf8(refused.body.to_vec()).unwrap();
+        assert!(
+            text.contains("requires at least one of: artifact_fingerprint or git_commit_info."),
+            "{text}"
+        );
+        api.artifact("a", "cli").await;
+        api.attest("generic", &unbound).await.created();
+        api.attest("generic", &by_fingerprint).await.created();
+        let two = json!([{"artifact_fingerprint": "a".repeat(64)}, {"target_artifacts": ["cli"]}]);
+        api.get("/attestations/acme/shop/artifact/aaaaa/foo").await.expect(200, two);
+        api.get("/attestations/acme/shop/trail/t/foo").await.expect_exactly(200, json!([]));
+        api.get("/attestations/acme/shop/artifact/bbbbb/foo").await.expect_exactly(200, json!([]));
+        let evidence = json!({"evidence": {"foo": {"evidence_type": "generic", "is_compliant": true}},
+                              "history": [{"event": "cli reported"}, {"event": "foo evidence received"},
+                                          {"event": "foo evidence received"}]});
+        api.get("/artifacts/acme/shop/fingerprint/aaaaa").await.expect(200, evidence);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn reads_of_what_is_not_there() {
+    for_each_store(async |api| {
+        api.get("/attestations/acme/none/trail/t/x").await.expect(404, json!({"message": "Flow not found"}));
+        api.flow("shop", TEMPLATE).await;
+        api.get("/attestations/acme/shop/trail/t/x").await.expect(404, json!({"message": "Trail not found"}));
+        api.begin("shop", &json!({"name": "t"})).await.created();
+        api.get("/attestations/acme/shop/trail/t/x").await.expect_exactly(200, json!([]));
+        for unknown in ["00000000-0000-0000-0000-00000000", "x", ""] {
+            let path = format!("/attestations/acme?attestation_id={unknown}");
+            api.get(&path).await.expect_exactly(200, json!({"data": []}));
+        }
+        let evidence =
+            "/attestations/acme/shop/trail/t/attestation/00000000-0000-0000-0000-00000000/evidence";
+        api.get(evidence).await.expect(404, json!({"message": "Attestation not found"}));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn one_file_is_downloaded_as_it_is_and_several_as_an_archive() {
+    for_each_store(async |api| {
+        let body = |name: &str| json!({"attestation_name": name, "is_compliant": true}).to_string();
+        let path = "/attestations/acme/shop/trail/t/generic";
+        let one = ("name=\"attachment_file\"; filename=\"dir/report.txt\"", "hello");
+        let text = ("name=\"attachment_file\"", "plain words");
+        let second = ("name=\"attachment_file.7\"; filename=\"b.txt\"", "second");
+        let first = ("name=\"attachment_file.0\"; filename=\"a.txt\"", "first");
+        api.post(path).form(&[one, ("name=\"data_json\"", &body("one"))]).await.created();
+        api.post(path).form(&[("name=\"data_json\"", &body("text")), text]).await.created();
+        api.post(path).form(&[second, ("name=\"data_json\"", &body("many")), text, first]).await.created();
+        api.post(path)
+            .form(&[("name=\"data_json\"", &body("none")), ("name=\"attachment_file\"", "")])
+            .await
+            .created();
+        let evidence = async |name: &str| {
+            let found = api.get(&format!("/attestations/acme/shop/trail/t/{name}")).await.ok();
+            let href = found[0]["_links"]["evidence"]["href"].as_str().map(str::to_owned);
+            (found[0].clone(), href)
+        };
+        let (attestation, href) = evidence("one").await;
+        assert_eq!(attestation["attachments"][0]["file_name"], "report.txt");
+        assert_eq!(attestation["attachments"][0]["size"], 5);
+        let href = href.unwrap();
+        let local = href.strip_prefix("http://localhost:8001/api/v2").unwrap();
+        let download =
+            api.get(local).await.expect_header(CONTENT_DISPOSITION, "attachment; filename=\"report.txt\"");
+        assert_eq!(download.body, "hello");
+        api.get(local).key(JOHN).await.expect(403, json!({}));
+        let (attestation, href) = evidence("text").await;
+        assert_eq!(attestation["attachments"][0]["media_type"], "text/plain; charset=utf-8");
+        let href = href.unwrap();
+        let download = api.get(href.strip_prefix("http://localhost:8001/api/v2").unwrap()).await;
+        assert_eq!(download.expect_header(CONTENT_TYPE, "text/plain; charset=utf-8").body, "plain words");
+        let (attestation, href) = evidence("many").await;
+        let names: Vec<_> =
+            attestation["attachments"].as_array().unwrap().iter().map(|file| &file["file_name"]).collect();
+        assert_eq!(names, ["attachment.txt", "a.txt", "b.txt"]);
+        let href = href.unwrap();
+        let download = api.get(href.strip_prefix("http://localhost:8001/api/v2").unwrap()).await;
+        assert_eq!(&download.body[..2], b"\x1f\x8b");
+        let digest = evidence_core::digest::sha256_hex(&download.body);
+        assert_eq!(attestation["evidence_archive_fingerprint"], json!(digest));
+        let (attestation, href) = evidence("none").await;
+        assert_eq!((attestation["attachments"].clone(), href), (json!([]), None));
+        let id = attestation["attestation_id"].as_str().unwrap();
+        let none = api.get(&format!("/attestations/acme/shop/trail/t/attestation/{id}/evidence")).await;
+        none.expect(404, json!({"message": "This attestation has no evidence file attached."}));
+    })
+    .await;
+}

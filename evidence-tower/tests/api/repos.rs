@@ -1,0 +1,329 @@
+//! Repos (specification, Repo; Repo list response; GET /repos/{org}).
+
+use http::header::AUTHORIZATION;
+use serde_json::{Value, json};
+
+use crate::json::{FORBIDDEN, INVALID};
+use crate::support::{Api, JOHN, for_each_store};
+
+const LIST: &str = "/repos/acme";
+
+/// Runs a case with four repos, each reported once: two of them tagged.
+async fn with_repos(case: impl AsyncFn(Api)) {
+    for_each_store(async |api| {
+        let reported = [
+            json!({
+                "name": "acme/platform/Shop", "url": "https://gitlab.acme.com:8443/acme/platform/Shop",
+                "id": "1", "provider": "gitlab", "description": "sells", "additional_info": {"stars": 3},
+            }),
+            json!({"name": "acme/platform/backend/api", "url": "git@github.com:acme/api.git", "id": "2", "provider": "github"}),
+            json!({"name": "acme/web", "url": "https://github.com/acme/web", "id": "3", "provider": "github"}),
+            json!({"name": "tool", "url": "/srv/git/tool"}),
+        ];
+        for repo in &reported {
+            api.report(repo).await;
+        }
+        tag(&api, "acme/web", json!({"team": "web", "tier": "1"})).await;
+        tag(&api, "acme/platform/Shop", json!({"team": "shop"})).await;
+        case(api).await;
+    })
+    .await;
+}
+
+async fn tag(api: &Api, name: &str, tags: Value) {
+    let found = api.get(&format!("{LIST}?name={name}")).await.ok();
+    let path = format!("/tags/acme/repo/{}", found["repos"][0]["id"].as_str().unwrap());
+    api.patch(&path).json(json!({"set_tags": tags})).await.ok();
+}
+
+async fn names(api: &Api, query: &str) -> Vec<String> {
+    let list = api.get(&format!("{LIST}?{query}")).await.ok();
+    list["repos"].as_array().unwrap().iter().map(|repo| repo["name"].as_str().unwrap().to_owned()).collect()
+}
+
+const API: &str = "acme/platform/backend/api";
+const SHOP: &str = "acme/platform/Shop";
+const WEB: &str = "acme/web";
+const TOOL: &str = "tool";
+
+#[tokio::test]
+async fn a_repo_has_every_field_of_the_table() {
+    with_repos(async |api| {
+        let list = api.get(&format!("{LIST}?name={SHOP}")).await.ok();
+        let repo = &list["repos"][0];
+        let expected = json!({
+            "id": repo["id"],
+            "name": SHOP,
+            "short_name": "Shop",
+            "url": "https://gitlab.acme.com:8443/acme/platform/Shop",
+            "provider": "gitlab",
+            "repo_id": "1",
+            "vcs_instance": "gitlab.acme.com:8443",
+            "namespace_path": ["acme", "platform"],
+            "additional_info": {"stars": 3},
+            "description": "sells",
+            "tags": {"team": "shop"},
+            "_links": repo["_links"],
+        });
+        assert_eq!(*repo, expected);
+        assert!(repo["id"].is_string() && repo["_links"].is_object());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_a_report_does_not_tell_is_null_and_tags_are_an_object() {
+    with_repos(async |api| {
+        let list = api.get(&format!("{LIST}?name={TOOL}")).await.ok();
+        let repo = &list["repos"][0];
+        for field in
+            ["provider", "repo_id", "vcs_instance", "namespace_path", "additional_info", "description"]
+        {
+            assert_eq!(repo.get(field), Some(&Value::Null), "{field}");
+        }
+        assert_eq!((&repo["short_name"], &repo["tags"]), (&json!("tool"), &json!({})));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_list_is_closed_and_its_numbers_are_integers() {
+    with_repos(async |api| {
+        let list = api.get(LIST).await.ok();
+        let mut fields: Vec<&String> = list.as_object().unwrap().keys().collect();
+        fields.sort_unstable();
+        assert_eq!(fields, ["_links", "page", "per_page", "repos", "total_count", "total_pages"]);
+        let numbers = ["page", "per_page", "total_pages", "total_count"].map(|field| list[field].as_i64());
+        assert_eq!(numbers, [Some(1), Some(15), Some(1), Some(4)]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn pages_follow_each_other_and_one_past_the_end_is_empty() {
+    with_repos(async |api| {
+        let mut found = Vec::new();
+        let mut next = Some("/repos/acme?page=1&per_page=3&search=a".to_owned());
+        while let Some(path) = next {
+            let list = api.get(&path).await.ok();
+            let repos = list["repos"].as_array().unwrap();
+            found.extend(repos.iter().map(|repo| repo["name"].as_str().unwrap().to_owned()));
+            let link = list["_links"]["next"]["href"].as_str();
+            next = link.map(|link| link.strip_prefix("http://localhost:8001/api/v2").unwrap().to_owned());
+        }
+        assert_eq!(found, [SHOP, API, WEB]);
+        let past = api.get(&format!("{LIST}?page=9223372036854775807&per_page=50")).await;
+        past.expect(200, json!({"repos": [], "total_pages": 1, "total_count": 4, "per_page": 50}));
+        let links = api.get(&format!("{LIST}?page=2&per_page=1&tag=team&sort_direction=desc")).await.ok();
+        let place = "http://localhost:8001/api/v2/repos/acme?page=1&per_page=1&sort_direction=desc&tag=team";
+        assert_eq!(links["_links"]["prev"]["href"], place);
+        assert_eq!(links["_links"].get("next"), None);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_empty_list_has_no_pages() {
+    for_each_store(async |api| {
+        let list = json!({"page": 1, "per_page": 15, "total_pages": 0, "total_count": 0, "repos": []});
+        api.get(LIST).await.expect(200, list);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn page_and_per_page_have_their_borders() {
+    with_repos(async |api| {
+        let integer = "Input should be a valid integer, unable to parse string as an integer";
+        let refused = [
+            ("page", "0", "Input should be greater than or equal to 1"),
+            ("page", "-1", "Input should be greater than or equal to 1"),
+            ("page", "9223372036854775808", "Input should be a valid integer"),
+            ("page", "", integer),
+            ("page", "1.5", integer),
+            ("per_page", "0", "Input should be greater than or equal to 1"),
+            ("per_page", "51", "Input should be less than or equal to 50"),
+            ("per_page", "x", integer),
+        ];
+        for (name, value, text) in refused {
+            let reply = api.get(&format!("{LIST}?{name}={value}")).await;
+            reply.refused(400, INVALID, &[(&format!("query.{name}"), &format!("{text} [input: {value}]"))]);
+        }
+        for query in
+            ["page=1", "page=9223372036854775807", "per_page=1", "per_page=50", "page=0&page=1", "other=x"]
+        {
+            api.get(&format!("{LIST}?{query}")).await.ok();
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn every_filter_narrows_the_list_and_all_must_match() {
+    with_repos(async |api| {
+        let table: [(&str, &[&str]); 32] = [
+            ("", &[SHOP, API, WEB, TOOL]),
+            ("name=acme/web", &[WEB]),
+            ("name=acme/WEB", &[]),
+            ("name=web", &[]),
+            ("name=", &[]),
+            ("search=shop", &[SHOP]),
+            ("search=PLATFORM", &[SHOP, API]),
+            ("search=", &[SHOP, API, WEB, TOOL]),
+            ("search=%25", &[]),
+            ("search=_", &[]),
+            ("provider=github", &[API, WEB]),
+            ("provider=gitlab", &[SHOP]),
+            ("provider=subversion", &[]),
+            ("repo_id=2", &[API]),
+            ("repo_id=9", &[]),
+            ("repo_id=2&name=acme/web", &[API]),
+            ("repo_id=2&provider=gitlab", &[]),
+            ("vcs_instance=github.com", &[API, WEB]),
+            ("vcs_instance=gitlab.acme.com:8443", &[SHOP]),
+            ("vcs_instance=gitlab.acme.com", &[]),
+            ("namespace=acme", &[SHOP, API, WEB]),
+            ("namespace=acme/platform", &[SHOP, API]),
+            ("namespace=acme/platform/backend", &[API]),
+            ("namespace=acme/plat", &[]),
+            ("namespace=ACME", &[]),
+            ("tag=team", &[SHOP, WEB]),
+            ("tag=team:web", &[WEB]),
+            ("tag=team&tag=tier", &[WEB]),
+            ("tag=team:shop&tag=tier", &[]),
+            ("tag=", &[]),
+            ("search=acme&provider=github&tag=team", &[WEB]),
+            ("sort_direction=desc", &[TOOL, WEB, API, SHOP]),
+        ];
+        for (query, expected) in table {
+            assert_eq!(names(&api, query).await, expected, "{query}");
+        }
+        assert_eq!(names(&api, "sort_direction=asc").await, [SHOP, API, WEB, TOOL]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn every_provider_is_known_and_no_other() {
+    for_each_store(async |api| {
+        let providers = [
+            "github",
+            "gitlab",
+            "bitbucket",
+            "bitbucket_cloud",
+            "bitbucket_dc",
+            "azure-devops",
+            "azure_devops_services",
+            "azure_devops_server",
+            "circleci",
+            "git",
+            "subversion",
+        ];
+        for provider in providers {
+            api.report(&json!({"name": provider, "url": "https://x.org", "id": "1", "provider": provider}))
+                .await;
+            assert_eq!(names(&api, &format!("provider={provider}")).await, [provider]);
+        }
+        for (name, value) in [
+            ("provider", ""),
+            ("provider", "GitHub"),
+            ("provider", "azure"),
+            ("sort_direction", ""),
+            ("sort_direction", "ASC"),
+        ] {
+            let reply = api.get(&format!("{LIST}?{name}={value}")).await;
+            reply.refuses_field(400, &format!("query.{name}"));
+        }
+        let direction = api.get(&format!("{LIST}?sort_direction=up")).await;
+        direction.refused(
+            400,
+            INVALID,
+            &[("query.sort_direction", "Input should be 'asc' or 'desc' [input: up]")],
+        );
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn name_and_search_exclude_each_other() {
+    with_repos(async |api| {
+        let text = "'name' and 'search' are mutually exclusive";
+        for query in ["name=a&search=b", "name=&search=", "name=a&search=b&repo_id=2"] {
+            let reply = api.get(&format!("{LIST}?{query}")).await;
+            reply.refused(400, text, &[("query.name", text), ("query.search", text)]);
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_external_id_identifies_a_repo_and_the_newest_report_describes_it() {
+    for_each_store(async |api| {
+        let repo = |name: &str, url: &str| json!({"name": name, "url": url, "id": "7", "provider": "github"});
+        api.report(&repo("acme/old", "https://github.com/acme/old")).await;
+        let before = api.get(LIST).await.ok();
+        tag(&api, "acme/old", json!({"kept": "yes"})).await;
+        api.report(&repo("corp/new", "https://git.corp.com/new")).await;
+        let after = api.get(LIST).await.ok();
+        let expected = json!({
+            "id": before["repos"][0]["id"], "name": "corp/new", "short_name": "new", "vcs_instance": "git.corp.com",
+            "namespace_path": ["corp"], "tags": {"kept": "yes"},
+        });
+        api.get(LIST).await.expect(200, json!({"total_count": 1, "repos": [expected]}));
+        assert_eq!(names(&api, "name=acme/old").await, Vec::<String>::new());
+        api.report(&repo("corp/new", "https://git.corp.com/new")).await;
+        assert_eq!(api.get(LIST).await.ok(), after);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn equal_names_are_by_age_in_both_directions() {
+    for_each_store(async |api| {
+        for provider in ["gitlab", "github", "bitbucket"] {
+            let repo = json!({"name": "acme/shop", "url": "https://x.org", "id": "1", "provider": provider});
+            api.report(&repo).await;
+        }
+        for direction in ["asc", "desc"] {
+            let list = api.get(&format!("{LIST}?sort_direction={direction}")).await;
+            let repos = json!([{"provider": "gitlab"}, {"provider": "github"}, {"provider": "bitbucket"}]);
+            list.expect(200, json!({"repos": repos}));
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_name_that_the_paths_of_the_api_would_hide_is_refused() {
+    for_each_store(async |api| {
+        for name in ["tags", "filter-options"] {
+            let body = json!({
+                "fingerprint": "a".repeat(64), "filename": "x", "build_url": "", "commit_url": "",
+                "git_commit": "b".repeat(40), "repo_info": {"name": name, "url": "https://x.org"},
+            });
+            api.post("/artifacts/acme/shop").json(body).await.refuses_field(400, "repo_info.name");
+        }
+        assert_eq!(names(&api, "").await, Vec::<String>::new());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_list_takes_bearer_or_basic_and_needs_a_known_organization_and_a_member() {
+    with_repos(async |api| {
+        // The user name is jane's key; the password does not matter.
+        for basic in ["Basic amFuZS1rZXk6", "Basic amFuZS1rZXk6eA==", "basic amFuZS1rZXk6eA=="] {
+            api.get(LIST).header(AUTHORIZATION, basic).await.expect(200, json!({"total_count": 4}));
+        }
+        for basic in ["Basic eDpqYW5lLWtleQ==", "Basic !", "Basic "] {
+            assert_eq!(api.get(LIST).header(AUTHORIZATION, basic).await.message(401), "Unauthorized");
+        }
+        api.get(LIST).key("reader-key").await.expect(200, json!({"total_count": 4}));
+        assert_eq!(api.get(LIST).anonymous().await.message(401), "Unauthorized");
+        assert_eq!(api.get("/repos/nowhere").await.message(404), "Organization not found");
+        assert_eq!(api.get("/repos/nowhere?page=0").await.message(404), "Organization not found");
+        assert_eq!(api.get(LIST).key(JOHN).await.message(403), FORBIDDEN);
+        api.get("/repos/foobar").key(JOHN).await.expect(200, json!({"total_count": 0}));
+    })
+    .await;
+}

@@ -1,0 +1,320 @@
+//! Trails: begun, changed, judged and listed (specification, Trails), and their PDF.
+
+use evidence_core::EvidenceService;
+use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, ETAG};
+use serde_json::{Value, json};
+
+use crate::json::INVALID;
+use crate::support::{Api, Ask, JOHN, for_each_store};
+
+/// The template of the examples in the documentation: `bar` on the trail, `cli` with `foo`.
+pub(crate) const TEMPLATE: &str = "version: 1\ntrail:\n  attestations:\n    - name: bar\n      type: generic\n  artifacts:\n    - name: cli\n      attestations:\n        - name: foo\n          type: generic\n";
+pub(crate) const COMMIT: &str = "9e9a2c4b5d6e7f8091a2b3c4d5e6f70812345678";
+
+impl<S: EvidenceService> Api<S> {
+    /// Puts a flow with this template.
+    pub(crate) async fn flow(&self, name: &str, template: &str) {
+        let document = json!({"name": name, "description": ""}).to_string();
+        let file = ("name=\"template_file\"; filename=\"t.yml\"", template);
+        self.put("/flows/acme/template_file")
+            .form(&[("name=\"data_json\"", &document), file])
+            .await
+            .created();
+    }
+
+    /// Begins a trail of `flow` with this document.
+    pub(crate) fn begin(&self, flow: &str, document: &Value) -> Ask<S> {
+        self.put(&format!("/trails/acme/{flow}")).form(&[("name=\"data_json\"", &document.to_string())])
+    }
+
+    /// Adds an attestation of this kind to the trail `t` of the flow `shop`.
+    pub(crate) fn attest(&self, kind: &str, document: &Value) -> Ask<S> {
+        let path = format!("/attestations/acme/shop/trail/t/{kind}");
+        self.post(&path).form(&[("name=\"data_json\"", &document.to_string())])
+    }
+
+    /// Reports the artifact `cli` with this fingerprint digit to the trail `t` of the flow `shop`.
+    pub(crate) async fn artifact(&self, digit: &str, name: &str) {
+        let body = json!({
+            "trail_name": "t", "template_reference_name": name, "fingerprint": digit.repeat(64), "filename": "cli.bin",
+            "git_commit": COMMIT, "git_commit_info": {"sha1": COMMIT, "timestamp": 1_783_530_000, "branch": "main"},
+            "build_url": "https://ci.example.com/1", "commit_url": "https://git.example.com/c/1",
+        });
+        self.post("/artifacts/acme/shop").json(body).await.expect_exactly(201, json!({"message": "OK"}));
+    }
+}
+
+#[tokio::test]
+async fn a_trail_is_begun_with_201_and_changed_with_200() {
+    for_each_store(async |api| {
+        api.flow("shop", TEMPLATE).await;
+        let begun = json!({
+            "name": "t", "description": "first", "origin_url": "https://ci.example.com/1", "user_data": {"a": 1},
+            "git_commit_info": {"sha1": COMMIT, "message": "m", "author": "A <a@b>", "timestamp": 5},
+        });
+        api.begin("shop", &begun).await.expect_exactly(201, json!("OK"));
+        let read = json!({
+            "name": "t", "description": "first", "origin_url": "https://ci.example.com/1", "user_data": {"a": 1},
+            "git_commit_info": {"sha1": COMMIT, "message": "m", "author": "A <a@b>", "timestamp": 5.0, "url": ""},
+            "compliance_state": "INCOMPLETE", "is_compliant": false, "created_by": "jane",
+            "template": {"version": 1, "content": TEMPLATE}, "flow": {"name": "shop", "tags": {}},
+            "html_url": "http://localhost:8001/acme/flows/shop/trails/t",
+        });
+        api.get("/trails/acme/shop/t").await.expect(200, read.clone());
+        // What is absent stays as it was, and nothing changed is no event.
+        api.begin("shop", &json!({"name": "t"})).await.expect_exactly(200, json!("OK"));
+        let trail = api.get("/trails/acme/shop/t").await.expect(200, read).ok();
+        assert_eq!(trail["events"].as_array().unwrap().len(), 1);
+        api.begin("shop", &json!({"name": "t", "description": "second"})).await.expect_exactly(200, json!("OK"));
+        let trail = api.get("/trails/acme/shop/t").await.expect(200, json!({"description": "second"})).ok();
+        assert_eq!(trail["events"][1]["type"], "trail_updated");
+        assert_eq!(trail["events"][1]["changes"], json!(["description"]));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_trail_keeps_its_template_until_it_is_begun_again() {
+    for_each_store(async |api| {
+        api.flow("shop", TEMPLATE).await;
+        api.begin("shop", &json!({"name": "t"})).await.created();
+        let empty = ("name=\"template_file\"; filename=\"t.yml\"", "version: 1\n");
+        let document = ("name=\"data_json\"", r#"{"name": "shop", "description": ""}"#);
+        api.put("/flows/acme/template_file").form(&[document, empty]).await.expect_exactly(200, json!("OK"));
+        api.get("/trails/acme/shop/t").await.expect(200, json!({"compliance_state": "INCOMPLETE"}));
+        api.begin("shop", &json!({"name": "t"})).await.expect_exactly(200, json!("OK"));
+        let trail =
+            api.get("/trails/acme/shop/t").await.expect(200, json!({"compliance_state": "COMPLIANT"})).ok();
+        assert_eq!(trail["events"][1]["changes"], json!(["template"]));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_template_that_breaks_the_rules_is_refused_with_every_mistake() {
+    for_each_store(async |api| {
+        let wrong = "version: 1\ntrail:\n  attestations:\n    - name: x\n      type: not-supported\n    - type: generic\n";
+        for path in ["/trails/acme/shop", "/flows/acme/template_file"] {
+            let parts = [
+                ("name=\"data_json\"", r#"{"name": "t", "description": ""}"#),
+                ("name=\"template_file\"; filename=\"t.yml\"", wrong),
+            ];
+            let refused = api.put(path).form(&parts).await.expect(400, json!({"message": INVALID})).body;
+            let refused: Value = serde_json::from_slice(&refused).unwrap();
+            let text = refused["errors"]["template_file"].as_str().unwrap();
+            assert!(text.starts_with("2 validation errors for Template\n"), "{text}");
+        }
+        api.get("/flows/acme/shop").await.expect(404, json!({"message": "Flow not found"}));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn field_trail_name_pattern_and_length_255() {
+    for_each_store(async |api| {
+        let pattern = r"^[a-zA-Z0-9][a-zA-Z0-9\-_.~]*$";
+        for name in ["", "-x", "a b", "a/b", "é", "t\n", "foo?$bar"] {
+            let refused = api.begin("shop", &json!({"name": name})).await;
+            let text = format!("String should match pattern '{pattern}' [input: {name}]");
+            refused.expect_exactly(400, json!({"message": INVALID, "errors": {"name": text}}));
+        }
+        api.begin("shop", &json!({"name": "x".repeat(256)})).await.expect(400, json!({"message": INVALID}));
+        api.begin("shop", &json!({"name": "x".repeat(255)})).await.created();
+        api.begin("shop", &json!({}))
+            .await
+            .expect(400, json!({"errors": {"name": "Field required [input: None]"}}));
+        api.begin("shop", &json!({"name": 5})).await.expect(400, json!({"message": INVALID}));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn optional_parts_of_a_trail_are_validated() {
+    for_each_store(async |api| {
+        let table = [
+            (json!({"origin_url": ""}), "origin_url"),
+            (json!({"origin_url": "ftp://x"}), "origin_url"),
+            (json!({"origin_url": "https://"}), "origin_url"),
+            (json!({"user_data": "text"}), "user_data"),
+            (json!({"external_urls": ""}), "external_urls"),
+            (json!({"external_urls": {"a.b": {"href": "x"}}}), "external_urls"),
+            (
+                json!({"external_urls": {"a": {"href": "x", "fingerprint": "7509e5bda0"}}}),
+                "external_urls.a.fingerprint",
+            ),
+            (json!({"external_urls": {"a": {"href": "x", "more": 1}}}), "external_urls.a.more"),
+            (json!({"git_commit_info": ""}), "git_commit_info"),
+            (json!({"git_commit_info": {}}), "git_commit_info.sha1"),
+            (json!({"git_commit_info": {"sha1": "x", "timestamp": "now"}}), "git_commit_info.timestamp"),
+            (json!({"repo_info": {"url": "u"}}), "repo_info.name"),
+            (
+                json!({"repo_info": {"name": "n", "url": "u", "provider": "sourceforge"}}),
+                "repo_info.provider",
+            ),
+            (json!({"description": 7}), "description"),
+            (json!({"description": "a\u{0}b"}), "description"),
+        ];
+        for (more, field) in table {
+            let mut document = json!({"name": "t"});
+            document.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            api.begin("shop", &document).await.refuses_field(400, field);
+        }
+        api.get("/trails/acme").await.expect(200, json!({"data": [], "pagination": {"total": 0}}));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn error_404_unknown_flow_or_trail() {
+    for_each_store(async |api| {
+        api.get("/trails/acme/none/t").await.expect_exactly(
+            404,
+            json!({"message": "Flow not found", "errors": {"flow_name": "no flow named 'none' in organization 'acme'"}}),
+        );
+        api.flow("shop", TEMPLATE).await;
+        api.get("/trails/acme/shop/none").await.expect_exactly(
+            404,
+            json!({"message": "Trail not found",
+                   "errors": {"trail_name": "no trail named 'none' in flow 'shop' in organization 'acme'"}}),
+        );
+        for path in ["/trails/acme/none/t/audit_pdf", "/trails/acme/shop/none/audit_pdf"] {
+            api.get(path).await.expect(404, json!({"message": "Flow or trail not found"}));
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn trails_are_listed_newest_first_in_pages_and_narrowed() {
+    for_each_store(async |api| {
+        api.flow("shop", TEMPLATE).await;
+        for name in ["a", "b", "t"] {
+            api.begin("shop", &json!({"name": name})).await.created();
+        }
+        api.begin("other", &json!({"name": "o"})).await.created();
+        api.artifact("a", "cli").await;
+        let page = |names: &[&str], pagination: Value| {
+            let data: Vec<Value> = names.iter().map(|name| json!({"name": name})).collect();
+            json!({"data": data, "pagination": pagination})
+        };
+        let whole = json!({"total": 4, "page": 1, "per_page": 20, "page_count": 1});
+        api.get("/trails/acme").await.expect(200, page(&["o", "t", "b", "a"], whole));
+        let second = json!({"total": 4, "page": 2, "per_page": 3, "page_count": 2});
+        api.get("/trails/acme?per_page=3&page=2").await.expect(200, page(&["a"], second));
+        let past = json!({"total": 4, "page": 9, "per_page": 3, "page_count": 2});
+        api.get("/trails/acme?per_page=3&page=9").await.expect(200, page(&[], past));
+        api.get("/trails/acme?flow=other").await.expect(200, page(&["o"], json!({"total": 1})));
+        api.get("/trails/acme?fingerprint=aaaaa").await.expect(200, page(&["t"], json!({"total": 1})));
+        api.get("/trails/acme?flow=other&fingerprint=aaaaa")
+            .await
+            .expect(200, page(&[], json!({"total": 0})));
+        api.patch("/tags/acme/flow/other")
+            .json(json!({"set_tags": {"team": "x"}}))
+            .await
+            .expect_exactly(200, json!("OK"));
+        api.get("/trails/acme?flow_tag=team%3Dx").await.expect(200, page(&["o"], json!({"total": 1})));
+        api.get("/trails/acme?flow_tag=team%3Dy").await.expect(200, page(&[], json!({"total": 0})));
+        api.get("/trails/acme?flow=none").await.expect(404, json!({"message": "Flow not found"}));
+        for query in ["page=0", "page=", "page=x", "page=9223372036854775808", "per_page=0", "per_page=101"] {
+            api.get(&format!("/trails/acme?{query}")).await.expect(400, json!({"message": INVALID}));
+        }
+        api.get("/trails/acme?page=9223372036854775807").await.expect(200, json!({"data": []}));
+        api.get("/trails/foobar").key(JOHN).await.expect(200, json!({"data": []}));
+    })
+    .await;
+}
+
+/// What the documentation's table of states says, row by row.
+#[tokio::test]
+async fn states_follow_from_the_template_and_what_was_reported() {
+    for_each_store(async |api| {
+        api.flow("shop", TEMPLATE).await;
+        api.begin("shop", &json!({"name": "t"})).await.created();
+        let missing = json!({
+            "compliance_state": "INCOMPLETE",
+            "compliance_status": {
+                "status": "INCOMPLETE",
+                "attestations_statuses": [{"attestation_name": "bar", "status": "MISSING", "is_compliant": null,
+                                           "attestation_id": null, "unexpected": false}],
+                "artifacts_statuses": {"cli": {"status": "MISSING", "is_compliant": null, "artifact_id": null}},
+            },
+        });
+        api.get("/trails/acme/shop/t").await.expect(200, missing);
+        api.artifact("a", "cli").await;
+        let state = async |trail: &str, artifact: &str| {
+            let expected = json!({
+                "compliance_state": trail,
+                "compliance_status": {"artifacts_statuses": {"cli": {"status": artifact}}},
+            });
+            api.get("/trails/acme/shop/t").await.expect(200, expected);
+            let path = format!("/artifacts/acme/shop/fingerprint/{}", "a".repeat(64));
+            api.get(&path).await.expect(200, json!({"state": artifact}));
+        };
+        state("INCOMPLETE", "INCOMPLETE").await;
+        let generic = |name: &str, compliant: bool| json!({"attestation_name": name, "is_compliant": compliant});
+        let on_cli = |name: &str, compliant: bool| {
+            json!({"attestation_name": name, "is_compliant": compliant, "artifact_fingerprint": "a".repeat(64)})
+        };
+        api.attest("generic", &on_cli("foo", true)).await.created();
+        state("INCOMPLETE", "INCOMPLETE").await;
+        api.attest("generic", &generic("bar", true)).await.created();
+        state("COMPLIANT", "COMPLIANT").await;
+        api.attest("generic", &on_cli("foo", false)).await.created();
+        state("NON-COMPLIANT", "NON-COMPLIANT").await;
+        api.attest("generic", &on_cli("foo", true)).await.created();
+        state("COMPLIANT", "COMPLIANT").await;
+        // One that nobody expected counts all the same.
+        api.attest("generic", &generic("extra", false)).await.created();
+        state("NON-COMPLIANT", "NON-COMPLIANT").await;
+        let trail = api.get("/trails/acme/shop/t").await.ok();
+        assert_eq!(trail["compliance_status"]["attestations_statuses"][1]["unexpected"], json!(true));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_attestation_by_template_name_and_commit_waits_for_its_artifact() {
+    for_each_store(async |api| {
+        api.flow("shop", TEMPLATE).await;
+        let named = json!({
+            "attestation_name": "foo", "is_compliant": true, "target_artifacts": ["cli"], "git_commit_info": {"sha1": COMMIT},
+        });
+        api.attest("generic", &named).await.created();
+        let other = json!({
+            "attestation_name": "foo", "is_compliant": false, "target_artifacts": ["cli"], "git_commit_info": {"sha1": "other"},
+        });
+        api.attest("generic", &other).await.created();
+        api.artifact("b", "cli").await;
+        let expected = json!({"attestation_name": "foo", "status": "COMPLETE", "is_compliant": true});
+        let statuses = json!({"compliance_status": {"artifacts_statuses": {"cli": {"attestations_statuses": [expected]}}}});
+        let trail = api.get("/trails/acme/shop/t").await.expect(200, statuses).ok();
+        assert_eq!(trail["events"][1]["type"], "trail_attestation_for_artifact_reported");
+        assert_eq!(trail["events"][3]["type"], "artifact_creation_reported");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn audit_pdf_downloads_the_trail_report() {
+    for_each_store(async |api| {
+        api.flow("shop", TEMPLATE).await;
+        api.begin("shop", &json!({"name": "t"})).await.created();
+        api.artifact("a", "cli").await;
+        api.attest("generic", &json!({"attestation_name": "bar", "is_compliant": true})).await.created();
+        let pdf = async || {
+            let reply = api.get("/trails/acme/shop/t/audit_pdf").await;
+            assert_eq!(reply.status, 200);
+            let reply = reply.expect_header(CONTENT_TYPE, "application/pdf");
+            reply.expect_header(CONTENT_DISPOSITION, "attachment; filename=\"shop-t.pdf\"")
+        };
+        let first = pdf().await;
+        assert!(first.body.starts_with(b"%PDF-"));
+        // Other trails' writes change nothing in it.
+        api.begin("shop", &json!({"name": "other"})).await.created();
+        let second = pdf().await;
+        assert_eq!((&first.body, first.headers.get(ETAG)), (&second.body, second.headers.get(ETAG)));
+        api.attest("generic", &json!({"attestation_name": "bar", "is_compliant": false})).await.created();
+        assert_ne!(pdf().await.body, second.body);
+    })
+    .await;
+}
