@@ -15,7 +15,7 @@ pub(crate) const ORG: &str = "acme";
 /// The program with these arguments, untouched by the environment of the test.
 pub(crate) fn program(arguments: &[&str]) -> Command {
     let mut command = Command::new(PROGRAM);
-    command.args(arguments).env_clear().stdin(Stdio::null());
+    command.args(arguments).env_clear().env("EVIDENCE_LOG_FILTER", "warn").stdin(Stdio::null());
     command
 }
 
