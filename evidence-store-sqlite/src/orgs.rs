@@ -30,6 +30,8 @@ const STANDING: &str = "
 
 const USER: &str = "SELECT record FROM user WHERE name = $1";
 
+const ANY_ORGANIZATION: &str = "SELECT EXISTS (SELECT 1 FROM organization)";
+
 const KEY_HOLDER: &str = "
     SELECT k.hash, k.owner, k.expires_at, k.revoked_at, o.id AS org, l.payload AS account
     FROM api_key k JOIN organization o ON o.key = k.org
@@ -71,6 +73,17 @@ impl HolderRow {
             expires_at: self.expires_at.map(Timestamp::from_micros),
             revoked_at: self.revoked_at.map(Timestamp::from_micros),
         })
+    }
+}
+
+impl SqliteStore {
+    /// Whether nobody has seeded the store yet: there is no organization.
+    ///
+    /// # Errors
+    /// [`evidence_core::StoreError`] when the store cannot be read.
+    pub async fn is_empty(&self) -> StoreResult<bool> {
+        let any = self.first(sqlx::query_as::<_, (bool,)>(ANY_ORGANIZATION)).await?;
+        Ok(any.is_none_or(|(any,)| !any))
     }
 }
 

@@ -76,7 +76,6 @@ impl Door {
             public_url: options.public_url.clone().unwrap_or_else(local),
             wording: options.wording.into(),
             implicit_flows: options.implicit_flows == Switch::On,
-            ..Settings::default()
         }
     }
 

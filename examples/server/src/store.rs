@@ -1,6 +1,6 @@
 //! Which store a database URL names, and opening it.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use evidence_store_sqlite::SqliteStore;
 
@@ -21,11 +21,6 @@ pub(crate) async fn open_existing(url: &str) -> Result<SqliteStore, Failure> {
     open(url).await
 }
 
-/// The URL of a database file.
-pub(crate) fn sqlite_url(file: &Path) -> String {
-    format!("sqlite://{}", file.display())
-}
-
 fn sqlite_file(url: &str) -> Result<PathBuf, Failure> {
     if url.starts_with("postgres://") || url.starts_with("postgresql://") {
         return Err(Failure::NotYet("the PostgreSQL store"));
@@ -37,6 +32,7 @@ fn sqlite_file(url: &str) -> Result<PathBuf, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
 
     #[test]
     fn the_scheme_chooses_the_store() {

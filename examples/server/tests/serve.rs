@@ -3,25 +3,32 @@
 
 mod support;
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
 use support::{Server, answer, program};
 
+/// Asks the server to end, as an init system does.
+fn terminate(server: &Server) {
+    let killed = Command::new("kill").args(["-TERM", &server.child.id().to_string()]).status().unwrap();
+    assert!(killed.success());
+}
+
 #[test]
 fn a_fresh_server_is_ready_and_ends_with_success_on_sigterm() {
-    let server = Server::start();
+    let mut server = Server::start();
     let (status, text) = server.ask("GET", "/ready", "text/plain", "");
     assert_eq!(status, 200, "{text}");
     assert!(text.ends_with("\r\n\r\nOK"), "{text}");
-    server.terminate();
-    assert_eq!(server.wait().code(), Some(0));
+    terminate(&server);
+    assert_eq!(server.child.wait().unwrap().code(), Some(0));
 }
 
 #[test]
 fn a_request_that_was_begun_is_answered_before_the_server_ends() {
-    let server = Server::start();
+    let mut server = Server::start();
     let body = r#"{"name":"prod","type":"server","description":""}"#;
     let mut stream = server.send(&format!(
         "PUT /api/v2/environments/acme HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\n\
@@ -32,12 +39,12 @@ fn a_request_that_was_begun_is_answered_before_the_server_ends() {
     ));
     // The head has to arrive before the signal does.
     sleep(Duration::from_millis(300));
-    server.terminate();
+    terminate(&server);
     sleep(Duration::from_millis(300));
     stream.write_all(body.as_bytes()).unwrap();
     let (status, text) = answer(stream);
     assert_eq!(status, 201, "{text}");
-    assert_eq!(server.wait().code(), Some(0));
+    assert_eq!(server.child.wait().unwrap().code(), Some(0));
 }
 
 #[test]
@@ -66,6 +73,36 @@ fn seeding_prints_the_key_alone_and_the_same_key_twice_is_success() {
     assert!(checked.status.success());
     let summary = String::from_utf8(checked.stdout).unwrap();
     assert!(summary.starts_with("1 organizations, ") && summary.ends_with(" 0 problems\n"), "{summary}");
+}
+
+#[test]
+fn the_demo_tells_of_requests_that_work() {
+    // Without git on the path the demo falls back to its sample.
+    let directory = tempfile::tempdir().unwrap();
+    let mut child = program(&["demo", "--listen", "127.0.0.1:0"])
+        .env("TMPDIR", directory.path())
+        .current_dir(&directory)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let told: Vec<String> = lines.take_while(|line| !line.starts_with("Ctrl-C")).collect();
+    assert!(told[0].contains("a built-in sample"), "{}", told[0]);
+    let after = |label: &str| told.iter().find_map(|line| line.trim().strip_prefix(label)).unwrap().trim();
+    let api = after("API").strip_prefix("http://").unwrap();
+    let address = api.strip_suffix("/api/v2").unwrap();
+    let server = Server::of(child, address, after("Key"), directory);
+
+    let paths: Vec<&str> = told
+        .iter()
+        .filter(|line| line.trim().starts_with("curl"))
+        .filter_map(|line| line.split_once(address).map(|(_, path)| path))
+        .collect();
+    assert_eq!(paths.len(), 4, "{told:?}");
+    for path in paths {
+        let (status, text) = server.ask("GET", path, "application/json", "");
+        assert_eq!(status, 200, "{path}: {text}");
+    }
 }
 
 #[test]

@@ -17,14 +17,15 @@ use evidence_core::Evidence;
 use evidence_core::auth::ApiKey;
 use evidence_core::name::OrgName;
 use evidence_core::seed::Seed;
+use evidence_store_sqlite::SqliteStore;
 use evidence_tower::EvidenceApi;
 
 pub(crate) use client::Refusal;
 
 use crate::cli::DemoOptions;
 use crate::failure::Failure;
+use crate::logging;
 use crate::serve::Door;
-use crate::{logging, store};
 use client::Client;
 use story::Story;
 
@@ -36,7 +37,7 @@ pub(crate) async fn run(options: DemoOptions) -> Result<(), Failure> {
     let DemoOptions { api } = options;
     logging::start(&api.log)?;
     let file = fresh_file(&std::env::temp_dir()).map_err(Failure::DemoFile)?;
-    let store = Arc::new(store::open(&store::sqlite_url(&file)).await?);
+    let store = Arc::new(SqliteStore::open(&file).await?);
     let door = Door::open(&api).await?;
     let settings = door.settings(&api);
     let url = settings.public_url.clone();

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -15,13 +15,14 @@ pub(crate) const ORG: &str = "acme";
 /// The program with these arguments, untouched by the environment of the test.
 pub(crate) fn program(arguments: &[&str]) -> Command {
     let mut command = Command::new(PROGRAM);
-    command.args(arguments).env_clear().stdin(Stdio::null());
+    command.args(arguments).env_clear().env("EVIDENCE_LOG_FILTER", "warn").stdin(Stdio::null());
     command
 }
 
 /// A running server; killed when it is dropped.
 pub(crate) struct Server {
-    child: Child,
+    /// Its process.
+    pub(crate) child: Child,
     /// Its host and port.
     pub(crate) address: String,
     /// A key of an administrator of [`ORG`].
@@ -42,8 +43,13 @@ impl Server {
         let mut child = program(&serve).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let address = line.trim_end().strip_prefix("Listening on http://").expect(&line).to_owned();
-        Self { child, address, key, _directory: directory }
+        let address = line.trim_end().strip_prefix("Listening on http://").expect(&line);
+        Self::of(child, address, &key, directory)
+    }
+
+    /// A server that was started already, working in `directory`.
+    pub(crate) fn of(child: Child, address: &str, key: &str, directory: TempDir) -> Self {
+        Self { child, address: address.to_owned(), key: key.to_owned(), _directory: directory }
     }
 
     /// Opens a connection and sends the beginning of a request.
@@ -65,17 +71,6 @@ impl Server {
         ));
         answer(stream)
     }
-
-    /// Asks the server to end, as an init system does.
-    pub(crate) fn terminate(&self) {
-        let killed = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
-        assert!(killed.success());
-    }
-
-    /// How it ended.
-    pub(crate) fn wait(mut self) -> ExitStatus {
-        self.child.wait().unwrap()
-    }
 }
 
 impl Drop for Server {
@@ -88,8 +83,9 @@ impl Drop for Server {
 
 /// Reads an answer to its end: the status, and the rest of the text.
 pub(crate) fn answer(mut stream: TcpStream) -> (u16, String) {
-    let mut text = String::new();
-    stream.read_to_string(&mut text).unwrap();
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).unwrap();
+    let text = String::from_utf8_lossy(&bytes).into_owned();
     let status = text.split(' ').nth(1).and_then(|status| status.parse().ok()).expect(&text);
     (status, text)
 }
