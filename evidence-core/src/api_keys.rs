@@ -12,9 +12,10 @@ use crate::fact::{Fact, Guard, Key};
 use crate::id::Id;
 use crate::name::{OrgName, ServiceAccountName};
 use crate::operation::{Created, Json, Method, Operation};
+use crate::page::bounded;
 use crate::service::{Context, Draft, Race};
 use crate::service_accounts::{ApiKeyRecord, ServiceAccount};
-use crate::shared::Acknowledged;
+use crate::shared::{Acknowledged, Text};
 use crate::store::Current;
 use crate::time::{Seconds, Timestamp, WholeSeconds};
 
@@ -91,23 +92,6 @@ impl Expiry {
     }
 }
 
-/// An integer between two bounds, in the words of the API's validation errors.
-fn bounded<'de, D: serde::Deserializer<'de>>(
-    deserializer: D,
-    least: i64,
-    most: i64,
-) -> Result<i64, D::Error> {
-    let number = i64::deserialize(deserializer)?;
-    if number < least {
-        let text = format_args!("Input should be greater than or equal to {least}");
-        return Err(serde::de::Error::custom(text));
-    }
-    if number > most {
-        return Err(serde::de::Error::custom(format_args!("Input should be less than or equal to {most}")));
-    }
-    Ok(number)
-}
-
 impl<'de> Deserialize<'de> for Expiry {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         bounded(deserializer, i64::MIN, Self::LATEST).map(Self)
@@ -164,35 +148,7 @@ impl JsonSchema for GraceHours {
 }
 
 /// What a key is for: 1 to 256 characters.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeyDescription(String);
-
-impl KeyDescription {
-    const LONGEST: usize = 256;
-}
-
-impl<'de> Deserialize<'de> for KeyDescription {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        match text.chars().count() {
-            0 => Err(serde::de::Error::custom("String should have at least 1 character")),
-            1..=Self::LONGEST => Ok(Self(text)),
-            _ => Err(serde::de::Error::custom(format_args!(
-                "String should have at most {} characters",
-                Self::LONGEST
-            ))),
-        }
-    }
-}
-
-impl JsonSchema for KeyDescription {
-    fn schema_name() -> Cow<'static, str> {
-        "KeyDescription".into()
-    }
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "minLength": 1, "maxLength": Self::LONGEST })
-    }
-}
+pub type KeyDescription = Text<256, 1>;
 
 /// An API key as answers carry it: everything but the key.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -326,7 +282,7 @@ impl CreateApiKey {
     ) -> Result<NewApiKey> {
         let account = cx.managed_account(&self.name).await?;
         let mut draft = Draft::default();
-        let (key, record) = draft.new_key(&account, description.0.clone(), expires_at, cx);
+        let (key, record) = draft.new_key(&account, description.clone().into_string(), expires_at, cx);
         cx.record(draft).await?;
         Ok(NewApiKey { record: record.into(), key: key.reveal().to_owned() })
     }

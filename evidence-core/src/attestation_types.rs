@@ -15,7 +15,7 @@ use crate::id::Id;
 use crate::name::{AttestationTypeName, OrgName};
 use crate::operation::{Created, Document, Form, FormParts, Json, Method, Operation};
 use crate::service::{Context, Draft, Race};
-use crate::shared::{Acknowledged, Description, List};
+use crate::shared::{Acknowledged, Description, List, Text};
 use crate::store::{Current, StoreResult};
 use crate::time::{Seconds, Timestamp};
 
@@ -104,8 +104,8 @@ pub struct VersionView {
     pub version: u64,
     pub timestamp: Seconds,
     pub created_by: String,
-    /// The JSON Schema, absent when there is none. It is an object and not its text: the public clients print or
-    /// compare it as the JSON it is, and written compactly with sorted keys it is also the text that they show.
+    /// The JSON Schema, absent when there is none. It is JSON and not a string that holds JSON: the public clients
+    /// either read it as the object it is or show its compact text as it came, and both are served by this.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub type_schema: Option<Value>,
     pub evaluator: Value,
@@ -304,37 +304,8 @@ pub struct SummaryItem {
     pub expression: Program,
 }
 
-/// A jq program: a non-empty text of at most 4 KiB, kept as it is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(transparent)]
-pub struct Program(String);
-
-impl Program {
-    const LONGEST: usize = 4 << 10;
-}
-
-impl<'de> Deserialize<'de> for Program {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        match text.len() {
-            0 => Err(serde::de::Error::custom("String should have at least 1 character")),
-            1..=Self::LONGEST => Ok(Self(text)),
-            _ => Err(serde::de::Error::custom(format_args!(
-                "String should have at most {} bytes",
-                Self::LONGEST
-            ))),
-        }
-    }
-}
-
-impl JsonSchema for Program {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "JqProgram".into()
-    }
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({ "type": "string", "minLength": 1, "maxLength": Self::LONGEST })
-    }
-}
+/// A jq program: 1 to 4,096 characters, kept as they are.
+pub type Program = Text<{ 4 << 10 }, 1>;
 
 impl Operation for PostAttestationType {
     const NAME: &'static str = "post_custom_attestation_type";

@@ -325,3 +325,47 @@ fn named(missing: &Missing) -> String {
         | Resource::TaggedResource => resource.documented().to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_told_in_the_wording_that_is_asked_for() {
+        let version = "version 10 does not exist for custom attestation type 'review'";
+        let flow = Missing::new(Resource::Flow, "web", "acme");
+        let table = [
+            (flow.clone(), "Flow not found", "flow_name", "no flow named 'web' in organization 'acme'"),
+            (
+                Missing::new(Resource::AttestationTypeVersion, version, "acme"),
+                "Custom attestation type version not found",
+                "query.version",
+                version,
+            ),
+            (
+                Missing::new(Resource::Organization, "acme", "acme"),
+                "Organization not found",
+                "org",
+                "no organization named 'acme'",
+            ),
+            (
+                Missing::new(Resource::Attestation, "x", "acme")
+                    .in_flow("web")
+                    .in_trail("t")
+                    .saying("Not here"),
+                "Not here",
+                "attestation_id",
+                "no attestation named 'x' in trail 't' of flow 'web' in organization 'acme'",
+            ),
+        ];
+        for (missing, message, field, text) in table {
+            let (found, errors) = Wording::Documented.missing(&missing);
+            assert_eq!((found.as_str(), errors[field].as_str()), (message, text));
+        }
+        let named = |missing: &Missing| Wording::Named.missing(missing);
+        let sentence = "Flow named 'web' does not exist for organization 'acme'".to_owned();
+        assert_eq!(named(&flow), (sentence, FieldErrors::new()));
+        let missing = Missing::new(Resource::AttestationTypeVersion, version, "acme");
+        assert_eq!(named(&missing).0, version);
+    }
+}

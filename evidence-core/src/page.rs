@@ -53,26 +53,32 @@ impl<const MAX: i64> PerPage<MAX> {
     }
 }
 
-fn bounded<'de, D: serde::Deserializer<'de>>(deserializer: D, max: i64) -> Result<u64, D::Error> {
+/// Reads an integer between two bounds, both included.
+pub(crate) fn bounded<'de, D: serde::Deserializer<'de>>(
+    deserializer: D,
+    least: i64,
+    most: i64,
+) -> Result<i64, D::Error> {
     let number = i64::deserialize(deserializer)?;
-    if number < 1 {
-        return Err(serde::de::Error::custom("Input should be greater than or equal to 1"));
+    if number < least {
+        let text = format_args!("Input should be greater than or equal to {least}");
+        return Err(serde::de::Error::custom(text));
     }
-    if number > max {
-        return Err(serde::de::Error::custom(format_args!("Input should be less than or equal to {max}")));
+    if number > most {
+        return Err(serde::de::Error::custom(format_args!("Input should be less than or equal to {most}")));
     }
-    Ok(number.unsigned_abs())
+    Ok(number)
 }
 
 impl<'de> Deserialize<'de> for PageNumber {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        bounded(deserializer, i64::MAX).map(Self)
+        bounded(deserializer, 1, i64::MAX).map(|number| Self(number.unsigned_abs()))
     }
 }
 
 impl<'de, const MAX: i64> Deserialize<'de> for PerPage<MAX> {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        bounded(deserializer, MAX).map(Self)
+        bounded(deserializer, 1, MAX).map(|number| Self(number.unsigned_abs()))
     }
 }
 

@@ -279,42 +279,56 @@ impl JsonSchema for WebUrl {
     }
 }
 
-/// A text of at most `MAX` bytes.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+/// A text of `MIN` to `MAX` characters.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
-pub struct Text<const MAX: usize>(String);
+pub struct Text<const MAX: usize, const MIN: usize = 0>(String);
 
-/// A description: at most 64 KiB.
+/// A description: at most 64 Ki characters.
 pub type Description = Text<{ 64 << 10 }>;
 
-impl<const MAX: usize> Text<MAX> {
+impl<const MAX: usize, const MIN: usize> Text<MAX, MIN> {
     /// The text.
     pub fn into_string(self) -> String {
         self.0
     }
 }
 
-impl<'de, const MAX: usize> Deserialize<'de> for Text<MAX> {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        if text.chars().count() > MAX {
-            return Err(serde::de::Error::custom(format_args!(
-                "String should have at most {MAX} characters"
-            )));
-        }
-        Ok(Self(text))
+impl<const MAX: usize> Default for Text<MAX> {
+    fn default() -> Self {
+        Self(String::new())
     }
 }
 
-impl<const MAX: usize> JsonSchema for Text<MAX> {
+impl<'de, const MAX: usize, const MIN: usize> Deserialize<'de> for Text<MAX, MIN> {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let characters =
+            |count: usize| if count == 1 { "1 character".to_owned() } else { format!("{count} characters") };
+        let length = text.chars().count();
+        let misfit = if length < MIN {
+            format!("String should have at least {}", characters(MIN))
+        } else if length > MAX {
+            format!("String should have at most {}", characters(MAX))
+        } else {
+            return Ok(Self(text));
+        };
+        Err(serde::de::Error::custom(misfit))
+    }
+}
+
+impl<const MAX: usize, const MIN: usize> JsonSchema for Text<MAX, MIN> {
     fn inline_schema() -> bool {
         true
     }
     fn schema_name() -> std::borrow::Cow<'static, str> {
-        format!("Text{MAX}").into()
+        format!("Text{MIN}To{MAX}").into()
     }
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({ "type": "string", "maxLength": MAX })
+        match MIN {
+            0 => schemars::json_schema!({ "type": "string", "maxLength": MAX }),
+            _ => schemars::json_schema!({ "type": "string", "minLength": MIN, "maxLength": MAX }),
+        }
     }
 }
 

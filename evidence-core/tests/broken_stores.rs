@@ -1,2 +1,334 @@
 //! The conformance suite bites: a store that breaks any one promise fails it.
+
 mod support;
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use evidence_core::allowlists::{Allowance, AllowlistStore};
+use evidence_core::artifacts::{Artifact, ArtifactFilter, ArtifactRow, ArtifactStore, Matches};
+use evidence_core::attestation_types::{AttestationType, AttestationTypeStore, AttestationTypeVersion};
+use evidence_core::attestations::{Attestation, AttestationStore};
+use evidence_core::auth::{KeyHash, Role};
+use evidence_core::blobs::{Blobs, Chunks};
+use evidence_core::conformance::run_all;
+use evidence_core::environments::{Environment, EnvironmentStore};
+use evidence_core::fact::Write;
+use evidence_core::flows::{Flow, FlowFilter, FlowStore};
+use evidence_core::id::Id;
+use evidence_core::ledger::{Frontier, Known, Needs};
+use evidence_core::memory::MemoryStore;
+use evidence_core::name::Fingerprint;
+use evidence_core::orgs::{KeyHolder, OrgStore, Standing, User};
+use evidence_core::page::{Slice, Window};
+use evidence_core::policies::{Policy, PolicyStore, PolicyVersion};
+use evidence_core::repos::{Repo, RepoFilter, RepoStore};
+use evidence_core::service_accounts::{ApiKeyRecord, ServiceAccount, ServiceAccountStore};
+use evidence_core::snapshots::{Placed, Snapshot, SnapshotRow, SnapshotStore, Stretch};
+use evidence_core::store::{Health, LedgerStore, Recorder, StoreResult, StoredEntry};
+use evidence_core::time::Timestamp;
+use evidence_core::trails::{Trail, TrailContents, TrailFilter, TrailStore};
+use evidence_core::{Current, Entry, Store};
+
+/// One way to break the contract.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Defect {
+    DropsTheLastFact,
+    IgnoresGuards,
+    KeepsPartOfARefusedWrite,
+    AnswersEntriesBackwards,
+    RevisionIsOffByOne,
+    LeafHashIsAnother,
+    HeadIsEmpty,
+    UnknownLedgerHasAHead,
+    LosesStoredNodes,
+    ShowsOtherOrganizationsFlows,
+    SharesBlobs,
+    LosesAChunk,
+    SearchesMindCase,
+    PercentIsAWildcard,
+    TotalIsOfTheWindow,
+    FlowsAreBackwards,
+    OldestTrailFirst,
+    OneNewestTrailOnly,
+    ForgetsOptions,
+    OldestAttestationFirst,
+    ForgetsTheOverride,
+    RoleIsNeverUpdated,
+    ForgetsExits,
+    StretchesAreBackwards,
+    RepeatsAllowances,
+}
+
+const DEFECTS: [Defect; 25] = [
+    Defect::DropsTheLastFact,
+    Defect::IgnoresGuards,
+    Defect::KeepsPartOfARefusedWrite,
+    Defect::AnswersEntriesBackwards,
+    Defect::RevisionIsOffByOne,
+    Defect::LeafHashIsAnother,
+    Defect::HeadIsEmpty,
+    Defect::UnknownLedgerHasAHead,
+    Defect::LosesStoredNodes,
+    Defect::ShowsOtherOrganizationsFlows,
+    Defect::SharesBlobs,
+    Defect::LosesAChunk,
+    Defect::SearchesMindCase,
+    Defect::PercentIsAWildcard,
+    Defect::TotalIsOfTheWindow,
+    Defect::FlowsAreBackwards,
+    Defect::OldestTrailFirst,
+    Defect::OneNewestTrailOnly,
+    Defect::ForgetsOptions,
+    Defect::OldestAttestationFirst,
+    Defect::ForgetsTheOverride,
+    Defect::RoleIsNeverUpdated,
+    Defect::ForgetsExits,
+    Defect::StretchesAreBackwards,
+    Defect::RepeatsAllowances,
+];
+
+/// A memory store with at most one defect.
+struct Broken {
+    whole: MemoryStore,
+    defect: Option<Defect>,
+}
+
+impl Broken {
+    fn has(&self, defect: Defect) -> bool {
+        self.defect == Some(defect)
+    }
+}
+
+fn failures(defect: Option<Defect>) -> usize {
+    let fresh = async || Arc::new(Broken { whole: MemoryStore::new(), defect }) as Arc<dyn Store>;
+    support::wait(run_all(fresh)).failed.len()
+}
+
+#[test]
+fn a_store_without_defect_passes() {
+    assert_eq!(failures(None), 0);
+}
+
+#[test]
+fn every_defect_is_found() {
+    let unnoticed: Vec<_> = DEFECTS.into_iter().filter(|defect| failures(Some(*defect)) == 0).collect();
+    assert!(unnoticed.is_empty(), "the suite passes stores with {unnoticed:?}");
+}
+
+#[async_trait]
+impl Recorder for Broken {
+    async fn record(&self, mut write: Write) -> StoreResult<Vec<Entry>> {
+        if self.has(Defect::DropsTheLastFact) && write.facts.len() > 1 {
+            write.facts.pop();
+        }
+        if self.has(Defect::IgnoresGuards) {
+            write.guards.clear();
+        }
+        let answer = self.whole.record(write.clone()).await;
+        if answer.is_err() && self.has(Defect::KeepsPartOfARefusedWrite) {
+            let part =
+                Write { facts: write.facts.into_iter().take(1).collect(), guards: Vec::new(), ..write };
+            self.whole.record(part).await?;
+        }
+        answer.map(|mut entries| {
+            if self.has(Defect::AnswersEntriesBackwards) {
+                entries.reverse();
+            }
+            entries
+        })
+    }
+}
+
+/// The id that all organizations share in a store that does not tell them apart.
+fn common() -> Id {
+    "00000000-0000-0000-0000-00000001".parse().unwrap()
+}
+
+#[async_trait]
+impl Blobs for Broken {
+    async fn keep(&self, org: Id, sha256: &Fingerprint, content: &mut dyn Chunks) -> StoreResult<()> {
+        let org = if self.has(Defect::SharesBlobs) { common() } else { org };
+        self.whole.keep(org, sha256, content).await
+    }
+
+    async fn chunk(&self, org: Id, sha256: &Fingerprint, number: u64) -> StoreResult<Option<Bytes>> {
+        if self.has(Defect::LosesAChunk) && number == 1 {
+            return Ok(None);
+        }
+        let org = if self.has(Defect::SharesBlobs) { common() } else { org };
+        self.whole.chunk(org, sha256, number).await
+    }
+}
+
+#[async_trait]
+impl FlowStore for Broken {
+    async fn flow(&self, org: Id, name: &str) -> StoreResult<Option<Current<Flow>>> {
+        let mut answer = self.whole.flow(org, name).await?;
+        if answer.is_none() && self.has(Defect::ShowsOtherOrganizationsFlows) {
+            answer = self.whole.flow(common(), name).await?;
+        }
+        let more = u64::from(self.has(Defect::RevisionIsOffByOne));
+        Ok(answer.map(|flow| Current { revision: flow.revision + more, ..flow }))
+    }
+
+    async fn flows_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Flow>> {
+        self.whole.flows_by_id(org, ids).await
+    }
+
+    async fn flows(&self, org: Id, filter: &FlowFilter, window: Window) -> StoreResult<Slice<Flow>> {
+        let mut filter = filter.clone();
+        if self.has(Defect::SearchesMindCase) {
+            filter.ignore_case = false;
+        }
+        if self.has(Defect::PercentIsAWildcard) {
+            filter.name = filter.name.and_then(|name| name.split('%').next().map(ToOwned::to_owned));
+        }
+        let mut answer = self.whole.flows(org, &filter, window).await?;
+        if self.has(Defect::FlowsAreBackwards) {
+            answer.items.reverse();
+        }
+        if self.has(Defect::TotalIsOfTheWindow) {
+            answer.total = answer.items.len() as u64;
+        }
+        Ok(answer)
+    }
+}
+
+/// Passes questions on to the whole store; `=> twist` lets the defect at the answer.
+macro_rules! delegate {
+    ($trait:ident { $(fn $question:ident($($argument:ident: $of:ty),*) -> $answer:ty $(=> $twist:expr)?;)* }) => {
+        #[async_trait]
+        impl $trait for Broken {
+            $(async fn $question(&self, $($argument: $of),*) -> StoreResult<$answer> {
+                let answer = self.whole.$question($($argument),*).await?;
+                $(let twist: fn(&Self, $answer) -> $answer = $twist; let answer = twist(self, answer);)?
+                Ok(answer)
+            })*
+        }
+    };
+}
+
+fn backwards<T>(mut list: Vec<T>, really: bool) -> Vec<T> {
+    if really {
+        list.reverse();
+    }
+    list
+}
+
+delegate! { Health { fn ready() -> (); } }
+delegate! { LedgerStore {
+    fn ledger_head(org: Id) -> Option<Frontier> => |store, head| match head {
+        Some(_) if store.has(Defect::HeadIsEmpty) => Some(Frontier::default()),
+        None if store.has(Defect::UnknownLedgerHasAHead) => Some(Frontier::default()),
+        head => head,
+    };
+    fn ledger_entries(org: Id, first: u64, limit: u64) -> Vec<StoredEntry> => |store, mut entries| {
+        if store.has(Defect::LeafHashIsAnother) {
+            entries.iter_mut().for_each(|entry| entry.leaf_hash = entry.payload_sha256);
+        }
+        entries
+    };
+    fn ledger_hashes(org: Id, needs: &Needs) -> Known => |store, mut known| {
+        if store.has(Defect::LosesStoredNodes) {
+            known.nodes.clear();
+        }
+        known
+    };
+} }
+delegate! { OrgStore {
+    fn standing(org: &str, user: Id) -> Option<Standing>;
+    fn user(name: &str) -> Option<User>;
+    fn key_holder(hash: &KeyHash) -> Option<KeyHolder> => |store, mut holder| {
+        if store.has(Defect::RoleIsNeverUpdated) && let Some(holder) = &mut holder {
+            holder.bound_to = holder.bound_to.map(|(org, _)| (org, Role::Reader));
+        }
+        holder
+    };
+} }
+delegate! { ServiceAccountStore {
+    fn service_account(org: Id, name: &str) -> Option<Current<ServiceAccount>>;
+    fn service_accounts(org: Id) -> Vec<ServiceAccount>;
+    fn api_keys(org: Id, owner: Id) -> Vec<Current<ApiKeyRecord>>;
+} }
+delegate! { TrailStore {
+    fn trail(org: Id, flow: Id, name: &str) -> Option<Current<Trail>>;
+    fn trails(org: Id, filter: &TrailFilter, window: Window) -> Slice<Trail> => |store, slice| {
+        Slice { items: backwards(slice.items, store.has(Defect::OldestTrailFirst)), ..slice }
+    };
+    fn newest_trails(org: Id, flows: &[Id]) -> Vec<Trail> => |store, mut trails| {
+        if store.has(Defect::OneNewestTrailOnly) {
+            trails.truncate(1);
+        }
+        trails
+    };
+    fn trail_contents(org: Id, trails: &[Id]) -> Vec<TrailContents> => |store, mut contents| {
+        if store.has(Defect::ForgetsTheOverride) {
+            let rows = contents.iter_mut().flat_map(|contents| &mut contents.attestations);
+            rows.for_each(|row| row.is_override = false);
+        }
+        contents
+    };
+    fn trail_entries(org: Id, trail: Id) -> Vec<StoredEntry>;
+} }
+delegate! { ArtifactStore {
+    fn fingerprints(org: Id, flow: Id, prefix: &str, limit: u64) -> Matches;
+    fn artifacts(org: Id, filter: &ArtifactFilter, window: Window) -> Slice<Artifact>;
+    fn artifacts_by_id(org: Id, ids: &[Id]) -> Vec<Artifact>;
+    fn provenance(org: Id, fingerprints: &[Fingerprint]) -> Vec<ArtifactRow>;
+} }
+delegate! { AttestationStore {
+    fn attestation(org: Id, id: Id) -> Option<Attestation> => |store, mut attestation| {
+        if store.has(Defect::ForgetsOptions) && let Some(attestation) = &mut attestation {
+            attestation.annotations = None;
+        }
+        attestation
+    };
+    fn attestations(org: Id, trails: &[Id], name: Option<&str>) -> Vec<Attestation> => |store, attestations| {
+        backwards(attestations, store.has(Defect::OldestAttestationFirst))
+    };
+} }
+delegate! { RepoStore {
+    fn repo_by_identity(org: Id, identity: &str) -> Option<Current<Repo>>;
+    fn repo(org: Id, id: Id) -> Option<Current<Repo>>;
+    fn repos(org: Id, filter: &RepoFilter, window: Window) -> Slice<Repo>;
+} }
+delegate! { EnvironmentStore {
+    fn environment(org: Id, name: &str) -> Option<Current<Environment>>;
+    fn environments(org: Id) -> Vec<Current<Environment>>;
+} }
+delegate! { SnapshotStore {
+    fn snapshot(org: Id, environment: Id, index: u64) -> Option<Current<Snapshot>>;
+    fn snapshots(
+        org: Id,
+        environment: Id,
+        range: RangeInclusive<u64>,
+        ascending: bool,
+        window: Window
+    ) -> Vec<SnapshotRow>;
+    fn snapshot_at(org: Id, environment: Id, at: Timestamp) -> u64;
+    fn instances(org: Id, environment: Id, index: u64) -> Vec<Placed> => |store, mut placed| {
+        placed.retain(|placed| !(store.has(Defect::ForgetsExits) && placed.exited));
+        placed
+    };
+    fn stretches(org: Id, fingerprints: &[Fingerprint]) -> Vec<Stretch> => |store, stretches| {
+        backwards(stretches, store.has(Defect::StretchesAreBackwards))
+    };
+} }
+delegate! { PolicyStore {
+    fn policy(org: Id, name: &str) -> Option<Current<Policy>>;
+    fn policies(org: Id) -> Vec<Policy>;
+    fn policy_versions(org: Id, policies: &[Id]) -> Vec<PolicyVersion>;
+} }
+delegate! { AllowlistStore {
+    fn allowances(org: Id, environment: Option<Id>) -> Vec<Allowance> => |store, allowances| {
+        if store.has(Defect::RepeatsAllowances) { [allowances.clone(), allowances].concat() } else { allowances }
+    };
+} }
+delegate! { AttestationTypeStore {
+    fn attestation_type(org: Id, name: &str) -> Option<Current<AttestationType>>;
+    fn attestation_types(org: Id) -> Vec<AttestationType>;
+    fn attestation_type_versions(org: Id, types: &[Id]) -> Vec<AttestationTypeVersion>;
+} }

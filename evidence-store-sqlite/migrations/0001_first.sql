@@ -85,7 +85,7 @@ CREATE TABLE trail (
     ledger_index INTEGER NOT NULL,
     UNIQUE (flow, name)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX trail_flow ON trail (flow, at, id);
+CREATE INDEX trail_flow ON trail (flow, at, id, org);
 CREATE INDEX trail_org ON trail (org, at, id);
 
 -- The updates of trails; their beginnings are in trail.begun.
@@ -111,7 +111,7 @@ CREATE TABLE artifact (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX artifact_org ON artifact (org, ledger_index);
 CREATE INDEX artifact_fingerprint ON artifact (org, fingerprint, flow, ledger_index);
-CREATE INDEX artifact_flow ON artifact (flow, ledger_index);
+CREATE INDEX artifact_flow ON artifact (flow, ledger_index, org);
 CREATE INDEX artifact_trail ON artifact (trail, ledger_index) WHERE trail IS NOT NULL;
 CREATE INDEX artifact_commit ON artifact (flow, commit_sha, ledger_index);
 CREATE INDEX artifact_repo ON artifact (repo, ledger_index) WHERE repo IS NOT NULL;
@@ -153,7 +153,6 @@ CREATE TABLE snapshot (
     ledger_index INTEGER NOT NULL,
     PRIMARY KEY (environment, idx)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX snapshot_at ON snapshot (environment, at, idx);
 
 -- An artifact that runs with the same data from one snapshot until before another; until_idx is the greatest integer
 -- while it lasts. state: the instance's JSON.

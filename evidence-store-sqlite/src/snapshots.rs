@@ -20,13 +20,14 @@ pub(crate) const INSERT_SNAPSHOTS: &str = "
     INSERT INTO snapshot (org, environment, idx, at, compliant, ledger_index)
     SELECT value->>0, value->>1, value->>2, value->>3, value->>4, value->>5 FROM json_each($rows);";
 
-/// Ends what lasted before the batch. Its rows come before those of [`INSERT_INSTANCES`].
+/// Ends what lasted before the batch. Its rows come before those of [`INSERT_INSTANCES`]. The plus keeps the planner from
+/// looking through everything that runs for each row.
 pub(crate) const END_INSTANCES: &str = "
     UPDATE instance SET until_idx = e.until, exited = e.exited
     FROM (SELECT value->>0 AS environment, value->>1 AS fingerprint, value->>2 AS until, value->>3 AS exited
           FROM json_each($rows)) e
     WHERE instance.environment = e.environment AND instance.fingerprint = e.fingerprint
-        AND instance.until_idx = 9223372036854775807;";
+        AND +instance.until_idx = 9223372036854775807;";
 
 pub(crate) const INSERT_INSTANCES: &str = "
     INSERT INTO instance (org, environment, fingerprint, from_idx, until_idx, exited, state)
@@ -51,8 +52,9 @@ const DESCENDING: &str = "DESC LIMIT $5 OFFSET $6";
 
 /// The newest by number: times of two snapshots may be equal, or out of order after a change of the clock.
 const SNAPSHOT_AT: &str = "
-    SELECT coalesce(max(idx), 0) FROM snapshot
-    WHERE environment = $2 AND at <= $3 AND org = (SELECT key FROM organization WHERE id = $1)";
+    SELECT idx FROM snapshot
+    WHERE environment = $2 AND at <= $3 AND org = (SELECT key FROM organization WHERE id = $1)
+    ORDER BY idx DESC LIMIT 1";
 
 const INSTANCES: &str = "
     SELECT i.state, i.until_idx = s.idx FROM snapshot s

@@ -82,10 +82,12 @@ impl Refusal {
     }
 
     fn log(&self, status: StatusCode) {
-        if let Self::Failed(error) = self
-            && status.is_server_error()
-        {
-            tracing::error!(status = status.as_u16(), "{}", Chain(error));
+        match self {
+            Self::Failed(error) if status.is_server_error() => {
+                tracing::error!(status = status.as_u16(), "{}", Chain(error));
+            }
+            Self::Panicked => tracing::error!(status = status.as_u16(), "a request panicked"),
+            Self::Failed(_) | Self::UnknownPath | Self::WrongMethod { .. } => {}
         }
     }
 }

@@ -43,7 +43,21 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// The path below which the API is served when no host mounts it.
 const PREFIX: &str = "/api/v2";
 
-/// The API over HTTP. Cheap to clone, always ready; an answer is a response, whatever goes wrong.
+/// The API over HTTP. Cheap to clone, always ready; an answer is a response, whatever goes wrong. It needs a tokio
+/// runtime around it.
+///
+/// ```
+/// # use std::sync::Arc;
+/// use evidence_core::memory::MemoryStore;
+/// use evidence_core::{Evidence, Settings};
+/// use evidence_tower::EvidenceApi;
+///
+/// let evidence = Evidence::new(Arc::new(MemoryStore::new()), Settings::default());
+/// // A server of its own: `/api/v2/…`, `/ready`, `/live`.
+/// let api = EvidenceApi::new(evidence);
+/// // Below a host's mount point, such as axum's `nest_service("/evidence", …)`.
+/// let mounted = api.clone().relative();
+/// ```
 #[derive(Debug, Clone)]
 pub struct EvidenceApi<S> {
     inner: Arc<Inner<S>>,

@@ -144,14 +144,17 @@ fn tag(path: &str) -> &str {
 }
 
 fn form_schema(parts: FormParts, document: &Schema) -> Value {
-    json!({
+    let file = json!({ "type": "string", "format": "binary" });
+    let mut schema = json!({
         "type": "object",
-        "properties": {
-            parts.document: document,
-            parts.file: { "type": "string", "format": "binary" },
-        },
+        "properties": { parts.document: document, parts.file: file },
         "required": [parts.document],
-    })
+    });
+    if parts.many {
+        let numbered = format!("^{}\\.[0-9]+$", parts.file);
+        schema["patternProperties"] = json!({ numbered: file });
+    }
+    schema
 }
 
 fn error_schema() -> Value {

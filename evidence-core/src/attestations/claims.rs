@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::pull_requests::{GitProvider, Nullable, PullRequest};
+use super::pull_requests::{GitProvider, PullRequest, null_as_empty};
 use crate::shared::List;
 
 /// One type of attestation.
@@ -105,7 +105,8 @@ pub struct PullRequests {
     /// The host's kind.
     pub git_provider: GitProvider,
     /// The pull requests; null counts as none.
-    pub pull_requests: Nullable<List<PullRequest>>,
+    #[serde(deserialize_with = "null_as_empty")]
+    pub pull_requests: List<PullRequest>,
 }
 
 impl Claim for PullRequests {
@@ -119,11 +120,11 @@ impl Claim for PullRequests {
     }
 
     fn verdict(&self) -> bool {
-        !self.pull_requests.0.0.is_empty()
+        !self.pull_requests.0.is_empty()
     }
 
     fn details(&self) -> Value {
-        json!({ "git_provider": self.git_provider, "pull_requests": self.pull_requests.0 })
+        json!({ "git_provider": self.git_provider, "pull_requests": self.pull_requests })
     }
 }
 

@@ -47,28 +47,13 @@ impl<'de> Deserialize<'de> for GitProvider {
     }
 }
 
-/// A value that must be sent, where null stands for the empty one.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
-#[serde(transparent)]
-pub struct Nullable<T>(pub T);
-
-impl<'de, T: Deserialize<'de> + Default> Deserialize<'de> for Nullable<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Option::deserialize(deserializer).map(|value| Self(value.unwrap_or_default()))
-    }
-}
-
-impl<T: JsonSchema> JsonSchema for Nullable<T> {
-    fn inline_schema() -> bool {
-        true
-    }
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        T::schema_name()
-    }
-    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        let some = T::json_schema(generator);
-        schemars::json_schema!({ "anyOf": [some, { "type": "null" }] })
-    }
+/// Reads null as the empty value. A field read so must be sent, unless it has a default.
+pub(crate) fn null_as_empty<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de> + Default,
+{
+    Option::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
 /// A pull request.
@@ -92,10 +77,10 @@ pub struct PullRequest {
     pub created_at: Option<SentSeconds>,
     #[serde(default)]
     pub merged_at: Option<SentSeconds>,
-    #[serde(default)]
-    pub approvers: Nullable<Vec<Approver>>,
-    #[serde(default)]
-    pub commits: Nullable<Vec<GitCommit>>,
+    #[serde(default, deserialize_with = "null_as_empty")]
+    pub approvers: Vec<Approver>,
+    #[serde(default, deserialize_with = "null_as_empty")]
+    pub commits: Vec<GitCommit>,
 }
 
 /// The commit that a pull request was merged with: 40 hex digits, or `""`.
@@ -202,8 +187,8 @@ impl PullRequest {
             "merge_commit": self.merge_commit,
             "created_at": seconds(&self.created_at),
             "merged_at": seconds(&self.merged_at),
-            "approvers": self.approvers.0.iter().map(approver).collect::<Vec<_>>(),
-            "commits": self.commits.0.iter().map(commit).collect::<Vec<_>>(),
+            "approvers": self.approvers.iter().map(approver).collect::<Vec<_>>(),
+            "commits": self.commits.iter().map(commit).collect::<Vec<_>>(),
         })
     }
 }
@@ -228,7 +213,7 @@ mod tests {
         let read = |value: &Value| from_json::<PullRequest>(value).unwrap();
         assert_eq!(read(&specification), read(&client));
         let oldest = read(&json!({"url": "u", "state": "open", "merge_commit": "", "approvers": ["ann"]}));
-        assert_eq!(oldest.approvers.0[0].username, "ann");
+        assert_eq!(oldest.approvers[0].username, "ann");
         let answered = read(&specification).answered();
         assert_eq!(answered["approvers"][0]["author"], answered["approvers"][0]["username"]);
         assert_eq!(

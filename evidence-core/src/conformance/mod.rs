@@ -142,6 +142,7 @@ fn ensure(holds: bool, what: &str) -> Outcome {
     if holds { Ok(()) } else { Err(Failure(what.to_owned())) }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "checks read better without borrowing what they compare")]
 fn same<T: PartialEq + fmt::Debug>(what: &str, found: T, expected: T) -> Outcome {
     if found == expected {
         return Ok(());
@@ -150,6 +151,7 @@ fn same<T: PartialEq + fmt::Debug>(what: &str, found: T, expected: T) -> Outcome
 }
 
 /// Compares lists that have no order.
+#[expect(clippy::needless_pass_by_value, reason = "checks read better without borrowing what they compare")]
 fn same_set<T: PartialEq + fmt::Debug>(what: &str, found: Vec<T>, expected: Vec<T>) -> Outcome {
     if found.len() == expected.len() && expected.iter().all(|item| found.contains(item)) {
         return Ok(());

@@ -132,6 +132,9 @@ async fn trail_windows_have_the_right_total(store: Arc<dyn Store>) -> Outcome {
     Ok(())
 }
 
+/// Flow, tag and prefix to narrow by, and the trails that are left.
+type Narrowed<'a> = (Option<u64>, Option<&'a str>, Option<&'a str>, &'a [u64]);
+
 async fn trails_are_narrowed(store: Arc<dyn Store>) -> Outcome {
     let (org, other) = several(&store).await?;
     org.record(vec![
@@ -143,7 +146,7 @@ async fn trails_are_narrowed(store: Arc<dyn Store>) -> Outcome {
     .await?;
     other.record(vec![artifact_reported(220, 200, Some(211), "abcde")]).await?;
     let whole = fingerprint("abcde").into_string();
-    let cases: [(Option<u64>, Option<&str>, Option<&str>, &[u64]); 11] = [
+    let cases: [Narrowed<'_>; 11] = [
         (Some(100), None, None, &[112, 113]),
         (Some(102), None, None, &[]),
         (Some(200), None, None, &[]),

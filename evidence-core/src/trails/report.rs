@@ -296,7 +296,6 @@ fn pull_request(one: crate::attestations::PullRequest) -> report::PullRequest {
         merged_at: one.merged_at.map(|at| at.0),
         approvers: one
             .approvers
-            .0
             .into_iter()
             .map(|approver| report::Approver {
                 name: approver.username,
@@ -304,7 +303,7 @@ fn pull_request(one: crate::attestations::PullRequest) -> report::PullRequest {
                 at: approver.timestamp.map(|at| at.0),
             })
             .collect(),
-        commits: one.commits.0.iter().map(commit).collect(),
+        commits: one.commits.iter().map(commit).collect(),
     }
 }
 

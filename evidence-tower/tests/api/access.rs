@@ -50,6 +50,23 @@ async fn the_case_of_the_scheme_does_not_matter() {
 }
 
 #[tokio::test]
+async fn the_repo_list_takes_the_key_as_the_user_of_basic_too() {
+    for_each_store(async |api| {
+        // jane-key:, jane-key:any:thing
+        for credential in ["Basic amFuZS1rZXk6", "basic amFuZS1rZXk6YW55OnRoaW5n"] {
+            let reply = api.get("/repos/acme").header(AUTHORIZATION, credential).await;
+            assert_eq!(reply.status, 200, "{reply:?}");
+        }
+        // jane-key, :jane-key, and no base64
+        for credential in ["Basic amFuZS1rZXk=", "Basic OmphbmUta2V5", "Basic jane-key:", "Basic"] {
+            let reply = api.get("/repos/acme").header(AUTHORIZATION, credential).await;
+            reply.expect_exactly(401, json!({"message": "Unauthorized"}));
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_role_reads_or_writes_as_far_as_it_goes() {
     for_each_store(async |api| {
         for (role, key) in KEYS {

@@ -17,7 +17,7 @@ async fn a_record_has_every_field_of_the_table() {
     for_each_store(async |api| {
         api.environment("production").await;
         assert_eq!(api.get(LIST).await.ok(), json!([]));
-        assert_eq!(api.put(PRODUCTION).json(&allowance("a", "known")).await.created(), "OK");
+        assert_eq!(api.put(PRODUCTION).json(allowance("a", "known")).await.created(), "OK");
         let records = api.get(LIST).await.ok();
         let record = &records[0];
         assert!(record["timestamp"].is_i64(), "{record}");
@@ -39,10 +39,10 @@ async fn the_newest_record_of_an_environment_and_fingerprint_is_listed_newest_fi
     for_each_store(async |api| {
         api.environment("production").await;
         api.environment("staging").await;
-        api.put(PRODUCTION).json(&allowance("a", "first")).await.created();
-        api.put(PRODUCTION).json(&allowance("b", "second")).await.created();
-        api.put("/allowlists/acme/staging").json(&allowance("a", "third")).await.created();
-        api.put(PRODUCTION).json(&allowance("a", "fourth")).await.created();
+        api.put(PRODUCTION).json(allowance("a", "first")).await.created();
+        api.put(PRODUCTION).json(allowance("b", "second")).await.created();
+        api.put("/allowlists/acme/staging").json(allowance("a", "third")).await.created();
+        api.put(PRODUCTION).json(allowance("a", "fourth")).await.created();
         let records = api.get(LIST).await.ok();
         let reasons: Vec<&Value> =
             records.as_array().unwrap().iter().map(|record| &record["description"]).collect();

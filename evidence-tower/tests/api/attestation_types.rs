@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::json::{FORBIDDEN, INVALID};
+use crate::json::{FORBIDDEN, INVALID, fields};
 use crate::support::{Api, JOHN, Reply, for_each_store};
 
 const LIST: &str = "/custom-attestation-types/acme";
@@ -114,8 +114,7 @@ async fn a_version_is_selected_without_who_made_the_type_and_when() {
         post(&api, &full(), Some(SCHEMA)).await.created();
         post(&api, &full(), None).await.created();
         let found = api.get(&format!("{REVIEW}?version=1")).await.ok();
-        let fields: Vec<&String> = found.as_object().unwrap().keys().collect();
-        assert_eq!(fields, ["archived", "description", "name", "org", "versions"]);
+        assert_eq!(fields(&found), ["archived", "description", "name", "org", "versions"]);
         assert_eq!(found["versions"].as_array().unwrap().len(), 1);
         assert_eq!(found["versions"][0]["version"], 1);
         for version in ["0", "3", "-1", "9223372036854775807"] {

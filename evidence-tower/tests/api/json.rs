@@ -11,6 +11,14 @@ pub(crate) const INVALID: &str = "Input payload validation failed";
 /// The message of a missing right (specification, Errors).
 pub(crate) const FORBIDDEN: &str = "You don't have permission to access this resource";
 
+/// The names of an object's fields, sorted.
+#[track_caller]
+pub(crate) fn fields(object: &Value) -> Vec<&str> {
+    let mut fields: Vec<&str> = object.as_object().unwrap().keys().map(String::as_str).collect();
+    fields.sort_unstable();
+    fields
+}
+
 impl<S: EvidenceService> Api<S> {
     /// A POST by jane.
     pub(crate) fn post(&self, path: &str) -> Ask<S> {
@@ -34,7 +42,7 @@ impl<S: EvidenceService> Api<S> {
     }
 
     /// Reports an artifact of the flow `shop` from this repo; both come into being with it.
-    pub(crate) async fn report(&self, repo_info: &Value) {
+    pub(crate) async fn report_from(&self, repo_info: &Value) {
         let body = json!({
             "fingerprint": "a".repeat(64),
             "filename": "shop",
@@ -85,9 +93,7 @@ impl Reply {
     #[track_caller]
     pub(crate) fn refuses_field(self, status: u16, field: &str) {
         let body = self.with_status(status);
-        let fields: Vec<&String> =
-            body["errors"].as_object().into_iter().flat_map(|errors| errors.keys()).collect();
-        assert_eq!(fields, [field], "{body}");
+        assert_eq!(fields(&body["errors"]), [field], "{body}");
     }
 
     #[track_caller]

@@ -3,7 +3,7 @@
 use http::header::AUTHORIZATION;
 use serde_json::{Value, json};
 
-use crate::json::{FORBIDDEN, INVALID};
+use crate::json::{FORBIDDEN, INVALID, fields};
 use crate::support::{Api, JOHN, for_each_store};
 
 const LIST: &str = "/repos/acme";
@@ -21,7 +21,7 @@ async fn with_repos(case: impl AsyncFn(Api)) {
             json!({"name": "tool", "url": "/srv/git/tool"}),
         ];
         for repo in &reported {
-            api.report(repo).await;
+            api.report_from(repo).await;
         }
         tag(&api, "acme/web", json!({"team": "web", "tier": "1"})).await;
         tag(&api, "acme/platform/Shop", json!({"team": "shop"})).await;
@@ -90,9 +90,7 @@ async fn what_a_report_does_not_tell_is_null_and_tags_are_an_object() {
 async fn the_list_is_closed_and_its_numbers_are_integers() {
     with_repos(async |api| {
         let list = api.get(LIST).await.ok();
-        let mut fields: Vec<&String> = list.as_object().unwrap().keys().collect();
-        fields.sort_unstable();
-        assert_eq!(fields, ["_links", "page", "per_page", "repos", "total_count", "total_pages"]);
+        assert_eq!(fields(&list), ["_links", "page", "per_page", "repos", "total_count", "total_pages"]);
         let numbers = ["page", "per_page", "total_pages", "total_count"].map(|field| list[field].as_i64());
         assert_eq!(numbers, [Some(1), Some(15), Some(1), Some(4)]);
     })
@@ -220,8 +218,10 @@ async fn every_provider_is_known_and_no_other() {
             "subversion",
         ];
         for provider in providers {
-            api.report(&json!({"name": provider, "url": "https://x.org", "id": "1", "provider": provider}))
-                .await;
+            api.report_from(
+                &json!({"name": provider, "url": "https://x.org", "id": "1", "provider": provider}),
+            )
+            .await;
             assert_eq!(names(&api, &format!("provider={provider}")).await, [provider]);
         }
         for (name, value) in [
@@ -260,10 +260,10 @@ async fn name_and_search_exclude_each_other() {
 async fn the_external_id_identifies_a_repo_and_the_newest_report_describes_it() {
     for_each_store(async |api| {
         let repo = |name: &str, url: &str| json!({"name": name, "url": url, "id": "7", "provider": "github"});
-        api.report(&repo("acme/old", "https://github.com/acme/old")).await;
+        api.report_from(&repo("acme/old", "https://github.com/acme/old")).await;
         let before = api.get(LIST).await.ok();
         tag(&api, "acme/old", json!({"kept": "yes"})).await;
-        api.report(&repo("corp/new", "https://git.corp.com/new")).await;
+        api.report_from(&repo("corp/new", "https://git.corp.com/new")).await;
         let after = api.get(LIST).await.ok();
         let expected = json!({
             "id": before["repos"][0]["id"], "name": "corp/new", "short_name": "new", "vcs_instance": "git.corp.com",
@@ -271,7 +271,7 @@ async fn the_external_id_identifies_a_repo_and_the_newest_report_describes_it() 
         });
         api.get(LIST).await.expect(200, json!({"total_count": 1, "repos": [expected]}));
         assert_eq!(names(&api, "name=acme/old").await, Vec::<String>::new());
-        api.report(&repo("corp/new", "https://git.corp.com/new")).await;
+        api.report_from(&repo("corp/new", "https://git.corp.com/new")).await;
         assert_eq!(api.get(LIST).await.ok(), after);
     })
     .await;
@@ -282,7 +282,7 @@ async fn equal_names_are_by_age_in_both_directions() {
     for_each_store(async |api| {
         for provider in ["gitlab", "github", "bitbucket"] {
             let repo = json!({"name": "acme/shop", "url": "https://x.org", "id": "1", "provider": provider});
-            api.report(&repo).await;
+            api.report_from(&repo).await;
         }
         for direction in ["asc", "desc"] {
             let list = api.get(&format!("{LIST}?sort_direction={direction}")).await;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::json::{FORBIDDEN, INVALID};
+use crate::json::{FORBIDDEN, INVALID, fields};
 use crate::support::{Api, JOHN, for_each_store};
 
 const ACCOUNTS: &str = "/service-accounts/acme";
@@ -27,22 +27,20 @@ async fn with_ci(privilege: &str, case: impl AsyncFn(Api)) {
 }
 
 #[tokio::test]
-async fn an_account_has_every_field_of_the_table_in_its_order() {
+async fn an_account_has_every_field_of_the_table() {
     for_each_store(async |api| {
         let body = json!({"name": "ci", "description": "builds", "privilege": "admin"});
         let account = api.post(ACCOUNTS).json(&body).await.created();
-        let fields: Vec<&str> = account.as_object().unwrap().keys().map(String::as_str).collect();
-        let mut table = [
-            "name",
-            "display_name",
-            "privilege",
-            "description",
-            "creating_user_id",
+        let table = [
             "created_at",
+            "creating_user_id",
+            "description",
+            "display_name",
             "for_webhook",
+            "name",
+            "privilege",
         ];
-        table.sort_unstable();
-        assert_eq!(fields, table);
+        assert_eq!(fields(&account), table);
         assert_eq!(account["name"], "ci");
         assert_eq!(account["display_name"], "ci");
         assert_eq!(account["privilege"], "admin");

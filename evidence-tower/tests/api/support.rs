@@ -14,49 +14,64 @@ use evidence_core::seed::Seed;
 use evidence_core::service_accounts::{ApiKeyRecord, ServiceAccount};
 use evidence_core::time::{Clock, Timestamp};
 use evidence_core::{Evidence, EvidenceService, Settings, Store};
+use evidence_store_sqlite::SqliteStore;
 use evidence_tower::EvidenceApi;
-use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderName};
+use http::header::{AUTHORIZATION, AsHeaderName, CONTENT_LENGTH, CONTENT_TYPE, HeaderName};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Empty, Full};
 use serde_json::Value;
+use tempfile::TempDir;
 use tower::ServiceExt;
 
 /// The instant at which every test runs.
-pub const NOW: Timestamp = Timestamp::from_seconds(1_783_538_510);
+pub(crate) const NOW: Timestamp = Timestamp::from_seconds(1_783_538_510);
 /// The key of `jane`, who administers the organization `acme`.
-pub const JANE: &str = "jane-key";
+pub(crate) const JANE: &str = "jane-key";
 /// The key of `john`, who administers the organization `foobar`.
-pub const JOHN: &str = "john-key";
+pub(crate) const JOHN: &str = "john-key";
 /// Keys of acme's service accounts, by their roles.
-pub const KEYS: [(Role, &str); 4] = [
+pub(crate) const KEYS: [(Role, &str); 4] = [
     (Role::Admin, "admin-key"),
     (Role::Member, "member-key"),
     (Role::Snapshotter, "snapshotter-key"),
     (Role::Reader, "reader-key"),
 ];
 /// A key of acme's that ends now.
-pub const EXPIRED: &str = "expired-key";
+pub(crate) const EXPIRED: &str = "expired-key";
 /// A key of acme's that was revoked just now.
-pub const REVOKED: &str = "revoked-key";
+pub(crate) const REVOKED: &str = "revoked-key";
+
+/// An empty store, and what it lives in.
+struct Stored {
+    name: &'static str,
+    store: Arc<dyn Store>,
+    directory: Option<TempDir>,
+}
 
 /// Every store that the cases run over.
-async fn stores() -> Vec<(&'static str, Arc<dyn Store>)> {
-    vec![("memory", Arc::new(MemoryStore::new()))]
+async fn stores() -> Vec<Stored> {
+    let directory = tempfile::tempdir().unwrap();
+    let sqlite = SqliteStore::open(directory.path().join("evidence.db")).await.unwrap();
+    vec![
+        Stored { name: "memory", store: Arc::new(MemoryStore::new()), directory: None },
+        Stored { name: "sqlite", store: Arc::new(sqlite), directory: Some(directory) },
+    ]
 }
 
 /// Runs a case over every store and at every mount, each time with a fresh fixture.
-pub async fn for_each_store(case: impl AsyncFn(Api)) {
+pub(crate) async fn for_each_store(case: impl AsyncFn(Api)) {
     for relative in [false, true] {
-        for (store_name, store) in stores().await {
+        for Stored { name, store, directory } in stores().await {
             let evidence = fixture(store).await;
-            case(Api::new(evidence, relative, store_name)).await;
+            case(Api::new(evidence, relative, name)).await;
+            drop(directory);
         }
     }
 }
 
 /// A service over a memory store, for what does not depend on the store.
-pub async fn in_memory() -> Evidence {
+pub(crate) async fn in_memory() -> Evidence {
     fixture(Arc::new(MemoryStore::new())).await
 }
 
@@ -149,7 +164,7 @@ async fn add_account(store: &dyn Store, org: Id, by: &Actor, account: Account, n
 
 /// The API, as a caller sees it.
 #[derive(Clone)]
-pub struct Api<S = Evidence> {
+pub(crate) struct Api<S = Evidence> {
     service: EvidenceApi<S>,
     prefix: &'static str,
     name: String,
@@ -157,26 +172,26 @@ pub struct Api<S = Evidence> {
 
 impl<S: EvidenceService> Api<S> {
     /// The API of a service, at its own prefix or as a host mounts it.
-    pub fn new(service: S, relative: bool, store_name: &str) -> Self {
+    pub(crate) fn new(service: S, relative: bool, store_name: &str) -> Self {
         let service = EvidenceApi::new(service);
         let (service, prefix) = if relative { (service.relative(), "") } else { (service, "/api/v2") };
         Self { service, prefix, name: format!("{store_name} store, at '{prefix}'") }
     }
 
     /// A request by jane, without a body.
-    pub fn request(&self, method: Method, path: &str) -> Ask<S> {
+    pub(crate) fn request(&self, method: Method, path: &str) -> Ask<S> {
         let headers = HeaderMap::from_iter([(AUTHORIZATION, bearer(JANE))]);
         let body = Empty::new().map_err(|never| match never {}).boxed_unsync();
         Ask { api: self.clone(), method, path: format!("{}{path}", self.prefix), headers, body }
     }
 
     /// A GET by jane.
-    pub fn get(&self, path: &str) -> Ask<S> {
+    pub(crate) fn get(&self, path: &str) -> Ask<S> {
         self.request(Method::GET, path)
     }
 
     /// A PUT by jane.
-    pub fn put(&self, path: &str) -> Ask<S> {
+    pub(crate) fn put(&self, path: &str) -> Ask<S> {
         self.request(Method::PUT, path)
     }
 }
@@ -186,10 +201,10 @@ fn bearer(key: &str) -> HeaderValue {
 }
 
 /// The error type of the bodies that tests send.
-pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type BodyError = std::io::Error;
 
 /// A request in the making; it is sent by awaiting it.
-pub struct Ask<S> {
+pub(crate) struct Ask<S> {
     api: Api<S>,
     method: Method,
     path: String,
@@ -199,18 +214,18 @@ pub struct Ask<S> {
 
 impl<S: EvidenceService> Ask<S> {
     /// Sent with this key.
-    pub fn key(self, key: &str) -> Self {
+    pub(crate) fn key(self, key: &str) -> Self {
         self.header(AUTHORIZATION, bearer(key))
     }
 
     /// Sent without any credential.
-    pub fn anonymous(mut self) -> Self {
+    pub(crate) fn anonymous(mut self) -> Self {
         self.headers.remove(AUTHORIZATION);
         self
     }
 
     /// Sent with this header, in place of one of the same name.
-    pub fn header(
+    pub(crate) fn header(
         mut self,
         name: HeaderName,
         value: impl TryInto<HeaderValue, Error: std::fmt::Debug>,
@@ -220,7 +235,7 @@ impl<S: EvidenceService> Ask<S> {
     }
 
     /// Sent with these bytes of this type.
-    pub fn bytes(self, media_type: &str, bytes: impl Into<Bytes>) -> Self {
+    pub(crate) fn bytes(self, media_type: &str, bytes: impl Into<Bytes>) -> Self {
         let bytes = bytes.into();
         let length = HeaderValue::from(bytes.len());
         let body = Full::new(bytes).map_err(|never| match never {}).boxed_unsync();
@@ -228,13 +243,13 @@ impl<S: EvidenceService> Ask<S> {
     }
 
     /// Sent with this body.
-    pub fn body(mut self, body: UnsyncBoxBody<Bytes, BodyError>) -> Self {
+    pub(crate) fn body(mut self, body: UnsyncBoxBody<Bytes, BodyError>) -> Self {
         self.body = body;
         self
     }
 
     /// Sent as a form of these parts: what `Content-Disposition` says after `form-data; `, and the content.
-    pub fn form(self, parts: &[(&str, &str)]) -> Self {
+    pub(crate) fn form(self, parts: &[(&str, &str)]) -> Self {
         let part = |(disposition, content): &(&str, &str)| {
             format!("--b\r\nContent-Disposition: form-data; {disposition}\r\n\r\n{content}\r\n")
         };
@@ -265,17 +280,18 @@ impl<S: EvidenceService> IntoFuture for Ask<S> {
 
 /// What was answered.
 #[derive(Debug)]
-pub struct Reply {
+pub(crate) struct Reply {
     context: String,
-    pub status: StatusCode,
-    pub headers: HeaderMap,
-    pub body: Bytes,
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
 }
 
 impl Reply {
     /// Asserts the status, and that the JSON body has everything in `body`: objects may have more keys.
     #[track_caller]
-    pub fn expect(self, status: u16, body: Value) -> Self {
+    pub(crate) fn expect(self, status: u16, body: impl Into<Value>) -> Self {
+        let body = body.into();
         let found = self.json();
         assert_eq!(self.status.as_u16(), status, "{}: {found}", self.context);
         assert!(has(&found, &body), "{}: {found} has not {body}", self.context);
@@ -284,16 +300,16 @@ impl Reply {
 
     /// Asserts the status, and that the JSON body is exactly `body`.
     #[track_caller]
-    pub fn expect_exactly(self, status: u16, body: Value) -> Self {
+    pub(crate) fn expect_exactly(self, status: u16, body: impl Into<Value>) -> Self {
         let found = self.json();
-        assert_eq!((self.status.as_u16(), found), (status, body), "{}", self.context);
+        assert_eq!((self.status.as_u16(), found), (status, body.into()), "{}", self.context);
         self
     }
 
     /// Asserts a header.
     #[track_caller]
-    pub fn expect_header(self, name: HeaderName, value: &str) -> Self {
-        let found = self.headers.get(&name).map(|value| value.to_str().unwrap());
+    pub(crate) fn expect_header(self, name: impl AsHeaderName, value: &str) -> Self {
+        let found = self.headers.get(name).map(|value| value.to_str().unwrap());
         assert_eq!(found, Some(value), "{}", self.context);
         self
     }

@@ -9,7 +9,7 @@ use crate::support::{Api, for_each_store};
 async fn with_resources(case: impl AsyncFn(Api, &str)) {
     for_each_store(async |api| {
         api.environment("production").await;
-        api.report(&json!({"name": "acme/shop", "url": "https://github.com/acme/shop"})).await;
+        api.report_from(&json!({"name": "acme/shop", "url": "https://github.com/acme/shop"})).await;
         let repos = api.get("/repos/acme").await.ok();
         case(api, repos["repos"][0]["id"].as_str().unwrap()).await;
     })

@@ -1,0 +1,135 @@
+//! Policies, end to end: versions, texts that are refused, and what a new version does to environments.
+
+use serde_json::json;
+
+use crate::scenery::{COMPLIANCE, PROVENANCE};
+use crate::support::{NOW, for_each_store};
+
+const EMPTY: &str = "_schema: https://example.com/schemas/policy/v1\n";
+
+#[tokio::test]
+async fn a_policy_is_created_with_201_and_gets_a_version_with_each_new_text() {
+    for_each_store(async |api| {
+        let now = json!(NOW.seconds());
+        let version = |version: u64, text: &str| {
+            json!({"version": version, "comment": "", "timestamp": now, "created_by": "jane", "policy_yaml": text})
+        };
+        let event = |kind: &str| json!({"type": kind, "timestamp": now, "user": "jane", "data": {}});
+        let policy = |versions: &[serde_json::Value], events: &[serde_json::Value]| {
+            json!({
+                "name": "p", "description": "", "created_by": "jane", "created_at": now, "last_modified_at": now,
+                "archived": false, "versions": versions, "events": events, "consuming_envs": []
+            })
+        };
+        let first = policy(&[version(1, PROVENANCE)], &[event("creation")]);
+        api.put_policy("p", PROVENANCE).await.expect_exactly(201, first.clone());
+        api.put_policy("p", PROVENANCE).await.expect_exactly(200, first);
+        let versions = [version(1, PROVENANCE), version(2, COMPLIANCE)];
+        let second = policy(&versions, &[event("creation"), event("new_version")]);
+        api.put_policy("p", COMPLIANCE).await.expect_exactly(200, second.clone());
+        api.get("/policies/acme/p").key("reader-key").await.expect_exactly(200, second.clone());
+        api.put_policy("a", EMPTY).await.expect(201, json!({"name": "a"}));
+        api.get("/policies/acme").await.expect(200, json!([{"name": "a"}, second]));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn comment_and_description_are_kept_and_a_text_may_be_left_out_of_an_update() {
+    for_each_store(async |api| {
+        let put = |payload: serde_json::Value, text: Option<&str>| {
+            let payload = payload.to_string();
+            let mut parts = vec![("name=\"payload\"", payload.as_str())];
+            parts.extend(text.map(|text| ("name=\"policy_file\"; filename=\"p.yml\"", text)));
+            api.put("/policies/acme").key("member-key").form(&parts)
+        };
+        let full = json!({"name": "p", "description": "d", "type": "env", "comment": "c"});
+        put(full, Some(EMPTY)).await.expect(201, json!({"description": "d", "versions": [{"comment": "c"}]}));
+        let described = json!({"name": "p", "description": "e"});
+        let events = json!([{"type": "creation"}, {"type": "metadata_update"}]);
+        let expected = json!({"description": "e", "versions": [{"comment": "c"}], "events": events});
+        put(described, None).await.expect(200, expected.clone());
+        put(json!({"name": "p"}), None).await.expect(200, expected);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_policy_that_cannot_be_read_or_kept_is_refused() {
+    for_each_store(async |api| {
+        let exceptions = "_schema: https://x.org/v1\nartifacts:\n  provenance:\n    required: true\n    exceptions:\n      - if: ${{ true }}\n";
+        let attestations = "_schema: https://x.org/v1\nartifacts:\n  attestations:\n    - type: junit\n";
+        for text in ["", "[", "a: b\n", "_schema: https://x.org/v2\n", exceptions, attestations] {
+            let reply = api.put_policy("p", text).await;
+            assert!(String::from_utf8_lossy(&reply.body).contains("policy_file"), "{text}: {reply:?}");
+            reply.expect(400, json!({"message": "Input payload validation failed"}));
+        }
+        let table = [
+            (json!({}), "name", "Field required [input: None]"),
+            (json!({"name": "p", "type": "flow"}), "type", "Input should be 'env' [input: flow]"),
+            (json!({"name": "p", "description": null}), "description", "Input should be a valid string [input: None]"),
+            (json!({"name": "p", "more": 1}), "more", "Extra inputs are not permitted [input: 1]"),
+            (
+                json!({"name": "a b"}),
+                "name",
+                r"String should match pattern '^[a-zA-Z0-9][a-zA-Z0-9\-_\.~]*$' [input: a b]",
+            ),
+            (json!({"name": "p"}), "policy_file", "Field required [input: None]"),
+        ];
+        for (payload, field, text) in table {
+            let refused = json!({"message": "Input payload validation failed", "errors": {field: text}});
+            let put = api.put("/policies/acme").form(&[("name=\"payload\"", &payload.to_string())]).await;
+            put.expect_exactly(400, refused);
+        }
+        let file = ("name=\"policy_file\"; filename=\"p.yml\"", EMPTY);
+        let missing = json!({"errors": {"payload": "Field required [input: None]"}});
+        api.put("/policies/acme").form(&[file]).await.expect(400, missing);
+        api.get("/policies/acme").await.expect_exactly(200, json!([]));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_unknown_policy_is_not_found_and_only_writers_put() {
+    for_each_store(async |api| {
+        let text = "no policy named 'p' in organization 'acme'";
+        let missing = json!({"message": "Policy not found", "errors": {"policy_name": text}});
+        api.get("/policies/acme/p").await.expect_exactly(404, missing);
+        for key in ["snapshotter-key", "reader-key"] {
+            api.put("/policies/acme").key(key).await.expect(403, json!({}));
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_new_version_judges_what_runs_where_it_is_attached() {
+    for_each_store(async |api| {
+        api.given_environments("docker", &["b", "a", "idle", "free"]).await;
+        api.put_policy("p", EMPTY).await;
+        for name in ["b", "a", "idle"] {
+            api.attach(name, "p").await;
+        }
+        for name in ["b", "a", "free"] {
+            api.report_running(name, &[('1', &[1])]).await.expect_exactly(201, json!("OK"));
+        }
+        api.get("/environments/acme/a").await.expect(200, json!({"state": true}));
+        api.put_policy("p", PROVENANCE).await.expect(200, json!({"consuming_envs": ["a", "b", "idle"]}));
+        for name in ["a", "b"] {
+            api.expect_snapshots(name, 2).await;
+            let expected = json!({
+                "compliant": false, "applied_policies": [{"name": "p", "version": 2}],
+                "artifacts": [{"annotation": {"type": "became-non-compliant", "was": 1, "now": 1}}]
+            });
+            api.get(&format!("/snapshots/acme/{name}/-1")).await.expect(200, expected);
+            api.get(&format!("/environments/acme/{name}")).await.expect(200, json!({"state": false}));
+            api.report_running(name, &[('1', &[1])]).await.expect_exactly(200, json!("OK"));
+        }
+        api.get("/snapshots/acme/a/1")
+            .await
+            .expect(200, json!({"compliant": true, "applied_policies": [{"version": 1}]}));
+        api.expect_snapshots("free", 1).await;
+        api.expect_snapshots("idle", 0).await;
+    })
+    .await;
+}
