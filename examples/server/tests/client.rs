@@ -196,18 +196,18 @@ fn an_artifact_its_attestations_and_the_tests_of_this_project() {
     bench.says(&["get", "artifact", &format!("delivery@{}", &fingerprint[..12])], &fingerprint);
     bench
         .says(&["get", "artifact", &format!("delivery:{}", bench.git(&["rev-parse", "HEAD"]))], &fingerprint);
-    bench.says(&["list", "artifacts", "--flow", "delivery"], "trail-1");
+    bench.says(&["list", "artifacts", "--flow", "delivery"], &fingerprint);
 
     let attachment = bench.file("scan.txt", "nothing found");
     let place = ["--flow", "delivery", "--trail", "trail-1"];
     let scan =
         ["attest", "generic", "--name", "scan", "--fingerprint", &fingerprint, "--attachments", &attachment];
     bench.says(&[&scan[..], &place].concat(), "scan");
-    assert_eq!(bench.reads(&["get", "artifact", &by_fingerprint])["state"], "COMPLIANT");
 
     let results = from_xtask("EVIDENCE_TEST_RESULTS");
     let junit = ["attest", "junit", "--name", "tests", "--results-dir", results.to_str().unwrap()];
     bench.says(&[&junit[..], &place].concat(), "tests");
+    assert_eq!(bench.reads(&["get", "artifact", &by_fingerprint])["state"], "COMPLIANT");
     let trail = bench.reads(&["get", "trail", "trail-1", "--flow", "delivery"]);
     assert_eq!(trail["compliance_state"], "COMPLIANT");
     assert_eq!(trail["compliance_status"]["attestations_statuses"][0]["attestation_type"], "junit");
@@ -254,8 +254,10 @@ fn a_pull_request_and_the_repo_it_names() {
     assert_eq!(found[0]["attestation_type"], "pull_request");
     assert_eq!(found[0]["is_compliant"], true);
 
-    assert_eq!(bench.reads(&["list", "repos"])["repos"][0]["name"], "a/b");
-    bench.does(&["tag", "repo", "a/b", "--set", "tier=one"]);
+    let repos = bench.reads(&["list", "repos"]);
+    assert_eq!(repos["repos"][0]["name"], "a/b");
+    let id = repos["repos"][0]["id"].as_str().unwrap();
+    bench.does(&["tag", "repo", "--repo-id", id, "--set", "tier=one"]);
     assert_eq!(bench.reads(&["list", "repos", "--tag", "tier:one"])["total_count"], 1);
 }
 
