@@ -153,3 +153,38 @@ impl ArtifactStore for SqliteStore {
         rows.into_iter().map(|(json,)| body::<Row>(&json).map(Row::artifact)).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn every_list_is_read_by_the_index_that_narrows_it_most() {
+        let id = "00000000-0000-0000-0000-00000000".parse().ok();
+        let of_flow = ArtifactFilter { flow: id, ..ArtifactFilter::default() };
+        let text = || Some("abcde".to_owned());
+        let cases = [
+            (ArtifactFilter::default(), "artifact_org (org=?)"),
+            (of_flow.clone(), "artifact_flow (flow=?)"),
+            (
+                ArtifactFilter { branch: text(), with_commit: true, ..of_flow.clone() },
+                "artifact_flow (flow=?)",
+            ),
+            (ArtifactFilter { trail: id, ..of_flow.clone() }, "artifact_trail (trail=?)"),
+            (ArtifactFilter { id, ..of_flow.clone() }, "PRIMARY KEY (id=?)"),
+            (
+                ArtifactFilter { commit: text(), ..of_flow.clone() },
+                "artifact_commit (flow=? AND commit_sha>?",
+            ),
+            (
+                ArtifactFilter { fingerprint: text(), ..of_flow },
+                "artifact_fingerprint (org=? AND fingerprint>?",
+            ),
+            (ArtifactFilter { repos: Some(vec![]), ..ArtifactFilter::default() }, "artifact_repo (repo=?)"),
+        ];
+        for (filter, index) in cases {
+            let plan = listing(&filter).plan().await;
+            assert!(plan.contains(index), "{filter:?}: {plan}");
+        }
+    }
+}

@@ -208,21 +208,7 @@ impl SqliteStore {
         window: Window,
         values: Vec<Option<String>>,
     ) -> StoreResult<Slice<T>> {
-        let filter = listing.filter.concat();
-        let sql = [
-            "WITH page AS MATERIALIZED (SELECT x.* FROM ",
-            listing.from,
-            &filter,
-            " ORDER BY ",
-            listing.order,
-            " LIMIT $2 OFFSET $3) SELECT (SELECT count(*) FROM ",
-            listing.from,
-            &filter,
-            "), l.payload FROM (SELECT 1) LEFT JOIN page x LEFT JOIN ledger l ON l.org = x.org \
-             AND l.idx = x.ledger_index ORDER BY ",
-            listing.order,
-        ];
-        let query = sqlx::query_as::<_, (i64, Option<String>)>(statement(&sql));
+        let query = sqlx::query_as::<_, (i64, Option<String>)>(statement(&[&listing.sql()]));
         let query = query.bind(org.to_string()).bind(signed(window.limit)).bind(signed(window.offset));
         let rows = self.all(values.into_iter().fold(query, |query, value| query.bind(value))).await?;
         let total = rows.first().map_or(Ok(0), |(total, _)| unsigned(*total))?;
@@ -239,4 +225,31 @@ pub(crate) struct Listing {
     pub(crate) filter: Vec<&'static str>,
     /// The total order.
     pub(crate) order: &'static str,
+}
+
+impl Listing {
+    /// The statement that answers how many there are and, row by row, the payloads of the window `$2`, `$3`.
+    fn sql(&self) -> String {
+        let Self { from, filter, order } = self;
+        let all = format!("{from}{}", filter.concat());
+        format!(
+            "WITH page AS MATERIALIZED (SELECT x.* FROM {all} ORDER BY {order} LIMIT $2 OFFSET $3)
+            SELECT (SELECT count(*) FROM {all}), l.payload
+            FROM (SELECT 1) LEFT JOIN page x LEFT JOIN ledger l ON l.org = x.org AND l.idx = x.ledger_index
+            ORDER BY {order}"
+        )
+    }
+
+    /// Which index the page is read by, in SQLite's words.
+    #[cfg(test)]
+    pub(crate) async fn plan(&self) -> String {
+        use sqlx::{Connection, Row, SqliteConnection};
+        let mut connection = SqliteConnection::connect("sqlite::memory:").await.unwrap();
+        let tables = include_str!("../migrations/0001_first.sql");
+        sqlx::raw_sql(tables).execute(&mut connection).await.unwrap();
+        let explain = statement(&["EXPLAIN QUERY PLAN ", &self.sql()]);
+        let steps = sqlx::query(explain).fetch_all(&mut connection).await.unwrap();
+        let details = steps.iter().map(|step| step.get::<String, _>("detail"));
+        details.into_iter().find(|detail| detail.starts_with("SEARCH x ")).unwrap_or_default()
+    }
 }

@@ -162,3 +162,26 @@ impl TrailStore for SqliteStore {
         self.all(query).await?.into_iter().map(StoredEntry::try_from).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evidence_core::shared::TagFilter;
+
+    #[tokio::test]
+    async fn every_list_is_read_by_the_index_that_narrows_it_most() {
+        let flow = "00000000-0000-0000-0000-00000000".parse().ok();
+        let flow_tag = Some(TagFilter::parse("team:a", ':'));
+        let fingerprint = Some("abcde".to_owned());
+        let cases = [
+            (TrailFilter::default(), "trail_org (org=?)"),
+            (TrailFilter { flow, ..TrailFilter::default() }, "trail_flow (flow=?)"),
+            (TrailFilter { flow_tag, ..TrailFilter::default() }, "trail_flow (flow=?)"),
+            (TrailFilter { fingerprint, ..TrailFilter::default() }, "PRIMARY KEY (id=?)"),
+        ];
+        for (filter, index) in cases {
+            let plan = listing(&filter).plan().await;
+            assert!(plan.contains(index), "{filter:?}: {plan}");
+        }
+    }
+}
