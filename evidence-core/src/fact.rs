@@ -93,6 +93,23 @@ impl Fact {
         }
     }
 
+    /// Whether the fact makes a named record, rather than changing one: a name that exists is a conflict then. A repo is
+    /// reported whether it is known or not.
+    pub const fn creates(&self) -> bool {
+        matches!(
+            self,
+            Self::OrganizationCreated { .. }
+                | Self::UserCreated { .. }
+                | Self::ServiceAccountCreated { .. }
+                | Self::ApiKeyCreated { .. }
+                | Self::FlowCreated { .. }
+                | Self::TrailBegun { .. }
+                | Self::EnvironmentCreated { .. }
+                | Self::PolicyCreated { .. }
+                | Self::AttestationTypeCreated { .. }
+        )
+    }
+
     /// The named record that the fact makes or changes, and its id; nothing for facts about records without a name.
     pub fn subject(&self) -> Option<(Key, Id)> {
         Some(match self {
@@ -196,4 +213,11 @@ pub struct Write {
     pub guards: Vec<Guard>,
     /// The hashes of keys that the facts create, by key id: kept beside the ledger, never in it.
     pub secrets: Vec<(Id, KeyHash)>,
+}
+
+impl Write {
+    /// Whether it begins its organization's ledger.
+    pub fn begins_ledger(&self) -> bool {
+        matches!(self.facts.first(), Some(Fact::OrganizationCreated { record }) if record.id == self.org)
+    }
 }

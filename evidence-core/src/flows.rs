@@ -299,13 +299,8 @@ impl Operation for PutFlow {
         if let Some(Err(errors)) = template.as_deref().map(Template::parse) {
             return Err(Error::invalid("template_file", errors.to_string()));
         }
-        let mut race = Race::default();
-        loop {
-            let outcome = put(&input, template.as_deref(), cx).await;
-            if !race.again(&outcome) {
-                return outcome.map(|created| Put { created, body: Acknowledged::Ok });
-            }
-        }
+        let created = Race::run(|| put(&input, template.as_deref(), cx)).await?;
+        Ok(Put { created, body: Acknowledged::Ok })
     }
 }
 

@@ -54,6 +54,7 @@ impl Trail {
             template_id: flow.template_id,
             created_at: cx.now(),
             created_by: cx.actor(),
+            last_modified_at: cx.now(),
         }
     }
 }

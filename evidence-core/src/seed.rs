@@ -30,13 +30,7 @@ impl Evidence {
     /// # Errors
     /// [`Error::Invalid`] for a key or an organization of somebody else; [`Error::Store`] when the store fails.
     pub async fn seed(&self, seed: &Seed) -> Result<ApiKey> {
-        let mut race = Race::default();
-        loop {
-            let outcome = self.seed_once(seed).await;
-            if !race.again(&outcome) {
-                return outcome;
-            }
-        }
+        Race::run(|| self.seed_once(seed)).await
     }
 
     async fn seed_once(&self, seed: &Seed) -> Result<ApiKey> {

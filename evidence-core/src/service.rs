@@ -320,29 +320,21 @@ impl Draft {
     }
 }
 
-/// Counts lost races: an operation whose write meets a conflict reads and decides again, a bounded number of times.
-#[derive(Debug, Default)]
-pub struct Race {
-    lost: u8,
-}
+/// Operations whose write may meet a conflict.
+#[derive(Debug)]
+pub struct Race;
 
 impl Race {
     const ROUNDS: u8 = 16;
 
-    /// Runs `attempt` again as long as it loses a race, and answers its last outcome.
+    /// Runs `attempt` again as long as it loses a race, a bounded number of times, and answers its last outcome.
     pub async fn run<T, F: Future<Output = Result<T>>>(attempt: impl Fn() -> F) -> Result<T> {
-        let mut race = Self::default();
-        loop {
+        for _ in 1..Self::ROUNDS {
             let outcome = attempt().await;
-            if !race.again(&outcome) {
+            if !matches!(outcome, Err(Error::Store(StoreError::Conflict))) {
                 return outcome;
             }
         }
-    }
-
-    /// Whether `outcome` is a lost race that may be run again.
-    pub fn again<T>(&mut self, outcome: &Result<T>) -> bool {
-        self.lost += 1;
-        matches!(outcome, Err(Error::Store(StoreError::Conflict))) && self.lost < Self::ROUNDS
+        attempt().await
     }
 }

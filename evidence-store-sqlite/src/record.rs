@@ -26,6 +26,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Submission {
     org: Id,
+    begins: bool,
     actor: String,
     at: Timestamp,
     facts: Vec<(Fact, String, Hash)>,
@@ -36,6 +37,7 @@ pub(crate) struct Submission {
 
 impl Submission {
     fn new(write: Write, reply: oneshot::Sender<StoreResult<Vec<Entry>>>) -> serde_json::Result<Self> {
+        let begins = write.begins_ledger();
         let Write { org, by, at, facts, guards, secrets } = write;
         let hashed = |fact: Fact| {
             let payload = serde_json::to_string(&fact)?;
@@ -43,7 +45,7 @@ impl Submission {
             Ok((fact, payload, hash))
         };
         let facts = facts.into_iter().map(hashed).collect::<serde_json::Result<_>>()?;
-        Ok(Self { org, actor: by.to_string(), at, facts, guards, secrets, reply })
+        Ok(Self { org, begins, actor: by.to_string(), at, facts, guards, secrets, reply })
     }
 
     /// The size of its payloads, in bytes.
@@ -51,14 +53,9 @@ impl Submission {
         self.facts.iter().map(|(_, payload, _)| payload.len()).sum()
     }
 
-    /// Whether it begins its organization's ledger.
-    fn begins(&self) -> bool {
-        matches!(self.facts.first(), Some((Fact::OrganizationCreated { record }, ..)) if record.id == self.org)
-    }
-
     /// The places whose names the facts take.
     fn taken(&self) -> impl Iterator<Item = Place> {
-        let created = self.facts.iter().map(|(fact, ..)| fact).filter(|fact| creates(fact));
+        let created = self.facts.iter().map(|(fact, ..)| fact).filter(|fact| fact.creates());
         created.filter_map(Fact::subject).map(|(key, _)| Place::new(self.org, key))
     }
 
@@ -77,22 +74,6 @@ impl Recorder for SqliteStore {
         let submission = Submission::new(write, reply).map_err(|error| StoreError::Failed(error.into()))?;
         self.submit(Job::Record(submission), outcome).await
     }
-}
-
-/// Whether the fact makes a named record, rather than changing one. A repo is reported whether it is known or not.
-const fn creates(fact: &Fact) -> bool {
-    matches!(
-        fact,
-        Fact::OrganizationCreated { .. }
-            | Fact::UserCreated { .. }
-            | Fact::ServiceAccountCreated { .. }
-            | Fact::ApiKeyCreated { .. }
-            | Fact::FlowCreated { .. }
-            | Fact::TrailBegun { .. }
-            | Fact::EnvironmentCreated { .. }
-            | Fact::PolicyCreated { .. }
-            | Fact::AttestationTypeCreated { .. }
-    )
 }
 
 /// A name where it is unique: in an organization, or in the whole store.
@@ -224,7 +205,7 @@ impl Plan {
         if let Err(refusal) = self.check(write) {
             return Ok(Err(refusal));
         }
-        if write.begins() {
+        if write.begins {
             self.last_key += 1;
             let ledger = Ledger { key: self.last_key, frontier: Frontier::default(), changed: true };
             self.ledgers.insert(write.org, ledger);
@@ -233,7 +214,7 @@ impl Plan {
     }
 
     fn check(&self, write: &Submission) -> StoreResult<()> {
-        match (self.ledgers.contains_key(&write.org), write.begins()) {
+        match (self.ledgers.contains_key(&write.org), write.begins) {
             (true, true) => return Err(StoreError::Conflict),
             (false, false) => {
                 return Err(StoreError::Failed(format!("there is no organization {}", write.org).into()));

@@ -3,9 +3,12 @@
 
 use crate::run::{self, Outcome, cargo, program};
 
+/// The version that `deny.toml` was written for.
+const TOOL: &str = "cargo-deny@0.20.2";
+
 /// Checks `deny.toml`; installs the tool below `target/` where the machine has none.
 pub(crate) fn check() -> Outcome {
-    let checks = ["--all-features", "check", "bans", "licenses", "sources"];
+    let checks = ["--all-features", "check", "--hide-inclusion-graph", "bans", "licenses", "sources"];
     if run::exists("cargo-deny") {
         return program("cargo-deny").args(checks).run();
     }
@@ -13,7 +16,7 @@ pub(crate) fn check() -> Outcome {
     let tool = tools.join("bin").join(format!("cargo-deny{}", std::env::consts::EXE_SUFFIX));
     if !tool.is_file() {
         // An unoptimized build takes half the time, and the check itself a second either way.
-        cargo(["install", "--locked", "--debug", "cargo-deny", "--root"]).args([&tools]).run()?;
+        cargo(["install", "--locked", "--debug", TOOL, "--root"]).args([&tools]).run()?;
     }
     program(tool).args(checks).run()
 }

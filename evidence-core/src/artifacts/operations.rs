@@ -76,13 +76,8 @@ impl Operation for ReportArtifact {
         if input.filename.is_empty() {
             return Err(Error::invalid("filename", "String should have at least 1 character [input: ]"));
         }
-        let mut race = Race::default();
-        loop {
-            let outcome = report(&self.flow_name, &input, cx).await;
-            if !race.again(&outcome) {
-                return outcome.map(|()| Created(ArtifactReported { message: "OK" }));
-            }
-        }
+        Race::run(|| report(&self.flow_name, &input, cx)).await?;
+        Ok(Created(ArtifactReported { message: "OK" }))
     }
 }
 

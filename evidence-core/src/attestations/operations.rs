@@ -131,13 +131,8 @@ impl<C: Claim> Operation for PostAttestation<C> {
         let AttestationInput { base, claim } = body.document;
         self.binding(&base, cx).await?;
         let (attachments, file) = evidence::keep(body.files, cx).await?;
-        let mut race = Race::default();
-        loop {
-            let outcome = self.attest(&base, &claim, &attachments, file.as_ref(), cx).await;
-            if !race.again(&outcome) {
-                return outcome.map(|()| Created(Acknowledged::Ok));
-            }
-        }
+        Race::run(|| self.attest(&base, &claim, &attachments, file.as_ref(), cx)).await?;
+        Ok(Created(Acknowledged::Ok))
     }
 }
 

@@ -201,6 +201,7 @@ pub(super) fn trail(n: u64, flow: u64, name: &str) -> Trail {
         template_id: id(flow + 1_000_000),
         created_at: at(3),
         created_by: jane(),
+        last_modified_at: at(3),
     }
 }
 

@@ -47,6 +47,7 @@ async fn trails_read_back(store: Arc<dyn Store>) -> Outcome {
         external_urls: Some(external_urls()),
         template: awkward(),
         created_by: robot(),
+        last_modified_at: at(9),
         ..bare.clone()
     };
     org.record(vec![flow_created(100, "f"), Fact::TrailBegun { record: bare.clone() }]).await?;

@@ -43,7 +43,7 @@ fn prepare(write: &Write) -> StoreResult<Vec<Prepared>> {
 
 impl State {
     fn check(&self, write: &Write) -> StoreResult<()> {
-        let (exists, begins) = (self.tables.contains_key(&write.org), begins(write));
+        let (exists, begins) = (self.tables.contains_key(&write.org), write.begins_ledger());
         if !exists && !begins {
             return Err(StoreError::Failed(format!("there is no organization {}", write.org).into()));
         }
@@ -64,7 +64,7 @@ impl State {
 
     fn names_are_free(&self, write: &Write) -> bool {
         let mut taken = BTreeSet::new();
-        let created = write.facts.iter().filter(|fact| creates(fact)).filter_map(Fact::subject);
+        let created = write.facts.iter().filter(|fact| fact.creates()).filter_map(Fact::subject);
         created
             .map(|(key, _)| place(write.org, key))
             .all(|place| !self.revisions.contains_key(&place) && taken.insert(place))
@@ -100,11 +100,6 @@ impl State {
     }
 }
 
-/// Whether the write begins its organization's ledger.
-fn begins(write: &Write) -> bool {
-    matches!(write.facts.first(), Some(Fact::OrganizationCreated { record }) if record.id == write.org)
-}
-
 /// Where a name is unique: in the whole store, or in its organization.
 fn place(org: Id, key: Key) -> (Option<Id>, Key) {
     match key {
@@ -118,22 +113,6 @@ fn place(org: Id, key: Key) -> (Option<Id>, Key) {
         | Key::Policy(_)
         | Key::AttestationType(_) => (Some(org), key),
     }
-}
-
-/// Whether the fact makes a named record, rather than changing one. A repo is reported whether it is known or not.
-const fn creates(fact: &Fact) -> bool {
-    matches!(
-        fact,
-        Fact::OrganizationCreated { .. }
-            | Fact::UserCreated { .. }
-            | Fact::ServiceAccountCreated { .. }
-            | Fact::ApiKeyCreated { .. }
-            | Fact::FlowCreated { .. }
-            | Fact::TrailBegun { .. }
-            | Fact::EnvironmentCreated { .. }
-            | Fact::PolicyCreated { .. }
-            | Fact::AttestationTypeCreated { .. }
-    )
 }
 
 fn trail_of(fact: &Fact) -> Option<Id> {

@@ -41,11 +41,11 @@ impl Assessed {
         artifact_state(&self.template, artifact, &self.attestations)
     }
 
-    /// When evidence last changed: a report, or the beginning.
+    /// When evidence last changed: a report, a change of the trail, or its beginning.
     pub(crate) fn last_evidence_at(&self) -> Timestamp {
         let artifacts = self.artifacts.iter().map(|artifact| artifact.at);
         let attestations = self.attestations.iter().map(|attestation| attestation.at);
-        artifacts.chain(attestations).fold(self.trail.created_at, Timestamp::max)
+        artifacts.chain(attestations).fold(self.trail.last_modified_at, Timestamp::max)
     }
 }
 

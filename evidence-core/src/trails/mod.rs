@@ -59,6 +59,8 @@ pub struct Trail {
     pub created_at: Timestamp,
     /// By whom.
     pub created_by: Actor,
+    /// When it was begun or last changed.
+    pub last_modified_at: Timestamp,
 }
 
 /// How a list of trails is narrowed; everything given must match.

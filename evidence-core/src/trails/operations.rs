@@ -81,13 +81,8 @@ impl Operation for BeginTrail {
         if let Some(Err(errors)) = template.as_deref().map(Template::parse) {
             return Err(Error::invalid("template_file", errors.to_string()));
         }
-        let mut race = Race::default();
-        loop {
-            let outcome = begin(&self.flow_name, &input, template.as_deref(), cx).await;
-            if !race.again(&outcome) {
-                return outcome.map(|created| Put { created, body: Acknowledged::Ok });
-            }
-        }
+        let created = Race::run(|| begin(&self.flow_name, &input, template.as_deref(), cx)).await?;
+        Ok(Put { created, body: Acknowledged::Ok })
     }
 }
 
@@ -113,6 +108,7 @@ async fn begin(
         Some(known) => {
             let changes = record.changes_since(&known.record);
             if !changes.is_empty() {
+                record.last_modified_at = cx.now();
                 let guard = Guard::Unchanged(key, known.revision);
                 draft.guarded(Fact::TrailUpdated { record, changes }, guard);
             }
