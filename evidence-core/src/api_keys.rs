@@ -221,7 +221,7 @@ impl Operation for ListApiKeys {
     const NAME: &'static str = "list_service_account_api_keys";
     const METHOD: Method = Method::Get;
     const PATH: &'static str = "/service-accounts/{org}/{name}/api-keys";
-    const SCOPE: Scope = Scope::Report;
+    const SCOPE: Scope = Scope::Read;
     const SUMMARY: &'static str = "Lists the active API keys of a service account";
     type Body = ();
     type Output = Json<Vec<ApiKeyView>>;
@@ -231,7 +231,7 @@ impl Operation for ListApiKeys {
     }
 
     async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
-        let account = cx.managed_account(&self.name).await?.record;
+        let account = cx.service_account(&self.name).await?.record;
         let keys = cx.store().api_keys(cx.org()?, account.id).await?.into_iter().map(|key| key.record);
         Ok(Json(keys.filter(|key| key.is_active(cx.now())).map(ApiKeyView::from).collect()))
     }
@@ -301,7 +301,7 @@ impl Operation for GetApiKey {
     const NAME: &'static str = "get_service_account_api_key";
     const METHOD: Method = Method::Get;
     const PATH: &'static str = "/service-accounts/{org}/{name}/api-keys/{key_id}";
-    const SCOPE: Scope = Scope::Report;
+    const SCOPE: Scope = Scope::Read;
     const SUMMARY: &'static str = "Gets an active API key of a service account";
     type Body = ();
     type Output = Json<ApiKeyView>;
@@ -311,7 +311,7 @@ impl Operation for GetApiKey {
     }
 
     async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
-        let account = cx.managed_account(&self.name).await?.record;
+        let account = cx.service_account(&self.name).await?.record;
         Ok(Json(cx.active_key(&account, &self.key_id).await?.record.into()))
     }
 }

@@ -11,6 +11,7 @@ mod environments;
 mod faults;
 mod flows;
 mod json;
+mod matrix;
 mod orgs;
 mod policies;
 mod reports;

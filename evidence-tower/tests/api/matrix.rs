@@ -1,0 +1,370 @@
+//! Who may do what: every operation, asked by everybody, of what exists and of what does not. An operation without a
+//! row in the table fails.
+
+use std::collections::BTreeMap;
+
+use evidence_core::auth::{ApiKey, Role};
+use evidence_core::operation::{Operation, Visitor};
+use evidence_core::seed::Seed;
+use evidence_core::{Evidence, api};
+use http::Method;
+use http::header::AUTHORIZATION;
+use serde_json::json;
+
+use crate::support::{Api, Ask, EXPIRED, JANE, JOHN, KEYS, REVOKED, Reply, in_memory};
+use crate::trails::COMMIT;
+
+/// Who gets an answer other than 401, 403 or 404 `Organization not found`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Open {
+    /// Whoever has a credential.
+    ToAnybody,
+    /// Whoever has at least this role in the organization.
+    From(Role),
+    /// The same, and outsiders where the flow is public.
+    FromOrPublic(Role),
+    /// Whoever has at least this role; of what exists, only administrators, since jane made it.
+    ToItsManagers(Role),
+}
+use Open::{From, FromOrPublic, ToAnybody, ToItsManagers};
+
+/// What is sent.
+#[derive(Debug, Clone, Copy)]
+enum Sent {
+    Nothing,
+    Json(&'static str),
+    Form(&'static str, &'static str),
+}
+use Sent::{Form, Json, Nothing};
+
+/// A row of the table.
+struct Row {
+    operation: &'static str,
+    open: Open,
+    sent: Sent,
+    /// What is answered when everything that the path names exists.
+    found: u16,
+    /// A parameter of the path, and what is answered when nothing has its name.
+    missing: Option<(&'static str, u16)>,
+}
+
+const fn row(operation: &'static str, open: Open, sent: Sent, found: u16) -> Row {
+    Row { operation, open, sent, found, missing: None }
+}
+
+impl Row {
+    const fn without(self, parameter: &'static str, status: u16) -> Self {
+        Self { missing: Some((parameter, status)), ..self }
+    }
+
+    /// What the operation can be asked of.
+    fn questions(&self) -> Vec<Of> {
+        let mut questions = vec![Of::WhatExists];
+        questions.extend(self.missing.map(|_| Of::WhatIsMissing));
+        questions.extend(matches!(self.open, FromOrPublic(_)).then_some(Of::WhatIsPublic));
+        questions.extend((self.open != ToAnybody).then_some(Of::AnUnknownOrganization));
+        questions
+    }
+}
+
+const READS: Open = From(Role::Reader);
+const READS_FLOW: Open = FromOrPublic(Role::Reader);
+const REPORTS: Open = From(Role::Snapshotter);
+const WRITES: Open = From(Role::Member);
+const MANAGES: Open = ToItsManagers(Role::Snapshotter);
+
+const ALLOWANCE: Sent = Json(
+    r#"{"artifact_name": "x", "description": "", "artifact_fingerprint": "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"}"#,
+);
+const ARTIFACT: Sent = Json(
+    r#"{"filename": "x", "build_url": "", "commit_url": "", "fingerprint": "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"}"#,
+);
+const ENVIRONMENT: Sent = Json(r#"{"name": "new", "type": "docker", "description": ""}"#);
+const GENERIC: Sent = Form("data_json", r#"{"attestation_name": "x", "is_compliant": true}"#);
+const JUNIT: Sent = Form("data_json", r#"{"attestation_name": "x", "junit_results": []}"#);
+const PULL_REQUESTS: Sent =
+    Form("data_json", r#"{"attestation_name": "x", "git_provider": "github", "pull_requests": []}"#);
+
+/// The table, in the order of the documentation.
+const TABLE: [Row; 49] = [
+    row("list_allowlist", READS, Nothing, 200),
+    row("allow_artifact_for_env", WRITES, ALLOWANCE, 201).without("env_name", 404),
+    row("list_artifacts", READS, Nothing, 200),
+    row("create_artifact", WRITES, ARTIFACT, 201).without("flow_name", 201),
+    row("get_artifact_by_commit_sha", READS_FLOW, Nothing, 200).without("flow_name", 404),
+    row("get_artifact_by_fingerprint", READS_FLOW, Nothing, 200).without("flow_name", 404),
+    row("get_latest_artifact_commit", READS_FLOW, Nothing, 200).without("flow_name", 404),
+    row("get_attestations", READS, Nothing, 200),
+    row("get_artifact_attestation", READS_FLOW, Nothing, 200).without("flow_name", 404),
+    row("get_attestation_evidence", READS_FLOW, Nothing, 200).without("attestation_id", 404),
+    row("post_generic_attestation", WRITES, GENERIC, 201).without("trail_name", 201),
+    row("post_junit_attestation", WRITES, JUNIT, 201).without("trail_name", 201),
+    row("post_pull_request_attestation", WRITES, PULL_REQUESTS, 201).without("flow_name", 201),
+    row("get_trail_attestation", READS_FLOW, Nothing, 200).without("trail_name", 404),
+    row("get_custom_attestation_types", READS, Nothing, 200),
+    row("post_custom_attestation_type", WRITES, Form("data_json", r#"{"name": "x"}"#), 201),
+    row("get_custom_attestation_type", READS, Nothing, 200).without("custom_attestation_type_name", 404),
+    row("list_envs", READS, Nothing, 200),
+    row("create_env", REPORTS, ENVIRONMENT, 201),
+    row("get_environment", READS, Nothing, 200).without("env_name", 404),
+    row("join_physical_to_logical", WRITES, Json(r#"{"physical_env_name": "prod"}"#), 200)
+        .without("env_name", 404),
+    row("attach_policy_to_env", WRITES, Json(r#"{"policy_names": ["p"]}"#), 200).without("env_name", 404),
+    row("docker_report", REPORTS, Json(r#"{"artifacts": []}"#), 200).without("env_name", 404),
+    row("server_report", REPORTS, Json(r#"{"artifacts": []}"#), 201).without("env_name", 404),
+    row("get_flows", READS, Nothing, 200),
+    row("create_flow_with_template", WRITES, Form("data_json", r#"{"name": "new", "description": ""}"#), 201),
+    row("get_flow", READS_FLOW, Nothing, 200).without("flow_name", 404),
+    row("get_organization", READS, Nothing, 200),
+    row("list_policies", READS, Nothing, 200),
+    row("put_policy", WRITES, Form("payload", r#"{"name": "p"}"#), 200),
+    row("get_policy", READS, Nothing, 200).without("policy_name", 404),
+    row("list_repos", READS, Nothing, 200),
+    row("flow_template_schema_v1", ToAnybody, Nothing, 200),
+    row("list_service_accounts", READS, Nothing, 200),
+    row("create_service_account", REPORTS, Json(r#"{"name": "new"}"#), 201),
+    row("get_service_account", READS, Nothing, 200).without("name", 404),
+    row("update_service_account", MANAGES, Json("{}"), 200).without("name", 404),
+    row("list_service_account_api_keys", READS, Nothing, 200).without("name", 404),
+    row("create_service_account_api_key", MANAGES, Json(r#"{"description": "x"}"#), 201).without("name", 404),
+    row("delete_service_account_api_key", MANAGES, Nothing, 200).without("name", 404),
+    row("get_service_account_api_key", READS, Nothing, 200).without("key_id", 404),
+    row("rotate_service_account_api_key", MANAGES, Json("{}"), 201).without("name", 404),
+    row("list_snapshots", READS, Nothing, 200).without("env_name", 404),
+    row("get_snapshot", READS, Nothing, 200).without("snapshot_expression", 404),
+    row("patch_tags", WRITES, Json("{}"), 200).without("resource_id", 404),
+    row("list_trails_for_org", READS, Nothing, 200),
+    row("create_trail", WRITES, Form("data_json", r#"{"name": "new"}"#), 201).without("flow_name", 201),
+    row("get_trail", READS_FLOW, Nothing, 200).without("trail_name", 404),
+    row("download_trail_audit_pdf", READS_FLOW, Nothing, 200).without("trail_name", 404),
+];
+
+/// How the operations are reached, by their names.
+#[derive(Default)]
+struct Routes(BTreeMap<&'static str, (Method, &'static str)>);
+
+impl Visitor for Routes {
+    fn visit<O: Operation>(&mut self) {
+        let method = format!("{:?}", O::METHOD).to_uppercase().parse().unwrap();
+        self.0.insert(O::NAME, (method, O::PATH));
+    }
+}
+
+fn routes() -> BTreeMap<&'static str, (Method, &'static str)> {
+    let mut routes = Routes::default();
+    api::operations(&mut routes);
+    routes.0
+}
+
+/// Who asks.
+#[derive(Debug, Clone)]
+enum Caller {
+    /// Nobody that is known, with this header.
+    Stranger(Option<String>),
+    /// Somebody of another organization, with this key.
+    Outsider(String),
+    /// Somebody of `acme`.
+    Insider(Role, &'static str),
+}
+
+impl Caller {
+    fn strangers() -> Vec<Self> {
+        let headers = [
+            "Bearer".to_owned(),
+            "Token jane-key".to_owned(),
+            "Bearer unknown".to_owned(),
+            format!("Bearer {EXPIRED}"),
+            format!("Bearer {REVOKED}"),
+        ];
+        headers.into_iter().map(Some).chain([None]).map(Self::Stranger).collect()
+    }
+
+    fn insiders() -> Vec<Self> {
+        let accounts = KEYS.map(|(role, key)| Self::Insider(role, key));
+        accounts.into_iter().chain([Self::Insider(Role::Admin, JANE)]).collect()
+    }
+
+    fn send(&self, ask: Ask<Evidence>) -> Ask<Evidence> {
+        match self {
+            Self::Stranger(None) => ask.anonymous(),
+            Self::Stranger(Some(header)) => ask.header(AUTHORIZATION, header.as_str()),
+            Self::Outsider(key) => ask.key(key),
+            Self::Insider(_, key) => ask.key(key),
+        }
+    }
+}
+
+/// Of what the operation is asked.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Of {
+    WhatExists,
+    WhatIsPublic,
+    WhatIsMissing,
+    AnUnknownOrganization,
+}
+
+/// What the table says.
+fn expected(row: &Row, caller: &Caller, of: Of) -> u16 {
+    let status = match (of, row.missing) {
+        (Of::WhatIsMissing, Some((_, status))) => status,
+        _ => row.found,
+    };
+    match (caller, row.open) {
+        (Caller::Stranger(_), _) => 401,
+        (_, ToAnybody) => status,
+        _ if of == Of::AnUnknownOrganization => 404,
+        (Caller::Outsider(_), FromOrPublic(_)) if of == Of::WhatIsPublic => status,
+        (Caller::Outsider(_), _) => 403,
+        (Caller::Insider(role, _), From(least) | FromOrPublic(least)) if *role >= least => status,
+        (Caller::Insider(Role::Admin, _), ToItsManagers(_)) => status,
+        (Caller::Insider(role, _), ToItsManagers(least)) if *role >= least && of == Of::WhatIsMissing => {
+            status
+        }
+        (Caller::Insider(..), _) => 403,
+    }
+}
+
+/// A service in which everything exists once, and the names of it.
+struct World {
+    api: Api,
+    names: BTreeMap<&'static str, String>,
+    outsiders: Vec<Caller>,
+}
+
+impl World {
+    async fn new() -> Self {
+        let evidence = in_memory().await;
+        // An organization whose name begins as the other's does.
+        let (user, orgs) = ("joan".parse().unwrap(), vec!["acmeshop".parse().unwrap()]);
+        let api_key = Some(ApiKey::imported("joan-key".to_owned()));
+        evidence.seed(&Seed { user, orgs, api_key }).await.unwrap();
+        let api = Api::new(evidence, false, "memory");
+        api.given_environments("docker", &["prod"]).await;
+        api.given_environments("server", &["machine"]).await;
+        api.given_environments("logical", &["all"]).await;
+        api.report_running("prod", &[]).await.created();
+        api.put_policy("p", crate::scenery::PROVENANCE).await.created();
+        let review = [("name=\"data_json\"", r#"{"name": "review"}"#)];
+        api.post("/custom-attestation-types/acme").form(&review).await.created();
+        api.post("/service-accounts/acme").json(json!({"name": "ci"})).await.created();
+        let key =
+            api.post("/service-accounts/acme/ci/api-keys").json(json!({"description": "x"})).await.created();
+        for (flow, visibility) in [("shop", "private"), ("open", "public")] {
+            let document = json!({"name": flow, "description": "", "visibility": visibility}).to_string();
+            api.put("/flows/acme/template_file").form(&[("name=\"data_json\"", &document)]).await.created();
+            let artifact = json!({
+                "trail_name": "t", "fingerprint": "a".repeat(64), "filename": "x", "git_commit": COMMIT,
+                "build_url": "", "commit_url": "",
+            });
+            api.post(&format!("/artifacts/acme/{flow}")).json(artifact).await.created();
+            let document = r#"{"attestation_name": "bar", "is_compliant": true}"#;
+            let file = ("name=\"attachment_file\"; filename=\"a.txt\"", "hello");
+            let attest = api.post(&format!("/attestations/acme/{flow}/trail/t/generic"));
+            attest.form(&[("name=\"data_json\"", document), file]).await.created();
+        }
+        let names = [
+            ("flow_name", "shop"),
+            ("trail_name", "t"),
+            ("fingerprint", &"a".repeat(64)),
+            ("commit_sha", COMMIT),
+            ("attestation_name", "bar"),
+            ("custom_attestation_type_name", "review"),
+            ("env_name", "prod"),
+            ("snapshot_expression", "1"),
+            ("policy_name", "p"),
+            ("name", "ci"),
+            ("key_id", key["id"].as_str().unwrap()),
+            ("resource_type", "flow"),
+            ("resource_id", "shop"),
+        ];
+        let names = names.map(|(parameter, name)| (parameter, name.to_owned())).into();
+        let outsiders = outsiders(&api).await;
+        Self { api, names, outsiders }
+    }
+
+    /// The path of an operation, with names put in.
+    async fn path(&self, row: &Row, template: &str, of: Of) -> String {
+        let mut names = self.names.clone();
+        let org = if of == Of::AnUnknownOrganization { "acme-shop" } else { "acme" };
+        names.insert("org", org.to_owned());
+        match row.operation {
+            "server_report" => names.insert("env_name", "machine".to_owned()),
+            "join_physical_to_logical" => names.insert("env_name", "all".to_owned()),
+            _ => None,
+        };
+        if of == Of::WhatIsPublic {
+            names.insert("flow_name", "open".to_owned());
+        }
+        if let (Of::WhatIsMissing, Some((parameter, _))) = (of, row.missing) {
+            names.insert(parameter, "999".to_owned());
+        }
+        if template.contains("{attestation_id}") && !names.contains_key("attestation_id") {
+            let attestation = format!("/attestations/acme/{}/trail/t/bar", names["flow_name"]);
+            let found = self.api.get(&attestation).await.ok();
+            names.insert("attestation_id", found[0]["attestation_id"].as_str().unwrap().to_owned());
+        }
+        let fill =
+            |segment: &str| match segment.strip_prefix('{').and_then(|segment| segment.strip_suffix('}')) {
+                Some(parameter) => names[parameter].clone(),
+                None => segment.to_owned(),
+            };
+        let path = template.split('/').map(fill).collect::<Vec<_>>().join("/");
+        // The one operation that does not work without a parameter of the query.
+        if row.operation == "get_attestations" { format!("{path}?attestation_id=999") } else { path }
+    }
+}
+
+/// Administrators of the other organizations, and a service account of each role in one of them.
+async fn outsiders(api: &Api) -> Vec<Caller> {
+    let mut outsiders = vec![Caller::Outsider(JOHN.to_owned()), Caller::Outsider("joan-key".to_owned())];
+    for privilege in ["reader", "snapshotter", "member", "admin"] {
+        let account = json!({"name": privilege, "privilege": privilege});
+        api.post("/service-accounts/foobar").key(JOHN).json(account).await.created();
+        let keys = format!("/service-accounts/foobar/{privilege}/api-keys");
+        let key = api.post(&keys).key(JOHN).json(json!({"description": "x"})).await.created();
+        outsiders.push(Caller::Outsider(key["key"].as_str().unwrap().to_owned()));
+    }
+    outsiders
+}
+
+impl World {
+    async fn ask(&self, row: &Row, (method, template): &(Method, &str), caller: &Caller, of: Of) -> Reply {
+        let path = self.path(row, template, of).await;
+        let ask = caller.send(self.api.request(method.clone(), &path));
+        match row.sent {
+            Nothing => ask.await,
+            Json(text) => ask.bytes("application/json", text).await,
+            Form(part, text) => ask.form(&[(&format!("name=\"{part}\""), text)]).await,
+        }
+    }
+}
+
+#[test]
+fn every_operation_has_one_row() {
+    let rows: Vec<&str> = TABLE.iter().map(|row| row.operation).collect();
+    let mut sorted = rows.clone();
+    sorted.sort_unstable();
+    assert_eq!(sorted, routes().into_keys().collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn everybody_gets_what_the_table_says_and_nothing_else() {
+    let routes = routes();
+    let mut world = World::new().await;
+    for row in &TABLE {
+        let route = &routes[row.operation];
+        let callers = [Caller::strangers(), world.outsiders.clone(), Caller::insiders()].concat();
+        for caller in &callers {
+            for of in row.questions() {
+                let reply = world.ask(row, route, caller, of).await;
+                let wanted = expected(row, caller, of);
+                let context = format!("{} asked by {caller:?} of {of:?}", row.operation);
+                assert_eq!(reply.status.as_u16(), wanted, "{context}: {reply:?}");
+                // What is refused changes nothing; after what is done, the world is made anew, with the same keys.
+                if reply.status.is_success() && route.0 != Method::GET {
+                    world = World::new().await;
+                }
+            }
+        }
+    }
+}
