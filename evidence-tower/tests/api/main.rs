@@ -20,6 +20,7 @@ mod routing;
 mod scenery;
 mod service_accounts;
 mod snapshots;
+mod statements;
 mod support;
 mod tags;
 mod trails;
