@@ -20,6 +20,8 @@ mod routing;
 mod scenery;
 mod service_accounts;
 mod snapshots;
+mod specification;
 mod support;
 mod tags;
 mod trails;
+mod wording;
