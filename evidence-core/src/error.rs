@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::decode::Misfit;
 use crate::store::StoreError;
+use crate::tags::TaggedKind;
 
 /// The result of an operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -93,6 +94,15 @@ impl Error {
         }
     }
 
+    /// The same absence told of what this field names; other errors stay as they are.
+    #[must_use]
+    pub fn named_by(self, field: &'static str) -> Self {
+        match self {
+            Self::NotFound(missing) => missing.named_by(field).into(),
+            other => other,
+        }
+    }
+
     /// A misfit of the input, under [`INVALID_PAYLOAD`]; `whole` names the input itself where no field does.
     pub fn misfit(misfit: &Misfit, whole: &str) -> Self {
         let field = misfit.field();
@@ -138,7 +148,7 @@ pub enum Resource {
     Repo,
     ServiceAccount,
     ApiKey,
-    TaggedResource,
+    Tagged(TaggedKind),
 }
 
 impl Missing {
@@ -206,7 +216,7 @@ impl Resource {
             Self::Repo => "repo_name",
             Self::ServiceAccount => "name",
             Self::ApiKey => "key_id",
-            Self::TaggedResource => "resource_id",
+            Self::Tagged(_) => "resource_id",
         }
     }
 
@@ -226,7 +236,7 @@ impl Resource {
             Self::Repo => "repo",
             Self::ServiceAccount => "service account",
             Self::ApiKey => "API key",
-            Self::TaggedResource => "resource",
+            Self::Tagged(_) => "resource",
         }
     }
 
@@ -246,7 +256,7 @@ impl Resource {
             Self::Repo => "Repo not found",
             Self::ServiceAccount => "Service account not found",
             Self::ApiKey => "API key not found",
-            Self::TaggedResource => "Resource not found",
+            Self::Tagged(_) => "Resource not found",
         }
     }
 }
@@ -317,12 +327,13 @@ fn named(missing: &Missing) -> String {
         }
         Resource::AttestationTypeVersion | Resource::Snapshot => name.clone(),
         Resource::Repo => format!("Repo '{name}' not found"),
+        // The quotation marks around the sentence are a part of it.
+        Resource::Tagged(kind) => format!("\"{kind:?} '{name}' does not exist in organization '{org}'\""),
         Resource::Organization
         | Resource::Attestation
         | Resource::Evidence
         | Resource::ServiceAccount
-        | Resource::ApiKey
-        | Resource::TaggedResource => resource.documented().to_owned(),
+        | Resource::ApiKey => resource.documented().to_owned(),
     }
 }
 

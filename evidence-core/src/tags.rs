@@ -132,7 +132,7 @@ impl PatchTags {
     }
 
     fn missing(&self, cx: &Context<'_>) -> Missing {
-        cx.missing(Resource::TaggedResource, self.resource_id.as_str())
+        cx.missing(Resource::Tagged(self.resource_type), self.resource_id.as_str())
     }
 }
 

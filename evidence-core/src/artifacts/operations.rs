@@ -334,7 +334,10 @@ impl Operation for ListArtifacts {
 
     async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
         let flow = match &self.flow_name {
-            Some(name) => Some(cx.flow(name.as_str()).await?.record.id),
+            Some(name) => {
+                let flow = cx.flow(name.as_str()).await.map_err(|error| error.named_by("query.flow_name"));
+                Some(flow?.record.id)
+            }
             None => None,
         };
         let repos = match self.repo_name.filter(|name| !name.is_empty()) {

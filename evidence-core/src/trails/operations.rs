@@ -383,7 +383,7 @@ impl Operation for ListTrails {
 
     async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
         let flow = match &self.flow {
-            Some(name) => Some(cx.flow(name).await.map_err(naming_query_flow)?.record.id),
+            Some(name) => Some(cx.flow(name).await.map_err(|error| error.named_by("query.flow"))?.record.id),
             None => None,
         };
         let fingerprint = self.fingerprint.filter(|prefix| !prefix.is_empty());
@@ -401,13 +401,6 @@ impl Operation for ListTrails {
             page_count: trails.pages(per_page),
         };
         Ok(Json(TrailList { data: views(&trails.items, cx).await?, pagination }))
-    }
-}
-
-fn naming_query_flow(error: Error) -> Error {
-    match error {
-        Error::NotFound(missing) => missing.named_by("query.flow").into(),
-        other => other,
     }
 }
 

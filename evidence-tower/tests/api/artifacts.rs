@@ -7,49 +7,16 @@ use crate::json::INVALID;
 use crate::support::for_each_store;
 use crate::trails::{COMMIT, TEMPLATE};
 
-const ARTIFACT_KEYS: [&str; 28] = [
-    "id",
-    "fingerprint",
-    "filename",
-    "created_at",
-    "last_modified_at",
-    "evidence",
-    "flow_name",
-    "commit_lead_times",
-    "build_lead_times",
-    "trail_name",
-    "template_reference_name",
-    "git_commit",
-    "git_commit_info",
-    "repo_info",
-    "commit_url",
-    "build_url",
-    "repo_url",
-    "html_url",
-    "api_url",
-    "user_data",
-    "external_urls",
-    "annotations",
-    "state",
-    "template",
-    "state_info",
-    "running",
-    "exited",
-    "history",
-];
-
 fn report() -> Value {
     json!({"fingerprint": "a".repeat(64), "filename": "app", "build_url": "b", "commit_url": "c"})
 }
 
 #[tokio::test]
-async fn resource_artifact_has_every_field_in_the_tables_order() {
+async fn an_artifact_tells_what_was_reported_and_what_follows_from_it() {
     for_each_store(async |api| {
         api.flow("shop", TEMPLATE).await;
         api.artifact("a", "cli").await;
         let artifact = api.get(&format!("/artifacts/acme/shop/fingerprint/{}", "a".repeat(64))).await.ok();
-        let keys: Vec<&str> = artifact.as_object().unwrap().keys().map(String::as_str).collect();
-        assert_eq!(keys, ARTIFACT_KEYS);
         let id = artifact["id"].as_str().unwrap();
         assert!(regex::Regex::new(ID_PATTERN).unwrap().is_match(id));
         let expected = json!({

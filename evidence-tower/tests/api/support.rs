@@ -63,7 +63,7 @@ async fn stores() -> Vec<Stored> {
 pub(crate) async fn for_each_store(case: impl AsyncFn(Api)) {
     for relative in [false, true] {
         for Stored { name, store, directory } in stores().await {
-            let evidence = fixture(store).await;
+            let evidence = fixture(store, Settings::default()).await;
             case(Api::new(evidence, relative, name)).await;
             drop(directory);
         }
@@ -72,7 +72,12 @@ pub(crate) async fn for_each_store(case: impl AsyncFn(Api)) {
 
 /// A service over a memory store, for what does not depend on the store.
 pub(crate) async fn in_memory() -> Evidence {
-    fixture(Arc::new(MemoryStore::new())).await
+    in_memory_with(Settings::default()).await
+}
+
+/// The same, set up like this.
+pub(crate) async fn in_memory_with(settings: Settings) -> Evidence {
+    fixture(Arc::new(MemoryStore::new()), settings).await
 }
 
 /// The API over a SQLite store, and the store, whose file lives as long as the folder.
@@ -104,14 +109,10 @@ impl Random for Counter {
     }
 }
 
-async fn fixture(store: Arc<dyn Store>) -> Evidence {
+async fn fixture(store: Arc<dyn Store>, settings: Settings) -> Evidence {
     let random = Arc::new(Counter::default());
-    let evidence = Evidence::with_sources(
-        Arc::clone(&store),
-        Settings::default(),
-        Arc::new(Fixed),
-        Arc::clone(&random) as _,
-    );
+    let evidence =
+        Evidence::with_sources(Arc::clone(&store), settings, Arc::new(Fixed), Arc::clone(&random) as _);
     for (user, org, key) in [("jane", "acme", JANE), ("john", "foobar", JOHN)] {
         let api_key = Some(ApiKey::imported(key.to_owned()));
         let seed = Seed { user: user.parse().unwrap(), orgs: vec![org.parse().unwrap()], api_key };
@@ -322,8 +323,9 @@ impl Reply {
         self
     }
 
+    /// The JSON body.
     #[track_caller]
-    fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         assert_eq!(self.headers.get(CONTENT_TYPE).unwrap(), "application/json", "{}", self.context);
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{}: {error}", self.context))
     }
