@@ -7,9 +7,7 @@ use crate::support::{Api, JOHN, Reply, for_each_store};
 /// Asserts the row: the status, the message, and the one field that `errors` names.
 #[track_caller]
 fn expect_row(reply: Reply, status: u16, message: &str, field: &str) {
-    assert_eq!(reply.status.as_u16(), status, "{reply:?}");
-    let body = reply.json();
-    assert_eq!(body["message"], message, "{body}");
+    let body = reply.expect(status, json!({ "message": message })).json();
     assert_eq!(crate::json::fields(&body["errors"]), [field], "{body}");
 }
 
