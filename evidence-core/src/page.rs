@@ -245,6 +245,29 @@ mod tests {
 
     proptest! {
         #[test]
+        fn a_page_number_is_an_integer_from_1(number in prop_oneof![-3..4_i128, i128::from(i64::MAX) - 2..i128::from(i64::MAX) + 3]) {
+            let read = serde_json::from_str::<PageNumber>(&number.to_string());
+            prop_assert_eq!(read.is_ok(), (1..=i128::from(i64::MAX)).contains(&number));
+            if let Ok(page) = read {
+                prop_assert_eq!(i128::from(page.get()), number);
+                prop_assert_eq!(serde_json::to_string(&page).unwrap(), number.to_string());
+                prop_assert!(page.window(u64::MAX).offset >= page.window(1).offset);
+            }
+        }
+
+        #[test]
+        fn a_page_size_is_an_integer_from_1_to_its_maximum(number in -2..55_i64) {
+            prop_assert_eq!(serde_json::from_str::<PerPage<50>>(&number.to_string()).is_ok(), (1..=50).contains(&number));
+        }
+
+        #[test]
+        fn a_window_of_a_list_is_what_skip_and_take_give(items in proptest::collection::vec(any::<u8>(), 0..20), offset in 0..25_u64, limit in 0..25_u64) {
+            let slice = Slice::of(items.clone(), Window { offset, limit });
+            let wanted: Vec<u8> = items.iter().copied().skip(usize::try_from(offset).unwrap()).take(usize::try_from(limit).unwrap()).collect();
+            prop_assert_eq!((slice.items, slice.total), (wanted, items.len() as u64));
+        }
+
+        #[test]
         fn an_encoded_query_value_holds_no_delimiter(text in "\\PC*") {
             let encoded = percent_encoded(&text);
             prop_assert!(encoded.is_ascii() && !encoded.contains(['&', '=', '#', '+', ' ', '?']));

@@ -1,5 +1,5 @@
 //! Environment reports: the complete list of what runs somewhere, sent again and again. Each kind of environment has
-//! a body of its own; all of them become one [`Report`], and only a report that tells something new takes a snapshot.
+//! a body of its own; all of them become one `Report`, and only a report that tells something new takes a snapshot.
 
 use std::collections::{BTreeMap, BTreeSet};
 

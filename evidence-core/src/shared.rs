@@ -403,3 +403,120 @@ impl TagFilter {
         tags.get(&self.key).is_some_and(|found| self.value.as_ref().is_none_or(|wanted| wanted == found))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde::de::DeserializeOwned;
+    use serde_json::json;
+
+    use super::*;
+    use crate::decode::from_json;
+
+    /// Reads `value`; where that works, what is written again is `value`.
+    fn accepts<T: DeserializeOwned + Serialize>(value: &Value) -> bool {
+        let Ok(read) = from_json::<T>(value) else { return false };
+        assert_eq!(serde_json::to_value(read).unwrap(), *value);
+        true
+    }
+
+    fn fits(pattern: &str, text: &str) -> bool {
+        regex::Regex::new(pattern).unwrap().is_match(text)
+    }
+
+    #[test]
+    fn an_origin_is_an_absolute_web_url_of_at_most_8_kib() {
+        let longest = format!("https://e/{}", "a".repeat(LONGEST_URL - 10));
+        for url in [
+            "http://e",
+            "https://e.example/p?q#f",
+            "HTTPS://E",
+            "http://user@e:80/",
+            "http://[::1]/",
+            &longest,
+        ] {
+            assert!(accepts::<WebUrl>(&json!(url)), "{url}");
+        }
+        let longer = format!("{longest}a");
+        let refused = [
+            "",
+            "e",
+            "//e",
+            "ftp://e",
+            "http:",
+            "http://",
+            "https:///p",
+            "http://?q",
+            "http://e/ x",
+            "http://e\n",
+            &longer,
+        ];
+        for url in refused {
+            assert!(!accepts::<WebUrl>(&json!(url)), "{url}");
+        }
+    }
+
+    #[test]
+    fn user_data_is_an_object_or_a_list() {
+        for (data, fits) in [
+            (json!({}), true),
+            (json!({"a": [1.5, null, {"b": true}]}), true),
+            (json!([]), true),
+            (json!([1, "x"]), true),
+            (json!(null), false),
+            (json!("x"), false),
+            (json!(1), false),
+            (json!(true), false),
+        ] {
+            assert_eq!(accepts::<UserData>(&data), fits, "{data}");
+        }
+    }
+
+    #[test]
+    fn a_tag_filter_splits_at_the_first_separator() {
+        let tags: Tags = [("team".to_owned(), "a:b".to_owned())].into();
+        for (text, matches) in [
+            ("team", true),
+            ("team:a:b", true),
+            ("team:a", false),
+            ("team:", false),
+            ("", false),
+            ("TEAM", false),
+        ] {
+            assert_eq!(TagFilter::parse(text, ':').matches(&tags), matches, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_link_is_accepted_iff_its_label_and_fingerprint_fit(
+            label in "[a-z]{0,3}[=.]?[a-z]{0,3}|\\PC{0,6}",
+            fingerprint in proptest::option::of("[a-f0-9]{63,65}|[A-F0-9]{64}"),
+        ) {
+            let good = fits(r"^[^=.]+$", &label) && fingerprint.as_deref().is_none_or(|text| fits("^[a-f0-9]{64}$", text));
+            let value = json!({label: {"href": "h", "fingerprint": fingerprint}});
+            prop_assert_eq!(accepts::<ExternalUrls>(&value), good, "{}", value);
+        }
+
+        #[test]
+        fn a_remark_is_accepted_iff_its_key_fits(key in "[A-Za-z0-9_-]{0,5}|[a-z]\\.[a-z]|\\PC{0,5}", text in "\\PC{0,9}") {
+            let value = json!({key.clone(): text});
+            prop_assert_eq!(accepts::<Annotations>(&value), fits(r"^[A-Za-z0-9_-]+$", &key), "{}", value);
+        }
+
+        #[test]
+        fn a_text_is_accepted_iff_it_is_short_enough(text in "\\PC{0,12}") {
+            prop_assert_eq!(accepts::<Text<8>>(&json!(text)), text.chars().count() <= 8);
+        }
+
+        #[test]
+        fn a_list_is_accepted_iff_it_is_short_enough(items in proptest::collection::vec(any::<u8>(), 0..8)) {
+            prop_assert_eq!(accepts::<List<u8, 4>>(&json!(items)), items.len() <= 4);
+        }
+
+        #[test]
+        fn a_url_reads_back_as_itself_or_is_refused(text in "(https?|ftp|HTTP)://[a-z0-9.:@/?#% \\n-]{0,20}|\\PC{0,20}") {
+            accepts::<WebUrl>(&json!(text));
+        }
+    }
+}

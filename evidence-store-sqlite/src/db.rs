@@ -107,6 +107,11 @@ impl SqliteStore {
         self.statements.load(Ordering::Relaxed)
     }
 
+    /// The file that holds the store.
+    pub(crate) fn file(&self) -> String {
+        self.readers.connect_options().get_filename().display().to_string()
+    }
+
     /// Hands a job to the writer and waits for its outcome.
     pub(crate) async fn submit<T>(
         &self,
@@ -151,7 +156,8 @@ pub(crate) fn statement(pieces: &[&str]) -> AssertSqlSafe<String> {
     AssertSqlSafe(pieces.concat())
 }
 
-async fn migrate(connection: &mut SqliteConnection) -> Result<(), ConnectError> {
+/// Brings the tables up to date.
+pub(crate) async fn migrate(connection: &mut SqliteConnection) -> Result<(), ConnectError> {
     let failed = |version| move |source| ConnectError::Migrate { version, source };
     let first = failed(0);
     sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut *connection).await.map_err(first)?;

@@ -1,4 +1,5 @@
-//! Checking a whole store: every hash of every ledger computed again from what it stands for.
+//! Checking a whole store: every hash of every ledger computed again from what it stands for, then what follows from
+//! the ledgers (`rebuild.rs`).
 
 use std::collections::BTreeMap;
 
@@ -8,6 +9,7 @@ use evidence_core::ledger::{Frontier, Hash, Header, Node};
 use evidence_core::store::{LedgerStore, StoreResult, StoredEntry};
 
 use crate::db::SqliteStore;
+use crate::rebuild::Rebuild;
 use crate::rows::{id, list, signed, unsigned, word};
 
 /// How many entries are held in memory at a time.
@@ -64,9 +66,18 @@ impl Check<'_> {
     }
 }
 
+/// What is damaged, where a check could not go on for it.
+fn damage(outcome: StoreResult<()>) -> StoreResult<Option<String>> {
+    match outcome {
+        Err(StoreError::Corrupt { what }) => Ok(Some(what.to_string())),
+        outcome => outcome.map(|()| None),
+    }
+}
+
 impl SqliteStore {
-    /// Computes every payload hash, leaf, stored node and head again, and names what does not match. Writes may go on
-    /// meanwhile: entries past the head that was read first are not looked at.
+    /// Computes every payload hash, leaf, stored node, head and attachment again, and names what does not match; where
+    /// the ledger is sound, so are the tables that follow from it. Writes may go on meanwhile: ledger entries past the
+    /// head that was read first are not looked at.
     ///
     /// # Errors
     /// [`StoreError`] when the file cannot be read; damage is reported, not an error.
@@ -74,17 +85,20 @@ impl SqliteStore {
         let mut report = FsckReport::default();
         for (org, name) in self.all(sqlx::query_as::<_, (String, String)>(ORGANIZATIONS)).await? {
             report.organizations += 1;
-            match self.fsck_ledger(id(&org)?, &name, &mut report).await {
-                Err(StoreError::Corrupt { what }) => {
-                    report.problems.push(format!("organization {name}: {what}"));
-                }
-                outcome => outcome?,
+            if let Some(what) = damage(self.fsck_ledger(&org, &name, &mut report).await)? {
+                report.problems.push(format!("organization {name}: {what}"));
             }
         }
+        let mut rebuild = Rebuild::begin(self).await?;
+        if let Some(what) = damage(rebuild.check(&mut report).await)? {
+            report.problems.push(what);
+        }
+        rebuild.end().await?;
         Ok(report)
     }
 
-    async fn fsck_ledger(&self, org: Id, name: &str, report: &mut FsckReport) -> StoreResult<()> {
+    async fn fsck_ledger(&self, org: &str, name: &str, report: &mut FsckReport) -> StoreResult<()> {
+        let org = id(org)?;
         let Some(head) = self.ledger_head(org).await? else {
             report.problems.push(format!("organization {name}: its ledger has no head"));
             return Ok(());

@@ -17,6 +17,7 @@ mod fsck;
 mod ledger;
 mod orgs;
 mod policies;
+mod rebuild;
 mod record;
 mod repos;
 mod rows;

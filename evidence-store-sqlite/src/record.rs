@@ -252,8 +252,7 @@ impl Plan {
         for node in ledger.frontier.append(leaf_hash) {
             self.rows.push(Table::Node, &(spot.org, node.level, node.index, node.hash))?;
         }
-        if let Some((key, id)) = fact.subject() {
-            name(spot, fact, &key, id, &mut self.rows)?;
+        if let Some((key, _)) = fact.subject() {
             self.revisions.insert(Place::new(write.org, key), spot.index);
         }
         index(spot, fact, &write.secrets, &mut self.rows, &mut self.intervals)?;
@@ -288,14 +287,17 @@ fn name(spot: Spot, fact: &Fact, key: &Key, id: Id, rows: &mut Rows) -> serde_js
     rows.push(Table::Named, &(spot.org, kind, name, id, spot.index, tags))
 }
 
-/// Writes the rows by which the fact is found.
-fn index(
+/// Writes the rows by which the fact is found: everything besides the ledger that follows from it.
+pub(crate) fn index(
     spot: Spot,
     fact: &Fact,
     secrets: &[(Id, KeyHash)],
     rows: &mut Rows,
     intervals: &mut Intervals,
 ) -> serde_json::Result<()> {
+    if let Some((key, id)) = fact.subject() {
+        name(spot, fact, &key, id, rows)?;
+    }
     match fact {
         Fact::OrganizationCreated { record } => orgs::created(spot, record, rows),
         Fact::UserCreated { record } => orgs::user_created(spot, record, rows),

@@ -21,6 +21,7 @@ mod scenery;
 mod service_accounts;
 mod snapshots;
 mod specification;
+mod statements;
 mod support;
 mod tags;
 mod trails;

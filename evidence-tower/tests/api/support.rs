@@ -80,6 +80,14 @@ pub(crate) async fn in_memory_with(settings: Settings) -> Evidence {
     fixture(Arc::new(MemoryStore::new()), settings).await
 }
 
+/// The API over a SQLite store, and the store, whose file lives as long as the folder.
+pub(crate) async fn on_sqlite() -> (Api, Arc<SqliteStore>, tempfile::TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Arc::new(SqliteStore::open(folder.path().join("evidence.db")).await.unwrap());
+    let evidence = fixture(Arc::clone(&store) as _).await;
+    (Api::new(evidence, true, "SQLite"), store, folder)
+}
+
 struct Fixed;
 
 impl Clock for Fixed {

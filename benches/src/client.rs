@@ -1,0 +1,114 @@
+//! A light HTTP/1 client, so that a figure is the server's and not the client's: requests are bytes that were put
+//! together beforehand.
+
+use std::net::SocketAddr;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::Outcome;
+
+const BOUNDARY: &str = "a-boundary-of-no-importance";
+
+/// A request as it goes over the wire.
+#[derive(Debug, Clone)]
+pub struct Request(Vec<u8>);
+
+impl Request {
+    /// A request with a bearer key, below the API's prefix.
+    pub fn new(method: &str, path: &str, key: &str, (media_type, body): (&str, &str)) -> Self {
+        let head = format!(
+            "{method} /api/v2{path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {key}\r\n\
+             content-type: {media_type}\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        );
+        Self([head.as_bytes(), body.as_bytes()].concat())
+    }
+
+    /// A GET of a path, without a key.
+    pub fn plain(path: &str) -> Self {
+        Self(format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n").into_bytes())
+    }
+}
+
+/// A multipart form of these parts, each a `Content-Disposition` without its type, and its content.
+pub fn form(parts: &[(&str, &str)]) -> (String, String) {
+    let part = |(disposition, content): &(&str, &str)| {
+        format!("--{BOUNDARY}\r\nContent-Disposition: form-data; {disposition}\r\n\r\n{content}\r\n")
+    };
+    let body = parts.iter().map(part).collect::<String>() + &format!("--{BOUNDARY}--\r\n");
+    (format!("multipart/form-data; boundary={BOUNDARY}"), body)
+}
+
+/// What the server answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Response {
+    /// The status code.
+    pub status: u16,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+/// A connection that is kept.
+#[derive(Debug)]
+pub struct Client {
+    stream: TcpStream,
+    buffer: Vec<u8>,
+}
+
+impl Client {
+    /// Connects.
+    ///
+    /// # Errors
+    /// When nobody listens.
+    pub async fn connect(address: SocketAddr) -> Outcome<Self> {
+        let stream = TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        Ok(Self { stream, buffer: Vec::with_capacity(4096) })
+    }
+
+    /// Sends a request and reads the whole answer, whatever its status.
+    ///
+    /// # Errors
+    /// When the connection breaks, or the answer has no length.
+    pub async fn ask(&mut self, request: &Request) -> Outcome<Response> {
+        self.stream.write_all(&request.0).await?;
+        self.buffer.clear();
+        let end = self.read_until(|bytes| bytes.windows(4).position(|four| four == b"\r\n\r\n")).await? + 4;
+        let head = std::str::from_utf8(self.buffer.get(..end).unwrap_or_default())?;
+        let status = head.split(' ').nth(1).ok_or("no status")?.parse()?;
+        let length: usize = content_length(head).ok_or("an answer without a length")?.parse()?;
+        self.read_until(|bytes| (bytes.len() >= end + length).then_some(())).await?;
+        Ok(Response { status, body: self.buffer.split_off(end) })
+    }
+
+    /// Sends a request that has to succeed.
+    ///
+    /// # Errors
+    /// As [`Self::ask`], and with the answer when its status is neither 200 nor 201.
+    pub async fn send(&mut self, request: &Request) -> Outcome<Response> {
+        let response = self.ask(request).await?;
+        if matches!(response.status, 200 | 201) {
+            Ok(response)
+        } else {
+            Err(format!("{}: {}", response.status, String::from_utf8_lossy(&response.body)).into())
+        }
+    }
+
+    async fn read_until<T>(&mut self, found: impl Fn(&[u8]) -> Option<T>) -> Outcome<T> {
+        loop {
+            if let Some(found) = found(&self.buffer) {
+                return Ok(found);
+            }
+            if self.stream.read_buf(&mut self.buffer).await? == 0 {
+                return Err("the server closed the connection".into());
+            }
+        }
+    }
+}
+
+fn content_length(head: &str) -> Option<&str> {
+    let mut lines = head.lines().filter_map(|line| line.split_once(':'));
+    let (_, value) = lines.find(|(name, _)| name.eq_ignore_ascii_case("content-length"))?;
+    Some(value.trim())
+}

@@ -1,0 +1,146 @@
+//! Rounds of load: many workers at once for a while, and what that came to.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinSet;
+
+use crate::{Client, Outcome, Request};
+
+/// Something that does one thing again and again.
+pub trait Worker: Send + 'static {
+    /// Does it once.
+    fn work(&mut self) -> impl Future<Output = Outcome> + Send;
+}
+
+/// What a round came to.
+#[derive(Debug, Clone, Copy)]
+pub struct Round {
+    /// How often it was done in a second.
+    pub per_second: f64,
+    /// The CPU time of the whole process for each, clients included, in microseconds; 0 where it cannot be read.
+    pub cpu_micros: f64,
+    /// How long one took, in milliseconds: the median.
+    pub p50: f64,
+    /// How long one took, in milliseconds: 99 of 100 less.
+    pub p99: f64,
+}
+
+impl Round {
+    /// The medians of several rounds, figure by figure.
+    pub fn medians(rounds: &[Self]) -> Self {
+        let of = |figure: fn(&Self) -> f64| median(rounds.iter().map(figure));
+        Self {
+            per_second: of(|round| round.per_second),
+            cpu_micros: of(|round| round.cpu_micros),
+            p50: of(|round| round.p50),
+            p99: of(|round| round.p99),
+        }
+    }
+}
+
+impl std::fmt::Display for Round {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { per_second, cpu_micros, p50, p99 } = self;
+        write!(f, "{per_second:.0}/s, {cpu_micros:.0} µs CPU, p50 {p50:.1} ms, p99 {p99:.1} ms")
+    }
+}
+
+/// Lets the workers work at the same time for `length`, and hands them back.
+///
+/// # Errors
+/// The first failure of a worker.
+pub async fn round<W: Worker>(workers: Vec<W>, length: Duration) -> Outcome<(Vec<W>, Round)> {
+    let (begun, cpu) = (Instant::now(), cpu_time());
+    let mut tasks = JoinSet::new();
+    for mut worker in workers {
+        tasks.spawn(async move {
+            let mut latencies = Vec::new();
+            while begun.elapsed() < length {
+                let started = Instant::now();
+                worker.work().await?;
+                latencies.push(started.elapsed());
+            }
+            Outcome::Ok((worker, latencies))
+        });
+    }
+    let (mut workers, mut latencies) = (Vec::new(), Vec::new());
+    while let Some(ended) = tasks.join_next().await {
+        let (worker, more) = ended??;
+        workers.push(worker);
+        latencies.extend(more.iter().map(millis));
+    }
+    let (elapsed, spent) = (begun.elapsed(), cpu_time().saturating_sub(cpu));
+    latencies.sort_unstable_by(f64::total_cmp);
+    let count = latencies.len().max(1);
+    let at = |share: usize| latencies.get(count * share / 100).copied().unwrap_or_default();
+    let measured = Round {
+        per_second: real(count) / elapsed.as_secs_f64(),
+        cpu_micros: spent.as_secs_f64() * 1e6 / real(count),
+        p50: at(50),
+        p99: at(99),
+    };
+    Ok((workers, measured))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts of a benchmark are far below 2^53")]
+const fn real(count: usize) -> f64 {
+    count as f64
+}
+
+fn millis(time: &Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+/// The CPU time this process has used, as Linux tells it: in hundredths of a second.
+fn cpu_time() -> Duration {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The second field is a name in parentheses; user and system time are the 14th and 15th.
+    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+    let ticks = fields.split_whitespace().skip(11).take(2).filter_map(|ticks| ticks.parse::<u64>().ok());
+    Duration::from_millis(ticks.sum::<u64>() * 10)
+}
+
+/// The median; 0 of nothing.
+pub fn median(figures: impl Iterator<Item = f64>) -> f64 {
+    let mut figures: Vec<f64> = figures.collect();
+    figures.sort_unstable_by(f64::total_cmp);
+    figures.get(figures.len() / 2).copied().unwrap_or_default()
+}
+
+/// The median time of `count` runs of `work`, in milliseconds.
+///
+/// # Errors
+/// The first failure of `work`.
+pub async fn times(count: usize, mut work: impl AsyncFnMut(usize) -> Outcome) -> Outcome<f64> {
+    let mut taken = Vec::with_capacity(count);
+    for turn in 0..count {
+        let started = Instant::now();
+        work(turn).await?;
+        taken.push(millis(&started.elapsed()));
+    }
+    Ok(median(taken.into_iter()))
+}
+
+/// Sends many requests over a few connections, in no order.
+///
+/// # Errors
+/// The first request that does not succeed.
+pub async fn send_all(address: SocketAddr, requests: Vec<Request>) -> Outcome {
+    const CONNECTIONS: usize = 32;
+    let mut tasks = JoinSet::new();
+    let share = requests.len().div_ceil(CONNECTIONS).max(1);
+    for requests in requests.chunks(share).map(<[Request]>::to_vec) {
+        tasks.spawn(async move {
+            let mut client = Client::connect(address).await?;
+            for request in &requests {
+                client.send(request).await?;
+            }
+            Outcome::Ok(())
+        });
+    }
+    while let Some(ended) = tasks.join_next().await {
+        ended??;
+    }
+    Ok(())
+}

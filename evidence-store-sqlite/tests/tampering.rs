@@ -1,0 +1,172 @@
+//! Whatever somebody does to a row behind the store's back, the check of the store names it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use evidence_core::conformance;
+use evidence_store_sqlite::sqlx::{self, AssertSqlSafe, Connection, SqliteConnection};
+use evidence_store_sqlite::{FsckReport, SqliteStore};
+use tempfile::TempDir;
+
+/// How many rows are tampered with, each in a store of its own.
+const TAMPERINGS: u64 = 400;
+
+/// Numbers that look random and are the same in every run.
+struct Dice(u64);
+
+impl Dice {
+    /// A number below `sides`.
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % sides.max(1)
+    }
+
+    fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
+        &items[usize::try_from(self.roll(items.len() as u64)).unwrap()]
+    }
+}
+
+/// The stores that the checks of the store contract leave behind: between them they have rows of every kind.
+async fn filled(directory: &TempDir) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for (number, check) in conformance::checks().into_iter().enumerate() {
+        let file = directory.path().join(format!("{number}.db"));
+        let store = Arc::new(SqliteStore::open(&file).await.unwrap());
+        (check.run)(store.clone()).await.unwrap();
+        store.close().await;
+        files.push(file);
+    }
+    files
+}
+
+async fn checked(file: &Path) -> FsckReport {
+    let store = SqliteStore::open(file).await.unwrap();
+    let report = store.fsck().await.unwrap();
+    store.close().await;
+    report
+}
+
+#[tokio::test]
+async fn the_tables_follow_from_the_ledger_after_every_promise() {
+    let directory = tempfile::tempdir().unwrap();
+    for file in filled(&directory).await {
+        let problems = checked(&file).await.problems;
+        // The checks of attestations name files that they never keep.
+        let expected = problems.iter().all(|problem| problem.starts_with("an attachment is missing"));
+        assert!(expected, "{problems:?}");
+    }
+}
+
+/// A table that has rows, and what is known of it.
+struct Table {
+    name: String,
+    columns: Vec<String>,
+    key: Vec<String>,
+    rows: u64,
+}
+
+impl Table {
+    async fn all(connection: &mut SqliteConnection) -> Vec<Self> {
+        let names = "SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name";
+        let names: Vec<String> = sqlx::query_scalar(names).fetch_all(&mut *connection).await.unwrap();
+        let mut tables = Vec::new();
+        for name in names {
+            let rows = AssertSqlSafe(format!("SELECT count(*) FROM {name}"));
+            let rows: i64 = sqlx::query_scalar(rows).fetch_one(&mut *connection).await.unwrap();
+            let columns = "SELECT name, pk FROM pragma_table_info($1) ORDER BY cid";
+            let columns: Vec<(String, i64)> =
+                sqlx::query_as(columns).bind(&name).fetch_all(&mut *connection).await.unwrap();
+            let key = columns.iter().filter(|(_, pk)| *pk > 0).map(|(column, _)| column.clone()).collect();
+            let columns = columns.into_iter().map(|(column, _)| column).collect();
+            tables.push(Self { name, columns, key, rows: u64::try_from(rows).unwrap() });
+        }
+        tables.retain(|table| table.rows > 0);
+        tables
+    }
+
+    /// The row that is `number`th by its key.
+    fn row(&self, number: u64) -> String {
+        let (name, key) = (&self.name, self.key.join(", "));
+        format!("(SELECT {key} FROM {name} ORDER BY {key} LIMIT 1 OFFSET {number})")
+    }
+
+    /// A statement that changes a row, a column, or two rows for one another; it may turn out to change nothing.
+    fn tampering(&self, dice: &mut Dice) -> String {
+        let Self { name, columns, key, rows } = self;
+        let (one, other) = (self.row(dice.roll(*rows)), self.row(dice.roll(*rows)));
+        let (column, keys, place) = (dice.pick(columns), key.join(", "), dice.roll(80));
+        let changed = |column: &str| {
+            format!(
+                "CASE typeof({column}) WHEN 'integer' THEN {column} + 1 WHEN 'null' THEN 7
+                 WHEN 'blob' THEN CAST('?' || substr({column}, 2) AS BLOB)
+                 ELSE substr({column}, 1, {place} % max(length({column}), 1))
+                    || iif(substr({column}, {place} % max(length({column}), 1) + 1, 1) = 'a', 'b', 'a')
+                    || substr({column}, {place} % max(length({column}), 1) + 2) END"
+            )
+        };
+        match dice.roll(4) {
+            0 => format!("DELETE FROM {name} WHERE ({keys}) = {one}"),
+            1 => {
+                let renamed = dice.pick(key);
+                let copy = columns.iter().map(|c| if c == renamed { changed(c) } else { c.clone() });
+                let copy = copy.collect::<Vec<_>>().join(", ");
+                format!("INSERT INTO {name} SELECT {copy} FROM {name} WHERE ({keys}) = {one}")
+            }
+            2 => format!("UPDATE {name} SET {column} = {} WHERE ({keys}) = {one}", changed(column)),
+            _ => {
+                let taken = key.iter().map(|key| format!("a.{key}")).collect::<Vec<_>>().join(", ");
+                let given = key.iter().map(|key| format!("b.{key}")).collect::<Vec<_>>().join(", ");
+                let same = key.iter().map(|key| format!("v.{key} = {name}.{key}")).collect::<Vec<_>>();
+                format!(
+                    "UPDATE {name} SET {column} = v.given FROM (
+                        SELECT {taken}, b.{column} AS given FROM {name} a, {name} b
+                        WHERE a.{column} IS NOT b.{column}
+                            AND (({taken}) = {one} AND ({given}) = {other} OR ({taken}) = {other} AND ({given}) = {one})
+                     ) v WHERE {}",
+                    same.join(" AND ")
+                )
+            }
+        }
+    }
+}
+
+/// Tampers with the file until something has changed, and answers how.
+async fn tamper(file: &Path, dice: &mut Dice) -> String {
+    let mut connection = SqliteConnection::connect(&format!("sqlite://{}", file.display())).await.unwrap();
+    let tables = Table::all(&mut connection).await;
+    let done = loop {
+        let statement = dice.pick(&tables).tampering(dice);
+        // A change that a constraint refuses is none.
+        let outcome = sqlx::query(AssertSqlSafe(statement.clone())).execute(&mut connection).await;
+        if outcome.is_ok_and(|outcome| outcome.rows_affected() > 0) {
+            break statement;
+        }
+    };
+    connection.close().await.unwrap();
+    done
+}
+
+#[tokio::test]
+async fn every_tampering_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut sound = Vec::new();
+    for file in filled(&directory).await {
+        let report = checked(&file).await;
+        if report.problems.is_empty() && report.entries > 0 {
+            sound.push(file);
+        }
+    }
+    let mut dice = Dice(1);
+    let mut unnoticed = Vec::new();
+    for _ in 0..TAMPERINGS {
+        let copy = directory.path().join("tampered.db");
+        std::fs::copy(dice.pick(&sound), &copy).unwrap();
+        let store = SqliteStore::open(&copy).await.unwrap();
+        let statement = tamper(&copy, &mut dice).await;
+        if store.fsck().await.unwrap().problems.is_empty() {
+            unnoticed.push(statement);
+        }
+        store.close().await;
+    }
+    assert!(unnoticed.is_empty(), "{} of {TAMPERINGS}: {unnoticed:#?}", unnoticed.len());
+}

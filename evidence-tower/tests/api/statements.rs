@@ -1,0 +1,123 @@
+//! Every read takes a bounded number of SQL statements: as many with many items as with one.
+
+use serde_json::{Value, json};
+
+use crate::support::{Api, on_sqlite};
+use crate::trails::TEMPLATE;
+
+const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
+
+/// Every GET of the API that answers from records, over what [`fill`] makes.
+fn reads() -> Vec<String> {
+    let fingerprint = fingerprint(0);
+    let snapshots =
+        ["snapshots/acme/prod", "snapshots/acme/prod/-1", "environments/acme/prod", "environments/acme"];
+    let artifacts = [
+        "artifacts/acme?per_page=1000".to_owned(),
+        format!("artifacts/acme/shop/commit_sha/{COMMIT}"),
+        format!("artifacts/acme/shop/fingerprint/{fingerprint}"),
+        format!("artifacts/acme/shop/{fingerprint}/latest_commit"),
+        format!("attestations/acme/shop/artifact/{fingerprint}/foo"),
+    ];
+    let others = [
+        "allowlists/acme",
+        "attestations/acme/shop/trail/t0/bar",
+        "custom-attestation-types/acme",
+        "custom-attestation-types/acme/type0",
+        "flows/acme",
+        "flows/acme/shop",
+        "organizations/acme",
+        "policies/acme",
+        "policies/acme/policy0",
+        "repos/acme?per_page=50",
+        "service-accounts/acme",
+        "service-accounts/acme/account0",
+        "service-accounts/acme/account0/api-keys",
+        "trails/acme?per_page=100",
+        "trails/acme/shop/t0",
+        "trails/acme/shop/t0/audit_pdf",
+    ];
+    let fixed = snapshots.into_iter().chain(others).map(str::to_owned);
+    fixed.chain(artifacts).map(|path| format!("/{path}")).collect()
+}
+
+fn fingerprint(number: usize) -> String {
+    format!("{number:064x}")
+}
+
+/// Makes `many` of everything: on one trail, on trails of their own, in one environment and in environments of their own.
+async fn fill(api: &Api, many: usize) {
+    api.flow("shop", TEMPLATE).await;
+    let environment = |name: &str| json!({"name": name, "type": "server", "description": ""});
+    api.put("/environments/acme").json(environment("prod")).await.created();
+    let mut running = Vec::new();
+    for number in 0..many {
+        api.flow(&format!("flow{number}"), TEMPLATE).await;
+        api.put("/environments/acme").json(environment(&format!("env{number}"))).await.created();
+        let payload = json!({"name": format!("policy{number}")}).to_string();
+        let policy =
+            "_schema: https://example.com/policy/v1\nartifacts:\n  provenance:\n    required: true\n";
+        let file = ("name=\"policy_file\"; filename=\"p.yml\"", policy);
+        api.put("/policies/acme").form(&[("name=\"payload\"", &payload), file]).await.created();
+        let attached = json!({"policy_names": [format!("policy{number}")]});
+        api.post("/environments/acme/prod/policies").json(attached).await.ok();
+        let document = json!({"name": format!("type{number}")}).to_string();
+        api.post("/custom-attestation-types/acme").form(&[("name=\"data_json\"", &document)]).await.created();
+        let account = format!("account{number}");
+        api.post("/service-accounts/acme")
+            .json(json!({"name": account, "privilege": "reader"}))
+            .await
+            .created();
+        let key = json!({"description": "one of many"});
+        api.post("/service-accounts/acme/account0/api-keys").json(key).await.created();
+        for trail in ["t0".to_owned(), format!("t{number}")] {
+            report(api, &trail, number).await;
+        }
+        running.push(json!({"digests": {"app": fingerprint(number)}, "creationTimestamp": 1}));
+        api.put("/environments/acme/prod/report/server")
+            .json(json!({ "artifacts": running }))
+            .await
+            .created();
+        let allowed =
+            json!({"artifact_name": "a", "artifact_fingerprint": fingerprint(number), "description": ""});
+        api.put("/allowlists/acme/prod").json(allowed).await.created();
+    }
+}
+
+async fn report(api: &Api, trail: &str, number: usize) {
+    let repo = json!({"name": format!("acme/repo{number}"), "url": format!("https://git.example.com/acme/{number}")});
+    let artifact = json!({
+        "trail_name": trail, "template_reference_name": "cli", "fingerprint": fingerprint(number), "filename": "app",
+        "git_commit": COMMIT, "build_url": "b", "commit_url": "c", "repo_info": repo,
+    });
+    api.post("/artifacts/acme/shop").json(artifact).await.created();
+    let attest = async |document: Value| {
+        let path = format!("/attestations/acme/shop/trail/{trail}/generic");
+        api.post(&path).form(&[("name=\"data_json\"", &document.to_string())]).await.created();
+    };
+    attest(json!({"attestation_name": "bar", "is_compliant": true})).await;
+    let on_artifact =
+        json!({"attestation_name": "foo", "is_compliant": true, "artifact_fingerprint": fingerprint(number)});
+    attest(on_artifact).await;
+}
+
+#[tokio::test]
+async fn a_read_takes_as_many_statements_with_many_items_as_with_one() {
+    let mut counts: Vec<Vec<u64>> = Vec::new();
+    for many in [1, 12] {
+        let (api, store, _folder) = on_sqlite().await;
+        fill(&api, many).await;
+        let mut count = Vec::new();
+        for path in reads() {
+            let before = store.statements();
+            let reply = api.get(&path).await;
+            assert_eq!(reply.status, 200, "{path}");
+            count.push(store.statements() - before);
+        }
+        counts.push(count);
+    }
+    for (path, (one, many)) in reads().iter().zip(counts[0].iter().zip(&counts[1])) {
+        assert!(many <= one, "{path}: {one} statements with one item, {many} with many");
+        assert!(*one <= 12, "{path}: {one} statements");
+    }
+}
