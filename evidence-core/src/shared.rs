@@ -284,6 +284,9 @@ impl JsonSchema for WebUrl {
 #[serde(transparent)]
 pub struct Text<const MAX: usize, const MIN: usize = 0>(String);
 
+/// A URL as it is reported, of any form or none: at most 8 Ki characters.
+pub type Address = Text<LONGEST_URL>;
+
 /// A description: at most 64 Ki characters.
 pub type Description = Text<{ 64 << 10 }>;
 

@@ -271,3 +271,25 @@ async fn numbered(
 ) -> Result<Expression> {
     Ok(Expression::Index(cx.resolve_snapshot(environment, expression).await?.max(0)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_summary_cuts_fractions_off_and_counts_the_current_snapshot_up_to_now() {
+        let (at, now) = (Timestamp::from_micros(10_900_000), Timestamp::from_micros(20_000_000));
+        let table = [(None, 0, 9), (Some(Timestamp::from_micros(12_100_000)), 12, 1), (Some(at), 10, 0)];
+        for (until, to, duration) in table {
+            let row = SnapshotRow { index: 1, at, until, compliant: true };
+            let expected = SnapshotSummary {
+                index: 1,
+                from: WholeSeconds(10),
+                to: WholeSeconds(to),
+                compliant: true,
+                duration: WholeSeconds(duration),
+            };
+            assert_eq!(SnapshotSummary::new(&row, now), expected);
+        }
+    }
+}

@@ -19,7 +19,7 @@ use crate::operation::{Created, Json, Method, Operation};
 use crate::page::{PageNumber, PerPage, Slice, Window};
 use crate::repos::RepoFilter;
 use crate::service::{Context, Draft, Race};
-use crate::shared::{Description, ExternalUrls, GitCommit, List, RepoInfo, UserData};
+use crate::shared::{Address, Description, ExternalUrls, GitCommit, List, RepoInfo, UserData};
 
 /// Reports an artifact to a flow, and to a trail of it.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -43,10 +43,10 @@ pub struct ArtifactInput {
     pub git_commit_info: Option<GitCommit>,
     pub repo_info: Option<RepoInfo>,
     pub commits_list: Option<List<GitCommit>>,
-    pub repo_url: Option<String>,
+    pub repo_url: Option<Address>,
     pub is_compliant: Option<bool>,
-    pub build_url: String,
-    pub commit_url: String,
+    pub build_url: Address,
+    pub commit_url: Address,
     pub external_urls: Option<ExternalUrls>,
     pub annotations: Option<Map<String, Value>>,
     pub user_data: Option<UserData>,
@@ -106,9 +106,9 @@ async fn report(flow: &FlowName, input: &ArtifactInput, cx: &Context<'_>) -> Res
             git_commit_info: input.git_commit_info,
             repo_info: input.repo_info,
             repo,
-            commit_url: input.commit_url,
-            build_url: input.build_url,
-            repo_url: input.repo_url.unwrap_or_default(),
+            commit_url: input.commit_url.into_string(),
+            build_url: input.build_url.into_string(),
+            repo_url: input.repo_url.unwrap_or_default().into_string(),
             user_data: input.user_data.map_or(Value::Null, |UserData(data)| data),
             external_urls: input.external_urls,
             annotations: input.annotations.unwrap_or_default(),

@@ -64,6 +64,9 @@ async fn a_report_is_validated_field_by_field_and_stores_nothing_when_refused() 
             (json!({"filename": 1}), "filename"),
             (json!({"build_url": null}), "build_url"),
             (json!({"commit_url": []}), "commit_url"),
+            (json!({"commit_url": "c".repeat(8193)}), "commit_url"),
+            (json!({"build_url": "b".repeat(8193)}), "build_url"),
+            (json!({"repo_url": "r".repeat(8193)}), "repo_url"),
             (json!({"git_commit": "a".repeat(39)}), "git_commit"),
             (json!({"git_commit": "A".repeat(40)}), "git_commit"),
             (json!({"git_commit": "g".repeat(40)}), "git_commit"),
@@ -107,6 +110,14 @@ async fn get_fingerprint_takes_5_to_64_hex_digits_and_names_those_that_match() {
         let refused = json!({"message": INVALID, "errors": {"fingerprint": ambiguous}});
         api.get("/artifacts/acme/shop/fingerprint/aaaaa").await.expect_exactly(400, refused);
         api.get("/artifacts/acme/shop/fingerprint/aaaaa2").await.expect(200, json!({"fingerprint": two}));
+        let many: Vec<String> = (10..22).map(|number| format!("bbbbb{number}{}", "0".repeat(57))).collect();
+        for fingerprint in many.iter().rev() {
+            let mut body = report();
+            body["fingerprint"] = json!(fingerprint);
+            api.post("/artifacts/acme/many").json(body).await.created();
+        }
+        let ten = format!("matches 12 fingerprints: {}", many[..10].join(", "));
+        api.get("/artifacts/acme/many/fingerprint/bbbbb").await.refused(400, INVALID, &[("fingerprint", &ten)]);
         for wrong in ["aaaa", "AAAAA", "ggggg", &"a".repeat(65), "a@b"] {
             let refused = api.get(&format!("/artifacts/acme/shop/fingerprint/{wrong}")).await;
             let text = format!("String should match pattern '^[a-f0-9]{{5,64}}$' [input: {wrong}]");

@@ -368,3 +368,16 @@ async fn everybody_gets_what_the_table_says_and_nothing_else() {
         }
     }
 }
+
+/// The user name is jane's key.
+#[tokio::test]
+async fn only_the_repo_list_takes_basic() {
+    let routes = routes();
+    let world = World::new().await;
+    let caller = Caller::Stranger(Some("Basic amFuZS1rZXk6".to_owned()));
+    for row in &TABLE {
+        let reply = world.ask(row, &routes[row.operation], &caller, Of::WhatExists).await;
+        let status = if row.operation == "list_repos" { 200 } else { 401 };
+        assert_eq!(reply.status, status, "{}: {reply:?}", row.operation);
+    }
+}

@@ -1,13 +1,13 @@
 //! Paths, methods and parameters, before any operation sees them.
 
 use evidence_tower::EvidenceApi;
-use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE};
+use http::header::{ALLOW, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{Method, Request};
 use http_body_util::{BodyExt, Empty};
 use serde_json::json;
 use tower::ServiceExt;
 
-use crate::support::{for_each_store, in_memory};
+use crate::support::{JANE, for_each_store, in_memory};
 
 #[tokio::test]
 async fn an_unknown_path_is_not_found() {
@@ -112,5 +112,19 @@ async fn health_is_told_beside_the_api_and_not_below_a_mount() {
         assert_eq!(ask(api.clone(), Method::PUT, path).await.0, 405, "{path}");
         assert_eq!(ask(api.clone().relative(), Method::GET, path).await.0, 404, "{path}");
     }
-    assert_eq!(ask(api, Method::GET, "/flows/acme").await.0, 404);
+}
+
+#[tokio::test]
+async fn versioning_every_path_is_below_api_v2() {
+    let api = EvidenceApi::new(in_memory().await);
+    for (path, status) in [
+        ("/api/v2/schemas/flow-template/v1", 200),
+        ("/api/v1/schemas/flow-template/v1", 404),
+        ("/api/schemas/flow-template/v1", 404),
+        ("/schemas/flow-template/v1", 404),
+    ] {
+        let request = Request::builder().uri(path).header(AUTHORIZATION, format!("Bearer {JANE}"));
+        let Ok(response) = api.clone().oneshot(request.body(Empty::<bytes::Bytes>::new()).unwrap()).await;
+        assert_eq!(response.status(), status, "{path}");
+    }
 }

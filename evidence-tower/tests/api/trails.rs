@@ -74,6 +74,19 @@ async fn a_trail_is_begun_with_201_and_changed_with_200() {
 }
 
 #[tokio::test]
+async fn the_commit_of_a_trail_is_null_or_has_every_text_and_a_time() {
+    for_each_store(async |api| {
+        api.begin("shop", &json!({"name": "t"})).await.created();
+        api.get("/trails/acme/shop/t").await.expect(200, json!({"git_commit_info": null}));
+        api.begin("shop", &json!({"name": "t", "git_commit_info": {"sha1": COMMIT}})).await.ok();
+        let commit =
+            json!({"sha1": COMMIT, "message": "", "author": "", "branch": "", "timestamp": 0.0, "url": ""});
+        api.get("/trails/acme/shop/t").await.expect(200, json!({"git_commit_info": commit}));
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_trail_keeps_its_template_until_it_is_begun_again() {
     for_each_store(async |api| {
         api.flow("shop", TEMPLATE).await;
