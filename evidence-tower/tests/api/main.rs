@@ -13,6 +13,7 @@ mod flows;
 mod json;
 mod orgs;
 mod policies;
+mod races;
 mod reports;
 mod repos;
 mod routing;
