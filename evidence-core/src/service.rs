@@ -379,7 +379,8 @@ impl Draft {
 pub struct Race;
 
 impl Race {
-    const ROUNDS: u8 = 16;
+    /// Of the callers who race for one record, one wins each round: enough for so many at the same time.
+    const ROUNDS: u8 = 128;
 
     /// Runs `attempt` again as long as it loses a race, a bounded number of times, and answers its last outcome.
     pub async fn run<T, F: Future<Output = Result<T>>>(attempt: impl Fn() -> F) -> Result<T> {
