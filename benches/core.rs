@@ -47,7 +47,7 @@ async fn attest(evidence: &Evidence, jane: &Principal, name: &str) -> Outcome {
 
 async fn pdf(evidence: &Evidence, jane: &Principal) -> Outcome<Vec<u8>> {
     let operation = GetAuditPdf { org: ORG.parse()?, flow_name: FLOW.parse()?, trail_name: TRAIL.parse()? };
-    let mut content = evidence.call(jane, operation, ()).await?.content;
+    let mut content = evidence.call(jane, operation, ()).await?.0.content;
     let mut bytes = Vec::new();
     while let Some(chunk) = content.next().await? {
         bytes.extend_from_slice(&chunk);
