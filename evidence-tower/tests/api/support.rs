@@ -84,7 +84,7 @@ pub(crate) async fn in_memory_with(settings: Settings) -> Evidence {
 pub(crate) async fn on_sqlite() -> (Api, Arc<SqliteStore>, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let store = Arc::new(SqliteStore::open(folder.path().join("evidence.db")).await.unwrap());
-    let evidence = fixture(Arc::clone(&store) as _).await;
+    let evidence = fixture(Arc::clone(&store) as _, Settings::default()).await;
     (Api::new(evidence, true, "SQLite"), store, folder)
 }
 
