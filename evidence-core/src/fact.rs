@@ -110,6 +110,19 @@ impl Fact {
         )
     }
 
+    /// Whether the fact changes who may call, or what callers may do.
+    pub(crate) const fn changes_access(&self) -> bool {
+        matches!(
+            self,
+            Self::OrganizationCreated { .. }
+                | Self::MemberAdded { .. }
+                | Self::ServiceAccountCreated { .. }
+                | Self::ServiceAccountUpdated { .. }
+                | Self::ApiKeyCreated { .. }
+                | Self::ApiKeyRevoked { .. }
+        )
+    }
+
     /// The named record that the fact makes or changes, and its id; nothing for facts about records without a name.
     pub fn subject(&self) -> Option<(Key, Id)> {
         Some(match self {

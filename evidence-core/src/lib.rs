@@ -30,6 +30,7 @@ pub mod operation;
 pub mod orgs;
 pub mod page;
 pub mod policies;
+mod recent;
 mod recording;
 #[cfg(feature = "pdf")]
 pub mod report;

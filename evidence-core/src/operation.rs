@@ -252,6 +252,8 @@ impl std::fmt::Debug for Download {
 pub trait Reply: Send + 'static {
     /// The statuses it may have.
     const STATUSES: &'static [u16];
+    /// The media type of a success, as the OpenAPI document writes it.
+    const MEDIA_TYPE: &'static str = "application/json";
     /// The schema of its JSON; none for a download.
     fn schema(generator: &mut SchemaGenerator) -> Option<Schema>;
     /// Makes the answer.
@@ -317,6 +319,7 @@ impl<T: Serialize + JsonSchema + Send + 'static> Reply for Put<T> {
 
 impl Reply for Download {
     const STATUSES: &'static [u16] = &[200];
+    const MEDIA_TYPE: &'static str = "*/*";
 
     fn schema(_: &mut SchemaGenerator) -> Option<Schema> {
         None
@@ -324,5 +327,22 @@ impl Reply for Download {
 
     fn answer(self) -> Result<Answer> {
         Ok(Answer { status: Success::Ok, body: AnswerBody::Download(self) })
+    }
+}
+
+/// A PDF to be downloaded.
+#[derive(Debug)]
+pub struct Pdf(pub Download);
+
+impl Reply for Pdf {
+    const STATUSES: &'static [u16] = Download::STATUSES;
+    const MEDIA_TYPE: &'static str = "application/pdf";
+
+    fn schema(_: &mut SchemaGenerator) -> Option<Schema> {
+        None
+    }
+
+    fn answer(self) -> Result<Answer> {
+        self.0.answer()
     }
 }

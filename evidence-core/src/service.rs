@@ -10,6 +10,8 @@ use crate::flows::Visibility;
 use crate::id::{Id, Random, SystemRandom};
 use crate::name::OrgName;
 use crate::operation::Operation;
+use crate::orgs::{KeyHolder, Standing};
+use crate::recent::Recent;
 use crate::store::{Entry, Store, StoreError};
 use crate::time::{Clock, SystemClock, Timestamp};
 
@@ -90,6 +92,51 @@ struct Parts {
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
     settings: Settings,
+    callers: Callers,
+}
+
+/// Who called lately.
+#[derive(Default)]
+struct Callers {
+    holders: Recent<KeyHash, KeyHolder>,
+    /// By the organization's name and the caller's id.
+    standings: Recent<(String, Id), Standing>,
+}
+
+impl Callers {
+    async fn holder(&self, hash: &KeyHash, now: Timestamp, store: &dyn Store) -> Result<Option<KeyHolder>> {
+        if let Some(known) = self.holders.known(hash, now) {
+            return Ok(Some(known));
+        }
+        let found = store.key_holder(hash).await?;
+        if let Some(holder) = &found {
+            self.holders.keep(hash.clone(), now, holder.clone());
+        }
+        Ok(found)
+    }
+
+    async fn standing(
+        &self,
+        org: &str,
+        user: Id,
+        now: Timestamp,
+        store: &dyn Store,
+    ) -> Result<Option<Standing>> {
+        let question = (org.to_owned(), user);
+        if let Some(known) = self.standings.known(&question, now) {
+            return Ok(Some(known));
+        }
+        let found = store.standing(org, user).await?;
+        if let Some(standing) = &found {
+            self.standings.keep(question, now, standing.clone());
+        }
+        Ok(found)
+    }
+
+    fn forget(&self) {
+        self.holders.forget();
+        self.standings.forget();
+    }
 }
 
 impl std::fmt::Debug for Evidence {
@@ -111,7 +158,7 @@ impl Evidence {
         clock: Arc<dyn Clock>,
         random: Arc<dyn Random>,
     ) -> Self {
-        Self { parts: Arc::new(Parts { store, clock, random, settings }) }
+        Self { parts: Arc::new(Parts { store, clock, random, settings, callers: Callers::default() }) }
     }
 
     /// The store below.
@@ -142,8 +189,9 @@ impl EvidenceService for Evidence {
             return Err(Error::Unauthenticated);
         }
         let hash = KeyHash::of(key);
-        let holder = self.parts.store.key_holder(&hash).await?.ok_or(Error::Unauthenticated)?;
-        let now = self.parts.clock.now();
+        let Parts { store, clock, callers, .. } = &*self.parts;
+        let now = clock.now();
+        let holder = callers.holder(&hash, now, &**store).await?.ok_or(Error::Unauthenticated)?;
         let over = |end: Option<Timestamp>| end.is_some_and(|end| end <= now);
         if !holder.hash.matches(&hash) || over(holder.expires_at) || over(holder.revoked_at) {
             return Err(Error::Unauthenticated);
@@ -159,8 +207,8 @@ impl EvidenceService for Evidence {
         flow: Option<&str>,
     ) -> Result<Access> {
         let Some(name) = org else { return Ok(Access { caller: caller.clone(), place: None }) };
-        let store = &self.parts.store;
-        let standing = store.standing(name, caller.actor.id).await?;
+        let Parts { store, clock, callers, .. } = &*self.parts;
+        let standing = callers.standing(name, caller.actor.id, clock.now(), &**store).await?;
         let standing = standing.ok_or_else(|| Missing::new(Resource::Organization, name, name))?;
         let org = standing.organization.id;
         let role = match caller.bound_to {
@@ -180,8 +228,8 @@ impl EvidenceService for Evidence {
     }
 
     async fn run<O: Operation>(&self, access: &Access, operation: O, body: O::Body) -> Result<O::Output> {
-        let Parts { store, clock, random, settings } = &*self.parts;
-        let cx = Context { store, access, now: clock.now(), random: &**random, settings };
+        let Parts { store, clock, random, settings, callers } = &*self.parts;
+        let cx = Context { store, access, now: clock.now(), random: &**random, settings, callers };
         operation.run(body, &cx).await.map_err(|error| error.under(O::INVALID))
     }
 
@@ -201,6 +249,7 @@ pub struct Context<'a> {
     now: Timestamp,
     random: &'a dyn Random,
     settings: &'a Settings,
+    callers: &'a Callers,
 }
 
 impl std::fmt::Debug for Context<'_> {
@@ -286,8 +335,13 @@ impl<'a> Context<'a> {
             return Ok(Vec::new());
         }
         let Draft { facts, guards, secrets } = draft;
+        let access = facts.iter().any(Fact::changes_access);
         let write = Write { org: self.org()?, by: self.actor(), at: self.now, facts, guards, secrets };
-        Ok(self.store.record(write).await?)
+        let recorded = self.store.record(write).await;
+        if access {
+            self.callers.forget();
+        }
+        Ok(recorded?)
     }
 }
 
@@ -325,7 +379,8 @@ impl Draft {
 pub struct Race;
 
 impl Race {
-    const ROUNDS: u8 = 16;
+    /// Of the callers who race for one record, one wins each round: enough for so many at the same time.
+    const ROUNDS: u8 = 128;
 
     /// Runs `attempt` again as long as it loses a race, a bounded number of times, and answers its last outcome.
     pub async fn run<T, F: Future<Output = Result<T>>>(attempt: impl Fn() -> F) -> Result<T> {

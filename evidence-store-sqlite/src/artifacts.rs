@@ -10,7 +10,7 @@ use evidence_core::time::Timestamp;
 use serde::Deserialize;
 
 use crate::db::SqliteStore;
-use crate::rows::{Listing, Rows, Spot, Table, body, list, record, signed, unsigned, word};
+use crate::rows::{Listing, Rows, Spot, Table, array, list, record, signed, unsigned, word};
 
 pub(crate) const INSERT_ARTIFACTS: &str = "
     INSERT INTO artifact (org, id, flow, trail, fingerprint, name, commit_sha, branch, repo, at, ledger_index)
@@ -63,16 +63,16 @@ const FINGERPRINTS: &str = "
     FROM (SELECT 1) LEFT JOIN (SELECT fingerprint FROM found ORDER BY fingerprint LIMIT $4) found
     ORDER BY found.fingerprint";
 
+/// One row with everything, as a JSON array or nothing: a row costs more than what is in it.
 const PROVENANCE: &str = concat!(
-    "SELECT ",
+    "SELECT '[' || group_concat(",
     row_json!(),
-    " FROM (SELECT DISTINCT value AS fingerprint FROM json_each($2)) w
+    ", ',' ORDER BY a.ledger_index) || ']' FROM (SELECT DISTINCT value AS fingerprint FROM json_each($2)) w
     CROSS JOIN artifact a ON a.org = (SELECT key FROM organization WHERE id = $1)
         AND a.fingerprint = w.fingerprint
     WHERE a.ledger_index = (
             SELECT max(n.ledger_index) FROM artifact n
-            WHERE n.org = a.org AND n.fingerprint = a.fingerprint AND n.flow = a.flow)
-    ORDER BY a.ledger_index"
+            WHERE n.org = a.org AND n.fingerprint = a.fingerprint AND n.flow = a.flow)"
 );
 
 pub(crate) fn reported(spot: Spot, artifact: &Artifact, rows: &mut Rows) -> serde_json::Result<()> {
@@ -148,9 +148,10 @@ impl ArtifactStore for SqliteStore {
     }
 
     async fn provenance(&self, org: Id, fingerprints: &[Fingerprint]) -> StoreResult<Vec<ArtifactRow>> {
-        let query = sqlx::query_as::<_, (String,)>(PROVENANCE).bind(org.to_string());
-        let rows = self.all(query.bind(list(fingerprints)?)).await?;
-        rows.into_iter().map(|(json,)| body::<Row>(&json).map(Row::artifact)).collect()
+        let query = sqlx::query_as::<_, (Option<String>,)>(PROVENANCE).bind(org.to_string());
+        let found = self.first(query.bind(list(fingerprints)?)).await?;
+        let rows: Vec<Row> = array(found.and_then(|(json,)| json))?;
+        Ok(rows.into_iter().map(Row::artifact).collect())
     }
 }
 

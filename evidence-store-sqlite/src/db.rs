@@ -16,7 +16,8 @@ use sqlx::sqlite::{
 use sqlx::{AssertSqlSafe, ConnectOptions, FromRow, Sqlite, SqliteConnection};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::error::{ConnectError, WriterEnded, store_error};
+use crate::error::{ConnectError, TaskEnded, store_error};
+use crate::lookup::{self, Lookup};
 use crate::writer::{Job, Writer};
 
 const MIGRATIONS: [&str; 1] = [include_str!("../migrations/0001_first.sql")];
@@ -33,7 +34,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 const READERS: u32 = 8;
 
-/// How many jobs may wait for the writer; further callers wait for a place.
+/// How many jobs may wait for the writer, and how many questions for a lookup; further callers wait for a place.
 const QUEUE: usize = 1024;
 
 /// A store in one SQLite file. Readers never wait for the writer. The writer ends when the store is dropped or closed.
@@ -41,6 +42,7 @@ const QUEUE: usize = 1024;
 pub struct SqliteStore {
     readers: SqlitePool,
     jobs: mpsc::Sender<Job>,
+    pub(crate) lookups: mpsc::Sender<Lookup>,
     statements: Arc<AtomicU64>,
 }
 
@@ -88,7 +90,9 @@ impl SqliteStore {
         let (jobs, queue) = mpsc::channel(QUEUE);
         let statements = Arc::new(AtomicU64::new(0));
         tokio::spawn(Writer::new(connection, Arc::clone(&statements)).run(queue));
-        Ok(Self { readers, jobs, statements })
+        let (lookups, questions) = mpsc::channel(QUEUE);
+        tokio::spawn(lookup::answer(readers.clone(), Arc::clone(&statements), questions));
+        Ok(Self { readers, jobs, lookups, statements })
     }
 
     /// Finishes what was handed to the writer and closes every connection. Later calls answer
@@ -118,8 +122,8 @@ impl SqliteStore {
         job: Job,
         outcome: oneshot::Receiver<StoreResult<T>>,
     ) -> StoreResult<T> {
-        self.jobs.send(job).await.map_err(|_| WriterEnded)?;
-        outcome.await.map_err(|_| WriterEnded)?
+        self.jobs.send(job).await.map_err(|_| TaskEnded)?;
+        outcome.await.map_err(|_| TaskEnded)?
     }
 
     /// Every row of a query.

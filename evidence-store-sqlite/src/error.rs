@@ -85,13 +85,13 @@ where
     }
 }
 
-/// The writer has ended: the store was closed, or its runtime was.
+/// A task of the store has ended: the store was closed, or its runtime was.
 #[derive(Debug, thiserror::Error)]
-#[error("the store's writer has ended")]
-pub(crate) struct WriterEnded;
+#[error("the store was closed")]
+pub(crate) struct TaskEnded;
 
-impl From<WriterEnded> for StoreError {
-    fn from(ended: WriterEnded) -> Self {
+impl From<TaskEnded> for StoreError {
+    fn from(ended: TaskEnded) -> Self {
         Self::Unavailable(ended.into())
     }
 }

@@ -15,6 +15,7 @@ mod error;
 mod flows;
 mod fsck;
 mod ledger;
+mod lookup;
 mod orgs;
 mod policies;
 mod rebuild;

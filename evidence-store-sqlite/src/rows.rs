@@ -107,8 +107,8 @@ impl Rows {
 
 /// A payload, as far as its record goes.
 #[derive(Deserialize)]
-struct Recorded<T> {
-    record: T,
+pub(crate) struct Recorded<T> {
+    pub(crate) record: T,
 }
 
 /// Reads the record of a fact's payload.
@@ -120,6 +120,11 @@ pub(crate) fn record<T: DeserializeOwned>(payload: &str) -> StoreResult<T> {
 pub(crate) fn body<T: DeserializeOwned>(json: &str) -> StoreResult<T> {
     serde_json::from_str(json)
         .map_err(|error| StoreError::corrupt(format_args!("{}: {error}", std::any::type_name::<T>())))
+}
+
+/// Reads a JSON array that a statement put together; nothing is an empty one.
+pub(crate) fn array<T: DeserializeOwned>(json: Option<String>) -> StoreResult<Vec<T>> {
+    json.map_or(Ok(Vec::new()), |json| body(&json))
 }
 
 /// Reads a value that JSON would write as a string: a digest, a role, a provider.
@@ -153,10 +158,6 @@ pub(crate) fn current<T: DeserializeOwned>((revision, payload): (i64, String)) -
     Ok(Current { revision: unsigned(revision)?, record: record(&payload)? })
 }
 
-const BY_NAME: &str = "
-    SELECT l.idx, l.payload FROM named n JOIN ledger l ON l.org = n.org AND l.idx = n.ledger_index
-    WHERE n.org = (SELECT key FROM organization WHERE id = $1) AND n.kind = $2 AND n.name = $3";
-
 const BY_IDS: &str = "
     SELECT l.idx, l.payload FROM named n JOIN ledger l ON l.org = n.org AND l.idx = n.ledger_index
     WHERE n.org = (SELECT key FROM organization WHERE id = $1) AND n.kind = $2
@@ -167,17 +168,6 @@ const ALL_NAMED: &str = "
     WHERE n.org = (SELECT key FROM organization WHERE id = $1) AND n.kind = $2 ORDER BY n.name";
 
 impl SqliteStore {
-    /// The record of this kind and name.
-    pub(crate) async fn by_name<T: DeserializeOwned>(
-        &self,
-        org: Id,
-        kind: &'static str,
-        name: &str,
-    ) -> StoreResult<Option<Current<T>>> {
-        let row = self.first(sqlx::query_as(BY_NAME).bind(org.to_string()).bind(kind).bind(name)).await?;
-        row.map(current).transpose()
-    }
-
     /// The records of this kind and these ids, in any order.
     pub(crate) async fn by_ids<T: DeserializeOwned>(
         &self,

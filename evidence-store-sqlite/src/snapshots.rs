@@ -14,7 +14,7 @@ use evidence_core::time::Timestamp;
 use serde::Deserialize;
 
 use crate::db::{SqliteStore, statement};
-use crate::rows::{Rows, Spot, Table, body, id, list, signed, unsigned, word};
+use crate::rows::{Rows, Spot, Table, array, body, id, list, signed, unsigned, word};
 
 pub(crate) const INSERT_SNAPSHOTS: &str = "
     INSERT INTO snapshot (org, environment, idx, at, compliant, ledger_index)
@@ -56,12 +56,14 @@ const SNAPSHOT_AT: &str = "
     WHERE environment = $2 AND at <= $3 AND org = (SELECT key FROM organization WHERE id = $1)
     ORDER BY idx DESC LIMIT 1";
 
+/// One row with everything, as a JSON array of pairs or nothing: a row costs more than what is in it.
 const INSTANCES: &str = "
-    SELECT i.state, i.until_idx = s.idx FROM snapshot s
+    SELECT '[' || group_concat('[' || i.state || iif(i.until_idx = s.idx, ',true]', ',false]'), ','
+            ORDER BY i.fingerprint, i.from_idx) || ']'
+    FROM snapshot s
     CROSS JOIN instance i ON i.environment = s.environment AND i.until_idx >= s.idx AND i.from_idx <= s.idx
     WHERE s.environment = $2 AND s.idx = $3 AND s.org = (SELECT key FROM organization WHERE id = $1)
-        AND (i.until_idx > s.idx OR i.exited)
-    ORDER BY i.fingerprint, i.from_idx";
+        AND (i.until_idx > s.idx OR i.exited)";
 
 const STRETCHES: &str = "
     SELECT i.fingerprint, i.environment, i.from_idx, b.at AS from_at, e.idx AS until_idx, e.at AS until_at, i.exited
@@ -212,10 +214,10 @@ impl SnapshotStore for SqliteStore {
     }
 
     async fn instances(&self, org: Id, environment: Id, index: u64) -> StoreResult<Vec<Placed>> {
-        let query = sqlx::query_as::<_, (String, bool)>(INSTANCES).bind(org.to_string());
-        let rows = self.all(query.bind(environment.to_string()).bind(signed(index))).await?;
-        let placed = |(state, exited): (String, bool)| Ok(Placed { instance: body(&state)?, exited });
-        rows.into_iter().map(placed).collect()
+        let query = sqlx::query_as::<_, (Option<String>,)>(INSTANCES).bind(org.to_string());
+        let found = self.first(query.bind(environment.to_string()).bind(signed(index))).await?;
+        let placed: Vec<(Instance, bool)> = array(found.and_then(|(json,)| json))?;
+        Ok(placed.into_iter().map(|(instance, exited)| Placed { instance, exited }).collect())
     }
 
     async fn stretches(&self, org: Id, fingerprints: &[Fingerprint]) -> StoreResult<Vec<Stretch>> {

@@ -11,7 +11,7 @@ use evidence_core::trails::{Trail, TrailContents, TrailFilter, TrailStore};
 
 use crate::db::SqliteStore;
 use crate::ledger::EntryRow;
-use crate::rows::{Listing, Rows, Spot, Table, body, current, list, record};
+use crate::rows::{Listing, Recorded, Rows, Spot, Table, array, list, record};
 use crate::{artifacts, attestations};
 
 /// A trail keeps its flow, its time and its beginning.
@@ -24,10 +24,6 @@ pub(crate) const PUT_TRAILS: &str = "
 pub(crate) const INSERT_ENTRIES: &str = "
     INSERT INTO trail_entry (org, trail, ledger_index)
     SELECT value->>0, value->>1, value->>2 FROM json_each($rows);";
-
-const TRAIL: &str = "
-    SELECT l.idx, l.payload FROM trail t JOIN ledger l ON l.org = t.org AND l.idx = t.ledger_index
-    WHERE t.flow = $2 AND t.name = $3 AND t.org = (SELECT key FROM organization WHERE id = $1)";
 
 const TRAILS: &str = "trail x WHERE x.org = (SELECT key FROM organization WHERE id = $1)";
 
@@ -56,21 +52,27 @@ const NEWEST: &str = "
     CROSS JOIN ledger l ON l.org = t.org AND l.idx = t.ledger_index
     WHERE t.org = (SELECT key FROM organization WHERE id = $1)";
 
-/// Everything about some trails in one statement, so that it fits together: what it is, and its JSON.
+/// Everything about some trails in one statement, so that it fits together, and in one row, for a row costs more than
+/// what is in it: the trails' facts, the artifacts and the attestations, each as a JSON array or nothing.
 const CONTENTS: &str = concat!(
-    "SELECT 0, t.ledger_index AS place, l.payload FROM (SELECT DISTINCT value AS id FROM json_each($2)) w
-    CROSS JOIN trail t ON t.id = w.id CROSS JOIN ledger l ON l.org = t.org AND l.idx = t.ledger_index
-    WHERE t.org = (SELECT key FROM organization WHERE id = $1)
-    UNION ALL SELECT 1, a.ledger_index, ",
+    "SELECT
+    (SELECT '[' || group_concat(l.payload) || ']' FROM (SELECT DISTINCT value AS id FROM json_each($2)) w
+        CROSS JOIN trail t ON t.id = w.id CROSS JOIN ledger l ON l.org = t.org AND l.idx = t.ledger_index
+        WHERE t.org = (SELECT key FROM organization WHERE id = $1)),
+    (SELECT '[' || group_concat(",
     artifacts::row_json!(),
-    " FROM (SELECT DISTINCT value AS id FROM json_each($2)) w CROSS JOIN artifact a ON a.trail = w.id
-    WHERE +a.org = (SELECT key FROM organization WHERE id = $1)
-    UNION ALL SELECT 2, a.ledger_index, ",
+    ", ',' ORDER BY a.ledger_index) || ']'
+        FROM (SELECT DISTINCT value AS id FROM json_each($2)) w CROSS JOIN artifact a ON a.trail = w.id
+        WHERE +a.org = (SELECT key FROM organization WHERE id = $1)),
+    (SELECT '[' || group_concat(",
     attestations::row_json!(),
-    " FROM (SELECT DISTINCT value AS id FROM json_each($2)) w CROSS JOIN attestation a ON a.trail = w.id
-    WHERE a.org = (SELECT key FROM organization WHERE id = $1)
-    ORDER BY 1, 2"
+    ", ',' ORDER BY a.ledger_index) || ']'
+        FROM (SELECT DISTINCT value AS id FROM json_each($2)) w CROSS JOIN attestation a ON a.trail = w.id
+        WHERE a.org = (SELECT key FROM organization WHERE id = $1))"
 );
+
+/// A row of [`CONTENTS`].
+type Contents = (Option<String>, Option<String>, Option<String>);
 
 const ENTRIES: &str = "
     WITH entry AS (
@@ -103,28 +105,21 @@ fn listing(filter: &TrailFilter) -> Listing {
     Listing { from, filter, order: NEWEST_FIRST }
 }
 
-/// Puts the rows of [`CONTENTS`] together: trails come first, then what belongs to them.
-fn assembled(rows: Vec<(i64, i64, String)>) -> StoreResult<Vec<TrailContents>> {
+/// Puts what [`CONTENTS`] found together, trail by trail.
+fn assembled((trails, artifacts, attestations): Contents) -> StoreResult<Vec<TrailContents>> {
     let mut contents: BTreeMap<Id, TrailContents> = BTreeMap::new();
-    for (what, _, json) in rows {
-        match what {
-            0 => {
-                let trail: Trail = record(&json)?;
-                let (artifacts, attestations) = (Vec::new(), Vec::new());
-                contents.insert(trail.id, TrailContents { trail, artifacts, attestations });
-            }
-            1 => {
-                let artifact = body::<artifacts::Row>(&json)?.artifact();
-                if let Some(of) = artifact.trail.and_then(|trail| contents.get_mut(&trail)) {
-                    of.artifacts.push(artifact);
-                }
-            }
-            _ => {
-                let attestation = body::<attestations::Row>(&json)?.attestation();
-                if let Some(of) = contents.get_mut(&attestation.trail) {
-                    of.attestations.push(attestation);
-                }
-            }
+    for trail in array::<Recorded<Trail>>(trails)? {
+        let empty = TrailContents { trail: trail.record, artifacts: Vec::new(), attestations: Vec::new() };
+        contents.insert(empty.trail.id, empty);
+    }
+    for artifact in array(artifacts)?.into_iter().map(artifacts::Row::artifact) {
+        if let Some(of) = artifact.trail.and_then(|trail| contents.get_mut(&trail)) {
+            of.artifacts.push(artifact);
+        }
+    }
+    for attestation in array(attestations)?.into_iter().map(attestations::Row::attestation) {
+        if let Some(of) = contents.get_mut(&attestation.trail) {
+            of.attestations.push(attestation);
         }
     }
     Ok(contents.into_values().collect())
@@ -133,8 +128,7 @@ fn assembled(rows: Vec<(i64, i64, String)>) -> StoreResult<Vec<TrailContents>> {
 #[async_trait]
 impl TrailStore for SqliteStore {
     async fn trail(&self, org: Id, flow: Id, name: &str) -> StoreResult<Option<Current<Trail>>> {
-        let query = sqlx::query_as(TRAIL).bind(org.to_string()).bind(flow.to_string()).bind(name);
-        self.first(query).await?.map(current).transpose()
+        self.trail_by_name(org, flow, name).await
     }
 
     async fn trails(&self, org: Id, filter: &TrailFilter, window: Window) -> StoreResult<Slice<Trail>> {
@@ -154,7 +148,8 @@ impl TrailStore for SqliteStore {
     }
 
     async fn trail_contents(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailContents>> {
-        assembled(self.all(sqlx::query_as(CONTENTS).bind(org.to_string()).bind(list(trails)?)).await?)
+        let query = sqlx::query_as(CONTENTS).bind(org.to_string()).bind(list(trails)?);
+        assembled(self.first(query).await?.unwrap_or_default())
     }
 
     async fn trail_entries(&self, org: Id, trail: Id) -> StoreResult<Vec<StoredEntry>> {

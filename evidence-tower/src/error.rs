@@ -15,6 +15,8 @@ use crate::reply::{self, ReplyBody};
 /// Why a request is not answered as its caller hoped.
 #[derive(Debug)]
 pub(crate) enum Refusal {
+    /// The path and the query are longer than the API takes.
+    LongUrl,
     /// No operation has this path.
     UnknownPath,
     /// Some do, but not with this method.
@@ -61,6 +63,7 @@ impl Refusal {
 
     fn told(&self, wording: Wording) -> Told {
         match self {
+            Self::LongUrl => plain(StatusCode::URI_TOO_LONG, "URL too long"),
             Self::UnknownPath => plain(StatusCode::NOT_FOUND, "Not found"),
             Self::WrongMethod { .. } => plain(StatusCode::METHOD_NOT_ALLOWED, "Method not allowed"),
             Self::Failed(error) => told(error, wording),
@@ -87,7 +90,7 @@ impl Refusal {
                 tracing::error!(status = status.as_u16(), "{}", Chain(error));
             }
             Self::Panicked => tracing::error!(status = status.as_u16(), "a request panicked"),
-            Self::Failed(_) | Self::UnknownPath | Self::WrongMethod { .. } => {}
+            Self::Failed(_) | Self::LongUrl | Self::UnknownPath | Self::WrongMethod { .. } => {}
         }
     }
 }

@@ -43,6 +43,9 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// The path below which the API is served when no host mounts it.
 const PREFIX: &str = "/api/v2";
 
+/// The longest path and query that are looked at, in bytes; hosts may allow less.
+const LONGEST_URL: usize = 8 << 10;
+
 /// The API over HTTP. Cheap to clone, always ready; an answer is a response, whatever goes wrong. It needs a tokio
 /// runtime around it.
 ///
@@ -112,6 +115,9 @@ impl<S: EvidenceService> Inner<S> {
         request: Request<UnsyncBoxBody<Bytes, BoxError>>,
     ) -> Result<Response<ReplyBody>, Refusal> {
         let (head, body) = request.into_parts();
+        if head.uri.path_and_query().is_some_and(|url| url.as_str().len() > LONGEST_URL) {
+            return Err(Refusal::LongUrl);
+        }
         // A HEAD is a GET whose body stays here.
         let method = if head.method == Method::HEAD { Method::GET } else { head.method };
         let path = match self.mount {

@@ -87,7 +87,7 @@ impl Document {
         if let Some(body) = self.request_body::<O::Body>() {
             set("requestBody", body);
         }
-        set("responses", self.responses::<O::Output>());
+        set("responses", self.responses::<O>());
         let basic = O::BASIC_AUTH.then(|| json!({ "basic": [] }));
         set("security", json!(std::iter::once(json!({ "bearer": [] })).chain(basic).collect::<Vec<_>>()));
         Value::Object(operation)
@@ -123,19 +123,25 @@ impl Document {
         Some(json!({ "required": true, "content": { media_type: { "schema": schema } } }))
     }
 
-    fn responses<R: Reply>(&mut self) -> Value {
-        let content = match R::schema(&mut self.generator) {
-            Some(schema) => json!({ "application/json": { "schema": schema } }),
-            None => json!({ "application/octet-stream": {} }),
-        };
-        let success = R::STATUSES.iter().map(|status| {
+    fn responses<O: Operation>(&mut self) -> Value {
+        let schema = O::Output::schema(&mut self.generator);
+        let content = schema.map_or_else(|| json!({}), |schema| json!({ "schema": schema }));
+        let success = O::Output::STATUSES.iter().map(|status| {
             let description = if *status == 201 { "Created" } else { "Done" };
+            let content = json!({ O::Output::MEDIA_TYPE: content });
             (status.to_string(), json!({ "description": description, "content": content }))
         });
-        let refused = ["400", "401", "403", "404"]
+        let refused = refusals(O::Body::KIND)
             .map(|status| (status.to_owned(), json!({ "$ref": "#/components/responses/Error" })));
         Value::Object(success.chain(refused).collect())
     }
+}
+
+/// The statuses of what an operation that reads such a body may refuse.
+fn refusals(body: BodyKind) -> impl Iterator<Item = &'static str> {
+    let reads = !matches!(body, BodyKind::Empty);
+    let all = ["400", "401", "403", "404", "413", "414", "415", "503"].into_iter();
+    all.filter(move |status| reads || !matches!(*status, "413" | "415"))
 }
 
 /// The first segment of a path.

@@ -28,7 +28,7 @@ fn main() -> ExitCode {
         ["client"] => client::run(Need::Always),
         ["ci"] => ci(),
         ["openapi"] => openapi(),
-        ["bench"] => cargo(["bench", "--package", "evidence-benches"]).run(),
+        ["bench"] => bench(),
         _ => {
             eprint!("{USAGE}");
             return ExitCode::from(2);
@@ -70,6 +70,14 @@ fn openapi() -> Outcome {
     let document = cargo(["run", "--quiet", "--package", "evidence-server", "--", "openapi"]).output()?;
     std::fs::write(run::root().join("openapi.json"), document)?;
     Ok(())
+}
+
+/// The figures; one of them starts the server's program.
+fn bench() -> Outcome {
+    cargo(["build", "--release", "--package", "evidence-server"]).run()?;
+    let server = format!("release/evidence-server{}", std::env::consts::EXE_SUFFIX);
+    let benches = cargo(["bench", "--package", "evidence-benches"]);
+    benches.env("EVIDENCE_BENCH_SERVER", run::target().join(server)).run()
 }
 
 fn step(name: &str, work: impl FnOnce() -> Outcome) -> Outcome {

@@ -110,7 +110,7 @@ async fn ended_keys_are_found(store: Arc<dyn Store>) -> Outcome {
     let org = Org::create(&store, 1, "foo").await?;
     let hash = KeyHash::of("secret");
     let record = ApiKeyRecord { expires_at: Some(at(-1000)), ..key(100, jane(), at(-2000)) };
-    give_key(&org, record.clone(), &hash).await?;
+    let record = give_key(&org, record, &hash).await?;
     let ends = store.key_holder(&hash).await?.map(|holder| (holder.expires_at, holder.revoked_at));
     same("an expired key", ends, Some((Some(at(-1000)), None)))?;
     org.record(vec![Fact::ApiKeyRevoked { record: ApiKeyRecord { revoked_at: Some(at(50)), ..record } }])

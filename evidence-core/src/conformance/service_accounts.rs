@@ -9,7 +9,7 @@ use crate::store::{Current, Store};
 use crate::time::Timestamp;
 
 use super::fixtures::{Org, at, awkward, id, jane, named, robot};
-use super::{Outcome, promises, same};
+use super::{Failure, Outcome, promises, same};
 
 promises! {
     service_accounts_read_back: "Service accounts are what was recorded last, absent options too.",
@@ -37,15 +37,21 @@ pub(super) fn key(n: u64, owner: Actor, created_at: Timestamp) -> ApiKeyRecord {
         created_at,
         expires_at: None,
         revoked_at: None,
-        hash_sha256: KeyHash::of(&n.to_string()).fingerprint(),
+        hash_sha256: String::new(),
     }
 }
 
-pub(super) async fn give_key(org: &Org, record: ApiKeyRecord, hash: &KeyHash) -> Outcome {
+/// Records a key that has this hash, and answers its record.
+pub(super) async fn give_key(
+    org: &Org,
+    record: ApiKeyRecord,
+    hash: &KeyHash,
+) -> Result<ApiKeyRecord, Failure> {
+    let record = ApiKeyRecord { hash_sha256: hash.fingerprint(), ..record };
     let secrets = vec![(record.id, hash.clone())];
-    let facts = vec![Fact::ApiKeyCreated { record }];
+    let facts = vec![Fact::ApiKeyCreated { record: record.clone() }];
     org.store.record(Write { secrets, ..org.write(facts, Vec::new()) }).await?;
-    Ok(())
+    Ok(record)
 }
 
 async fn service_accounts_read_back(store: Arc<dyn Store>) -> Outcome {
@@ -83,8 +89,7 @@ async fn service_accounts_are_listed_by_name(store: Arc<dyn Store>) -> Outcome {
 
 async fn keys_read_back(store: Arc<dyn Store>) -> Outcome {
     let org = Org::create(&store, 1, "foo").await?;
-    let record = key(100, robot(), at(1));
-    give_key(&org, record.clone(), &KeyHash::of("secret")).await?;
+    let record = give_key(&org, key(100, robot(), at(1)), &KeyHash::of("secret")).await?;
     let bare = vec![Current { revision: 1, record: record.clone() }];
     same("a bare one", store.api_keys(org.id, robot().id).await?, bare)?;
     let record =

@@ -18,7 +18,7 @@ use crate::error::{Error, Missing, Result};
 use crate::id::Id;
 use crate::ledger;
 use crate::name::{FlowName, OrgName, TrailName};
-use crate::operation::{Download, Method, Operation};
+use crate::operation::{Download, Method, Operation, Pdf, Reply};
 use crate::report::{self, Details, ExpectationStatus, LedgerPosition, TrailReport};
 use crate::rules::compliance::{ArtifactState, AttestationStatus};
 use crate::service::Context;
@@ -41,7 +41,7 @@ impl Operation for GetAuditPdf {
     const SCOPE: Scope = Scope::ReadFlow;
     const SUMMARY: &'static str = "Downloads the trail PDF report";
     type Body = ();
-    type Output = Download;
+    type Output = Pdf;
 
     fn org(&self) -> Option<&OrgName> {
         Some(&self.org)
@@ -59,13 +59,13 @@ impl Operation for GetAuditPdf {
             what: "the PDF could not be drawn",
             source: source.into(),
         })?;
-        Ok(Download {
-            media_type: "application/pdf".to_owned(),
+        Ok(Pdf(Download {
+            media_type: Pdf::MEDIA_TYPE.to_owned(),
             file_name: format!("{}-{}.pdf", self.flow_name, self.trail_name),
             size: bytes.len() as u64,
             etag: Some(sha256_hex(&bytes)),
             content: Box::new(Whole::new(bytes)),
-        })
+        }))
     }
 }
 

@@ -1,8 +1,20 @@
 //! Who may ask, and what is checked before what.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use evidence_core::api_keys::{CreateApiKey, RevokeApiKey};
+use evidence_core::auth::Credential;
+use evidence_core::id::SystemRandom;
+use evidence_core::memory::MemoryStore;
+use evidence_core::operation::{Created, Json};
+use evidence_core::seed::Seed;
+use evidence_core::service_accounts::CreateServiceAccount;
+use evidence_core::time::{Clock, Timestamp};
+use evidence_core::{Evidence, EvidenceService, Settings, Store};
 use http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
 use http::{HeaderValue, Method};
-use serde_json::json;
+use serde_json::{from_value, json};
 
 use crate::support::{EXPIRED, JOHN, KEYS, REVOKED, for_each_store};
 
@@ -129,4 +141,43 @@ async fn a_personal_organization_is_its_users_alone() {
         }
     })
     .await;
+}
+
+/// A clock that stands still until it is moved.
+struct Moved(AtomicI64);
+
+impl Clock for Moved {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(self.0.load(Ordering::Relaxed))
+    }
+}
+
+#[tokio::test]
+async fn a_revoked_key_is_refused_here_at_once_and_by_other_servers_within_a_second() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let clock = Arc::new(Moved(AtomicI64::new(1_000_000)));
+    let server = || {
+        let clock = Arc::clone(&clock) as _;
+        Evidence::with_sources(Arc::clone(&store), Settings::default(), clock, Arc::new(SystemRandom))
+    };
+    let (here, there) = (server(), server());
+    let seed = Seed { user: "jane".parse().unwrap(), orgs: vec!["acme".parse().unwrap()], api_key: None };
+    let jane = here.seed(&seed).await.unwrap();
+    let jane = here.authenticate(Credential::Bearer(jane.reveal())).await.unwrap();
+    let of_bot = json!({"org": "acme", "name": "bot"});
+    let account: CreateServiceAccount = from_value(of_bot.clone()).unwrap();
+    let privileges = from_value(json!({"name": "bot", "privilege": "reader"})).unwrap();
+    here.call(&jane, account, Json(privileges)).await.unwrap();
+    let create: CreateApiKey = from_value(of_bot).unwrap();
+    let Created(made) =
+        here.call(&jane, create, Json(from_value(json!({"description": "ci"})).unwrap())).await.unwrap();
+    let accepted = async |server: &Evidence| server.authenticate(Credential::Bearer(&made.key)).await.is_ok();
+    assert!(accepted(&here).await && accepted(&there).await);
+
+    let revoke = json!({"org": "acme", "name": "bot", "key_id": made.record.id});
+    let revoke: RevokeApiKey = from_value(revoke).unwrap();
+    here.call(&jane, revoke, ()).await.unwrap();
+    assert!(!accepted(&here).await);
+    clock.0.fetch_add(999_999, Ordering::Relaxed);
+    assert!(!accepted(&there).await);
 }

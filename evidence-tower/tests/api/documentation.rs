@@ -102,3 +102,16 @@ fn a_form_has_its_document_and_its_file() {
     assert_eq!(schema["properties"]["data_json"]["$ref"], "#/components/schemas/FlowInput");
     assert_eq!(schema["required"], json!(["data_json"]));
 }
+
+#[test]
+fn every_operation_tells_of_its_refusals_and_downloads_of_their_types() {
+    let paths = &openapi()["paths"];
+    let statuses = |path: &str, method: &str| -> Vec<String> {
+        paths[path][method]["responses"].as_object().unwrap().keys().cloned().collect()
+    };
+    assert_eq!(statuses("/flows/{org}", "get"), ["200", "400", "401", "403", "404", "414", "503"]);
+    let put = statuses("/environments/{org}", "put");
+    assert_eq!(put, ["201", "400", "401", "403", "404", "413", "414", "415", "503"]);
+    let pdf = &paths["/trails/{org}/{flow_name}/{trail_name}/audit_pdf"]["get"]["responses"]["200"];
+    assert_eq!(pdf["content"], json!({"application/pdf": {}}));
+}

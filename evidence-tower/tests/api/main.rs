@@ -14,6 +14,7 @@ mod json;
 mod matrix;
 mod orgs;
 mod policies;
+mod races;
 mod reports;
 mod repos;
 mod routing;

@@ -128,3 +128,17 @@ async fn versioning_every_path_is_below_api_v2() {
         assert_eq!(response.status(), status, "{path}");
     }
 }
+
+#[tokio::test]
+async fn a_url_of_8_kib_is_read_and_a_longer_one_is_not() {
+    let url = |length: usize| {
+        let start = "/api/v2/flows/acme?search_by_name=";
+        format!("{start}{}", "a".repeat(length - start.len()))
+    };
+    let service = EvidenceApi::new(in_memory().await);
+    for (length, status) in [(8 << 10, 401), ((8 << 10) + 1, 414)] {
+        let request = Request::builder().uri(url(length)).body(Empty::<bytes::Bytes>::new()).unwrap();
+        let Ok(response) = service.clone().oneshot(request).await;
+        assert_eq!(response.status().as_u16(), status, "{length}");
+    }
+}

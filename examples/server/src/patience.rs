@@ -1,13 +1,17 @@
-//! A limit to waiting for a peer. A connection on which nothing was read and nothing written for a while is cut off,
-//! so that clients who stop reading or sending cannot hold sockets and buffers for ever.
+//! Limits to waiting for a peer. A connection on which nothing was read and nothing written for a while is cut off, so
+//! that clients who stop reading or sending cannot hold sockets and buffers for ever; a body that keeps coming, byte by
+//! byte, ends at a deadline of its own.
 
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use http_body::{Body, Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// A stream that fails with [`io::ErrorKind::TimedOut`] once it made no progress, in either direction, for as long as
 /// its patience lasts.
@@ -75,9 +79,57 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
     }
 }
 
+/// A request's body that fails with [`io::ErrorKind::TimedOut`] unless all of it comes in time, counted from when it was
+/// first waited for.
+#[derive(Debug)]
+pub(crate) struct Timely<B> {
+    body: B,
+    patience: Duration,
+    deadline: Option<Pin<Box<Sleep>>>,
+}
+
+impl<B> Timely<B> {
+    /// Waits for the whole of `body` no longer than this.
+    pub(crate) const fn new(body: B, patience: Duration) -> Self {
+        Self { body, patience, deadline: None }
+    }
+}
+
+impl<B> Body for Timely<B>
+where
+    B: Body<Error: Into<BoxError>> + Unpin,
+{
+    type Data = B::Data;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, BoxError>>> {
+        if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) {
+            return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
+        }
+        let patience = self.patience;
+        let deadline = self.deadline.get_or_insert_with(|| Box::pin(sleep(patience)));
+        ready!(deadline.as_mut().poll(cx));
+        Poll::Ready(Some(Err(io::Error::from(io::ErrorKind::TimedOut).into())))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bytes::Bytes;
+    use futures_util::StreamExt;
+    use http_body_util::{BodyExt, StreamBody};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     const PATIENCE: Duration = Duration::from_secs(30);
@@ -110,5 +162,23 @@ mod tests {
             assert_eq!(near.read_u8().await.unwrap(), 7);
         }
         sender.await.unwrap();
+    }
+
+    /// A body of one byte every `pause`.
+    fn dripping(bytes: u32, pause: Duration) -> impl Body<Data = Bytes, Error = io::Error> + Unpin {
+        let drops = futures_util::stream::iter(0..bytes).then(move |_| async move {
+            sleep(pause).await;
+            Ok(Frame::data(Bytes::from_static(b"x")))
+        });
+        StreamBody::new(Box::pin(drops))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_drips_is_cut_off_and_one_that_comes_in_time_is_not() {
+        let pause = Duration::from_secs(1);
+        let in_time = Timely::new(dripping(29, pause), PATIENCE).collect().await.unwrap();
+        assert_eq!(in_time.to_bytes().len(), 29);
+        let error = Timely::new(dripping(31, pause), PATIENCE).collect().await.unwrap_err();
+        assert_eq!(error.downcast_ref::<io::Error>().unwrap().kind(), io::ErrorKind::TimedOut);
     }
 }

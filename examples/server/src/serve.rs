@@ -9,21 +9,26 @@ use std::time::Duration;
 use evidence_core::{Evidence, Settings};
 use evidence_store_sqlite::SqliteStore;
 use evidence_tower::EvidenceApi;
+use http::Request;
+use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
+use tower::ServiceExt;
 
 use crate::cli::{ApiOptions, ServeOptions, StoreOptions, Switch};
 use crate::failure::Failure;
-use crate::patience::Patient;
+use crate::patience::{Patient, Timely};
 use crate::{logging, store};
 
 /// How long a client may take over a request's head; an idle connection ends after as long.
 const HEAD_PATIENCE: Duration = Duration::from_secs(30);
 /// How long a connection may rest in the middle of a request or an answer.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// How long the whole body of a request may take to come.
+const BODY_PATIENCE: Duration = Duration::from_secs(600);
 /// How long running requests may take once a signal asked to stop.
 const DRAIN: Duration = Duration::from_secs(30);
 /// How long to wait when no connection can be accepted, such as for want of file descriptors.
@@ -127,7 +132,8 @@ impl Connections {
             tracing::debug!(%error, "TCP_NODELAY could not be set");
         }
         let stream = TokioIo::new(Patient::new(stream, PATIENCE));
-        let service = TowerToHyperService::new(self.api.clone());
+        let timely = |request: Request<Incoming>| request.map(|body| Timely::new(body, BODY_PATIENCE));
+        let service = TowerToHyperService::new(self.api.clone().map_request(timely));
         let connection = self.running.watch(self.http.serve_connection(stream, service).into_owned());
         tokio::spawn(async move {
             if let Err(error) = connection.await {

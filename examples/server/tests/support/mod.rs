@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -19,6 +20,11 @@ pub(crate) fn program(arguments: &[&str]) -> Command {
     command
 }
 
+/// The address of the store in this directory.
+pub(crate) fn database_url(directory: &TempDir) -> String {
+    format!("sqlite://{}", directory.path().join("evidence.db").display())
+}
+
 /// A running server; killed when it is dropped.
 pub(crate) struct Server {
     /// Its process.
@@ -27,29 +33,41 @@ pub(crate) struct Server {
     pub(crate) address: String,
     /// A key of an administrator of [`ORG`].
     pub(crate) key: String,
-    _directory: TempDir,
+    /// Where its store is, until nobody needs it any more.
+    pub(crate) directory: Arc<TempDir>,
 }
 
 impl Server {
     /// Seeds a fresh store and serves it.
     pub(crate) fn start() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let url = format!("sqlite://{}", directory.path().join("evidence.db").display());
+        let url = database_url(&directory);
         let seeded =
             program(&["seed", "--database-url", &url, "--user", "jane", "--org", ORG]).output().unwrap();
         assert!(seeded.status.success(), "{}", String::from_utf8_lossy(&seeded.stderr));
         let key = String::from_utf8(seeded.stdout).unwrap().trim_end().to_owned();
+        Self::serve(Arc::new(directory), &key)
+    }
+
+    /// Serves the store in `directory`.
+    pub(crate) fn serve(directory: Arc<TempDir>, key: &str) -> Self {
+        Self::run(program(&[]), directory, key)
+    }
+
+    /// Serves the store in `directory` with this program.
+    pub(crate) fn run(mut program: Command, directory: Arc<TempDir>, key: &str) -> Self {
+        let url = database_url(&directory);
         let serve = ["serve", "--database-url", &url, "--listen", "127.0.0.1:0", "--wording", "named"];
-        let mut child = program(&serve).stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = program.args(serve).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let address = line.trim_end().strip_prefix("Listening on http://").expect(&line);
-        Self::of(child, address, &key, directory)
+        Self::of(child, address, key, directory)
     }
 
     /// A server that was started already, working in `directory`.
-    pub(crate) fn of(child: Child, address: &str, key: &str, directory: TempDir) -> Self {
-        Self { child, address: address.to_owned(), key: key.to_owned(), _directory: directory }
+    pub(crate) fn of(child: Child, address: &str, key: &str, directory: impl Into<Arc<TempDir>>) -> Self {
+        Self { child, address: address.to_owned(), key: key.to_owned(), directory: directory.into() }
     }
 
     /// Opens a connection and sends the beginning of a request.

@@ -1,0 +1,149 @@
+//! Many callers who create the same thing at the same time: one record comes of it, nobody meets an error of ours, and
+//! everybody sees the same thing afterwards.
+
+use std::collections::BTreeMap;
+
+use futures_util::future::join_all;
+use http::Method;
+use serde_json::{Value, json};
+
+use crate::support::{Api, Ask, for_each_store};
+
+const RACERS: usize = 64;
+
+/// Sends the same request from many tasks at once, and answers how many were given each status.
+async fn race(ask: impl Fn(usize) -> Ask<evidence_core::Evidence>) -> BTreeMap<u16, usize> {
+    let racers = (0..RACERS).map(|racer| tokio::spawn(ask(racer).into_future()));
+    let mut statuses = BTreeMap::new();
+    for reply in join_all(racers).await {
+        *statuses.entry(reply.unwrap().status.as_u16()).or_default() += 1;
+    }
+    statuses
+}
+
+/// What everybody sees at a path, all at once.
+async fn seen(api: &Api, path: &str) -> Value {
+    let replies = join_all((0..RACERS).map(|_| tokio::spawn(api.get(path).into_future()))).await;
+    let mut bodies: Vec<Value> = replies.into_iter().map(|reply| reply.unwrap().ok()).collect();
+    bodies.dedup();
+    assert_eq!(bodies.len(), 1, "{path}: {bodies:?}");
+    bodies.remove(0)
+}
+
+async fn expect_one(api: &Api, list: &str) {
+    let list = seen(api, list).await;
+    let items = list.get("data").unwrap_or(&list);
+    assert_eq!(items.as_array().map(Vec::len), Some(1), "{list}");
+}
+
+fn template(api: &Api, name: &str) -> Ask<evidence_core::Evidence> {
+    let document = json!({"name": name, "description": ""}).to_string();
+    api.put("/flows/acme/template_file").form(&[("name=\"data_json\"", &document)])
+}
+
+#[tokio::test]
+async fn one_flow() {
+    for_each_store(async |api| {
+        let statuses = race(|_| template(&api, "web")).await;
+        assert_eq!(statuses, BTreeMap::from([(200, RACERS - 1), (201, 1)]));
+        expect_one(&api, "/flows/acme").await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn one_trail() {
+    for_each_store(async |api| {
+        template(&api, "web").await.created();
+        let begin = json!({"name": "t", "description": ""}).to_string();
+        let statuses =
+            race(|_| api.put("/trails/acme/web").form(&[("name=\"data_json\"", begin.as_str())])).await;
+        assert_eq!(statuses, BTreeMap::from([(200, RACERS - 1), (201, 1)]));
+        expect_one(&api, "/trails/acme?flow=web").await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn one_environment() {
+    for_each_store(async |api| {
+        let body = json!({"name": "prod", "type": "server", "description": ""});
+        let statuses = race(|_| api.put("/environments/acme").json(&body)).await;
+        assert_eq!(statuses, BTreeMap::from([(201, RACERS)]));
+        expect_one(&api, "/environments/acme").await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn one_policy_of_one_version() {
+    for_each_store(async |api| {
+        let payload = json!({"name": "strict"}).to_string();
+        let text = "_schema: https://example.com/schemas/policy/v1\n";
+        let file = ("name=\"policy_file\"; filename=\"p.yaml\"", text);
+        let statuses =
+            race(|_| api.put("/policies/acme").form(&[("name=\"payload\"", &payload), file])).await;
+        assert_eq!(statuses, BTreeMap::from([(200, RACERS - 1), (201, 1)]));
+        let policy = seen(&api, "/policies/acme/strict").await;
+        assert_eq!(policy["versions"].as_array().map(Vec::len), Some(1), "{policy}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn one_service_account() {
+    for_each_store(async |api| {
+        let body = json!({"name": "ci", "privilege": "member"});
+        let statuses = race(|_| api.post("/service-accounts/acme").json(&body)).await;
+        assert_eq!(statuses, BTreeMap::from([(201, 1), (400, RACERS - 1)]));
+        seen(&api, "/service-accounts/acme/ci").await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn one_attestation_type_of_one_version() {
+    for_each_store(async |api| {
+        let document = json!({"name": "review"}).to_string();
+        let path = "/custom-attestation-types/acme";
+        let statuses = race(|_| api.post(path).form(&[("name=\"data_json\"", document.as_str())])).await;
+        assert_eq!(statuses, BTreeMap::from([(201, RACERS)]));
+        let found = seen(&api, "/custom-attestation-types/acme/review").await;
+        assert_eq!(found["versions"].as_array().map(Vec::len), Some(1), "{found}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn one_flow_and_one_trail_made_by_the_artifacts_that_name_them() {
+    for_each_store(async |api| {
+        let statuses = race(|racer| {
+            let body = json!({
+                "trail_name": "t", "template_reference_name": "api", "fingerprint": format!("{racer:064x}"),
+                "filename": "api", "git_commit": "c".repeat(40), "build_url": "http://b/1",
+                "commit_url": "http://c/1",
+            });
+            api.request(Method::POST, "/artifacts/acme/web").json(&body)
+        })
+        .await;
+        assert_eq!(statuses, BTreeMap::from([(201, RACERS)]));
+        expect_one(&api, "/flows/acme").await;
+        expect_one(&api, "/trails/acme?flow=web").await;
+        let artifacts = seen(&api, "/artifacts/acme?per_page=100").await;
+        assert_eq!(artifacts.as_array().map(Vec::len), Some(RACERS));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn one_snapshot_of_equal_reports() {
+    for_each_store(async |api| {
+        api.given_environments("docker", &["prod"]).await;
+        let artifact = json!({"digests": {"image": "a".repeat(64)}, "creationTimestamp": 1});
+        let body = json!({ "artifacts": [artifact] });
+        let statuses = race(|_| api.put("/environments/acme/prod/report/docker").json(&body)).await;
+        assert_eq!(statuses, BTreeMap::from([(200, RACERS - 1), (201, 1)]));
+        expect_one(&api, "/snapshots/acme/prod").await;
+    })
+    .await;
+}
