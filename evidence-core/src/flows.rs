@@ -86,10 +86,10 @@ pub const EMPTY_TEMPLATE: &str = "version: 1";
 const RESERVED: [&str; 2] = ["template_file", "list_attestations_for_criteria"];
 
 impl Flow {
-    /// A flow of this name as a report makes it: private, with the empty template.
-    pub(crate) fn named(name: FlowName, cx: &Context<'_>) -> Result<Self> {
+    /// A flow of this name, which `field` gave, as a report makes it: private, with the empty template.
+    pub(crate) fn named(name: FlowName, field: &str, cx: &Context<'_>) -> Result<Self> {
         if RESERVED.contains(&name.as_str()) {
-            return Err(Error::invalid("name", format!("'{name}' is a reserved word of the API")));
+            return Err(Error::invalid(field, format!("'{name}' is a reserved word of the API")));
         }
         Ok(Self {
             id: cx.new_id(),
@@ -310,7 +310,7 @@ async fn put(input: &FlowInput, template: Option<&str>, cx: &Context<'_>) -> Res
     let key = Key::Flow(input.name.clone());
     let (mut record, guard) = match &known {
         Some(known) => (known.record.clone(), Guard::Unchanged(key, known.revision)),
-        None => (Flow::named(input.name.clone(), cx)?, Guard::Absent(key)),
+        None => (Flow::named(input.name.clone(), "name", cx)?, Guard::Absent(key)),
     };
     record.description = input.description.clone().into_string();
     record.visibility = input.visibility.unwrap_or(record.visibility);

@@ -19,7 +19,7 @@ impl Draft {
         if !cx.settings().implicit_flows {
             return Err(cx.missing(Resource::Flow, name.as_str()).into());
         }
-        let record = Flow::named(name.clone(), cx)?;
+        let record = Flow::named(name.clone(), "flow_name", cx)?;
         self.guarded(Fact::FlowCreated { record: record.clone() }, Guard::Absent(Key::Flow(name.clone())));
         Ok(record)
     }

@@ -150,6 +150,37 @@ async fn a_json_over_the_limit_is_refused_by_its_length_or_where_it_exceeds_it()
 }
 
 #[tokio::test]
+async fn a_json_of_exactly_the_limit_is_read() {
+    for_each_store(async |api| {
+        for Reads { method, path, limit, .. } in operations(false) {
+            for (length, refused) in [(limit, false), (limit + 1, true)] {
+                let text = format!("{{}}{}", " ".repeat(length - 2));
+                let reply = api.request(method.clone(), &path).bytes("application/json", text).await;
+                assert_eq!(reply.status == 413, refused, "{method} {path} with {length}: {reply:?}");
+            }
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_json_nests_64_levels_and_no_more() {
+    for_each_store(async |api| {
+        for (levels, status) in [(64, 201), (65, 400)] {
+            // The body itself is the first.
+            let nested = format!("{}{}", "[".repeat(levels - 1), "]".repeat(levels - 1));
+            let body = format!(
+                r#"{{"fingerprint": "{}", "filename": "x", "build_url": "", "commit_url": "", "user_data": {nested}}}"#,
+                "a".repeat(64)
+            );
+            let reply = api.request(Method::POST, "/artifacts/acme/shop").bytes("application/json", body).await;
+            assert_eq!(reply.status, status, "{levels}: {reply:?}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn what_is_no_form_lacks_the_forms_parts() {
     for_each_store(async |api| {
         for Reads { method, path, .. } in operations(true) {

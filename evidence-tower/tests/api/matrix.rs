@@ -9,7 +9,7 @@ use evidence_core::seed::Seed;
 use evidence_core::{Evidence, api};
 use http::Method;
 use http::header::AUTHORIZATION;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::{Api, Ask, EXPIRED, JANE, JOHN, KEYS, REVOKED, Reply, in_memory};
 use crate::trails::COMMIT;
@@ -380,4 +380,60 @@ async fn only_the_repo_list_takes_basic() {
         let status = if row.operation == "list_repos" { 200 } else { 401 };
         assert_eq!(reply.status, status, "{}: {reply:?}", row.operation);
     }
+}
+
+/// The ids of an artifact, an attestation, a repo and an API key of `acme`, all of them in the private flow `shop` where
+/// they are in one.
+async fn ids(world: &World) -> [String; 4] {
+    let id = |value: &Value| value.as_str().unwrap().to_owned();
+    let artifact = world.api.get("/artifacts/acme/shop/fingerprint/aaaaa").await.ok();
+    let attestation = world.api.get("/attestations/acme/shop/trail/t/bar").await.ok();
+    world.api.report_from(&json!({"name": "acme/shop", "url": "https://git.example.com/acme/shop"})).await;
+    let repos = world.api.get("/repos/acme").await.ok();
+    let key = world.names["key_id"].clone();
+    [id(&artifact["id"]), id(&attestation[0]["attestation_id"]), id(&repos["repos"][0]["id"]), key]
+}
+
+#[tokio::test]
+async fn a_public_flow_opens_nothing_of_a_private_one() {
+    let world = World::new().await;
+    let [artifact, attestation, ..] = ids(&world).await;
+    let rows = [
+        (format!("/artifacts/acme/open/fingerprint/aaaaa?attestation_id={artifact}"), "Artifact not found"),
+        (
+            format!("/attestations/acme/open/trail/t/attestation/{attestation}/evidence"),
+            "Attestation not found",
+        ),
+    ];
+    for (path, message) in rows {
+        assert_eq!(world.api.get(&path).key(JOHN).await.message(404), message, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn an_id_means_nothing_in_another_organization() {
+    let world = World::new().await;
+    let [artifact, attestation, repo, key] = ids(&world).await;
+    let api = &world.api;
+    let same = json!({"fingerprint": "a".repeat(64), "filename": "x", "trail_name": "t", "build_url": "", "commit_url": ""});
+    api.post("/artifacts/foobar/shop").key(JOHN).json(same).await.created();
+    api.post("/service-accounts/foobar").key(JOHN).json(json!({"name": "ci"})).await.created();
+
+    let listed = api.get(&format!("/attestations/foobar?attestation_id={attestation}")).key(JOHN).await;
+    listed.expect_exactly(200, json!({"data": []}));
+    let reads = [
+        (format!("/artifacts/foobar/shop/fingerprint/aaaaa?attestation_id={artifact}"), "Artifact not found"),
+        (
+            format!("/attestations/foobar/shop/trail/t/attestation/{attestation}/evidence"),
+            "Attestation not found",
+        ),
+        (format!("/service-accounts/foobar/ci/api-keys/{key}"), "API key not found"),
+    ];
+    for (path, message) in reads {
+        assert_eq!(api.get(&path).key(JOHN).await.message(404), message, "{path}");
+    }
+    let key = format!("/service-accounts/foobar/ci/api-keys/{key}");
+    assert_eq!(api.delete(&key).key(JOHN).await.message(404), "API key not found");
+    let tag = api.patch(&format!("/tags/foobar/repo/{repo}")).key(JOHN).json(json!({"set_tags": {"a": "b"}}));
+    assert_eq!(tag.await.message(404), "Resource not found");
 }

@@ -178,7 +178,7 @@ async fn a_flow_that_a_literal_path_would_hide_cannot_be_created() {
             put.await.refuses_field(400, "name");
             let artifact =
                 json!({"fingerprint": "a".repeat(64), "filename": "x", "build_url": "", "commit_url": ""});
-            assert_eq!(api.post(&format!("/artifacts/acme/{name}")).json(artifact).await.status, 400);
+            api.post(&format!("/artifacts/acme/{name}")).json(artifact).await.refuses_field(400, "flow_name");
         }
         api.get("/flows/acme").await.expect_exactly(200, json!([]));
     })
