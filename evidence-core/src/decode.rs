@@ -14,6 +14,10 @@ use serde_json::{Map, Value};
 /// JSON nested deeper than this is refused.
 pub const DEEPEST: usize = 64;
 
+/// JSON of more values is refused: a value of two bytes takes hundreds in memory, so that a limit in bytes alone lets
+/// one request take a gigabyte. A report of tens of thousands of artifacts stays below it.
+pub const MOST_VALUES: usize = 1 << 18;
+
 const LONGEST_ECHO: usize = 200;
 
 /// One thing wrong with an input: where, what, and what was there.
@@ -156,30 +160,38 @@ fn alternatives(variants: &[&str]) -> String {
     }
 }
 
-/// Parses JSON text that nests at most [`DEEPEST`] levels.
+/// Parses JSON text that nests at most [`DEEPEST`] levels and holds at most about [`MOST_VALUES`] values.
 pub fn parse(bytes: &[u8]) -> Result<Value, String> {
-    if nests_too_deep(bytes) {
-        return Err(format!("Input should nest at most {DEEPEST} levels"));
+    match excess(bytes) {
+        Some(text) => Err(text),
+        None => serde_json::from_slice(bytes).map_err(|error| format!("Input should be valid JSON: {error}")),
     }
-    serde_json::from_slice(bytes).map_err(|error| format!("Input should be valid JSON: {error}"))
 }
 
-fn nests_too_deep(bytes: &[u8]) -> bool {
-    let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
+/// What is too much of JSON text, found before it is parsed: a value begins at each bracket and after each comma.
+fn excess(bytes: &[u8]) -> Option<String> {
+    let (mut depth, mut values, mut in_string, mut escaped) = (0_usize, 0_usize, false, false);
     for byte in bytes {
         match byte {
             _ if escaped => escaped = false,
             b'\\' if in_string => escaped = true,
             b'"' => in_string = !in_string,
-            b'[' | b'{' if !in_string => depth += 1,
+            b'[' | b'{' if !in_string => {
+                depth += 1;
+                values += 1;
+            }
+            b',' if !in_string => values += 1,
             b']' | b'}' if !in_string => depth = depth.saturating_sub(1),
             _ => {}
         }
         if depth > DEEPEST {
-            return true;
+            return Some(format!("Input should nest at most {DEEPEST} levels"));
+        }
+        if values > MOST_VALUES {
+            return Some(format!("Input should hold at most {MOST_VALUES} values"));
         }
     }
-    false
+    None
 }
 
 /// Reads a JSON value as a `T`.
@@ -586,5 +598,13 @@ mod tests {
         assert!(parse(nested(DEEPEST + 1).as_bytes()).is_err());
         assert!(parse(nested(10_000).as_bytes()).is_err());
         assert!(parse(format!("\"{}\\\"\"", "[".repeat(500)).as_bytes()).is_ok());
+    }
+
+    #[test]
+    fn values_are_counted_and_commas_in_strings_are_not() {
+        let list = |values: usize| format!("[{}1]", "1,".repeat(values - 1));
+        assert!(parse(list(MOST_VALUES).as_bytes()).is_ok());
+        assert!(parse(list(MOST_VALUES + 1).as_bytes()).is_err());
+        assert!(parse(format!("\"{}\"", ",".repeat(MOST_VALUES + 1)).as_bytes()).is_ok());
     }
 }

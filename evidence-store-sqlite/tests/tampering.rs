@@ -9,7 +9,7 @@ use evidence_store_sqlite::{FsckReport, SqliteStore};
 use tempfile::TempDir;
 
 /// How many rows are tampered with, each in a store of its own.
-const TAMPERINGS: u64 = 400;
+const TAMPERINGS: u64 = 320;
 
 /// Numbers that look random and are the same in every run.
 struct Dice(u64);
@@ -49,12 +49,13 @@ async fn checked(file: &Path) -> FsckReport {
 #[tokio::test]
 async fn the_tables_follow_from_the_ledger_after_every_promise() {
     let directory = tempfile::tempdir().unwrap();
+    let mut problems = Vec::new();
     for file in filled(&directory).await {
-        let problems = checked(&file).await.problems;
-        // The checks of attestations name files that they never keep.
-        let expected = problems.iter().all(|problem| problem.starts_with("an attachment is missing"));
-        assert!(expected, "{problems:?}");
+        problems.extend(checked(&file).await.problems);
     }
+    // The checks of attestations name files that they never keep.
+    let missing = problems.iter().all(|problem| problem.starts_with("an attachment is missing"));
+    assert!(missing && !problems.is_empty(), "{problems:?}");
 }
 
 /// A table that has rows, and what is known of it.
@@ -105,14 +106,15 @@ impl Table {
             )
         };
         match dice.roll(4) {
-            0 => format!("DELETE FROM {name} WHERE ({keys}) = {one}"),
+            // A blob that no fact names may have broken off on its way in.
+            0 if name != "blob" => format!("DELETE FROM {name} WHERE ({keys}) = {one}"),
             1 => {
                 let renamed = dice.pick(key);
                 let copy = columns.iter().map(|c| if c == renamed { changed(c) } else { c.clone() });
                 let copy = copy.collect::<Vec<_>>().join(", ");
                 format!("INSERT INTO {name} SELECT {copy} FROM {name} WHERE ({keys}) = {one}")
             }
-            2 => format!("UPDATE {name} SET {column} = {} WHERE ({keys}) = {one}", changed(column)),
+            0 | 2 => format!("UPDATE {name} SET {column} = {} WHERE ({keys}) = {one}", changed(column)),
             _ => {
                 let taken = key.iter().map(|key| format!("a.{key}")).collect::<Vec<_>>().join(", ");
                 let given = key.iter().map(|key| format!("b.{key}")).collect::<Vec<_>>().join(", ");

@@ -68,6 +68,7 @@ impl Document {
                         "description": "The request is refused",
                         "content": { "application/json": { "schema": { "$ref": "#/components/schemas/Error" } } },
                     },
+                    "LongUrl": { "description": "The URL is too long" },
                 },
                 "securitySchemes": {
                     "bearer": { "type": "http", "scheme": "bearer" },
@@ -131,8 +132,11 @@ impl Document {
             let content = json!({ O::Output::MEDIA_TYPE: content });
             (status.to_string(), json!({ "description": description, "content": content }))
         });
-        let refused = refusals(O::Body::KIND)
-            .map(|status| (status.to_owned(), json!({ "$ref": "#/components/responses/Error" })));
+        let refused = refusals(O::Body::KIND).map(|status| {
+            // A host may refuse a long URL before the API sees it, in its own way.
+            let response = if status == "414" { "LongUrl" } else { "Error" };
+            (status.to_owned(), json!({ "$ref": format!("#/components/responses/{response}") }))
+        });
         Value::Object(success.chain(refused).collect())
     }
 }
