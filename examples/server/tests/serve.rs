@@ -5,6 +5,7 @@ mod support;
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -45,6 +46,10 @@ fn a_request_that_was_begun_is_answered_before_the_server_ends() {
     let (status, text) = answer(stream);
     assert_eq!(status, 201, "{text}");
     assert_eq!(server.child.wait().unwrap().code(), Some(0));
+    // What was answered is there on the next start.
+    let next = Server::serve(Arc::clone(&server.directory), &server.key);
+    let (status, text) = next.ask("GET", "/api/v2/environments/acme/prod", "application/json", "");
+    assert_eq!(status, 200, "{text}");
 }
 
 #[test]
