@@ -32,7 +32,7 @@ pub(crate) enum Command {
     Demo(DemoOptions),
     /// Make a user, their organizations and an API key, and print the key.
     Seed(SeedOptions),
-    /// Recompute every leaf and root of every organization's ledger, and compare them with what is stored.
+    /// Recompute every ledger, and every table and attachment that follows from it, and compare them with what is stored.
     Fsck(StoreOptions),
     /// Print the OpenAPI document.
     Openapi,

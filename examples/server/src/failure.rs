@@ -27,7 +27,7 @@ pub(crate) enum Failure {
     LogFilter(#[from] tracing_subscriber::filter::ParseError),
     #[error("{}", told(.0))]
     Refused(#[from] evidence_core::Error),
-    #[error("the ledger does not match what is stored: {0} problems")]
+    #[error("the store is damaged: {0} problems")]
     Damaged(usize),
     #[error("the demo database cannot be made: {0}")]
     DemoFile(std::io::Error),

@@ -1,4 +1,4 @@
-//! `fsck`: whether the ledger still says what was recorded.
+//! `fsck`: whether the store still says what was recorded.
 
 use crate::cli::StoreOptions;
 use crate::failure::Failure;

@@ -46,7 +46,11 @@ impl Bench {
             .status()
             .unwrap();
         assert!(cloned.success());
-        Self { server: Server::start(), client: from_xtask("EVIDENCE_TEST_CLIENT"), directory }
+        Self {
+            server: Server::start(support::directory()),
+            client: from_xtask("EVIDENCE_TEST_CLIENT"),
+            directory,
+        }
     }
 
     fn repo(&self) -> PathBuf {

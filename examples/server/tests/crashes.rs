@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{scope, sleep};
 use std::time::Duration;
 
-use support::{ORG, Server, database_url, program};
+use support::{ORG, Server, database_url, directory, program};
 
 const WRITERS: usize = 32;
 
@@ -59,12 +59,13 @@ fn write_until_killed(server: &mut Server, life: usize, milliseconds: u64) -> Ve
 
 #[test]
 fn nothing_acknowledged_is_lost_when_the_server_is_killed() {
-    let mut server = Server::start();
+    let directory = directory();
+    let mut server = Server::start(Arc::clone(&directory));
     let mut acknowledged = Vec::new();
     for (life, milliseconds) in LIVES.into_iter().enumerate() {
         acknowledged.extend(write_until_killed(&mut server, life, milliseconds));
-        server = Server::serve(Arc::clone(&server.directory), &server.key);
-        let url = database_url(&server.directory);
+        server = Server::serve(Arc::clone(&directory), &server.key);
+        let url = database_url(&directory);
         let checked = program(&["fsck", "--database-url", &url]).output().unwrap();
         assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stdout));
     }
@@ -92,9 +93,8 @@ fn put_large(server: &Server, number: usize) -> (u16, String) {
 
 #[test]
 fn a_full_disk_refuses_writes_and_nothing_else_and_needs_no_repair() {
-    let fresh = Server::start();
-    let (directory, key) = (Arc::clone(&fresh.directory), fresh.key.clone());
-    drop(fresh);
+    let directory = directory();
+    let key = Server::start(Arc::clone(&directory)).key.clone();
     let server = Server::run(cramped(), Arc::clone(&directory), &key);
     let written = (0..100).take_while(|number| put_large(&server, *number).0 == 201).count();
     assert!((1..100).contains(&written), "{written}");
@@ -107,9 +107,9 @@ fn a_full_disk_refuses_writes_and_nothing_else_and_needs_no_repair() {
     }
     drop(server);
 
-    let server = Server::serve(directory, &key);
+    let server = Server::serve(Arc::clone(&directory), &key);
     assert_eq!(server.ask("GET", &last, "application/json", "").0, 200);
     assert_eq!(put_large(&server, written).0, 201);
-    let checked = program(&["fsck", "--database-url", &database_url(&server.directory)]).output().unwrap();
+    let checked = program(&["fsck", "--database-url", &database_url(&directory)]).output().unwrap();
     assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stdout));
 }

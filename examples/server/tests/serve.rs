@@ -19,7 +19,7 @@ fn terminate(server: &Server) {
 
 #[test]
 fn a_fresh_server_is_ready_and_ends_with_success_on_sigterm() {
-    let mut server = Server::start();
+    let mut server = Server::start(support::directory());
     let (status, text) = server.ask("GET", "/ready", "text/plain", "");
     assert_eq!(status, 200, "{text}");
     assert!(text.ends_with("\r\n\r\nOK"), "{text}");
@@ -29,7 +29,7 @@ fn a_fresh_server_is_ready_and_ends_with_success_on_sigterm() {
 
 #[test]
 fn a_request_that_was_begun_is_answered_before_the_server_ends() {
-    let mut server = Server::start();
+    let mut server = Server::start(support::directory());
     let body = r#"{"name":"prod","type":"server","description":""}"#;
     let mut stream = server.send(&format!(
         "PUT /api/v2/environments/acme HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\n\
@@ -54,7 +54,7 @@ fn a_request_that_was_begun_is_answered_before_the_server_ends() {
 
 #[test]
 fn a_seeded_key_opens_the_organization_and_nothing_else_does() {
-    let mut server = Server::start();
+    let mut server = Server::start(support::directory());
     let (status, text) = server.ask("GET", "/api/v2/flows/acme", "application/json", "");
     assert_eq!(status, 200, "{text}");
     server.key = "ev_wrong".to_owned();

@@ -20,6 +20,11 @@ pub(crate) fn program(arguments: &[&str]) -> Command {
     command
 }
 
+/// A directory of one's own, which goes with the last who has it.
+pub(crate) fn directory() -> Arc<TempDir> {
+    Arc::new(tempfile::tempdir().unwrap())
+}
+
 /// The address of the store in this directory.
 pub(crate) fn database_url(directory: &TempDir) -> String {
     format!("sqlite://{}", directory.path().join("evidence.db").display())
@@ -34,19 +39,18 @@ pub(crate) struct Server {
     /// A key of an administrator of [`ORG`].
     pub(crate) key: String,
     /// Where its store is, until nobody needs it any more.
-    pub(crate) directory: Arc<TempDir>,
+    _directory: Arc<TempDir>,
 }
 
 impl Server {
-    /// Seeds a fresh store and serves it.
-    pub(crate) fn start() -> Self {
-        let directory = tempfile::tempdir().unwrap();
+    /// Seeds a fresh store in `directory` and serves it.
+    pub(crate) fn start(directory: Arc<TempDir>) -> Self {
         let url = database_url(&directory);
         let seeded =
             program(&["seed", "--database-url", &url, "--user", "jane", "--org", ORG]).output().unwrap();
         assert!(seeded.status.success(), "{}", String::from_utf8_lossy(&seeded.stderr));
         let key = String::from_utf8(seeded.stdout).unwrap().trim_end().to_owned();
-        Self::serve(Arc::new(directory), &key)
+        Self::serve(directory, &key)
     }
 
     /// Serves the store in `directory`.
@@ -67,7 +71,7 @@ impl Server {
 
     /// A server that was started already, working in `directory`.
     pub(crate) fn of(child: Child, address: &str, key: &str, directory: impl Into<Arc<TempDir>>) -> Self {
-        Self { child, address: address.to_owned(), key: key.to_owned(), directory: directory.into() }
+        Self { child, address: address.to_owned(), key: key.to_owned(), _directory: directory.into() }
     }
 
     /// Opens a connection and sends the beginning of a request.
