@@ -29,7 +29,8 @@ fn a_fresh_server_is_ready_and_ends_with_success_on_sigterm() {
 
 #[test]
 fn a_request_that_was_begun_is_answered_before_the_server_ends() {
-    let mut server = Server::start(support::directory());
+    let directory = support::directory();
+    let mut server = Server::start(Arc::clone(&directory));
     let body = r#"{"name":"prod","type":"server","description":""}"#;
     let mut stream = server.send(&format!(
         "PUT /api/v2/environments/acme HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\n\
@@ -47,7 +48,7 @@ fn a_request_that_was_begun_is_answered_before_the_server_ends() {
     assert_eq!(status, 201, "{text}");
     assert_eq!(server.child.wait().unwrap().code(), Some(0));
     // What was answered is there on the next start.
-    let next = Server::serve(Arc::clone(&server.directory), &server.key);
+    let next = Server::serve(directory, &server.key);
     let (status, text) = next.ask("GET", "/api/v2/environments/acme/prod", "application/json", "");
     assert_eq!(status, 200, "{text}");
 }
