@@ -4,11 +4,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use futures_util::TryFutureExt;
+use futures_util::future::try_join;
 use serde_json::{Value, json};
 
 use crate::artifacts::{Artifact, ArtifactRow};
 use crate::environments::Environment;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::fact::Fact;
 use crate::id::Id;
 use crate::name::{Fingerprint, PolicyName};
@@ -87,8 +89,8 @@ pub(crate) async fn assess(
     cx: &Context<'_>,
 ) -> Result<Option<Fact>> {
     let rulebook = rulebook_of(&environment, cx).await?;
-    let open = open_instances(&environment, cx).await?;
-    let judged = judge(&environment, running, &rulebook, cx).await?;
+    let judged = judge(&environment, running, &rulebook, cx);
+    let (open, judged) = try_join(open_instances(&environment, cx), judged).await?;
     let first = environment.snapshots == 0;
     let difference = difference(&open, &judged, environment.snapshots + 1);
     if !first && !difference.tells_something {
@@ -175,7 +177,15 @@ struct Judged {
     sighting: Sighting,
     compliant: Option<bool>,
     provenance: Vec<Provenance>,
-    policy_decisions: Value,
+    decisions: Vec<Decision>,
+}
+
+/// What a version of a policy says of an artifact.
+#[derive(Debug, Clone)]
+struct Decision {
+    policy: PolicyName,
+    version: u64,
+    evaluation: Evaluation,
 }
 
 async fn judge(
@@ -184,34 +194,46 @@ async fn judge(
     rulebook: &Rulebook,
     cx: &Context<'_>,
 ) -> Result<Vec<Judged>> {
-    let allowances = cx.store().allowances(cx.org()?, Some(environment.id)).await?;
+    let allowances = cx.store().allowances(cx.org()?, Some(environment.id)).map_err(Error::from);
+    let (allowances, mut origins) = try_join(allowances, origins(running, cx)).await?;
     let allowed: BTreeSet<Fingerprint> = allowances.into_iter().map(|entry| entry.fingerprint).collect();
-    let mut origins = origins(running, cx).await?;
     let rules = rulebook.of(environment);
     let judge = |(fingerprint, sighting): (&Fingerprint, &Sighting)| {
         let origins = origins.remove(fingerprint).unwrap_or_default();
         let contexts: Vec<FlowContext> = origins.iter().map(|origin| origin.context.clone()).collect();
         let evaluations: Vec<Evaluation> =
             rules.clone().map(|(_, rules)| policy::evaluate(&rules.policy, &contexts)).collect();
-        let decisions = rules.clone().zip(&evaluations);
+        let compliant = policy::artifact_verdict(allowed.contains(fingerprint), &evaluations);
+        let decisions = rules.clone().zip(evaluations).map(|((_, rules), evaluation)| Decision {
+            policy: rules.name.clone(),
+            version: rules.version,
+            evaluation,
+        });
         Judged {
             fingerprint: fingerprint.clone(),
             sighting: sighting.clone(),
-            compliant: policy::artifact_verdict(allowed.contains(fingerprint), &evaluations),
+            compliant,
             provenance: origins.iter().map(Origin::provenance).collect(),
-            policy_decisions: decisions.map(|((_, rules), evaluation)| decision(rules, evaluation)).collect(),
+            decisions: decisions.collect(),
         }
     };
     Ok(running.iter().map(judge).collect())
 }
 
-fn decision(rules: &Rules, evaluation: &Evaluation) -> Value {
-    json!({
-        "policy_name": rules.name,
-        "policy_version": rules.version,
-        "status": evaluation.state(),
-        "rule_evaluations": evaluation.rules,
-    })
+impl Decision {
+    fn to_json(&self) -> Value {
+        json!({
+            "policy_name": self.policy,
+            "policy_version": self.version,
+            "status": self.evaluation.state(),
+            "rule_evaluations": self.evaluation.rules,
+        })
+    }
+
+    /// Whether a recorded decision is by the same version of the same policy.
+    fn is_by_the_policy_of(&self, recorded: &Value) -> bool {
+        recorded["policy_name"] == self.policy.as_str() && recorded["policy_version"] == self.version
+    }
 }
 
 /// A report of a running artifact: the newest in its flow, and how it stands there.
@@ -366,8 +388,16 @@ impl Judged {
             },
             compliant: self.compliant,
             provenance: self.provenance.clone(),
-            policy_decisions: self.policy_decisions.clone(),
+            policy_decisions: self.decisions.iter().map(Decision::to_json).collect(),
         }
+    }
+
+    /// Whether the recorded decisions are by the same versions of the same policies. What these say follows from the
+    /// provenance, so where that is the same too the decisions are, and need not be written out to be compared.
+    fn is_judged_as(&self, before: &Instance) -> bool {
+        let recorded = before.policy_decisions.as_array().map(Vec::as_slice).unwrap_or_default();
+        recorded.len() == self.decisions.len()
+            && self.decisions.iter().zip(recorded).all(|(now, before)| now.is_by_the_policy_of(before))
     }
 }
 
@@ -403,7 +433,7 @@ impl Change {
             _ if reports(&before.provenance) != reports(&now.provenance) => Self::UpdatedProvenance,
             _ if before.compliant != now.compliant
                 || before.provenance != now.provenance
-                || before.policy_decisions != now.policy_decisions =>
+                || !now.is_judged_as(before) =>
             {
                 Self::Changed
             }

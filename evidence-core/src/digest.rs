@@ -9,11 +9,12 @@ pub fn sha256_hex(bytes: &[u8]) -> String {
 
 /// `bytes` in lower-case hex.
 pub fn hex(bytes: &[u8]) -> String {
-    bytes
-        .iter()
-        .flat_map(|byte| [byte >> 4, byte & 15])
-        .map(|digit| char::from(HEX[usize::from(digit)]))
-        .collect()
+    bytes.iter().flat_map(|byte| hex_pair(*byte)).map(char::from).collect()
+}
+
+/// The two lower-case hex digits of a byte.
+pub(crate) fn hex_pair(byte: u8) -> [u8; 2] {
+    [HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]
 }
 
 const HEX: &[u8; 16] = b"0123456789abcdef";

@@ -7,6 +7,7 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::digest::hex_pair;
 use crate::time::Timestamp;
 
 /// The pattern of an [`Id`] (specification, Artifacts: the internal artifact attestation id).
@@ -32,17 +33,17 @@ impl Id {
 }
 
 impl fmt::Display for Id {
+    /// Put together first and written at once: every row and every answer holds ids.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut rest = self.0.as_slice();
-        for (position, width) in GROUPS.into_iter().enumerate() {
-            if position > 0 {
-                f.write_str("-")?;
-            }
-            let (group, after) = rest.split_at(width);
-            group.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
-            rest = after;
+        let mut text = [b'-'; LENGTH * 2 + GROUPS.len() - 1];
+        let mut places = text.iter_mut();
+        let mut bytes = self.0.into_iter();
+        for width in GROUPS {
+            let digits = bytes.by_ref().take(width).flat_map(hex_pair);
+            digits.zip(&mut places).for_each(|(digit, place)| *place = digit);
+            places.next();
         }
-        Ok(())
+        f.write_str(std::str::from_utf8(&text).map_err(|_| fmt::Error)?)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Artifacts as answers carry them: the report, its state in its trail, the evidence for it, and where it runs and ran.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -153,9 +154,9 @@ impl Surroundings {
         on_trail.into_iter().flatten().filter(|attestation| concerns(&attestation.binding, artifact))
     }
 
-    fn template(&mut self, artifact: &Artifact) -> Template {
+    fn template(&mut self, artifact: &Artifact) -> Arc<Template> {
         match artifact.trail.and_then(|trail| self.trails.get(&trail)) {
-            Some(trail) => trail.template.clone(),
+            Some(trail) => Arc::clone(&trail.template),
             None => self.templates.parsed(&artifact.template),
         }
     }

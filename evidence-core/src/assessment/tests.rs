@@ -27,8 +27,14 @@ fn judged(digit: char, compliant: Option<bool>) -> Judged {
         sighting: Sighting { name: "api".to_owned(), created: vec![10] },
         compliant,
         provenance: vec![Provenance { artifact: report(1), state: State::Compliant }],
-        policy_decisions: json!([{ "policy_name": "p", "policy_version": 1 }]),
+        decisions: vec![decision("p", 1)],
     }
+}
+
+/// What this version of a policy that demands nothing says.
+fn decision(policy: &str, version: u64) -> Decision {
+    let evaluation = policy::evaluate(&policy::Policy::default(), &[]);
+    Decision { policy: policy.parse().expect("a name"), version, evaluation }
 }
 
 /// What runs after these were judged in snapshot 1.
@@ -92,13 +98,22 @@ fn the_same_fingerprints_take_a_snapshot_only_for_provenance_and_verdicts() {
             Some("changed"),
             true,
         ),
+        ("a new version", yes(), with(yes(), |now| now.decisions[0].version = 2), Some("changed"), true),
         (
-            "decisions",
+            "another policy",
             yes(),
-            with(yes(), |now| now.policy_decisions = json!([{ "policy_name": "p", "policy_version": 2 }])),
+            with(yes(), |now| now.decisions = vec![decision("q", 1)]),
             Some("changed"),
             true,
         ),
+        (
+            "one policy more",
+            yes(),
+            with(yes(), |now| now.decisions.push(decision("q", 1))),
+            Some("changed"),
+            true,
+        ),
+        ("no policy any more", yes(), with(yes(), |now| now.decisions.clear()), Some("changed"), true),
         (
             "verdict and report",
             yes(),

@@ -1,13 +1,14 @@
 //! The one hash type of the ledger: 32 bytes, written everywhere as 64 lower-case hexadecimal digits.
 
 use std::borrow::Cow;
-use std::fmt::{self, Write};
+use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use sha2::{Digest, Sha256};
 
 use super::LedgerError;
+use crate::digest::hex_pair;
 
 /// A SHA-256 digest: of a payload, a leaf, a node or a whole tree. Text and JSON form: 64 lower-case hex
 /// digits.
@@ -61,13 +62,9 @@ impl Hash {
 
 impl fmt::Display for Hash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const DIGITS: [u8; 16] = *b"0123456789abcdef";
-        for byte in self.0 {
-            for nibble in [byte >> 4, byte & 0x0f] {
-                f.write_char(char::from(DIGITS[usize::from(nibble)]))?;
-            }
-        }
-        Ok(())
+        let mut text = [0; 64];
+        self.0.into_iter().flat_map(hex_pair).zip(&mut text).for_each(|(digit, place)| *place = digit);
+        f.write_str(std::str::from_utf8(&text).map_err(|_| fmt::Error)?)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Trails judged: what the template asks for against what was reported, derived on read so that nothing can go stale.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::{Trail, TrailContents};
 use crate::artifacts::{Artifact, ArtifactRow};
@@ -19,7 +20,7 @@ use crate::time::Timestamp;
 #[derive(Debug, Clone)]
 pub(crate) struct Assessed {
     pub(crate) trail: Trail,
-    pub(crate) template: Template,
+    pub(crate) template: Arc<Template>,
     pub(crate) artifacts: Vec<ReportedArtifact>,
     pub(crate) attestations: Vec<ReportedAttestation>,
     pub(crate) status: TrailStatus,
@@ -71,17 +72,17 @@ pub(crate) fn artifact_state(
 
 /// Templates parsed once a text: a page of trails mostly shares one.
 #[derive(Debug, Default)]
-pub(crate) struct Templates(BTreeMap<String, Template>);
+pub(crate) struct Templates(BTreeMap<String, Arc<Template>>);
 
 impl Templates {
     /// The template of this text. Texts are checked before they are recorded, so one that cannot be read any more
     /// demands nothing rather than failing the answer.
-    pub(crate) fn parsed(&mut self, yaml: &str) -> Template {
+    pub(crate) fn parsed(&mut self, yaml: &str) -> Arc<Template> {
         if let Some(template) = self.0.get(yaml) {
-            return template.clone();
+            return Arc::clone(template);
         }
-        let template = Template::parse(yaml).unwrap_or_default();
-        self.0.insert(yaml.to_owned(), template.clone());
+        let template = Arc::new(Template::parse(yaml).unwrap_or_default());
+        self.0.insert(yaml.to_owned(), Arc::clone(&template));
         template
     }
 }
