@@ -4,6 +4,7 @@
 use async_trait::async_trait;
 use bytes::Bytes;
 
+use crate::error::{Error, Result};
 use crate::id::Id;
 use crate::name::Fingerprint;
 use crate::store::StoreResult;
@@ -63,13 +64,21 @@ impl std::fmt::Debug for Upload {
 
 impl Upload {
     /// The whole content in memory: for templates and other documents, never for attachments.
-    pub async fn read(mut self) -> std::io::Result<Vec<u8>> {
+    ///
+    /// # Errors
+    /// [`Error::Internal`] when what was received cannot be read back.
+    pub async fn read(mut self) -> Result<Vec<u8>> {
         let mut bytes = Vec::with_capacity(usize::try_from(self.size).unwrap_or_default());
-        while let Some(piece) = self.content.next().await? {
+        while let Some(piece) = self.content.next().await.map_err(unreadable)? {
             bytes.extend_from_slice(&piece);
         }
         Ok(bytes)
     }
+}
+
+/// A received file that is gone from memory or disk.
+pub(crate) fn unreadable(source: std::io::Error) -> Error {
+    Error::Internal { what: "a received file could not be read back", source: source.into() }
 }
 
 /// Where attachments are kept: by organization and content.

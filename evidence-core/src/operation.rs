@@ -47,7 +47,7 @@ pub trait Operation: DeserializeOwned + JsonSchema + Send + 'static {
     const INVALID: &'static str = INVALID_PAYLOAD;
     /// What it reads: `()`, [`Json`] or [`Form`].
     type Body: Body;
-    /// What it answers: [`Json`], [`Created`], [`Put`] or [`Download`].
+    /// What it answers: [`Json`], [`Created`], [`Put`], [`Download`] or [`Pdf`].
     type Output: Reply;
 
     /// The organization it concerns.
@@ -171,10 +171,7 @@ impl<T> Form<T> {
     /// The file of a form that has one file part, as UTF-8 text; `part` names it in the error.
     pub async fn into_text(self, part: &'static str) -> Result<(T, Option<String>)> {
         let Some(file) = self.files.into_iter().next() else { return Ok((self.document, None)) };
-        let bytes = file.read().await.map_err(|source| Error::Internal {
-            what: "a received file could not be read back",
-            source: source.into(),
-        })?;
+        let bytes = file.read().await?;
         let text = String::from_utf8(bytes).map_err(|_| Error::invalid(part, "File should be UTF-8 text"))?;
         Ok((self.document, Some(text)))
     }

@@ -369,6 +369,11 @@ impl<T: JsonSchema, const MAX: usize> JsonSchema for List<T, MAX> {
     }
 }
 
+/// Each of these once, in ascending order: what a store is asked about.
+pub(crate) fn distinct<T: Ord>(items: impl IntoIterator<Item = T>) -> Vec<T> {
+    Vec::from_iter(std::collections::BTreeSet::from_iter(items))
+}
+
 /// The JSON string `"OK"` that acknowledges a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub enum Acknowledged {

@@ -16,7 +16,7 @@ use crate::name::Fingerprint;
 use crate::rules::compliance::{self, State};
 use crate::rules::template::Template;
 use crate::service::Context;
-use crate::shared::{ExternalUrls, GitCommitInfo, RepoInfo};
+use crate::shared::{ExternalUrls, GitCommitInfo, RepoInfo, distinct};
 use crate::time::{Seconds, Timestamp};
 use crate::trails::{Assessed, Run, Templates, artifact_state, assessed, attestations_of, runs};
 
@@ -117,19 +117,10 @@ struct Surroundings {
 
 impl Surroundings {
     async fn read(artifacts: &[Artifact], cx: &Context<'_>) -> Result<Self> {
-        let distinct = |ids: &mut Vec<Id>| {
-            ids.sort_unstable();
-            ids.dedup();
-        };
-        let mut flows: Vec<Id> = artifacts.iter().map(|artifact| artifact.flow).collect();
-        distinct(&mut flows);
-        let mut trails: Vec<Id> = artifacts.iter().filter_map(|artifact| artifact.trail).collect();
-        distinct(&mut trails);
+        let flows = distinct(artifacts.iter().map(|artifact| artifact.flow));
+        let trails = distinct(artifacts.iter().filter_map(|artifact| artifact.trail));
+        let fingerprints = distinct(artifacts.iter().map(|artifact| artifact.fingerprint.clone()));
         let flows = cx.store().flows_by_id(cx.org()?, &flows).await?;
-        let mut fingerprints: Vec<Fingerprint> =
-            artifacts.iter().map(|artifact| artifact.fingerprint.clone()).collect();
-        fingerprints.sort_unstable();
-        fingerprints.dedup();
         Ok(Self {
             flows: flows.into_iter().map(|flow| (flow.id, flow)).collect(),
             trails: assessed(&trails, cx).await?,

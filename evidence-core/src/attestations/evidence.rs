@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 
 use super::Attachment;
-use crate::blobs::{Blobs, Upload, Whole};
+use crate::blobs::{Blobs, Upload, Whole, unreadable};
 use crate::digest::sha256_hex;
 use crate::error::{Error, Result};
 use crate::id::Id;
@@ -35,7 +35,7 @@ pub(super) async fn keep(
             sha256: file.sha256.clone(),
         };
         if several {
-            let bytes = file.read().await.map_err(unreadable)?;
+            let bytes = file.read().await?;
             blobs(cx).keep(cx.org()?, &described.sha256, &mut Whole::new(bytes.clone())).await?;
             contents.push((described.file_name.clone(), bytes));
         } else {
@@ -50,10 +50,6 @@ pub(super) async fn keep(
 
 fn blobs<'a>(cx: &Context<'a>) -> &'a dyn Blobs {
     cx.store()
-}
-
-fn unreadable(source: std::io::Error) -> Error {
-    Error::Internal { what: "a received file could not be read back", source: source.into() }
 }
 
 async fn keep_archive(contents: Vec<(String, Vec<u8>)>, cx: &Context<'_>) -> Result<Attachment> {

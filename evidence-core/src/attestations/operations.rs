@@ -13,13 +13,13 @@ use crate::auth::Scope;
 use crate::decode::{self, Misfit};
 use crate::error::{Error, Resource, Result};
 use crate::fact::Fact;
-use crate::id::Id;
 use crate::name::{AttestationName, Fingerprint, FingerprintPrefix, FlowName, OrgName, TrailName};
 use crate::operation::{Created, Document, Download, Form, FormParts, Json, Method, Operation};
 use crate::page::Window;
 use crate::service::{Context, Draft, Race};
 use crate::shared::{
     Acknowledged, Annotations, Description, ExternalUrls, GitCommit, List, RepoInfo, UserData, WebUrl,
+    distinct,
 };
 
 /// Adds an attestation to a trail, with files if there are any.
@@ -129,7 +129,10 @@ impl<C: Claim> Operation for PostAttestation<C> {
 
     async fn run(self, body: Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
         let AttestationInput { base, claim } = body.document;
-        self.binding(&base, cx).await?;
+        if !body.files.is_empty() {
+            // Nothing is kept for an attestation that is refused.
+            self.binding(&base, cx).await?;
+        }
         let (attachments, file) = evidence::keep(body.files, cx).await?;
         Race::run(|| self.attest(&base, &claim, &attachments, file.as_ref(), cx)).await?;
         Ok(Created(Acknowledged::Ok))
@@ -307,9 +310,7 @@ impl Operation for GetArtifactAttestation {
             ..ArtifactFilter::default()
         };
         let artifacts = cx.store().artifacts(org, &filter, Window::ALL).await?.items;
-        let mut trails: Vec<Id> = artifacts.iter().filter_map(|artifact| artifact.trail).collect();
-        trails.sort_unstable();
-        trails.dedup();
+        let trails = distinct(artifacts.iter().filter_map(|artifact| artifact.trail));
         let mut found = cx.store().attestations(org, &trails, Some(self.attestation_name.as_str())).await?;
         found.retain(|attestation| {
             artifacts.iter().any(|artifact| {

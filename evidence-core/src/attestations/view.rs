@@ -12,7 +12,7 @@ use crate::flows::Flow;
 use crate::id::Id;
 use crate::name::{AttestationName, Fingerprint};
 use crate::service::Context;
-use crate::shared::{Annotations, ExternalUrls, GitCommitInfo, RepoInfo};
+use crate::shared::{Annotations, ExternalUrls, GitCommitInfo, RepoInfo, distinct};
 use crate::time::Seconds;
 use crate::trails::Trail;
 
@@ -130,17 +130,11 @@ pub(crate) fn pull_requests_of(recorded: &Value) -> Vec<PullRequest> {
 
 /// These attestations, in order, as answers carry them.
 pub(super) async fn views(attestations: Vec<Attestation>, cx: &Context<'_>) -> Result<Vec<AttestationView>> {
-    let distinct = |ids: &mut dyn Iterator<Item = Id>| {
-        let mut ids: Vec<Id> = ids.collect();
-        ids.sort_unstable();
-        ids.dedup();
-        ids
-    };
     if attestations.is_empty() {
         return Ok(Vec::new());
     }
-    let flows = distinct(&mut attestations.iter().map(|attestation| attestation.flow));
-    let trails = distinct(&mut attestations.iter().map(|attestation| attestation.trail));
+    let flows = distinct(attestations.iter().map(|attestation| attestation.flow));
+    let trails = distinct(attestations.iter().map(|attestation| attestation.trail));
     let flows = cx.store().flows_by_id(cx.org()?, &flows).await?;
     let flows: BTreeMap<Id, Flow> = flows.into_iter().map(|flow| (flow.id, flow)).collect();
     let trails = cx.store().trail_contents(cx.org()?, &trails).await?;

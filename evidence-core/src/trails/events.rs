@@ -12,7 +12,7 @@ use crate::fact::Fact;
 use crate::id::Id;
 use crate::name::{EnvironmentName, Fingerprint};
 use crate::service::Context;
-use crate::shared::{GitCommit, RepoInfo};
+use crate::shared::{GitCommit, RepoInfo, distinct};
 use crate::snapshots::Stretch;
 use crate::store::{StoreError, StoredEntry};
 use crate::time::Timestamp;
@@ -153,16 +153,10 @@ pub(crate) async fn history(entries: Vec<StoredEntry>, cx: &Context<'_>) -> Resu
 }
 
 fn fingerprints(events: &[Event]) -> Vec<Fingerprint> {
-    let mut found: Vec<Fingerprint> = events
-        .iter()
-        .filter_map(|event| match &event.what {
-            Happening::Artifact(artifact) => Some(artifact.fingerprint.clone()),
-            _ => None,
-        })
-        .collect();
-    found.sort_unstable();
-    found.dedup();
-    found
+    distinct(events.iter().filter_map(|event| match &event.what {
+        Happening::Artifact(artifact) => Some(artifact.fingerprint.clone()),
+        _ => None,
+    }))
 }
 
 impl Event {

@@ -20,7 +20,7 @@ use crate::rules::compliance::{ArtifactStatus, AttestationStatus, State};
 use crate::rules::template::Template;
 use crate::service::{Context, Draft, Race};
 use crate::shared::{
-    Acknowledged, Description, ExternalUrls, GitCommit, RepoInfo, TagFilter, Tags, UserData, WebUrl,
+    Acknowledged, Description, ExternalUrls, GitCommit, RepoInfo, TagFilter, Tags, UserData, WebUrl, distinct,
 };
 use crate::store::Current;
 use crate::time::Seconds;
@@ -408,9 +408,7 @@ impl Operation for ListTrails {
 async fn views(trails: &[Trail], cx: &Context<'_>) -> Result<Vec<TrailView>> {
     let ids: Vec<Id> = trails.iter().map(|trail| trail.id).collect();
     let judged = assessed(&ids, cx).await?;
-    let mut flows: Vec<Id> = trails.iter().map(|trail| trail.flow).collect();
-    flows.sort_unstable();
-    flows.dedup();
+    let flows = distinct(trails.iter().map(|trail| trail.flow));
     let flows = cx.store().flows_by_id(cx.org()?, &flows).await?;
     let flows: BTreeMap<Id, Flow> = flows.into_iter().map(|flow| (flow.id, flow)).collect();
     let view =
