@@ -448,13 +448,15 @@ async fn connections_that_were_cut_are_made_again() {
     for _ in 0..4 {
         bench.store.flow(bench.org, "before").await.unwrap();
     }
-    // Every session that works in this schema; other tests have theirs.
-    bench
-        .execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-             WHERE application_name = 'evidence' AND query LIKE '%{}%' AND pid <> pg_backend_pid()",
-        )
-        .await;
+    // Every session that works in this schema: the writer's and those of the pool. Other tests have theirs.
+    let cut = format!(
+        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+         WHERE application_name = 'evidence' AND query LIKE '%{}%'",
+        bench.schema.name
+    );
+    let mut connection = PgConnection::connect(&bench.schema.url).await.unwrap();
+    let cut: i64 = sqlx::query_scalar(AssertSqlSafe(cut)).fetch_one(&mut connection).await.unwrap();
+    assert!(cut >= 2, "{cut} sessions");
     assert!(bench.store.flow(bench.org, "before").await.unwrap().is_some());
     bench.create(&bench.flow("after")).await.unwrap();
     assert_eq!(bench.problems().await, Vec::<String>::new());

@@ -49,6 +49,15 @@ impl Results {
         self.succeeded
     }
 
+    /// Insists that tests of these names ran, in whichever module.
+    pub(crate) fn require(&self, names: &[&str]) -> Outcome {
+        let ran = |name: &str| self.tests.iter().any(|(test, _)| test.rsplit("::").next() == Some(name));
+        match names.iter().find(|name| !ran(name)) {
+            Some(missing) => Err(format!("the test '{missing}' did not run").into()),
+            None => Ok(()),
+        }
+    }
+
     fn failed(&self) -> usize {
         self.tests.iter().filter(|(_, passed)| !passed).count()
     }
@@ -108,6 +117,16 @@ mod tests {
         }
         assert_eq!(results.to_string(), "1 passed, 1 failed");
         assert!(results.junit().contains("tests=\"2\" failures=\"1\""), "{}", results.junit());
+    }
+
+    #[test]
+    fn a_test_that_must_run_is_missed() {
+        let mut results = Results::default();
+        for line in ["test postgres::a ... ok", "test b ... FAILED", "test c ... ignored, needs PostgreSQL"] {
+            results.take(line);
+        }
+        assert!(results.require(&["a", "b"]).is_ok());
+        assert!(results.require(&["a", "c"]).is_err());
     }
 
     #[test]
