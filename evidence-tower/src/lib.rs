@@ -11,6 +11,8 @@ mod multipart;
 mod openapi;
 mod parameters;
 mod reply;
+#[cfg(feature = "rocket")]
+pub mod rocket;
 mod route;
 mod spool;
 
