@@ -116,7 +116,6 @@ fn what_is_not_there_yet_says_so_and_exits_with_2() {
     for arguments in [
         &["backup", "evidence.backup"][..],
         &["verify", "package.tar"],
-        &["--database-url", "postgres://localhost/evidence"],
         &["--attachments", "s3://bucket"],
         &["--metrics-listen", "127.0.0.1:9000"],
     ] {
