@@ -150,3 +150,36 @@ impl ArtifactStore for PostgresStore {
         Ok(rows.into_iter().map(Row::artifact).collect())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    #[ignore = "needs PostgreSQL: cargo xtask test"]
+    async fn every_list_is_read_by_the_index_that_narrows_it_most() {
+        let id = "00000000-0000-0000-0000-00000000".parse().ok();
+        let of_flow = ArtifactFilter { flow: id, ..ArtifactFilter::default() };
+        let text = || Some("abcde".to_owned());
+        // By repositories the statistics decide.
+        let cases = [
+            (ArtifactFilter::default(), ["artifact_org", "org = $1"]),
+            (of_flow.clone(), ["artifact_flow", "flow = $4"]),
+            (
+                ArtifactFilter { branch: text(), with_commit: true, ..of_flow.clone() },
+                ["artifact_flow", "flow = $4"],
+            ),
+            (ArtifactFilter { trail: id, ..of_flow.clone() }, ["artifact_trail", "trail = $5"]),
+            (ArtifactFilter { id, ..of_flow.clone() }, ["artifact_pkey", "id = $6"]),
+            (ArtifactFilter { commit: text(), ..of_flow.clone() }, ["artifact_commit", "commit_sha >= $8"]),
+            (
+                ArtifactFilter { fingerprint: text(), ..of_flow },
+                ["artifact_fingerprint", "fingerprint >= $7"],
+            ),
+        ];
+        for (filter, used) in cases {
+            let plan = listing(&filter).plan().await;
+            assert!(used.iter().all(|part| plan.contains(part)), "{filter:?}: {plan}");
+        }
+    }
+}

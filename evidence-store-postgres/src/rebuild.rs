@@ -42,7 +42,7 @@ const TABLES: &str = "
     FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid
     JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = ANY(i.indkey)
     WHERE i.indisprimary AND c.relnamespace = to_regnamespace(quote_ident($1))
-        AND c.relname NOT IN ('_evidence_migrations', 'ledger', 'node', 'head', 'blob', 'blob_chunk')
+        AND c.relname NOT IN ('ledger', 'node', 'head', 'blob', 'blob_chunk')
     GROUP BY c.relname ORDER BY c.relname";
 
 /// Columns, constraints and indexes that only one of two schemas has: the one named `$1`, and the temporary one.
@@ -63,7 +63,6 @@ const SCHEMA: &str = "
     SELECT x.what FROM (
         SELECT what, array_agg(DISTINCT place) AS places FROM thing
         WHERE place IN (to_regnamespace(quote_ident($1)), pg_my_temp_schema())
-            AND what NOT LIKE '%\\_evidence\\_migrations%'
         GROUP BY what) x
     WHERE cardinality(x.places) < 2";
 

@@ -334,4 +334,36 @@ impl Listing {
             ORDER BY {order}"
         )
     }
+
+    /// By which index, and by which of its columns, the page is read from tables with some thousand rows.
+    #[cfg(test)]
+    pub(crate) async fn plan(&self) -> String {
+        use sqlx::{AssertSqlSafe, Connection, PgConnection};
+        let fresh =
+            evidence_test_postgres::Schema::fresh().expect("EVIDENCE_TEST_POSTGRES_URL names a server");
+        let schema = crate::schema::Schema::new(&fresh.name).unwrap();
+        let mut connection = PgConnection::connect(&fresh.url).await.unwrap();
+        schema.migrate(&mut connection).await.unwrap();
+        let fill = "
+            INSERT INTO evidence.artifact SELECT 'o', 'id' || n, 'flow' || n % 9, 'trail' || n % 400, md5(n::text), 'a',
+                md5(n::text), 'b' || n % 9, 'repo' || n % 50, n, n FROM generate_series(1, 5000) n;
+            INSERT INTO evidence.trail SELECT 'o', 'id' || n, 'flow' || n % 9, 't' || n, n, n, n
+                FROM generate_series(1, 5000) n;
+            INSERT INTO evidence.named SELECT 'o', 'flow', 'flow' || n, 'f' || n, n, '{}' FROM generate_series(0, 8) n;
+            ANALYZE evidence.artifact, evidence.trail, evidence.named;
+            SET enable_bitmapscan = off;
+            SET plan_cache_mode = force_generic_plan";
+        sqlx::raw_sql(schema.statement(fill)).execute(&mut connection).await.unwrap();
+        // The types of the values, as `page` binds them.
+        let declared = ["text", "bigint", "bigint", "text", "text", "text", "text", "text", "text", "text[]"];
+        let [org, limit, offset, rest @ ..] = declared;
+        let (types, nulls) = (rest.join(", "), ["NULL"; 10].join(", "));
+        let prepare = format!("PREPARE page ({org}, {limit}, {offset}, {types}) AS {}", self.sql());
+        sqlx::raw_sql(schema.statement(&prepare)).execute(&mut connection).await.unwrap();
+        let explain = AssertSqlSafe(format!("EXPLAIN (FORMAT TEXT) EXECUTE page ({nulls})"));
+        let steps = sqlx::raw_sql(explain).fetch_all(&mut connection).await.unwrap();
+        let lines: Vec<String> = steps.iter().map(|step| sqlx::Row::get::<String, _>(step, 0)).collect();
+        let scan = lines.iter().position(|line| line.contains(" on ") && line.contains(" x"));
+        lines[scan.unwrap_or_default()..].iter().take(2).map(|line| line.trim()).collect::<Vec<_>>().join(" ")
+    }
 }

@@ -124,10 +124,11 @@ impl Schema {
         sqlx::query(self.statement(MIGRATION_DONE)).bind(version).execute(connection).await.map(drop)
     }
 
-    /// Makes the tables, in an empty schema, for one session.
+    /// Makes the tables of the latest version, in a schema that has none.
     pub(crate) async fn make(&self, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
-        for migration in MIGRATIONS {
-            sqlx::raw_sql(self.statement(migration)).execute(&mut *connection).await?;
+        sqlx::raw_sql(self.statement(MIGRATION_TABLE)).execute(&mut *connection).await?;
+        for (version, migration) in (1..).zip(MIGRATIONS) {
+            self.apply(connection, version, migration).await?;
         }
         Ok(())
     }

@@ -148,3 +148,23 @@ impl TrailStore for PostgresStore {
         question.all::<EntryRow>().await?.into_iter().map(StoredEntry::try_from).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    #[ignore = "needs PostgreSQL: cargo xtask test"]
+    async fn every_list_is_read_by_the_index_that_narrows_it_most() {
+        let flow = "00000000-0000-0000-0000-00000000".parse().ok();
+        // By a tag or fingerprint the statistics decide.
+        let cases = [
+            (TrailFilter::default(), ["trail_org", "org = $1"]),
+            (TrailFilter { flow, ..TrailFilter::default() }, ["trail_flow", "flow = $4"]),
+        ];
+        for (filter, used) in cases {
+            let plan = listing(&filter).plan().await;
+            assert!(used.iter().all(|part| plan.contains(part)), "{filter:?}: {plan}");
+        }
+    }
+}

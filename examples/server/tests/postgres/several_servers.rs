@@ -65,7 +65,7 @@ fn begin_last_trail(server: &Server) {
         ("trails/acme/delivery", "application/json", r#"{"name":"last","description":""}"#),
     ] {
         let (status, text) = server.ask("PUT", &format!("/api/v2/{path}"), media_type, body);
-        assert_eq!(status, 201, "{text}");
+        assert_eq!(status, 201, "{path}: {text}");
     }
 }
 
