@@ -59,13 +59,14 @@ fn write_until_one_is_killed(servers: &mut [Server; 2], life: usize) -> Vec<Stri
 
 /// Begins a trail, in a new flow: the last entry of the ledger.
 fn begin_last_trail(server: &Server) {
-    let form = "--b\r\ncontent-disposition: form-data; name=\"data_json\"\r\n\r\n{\"name\":\"delivery\",\"description\":\"\"}\r\n--b--\r\n";
-    for (path, media_type, body) in [
-        ("flows/acme/template_file", "multipart/form-data; boundary=b", form),
-        ("trails/acme/delivery", "application/json", r#"{"name":"last","description":""}"#),
-    ] {
-        let (status, text) = server.ask("PUT", &format!("/api/v2/{path}"), media_type, body);
-        assert_eq!(status, 201, "{path}: {text}");
+    for (path, name) in [("flows/acme/template_file", "delivery"), ("trails/acme/delivery", "last")] {
+        let form = format!(
+            "--b\r\ncontent-disposition: form-data; name=\"data_json\"\r\n\r\n\
+             {{\"name\":\"{name}\",\"description\":\"\"}}\r\n--b--\r\n"
+        );
+        let media_type = "multipart/form-data; boundary=b";
+        let (status, text) = server.ask("PUT", &format!("/api/v2/{path}"), media_type, &form);
+        assert_eq!(status, 201, "{text}");
     }
 }
 
