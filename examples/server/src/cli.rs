@@ -56,11 +56,29 @@ pub(crate) struct ServeOptions {
     pub(crate) metrics_listen: Option<SocketAddr>,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct StoreOptions {
-    /// The store.
-    #[arg(long, env = "EVIDENCE_DATABASE_URL", value_name = "URL", default_value = "sqlite://evidence.db")]
+    /// The store: sqlite://FILE, or postgres://USER:PASSWORD@HOST/DATABASE.
+    #[arg(
+        long,
+        env = "EVIDENCE_DATABASE_URL",
+        value_name = "URL",
+        default_value = "sqlite://evidence.db",
+        hide_env_values = true
+    )]
     pub(crate) database_url: String,
+    /// The schema of a PostgreSQL database that holds the tables; made if it is not there.
+    #[arg(long, env = "EVIDENCE_DATABASE_SCHEMA", value_name = "NAME", default_value = "evidence")]
+    pub(crate) database_schema: String,
+    /// The most connections for reading from a PostgreSQL database; one more is for writing.
+    #[arg(
+        long,
+        env = "EVIDENCE_DATABASE_CONNECTIONS",
+        value_name = "NUMBER",
+        default_value_t = 8,
+        value_parser = clap::value_parser!(u32).range(1..=1000)
+    )]
+    pub(crate) database_connections: u32,
 }
 
 #[derive(Debug, Args)]

@@ -5,11 +5,10 @@ mod support;
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 use std::thread::sleep;
 use std::time::Duration;
 
-use support::{Server, answer, program};
+use support::{Database, Server, answer, program};
 
 /// Asks the server to end, as an init system does.
 fn terminate(server: &Server) {
@@ -19,7 +18,7 @@ fn terminate(server: &Server) {
 
 #[test]
 fn a_fresh_server_is_ready_and_ends_with_success_on_sigterm() {
-    let mut server = Server::start(support::directory());
+    let mut server = Server::start(&Database::default());
     let (status, text) = server.ask("GET", "/ready", "text/plain", "");
     assert_eq!(status, 200, "{text}");
     assert!(text.ends_with("\r\n\r\nOK"), "{text}");
@@ -29,8 +28,8 @@ fn a_fresh_server_is_ready_and_ends_with_success_on_sigterm() {
 
 #[test]
 fn a_request_that_was_begun_is_answered_before_the_server_ends() {
-    let directory = support::directory();
-    let mut server = Server::start(Arc::clone(&directory));
+    let database = Database::default();
+    let mut server = Server::start(&database);
     let body = r#"{"name":"prod","type":"server","description":""}"#;
     let mut stream = server.send(&format!(
         "PUT /api/v2/environments/acme HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\n\
@@ -48,14 +47,14 @@ fn a_request_that_was_begun_is_answered_before_the_server_ends() {
     assert_eq!(status, 201, "{text}");
     assert_eq!(server.child.wait().unwrap().code(), Some(0));
     // What was answered is there on the next start.
-    let next = Server::serve(directory, &server.key);
+    let next = Server::serve(&database, &server.key);
     let (status, text) = next.ask("GET", "/api/v2/environments/acme/prod", "application/json", "");
     assert_eq!(status, 200, "{text}");
 }
 
 #[test]
 fn a_seeded_key_opens_the_organization_and_nothing_else_does() {
-    let mut server = Server::start(support::directory());
+    let mut server = Server::start(&Database::default());
     let (status, text) = server.ask("GET", "/api/v2/flows/acme", "application/json", "");
     assert_eq!(status, 200, "{text}");
     server.key = "ev_wrong".to_owned();
@@ -97,7 +96,7 @@ fn the_demo_tells_of_requests_that_work() {
     let after = |label: &str| told.iter().find_map(|line| line.trim().strip_prefix(label)).unwrap().trim();
     let api = after("API").strip_prefix("http://").unwrap();
     let address = api.strip_suffix("/api/v2").unwrap();
-    let server = Server::of(child, address, after("Key"), directory);
+    let server = Server::of(child, address, after("Key"), None);
 
     let paths: Vec<&str> = told
         .iter()
@@ -116,7 +115,6 @@ fn what_is_not_there_yet_says_so_and_exits_with_2() {
     for arguments in [
         &["backup", "evidence.backup"][..],
         &["verify", "package.tar"],
-        &["--database-url", "postgres://localhost/evidence"],
         &["--attachments", "s3://bucket"],
         &["--metrics-listen", "127.0.0.1:9000"],
     ] {
