@@ -38,12 +38,14 @@ fn json(reply: &Response<Bytes>) -> Value {
     serde_json::from_slice(reply.body()).unwrap()
 }
 
+type Headers<'a> = &'a [(&'a str, &'a str)];
+
 #[tokio::test]
 async fn a_session_of_the_application_identifies_the_caller_and_a_key_still_does() {
     let (address, bearer) = open().await;
     let jane = ("x-session", "s3cret");
     let key = ("authorization", bearer.as_str());
-    let table: [(&str, &[(&str, &str)], u16); 7] = [
+    let table: [(&str, Headers<'_>, u16); 7] = [
         ("a session", &[jane], 200),
         ("a key", &[key], 200),
         ("both", &[jane, key], 200),
