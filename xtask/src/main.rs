@@ -31,7 +31,7 @@ cargo xtask <command>
 /// Tests that fail or are left out where the PostgreSQL checks cannot run.
 const POSTGRES_CHECKS: [&str; 3] = [
     "the_server_that_tests_share_is_there",
-    "the_postgres_store_keeps_every_promise",
+    "two_stores_write_one_ledger",
     "the_cases_run_on_postgresql_too",
 ];
 
