@@ -18,6 +18,7 @@ use evidence_core::{Evidence, EvidenceService, Settings, Store};
 use evidence_store_postgres::{Options, PostgresStore};
 use evidence_store_sqlite::SqliteStore;
 use evidence_test_postgres::Schema;
+use futures_util::future::join_all;
 use http::header::{AUTHORIZATION, AsHeaderName, CONTENT_LENGTH, CONTENT_TYPE, HeaderName};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use http_body_util::{BodyExt, Empty, Full};
@@ -78,14 +79,17 @@ async fn the_cases_run_on_postgresql_too() {
     assert_eq!(names, ["memory", "sqlite", "postgres"]);
 }
 
-/// Runs a case over every store and at every mount, each time with a fresh fixture.
+/// Runs a case over every store and at every mount, each time with a fresh fixture; the mounts side by side, so that
+/// they work while one waits for its store.
 pub(crate) async fn for_each_store(case: impl AsyncFn(Api)) {
-    for mount in MOUNTS {
-        for Stored { name, store, home } in stores().await {
-            let evidence = fixture(store, Settings::default()).await;
-            case(Api::new(evidence, mount, name).await).await;
-            drop(home);
-        }
+    join_all(MOUNTS.map(|mount| at(mount, &case))).await;
+}
+
+async fn at(mount: Mount, case: &impl AsyncFn(Api)) {
+    for Stored { name, store, home } in stores().await {
+        let evidence = fixture(store, Settings::default()).await;
+        case(Api::new(evidence, mount, name).await).await;
+        drop(home);
     }
 }
 
