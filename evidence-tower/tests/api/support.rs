@@ -18,6 +18,7 @@ use evidence_core::{Evidence, EvidenceService, Settings, Store};
 use evidence_store_postgres::{Options, PostgresStore};
 use evidence_store_sqlite::SqliteStore;
 use evidence_test_postgres::Schema;
+use evidence_tower::EvidenceApi;
 use futures_util::future::join_all;
 use http::header::{AUTHORIZATION, AsHeaderName, CONTENT_LENGTH, CONTENT_TYPE, HeaderName};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
@@ -205,7 +206,16 @@ pub(crate) struct Api {
 impl Api {
     /// The API of a service over the store of this name, as a host mounts it.
     pub(crate) async fn new(service: impl EvidenceService, mount: Mount, store: &'static str) -> Self {
-        Self { carrier: mount.carrier(service).await, mount, store }
+        Self::of(EvidenceApi::new(service), mount, store).await
+    }
+
+    /// The same, of an API that was set up already.
+    pub(crate) async fn of(
+        api: EvidenceApi<impl EvidenceService>,
+        mount: Mount,
+        store: &'static str,
+    ) -> Self {
+        Self { carrier: mount.carrier(api).await, mount, store }
     }
 
     /// A request by jane, without a body.

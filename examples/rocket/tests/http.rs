@@ -149,11 +149,13 @@ async fn a_file_streams_in_and_out() {
     let (status, answer) =
         shop.attest(&shop.bearer, &format!("transfer-encoding: chunked\r\n\r\n{chunks}0\r\n\r\n")).await;
     assert_eq!(status, 201, "{answer}");
-    let id = answer["attestation_id"].as_str().unwrap();
-    let path = format!("/api/v2/attestations/acme/shop/trail/t/attestation/{id}/evidence");
-    let (status, text) = shop.get(&path).await;
+    let (_, attestations) = shop.get("/api/v2/attestations/acme/shop/trail/t/scan").await;
+    let attestations: Value = serde_json::from_str(&attestations).unwrap();
+    let link = attestations[0]["_links"]["evidence"]["href"].as_str().unwrap();
+    let path = link.strip_prefix("http://localhost:8001").unwrap();
+    let (status, text) = shop.get(path).await;
     assert_eq!((status, text == file), (200, true));
-    let head = ask(shop.address, "HEAD", &path, &[("authorization", &shop.bearer)], "").await;
+    let head = ask(shop.address, "HEAD", path, &[("authorization", &shop.bearer)], "").await;
     assert_eq!(
         (head.status().as_u16(), &head.headers()["content-length"]),
         (200, &"5242880".parse().unwrap())
