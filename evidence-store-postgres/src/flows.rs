@@ -21,7 +21,7 @@ const NAME_HAS: &str = " AND strpos(x.name, $4) > 0";
 const NAME_HAS_FOLDED: &str = " AND strpos(lower(x.name), lower($4 COLLATE \"C\")) > 0";
 
 const TAGGED: &str = " AND NOT EXISTS (
-        SELECT FROM UNNEST($5::text[], $6::text[]) AS f (key, value)
+        SELECT 1 FROM UNNEST($5::text[], $6::text[]) AS f (key, value)
         WHERE NOT (x.tags ? f.key AND (f.value IS NULL OR x.tags->>f.key = f.value)))";
 
 /// Tag filters as the keys, and the values as far as any are asked for.

@@ -29,7 +29,7 @@ const STANDING: &str = "
 
 const USER: &str = "SELECT record FROM evidence.user WHERE name = $1";
 
-const ANY_ORGANIZATION: &str = "SELECT EXISTS (SELECT FROM evidence.organization)";
+const ANY_ORGANIZATION: &str = "SELECT EXISTS (SELECT 1 FROM evidence.organization)";
 
 const KEY_HOLDER: &str = concat!(
     "SELECT k.hash, k.owner::text, k.expires_at, k.revoked_at, k.org, ",

@@ -122,13 +122,13 @@ const SWAP: &str = "
     locked AS MATERIALIZED (
         SELECT h.org, h.size FROM evidence.head h WHERE h.org = ANY($1) ORDER BY h.org FOR UPDATE),
     go AS MATERIALIZED (
-        SELECT WHERE (SELECT count(*) FROM locked l JOIN swap s ON s.org = l.org AND s.was = l.size)
+        SELECT 1 WHERE (SELECT count(*) FROM locked l JOIN swap s ON s.org = l.org AND s.was = l.size)
             = cardinality($1)),
     swapped AS (
         UPDATE evidence.head h SET size = s.size, frontier = s.frontier FROM go, swap s WHERE h.org = s.org)";
 
 /// Whether it went on.
-const WENT: &str = " SELECT EXISTS (SELECT FROM go)";
+const WENT: &str = " SELECT EXISTS (SELECT 1 FROM go)";
 
 /// What a batch has to know before it is planned.
 #[derive(Debug)]

@@ -29,9 +29,9 @@ const WITH_EXTERNAL_ID: &str = " AND x.external_id = $7";
 const OF_INSTANCE: &str = " AND x.vcs_instance = $8";
 const IN_NAMESPACE: &str = " AND starts_with(x.namespace, $9)";
 const TAGGED: &str = " AND NOT EXISTS (
-        SELECT FROM UNNEST($10::text[], $11::text[]) AS f (key, value)
+        SELECT 1 FROM UNNEST($10::text[], $11::text[]) AS f (key, value)
         WHERE NOT EXISTS (
-            SELECT FROM evidence.named n
+            SELECT 1 FROM evidence.named n
             WHERE n.org = x.org AND n.kind = 'repo' AND n.id = x.id
                 AND n.tags ? f.key AND (f.value IS NULL OR n.tags->>f.key = f.value)))";
 
