@@ -23,8 +23,7 @@ const LOCK_TIMEOUT: &str = "SET LOCAL lock_timeout = '30s'";
 
 const SCHEMA_EXISTS: &str = "SELECT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = $1)";
 
-const TABLE_EXISTS: &str =
-    "SELECT EXISTS (SELECT FROM pg_catalog.pg_tables WHERE schemaname = $1 AND tablename = '_evidence_migrations')";
+const TABLE_EXISTS: &str = "SELECT EXISTS (SELECT FROM pg_catalog.pg_tables WHERE schemaname = $1 AND tablename = '_evidence_migrations')";
 
 const MIGRATION_TABLE: &str =
     "CREATE TABLE evidence._evidence_migrations (version bigint NOT NULL PRIMARY KEY)";

@@ -149,7 +149,10 @@ fn what_cannot_be_done_is_one_sentence_and_status_1() {
             ["seed", "--user=jane", &format!("--database-url={}", at("notes.txt/evidence.db"))],
             "check that its directory exists",
         ),
-        (["seed", "--user=jane", &format!("--database-url={}", at("notes.txt"))], "cannot be opened: check"),
+        (
+            ["seed", "--user=jane", &format!("--database-url={}", at("notes.txt"))],
+            "is no SQLite file: name another one",
+        ),
         (
             ["seed", "--user=jane", "--database-url=postgres://127.0.0.1:1/evidence"],
             "check that it runs and that host and port are right",
