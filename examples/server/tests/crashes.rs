@@ -56,10 +56,10 @@ fn nothing_acknowledged_is_lost_when_the_server_is_killed() {
     assert_eq!(lost(&acknowledged, &list), Vec::<&str>::new(), "of {}", acknowledged.len());
 }
 
-/// The program, whose files may not grow beyond a megabyte or two: what a full disk is to it.
-fn cramped() -> Command {
+/// The program, whose files may not grow beyond so many blocks of half a kilobyte or one: what a full disk is to it.
+fn cramped(blocks: &str) -> Command {
     let mut command = Command::new("sh");
-    command.args(["-c", "trap '' XFSZ; ulimit -f 2048; exec \"$0\" \"$@\""]);
+    command.args(["-c", &format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\"")]);
     command.arg(env!("CARGO_BIN_EXE_evidence-server")).env("EVIDENCE_LOG_FILTER", "off").stdin(Stdio::null());
     command
 }
@@ -75,7 +75,7 @@ fn put_large(server: &Server, number: usize) -> (u16, String) {
 fn a_full_disk_refuses_writes_and_nothing_else_and_needs_no_repair() {
     let database = Database::default();
     let key = Server::start(&database).key.clone();
-    let server = Server::run(cramped(), &database, &key);
+    let server = Server::run(cramped("2048"), &database, &key);
     let written = (0..100).take_while(|number| put_large(&server, *number).0 == 201).count();
     assert!((1..100).contains(&written), "{written}");
     let (status, text) = put_large(&server, written);
@@ -92,4 +92,18 @@ fn a_full_disk_refuses_writes_and_nothing_else_and_needs_no_repair() {
     assert_eq!(put_large(&server, written).0, 201);
     let checked = program(&["fsck", "--database-url", &database.url]).output().unwrap();
     assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stdout));
+}
+
+#[test]
+fn a_disk_that_is_full_at_the_start_is_told_of_and_nothing_is_half_made() {
+    let database = Database::default();
+    let seed = ["seed", "--user", "jane", "--database-url", &database.url];
+    for blocks in ["8", "16", "32", "64"] {
+        let output = cramped(blocks).args(seed).output().unwrap();
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), told.lines().count()), (Some(1), 1), "{told}");
+        assert!(told.contains("check that the disk has room"), "{told}");
+    }
+    assert!(program(&seed).status().unwrap().success());
+    assert!(program(&["fsck", "--database-url", &database.url]).status().unwrap().success());
 }

@@ -128,12 +128,40 @@ fn what_is_not_there_yet_says_so_and_exits_with_2() {
 #[test]
 fn what_cannot_be_done_is_one_sentence_and_status_1() {
     let directory = tempfile::tempdir().unwrap();
-    let missing = format!("sqlite://{}", directory.path().join("missing.db").display());
-    for arguments in [&["fsck", "--database-url", &missing][..], &["--database-url", "evidence.db"]] {
-        let output = program(arguments).output().unwrap();
+    let at = |name: &str| format!("sqlite://{}", directory.path().join(name).display());
+    std::fs::write(
+        directory.path().join("notes.txt"),
+        "no database, though long enough to have a header".repeat(9),
+    )
+    .unwrap();
+    for (arguments, says) in [
+        (["fsck", "--database-url", &at("missing.db")], "there is no database file"),
+        (["seed", "--user=jane", "--database-url=evidence.db"], "must begin with sqlite:// or postgres://"),
+        (
+            ["seed", "--user=jane", "--database-url=sqlite://:memory:"],
+            "name a file, as in sqlite://evidence.db",
+        ),
+        (
+            ["seed", "--user=jane", &format!("--database-url={}", at("missing/evidence.db"))],
+            "check that its directory exists",
+        ),
+        (
+            ["seed", "--user=jane", &format!("--database-url={}", at("notes.txt/evidence.db"))],
+            "check that its directory exists",
+        ),
+        (
+            ["seed", "--user=jane", &format!("--database-url={}", at("notes.txt"))],
+            "is no SQLite file: name another one",
+        ),
+        (
+            ["seed", "--user=jane", "--database-url=postgres://127.0.0.1:1/evidence"],
+            "check that it runs and that host and port are right",
+        ),
+    ] {
+        let output = program(&arguments).output().unwrap();
         let told = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {told}");
-        assert_eq!(told.lines().count(), 1, "{told}");
+        assert_eq!((output.status.code(), told.lines().count()), (Some(1), 1), "{arguments:?}: {told}");
+        assert!(told.contains(says), "{arguments:?}: {told}");
     }
 }
 
