@@ -35,6 +35,7 @@ impl Process {
             .args(stores.arguments(engine, name)?)
             .env("EVIDENCE_LOG_FILTER", "warn")
             .stdout(Stdio::piped())
+            .stderr(Stdio::null())
             .spawn()?;
         let mut line = String::new();
         BufReader::new(child.stdout.take().ok_or("no output")?).read_line(&mut line)?;
