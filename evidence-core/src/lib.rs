@@ -55,6 +55,7 @@ pub mod store;
 pub mod tags;
 pub mod time;
 pub mod trails;
+pub mod transfer;
 
 pub use error::{Error, Result, Wording};
 pub use fact::{Fact, Guard, Key, Write};

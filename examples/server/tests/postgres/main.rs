@@ -2,6 +2,9 @@
 //! be wrong with it. Each test has a PostgreSQL server of its own.
 #![cfg(unix)]
 
+mod copy;
+#[path = "../support/copying.rs"]
+mod copying;
 mod faults;
 mod restart;
 mod several_servers;
