@@ -3,6 +3,14 @@
 //!
 //! This crate is the whole service but for transport and storage. Start at [`Evidence`] (the service over a
 //! [`Store`]), [`api::operations`] (the API as a list of types) and [`fact::Fact`] (everything that can happen).
+//!
+//! # Features
+//!
+//! | feature | default | what it adds |
+//! | --- | --- | --- |
+//! | `pdf` | yes | the trail report as PDF: 30 crates, nothing at run time unless it is asked for |
+//! | `memory` | no | `MemoryStore`, for tests and for a first try |
+//! | `conformance` | no | the checks that every store has to pass |
 
 pub mod allowlists;
 pub mod api;

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::auth::{Actor, KeyHash, Role, Scope};
+use crate::auth::{Actor, ActorKind, KeyHash, Role, Scope};
 use crate::error::{Resource, Result};
 use crate::id::Id;
 use crate::name::OrgName;
@@ -45,6 +45,13 @@ pub struct User {
     pub name: OrgName,
     /// When the user was created.
     pub created_at: Timestamp,
+}
+
+impl User {
+    /// The user, as facts remember who did something.
+    pub fn actor(&self) -> Actor {
+        Actor { id: self.id, name: self.name.to_string(), kind: ActorKind::User }
+    }
 }
 
 /// A user's role in an organization.

@@ -1,6 +1,6 @@
 //! Seeding: the first users, organizations and keys of a store, which no operation of the API can make.
 
-use crate::auth::{Actor, ActorKind, ApiKey, Role};
+use crate::auth::{Actor, ApiKey, Role};
 use crate::error::{Error, Result};
 use crate::fact::{Fact, Guard, Key, Write};
 use crate::id::Id;
@@ -41,7 +41,7 @@ impl Evidence {
             Some(user) => user,
             None => self.create_user(&seed.user).await?,
         };
-        let actor = Actor { id: user.id, name: user.name.to_string(), kind: ActorKind::User };
+        let actor = user.actor();
         for org in &seed.orgs {
             match self.store().standing(org.as_str(), user.id).await? {
                 None => {
@@ -62,7 +62,7 @@ impl Evidence {
 
     async fn create_user(&self, name: &OrgName) -> Result<User> {
         let user = User { id: self.new_id(), name: name.clone(), created_at: self.now() };
-        let actor = Actor { id: user.id, name: name.to_string(), kind: ActorKind::User };
+        let actor = user.actor();
         let facts = vec![Fact::UserCreated { record: user.clone() }];
         self.create_org(self.new_id(), name, OrgKind::Personal, &actor, facts).await?;
         Ok(user)

@@ -161,6 +161,16 @@ impl Evidence {
         Self { parts: Arc::new(Parts { store, clock, random, settings, callers: Callers::default() }) }
     }
 
+    /// The principal that a user of this name is: for a host that knows by itself who calls.
+    ///
+    /// # Errors
+    /// [`Error::Unauthenticated`] when there is no such user; [`Error::Store`] when the store fails.
+    pub async fn principal_of_user(&self, name: &str) -> Result<Principal> {
+        let name: OrgName = name.parse().map_err(|_| Error::Unauthenticated)?;
+        let user = self.store().user(name.as_str()).await?.ok_or(Error::Unauthenticated)?;
+        Ok(Principal { actor: user.actor(), bound_to: None })
+    }
+
     /// The store below.
     pub fn store(&self) -> &dyn Store {
         &*self.parts.store

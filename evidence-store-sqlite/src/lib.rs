@@ -1,6 +1,23 @@
 //! The evidence store on SQLite: one file, one writer that groups what arrives at the same time into one transaction,
 //! and a pool of readers.
 //!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let directory = tempfile::tempdir()?;
+//! # let file = directory.path().join("evidence.db");
+//! # let url = format!("sqlite://{}", file.display());
+//! use evidence_core::store::Health;
+//! use evidence_store_sqlite::SqliteStore;
+//!
+//! let store = SqliteStore::connect(&url).await?; // such as sqlite://evidence.db
+//! store.ready().await?;
+//! assert!(store.is_empty().await?);
+//! assert!(store.fsck().await?.problems.is_empty());
+//! store.close().await;
+//! # Ok(()) }
+//! ```
+//!
 //! [`SqliteStore::connect`] opens it; everything else is the traits of [`evidence_core::store`]. Start reading at
 //! `record.rs` (the write path) and `migrations/` (the tables).
 

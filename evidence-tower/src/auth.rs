@@ -1,11 +1,47 @@
-//! Who calls: the credential of a request, as HTTP carries it (specification, Authentication).
+//! Who calls: the credential of a request, as HTTP carries it (specification, Authentication), or as a host has it.
 
+use async_trait::async_trait;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use evidence_core::auth::{Credential, Principal};
 use evidence_core::{Error, EvidenceService, Result};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
+use http::request::Parts;
+
+/// Says who calls, for hosts with tokens or sessions of their own; given to
+/// [`EvidenceApi::authenticated_by`](crate::EvidenceApi::authenticated_by).
+///
+/// ```
+/// use async_trait::async_trait;
+/// use evidence_core::auth::Principal;
+/// use evidence_core::{Error, Evidence, Result};
+/// use evidence_tower::Authenticator;
+/// use http::request::Parts;
+///
+/// /// People come through a proxy that has checked who they are.
+/// struct BehindProxy {
+///     evidence: Evidence,
+/// }
+///
+/// #[async_trait]
+/// impl Authenticator for BehindProxy {
+///     async fn authenticate(&self, request: &Parts) -> Result<Option<Principal>> {
+///         let Some(user) = request.headers.get("x-authenticated-user") else { return Ok(None) };
+///         let user = user.to_str().map_err(|_| Error::Unauthenticated)?;
+///         self.evidence.principal_of_user(user).await.map(Some)
+///     }
+/// }
+/// ```
+#[async_trait]
+pub trait Authenticator: Send + Sync + 'static {
+    /// The caller, by the request's head; its path begins below the mount point. Nothing leaves the decision to the API
+    /// keys in the `Authorization` header.
+    ///
+    /// # Errors
+    /// [`Error::Unauthenticated`] for a credential that does not hold: API keys are not looked at any more.
+    async fn authenticate(&self, request: &Parts) -> Result<Option<Principal>>;
+}
 
 /// The caller whom the one `Authorization` header names. Basic is read only where `basic` says so: its user name is
 /// the key, its password is ignored.

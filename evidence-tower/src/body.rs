@@ -111,8 +111,13 @@ pub(crate) fn broken_off(error: &(dyn std::error::Error + 'static), limit: u64) 
         Error::TooLarge { limit, file: false }
     } else {
         tracing::debug!(%error, "a request body broke off");
-        Error::invalid("body", "The body broke off")
+        incomplete()
     }
+}
+
+/// The refusal of a body of which only the beginning came.
+pub(crate) fn incomplete() -> Error {
+    Error::invalid("body", "The body broke off")
 }
 
 #[cfg(test)]

@@ -11,10 +11,13 @@ mod multipart;
 mod openapi;
 mod parameters;
 mod reply;
+#[cfg(feature = "rocket")]
+pub mod rocket;
 mod route;
 mod spool;
 
 use std::convert::Infallible;
+use std::fmt::{self, Debug};
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
@@ -22,8 +25,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use evidence_core::EvidenceService;
+use evidence_core::auth::Principal;
+use evidence_core::{Error, EvidenceService};
 use futures_util::FutureExt;
+use http::request::Parts;
 use http::{Method, Request, Response};
 use http_body_util::BodyExt;
 use http_body_util::combinators::UnsyncBoxBody;
@@ -34,6 +39,7 @@ use crate::error::Refusal;
 use crate::parameters::Parameters;
 use crate::route::{Call, Routes};
 
+pub use crate::auth::Authenticator;
 pub use crate::openapi::openapi;
 pub use crate::reply::ReplyBody;
 
@@ -66,11 +72,19 @@ pub struct EvidenceApi<S> {
     inner: Arc<Inner<S>>,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 struct Inner<S> {
     service: S,
+    authenticator: Option<Arc<dyn Authenticator>>,
     routes: Arc<Routes<S>>,
     mount: Mount,
+}
+
+impl<S: Debug> Debug for Inner<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { service, mount, .. } = self;
+        f.debug_struct("Inner").field("service", service).field("mount", mount).finish_non_exhaustive()
+    }
 }
 
 /// Where the API's paths begin.
@@ -86,13 +100,21 @@ impl<S: EvidenceService> EvidenceApi<S> {
     /// The API at `/api/v2/…`, with `GET /ready` and `GET /live` beside it.
     pub fn new(service: S) -> Self {
         let routes = Arc::new(Routes::new());
-        Self { inner: Arc::new(Inner { service, routes, mount: Mount::Root }) }
+        Self { inner: Arc::new(Inner { service, authenticator: None, routes, mount: Mount::Root }) }
     }
 
     /// The same API below a mount point that the host strips from the path, as axum's `nest_service` does.
     #[must_use]
     pub fn relative(self) -> Self {
         let inner = Inner { mount: Mount::Relative, ..Arc::unwrap_or_clone(self.inner) };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// The same API with callers that the host knows, before its own API keys are looked at.
+    #[must_use]
+    pub fn authenticated_by(self, authenticator: impl Authenticator) -> Self {
+        let authenticator: Option<Arc<dyn Authenticator>> = Some(Arc::new(authenticator));
+        let inner = Inner { authenticator, ..Arc::unwrap_or_clone(self.inner) };
         Self { inner: Arc::new(inner) }
     }
 }
@@ -119,7 +141,7 @@ impl<S: EvidenceService> Inner<S> {
             return Err(Refusal::LongUrl);
         }
         // A HEAD is a GET whose body stays here.
-        let method = if head.method == Method::HEAD { Method::GET } else { head.method };
+        let method = if head.method == Method::HEAD { Method::GET } else { head.method.clone() };
         let path = match self.mount {
             Mount::Relative => head.uri.path(),
             Mount::Root => match head.uri.path() {
@@ -132,13 +154,23 @@ impl<S: EvidenceService> Inner<S> {
             return read_only(&method, || reply::json_text(openapi::text()));
         }
         let found = self.routes.find(&method, path)?;
-        let caller = auth::authenticate(&self.service, &head.headers, found.endpoint.basic_auth).await?;
+        let caller = self.caller(&head, found.endpoint.basic_auth).await?;
         let parameters = Parameters::new(&found.path, head.uri.query());
         let (org, flow) = (parameters.org()?, parameters.flow());
         let access = self.service.authorize(&caller, found.endpoint.scope, org, flow).await?;
         let body = Incoming::new(&head.headers, body);
         let call = Call { service: self.service.clone(), access, parameters, body };
         Ok(reply::response((found.endpoint.answer)(call).await?))
+    }
+
+    /// Who calls, as the host knows, and else by an API key.
+    async fn caller(&self, head: &Parts, basic: bool) -> Result<Principal, Error> {
+        if let Some(authenticator) = &self.authenticator
+            && let Some(caller) = authenticator.authenticate(head).await?
+        {
+            return Ok(caller);
+        }
+        auth::authenticate(&self.service, &head.headers, basic).await
     }
 
     async fn ready(&self, method: &Method) -> Result<Response<ReplyBody>, Refusal> {

@@ -10,6 +10,11 @@ use schemars::{Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
 /// The OpenAPI 3.1 document of the API; its paths are relative to the server's base address.
+///
+/// ```
+/// let document = evidence_tower::openapi();
+/// assert!(document["paths"]["/flows/{org}"]["get"]["operationId"].is_string());
+/// ```
 pub fn openapi() -> Value {
     let settings = SchemaSettings::draft2020_12().with(|s| s.definitions_path = "/components/schemas".into());
     let mut document = Document { generator: settings.into_generator(), paths: Map::new() };

@@ -49,6 +49,13 @@ impl ReplyBody {
     }
 }
 
+/// An empty one, by which layers such as tower-http's timeout answer in place of the API.
+impl Default for ReplyBody {
+    fn default() -> Self {
+        Self::whole(Bytes::new())
+    }
+}
+
 impl Body for ReplyBody {
     type Data = Bytes;
     type Error = io::Error;
@@ -106,7 +113,7 @@ pub(crate) fn ok() -> Response<ReplyBody> {
 
 /// The response to a HEAD: the headers of the one to a GET, without its body.
 pub(crate) fn without_body(response: Response<ReplyBody>) -> Response<ReplyBody> {
-    response.map(|_| ReplyBody::whole(Bytes::new()))
+    response.map(|_| ReplyBody::default())
 }
 
 fn whole(media_type: &'static str, text: impl Into<Bytes>) -> Response<ReplyBody> {

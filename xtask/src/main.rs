@@ -2,24 +2,34 @@
 
 mod client;
 mod deny;
+mod postgres;
 mod results;
 mod run;
 
 use std::process::ExitCode;
 use std::time::Instant;
 
+use evidence_test_postgres::SERVER;
+
 use crate::client::Need;
+use crate::postgres::Server;
 use crate::run::{Outcome, cargo};
 
 const USAGE: &str = "\
 cargo xtask <command>
 
-  test     every test, then the public command-line client against the server (Linux x86-64)
+  test     every test, on a PostgreSQL server of its own (installed where apt-get can), then the public
+           command-line client against the server (Linux x86-64)
   client   that client alone, with the results of the last `cargo xtask test`
   ci       format, clippy, every test, documentation, dependencies: all that has to pass
   openapi  write openapi.json anew
   bench    the figures, in release builds
+  repeat <times> <test>
+           one test program of the server, such as `several_servers`, until it fails or ran as often
 ";
+
+/// Tests that fail or are left out where the PostgreSQL checks cannot run.
+const POSTGRES_CHECKS: [&str; 1] = ["the_server_that_tests_share_is_there"];
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -29,6 +39,7 @@ fn main() -> ExitCode {
         ["ci"] => ci(),
         ["openapi"] => openapi(),
         ["bench"] => bench(),
+        ["repeat", times, test] => repeat(times, test),
         _ => {
             eprint!("{USAGE}");
             return ExitCode::from(2);
@@ -45,9 +56,11 @@ fn main() -> ExitCode {
 
 /// Every test of the workspace, then the real client.
 fn test(client: Need) -> Outcome {
-    let results =
-        results::of(&mut cargo(["test", "--workspace", "--all-features", "--no-fail-fast"]).command)?;
+    let server = Server::provide()?;
+    let tests = cargo(["test", "--workspace", "--all-features", "--no-fail-fast", "--", "--include-ignored"]);
+    let results = results::of(&mut tests.env(SERVER, &server.url).command)?;
     results.write(&client::results_directory())?;
+    results.require(&POSTGRES_CHECKS)?;
     let outcome = if results.all_passed() { client::run(client) } else { Err("tests failed".into()) };
     println!("{results}");
     outcome
@@ -78,6 +91,19 @@ fn bench() -> Outcome {
     let server = format!("release/evidence-server{}", std::env::consts::EXE_SUFFIX);
     let benches = cargo(["bench", "--package", "evidence-benches"]);
     benches.env("EVIDENCE_BENCH_SERVER", run::target().join(server)).run()
+}
+
+/// Some tests race; one success says little.
+fn repeat(times: &str, test: &str) -> Outcome {
+    postgres::programs()?;
+    let times: u32 = times.parse()?;
+    for time in 1..=times {
+        step(&format!("{time} of {times}"), || {
+            let package = ["test", "--quiet", "--package", "evidence-server", "--test", test];
+            cargo(package).args(["--", "--include-ignored"]).run()
+        })?;
+    }
+    Ok(())
 }
 
 fn step(name: &str, work: impl FnOnce() -> Outcome) -> Outcome {

@@ -37,6 +37,8 @@ impl Results {
         else {
             return;
         };
+        // The conformance suite's harness aligns the verdicts.
+        let name = name.trim_end();
         match verdict {
             "ok" => self.tests.push((name.to_owned(), true)),
             "FAILED" => self.tests.push((name.to_owned(), false)),
@@ -47,6 +49,15 @@ impl Results {
     /// Whether every test passed and every test program ended well.
     pub(crate) const fn all_passed(&self) -> bool {
         self.succeeded
+    }
+
+    /// Insists that tests of these names ran, in whichever module.
+    pub(crate) fn require(&self, names: &[&str]) -> Outcome {
+        let ran = |name: &str| self.tests.iter().any(|(test, _)| test.rsplit("::").next() == Some(name));
+        match names.iter().find(|name| !ran(name)) {
+            Some(missing) => Err(format!("the test '{missing}' did not run").into()),
+            None => Ok(()),
+        }
     }
 
     fn failed(&self) -> usize {
@@ -101,13 +112,25 @@ mod tests {
             "running 3 tests",
             "test flows::tests::a_flow ... ok",
             "test src/lib.rs - Api::new (line 3) ... FAILED",
+            "test conformance::flows::a_flow     ... ok",
             "test slow ... ignored",
             "test result: FAILED. 1 passed; 1 failed; 1 ignored; finished in 0.00s",
         ] {
             results.take(line);
         }
-        assert_eq!(results.to_string(), "1 passed, 1 failed");
-        assert!(results.junit().contains("tests=\"2\" failures=\"1\""), "{}", results.junit());
+        assert_eq!(results.to_string(), "2 passed, 1 failed");
+        assert!(results.junit().contains("name=\"conformance::flows::a_flow\""));
+        assert!(results.junit().contains("tests=\"3\" failures=\"1\""), "{}", results.junit());
+    }
+
+    #[test]
+    fn a_test_that_must_run_is_missed() {
+        let mut results = Results::default();
+        for line in ["test postgres::a ... ok", "test b ... FAILED", "test c ... ignored, needs PostgreSQL"] {
+            results.take(line);
+        }
+        assert!(results.require(&["a", "b"]).is_ok());
+        assert!(results.require(&["a", "c"]).is_err());
     }
 
     #[test]

@@ -25,6 +25,7 @@ use crate::trails::Trail;
 use super::Failure;
 
 /// An organization, and the store it is in.
+#[derive(Clone)]
 pub(super) struct Org {
     pub(super) store: Arc<dyn Store>,
     pub(super) id: Id,

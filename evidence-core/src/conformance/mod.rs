@@ -1,8 +1,43 @@
-//! The checks that every store has to pass, one promise of the [store contract](crate::store) each. A store's own tests
-//! call [`run_all`] with a way to make an empty store. Three promises need the store's own tests besides: that a write
-//! outlives a crash, that two processes share one store, and that a question takes a bounded number of statements.
+//! The checks that every store has to pass, one promise of the [store contract](crate::store) each.
 //!
-//! The suite needs no runtime of its own: checks are plain futures, and racers are polled side by side in one task.
+//! A store's author writes a test program of a few lines. In `Cargo.toml`:
+//!
+//! ```toml
+//! [dev-dependencies]
+//! evidence-core = { version = "0.1", features = ["conformance"] }
+//!
+//! [[test]]
+//! name = "conformance"
+//! harness = false
+//! ```
+//!
+//! and in `tests/conformance.rs`, with the store's own type in the place of [`MemoryStore`](crate::memory::MemoryStore):
+//!
+//! ```no_run
+//! use std::process::ExitCode;
+//! use std::sync::Arc;
+//!
+//! use evidence_core::memory::MemoryStore;
+//! use evidence_core::{Store, conformance};
+//!
+//! fn main() -> ExitCode {
+//!     conformance::main(async || Arc::new(MemoryStore::new()) as Arc<dyn Store>)
+//! }
+//! ```
+//!
+//! - Every check gets an empty store of its own, which the closure makes; several run at the same time.
+//! - `cargo test --test conformance` prints a line for each, `test conformance::flows::flows_are_listed_by_name ... ok`,
+//!   and at the end the promise that was broken and what was found instead.
+//! - `cargo test --test conformance -- ledger` runs those with `ledger` in their name, `-- --exact <name>` a single one,
+//!   `-- --list` lists them, and `-- --test-threads 1` runs them one after the other.
+//! - The order of the modules in this directory is the order to write a store in: see [`crate::store`].
+//!
+//! A check is a plain function from a store to an outcome ([`Check::run`]), so that other tests can use the suite to
+//! fill a store. Racers are spawned as tasks: a check has to run on a Tokio runtime, and only one of several threads
+//! makes the races real.
+//!
+//! Three promises need the store's own tests besides: that a write outlives a crash, that two processes share one
+//! store, and that a question takes a bounded number of statements.
 
 mod allowlists;
 mod artifacts;
@@ -12,9 +47,11 @@ mod blobs;
 mod environments;
 mod fixtures;
 mod flows;
+mod harness;
 mod ledger;
 mod orgs;
 mod policies;
+mod races;
 mod recording;
 mod repos;
 mod service_accounts;
@@ -26,6 +63,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use crate::store::{Store, StoreError, StoreResult};
+
+pub use harness::main;
 
 /// What came of a check.
 pub type Outcome = Result<(), Failure>;
@@ -91,6 +130,7 @@ pub fn checks() -> Vec<Check> {
     [
         recording::checks(),
         ledger::checks(),
+        races::checks(),
         orgs::checks(),
         service_accounts::checks(),
         flows::checks(),
@@ -108,7 +148,8 @@ pub fn checks() -> Vec<Check> {
     .concat()
 }
 
-/// Runs every check, each on a store of its own that `fresh_store` makes.
+/// Runs every check one after the other, each on a store of its own that `fresh_store` makes: for tests of the suite
+/// itself. A store's own tests use [`main`].
 pub async fn run_all<F, Fut>(fresh_store: F) -> Report
 where
     F: Fn() -> Fut,

@@ -1,8 +1,10 @@
 //! Checks of [`crate::store::Recorder`]: all or nothing, guards, names, and writes that meet.
 
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
+
+use futures_util::future::join_all;
 
 use crate::fact::{Fact, Guard, Key, Write};
 use crate::flows::Flow;
@@ -98,7 +100,7 @@ fn creations(n: u64, name: &str, flow: u64) -> Vec<Fact> {
     ]
 }
 
-fn user_created(n: u64, name: &str) -> Fact {
+pub(super) fn user_created(n: u64, name: &str) -> Fact {
     Fact::UserCreated { record: User { id: id(n), name: named(name), created_at: at(1) } }
 }
 
@@ -203,44 +205,15 @@ async fn revisions_are_ledger_indexes(store: Arc<dyn Store>) -> Outcome {
     same("the revisions", (flow.revision, trail.revision), (3, 4))
 }
 
-const RACERS: u64 = 64;
+pub(super) const RACERS: u64 = 64;
 
-/// Records the writes side by side, in one task.
+/// Records the writes side by side, in one task: so that a store which groups writes gets them in one group.
 async fn together(store: &Arc<dyn Store>, writes: Vec<Write>) -> Vec<StoreResult<Vec<Entry>>> {
-    let mut racers: Vec<_> = writes.into_iter().map(|write| Racer::Runs(store.record(write))).collect();
-    std::future::poll_fn(move |cx| {
-        let mut arrived = true;
-        for racer in &mut racers {
-            if let Racer::Runs(future) = racer {
-                match future.as_mut().poll(cx) {
-                    Poll::Ready(outcome) => *racer = Racer::Arrived(outcome),
-                    Poll::Pending => arrived = false,
-                }
-            }
-        }
-        if !arrived {
-            return Poll::Pending;
-        }
-        Poll::Ready(racers.drain(..).filter_map(Racer::outcome).collect())
-    })
-    .await
+    join_all(writes.into_iter().map(|write| store.record(write))).await
 }
 
-enum Racer<'a> {
-    Runs(Pin<Box<dyn Future<Output = StoreResult<Vec<Entry>>> + Send + 'a>>),
-    Arrived(StoreResult<Vec<Entry>>),
-}
-
-impl Racer<'_> {
-    fn outcome(self) -> Option<StoreResult<Vec<Entry>>> {
-        match self {
-            Self::Runs(_) => None,
-            Self::Arrived(outcome) => Some(outcome),
-        }
-    }
-}
-
-fn one_wins(outcomes: &[StoreResult<Vec<Entry>>]) -> Outcome {
+/// Exactly one racer won, and the others were told that they met another.
+pub(super) fn one_wins(outcomes: &[StoreResult<Vec<Entry>>]) -> Outcome {
     let won = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
     let lost = outcomes.iter().filter(|outcome| matches!(outcome, Err(StoreError::Conflict))).count();
     same("racers that won and that met a conflict", (won, lost), (1, outcomes.len() - 1))

@@ -6,6 +6,18 @@
 //! [`verify_inclusion`] and [`verify_consistency`] check them knowing nothing but hashes. Hashing is RFC 6962
 //! §2.1 with SHA-256, so that anyone can check a log without this code. Nothing here performs I/O: a store
 //! asks what a proof needs, fetches it, and hands it back.
+//!
+//! ```
+//! use evidence_core::ledger::{Hash, Known, inclusion, root_of, verify_consistency, verify_inclusion};
+//!
+//! let leaves: Vec<Hash> = ["a", "b", "c"].map(Hash::of).to_vec();
+//! let known = Known { leaves: (0..).zip(leaves.iter().copied()).collect(), ..Known::default() };
+//! let path = inclusion(1, 3, &known)?;
+//! assert!(verify_inclusion(leaves[1], 1, 3, &path, root_of(&leaves)));
+//! assert!(!verify_inclusion(leaves[0], 1, 3, &path, root_of(&leaves)));
+//! assert!(verify_consistency(0, 3, root_of(&[]), root_of(&leaves), &[]));
+//! # Ok::<(), evidence_core::ledger::LedgerError>(())
+//! ```
 
 mod hash;
 mod header;

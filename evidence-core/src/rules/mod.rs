@@ -6,6 +6,47 @@
 //! Start with [`template`] and [`compliance`], which together answer "is this trail compliant?";
 //! [`policy`] asks the same of an environment, and [`snapshots`] reads the small language in which
 //! callers name a snapshot.
+//!
+//! A team can test its own templates and policies with them, without a server:
+//!
+//! ```
+//! use evidence_core::rules::compliance::{Binding, ReportedAttestation, State, evaluate};
+//! use evidence_core::rules::template::Template;
+//! use evidence_core::time::Timestamp;
+//!
+//! let template = Template::parse("version: 1\ntrail:\n  attestations:\n    - name: review\n      type: generic\n")?;
+//! let begun = Timestamp::from_seconds(1_783_538_510);
+//! assert_eq!(evaluate(&template, begun, &[], &[]).state, State::Incomplete);
+//!
+//! let review = |is_compliant| ReportedAttestation {
+//!     id: "1".to_owned(),
+//!     name: "review".to_owned(),
+//!     kind: "generic".to_owned(),
+//!     is_compliant,
+//!     at: begun,
+//!     index: 1,
+//!     binding: Binding::Trail,
+//!     is_override: false,
+//! };
+//! assert_eq!(evaluate(&template, begun, &[], &[review(true)]).state, State::Compliant);
+//! assert_eq!(evaluate(&template, begun, &[], &[review(false)]).state, State::NonCompliant);
+//! # Ok::<(), evidence_core::rules::template::TemplateErrors>(())
+//! ```
+//!
+//! ```
+//! use evidence_core::rules::compliance::State;
+//! use evidence_core::rules::policy::{FlowContext, Policy, evaluate};
+//!
+//! let policy = Policy::parse("_schema: https://example.com/schemas/policy/v1\nartifacts:\n  provenance:\n    required: true\n")?;
+//! assert!(!evaluate(&policy, &[]).satisfied, "an artifact that no flow knows has no provenance");
+//! let built = FlowContext {
+//!     flow_name: "app".to_owned(),
+//!     trail_name: "1.0".to_owned(),
+//!     artifact_state: State::Compliant,
+//! };
+//! assert!(evaluate(&policy, &[built]).satisfied);
+//! # Ok::<(), evidence_core::rules::policy::PolicyErrors>(())
+//! ```
 
 pub mod compliance;
 pub mod document;

@@ -104,7 +104,7 @@ impl Shape {
     /// A text of `least` to `most` characters.
     pub fn text_between(least: usize, most: usize) -> Self {
         let fits = move |text: &String| (least..=most).contains(&text.chars().count());
-        let valid = prop_oneof![9 => texts::printable().prop_filter("of a fitting length", fits), 1 => Just("é".repeat(most))];
+        let valid = prop_oneof![29 => texts::printable().prop_filter("of a fitting length", fits), 1 => Just("é".repeat(most))];
         let mut wrong = vec![json!("é".repeat(most + 1))];
         wrong.extend(least.checked_sub(1).map(|short| json!("é".repeat(short))));
         Self::or_wrong(valid.prop_map(Value::from), [not_texts(), wrong].concat())

@@ -11,6 +11,7 @@ use http::header::RETRY_AFTER;
 use serde_json::json;
 use tokio::sync::Notify;
 
+use crate::mounts::Mount;
 use crate::support::{Api, in_memory};
 
 const SECRET: &str = "password=hunter2";
@@ -111,7 +112,7 @@ async fn a_failure_is_answered_without_its_cause_and_logged_with_it() {
         (Fault::Contended, away),
     ];
     for (fault, (status, message, retry)) in table {
-        let api = Api::new(Faulty { evidence: in_memory().await, fault }, false, "faulty");
+        let api = Api::new(Faulty { evidence: in_memory().await, fault }, Mount::Tower, "faulty").await;
         let form = [("name=\"data_json\"", r#"{"name": "web", "description": ""}"#)];
         for is_write in [false, true] {
             let log = Log::default();
@@ -186,12 +187,16 @@ async fn a_write_whose_caller_hangs_up_is_done_all_the_same() {
     let [begun, go, done] = [(); 3].map(|()| Arc::new(Notify::new()));
     let slow = Slow { evidence: evidence.clone(), begun: begun.clone(), go: go.clone(), done: done.clone() };
     let form = [("name=\"data_json\"", r#"{"name": "web", "description": ""}"#)];
-    let ask = Api::new(slow, false, "slow").put("/flows/acme/template_file").form(&form);
+    let ask = Api::new(slow, Mount::Tower, "slow").await.put("/flows/acme/template_file").form(&form);
     tokio::select! {
         reply = ask.into_future() => panic!("answered too early: {reply:?}"),
         () = begun.notified() => {}
     }
     go.notify_one();
     tokio::time::timeout(Duration::from_secs(10), done.notified()).await.unwrap();
-    Api::new(evidence, false, "memory").get("/flows/acme/web").await.expect(200, json!({"name": "web"}));
+    Api::new(evidence, Mount::Tower, "memory")
+        .await
+        .get("/flows/acme/web")
+        .await
+        .expect(200, json!({"name": "web"}));
 }

@@ -1,6 +1,5 @@
 //! Requests and answers in JSON, in few words.
 
-use evidence_core::EvidenceService;
 use http::Method;
 use serde_json::{Value, json};
 
@@ -19,19 +18,19 @@ pub(crate) fn fields(object: &Value) -> Vec<&str> {
     fields
 }
 
-impl<S: EvidenceService> Api<S> {
+impl Api {
     /// A POST by jane.
-    pub(crate) fn post(&self, path: &str) -> Ask<S> {
+    pub(crate) fn post(&self, path: &str) -> Ask {
         self.request(Method::POST, path)
     }
 
     /// A PATCH by jane.
-    pub(crate) fn patch(&self, path: &str) -> Ask<S> {
+    pub(crate) fn patch(&self, path: &str) -> Ask {
         self.request(Method::PATCH, path)
     }
 
     /// A DELETE by jane.
-    pub(crate) fn delete(&self, path: &str) -> Ask<S> {
+    pub(crate) fn delete(&self, path: &str) -> Ask {
         self.request(Method::DELETE, path)
     }
 
@@ -55,7 +54,7 @@ impl<S: EvidenceService> Api<S> {
     }
 }
 
-impl<S: EvidenceService> Ask<S> {
+impl Ask {
     /// Sent with this JSON.
     pub(crate) fn json(self, body: impl std::borrow::Borrow<Value>) -> Self {
         self.bytes("application/json", body.borrow().to_string())

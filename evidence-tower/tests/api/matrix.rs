@@ -3,14 +3,15 @@
 
 use std::collections::BTreeMap;
 
+use evidence_core::api;
 use evidence_core::auth::{ApiKey, Role};
 use evidence_core::operation::{Operation, Visitor};
 use evidence_core::seed::Seed;
-use evidence_core::{Evidence, api};
 use http::Method;
 use http::header::AUTHORIZATION;
 use serde_json::{Value, json};
 
+use crate::mounts::Mount;
 use crate::support::{Api, Ask, EXPIRED, JANE, JOHN, KEYS, REVOKED, Reply, in_memory};
 use crate::trails::COMMIT;
 
@@ -184,7 +185,7 @@ impl Caller {
         accounts.into_iter().chain([Self::Insider(Role::Admin, JANE)]).collect()
     }
 
-    fn send(&self, ask: Ask<Evidence>) -> Ask<Evidence> {
+    fn send(&self, ask: Ask) -> Ask {
         match self {
             Self::Stranger(None) => ask.anonymous(),
             Self::Stranger(Some(header)) => ask.header(AUTHORIZATION, header.as_str()),
@@ -238,7 +239,7 @@ impl World {
         let (user, orgs) = ("joan".parse().unwrap(), vec!["acmeshop".parse().unwrap()]);
         let api_key = Some(ApiKey::imported("joan-key".to_owned()));
         evidence.seed(&Seed { user, orgs, api_key }).await.unwrap();
-        let api = Api::new(evidence, false, "memory");
+        let api = Api::new(evidence, Mount::Tower, "memory").await;
         api.given_environments("docker", &["prod"]).await;
         api.given_environments("server", &["machine"]).await;
         api.given_environments("logical", &["all"]).await;

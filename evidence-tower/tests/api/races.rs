@@ -12,7 +12,7 @@ use crate::support::{Api, Ask, for_each_store};
 const RACERS: usize = 64;
 
 /// Sends the same request from many tasks at once, and answers how many were given each status.
-async fn race(ask: impl Fn(usize) -> Ask<evidence_core::Evidence>) -> BTreeMap<u16, usize> {
+async fn race(ask: impl Fn(usize) -> Ask) -> BTreeMap<u16, usize> {
     let racers = (0..RACERS).map(|racer| tokio::spawn(ask(racer).into_future()));
     let mut statuses = BTreeMap::new();
     for reply in join_all(racers).await {
@@ -36,7 +36,7 @@ async fn expect_one(api: &Api, list: &str) {
     assert_eq!(items.as_array().map(Vec::len), Some(1), "{list}");
 }
 
-fn template(api: &Api, name: &str) -> Ask<evidence_core::Evidence> {
+fn template(api: &Api, name: &str) -> Ask {
     let document = json!({"name": name, "description": ""}).to_string();
     api.put("/flows/acme/template_file").form(&[("name=\"data_json\"", &document)])
 }

@@ -15,14 +15,13 @@ use evidence_core::service_accounts::{ApiKeyRecord, ServiceAccount};
 use evidence_core::time::{Clock, Timestamp};
 use evidence_core::{Evidence, EvidenceService, Settings, Store};
 use evidence_store_sqlite::SqliteStore;
-use evidence_tower::EvidenceApi;
 use http::header::{AUTHORIZATION, AsHeaderName, CONTENT_LENGTH, CONTENT_TYPE, HeaderName};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
-use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Empty, Full};
 use serde_json::Value;
 use tempfile::TempDir;
-use tower::ServiceExt;
+
+use crate::mounts::{Carrier, MOUNTS, Mount, SentBody};
 
 /// The instant at which every test runs.
 pub(crate) const NOW: Timestamp = Timestamp::from_seconds(1_783_538_510);
@@ -61,10 +60,10 @@ async fn stores() -> Vec<Stored> {
 
 /// Runs a case over every store and at every mount, each time with a fresh fixture.
 pub(crate) async fn for_each_store(case: impl AsyncFn(Api)) {
-    for relative in [false, true] {
+    for mount in MOUNTS {
         for Stored { name, store, directory } in stores().await {
             let evidence = fixture(store, Settings::default()).await;
-            case(Api::new(evidence, relative, name)).await;
+            case(Api::new(evidence, mount, name).await).await;
             drop(directory);
         }
     }
@@ -85,7 +84,7 @@ pub(crate) async fn on_sqlite() -> (Api, Arc<SqliteStore>, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let store = Arc::new(SqliteStore::open(folder.path().join("evidence.db")).await.unwrap());
     let evidence = fixture(Arc::clone(&store) as _, Settings::default()).await;
-    (Api::new(evidence, true, "SQLite"), store, folder)
+    (Api::new(evidence, Mount::Tower, "SQLite").await, store, folder)
 }
 
 struct Fixed;
@@ -173,34 +172,33 @@ async fn add_account(store: &dyn Store, org: Id, by: &Actor, account: Account, n
 
 /// The API, as a caller sees it.
 #[derive(Clone)]
-pub(crate) struct Api<S = Evidence> {
-    service: EvidenceApi<S>,
-    prefix: &'static str,
-    name: String,
+pub(crate) struct Api {
+    carrier: Carrier,
+    pub(crate) mount: Mount,
+    store: &'static str,
 }
 
-impl<S: EvidenceService> Api<S> {
-    /// The API of a service, at its own prefix or as a host mounts it.
-    pub(crate) fn new(service: S, relative: bool, store_name: &str) -> Self {
-        let service = EvidenceApi::new(service);
-        let (service, prefix) = if relative { (service.relative(), "") } else { (service, "/api/v2") };
-        Self { service, prefix, name: format!("{store_name} store, at '{prefix}'") }
+impl Api {
+    /// The API of a service over the store of this name, as a host mounts it.
+    pub(crate) async fn new(service: impl EvidenceService, mount: Mount, store: &'static str) -> Self {
+        Self { carrier: mount.carrier(service).await, mount, store }
     }
 
     /// A request by jane, without a body.
-    pub(crate) fn request(&self, method: Method, path: &str) -> Ask<S> {
+    pub(crate) fn request(&self, method: Method, path: &str) -> Ask {
         let headers = HeaderMap::from_iter([(AUTHORIZATION, bearer(JANE))]);
         let body = Empty::new().map_err(|never| match never {}).boxed_unsync();
-        Ask { api: self.clone(), method, path: format!("{}{path}", self.prefix), headers, body }
+        let path = format!("{}{path}", self.mount.prefix());
+        Ask { api: self.clone(), method, path, headers, body }
     }
 
     /// A GET by jane.
-    pub(crate) fn get(&self, path: &str) -> Ask<S> {
+    pub(crate) fn get(&self, path: &str) -> Ask {
         self.request(Method::GET, path)
     }
 
     /// A PUT by jane.
-    pub(crate) fn put(&self, path: &str) -> Ask<S> {
+    pub(crate) fn put(&self, path: &str) -> Ask {
         self.request(Method::PUT, path)
     }
 }
@@ -209,19 +207,16 @@ fn bearer(key: &str) -> HeaderValue {
     format!("Bearer {key}").parse().unwrap()
 }
 
-/// The error type of the bodies that tests send.
-pub(crate) type BodyError = std::io::Error;
-
 /// A request in the making; it is sent by awaiting it.
-pub(crate) struct Ask<S> {
-    api: Api<S>,
+pub(crate) struct Ask {
+    api: Api,
     method: Method,
     path: String,
     headers: HeaderMap,
-    body: UnsyncBoxBody<Bytes, BodyError>,
+    body: SentBody,
 }
 
-impl<S: EvidenceService> Ask<S> {
+impl Ask {
     /// Sent with this key.
     pub(crate) fn key(self, key: &str) -> Self {
         self.header(AUTHORIZATION, bearer(key))
@@ -252,7 +247,7 @@ impl<S: EvidenceService> Ask<S> {
     }
 
     /// Sent with this body.
-    pub(crate) fn body(mut self, body: UnsyncBoxBody<Bytes, BodyError>) -> Self {
+    pub(crate) fn body(mut self, body: SentBody) -> Self {
         self.body = body;
         self
     }
@@ -267,21 +262,19 @@ impl<S: EvidenceService> Ask<S> {
     }
 }
 
-impl<S: EvidenceService> IntoFuture for Ask<S> {
+impl IntoFuture for Ask {
     type Output = Reply;
     type IntoFuture = Pin<Box<dyn Future<Output = Reply> + Send>>;
 
     fn into_future(self) -> Self::IntoFuture {
         let Self { api, method, path, headers, body } = self;
-        let context = format!("{method} {path} ({})", api.name);
+        let context = format!("{method} {path} ({} store, {:?} mount)", api.store, api.mount);
         let mut request = Request::new(body);
         *request.method_mut() = method;
         *request.uri_mut() = path.parse().unwrap();
         *request.headers_mut() = headers;
         Box::pin(async move {
-            let Ok(response) = api.service.oneshot(request).await;
-            let (head, body) = response.into_parts();
-            let body = body.collect().await.unwrap().to_bytes();
+            let (head, body) = (api.carrier)(request).await.into_parts();
             Reply { context, status: head.status, headers: head.headers, body }
         })
     }

@@ -1,6 +1,5 @@
 //! Trails: begun, changed, judged and listed (specification, Trails), and their PDF.
 
-use evidence_core::EvidenceService;
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, ETAG};
 use serde_json::{Value, json};
 
@@ -11,7 +10,7 @@ use crate::support::{Api, Ask, JOHN, for_each_store};
 pub(crate) const TEMPLATE: &str = "version: 1\ntrail:\n  attestations:\n    - name: bar\n      type: generic\n  artifacts:\n    - name: cli\n      attestations:\n        - name: foo\n          type: generic\n";
 pub(crate) const COMMIT: &str = "9e9a2c4b5d6e7f8091a2b3c4d5e6f70812345678";
 
-impl<S: EvidenceService> Api<S> {
+impl Api {
     /// Puts a flow with this template.
     pub(crate) async fn flow(&self, name: &str, template: &str) {
         let document = json!({"name": name, "description": ""}).to_string();
@@ -23,12 +22,12 @@ impl<S: EvidenceService> Api<S> {
     }
 
     /// Begins a trail of `flow` with this document.
-    pub(crate) fn begin(&self, flow: &str, document: &Value) -> Ask<S> {
+    pub(crate) fn begin(&self, flow: &str, document: &Value) -> Ask {
         self.put(&format!("/trails/acme/{flow}")).form(&[("name=\"data_json\"", &document.to_string())])
     }
 
     /// Adds an attestation of this kind to the trail `t` of the flow `shop`.
-    pub(crate) fn attest(&self, kind: &str, document: &Value) -> Ask<S> {
+    pub(crate) fn attest(&self, kind: &str, document: &Value) -> Ask {
         let path = format!("/attestations/acme/shop/trail/t/{kind}");
         self.post(&path).form(&[("name=\"data_json\"", &document.to_string())])
     }

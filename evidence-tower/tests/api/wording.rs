@@ -4,6 +4,7 @@
 use evidence_core::{Settings, Wording};
 use serde_json::{Value, json};
 
+use crate::mounts::Mount;
 use crate::scenery::PROVENANCE;
 use crate::support::{Api, JOHN, in_memory_with};
 use crate::trails::TEMPLATE;
@@ -11,7 +12,7 @@ use crate::trails::TEMPLATE;
 /// A service that names what is missing.
 async fn naming() -> Api {
     let settings = Settings { wording: Wording::Named, ..Settings::default() };
-    Api::new(in_memory_with(settings).await, false, "memory")
+    Api::new(in_memory_with(settings).await, Mount::Tower, "memory").await
 }
 
 /// Asserts that each path is answered with status 404 and the sentence alone.

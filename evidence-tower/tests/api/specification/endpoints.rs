@@ -5,6 +5,7 @@ use evidence_core::Settings;
 use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
 
+use crate::mounts::Mount;
 use crate::support::{Api, for_each_store, in_memory_with};
 use crate::trails::COMMIT;
 
@@ -188,7 +189,7 @@ async fn a_flow_that_a_literal_path_would_hide_cannot_be_created() {
 #[tokio::test]
 async fn without_implicit_flows_a_report_names_a_flow_that_exists() {
     let settings = Settings { implicit_flows: false, ..Settings::default() };
-    let api = Api::new(in_memory_with(settings).await, false, "memory");
+    let api = Api::new(in_memory_with(settings).await, Mount::Tower, "memory").await;
     let generic = json!({"attestation_name": "x", "is_compliant": true});
     let artifact = json!({"fingerprint": "a".repeat(64), "filename": "x", "build_url": "", "commit_url": ""});
     let report = || api.post("/artifacts/acme/shop").json(&artifact);

@@ -1,0 +1,52 @@
+//! The suite as a test program of its own, which looks and behaves as Rust's test harness does: arguments, output and
+//! exit status.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use tokio::runtime::{Builder, Runtime};
+
+use crate::store::Store;
+
+use super::{Check, checks};
+
+/// Racers have to meet on several threads, however few cores the machine has.
+const THREADS: usize = 4;
+
+/// What a module's path begins with, which says nothing in a list of checks.
+const CRATE: &str = concat!(env!("CARGO_CRATE_NAME"), "::");
+
+/// The `main` of a store's conformance tests: runs the checks that the command line names, each on an empty store that
+/// `fresh_store` makes, and answers the status to exit with. See the [module](crate::conformance) for its use.
+pub fn main<F, Fut>(fresh_store: F) -> ExitCode
+where
+    F: Fn() -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Arc<dyn Store>>,
+{
+    let arguments = Arguments::from_args();
+    let runtime = match Builder::new_multi_thread().worker_threads(THREADS).enable_all().build() {
+        Ok(runtime) => Arc::new(runtime),
+        Err(error) => {
+            eprintln!("the checks have no runtime: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let fresh_store = Arc::new(fresh_store);
+    let trials = checks().into_iter().map(|check| trial(check, &runtime, &fresh_store)).collect();
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// A check as a test: its store is made and put to the test on the runtime that all of them share.
+fn trial<F, Fut>(check: Check, runtime: &Arc<Runtime>, fresh_store: &Arc<F>) -> Trial
+where
+    F: Fn() -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Arc<dyn Store>>,
+{
+    let (runtime, fresh_store) = (Arc::clone(runtime), Arc::clone(fresh_store));
+    let name = check.name.strip_prefix(CRATE).unwrap_or(check.name);
+    Trial::test(name, move || {
+        let outcome = runtime.block_on(async { (check.run)(fresh_store().await).await });
+        outcome.map_err(|failure| Failed::from(format!("promise: {}\nfound: {failure}", check.promise)))
+    })
+}

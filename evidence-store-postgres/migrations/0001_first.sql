@@ -1,0 +1,213 @@
+-- Ids and JSON are text, times are integer microseconds, digests are lower-case hex. A record's body lives once, in
+-- ledger.payload; the other tables point at it by ledger index. `org` is the organization's id: every primary key and
+-- every index begins with it, so that the tables can be spread over machines by it. Text compares by bytes. `evidence`
+-- stands for the schema that the store was given.
+--
+-- As in the SQLite store, apart from: text ids for organizations (a short number pays off there only), indexes led by
+-- `org`, booleans, and jsonb where a statement looks inside.
+
+CREATE TABLE evidence.organization (
+    id     text COLLATE "C" PRIMARY KEY,
+    name   text COLLATE "C" NOT NULL UNIQUE,
+    record text COLLATE "C" NOT NULL
+);
+
+CREATE TABLE evidence.user (
+    id           text COLLATE "C" PRIMARY KEY,
+    name         text COLLATE "C" NOT NULL UNIQUE,
+    record       text COLLATE "C" NOT NULL,
+    ledger_index bigint NOT NULL
+);
+
+CREATE TABLE evidence.membership (
+    org    text COLLATE "C" NOT NULL,
+    "user" text COLLATE "C" NOT NULL,
+    role   text COLLATE "C" NOT NULL,
+    PRIMARY KEY (org, "user")
+);
+
+-- frontier: the hashes of the complete subtrees of `size` leaves, hex, largest first. An append reads no node. Half of
+-- a page stays free, so that the new head, which every batch writes, finds room beside the old one.
+CREATE TABLE evidence.head (
+    org      text COLLATE "C" PRIMARY KEY,
+    size     bigint NOT NULL,
+    frontier text COLLATE "C" NOT NULL
+) WITH (fillfactor = 50);
+
+CREATE TABLE evidence.ledger (
+    org            text COLLATE "C" NOT NULL,
+    idx            bigint NOT NULL,
+    kind           text COLLATE "C" NOT NULL,
+    at             bigint NOT NULL,
+    actor          text COLLATE "C" NOT NULL,
+    payload_sha256 text COLLATE "C" NOT NULL,
+    leaf_hash      text COLLATE "C" NOT NULL,
+    payload        text COLLATE "C" NOT NULL,
+    PRIMARY KEY (org, idx)
+);
+
+-- Levels 4, 8, 12, ... only.
+CREATE TABLE evidence.node (
+    org   text COLLATE "C" NOT NULL,
+    level integer NOT NULL,
+    idx   bigint NOT NULL,
+    hash  text COLLATE "C" NOT NULL,
+    PRIMARY KEY (org, level, idx)
+);
+
+-- Everything that is found by a name in its organization, trails aside. tags: a JSON object, for flows and repos.
+CREATE TABLE evidence.named (
+    org          text COLLATE "C" NOT NULL,
+    kind         text COLLATE "C" NOT NULL,
+    id           text COLLATE "C" NOT NULL,
+    name         text COLLATE "C" NOT NULL,
+    ledger_index bigint NOT NULL,
+    tags         jsonb NOT NULL,
+    PRIMARY KEY (org, kind, name)
+);
+CREATE UNIQUE INDEX named_id ON evidence.named (org, kind, id);
+
+CREATE TABLE evidence.api_key (
+    org        text COLLATE "C" NOT NULL,
+    id         text COLLATE "C" NOT NULL,
+    owner      jsonb NOT NULL,  -- the actor
+    owner_id   text COLLATE "C" NOT NULL,
+    hash       text COLLATE "C" UNIQUE,
+    created_at bigint NOT NULL,
+    expires_at bigint,
+    revoked_at bigint,
+    PRIMARY KEY (org, id)
+);
+CREATE INDEX api_key_owner ON evidence.api_key (org, owner_id, created_at);
+
+CREATE TABLE evidence.trail (
+    org          text COLLATE "C" NOT NULL,
+    id           text COLLATE "C" NOT NULL,
+    flow         text COLLATE "C" NOT NULL,
+    name         text COLLATE "C" NOT NULL,
+    at           bigint NOT NULL,
+    begun        bigint NOT NULL,
+    ledger_index bigint NOT NULL,
+    PRIMARY KEY (org, id),
+    UNIQUE (org, flow, name)
+);
+CREATE INDEX trail_flow ON evidence.trail (org, flow, at, id);
+CREATE INDEX trail_org ON evidence.trail (org, at, id);
+
+-- The updates of trails; their beginnings are in trail.begun.
+CREATE TABLE evidence.trail_entry (
+    org          text COLLATE "C" NOT NULL,
+    trail        text COLLATE "C" NOT NULL,
+    ledger_index bigint NOT NULL,
+    PRIMARY KEY (org, trail, ledger_index)
+);
+
+CREATE TABLE evidence.artifact (
+    org          text COLLATE "C" NOT NULL,
+    id           text COLLATE "C" NOT NULL,
+    flow         text COLLATE "C" NOT NULL,
+    trail        text COLLATE "C",
+    fingerprint  text COLLATE "C" NOT NULL,
+    name         text COLLATE "C" NOT NULL,
+    commit_sha   text COLLATE "C" NOT NULL,
+    branch       text COLLATE "C",
+    repo         text COLLATE "C",
+    at           bigint NOT NULL,
+    ledger_index bigint NOT NULL,
+    PRIMARY KEY (org, id)
+);
+CREATE INDEX artifact_org ON evidence.artifact (org, ledger_index);
+CREATE INDEX artifact_fingerprint ON evidence.artifact (org, fingerprint, flow, ledger_index);
+CREATE INDEX artifact_flow ON evidence.artifact (org, flow, ledger_index);
+CREATE INDEX artifact_trail ON evidence.artifact (org, trail, ledger_index) WHERE trail IS NOT NULL;
+CREATE INDEX artifact_commit ON evidence.artifact (org, flow, commit_sha, ledger_index);
+CREATE INDEX artifact_repo ON evidence.artifact (org, repo, ledger_index) WHERE repo IS NOT NULL;
+
+-- binding: the JSON of what the attestation is about. No index on a digest here: random keys cost more than the ledger.
+CREATE TABLE evidence.attestation (
+    org          text COLLATE "C" NOT NULL,
+    id           text COLLATE "C" NOT NULL,
+    trail        text COLLATE "C" NOT NULL,
+    name         text COLLATE "C" NOT NULL,
+    kind         text COLLATE "C" NOT NULL,
+    is_compliant boolean NOT NULL,
+    is_override  boolean NOT NULL,
+    binding      text COLLATE "C" NOT NULL,
+    at           bigint NOT NULL,
+    ledger_index bigint NOT NULL,
+    PRIMARY KEY (org, id)
+);
+CREATE INDEX attestation_trail ON evidence.attestation (org, trail, name, ledger_index);
+
+-- namespace: each segment as a JSON string followed by a comma, so that paths compare by whole segments.
+CREATE TABLE evidence.repo (
+    org          text COLLATE "C" NOT NULL,
+    id           text COLLATE "C" NOT NULL,
+    name         text COLLATE "C" NOT NULL,
+    provider     text COLLATE "C",
+    external_id  text COLLATE "C",
+    vcs_instance text COLLATE "C",
+    namespace    text COLLATE "C" NOT NULL,
+    ledger_index bigint NOT NULL,
+    PRIMARY KEY (org, id)
+);
+CREATE INDEX repo_name ON evidence.repo (org, name, id);
+
+CREATE TABLE evidence.snapshot (
+    org          text COLLATE "C" NOT NULL,
+    environment  text COLLATE "C" NOT NULL,
+    idx          bigint NOT NULL,
+    at           bigint NOT NULL,
+    compliant    boolean NOT NULL,
+    ledger_index bigint NOT NULL,
+    PRIMARY KEY (org, environment, idx)
+);
+
+-- An artifact that runs with the same data from one snapshot until before another; until_idx is the greatest integer
+-- while it lasts. state: the instance's JSON.
+CREATE TABLE evidence.instance (
+    org         text COLLATE "C" NOT NULL,
+    environment text COLLATE "C" NOT NULL,
+    fingerprint text COLLATE "C" NOT NULL,
+    from_idx    bigint NOT NULL,
+    until_idx   bigint NOT NULL,
+    exited      boolean NOT NULL,
+    state       text COLLATE "C" NOT NULL,
+    PRIMARY KEY (org, environment, fingerprint, from_idx)
+);
+CREATE INDEX instance_until ON evidence.instance (org, environment, until_idx, from_idx);
+CREATE INDEX instance_fingerprint ON evidence.instance (org, fingerprint);
+
+CREATE TABLE evidence.version (
+    org          text COLLATE "C" NOT NULL,
+    id           text COLLATE "C" NOT NULL,
+    number       bigint NOT NULL,
+    ledger_index bigint NOT NULL,
+    PRIMARY KEY (org, id, number)
+);
+
+CREATE TABLE evidence.allowance (
+    org          text COLLATE "C" NOT NULL,
+    environment  text COLLATE "C" NOT NULL,
+    fingerprint  text COLLATE "C" NOT NULL,
+    ledger_index bigint NOT NULL,
+    PRIMARY KEY (org, environment, fingerprint)
+);
+
+-- A blob exists once its row is here; chunks without one belong to a blob that is still coming, or never came.
+CREATE TABLE evidence.blob (
+    org    text COLLATE "C" NOT NULL,
+    sha256 text COLLATE "C" NOT NULL,
+    size   bigint NOT NULL,
+    PRIMARY KEY (org, sha256)
+);
+
+-- Chunks are archives, compressed already.
+CREATE TABLE evidence.blob_chunk (
+    org    text COLLATE "C" NOT NULL,
+    sha256 text COLLATE "C" NOT NULL,
+    seq    bigint NOT NULL,
+    data   bytea NOT NULL,
+    PRIMARY KEY (org, sha256, seq)
+);
+ALTER TABLE evidence.blob_chunk ALTER COLUMN data SET STORAGE EXTERNAL;

@@ -1,0 +1,34 @@
+//! The allowlist: the newest entry of each environment and fingerprint.
+
+use async_trait::async_trait;
+use evidence_core::allowlists::{Allowance, AllowlistStore};
+use evidence_core::id::Id;
+use evidence_core::store::StoreResult;
+
+use crate::db::PostgresStore;
+use crate::rows::{Rows, Spot, Table, payload, record};
+
+pub(crate) const PUT_ALLOWANCES: &str = "
+    INSERT INTO evidence.allowance (org, environment, fingerprint, ledger_index)
+    SELECT r.* FROM go, UNNEST($text, $text, $text, $bigint) r
+    ON CONFLICT (org, environment, fingerprint) DO UPDATE SET ledger_index = excluded.ledger_index";
+
+const ALLOWANCES: &str = concat!("SELECT ", payload!("a"), " FROM evidence.allowance a WHERE a.org = $1");
+
+const IN_ENVIRONMENT: &str = " AND a.environment = $2";
+
+const NEWEST_FIRST: &str = " ORDER BY a.ledger_index DESC";
+
+pub(crate) fn allowed(spot: Spot, allowance: &Allowance, rows: &mut Rows) -> serde_json::Result<()> {
+    rows.push(Table::Allowance, &(spot.org, allowance.environment, &allowance.fingerprint, spot.index))
+}
+
+#[async_trait]
+impl AllowlistStore for PostgresStore {
+    async fn allowances(&self, org: Id, environment: Option<Id>) -> StoreResult<Vec<Allowance>> {
+        let narrowed = environment.map_or("", |_| IN_ENVIRONMENT);
+        let question = self.ask(&[ALLOWANCES, narrowed, NEWEST_FIRST].concat()).bind(org.to_string());
+        let rows = question.bind(environment.map(|id| id.to_string())).all().await?;
+        rows.into_iter().map(|(payload,): (String,)| record(&payload)).collect()
+    }
+}

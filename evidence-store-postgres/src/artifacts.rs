@@ -1,0 +1,185 @@
+//! Artifact reports: the one table that is indexed by digests.
+
+use async_trait::async_trait;
+use evidence_core::artifacts::{Artifact, ArtifactFilter, ArtifactRow, ArtifactStore, Matches};
+use evidence_core::id::Id;
+use evidence_core::name::Fingerprint;
+use evidence_core::page::{Slice, Window};
+use evidence_core::store::StoreResult;
+use evidence_core::time::Timestamp;
+use serde::Deserialize;
+
+use crate::db::PostgresStore;
+use crate::rows::{Bound, Listing, Rows, Spot, Table, array, list, payload, record, signed, unsigned, word};
+
+pub(crate) const INSERT_ARTIFACTS: &str = "
+    INSERT INTO evidence.artifact
+        (org, id, flow, trail, fingerprint, name, commit_sha, branch, repo, at, ledger_index)
+    SELECT r.* FROM go, UNNEST(
+        $text, $text, $text, $text, $text, $text, $text, $text, $text, $bigint, $bigint) r";
+
+/// The JSON that [`Row`] reads, of a row `a`.
+macro_rules! row_json {
+    () => {
+        "json_build_array(a.id, a.flow, a.trail, a.fingerprint, a.name, a.commit_sha, a.at, a.ledger_index)::text"
+    };
+}
+pub(crate) use row_json;
+
+/// The columns that compliance depends on.
+#[derive(Deserialize)]
+pub(crate) struct Row(Id, Id, Option<Id>, Fingerprint, String, String, Timestamp, u64);
+
+impl Row {
+    pub(crate) fn artifact(self) -> ArtifactRow {
+        let Self(id, flow, trail, fingerprint, template_reference_name, git_commit, at, index) = self;
+        ArtifactRow { id, flow, trail, fingerprint, template_reference_name, git_commit, at, index }
+    }
+}
+
+const ARTIFACTS: &str = "evidence.artifact x WHERE x.org = $1";
+const OF_FLOW: &str = " AND x.flow = $4";
+const OF_TRAIL: &str = " AND x.trail = $5";
+const OF_ID: &str = " AND x.id = $6";
+/// Hex digits sort before 'g': the range is the prefix, and the index is used.
+const FINGERPRINT_BEGINS: &str = " AND x.fingerprint >= $7 AND x.fingerprint < $7 || 'g'";
+const COMMIT_BEGINS: &str = " AND x.commit_sha >= $8 AND x.commit_sha < $8 || 'g'";
+const ON_BRANCH: &str = " AND x.branch = $9";
+const FROM_REPOS: &str = " AND x.repo = ANY($10)";
+const WITH_COMMIT: &str = " AND x.commit_sha <> ''";
+
+const BY_ID: &str =
+    concat!("SELECT ", payload!("a"), " FROM evidence.artifact a WHERE a.org = $1 AND a.id = ANY($2)");
+
+const FINGERPRINTS: &str = "
+    WITH found AS MATERIALIZED (
+        SELECT DISTINCT fingerprint FROM evidence.artifact
+        WHERE org = $1 AND flow = $2 AND fingerprint >= $3 AND fingerprint < $3 || 'g')
+    SELECT (SELECT count(*) FROM found), f.fingerprint
+    FROM (SELECT 1) AS one LEFT JOIN (SELECT fingerprint FROM found ORDER BY fingerprint LIMIT $4) f ON true
+    ORDER BY f.fingerprint";
+
+/// One row with everything, as a JSON array or nothing: a row costs more than what is in it.
+const PROVENANCE: &str = concat!(
+    "SELECT '[' || string_agg(",
+    row_json!(),
+    ", ',' ORDER BY a.ledger_index) || ']' FROM evidence.artifact a
+    WHERE a.org = $1 AND a.fingerprint = ANY($2) AND a.ledger_index = (
+        SELECT max(n.ledger_index) FROM evidence.artifact n
+        WHERE n.org = a.org AND n.fingerprint = a.fingerprint AND n.flow = a.flow)"
+);
+
+pub(crate) fn reported(spot: Spot, artifact: &Artifact, rows: &mut Rows) -> serde_json::Result<()> {
+    let Artifact { id, flow, trail, fingerprint, template_reference_name, repo, created_at, .. } = artifact;
+    let commit = artifact.git_commit.as_ref().map(AsRef::<str>::as_ref).unwrap_or_default();
+    let branch = artifact.git_commit_info.as_ref().and_then(|info| info.branch.as_deref());
+    rows.push(
+        Table::Artifact,
+        &(
+            spot.org,
+            id,
+            flow,
+            trail,
+            fingerprint,
+            template_reference_name,
+            commit,
+            branch,
+            repo,
+            created_at,
+            spot.index,
+        ),
+    )
+}
+
+fn listing(filter: &ArtifactFilter) -> Listing {
+    let conditions = [
+        filter.flow.map(|_| OF_FLOW),
+        filter.trail.map(|_| OF_TRAIL),
+        filter.id.map(|_| OF_ID),
+        filter.fingerprint.as_ref().map(|_| FINGERPRINT_BEGINS),
+        filter.commit.as_ref().map(|_| COMMIT_BEGINS),
+        filter.branch.as_ref().map(|_| ON_BRANCH),
+        filter.repos.as_ref().map(|_| FROM_REPOS),
+        filter.with_commit.then_some(WITH_COMMIT),
+    ];
+    Listing {
+        from: ARTIFACTS,
+        filter: conditions.into_iter().flatten().collect(),
+        order: "x.ledger_index DESC",
+    }
+}
+
+#[async_trait]
+impl ArtifactStore for PostgresStore {
+    async fn fingerprints(&self, org: Id, flow: Id, prefix: &str, limit: u64) -> StoreResult<Matches> {
+        let question = self.ask(FINGERPRINTS).bind(org.to_string()).bind(flow.to_string());
+        let rows = question.bind(prefix).bind(signed(limit)).all::<(i64, Option<String>)>().await?;
+        let count = rows.first().map_or(Ok(0), |(count, _)| unsigned(*count))?;
+        let first = rows.iter().filter_map(|(_, fingerprint)| fingerprint.as_deref());
+        Ok(Matches { count, first: first.map(word).collect::<StoreResult<_>>()? })
+    }
+
+    async fn artifacts(
+        &self,
+        org: Id,
+        filter: &ArtifactFilter,
+        window: Window,
+    ) -> StoreResult<Slice<Artifact>> {
+        let texts = [
+            filter.flow.map(|flow| flow.to_string()),
+            filter.trail.map(|trail| trail.to_string()),
+            filter.id.map(|id| id.to_string()),
+            filter.fingerprint.clone(),
+            filter.commit.clone(),
+            filter.branch.clone(),
+        ];
+        let repos = filter.repos.iter().flatten().map(|id| Some(id.to_string())).collect();
+        let values = texts.into_iter().map(Bound::Text).chain([Bound::List(repos)]).collect();
+        self.page(org, &listing(filter), window, values).await
+    }
+
+    async fn artifacts_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Artifact>> {
+        let rows = self.ask(BY_ID).bind(org.to_string()).bind(list(ids)).all().await?;
+        rows.into_iter().map(|(payload,): (String,)| record(&payload)).collect()
+    }
+
+    async fn provenance(&self, org: Id, fingerprints: &[Fingerprint]) -> StoreResult<Vec<ArtifactRow>> {
+        let question = self.ask(PROVENANCE).bind(org.to_string()).bind(list(fingerprints));
+        let found = question.first::<(Option<String>,)>().await?;
+        let rows: Vec<Row> = array(found.and_then(|(json,)| json))?;
+        Ok(rows.into_iter().map(Row::artifact).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    #[ignore = "needs PostgreSQL: cargo xtask test"]
+    async fn every_list_is_read_by_the_index_that_narrows_it_most() {
+        let id = "00000000-0000-0000-0000-00000000".parse().ok();
+        let of_flow = ArtifactFilter { flow: id, ..ArtifactFilter::default() };
+        let text = || Some("abcde".to_owned());
+        // By repositories the statistics decide.
+        let cases = [
+            (ArtifactFilter::default(), ["artifact_org", "org = $1"]),
+            (of_flow.clone(), ["artifact_flow", "flow = $4"]),
+            (
+                ArtifactFilter { branch: text(), with_commit: true, ..of_flow.clone() },
+                ["artifact_flow", "flow = $4"],
+            ),
+            (ArtifactFilter { trail: id, ..of_flow.clone() }, ["artifact_trail", "trail = $5"]),
+            (ArtifactFilter { id, ..of_flow.clone() }, ["artifact_pkey", "id = $6"]),
+            (ArtifactFilter { commit: text(), ..of_flow.clone() }, ["artifact_commit", "commit_sha >= $8"]),
+            (
+                ArtifactFilter { fingerprint: text(), ..of_flow },
+                ["artifact_fingerprint", "fingerprint >= $7"],
+            ),
+        ];
+        for (filter, used) in cases {
+            let plan = listing(&filter).plan().await;
+            assert!(used.iter().all(|part| plan.contains(part)), "{filter:?}: {plan}");
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Attestations: a narrow row each, with the body in the ledger.
+
+use async_trait::async_trait;
+use evidence_core::attestations::{Attestation, AttestationRow, AttestationStore, Binding};
+use evidence_core::id::Id;
+use evidence_core::store::StoreResult;
+use evidence_core::time::Timestamp;
+use serde::Deserialize;
+
+use crate::db::PostgresStore;
+use crate::rows::{Rows, Spot, Table, list, payload, record};
+
+pub(crate) const INSERT_ATTESTATIONS: &str = "
+    INSERT INTO evidence.attestation
+        (org, id, trail, name, kind, is_compliant, is_override, binding, at, ledger_index)
+    SELECT r.* FROM go, UNNEST(
+        $text, $text, $text, $text, $text, $boolean, $boolean, $text, $bigint, $bigint) r";
+
+/// The JSON that [`Row`] reads, of a row `a`.
+macro_rules! row_json {
+    () => {
+        "json_build_array(a.id, a.trail, a.name, a.kind, a.is_compliant, a.is_override, a.binding::json, a.at,
+            a.ledger_index)::text"
+    };
+}
+pub(crate) use row_json;
+
+/// The columns that compliance depends on.
+#[derive(Deserialize)]
+pub(crate) struct Row(Id, Id, String, String, bool, bool, Binding, Timestamp, u64);
+
+impl Row {
+    pub(crate) fn attestation(self) -> AttestationRow {
+        let Self(id, trail, name, kind, is_compliant, is_override, binding, at, index) = self;
+        AttestationRow { id, trail, name, kind, is_compliant, is_override, binding, at, index }
+    }
+}
+
+const ATTESTATION: &str =
+    concat!("SELECT ", payload!("a"), " FROM evidence.attestation a WHERE a.org = $1 AND a.id = $2");
+
+const ON_TRAILS: &str = concat!(
+    "SELECT ",
+    payload!("a"),
+    " FROM evidence.attestation a
+    WHERE a.org = $1 AND a.trail = ANY($2) AND ($3 IS NULL OR a.name = $3) ORDER BY a.ledger_index DESC"
+);
+
+pub(crate) fn added(spot: Spot, attestation: &Attestation, rows: &mut Rows) -> serde_json::Result<()> {
+    let Attestation { id, trail, name, kind, is_compliant, binding, details, created_at, .. } = attestation;
+    let is_override = details.get("override") == Some(&true.into());
+    rows.push(
+        Table::Attestation,
+        &(spot.org, id, trail, name, kind, is_compliant, is_override, binding, created_at, spot.index),
+    )
+}
+
+#[async_trait]
+impl AttestationStore for PostgresStore {
+    async fn attestation(&self, org: Id, id: Id) -> StoreResult<Option<Attestation>> {
+        let question = self.ask(ATTESTATION).bind(org.to_string()).bind(id.to_string());
+        question.first::<(String,)>().await?.map(|(payload,)| record(&payload)).transpose()
+    }
+
+    async fn attestations(
+        &self,
+        org: Id,
+        trails: &[Id],
+        name: Option<&str>,
+    ) -> StoreResult<Vec<Attestation>> {
+        let question = self.ask(ON_TRAILS).bind(org.to_string()).bind(list(trails)).bind(name);
+        question.all::<(String,)>().await?.into_iter().map(|(payload,)| record(&payload)).collect()
+    }
+}

@@ -1,0 +1,110 @@
+//! Attachments: chunks of a fixed size, each written by itself, and a row that makes the blob exist once all are there.
+//! A keep that breaks off leaves chunks that nobody sees and that the next keep of the same content writes over.
+
+use async_trait::async_trait;
+use bytes::{Bytes, BytesMut};
+use evidence_core::StoreError;
+use evidence_core::blobs::{Blobs, CHUNK, Chunks};
+use evidence_core::id::Id;
+use evidence_core::name::Fingerprint;
+use evidence_core::store::StoreResult;
+use sqlx::PgConnection;
+use tokio::sync::oneshot;
+
+use crate::db::PostgresStore;
+use crate::rows::signed;
+use crate::schema::Schema;
+use crate::writer::Job;
+
+const EXISTS: &str = "SELECT size FROM evidence.blob WHERE org = $1 AND sha256 = $2";
+
+/// As everywhere, nothing is kept for an organization that does not exist.
+const PUT_CHUNK: &str = "
+    INSERT INTO evidence.blob_chunk (org, sha256, seq, data)
+    SELECT o.id, $2, $3, $4 FROM evidence.organization o WHERE o.id = $1
+    ON CONFLICT (org, sha256, seq) DO UPDATE SET data = excluded.data";
+
+const COMPLETE: &str = "
+    INSERT INTO evidence.blob (org, sha256, size) SELECT o.id, $2, $3 FROM evidence.organization o WHERE o.id = $1
+    ON CONFLICT (org, sha256) DO NOTHING";
+
+const CHUNK_OF: &str = "
+    SELECT c.data FROM evidence.blob b
+    JOIN evidence.blob_chunk c ON c.org = b.org AND c.sha256 = b.sha256 AND c.seq = $3
+    WHERE b.org = $1 AND b.sha256 = $2";
+
+/// A step of keeping a blob, for the writer: its own transaction.
+#[derive(Debug)]
+pub(crate) struct BlobWrite {
+    org: String,
+    sha256: String,
+    step: Step,
+}
+
+#[derive(Debug)]
+enum Step {
+    Chunk { number: i64, data: Vec<u8> },
+    Complete { size: i64 },
+}
+
+impl BlobWrite {
+    /// Writes it.
+    pub(crate) async fn apply(
+        &self,
+        schema: &Schema,
+        connection: &mut PgConnection,
+    ) -> Result<(), sqlx::Error> {
+        let sql = match self.step {
+            Step::Chunk { .. } => PUT_CHUNK,
+            Step::Complete { .. } => COMPLETE,
+        };
+        let query = sqlx::query(schema.statement(sql)).bind(&self.org).bind(&self.sha256);
+        let query = match &self.step {
+            Step::Chunk { number, data } => query.bind(number).bind(data),
+            Step::Complete { size } => query.bind(size),
+        };
+        query.execute(connection).await.map(drop)
+    }
+}
+
+/// The next chunk of exactly [`CHUNK`] bytes, or what is left; `rest` carries what the pieces held beyond it.
+async fn next_chunk(content: &mut dyn Chunks, rest: &mut BytesMut) -> StoreResult<Option<Vec<u8>>> {
+    while rest.len() < CHUNK {
+        match content.next().await.map_err(|error| StoreError::Failed(error.into()))? {
+            Some(piece) => rest.extend_from_slice(&piece),
+            None => break,
+        }
+    }
+    let chunk = rest.split_to(rest.len().min(CHUNK));
+    Ok((!chunk.is_empty()).then(|| chunk.to_vec()))
+}
+
+impl PostgresStore {
+    async fn write_blob(&self, org: Id, sha256: &Fingerprint, step: Step) -> StoreResult<()> {
+        let write = BlobWrite { org: org.to_string(), sha256: sha256.to_string(), step };
+        let (reply, outcome) = oneshot::channel();
+        self.submit(Job::Blob(write, reply), outcome).await
+    }
+}
+
+#[async_trait]
+impl Blobs for PostgresStore {
+    async fn keep(&self, org: Id, sha256: &Fingerprint, content: &mut dyn Chunks) -> StoreResult<()> {
+        let kept = self.ask(EXISTS).bind(org.to_string()).bind(sha256.as_str());
+        if kept.first::<(i64,)>().await?.is_some() {
+            return Ok(());
+        }
+        let (mut rest, mut number, mut size) = (BytesMut::new(), 0, 0);
+        while let Some(data) = next_chunk(content, &mut rest).await? {
+            size += data.len() as u64;
+            self.write_blob(org, sha256, Step::Chunk { number, data }).await?;
+            number += 1;
+        }
+        self.write_blob(org, sha256, Step::Complete { size: signed(size) }).await
+    }
+
+    async fn chunk(&self, org: Id, sha256: &Fingerprint, number: u64) -> StoreResult<Option<Bytes>> {
+        let question = self.ask(CHUNK_OF).bind(org.to_string()).bind(sha256.as_str()).bind(signed(number));
+        Ok(question.first::<(Vec<u8>,)>().await?.map(|(data,)| data.into()))
+    }
+}

@@ -1,0 +1,245 @@
+//! Connecting, and the way to ask: a statement and its values, for all rows or for the first.
+
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use evidence_core::store::{Health, StoreResult};
+use sqlx::pool::PoolConnection;
+use sqlx::postgres::{PgArguments, PgConnectOptions, PgPool, PgPoolOptions, PgRow};
+use sqlx::{
+    Arguments, AssertSqlSafe, ConnectOptions, Connection, Encode, FromRow, PgConnection, Postgres, SqlStr,
+    Type,
+};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
+
+use crate::error::{ConnectError, TaskEnded, is_disconnected, store_error, timed_out};
+use crate::lookup::{self, Lookup};
+use crate::schema::{MIGRATED, Schema};
+use crate::writer::{Job, Writer};
+
+/// How long a statement may take, and a connection to be made, before the store counts as not available.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How many jobs may wait for the writer, and how many questions for a lookup; further callers wait for a place.
+const QUEUE: usize = 1024;
+
+/// How a store uses its database.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// The schema that holds the tables; made if it is not there. `evidence` unless said otherwise.
+    pub schema: String,
+    /// The most connections for reading; one more is for writing. 8 unless said otherwise.
+    pub connections: u32,
+    /// How long a question waits for a connection before the store counts as not available. 5 seconds unless said
+    /// otherwise.
+    pub acquire_timeout: Duration,
+    /// Whether one transaction may hold writes of several organizations, which is about six times as fast where many of
+    /// them write. False for databases that spread the tables over machines by organization and want each transaction
+    /// on one of them, as Citus does.
+    pub mixed_batches: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            schema: "evidence".to_owned(),
+            connections: 8,
+            acquire_timeout: Duration::from_secs(5),
+            mixed_batches: true,
+        }
+    }
+}
+
+/// A store in one schema of a PostgreSQL database, which other servers may use at the same time. The writer ends when
+/// the store is dropped or closed.
+#[derive(Debug)]
+pub struct PostgresStore {
+    pub(crate) reader: Reader,
+    jobs: mpsc::Sender<Job>,
+    pub(crate) lookups: mpsc::Sender<Lookup>,
+}
+
+impl PostgresStore {
+    /// Opens the store at `postgres://user:password@host:port/database` and brings its tables up to date. The options
+    /// of libpq's addresses are understood; `?host=/directory` names the directory of a socket.
+    ///
+    /// # Errors
+    /// [`ConnectError`] says what is wrong and what to do.
+    pub async fn connect(url: &str) -> Result<Self, ConnectError> {
+        Self::connect_with(url, &Options::default()).await
+    }
+
+    /// The same, with other options than the usual ones.
+    ///
+    /// # Errors
+    /// [`ConnectError`] says what is wrong and what to do.
+    pub async fn connect_with(url: &str, options: &Options) -> Result<Self, ConnectError> {
+        let address = PgConnectOptions::from_str(url).map_err(|source| ConnectError::BadUrl { source })?;
+        let pool = PgPoolOptions::new()
+            .max_connections(options.connections)
+            .acquire_timeout(options.acquire_timeout)
+            .test_before_acquire(false)
+            .connect_lazy_with(address.application_name("evidence").disable_statement_logging());
+        Self::start(pool, options).await
+    }
+
+    /// Opens the store in a schema of the database that a host has a pool for. Questions share the pool; the writer
+    /// makes a connection of its own, by the pool's options.
+    ///
+    /// # Errors
+    /// [`ConnectError`] says what is wrong and what to do.
+    pub async fn from_pool(pool: PgPool, schema: &str) -> Result<Self, ConnectError> {
+        Self::start(pool, &Options { schema: schema.to_owned(), ..Options::default() }).await
+    }
+
+    async fn start(pool: PgPool, options: &Options) -> Result<Self, ConnectError> {
+        let schema = Schema::new(&options.schema)?;
+        let address = pool.connect_options();
+        let mut connection = connect(&address).await.map_err(ConnectError::connecting)?;
+        schema.migrate(&mut connection).await?;
+        let statements = Arc::default();
+        let reader = Reader { pool, schema, statements };
+        let (jobs, queue) = mpsc::channel(QUEUE);
+        tokio::spawn(Writer::new(connection, reader.clone(), options.mixed_batches).run(queue));
+        let (lookups, questions) = mpsc::channel(QUEUE);
+        tokio::spawn(lookup::answer(reader.clone(), questions));
+        Ok(Self { reader, jobs, lookups })
+    }
+
+    /// Finishes what was handed to the writer and closes every connection, the pool's too. Later calls answer
+    /// [`evidence_core::StoreError::Unavailable`].
+    pub async fn close(&self) {
+        self.reader.pool.close().await;
+        let (reply, closed) = oneshot::channel();
+        if self.jobs.send(Job::Stop(reply)).await.is_ok() {
+            // An error means that the writer has ended already, which is what was asked for.
+            closed.await.ok();
+        }
+    }
+
+    /// How many statements reads and writes have sent so far: tests assert bounds with it.
+    pub fn statements(&self) -> u64 {
+        self.reader.statements.load(Ordering::Relaxed)
+    }
+
+    /// Hands a job to the writer and waits for its outcome.
+    pub(crate) async fn submit<T>(
+        &self,
+        job: Job,
+        outcome: oneshot::Receiver<StoreResult<T>>,
+    ) -> StoreResult<T> {
+        self.jobs.send(job).await.map_err(|_| TaskEnded)?;
+        outcome.await.map_err(|_| TaskEnded)?
+    }
+
+    /// A question, whose values are bound next.
+    pub(crate) fn ask(&self, sql: &str) -> Question<'_> {
+        self.reader.ask(sql)
+    }
+}
+
+/// Makes a connection, or gives up.
+pub(crate) async fn connect(address: &PgConnectOptions) -> Result<PgConnection, sqlx::Error> {
+    timeout(PATIENCE, address.connect()).await.unwrap_or_else(|_| Err(timed_out()))
+}
+
+/// What reading takes.
+#[derive(Debug, Clone)]
+pub(crate) struct Reader {
+    pub(crate) pool: PgPool,
+    pub(crate) schema: Schema,
+    pub(crate) statements: Arc<AtomicU64>,
+}
+
+impl Reader {
+    pub(crate) fn ask(&self, sql: &str) -> Question<'_> {
+        Question { reader: self, sql: self.schema.statement(sql), arguments: Ok(PgArguments::default()) }
+    }
+
+    pub(crate) fn count(&self) {
+        self.statements.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A connection that answers, found by asking each: after the server was restarted those of the pool are dead.
+    async fn sound_connection(&self) -> Result<PoolConnection<Postgres>, sqlx::Error> {
+        loop {
+            let mut connection = self.pool.acquire().await?;
+            if connection.ping().await.is_ok() {
+                return Ok(connection);
+            }
+            connection.close_on_drop();
+        }
+    }
+}
+
+/// A statement on its way to the database, and its values.
+pub(crate) struct Question<'a> {
+    reader: &'a Reader,
+    sql: AssertSqlSafe<String>,
+    arguments: Result<PgArguments, sqlx::error::BoxDynError>,
+}
+
+impl Question<'_> {
+    /// Binds the next value.
+    pub(crate) fn bind<'v>(mut self, value: impl Encode<'v, Postgres> + Type<Postgres> + Send) -> Self {
+        self.arguments = self.arguments.and_then(|mut arguments| arguments.add(value).map(|()| arguments));
+        self
+    }
+
+    /// Every row.
+    pub(crate) async fn all<R>(self) -> StoreResult<Vec<R>>
+    where
+        R: for<'r> FromRow<'r, PgRow> + Send + Unpin,
+    {
+        self.rows().await.map_err(store_error)
+    }
+
+    /// The first row, if there is one. The statement answers one at most.
+    pub(crate) async fn first<R>(self) -> StoreResult<Option<R>>
+    where
+        R: for<'r> FromRow<'r, PgRow> + Send + Unpin,
+    {
+        Ok(self.all().await?.into_iter().next())
+    }
+
+    /// Every row, asked once more where the connection turned out to be dead: nothing is changed by a question.
+    pub(crate) async fn rows<R>(self) -> Result<Vec<R>, sqlx::Error>
+    where
+        R: for<'r> FromRow<'r, PgRow> + Send + Unpin,
+    {
+        let Self { reader, sql, arguments } = self;
+        let (sql, arguments) = (sqlx::SqlSafeStr::into_sql_str(sql), arguments.map_err(sqlx::Error::Encode)?);
+        reader.count();
+        let connection = reader.pool.acquire().await?;
+        match fetched(connection, sql.clone(), arguments.clone()).await {
+            Err(error) if is_disconnected(&error) => {
+                reader.count();
+                fetched(reader.sound_connection().await?, sql, arguments).await
+            }
+            outcome => outcome,
+        }
+    }
+}
+
+async fn fetched<R>(
+    mut connection: PoolConnection<Postgres>,
+    sql: SqlStr,
+    arguments: PgArguments,
+) -> Result<Vec<R>, sqlx::Error>
+where
+    R: for<'r> FromRow<'r, PgRow> + Send + Unpin,
+{
+    let rows = sqlx::query_as_with::<_, R, _>(sql, arguments).fetch_all(&mut *connection);
+    timeout(PATIENCE, rows).await.unwrap_or_else(|_| Err(timed_out()))
+}
+
+#[async_trait]
+impl Health for PostgresStore {
+    async fn ready(&self) -> StoreResult<()> {
+        self.ask(MIGRATED).first::<(i64,)>().await.map(drop)
+    }
+}

@@ -1,0 +1,199 @@
+//! What can go wrong: opening a store, and every later statement.
+
+use std::borrow::Borrow;
+
+use evidence_core::StoreError;
+use sqlx::error::ErrorKind;
+
+/// Why a store could not be opened, each in one sentence that says what to do. None of them repeats the address, which
+/// may hold a password.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The address cannot be read.
+    #[error(
+        "the address of the database is not understood ({source}): write it as postgres://user@host:5432/database"
+    )]
+    BadUrl {
+        /// What is wrong with it.
+        source: sqlx::Error,
+    },
+    /// The schema's name cannot be one.
+    #[error(
+        "'{0}' is no name for a schema: take 1 to 63 of a-z, 0-9 and _, with a letter first, and not pg_..."
+    )]
+    BadSchema(String),
+    /// Nobody answers at the address.
+    #[error(
+        "the database server cannot be reached: check that it runs and that host and port are right: {source}"
+    )]
+    Unreachable {
+        /// Why not.
+        source: sqlx::Error,
+    },
+    /// The server knows no such user, or the password is wrong.
+    #[error("the database refuses the user: check the user's name, the password and pg_hba.conf: {source}")]
+    Denied {
+        /// What the server said.
+        source: sqlx::Error,
+    },
+    /// The server has no database of this name.
+    #[error("there is no such database: make it, as with createdb: {source}")]
+    NoDatabase {
+        /// What the server said.
+        source: sqlx::Error,
+    },
+    /// The server has no connection left.
+    #[error("the database has no connection left: ask for fewer, or raise its max_connections: {source}")]
+    TooManyConnections {
+        /// What the server said.
+        source: sqlx::Error,
+    },
+    /// The user may not make the schema or its tables.
+    #[error(
+        "the user may not make the tables in schema '{schema}': grant CREATE on the database, or make the schema and \
+         give it to the user: {source}"
+    )]
+    MayNotCreate {
+        /// The schema.
+        schema: String,
+        /// What the server said.
+        source: sqlx::Error,
+    },
+    /// The tables have to be brought up to date, and the database only reads.
+    #[error(
+        "the database is read-only and its tables are not up to date: connect to the primary server first"
+    )]
+    ReadOnly {
+        /// What the server said.
+        source: sqlx::Error,
+    },
+    /// Another program brings the tables up to date and does not finish.
+    #[error(
+        "another program is bringing the tables up to date and has not finished: try again, or end what holds the lock"
+    )]
+    Busy {
+        /// What the server said.
+        source: sqlx::Error,
+    },
+    /// The tables cannot be brought up to date.
+    #[error("the tables cannot be brought to version {version}: {source}: nothing was changed")]
+    Migrate {
+        /// The version that failed.
+        version: i64,
+        /// Why.
+        source: sqlx::Error,
+    },
+    /// The tables were written by a later program.
+    #[error("the database has tables of version {found} and this program knows {known}: use a newer program")]
+    NewerSchema {
+        /// The version found.
+        found: i64,
+        /// The latest version that this program knows.
+        known: i64,
+    },
+    /// The server is too old.
+    #[error("the database server is PostgreSQL {0}: version 15 or newer is needed")]
+    OldServer(i64),
+}
+
+impl ConnectError {
+    /// Why no connection was made.
+    pub(crate) fn connecting(source: sqlx::Error) -> Self {
+        match class_and_code(&source) {
+            Some(("28", _)) => Self::Denied { source },
+            Some((_, "3D000")) => Self::NoDatabase { source },
+            Some((_, "53300")) => Self::TooManyConnections { source },
+            // The user may not connect to this database.
+            Some((_, "42501")) => Self::Denied { source },
+            _ => Self::Unreachable { source },
+        }
+    }
+
+    /// Why the tables were not brought to `version`.
+    pub(crate) fn migrating(schema: &str, version: i64, source: sqlx::Error) -> Self {
+        match class_and_code(&source) {
+            Some((_, "42501")) => Self::MayNotCreate { schema: schema.to_owned(), source },
+            Some((_, "25006")) => Self::ReadOnly { source },
+            Some((_, "55P03")) => Self::Busy { source },
+            _ => Self::Migrate { version, source },
+        }
+    }
+}
+
+/// The class and the code that PostgreSQL gave an error (PostgreSQL, Appendix A).
+fn class_and_code(error: &sqlx::Error) -> Option<(&str, &str)> {
+    let code = error.as_database_error()?.try_downcast_ref::<sqlx::postgres::PgDatabaseError>()?.code();
+    Some((code.get(..2)?, code))
+}
+
+/// Classes of codes that tell of the machine rather than of a defect: connection exception, invalid authorization,
+/// insufficient resources (a full disk), operator intervention (a shutdown), system error.
+const MACHINE: [&str; 5] = ["08", "28", "53", "57", "58"];
+
+/// Codes of other classes that do: read-only transaction, no such database, lock not available, serialization failure,
+/// deadlock.
+const MACHINE_CODES: [&str; 5] = ["25006", "3D000", "55P03", "40001", "40P01"];
+
+/// data_corrupted and index_corrupted.
+const DAMAGED: [&str; 2] = ["XX001", "XX002"];
+
+/// Says what a failed statement means to a caller of the store. Takes the error or a shared one, as its source.
+pub(crate) fn store_error<E>(error: E) -> StoreError
+where
+    E: Borrow<sqlx::Error> + std::error::Error + Send + Sync + 'static,
+{
+    match error.borrow() {
+        sqlx::Error::Database(database) if database.kind() == ErrorKind::UniqueViolation => {
+            StoreError::Conflict
+        }
+        sqlx::Error::Database(_) => {
+            let (class, code) = class_and_code(error.borrow()).unwrap_or_default();
+            if MACHINE.contains(&class) || MACHINE_CODES.contains(&code) {
+                StoreError::Unavailable(error.into())
+            } else if DAMAGED.contains(&code) {
+                StoreError::corrupt(error)
+            } else {
+                StoreError::Failed(error.into())
+            }
+        }
+        sqlx::Error::Io(_)
+        | sqlx::Error::Tls(_)
+        | sqlx::Error::Protocol(_)
+        | sqlx::Error::PoolTimedOut
+        | sqlx::Error::PoolClosed
+        | sqlx::Error::WorkerCrashed => StoreError::Unavailable(error.into()),
+        sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => StoreError::corrupt(error),
+        _ => StoreError::Failed(error.into()),
+    }
+}
+
+/// Whether the connection is gone: the server was stopped, or what lies between is cut.
+pub(crate) fn is_disconnected(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::Protocol(_) => true,
+        _ => class_and_code(error)
+            .is_some_and(|(class, code)| class == "08" || matches!(code, "57P01" | "57P02" | "57P03")),
+    }
+}
+
+/// Whether a transaction lost a race that the database noticed: the same again may succeed.
+pub(crate) fn is_lost_race(error: &sqlx::Error) -> bool {
+    class_and_code(error).is_some_and(|(class, code)| class == "40" || code == "23505")
+}
+
+/// A statement took longer than a store waits.
+pub(crate) fn timed_out() -> sqlx::Error {
+    sqlx::Error::Io(std::io::ErrorKind::TimedOut.into())
+}
+
+/// A task of the store has ended: the store was closed, or its runtime was.
+#[derive(Debug, thiserror::Error)]
+#[error("the store was closed")]
+pub(crate) struct TaskEnded;
+
+impl From<TaskEnded> for StoreError {
+    fn from(ended: TaskEnded) -> Self {
+        Self::Unavailable(ended.into())
+    }
+}

@@ -1,0 +1,110 @@
+//! The ledger's tables: entries, stored nodes and heads.
+
+use async_trait::async_trait;
+use evidence_core::StoreError;
+use evidence_core::id::Id;
+use evidence_core::ledger::{Frontier, Known, Needs};
+use evidence_core::store::{LedgerStore, StoreResult, StoredEntry};
+use evidence_core::time::Timestamp;
+
+use crate::db::PostgresStore;
+use crate::rows::{signed, unsigned, word};
+
+pub(crate) const INSERT_ENTRIES: &str = "
+    INSERT INTO evidence.ledger (org, idx, kind, at, actor, payload_sha256, leaf_hash, payload)
+    SELECT r.* FROM go, UNNEST($text, $bigint, $text, $bigint, $text, $text, $text, $text) r";
+
+pub(crate) const INSERT_NODES: &str = "
+    INSERT INTO evidence.node (org, level, idx, hash) SELECT r.* FROM go, UNNEST($text, $bigint, $bigint, $text) r";
+
+/// Only of ledgers that begin: the other heads are compared and swapped (`record.rs`).
+pub(crate) const INSERT_HEADS: &str = "
+    INSERT INTO evidence.head (org, size, frontier) SELECT r.* FROM go, UNNEST($text, $bigint, $text) r";
+
+const HEAD: &str = "SELECT size, frontier FROM evidence.head WHERE org = $1";
+
+const ENTRIES: &str = "
+    SELECT idx, kind, at, actor, payload_sha256, leaf_hash, payload FROM evidence.ledger
+    WHERE org = $1 AND idx >= $2 ORDER BY idx LIMIT $3";
+
+/// Lateral subqueries that stay such (`OFFSET 0`): probes of an index, whatever the statistics say.
+const HASHES: &str = "
+    SELECT 0, l.idx, l.leaf_hash FROM UNNEST($2::bigint[], $3::bigint[]) AS r (first, past)
+        CROSS JOIN LATERAL (
+            SELECT idx, leaf_hash FROM evidence.ledger WHERE org = $1 AND idx >= r.first AND idx < r.past OFFSET 0) l
+    UNION ALL
+    SELECT n.level, n.idx, n.hash FROM UNNEST($4::integer[], $5::bigint[]) AS r (level, idx)
+        CROSS JOIN LATERAL (
+            SELECT * FROM evidence.node WHERE org = $1 AND level = r.level AND idx = r.idx OFFSET 0) n";
+
+/// A row of the ledger.
+#[derive(sqlx::FromRow)]
+pub(crate) struct EntryRow {
+    idx: i64,
+    kind: String,
+    at: i64,
+    actor: String,
+    payload_sha256: String,
+    leaf_hash: String,
+    payload: String,
+}
+
+impl TryFrom<EntryRow> for StoredEntry {
+    type Error = StoreError;
+
+    fn try_from(row: EntryRow) -> StoreResult<Self> {
+        Ok(Self {
+            index: unsigned(row.idx)?,
+            kind: row.kind,
+            at: Timestamp::from_micros(row.at),
+            actor: row.actor,
+            payload_sha256: word(&row.payload_sha256)?,
+            leaf_hash: word(&row.leaf_hash)?,
+            payload: row.payload,
+        })
+    }
+}
+
+/// A node's level, its place there and its hash.
+pub(crate) type NodeRow = (i32, i64, String);
+
+/// Levels and places of nodes, to bind.
+pub(crate) fn node_columns(nodes: impl Iterator<Item = (u32, u64)>) -> (Vec<i32>, Vec<i64>) {
+    nodes.map(|(level, index)| (i32::try_from(level).unwrap_or(i32::MAX), signed(index))).unzip()
+}
+
+/// Reads a head.
+pub(crate) fn frontier(size: i64, hex: &str) -> StoreResult<Frontier> {
+    Frontier::from_hex(unsigned(size)?, hex)
+        .map_err(|error| StoreError::corrupt(format_args!("the head of a ledger: {error}")))
+}
+
+#[async_trait]
+impl LedgerStore for PostgresStore {
+    async fn ledger_head(&self, org: Id) -> StoreResult<Option<Frontier>> {
+        let head = self.ask(HEAD).bind(org.to_string()).first::<(i64, String)>().await?;
+        head.map(|(size, hex)| frontier(size, &hex)).transpose()
+    }
+
+    async fn ledger_entries(&self, org: Id, first: u64, limit: u64) -> StoreResult<Vec<StoredEntry>> {
+        let question = self.ask(ENTRIES).bind(org.to_string()).bind(signed(first)).bind(signed(limit));
+        question.all::<EntryRow>().await?.into_iter().map(StoredEntry::try_from).collect()
+    }
+
+    async fn ledger_hashes(&self, org: Id, needs: &Needs) -> StoreResult<Known> {
+        let (first, past): (Vec<_>, Vec<_>) =
+            needs.leaves.iter().map(|range| (signed(range.start), signed(range.end))).unzip();
+        let (levels, places) = node_columns(needs.nodes.iter().copied());
+        let question =
+            self.ask(HASHES).bind(org.to_string()).bind(first).bind(past).bind(levels).bind(places);
+        let mut known = Known::default();
+        for (level, index, hash) in question.all::<NodeRow>().await? {
+            let (index, hash) = (unsigned(index)?, word(&hash)?);
+            match unsigned(level.into())? {
+                0 => known.leaves.insert(index, hash),
+                level => known.nodes.insert((u32::try_from(level).unwrap_or(u32::MAX), index), hash),
+            };
+        }
+        Ok(known)
+    }
+}

@@ -1,0 +1,44 @@
+//! The evidence store on PostgreSQL 15 or newer: several servers share one database, each with one writer that groups
+//! what arrives at the same time into one transaction, and a pool of readers.
+//!
+//! ```no_run
+//! # async fn open() -> Result<(), evidence_store_postgres::ConnectError> {
+//! use evidence_store_postgres::PostgresStore;
+//!
+//! let store = PostgresStore::connect("postgres://evidence@localhost/evidence").await?;
+//! # Ok(()) }
+//! ```
+//!
+//! [`PostgresStore::from_pool`] takes the pool that a host has already, and a schema of its choice; everything else is
+//! the traits of [`evidence_core::store`]. The files are those of the SQLite store, and the statements are its
+//! statements wherever the two databases agree; comments tell where they do not. Start reading at `record.rs` (the write
+//! path) and `migrations/` (the tables).
+
+mod allowlists;
+mod artifacts;
+mod attestation_types;
+mod attestations;
+mod blobs;
+mod db;
+mod environments;
+mod error;
+mod flows;
+mod fsck;
+mod ledger;
+mod lookup;
+mod orgs;
+mod policies;
+mod rebuild;
+mod record;
+mod repos;
+mod rows;
+mod schema;
+mod service_accounts;
+mod snapshots;
+mod trails;
+mod writer;
+
+pub use db::{Options, PostgresStore};
+pub use error::ConnectError;
+pub use fsck::FsckReport;
+pub use sqlx;

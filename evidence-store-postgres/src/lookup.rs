@@ -1,0 +1,112 @@
+//! Records by their names, which nearly every request asks for. The questions that arrive while some are being answered
+//! are answered together next, as the writer does with writes. Nothing waits for a timer.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use evidence_core::Current;
+use evidence_core::id::Id;
+use evidence_core::store::StoreResult;
+use serde::de::DeserializeOwned;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::db::{PostgresStore, Reader};
+use crate::error::{TaskEnded, store_error};
+use crate::rows::{current, payload};
+
+/// The most questions of one statement.
+const GROUP: usize = 64;
+
+/// The kind of a trail's name: no other kind of record has it.
+const TRAIL: &str = "trail";
+
+/// Subqueries rather than joins with the list of names, so that each name is a probe of the index whatever the
+/// statistics say.
+const BY_NAMES: &str = concat!(
+    "SELECT j.number, n.ledger_index, ",
+    payload!("n"),
+    " FROM UNNEST($1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[]) AS j (number, org, kind, flow, name)
+    CROSS JOIN LATERAL (
+        SELECT org, ledger_index FROM evidence.named WHERE org = j.org AND kind = j.kind AND name = j.name
+        UNION ALL
+        SELECT org, ledger_index FROM evidence.trail WHERE org = j.org AND flow = j.flow AND name = j.name
+        OFFSET 0) n"
+);
+
+/// A record's name: its organization, its kind, the flow that a trail lies in, and the name itself.
+type Name = (Id, &'static str, Option<Id>, String);
+
+/// The index of a record's newest fact, and the fact.
+type Found = (i64, String);
+
+/// A question on its way.
+#[derive(Debug)]
+pub(crate) struct Lookup {
+    name: Name,
+    reply: oneshot::Sender<StoreResult<Option<Found>>>,
+}
+
+/// Answers questions until their queue is closed.
+pub(crate) async fn answer(reader: Reader, mut queue: mpsc::Receiver<Lookup>) {
+    let mut group = Vec::with_capacity(GROUP);
+    while queue.recv_many(&mut group, GROUP).await > 0 {
+        let mut asked = BTreeMap::<Name, Vec<_>>::new();
+        for Lookup { name, reply } in group.drain(..) {
+            asked.entry(name).or_default().push(reply);
+        }
+        let outcome = found(&reader, asked.keys()).await.map_err(Arc::new);
+        for (number, replies) in (0..).zip(asked.into_values()) {
+            for reply in replies {
+                let answer = outcome.as_ref().map(|found| found.get(&number).cloned());
+                // A closed reply channel is a caller that has gone.
+                reply.send(answer.map_err(|error| store_error(Arc::clone(error)))).ok();
+            }
+        }
+    }
+}
+
+/// What has these names, by their positions.
+async fn found(
+    reader: &Reader,
+    names: impl Iterator<Item = &Name>,
+) -> Result<BTreeMap<i64, Found>, sqlx::Error> {
+    let (mut numbers, mut orgs, mut kinds, mut flows, mut texts) = (vec![], vec![], vec![], vec![], vec![]);
+    for (number, (org, kind, flow, name)) in (0_i64..).zip(names) {
+        numbers.push(number);
+        orgs.push(org.to_string());
+        kinds.push(*kind);
+        flows.push(flow.map(|flow| flow.to_string()));
+        texts.push(name.as_str());
+    }
+    let question = reader.ask(BY_NAMES).bind(numbers).bind(orgs).bind(kinds).bind(flows).bind(texts);
+    let rows: Vec<(i64, i64, String)> = question.rows().await?;
+    Ok(rows.into_iter().map(|(number, revision, payload)| (number, (revision, payload))).collect())
+}
+
+impl PostgresStore {
+    /// The record of this kind and name.
+    pub(crate) async fn by_name<T: DeserializeOwned>(
+        &self,
+        org: Id,
+        kind: &'static str,
+        name: &str,
+    ) -> StoreResult<Option<Current<T>>> {
+        self.look_up((org, kind, None, name.to_owned())).await
+    }
+
+    /// The trail of this name in a flow.
+    pub(crate) async fn trail_by_name<T: DeserializeOwned>(
+        &self,
+        org: Id,
+        flow: Id,
+        name: &str,
+    ) -> StoreResult<Option<Current<T>>> {
+        self.look_up((org, TRAIL, Some(flow), name.to_owned())).await
+    }
+
+    async fn look_up<T: DeserializeOwned>(&self, name: Name) -> StoreResult<Option<Current<T>>> {
+        let (reply, outcome) = oneshot::channel();
+        self.lookups.send(Lookup { name, reply }).await.map_err(|_| TaskEnded)?;
+        outcome.await.map_err(|_| TaskEnded)??.map(current).transpose()
+    }
+}

@@ -1,0 +1,60 @@
+//! Policies: named records, and the versions of policies and attestation types, whose bodies are in the facts that
+//! made them.
+
+use async_trait::async_trait;
+use evidence_core::Current;
+use evidence_core::id::Id;
+use evidence_core::policies::{Policy, PolicyStore, PolicyVersion};
+use evidence_core::store::StoreResult;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use crate::db::PostgresStore;
+use crate::rows::{Rows, Spot, Table, body, list, payload};
+
+const KIND: &str = "policy";
+
+pub(crate) const INSERT_VERSIONS: &str = "
+    INSERT INTO evidence.version (org, id, number, ledger_index)
+    SELECT r.* FROM go, UNNEST($text, $text, $bigint, $bigint) r";
+
+const VERSIONS: &str = concat!(
+    "SELECT ",
+    payload!("v"),
+    " FROM evidence.version v WHERE v.org = $1 AND v.id = ANY($2) ORDER BY v.ledger_index"
+);
+
+pub(crate) fn version(spot: Spot, of: Id, number: u64, rows: &mut Rows) -> serde_json::Result<()> {
+    rows.push(Table::Version, &(spot.org, of, number, spot.index))
+}
+
+/// A payload, as far as its version goes.
+#[derive(Deserialize)]
+struct Versioned<T> {
+    version: T,
+}
+
+impl PostgresStore {
+    /// Every version of these records, oldest first.
+    pub(crate) async fn versions<T: DeserializeOwned>(&self, org: Id, of: &[Id]) -> StoreResult<Vec<T>> {
+        let rows = self.ask(VERSIONS).bind(org.to_string()).bind(list(of)).all().await?;
+        let read = |(payload,): (String,)| body::<Versioned<T>>(&payload).map(|payload| payload.version);
+        rows.into_iter().map(read).collect()
+    }
+}
+
+#[async_trait]
+impl PolicyStore for PostgresStore {
+    async fn policy(&self, org: Id, name: &str) -> StoreResult<Option<Current<Policy>>> {
+        self.by_name(org, KIND, name).await
+    }
+
+    async fn policies(&self, org: Id) -> StoreResult<Vec<Policy>> {
+        let policies = self.all_named(org, KIND).await?;
+        Ok(policies.into_iter().map(|policy| policy.record).collect())
+    }
+
+    async fn policy_versions(&self, org: Id, policies: &[Id]) -> StoreResult<Vec<PolicyVersion>> {
+        self.versions(org, policies).await
+    }
+}

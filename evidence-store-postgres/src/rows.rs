@@ -1,0 +1,369 @@
+//! Between records and rows: the rows that a batch writes, table by table, and reading records back out of payloads.
+
+use std::collections::BTreeMap;
+
+use evidence_core::id::Id;
+use evidence_core::page::{Slice, Window};
+use evidence_core::store::StoreResult;
+use evidence_core::{Current, StoreError};
+use serde::de::value::StrDeserializer;
+use serde::de::{DeserializeOwned, IntoDeserializer};
+use serde::ser::Error as _;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sqlx::Arguments;
+use sqlx::postgres::PgArguments;
+
+use crate::db::PostgresStore;
+use crate::{
+    allowlists, artifacts, attestations, ledger, orgs, policies, repos, service_accounts, snapshots, trails,
+};
+
+/// Where a fact stands: the organization, and the index in its ledger.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Spot {
+    pub(crate) org: Id,
+    pub(crate) index: u64,
+}
+
+/// The tables that facts are written to, in the order in which a batch writes them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Table {
+    Ledger,
+    Node,
+    Organization,
+    User,
+    Membership,
+    Named,
+    ApiKey,
+    Trail,
+    TrailEntry,
+    Artifact,
+    Attestation,
+    Repo,
+    Snapshot,
+    InstanceEnd,
+    Instance,
+    Version,
+    Allowance,
+    Head,
+}
+
+impl Table {
+    /// The statement that writes rows. Each of `$text`, `$bigint` and `$boolean` is a column of them, in their order;
+    /// `go` is a relation of one row, or of none if nothing may be written.
+    const fn sql(self) -> &'static str {
+        match self {
+            Self::Ledger => ledger::INSERT_ENTRIES,
+            Self::Node => ledger::INSERT_NODES,
+            Self::Head => ledger::INSERT_HEADS,
+            Self::Organization => orgs::INSERT_ORGANIZATIONS,
+            Self::User => orgs::INSERT_USERS,
+            Self::Membership => orgs::PUT_MEMBERSHIPS,
+            Self::Named => PUT_NAMED,
+            Self::ApiKey => service_accounts::PUT_KEYS,
+            Self::Trail => trails::PUT_TRAILS,
+            Self::TrailEntry => trails::INSERT_ENTRIES,
+            Self::Artifact => artifacts::INSERT_ARTIFACTS,
+            Self::Attestation => attestations::INSERT_ATTESTATIONS,
+            Self::Repo => repos::PUT_REPOS,
+            Self::Snapshot => snapshots::INSERT_SNAPSHOTS,
+            Self::InstanceEnd => snapshots::END_INSTANCES,
+            Self::Instance => snapshots::INSERT_INSTANCES,
+            Self::Version => policies::INSERT_VERSIONS,
+            Self::Allowance => allowlists::PUT_ALLOWANCES,
+        }
+    }
+
+    /// For the tables whose statement replaces what it finds, which PostgreSQL does once a row and statement: how many
+    /// of the first columns tell rows apart, and how many of them a later row leaves as they were.
+    const fn replaces(self) -> Option<(usize, usize)> {
+        match self {
+            Self::Membership | Self::Repo => Some((2, 2)),
+            Self::Named | Self::Allowance => Some((3, 3)),
+            Self::ApiKey | Self::Trail => Some((2, 6)),
+            Self::Ledger
+            | Self::Node
+            | Self::Organization
+            | Self::User
+            | Self::TrailEntry
+            | Self::Artifact
+            | Self::Attestation
+            | Self::Snapshot
+            | Self::InstanceEnd
+            | Self::Instance
+            | Self::Version
+            | Self::Head => None,
+        }
+    }
+}
+
+/// The newest fact about a record wins; a name that another record has is refused by the primary key.
+const PUT_NAMED: &str = "
+    INSERT INTO evidence.named (org, kind, id, name, ledger_index, tags)
+    SELECT r.org, r.kind, r.id, r.name, r.ledger_index, r.tags::jsonb
+    FROM go, UNNEST($text, $text, $text, $text, $bigint, $text) AS r (org, kind, id, name, ledger_index, tags)
+    ON CONFLICT (org, kind, id)
+    DO UPDATE SET name = excluded.name, ledger_index = excluded.ledger_index, tags = excluded.tags";
+
+/// The rows of one table.
+#[derive(Debug, Default)]
+struct TableRows {
+    rows: Vec<Vec<Value>>,
+    /// Where the row of a key is, for the tables that replace.
+    places: BTreeMap<String, usize>,
+}
+
+impl TableRows {
+    fn push(&mut self, row: Vec<Value>, replaces: Option<(usize, usize)>) -> serde_json::Result<()> {
+        let Some((key, kept)) = replaces else {
+            self.rows.push(row);
+            return Ok(());
+        };
+        let key = serde_json::to_string(&row.get(..key))?;
+        match self.places.get(&key).and_then(|place| self.rows.get_mut(*place)) {
+            Some(earlier) => earlier.splice(kept.., row.into_iter().skip(kept)).for_each(drop),
+            None => {
+                self.places.insert(key, self.rows.len());
+                self.rows.push(row);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The rows of one batch.
+#[derive(Debug, Default)]
+pub(crate) struct Rows(BTreeMap<Table, TableRows>);
+
+impl Rows {
+    /// Adds a row: a tuple of the table's columns in the order of its statement. What is written as an object or a list
+    /// in JSON is a column of JSON text.
+    pub(crate) fn push(&mut self, table: Table, row: &impl Serialize) -> serde_json::Result<()> {
+        let Value::Array(row) = serde_json::to_value(row)? else {
+            return Err(serde_json::Error::custom("a row is a tuple"));
+        };
+        self.0.entry(table).or_default().push(row, table.replaces())
+    }
+
+    /// The statements that write the rows, each to be given a name, with their columns bound after `arguments`.
+    pub(crate) fn into_statements(self, arguments: &mut PgArguments) -> serde_json::Result<Vec<String>> {
+        self.0.into_iter().map(|(table, rows)| bound(table.sql(), rows.rows, arguments)).collect()
+    }
+}
+
+/// Binds the columns of the rows, in place of the statement's markers.
+fn bound(sql: &str, mut rows: Vec<Vec<Value>>, arguments: &mut PgArguments) -> serde_json::Result<String> {
+    let mut statement = String::with_capacity(sql.len() + 64);
+    let mut pieces = sql.split('$');
+    statement.push_str(pieces.next().unwrap_or_default());
+    for (column, piece) in pieces.enumerate() {
+        let length = piece.find(|c: char| !c.is_ascii_lowercase()).unwrap_or(piece.len());
+        let (kind, rest) = piece.split_at(length);
+        let values = rows.iter_mut().map(|row| row.get_mut(column).map(Value::take).unwrap_or_default());
+        let added = match kind {
+            "text" => arguments.add(values.map(text).collect::<Result<Vec<_>, _>>()?),
+            "bigint" => arguments.add(values.map(|value| value.as_i64()).collect::<Vec<_>>()),
+            _ => arguments.add(values.map(|value| value.as_bool()).collect::<Vec<_>>()),
+        };
+        added.map_err(serde_json::Error::custom)?;
+        statement.push_str(&format!("${}::{kind}[]{rest}", arguments.len()));
+    }
+    Ok(statement)
+}
+
+/// A value of a text column.
+fn text(value: Value) -> serde_json::Result<Option<String>> {
+    match value {
+        Value::Null => Ok(None),
+        Value::String(text) => Ok(Some(text)),
+        json => serde_json::to_string(&json).map(Some),
+    }
+}
+
+/// A payload, as far as its record goes.
+#[derive(Deserialize)]
+pub(crate) struct Recorded<T> {
+    pub(crate) record: T,
+}
+
+/// Reads the record of a fact's payload.
+pub(crate) fn record<T: DeserializeOwned>(payload: &str) -> StoreResult<T> {
+    body::<Recorded<T>>(payload).map(|recorded| recorded.record)
+}
+
+/// Reads JSON that the store keeps.
+pub(crate) fn body<T: DeserializeOwned>(json: &str) -> StoreResult<T> {
+    serde_json::from_str(json)
+        .map_err(|error| StoreError::corrupt(format_args!("{}: {error}", std::any::type_name::<T>())))
+}
+
+/// Reads a JSON array that a statement put together; nothing is an empty one.
+pub(crate) fn array<T: DeserializeOwned>(json: Option<String>) -> StoreResult<Vec<T>> {
+    json.map_or(Ok(Vec::new()), |json| body(&json))
+}
+
+/// Reads a value that JSON would write as a string: a digest, a role, a provider.
+pub(crate) fn word<T: DeserializeOwned>(text: &str) -> StoreResult<T> {
+    let reader: StrDeserializer<'_, serde::de::value::Error> = text.into_deserializer();
+    T::deserialize(reader).map_err(|error| StoreError::corrupt(format_args!("'{text}': {error}")))
+}
+
+/// Reads an id.
+pub(crate) fn id(text: &str) -> StoreResult<Id> {
+    text.parse().map_err(|error| StoreError::corrupt(format_args!("'{text}': {error}")))
+}
+
+/// A number as PostgreSQL counts; nothing stored exceeds its range.
+pub(crate) fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// A count or index that was stored.
+pub(crate) fn unsigned(number: i64) -> StoreResult<u64> {
+    u64::try_from(number).map_err(|_| StoreError::corrupt(format_args!("{number} is no index")))
+}
+
+/// A list to bind as `text[]`.
+pub(crate) fn list(items: &[impl ToString]) -> Vec<String> {
+    items.iter().map(ToString::to_string).collect()
+}
+
+/// A record and the index of its newest fact.
+pub(crate) fn current<T: DeserializeOwned>((revision, payload): (i64, String)) -> StoreResult<Current<T>> {
+    Ok(Current { revision: unsigned(revision)?, record: record(&payload)? })
+}
+
+/// The payload of a row's fact. A subquery, never a join: PostgreSQL may read a whole ledger for a join with it, while a
+/// subquery is a probe of the index whatever the statistics say.
+macro_rules! payload {
+    ($row:literal) => {
+        concat!(
+            "(SELECT l.payload FROM evidence.ledger l WHERE l.org = ",
+            $row,
+            ".org AND l.idx = ",
+            $row,
+            ".ledger_index)"
+        )
+    };
+}
+pub(crate) use payload;
+
+const BY_IDS: &str = concat!(
+    "SELECT n.ledger_index, ",
+    payload!("n"),
+    " FROM evidence.named n WHERE n.org = $1 AND n.kind = $2 AND n.id = ANY($3)"
+);
+
+const ALL_NAMED: &str = concat!(
+    "SELECT n.ledger_index, ",
+    payload!("n"),
+    " FROM evidence.named n WHERE n.org = $1 AND n.kind = $2 ORDER BY n.name"
+);
+
+impl PostgresStore {
+    /// The records of this kind and these ids, in any order.
+    pub(crate) async fn by_ids<T: DeserializeOwned>(
+        &self,
+        org: Id,
+        kind: &'static str,
+        ids: &[Id],
+    ) -> StoreResult<Vec<Current<T>>> {
+        let question = self.ask(BY_IDS).bind(org.to_string()).bind(kind).bind(list(ids));
+        question.all().await?.into_iter().map(current).collect()
+    }
+
+    /// Every record of this kind, by name.
+    pub(crate) async fn all_named<T: DeserializeOwned>(
+        &self,
+        org: Id,
+        kind: &'static str,
+    ) -> StoreResult<Vec<Current<T>>> {
+        let rows = self.ask(ALL_NAMED).bind(org.to_string()).bind(kind).all().await?;
+        rows.into_iter().map(current).collect()
+    }
+
+    /// A window of the records whose facts `listing` finds, and how many there are: one statement, so that the two
+    /// agree. The values are those of `$4` onwards.
+    pub(crate) async fn page<T: DeserializeOwned>(
+        &self,
+        org: Id,
+        listing: &Listing,
+        window: Window,
+        values: Vec<Bound>,
+    ) -> StoreResult<Slice<T>> {
+        let question = self.ask(&listing.sql()).bind(org.to_string());
+        let question = question.bind(signed(window.limit)).bind(signed(window.offset));
+        let question = values.into_iter().fold(question, |question, value| match value {
+            Bound::Text(text) => question.bind(text),
+            Bound::List(list) => question.bind(list),
+        });
+        let rows = question.all::<(i64, Option<String>)>().await?;
+        let total = rows.first().map_or(Ok(0), |(total, _)| unsigned(*total))?;
+        let payloads = rows.iter().filter_map(|(_, payload)| payload.as_deref());
+        Ok(Slice { items: payloads.map(record).collect::<StoreResult<_>>()?, total })
+    }
+}
+
+/// A value of a list's condition.
+pub(crate) enum Bound {
+    Text(Option<String>),
+    List(Vec<Option<String>>),
+}
+
+/// A list to take a page of: constant pieces of SQL alone, values are bound.
+pub(crate) struct Listing {
+    /// The table, as `x` with its columns `org` and `ledger_index`, and the condition that every list has.
+    pub(crate) from: &'static str,
+    /// The further conditions that were asked for, each beginning with ` AND `.
+    pub(crate) filter: Vec<&'static str>,
+    /// The total order.
+    pub(crate) order: &'static str,
+}
+
+impl Listing {
+    /// The statement that answers how many there are and, row by row, the payloads of the window `$2`, `$3`.
+    pub(crate) fn sql(&self) -> String {
+        let Self { from, filter, order } = self;
+        let all = format!("{from}{}", filter.concat());
+        let payload = payload!("x");
+        format!(
+            "WITH page AS MATERIALIZED (SELECT x.* FROM {all} ORDER BY {order} LIMIT $2 OFFSET $3)
+            SELECT (SELECT count(*) FROM {all}), {payload}
+            FROM (SELECT 1) AS one LEFT JOIN page x ON true
+            ORDER BY {order}"
+        )
+    }
+
+    /// By which index, and by which of its columns, the page is read from tables with some thousand rows.
+    #[cfg(test)]
+    pub(crate) async fn plan(&self) -> String {
+        use sqlx::{AssertSqlSafe, Connection, PgConnection};
+        let fresh =
+            evidence_test_postgres::Schema::fresh().expect("EVIDENCE_TEST_POSTGRES_URL names a server");
+        let schema = crate::schema::Schema::new(&fresh.name).unwrap();
+        let mut connection = PgConnection::connect(&fresh.url).await.unwrap();
+        schema.migrate(&mut connection).await.unwrap();
+        let fill = "
+            INSERT INTO evidence.artifact SELECT 'o', 'id' || n, 'flow' || n % 9, 'trail' || n % 400, md5(n::text), 'a',
+                md5(n::text), 'b' || n % 9, 'repo' || n % 50, n, n FROM generate_series(1, 5000) n;
+            INSERT INTO evidence.trail SELECT 'o', 'id' || n, 'flow' || n % 9, 't' || n, n, n, n
+                FROM generate_series(1, 5000) n;
+            INSERT INTO evidence.named SELECT 'o', 'flow', 'flow' || n, 'f' || n, n, '{}' FROM generate_series(0, 8) n;
+            ANALYZE evidence.artifact, evidence.trail, evidence.named;
+            SET enable_bitmapscan = off;
+            SET plan_cache_mode = force_generic_plan";
+        sqlx::raw_sql(schema.statement(fill)).execute(&mut connection).await.unwrap();
+        // The types of the values, as `page` binds them.
+        let declared = ["text", "bigint", "bigint", "text", "text", "text", "text", "text", "text", "text[]"];
+        let [org, limit, offset, rest @ ..] = declared;
+        let (types, nulls) = (rest.join(", "), ["NULL"; 10].join(", "));
+        let prepare = format!("PREPARE page ({org}, {limit}, {offset}, {types}) AS {}", self.sql());
+        sqlx::raw_sql(schema.statement(&prepare)).execute(&mut connection).await.unwrap();
+        let explain = AssertSqlSafe(format!("EXPLAIN (FORMAT TEXT) EXECUTE page ({nulls})"));
+        let steps = sqlx::raw_sql(explain).fetch_all(&mut connection).await.unwrap();
+        let lines: Vec<String> = steps.iter().map(|step| sqlx::Row::get::<String, _>(step, 0)).collect();
+        let scan = lines.iter().position(|line| line.contains(" on ") && line.contains(" x"));
+        lines[scan.unwrap_or_default()..].iter().take(2).map(|line| line.trim()).collect::<Vec<_>>().join(" ")
+    }
+}

@@ -1,0 +1,229 @@
+//! Snapshots, and the intervals in which artifacts ran: a snapshot writes what changed, not what runs.
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+use async_trait::async_trait;
+use evidence_core::Current;
+use evidence_core::id::Id;
+use evidence_core::name::Fingerprint;
+use evidence_core::page::Window;
+use evidence_core::snapshots::{Instance, Placed, Snapshot, SnapshotRow, SnapshotStore, Stretch};
+use evidence_core::store::StoreResult;
+use evidence_core::time::Timestamp;
+use serde::Deserialize;
+
+use crate::db::PostgresStore;
+use crate::rows::{Rows, Spot, Table, array, body, id, list, payload, signed, unsigned, word};
+
+pub(crate) const INSERT_SNAPSHOTS: &str = "
+    INSERT INTO evidence.snapshot (org, environment, idx, at, compliant, ledger_index)
+    SELECT r.* FROM go, UNNEST($text, $text, $bigint, $bigint, $boolean, $bigint) r";
+
+/// Ends what lasted before the batch. It is one statement with [`INSERT_INSTANCES`] and so does not see its rows.
+pub(crate) const END_INSTANCES: &str = "
+    UPDATE evidence.instance i SET until_idx = e.until_idx, exited = e.exited
+    FROM go, UNNEST($text, $text, $text, $bigint, $boolean) AS e (org, environment, fingerprint, until_idx, exited)
+    WHERE i.org = e.org AND i.environment = e.environment AND i.fingerprint = e.fingerprint
+        AND i.until_idx = 9223372036854775807";
+
+pub(crate) const INSERT_INSTANCES: &str = "
+    INSERT INTO evidence.instance (org, environment, fingerprint, from_idx, until_idx, exited, state)
+    SELECT r.* FROM go, UNNEST($text, $text, $text, $bigint, $bigint, $boolean, $text) r";
+
+/// `until_idx` of what lasts.
+const LASTING: i64 = i64::MAX;
+
+const SNAPSHOT: &str = concat!(
+    "SELECT s.ledger_index, ",
+    payload!("s"),
+    " FROM evidence.snapshot s WHERE s.org = $1 AND s.environment = $2 AND s.idx = $3"
+);
+
+const SNAPSHOTS: &str = "
+    SELECT s.idx, s.at, n.at, s.compliant FROM evidence.snapshot s
+    LEFT JOIN evidence.snapshot n ON n.org = s.org AND n.environment = s.environment AND n.idx = s.idx + 1
+    WHERE s.org = $1 AND s.environment = $2 AND s.idx BETWEEN $3 AND $4 ORDER BY s.idx ";
+
+const ASCENDING: &str = "ASC LIMIT $5 OFFSET $6";
+
+const DESCENDING: &str = "DESC LIMIT $5 OFFSET $6";
+
+/// The newest by number: times of two snapshots may be equal, or out of order after a change of the clock.
+const SNAPSHOT_AT: &str = "
+    SELECT idx FROM evidence.snapshot
+    WHERE org = $1 AND environment = $2 AND at <= $3 ORDER BY idx DESC LIMIT 1";
+
+/// One row with everything, as a JSON array of pairs or nothing: a row costs more than what is in it.
+const INSTANCES: &str = "
+    SELECT '[' || string_agg(
+            '[' || i.state || CASE WHEN i.until_idx = s.idx THEN ',true]' ELSE ',false]' END,
+            ',' ORDER BY i.fingerprint, i.from_idx) || ']'
+    FROM evidence.snapshot s
+    JOIN evidence.instance i
+        ON i.org = s.org AND i.environment = s.environment AND i.until_idx >= s.idx AND i.from_idx <= s.idx
+    WHERE s.org = $1 AND s.environment = $2 AND s.idx = $3 AND (i.until_idx > s.idx OR i.exited)";
+
+const STRETCHES: &str = "
+    SELECT i.fingerprint, i.environment, i.from_idx, b.at AS from_at, e.idx AS until_idx, e.at AS until_at, i.exited
+    FROM evidence.instance i
+    JOIN evidence.snapshot b ON b.org = i.org AND b.environment = i.environment AND b.idx = i.from_idx
+    LEFT JOIN evidence.snapshot e ON e.org = i.org AND e.environment = i.environment AND e.idx = i.until_idx
+    WHERE i.org = $1 AND i.fingerprint = ANY($2)
+    ORDER BY i.environment, i.fingerprint, i.from_idx";
+
+/// An interval that begins in a batch, and may end in it.
+#[derive(Debug)]
+struct Begun {
+    org: Id,
+    environment: Id,
+    instance: Instance,
+    until: i64,
+    exited: bool,
+}
+
+/// The intervals that a batch begins and ends. Several snapshots of one environment may meet in a batch: what such a
+/// batch both begins and ends is written once, ended.
+#[derive(Debug, Default)]
+pub(crate) struct Intervals {
+    begun: Vec<Begun>,
+    /// What the batch has touched: the position of what lasts in `begun`, or nothing where it has ended.
+    touched: BTreeMap<(Id, Fingerprint), Option<usize>>,
+    ended: Vec<(Id, Id, Fingerprint, u64, bool)>,
+}
+
+impl Intervals {
+    fn end(&mut self, org: Id, snapshot: &Snapshot, fingerprint: &Fingerprint, exited: bool) {
+        let key = (snapshot.environment, fingerprint.clone());
+        match self.touched.insert(key, None) {
+            Some(Some(position)) => {
+                if let Some(begun) = self.begun.get_mut(position) {
+                    begun.until = signed(snapshot.index);
+                    begun.exited = exited;
+                }
+            }
+            Some(None) => {}
+            None => {
+                let end = (org, snapshot.environment, fingerprint.clone(), snapshot.index, exited);
+                self.ended.push(end);
+            }
+        }
+    }
+
+    fn begin(&mut self, org: Id, environment: Id, instance: Instance) {
+        self.touched.insert((environment, instance.fingerprint.clone()), Some(self.begun.len()));
+        self.begun.push(Begun { org, environment, instance, until: LASTING, exited: false });
+    }
+
+    /// Writes the rows of the whole batch.
+    pub(crate) fn write(self, rows: &mut Rows) -> serde_json::Result<()> {
+        for end in &self.ended {
+            rows.push(Table::InstanceEnd, end)?;
+        }
+        for Begun { org, environment, instance, until, exited } in &self.begun {
+            let Instance { fingerprint, from, .. } = instance;
+            let row = (org, environment, fingerprint, from, until, exited, instance);
+            rows.push(Table::Instance, &row)?;
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn taken(
+    spot: Spot,
+    snapshot: &Snapshot,
+    rows: &mut Rows,
+    intervals: &mut Intervals,
+) -> serde_json::Result<()> {
+    for fingerprint in &snapshot.exits {
+        intervals.end(spot.org, snapshot, fingerprint, true);
+    }
+    for instance in &snapshot.changes {
+        intervals.end(spot.org, snapshot, &instance.fingerprint, false);
+        intervals.begin(spot.org, snapshot.environment, instance.clone());
+    }
+    let Snapshot { environment, index, at, compliant, .. } = snapshot;
+    rows.push(Table::Snapshot, &(spot.org, environment, index, at, compliant, spot.index))
+}
+
+/// A payload, as far as its snapshot goes.
+#[derive(Deserialize)]
+struct Taken {
+    snapshot: Snapshot,
+}
+
+fn line((index, at, until, compliant): (i64, i64, Option<i64>, bool)) -> StoreResult<SnapshotRow> {
+    let (at, until) = (Timestamp::from_micros(at), until.map(Timestamp::from_micros));
+    Ok(SnapshotRow { index: unsigned(index)?, at, until, compliant })
+}
+
+#[derive(sqlx::FromRow)]
+struct StretchRow {
+    fingerprint: String,
+    environment: String,
+    from_idx: i64,
+    from_at: i64,
+    until_idx: Option<i64>,
+    until_at: Option<i64>,
+    exited: bool,
+}
+
+impl StretchRow {
+    fn stretch(self) -> StoreResult<Stretch> {
+        let until_idx = self.until_idx.map(unsigned).transpose()?;
+        Ok(Stretch {
+            fingerprint: word(&self.fingerprint)?,
+            environment: id(&self.environment)?,
+            from: unsigned(self.from_idx)?,
+            from_at: Timestamp::from_micros(self.from_at),
+            until: until_idx.zip(self.until_at.map(Timestamp::from_micros)),
+            exited: self.exited,
+        })
+    }
+}
+
+#[async_trait]
+impl SnapshotStore for PostgresStore {
+    async fn snapshot(&self, org: Id, environment: Id, index: u64) -> StoreResult<Option<Current<Snapshot>>> {
+        let question = self.ask(SNAPSHOT).bind(org.to_string()).bind(environment.to_string());
+        let row = question.bind(signed(index)).first::<(i64, String)>().await?;
+        let Some((revision, payload)) = row else { return Ok(None) };
+        let Taken { snapshot } = body(&payload)?;
+        Ok(Some(Current { revision: unsigned(revision)?, record: snapshot }))
+    }
+
+    async fn snapshots(
+        &self,
+        org: Id,
+        environment: Id,
+        range: RangeInclusive<u64>,
+        ascending: bool,
+        window: Window,
+    ) -> StoreResult<Vec<SnapshotRow>> {
+        let order = if ascending { ASCENDING } else { DESCENDING };
+        let question =
+            self.ask(&[SNAPSHOTS, order].concat()).bind(org.to_string()).bind(environment.to_string());
+        let question = question.bind(signed(*range.start())).bind(signed(*range.end()));
+        let rows = question.bind(signed(window.limit)).bind(signed(window.offset)).all().await?;
+        rows.into_iter().map(line).collect()
+    }
+
+    async fn snapshot_at(&self, org: Id, environment: Id, at: Timestamp) -> StoreResult<u64> {
+        let question = self.ask(SNAPSHOT_AT).bind(org.to_string()).bind(environment.to_string());
+        let row = question.bind(at.as_micros()).first::<(i64,)>().await?;
+        row.map_or(Ok(0), |(index,)| unsigned(index))
+    }
+
+    async fn instances(&self, org: Id, environment: Id, index: u64) -> StoreResult<Vec<Placed>> {
+        let question = self.ask(INSTANCES).bind(org.to_string()).bind(environment.to_string());
+        let found = question.bind(signed(index)).first::<(Option<String>,)>().await?;
+        let placed: Vec<(Instance, bool)> = array(found.and_then(|(json,)| json))?;
+        Ok(placed.into_iter().map(|(instance, exited)| Placed { instance, exited }).collect())
+    }
+
+    async fn stretches(&self, org: Id, fingerprints: &[Fingerprint]) -> StoreResult<Vec<Stretch>> {
+        let rows =
+            self.ask(STRETCHES).bind(org.to_string()).bind(list(fingerprints)).all::<StretchRow>().await?;
+        rows.into_iter().map(StretchRow::stretch).collect()
+    }
+}

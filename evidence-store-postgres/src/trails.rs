@@ -1,0 +1,170 @@
+//! Trails, and what was reported to them.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use evidence_core::Current;
+use evidence_core::id::Id;
+use evidence_core::page::{Slice, Window};
+use evidence_core::store::{StoreResult, StoredEntry};
+use evidence_core::trails::{Trail, TrailContents, TrailFilter, TrailStore};
+
+use crate::db::PostgresStore;
+use crate::ledger::EntryRow;
+use crate::rows::{Bound, Listing, Recorded, Rows, Spot, Table, array, list, payload, record};
+use crate::{artifacts, attestations};
+
+/// A trail keeps its flow, its time and its beginning.
+pub(crate) const PUT_TRAILS: &str = "
+    INSERT INTO evidence.trail (org, id, flow, name, at, begun, ledger_index)
+    SELECT r.* FROM go, UNNEST($text, $text, $text, $text, $bigint, $bigint, $bigint) r
+    ON CONFLICT (org, id) DO UPDATE SET ledger_index = excluded.ledger_index";
+
+pub(crate) const INSERT_ENTRIES: &str = "
+    INSERT INTO evidence.trail_entry (org, trail, ledger_index) SELECT r.* FROM go, UNNEST($text, $text, $bigint) r";
+
+const TRAILS: &str = "evidence.trail x WHERE x.org = $1";
+
+const OF_FLOW: &str = " AND x.flow = $4";
+
+const OF_TAGGED_FLOWS: &str = " AND x.flow IN (
+        SELECT n.id FROM evidence.named n
+        WHERE n.org = $1 AND n.kind = 'flow' AND n.tags ? $5 AND ($6 IS NULL OR n.tags->>$5 = $6))";
+
+/// Hex digits sort before 'g': the range is the prefix, and the index is used.
+const WITH_FINGERPRINT: &str = " AND x.id IN (
+        SELECT a.trail FROM evidence.artifact a
+        WHERE a.org = $1 AND a.fingerprint >= $7 AND a.fingerprint < $7 || 'g')";
+
+const NEWEST_FIRST: &str = "x.at DESC, x.id DESC";
+
+const NEWEST: &str = concat!(
+    "SELECT ",
+    payload!("t"),
+    " FROM (SELECT DISTINCT flow FROM UNNEST($2::text[]) AS f (flow)) f CROSS JOIN LATERAL (
+        SELECT org, ledger_index FROM evidence.trail
+        WHERE org = $1 AND flow = f.flow ORDER BY at DESC, id DESC LIMIT 1) t"
+);
+
+/// Everything about some trails in one statement, so that it fits together, and in one row, for a row costs more than
+/// what is in it: the trails' facts, the artifacts and the attestations, each as a JSON array or nothing.
+const CONTENTS: &str = concat!(
+    "SELECT
+    (SELECT '[' || string_agg(",
+    payload!("t"),
+    ", ',') || ']' FROM evidence.trail t WHERE t.org = $1 AND t.id = ANY($2)),
+    (SELECT '[' || string_agg(",
+    artifacts::row_json!(),
+    ", ',' ORDER BY a.ledger_index) || ']'
+        FROM evidence.artifact a WHERE a.org = $1 AND a.trail = ANY($2)),
+    (SELECT '[' || string_agg(",
+    attestations::row_json!(),
+    ", ',' ORDER BY a.ledger_index) || ']'
+        FROM evidence.attestation a WHERE a.org = $1 AND a.trail = ANY($2))"
+);
+
+/// A row of [`CONTENTS`].
+type Contents = (Option<String>, Option<String>, Option<String>);
+
+const ENTRIES: &str = "
+    WITH entry AS (
+        SELECT begun AS idx FROM evidence.trail WHERE org = $1 AND id = $2
+        UNION ALL SELECT ledger_index FROM evidence.trail_entry WHERE org = $1 AND trail = $2
+        UNION ALL SELECT ledger_index FROM evidence.artifact WHERE org = $1 AND trail = $2
+        UNION ALL SELECT ledger_index FROM evidence.attestation WHERE org = $1 AND trail = $2)
+    SELECT l.idx, l.kind, l.at, l.actor, l.payload_sha256, l.leaf_hash, l.payload
+    FROM entry e CROSS JOIN LATERAL (
+        SELECT * FROM evidence.ledger WHERE org = $1 AND idx = e.idx OFFSET 0) l
+    ORDER BY l.idx";
+
+pub(crate) fn begun(spot: Spot, trail: &Trail, rows: &mut Rows) -> serde_json::Result<()> {
+    let Trail { id, flow, name, created_at, .. } = trail;
+    rows.push(Table::Trail, &(spot.org, id, flow, name, created_at, spot.index, spot.index))
+}
+
+pub(crate) fn updated(spot: Spot, trail: &Trail, rows: &mut Rows) -> serde_json::Result<()> {
+    begun(spot, trail, rows)?;
+    rows.push(Table::TrailEntry, &(spot.org, trail.id, spot.index))
+}
+
+fn listing(filter: &TrailFilter) -> Listing {
+    let conditions = [
+        filter.flow.map(|_| OF_FLOW),
+        filter.flow_tag.as_ref().map(|_| OF_TAGGED_FLOWS),
+        filter.fingerprint.as_ref().map(|_| WITH_FINGERPRINT),
+    ];
+    Listing { from: TRAILS, filter: conditions.into_iter().flatten().collect(), order: NEWEST_FIRST }
+}
+
+/// Puts what [`CONTENTS`] found together, trail by trail.
+fn assembled((trails, artifacts, attestations): Contents) -> StoreResult<Vec<TrailContents>> {
+    let mut contents: BTreeMap<Id, TrailContents> = BTreeMap::new();
+    for trail in array::<Recorded<Trail>>(trails)? {
+        let empty = TrailContents { trail: trail.record, artifacts: Vec::new(), attestations: Vec::new() };
+        contents.insert(empty.trail.id, empty);
+    }
+    for artifact in array(artifacts)?.into_iter().map(artifacts::Row::artifact) {
+        if let Some(of) = artifact.trail.and_then(|trail| contents.get_mut(&trail)) {
+            of.artifacts.push(artifact);
+        }
+    }
+    for attestation in array(attestations)?.into_iter().map(attestations::Row::attestation) {
+        if let Some(of) = contents.get_mut(&attestation.trail) {
+            of.attestations.push(attestation);
+        }
+    }
+    Ok(contents.into_values().collect())
+}
+
+#[async_trait]
+impl TrailStore for PostgresStore {
+    async fn trail(&self, org: Id, flow: Id, name: &str) -> StoreResult<Option<Current<Trail>>> {
+        self.trail_by_name(org, flow, name).await
+    }
+
+    async fn trails(&self, org: Id, filter: &TrailFilter, window: Window) -> StoreResult<Slice<Trail>> {
+        let tag = filter.flow_tag.as_ref();
+        let values = [
+            filter.flow.map(|flow| flow.to_string()),
+            tag.map(|tag| tag.key.clone()),
+            tag.and_then(|tag| tag.value.clone()),
+            filter.fingerprint.clone(),
+        ];
+        self.page(org, &listing(filter), window, values.map(Bound::Text).into()).await
+    }
+
+    async fn newest_trails(&self, org: Id, flows: &[Id]) -> StoreResult<Vec<Trail>> {
+        let rows = self.ask(NEWEST).bind(org.to_string()).bind(list(flows)).all().await?;
+        rows.into_iter().map(|(payload,): (String,)| record(&payload)).collect()
+    }
+
+    async fn trail_contents(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailContents>> {
+        let question = self.ask(CONTENTS).bind(org.to_string()).bind(list(trails));
+        assembled(question.first().await?.unwrap_or_default())
+    }
+
+    async fn trail_entries(&self, org: Id, trail: Id) -> StoreResult<Vec<StoredEntry>> {
+        let question = self.ask(ENTRIES).bind(org.to_string()).bind(trail.to_string());
+        question.all::<EntryRow>().await?.into_iter().map(StoredEntry::try_from).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    #[ignore = "needs PostgreSQL: cargo xtask test"]
+    async fn every_list_is_read_by_the_index_that_narrows_it_most() {
+        let flow = "00000000-0000-0000-0000-00000000".parse().ok();
+        // By a tag or fingerprint the statistics decide.
+        let cases = [
+            (TrailFilter::default(), ["trail_org", "org = $1"]),
+            (TrailFilter { flow, ..TrailFilter::default() }, ["trail_flow", "flow = $4"]),
+        ];
+        for (filter, used) in cases {
+            let plan = listing(&filter).plan().await;
+            assert!(used.iter().all(|part| plan.contains(part)), "{filter:?}: {plan}");
+        }
+    }
+}

@@ -1,0 +1,499 @@
+//! What the PostgreSQL store adds to the contract: batches, statement counts, several stores on the same tables,
+//! connections that break, damage.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use evidence_core::auth::{Actor, ActorKind};
+use evidence_core::blobs::{Blobs, CHUNK, Whole};
+use evidence_core::flows::{EMPTY_TEMPLATE, Flow, FlowFilter, FlowStore, Visibility};
+use evidence_core::id::{Id, SystemRandom};
+use evidence_core::ledger::{Hash, Header, Needs, root_of};
+use evidence_core::orgs::OrgStore;
+use evidence_core::page::Window;
+use evidence_core::seed::Seed;
+use evidence_core::shared::{TagFilter, Tags};
+use evidence_core::store::{LedgerStore, Recorder, StoreResult};
+use evidence_core::time::Timestamp;
+use evidence_core::{Entry, Evidence, Fact, Guard, Key, Settings, StoreError, Write};
+use evidence_store_postgres::sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use evidence_store_postgres::sqlx::{self, AssertSqlSafe, Connection, PgConnection};
+use evidence_store_postgres::{ConnectError, Options, PostgresStore};
+use evidence_test_postgres::Schema;
+
+const NOW: Timestamp = Timestamp::from_seconds(1_776_252_299);
+
+/// A store in a schema of its own, with the organization `acme`.
+struct Bench {
+    schema: Schema,
+    store: Arc<PostgresStore>,
+    org: Id,
+    actor: Actor,
+}
+
+fn options(schema: &Schema) -> Options {
+    Options { schema: schema.name.clone(), connections: 4, ..Options::default() }
+}
+
+impl Bench {
+    async fn new() -> Self {
+        Self::with(|options| options).await
+    }
+
+    async fn with(change: impl FnOnce(Options) -> Options) -> Self {
+        let schema = Schema::fresh().expect("EVIDENCE_TEST_POSTGRES_URL names a server");
+        let options = change(options(&schema));
+        let store = Arc::new(PostgresStore::connect_with(&schema.url, &options).await.unwrap());
+        let seed = Seed { user: "jane".parse().unwrap(), orgs: vec!["acme".parse().unwrap()], api_key: None };
+        let key = Evidence::new(store.clone(), Settings::default()).seed(&seed).await.unwrap();
+        let holder = store.key_holder(&key.hash()).await.unwrap().expect("the key that was seeded");
+        let actor = Actor { id: holder.actor.id, name: "jane".to_owned(), kind: ActorKind::User };
+        let standing = store.standing("acme", actor.id).await.unwrap().expect("the organization");
+        Self { schema, store, org: standing.organization.id, actor }
+    }
+
+    /// Another store on the same tables, as another server has it.
+    async fn beside(&self) -> Arc<PostgresStore> {
+        Arc::new(PostgresStore::connect_with(&self.schema.url, &options(&self.schema)).await.unwrap())
+    }
+
+    fn flow(&self, name: &str) -> Flow {
+        Flow {
+            id: Id::new(NOW, &SystemRandom),
+            name: name.parse().unwrap(),
+            description: "builds".to_owned(),
+            visibility: Visibility::Private,
+            template: EMPTY_TEMPLATE.to_owned(),
+            template_id: Id::new(NOW, &SystemRandom),
+            repo_url: String::new(),
+            tags: Tags::from([("team".to_owned(), "a%b".to_owned())]),
+            created_at: NOW,
+            created_by: self.actor.clone(),
+        }
+    }
+
+    fn write(&self, facts: Vec<Fact>, guards: Vec<Guard>) -> Write {
+        Write { org: self.org, by: self.actor.clone(), at: NOW, facts, guards, secrets: Vec::new() }
+    }
+
+    async fn create(&self, flow: &Flow) -> StoreResult<Vec<Entry>> {
+        self.store.record(self.write(vec![Fact::FlowCreated { record: flow.clone() }], vec![])).await
+    }
+
+    /// Executes statements in which `{}` stands for the schema.
+    async fn execute(&self, sql: &str) {
+        let mut connection = PgConnection::connect(&self.schema.url).await.unwrap();
+        let sql = AssertSqlSafe(sql.replace("{}", &self.schema.name));
+        sqlx::raw_sql(sql).execute(&mut connection).await.unwrap();
+        connection.close().await.unwrap();
+    }
+
+    async fn problems(&self) -> Vec<String> {
+        self.store.fsck().await.unwrap().problems
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: cargo xtask test"]
+async fn what_was_recorded_is_there_for_the_next_store() {
+    let bench = Bench::new().await;
+    let flow = bench.flow("build");
+    let entries = bench.create(&flow).await.unwrap();
+    let next = bench.beside().await;
+    bench.store.close().await;
+
+    let found = next.flow(bench.org, "build").await.unwrap().expect("the flow");
+    assert_eq!((found.record, found.revision), (flow, entries[0].index));
+    assert_eq!(next.fsck().await.unwrap().problems, Vec::<String>::new());
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: cargo xtask test"]
+async fn a_name_is_taken_once_however_many_race_for_it() {
+    let bench = Bench::new().await;
+    for round in 0..8 {
+        let name = format!("race-{round}");
+        let mut racers = tokio::task::JoinSet::new();
+        for _ in 0..64 {
+            let flow = bench.flow(&name);
+            let guard = Guard::Absent(Key::Flow(flow.name.clone()));
+            let write = bench.write(vec![Fact::FlowCreated { record: flow }], vec![guard]);
+            let store = bench.store.clone();
+            racers.spawn(async move { store.record(write).await });
+        }
+        let outcomes = racers.join_all().await;
+        assert_eq!(outcomes.iter().filter(|outcome| outcome.is_ok()).count(), 1);
+        assert!(outcomes.iter().all(|outcome| matches!(outcome, Ok(_) | Err(StoreError::Conflict))));
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: cargo xtask test"]
+async fn one_bad_write_spoils_nobody_elses() {
+    let bench = Bench::new().await;
+    bench.create(&bench.flow("known")).await.unwrap();
+    let mut writes = tokio::task::JoinSet::new();
+    for number in 0..40 {
+        // An update is no creation, so that only the unique name refuses another record's one.
+        let fact = if number % 13 == 5 {
+            Fact::FlowUpdated { record: bench.flow("known") }
+        } else {
+            Fact::FlowCreated { record: bench.flow(&format!("flow-{number}")) }
+        };
+        let (store, write) = (bench.store.clone(), bench.write(vec![fact], vec![]));
+        writes.spawn(async move { (number, store.record(write).await) });
+    }
+    for (number, outcome) in writes.join_all().await {
+        match outcome {
+            Ok(_) => assert_ne!(number % 13, 5),
+            Err(error) => assert!(number % 13 == 5 && matches!(error, StoreError::Conflict), "{error}"),
+        }
+    }
+    let flows = bench.store.flows(bench.org, &FlowFilter::default(), Window::ALL).await.unwrap();
+    assert_eq!(flows.total, 38);
+    assert_eq!(bench.problems().await, Vec::<String>::new());
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: cargo xtask test"]
+async fn the_root_is_that_of_the_leaves_computed_again() {
+    let bench = Bench::new().await;
+    for number in 0..300 {
+        bench.create(&bench.flow(&format!("flow-{number}"))).await.unwrap();
+    }
+    let entries = bench.store.ledger_entries(bench.org, 0, 1000).await.unwrap();
+    let leaves: Vec<Hash> = entries
+        .iter()
+        .map(|entry| {
+            let payload_sha256 = Hash::of(&entry.payload);
+            let (kind, at, actor) = (entry.kind.as_str(), entry.at.as_micros(), entry.actor.as_str());
+            Header { index: entry.index, kind, at, actor, payload_sha256 }.leaf_hash()
+        })
+        .collect();
+    let head = bench.store.ledger_head(bench.org).await.unwrap().expect("a head");
+    assert_eq!((head.size(), head.root()), (302, root_of(&leaves)));
+
+    let needs = Needs { leaves: vec![1..3, 300..900], nodes: vec![(4, 0), (4, 17), (4, 18), (8, 0)] };
+    let known = bench.store.ledger_hashes(bench.org, &needs).await.unwrap();
+    assert_eq!(
+        known.leaves.into_iter().collect::<Vec<_>>(),
+        [(1, leaves[1]), (2, leaves[2]), (300, leaves[300]), (301, leaves[301])]
+    );
+    assert_eq!(known.nodes.get(&(8, 0)), Some(&root_of(&leaves[..256])));
+    assert_eq!(known.nodes.keys().copied().collect::<Vec<_>>(), [(4, 0), (4, 17), (8, 0)]);
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: cargo xtask test"]
+async fn a_group_of_writes_takes_few_statements() {
+    let bench = Bench::new().await;
+    let before = bench.store.statements();
+    let mut writes = tokio::task::JoinSet::new();
+    for number in 0..64 {
+        let fact = Fact::FlowCreated { record: bench.flow(&format!("flow-{number}")) };
+        let (store, write) = (bench.store.clone(), bench.write(vec![fact], vec![]));
+        writes.spawn(async move { store.record(write).await.map(drop) });
+    }
+    writes.join_all().await.into_iter().collect::<StoreResult<()>>().unwrap();
+    let used = bench.store.statements() - before;
+    assert!(used <= 64, "{used} calls for 64 writes made at the same time");
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: cargo xtask test"]
+async fn the_questions_of_every_request_take_one_statement_each() {
+    let bench = Bench::new().await;
+    let before = bench.store.statements();
+    bench.store.standing("acme", bench.actor.id).await.unwrap();
+    assert_eq!(bench.store.statements() - before, 1);
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: cargo xtask test"]
+async fn a_list_is_narrowed_and_counted() {
+    let bench = Bench::new().await;
+    for name in ["Alpha", "alphabet", "beta"] {
+        bench.create(&bench.flow(name)).await.unwrap();
+    }
+    let list = async |name: &str, ignore_case, tag: &str, window| {
+        let tags = vec![TagFilter::parse(tag, ':')];
+        let filter = FlowFilter { name: Some(name.to_owned()), ignore_case, tags };
+        let flows = bench.store.flows(bench.org, &filter, window).await.unwrap();
+        (flows.total, flows.items.into_iter().map(|flow| flow.name.into_string()).collect::<Vec<_>>())
+    };
+    assert_eq!(list("ALPHA", true, "team", Window::ALL).await, (2, vec!["Alpha".into(), "alphabet".into()]));
+    assert_eq!(list("alpha", false, "team:a%b", Window::ALL).await, (1, vec!["alphabet".into()]));
+    assert_eq!(list("alpha", true, "team:axb", Window::ALL).await, (0, vec![]));
+    assert_eq!(list("%", true, "team", Window::ALL).await, (0, vec![]));
+    assert_eq!(list("a", true, "team", Window { offset: 1, limit: 1 }).await, (3, vec!["alphabet".into()]));
+    assert_eq!(list("a", true, "team", Window { offset: 9, limit: 1 }).await, (3, vec![]));
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: cargo xtask test"]
+async fn attachments_come_back_chunk_by_chunk() {
+    let bench = Bench::new().await;
+    let content: Vec<u8> = (0..CHUNK * 2 + 7).map(|n| u8::try_from(n % 251).unwrap()).collect();
+    let sha256 = evidence_core::digest::sha256_hex(&content).parse().unwrap();
+    for _ in 0..2 {
+        bench.store.keep(bench.org, &sha256, &mut Whole::new(content.clone())).await.unwrap();
+    }
+    let mut read = Vec::new();
+    for number in 0.. {
+        let Some(chunk) = bench.store.chunk(bench.org, &sha256, number).await.unwrap() else { break };
+        read.extend_from_slice(&chunk);
+    }
+    assert!(read == content);
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: cargo xtask test"]
+async fn an_attachment_that_broke_off_is_not_there_until_it_is_kept_whole() {
+    struct Broken(u8);
+    #[async_trait::async_trait]
+    impl evidence_core::blobs::Chunks for Broken {
+        async fn next(&mut self) -> std::io::Result<Option<bytes::Bytes>> {
+            self.0 += 1;
+            if self.0 < 3 { Ok(Some(vec![1; CHUNK].into())) } else { Err(std::io::Error::other("gone")) }
+        }
+    }
+    let bench = Bench::new().await;
+    let content = vec![2; CHUNK + 1];
+    let sha256 = evidence_core::digest::sha256_hex(&content).parse().unwrap();
+    bench.store.keep(bench.org, &sha256, &mut Broken(0)).await.unwrap_err();
+    assert_eq!(bench.store.chunk(bench.org, &sha256, 0).await.unwrap(), None);
+    bench.store.keep(bench.org, &sha256, &mut Whole::new(content)).await.unwrap();
+    assert_eq!(bench.store.chunk(bench.org, &sha256, 0).await.unwrap(), Some(vec![2; CHUNK].into()));
+    assert_eq!(bench.store.chunk(bench.org, &sha256, 1).await.unwrap(), Some(vec![2].into()));
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: cargo xtask test"]
+async fn damage_is_named() {
+    let cases = [
+        ("UPDATE {}.ledger SET payload = '{}' WHERE idx = 3", "payload of ledger entry 3"),
+        ("UPDATE {}.ledger SET actor = 'user:eve' WHERE idx = 2", "leaf of ledger entry 2"),
+        ("DELETE FROM {}.ledger WHERE idx = 4", "ledger entry 4 of"),
+        ("UPDATE {}.node SET hash = repeat('0', 64)", "node 0 of level 4 does not match"),
+        ("DELETE FROM {}.node", "node 0 of level 4 is missing"),
+        ("UPDATE {}.head SET frontier = '' WHERE size > 9", "head"),
+    ];
+    for (damage, expected) in cases {
+        let bench = Bench::new().await;
+        for number in 0..20 {
+            bench.create(&bench.flow(&format!("flow-{number}"))).await.unwrap();
+        }
+        bench.execute(damage).await;
+        let problems = bench.problems().await;
+        assert!(problems.iter().any(|problem| problem.contains(expected)), "{damage}: {problems:?}");
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: cargo xtask test"]
+async fn a_closed_store_answers_that_it_is_not_available() {
+    let bench = Bench::new().await;
+    bench.store.close().await;
+    assert!(matches!(bench.create(&bench.flow("late")).await, Err(StoreError::Unavailable(_))));
+    assert!(matches!(bench.store.flow(bench.org, "late").await, Err(StoreError::Unavailable(_))));
+    bench.store.close().await;
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: cargo xtask test"]
+async fn a_write_that_fails_half_way_leaves_the_store_as_it_was() {
+    let bench = Bench::new().await;
+    bench.create(&bench.flow("before")).await.unwrap();
+    bench
+        .execute(
+            "CREATE FUNCTION {}.refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''no''; END';
+             CREATE TRIGGER refuse BEFORE INSERT ON {}.named EXECUTE FUNCTION {}.refuse()",
+        )
+        .await;
+    bench.create(&bench.flow("during")).await.unwrap_err();
+    assert!(bench.store.flow(bench.org, "before").await.unwrap().is_some());
+    assert!(bench.store.flow(bench.org, "during").await.unwrap().is_none());
+    bench.execute("DROP TRIGGER refuse ON {}.named").await;
+    bench.create(&bench.flow("after")).await.unwrap();
+    assert_eq!(bench.problems().await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn addresses_and_schemas_that_cannot_be_used_are_refused_with_one_sentence() {
+    let refused = async |url: &str| PostgresStore::connect(url).await.unwrap_err();
+    assert!(matches!(refused("postgres://localhost:port/db").await, ConnectError::BadUrl { .. }));
+    let secret = refused("postgres://jane:secret@127.0.0.1:1/db").await;
+    assert!(matches!(secret, ConnectError::Unreachable { .. }));
+    assert!(!format!("{secret} {secret:?}").contains("secret"), "{secret}");
+    let options = Options { schema: "two words".to_owned(), ..Options::default() };
+    let named = PostgresStore::connect_with("postgres://127.0.0.1:1/db", &options).await.unwrap_err();
+    assert!(matches!(named, ConnectError::BadSchema(_)), "{named}");
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: cargo xtask test"]
+async fn tables_of_a_later_program_are_left_alone() {
+    let bench = Bench::new().await;
+    bench.execute("INSERT INTO {}._evidence_migrations (version) VALUES (99)").await;
+    let newer = PostgresStore::connect_with(&bench.schema.url, &options(&bench.schema)).await.unwrap_err();
+    assert!(matches!(newer, ConnectError::NewerSchema { found: 99, known: 1 }), "{newer}");
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: cargo xtask test"]
+async fn many_may_start_at_once_on_an_empty_database() {
+    let schema = Schema::fresh().expect("EVIDENCE_TEST_POSTGRES_URL names a server");
+    let mut starting = tokio::task::JoinSet::new();
+    for _ in 0..10 {
+        let (url, options) = (schema.url.clone(), Options { connections: 1, ..options(&schema) });
+        starting.spawn(async move { PostgresStore::connect_with(&url, &options).await.map(drop) });
+    }
+    starting.join_all().await.into_iter().collect::<Result<(), _>>().unwrap();
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: cargo xtask test"]
+async fn a_hosts_pool_may_look_elsewhere_by_default() {
+    let schema = Schema::fresh().expect("EVIDENCE_TEST_POSTGRES_URL names a server");
+    let address: PgConnectOptions = schema.url.parse().unwrap();
+    let pool = PgPoolOptions::new()
+        .max_connections(2)
+        .connect_with(address.options([("search_path", "pg_catalog")]))
+        .await
+        .unwrap();
+    let store = Arc::new(PostgresStore::from_pool(pool, &schema.name).await.unwrap());
+    let seed = Seed { user: "jane".parse().unwrap(), orgs: vec![], api_key: None };
+    Evidence::new(store.clone(), Settings::default()).seed(&seed).await.unwrap();
+    assert!(store.user("jane").await.unwrap().is_some());
+    assert_eq!(store.fsck().await.unwrap().problems, Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+#[ignore = "needs PostgreSQL: cargo xtask test"]
+async fn two_stores_write_one_ledger() {
+    let bench = Bench::new().await;
+    let stores = [bench.store.clone(), bench.beside().await];
+    let mut writes = tokio::task::JoinSet::new();
+    for number in 0..32 {
+        let store = stores[number % 2].clone();
+        let flows: Vec<Write> = (0..20)
+            .map(|turn| Fact::FlowCreated { record: bench.flow(&format!("flow-{number}-{turn}")) })
+            .map(|fact| bench.write(vec![fact], vec![]))
+            .collect();
+        writes.spawn(async move {
+            for write in flows {
+                store.record(write).await?;
+            }
+            StoreResult::Ok(())
+        });
+    }
+    writes.join_all().await.into_iter().collect::<StoreResult<()>>().unwrap();
+    let heads = [stores[0].ledger_head(bench.org).await, stores[1].ledger_head(bench.org).await];
+    let [one, other] = heads.map(|head| head.unwrap().expect("a head"));
+    assert_eq!((one.size(), one.root()), (2 + 640, other.root()));
+    assert_eq!(bench.problems().await, Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+#[ignore = "needs PostgreSQL: cargo xtask test"]
+async fn two_stores_lose_no_update_and_make_no_name_twice() {
+    let bench = Bench::new().await;
+    let stores = [bench.store.clone(), bench.beside().await];
+    for round in 0..20 {
+        let mut racers = tokio::task::JoinSet::new();
+        for racer in 0..16 {
+            let flow = bench.flow(&format!("race-{round}"));
+            let guard = Guard::Absent(Key::Flow(flow.name.clone()));
+            let write = bench.write(vec![Fact::FlowCreated { record: flow }], vec![guard]);
+            let store = stores[racer % 2].clone();
+            racers.spawn(async move { store.record(write).await });
+        }
+        let outcomes = racers.join_all().await;
+        assert_eq!(outcomes.iter().filter(|outcome| outcome.is_ok()).count(), 1);
+        assert!(outcomes.iter().all(|outcome| matches!(outcome, Ok(_) | Err(StoreError::Conflict))));
+    }
+    assert_eq!(bench.problems().await, Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+#[ignore = "needs PostgreSQL: cargo xtask test"]
+async fn two_stores_make_one_organization_of_a_name() {
+    let bench = Bench::new().await;
+    let other = bench.beside().await;
+    for round in 0..20 {
+        let seed = |store: &Arc<PostgresStore>| {
+            let evidence = Evidence::new(store.clone(), Settings::default());
+            let seed = Seed {
+                user: format!("user-{round}").parse().unwrap(),
+                orgs: vec![format!("org-{round}").parse().unwrap()],
+                api_key: None,
+            };
+            tokio::spawn(async move { evidence.seed(&seed).await.map(drop) })
+        };
+        let (one, two) = (seed(&bench.store), seed(&other));
+        let outcomes = [one.await.unwrap(), two.await.unwrap()];
+        assert!(outcomes.iter().any(Result::is_ok), "{outcomes:?}");
+        for outcome in outcomes {
+            assert!(!matches!(outcome, Err(evidence_core::Error::Store(_))), "{outcome:?}");
+        }
+    }
+    assert_eq!(bench.problems().await, Vec::<String>::new());
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: cargo xtask test"]
+async fn connections_that_were_cut_are_made_again() {
+    let bench = Bench::new().await;
+    bench.create(&bench.flow("before")).await.unwrap();
+    for _ in 0..4 {
+        bench.store.flow(bench.org, "before").await.unwrap();
+    }
+    // Every session that works in this schema: the writer's and those of the pool. Other tests have theirs.
+    let cut = format!(
+        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+         WHERE application_name = 'evidence' AND query LIKE '%{}%'",
+        bench.schema.name
+    );
+    let mut connection = PgConnection::connect(&bench.schema.url).await.unwrap();
+    let cut: i64 = sqlx::query_scalar(AssertSqlSafe(cut)).fetch_one(&mut connection).await.unwrap();
+    assert!(cut >= 2, "{cut} sessions");
+    assert!(bench.store.flow(bench.org, "before").await.unwrap().is_some());
+    bench.create(&bench.flow("after")).await.unwrap();
+    assert_eq!(bench.problems().await, Vec::<String>::new());
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: cargo xtask test"]
+async fn a_pool_without_a_free_connection_is_not_available() {
+    let schema = Schema::fresh().expect("EVIDENCE_TEST_POSTGRES_URL names a server");
+    let address: PgConnectOptions = schema.url.parse().unwrap();
+    let pool = PgPoolOptions::new()
+        .max_connections(1)
+        .acquire_timeout(Duration::from_millis(100))
+        .connect_with(address)
+        .await
+        .unwrap();
+    let store = PostgresStore::from_pool(pool.clone(), &schema.name).await.unwrap();
+    let busy = pool.acquire().await.unwrap();
+    assert!(matches!(store.user("jane").await, Err(StoreError::Unavailable(_))));
+    drop(busy);
+    assert_eq!(store.user("jane").await.unwrap(), None);
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: cargo xtask test"]
+async fn batches_may_be_kept_to_one_organization() {
+    let bench = Bench::with(|options| Options { mixed_batches: false, ..options }).await;
+    let mut writes = tokio::task::JoinSet::new();
+    for number in 0..8 {
+        let evidence = Evidence::new(bench.store.clone(), Settings::default());
+        let seed = Seed {
+            user: format!("user-{number}").parse().unwrap(),
+            orgs: vec![format!("org-{number}").parse().unwrap()],
+            api_key: None,
+        };
+        writes.spawn(async move { evidence.seed(&seed).await.map(drop) });
+    }
+    writes.join_all().await.into_iter().collect::<Result<(), _>>().unwrap();
+    assert_eq!(bench.problems().await, Vec::<String>::new());
+}

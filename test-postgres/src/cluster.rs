@@ -1,0 +1,236 @@
+//! A throwaway cluster: its files and its socket in one directory, which goes with it.
+//!
+//! `pg_ctl` starts and stops the server, and waits until it did. A guard process waits for this process to let go of
+//! a pipe, be it because the [`Cluster`] is dropped or because the process was killed; then it ends the server and
+//! removes the files. So no server outlives its test.
+
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use crate::Programs;
+
+/// What ends the server: everything after the pipe's end. The directory itself can be out of its user's power.
+const GUARD: &str = r#"cat; "$1" -D "$2/data" -m immediate stop; rm -rf "$2""#;
+
+/// The server's superuser, who needs no password. Everybody else does.
+const SUPERUSER: &str = "postgres";
+const ACCESS: &str = "local all postgres trust\nlocal all all scram-sha-256\n";
+
+/// A locale whose order is not that of bytes, so that a statement without `COLLATE "C"` shows.
+const LINGUISTIC: [&str; 2] = ["--locale-provider=icu", "--icu-locale=en-US"];
+
+/// The server's own file name of its socket.
+const SOCKET: &str = ".s.PGSQL.5432";
+
+/// How long a socket's path may be: the less of Linux's and macOS's limits.
+const SOCKET_PATH: usize = 103;
+
+/// What the server does for its data to survive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// Nothing, which is faster: for tests that ask other questions.
+    None,
+    /// What it does by default.
+    Full,
+}
+
+/// How the server is stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stop {
+    /// Cleanly; open transactions are cut off.
+    Fast,
+    /// As by a crash: the next start recovers from the log.
+    Immediate,
+}
+
+/// A server of one's own, on a socket only, with no data but its own. It ends when this is dropped.
+#[derive(Debug)]
+pub struct Cluster {
+    programs: Programs,
+    home: PathBuf,
+    guard: Child,
+}
+
+impl Cluster {
+    /// Makes a cluster below `parent`, which is made if need be, and starts it. Where the path is too long for a socket
+    /// or closed to the server's user, as below root's home, the system's temporary directory takes its place.
+    ///
+    /// # Errors
+    /// Says which step failed.
+    pub fn start(programs: &Programs, parent: &Path, durability: Durability) -> io::Result<Self> {
+        let home = home(programs, parent)?;
+        let guard = guard(programs, &home)?;
+        let cluster = Self { programs: programs.clone(), home, guard };
+        cluster.initialize(durability)?;
+        cluster.resume()?;
+        Ok(cluster)
+    }
+
+    /// Stops the server and waits until it has ended.
+    ///
+    /// # Errors
+    /// The server did not end, or was not running.
+    pub fn stop(&self, how: Stop) -> io::Result<()> {
+        let mode = match how {
+            Stop::Fast => "fast",
+            Stop::Immediate => "immediate",
+        };
+        done(self.control().args(["-m", mode, "stop"])).map(drop)
+    }
+
+    /// Starts the server that was stopped, and waits until it answers.
+    ///
+    /// # Errors
+    /// The server did not start; its log tells why.
+    pub fn resume(&self) -> io::Result<()> {
+        done(self.control().arg("-l").arg(self.home.join("log")).arg("start")).map(drop)
+    }
+
+    /// The address of a database as its superuser.
+    pub fn url(&self, database: &str) -> String {
+        self.address(database, &[("user", SUPERUSER)])
+    }
+
+    /// The address of a database as another user.
+    pub fn url_as(&self, user: &str, password: &str, database: &str) -> String {
+        self.address(database, &[("user", user), ("password", password)])
+    }
+
+    /// Runs statements in a database, each by itself, and answers what they print: a row a line, columns separated by
+    /// `|`.
+    ///
+    /// # Errors
+    /// What `psql` says of the first statement that failed.
+    pub fn sql(&self, database: &str, statements: &[&str]) -> io::Result<String> {
+        sql(&self.programs, &self.url(database), statements)
+    }
+
+    fn address(&self, database: &str, parameters: &[(&str, &str)]) -> String {
+        let home = encoded(&self.home.to_string_lossy());
+        let parameters = parameters.iter().map(|(name, value)| format!("&{name}={}", encoded(value)));
+        format!("postgres:///{}?host={home}{}", encoded(database), parameters.collect::<String>())
+    }
+
+    fn initialize(&self, durability: Durability) -> io::Result<()> {
+        let data = self.home.join("data");
+        let initdb = |locale: &[&str]| {
+            let mut command = self.programs.command("initdb");
+            command.args(["-U", SUPERUSER, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]);
+            done(command.args(locale).arg("-D").arg(&data))
+        };
+        // A server without ICU has to do with the order of bytes; initdb removes what it failed to make.
+        initdb(&LINGUISTIC).or_else(|_| initdb(&[]))?;
+        std::fs::write(data.join("pg_hba.conf"), ACCESS)?;
+        std::fs::write(data.join("postgresql.auto.conf"), settings(&self.home, durability))
+    }
+
+    fn control(&self) -> Command {
+        let mut command = self.programs.command("pg_ctl");
+        command.arg("-D").arg(self.home.join("data")).args(["-w", "-s"]);
+        command
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        // The guard does everything once its input ends. What it cannot remove is the directory below another user's.
+        drop(self.guard.stdin.take());
+        let _ = self.guard.wait();
+        let _ = std::fs::remove_dir(&self.home);
+    }
+}
+
+/// A new directory for a cluster.
+fn home(programs: &Programs, parent: &Path) -> io::Result<PathBuf> {
+    std::fs::create_dir_all(parent)?;
+    let home = fresh_directory(&parent.canonicalize()?)?;
+    let fits = home.join(SOCKET).as_os_str().len() <= SOCKET_PATH;
+    if programs.hand_over(&home)? && fits {
+        return Ok(home);
+    }
+    std::fs::remove_dir(&home)?;
+    let home = fresh_directory(&std::env::temp_dir())?;
+    programs.hand_over(&home)?;
+    Ok(home)
+}
+
+/// A directory that was not there before.
+fn fresh_directory(parent: &Path) -> io::Result<PathBuf> {
+    let process = std::process::id();
+    let paths = (0_u32..).map(|number| parent.join(format!("postgres-{process}-{number}")));
+    for path in paths {
+        match std::fs::create_dir(&path) {
+            Ok(()) => return Ok(path),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
+}
+
+/// Starts the process that cleans up. In a group of its own, an interrupt from the keyboard does not reach it.
+fn guard(programs: &Programs, home: &Path) -> io::Result<Child> {
+    let mut command = programs.as_servant("sh");
+    command.args(["-c", GUARD, "guard"]).arg(programs.directory().join("pg_ctl")).arg(home);
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0).spawn()
+}
+
+/// What the cluster has otherwise than by default.
+fn settings(home: &Path, durability: Durability) -> String {
+    let home = home.display().to_string().replace('\'', "''");
+    let mut settings =
+        format!("listen_addresses = ''\nunix_socket_directories = '{home}'\nmax_connections = 300\n");
+    if durability == Durability::None {
+        settings += "fsync = off\nfull_page_writes = off\nsynchronous_commit = off\n";
+    }
+    settings
+}
+
+/// Runs statements at an address.
+pub(crate) fn sql(programs: &Programs, url: &str, statements: &[&str]) -> io::Result<String> {
+    let mut psql = programs.command("psql");
+    psql.args(["-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", "-d", url]);
+    done(psql.args(statements.iter().flat_map(|statement| ["-c", statement])))
+}
+
+/// Runs a program to its end; what it printed, or what it complained of.
+fn done(command: &mut Command) -> io::Result<String> {
+    let output = command.output()?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end().to_owned();
+    if output.status.success() {
+        return Ok(text(&output.stdout));
+    }
+    let program = command.get_program().to_string_lossy();
+    Err(io::Error::other(format!("{program}: {}: {}", output.status, text(&output.stderr))))
+}
+
+/// Text as part of an address: what is not plain, by its bytes.
+fn encoded(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte);
+    text.bytes()
+        .map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_hold_any_directory_and_password() {
+        assert_eq!(encoded("/tmp/my target/a%b"), "/tmp/my%20target/a%25b");
+        assert_eq!(encoded("p&ss=ö"), "p%26ss%3D%C3%B6");
+    }
+
+    #[test]
+    fn directories_are_fresh() {
+        let parent = std::env::temp_dir();
+        let (first, second) = (fresh_directory(&parent).unwrap(), fresh_directory(&parent).unwrap());
+        assert_ne!(first, second);
+        for directory in [first, second] {
+            std::fs::remove_dir(directory).unwrap();
+        }
+    }
+}

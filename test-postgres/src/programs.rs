@@ -1,0 +1,175 @@
+//! Where the server's programs are, and who runs them: the server refuses to be run by root.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::fs::chown;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The oldest version that the store supports.
+const OLDEST: u32 = 15;
+
+/// What a directory must have to count.
+const NEEDED: [&str; 4] = ["initdb", "pg_ctl", "postgres", "psql"];
+
+/// Where packages put versions side by side: Debian, Red Hat, Homebrew on either processor, Postgres.app. The star
+/// stands for the rest of a directory's name.
+const PLACES: [&str; 6] = [
+    "/usr/lib/postgresql/*/bin",
+    "/usr/pgsql-*/bin",
+    "/opt/homebrew/opt/postgresql*/bin",
+    "/usr/local/opt/postgresql*/bin",
+    "/home/linuxbrew/.linuxbrew/opt/postgresql*/bin",
+    "/Applications/Postgres.app/Contents/Versions/*/bin",
+];
+
+/// Who runs the server when the caller is root, by preference: the packages' user, that of macOS, anybody's.
+const SERVANTS: [&str; 3] = ["postgres", "_postgres", "nobody"];
+
+/// The programs of one installation of PostgreSQL.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Programs {
+    version: u32,
+    directory: PathBuf,
+    servant: Option<Account>,
+}
+
+/// A user by numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Account {
+    user: u32,
+    group: u32,
+}
+
+impl Programs {
+    /// The newest installation on this machine that is new enough.
+    ///
+    /// # Errors
+    /// Says what is missing.
+    pub fn find() -> io::Result<Self> {
+        let installed = places().into_iter().filter_map(|directory| Some((version(&directory)?, directory)));
+        let (version, directory) =
+            installed.filter(|(version, _)| *version >= OLDEST).max().ok_or_else(|| {
+                io::Error::other(format!("PostgreSQL {OLDEST} or newer is not installed on this machine"))
+            })?;
+        Ok(Self { version, directory, servant: servant()? })
+    }
+
+    /// The major version.
+    pub const fn version(&self) -> u32 {
+        self.version
+    }
+
+    /// The directory they are in.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// One of the programs, about to run as a user who may run a server.
+    pub(crate) fn command(&self, name: &str) -> Command {
+        self.as_servant(self.directory.join(name))
+    }
+
+    /// Any program, about to run as that user.
+    pub(crate) fn as_servant(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new(program);
+        // The current directory may be out of that user's reach.
+        command.current_dir("/").stdin(Stdio::null());
+        if let Some(Account { user, group }) = self.servant {
+            command.uid(user).gid(group);
+        }
+        command
+    }
+
+    /// Gives a directory to that user, and says whether they can reach it.
+    pub(crate) fn hand_over(&self, directory: &Path) -> io::Result<bool> {
+        if let Some(Account { user, group }) = self.servant {
+            chown(directory, Some(user), Some(group))?;
+        }
+        let reach = self.as_servant("sh").args(["-c", "test -w \"$0\""]).arg(directory).status()?;
+        Ok(reach.success())
+    }
+}
+
+/// Every directory that may have the programs.
+fn places() -> Vec<PathBuf> {
+    let configured = said(Command::new("pg_config").arg("--bindir")).map(PathBuf::from);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let usual = PLACES.iter().flat_map(|place| matching(place));
+    configured.into_iter().chain(std::env::split_paths(&path)).chain(usual).collect()
+}
+
+/// The directories that a pattern with one star stands for.
+fn matching(pattern: &str) -> Vec<PathBuf> {
+    let Some((before, after)) = pattern.split_once('*') else { return Vec::new() };
+    let Some((parent, prefix)) = before.rsplit_once('/') else { return Vec::new() };
+    let Ok(entries) = std::fs::read_dir(parent) else { return Vec::new() };
+    let named = |name: &OsStr| name.to_str().is_some_and(|name| name.starts_with(prefix));
+    entries
+        .filter_map(Result::ok)
+        .filter(|entry| named(&entry.file_name()))
+        .map(|entry| entry.path().join(after.trim_start_matches('/')))
+        .collect()
+}
+
+/// The major version of the programs in this directory, if they are all there.
+fn version(directory: &Path) -> Option<u32> {
+    let complete = NEEDED.iter().all(|name| directory.join(name).is_file());
+    complete
+        .then(|| said(Command::new(directory.join("postgres")).arg("--version")))?
+        .and_then(|told| major(&told))
+}
+
+/// The major version in a text such as `postgres (PostgreSQL) 15.18 (Debian 15.18-1)`.
+fn major(told: &str) -> Option<u32> {
+    let number = told.split_once("(PostgreSQL) ")?.1;
+    number.split(|letter: char| !letter.is_ascii_digit()).next()?.parse().ok()
+}
+
+/// The user who runs the server; nobody else than the caller unless that is root.
+fn servant() -> io::Result<Option<Account>> {
+    if id("-u", None) != Some(0) {
+        return Ok(None);
+    }
+    let account = |name| Some(Account { user: id("-u", Some(name))?, group: id("-g", Some(name))? });
+    let found = SERVANTS.into_iter().find_map(account);
+    found
+        .map(Some)
+        .ok_or_else(|| io::Error::other("root may not run PostgreSQL and there is no user 'postgres'"))
+}
+
+fn id(what: &str, name: Option<&str>) -> Option<u32> {
+    said(Command::new("id").arg(what).args(name))?.parse().ok()
+}
+
+/// What a program prints, when it succeeds.
+fn said(command: &mut Command) -> Option<String> {
+    let output = command.stdin(Stdio::null()).output().ok()?;
+    let told = String::from_utf8(output.stdout).ok()?;
+    output.status.success().then(|| told.trim_end().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_major_version_is_read() {
+        for (told, expected) in [
+            ("postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)", Some(15)),
+            ("postgres (PostgreSQL) 17beta1", Some(17)),
+            ("postgres (PostgreSQL) 9.6.24", Some(9)),
+            ("postgres (Homebrew)", None),
+        ] {
+            assert_eq!(major(told), expected, "{told}");
+        }
+    }
+
+    #[test]
+    fn a_star_stands_for_the_rest_of_a_name() {
+        let sources = concat!(env!("CARGO_MANIFEST_DIR"), "/sr*/lib.rs");
+        assert_eq!(matching(sources), [Path::new(env!("CARGO_MANIFEST_DIR")).join("src/lib.rs")]);
+        assert_eq!(matching("/no/such/place-*/bin"), Vec::<PathBuf>::new());
+    }
+}

@@ -1,0 +1,52 @@
+//! PostgreSQL for the tests: the server that an environment variable names, or a throwaway one, from the packages of
+//! this machine, which are installed if need be.
+
+use evidence_test_postgres::{Cluster, Durability, Programs, SERVER};
+
+use crate::run::{self, Outcome, program};
+
+/// A server for the tests to share, as long as this lives. Tests that stop a server start their own, with the same
+/// programs.
+#[derive(Debug)]
+pub(crate) struct Server {
+    /// Its address.
+    pub(crate) url: String,
+    _cluster: Option<Cluster>,
+}
+
+impl Server {
+    /// The server that the environment names, or else a new one.
+    pub(crate) fn provide() -> Outcome<Self> {
+        let programs = programs()?;
+        if let Ok(url) = std::env::var(SERVER) {
+            println!("PostgreSQL: the server that {SERVER} names");
+            return Ok(Self { url, _cluster: None });
+        }
+        println!("PostgreSQL: a throwaway server of {}", programs.directory().display());
+        let cluster = Cluster::start(&programs, &run::target().join("postgres"), Durability::None)?;
+        Ok(Self { url: cluster.url("postgres"), _cluster: Some(cluster) })
+    }
+}
+
+/// The server's programs, installed first where the machine has none.
+pub(crate) fn programs() -> Outcome<Programs> {
+    Programs::find().or_else(|missing| {
+        println!("{missing}: installing it");
+        install()?;
+        Ok(Programs::find()?)
+    })
+}
+
+fn install() -> Outcome {
+    if !run::exists("apt-get") {
+        return Err("install PostgreSQL 15 or newer, on macOS with `brew install postgresql@16`".into());
+    }
+    apt_get(&["update", "-qq"])?;
+    apt_get(&["install", "-y", "-qq", "--no-install-recommends", "postgresql"])
+}
+
+fn apt_get(arguments: &[&str]) -> Outcome {
+    let as_root = program("id").args(["-u"]).output()?.trim_ascii() == b"0";
+    let apt_get = if as_root { program("apt-get") } else { program("sudo").args(["apt-get"]) };
+    apt_get.args(arguments).env("DEBIAN_FRONTEND", "noninteractive").run()
+}
