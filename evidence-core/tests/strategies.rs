@@ -1,8 +1,6 @@
 //! What the strategies call valid is accepted by the service, and what they call refused is refused for the field they
 //! name, and changes nothing. An operation that reads a body and has no strategy fails.
 
-mod support;
-
 use std::cell::Cell;
 use std::sync::Arc;
 
@@ -12,11 +10,15 @@ use evidence_core::operation::{Body, BodyKind, Operation, Visitor};
 use evidence_core::seed::Seed;
 use evidence_core::strategies::{Known, Requests, Sent};
 use evidence_core::{Error, Evidence, EvidenceService, Settings, Store, api, decode};
+use futures_util::FutureExt;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, FileFailurePersistence, TestCaseResult, TestRunner};
 use serde_json::{Map, Value, json};
 
-use support::wait;
+/// The outcome of a future that waits for nothing: a store in memory never does.
+fn wait<T>(future: impl Future<Output = T>) -> T {
+    future.now_or_never().expect("a store in memory answers at once")
+}
 
 /// What the bodies may mention.
 fn known() -> Known {

@@ -12,6 +12,7 @@ mod faults;
 mod flows;
 mod json;
 mod matrix;
+mod model;
 mod mounts;
 mod orgs;
 mod policies;

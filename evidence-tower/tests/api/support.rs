@@ -42,14 +42,14 @@ pub(crate) const EXPIRED: &str = "expired-key";
 pub(crate) const REVOKED: &str = "revoked-key";
 
 /// An empty store, and what it lives in.
-struct Stored {
-    name: &'static str,
-    store: Arc<dyn Store>,
-    directory: Option<TempDir>,
+pub(crate) struct Stored {
+    pub(crate) name: &'static str,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) directory: Option<TempDir>,
 }
 
 /// Every store that the cases run over.
-async fn stores() -> Vec<Stored> {
+pub(crate) async fn stores() -> Vec<Stored> {
     let directory = tempfile::tempdir().unwrap();
     let sqlite = SqliteStore::open(directory.path().join("evidence.db")).await.unwrap();
     vec![
@@ -97,7 +97,7 @@ impl Clock for Fixed {
 
 /// Gives the numbers from 1.
 #[derive(Default)]
-struct Counter(AtomicU64);
+pub(crate) struct Counter(AtomicU64);
 
 impl Random for Counter {
     fn fill(&self, bytes: &mut [u8]) {
