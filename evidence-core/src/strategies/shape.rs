@@ -73,9 +73,15 @@ impl Shape {
         self.valid().prop_filter_map("the type accepts the value", |value| decode::from_json(&value).ok())
     }
 
-    /// One of these shapes.
+    /// One of these shapes. What one of them refuses, no other may accept.
     pub fn any_of(shapes: &[Self]) -> Self {
         Self::new(Union::new(shapes.iter().map(Self::valid)), Union::new(shapes.iter().map(Self::broken)))
+    }
+
+    /// This shape, with such good values more often than it has them by itself, or beside its own.
+    #[must_use]
+    pub fn or_valid(self, valid: impl Strategy<Value = Value> + 'static) -> Self {
+        Self { valid: Union::new([self.valid, valid.boxed()]).boxed(), ..self }
     }
 
     /// This shape with the bad values of another kind beside its own.

@@ -16,8 +16,7 @@ pub fn description() -> Shape {
 
 /// A URL as it is reported, of any form: at most 8 Ki characters.
 pub fn address() -> Shape {
-    let web = Shape::or_wrong(texts::addresses().prop_map(Value::from), vec![json!(7)]);
-    Shape::any_of(&[web, Shape::text_between(0, 8 << 10)])
+    Shape::text_between(0, 8 << 10).or_valid(texts::addresses().prop_map(Value::from))
 }
 
 /// An absolute `http` or `https` URL.
@@ -51,7 +50,7 @@ pub(super) fn commit_of(sha1: BoxedStrategy<String>) -> Shape {
         .optional("message", Shape::text())
         .optional("author", Shape::text())
         .optional("author_username", Shape::text())
-        .optional("branch", Shape::any_of(&[Shape::text(), Shape::choice(&["main", "release"])]))
+        .optional("branch", Shape::text().or_valid(select(&["main", "release"]).prop_map(Value::from)))
         .optional("timestamp", sent_seconds())
         .optional("url", Shape::text())
         .optional("parents", Shape::list(&Shape::text(), 0..3))
@@ -87,7 +86,7 @@ const RESERVED: [&str; 2] = ["tags", "filter-options"];
 /// Labelled links.
 pub fn external_urls() -> Shape {
     let link = Object::new()
-        .required("href", address())
+        .required("href", Shape::text().or_valid(texts::addresses().prop_map(Value::from)))
         .optional("fingerprint", Shape::of::<Fingerprint>())
         .closed();
     let bad_label =
