@@ -64,6 +64,7 @@ use std::sync::Arc;
 
 use crate::store::{Store, StoreError, StoreResult};
 
+pub use blobs::run_blobs;
 pub use harness::main;
 
 /// What came of a check.

@@ -573,6 +573,12 @@ async fn run(steps: &[Step], tally: &mut Tally) -> TestCaseResult {
         clock.0.fetch_add(step.pause * 1_000_000, Ordering::Relaxed);
         let expected = first.send(step, &told).await;
         prop_assert!(expected.status.as_u16() < 500, "step {number}: {expected:?}");
+        for other in others {
+            let found = other.send(step, &told).await;
+            let alike = (found.status, &found.headers, &found.body)
+                == (expected.status, &expected.headers, &expected.body);
+            prop_assert!(alike, "step {number}, {} and {}:\n{expected:?}\n{found:?}", first.name, other.name);
+        }
         told.learn(step.operation, &expected.body);
         *tally.entry((step.operation, expected.status.as_u16())).or_default() += 1;
     }
