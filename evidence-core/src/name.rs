@@ -12,8 +12,15 @@ pub enum BadText {
     #[error("String should match pattern '{0}'")]
     Pattern(&'static str),
     /// It is longer than so many characters.
-    #[error("String should have at most {0} characters")]
+    #[error("String should have at most {0} character{s}", s = plural(*.0))]
     TooLong(usize),
+    /// It is shorter than so many characters.
+    #[error("String should have at least {0} character{s}", s = plural(*.0))]
+    TooShort(usize),
+}
+
+const fn plural(count: usize) -> &'static str {
+    if count == 1 { "" } else { "s" }
 }
 
 fn check(text: &str, pattern: &Regex, source: &'static str, longest: usize) -> Result<(), BadText> {

@@ -168,6 +168,11 @@ pub struct Form<T> {
 }
 
 impl<T> Form<T> {
+    /// A form without files.
+    pub const fn of(document: T) -> Self {
+        Self { document, files: Vec::new() }
+    }
+
     /// The file of a form that has one file part, as UTF-8 text; `part` names it in the error.
     pub async fn into_text(self, part: &'static str) -> Result<(T, Option<String>)> {
         let Some(file) = self.files.into_iter().next() else { return Ok((self.document, None)) };

@@ -45,7 +45,46 @@ pub trait EvidenceService: Clone + Send + Sync + 'static {
     /// Answers once the store does.
     fn ready(&self) -> impl Future<Output = Result<()>> + Send;
 
-    /// Authorizes and runs: the way in for a host's own code.
+    /// Authorizes and runs: the way in for a host's own code. An operation is a value, and so is its body.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// use evidence_core::artifacts::{ArtifactInput, ReportArtifact};
+    /// use evidence_core::flows::{FlowInput, PutFlow};
+    /// # use evidence_core::memory::MemoryStore;
+    /// use evidence_core::operation::{Form, Json};
+    /// # use evidence_core::seed::Seed;
+    /// use evidence_core::trails::{BeginTrail, GetTrail, TrailInput};
+    /// use evidence_core::{Evidence, EvidenceService, Settings};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    /// # runtime.block_on(async {
+    /// # let service = Evidence::new(Arc::new(MemoryStore::new()), Settings::default());
+    /// # service.seed(&Seed { user: "jane".parse()?, orgs: vec!["acme".parse()?], api_key: None }).await?;
+    /// let caller = service.principal_of_user("jane").await?;
+    /// let (org, flow_name) = (|| "acme".parse(), || "shop".parse());
+    ///
+    /// let flow = FlowInput { name: flow_name()?, description: "The web shop".parse()?, visibility: None };
+    /// service.call(&caller, PutFlow { org: org()? }, Form::of(flow)).await?;
+    ///
+    /// let trail = TrailInput::new("release-1".parse()?);
+    /// service.call(&caller, BeginTrail { org: org()?, flow_name: flow_name()? }, Form::of(trail)).await?;
+    ///
+    /// let artifact = ArtifactInput {
+    ///     trail_name: Some("release-1".parse()?),
+    ///     build_url: "https://ci.example.com/builds/1".parse()?,
+    ///     ..ArtifactInput::new("ab".repeat(32).parse()?, "shop.tar.gz")
+    /// };
+    /// service.call(&caller, ReportArtifact { org: org()?, flow_name: flow_name()? }, Json(artifact)).await?;
+    ///
+    /// let trail = GetTrail { org: org()?, flow_name: flow_name()?, trail_name: "release-1".parse()? };
+    /// let Json(trail) = service.call(&caller, trail, ()).await?;
+    /// assert_eq!(trail.created_by, "jane");
+    /// # Ok(())
+    /// # })
+    /// # }
+    /// ```
     fn call<O: Operation>(
         &self,
         caller: &Principal,
@@ -153,7 +192,35 @@ impl Evidence {
         Self::with_sources(store, settings, Arc::new(SystemClock), Arc::new(SystemRandom))
     }
 
-    /// A service with a clock and a source of randomness of the host's.
+    /// A service with a clock and a source of randomness of the host's: nothing else reads the time or makes ids.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// use evidence_core::id::Random;
+    /// # use evidence_core::memory::MemoryStore;
+    /// use evidence_core::time::{Clock, Timestamp};
+    /// use evidence_core::{Evidence, Settings};
+    ///
+    /// struct Noon;
+    ///
+    /// impl Clock for Noon {
+    ///     fn now(&self) -> Timestamp {
+    ///         Timestamp::from_seconds(1_783_512_000)
+    ///     }
+    /// }
+    ///
+    /// /// For tests alone: keys come from here too.
+    /// struct Sevens;
+    ///
+    /// impl Random for Sevens {
+    ///     fn fill(&self, bytes: &mut [u8]) {
+    ///         bytes.fill(7);
+    ///     }
+    /// }
+    ///
+    /// # let store = Arc::new(MemoryStore::new());
+    /// let service = Evidence::with_sources(store, Settings::default(), Arc::new(Noon), Arc::new(Sevens));
+    /// ```
     pub fn with_sources(
         store: Arc<dyn Store>,
         settings: Settings,

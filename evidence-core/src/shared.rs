@@ -1,12 +1,13 @@
 //! Pieces that several resources share: git commits, repository information, links, annotations, user data.
 
 use std::collections::BTreeMap;
+use std::str::FromStr;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::name::Fingerprint;
+use crate::name::{BadText, Fingerprint};
 use crate::time::{SentSeconds, WholeSeconds};
 
 /// A git commit as it is reported and kept. Unknown properties are ignored.
@@ -303,20 +304,29 @@ impl<const MAX: usize> Default for Text<MAX> {
     }
 }
 
+impl<const MAX: usize, const MIN: usize> TryFrom<String> for Text<MAX, MIN> {
+    type Error = BadText;
+
+    fn try_from(text: String) -> Result<Self, BadText> {
+        match text.chars().count() {
+            length if length < MIN => Err(BadText::TooShort(MIN)),
+            length if length > MAX => Err(BadText::TooLong(MAX)),
+            _ => Ok(Self(text)),
+        }
+    }
+}
+
+impl<const MAX: usize, const MIN: usize> FromStr for Text<MAX, MIN> {
+    type Err = BadText;
+
+    fn from_str(text: &str) -> Result<Self, BadText> {
+        text.to_owned().try_into()
+    }
+}
+
 impl<'de, const MAX: usize, const MIN: usize> Deserialize<'de> for Text<MAX, MIN> {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        let characters =
-            |count: usize| if count == 1 { "1 character".to_owned() } else { format!("{count} characters") };
-        let length = text.chars().count();
-        let misfit = if length < MIN {
-            format!("String should have at least {}", characters(MIN))
-        } else if length > MAX {
-            format!("String should have at most {}", characters(MAX))
-        } else {
-            return Ok(Self(text));
-        };
-        Err(serde::de::Error::custom(misfit))
+        String::deserialize(deserializer)?.try_into().map_err(serde::de::Error::custom)
     }
 }
 

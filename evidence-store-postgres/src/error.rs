@@ -12,7 +12,8 @@ use sqlx::error::ErrorKind;
 pub enum ConnectError {
     /// The address cannot be read.
     #[error(
-        "the address of the database is not understood ({source}): write it as postgres://user@host:5432/database"
+        "the address of the database is not understood ({}): write it as postgres://user@host:5432/database",
+        said(.source)
     )]
     BadUrl {
         /// What is wrong with it.
@@ -25,26 +26,36 @@ pub enum ConnectError {
     BadSchema(String),
     /// Nobody answers at the address.
     #[error(
-        "the database server cannot be reached: check that it runs and that host and port are right: {source}"
+        "the database server cannot be reached: check that it runs and that host and port are right: {}",
+        said(.source)
     )]
     Unreachable {
         /// Why not.
         source: sqlx::Error,
     },
     /// The server knows no such user, or the password is wrong.
-    #[error("the database refuses the user: check the user's name, the password and pg_hba.conf: {source}")]
+    #[error(
+        "the database refuses the user: check the user's name, the password and pg_hba.conf: {}",
+        said(.source)
+    )]
     Denied {
         /// What the server said.
         source: sqlx::Error,
     },
     /// The server has no database of this name.
-    #[error("there is no such database: make it, as with createdb: {source}")]
+    #[error(
+        "there is no such database: make it, as with createdb: {}",
+        said(.source)
+    )]
     NoDatabase {
         /// What the server said.
         source: sqlx::Error,
     },
     /// The server has no connection left.
-    #[error("the database has no connection left: ask for fewer, or raise its max_connections: {source}")]
+    #[error(
+        "the database has no connection left: ask for fewer, or raise its max_connections: {}",
+        said(.source)
+    )]
     TooManyConnections {
         /// What the server said.
         source: sqlx::Error,
@@ -52,7 +63,8 @@ pub enum ConnectError {
     /// The user may not make the schema or its tables.
     #[error(
         "the user may not make the tables in schema '{schema}': grant CREATE on the database, or make the schema and \
-         give it to the user: {source}"
+         give it to the user: {}",
+        said(.source)
     )]
     MayNotCreate {
         /// The schema.
@@ -77,7 +89,10 @@ pub enum ConnectError {
         source: sqlx::Error,
     },
     /// The tables cannot be brought up to date.
-    #[error("the tables cannot be brought to version {version}: {source}: nothing was changed")]
+    #[error(
+        "the tables cannot be brought to version {version}: {}: nothing was changed",
+        said(.source)
+    )]
     Migrate {
         /// The version that failed.
         version: i64,
@@ -118,6 +133,16 @@ impl ConnectError {
             Some((_, "55P03")) => Self::Busy { source },
             _ => Self::Migrate { version, source },
         }
+    }
+}
+
+/// What the database or the system says, without the driver's words around it.
+fn said(error: &sqlx::Error) -> String {
+    match error {
+        sqlx::Error::Database(database) => database.message().to_owned(),
+        sqlx::Error::Io(error) => error.to_string(),
+        sqlx::Error::Configuration(error) => error.to_string(),
+        other => other.to_string(),
     }
 }
 

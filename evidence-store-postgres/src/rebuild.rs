@@ -69,7 +69,8 @@ const SCHEMA: &str = "
 const HOMELESS: &str = "
     SELECT DISTINCT x.name FROM (
         SELECT 'ledger' AS name, org FROM evidence.ledger UNION ALL SELECT 'node', org FROM evidence.node
-        UNION ALL SELECT 'head', org FROM evidence.head UNION ALL SELECT 'blob', org FROM evidence.blob) x
+        UNION ALL SELECT 'head', org FROM evidence.head UNION ALL SELECT 'blob', org FROM evidence.blob
+        UNION ALL SELECT 'blob_chunk', org FROM evidence.blob_chunk) x
     WHERE x.org NOT IN (SELECT id FROM evidence.organization)";
 
 /// A blob may be kept for a record that was refused afterwards: only those that a fact names must be there.

@@ -18,9 +18,12 @@ const LOCK: &str = "SELECT pg_advisory_xact_lock(hashtextextended('evidence migr
 /// How long to wait for another server that is at it.
 const LOCK_TIMEOUT: &str = "SET LOCAL lock_timeout = '30s'";
 
-const SCHEMA_EXISTS: &str = "SELECT to_regnamespace(quote_ident($1)) IS NOT NULL";
+// These read the catalog's rows. `to_regclass` and the like answer from a session's cache, which says no for a while yet
+// after another server has made what was missing and given up the lock: of ten servers at once, some failed.
 
-const TABLE_EXISTS: &str = "SELECT to_regclass(quote_ident($1) || '._evidence_migrations') IS NOT NULL";
+const SCHEMA_EXISTS: &str = "SELECT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = $1)";
+
+const TABLE_EXISTS: &str = "SELECT EXISTS (SELECT FROM pg_catalog.pg_tables WHERE schemaname = $1 AND tablename = '_evidence_migrations')";
 
 const MIGRATION_TABLE: &str =
     "CREATE TABLE evidence._evidence_migrations (version bigint NOT NULL PRIMARY KEY)";

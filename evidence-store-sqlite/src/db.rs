@@ -70,7 +70,7 @@ impl SqliteStore {
 
     async fn start(options: SqliteConnectOptions) -> Result<Self, ConnectError> {
         let file = options.get_filename().display().to_string();
-        let unopened = |source| ConnectError::Open { file: file.clone(), source };
+        let unopened = |source| ConnectError::opening(&file, source);
         let options = options
             .create_if_missing(true)
             .journal_mode(SqliteJournalMode::Wal)

@@ -3,7 +3,7 @@
 use std::borrow::Borrow;
 
 use evidence_core::StoreError;
-use sqlx::error::ErrorKind;
+use sqlx::error::{DatabaseError, ErrorKind};
 
 /// Why a store could not be opened, each in one sentence that says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -23,16 +23,29 @@ pub enum ConnectError {
     )]
     InMemory,
     /// The file cannot be opened.
-    #[error("'{file}' cannot be opened: check that its directory exists and may be written to")]
+    #[error(
+        "'{file}' cannot be opened: check that its directory exists and may be written to: {}",
+        said(.source)
+    )]
     Open {
         /// The file.
         file: String,
         /// Why not.
         source: sqlx::Error,
     },
+    /// The file is something else.
+    #[error("'{file}' is no SQLite file: name another one, which is made if it is not there")]
+    NotADatabase {
+        /// The file.
+        file: String,
+        /// What SQLite said.
+        source: sqlx::Error,
+    },
     /// The tables cannot be brought up to date.
     #[error(
-        "the tables cannot be brought to version {version}: restore a backup, or report this as a defect"
+        "the tables cannot be brought to version {version} ({}), and nothing was changed: check that the disk has room \
+         and that no other program is at the file",
+        said(.source)
     )]
     Migrate {
         /// The version that failed.
@@ -50,12 +63,38 @@ pub enum ConnectError {
     },
 }
 
+impl ConnectError {
+    /// Why no connection was made to this file.
+    pub(crate) fn opening(file: &str, source: sqlx::Error) -> Self {
+        let file = file.to_owned();
+        match &source {
+            sqlx::Error::Database(database) if primary_code(&**database) == NOT_A_DATABASE => {
+                Self::NotADatabase { file, source }
+            }
+            _ => Self::Open { file, source },
+        }
+    }
+}
+
+/// What SQLite or the system says, without the driver's words around it.
+fn said(error: &sqlx::Error) -> String {
+    error.as_database_error().map_or_else(|| error.to_string(), |database| database.message().to_owned())
+}
+
+/// The code without its details; 0 where there is none.
+fn primary_code(error: &dyn DatabaseError) -> i32 {
+    error.code().and_then(|code| code.parse::<i32>().ok()).unwrap_or_default() & 0xff
+}
+
 /// SQLite's primary result codes that tell of the machine rather than of a defect: BUSY, LOCKED, NOMEM, READONLY,
 /// INTERRUPT, IOERR, FULL, CANTOPEN, PROTOCOL.
 const MACHINE: [i32; 9] = [5, 6, 7, 8, 9, 10, 13, 14, 15];
 
+/// NOTADB.
+const NOT_A_DATABASE: i32 = 26;
+
 /// CORRUPT and NOTADB.
-const DAMAGED: [i32; 2] = [11, 26];
+const DAMAGED: [i32; 2] = [11, NOT_A_DATABASE];
 
 /// Says what a failed statement means to a caller of the store. Takes the error or a shared one, as its source.
 pub(crate) fn store_error<E>(error: E) -> StoreError
@@ -67,7 +106,7 @@ where
             StoreError::Conflict
         }
         sqlx::Error::Database(database) => {
-            let code = database.code().and_then(|code| code.parse::<i32>().ok()).unwrap_or_default() & 0xff;
+            let code = primary_code(&**database);
             if MACHINE.contains(&code) {
                 StoreError::Unavailable(error.into())
             } else if DAMAGED.contains(&code) {

@@ -52,7 +52,8 @@ const SCHEMA: &str = "
 const HOMELESS: &str = "
     SELECT DISTINCT x.name FROM (
         SELECT 'ledger' AS name, org FROM stored.ledger UNION ALL SELECT 'node', org FROM stored.node
-        UNION ALL SELECT 'head', org FROM stored.head UNION ALL SELECT 'blob', org FROM stored.blob) x
+        UNION ALL SELECT 'head', org FROM stored.head UNION ALL SELECT 'blob', org FROM stored.blob
+        UNION ALL SELECT 'blob_chunk', org FROM stored.blob_chunk) x
     WHERE x.org NOT IN (SELECT key FROM stored.organization)";
 
 /// A blob may be kept for a record that was refused afterwards: only those that a fact names must be there.

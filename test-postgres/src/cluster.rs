@@ -180,8 +180,10 @@ fn guard(programs: &Programs, home: &Path) -> io::Result<Child> {
 /// What the cluster has otherwise than by default.
 fn settings(home: &Path, durability: Durability) -> String {
     let home = home.display().to_string().replace('\'', "''");
-    let mut settings =
-        format!("listen_addresses = ''\nunix_socket_directories = '{home}'\nmax_connections = 300\n");
+    let mut settings = format!(
+        "listen_addresses = ''\nunix_socket_directories = '{home}'\nmax_connections = 300\n\
+         max_prepared_transactions = 10\n"
+    );
     if durability == Durability::None {
         settings += "fsync = off\nfull_page_writes = off\nsynchronous_commit = off\n";
     }

@@ -51,6 +51,11 @@ impl Results {
         self.succeeded
     }
 
+    /// Whether a test ran at all.
+    pub(crate) const fn any(&self) -> bool {
+        !self.tests.is_empty()
+    }
+
     /// Insists that tests of these names ran, in whichever module.
     pub(crate) fn require(&self, names: &[&str]) -> Outcome {
         let ran = |name: &str| self.tests.iter().any(|(test, _)| test.rsplit("::").next() == Some(name));

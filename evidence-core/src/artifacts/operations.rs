@@ -52,6 +52,30 @@ pub struct ArtifactInput {
     pub user_data: Option<UserData>,
 }
 
+impl ArtifactInput {
+    /// An artifact of which nothing else is known.
+    pub fn new(fingerprint: Fingerprint, filename: impl Into<String>) -> Self {
+        Self {
+            trail_name: None,
+            template_reference_name: None,
+            fingerprint,
+            filename: filename.into(),
+            description: None,
+            git_commit: None,
+            git_commit_info: None,
+            repo_info: None,
+            commits_list: None,
+            repo_url: None,
+            is_compliant: None,
+            build_url: Address::default(),
+            commit_url: Address::default(),
+            external_urls: None,
+            annotations: None,
+            user_data: None,
+        }
+    }
+}
+
 /// The acknowledgement of an artifact report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ArtifactReported {

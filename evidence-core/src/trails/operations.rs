@@ -55,6 +55,21 @@ pub struct TrailInput {
     pub user_data: Option<UserData>,
 }
 
+impl TrailInput {
+    /// A trail of which nothing else is known.
+    pub const fn new(name: TrailName) -> Self {
+        Self {
+            name,
+            description: None,
+            git_commit_info: None,
+            repo_info: None,
+            origin_url: None,
+            external_urls: None,
+            user_data: None,
+        }
+    }
+}
+
 impl Document for TrailInput {
     const PARTS: FormParts = FormParts { document: "data_json", file: "template_file", many: false };
 

@@ -11,7 +11,7 @@ use http::header::RETRY_AFTER;
 use serde_json::json;
 use tokio::sync::Notify;
 
-use crate::mounts::Mount;
+use crate::mounts::{MOUNTS, Mount};
 use crate::support::{Api, in_memory};
 
 const SECRET: &str = "password=hunter2";
@@ -111,8 +111,10 @@ async fn a_failure_is_answered_without_its_cause_and_logged_with_it() {
         (Fault::Away, away),
         (Fault::Contended, away),
     ];
-    for (fault, (status, message, retry)) in table {
-        let api = Api::new(Faulty { evidence: in_memory().await, fault }, Mount::Tower, "faulty").await;
+    for (mount, (fault, (status, message, retry))) in
+        MOUNTS.into_iter().flat_map(|mount| table.map(|row| (mount, row)))
+    {
+        let api = Api::new(Faulty { evidence: in_memory().await, fault }, mount, "faulty").await;
         let form = [("name=\"data_json\"", r#"{"name": "web", "description": ""}"#)];
         for is_write in [false, true] {
             let log = Log::default();

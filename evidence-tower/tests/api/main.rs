@@ -10,6 +10,7 @@ mod documentation;
 mod environments;
 mod faults;
 mod flows;
+mod identity;
 mod json;
 mod matrix;
 mod model;

@@ -2,6 +2,7 @@
 //! service over every store in lock step. Statuses, headers and bodies must be equal after each, and the ledgers at the
 //! end. `PROPTEST_CASES` asks for more runs.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -20,7 +21,6 @@ use proptest::sample::{Index, select, subsequence};
 use proptest::strategy::Union;
 use proptest::test_runner::{Config, TestCaseResult, TestRunner};
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
 use crate::mounts::Mount;
 use crate::support::{Api, Counter, JANE, JOHN, NOW, Reply, Stored, stores};
@@ -145,6 +145,8 @@ fn furniture() -> Vec<Step> {
         "repo_info": {"name": "a/a", "url": "https://git.example.com/a/a", "provider": "github", "id": "1"},
     });
     let running = json!({"artifacts": [{"digests": {"api": FINGERPRINTS[0]}, "creationTimestamp": 1}]});
+    let attestation = json!({"attestation_name": "test", "is_compliant": true});
+    let file = Some(("data_json", "attachment_file", "evidence"));
     let flow = Some(("data_json", "template_file", TEMPLATES[2]));
     let policy =
         Some(("payload", "policy_file", "_schema: https://e/v1\nartifacts: {provenance: {required: true}}"));
@@ -164,6 +166,12 @@ fn furniture() -> Vec<Step> {
         json(Method::POST, &["environments", "acme", "prod", "policies"], json!({"policy_names": ["p"]})),
         json(Method::PUT, &["environments", "acme", "all", "join"], json!({"physical_env_name": "prod"})),
         json(Method::PUT, &["environments", "acme", "prod", "report", "docker"], running),
+        given(Method::POST, &["attestations", "acme", "web", "trail", "t1", "generic"], attestation, file),
+        Step {
+            operation: "get_trail_attestation",
+            sent: None,
+            ..json(Method::GET, &["attestations", "acme", "web", "trail", "t1", "test"], Value::Null)
+        },
         json(Method::POST, &["service-accounts", "acme"], json!({"name": "ci", "privilege": "member"})),
         json(Method::POST, &keys, json!({"description": "x"})),
     ]
@@ -227,6 +235,9 @@ fn texts_of(segment: &str, operation: &str) -> BoxedStrategy<Text> {
     };
     match parameter {
         "org" => prop_oneof![20 => one_of(&["acme", ""]), 1 => one_of(&["foobar", "jane", ""])].boxed(),
+        // The attestation of the furniture, with its file, is there.
+        "flow_name" if operation == "get_attestation_evidence" => one_of(&["web", "shop"]),
+        "trail_name" if operation == "get_attestation_evidence" => one_of(&["t1", "t2"]),
         "flow_name" => one_of(FLOWS),
         "trail_name" => one_of(TRAILS),
         "env_name" if operation == "server_report" => one_of(&["server", "nothing"]),
@@ -468,11 +479,11 @@ struct Contender {
     name: &'static str,
     api: Api,
     store: Arc<dyn Store>,
-    _directory: Option<TempDir>,
+    _home: Box<dyn Any + Send>,
 }
 
 impl Contender {
-    async fn new(Stored { name, store, directory }: Stored, clock: &Arc<Ticking>) -> Self {
+    async fn new(Stored { name, store, home }: Stored, clock: &Arc<Ticking>) -> Self {
         let random = Arc::new(Counter::default());
         let clock = Arc::clone(clock);
         let service = Evidence::with_sources(Arc::clone(&store), Settings::default(), clock, random);
@@ -481,7 +492,7 @@ impl Contender {
             let seed = Seed { user: user.parse().unwrap(), orgs: vec![org.parse().unwrap()], api_key };
             service.seed(&seed).await.unwrap();
         }
-        Self { name, api: Api::new(service, Mount::Tower, name).await, store, _directory: directory }
+        Self { name, api: Api::new(service, Mount::Tower, name).await, store, _home: home }
     }
 
     async fn send(&self, step: &Step, told: &Told) -> Reply {

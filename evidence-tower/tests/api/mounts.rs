@@ -54,9 +54,8 @@ impl Mount {
         self != Self::Rocket
     }
 
-    /// A service in this host.
-    pub(crate) async fn carrier<S: EvidenceService>(self, service: S) -> Carrier {
-        let api = EvidenceApi::new(service);
+    /// The API in this host.
+    pub(crate) async fn carrier(self, api: EvidenceApi<impl EvidenceService>) -> Carrier {
         match self {
             Self::Tower => tower(api),
             Self::Stripped => tower(api.relative()),
@@ -84,7 +83,7 @@ where
     })
 }
 
-async fn rocket<S: EvidenceService>(api: EvidenceApi<S>, prefix: &'static str) -> Carrier {
+async fn rocket(api: EvidenceApi<impl EvidenceService>, prefix: &'static str) -> Carrier {
     let config = rocket::Config { log_level: LogLevel::Off, ..rocket::Config::debug_default() };
     let app = rocket::custom(config).mount(prefix, RocketMount::new(api)).register(prefix, catchers());
     let client = Arc::new(Client::untracked(app).await.unwrap());

@@ -1,5 +1,6 @@
 //! A service with a few people in it, on every store and at every mount, and requests that read like sentences.
 
+use std::any::Any;
 use std::future::IntoFuture;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,12 +15,15 @@ use evidence_core::seed::Seed;
 use evidence_core::service_accounts::{ApiKeyRecord, ServiceAccount};
 use evidence_core::time::{Clock, Timestamp};
 use evidence_core::{Evidence, EvidenceService, Settings, Store};
+use evidence_store_postgres::{Options, PostgresStore};
 use evidence_store_sqlite::SqliteStore;
+use evidence_test_postgres::Schema;
+use evidence_tower::EvidenceApi;
+use futures_util::future::join_all;
 use http::header::{AUTHORIZATION, AsHeaderName, CONTENT_LENGTH, CONTENT_TYPE, HeaderName};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use http_body_util::{BodyExt, Empty, Full};
 use serde_json::Value;
-use tempfile::TempDir;
 
 use crate::mounts::{Carrier, MOUNTS, Mount, SentBody};
 
@@ -45,27 +49,48 @@ pub(crate) const REVOKED: &str = "revoked-key";
 pub(crate) struct Stored {
     pub(crate) name: &'static str,
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) directory: Option<TempDir>,
+    pub(crate) home: Box<dyn Any + Send>,
 }
 
-/// Every store that the cases run over.
+impl Stored {
+    fn new(name: &'static str, store: impl Store, home: impl Any + Send) -> Self {
+        Self { name, store: Arc::new(store), home: Box::new(home) }
+    }
+}
+
+/// Every store that the cases run over: PostgreSQL is among them where there is a server for tests, as under `cargo
+/// xtask test`.
 pub(crate) async fn stores() -> Vec<Stored> {
     let directory = tempfile::tempdir().unwrap();
     let sqlite = SqliteStore::open(directory.path().join("evidence.db")).await.unwrap();
-    vec![
-        Stored { name: "memory", store: Arc::new(MemoryStore::new()), directory: None },
-        Stored { name: "sqlite", store: Arc::new(sqlite), directory: Some(directory) },
-    ]
+    let mut stores =
+        vec![Stored::new("memory", MemoryStore::new(), ()), Stored::new("sqlite", sqlite, directory)];
+    if let Some(schema) = Schema::fresh() {
+        let options = Options { schema: schema.name.clone(), connections: 4, ..Options::default() };
+        let postgres = PostgresStore::connect_with(&schema.url, &options).await.unwrap();
+        stores.push(Stored::new("postgres", postgres, schema));
+    }
+    stores
 }
 
-/// Runs a case over every store and at every mount, each time with a fresh fixture.
+#[tokio::test]
+#[ignore = "needs PostgreSQL: run cargo xtask test"]
+async fn the_cases_run_on_postgresql_too() {
+    let names: Vec<_> = stores().await.into_iter().map(|stored| stored.name).collect();
+    assert_eq!(names, ["memory", "sqlite", "postgres"]);
+}
+
+/// Runs a case over every store and at every mount, each time with a fresh fixture; the mounts side by side, so that
+/// they work while one waits for its store.
 pub(crate) async fn for_each_store(case: impl AsyncFn(Api)) {
-    for mount in MOUNTS {
-        for Stored { name, store, directory } in stores().await {
-            let evidence = fixture(store, Settings::default()).await;
-            case(Api::new(evidence, mount, name).await).await;
-            drop(directory);
-        }
+    join_all(MOUNTS.map(|mount| at(mount, &case))).await;
+}
+
+async fn at(mount: Mount, case: &impl AsyncFn(Api)) {
+    for Stored { name, store, home } in stores().await {
+        let evidence = fixture(store, Settings::default()).await;
+        case(Api::new(evidence, mount, name).await).await;
+        drop(home);
     }
 }
 
@@ -181,7 +206,16 @@ pub(crate) struct Api {
 impl Api {
     /// The API of a service over the store of this name, as a host mounts it.
     pub(crate) async fn new(service: impl EvidenceService, mount: Mount, store: &'static str) -> Self {
-        Self { carrier: mount.carrier(service).await, mount, store }
+        Self::of(EvidenceApi::new(service), mount, store).await
+    }
+
+    /// The same, of an API that was set up already.
+    pub(crate) async fn of(
+        api: EvidenceApi<impl EvidenceService>,
+        mount: Mount,
+        store: &'static str,
+    ) -> Self {
+        Self { carrier: mount.carrier(api).await, mount, store }
     }
 
     /// A request by jane, without a body.

@@ -48,7 +48,8 @@ pub(crate) struct ServeOptions {
     pub(crate) store: StoreOptions,
     #[command(flatten)]
     pub(crate) api: ApiOptions,
-    /// Where attachments are kept; beside the records when it is absent.
+    /// Where attachments are kept: file:///directory, s3://bucket/prefix (in programs built with the feature `s3`), or
+    /// memory: for a trial; beside the records when it is absent.
     #[arg(long, env = "EVIDENCE_ATTACHMENTS", value_name = "URL")]
     pub(crate) attachments: Option<String>,
     /// The address that metrics are served at.
@@ -56,11 +57,29 @@ pub(crate) struct ServeOptions {
     pub(crate) metrics_listen: Option<SocketAddr>,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct StoreOptions {
-    /// The store.
-    #[arg(long, env = "EVIDENCE_DATABASE_URL", value_name = "URL", default_value = "sqlite://evidence.db")]
+    /// The store: sqlite://FILE, or postgres://USER:PASSWORD@HOST/DATABASE.
+    #[arg(
+        long,
+        env = "EVIDENCE_DATABASE_URL",
+        value_name = "URL",
+        default_value = "sqlite://evidence.db",
+        hide_env_values = true
+    )]
     pub(crate) database_url: String,
+    /// The schema of a PostgreSQL database that holds the tables; made if it is not there.
+    #[arg(long, env = "EVIDENCE_DATABASE_SCHEMA", value_name = "NAME", default_value = "evidence")]
+    pub(crate) database_schema: String,
+    /// The most connections for reading from a PostgreSQL database; one more is for writing.
+    #[arg(
+        long,
+        env = "EVIDENCE_DATABASE_CONNECTIONS",
+        value_name = "NUMBER",
+        default_value_t = 8,
+        value_parser = clap::value_parser!(u32).range(1..=1000)
+    )]
+    pub(crate) database_connections: u32,
 }
 
 #[derive(Debug, Args)]

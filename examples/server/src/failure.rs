@@ -4,19 +4,21 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use evidence_store_sqlite::ConnectError;
-
 /// A command's failure. Its `Display` is what the user reads.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     #[error("{0} is not available in this version")]
     NotYet(&'static str),
-    #[error("the database URL must begin with sqlite://")]
+    #[error("the database URL must begin with sqlite:// or postgres://")]
     UnknownStore,
     #[error("there is no database file '{}'", .0.display())]
     NoDatabase(PathBuf),
     #[error("the store cannot be opened: {0}")]
-    Connect(#[from] ConnectError),
+    Sqlite(#[from] evidence_store_sqlite::ConnectError),
+    #[error("the store cannot be opened: {0}")]
+    Postgres(#[from] evidence_store_postgres::ConnectError),
+    #[error("{0}")]
+    Attachments(#[from] evidence_object_store::OpenError),
     #[error("the store failed: {0}")]
     Store(#[from] evidence_core::StoreError),
     #[error("cannot listen on {address}: {source}")]

@@ -2,18 +2,17 @@
 
 use crate::cli::StoreOptions;
 use crate::failure::Failure;
-use crate::store;
+use crate::store::{self, Findings};
 
 /// Runs the command: every problem on a line of standard output, then a summary.
 pub(crate) async fn run(options: &StoreOptions) -> Result<(), Failure> {
-    let store = store::open_existing(&options.database_url).await?;
-    let report = store.fsck().await;
+    let store = store::open_existing(options).await?;
+    let findings = store.fsck().await;
     store.close().await;
-    let report = report?;
-    for problem in &report.problems {
+    let Findings { organizations, entries, problems } = findings?;
+    for problem in &problems {
         println!("{problem}");
     }
-    let problems = report.problems.len();
-    println!("{} organizations, {} entries, {problems} problems", report.organizations, report.entries);
-    if problems == 0 { Ok(()) } else { Err(Failure::Damaged(problems)) }
+    println!("{organizations} organizations, {entries} entries, {} problems", problems.len());
+    if problems.is_empty() { Ok(()) } else { Err(Failure::Damaged(problems.len())) }
 }

@@ -1,4 +1,5 @@
-//! The standalone evidence server: the evidence API over HTTP/1 and HTTP/2, on one database file.
+//! The standalone evidence server: the evidence API over HTTP/1 and HTTP/2, on one database file, or beside others on
+//! one PostgreSQL database.
 //!
 //! This binary only connects things: [`cli`] says what can be asked, [`store`] opens the database, [`serve`] puts the
 //! API on a socket, and the other modules are one command each. Everything that is evidence lives in the library

@@ -1,7 +1,5 @@
 //! `seed`: the first user, organizations and key of a store, with nothing but the key on standard output.
 
-use std::sync::Arc;
-
 use evidence_core::auth::ApiKey;
 use evidence_core::seed::Seed;
 use evidence_core::{Evidence, Settings};
@@ -13,8 +11,8 @@ use crate::store;
 /// Runs the command.
 pub(crate) async fn run(options: SeedOptions) -> Result<(), Failure> {
     let SeedOptions { store: store_options, user, orgs, api_key } = options;
-    let store = Arc::new(store::open(&store_options.database_url).await?);
-    let service = Evidence::new(store.clone(), Settings::default());
+    let store = store::open(&store_options).await?;
+    let service = Evidence::new(store.store(), Settings::default());
     let key = service.seed(&Seed { user, orgs, api_key: api_key.map(ApiKey::imported) }).await;
     store.close().await;
     println!("{}", key?.reveal());

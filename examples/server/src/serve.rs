@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evidence_core::{Evidence, Settings};
-use evidence_store_sqlite::SqliteStore;
+use evidence_object_store::ObjectBlobs;
 use evidence_tower::EvidenceApi;
 use http::Request;
 use hyper::body::Incoming;
@@ -18,10 +18,11 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tower::ServiceExt;
 
-use crate::cli::{ApiOptions, ServeOptions, StoreOptions, Switch};
+use crate::cli::{ApiOptions, ServeOptions, Switch};
 use crate::failure::Failure;
+use crate::logging;
 use crate::patience::{Patient, Timely};
-use crate::{logging, store};
+use crate::store::{self, Opened};
 
 /// How long a client may take over a request's head; an idle connection ends after as long.
 const HEAD_PATIENCE: Duration = Duration::from_secs(30);
@@ -36,22 +37,25 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Runs the command.
 pub(crate) async fn run(options: ServeOptions) -> Result<(), Failure> {
-    let ServeOptions { store: StoreOptions { database_url }, api, attachments, metrics_listen } = options;
-    if attachments.is_some() {
-        return Err(Failure::NotYet("the option '--attachments'"));
-    }
+    let ServeOptions { store: store_options, api, attachments, metrics_listen } = options;
     if metrics_listen.is_some() {
         return Err(Failure::NotYet("the option '--metrics-listen'"));
     }
     logging::start(&api.log)?;
-    let store = Arc::new(store::open(&database_url).await?);
+    let attachments = attachments.as_deref().map(ObjectBlobs::open).transpose()?;
+    let store = store::open(&store_options).await?;
     if store.is_empty().await? {
+        // The URL is not repeated here: it may hold a password.
         eprintln!(
-            "The store is empty. To make a user and a key: evidence-server seed --database-url {database_url} --user NAME"
+            "The store is empty. To make a user and a key: evidence-server seed --user NAME, with the same --database-url"
         );
     }
     let door = Door::open(&api).await?;
-    let service = Evidence::new(store.clone(), door.settings(&api));
+    let service = Evidence::new(store.store(), door.settings(&api));
+    let service = match attachments {
+        Some(place) => service.with_attachments(Arc::new(place)),
+        None => service,
+    };
     println!("Listening on http://{}", door.address);
     door.serve(service, &store).await
 }
@@ -85,7 +89,7 @@ impl Door {
     }
 
     /// Serves until a signal, drains, and closes the store.
-    pub(crate) async fn serve(self, service: Evidence, store: &SqliteStore) -> Result<(), Failure> {
+    pub(crate) async fn serve(self, service: Evidence, store: &Opened) -> Result<(), Failure> {
         let Self { listener, address, mut stop } = self;
         tracing::info!(%address, "listening");
         let connections = Connections::new(EvidenceApi::new(service));

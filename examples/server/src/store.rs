@@ -1,43 +1,116 @@
-//! Which store a database URL names, and opening it.
+//! Which store a database URL names, opening it, and what the commands need of any store beyond the traits of the
+//! library.
 
-use std::path::PathBuf;
+use std::path::Path;
+use std::sync::Arc;
 
+use evidence_core::{Store, StoreError};
+use evidence_store_postgres::{Options, PostgresStore};
 use evidence_store_sqlite::SqliteStore;
 
+use crate::cli::StoreOptions;
 use crate::failure::Failure;
 
+/// An open store.
+#[derive(Debug, Clone)]
+pub(crate) enum Opened {
+    Sqlite(Arc<SqliteStore>),
+    Postgres(Arc<PostgresStore>),
+}
+
+/// What a check of a whole store found.
+#[derive(Debug)]
+pub(crate) struct Findings {
+    pub(crate) organizations: u64,
+    pub(crate) entries: u64,
+    pub(crate) problems: Vec<String>,
+}
+
 /// Opens the store, making and migrating it where need be.
-pub(crate) async fn open(url: &str) -> Result<SqliteStore, Failure> {
-    sqlite_file(url)?;
-    Ok(SqliteStore::connect(url).await?)
+pub(crate) async fn open(options: &StoreOptions) -> Result<Opened, Failure> {
+    let url = options.database_url.as_str();
+    if sqlite_file(url).is_some() {
+        return Ok(Opened::Sqlite(Arc::new(SqliteStore::connect(url).await?)));
+    }
+    if is_postgres(url) {
+        let StoreOptions { database_schema: schema, database_connections: connections, .. } = options.clone();
+        let options = Options { schema, connections, ..Options::default() };
+        return Ok(Opened::Postgres(Arc::new(PostgresStore::connect_with(url, &options).await?)));
+    }
+    Err(Failure::UnknownStore)
 }
 
 /// Opens a store that must be there already.
-pub(crate) async fn open_existing(url: &str) -> Result<SqliteStore, Failure> {
-    let file = sqlite_file(url)?;
-    if !file.is_file() {
-        return Err(Failure::NoDatabase(file));
+pub(crate) async fn open_existing(options: &StoreOptions) -> Result<Opened, Failure> {
+    match sqlite_file(&options.database_url) {
+        Some(file) if !file.is_file() => Err(Failure::NoDatabase(file.to_owned())),
+        _ => open(options).await,
     }
-    open(url).await
 }
 
-fn sqlite_file(url: &str) -> Result<PathBuf, Failure> {
-    if url.starts_with("postgres://") || url.starts_with("postgresql://") {
-        return Err(Failure::NotYet("the PostgreSQL store"));
+impl Opened {
+    /// The store as the library knows it.
+    pub(crate) fn store(&self) -> Arc<dyn Store> {
+        match self {
+            Self::Sqlite(store) => Arc::clone(store) as _,
+            Self::Postgres(store) => Arc::clone(store) as _,
+        }
     }
-    let path = url.strip_prefix("sqlite://").ok_or(Failure::UnknownStore)?;
-    Ok(path.split('?').next().unwrap_or(path).into())
+
+    /// Whether nobody has seeded it yet.
+    pub(crate) async fn is_empty(&self) -> Result<bool, StoreError> {
+        match self {
+            Self::Sqlite(store) => store.is_empty().await,
+            Self::Postgres(store) => store.is_empty().await,
+        }
+    }
+
+    /// Checks everything that it holds.
+    pub(crate) async fn fsck(&self) -> Result<Findings, StoreError> {
+        match self {
+            Self::Sqlite(store) => {
+                let evidence_store_sqlite::FsckReport { organizations, entries, problems } =
+                    store.fsck().await?;
+                Ok(Findings { organizations, entries, problems })
+            }
+            Self::Postgres(store) => {
+                let evidence_store_postgres::FsckReport { organizations, entries, problems } =
+                    store.fsck().await?;
+                Ok(Findings { organizations, entries, problems })
+            }
+        }
+    }
+
+    /// Finishes what was begun and lets go of the database.
+    pub(crate) async fn close(&self) {
+        match self {
+            Self::Sqlite(store) => store.close().await,
+            Self::Postgres(store) => store.close().await,
+        }
+    }
+}
+
+fn sqlite_file(url: &str) -> Option<&Path> {
+    let path = url.strip_prefix("sqlite://")?;
+    Some(Path::new(path.split_once('?').map_or(path, |(path, _)| path)))
+}
+
+fn is_postgres(url: &str) -> bool {
+    url.starts_with("postgres://") || url.starts_with("postgresql://")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::Path;
 
     #[test]
     fn the_scheme_chooses_the_store() {
-        assert_eq!(sqlite_file("sqlite://a/b.db?mode=rw").unwrap(), Path::new("a/b.db"));
-        assert!(matches!(sqlite_file("postgres://u:p@host/db"), Err(Failure::NotYet(_))));
-        assert!(matches!(sqlite_file("evidence.db"), Err(Failure::UnknownStore)));
+        assert_eq!(sqlite_file("sqlite://a/b.db?mode=rw"), Some(Path::new("a/b.db")));
+        for url in ["postgres://u:p@host/db", "postgresql:///db?host=/run/postgresql"] {
+            assert!(is_postgres(url) && sqlite_file(url).is_none(), "{url}");
+        }
+        for url in ["evidence.db", "mysql://host/db", "postgres:host"] {
+            assert!(!is_postgres(url) && sqlite_file(url).is_none(), "{url}");
+        }
     }
 }

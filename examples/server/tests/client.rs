@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use serde_json::{Value, json};
-use support::{ORG, Server};
+use support::{Database, ORG, Server};
 use tempfile::TempDir;
 
 const TEMPLATE: &str = "\
@@ -47,7 +47,7 @@ impl Bench {
             .unwrap();
         assert!(cloned.success());
         Self {
-            server: Server::start(support::directory()),
+            server: Server::start(&Database::default()),
             client: from_xtask("EVIDENCE_TEST_CLIENT"),
             directory,
         }

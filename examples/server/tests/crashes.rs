@@ -3,37 +3,19 @@
 #![cfg(unix)]
 
 mod support;
+#[path = "support/writing.rs"]
+mod writing;
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::process::{Command, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 use std::thread::{scope, sleep};
 use std::time::Duration;
 
-use support::{ORG, Server, database_url, directory, program};
-
-const WRITERS: usize = 32;
+use support::{Database, ORG, Server, program};
+use writing::{Outcome, WRITERS, create, lost};
 
 /// After how many milliseconds of writing the server is killed, run after run.
 const LIVES: [u64; 5] = [130, 270, 190, 510, 350];
-
-/// Creates an environment, and answers whether the server said so.
-fn create(address: &str, key: &str, name: &str) -> bool {
-    let body = format!(r#"{{"name":"{name}","type":"server","description":"written before a crash"}}"#);
-    let request = format!(
-        "PUT /api/v2/environments/{ORG} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {key}\r\n\
-         content-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
-        body.len()
-    );
-    // Every error is a server that is gone: it acknowledged nothing.
-    let Ok(mut stream) = TcpStream::connect(address) else { return false };
-    let mut answer = Vec::new();
-    stream.write_all(request.as_bytes()).is_ok()
-        && stream.read_to_end(&mut answer).is_ok()
-        && answer.starts_with(b"HTTP/1.1 201 ")
-        && answer.ends_with(b"\"OK\"")
-}
 
 /// Writes from many threads until the server is killed; the names that were acknowledged.
 fn write_until_killed(server: &mut Server, life: usize, milliseconds: u64) -> Vec<String> {
@@ -41,7 +23,7 @@ fn write_until_killed(server: &mut Server, life: usize, milliseconds: u64) -> Ve
     let Server { child, address, key, .. } = server;
     let write = |writer: usize| {
         let names = (0..).map(|number| format!("env-{life}-{writer}-{number}"));
-        for name in names.take_while(|name| create(address, key, name)) {
+        for name in names.take_while(|name| create(address, key, name) == Outcome::Acknowledged) {
             acknowledged.lock().unwrap().push(name);
         }
     };
@@ -59,27 +41,25 @@ fn write_until_killed(server: &mut Server, life: usize, milliseconds: u64) -> Ve
 
 #[test]
 fn nothing_acknowledged_is_lost_when_the_server_is_killed() {
-    let directory = directory();
-    let mut server = Server::start(Arc::clone(&directory));
+    let database = Database::default();
+    let mut server = Server::start(&database);
     let mut acknowledged = Vec::new();
     for (life, milliseconds) in LIVES.into_iter().enumerate() {
         acknowledged.extend(write_until_killed(&mut server, life, milliseconds));
-        server = Server::serve(Arc::clone(&directory), &server.key);
-        let url = database_url(&directory);
-        let checked = program(&["fsck", "--database-url", &url]).output().unwrap();
+        server = Server::serve(&database, &server.key);
+        let checked = program(&["fsck", "--database-url", &database.url]).output().unwrap();
         assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stdout));
     }
     assert!(acknowledged.len() > WRITERS, "too few writes to tell: {}", acknowledged.len());
     let (status, list) = server.ask("GET", &format!("/api/v2/environments/{ORG}"), "application/json", "");
     assert_eq!(status, 200, "{list}");
-    let lost: Vec<_> = acknowledged.iter().filter(|name| !list.contains(&format!("\"{name}\""))).collect();
-    assert!(lost.is_empty(), "{} of {} acknowledged writes: {lost:?}", lost.len(), acknowledged.len());
+    assert_eq!(lost(&acknowledged, &list), Vec::<&str>::new(), "of {}", acknowledged.len());
 }
 
-/// The program, whose files may not grow beyond a megabyte or two: what a full disk is to it.
-fn cramped() -> Command {
+/// The program, whose files may not grow beyond so many blocks of half a kilobyte or one: what a full disk is to it.
+fn cramped(blocks: &str) -> Command {
     let mut command = Command::new("sh");
-    command.args(["-c", "trap '' XFSZ; ulimit -f 2048; exec \"$0\" \"$@\""]);
+    command.args(["-c", &format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\"")]);
     command.arg(env!("CARGO_BIN_EXE_evidence-server")).env("EVIDENCE_LOG_FILTER", "off").stdin(Stdio::null());
     command
 }
@@ -93,9 +73,9 @@ fn put_large(server: &Server, number: usize) -> (u16, String) {
 
 #[test]
 fn a_full_disk_refuses_writes_and_nothing_else_and_needs_no_repair() {
-    let directory = directory();
-    let key = Server::start(Arc::clone(&directory)).key.clone();
-    let server = Server::run(cramped(), Arc::clone(&directory), &key);
+    let database = Database::default();
+    let key = Server::start(&database).key.clone();
+    let server = Server::run(cramped("2048"), &database, &key);
     let written = (0..100).take_while(|number| put_large(&server, *number).0 == 201).count();
     assert!((1..100).contains(&written), "{written}");
     let (status, text) = put_large(&server, written);
@@ -107,9 +87,23 @@ fn a_full_disk_refuses_writes_and_nothing_else_and_needs_no_repair() {
     }
     drop(server);
 
-    let server = Server::serve(Arc::clone(&directory), &key);
+    let server = Server::serve(&database, &key);
     assert_eq!(server.ask("GET", &last, "application/json", "").0, 200);
     assert_eq!(put_large(&server, written).0, 201);
-    let checked = program(&["fsck", "--database-url", &database_url(&directory)]).output().unwrap();
+    let checked = program(&["fsck", "--database-url", &database.url]).output().unwrap();
     assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stdout));
+}
+
+#[test]
+fn a_disk_that_is_full_at_the_start_is_told_of_and_nothing_is_half_made() {
+    let database = Database::default();
+    let seed = ["seed", "--user", "jane", "--database-url", &database.url];
+    for blocks in ["8", "16", "32", "64"] {
+        let output = cramped(blocks).args(seed).output().unwrap();
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), told.lines().count()), (Some(1), 1), "{told}");
+        assert!(told.contains("check that the disk has room"), "{told}");
+    }
+    assert!(program(&seed).status().unwrap().success());
+    assert!(program(&["fsck", "--database-url", &database.url]).status().unwrap().success());
 }

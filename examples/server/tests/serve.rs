@@ -5,11 +5,10 @@ mod support;
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 use std::thread::sleep;
 use std::time::Duration;
 
-use support::{Server, answer, program};
+use support::{Database, Server, answer, program};
 
 /// Asks the server to end, as an init system does.
 fn terminate(server: &Server) {
@@ -19,7 +18,7 @@ fn terminate(server: &Server) {
 
 #[test]
 fn a_fresh_server_is_ready_and_ends_with_success_on_sigterm() {
-    let mut server = Server::start(support::directory());
+    let mut server = Server::start(&Database::default());
     let (status, text) = server.ask("GET", "/ready", "text/plain", "");
     assert_eq!(status, 200, "{text}");
     assert!(text.ends_with("\r\n\r\nOK"), "{text}");
@@ -29,8 +28,8 @@ fn a_fresh_server_is_ready_and_ends_with_success_on_sigterm() {
 
 #[test]
 fn a_request_that_was_begun_is_answered_before_the_server_ends() {
-    let directory = support::directory();
-    let mut server = Server::start(Arc::clone(&directory));
+    let database = Database::default();
+    let mut server = Server::start(&database);
     let body = r#"{"name":"prod","type":"server","description":""}"#;
     let mut stream = server.send(&format!(
         "PUT /api/v2/environments/acme HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\n\
@@ -48,14 +47,14 @@ fn a_request_that_was_begun_is_answered_before_the_server_ends() {
     assert_eq!(status, 201, "{text}");
     assert_eq!(server.child.wait().unwrap().code(), Some(0));
     // What was answered is there on the next start.
-    let next = Server::serve(directory, &server.key);
+    let next = Server::serve(&database, &server.key);
     let (status, text) = next.ask("GET", "/api/v2/environments/acme/prod", "application/json", "");
     assert_eq!(status, 200, "{text}");
 }
 
 #[test]
 fn a_seeded_key_opens_the_organization_and_nothing_else_does() {
-    let mut server = Server::start(support::directory());
+    let mut server = Server::start(&Database::default());
     let (status, text) = server.ask("GET", "/api/v2/flows/acme", "application/json", "");
     assert_eq!(status, 200, "{text}");
     server.key = "ev_wrong".to_owned();
@@ -97,7 +96,7 @@ fn the_demo_tells_of_requests_that_work() {
     let after = |label: &str| told.iter().find_map(|line| line.trim().strip_prefix(label)).unwrap().trim();
     let api = after("API").strip_prefix("http://").unwrap();
     let address = api.strip_suffix("/api/v2").unwrap();
-    let server = Server::of(child, address, after("Key"), directory);
+    let server = Server::of(child, address, after("Key"), None);
 
     let paths: Vec<&str> = told
         .iter()
@@ -112,12 +111,41 @@ fn the_demo_tells_of_requests_that_work() {
 }
 
 #[test]
+fn attachments_are_kept_in_the_directory_that_is_named() {
+    let database = Database::default();
+    let key = Server::start(&database).key.clone();
+    let directory = tempfile::tempdir().unwrap();
+    let mut program = program(&[]);
+    program.env("EVIDENCE_ATTACHMENTS", format!("file://{}", directory.path().display()));
+    let server = Server::run(program, &database, &key);
+
+    let form = "--b\r\nContent-Disposition: form-data; name=\"data_json\"\r\n\r\n\
+                {\"attestation_name\": \"scan\", \"is_compliant\": true}\r\n\
+                --b\r\nContent-Disposition: form-data; name=\"attachment_file\"; filename=\"scan.txt\"\r\n\r\n\
+                nothing found\r\n--b--\r\n";
+    let trail = "/api/v2/attestations/acme/web/trail/t";
+    let (status, text) =
+        server.ask("POST", &format!("{trail}/generic"), "multipart/form-data; boundary=b", form);
+    assert_eq!(status, 201, "{text}");
+    let (_, text) = server.ask("GET", &format!("{trail}/scan"), "application/json", "");
+    let (_, id) = text.split_once("\"attestation_id\":\"").expect(&text);
+    let id = id.split('"').next().unwrap();
+    let (status, text) = server.ask("GET", &format!("{trail}/attestation/{id}/evidence"), "text/plain", "");
+    assert_eq!(status, 200, "{text}");
+    assert!(text.ends_with("\r\n\r\nnothing found"), "{text}");
+
+    let organizations: Vec<_> = std::fs::read_dir(directory.path()).unwrap().collect();
+    assert_eq!(organizations.len(), 1, "{organizations:?}");
+    let files = std::fs::read_dir(organizations[0].as_ref().unwrap().path()).unwrap();
+    let kept: Vec<_> = files.map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap()).collect();
+    assert_eq!(kept, ["nothing found"]);
+}
+
+#[test]
 fn what_is_not_there_yet_says_so_and_exits_with_2() {
     for arguments in [
         &["backup", "evidence.backup"][..],
         &["verify", "package.tar"],
-        &["--database-url", "postgres://localhost/evidence"],
-        &["--attachments", "s3://bucket"],
         &["--metrics-listen", "127.0.0.1:9000"],
     ] {
         let output = program(arguments).output().unwrap();
@@ -130,12 +158,41 @@ fn what_is_not_there_yet_says_so_and_exits_with_2() {
 #[test]
 fn what_cannot_be_done_is_one_sentence_and_status_1() {
     let directory = tempfile::tempdir().unwrap();
-    let missing = format!("sqlite://{}", directory.path().join("missing.db").display());
-    for arguments in [&["fsck", "--database-url", &missing][..], &["--database-url", "evidence.db"]] {
-        let output = program(arguments).output().unwrap();
+    let at = |name: &str| format!("sqlite://{}", directory.path().join(name).display());
+    std::fs::write(
+        directory.path().join("notes.txt"),
+        "no database, though long enough to have a header".repeat(9),
+    )
+    .unwrap();
+    for (arguments, says) in [
+        (["fsck", "--database-url", &at("missing.db")], "there is no database file"),
+        (["seed", "--user=jane", "--database-url=evidence.db"], "must begin with sqlite:// or postgres://"),
+        (["serve", "--attachments", "file:///nowhere/at/all"], "cannot be used for attachments"),
+        (
+            ["seed", "--user=jane", "--database-url=sqlite://:memory:"],
+            "name a file, as in sqlite://evidence.db",
+        ),
+        (
+            ["seed", "--user=jane", &format!("--database-url={}", at("missing/evidence.db"))],
+            "check that its directory exists",
+        ),
+        (
+            ["seed", "--user=jane", &format!("--database-url={}", at("notes.txt/evidence.db"))],
+            "check that its directory exists",
+        ),
+        (
+            ["seed", "--user=jane", &format!("--database-url={}", at("notes.txt"))],
+            "is no SQLite file: name another one",
+        ),
+        (
+            ["seed", "--user=jane", "--database-url=postgres://127.0.0.1:1/evidence"],
+            "check that it runs and that host and port are right",
+        ),
+    ] {
+        let output = program(&arguments).output().unwrap();
         let told = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {told}");
-        assert_eq!(told.lines().count(), 1, "{told}");
+        assert_eq!((output.status.code(), told.lines().count()), (Some(1), 1), "{arguments:?}: {told}");
+        assert!(told.contains(says), "{arguments:?}: {told}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! The evidence API inside an axum application: the example of the README, so that it is known to build.
+//! The evidence API inside an axum application, and nothing else: the example of the README, so that it is known to build.
 
 use std::sync::Arc;
 

@@ -26,6 +26,7 @@ use crate::cli::DemoOptions;
 use crate::failure::Failure;
 use crate::logging;
 use crate::serve::Door;
+use crate::store::Opened;
 use client::Client;
 use story::Story;
 
@@ -37,11 +38,11 @@ pub(crate) async fn run(options: DemoOptions) -> Result<(), Failure> {
     let DemoOptions { api } = options;
     logging::start(&api.log)?;
     let file = fresh_file(&std::env::temp_dir()).map_err(Failure::DemoFile)?;
-    let store = Arc::new(SqliteStore::open(&file).await?);
+    let store = Opened::Sqlite(Arc::new(SqliteStore::open(&file).await?));
     let door = Door::open(&api).await?;
     let settings = door.settings(&api);
     let url = settings.public_url.clone();
-    let service = Evidence::new(store.clone(), settings);
+    let service = Evidence::new(store.store(), settings);
     let key = seed(&service).await?;
     let history = git::history();
     println!("Filling {} from {} …", file.display(), history.source);

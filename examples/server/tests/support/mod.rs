@@ -20,14 +20,28 @@ pub(crate) fn program(arguments: &[&str]) -> Command {
     command
 }
 
-/// A directory of one's own, which goes with the last who has it.
-pub(crate) fn directory() -> Arc<TempDir> {
-    Arc::new(tempfile::tempdir().unwrap())
+/// A database. Its directory, if it has one, goes with the last who has it.
+#[derive(Clone)]
+pub(crate) struct Database {
+    /// Its address.
+    pub(crate) url: String,
+    _directory: Option<Arc<TempDir>>,
 }
 
-/// The address of the store in this directory.
-pub(crate) fn database_url(directory: &TempDir) -> String {
-    format!("sqlite://{}", directory.path().join("evidence.db").display())
+/// A SQLite file of one's own.
+impl Default for Database {
+    fn default() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let url = format!("sqlite://{}", directory.path().join("evidence.db").display());
+        Self { url, _directory: Some(Arc::new(directory)) }
+    }
+}
+
+/// A database that somebody else keeps.
+impl From<String> for Database {
+    fn from(url: String) -> Self {
+        Self { url, _directory: None }
+    }
 }
 
 /// A running server; killed when it is dropped.
@@ -38,40 +52,40 @@ pub(crate) struct Server {
     pub(crate) address: String,
     /// A key of an administrator of [`ORG`].
     pub(crate) key: String,
-    /// Where its store is, until nobody needs it any more.
-    _directory: Arc<TempDir>,
+    /// Until nobody needs it any more.
+    _database: Option<Database>,
 }
 
 impl Server {
-    /// Seeds a fresh store in `directory` and serves it.
-    pub(crate) fn start(directory: Arc<TempDir>) -> Self {
-        let url = database_url(&directory);
+    /// Seeds a fresh store and serves it.
+    pub(crate) fn start(database: &Database) -> Self {
         let seeded =
-            program(&["seed", "--database-url", &url, "--user", "jane", "--org", ORG]).output().unwrap();
+            program(&["seed", "--database-url", &database.url, "--user", "jane", "--org", ORG]).output();
+        let seeded = seeded.unwrap();
         assert!(seeded.status.success(), "{}", String::from_utf8_lossy(&seeded.stderr));
-        let key = String::from_utf8(seeded.stdout).unwrap().trim_end().to_owned();
-        Self::serve(directory, &key)
+        let key = String::from_utf8(seeded.stdout).unwrap();
+        Self::serve(database, key.trim_end())
     }
 
-    /// Serves the store in `directory`.
-    pub(crate) fn serve(directory: Arc<TempDir>, key: &str) -> Self {
-        Self::run(program(&[]), directory, key)
+    /// Serves a store.
+    pub(crate) fn serve(database: &Database, key: &str) -> Self {
+        Self::run(program(&[]), database, key)
     }
 
-    /// Serves the store in `directory` with this program.
-    pub(crate) fn run(mut program: Command, directory: Arc<TempDir>, key: &str) -> Self {
-        let url = database_url(&directory);
-        let serve = ["serve", "--database-url", &url, "--listen", "127.0.0.1:0", "--wording", "named"];
+    /// Serves a store with this program.
+    pub(crate) fn run(mut program: Command, database: &Database, key: &str) -> Self {
+        let serve =
+            ["serve", "--database-url", &database.url, "--listen", "127.0.0.1:0", "--wording", "named"];
         let mut child = program.args(serve).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let address = line.trim_end().strip_prefix("Listening on http://").expect(&line);
-        Self::of(child, address, key, directory)
+        Self::of(child, address, key, Some(database.clone()))
     }
 
-    /// A server that was started already, working in `directory`.
-    pub(crate) fn of(child: Child, address: &str, key: &str, directory: impl Into<Arc<TempDir>>) -> Self {
-        Self { child, address: address.to_owned(), key: key.to_owned(), _directory: directory.into() }
+    /// A server that was started already.
+    pub(crate) fn of(child: Child, address: &str, key: &str, database: Option<Database>) -> Self {
+        Self { child, address: address.to_owned(), key: key.to_owned(), _database: database }
     }
 
     /// Opens a connection and sends the beginning of a request.

@@ -1,0 +1,59 @@
+//! A route of the application's own that reports to the service without HTTP: an operation is a value, and calling it
+//! checks the caller's rights as the API does.
+
+use axum::body::Bytes;
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse, Response};
+use evidence_core::artifacts::{ArtifactInput, ReportArtifact};
+use evidence_core::digest::sha256_hex;
+use evidence_core::name::{BadText, FlowName, TrailName};
+use evidence_core::operation::Json;
+use evidence_core::{Error, EvidenceService};
+use http::{HeaderMap, StatusCode};
+
+use crate::Shared;
+
+/// `POST /builds/{flow}/{trail}`: takes a build from whoever is signed in, and reports it as an artifact.
+pub(crate) async fn report(
+    State(shared): State<Shared>,
+    Path((flow_name, trail_name)): Path<(FlowName, TrailName)>,
+    headers: HeaderMap,
+    build: Bytes,
+) -> Result<StatusCode, Refused> {
+    let caller = shared.people.caller(&headers).await?.ok_or(Error::Unauthenticated)?;
+    let fingerprint = sha256_hex(&build).parse()?;
+    let artifact =
+        ArtifactInput { trail_name: Some(trail_name), ..ArtifactInput::new(fingerprint, "build.tar.gz") };
+    let report = ReportArtifact { org: caller.actor.name.parse()?, flow_name };
+    shared.evidence.call(&caller, report, Json(artifact)).await?;
+    Ok(StatusCode::CREATED)
+}
+
+/// An error of the service, in the application's own words.
+#[derive(Debug)]
+pub(crate) struct Refused(Error);
+
+impl From<Error> for Refused {
+    fn from(error: Error) -> Self {
+        Self(error)
+    }
+}
+
+impl From<BadText> for Refused {
+    fn from(text: BadText) -> Self {
+        Self(Error::invalid("build", text.to_string()))
+    }
+}
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        let status = match self.0 {
+            Error::Unauthenticated => StatusCode::UNAUTHORIZED,
+            Error::Forbidden => StatusCode::FORBIDDEN,
+            Error::Invalid { .. } => StatusCode::BAD_REQUEST,
+            Error::NotFound(_) => StatusCode::NOT_FOUND,
+            _ => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        status.into_response()
+    }
+}

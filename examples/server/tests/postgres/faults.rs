@@ -1,0 +1,151 @@
+//! Everything that can be wrong with a database: one sentence that says what to do and status 1, or 503 until it is
+//! right again; and never half a schema.
+
+use std::thread::{scope, sleep};
+use std::time::Duration;
+
+use evidence_test_postgres::Cluster;
+
+use crate::support::{Server, program};
+use crate::writing::{Outcome, create};
+use crate::{cluster, environments, sound_entries};
+
+/// What the program says, that must not be able to start.
+fn refusal(url: &str, schema: &str) -> String {
+    // Nobody has this address (RFC 5737): should the store open after all, the program ends all the same.
+    let serve = ["--database-url", url, "--database-schema", schema, "--listen", "192.0.2.1:0"];
+    let output = program(&serve).output().unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), told.lines().count()), (Some(1), 1), "{told}");
+    told
+}
+
+/// How many schemas of ours a database has.
+fn schemas(cluster: &Cluster, database: &str) -> String {
+    cluster.sql(database, &["SELECT count(*) FROM pg_namespace WHERE nspname = 'evidence'"]).unwrap()
+}
+
+/// Does something in a transaction that stays open, and holds its locks, until it is ended by [`release`].
+fn hold(cluster: &Cluster, statement: &str) {
+    cluster.sql("evidence", &["BEGIN", statement, "PREPARE TRANSACTION 'held'"]).unwrap();
+}
+
+/// Undoes what [`hold`] did.
+fn release(cluster: &Cluster) {
+    cluster.sql("evidence", &["ROLLBACK PREPARED 'held'"]).unwrap();
+}
+
+/// Waits until so many sessions wait for a lock.
+fn until_waiting(cluster: &Cluster, sessions: usize) {
+    let waiting = || cluster.sql("evidence", &["SELECT count(*) FROM pg_locks WHERE NOT granted"]).unwrap();
+    while waiting() != sessions.to_string() {
+        sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+#[ignore = "needs PostgreSQL: run cargo xtask test"]
+fn a_server_that_cannot_start_says_what_to_do_and_makes_nothing() {
+    let (cluster, database) = cluster();
+    let arrangement = [
+        "CREATE ROLE jane LOGIN PASSWORD 'secret'",
+        "CREATE DATABASE read_only",
+        "ALTER DATABASE read_only SET default_transaction_read_only = on",
+        "CREATE DATABASE full_up CONNECTION LIMIT 0",
+        "CREATE DATABASE closed",
+        "REVOKE CONNECT ON DATABASE closed FROM PUBLIC",
+    ];
+    cluster.sql("postgres", &arrangement).unwrap();
+    let jane = |database| cluster.url_as("jane", "secret", database);
+    for (url, says) in [
+        (cluster.url("missing"), "there is no such database: make it, as with createdb"),
+        (cluster.url_as("jane", "wrong", "evidence"), "the database refuses the user: check the user's name"),
+        (
+            cluster.url_as("john", "secret", "evidence"),
+            "the database refuses the user: check the user's name",
+        ),
+        (jane("closed"), "the database refuses the user: check the user's name"),
+        (
+            jane("evidence"),
+            "the user may not make the tables in schema 'evidence': grant CREATE on the database",
+        ),
+        (jane("full_up"), "the database has no connection left: ask for fewer"),
+        (cluster.url("read_only"), "the database is read-only and its tables are not up to date: connect to"),
+        ("postgres://127.0.0.1:1/evidence".to_owned(), "cannot be reached: check that it runs"),
+        ("postgres:///evidence?host=/nowhere".to_owned(), "cannot be reached: check that it runs"),
+        ("postgres://[/".to_owned(), "write it as postgres://user@host:5432/database"),
+        ("mysql://localhost/evidence".to_owned(), "must begin with sqlite:// or postgres://"),
+    ] {
+        let told = refusal(&url, "evidence");
+        assert!(told.contains(says) && !told.contains("secret"), "{url}: {told}");
+    }
+    let told = refusal(&database.url, "Evil");
+    assert!(told.contains("'Evil' is no name for a schema"), "{told}");
+    for database in ["evidence", "read_only", "full_up", "closed"] {
+        assert_eq!(schemas(&cluster, database), "0", "{database}");
+    }
+}
+
+#[test]
+#[ignore = "needs PostgreSQL: run cargo xtask test"]
+fn tables_of_a_later_program_are_left_alone() {
+    let (cluster, database) = cluster();
+    let server = Server::start(&database);
+    cluster.sql("evidence", &["INSERT INTO evidence._evidence_migrations VALUES (999)"]).unwrap();
+    let told = refusal(&database.url, "evidence");
+    assert!(told.contains("version 999") && told.contains("use a newer program"), "{told}");
+    environments(&server);
+}
+
+#[test]
+#[ignore = "needs PostgreSQL: run cargo xtask test"]
+fn a_read_only_database_is_read_and_writes_are_asked_to_wait() {
+    let (cluster, database) = cluster();
+    let key = Server::start(&database).key.clone();
+    cluster.sql("evidence", &["ALTER DATABASE evidence SET default_transaction_read_only = on"]).unwrap();
+    let server = Server::serve(&database, &key);
+    assert_eq!(create(&server.address, &key, "prod"), Outcome::Unavailable);
+    assert!(!environments(&server).contains("prod"));
+}
+
+#[test]
+#[ignore = "needs PostgreSQL: run cargo xtask test"]
+fn a_server_killed_while_it_migrates_leaves_nothing_and_the_next_goes_on() {
+    let (cluster, database) = cluster();
+    // Whoever makes the schema now has to wait.
+    hold(&cluster, "CREATE SCHEMA evidence");
+    let mut first = program(&["--database-url", &database.url, "--listen", "127.0.0.1:0"]).spawn().unwrap();
+    until_waiting(&cluster, 1);
+    let next = scope(|threads| {
+        let next = threads.spawn(|| Server::serve(&database, "no key"));
+        until_waiting(&cluster, 2);
+        first.kill().unwrap();
+        first.wait().unwrap();
+        assert_eq!(schemas(&cluster, "evidence"), "0");
+        release(&cluster);
+        next.join().unwrap()
+    });
+    assert_eq!(next.ask("GET", "/ready", "text/plain", "").0, 200);
+    assert_eq!(sound_entries(&database), 0);
+}
+
+#[test]
+#[ignore = "needs PostgreSQL: run cargo xtask test"]
+fn a_pool_in_use_is_answered_with_503_and_whoever_has_it_is_served() {
+    let (cluster, database) = cluster();
+    let key = Server::start(&database).key.clone();
+    let mut single = program(&[]);
+    single.env("EVIDENCE_DATABASE_CONNECTIONS", "1");
+    let server = Server::run(single, &database, &key);
+    hold(&cluster, "LOCK TABLE evidence.api_key IN ACCESS EXCLUSIVE MODE");
+    scope(|threads| {
+        let first = threads.spawn(|| environments(&server));
+        until_waiting(&cluster, 1);
+        let (status, text) = server.ask("GET", "/ready", "text/plain", "");
+        assert_eq!(status, 503, "{text}");
+        assert!(text.contains("\r\nretry-after: "), "{text}");
+        release(&cluster);
+        first.join().unwrap();
+    });
+    assert_eq!(server.ask("GET", "/ready", "text/plain", "").0, 200);
+}

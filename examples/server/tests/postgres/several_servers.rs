@@ -1,0 +1,119 @@
+//! Several servers on one database.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::thread::scope;
+
+use crate::support::{ORG, Server};
+use crate::writing::{Outcome, WRITERS, create, lost};
+use crate::{cluster, environments, sound_entries};
+
+/// How often one of the two servers is killed.
+const LIVES: usize = 6;
+
+/// A number of writes that a server lives for.
+fn random_life() -> usize {
+    // The only randomness of the standard library.
+    let random = RandomState::new().hash_one(0) % 300;
+    20 + usize::try_from(random).unwrap()
+}
+
+/// Writes through both servers, kills one of them in the middle of it, and answers what was acknowledged. The other
+/// server takes every write.
+fn write_until_one_is_killed(servers: &mut [Server; 2], life: usize) -> Vec<String> {
+    let victim = life % 2;
+    let writes = random_life();
+    println!("server {victim} is killed after {writes} writes");
+    let stop = AtomicBool::new(false);
+    let addresses = servers.each_ref().map(|server| server.address.clone());
+    let key = servers[0].key.clone();
+    let write = |writer: usize, tell: Sender<String>| {
+        for number in 0.. {
+            let name = format!("env-{life}-{writer}-{number}");
+            match create(&addresses[writer % 2], &key, &name) {
+                Outcome::Acknowledged => tell.send(name).unwrap(),
+                outcome => return assert_eq!((outcome, writer % 2), (Outcome::Gone, victim)),
+            }
+            if stop.load(Ordering::Relaxed) {
+                return;
+            }
+        }
+    };
+    scope(|threads| {
+        let (tell, told) = channel();
+        for writer in 0..WRITERS {
+            let (write, tell) = (&write, tell.clone());
+            threads.spawn(move || write(writer, tell));
+        }
+        drop(tell);
+        let mut acknowledged: Vec<String> = told.iter().take(writes).collect();
+        servers[victim].child.kill().unwrap();
+        servers[victim].child.wait().unwrap();
+        acknowledged.extend(told.iter().take(3 * WRITERS));
+        stop.store(true, Ordering::Relaxed);
+        acknowledged.extend(told);
+        acknowledged
+    })
+}
+
+/// Begins a trail, in a new flow: the last entry of the ledger.
+fn begin_last_trail(server: &Server) {
+    for (path, name) in [("flows/acme/template_file", "delivery"), ("trails/acme/delivery", "last")] {
+        let form = format!(
+            "--b\r\ncontent-disposition: form-data; name=\"data_json\"\r\n\r\n\
+             {{\"name\":\"{name}\",\"description\":\"\"}}\r\n--b--\r\n"
+        );
+        let media_type = "multipart/form-data; boundary=b";
+        let (status, text) = server.ask("PUT", &format!("/api/v2/{path}"), media_type, &form);
+        assert_eq!(status, 201, "{text}");
+    }
+}
+
+/// The digest of that trail's page, as a server tells it: the page says the root of the whole ledger up to the trail,
+/// which the server computes for it.
+fn page_digest(server: &Server) -> String {
+    let path = format!("/api/v2/trails/{ORG}/delivery/last/audit_pdf");
+    let (status, text) = server.ask("GET", &path, "application/json", "");
+    assert_eq!(status, 200, "{text}");
+    text.lines().find(|line| line.starts_with("etag: ")).unwrap().to_owned()
+}
+
+#[test]
+#[ignore = "needs PostgreSQL: run cargo xtask test"]
+fn two_servers_keep_one_ledger_and_lose_nothing_when_one_is_killed() {
+    let (_cluster, database) = cluster();
+    let first = Server::start(&database);
+    let seeded = sound_entries(&database);
+    let second = Server::serve(&database, &first.key);
+    let mut servers = [first, second];
+    let mut acknowledged = Vec::new();
+    for life in 0..LIVES {
+        acknowledged.extend(write_until_one_is_killed(&mut servers, life));
+        servers[life % 2] = Server::serve(&database, &servers[0].key);
+    }
+
+    let lists = servers.each_ref().map(environments);
+    assert_eq!(lists[0], lists[1]);
+    assert_eq!(lost(&acknowledged, &lists[0]), Vec::<&str>::new(), "of {}", acknowledged.len());
+    // Each environment is one entry: none is there twice, and none without its environment.
+    assert_eq!(sound_entries(&database) - seeded, lists[0].matches("\"name\"").count());
+    begin_last_trail(&servers[0]);
+    let [first, second] = servers.each_ref().map(page_digest);
+    assert_eq!(first, second);
+}
+
+#[test]
+#[ignore = "needs PostgreSQL: run cargo xtask test"]
+fn ten_servers_start_at_once_on_an_empty_database() {
+    let (_cluster, database) = cluster();
+    let servers: Vec<Server> = scope(|threads| {
+        let starting: Vec<_> =
+            (0..10).map(|_| threads.spawn(|| Server::serve(&database, "no key"))).collect();
+        starting.into_iter().map(|starting| starting.join().unwrap()).collect()
+    });
+    for server in &servers {
+        assert_eq!(server.ask("GET", "/ready", "text/plain", "").0, 200);
+    }
+    assert_eq!(sound_entries(&database), 0);
+}
