@@ -52,6 +52,8 @@ pub mod service_accounts;
 pub mod shared;
 pub mod snapshots;
 pub mod store;
+#[cfg(feature = "proptest")]
+pub mod strategies;
 pub mod tags;
 pub mod time;
 pub mod trails;

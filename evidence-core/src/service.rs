@@ -4,6 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use crate::auth::{Access, Actor, ApiKey, Credential, KeyHash, Place, Principal, Scope};
+use crate::blobs::Blobs;
 use crate::error::{Error, Missing, Resource, Result, Wording};
 use crate::fact::{Fact, Guard, Write};
 use crate::flows::Visibility;
@@ -128,6 +129,7 @@ pub struct Evidence {
 
 struct Parts {
     store: Arc<dyn Store>,
+    attachments: Arc<dyn Blobs>,
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
     settings: Settings,
@@ -225,7 +227,27 @@ impl Evidence {
         clock: Arc<dyn Clock>,
         random: Arc<dyn Random>,
     ) -> Self {
-        Self { parts: Arc::new(Parts { store, clock, random, settings, callers: Callers::default() }) }
+        let attachments = Arc::clone(&store) as Arc<dyn Blobs>;
+        Self {
+            parts: Arc::new(Parts {
+                store,
+                attachments,
+                clock,
+                random,
+                settings,
+                callers: Callers::default(),
+            }),
+        }
+    }
+
+    /// The same service with the content of attachments in another place than its store: a directory, a bucket. What
+    /// was kept before is looked for there, too.
+    #[must_use]
+    pub fn with_attachments(self, attachments: Arc<dyn Blobs>) -> Self {
+        let Parts { store, clock, random, settings, .. } = &*self.parts;
+        let (store, clock, random) = (Arc::clone(store), Arc::clone(clock), Arc::clone(random));
+        let (settings, callers) = (settings.clone(), Callers::default());
+        Self { parts: Arc::new(Parts { store, attachments, clock, random, settings, callers }) }
     }
 
     /// The principal that a user of this name is: for a host that knows by itself who calls.
@@ -305,8 +327,9 @@ impl EvidenceService for Evidence {
     }
 
     async fn run<O: Operation>(&self, access: &Access, operation: O, body: O::Body) -> Result<O::Output> {
-        let Parts { store, clock, random, settings, callers } = &*self.parts;
-        let cx = Context { store, access, now: clock.now(), random: &**random, settings, callers };
+        let Parts { store, attachments, clock, random, settings, callers } = &*self.parts;
+        let (now, random) = (clock.now(), &**random);
+        let cx = Context { store: &**store, attachments, access, now, random, settings, callers };
         operation.run(body, &cx).await.map_err(|error| error.under(O::INVALID))
     }
 
@@ -321,7 +344,8 @@ impl EvidenceService for Evidence {
 
 /// What an operation has at hand. Nothing else reads the time or draws randomness.
 pub struct Context<'a> {
-    store: &'a Arc<dyn Store>,
+    store: &'a dyn Store,
+    attachments: &'a Arc<dyn Blobs>,
     access: &'a Access,
     now: Timestamp,
     random: &'a dyn Random,
@@ -340,13 +364,13 @@ impl std::fmt::Debug for Context<'_> {
 
 impl<'a> Context<'a> {
     /// The store, for questions.
-    pub fn store(&self) -> &'a dyn Store {
-        &**self.store
+    pub const fn store(&self) -> &'a dyn Store {
+        self.store
     }
 
-    /// The store, to be kept beyond the operation: by downloads.
-    pub fn shared_store(&self) -> Arc<dyn Store> {
-        Arc::clone(self.store)
+    /// Where the content of attachments is kept; downloads keep it beyond the operation.
+    pub const fn attachments(&self) -> &'a Arc<dyn Blobs> {
+        self.attachments
     }
 
     /// The instant of the request, read once.

@@ -15,7 +15,6 @@ use crate::id::Id;
 use crate::name::Fingerprint;
 use crate::operation::Download;
 use crate::service::Context;
-use crate::store::Store;
 
 const ARCHIVE: &str = "evidence.tgz";
 
@@ -36,20 +35,16 @@ pub(super) async fn keep(
         };
         if several {
             let bytes = file.read().await?;
-            blobs(cx).keep(cx.org()?, &described.sha256, &mut Whole::new(bytes.clone())).await?;
+            cx.attachments().keep(cx.org()?, &described.sha256, &mut Whole::new(bytes.clone())).await?;
             contents.push((described.file_name.clone(), bytes));
         } else {
-            blobs(cx).keep(cx.org()?, &described.sha256, &mut *file.content).await?;
+            cx.attachments().keep(cx.org()?, &described.sha256, &mut *file.content).await?;
         }
         attachments.push(described);
     }
     let evidence =
         if several { Some(keep_archive(contents, cx).await?) } else { attachments.first().cloned() };
     Ok((attachments, evidence))
-}
-
-fn blobs<'a>(cx: &Context<'a>) -> &'a dyn Blobs {
-    cx.store()
 }
 
 async fn keep_archive(contents: Vec<(String, Vec<u8>)>, cx: &Context<'_>) -> Result<Attachment> {
@@ -64,7 +59,7 @@ async fn keep_archive(contents: Vec<(String, Vec<u8>)>, cx: &Context<'_>) -> Res
         size: bytes.len() as u64,
         sha256,
     };
-    blobs(cx).keep(cx.org()?, &described.sha256, &mut Whole::new(bytes)).await?;
+    cx.attachments().keep(cx.org()?, &described.sha256, &mut Whole::new(bytes)).await?;
     Ok(described)
 }
 
@@ -96,13 +91,18 @@ pub(super) fn download(file: &Attachment, org: Id, cx: &Context<'_>) -> Download
         file_name: file.file_name.clone(),
         size: file.size,
         etag: Some(file.sha256.to_string()),
-        content: Box::new(Stored { store: cx.shared_store(), org, sha256: file.sha256.clone(), next: 0 }),
+        content: Box::new(Stored {
+            blobs: Arc::clone(cx.attachments()),
+            org,
+            sha256: file.sha256.clone(),
+            next: 0,
+        }),
     }
 }
 
 /// A blob read chunk by chunk.
 struct Stored {
-    store: Arc<dyn Store>,
+    blobs: Arc<dyn Blobs>,
     org: Id,
     sha256: Fingerprint,
     next: u64,
@@ -112,7 +112,7 @@ struct Stored {
 impl crate::blobs::Chunks for Stored {
     async fn next(&mut self) -> std::io::Result<Option<Bytes>> {
         let chunk =
-            self.store.chunk(self.org, &self.sha256, self.next).await.map_err(std::io::Error::other)?;
+            self.blobs.chunk(self.org, &self.sha256, self.next).await.map_err(std::io::Error::other)?;
         self.next += 1;
         Ok(chunk.filter(|chunk| !chunk.is_empty()))
     }

@@ -6,14 +6,61 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use crate::blobs::{CHUNK, Chunks, Whole};
+use crate::blobs::{Blobs, CHUNK, Chunks, Whole};
 use crate::digest::sha256_hex;
 use crate::id::Id;
 use crate::name::Fingerprint;
 use crate::store::Store;
 
 use super::fixtures::{Org, fingerprint, named};
-use super::{Failure, Outcome, ensure, promises, same};
+use super::{Check, Failure, Outcome, Report, Running, ensure, same};
+
+/// A promise of attachments, and how a store and the place of its attachments are put to the test.
+pub(super) struct BlobCheck {
+    check: Check,
+    run: fn(Arc<dyn Store>, Arc<dyn Blobs>) -> Running,
+}
+
+/// Puts each promise to the test of a store that keeps attachments itself, and of any place beside a store.
+macro_rules! promises {
+    ($($check:ident: $promise:literal,)*) => {
+        fn blob_checks() -> Vec<BlobCheck> {
+            vec![$(BlobCheck {
+                check: Check {
+                    name: concat!(module_path!(), "::", stringify!($check)),
+                    promise: $promise,
+                    run: |store| {
+                        let blobs = Arc::clone(&store) as Arc<dyn Blobs>;
+                        Box::pin($check(store, blobs))
+                    },
+                },
+                run: |store, blobs| Box::pin($check(store, blobs)),
+            }),*]
+        }
+    };
+}
+
+pub(super) fn checks() -> Vec<Check> {
+    blob_checks().into_iter().map(|check| check.check).collect()
+}
+
+/// Runs the checks of attachments on what `fresh` makes: a store that has organizations, and a place where their
+/// attachments are kept instead.
+pub async fn run_blobs<F, Fut>(fresh: F) -> Report
+where
+    F: Fn() -> Fut,
+    Fut: Future<Output = (Arc<dyn Store>, Arc<dyn Blobs>)>,
+{
+    let mut report = Report::default();
+    for BlobCheck { check, run } in blob_checks() {
+        report.run += 1;
+        let (store, blobs) = fresh().await;
+        if let Err(failure) = run(store, blobs).await {
+            report.failed.push((check, failure));
+        }
+    }
+    report
+}
 
 promises! {
     blobs_come_back_in_chunks: "A blob is read back in chunks of CHUNK bytes but the last, whatever pieces it came in.",
@@ -54,25 +101,25 @@ impl Chunks for Pieces {
     }
 }
 
-async fn chunks(store: &Arc<dyn Store>, org: Id, sha256: &Fingerprint) -> Result<Vec<Bytes>, Failure> {
+async fn chunks(blobs: &Arc<dyn Blobs>, org: Id, sha256: &Fingerprint) -> Result<Vec<Bytes>, Failure> {
     let mut chunks = Vec::new();
-    while let Some(chunk) = store.chunk(org, sha256, chunks.len() as u64).await? {
+    while let Some(chunk) = blobs.chunk(org, sha256, chunks.len() as u64).await? {
         ensure(!chunk.is_empty(), "a chunk is empty")?;
         chunks.push(chunk);
     }
     Ok(chunks)
 }
 
-async fn blobs_come_back_in_chunks(store: Arc<dyn Store>) -> Outcome {
+async fn blobs_come_back_in_chunks(store: Arc<dyn Store>, blobs: Arc<dyn Blobs>) -> Outcome {
     let org = Org::create(&store, 1, "foo").await?;
     for length in [1, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK, 3 * CHUNK - 7] {
         for size in [CHUNK / 3, CHUNK, 2 * CHUNK + 5] {
             // Another content for every way to cut it, so that each is stored anew.
             let content: Bytes = [content(length).as_ref(), &size.to_be_bytes()].concat().into();
             let sha256 = digest(&content);
-            store.keep(org.id, &sha256, &mut Pieces::of(&content, size, false)).await?;
+            blobs.keep(org.id, &sha256, &mut Pieces::of(&content, size, false)).await?;
             let expected: Vec<_> = content.chunks(CHUNK).map(Bytes::copy_from_slice).collect();
-            let found = chunks(&store, org.id, &sha256).await?;
+            let found = chunks(&blobs, org.id, &sha256).await?;
             let what = format!("{} bytes in pieces of {size} are not what was kept", content.len());
             ensure(found == expected, &what)?;
         }
@@ -80,51 +127,51 @@ async fn blobs_come_back_in_chunks(store: Arc<dyn Store>) -> Outcome {
     Ok(())
 }
 
-async fn an_empty_blob_has_no_chunks(store: Arc<dyn Store>) -> Outcome {
+async fn an_empty_blob_has_no_chunks(store: Arc<dyn Store>, blobs: Arc<dyn Blobs>) -> Outcome {
     let org = Org::create(&store, 1, "foo").await?;
     let empty = digest(b"");
-    store.keep(org.id, &empty, &mut Whole::new(Bytes::new())).await?;
-    same("the empty blob", store.chunk(org.id, &empty, 0).await?, None)?;
+    blobs.keep(org.id, &empty, &mut Whole::new(Bytes::new())).await?;
+    same("the empty blob", blobs.chunk(org.id, &empty, 0).await?, None)?;
     let exact = content(CHUNK);
     let sha256 = digest(&exact);
-    store.keep(org.id, &sha256, &mut Whole::new(exact.clone())).await?;
-    ensure(store.chunk(org.id, &sha256, 0).await? == Some(exact), "the only chunk is not what was kept")?;
+    blobs.keep(org.id, &sha256, &mut Whole::new(exact.clone())).await?;
+    ensure(blobs.chunk(org.id, &sha256, 0).await? == Some(exact), "the only chunk is not what was kept")?;
     for number in [1, 2, i64::MAX.unsigned_abs()] {
-        same("a chunk past the end", store.chunk(org.id, &sha256, number).await?, None)?;
+        same("a chunk past the end", blobs.chunk(org.id, &sha256, number).await?, None)?;
     }
     Ok(())
 }
 
-async fn the_same_content_twice(store: Arc<dyn Store>) -> Outcome {
+async fn the_same_content_twice(store: Arc<dyn Store>, blobs: Arc<dyn Blobs>) -> Outcome {
     let org = Org::create(&store, 1, "foo").await?;
     let content = content(CHUNK + 1);
     let sha256 = digest(&content);
     for size in [CHUNK, 1000] {
-        store.keep(org.id, &sha256, &mut Pieces::of(&content, size, false)).await?;
-        let found = chunks(&store, org.id, &sha256).await?.concat();
+        blobs.keep(org.id, &sha256, &mut Pieces::of(&content, size, false)).await?;
+        let found = chunks(&blobs, org.id, &sha256).await?.concat();
         ensure(found == content, "the content is not what was kept")?;
     }
     Ok(())
 }
 
-async fn unknown_blobs_are_absent(store: Arc<dyn Store>) -> Outcome {
+async fn unknown_blobs_are_absent(store: Arc<dyn Store>, blobs: Arc<dyn Blobs>) -> Outcome {
     let (org, other) = Org::two(&store).await?;
     let content = Bytes::from_static(b"content");
     let sha256 = digest(&content);
-    store.keep(org.id, &sha256, &mut Whole::new(content.clone())).await?;
-    same("the other's blob", store.chunk(other.id, &sha256, 0).await?, None)?;
-    same("no blob", store.chunk(org.id, &fingerprint("ab"), 0).await?, None)?;
-    store.keep(other.id, &sha256, &mut Whole::new(content.clone())).await?;
-    same("the blob of both", store.chunk(other.id, &sha256, 0).await?, Some(content))
+    blobs.keep(org.id, &sha256, &mut Whole::new(content.clone())).await?;
+    same("the other's blob", blobs.chunk(other.id, &sha256, 0).await?, None)?;
+    same("no blob", blobs.chunk(org.id, &fingerprint("ab"), 0).await?, None)?;
+    blobs.keep(other.id, &sha256, &mut Whole::new(content.clone())).await?;
+    same("the blob of both", blobs.chunk(other.id, &sha256, 0).await?, Some(content))
 }
 
-async fn a_broken_upload_keeps_nothing(store: Arc<dyn Store>) -> Outcome {
+async fn a_broken_upload_keeps_nothing(store: Arc<dyn Store>, blobs: Arc<dyn Blobs>) -> Outcome {
     let org = Org::create(&store, 1, "foo").await?;
     let content = content(2 * CHUNK + 1);
     let sha256 = digest(&content);
-    let broken = store.keep(org.id, &sha256, &mut Pieces::of(&content, CHUNK, true)).await;
+    let broken = blobs.keep(org.id, &sha256, &mut Pieces::of(&content, CHUNK, true)).await;
     ensure(broken.is_err(), "a broken upload was accepted")?;
-    same("the first chunk", store.chunk(org.id, &sha256, 0).await?, None)?;
-    store.keep(org.id, &sha256, &mut Pieces::of(&content, CHUNK, false)).await?;
-    ensure(chunks(&store, org.id, &sha256).await?.concat() == content, "the content is not what was kept")
+    same("the first chunk", blobs.chunk(org.id, &sha256, 0).await?, None)?;
+    blobs.keep(org.id, &sha256, &mut Pieces::of(&content, CHUNK, false)).await?;
+    ensure(chunks(&blobs, org.id, &sha256).await?.concat() == content, "the content is not what was kept")
 }

@@ -66,6 +66,7 @@ use std::sync::Arc;
 use crate::store::{Store, StoreError, StoreResult};
 use crate::transfer::Transfer;
 
+pub use blobs::run_blobs;
 pub use harness::{main, main_with_transfer};
 
 /// What came of a check.

@@ -13,6 +13,7 @@ mod flows;
 mod identity;
 mod json;
 mod matrix;
+mod model;
 mod mounts;
 mod orgs;
 mod policies;

@@ -46,10 +46,10 @@ pub(crate) const EXPIRED: &str = "expired-key";
 pub(crate) const REVOKED: &str = "revoked-key";
 
 /// An empty store, and what it lives in.
-struct Stored {
-    name: &'static str,
-    store: Arc<dyn Store>,
-    home: Box<dyn Any + Send>,
+pub(crate) struct Stored {
+    pub(crate) name: &'static str,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) home: Box<dyn Any + Send>,
 }
 
 impl Stored {
@@ -60,7 +60,7 @@ impl Stored {
 
 /// Every store that the cases run over: PostgreSQL is among them where there is a server for tests, as under `cargo
 /// xtask test`.
-async fn stores() -> Vec<Stored> {
+pub(crate) async fn stores() -> Vec<Stored> {
     let directory = tempfile::tempdir().unwrap();
     let sqlite = SqliteStore::open(directory.path().join("evidence.db")).await.unwrap();
     let mut stores =
@@ -122,7 +122,7 @@ impl Clock for Fixed {
 
 /// Gives the numbers from 1.
 #[derive(Default)]
-struct Counter(AtomicU64);
+pub(crate) struct Counter(AtomicU64);
 
 impl Random for Counter {
     fn fill(&self, bytes: &mut [u8]) {

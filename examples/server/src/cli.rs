@@ -55,7 +55,8 @@ pub(crate) struct ServeOptions {
     pub(crate) store: StoreOptions,
     #[command(flatten)]
     pub(crate) api: ApiOptions,
-    /// Where attachments are kept; beside the records when it is absent.
+    /// Where attachments are kept: file:///directory, s3://bucket/prefix (in programs built with the feature `s3`), or
+    /// memory: for a trial; beside the records when it is absent.
     #[arg(long, env = "EVIDENCE_ATTACHMENTS", value_name = "URL")]
     pub(crate) attachments: Option<String>,
     /// The address that metrics are served at.

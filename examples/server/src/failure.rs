@@ -17,6 +17,8 @@ pub(crate) enum Failure {
     Sqlite(#[from] evidence_store_sqlite::ConnectError),
     #[error("the store cannot be opened: {0}")]
     Postgres(#[from] evidence_store_postgres::ConnectError),
+    #[error("{0}")]
+    Attachments(#[from] evidence_object_store::OpenError),
     #[error("the store failed: {0}")]
     Store(#[from] evidence_core::StoreError),
     #[error("there is nothing to copy: the source has no organization")]

@@ -3,9 +3,11 @@
 
 use std::net::SocketAddr;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use evidence_core::{Evidence, Settings};
+use evidence_object_store::ObjectBlobs;
 use evidence_tower::EvidenceApi;
 use http::Request;
 use hyper::body::Incoming;
@@ -36,13 +38,11 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Runs the command.
 pub(crate) async fn run(options: ServeOptions) -> Result<(), Failure> {
     let ServeOptions { store: store_options, api, attachments, metrics_listen } = options;
-    if attachments.is_some() {
-        return Err(Failure::NotYet("the option '--attachments'"));
-    }
     if metrics_listen.is_some() {
         return Err(Failure::NotYet("the option '--metrics-listen'"));
     }
     logging::start(&api.log)?;
+    let attachments = attachments.as_deref().map(ObjectBlobs::open).transpose()?;
     let store = store::open(&store_options).await?;
     if store.is_empty().await? {
         // The URL is not repeated here: it may hold a password.
@@ -52,6 +52,10 @@ pub(crate) async fn run(options: ServeOptions) -> Result<(), Failure> {
     }
     let door = Door::open(&api).await?;
     let service = Evidence::new(store.store(), door.settings(&api));
+    let service = match attachments {
+        Some(place) => service.with_attachments(Arc::new(place)),
+        None => service,
+    };
     println!("Listening on http://{}", door.address);
     door.serve(service, &store).await
 }

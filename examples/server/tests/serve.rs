@@ -111,11 +111,41 @@ fn the_demo_tells_of_requests_that_work() {
 }
 
 #[test]
+fn attachments_are_kept_in_the_directory_that_is_named() {
+    let database = Database::default();
+    let key = Server::start(&database).key.clone();
+    let directory = tempfile::tempdir().unwrap();
+    let mut program = program(&[]);
+    program.env("EVIDENCE_ATTACHMENTS", format!("file://{}", directory.path().display()));
+    let server = Server::run(program, &database, &key);
+
+    let form = "--b\r\nContent-Disposition: form-data; name=\"data_json\"\r\n\r\n\
+                {\"attestation_name\": \"scan\", \"is_compliant\": true}\r\n\
+                --b\r\nContent-Disposition: form-data; name=\"attachment_file\"; filename=\"scan.txt\"\r\n\r\n\
+                nothing found\r\n--b--\r\n";
+    let trail = "/api/v2/attestations/acme/web/trail/t";
+    let (status, text) =
+        server.ask("POST", &format!("{trail}/generic"), "multipart/form-data; boundary=b", form);
+    assert_eq!(status, 201, "{text}");
+    let (_, text) = server.ask("GET", &format!("{trail}/scan"), "application/json", "");
+    let (_, id) = text.split_once("\"attestation_id\":\"").expect(&text);
+    let id = id.split('"').next().unwrap();
+    let (status, text) = server.ask("GET", &format!("{trail}/attestation/{id}/evidence"), "text/plain", "");
+    assert_eq!(status, 200, "{text}");
+    assert!(text.ends_with("\r\n\r\nnothing found"), "{text}");
+
+    let organizations: Vec<_> = std::fs::read_dir(directory.path()).unwrap().collect();
+    assert_eq!(organizations.len(), 1, "{organizations:?}");
+    let files = std::fs::read_dir(organizations[0].as_ref().unwrap().path()).unwrap();
+    let kept: Vec<_> = files.map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap()).collect();
+    assert_eq!(kept, ["nothing found"]);
+}
+
+#[test]
 fn what_is_not_there_yet_says_so_and_exits_with_2() {
     for arguments in [
         &["backup", "evidence.backup"][..],
         &["verify", "package.tar"],
-        &["--attachments", "s3://bucket"],
         &["--metrics-listen", "127.0.0.1:9000"],
     ] {
         let output = program(arguments).output().unwrap();
@@ -137,6 +167,7 @@ fn what_cannot_be_done_is_one_sentence_and_status_1() {
     for (arguments, says) in [
         (["fsck", "--database-url", &at("missing.db")], "there is no database file"),
         (["seed", "--user=jane", "--database-url=evidence.db"], "must begin with sqlite:// or postgres://"),
+        (["serve", "--attachments", "file:///nowhere/at/all"], "cannot be used for attachments"),
         (
             ["seed", "--user=jane", "--database-url=sqlite://:memory:"],
             "name a file, as in sqlite://evidence.db",

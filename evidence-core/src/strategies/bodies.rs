@@ -1,0 +1,373 @@
+//! The body of every operation that has one.
+
+use proptest::prelude::*;
+use proptest::sample::select;
+use serde_json::{Value, json};
+
+use super::request::Requests;
+use super::shape::{Broken, Object, Shape};
+use super::texts::{self, ENVIRONMENT_KINDS, PROVIDERS, ROLES, VISIBILITIES};
+use super::{Known, documents, shared};
+use crate::name::{
+    AttestationName, AttestationTypeName, CommitSha, EnvironmentName, Fingerprint, FlowName, PolicyName,
+    ServiceAccountName, TagKey, TemplateReferenceName, TrailName,
+};
+
+/// An artifact report.
+pub fn artifact() -> Shape {
+    let file_name = texts::printable().prop_filter("not empty", |name| !name.is_empty());
+    Object::new()
+        .optional("trail_name", Shape::of::<TrailName>())
+        .optional("template_reference_name", Shape::of::<TemplateReferenceName>())
+        .required("fingerprint", Shape::of::<Fingerprint>())
+        .required("filename", Shape::or_wrong(file_name.prop_map(Value::from), vec![json!(""), json!(7)]))
+        .optional("description", shared::description())
+        .optional("git_commit", Shape::of::<CommitSha>())
+        .optional("git_commit_info", shared::commit())
+        .optional("repo_info", shared::repo())
+        .optional("commits_list", Shape::list(&shared::commit(), 0..2))
+        .optional("repo_url", shared::address())
+        .optional("is_compliant", Shape::boolean())
+        .required("build_url", shared::address())
+        .required("commit_url", shared::address())
+        .optional("external_urls", shared::external_urls())
+        .optional("annotations", shared::any_object())
+        .optional("user_data", shared::user_data())
+        .shape()
+}
+
+/// What a trail is begun with.
+pub fn trail() -> Shape {
+    Object::new()
+        .required("name", Shape::of::<TrailName>())
+        .optional("description", shared::description())
+        .optional("git_commit_info", shared::commit())
+        .optional("repo_info", shared::repo())
+        .optional("origin_url", shared::web_url())
+        .optional("external_urls", shared::external_urls())
+        .optional("user_data", shared::user_data())
+        .shape()
+}
+
+/// What a flow is made with.
+pub fn flow() -> Shape {
+    let reserved = select(vec!["template_file", "list_attestations_for_criteria"]);
+    let reserved = reserved.prop_map(|name| Broken::whole(name.into()));
+    Object::new()
+        .required("name", Shape::of::<FlowName>().or_broken(reserved))
+        .required("description", shared::description())
+        .optional("visibility", Shape::choice(VISIBILITIES))
+        .shape()
+}
+
+/// An attestation: what all have in common, and the claim of one type. It is about its trail, about an artifact that is
+/// yet to be reported from a commit, or about one of the artifacts that the trail has.
+fn attestation(claim: &Object, known: &Known) -> Shape {
+    let target =
+        || Shape::list(&Shape::of::<AttestationName>(), 1).at_most(&Shape::of::<AttestationName>(), 1);
+    let about_trail = with_base(claim.clone()).optional("git_commit_info", shared::commit());
+    let commit = shared::commit_of(texts::fitting::<CommitSha>());
+    let yet_to_come =
+        with_base(claim.clone()).given("target_artifacts", target()).given("git_commit_info", commit);
+    let mut shapes = vec![about_trail.shape(), yet_to_come.shape()];
+    if !known.fingerprints.is_empty() {
+        let fingerprint = Shape::new(
+            select(known.fingerprints.clone()).prop_map(Value::from),
+            Shape::of::<Fingerprint>().broken(),
+        );
+        let about_artifact = with_base(claim.clone())
+            .given("artifact_fingerprint", fingerprint)
+            .optional("target_artifacts", target())
+            .optional("git_commit_info", shared::commit());
+        shapes.push(about_artifact.shape());
+    }
+    Shape::any_of(&shapes)
+}
+
+fn with_base(claim: Object) -> Object {
+    claim
+        .required("attestation_name", Shape::of::<AttestationName>())
+        .optional("origin_url", shared::web_url())
+        .optional("description", shared::description())
+        .optional("repo_info", shared::repo())
+        .optional("external_urls", shared::external_urls())
+        .optional("annotations", shared::annotations())
+        .optional("user_data", shared::user_data())
+        .closed()
+}
+
+/// An attestation that carries its own verdict.
+pub fn generic(known: &Known) -> Shape {
+    attestation(&Object::new().required("is_compliant", Shape::boolean()), known)
+}
+
+/// An attestation of test results.
+pub fn junit(known: &Known) -> Shape {
+    let count = || Shape::integer(i64::MIN, i64::MAX).or_valid((0..4).prop_map(Value::from));
+    let decimal = |valid: std::ops::Range<f64>| {
+        Shape::or_wrong(valid.prop_map(|number| json!(number)), vec![json!("1"), json!(true), json!([])])
+    };
+    let suite = Object::new()
+        .required("name", Shape::text())
+        .required("failures", count())
+        .required("errors", count())
+        .required("skipped", count())
+        .required("total", count())
+        .required("duration", decimal(0.0..1e6))
+        .optional("timestamp", decimal(0.0..4e9))
+        .closed();
+    attestation(&Object::new().required("junit_results", Shape::list(&suite.shape(), 0..3)), known)
+}
+
+/// An attestation of pull requests.
+pub fn pull_requests(known: &Known) -> Shape {
+    let provider = Shape::choice(PROVIDERS).or_valid(Just(json!("azure")));
+    let list = Shape::list(&pull_request(), 0..3).at_most(&pull_request(), 1000);
+    let claim = Object::new().required("git_provider", provider);
+    // Null counts as none.
+    let list = Shape::new(prop_oneof![1 => Just(Value::Null), 5 => list.valid()], list.broken());
+    attestation(&claim.nullable("pull_requests", list), known)
+}
+
+fn pull_request() -> Shape {
+    let approver = Object::new()
+        .required("username", Shape::text())
+        .optional("state", Shape::text())
+        .optional("timestamp", shared::sent_seconds())
+        .closed();
+    // The older spelling, a name alone.
+    let approver = Shape::new(
+        prop_oneof![approver.shape().valid(), texts::printable().prop_map(Value::from)],
+        approver.shape().broken().prop_filter("not a name", |broken| !broken.value.is_string()),
+    );
+    let commit = Shape::of::<CommitSha>().or_valid(Just(json!("")));
+    let merge_commit = Shape::new(
+        commit.valid(),
+        commit.broken().prop_filter("an empty one is taken", |broken| broken.value != ""),
+    );
+    Object::new()
+        .required("url", Shape::text())
+        .required("state", Shape::text())
+        .optional("title", Shape::text())
+        .optional("author", Shape::text())
+        .optional("head_ref", Shape::text())
+        .optional("base_ref", Shape::text())
+        .optional("merge_commit", merge_commit)
+        .optional("created_at", shared::sent_seconds())
+        .optional("merged_at", shared::sent_seconds())
+        .optional("approvers", Shape::list(&approver, 0..3))
+        .optional("commits", Shape::list(&shared::commit(), 0..3))
+        .closed()
+        .shape()
+}
+
+/// What an environment is made with.
+pub fn environment(known: &Known) -> Shape {
+    let names = |names: &[String]| match names {
+        [] => Shape::or_wrong(Just(json!([])), vec![json!(""), json!(1), json!({})]),
+        known => {
+            Shape::list(&Shape::or_wrong(select(known.to_vec()).prop_map(Value::from), vec![json!(7)]), 0..3)
+        }
+    };
+    let of = |kinds: &'static [&'static str], members: &[String]| {
+        Object::new()
+            .required("name", Shape::of::<EnvironmentName>())
+            .required("type", Shape::choice(kinds))
+            .required("description", shared::description())
+            .optional("include_scaling", Shape::boolean())
+            .optional("require_provenance", Shape::boolean())
+            .optional("included_environments", names(members))
+            .optional("policies", names(&known.policies))
+            .closed()
+            .shape()
+    };
+    let physical: &'static [&'static str] =
+        ENVIRONMENT_KINDS.split_last().map_or(&[], |(_, physical)| physical);
+    Shape::any_of(&[of(physical, &[]), of(&["logical"], &known.environments)])
+}
+
+/// A report of what runs in an environment of this type: `docker` or `server`.
+pub fn report(kind: &'static [&'static str]) -> Shape {
+    let created = Shape::integer(0, i64::MAX).or_valid((0..4_102_444_800_i64).prop_map(Value::from));
+    let no_digests = Just(Broken::whole(json!({})));
+    let digests = Shape::map(&"[a-z][a-z0-9:/.-]{0,12}".boxed(), &Shape::of::<Fingerprint>(), 1..3);
+    let artifact = Object::new()
+        .required("digests", digests.or_broken(no_digests))
+        .required("creationTimestamp", created)
+        .closed();
+    Object::new()
+        .defaulted("type", Shape::choice(kind))
+        .required("artifacts", Shape::list(&artifact.shape(), 0..4))
+        .closed()
+        .shape()
+}
+
+/// What a policy is made with, beside its text.
+pub fn policy() -> Shape {
+    Object::new()
+        .required("name", Shape::of::<PolicyName>())
+        .defaulted("description", shared::description())
+        .defaulted("type", Shape::choice(&["env"]))
+        .defaulted("comment", shared::description())
+        .closed()
+        .shape()
+}
+
+/// An entry of an allowlist.
+pub fn allowance() -> Shape {
+    Object::new()
+        .required("artifact_name", Shape::text())
+        .required("artifact_fingerprint", Shape::of::<Fingerprint>())
+        .required("description", shared::description())
+        .closed()
+        .shape()
+}
+
+/// What a custom attestation type is made with, beside its schema.
+pub fn attestation_type() -> Shape {
+    let program = || Shape::text_between(1, 4 << 10);
+    let jq = Object::new()
+        .optional("content_type", Shape::choice(&["jq"]))
+        .given("rules", Shape::list(&program(), 0..3))
+        .shape();
+    let default = Shape::or_wrong(
+        select(vec![json!({}), json!({"content_type": "default"})]),
+        vec![json!({"content_type": "jq"}), json!("jq"), json!([])],
+    );
+    let item =
+        Object::new().required("name", Shape::text()).required("expression", program()).closed().shape();
+    Object::new()
+        .required("name", Shape::of::<AttestationTypeName>())
+        .optional("description", shared::description())
+        .optional("evaluator", Shape::any_of(&[default, jq]))
+        .optional("summary", Shape::list(&item, 0..3))
+        .closed()
+        .shape()
+}
+
+/// What a service account is made with.
+pub fn service_account() -> Shape {
+    Object::new()
+        .required("name", Shape::of::<ServiceAccountName>())
+        .optional("description", Shape::text_between(0, 512))
+        .defaulted("privilege", Shape::choice(ROLES))
+        .shape()
+}
+
+/// What changes of a service account.
+pub fn service_account_patch() -> Shape {
+    Object::new()
+        .optional("description", Shape::text_between(0, 512))
+        .optional("privilege", Shape::choice(ROLES))
+        .shape()
+}
+
+/// What an API key is made with. It ends late in this century, or never.
+pub fn api_key() -> Shape {
+    Object::new()
+        .required("description", Shape::text_between(1, 256))
+        .optional("expires_at", expiry())
+        .shape()
+}
+
+/// How an API key is rotated.
+pub fn api_key_rotation() -> Shape {
+    Object::new()
+        .defaulted("grace_period_hours", Shape::integer(1, 720))
+        .optional("expires_at", expiry())
+        .shape()
+}
+
+fn expiry() -> Shape {
+    let valid = prop_oneof![Just(0), 3_900_000_000..=4_102_444_800_i64];
+    let wrong = vec![json!(1), json!(-1), json!(4_102_444_801_i64), json!("0"), json!(1.5), json!(true)];
+    Shape::or_wrong(valid.prop_map(Value::from), wrong)
+}
+
+/// Which tags are set and which are removed.
+pub fn tag_patch() -> Shape {
+    let keys = texts::fitting::<TagKey>();
+    let bad_keys = texts::misfits::<TagKey>()
+        .prop_filter("told by its own text", |key| !key.is_empty() && !key.contains('\u{0}'));
+    let bad_key = bad_keys.prop_map(|key| Broken { field: key.clone(), value: json!({key: "x"}) });
+    let removed = Shape::or_wrong("[.-]{1,2}".prop_map(Value::from), vec![json!(7), json!([])]);
+    let patch = Object::new()
+        .optional("set_tags", Shape::map(&keys, &Shape::text(), 0..3).or_broken(bad_key))
+        .optional("remove_tags", Shape::list(&removed, 0..3))
+        .closed()
+        .shape();
+    let both = keys_both_set_and_removed(&keys);
+    patch.or_broken(both)
+}
+
+fn keys_both_set_and_removed(keys: &BoxedStrategy<String>) -> impl Strategy<Value = Broken> + use<> {
+    let broken = |key: String| Broken {
+        value: json!({"set_tags": {key.clone(): "x"}, "remove_tags": [key]}),
+        field: "remove_tags".to_owned(),
+    };
+    keys.clone().prop_map(broken)
+}
+
+/// The requests of the operation of this name; nothing for one without a body.
+pub(super) fn requests(operation: &str, known: &Known) -> Option<Requests> {
+    let attestation = |shape: Shape| Requests::form(&shape, "data_json").with_file(evidence());
+    Some(match operation {
+        "allow_artifact_for_env" => Requests::json(&allowance()),
+        "create_artifact" => Requests::json(&artifact()),
+        "post_generic_attestation" => attestation(generic(known)),
+        "post_junit_attestation" => attestation(junit(known)),
+        "post_pull_request_attestation" => attestation(pull_requests(known)),
+        "post_custom_attestation_type" => {
+            let schema = documents::type_schemas();
+            let form = Requests::form(&attestation_type(), "data_json");
+            form.with_file(proptest::option::of(schema.valid)).with_broken_file(schema.broken, "type_schema")
+        }
+        "create_env" => Requests::json(&environment(known)),
+        "join_physical_to_logical" => Requests::json(&named_one("physical_env_name", &known.environments)),
+        "attach_policy_to_env" => Requests::json(&named_several("policy_names", &known.policies)),
+        "docker_report" => Requests::json(&report(&["docker"])),
+        "server_report" => Requests::json(&report(&["server"])),
+        "create_flow_with_template" => with_template(&flow()),
+        "create_trail" => with_template(&trail()),
+        "put_policy" => {
+            let text = documents::policies();
+            let form = Requests::form(&policy(), "payload").with_file(text.valid.prop_map(Some));
+            form.with_broken_file(text.broken, "policy_file")
+        }
+        "create_service_account" => Requests::json(&service_account()),
+        "update_service_account" => Requests::json(&service_account_patch()),
+        "create_service_account_api_key" => Requests::json(&api_key()),
+        "rotate_service_account_api_key" => Requests::json(&api_key_rotation()),
+        "patch_tags" => Requests::json(&tag_patch()),
+        _ => return None,
+    })
+}
+
+fn evidence() -> impl Strategy<Value = Option<String>> {
+    proptest::option::of("\\PC{0,64}")
+}
+
+fn with_template(document: &Shape) -> Requests {
+    let template = documents::templates();
+    let form = Requests::form(document, "data_json").with_file(proptest::option::of(template.valid));
+    form.with_broken_file(template.broken, "template_file")
+}
+
+/// Any of these names; where none is known, one of a name's form, which the service will look for in vain.
+fn one_of(known: &[String]) -> Shape {
+    let valid = match known {
+        [] => texts::fitting::<EnvironmentName>(),
+        known => select(known.to_vec()).boxed(),
+    };
+    Shape::or_wrong(valid.prop_map(Value::from), vec![json!(7), json!(true), json!([]), json!({})])
+}
+
+fn named_one(field: &'static str, known: &[String]) -> Shape {
+    Object::new().required(field, one_of(known)).closed().shape()
+}
+
+fn named_several(field: &'static str, known: &[String]) -> Shape {
+    let none = Just(Broken::whole(json!([])));
+    let list = Shape::list(&one_of(known), 1..3).at_most(&one_of(known), 1000).or_broken(none);
+    Object::new().required(field, list).closed().shape()
+}

@@ -1,0 +1,146 @@
+//! What is sent with a request, and how it can be wrong.
+
+use std::fmt::Debug;
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use serde_json::Value;
+
+use super::shape::Shape;
+use crate::blobs::{Upload, Whole};
+use crate::digest::sha256_hex;
+use crate::error::{Error, Result};
+use crate::operation::{Body, BodyKind, FormParts, RawBody};
+
+/// What is sent: a JSON body, or the JSON document of a form and perhaps its file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sent {
+    /// The body or the document.
+    pub document: Value,
+    /// The text of the form's file.
+    pub file: Option<String>,
+}
+
+impl Sent {
+    /// The same, as an operation reads it: what a transport makes of the bytes that come over the wire.
+    ///
+    /// # Errors
+    /// Those of [`Body::read`].
+    pub fn read<B: Body>(&self) -> Result<B> {
+        B::read(match B::KIND {
+            BodyKind::Empty => RawBody::Empty,
+            BodyKind::Json => RawBody::Json(self.document.clone()),
+            BodyKind::Form(parts) => self.form(parts)?,
+        })
+    }
+
+    fn form(&self, parts: FormParts) -> Result<RawBody> {
+        let file = self.file.as_ref().map(|text| Ok::<_, Error>((parts.file.to_owned(), upload(text)?)));
+        Ok(RawBody::Form {
+            document: Some(self.document.to_string().into_bytes()),
+            files: file.transpose()?.into_iter().collect(),
+        })
+    }
+}
+
+fn upload(text: &str) -> Result<Upload> {
+    let content = Bytes::copy_from_slice(text.as_bytes());
+    let digest = sha256_hex(&content);
+    let no_digest = |source| Error::Internal { what: "a text has no digest", source: Box::new(source) };
+    Ok(Upload {
+        file_name: "file.txt".to_owned(),
+        media_type: "text/plain".to_owned(),
+        size: content.len() as u64,
+        sha256: digest.parse().map_err(no_digest)?,
+        content: Box::new(Whole::new(content)),
+    })
+}
+
+/// A request with exactly one thing wrong.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Refused {
+    /// What is sent.
+    pub sent: Sent,
+    /// The field that the refusal names in its `errors`.
+    pub field: String,
+}
+
+/// What may be sent with one operation, and what may not. Everything it gives shrinks.
+///
+/// ```
+/// use evidence_core::artifacts::ReportArtifact;
+/// use evidence_core::operation::Operation;
+/// use evidence_core::strategies::{Known, Requests};
+/// use proptest::prelude::*;
+/// use proptest::test_runner::TestRunner;
+///
+/// let requests = Requests::of(ReportArtifact::NAME, &Known::default()).expect("it has a body");
+/// let checked = TestRunner::default().run(&requests.refused(), |refused| {
+///     let error = refused.sent.read::<<ReportArtifact as Operation>::Body>();
+///     // Names what is wrong, or is refused once the operation runs.
+///     prop_assert!(error.is_ok() || format!("{error:?}").contains(&refused.field));
+///     Ok(())
+/// });
+/// assert!(checked.is_ok());
+/// ```
+#[derive(Debug, Clone)]
+pub struct Requests {
+    valid: BoxedStrategy<Sent>,
+    refused: BoxedStrategy<Refused>,
+}
+
+impl Requests {
+    /// A JSON body of this shape.
+    pub fn json(body: &Shape) -> Self {
+        Self::new(body, "body")
+    }
+
+    /// A form whose part `part` is a document of this shape.
+    pub fn form(document: &Shape, part: &'static str) -> Self {
+        Self::new(document, part)
+    }
+
+    /// `whole` is what a refusal names where no field is to blame.
+    fn new(document: &Shape, whole: &'static str) -> Self {
+        let sent = |document| Sent { document, file: None };
+        let refused = document.broken().prop_map(move |broken| Refused {
+            sent: sent(broken.value),
+            field: if broken.field.is_empty() { whole.to_owned() } else { broken.field },
+        });
+        Self { valid: document.valid().prop_map(sent).boxed(), refused: refused.boxed() }
+    }
+
+    /// With a file that may be sent along.
+    #[must_use]
+    pub fn with_file(self, files: impl Strategy<Value = Option<String>> + 'static) -> Self {
+        let files = files.boxed();
+        let valid = (self.valid, files.clone()).prop_map(|(sent, file)| Sent { file, ..sent });
+        let refused = (self.refused, files)
+            .prop_map(|(refused, file)| Refused { sent: Sent { file, ..refused.sent }, ..refused });
+        Self { valid: valid.boxed(), refused: refused.boxed() }
+    }
+
+    /// With texts of the file that a refusal names as `part`.
+    #[must_use]
+    pub fn with_broken_file(
+        self,
+        files: impl Strategy<Value = String> + 'static,
+        part: &'static str,
+    ) -> Self {
+        let refused = (self.valid.clone(), files).prop_map(move |(sent, file)| Refused {
+            sent: Sent { file: Some(file), ..sent },
+            field: part.to_owned(),
+        });
+        Self { refused: prop_oneof![2 => self.refused, 1 => refused].boxed(), ..self }
+    }
+
+    /// What is accepted.
+    pub fn valid(&self) -> BoxedStrategy<Sent> {
+        self.valid.clone()
+    }
+
+    /// What is refused, each for one reason.
+    pub fn refused(&self) -> BoxedStrategy<Refused> {
+        self.refused.clone()
+    }
+}

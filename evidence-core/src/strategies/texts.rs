@@ -1,0 +1,198 @@
+//! The validated small types: every one is [`Arbitrary`], so that `any::<FlowName>()` gives one. The texts among them
+//! are made from the patterns by which the service checks them.
+
+use std::fmt::Debug;
+use std::str::FromStr;
+
+use proptest::prelude::*;
+use proptest::sample::select;
+use proptest::string::string_regex;
+use serde::de::DeserializeOwned;
+
+use crate::auth::Role;
+use crate::decode;
+use crate::environments::EnvironmentKind;
+use crate::flows::Visibility;
+use crate::id::{ID_PATTERN, Id};
+use crate::name::{
+    AttestationName, AttestationTypeName, CommitPrefix, CommitSha, EnvironmentName, Fingerprint,
+    FingerprintPrefix, FlowName, OrgName, PolicyName, ServiceAccountName, TagKey, TemplateReferenceName,
+    TrailName,
+};
+use crate::shared::{VcsProvider, WebUrl};
+use crate::tags::TaggedKind;
+use crate::time::Timestamp;
+
+/// A type of texts that is told by its pattern and its greatest length.
+pub trait Patterned: FromStr<Err: Debug> + Debug + 'static {
+    /// What a text looks like, whole string.
+    const PATTERN: &'static str;
+    /// The greatest length, in characters.
+    const LONGEST: usize;
+}
+
+macro_rules! patterned {
+    ($($name:ident: $pattern:expr, $longest:expr;)*) => {$(
+        impl Patterned for $name {
+            const PATTERN: &'static str = $pattern;
+            const LONGEST: usize = $longest;
+        }
+
+        impl Arbitrary for $name {
+            type Parameters = ();
+            type Strategy = BoxedStrategy<Self>;
+
+            fn arbitrary_with((): ()) -> Self::Strategy {
+                fitting::<Self>().prop_filter_map("the type accepts its pattern", |text| text.parse().ok()).boxed()
+            }
+        }
+    )*};
+}
+
+macro_rules! names {
+    ($($name:ident)*) => { patterned! { $($name: $name::PATTERN, $name::LONGEST;)* } };
+}
+
+names! {
+    OrgName FlowName TrailName TemplateReferenceName EnvironmentName ServiceAccountName PolicyName AttestationName
+    AttestationTypeName TagKey Fingerprint FingerprintPrefix CommitSha CommitPrefix
+}
+patterned! { Id: ID_PATTERN, 32; }
+
+/// Texts that `T` accepts, now and then of the greatest length.
+pub fn fitting<T: Patterned>() -> BoxedStrategy<String> {
+    // Anchors say that the pattern is for the whole string, which is what is made of it here anyway.
+    let pattern = T::PATTERN.trim_start_matches('^').trim_end_matches('$');
+    let texts = string_regex(pattern).expect("the pattern of a type is a regular expression").boxed();
+    let longest = texts.clone().prop_map(|text| repeated(&text, T::LONGEST));
+    prop_oneof![9 => texts, 1 => longest]
+        .prop_filter("not longer than the type allows", |text| text.len() <= T::LONGEST)
+        .boxed()
+}
+
+/// Texts that `T` refuses, mostly for one character more or one of another kind.
+pub fn misfits<T: Patterned>() -> BoxedStrategy<String> {
+    let spoiled =
+        (fitting::<T>(), select(&["\n", " ", "é", "/", "\u{0}"])).prop_map(|(text, more)| text + more);
+    let longer = fitting::<T>().prop_map(|text| repeated(&text, T::LONGEST + 1));
+    prop_oneof![Just(String::new()), spoiled, longer]
+        .prop_filter("refused by the type", |text| text.parse::<T>().is_err())
+        .boxed()
+}
+
+/// The text again and again, up to so many characters.
+fn repeated(text: &str, length: usize) -> String {
+    text.chars().cycle().take(length).collect()
+}
+
+/// Short texts of any printable characters, without NUL.
+pub fn printable() -> BoxedStrategy<String> {
+    "\\PC{0,16}".boxed()
+}
+
+/// Absolute `http` and `https` addresses.
+pub fn addresses() -> BoxedStrategy<String> {
+    "(https?|HTTPS)://([a-z]{1,8}@)?([a-z][a-z0-9-]{0,8}\\.){0,2}[a-z]{1,8}(:[0-9]{1,4})?(/[a-zA-Z0-9._~%-]{0,8}){0,3}(\\?[a-z]=[a-z0-9]{0,4})?"
+        .boxed()
+}
+
+impl Arbitrary for WebUrl {
+    type Parameters = ();
+    type Strategy = BoxedStrategy<Self>;
+
+    fn arbitrary_with((): ()) -> Self::Strategy {
+        addresses().prop_filter_map("a web address", |text| decode::from_json(&text.into()).ok()).boxed()
+    }
+}
+
+impl Arbitrary for Timestamp {
+    type Parameters = ();
+    type Strategy = BoxedStrategy<Self>;
+
+    /// Instants between the years 1970 and 2100.
+    fn arbitrary_with((): ()) -> Self::Strategy {
+        (0..4_102_444_800_000_000_i64).prop_map(Self::from_micros).boxed()
+    }
+}
+
+/// The values of a field that knows these words, as the type that it is read as.
+fn read<T: DeserializeOwned + Debug>(words: &'static [&'static str]) -> BoxedStrategy<T> {
+    select(words)
+        .prop_filter_map("the type knows the word", |word| decode::from_json(&word.into()).ok())
+        .boxed()
+}
+
+macro_rules! words {
+    ($($(#[$doc:meta])* $constant:ident: $name:ident = [$($word:literal),*];)*) => {$(
+        $(#[$doc])*
+        pub const $constant: &[&str] = &[$($word),*];
+
+        impl Arbitrary for $name {
+            type Parameters = ();
+            type Strategy = BoxedStrategy<Self>;
+
+            fn arbitrary_with((): ()) -> Self::Strategy {
+                read($constant)
+            }
+        }
+    )*};
+}
+
+words! {
+    /// The roles, least first.
+    ROLES: Role = ["reader", "snapshotter", "member", "admin"];
+    /// Who may read a flow.
+    VISIBILITIES: Visibility = ["private", "public"];
+    /// The types of environments.
+    ENVIRONMENT_KINDS: EnvironmentKind =
+        ["docker", "server", "K8S", "ECS", "S3", "lambda", "azure-apps", "cloud-run", "logical"];
+    /// The spellings of what has tags.
+    TAGGED_KINDS: TaggedKind =
+        ["flow", "flows", "environment", "environments", "env", "repo", "repos", "control", "controls"];
+    /// The version-control hosts and systems.
+    PROVIDERS: VcsProvider = [
+        "github", "gitlab", "bitbucket", "bitbucket_cloud", "bitbucket_dc", "azure-devops", "azure_devops_services",
+        "azure_devops_server", "circleci", "git", "subversion"
+    ];
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every value fits, and what does not is refused.
+    fn told_apart<T: Patterned>(fitting_text: &str, misfit: &str) -> Result<(), TestCaseError> {
+        let accepts = |text: &str| text.parse::<T>().is_ok();
+        prop_assert!(accepts(fitting_text), "{fitting_text:?} is refused");
+        prop_assert!(!accepts(misfit), "{misfit:?} is accepted");
+        Ok(())
+    }
+
+    macro_rules! told_apart {
+        ($($name:ident)*) => { proptest! {$(
+            #[test]
+            #[expect(non_snake_case, reason = "named after the type")]
+            fn $name(text in fitting::<super::$name>(), misfit in misfits::<super::$name>()) {
+                told_apart::<super::$name>(&text, &misfit)?;
+            }
+        )*} };
+    }
+
+    told_apart! {
+        OrgName FlowName TrailName TemplateReferenceName EnvironmentName ServiceAccountName PolicyName AttestationName
+        AttestationTypeName TagKey Fingerprint FingerprintPrefix CommitSha CommitPrefix Id
+    }
+
+    proptest! {
+        #[test]
+        fn every_small_type_has_values(
+            _ in any::<WebUrl>(),
+            _ in any::<Timestamp>(),
+            _ in any::<Role>(),
+            _ in any::<Visibility>(),
+            _ in any::<EnvironmentKind>(),
+            _ in any::<TaggedKind>(),
+            _ in any::<VcsProvider>(),
+        ) {}
+    }
+}

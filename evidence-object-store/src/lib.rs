@@ -1,0 +1,153 @@
+//! Attachments outside the database: in a directory, in an S3-compatible store (feature `s3`), in memory for tests, or
+//! wherever an [`object_store::ObjectStore`] of the host's leads.
+//!
+//! Everything else stays in the store; only the content of attachments goes here, under `{organization}/{sha256}`, so
+//! that the same content is kept once an organization and never overwritten with other bytes.
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use evidence_core::memory::MemoryStore;
+//! use evidence_core::{Evidence, Settings};
+//! use evidence_object_store::ObjectBlobs;
+//!
+//! # fn main() -> Result<(), evidence_object_store::OpenError> {
+//! let attachments = ObjectBlobs::open("memory:")?;
+//! let service = Evidence::new(Arc::new(MemoryStore::new()), Settings::default())
+//!     .with_attachments(Arc::new(attachments));
+//! # drop(service);
+//! # Ok(())
+//! # }
+//! ```
+
+mod open;
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::{Bytes, BytesMut};
+use evidence_core::StoreError;
+use evidence_core::blobs::{Blobs, CHUNK, Chunks};
+use evidence_core::id::Id;
+use evidence_core::name::Fingerprint;
+use evidence_core::store::StoreResult;
+use object_store::path::Path;
+use object_store::{Error, MultipartUpload, ObjectStore, ObjectStoreExt, PutPayload};
+
+pub use open::OpenError;
+
+/// How much is sent at a time: the least that S3 takes as a part of a larger object. Smaller content is one request.
+const PART: usize = 5 << 20;
+
+/// Attachments in an object store.
+#[derive(Debug, Clone)]
+pub struct ObjectBlobs {
+    objects: Arc<dyn ObjectStore>,
+    prefix: Path,
+}
+
+impl ObjectBlobs {
+    /// Attachments in this store, each a `{organization}/{sha256}` below `prefix`. What the store has answered must be
+    /// durable: a [`object_store::local::LocalFileSystem`] needs `with_fsync(true)` for that.
+    pub fn new(objects: Arc<dyn ObjectStore>, prefix: Path) -> Self {
+        Self { objects, prefix }
+    }
+
+    fn path(&self, org: Id, sha256: &Fingerprint) -> Path {
+        self.prefix.clone().join(org.to_string()).join(sha256.as_str())
+    }
+
+    /// The size of an object; nothing when there is none.
+    async fn size(&self, path: &Path) -> StoreResult<Option<u64>> {
+        match self.objects.head(path).await {
+            Ok(found) => Ok(Some(found.size)),
+            Err(Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(unavailable(error)),
+        }
+    }
+
+    /// Sends a first part and the rest behind it. An upload that breaks off is given up, and leaves nothing to be read.
+    async fn put_in_parts(&self, path: &Path, first: Bytes, rest: Parts<'_>) -> StoreResult<()> {
+        let mut upload = self.objects.put_multipart(path).await.map_err(unavailable)?;
+        let sent = send(&mut *upload, first, rest).await;
+        if sent.is_err() {
+            // Parts that cannot be given up now are swept by the store's own rules; what went wrong first is told.
+            let _ = upload.abort().await;
+        }
+        sent
+    }
+}
+
+async fn send(upload: &mut dyn MultipartUpload, first: Bytes, mut rest: Parts<'_>) -> StoreResult<()> {
+    let mut part = Some(first);
+    while let Some(bytes) = part {
+        upload.put_part(bytes.into()).await.map_err(unavailable)?;
+        part = rest.next().await?;
+    }
+    upload.complete().await.map(drop).map_err(unavailable)
+}
+
+fn unavailable(error: Error) -> StoreError {
+    StoreError::Unavailable(error.into())
+}
+
+/// Content in pieces of [`PART`] bytes but the last.
+struct Parts<'a> {
+    content: &'a mut dyn Chunks,
+    /// What has come beyond the last part.
+    ahead: BytesMut,
+}
+
+impl Parts<'_> {
+    async fn next(&mut self) -> StoreResult<Option<Bytes>> {
+        while self.ahead.len() < PART {
+            match self.content.next().await.map_err(|error| StoreError::Failed(error.into()))? {
+                Some(piece) => self.ahead.extend_from_slice(&piece),
+                None => break,
+            }
+        }
+        let part = self.ahead.split_to(self.ahead.len().min(PART));
+        Ok((!part.is_empty()).then(|| part.freeze()))
+    }
+}
+
+/// The bytes of chunk `number`; nothing beyond what any object can hold.
+fn range(number: u64) -> Option<Range<u64>> {
+    let chunk = CHUNK as u64;
+    let start = number.checked_mul(chunk)?;
+    Some(start..start.checked_add(chunk)?)
+}
+
+#[async_trait]
+impl Blobs for ObjectBlobs {
+    async fn keep(&self, org: Id, sha256: &Fingerprint, content: &mut dyn Chunks) -> StoreResult<()> {
+        let path = self.path(org, sha256);
+        if self.size(&path).await?.is_some() {
+            return Ok(());
+        }
+        let mut parts = Parts { content, ahead: BytesMut::new() };
+        match parts.next().await? {
+            Some(first) if first.len() == PART => self.put_in_parts(&path, first, parts).await,
+            small => {
+                let payload = PutPayload::from(small.unwrap_or_default());
+                self.objects.put(&path, payload).await.map(drop).map_err(unavailable)
+            }
+        }
+    }
+
+    async fn chunk(&self, org: Id, sha256: &Fingerprint, number: u64) -> StoreResult<Option<Bytes>> {
+        let path = self.path(org, sha256);
+        let Some(range) = range(number) else { return Ok(None) };
+        let start = range.start;
+        match self.objects.get_range(&path, range).await {
+            Ok(bytes) => Ok(Some(bytes).filter(|bytes| !bytes.is_empty())),
+            Err(Error::NotFound { .. }) => Ok(None),
+            // Stores differ in how they refuse a range past the end.
+            Err(error) => match self.size(&path).await? {
+                Some(size) if start < size => Err(unavailable(error)),
+                Some(_) | None => Ok(None),
+            },
+        }
+    }
+}
