@@ -16,7 +16,7 @@ fn places(address: &str) -> (Arc<dyn Store>, Arc<dyn Blobs>) {
 
 #[tokio::test]
 async fn memory_keeps_every_promise_of_attachments() {
-    run_blobs(async || places("memory:")).await.assert_ok();
+    run_blobs(async || places("memory:")).await.unwrap();
 }
 
 #[tokio::test]
@@ -29,7 +29,7 @@ async fn a_directory_keeps_every_promise_of_attachments() {
         std::fs::create_dir(&place).unwrap();
         places(&format!("file://{}", place.display()))
     });
-    report.await.assert_ok();
+    report.await.unwrap();
 }
 
 #[test]

@@ -13,10 +13,10 @@ use crate::name::Fingerprint;
 use crate::store::Store;
 
 use super::fixtures::{Org, fingerprint, named};
-use super::{Check, Failure, Outcome, Report, Running, ensure, same};
+use super::{Check, Failure, Outcome, Running, ensure, same};
 
 /// A promise of attachments, and how a store and the place of its attachments are put to the test.
-pub(super) struct BlobCheck {
+struct BlobCheck {
     check: Check,
     run: fn(Arc<dyn Store>, Arc<dyn Blobs>) -> Running,
 }
@@ -44,22 +44,23 @@ pub(super) fn checks() -> Vec<Check> {
     blob_checks().into_iter().map(|check| check.check).collect()
 }
 
-/// Runs the checks of attachments on what `fresh` makes: a store that has organizations, and a place where their
+/// Runs the checks of attachments, each on what `fresh` makes: a store that has organizations, and a place where their
 /// attachments are kept instead.
-pub async fn run_blobs<F, Fut>(fresh: F) -> Report
+///
+/// # Errors
+/// The first promise that is broken, and how.
+pub async fn run_blobs<F, Fut>(fresh: F) -> Outcome
 where
     F: Fn() -> Fut,
     Fut: Future<Output = (Arc<dyn Store>, Arc<dyn Blobs>)>,
 {
-    let mut report = Report::default();
     for BlobCheck { check, run } in blob_checks() {
-        report.run += 1;
         let (store, blobs) = fresh().await;
-        if let Err(failure) = run(store, blobs).await {
-            report.failed.push((check, failure));
-        }
+        run(store, blobs).await.map_err(|found| {
+            Failure(format!("{}: promise: {}, found: {found}", check.name, check.promise))
+        })?;
     }
-    report
+    Ok(())
 }
 
 promises! {
