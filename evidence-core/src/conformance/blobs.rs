@@ -16,7 +16,7 @@ use super::fixtures::{Org, fingerprint, named};
 use super::{Check, Failure, Outcome, Report, Running, ensure, same};
 
 /// A promise of attachments, and how a store and the place of its attachments are put to the test.
-pub(super) struct BlobCheck {
+struct BlobCheck {
     check: Check,
     run: fn(Arc<dyn Store>, Arc<dyn Blobs>) -> Running,
 }
