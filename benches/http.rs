@@ -1,51 +1,72 @@
-//! The API over a socket on SQLite, client and server sharing the machine: writing attestations (P1) and reporting
-//! what runs (P5).
+//! The API over a socket, client and server sharing the machine: writing attestations (P1 on SQLite, P2 on PostgreSQL),
+//! reading an artifact (P3), reporting what runs (P5), and the statements of reads (P11).
 
 use std::ops::Range;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use evidence_benches::{
-    Client, FLOW, Insert, ORG, Outcome, RawInserts, Request, Round, Row, Server, Worker,
-    attestation_document, form, print, round, send_all, times,
+    Client, Engine, FLOW, Insert, ORG, Outcome, Pgbench, RawInserts, Request, Round, Row, Server, Stores,
+    Worker, attestation_document, bare, form, median, print, round, run, seed_organization, send_all, times,
 };
 use evidence_core::digest::sha256_hex;
 use serde_json::{Value, json};
+use tokio::runtime::Handle;
 
-const CLIENTS: usize = 64;
 const ROUNDS: usize = 5;
 const ROUND: Duration = Duration::from_millis(1500);
 /// Every so many attestations a client begins a new trail.
 const PER_TRAIL: usize = 8;
+/// How many organizations write where many do.
+const ORGANIZATIONS: usize = 50;
 
 const TEMPLATE: &str = "version: 1\ntrail:\n  artifacts:\n    - name: api\n      attestations:\n        - name: test\n          type: generic\n";
 const POLICY: &str = "_schema: https://example.com/schemas/policy/v1\nartifacts:\n  provenance:\n    required: true\n  trail-compliance:\n    required: true\n";
 /// How many artifacts the environments run.
 const SIZES: [usize; 4] = [1, 80, 800, 8000];
 
-#[tokio::main]
-async fn main() -> Outcome {
-    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
-    let mut rows = attestations(directory.path()).await?;
-    rows.extend(reports(directory.path()).await?);
-    print(&rows);
-    Ok(())
+fn main() -> Outcome {
+    run(|servers| async move {
+        let stores = Stores::below(env!("CARGO_TARGET_TMPDIR"))?;
+        for engine in stores.engines() {
+            let mut rows = match engine {
+                Engine::Sqlite => grouped(&servers, &stores).await?,
+                Engine::Postgres => against_pgbench(&servers, &stores).await?,
+            };
+            let server = Arc::new(Server::start(&servers, &stores, engine, "reports").await?);
+            furnish(&server).await?;
+            rows.extend(reading(&servers, &server, engine).await?);
+            rows.extend(reports(&server, engine).await?);
+            rows.push(statements(&servers, &stores, engine).await?);
+            print(&rows);
+        }
+        Ok(())
+    })
 }
 
 /// A client that attests over its own connection, to trails of its own.
 struct Attester {
     server: Arc<Server>,
     client: Client,
+    org: String,
     number: usize,
     turn: usize,
     request: Request,
 }
 
 impl Attester {
-    async fn new(server: Arc<Server>, number: usize) -> Outcome<Self> {
+    async fn new(server: Arc<Server>, org: &str, number: usize) -> Outcome<Self> {
         let client = server.client().await?;
-        Ok(Self { client, number, turn: 0, request: Request::plain("/live"), server })
+        Ok(Self { client, org: org.to_owned(), number, turn: 0, request: Request::plain("/live"), server })
+    }
+
+    /// So many clients, which share the organizations out among them.
+    async fn several(server: &Arc<Server>, orgs: &[String], clients: usize) -> Outcome<Vec<Self>> {
+        let mut attesters = Vec::new();
+        for (number, org) in (0..clients).zip(orgs.iter().cycle()) {
+            attesters.push(Self::new(Arc::clone(server), org, number).await?);
+        }
+        Ok(attesters)
     }
 }
 
@@ -53,56 +74,185 @@ impl Worker for Attester {
     async fn work(&mut self) -> Outcome {
         if self.turn.is_multiple_of(PER_TRAIL) {
             let trail = format!("trail-{}-{}", self.number, self.turn);
-            self.request = attestation(&self.server, &trail, &attestation_document("test"));
+            self.request = attestation(&self.server, &self.org, &trail, &attestation_document("test"));
         }
         self.turn += 1;
         self.client.send(&self.request).await.map(drop)
     }
 }
 
-fn attestation(server: &Server, trail: &str, document: &str) -> Request {
+fn attestation(server: &Server, org: &str, trail: &str, document: &str) -> Request {
     let (media_type, body) = form(&[("name=\"data_json\"", document)]);
-    let path = format!("/attestations/{ORG}/{FLOW}/trail/{trail}/generic");
+    let path = format!("/attestations/{org}/{FLOW}/trail/{trail}/generic");
     server.request("POST", &path, (&media_type, &body))
 }
 
-/// P1: attestations against raw inserts of as many bytes, in turns.
-async fn attestations(directory: &Path) -> Outcome<Vec<Row>> {
-    let server = Arc::new(Server::start(&directory.join("p1.db")).await?);
-    let raw = RawInserts::open(&directory.join("raw.db")).await?;
-    let payload = attestation_document("test");
-    let mut inserts: Vec<Insert> = (0..CLIENTS).map(|_| raw.client(payload.clone())).collect();
-    let mut attesters = Vec::new();
-    for number in 0..CLIENTS {
-        attesters.push(Attester::new(Arc::clone(&server), number).await?);
-    }
-    let (mut ours, mut probe) = (Vec::new(), Vec::new());
+/// Two kinds of workers in turns, and the medians of each.
+async fn in_turns<A: Worker, B: Worker>(mut ours: Vec<A>, mut probe: Vec<B>) -> Outcome<(Round, Round)> {
+    let (mut our_rounds, mut probe_rounds) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
-        let (again, measured) = round(inserts, ROUND).await?;
-        inserts = again;
-        probe.push(measured);
-        let (again, measured) = round(attesters, ROUND).await?;
-        attesters = again;
-        ours.push(measured);
+        let (again, measured) = round(probe, ROUND).await?;
+        probe = again;
+        probe_rounds.push(measured);
+        let (again, measured) = round(ours, ROUND).await?;
+        ours = again;
+        our_rounds.push(measured);
     }
-    let (ours, probe) = (Round::medians(&ours), Round::medians(&probe));
+    Ok((Round::medians(&our_rounds), Round::medians(&probe_rounds)))
+}
+
+async fn raw_clients(
+    servers: &Handle,
+    stores: &Stores,
+    engine: Engine,
+    clients: usize,
+) -> Outcome<Vec<Insert>> {
+    let raw = RawInserts::open(servers, stores, engine).await?;
+    Ok((0..clients).map(|_| raw.client(attestation_document("test"))).collect())
+}
+
+/// P1: attestations against raw grouped inserts of as many bytes, in turns.
+async fn grouped(servers: &Handle, stores: &Stores) -> Outcome<Vec<Row>> {
+    let server = Arc::new(Server::start(servers, stores, Engine::Sqlite, "writing").await?);
+    let attesters = Attester::several(&server, &[ORG.to_owned()], 64).await?;
+    let inserts = raw_clients(servers, stores, Engine::Sqlite, 64).await?;
+    let (ours, probe) = in_turns(attesters, inserts).await?;
     let ratio = ours.per_second / probe.per_second;
-    let figure = Row::new("P1 attestation POST, 64 connections", ours.to_string(), "≥ 0.4", ratio >= 0.4);
+    let figure =
+        Row::new("P1 SQLite, attestation POST, 64 connections", ours.to_string(), "≥ 0.4", ratio >= 0.4);
     Ok(vec![
         Row::orientation("P1 probe: raw grouped inserts, 64 clients", probe.to_string()),
         Row { ratio: Some(ratio), ..figure },
     ])
 }
 
+/// P2: attestations against `pgbench`, in turns; with raw grouped inserts and with many organizations beside them.
+async fn against_pgbench(servers: &Handle, stores: &Stores) -> Outcome<Vec<Row>> {
+    let server = Arc::new(Server::start(servers, stores, Engine::Postgres, "writing").await?);
+    let one = [ORG.to_owned()];
+    let inserts = raw_clients(servers, stores, Engine::Postgres, 64).await?;
+    let pgbench = Pgbench::new(stores, &attestation_document("test"))?;
+    let (mut rows, mut alone) = (Vec::new(), 0.0);
+    for (clients, target, least) in [(8, "≥ 0.5", 0.5), (32, "≥ 1", 1.0), (64, "≥ 1", 1.0)] {
+        let mut attesters = Attester::several(&server, &one, clients).await?;
+        let (mut ours, mut probe) = (Vec::new(), Vec::new());
+        for _ in 0..ROUNDS {
+            probe.push(pgbench.run(clients).await?);
+            let (again, measured) = round(attesters, ROUND).await?;
+            attesters = again;
+            ours.push(measured);
+        }
+        let (ours, probe) = (Round::medians(&ours), median(probe.into_iter()));
+        let ratio = ours.per_second / probe;
+        alone = ours.per_second;
+        rows.push(Row::orientation(format!("P2 probe: pgbench, {clients} clients"), format!("{probe:.0}/s")));
+        let what = format!("P2 PostgreSQL, attestation POST, {clients} connections");
+        rows.push(Row { ratio: Some(ratio), ..Row::new(what, ours.to_string(), target, ratio >= least) });
+    }
+    let orgs: Vec<String> = (0..ORGANIZATIONS).map(|number| format!("org-{number}")).collect();
+    for org in &orgs {
+        seed_organization(&server.evidence, &server.key, org).await?;
+    }
+    let (many, raw) = in_turns(Attester::several(&server, &orgs, 64).await?, inserts).await?;
+    rows.push(Row::orientation("P2 for orientation: raw grouped inserts, 64 clients", raw.to_string()));
+    let ratio = many.per_second / alone;
+    let what = format!("P2 {ORGANIZATIONS} organizations, 64 connections, of one's");
+    rows.push(Row { ratio: Some(ratio), ..Row::new(what, many.to_string(), "≥ 0.5", ratio >= 0.5) });
+    Ok(rows)
+}
+
+/// A client that sends one request again and again.
+struct Repeater {
+    client: Client,
+    request: Request,
+}
+
+impl Worker for Repeater {
+    async fn work(&mut self) -> Outcome {
+        self.client.send(&self.request).await.map(drop)
+    }
+}
+
+impl Repeater {
+    async fn several(address: std::net::SocketAddr, request: &Request, clients: usize) -> Outcome<Vec<Self>> {
+        let mut repeaters = Vec::new();
+        for _ in 0..clients {
+            repeaters.push(Self { client: Client::connect(address).await?, request: request.clone() });
+        }
+        Ok(repeaters)
+    }
+}
+
+/// P3: an artifact by its fingerprint, against the same bytes from hyper alone.
+async fn reading(servers: &Handle, server: &Server, engine: Engine) -> Outcome<Vec<Row>> {
+    const CLIENTS: usize = 16;
+    let request = server.get(&format!("/artifacts/{ORG}/{FLOW}/fingerprint/{}", fingerprint(7)));
+    let answer = server.client().await?.send(&request).await?;
+    let probe = bare(servers, answer.body.into()).await?;
+    let ours = Repeater::several(server.address, &request, CLIENTS).await?;
+    let (ours, probe) = in_turns(ours, Repeater::several(probe, &request, CLIENTS).await?).await?;
+    let ratio = ours.per_second / probe.per_second;
+    let figure = Row::new(
+        format!("P3 {engine}, GET artifact, 16 connections"),
+        ours.to_string(),
+        "≥ 0.4",
+        ratio >= 0.4,
+    );
+    let cpu = format!("{:.0} µs", ours.cpu_micros);
+    Ok(vec![
+        Row::orientation("P3 probe: the same JSON from bare hyper", probe.to_string()),
+        Row { ratio: Some(ratio), ..figure },
+        Row::new(
+            format!("P3 {engine}, CPU of the server a request"),
+            cpu,
+            "≤ 60 µs",
+            ours.cpu_micros <= 60.0,
+        ),
+    ])
+}
+
+/// P11: the most statements of a read, where it finds one and where it finds a hundred.
+async fn statements(servers: &Handle, stores: &Stores, engine: Engine) -> Outcome<Row> {
+    let mut most = Vec::new();
+    for many in [1, 100] {
+        let server = Server::start(servers, stores, engine, &format!("reads_{many}")).await?;
+        furnish_with(&server, many).await?;
+        let mut client = server.client().await?;
+        let environment = given_environment(&server, &mut client, many).await?;
+        client.send(&reported(&server, &environment, 0..many)).await?;
+        let fingerprint = fingerprint(0);
+        let reads = [
+            format!("/flows/{ORG}"),
+            format!("/trails/{ORG}?per_page=100"),
+            format!("/trails/{ORG}/{FLOW}/build-0"),
+            format!("/trails/{ORG}/{FLOW}/build-0/audit_pdf"),
+            format!("/artifacts/{ORG}?per_page=1000"),
+            format!("/artifacts/{ORG}/{FLOW}/fingerprint/{fingerprint}"),
+            format!("/attestations/{ORG}/{FLOW}/artifact/{fingerprint}/test"),
+            format!("/environments/{ORG}"),
+            format!("/snapshots/{ORG}/{environment}"),
+            format!("/snapshots/{ORG}/{environment}/-1"),
+            format!("/policies/{ORG}"),
+        ];
+        let mut counts = Vec::new();
+        for read in reads {
+            let before = server.store.statements();
+            client.send(&server.get(&read)).await?;
+            counts.push(server.store.statements() - before);
+        }
+        most.push(counts.into_iter().max().unwrap_or_default());
+    }
+    let figure = format!("at most {} at 1 item, {} at 100", most[0], most[1]);
+    Ok(Row::new(format!("P11 {engine}, statements of a GET"), figure, "bounded", most[0] == most[1]))
+}
+
 /// P5: reports of environments whose artifacts were all reported to trails, judged by a policy.
-async fn reports(directory: &Path) -> Outcome<Vec<Row>> {
-    let server = Server::start(&directory.join("p5.db")).await?;
-    furnish(&server).await?;
+async fn reports(server: &Server, engine: Engine) -> Outcome<Vec<Row>> {
     let mut client = server.client().await?;
     let (mut statements, mut rows) = (Vec::new(), Vec::new());
     for size in SIZES {
-        let environment = given_environment(&server, &mut client, size).await?;
-        let report = |first: usize| reported(&server, &environment, first..first + size);
+        let environment = given_environment(server, &mut client, size).await?;
+        let report = |first: usize| reported(server, &environment, first..first + size);
         let (one, other) = (report(0), report(1));
         client.send(&one).await?;
         let before = server.store.statements();
@@ -115,13 +265,13 @@ async fn reports(directory: &Path) -> Outcome<Vec<Row>> {
             let turns = [&one, &other];
             let changed = times(31, async |turn| client.send(turns[turn % 2]).await.map(drop)).await?;
             rows.push(Row::new(
-                "P5 report of 800, unchanged",
+                format!("P5 {engine}, report of 800, unchanged"),
                 format!("{same:.1} ms"),
                 "≤ 20 ms",
                 same <= 20.0,
             ));
             rows.push(Row::new(
-                "P5 report of 800, one replaced",
+                format!("P5 {engine}, report of 800, one replaced"),
                 format!("{changed:.1} ms"),
                 "≤ 40 ms",
                 changed <= 40.0,
@@ -131,19 +281,18 @@ async fn reports(directory: &Path) -> Outcome<Vec<Row>> {
     let few = statements.iter().all(|(unchanged, changed)| *unchanged <= 12 && *changed <= 12);
     let figure = statements.iter().map(|(unchanged, changed)| format!("{unchanged}/{changed}"));
     let figure = figure.collect::<Vec<_>>().join(", ");
-    rows.push(Row::new("P5 statements, unchanged/changed, 1, 80, 800, 8,000", figure, "≤ 12", few));
+    rows.push(Row::new(format!("P5 {engine}, statements, 1 to 8,000 running"), figure, "≤ 12", few));
     Ok(rows)
 }
 
 /// A flow, a policy, and every artifact in a trail of its own with the attestation that the template asks for.
 async fn furnish(server: &Server) -> Outcome {
-    let most = SIZES.into_iter().max().unwrap_or_default() + 1;
-    let flow = json!({ "name": FLOW, "description": "" }).to_string();
-    let parts =
-        [("name=\"data_json\"", flow.as_str()), ("name=\"template_file\"; filename=\"t.yml\"", TEMPLATE)];
-    let (media_type, body) = form(&parts);
-    let path = format!("/flows/{ORG}/template_file");
-    let flow = server.request("PUT", &path, (&media_type, &body));
+    furnish_with(server, SIZES.into_iter().max().unwrap_or_default() + 1).await
+}
+
+/// The same with so many artifacts.
+async fn furnish_with(server: &Server, most: usize) -> Outcome {
+    let flow = server.flow(Some(TEMPLATE));
     let parts =
         [("name=\"payload\"", r#"{"name": "strict"}"#), ("name=\"policy_file\"; filename=\"p.yml\"", POLICY)];
     let (media_type, body) = form(&parts);
@@ -152,7 +301,7 @@ async fn furnish(server: &Server) -> Outcome {
     send_all(server.address, (0..most).map(|number| artifact(server, number)).collect()).await?;
     let attested = |number: usize| {
         let data = json!({ "attestation_name": "test", "artifact_fingerprint": fingerprint(number), "is_compliant": true });
-        attestation(server, &format!("build-{number}"), &data.to_string())
+        attestation(server, ORG, &format!("build-{number}"), &data.to_string())
     };
     send_all(server.address, (0..most).map(attested).collect()).await
 }

@@ -1,62 +1,121 @@
-//! A store in its file: how long the server takes from its start until it is ready, on an empty store and on one with
-//! many attestations (P8).
+//! The standalone server as a process: how long it takes from its start until it is ready, on an empty store and on one
+//! with many attestations (P8), its memory (P9) and the size of its program (P10).
 
-use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::Arc;
+use std::path::Path;
+use std::process::Command;
 use std::time::Instant;
 
-use evidence_benches::{Client, ORG, Outcome, Request, Row, attestation_document, evidence, print, times};
+use evidence_benches::{
+    Client, Engine, FLOW, ORG, Outcome, Process, Request, Row, Stores, attestation_document, evidence, form,
+    print, run, times,
+};
 use evidence_core::attestations::{Attestation, Binding};
 use evidence_core::auth::{Actor, ActorKind};
 use evidence_core::id::{Id, SystemRandom};
-use evidence_core::orgs::OrgStore;
-use evidence_core::store::Recorder;
 use evidence_core::time::{Clock, SystemClock};
 use evidence_core::{Fact, Write};
-use evidence_store_sqlite::SqliteStore;
 use serde_json::json;
 
-/// The variable that names the server's program; `cargo xtask bench` sets it.
-const PROGRAM: &str = "EVIDENCE_BENCH_SERVER";
 /// The variable that says how many attestations the full store has.
 const ATTESTATIONS: &str = "EVIDENCE_BENCH_ATTESTATIONS";
 /// How many facts a write of the filling has.
 const BATCH: usize = 4096;
 
-#[tokio::main]
-async fn main() -> Outcome {
-    let Some(program) = std::env::var_os(PROGRAM).map(PathBuf::from) else {
-        println!("P8 is left out: {PROGRAM} names no server");
+fn main() -> Outcome {
+    if Process::program().is_none() {
+        println!("P8 to P10 are left out: EVIDENCE_BENCH_SERVER names no server");
         return Ok(());
-    };
-    let count: usize = std::env::var(ATTESTATIONS).map_or(Ok(1_000_000), |count| count.parse())?;
-    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
-    let (empty, full) = (directory.path().join("empty.db"), directory.path().join("full.db"));
-    SqliteStore::open(&empty).await?.close().await;
-    let begun = Instant::now();
-    fill(&full, count).await?;
-    let filled = begun.elapsed().as_secs_f64();
+    }
+    run(|_| async move {
+        let stores = Stores::below(env!("CARGO_TARGET_TMPDIR"))?;
+        let probe = times(15, async |_| process("true".as_ref())).await?;
+        let mut rows = vec![
+            binary(&stores)?,
+            Row::orientation("P8 probe: a process that does nothing", format!("{probe:.1} ms")),
+        ];
+        for engine in stores.engines() {
+            rows.extend(starts(&stores, engine, probe).await?);
+            rows.extend(memory(&stores, engine).await?);
+        }
+        print(&rows);
+        Ok(())
+    })
+}
 
-    let probe = times(15, async |_| process("true".as_ref())).await?;
-    let empty = times(9, async |_| until_ready(&program, &empty).await).await?;
-    let full = times(9, async |_| until_ready(&program, &full).await).await?;
+/// P10: the size of the program without its debug symbols.
+fn binary(stores: &Stores) -> Outcome<Row> {
+    let stripped = stores.path("stripped");
+    let program = Process::program().ok_or("no server")?;
+    process_of(Command::new("strip").arg("-o").arg(&stripped).arg(program))?;
+    let bytes = std::fs::metadata(stripped)?.len();
+    let figure = format!("{}.{} MB", bytes / 1_000_000, bytes / 100_000 % 10);
+    Ok(Row::new("P10 the server's program, stripped", figure, "< 30 MB", bytes < 30_000_000))
+}
+
+/// P8: how long the server takes until it is ready.
+async fn starts(stores: &Stores, engine: Engine, probe: f64) -> Outcome<Vec<Row>> {
+    let count: usize = std::env::var(ATTESTATIONS).map_or(Ok(1_000_000), |count| count.parse())?;
+    stores.open(engine, "empty").await?.close().await;
+    let begun = Instant::now();
+    fill(stores, engine, count).await?;
+    let filled = begun.elapsed().as_secs_f64();
+    let start =
+        async |name: &str| times(9, async |_| Process::start(stores, engine, name).await.map(drop)).await;
+    let (empty, full) = (start("empty").await?, start("filled").await?);
     let figure = |millis: f64| format!("{millis:.0} ms");
     let ratio = |millis: f64| Some(millis / probe);
-    let on_empty = Row::new("P8 start to ready, empty store", figure(empty), "< 200 ms", empty < 200.0);
-    let on_full =
-        Row::new(format!("P8 start to ready, {count} attestations"), figure(full), "< 1 s", full < 1000.0);
-    print(&[
-        Row::orientation("P8 probe: a process that does nothing", format!("{probe:.1} ms")),
-        Row { ratio: ratio(empty), ..on_empty },
-        Row { ratio: ratio(full), ..on_full },
+    let on_empty = format!("P8 {engine}, start to ready, empty store");
+    let on_full = format!("P8 {engine}, start to ready, {count} attestations");
+    Ok(vec![
+        Row { ratio: ratio(empty), ..Row::new(on_empty, figure(empty), "< 200 ms", empty < 200.0) },
+        Row { ratio: ratio(full), ..Row::new(on_full, figure(full), "< 1 s", full < 1000.0) },
         Row::orientation(
-            "P8 filling that store, one writer",
+            format!("P8 {engine}, filling that store, one writer"),
             format!("{filled:.0} s, {:.0}/s", rate(count, filled)),
         ),
-    ]);
-    Ok(())
+    ])
+}
+
+/// P9: the memory of a server that has just started, and how much more it takes while it receives ten files of 10 MB.
+async fn memory(stores: &Stores, engine: Engine) -> Outcome<Vec<Row>> {
+    let (_, key) = {
+        let opened = stores.open(engine, "files").await?;
+        let seeded = evidence(opened.store()).await?;
+        opened.close().await;
+        seeded
+    };
+    let server = Process::start(stores, engine, "files").await?;
+    let (idle, _) = server.memory()?;
+    let mut client = Client::connect(server.address).await?;
+    let mut upload = async |number: usize, size: usize| {
+        let file = "0123456789abcde\n".repeat(size / 16) + &number.to_string();
+        let document = attestation_document("test");
+        let parts = [
+            ("name=\"data_json\"", document.as_str()),
+            ("name=\"attachment_file\"; filename=\"log.txt\"", &file),
+        ];
+        let (media_type, body) = form(&parts);
+        let path = format!("/attestations/{ORG}/{FLOW}/trail/t/generic");
+        let request = Request::new("POST", &path, key.reveal(), (&media_type, &body));
+        client.send(&request).await.map(drop)
+    };
+    // What the first request makes room for is not the file's.
+    upload(0, 16).await?;
+    let (_, before) = server.memory()?;
+    for number in 1..=10 {
+        upload(number, 10_000_000).await?;
+    }
+    let (_, after) = server.memory()?;
+    let growth = after - before;
+    Ok(vec![
+        Row::new(format!("P9 {engine}, memory, idle"), format!("{idle:.1} MiB"), "< 40 MiB", idle < 40.0),
+        Row::new(
+            format!("P9 {engine}, growth by uploads of 10 MB"),
+            format!("{growth:.1} MiB"),
+            "< 2 MiB",
+            growth < 2.0,
+        ),
+    ])
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts of a benchmark are far below 2^53")]
@@ -65,9 +124,10 @@ fn rate(count: usize, seconds: f64) -> f64 {
 }
 
 /// Fills a fresh store with attestations, eight to a trail, many to a write.
-async fn fill(file: &Path, count: usize) -> Outcome {
-    let store = Arc::new(SqliteStore::open(file).await?);
-    evidence(Arc::clone(&store) as _).await?;
+async fn fill(stores: &Stores, engine: Engine, count: usize) -> Outcome {
+    let opened = stores.open(engine, "filled").await?;
+    let store = opened.store();
+    evidence(opened.store()).await?;
     let jane = store.user("jane").await?.ok_or("no user")?;
     let by = Actor { id: jane.id, name: jane.name.to_string(), kind: ActorKind::User };
     let org = store.standing(ORG, jane.id).await?.ok_or("no organization")?.organization.id;
@@ -86,7 +146,7 @@ async fn fill(file: &Path, count: usize) -> Outcome {
             Write { org, by: by.clone(), at: record.created_at, facts, guards: vec![], secrets: vec![] };
         store.record(write).await?;
     }
-    store.close().await;
+    opened.close().await;
     Ok(())
 }
 
@@ -121,23 +181,9 @@ fn attestation(by: &Actor) -> Outcome<Attestation> {
 
 /// Starts a process and waits for its end.
 fn process(program: &Path) -> Outcome {
-    if Command::new(program).status()?.success() { Ok(()) } else { Err("a process failed".into()) }
+    process_of(&mut Command::new(program))
 }
 
-/// Starts the server on this store, waits until it says that it is ready, and ends it.
-async fn until_ready(program: &Path, file: &Path) -> Outcome {
-    let mut server = Command::new(program)
-        .args(["serve", "--listen", "127.0.0.1:0", "--database-url"])
-        .arg(format!("sqlite://{}", file.display()))
-        .env("EVIDENCE_LOG_FILTER", "warn")
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()?;
-    let mut line = String::new();
-    BufReader::new(server.stdout.take().ok_or("no output")?).read_line(&mut line)?;
-    let address = line.trim_end().strip_prefix("Listening on http://").ok_or("no address")?.parse()?;
-    Client::connect(address).await?.send(&Request::plain("/ready")).await?;
-    server.kill()?;
-    server.wait()?;
-    Ok(())
+fn process_of(command: &mut Command) -> Outcome {
+    if command.status()?.success() { Ok(()) } else { Err("a process failed".into()) }
 }

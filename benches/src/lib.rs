@@ -1,19 +1,26 @@
 //! Figures: what the service costs, as a ratio to a raw probe of the same run wherever there is one, for machines are
 //! noisy and shared.
 //!
-//! The targets are `http.rs` (the API over a socket on SQLite), `stores.rs` (a store in its file) and `core.rs` (no
-//! I/O). Each prints rows of one table; nothing here is a test, and no figure fails a build.
+//! The programs are `http.rs` (the API over a socket), `growth.rs` (reads as the store grows), `mounts.rs` (the hosts
+//! that carry the API), `stores.rs` (the standalone server as a process) and `core.rs` (no I/O). Each prints rows of one
+//! table, for SQLite and for PostgreSQL; nothing here is a test, and no figure fails a build.
 
 mod client;
 mod load;
+mod pgbench;
 mod probe;
+mod process;
 mod server;
+mod stores;
 mod table;
 
 pub use client::{Client, Request, Response, form};
-pub use load::{Round, Worker, median, round, send_all, times};
+pub use load::{Round, Worker, median, percentile, round, run, send_all, times};
+pub use pgbench::Pgbench;
 pub use probe::{Insert, RawInserts};
-pub use server::{FLOW, ORG, Server, attestation_document, evidence};
+pub use process::Process;
+pub use server::{FLOW, Mount, ORG, Server, attestation_document, bare, evidence, seed_organization};
+pub use stores::{Engine, Opened, Stores};
 pub use table::{Row, print};
 
 /// Done, or what went wrong.

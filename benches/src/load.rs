@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use tokio::runtime::{Builder, Handle};
 use tokio::task::JoinSet;
 
 use crate::{Client, Outcome, Request};
@@ -18,7 +19,8 @@ pub trait Worker: Send + 'static {
 pub struct Round {
     /// How often it was done in a second.
     pub per_second: f64,
-    /// The CPU time of the whole process for each, clients included, in microseconds; 0 where it cannot be read.
+    /// The CPU time of this process for each, without that of the clients, in microseconds; 0 where it cannot be read. A
+    /// database server is another process.
     pub cpu_micros: f64,
     /// How long one took, in milliseconds: the median.
     pub p50: f64,
@@ -92,13 +94,35 @@ fn millis(time: &Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-/// The CPU time this process has used, as Linux tells it: in hundredths of a second.
+/// The CPU time that the threads of this process have used, but for those of the clients, as Linux tells it: in
+/// hundredths of a second, and with the threads that have ended left out.
 fn cpu_time() -> Duration {
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // The second field is a name in parentheses; user and system time are the 14th and 15th.
-    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
-    let ticks = fields.split_whitespace().skip(11).take(2).filter_map(|ticks| ticks.parse::<u64>().ok());
+    let main = std::process::id().to_string();
+    let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    // The main thread is a client too.
+    let threads = threads.filter(|thread| thread.file_name() != main.as_str());
+    let stats = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("stat")).ok());
+    let ticks = stats.filter_map(|stat| {
+        // The second field is a name in parentheses; user and system time are the 14th and 15th.
+        let (name, fields) = stat.split_once(" (")?.1.rsplit_once(')')?;
+        let ticks = fields.split_whitespace().skip(11).take(2).filter_map(|ticks| ticks.parse::<u64>().ok());
+        (!name.starts_with(CLIENT)).then(|| ticks.sum::<u64>())
+    });
     Duration::from_millis(ticks.sum::<u64>() * 10)
+}
+
+/// The name of the threads that clients run on.
+const CLIENT: &str = "client";
+
+/// Runs a bench program: `work` and what it spawns are clients, on threads of their own; the handle is that of the
+/// threads that servers and stores are started on.
+///
+/// # Errors
+/// What `work` fails with.
+pub fn run<F: Future<Output = Outcome>>(work: impl FnOnce(Handle) -> F) -> Outcome {
+    let threads = |name: &str| Builder::new_multi_thread().enable_all().thread_name(name).build();
+    let (servers, clients) = (threads("server")?, threads(CLIENT)?);
+    clients.block_on(work(servers.handle().clone()))
 }
 
 /// The median; 0 of nothing.
@@ -106,6 +130,21 @@ pub fn median(figures: impl Iterator<Item = f64>) -> f64 {
     let mut figures: Vec<f64> = figures.collect();
     figures.sort_unstable_by(f64::total_cmp);
     figures.get(figures.len() / 2).copied().unwrap_or_default()
+}
+
+/// The time of `count` runs of `work` that all but one of a hundred stay below, in milliseconds.
+///
+/// # Errors
+/// The first failure of `work`.
+pub async fn percentile(count: usize, mut work: impl AsyncFnMut(usize) -> Outcome) -> Outcome<f64> {
+    let mut taken = Vec::with_capacity(count);
+    for turn in 0..count {
+        let started = Instant::now();
+        work(turn).await?;
+        taken.push(millis(&started.elapsed()));
+    }
+    taken.sort_unstable_by(f64::total_cmp);
+    Ok(taken.get(count.saturating_sub(1) * 99 / 100).copied().unwrap_or_default())
 }
 
 /// The median time of `count` runs of `work`, in milliseconds.

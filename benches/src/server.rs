@@ -1,21 +1,32 @@
 //! A seeded service, and the API on a socket of this process.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
+use axum::serve::ListenerExt;
+use bytes::Bytes;
 use evidence_core::auth::ApiKey;
 use evidence_core::seed::Seed;
 use evidence_core::{Evidence, Settings, Store};
-use evidence_store_sqlite::SqliteStore;
 use evidence_tower::EvidenceApi;
+use http::header::CONTENT_TYPE;
+use http_body::Body;
+use http_body_util::Full;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use rocket::Config;
+use rocket::config::LogLevel;
+use rocket::fairing::AdHoc;
 use serde_json::json;
 use tokio::net::TcpListener;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
 
-use crate::{Client, Outcome, Request};
+use crate::{Client, Engine, Opened, Outcome, Request, Stores, form};
 
 /// The organization that everything is reported to.
 pub const ORG: &str = "acme";
@@ -46,28 +57,78 @@ pub fn attestation_document(name: &str) -> String {
     document("all is well ".chars().cycle().take(missing).collect())
 }
 
-/// The API on a socket, over SQLite.
+/// A further organization that the same key administers.
+///
+/// # Errors
+/// When the store fails.
+pub async fn seed_organization(evidence: &Evidence, key: &ApiKey, org: &str) -> Outcome {
+    let seed = Seed { user: "jane".parse()?, orgs: vec![org.parse()?], api_key: Some(key.clone()) };
+    evidence.seed(&seed).await?;
+    Ok(())
+}
+
+/// What carries the API.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mount {
+    /// Nothing but hyper.
+    Hyper,
+    /// axum's `nest_service`.
+    Axum,
+    /// Rocket's `mount`.
+    Rocket,
+}
+
+/// The API on a socket.
 #[derive(Debug)]
 pub struct Server {
     /// Where it listens.
     pub address: SocketAddr,
     /// The store below.
-    pub store: Arc<SqliteStore>,
-    key: String,
+    pub store: Opened,
+    /// The service.
+    pub evidence: Evidence,
+    /// The key of its administrator.
+    pub key: ApiKey,
 }
 
 impl Server {
-    /// Serves a fresh store in this file.
+    /// Serves this store, on bare hyper, on the threads of `servers`.
     ///
     /// # Errors
-    /// When the file cannot be made, or no port is free.
-    pub async fn start(file: &Path) -> Outcome<Self> {
-        let store = Arc::new(SqliteStore::open(file).await?);
-        let (evidence, key) = evidence(Arc::clone(&store) as _).await?;
-        let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
-        let address = listener.local_addr()?;
-        tokio::spawn(serve(listener, EvidenceApi::new(evidence)));
-        Ok(Self { address, store, key: key.reveal().to_owned() })
+    /// When the store cannot be seeded, or no port is free.
+    pub async fn start(servers: &Handle, stores: &Stores, engine: Engine, name: &str) -> Outcome<Self> {
+        Self::mounted(servers, stores, engine, name, Mount::Hyper).await
+    }
+
+    /// Serves this store in a host.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub async fn mounted(
+        servers: &Handle,
+        stores: &Stores,
+        engine: Engine,
+        name: &str,
+        mount: Mount,
+    ) -> Outcome<Self> {
+        let _on_their_threads = servers.enter();
+        let store = stores.open(engine, name).await?;
+        let (evidence, key) = evidence(store.store()).await?;
+        let api = EvidenceApi::new(evidence.clone());
+        let address = match mount {
+            Mount::Hyper => hyper(servers, api).await?,
+            Mount::Axum => {
+                let app = axum::Router::new().nest_service("/api/v2", api.relative());
+                let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+                let address = listener.local_addr()?;
+                servers.spawn(async move {
+                    axum::serve(listener.tap_io(|io| drop(io.set_nodelay(true))), app).await
+                });
+                address
+            }
+            Mount::Rocket => rocket(servers, api).await?,
+        };
+        Ok(Self { address, store, evidence, key })
     }
 
     /// A connection.
@@ -80,7 +141,21 @@ impl Server {
 
     /// A request by an administrator, with a body of this media type.
     pub fn request(&self, method: &str, path: &str, body: (&str, &str)) -> Request {
-        Request::new(method, path, &self.key, body)
+        Request::new(method, path, self.key.reveal(), body)
+    }
+
+    /// A request that makes [`FLOW`], with this template if there is one.
+    pub fn flow(&self, template: Option<&str>) -> Request {
+        let data = json!({ "name": FLOW, "description": "" }).to_string();
+        let file = template.map(|template| ("name=\"template_file\"; filename=\"t.yml\"", template));
+        let parts: Vec<_> = [("name=\"data_json\"", data.as_str())].into_iter().chain(file).collect();
+        let (media_type, body) = form(&parts);
+        self.request("PUT", &format!("/flows/{ORG}/template_file"), (&media_type, &body))
+    }
+
+    /// A request by an administrator, without a body.
+    pub fn get(&self, path: &str) -> Request {
+        self.request("GET", path, ("application/json", ""))
     }
 
     /// A request by an administrator, with a JSON body.
@@ -89,12 +164,61 @@ impl Server {
     }
 }
 
-async fn serve(listener: TcpListener, api: EvidenceApi<Evidence>) {
+async fn hyper(servers: &Handle, api: EvidenceApi<Evidence>) -> Outcome<SocketAddr> {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+    let address = listener.local_addr()?;
+    servers.spawn(serve(listener, TowerToHyperService::new(api)));
+    Ok(address)
+}
+
+async fn rocket(servers: &Handle, api: EvidenceApi<Evidence>) -> Outcome<SocketAddr> {
+    let config = Config { port: 0, log_level: LogLevel::Off, ..Config::release_default() };
+    let (bound, address) = oneshot::channel();
+    let bound = Mutex::new(Some(bound));
+    let tell = AdHoc::on_liftoff("tell the address", move |rocket| {
+        let address = SocketAddr::new(rocket.config().address, rocket.config().port);
+        let bound = bound.lock().ok().and_then(|mut bound| bound.take());
+        if let Some(bound) = bound {
+            bound.send(address).ok();
+        }
+        Box::pin(async {})
+    });
+    let app = rocket::custom(config).mount("/api/v2", evidence_tower::rocket::Mount::new(api)).attach(tell);
+    servers.spawn(app.launch());
+    Ok(address.await?)
+}
+
+/// Serves every connection of a listener with this service.
+pub(crate) async fn serve<S, B>(listener: TcpListener, service: S)
+where
+    S: Service<http::Request<Incoming>, Response = http::Response<B>, Error = Infallible>
+        + Clone
+        + Send
+        + 'static,
+    S::Future: Send,
+    B: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + 'static,
+{
     while let Ok((stream, _)) = listener.accept().await {
         stream.set_nodelay(true).ok();
-        let service = TowerToHyperService::new(api.clone());
         let mut http = http1::Builder::new();
-        let connection = http.timer(TokioTimer::new()).serve_connection(TokioIo::new(stream), service);
+        let connection =
+            http.timer(TokioTimer::new()).serve_connection(TokioIo::new(stream), service.clone());
         tokio::spawn(connection);
     }
+}
+
+/// A server that answers every request with this JSON and does nothing else: what the machine can do.
+///
+/// # Errors
+/// When no port is free.
+pub async fn bare(servers: &Handle, json: Bytes) -> Outcome<SocketAddr> {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+    let address = listener.local_addr()?;
+    let answer = move |_: http::Request<Incoming>| {
+        let answer =
+            http::Response::builder().header(CONTENT_TYPE, "application/json").body(Full::new(json.clone()));
+        std::future::ready(Ok::<_, Infallible>(answer.unwrap_or_default()))
+    };
+    servers.spawn(serve(listener, service_fn(answer)));
+    Ok(address)
 }

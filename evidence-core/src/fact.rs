@@ -11,6 +11,7 @@ use crate::auth::{Actor, KeyHash};
 use crate::environments::Environment;
 use crate::flows::Flow;
 use crate::id::Id;
+use crate::ledger::{Hash, Header};
 use crate::name::{
     AttestationTypeName, EnvironmentName, FlowName, OrgName, PolicyName, ServiceAccountName, TrailName,
 };
@@ -93,8 +94,9 @@ impl Fact {
         }
     }
 
-    /// Whether the fact makes a named record, rather than changing one: a name that exists is a conflict then. A repo is
-    /// reported whether it is known or not.
+    /// Whether the fact makes a named record, rather than changing one: a store refuses it with
+    /// [`crate::StoreError::Conflict`] where the key of its [`subject`](Self::subject) exists, guard or no guard. A repo
+    /// is reported whether it is known or not.
     pub const fn creates(&self) -> bool {
         matches!(
             self,
@@ -123,7 +125,13 @@ impl Fact {
         )
     }
 
-    /// The named record that the fact makes or changes, and its id; nothing for facts about records without a name.
+    /// Whether the fact creates this organization, as the first of its ledger does.
+    pub(crate) fn begins_ledger_of(&self, org: Id) -> bool {
+        matches!(self, Self::OrganizationCreated { record } if record.id == org)
+    }
+
+    /// The named record that the fact makes or changes, and its id: its ledger index becomes that record's revision,
+    /// which guards are compared with. Nothing for facts about records without a name, which never change.
     pub fn subject(&self) -> Option<(Key, Id)> {
         Some(match self {
             Self::OrganizationCreated { record } => (Key::Organization(record.name.clone()), record.id),
@@ -229,8 +237,43 @@ pub struct Write {
 }
 
 impl Write {
-    /// Whether it begins its organization's ledger.
+    /// Whether it begins its organization's ledger: a store accepts it only while there is no organization of this id,
+    /// and every other write only when there is one.
     pub fn begins_ledger(&self) -> bool {
-        matches!(self.facts.first(), Some(Fact::OrganizationCreated { record }) if record.id == self.org)
+        self.facts.first().is_some_and(|fact| fact.begins_ledger_of(self.org))
+    }
+}
+
+/// A fact as it enters a ledger: all that its leaf covers, but for the index.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Prepared {
+    /// The fact.
+    pub fact: Fact,
+    /// When it happened.
+    pub at: Timestamp,
+    /// Who did it, as `user:<name>` or `service-account:<name>`.
+    pub actor: String,
+    /// The fact's JSON.
+    pub payload: String,
+    /// The SHA-256 of the payload.
+    pub payload_sha256: Hash,
+}
+
+impl Prepared {
+    /// Writes the fact as JSON.
+    ///
+    /// # Errors
+    /// When the fact cannot be written, which is a defect.
+    pub fn new(fact: Fact, at: Timestamp, actor: String) -> serde_json::Result<Self> {
+        let payload = serde_json::to_string(&fact)?;
+        Ok(Self { fact, at, actor, payload_sha256: Hash::of(&payload), payload })
+    }
+
+    /// The hash of its leaf at this index.
+    pub fn leaf_hash(&self, index: u64) -> Hash {
+        let Self { fact, at, actor, payload_sha256, .. } = self;
+        let header =
+            Header { index, kind: fact.kind(), at: at.as_micros(), actor, payload_sha256: *payload_sha256 };
+        header.leaf_hash()
     }
 }

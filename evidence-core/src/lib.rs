@@ -57,6 +57,7 @@ pub mod strategies;
 pub mod tags;
 pub mod time;
 pub mod trails;
+pub mod transfer;
 
 pub use error::{Error, Result, Wording};
 pub use fact::{Fact, Guard, Key, Write};

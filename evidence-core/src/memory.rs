@@ -7,6 +7,7 @@ mod ledger;
 mod questions;
 mod record;
 mod tables;
+mod transfer;
 
 use std::collections::BTreeMap;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};

@@ -13,6 +13,68 @@
 //! - Time and ids come from the caller. A store reads no clock and draws no randomness.
 //! - Questions and facts of one organization never show or touch another's.
 //! - A question takes a bounded number of statements, whatever the size of its answer.
+//!
+//! # Writing a store
+//!
+//! [`MemoryStore`](crate::memory::MemoryStore) is this contract, executable, in the obvious way; the SQLite store is it
+//! in SQL. In this order each step has checks that pass when it is done (`cargo test --test conformance -- <part>`, see
+//! [`crate::conformance`]), and everything that is not written yet may answer [`StoreError::Failed`]:
+//!
+//! 1. [`LedgerStore`] and a [`Recorder`] that keeps entries alone (`ledger`): an organization has a head, a
+//!    [`Frontier`]; each fact becomes a [`Prepared`](crate::fact::Prepared), its leaf hash is appended, and what
+//!    [`Frontier::append`] answers are the nodes to keep. Entries, nodes and head change in one transaction.
+//! 2. Names and guards (`recording`, with [`FlowStore`] and [`TrailStore`] as far as these checks ask), then writes that
+//!    meet on several threads (`races`).
+//! 3. The rows of the other facts, and the questions about them: `orgs`, `service_accounts`, `flows`, `trails`,
+//!    `artifacts`, `attestations`, `repos`, `environments`, `snapshots`, `policies`, `allowlists`, `attestation_types`.
+//! 4. [`Blobs`] (`blobs`), and [`Transfer`](crate::transfer::Transfer) if it is to be copied (`transfer`).
+//!
+//! ## What recording has to do
+//!
+//! For each write in the order of arrival, in a transaction that excludes other writes to the same organization:
+//!
+//! - [`Write::begins_ledger`] says that the organization begins with this write: there must be none with its id yet.
+//!   Without it there must be one; a write to an organization that does not exist is [`StoreError::Failed`].
+//! - Every [`Guard`](crate::Guard) names a [`Key`](crate::Key): `Absent` holds while no fact had it as its subject,
+//!   `Unchanged` while the index of the newest fact that had is the one given. Organizations and users are looked for in
+//!   the whole store, everything else in the write's organization, a trail in its flow.
+//! - Where [`Fact::creates`](crate::Fact::creates), the key of [`Fact::subject`](crate::Fact::subject) must be free, in
+//!   the store and in the write itself, whether a guard says so or not. The hash of a key, from [`Write::secrets`], must
+//!   be new, too. If anything of this does not hold, it is [`StoreError::Conflict`] and nothing is written.
+//! - Each fact gets the next index. Where it has a subject, that index is the record's revision from then on
+//!   ([`Current::revision`]): later facts about a record replace it, and say in `record` how it is.
+//! - It enters the rows by which the questions below find it. A body need not be stored twice: the entry's payload holds
+//!   it, and a row that points there by index is enough.
+//!
+//! ## What the rows have to answer
+//!
+//! | questions | found by | order | how many |
+//! |---|---|---|---|
+//! | [`standing`](crate::orgs::OrgStore::standing), [`user`](crate::orgs::OrgStore::user), [`key_holder`](crate::orgs::OrgStore::key_holder) | a name or hash in the whole store | | one |
+//! | [`service_account`](ServiceAccountStore::service_account), [`flow`](FlowStore::flow), [`trail`](TrailStore::trail), [`repo_by_identity`](RepoStore::repo_by_identity), [`environment`](EnvironmentStore::environment), [`policy`](PolicyStore::policy), [`attestation_type`](AttestationTypeStore::attestation_type) | the name, with its revision | | one |
+//! | [`repo`](RepoStore::repo), [`attestation`](AttestationStore::attestation) | the id | | one |
+//! | [`flows_by_id`](FlowStore::flows_by_id), [`artifacts_by_id`](ArtifactStore::artifacts_by_id), [`trail_contents`](TrailStore::trail_contents) | ids, unknown ones passed over | any | one an id |
+//! | [`service_accounts`](ServiceAccountStore::service_accounts), [`environments`](EnvironmentStore::environments), [`policies`](PolicyStore::policies) | the organization | name, by bytes | all |
+//! | [`api_keys`](ServiceAccountStore::api_keys) | the owner | oldest first, then id | all |
+//! | [`flows`](FlowStore::flows) | part of the name, tags | name, by bytes | a window, and the total |
+//! | [`repos`](RepoStore::repos) | name, search, provider, namespace, tags | name, by bytes, then id | a window, and the total |
+//! | [`trails`](TrailStore::trails) | flow and what else is asked | newest first by `created_at`, then id | a window, and the total |
+//! | [`newest_trails`](TrailStore::newest_trails) | flows | any | one a flow |
+//! | [`trail_entries`](TrailStore::trail_entries) | the trail: its facts, artifacts, attestations | ledger index | all |
+//! | [`artifacts`](ArtifactStore::artifacts) | flow, trail, prefix, commit, repo | newest first by ledger index | a window, and the total |
+//! | [`fingerprints`](ArtifactStore::fingerprints) | flow and prefix | bytes | the first so many, and the total |
+//! | [`provenance`](ArtifactStore::provenance) | fingerprints | ledger index | the newest of each flow |
+//! | [`attestations`](AttestationStore::attestations) | trails, a name | newest first by ledger index | all |
+//! | [`snapshot`](SnapshotStore::snapshot), [`snapshots`](SnapshotStore::snapshots), [`snapshot_at`](SnapshotStore::snapshot_at) | environment and number or time | number, either way | one, or a window |
+//! | [`instances`](SnapshotStore::instances) | environment and number | fingerprint | all that ran or exited |
+//! | [`stretches`](SnapshotStore::stretches) | fingerprints | environment, fingerprint, first snapshot | all |
+//! | [`policy_versions`](PolicyStore::policy_versions) | policies | oldest first | all |
+//! | [`attestation_types`](AttestationTypeStore::attestation_types), [`attestation_type_versions`](AttestationTypeStore::attestation_type_versions) | the organization, types | newest first | all |
+//! | [`allowances`](AllowlistStore::allowances) | the organization, an environment | newest first by ledger index | the newest of each pair |
+//! | [`ledger_entries`](LedgerStore::ledger_entries) | index | index | at most so many |
+//!
+//! A snapshot's fact tells changes, not states: what runs in snapshot `n` is what changed last at or before it and has
+//! not exited. The stores keep an interval for each run of an artifact, from a snapshot until before another.
 
 use async_trait::async_trait;
 

@@ -3,9 +3,10 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use evidence_core::conformance;
 use evidence_core::memory::MemoryStore;
-use evidence_core::{Store, conformance};
+use evidence_core::transfer::Transfer;
 
 fn main() -> ExitCode {
-    conformance::main(async || Arc::new(MemoryStore::new()) as Arc<dyn Store>)
+    conformance::main_with_transfer(async || Arc::new(MemoryStore::new()) as Arc<dyn Transfer>)
 }

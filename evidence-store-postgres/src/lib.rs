@@ -36,6 +36,7 @@ mod schema;
 mod service_accounts;
 mod snapshots;
 mod trails;
+mod transfer;
 mod writer;
 
 pub use db::{Options, PostgresStore};

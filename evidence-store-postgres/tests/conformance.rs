@@ -3,7 +3,8 @@
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 
-use evidence_core::{Store, conformance};
+use evidence_core::conformance;
+use evidence_core::transfer::Transfer;
 use evidence_store_postgres::{Options, PostgresStore};
 use evidence_test_postgres::Schema;
 
@@ -13,11 +14,11 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let schemas = Mutex::new(Vec::new());
-    conformance::main(move || {
+    conformance::main_with_transfer(move || {
         let schema = Schema::fresh().expect("the server that was there just now");
         let options = Options { schema: schema.name.clone(), connections: 4, ..Options::default() };
         let url = schema.url.clone();
         schemas.lock().unwrap().push(schema);
-        async move { Arc::new(PostgresStore::connect_with(&url, &options).await.unwrap()) as Arc<dyn Store> }
+        async move { Arc::new(PostgresStore::connect_with(&url, &options).await.unwrap()) as Arc<dyn Transfer> }
     })
 }

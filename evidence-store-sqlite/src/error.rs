@@ -24,7 +24,7 @@ pub enum ConnectError {
     InMemory,
     /// The file cannot be opened.
     #[error(
-        "'{file}' cannot be opened: check that its directory exists and may be written to: {}",
+        "'{file}' cannot be opened: check that its directory exists and may be written to, and that the disk has room: {}",
         said(.source)
     )]
     Open {

@@ -42,6 +42,7 @@ mod rows;
 mod service_accounts;
 mod snapshots;
 mod trails;
+mod transfer;
 mod writer;
 
 pub use db::SqliteStore;

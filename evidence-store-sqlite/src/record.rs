@@ -6,10 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 use evidence_core::auth::KeyHash;
+use evidence_core::fact::Prepared;
 use evidence_core::id::Id;
-use evidence_core::ledger::{Frontier, Hash, Header};
+use evidence_core::ledger::Frontier;
 use evidence_core::store::{Entry, Recorder, StoreResult};
-use evidence_core::time::Timestamp;
+use evidence_core::transfer::Import;
 use evidence_core::{Fact, Guard, Key, StoreError, Write};
 use tokio::sync::oneshot;
 
@@ -27,9 +28,9 @@ use crate::{
 pub(crate) struct Submission {
     org: Id,
     begins: bool,
-    actor: String,
-    at: Timestamp,
-    facts: Vec<(Fact, String, Hash)>,
+    /// The index that its first fact must have: imports alone know.
+    first: Option<u64>,
+    facts: Vec<Prepared>,
     guards: Vec<Guard>,
     secrets: Vec<(Id, KeyHash)>,
     pub(crate) reply: oneshot::Sender<StoreResult<Vec<Entry>>>,
@@ -39,23 +40,25 @@ impl Submission {
     fn new(write: Write, reply: oneshot::Sender<StoreResult<Vec<Entry>>>) -> serde_json::Result<Self> {
         let begins = write.begins_ledger();
         let Write { org, by, at, facts, guards, secrets } = write;
-        let hashed = |fact: Fact| {
-            let payload = serde_json::to_string(&fact)?;
-            let hash = Hash::of(&payload);
-            Ok((fact, payload, hash))
-        };
-        let facts = facts.into_iter().map(hashed).collect::<serde_json::Result<_>>()?;
-        Ok(Self { org, begins, actor: by.to_string(), at, facts, guards, secrets, reply })
+        let prepare = |fact| Prepared::new(fact, at, by.to_string());
+        let facts = facts.into_iter().map(prepare).collect::<serde_json::Result<_>>()?;
+        Ok(Self { org, begins, first: None, facts, guards, secrets, reply })
+    }
+
+    pub(crate) fn of_import(import: Import, reply: oneshot::Sender<StoreResult<Vec<Entry>>>) -> Self {
+        let begins = import.begins_ledger();
+        let Import { org, first, facts, secrets, .. } = import;
+        Self { org, begins, first: Some(first), facts, guards: Vec::new(), secrets, reply }
     }
 
     /// The size of its payloads, in bytes.
     pub(crate) fn size(&self) -> usize {
-        self.facts.iter().map(|(_, payload, _)| payload.len()).sum()
+        self.facts.iter().map(|prepared| prepared.payload.len()).sum()
     }
 
     /// The places whose names the facts take.
     fn taken(&self) -> impl Iterator<Item = Place> {
-        let created = self.facts.iter().map(|(fact, ..)| fact).filter(|fact| fact.creates());
+        let created = self.facts.iter().map(|prepared| &prepared.fact).filter(|fact| fact.creates());
         created.filter_map(Fact::subject).map(|(key, _)| Place::new(self.org, key))
     }
 
@@ -221,6 +224,8 @@ impl Plan {
             }
             (true, false) | (false, true) => {}
         }
+        let size = self.ledgers.get(&write.org).map_or(0, |ledger| ledger.frontier.size());
+        let in_place = write.first.is_none_or(|first| first == size);
         let mut guards = write.guards.iter().zip(write.guarded());
         let guarded = guards.all(|(guard, place)| match guard {
             Guard::Absent(_) => !self.revisions.contains_key(&place),
@@ -229,24 +234,19 @@ impl Plan {
         let mut taken = BTreeSet::new();
         let mut names = write.taken();
         let free = names.all(|place| !self.revisions.contains_key(&place) && taken.insert(place));
-        if guarded && free { Ok(()) } else { Err(StoreError::Conflict) }
+        if in_place && guarded && free { Ok(()) } else { Err(StoreError::Conflict) }
     }
 
     /// Gives a fact its place in the ledger, and its rows.
-    fn append(
-        &mut self,
-        write: &Submission,
-        (fact, payload, payload_sha256): &(Fact, String, Hash),
-    ) -> serde_json::Result<Entry> {
+    fn append(&mut self, write: &Submission, prepared: &Prepared) -> serde_json::Result<Entry> {
         let missing = || serde::ser::Error::custom("the ledger was not looked at");
         let ledger = self.ledgers.get_mut(&write.org).ok_or_else(missing)?;
-        let (kind, at, actor) = (fact.kind(), write.at.as_micros(), write.actor.as_str());
+        let Prepared { fact, at, actor, payload, payload_sha256 } = prepared;
         let spot = Spot { org: ledger.key, index: ledger.frontier.size() };
-        let header = Header { index: spot.index, kind, at, actor, payload_sha256: *payload_sha256 };
-        let leaf_hash = header.leaf_hash();
+        let leaf_hash = prepared.leaf_hash(spot.index);
         let (start, length) = (self.payloads.len() + 1, payload.len());
         self.payloads.extend_from_slice(payload.as_bytes());
-        let row = (spot.org, spot.index, kind, at, actor, payload_sha256, leaf_hash, start, length);
+        let row = (spot.org, spot.index, fact.kind(), at, actor, payload_sha256, leaf_hash, start, length);
         self.rows.push(Table::Ledger, &row)?;
         ledger.changed = true;
         for node in ledger.frontier.append(leaf_hash) {

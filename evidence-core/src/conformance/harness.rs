@@ -8,8 +8,9 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::store::Store;
+use crate::transfer::Transfer;
 
-use super::{Check, checks};
+use super::{Check, checks, transfer_checks};
 
 /// Racers have to meet on several threads, however few cores the machine has.
 const THREADS: usize = 4;
@@ -24,24 +25,47 @@ where
     F: Fn() -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Arc<dyn Store>>,
 {
+    let fresh_store = Arc::new(fresh_store);
+    run(|runtime| checks().into_iter().map(|check| trial(check, runtime, &fresh_store)).collect())
+}
+
+/// The [`main`] of a store that can be copied, too: the checks of [`Transfer`] besides.
+pub fn main_with_transfer<F, Fut>(fresh_store: F) -> ExitCode
+where
+    F: Fn() -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Arc<dyn Transfer>>,
+{
+    let transfers = Arc::new(fresh_store);
+    let fresh_store = Arc::clone(&transfers);
+    let stores = Arc::new(move || {
+        let store = fresh_store();
+        async move { store.await as Arc<dyn Store> }
+    });
+    run(|runtime| {
+        let of_stores = checks().into_iter().map(|check| trial(check, runtime, &stores));
+        let of_transfer = transfer_checks().into_iter().map(|check| trial(check, runtime, &transfers));
+        of_stores.chain(of_transfer).collect()
+    })
+}
+
+/// Runs what the command line asks for.
+fn run(trials: impl FnOnce(&Arc<Runtime>) -> Vec<Trial>) -> ExitCode {
     let arguments = Arguments::from_args();
-    let runtime = match Builder::new_multi_thread().worker_threads(THREADS).enable_all().build() {
-        Ok(runtime) => Arc::new(runtime),
+    match Builder::new_multi_thread().worker_threads(THREADS).enable_all().build() {
+        Ok(runtime) => libtest_mimic::run(&arguments, trials(&Arc::new(runtime))).exit_code(),
         Err(error) => {
             eprintln!("the checks have no runtime: {error}");
-            return ExitCode::FAILURE;
+            ExitCode::FAILURE
         }
-    };
-    let fresh_store = Arc::new(fresh_store);
-    let trials = checks().into_iter().map(|check| trial(check, &runtime, &fresh_store)).collect();
-    libtest_mimic::run(&arguments, trials).exit_code()
+    }
 }
 
 /// A check as a test: its store is made and put to the test on the runtime that all of them share.
-fn trial<F, Fut>(check: Check, runtime: &Arc<Runtime>, fresh_store: &Arc<F>) -> Trial
+fn trial<S, F, Fut>(check: Check<S>, runtime: &Arc<Runtime>, fresh_store: &Arc<F>) -> Trial
 where
+    S: ?Sized + 'static,
     F: Fn() -> Fut + Send + Sync + 'static,
-    Fut: Future<Output = Arc<dyn Store>>,
+    Fut: Future<Output = Arc<S>>,
 {
     let (runtime, fresh_store) = (Arc::clone(runtime), Arc::clone(fresh_store));
     let name = check.name.strip_prefix(CRATE).unwrap_or(check.name);

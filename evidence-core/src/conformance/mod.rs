@@ -57,15 +57,17 @@ mod repos;
 mod service_accounts;
 mod snapshots;
 mod trails;
+mod transfer;
 
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 
 use crate::store::{Store, StoreError, StoreResult};
+use crate::transfer::Transfer;
 
 pub use blobs::run_blobs;
-pub use harness::main;
+pub use harness::{main, main_with_transfer};
 
 /// What came of a check.
 pub type Outcome = Result<(), Failure>;
@@ -73,15 +75,31 @@ pub type Outcome = Result<(), Failure>;
 /// A check in progress.
 pub type Running = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 
-/// One promise, and how it is put to the test.
-#[derive(Debug, Clone, Copy)]
-pub struct Check {
+/// One promise, and how it is put to the test: that of every [`Store`], or of one that can be more.
+pub struct Check<S: ?Sized = dyn Store> {
     /// The path of the check.
     pub name: &'static str,
     /// What a store promises.
     pub promise: &'static str,
     /// Puts an empty store to the test.
-    pub run: fn(Arc<dyn Store>) -> Running,
+    pub run: fn(Arc<S>) -> Running,
+}
+
+impl<S: ?Sized> Clone for Check<S> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<S: ?Sized> Copy for Check<S> {}
+
+impl<S: ?Sized> fmt::Debug for Check<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Check")
+            .field("name", &self.name)
+            .field("promise", &self.promise)
+            .finish_non_exhaustive()
+    }
 }
 
 /// How a store broke a promise.
@@ -100,33 +118,7 @@ impl From<StoreError> for Failure {
     }
 }
 
-/// What came of the checks.
-#[derive(Debug, Clone, Default)]
-pub struct Report {
-    /// How many checks were run.
-    pub run: usize,
-    /// Those that failed, and why.
-    pub failed: Vec<(Check, Failure)>,
-}
-
-impl Report {
-    /// # Panics
-    /// When a check failed, naming each that did.
-    pub fn assert_ok(&self) {
-        assert!(self.failed.is_empty(), "{self}");
-    }
-}
-
-impl fmt::Display for Report {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{} of {} checks failed", self.failed.len(), self.run)?;
-        self.failed.iter().try_for_each(|(check, failure)| {
-            writeln!(f, "\n{}\n  promise: {}\n  found: {failure}", check.name, check.promise)
-        })
-    }
-}
-
-/// Every check.
+/// The checks of every store.
 pub fn checks() -> Vec<Check> {
     [
         recording::checks(),
@@ -149,33 +141,24 @@ pub fn checks() -> Vec<Check> {
     .concat()
 }
 
-/// Runs every check one after the other, each on a store of its own that `fresh_store` makes: for tests of the suite
-/// itself. A store's own tests use [`main`].
-pub async fn run_all<F, Fut>(fresh_store: F) -> Report
-where
-    F: Fn() -> Fut,
-    Fut: Future<Output = Arc<dyn Store>>,
-{
-    let mut report = Report::default();
-    for check in checks() {
-        report.run += 1;
-        if let Err(failure) = (check.run)(fresh_store().await).await {
-            report.failed.push((check, failure));
-        }
-    }
-    report
+/// The checks of stores that can be copied, besides those of every store.
+pub fn transfer_checks() -> Vec<Check<dyn Transfer>> {
+    transfer::checks()
 }
 
-/// Lists the checks of a module under their paths.
+/// Lists the checks of a module under their paths: of every store, or of those of a type.
 macro_rules! promises {
-    ($($check:ident: $promise:literal,)*) => {
-        pub(super) fn checks() -> Vec<$crate::conformance::Check> {
+    (of $store:ty; $($check:ident: $promise:literal,)*) => {
+        pub(super) fn checks() -> Vec<$crate::conformance::Check<$store>> {
             vec![$($crate::conformance::Check {
                 name: concat!(module_path!(), "::", stringify!($check)),
                 promise: $promise,
                 run: |store| Box::pin($check(store)),
             }),*]
         }
+    };
+    ($($check:ident: $promise:literal,)*) => {
+        $crate::conformance::promises! { of dyn $crate::store::Store; $($check: $promise,)* }
     };
 }
 use promises;

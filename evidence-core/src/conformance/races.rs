@@ -88,12 +88,12 @@ async fn one_makes_an_organization(store: Arc<dyn Store>) -> Outcome {
 }
 
 async fn one_makes_a_user(store: Arc<dyn Store>) -> Outcome {
-    let (foo, foobar) = Org::two(&store).await?;
+    let (org, other) = Org::two(&store).await?;
     for round in 0..ROUNDS {
         let name = format!("user{round}");
         let first = 1000 * round + 100;
         let writes = (0..RACERS).map(|n| {
-            let org = if n.is_multiple_of(2) { &foo } else { &foobar };
+            let org = if n.is_multiple_of(2) { &org } else { &other };
             org.write(vec![user_created(first + n, &name)], Vec::new())
         });
         let outcomes = race(&store, writes).await?;
@@ -165,8 +165,8 @@ fn pair(n: u64) -> Vec<Fact> {
 }
 
 async fn ledgers_neither_fork_nor_gap(store: Arc<dyn Store>) -> Outcome {
-    let (foo, foobar) = Org::two(&store).await?;
-    let orgs = [foo, foobar, Org::create(&store, 3, "fo").await?];
+    let (org, other) = Org::two(&store).await?;
+    let orgs = [org, other, Org::create(&store, 3, "fo").await?];
     let writers = (1..=WRITERS).flat_map(|n| orgs.iter().map(move |org| write_pairs(org.clone(), 1000 * n)));
     let writers: Vec<_> = writers.collect();
     let answers: Vec<_> = on_tasks(writers).await?.into_iter().collect::<Result<_, _>>()?;

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use crate::fact::{Fact, Prepared};
 use crate::id::Id;
-use crate::ledger::{Frontier, Hash, Header, Known, Needs};
+use crate::ledger::{Frontier, Hash, Known, Needs};
 use crate::store::{Entry, StoredEntry};
-
-use super::record::Prepared;
 
 /// Entries without gap from 0 on.
 #[derive(Debug, Default)]
@@ -29,15 +28,13 @@ impl Ledger {
     }
 
     pub(super) fn append(&mut self, prepared: Prepared) -> Entry {
-        let Prepared { kind, at, actor, payload, trail } = prepared;
         let index = self.frontier.size();
-        let payload_sha256 = Hash::of(&payload);
-        let header = Header { index, kind, at: at.as_micros(), actor: &actor, payload_sha256 };
-        let leaf_hash = header.leaf_hash();
+        let (trail, leaf_hash) = (trail_of(&prepared.fact), prepared.leaf_hash(index));
         for node in self.frontier.append(leaf_hash) {
             self.nodes.insert((node.level, node.index), node.hash);
         }
-        let kind = kind.to_owned();
+        let Prepared { fact, at, actor, payload, payload_sha256 } = prepared;
+        let kind = fact.kind().to_owned();
         let entry = StoredEntry { index, kind, at, actor, payload_sha256, leaf_hash, payload };
         self.entries.push(Recorded { entry, trail });
         Entry { index, leaf_hash }
@@ -60,5 +57,14 @@ impl Ledger {
         let leaves = entries.filter(|entry| wanted(entry.index));
         let nodes = needs.nodes.iter().filter_map(|place| Some((*place, *self.nodes.get(place)?)));
         Known { leaves: leaves.map(|entry| (entry.index, entry.leaf_hash)).collect(), nodes: nodes.collect() }
+    }
+}
+
+fn trail_of(fact: &Fact) -> Option<Id> {
+    match fact {
+        Fact::TrailBegun { record } | Fact::TrailUpdated { record, .. } => Some(record.id),
+        Fact::ArtifactReported { record } => record.trail,
+        Fact::AttestationAdded { record } => Some(record.trail),
+        _ => None,
     }
 }

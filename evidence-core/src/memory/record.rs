@@ -5,51 +5,76 @@ use std::collections::BTreeSet;
 use async_trait::async_trait;
 
 use crate::auth::KeyHash;
-use crate::fact::{Fact, Guard, Key, Write};
+use crate::fact::{Fact, Guard, Key, Prepared, Write};
 use crate::id::Id;
 use crate::store::{Entry, Recorder, StoreError, StoreResult};
-use crate::time::Timestamp;
+use crate::transfer::Import;
 
 use super::{MemoryStore, State};
 
-/// What a fact becomes in the ledger, but for its index.
-pub(super) struct Prepared {
-    pub(super) kind: &'static str,
-    pub(super) at: Timestamp,
-    pub(super) actor: String,
-    pub(super) payload: String,
-    /// The trail that it is about.
-    pub(super) trail: Option<Id>,
+/// A write or an import.
+pub(super) struct Change {
+    org: Id,
+    begins: bool,
+    /// The index that its first fact must have: imports alone know.
+    first: Option<u64>,
+    facts: Vec<Prepared>,
+    guards: Vec<Guard>,
+    secrets: Vec<(Id, KeyHash)>,
+}
+
+impl TryFrom<Write> for Change {
+    type Error = StoreError;
+
+    fn try_from(write: Write) -> StoreResult<Self> {
+        let begins = write.begins_ledger();
+        let Write { org, by, at, facts, guards, secrets } = write;
+        let prepare = |fact| Prepared::new(fact, at, by.to_string());
+        let facts = facts.into_iter().map(prepare).collect::<Result<_, _>>();
+        let facts = facts.map_err(|error| StoreError::Failed(error.into()))?;
+        Ok(Self { org, begins, first: None, facts, guards, secrets })
+    }
+}
+
+impl From<Import> for Change {
+    fn from(import: Import) -> Self {
+        let begins = import.begins_ledger();
+        let Import { org, first, facts, secrets } = import;
+        Self { org, begins, first: Some(first), facts, guards: Vec::new(), secrets }
+    }
+}
+
+impl MemoryStore {
+    pub(super) fn change(&self, change: Change) -> StoreResult<Vec<Entry>> {
+        let mut state = self.write()?;
+        state.check(&change)?;
+        Ok(state.apply(change))
+    }
 }
 
 #[async_trait]
 impl Recorder for MemoryStore {
     async fn record(&self, write: Write) -> StoreResult<Vec<Entry>> {
-        let prepared = prepare(&write)?;
-        let mut state = self.write()?;
-        state.check(&write)?;
-        Ok(state.apply(write, prepared))
+        self.change(write.try_into()?)
     }
 }
 
-fn prepare(write: &Write) -> StoreResult<Vec<Prepared>> {
-    let prepare = |fact: &Fact| {
-        let payload = serde_json::to_string(fact).map_err(|error| StoreError::Failed(error.into()))?;
-        let (actor, trail) = (write.by.to_string(), trail_of(fact));
-        Ok(Prepared { kind: fact.kind(), at: write.at, actor, payload, trail })
-    };
-    write.facts.iter().map(prepare).collect()
-}
-
 impl State {
-    fn check(&self, write: &Write) -> StoreResult<()> {
-        let (exists, begins) = (self.tables.contains_key(&write.org), write.begins_ledger());
-        if !exists && !begins {
-            return Err(StoreError::Failed(format!("there is no organization {}", write.org).into()));
+    fn check(&self, change: &Change) -> StoreResult<()> {
+        let Change { org, begins, first, guards, secrets, .. } = change;
+        let size = self.tables.get(org).map(|tables| tables.ledger.frontier().size());
+        if size.is_none() && !begins {
+            return Err(StoreError::Failed(format!("there is no organization {org}").into()));
         }
-        let guarded = write.guards.iter().all(|guard| self.holds(write.org, guard));
-        let begun_twice = exists && begins;
-        if begun_twice || !guarded || !self.names_are_free(write) || !self.hashes_are_new(&write.secrets) {
+        let begun_twice = size.is_some() && *begins;
+        let elsewhere = first.is_some_and(|first| first != size.unwrap_or_default());
+        let guarded = guards.iter().all(|guard| self.holds(*org, guard));
+        if begun_twice
+            || elsewhere
+            || !guarded
+            || !self.names_are_free(change)
+            || !self.hashes_are_new(secrets)
+        {
             return Err(StoreError::Conflict);
         }
         Ok(())
@@ -62,11 +87,12 @@ impl State {
         }
     }
 
-    fn names_are_free(&self, write: &Write) -> bool {
+    fn names_are_free(&self, change: &Change) -> bool {
         let mut taken = BTreeSet::new();
-        let created = write.facts.iter().filter(|fact| fact.creates()).filter_map(Fact::subject);
+        let facts = change.facts.iter().map(|prepared| &prepared.fact);
+        let created = facts.filter(|fact| fact.creates()).filter_map(Fact::subject);
         created
-            .map(|(key, _)| place(write.org, key))
+            .map(|(key, _)| place(change.org, key))
             .all(|place| !self.revisions.contains_key(&place) && taken.insert(place))
     }
 
@@ -75,13 +101,14 @@ impl State {
         secrets.iter().all(|(_, hash)| !self.hashes.contains_key(hash) && taken.insert(hash))
     }
 
-    fn apply(&mut self, write: Write, prepared: Vec<Prepared>) -> Vec<Entry> {
-        let Write { org, facts, secrets, .. } = write;
+    fn apply(&mut self, change: Change) -> Vec<Entry> {
+        let Change { org, facts, secrets, .. } = change;
         self.hashes.extend(secrets.into_iter().map(|(key, hash)| (hash, (org, key))));
-        facts.into_iter().zip(prepared).map(|(fact, prepared)| self.apply_one(org, fact, prepared)).collect()
+        facts.into_iter().map(|prepared| self.apply_one(org, prepared)).collect()
     }
 
-    fn apply_one(&mut self, org: Id, fact: Fact, prepared: Prepared) -> Entry {
+    fn apply_one(&mut self, org: Id, prepared: Prepared) -> Entry {
+        let fact = prepared.fact.clone();
         let tables = self.tables.entry(org).or_default();
         let entry = tables.ledger.append(prepared);
         if let Some((key, _)) = fact.subject() {
@@ -112,14 +139,5 @@ fn place(org: Id, key: Key) -> (Option<Id>, Key) {
         | Key::Environment(_)
         | Key::Policy(_)
         | Key::AttestationType(_) => (Some(org), key),
-    }
-}
-
-fn trail_of(fact: &Fact) -> Option<Id> {
-    match fact {
-        Fact::TrailBegun { record } | Fact::TrailUpdated { record, .. } => Some(record.id),
-        Fact::ArtifactReported { record } => record.trail,
-        Fact::AttestationAdded { record } => Some(record.trail),
-        _ => None,
     }
 }

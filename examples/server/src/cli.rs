@@ -7,6 +7,10 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use evidence_core::Wording;
 use evidence_core::name::OrgName;
 
+const DEFAULT_SCHEMA: &str = "evidence";
+
+const DEFAULT_CONNECTIONS: u32 = 8;
+
 /// Keeps software delivery evidence and answers for it over HTTP.
 #[derive(Debug, Parser)]
 #[command(name = "evidence-server", version, args_conflicts_with_subcommands = true)]
@@ -34,6 +38,9 @@ pub(crate) enum Command {
     Seed(SeedOptions),
     /// Recompute every ledger, and every table and attachment that follows from it, and compare them with what is stored.
     Fsck(StoreOptions),
+    /// Copy a store into another one, which is made if it is not there: from SQLite to PostgreSQL, say. Begun again, it
+    /// goes on where it stopped.
+    Copy(CopyOptions),
     /// Print the OpenAPI document.
     Openapi,
     /// Copy the store into a file while it is in use.
@@ -69,17 +76,55 @@ pub(crate) struct StoreOptions {
     )]
     pub(crate) database_url: String,
     /// The schema of a PostgreSQL database that holds the tables; made if it is not there.
-    #[arg(long, env = "EVIDENCE_DATABASE_SCHEMA", value_name = "NAME", default_value = "evidence")]
+    #[arg(long, env = "EVIDENCE_DATABASE_SCHEMA", value_name = "NAME", default_value = DEFAULT_SCHEMA)]
     pub(crate) database_schema: String,
     /// The most connections for reading from a PostgreSQL database; one more is for writing.
     #[arg(
         long,
         env = "EVIDENCE_DATABASE_CONNECTIONS",
         value_name = "NUMBER",
-        default_value_t = 8,
+        default_value_t = DEFAULT_CONNECTIONS,
         value_parser = clap::value_parser!(u32).range(1..=1000)
     )]
     pub(crate) database_connections: u32,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CopyOptions {
+    /// The store to copy; it must be there.
+    #[arg(long, value_name = "URL")]
+    pub(crate) from: String,
+    /// The schema of its tables, in a PostgreSQL database.
+    #[arg(long, value_name = "NAME", default_value = DEFAULT_SCHEMA)]
+    pub(crate) from_schema: String,
+    /// The store to copy to.
+    #[arg(long, value_name = "URL")]
+    pub(crate) to: String,
+    /// The schema of its tables, in a PostgreSQL database; made if it is not there.
+    #[arg(long, value_name = "NAME", default_value = DEFAULT_SCHEMA)]
+    pub(crate) to_schema: String,
+}
+
+impl CopyOptions {
+    /// The store to copy.
+    pub(crate) fn source(&self) -> StoreOptions {
+        StoreOptions::at(&self.from, &self.from_schema)
+    }
+
+    /// The store to copy to.
+    pub(crate) fn target(&self) -> StoreOptions {
+        StoreOptions::at(&self.to, &self.to_schema)
+    }
+}
+
+impl StoreOptions {
+    fn at(url: &str, schema: &str) -> Self {
+        Self {
+            database_url: url.to_owned(),
+            database_schema: schema.to_owned(),
+            database_connections: DEFAULT_CONNECTIONS,
+        }
+    }
 }
 
 #[derive(Debug, Args)]

@@ -21,6 +21,15 @@ pub(crate) enum Failure {
     Attachments(#[from] evidence_object_store::OpenError),
     #[error("the store failed: {0}")]
     Store(#[from] evidence_core::StoreError),
+    #[error("there is nothing to copy: the source has no organization")]
+    NothingToCopy,
+    #[error("the copy failed: {0}")]
+    Copy(#[from] evidence_core::transfer::CopyError),
+    #[error(
+        "the source was written to meanwhile: {} entries and {} attachments are not copied; stop its servers and copy again",
+        .0.entries, .0.attachments
+    )]
+    Late(evidence_core::transfer::Late),
     #[error("cannot listen on {address}: {source}")]
     Listen { address: SocketAddr, source: std::io::Error },
     #[error("cannot wait for signals: {0}")]

@@ -6,6 +6,7 @@
 //! crates, so that a host can leave this one out.
 
 mod cli;
+mod copy;
 mod demo;
 mod failure;
 mod fsck;
@@ -39,6 +40,7 @@ async fn run(command: Command) -> Result<(), Failure> {
         Command::Demo(options) => demo::run(options).await,
         Command::Seed(options) => seed::run(options).await,
         Command::Fsck(options) => fsck::run(&options).await,
+        Command::Copy(options) => copy::run(&options).await,
         Command::Openapi => {
             println!("{:#}", evidence_tower::openapi());
             Ok(())

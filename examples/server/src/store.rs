@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use evidence_core::transfer::Transfer;
 use evidence_core::{Store, StoreError};
 use evidence_store_postgres::{Options, PostgresStore};
 use evidence_store_sqlite::SqliteStore;
@@ -54,6 +55,14 @@ impl Opened {
         match self {
             Self::Sqlite(store) => Arc::clone(store) as _,
             Self::Postgres(store) => Arc::clone(store) as _,
+        }
+    }
+
+    /// The store as something to copy from or to.
+    pub(crate) fn transfer(&self) -> &dyn Transfer {
+        match self {
+            Self::Sqlite(store) => &**store,
+            Self::Postgres(store) => &**store,
         }
     }
 

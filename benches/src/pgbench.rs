@@ -1,0 +1,53 @@
+//! `pgbench`, which comes with the server: what PostgreSQL does when each client commits its own row.
+
+use std::path::PathBuf;
+
+use tokio::process::Command;
+
+use crate::{Outcome, Stores};
+
+/// How long one run takes, in seconds.
+const SECONDS: &str = "2";
+
+/// `pgbench -M prepared` inserting one payload, over and over.
+#[derive(Debug)]
+pub struct Pgbench {
+    program: PathBuf,
+    script: PathBuf,
+    url: String,
+}
+
+impl Pgbench {
+    /// A script that inserts this payload into the table of the raw probe.
+    ///
+    /// # Errors
+    /// When the script cannot be written.
+    pub fn new(stores: &Stores, payload: &str) -> Outcome<Self> {
+        let (url, programs) = stores.postgres()?;
+        let script = stores.path("insert.sql");
+        // A colon would begin a variable.
+        let quoted = payload.replace('\'', "''").replace(':', ";");
+        std::fs::write(&script, format!("INSERT INTO raw (org, payload, at) VALUES (1, '{quoted}', 1);\n"))?;
+        Ok(Self { program: programs.join("pgbench"), script, url })
+    }
+
+    /// Transactions a second of so many clients.
+    ///
+    /// # Errors
+    /// When `pgbench` fails, or prints what is not understood.
+    pub async fn run(&self, clients: usize) -> Outcome<f64> {
+        let clients = clients.to_string();
+        let output = Command::new(&self.program)
+            .args(["-n", "-M", "prepared", "-j", "2", "-T", SECONDS, "-c", &clients, "-f"])
+            .arg(&self.script)
+            .arg(&self.url)
+            .output()
+            .await?;
+        let printed = String::from_utf8_lossy(&output.stdout);
+        let rate = printed.lines().find_map(|line| line.strip_prefix("tps = ")?.split(' ').next());
+        let Some(rate) = rate else {
+            return Err(format!("pgbench: {printed}{}", String::from_utf8_lossy(&output.stderr)).into());
+        };
+        Ok(rate.parse()?)
+    }
+}

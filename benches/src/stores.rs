@@ -1,0 +1,148 @@
+//! The stores that figures are taken of: a file, and a PostgreSQL server of this run's own with the settings of a real
+//! one.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use evidence_core::Store;
+use evidence_store_postgres::{Options, PostgresStore};
+use evidence_store_sqlite::SqliteStore;
+use evidence_test_postgres::{Cluster, Durability, Programs};
+use tempfile::TempDir;
+
+use crate::Outcome;
+
+/// Which database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Engine {
+    /// SQLite, WAL, `synchronous=FULL`.
+    Sqlite,
+    /// PostgreSQL, `fsync` and `synchronous_commit` on.
+    Postgres,
+}
+
+impl fmt::Display for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Sqlite => "SQLite",
+            Self::Postgres => "PostgreSQL",
+        })
+    }
+}
+
+/// Where fresh stores come from. Everything goes when this is dropped.
+#[derive(Debug)]
+pub struct Stores {
+    // Before the directory that it lies in, for fields are dropped in their order.
+    cluster: Option<(Cluster, Programs)>,
+    directory: TempDir,
+}
+
+impl Stores {
+    /// A directory below `parent`, and a PostgreSQL server where the machine has its programs.
+    ///
+    /// # Errors
+    /// When the directory cannot be made or the server does not start.
+    pub fn below(parent: &str) -> Outcome<Self> {
+        let directory = tempfile::tempdir_in(parent)?;
+        let cluster = match Programs::find() {
+            Ok(programs) => {
+                let cluster =
+                    Cluster::start(&programs, &directory.path().join("postgres"), Durability::Full)?;
+                Some((cluster, programs))
+            }
+            Err(missing) => {
+                println!("the figures on PostgreSQL are left out: {missing}");
+                None
+            }
+        };
+        Ok(Self { cluster, directory })
+    }
+
+    /// The engines that there are.
+    pub fn engines(&self) -> Vec<Engine> {
+        let postgres = self.cluster.as_ref().map(|_| Engine::Postgres);
+        [Engine::Sqlite].into_iter().chain(postgres).collect()
+    }
+
+    /// A file or directory of this name that is not there yet.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// The address of the server's own database, and the programs beside the server's.
+    ///
+    /// # Errors
+    /// When there is no server.
+    pub fn postgres(&self) -> Outcome<(String, &Path)> {
+        let (cluster, programs) = self.cluster.as_ref().ok_or("no PostgreSQL")?;
+        Ok((cluster.url("postgres"), programs.directory()))
+    }
+
+    /// What the standalone server has to be told to serve the store of this name.
+    ///
+    /// # Errors
+    /// When there is no such engine.
+    pub fn arguments(&self, engine: Engine, name: &str) -> Outcome<Vec<String>> {
+        Ok(match engine {
+            Engine::Sqlite => {
+                vec!["--database-url".to_owned(), format!("sqlite://{}", self.path(name).display())]
+            }
+            Engine::Postgres => {
+                let (url, _) = self.postgres()?;
+                ["--database-url", &url, "--database-schema", name].map(str::to_owned).into()
+            }
+        })
+    }
+
+    /// The store of this name, made if it is not there.
+    ///
+    /// # Errors
+    /// When it cannot be opened.
+    pub async fn open(&self, engine: Engine, name: &str) -> Outcome<Opened> {
+        Ok(match engine {
+            Engine::Sqlite => Opened::Sqlite(Arc::new(SqliteStore::open(self.path(name)).await?)),
+            Engine::Postgres => {
+                let options = Options { schema: name.to_owned(), ..Options::default() };
+                let (url, _) = self.postgres()?;
+                Opened::Postgres(Arc::new(PostgresStore::connect_with(&url, &options).await?))
+            }
+        })
+    }
+}
+
+/// An open store.
+#[derive(Debug, Clone)]
+pub enum Opened {
+    /// In a file.
+    Sqlite(Arc<SqliteStore>),
+    /// In a schema.
+    Postgres(Arc<PostgresStore>),
+}
+
+impl Opened {
+    /// As the service takes it.
+    pub fn store(&self) -> Arc<dyn Store> {
+        match self {
+            Self::Sqlite(store) => Arc::clone(store) as _,
+            Self::Postgres(store) => Arc::clone(store) as _,
+        }
+    }
+
+    /// How many statements it has sent so far.
+    pub fn statements(&self) -> u64 {
+        match self {
+            Self::Sqlite(store) => store.statements(),
+            Self::Postgres(store) => store.statements(),
+        }
+    }
+
+    /// Closes its connections.
+    pub async fn close(&self) {
+        match self {
+            Self::Sqlite(store) => store.close().await,
+            Self::Postgres(store) => store.close().await,
+        }
+    }
+}

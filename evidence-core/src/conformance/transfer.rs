@@ -1,0 +1,297 @@
+//! Checks of [`Transfer`]: what moves from one store to another is the same there, to the byte.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+
+use crate::auth::KeyHash;
+use crate::blobs::{CHUNK, Whole};
+use crate::digest::sha256_hex;
+use crate::fact::{Fact, Prepared};
+use crate::id::Id;
+use crate::memory::MemoryStore;
+use crate::name::Fingerprint;
+use crate::store::{Store, StoredEntry};
+use crate::transfer::{Copied, CopyError, Import, Late, Summary, Transfer, copy};
+
+use super::fixtures::{
+    Org, at, attestation_added, awkward, flow, flow_created, id, named, organization, robot, trail_begun,
+};
+use super::recording::user_created;
+use super::service_accounts::{bare, give_key, key};
+use super::{Failure, Outcome, conflict, ensure, promises, same, same_set};
+
+promises! {
+    of dyn Transfer;
+    organizations_come_by_id: "`organizations` answers at most `limit` by id, beginning after one.",
+    key_hashes_are_answered: "`key_hashes` answers those of these keys of one organization.",
+    blobs_come_by_digest: "`blobs` answers at most `limit` digests of one organization in order, beginning after one.",
+    imports_keep_the_leaves: "An import enters payload, time and actor as they are, and so gets the same leaves.",
+    imports_write_the_rows: "An import writes the rows of its facts, as recording them does.",
+    imports_are_whole: "An import whose names are not free is refused, all of it.",
+    imports_go_on_at_the_end: "An import that does not begin where the ledger ends is refused.",
+    copies_are_equal: "A store that was copied in and out again is the same.",
+    copies_go_on_where_they_stopped: "A copy writes what is not there yet, and nothing when all is there.",
+    what_comes_in_meanwhile_is_late: "A copy tells what came in at the source meanwhile, and the next one copies it.",
+    other_ledgers_are_left_alone: "A copy onto another ledger of the same organization or name is refused.",
+}
+
+impl From<CopyError> for Failure {
+    fn from(error: CopyError) -> Self {
+        Self(format!("the copy failed: {error}"))
+    }
+}
+
+async fn copied(from: &dyn Transfer, to: &dyn Transfer) -> Result<Summary, CopyError> {
+    copy(from, to, &mut |_| {}).await
+}
+
+fn memory() -> Arc<dyn Transfer> {
+    Arc::new(MemoryStore::new())
+}
+
+fn as_store(store: &Arc<dyn Transfer>) -> Arc<dyn Store> {
+    Arc::clone(store) as Arc<dyn Store>
+}
+
+async fn keep(store: &Arc<dyn Transfer>, org: Id, content: &[u8]) -> Result<Fingerprint, Failure> {
+    let sha256 = named(&sha256_hex(content));
+    store.keep(org, &sha256, &mut Whole::new(content.to_vec())).await?;
+    Ok(sha256)
+}
+
+async fn organizations_come_by_id(store: Arc<dyn Transfer>) -> Outcome {
+    same("no organizations", store.organizations(None, 10).await?, Vec::new())?;
+    let names = [(3, "c"), (1, "b"), (2, "a")];
+    for (n, name) in names {
+        Org::create(&as_store(&store), n, name).await?;
+    }
+    for (after, limit, expected) in [
+        (None, 10, vec![(1, "b"), (2, "a"), (3, "c")]),
+        (None, 2, vec![(1, "b"), (2, "a")]),
+        (Some(1), 1, vec![(2, "a")]),
+        (Some(2), 10, vec![(3, "c")]),
+        (Some(3), 10, vec![]),
+        (None, 0, vec![]),
+    ] {
+        let found = store.organizations(after.map(id), limit).await?;
+        let expected = expected.into_iter().map(|(n, name)| organization(n, name)).collect();
+        same(&format!("{limit} organizations after {after:?}"), found, expected)?;
+    }
+    Ok(())
+}
+
+async fn key_hashes_are_answered(store: Arc<dyn Transfer>) -> Outcome {
+    let (org, other) = Org::two(&as_store(&store)).await?;
+    let hashes = ["a", "b", "c"].map(KeyHash::of);
+    for (n, hash) in (100..).zip(&hashes) {
+        let org = if n == 102 { &other } else { &org };
+        give_key(org, key(n, robot(), at(1)), hash).await?;
+    }
+    let [a, b, c] = hashes;
+    let asked = [100, 101, 102, 103].map(id);
+    same_set("the keys", store.key_hashes(org.id, &asked).await?, vec![(id(100), a.clone()), (id(101), b)])?;
+    same("one key", store.key_hashes(org.id, &[id(100)]).await?, vec![(id(100), a)])?;
+    same("the other's key", store.key_hashes(other.id, &asked).await?, vec![(id(102), c)])?;
+    same("no key", store.key_hashes(org.id, &[]).await?, Vec::new())
+}
+
+async fn blobs_come_by_digest(store: Arc<dyn Transfer>) -> Outcome {
+    let (org, other) = Org::two(&as_store(&store)).await?;
+    let mut expected = Vec::new();
+    for content in ["a", "b", "c", "d"] {
+        expected.push(keep(&store, org.id, content.as_bytes()).await?);
+    }
+    expected.sort();
+    let theirs = keep(&store, other.id, b"e").await?;
+    same("all", store.blobs(org.id, None, 10).await?, expected.clone())?;
+    same("the other's", store.blobs(other.id, None, 10).await?, vec![theirs])?;
+    let [first, second, third, fourth] = expected.as_slice() else {
+        return Err(Failure("four attachments".to_owned()));
+    };
+    let after = |last| store.blobs(org.id, Some(last), 2);
+    same("after the first", after(first).await?, vec![second.clone(), third.clone()])?;
+    same("after the third", after(third).await?, vec![fourth.clone()])?;
+    same("after the last", after(fourth).await?, Vec::new())
+}
+
+/// The entry of this fact, its payload written as this service would not write it today.
+fn oddly_written(index: u64, fact: Fact) -> Result<StoredEntry, Failure> {
+    let failed = |error: serde_json::Error| Failure(error.to_string());
+    let payload = serde_json::to_string_pretty(&fact).map_err(failed)?;
+    let actor = "user:it's \"jane\"".to_owned();
+    let payload_sha256 = crate::ledger::Hash::of(&payload);
+    let prepared = Prepared { at: at(-5), actor, payload, payload_sha256, fact };
+    let (kind, leaf_hash) = (prepared.fact.kind().to_owned(), prepared.leaf_hash(index));
+    let Prepared { at, actor, payload, payload_sha256, .. } = prepared;
+    Ok(StoredEntry { index, kind, at, actor, payload_sha256, leaf_hash, payload })
+}
+
+/// An organization's creation, and these facts.
+fn odd_ledger(facts: Vec<Fact>) -> Result<Vec<StoredEntry>, Failure> {
+    let created = Fact::OrganizationCreated { record: organization(1, "foo") };
+    (0..).zip([created].into_iter().chain(facts)).map(|(index, fact)| oddly_written(index, fact)).collect()
+}
+
+async fn imports_keep_the_leaves(store: Arc<dyn Transfer>) -> Outcome {
+    let mut described = flow(100, "known");
+    described.description = awkward();
+    let entries = odd_ledger(vec![Fact::FlowCreated { record: described }, trail_begun(101, 100, "t")])?;
+    store.import(Import::new(id(1), entries.clone())?).await?;
+    same("the entries", store.ledger_entries(id(1), 0, 10).await?, entries.clone())?;
+    let head = store.ledger_head(id(1)).await?.map(|head| (head.size(), head.root()));
+    let leaves: Vec<_> = entries.iter().map(|entry| entry.leaf_hash).collect();
+    same("size and root", head, Some((3, crate::ledger::root_of(&leaves))))
+}
+
+async fn imports_write_the_rows(store: Arc<dyn Transfer>) -> Outcome {
+    let facts = vec![flow_created(100, "known"), trail_begun(101, 100, "t"), user_created(90, "jane")];
+    store.import(Import::new(id(1), odd_ledger(facts)?)?).await?;
+    let flow = store.flow(id(1), "known").await?.map(|flow| (flow.record.id, flow.revision));
+    same("the flow and its revision", flow, Some((id(100), 1)))?;
+    let trail = store.trail(id(1), id(100), "t").await?.map(|trail| (trail.record.id, trail.revision));
+    same("the trail and its revision", trail, Some((id(101), 2)))?;
+    same("the user", store.user("jane").await?.map(|user| user.id), Some(id(90)))?;
+    let org = Org { store: as_store(&store), id: id(1) };
+    conflict("the same flow again", org.attempt(vec![flow_created(102, "known")], Vec::new()).await)
+}
+
+async fn imports_are_whole(store: Arc<dyn Transfer>) -> Outcome {
+    let org = Org::create(&as_store(&store), 2, "foobar").await?;
+    org.record(vec![user_created(90, "jane")]).await?;
+    let import = Import::new(id(1), odd_ledger(vec![flow_created(100, "f"), user_created(91, "jane")])?)?;
+    conflict("a name that is taken", store.import(import).await)?;
+    same("the ledger", store.ledger_head(id(1)).await?, None)?;
+    same("the flow", store.flow(id(1), "f").await?, None)?;
+    same("the organizations", store.organizations(None, 10).await?, vec![organization(2, "foobar")])
+}
+
+async fn imports_go_on_at_the_end(store: Arc<dyn Transfer>) -> Outcome {
+    let entries = odd_ledger((0..5).map(|n| flow_created(100 + n, &format!("f{n}"))).collect())?;
+    let part =
+        |range: std::ops::Range<usize>| Import::new(id(1), entries.get(range).unwrap_or_default().to_vec());
+    ensure(store.import(part(1..2)?).await.is_err(), "a ledger began with its second entry")?;
+    store.import(part(0..3)?).await?;
+    for range in [0..3, 2..5, 4..6] {
+        let what = format!("entries {range:?} after the third");
+        conflict(&what, store.import(part(range)?).await)?;
+    }
+    store.import(part(3..6)?).await?;
+    same("the entries", store.ledger_entries(id(1), 0, 10).await?, entries)
+}
+
+/// Two organizations that need several pages, with a key, a user and attachments of several chunks.
+async fn fill(store: &Arc<dyn Transfer>) -> Result<Org, Failure> {
+    let (org, other) = Org::two(&as_store(store)).await?;
+    other.record(vec![user_created(90, "jane"), flow_created(500, "known")]).await?;
+    org.record(vec![Fact::ServiceAccountCreated { record: bare(91, "robot") }]).await?;
+    give_key(&org, key(92, robot(), at(1)), &KeyHash::of("secret")).await?;
+    org.record(vec![flow_created(100, "known"), trail_begun(101, 100, "t")]).await?;
+    for length in [0, 1, CHUNK, 2 * CHUNK + 1] {
+        keep(store, org.id, &vec![7; length]).await?;
+    }
+    for n in 0..300 {
+        org.record(vec![attestation_added(1000 + n, 100, 101, "a")]).await?;
+    }
+    Ok(org)
+}
+
+/// What callers see is the same in both.
+async fn equal(found: &Arc<dyn Transfer>, expected: &Arc<dyn Transfer>) -> Outcome {
+    for org in [id(1), id(2)] {
+        let [ours, theirs] = [found.ledger_head(org).await?, expected.ledger_head(org).await?];
+        same("the head", ours, theirs)?;
+        let [ours, theirs] =
+            [found.ledger_entries(org, 0, 1000).await?, expected.ledger_entries(org, 0, 1000).await?];
+        ensure(ours == theirs, "the ledger's entries are others")?;
+        let [ours, theirs] = [found.flow(org, "known").await?, expected.flow(org, "known").await?];
+        same("the flow", ours, theirs)?;
+        let [ours, theirs] = [found.blobs(org, None, 10).await?, expected.blobs(org, None, 10).await?];
+        same("the attachments", ours, theirs.clone())?;
+        for sha256 in &theirs {
+            let [ours, theirs] = [content(found, org, sha256).await?, content(expected, org, sha256).await?];
+            ensure(ours == theirs, "the content of an attachment is another")?;
+        }
+    }
+    let hash = KeyHash::of("secret");
+    same("the key", found.key_holder(&hash).await?, expected.key_holder(&hash).await?)
+}
+
+async fn content(store: &Arc<dyn Transfer>, org: Id, sha256: &Fingerprint) -> Result<Vec<Bytes>, Failure> {
+    let mut chunks = Vec::new();
+    while let Some(chunk) = store.chunk(org, sha256, chunks.len() as u64).await? {
+        chunks.push(chunk);
+    }
+    Ok(chunks)
+}
+
+async fn copies_are_equal(store: Arc<dyn Transfer>) -> Outcome {
+    let (source, back) = (memory(), memory());
+    fill(&source).await?;
+    let expected = Summary {
+        organizations: 2,
+        entries: 308,
+        new_entries: 308,
+        new_attachments: 4,
+        late: Late::default(),
+    };
+    same("the copy in", copied(&*source, &*store).await?, expected)?;
+    equal(&store, &source).await?;
+    same("the copy out", copied(&*store, &*back).await?, expected)?;
+    equal(&back, &source).await
+}
+
+async fn copies_go_on_where_they_stopped(store: Arc<dyn Transfer>) -> Outcome {
+    let source = memory();
+    let org = fill(&source).await?;
+    let begun = source.ledger_entries(org.id, 0, 2).await?;
+    store.import(Import::new(org.id, begun)?).await?;
+    let summary = copied(&*source, &*store).await?;
+    same("what was new", (summary.new_entries, summary.new_attachments), (306, 4))?;
+    let summary = copied(&*source, &*store).await?;
+    same("what was new the second time", (summary.new_entries, summary.new_attachments), (0, 0))?;
+    org.record(vec![flow_created(400, "later")]).await?;
+    keep(&source, org.id, b"later").await?;
+    let summary = copied(&*source, &*store).await?;
+    same("what came later", (summary.new_entries, summary.new_attachments), (1, 1))?;
+    ensure(summary.is_complete(), "something is late that came in before the copy")?;
+    equal(&store, &source).await
+}
+
+async fn what_comes_in_meanwhile_is_late(store: Arc<dyn Transfer>) -> Outcome {
+    let source = memory();
+    let org = fill(&source).await?;
+    let mut progress = |copied: &Copied| {
+        if copied.organization.as_str() == "foo" {
+            // A store in memory never waits; that it recorded is seen below.
+            org.record(vec![flow_created(400, "meanwhile")]).now_or_never();
+        }
+    };
+    let summary = copy(&*source, &*store, &mut progress).await?;
+    same("what is late", summary.late, Late { entries: 1, attachments: 0 })?;
+    same("what was copied", summary.new_entries, 308)?;
+    let summary = copied(&*source, &*store).await?;
+    same("what is new", (summary.new_entries, summary.late), (1, Late::default()))?;
+    equal(&store, &source).await
+}
+
+async fn other_ledgers_are_left_alone(store: Arc<dyn Transfer>) -> Outcome {
+    let source = memory();
+    fill(&source).await?;
+    let org = Org::create(&as_store(&store), 2, "foobar").await?;
+    org.record(vec![flow_created(100, "mine")]).await?;
+    let head = store.ledger_head(org.id).await?;
+    match copied(&*source, &*store).await {
+        Err(CopyError::Diverged(name)) => same("the organization", name, named("foobar"))?,
+        other => return Err(Failure(format!("a copy onto another ledger answered {other:?}"))),
+    }
+    same("the head", store.ledger_head(org.id).await?, head)?;
+    let namesake = memory();
+    Org::create(&as_store(&namesake), 3, "foobar").await?;
+    match copied(&*namesake, &*store).await {
+        Err(CopyError::Refused(name)) => same("the organization", name, named("foobar"))?,
+        other => return Err(Failure(format!("a copy of a namesake answered {other:?}"))),
+    }
+    same("the namesake's ledger", store.ledger_head(id(3)).await?, None)
+}

@@ -1,0 +1,107 @@
+//! Moving from one store to another: the same facts, the same ledgers, the same keys and attachments. A ledger tells
+//! all that its organization has, so copying a store is copying its ledgers, entry by entry, through the target's own
+//! write path ([`Transfer::import`]); only the hashes of keys and the attachments lie beside them. [`copy`] does it.
+
+mod copy;
+#[cfg(test)]
+mod tests;
+
+use async_trait::async_trait;
+
+use crate::auth::KeyHash;
+use crate::fact::{Fact, Prepared};
+use crate::id::Id;
+use crate::ledger::Hash;
+use crate::name::Fingerprint;
+use crate::orgs::Organization;
+use crate::service_accounts::ApiKeyRecord;
+use crate::store::{Store, StoreError, StoreResult, StoredEntry};
+
+pub use copy::{Copied, CopyError, Late, Summary, copy};
+
+/// What copying needs of a store besides the questions of the service.
+#[async_trait]
+pub trait Transfer: Store {
+    /// At most `limit` organizations by id, beginning after the one with id `after`.
+    async fn organizations(&self, after: Option<Id>, limit: u64) -> StoreResult<Vec<Organization>>;
+    /// The hashes of these keys of an organization, with the keys' ids, in any order; unknown ids are passed over.
+    async fn key_hashes(&self, org: Id, keys: &[Id]) -> StoreResult<Vec<(Id, KeyHash)>>;
+    /// At most `limit` attachments of an organization by digest, beginning after `after`.
+    async fn blobs(&self, org: Id, after: Option<&Fingerprint>, limit: u64) -> StoreResult<Vec<Fingerprint>>;
+    /// Enters the entries at the end of their organization's ledger and writes their rows, all or none: what
+    /// [`crate::store::Recorder::record`] does, but that payload, time and actor are given. It is
+    /// [`StoreError::Conflict`] when the ledger does not end where they begin, or when a name is taken.
+    async fn import(&self, import: Import) -> StoreResult<()>;
+}
+
+/// Entries of one ledger, for another store: they follow each other, and each was checked against its leaf hash, so that
+/// a store which puts them at [`Import::first`] gets the same root.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Import {
+    /// The organization whose ledger it is.
+    pub org: Id,
+    /// The index of the first entry.
+    pub first: u64,
+    /// The facts, in order.
+    pub facts: Vec<Prepared>,
+    /// The hashes of keys that the facts create, by key id.
+    pub secrets: Vec<(Id, KeyHash)>,
+}
+
+impl Import {
+    /// Checks entries that another store answered.
+    ///
+    /// # Errors
+    /// [`StoreError::Corrupt`] when an entry is not what its leaf hash covers, or cannot be read.
+    pub fn new(org: Id, entries: Vec<StoredEntry>) -> StoreResult<Self> {
+        let first = entries.first().map_or(0, |entry| entry.index);
+        let facts = (first..).zip(entries).map(|(index, entry)| checked(index, entry));
+        Ok(Self { org, first, facts: facts.collect::<StoreResult<_>>()?, secrets: Vec::new() })
+    }
+
+    /// Adds the hashes of the keys that the facts create.
+    ///
+    /// # Errors
+    /// [`StoreError::Corrupt`] when a hash is not the one that the ledger knows the key by.
+    pub fn with_secrets(mut self, secrets: Vec<(Id, KeyHash)>) -> StoreResult<Self> {
+        for (key, hash) in &secrets {
+            if !self
+                .created_keys()
+                .any(|record| record.id == *key && record.hash_sha256 == hash.fingerprint())
+            {
+                return Err(StoreError::corrupt(format_args!("the hash of key {key} is not the ledger's")));
+            }
+        }
+        self.secrets = secrets;
+        Ok(self)
+    }
+
+    /// The keys that the facts create.
+    pub(crate) fn created_keys(&self) -> impl Iterator<Item = &ApiKeyRecord> {
+        self.facts.iter().filter_map(|prepared| match &prepared.fact {
+            Fact::ApiKeyCreated { record } => Some(record),
+            _ => None,
+        })
+    }
+
+    /// Whether it begins its organization's ledger.
+    pub fn begins_ledger(&self) -> bool {
+        self.facts.first().is_some_and(|prepared| prepared.fact.begins_ledger_of(self.org))
+    }
+}
+
+/// The entry's fact, if the entry stands at `index` and its leaf hash covers what it says.
+fn checked(index: u64, entry: StoredEntry) -> StoreResult<Prepared> {
+    let StoredEntry { at, actor, payload, leaf_hash, .. } = entry;
+    let damaged =
+        |what: &dyn std::fmt::Display| StoreError::corrupt(format_args!("ledger entry {index}: {what}"));
+    let fact: Fact = serde_json::from_str(&payload).map_err(|error| damaged(&error))?;
+    let payload_sha256 = Hash::of(&payload);
+    let prepared = Prepared { fact, at, actor, payload, payload_sha256 };
+    if prepared.leaf_hash(index) == leaf_hash {
+        Ok(prepared)
+    } else {
+        Err(damaged(&"its leaf hash covers something else"))
+    }
+}

@@ -1,0 +1,53 @@
+//! What copying needs: lists of what is there, and recording with everything given.
+
+use async_trait::async_trait;
+use evidence_core::auth::KeyHash;
+use evidence_core::id::Id;
+use evidence_core::name::Fingerprint;
+use evidence_core::orgs::Organization;
+use evidence_core::store::StoreResult;
+use evidence_core::transfer::{Import, Transfer};
+use tokio::sync::oneshot;
+
+use crate::db::SqliteStore;
+use crate::record::Submission;
+use crate::rows::{body, id, list, signed, word};
+use crate::writer::Job;
+
+const ORGANIZATIONS: &str =
+    "SELECT record FROM organization WHERE id > coalesce($1, '') ORDER BY id LIMIT $2";
+
+const KEY_HASHES: &str = "
+    SELECT k.id, k.hash FROM json_each($2) j CROSS JOIN api_key k ON k.id = j.value
+    WHERE k.org = (SELECT key FROM organization WHERE id = $1) AND k.hash IS NOT NULL";
+
+const BLOBS: &str = "
+    SELECT sha256 FROM blob
+    WHERE org = (SELECT key FROM organization WHERE id = $1) AND sha256 > coalesce($2, '')
+    ORDER BY sha256 LIMIT $3";
+
+#[async_trait]
+impl Transfer for SqliteStore {
+    async fn organizations(&self, after: Option<Id>, limit: u64) -> StoreResult<Vec<Organization>> {
+        let query = sqlx::query_as::<_, (String,)>(ORGANIZATIONS);
+        let query = query.bind(after.map(|after| after.to_string())).bind(signed(limit));
+        self.all(query).await?.iter().map(|(record,)| body(record)).collect()
+    }
+
+    async fn key_hashes(&self, org: Id, keys: &[Id]) -> StoreResult<Vec<(Id, KeyHash)>> {
+        let query = sqlx::query_as::<_, (String, String)>(KEY_HASHES).bind(org.to_string()).bind(list(keys)?);
+        let rows = self.all(query).await?.into_iter();
+        rows.map(|(key, hash)| Ok((id(&key)?, KeyHash::stored(hash)))).collect()
+    }
+
+    async fn blobs(&self, org: Id, after: Option<&Fingerprint>, limit: u64) -> StoreResult<Vec<Fingerprint>> {
+        let query = sqlx::query_as::<_, (String,)>(BLOBS).bind(org.to_string());
+        let query = query.bind(after.map(Fingerprint::to_string)).bind(signed(limit));
+        self.all(query).await?.iter().map(|(sha256,)| word(sha256)).collect()
+    }
+
+    async fn import(&self, import: Import) -> StoreResult<()> {
+        let (reply, outcome) = oneshot::channel();
+        self.submit(Job::Record(Submission::of_import(import, reply)), outcome).await.map(drop)
+    }
+}

@@ -1,0 +1,72 @@
+//! A file that is copied into another: rows of every kind, and copies that are broken off.
+
+use std::path::Path;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use evidence_core::conformance;
+use evidence_core::transfer::{CopyError, Summary, Transfer, copy};
+use evidence_store_sqlite::SqliteStore;
+
+async fn open(directory: &Path, name: impl std::fmt::Display) -> Arc<SqliteStore> {
+    Arc::new(SqliteStore::open(directory.join(format!("{name}.db"))).await.unwrap())
+}
+
+async fn copied(from: &SqliteStore, to: &SqliteStore) -> Result<Summary, CopyError> {
+    copy(from, to, &mut |_| {}).await
+}
+
+/// Gives up on a future after so many polls; answers its outcome if it had ended.
+async fn poll_and_drop<T>(future: impl Future<Output = T>, polls: u32) -> Option<T> {
+    let mut future = pin!(future);
+    let mut left = polls;
+    std::future::poll_fn(|cx| {
+        left -= 1;
+        match future.as_mut().poll(cx) {
+            Poll::Ready(outcome) => Poll::Ready(Some(outcome)),
+            Poll::Pending if left == 0 => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn whatever_was_recorded_has_the_same_rows_in_a_copy() {
+    let directory = tempfile::tempdir().unwrap();
+    for (number, check) in conformance::checks().into_iter().enumerate() {
+        let source = open(directory.path(), number).await;
+        (check.run)(source.clone()).await.unwrap();
+        let target = open(directory.path(), format!("{number}-copy")).await;
+        let summary = copied(&source, &target).await.unwrap();
+        assert!(summary.is_complete(), "{}", check.name);
+        // The check makes every table again from the ledger; the attachments that are named and were never kept lack
+        // in both.
+        assert_eq!(target.fsck().await.unwrap(), source.fsck().await.unwrap(), "{}", check.name);
+        let organizations = target.organizations(None, 1000).await.unwrap();
+        assert_eq!(organizations, source.organizations(None, 1000).await.unwrap(), "{}", check.name);
+    }
+}
+
+#[tokio::test]
+async fn a_copy_that_is_broken_off_anywhere_goes_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let source = open(directory.path(), "source").await;
+    let grown = conformance::checks().into_iter().find(|check| check.name.ends_with("growth_can_be_proved"));
+    (grown.unwrap().run)(source.clone()).await.unwrap();
+    let target = open(directory.path(), "target").await;
+    let mut polls = 1;
+    loop {
+        match poll_and_drop(copied(&source, &target), polls).await {
+            Some(Ok(_)) => break,
+            // What was handed to the writer before the last one was dropped came in beside this one.
+            Some(Err(CopyError::Refused(_))) | None => polls += 1,
+            Some(Err(error)) => panic!("after {polls} polls: {error}"),
+        }
+    }
+    assert!(polls > 3, "the copy was never broken off half way");
+    let summary = copied(&source, &target).await.unwrap();
+    assert_eq!((summary.entries, summary.new_entries, summary.is_complete()), (300, 0, true));
+    assert_eq!(target.fsck().await.unwrap().problems, Vec::<String>::new());
+}

@@ -1,0 +1,52 @@
+//! Copying one database to another with the program.
+
+use std::process::{Command, Output};
+
+use crate::support::{Database, ORG, Server, program};
+
+/// The command that copies.
+pub(crate) fn command(from: &Database, to: &Database) -> Command {
+    program(&["copy", "--from", &from.url, "--to", &to.url])
+}
+
+/// Copies, and answers what the program said: standard output and standard error.
+pub(crate) fn copied(from: &Database, to: &Database) -> (String, String) {
+    let Output { status, stdout, stderr } = command(from, to).output().unwrap();
+    let [stdout, stderr] = [stdout, stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+    assert!(status.success(), "{stderr}");
+    (stdout, stderr)
+}
+
+/// The form of a generic attestation with a file.
+const ATTESTATION: &str = "--x\r\ncontent-disposition: form-data; name=\"data_json\"\r\n\r\n\
+    {\"attestation_name\":\"scan\",\"is_compliant\":true}\r\n\
+    --x\r\ncontent-disposition: form-data; name=\"attachment_file\"; filename=\"scan.txt\"\r\n\r\n\
+    nothing was found\r\n--x--\r\n";
+
+/// Fills a database through a server, which is gone afterwards; answers the key of its administrator.
+pub(crate) fn fill(database: &Database) -> String {
+    let server = Server::start(database);
+    let path = format!("/api/v2/attestations/{ORG}/build/trail/first/generic");
+    let (status, text) = server.ask("POST", &path, "multipart/form-data; boundary=x", ATTESTATION);
+    assert_eq!(status, 201, "{text}");
+    server.key.clone()
+}
+
+/// What is asked of both databases: the trail with its attestation.
+pub(crate) fn trail(database: &Database, key: &str) -> String {
+    let server = Server::serve(database, key);
+    let path = format!("/api/v2/trails/{ORG}/build/first");
+    let (status, text) = server.ask("GET", &path, "application/json", "");
+    assert_eq!(status, 200, "{text}");
+    let (_, body) = text.split_once("\r\n\r\n").expect(&text);
+    // Links begin with the address that the server was given.
+    body.replace(&server.address, "").replace(server.address.split(':').next_back().unwrap_or_default(), "")
+}
+
+/// What the check of the whole store says of a sound one.
+pub(crate) fn sound(database: &Database) -> String {
+    let checked = program(&["fsck", "--database-url", &database.url]).output().unwrap();
+    let told = String::from_utf8(checked.stdout).unwrap();
+    assert!(checked.status.success(), "{told}");
+    told
+}
