@@ -21,20 +21,20 @@ fn places(address: &str) -> (Arc<dyn Store>, Arc<dyn Blobs>) {
 
 #[tokio::test]
 async fn memory_keeps_every_promise_of_attachments() {
-    run_blobs(async || places("memory:")).await.assert_ok();
+    run_blobs(async || places("memory:")).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_directory_keeps_every_promise_of_attachments() {
     let directory = tempfile::tempdir().unwrap();
     let names = std::sync::atomic::AtomicUsize::new(0);
-    let report = run_blobs(async || {
+    let outcome = run_blobs(async || {
         let name = names.fetch_add(1, std::sync::atomic::Ordering::Relaxed).to_string();
         let place = directory.path().join(name);
         std::fs::create_dir(&place).unwrap();
         places(&format!("file://{}", place.display()))
     });
-    report.await.assert_ok();
+    outcome.await.unwrap();
 }
 
 /// Pieces of one MiB, and then perhaps a failure.

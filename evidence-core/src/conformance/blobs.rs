@@ -13,7 +13,7 @@ use crate::name::Fingerprint;
 use crate::store::Store;
 
 use super::fixtures::{Org, fingerprint, named};
-use super::{Check, Failure, Outcome, Report, Running, ensure, same};
+use super::{Check, Failure, Outcome, Running, ensure, same};
 
 /// A promise of attachments, and how a store and the place of its attachments are put to the test.
 struct BlobCheck {
@@ -45,21 +45,18 @@ pub(super) fn checks() -> Vec<Check> {
 }
 
 /// Runs the checks of attachments on what `fresh` makes: a store that has organizations, and a place where their
-/// attachments are kept instead.
-pub async fn run_blobs<F, Fut>(fresh: F) -> Report
+/// attachments are kept instead. Answers the first failure, which names its check.
+pub async fn run_blobs<F, Fut>(fresh: F) -> Outcome
 where
     F: Fn() -> Fut,
     Fut: Future<Output = (Arc<dyn Store>, Arc<dyn Blobs>)>,
 {
-    let mut report = Report::default();
-    for BlobCheck { check, run } in blob_checks() {
-        report.run += 1;
+    for BlobCheck { check: Check { name, promise, .. }, run } in blob_checks() {
         let (store, blobs) = fresh().await;
-        if let Err(failure) = run(store, blobs).await {
-            report.failed.push((check, failure));
-        }
+        let told = |found: Failure| Failure(format!("{name}\n  promise: {promise}\n  found: {found}"));
+        run(store, blobs).await.map_err(told)?;
     }
-    report
+    Ok(())
 }
 
 promises! {

@@ -11,7 +11,6 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use evidence_core::auth::ApiKey;
 use evidence_core::seed::Seed;
-use evidence_core::strategies::Sent;
 use evidence_core::time::{Clock, Timestamp};
 use evidence_core::{Evidence, Settings, Store};
 use proptest::prelude::*;
