@@ -3,10 +3,15 @@
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
+use bytes::Bytes;
 use evidence_core::Store;
-use evidence_core::blobs::Blobs;
+use evidence_core::blobs::{Blobs, Chunks};
 use evidence_core::conformance::run_blobs;
+use evidence_core::id::{Id, SystemRandom};
 use evidence_core::memory::MemoryStore;
+use evidence_core::name::Fingerprint;
+use evidence_core::time::Timestamp;
 use evidence_object_store::{ObjectBlobs, OpenError};
 
 /// A store for the organizations, and a place for their attachments.
@@ -23,13 +28,57 @@ async fn memory_keeps_every_promise_of_attachments() {
 async fn a_directory_keeps_every_promise_of_attachments() {
     let directory = tempfile::tempdir().unwrap();
     let names = std::sync::atomic::AtomicUsize::new(0);
-    let report = run_blobs(async || {
+    let outcome = run_blobs(async || {
         let name = names.fetch_add(1, std::sync::atomic::Ordering::Relaxed).to_string();
         let place = directory.path().join(name);
         std::fs::create_dir(&place).unwrap();
         places(&format!("file://{}", place.display()))
     });
-    report.await.unwrap();
+    outcome.await.unwrap();
+}
+
+/// Pieces of one MiB, and then perhaps a failure.
+struct Pieces {
+    left: usize,
+    breaks: bool,
+}
+
+#[async_trait]
+impl Chunks for Pieces {
+    async fn next(&mut self) -> std::io::Result<Option<Bytes>> {
+        match self.left.checked_sub(1) {
+            Some(left) => {
+                self.left = left;
+                Ok(Some(vec![u8::try_from(left).unwrap(); 1 << 20].into()))
+            }
+            None if self.breaks => Err(std::io::Error::other("the connection broke")),
+            None => Ok(None),
+        }
+    }
+}
+
+/// Above five MiB an object is sent in parts.
+#[tokio::test]
+async fn a_large_attachment_is_there_whole_or_not_at_all() {
+    let directory = tempfile::tempdir().unwrap();
+    let org = Id::new(Timestamp::from_seconds(1), &SystemRandom);
+    for address in ["memory:".to_owned(), format!("file://{}", directory.path().display())] {
+        let (_, blobs) = places(&address);
+        for size in [5, 12] {
+            let sha256: Fingerprint = format!("{size:064}").parse().unwrap();
+            assert!(blobs.keep(org, &sha256, &mut Pieces { left: size, breaks: true }).await.is_err());
+            assert_eq!(blobs.chunk(org, &sha256, 0).await.unwrap(), None, "{address}");
+
+            blobs.keep(org, &sha256, &mut Pieces { left: size, breaks: false }).await.unwrap();
+            let mut found = Vec::new();
+            while let Some(chunk) = blobs.chunk(org, &sha256, found.len() as u64).await.unwrap() {
+                found.push(chunk[0]);
+            }
+            let expected: Vec<u8> =
+                (0..u8::try_from(size).unwrap()).rev().flat_map(|byte| [byte; 4]).collect();
+            assert_eq!(found, expected, "{address}");
+        }
+    }
 }
 
 #[test]

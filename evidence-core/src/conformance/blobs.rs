@@ -44,21 +44,17 @@ pub(super) fn checks() -> Vec<Check> {
     blob_checks().into_iter().map(|check| check.check).collect()
 }
 
-/// Runs the checks of attachments, each on what `fresh` makes: a store that has organizations, and a place where their
-/// attachments are kept instead.
-///
-/// # Errors
-/// The first promise that is broken, and how.
+/// Runs the checks of attachments on what `fresh` makes: a store that has organizations, and a place where their
+/// attachments are kept instead. Answers the first failure, which names its check.
 pub async fn run_blobs<F, Fut>(fresh: F) -> Outcome
 where
     F: Fn() -> Fut,
     Fut: Future<Output = (Arc<dyn Store>, Arc<dyn Blobs>)>,
 {
-    for BlobCheck { check, run } in blob_checks() {
+    for BlobCheck { check: Check { name, promise, .. }, run } in blob_checks() {
         let (store, blobs) = fresh().await;
-        run(store, blobs).await.map_err(|found| {
-            Failure(format!("{}: promise: {}, found: {found}", check.name, check.promise))
-        })?;
+        let told = |found: Failure| Failure(format!("{name}\n  promise: {promise}\n  found: {found}"));
+        run(store, blobs).await.map_err(told)?;
     }
     Ok(())
 }
