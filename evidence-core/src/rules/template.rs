@@ -11,6 +11,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use super::document::{DocumentErrors, Examination, Fields};
+use crate::name::TemplateReferenceName;
 
 /// Identifier of the JSON Schema of flow templates, its `$id`.
 pub const SCHEMA_ID: &str = "https://evidence.dev/schemas/flow-template/v1";
@@ -164,21 +165,13 @@ fn parse_artifact(
 ) -> Option<ArtifactRequirement> {
     let fields = examination.object(path, artifact, &["name", "attestations"])?;
     let name = examination.required_text(&fields, "name");
-    if let Some(name) = name.filter(|name| !is_reference_name(name)) {
-        examination.refuse(
-            fields.path("name"),
-            r"String should match pattern '^[a-zA-Z0-9\-_]+$'",
-            &name.into(),
-        );
+    // Reports may only use such names, so an artifact of another name could never arrive.
+    let unusable = name.and_then(|name| Some((name, name.parse::<TemplateReferenceName>().err()?)));
+    if let Some((name, why)) = unusable {
+        examination.refuse(fields.path("name"), &why.to_string(), &name.into());
     }
     let attestations = parse_attestations(examination, &fields);
     Some(ArtifactRequirement { name: name?.to_owned(), attestations })
-}
-
-/// Reports may only use such names, so an artifact of another name could never arrive.
-fn is_reference_name(name: &str) -> bool {
-    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
-    !name.is_empty() && name.bytes().all(allowed)
 }
 
 fn parse_attestations(examination: &mut Examination, parent: &Fields<'_>) -> Vec<Requirement> {
@@ -271,7 +264,8 @@ pub fn schema() -> Value {
                     "name": {
                         "description": "Name by which reports refer to the artifact.",
                         "type": "string",
-                        "pattern": r"^[a-zA-Z0-9\-_]+$",
+                        "pattern": TemplateReferenceName::PATTERN,
+                        "maxLength": TemplateReferenceName::LONGEST,
                     },
                     "attestations": attestations,
                 },

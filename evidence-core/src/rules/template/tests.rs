@@ -353,3 +353,17 @@ fn keyword_holds(root: &Value, schema: &Value, keyword: &str, rule: &Value, valu
         other => panic!("keyword {other}"),
     }
 }
+
+#[test]
+fn an_artifact_has_a_name_that_reports_can_have() {
+    let template = |length| {
+        let name = "a".repeat(length);
+        Template::parse(&format!("version: 1\ntrail:\n  artifacts:\n    - name: {name}\n"))
+    };
+    assert!(template(255).is_ok());
+    let refused = template(256).unwrap_err().to_string();
+    assert!(
+        refused.contains("trail.artifacts[0].name: String should have at most 255 characters"),
+        "{refused}"
+    );
+}
