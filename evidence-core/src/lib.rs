@@ -8,9 +8,10 @@
 //!
 //! | feature | default | what it adds |
 //! | --- | --- | --- |
-//! | `pdf` | yes | the trail report as PDF: 30 crates, nothing at run time unless it is asked for |
+//! | `pdf` | yes | the trail report as PDF; without it the operation is not served |
 //! | `memory` | no | `MemoryStore`, for tests and for a first try |
-//! | `conformance` | no | the checks that every store has to pass |
+//! | `conformance` | no | the checks that every store has to pass, as a test program |
+//! | `proptest` | no | strategies for every validated type and request, to test clients and stores with |
 
 pub mod allowlists;
 pub mod api;

@@ -9,6 +9,14 @@
 //! # Ok(()) }
 //! ```
 //!
+//! # Features
+//!
+//! | feature | default | what it adds |
+//! | --- | --- | --- |
+//! | `tls` | yes | encrypted connections, with the system's root certificates |
+//!
+//! # Where to start
+//!
 //! [`PostgresStore::from_pool`] takes the pool that a host has already, and a schema of its choice; everything else is
 //! the traits of [`evidence_core::store`]. The files are those of the SQLite store, and the statements are its
 //! statements wherever the two databases agree; comments tell where they do not. Start reading at `record.rs` (the write

@@ -3,6 +3,12 @@
 //!
 //! [`EvidenceApi`] is the way in. Behind it, a request goes through `route` (which operation), `auth` (who calls),
 //! `parameters` and `body` (what is asked), the [`EvidenceService`], and `reply` or `error` (what is answered).
+//!
+//! # Features
+//!
+//! | feature | default | what it adds |
+//! | --- | --- | --- |
+//! | `rocket` | no | `evidence_tower::rocket`, which mounts the API in a Rocket 0.5 application |
 
 mod auth;
 mod body;

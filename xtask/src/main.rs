@@ -21,7 +21,7 @@ cargo xtask <command>
   test     every test, on a PostgreSQL server of its own (installed where apt-get can), then the public
            command-line client against the server (Linux x86-64)
   client   that client alone, with the results of the last `cargo xtask test`
-  ci       format, clippy, every test, documentation, dependencies: all that has to pass
+  ci       format, clippy, every test, documentation, packages, dependencies: all that has to pass
   openapi  write openapi.json anew
   bench    the figures, in release builds
   repeat <times> <test>
@@ -34,6 +34,15 @@ const POSTGRES_CHECKS: [&str; 3] = [
     "the_server_that_tests_share_is_there",
     "two_stores_write_one_ledger",
     "the_cases_run_on_postgresql_too",
+];
+
+/// What is published.
+const PACKAGES: [&str; 5] = [
+    "evidence-core",
+    "evidence-object-store",
+    "evidence-store-postgres",
+    "evidence-store-sqlite",
+    "evidence-tower",
 ];
 
 fn main() -> ExitCode {
@@ -80,6 +89,10 @@ fn ci() -> Outcome {
     step("tests", || test(Need::Always))?;
     step("documentation", || {
         cargo(["doc", "--workspace", "--all-features", "--no-deps"]).env("RUSTDOCFLAGS", "-Dwarnings").run()
+    })?;
+    step("packages", || {
+        let crates = PACKAGES.iter().flat_map(|name| ["--package", name]);
+        cargo(["package", "--no-verify", "--allow-dirty"]).args(crates).run()
     })?;
     step("dependencies", deny::check)
 }
