@@ -162,7 +162,7 @@ const CASES: u32 = 24;
 
 #[test]
 fn every_store_answers_alike() {
-    let asked = Config { failure_persistence: None, ..Config::default() };
+    let asked = Config { failure_persistence: None, max_shrink_iters: 500, ..Config::default() };
     let config =
         if std::env::var_os("PROPTEST_CASES").is_some() { asked } else { Config { cases: CASES, ..asked } };
     let runtime = tokio::runtime::Runtime::new().unwrap();
