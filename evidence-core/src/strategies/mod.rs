@@ -14,7 +14,6 @@
 //! use proptest::prelude::*;
 //!
 //! proptest! {
-//!     # fn doctest() {}
 //!     fn a_report_says_what_was_built(flow: FlowName, report in bodies::artifact().typed::<ArtifactInput>()) {
 //!         prop_assert!(!flow.as_str().is_empty() && !report.filename.is_empty());
 //!     }

@@ -339,6 +339,9 @@ fn keyword_holds(root: &Value, schema: &Value, keyword: &str, rule: &Value, valu
             let pattern = rule.as_str().expect("a pattern").replace(r"\u0000", r"\x00");
             Regex::new(&pattern).expect("a pattern").is_match(text)
         }),
+        "maxLength" => {
+            value.as_str().is_none_or(|text| text.chars().count() as u64 <= rule.as_u64().expect("a length"))
+        }
         "anyOf" => in_list(rule).iter().any(|rule| fits(root, rule, value)),
         "items" => value.as_array().is_none_or(|items| items.iter().all(|item| fits(root, rule, item))),
         "required" => value.as_object().is_none_or(|fields| {
