@@ -39,6 +39,8 @@ impl Row {
 
 const ARTIFACTS: &str = "evidence.artifact x WHERE x.org = $1";
 const OF_FLOW: &str = " AND x.flow = $4";
+/// Beside a digest: an index that begins with the flow, or that has the list's order, would be walked from end to end.
+const IN_FLOW: &str = " AND x.flow || '' = $4";
 const OF_TRAIL: &str = " AND x.trail = $5";
 const OF_ID: &str = " AND x.id = $6";
 /// Hex digits sort before 'g': the range is the prefix, and the index is used.
@@ -54,18 +56,19 @@ const BY_ID: &str =
 const FINGERPRINTS: &str = "
     WITH found AS MATERIALIZED (
         SELECT DISTINCT fingerprint FROM evidence.artifact
-        WHERE org = $1 AND flow = $2 AND fingerprint >= $3 AND fingerprint < $3 || 'g')
+        WHERE org = $1 AND flow || '' = $2 AND fingerprint >= $3 AND fingerprint < $3 || 'g')
     SELECT (SELECT count(*) FROM found), f.fingerprint
     FROM (SELECT 1) AS one LEFT JOIN (SELECT fingerprint FROM found ORDER BY fingerprint LIMIT $4) f ON true
     ORDER BY f.fingerprint";
 
-/// One row with everything, as a JSON array or nothing: a row costs more than what is in it.
+/// One row with everything, as a JSON array or nothing: a row costs more than what is in it. The plus keeps the planner
+/// from looking for the greatest index by walking a flow backwards.
 const PROVENANCE: &str = concat!(
     "SELECT '[' || string_agg(",
     row_json!(),
     ", ',' ORDER BY a.ledger_index) || ']' FROM evidence.artifact a
     WHERE a.org = $1 AND a.fingerprint = ANY($2) AND a.ledger_index = (
-        SELECT max(n.ledger_index) FROM evidence.artifact n
+        SELECT max(n.ledger_index + 0) FROM evidence.artifact n
         WHERE n.org = a.org AND n.fingerprint = a.fingerprint AND n.flow = a.flow)"
 );
 
@@ -93,7 +96,7 @@ pub(crate) fn reported(spot: Spot, artifact: &Artifact, rows: &mut Rows) -> serd
 
 fn listing(filter: &ArtifactFilter) -> Listing {
     let conditions = [
-        filter.flow.map(|_| OF_FLOW),
+        filter.flow.map(|_| if filter.fingerprint.is_some() { IN_FLOW } else { OF_FLOW }),
         filter.trail.map(|_| OF_TRAIL),
         filter.id.map(|_| OF_ID),
         filter.fingerprint.as_ref().map(|_| FINGERPRINT_BEGINS),
@@ -102,11 +105,9 @@ fn listing(filter: &ArtifactFilter) -> Listing {
         filter.repos.as_ref().map(|_| FROM_REPOS),
         filter.with_commit.then_some(WITH_COMMIT),
     ];
-    Listing {
-        from: ARTIFACTS,
-        filter: conditions.into_iter().flatten().collect(),
-        order: "x.ledger_index DESC",
-    }
+    let by_digest = filter.fingerprint.is_some() || filter.commit.is_some();
+    let order = if by_digest { "x.ledger_index + 0 DESC" } else { "x.ledger_index DESC" };
+    Listing { from: ARTIFACTS, filter: conditions.into_iter().flatten().collect(), order }
 }
 
 #[async_trait]
