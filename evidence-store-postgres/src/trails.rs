@@ -25,9 +25,10 @@ pub(crate) const INSERT_ENTRIES: &str = "
 
 const TRAILS: &str = "evidence.trail x WHERE x.org = $1";
 
-const OF_FLOW: &str = " AND x.flow = $4";
+/// As the index of lists has it.
+const OF_FLOW: &str = " AND x.flow || '' = $4";
 
-const OF_TAGGED_FLOWS: &str = " AND x.flow IN (
+const OF_TAGGED_FLOWS: &str = " AND x.flow || '' IN (
         SELECT n.id FROM evidence.named n
         WHERE n.org = $1 AND n.kind = 'flow' AND n.tags ? $5 AND ($6 IS NULL OR n.tags->>$5 = $6))";
 
@@ -43,7 +44,7 @@ const NEWEST: &str = concat!(
     payload!("t"),
     " FROM (SELECT DISTINCT flow FROM UNNEST($2::text[]) AS f (flow)) f CROSS JOIN LATERAL (
         SELECT org, ledger_index FROM evidence.trail
-        WHERE org = $1 AND flow = f.flow ORDER BY at DESC, id DESC LIMIT 1) t"
+        WHERE org = $1 AND flow || '' = f.flow ORDER BY at DESC, id DESC LIMIT 1) t"
 );
 
 /// Everything about some trails in one statement, so that it fits together, and in one row, for a row costs more than
@@ -160,7 +161,7 @@ mod tests {
         // By a tag or fingerprint the statistics decide.
         let cases = [
             (TrailFilter::default(), ["trail_org", "org = $1"]),
-            (TrailFilter { flow, ..TrailFilter::default() }, ["trail_flow", "flow = $4"]),
+            (TrailFilter { flow, ..TrailFilter::default() }, ["trail_flow", "''::text) = $4"]),
         ];
         for (filter, used) in cases {
             let plan = listing(&filter).plan().await;
