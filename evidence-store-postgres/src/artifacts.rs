@@ -61,15 +61,15 @@ const FINGERPRINTS: &str = "
     FROM (SELECT 1) AS one LEFT JOIN (SELECT fingerprint FROM found ORDER BY fingerprint LIMIT $4) f ON true
     ORDER BY f.fingerprint";
 
-/// One row with everything, as a JSON array or nothing: a row costs more than what is in it. The plus keeps the planner
-/// from looking for the greatest index by walking a flow backwards.
+/// One row with everything, as a JSON array or nothing: a row costs more than what is in it. The plus, and the
+/// flow as an expression, keep the planner from walking a flow for the greatest index.
 const PROVENANCE: &str = concat!(
     "SELECT '[' || string_agg(",
     row_json!(),
     ", ',' ORDER BY a.ledger_index) || ']' FROM evidence.artifact a
     WHERE a.org = $1 AND a.fingerprint = ANY($2) AND a.ledger_index = (
         SELECT max(n.ledger_index + 0) FROM evidence.artifact n
-        WHERE n.org = a.org AND n.fingerprint = a.fingerprint AND n.flow = a.flow)"
+        WHERE n.org = a.org AND n.fingerprint = a.fingerprint AND n.flow || '' = a.flow)"
 );
 
 pub(crate) fn reported(spot: Spot, artifact: &Artifact, rows: &mut Rows) -> serde_json::Result<()> {
