@@ -38,7 +38,8 @@ pub(crate) fn run(need: Need) -> Outcome {
         }
         fetch(&directory)?;
     }
-    cargo(["test", "--package", "evidence-server", "--test", "client"])
+    // With the workspace's features, so that nothing is built a second time.
+    cargo(["test", "--workspace", "--all-features", "--test", "client"])
         .env("EVIDENCE_TEST_CLIENT", client)
         .env("EVIDENCE_TEST_RESULTS", results_directory())
         .run()

@@ -117,7 +117,7 @@ fn repeat(times: &str, test: &str) -> Outcome {
     postgres::programs()?;
     for time in 1..=times.parse::<u32>()? {
         step(&format!("{time} of {times}"), || {
-            let tests = cargo(["test", "--package", "evidence-server", "--test", "postgres", test]);
+            let tests = cargo(["test", "--workspace", "--all-features", "--test", "postgres", test]);
             let results = results::of(&mut tests.args(["--", "--include-ignored"]).command)?;
             if results.all_passed() && results.any() { Ok(()) } else { Err(format!("{results}").into()) }
         })?;
