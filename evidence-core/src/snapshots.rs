@@ -3,6 +3,8 @@
 
 mod view;
 
+use std::ops::RangeInclusive;
+
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -14,7 +16,7 @@ use crate::error::{Error, Resource, Result};
 use crate::id::Id;
 use crate::name::{EnvironmentName, Fingerprint, OrgName};
 use crate::operation::{Json, Method, Operation};
-use crate::page::{PageNumber, PerPage};
+use crate::page::{PageNumber, PerPage, Window};
 use crate::rules::compliance::State;
 use crate::rules::snapshots::{Expression, Interval, Position};
 use crate::service::Context;
@@ -137,14 +139,12 @@ pub struct Stretch {
 pub trait SnapshotStore: Send + Sync {
     /// The record of snapshot `index`, with the ledger index of the fact that took it.
     async fn snapshot(&self, org: Id, environment: Id, index: u64) -> StoreResult<Option<Current<Snapshot>>>;
-    /// The lines of snapshots `first..=last`, newest first unless `ascending`; at most `limit` after `offset`.
+    /// The lines of snapshots `first..=last`, as far as there are any, by number.
     async fn snapshots(
         &self,
         org: Id,
         environment: Id,
-        range: std::ops::RangeInclusive<u64>,
-        ascending: bool,
-        window: crate::page::Window,
+        range: RangeInclusive<u64>,
     ) -> StoreResult<Vec<SnapshotRow>>;
     /// The number of the newest snapshot taken at or before `at`; 0 when there is none.
     async fn snapshot_at(&self, org: Id, environment: Id, at: Timestamp) -> StoreResult<u64>;
@@ -235,14 +235,31 @@ impl Operation for ListSnapshots {
         let interval = Interval::parse(self.interval.as_deref().unwrap_or_default())
             .map_err(|bad| Error::invalid("query.interval", bad.to_string()))?;
         let environment = cx.environment_of_snapshots(&self.env_name).await?;
-        let Some((first, last)) = range(&interval, &environment, cx).await? else {
+        let Some(range) = range(&interval, &environment, cx).await? else {
             return Ok(Json(Vec::new()));
         };
         let per_page = self.per_page.map_or(DEFAULT_PER_PAGE, PerPage::get).min(MOST_SERVED);
         let window = self.page.unwrap_or_default().window(per_page);
         let ascending = self.reverse.unwrap_or_default();
-        let rows = cx.store().snapshots(cx.org()?, environment.id, first..=last, ascending, window).await?;
+        let mut rows =
+            cx.store().snapshots(cx.org()?, environment.id, page(range, ascending, window)).await?;
+        if !ascending {
+            rows.reverse();
+        }
         Ok(Json(rows.iter().map(|row| SnapshotSummary::new(row, cx.now())).collect()))
+    }
+}
+
+/// The numbers that a window of one or more items shows of `first..=last`, which it begins at the end of unless
+/// `ascending`. There are no gaps, so that no store has to pass over what is not on the page.
+fn page((first, last): (u64, u64), ascending: bool, Window { offset, limit }: Window) -> RangeInclusive<u64> {
+    let further = limit.saturating_sub(1);
+    if ascending {
+        let first = first.saturating_add(offset);
+        first..=last.min(first.saturating_add(further))
+    } else {
+        let last = last.saturating_sub(offset);
+        first.max(last.saturating_sub(further))..=last
     }
 }
 
@@ -274,7 +291,25 @@ async fn numbered(
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::page::Slice;
+
+    proptest! {
+        #[test]
+        fn a_page_of_snapshots_is_that_window_of_all_their_numbers(
+            first in 1..9_u64, count in 0..20_u64, ascending: bool, limit in 1..9_u64,
+            offset in prop_oneof![0..25_u64, Just(u64::MAX)],
+        ) {
+            let (last, window) = (first + count, Window { offset, limit });
+            let numbers = |range: RangeInclusive<u64>| {
+                if ascending { range.collect::<Vec<_>>() } else { range.rev().collect() }
+            };
+            let wanted = Slice::of(numbers(first..=last), window).items;
+            prop_assert_eq!(numbers(page((first, last), ascending, window)), wanted);
+        }
+    }
 
     #[test]
     fn a_summary_cuts_fractions_off_and_counts_the_current_snapshot_up_to_now() {

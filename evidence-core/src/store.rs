@@ -58,14 +58,14 @@
 //! | [`api_keys`](ServiceAccountStore::api_keys) | the owner | oldest first, then id | all |
 //! | [`flows`](FlowStore::flows) | part of the name, tags | name, by bytes | a window, and the total |
 //! | [`repos`](RepoStore::repos) | name, search, provider, namespace, tags | name, by bytes, then id | a window, and the total |
-//! | [`trails`](TrailStore::trails) | flow and what else is asked | newest first by `created_at`, then id | a window, and the total |
+//! | [`trails`](TrailStore::trails) | flow and what else is asked | last begun first by ledger index | a window, and the total |
 //! | [`newest_trails`](TrailStore::newest_trails) | flows | any | one a flow |
 //! | [`trail_entries`](TrailStore::trail_entries) | the trail: its facts, artifacts, attestations | ledger index | all |
 //! | [`artifacts`](ArtifactStore::artifacts) | flow, trail, prefix, commit, repo | newest first by ledger index | a window, and the total |
 //! | [`fingerprints`](ArtifactStore::fingerprints) | flow and prefix | bytes | the first so many, and the total |
 //! | [`provenance`](ArtifactStore::provenance) | fingerprints | ledger index | the newest of each flow |
 //! | [`attestations`](AttestationStore::attestations) | trails, a name | newest first by ledger index | all |
-//! | [`snapshot`](SnapshotStore::snapshot), [`snapshots`](SnapshotStore::snapshots), [`snapshot_at`](SnapshotStore::snapshot_at) | environment and number or time | number, either way | one, or a window |
+//! | [`snapshot`](SnapshotStore::snapshot), [`snapshots`](SnapshotStore::snapshots), [`snapshot_at`](SnapshotStore::snapshot_at) | environment and number or time | number | one, or a range |
 //! | [`instances`](SnapshotStore::instances) | environment and number | fingerprint | all that ran or exited |
 //! | [`stretches`](SnapshotStore::stretches) | fingerprints | environment, fingerprint, first snapshot | all |
 //! | [`policy_versions`](PolicyStore::policy_versions) | policies | oldest first | all |

@@ -441,13 +441,7 @@ delegate! { EnvironmentStore {
 } }
 delegate! { SnapshotStore {
     fn snapshot(org: Id, environment: Id, index: u64) -> Option<Current<Snapshot>>;
-    fn snapshots(
-        org: Id,
-        environment: Id,
-        range: RangeInclusive<u64>,
-        ascending: bool,
-        window: Window
-    ) -> Vec<SnapshotRow>;
+    fn snapshots(org: Id, environment: Id, range: RangeInclusive<u64>) -> Vec<SnapshotRow>;
     fn snapshot_at(org: Id, environment: Id, at: Timestamp) -> u64;
     fn instances(org: Id, environment: Id, index: u64) -> Vec<Placed> => |store, mut placed| {
         placed.retain(|placed| !(store.has(Defect::ForgetsExits) && placed.exited));

@@ -171,10 +171,9 @@ impl FlowStore for MemoryStore {
 }
 
 impl Tables {
-    fn trails_newest_first(&self) -> Vec<Trail> {
-        let mut trails = records(&self.trails);
-        trails.sort_by_key(|trail| Reverse((trail.created_at, trail.id)));
-        trails
+    fn trails_newest_first(&self) -> impl Iterator<Item = Trail> {
+        let trails = self.trails_begun.iter().rev().filter_map(|key| self.trails.get(key));
+        trails.map(|trail| trail.record.clone())
     }
 
     fn admits_trail(&self, filter: &TrailFilter, trail: &Trail) -> bool {
@@ -215,18 +214,16 @@ impl TrailStore for MemoryStore {
 
     async fn trails(&self, org: Id, filter: &TrailFilter, window: Window) -> StoreResult<Slice<Trail>> {
         self.ask(org, |tables| {
-            let trails = tables.trails_newest_first().into_iter();
+            let trails = tables.trails_newest_first();
             Slice::of(trails.filter(|trail| tables.admits_trail(filter, trail)).collect(), window)
         })
     }
 
     async fn newest_trails(&self, org: Id, flows: &[Id]) -> StoreResult<Vec<Trail>> {
-        let trails = self.ask(org, Tables::trails_newest_first)?;
-        let mut seen = BTreeSet::new();
-        Ok(trails
-            .into_iter()
-            .filter(|trail| flows.contains(&trail.flow) && seen.insert(trail.flow))
-            .collect())
+        self.ask(org, |tables| {
+            let (mut seen, trails) = (BTreeSet::new(), tables.trails_newest_first());
+            trails.filter(|trail| flows.contains(&trail.flow) && seen.insert(trail.flow)).collect()
+        })
     }
 
     async fn trail_contents(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailContents>> {
@@ -421,18 +418,12 @@ impl SnapshotStore for MemoryStore {
         org: Id,
         environment: Id,
         range: RangeInclusive<u64>,
-        ascending: bool,
-        window: Window,
     ) -> StoreResult<Vec<SnapshotRow>> {
-        let mut lines: Vec<_> = self.ask(org, |tables| {
+        self.ask(org, |tables| {
             let snapshots = tables.snapshots_of(environment);
             let within = snapshots.filter(|snapshot| range.contains(&snapshot.index));
             within.map(|snapshot| tables.line(snapshot)).collect()
-        })?;
-        if !ascending {
-            lines.reverse();
-        }
-        Ok(Slice::of(lines, window).items)
+        })
     }
 
     async fn snapshot_at(&self, org: Id, environment: Id, at: Timestamp) -> StoreResult<u64> {

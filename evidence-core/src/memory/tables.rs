@@ -31,6 +31,8 @@ pub(super) struct Tables {
     pub(super) keys: BTreeMap<Id, Current<ApiKeyRecord>>,
     pub(super) flows: BTreeMap<String, Current<Flow>>,
     pub(super) trails: BTreeMap<(Id, TrailName), Current<Trail>>,
+    /// The keys of `trails`, oldest first.
+    pub(super) trails_begun: Vec<(Id, TrailName)>,
     pub(super) artifacts: Vec<Current<Artifact>>,
     pub(super) attestations: Vec<Current<Attestation>>,
     pub(super) repos: BTreeMap<String, Current<Repo>>,
@@ -73,7 +75,7 @@ impl Tables {
                 self.flows.insert(record.name.to_string(), Current { revision, record });
             }
             Fact::TrailBegun { record } | Fact::TrailUpdated { record, .. } => {
-                self.trails.insert((record.flow, record.name.clone()), Current { revision, record });
+                self.put_trail(record, revision)
             }
             Fact::ArtifactReported { record } => self.artifacts.push(Current { revision, record }),
             Fact::AttestationAdded { record } => self.attestations.push(Current { revision, record }),
@@ -98,6 +100,13 @@ impl Tables {
                 self.attestation_types.insert(record.name.to_string(), Current { revision, record });
                 self.attestation_type_versions.push(version);
             }
+        }
+    }
+
+    fn put_trail(&mut self, record: Trail, revision: u64) {
+        let key = (record.flow, record.name.clone());
+        if self.trails.insert(key.clone(), Current { revision, record }).is_none() {
+            self.trails_begun.push(key);
         }
     }
 

@@ -16,7 +16,6 @@ use crate::flows::Flow;
 use crate::id::Id;
 use crate::name::{EnvironmentName, Fingerprint, OrgName, PolicyName};
 use crate::operation::{Json, Method, Operation};
-use crate::page::Window;
 use crate::rules::policy;
 use crate::rules::snapshots::Expression;
 use crate::service::Context;
@@ -158,7 +157,7 @@ impl SnapshotView {
     async fn gather(environment: &Environment, snapshot: Snapshot, cx: &Context<'_>) -> Result<Self> {
         let (org, index) = (cx.org()?, snapshot.index);
         let placed = cx.store().instances(org, environment.id, index).await?;
-        let row = cx.store().snapshots(org, environment.id, index..=index, true, Window::ALL).await?;
+        let row = cx.store().snapshots(org, environment.id, index..=index).await?;
         let sources = Sources::read(&placed, cx).await?;
         let applied_policies = applied_policies(&snapshot.policies, &placed, cx).await?;
         let mut artifacts: Vec<_> =

@@ -90,7 +90,7 @@ pub struct TrailContents {
 pub trait TrailStore: Send + Sync {
     /// The trail of this name in this flow.
     async fn trail(&self, org: Id, flow: Id, name: &str) -> StoreResult<Option<Current<Trail>>>;
-    /// Trails, newest first by `created_at`, then by id.
+    /// Trails, the last begun first: by the ledger index of their beginning.
     async fn trails(&self, org: Id, filter: &TrailFilter, window: Window) -> StoreResult<Slice<Trail>>;
     /// The newest trail of each of these flows that has one.
     async fn newest_trails(&self, org: Id, flows: &[Id]) -> StoreResult<Vec<Trail>>;
