@@ -49,6 +49,7 @@ mod fixtures;
 mod flows;
 mod harness;
 mod ledger;
+mod lists;
 mod orgs;
 mod policies;
 mod races;
@@ -124,6 +125,7 @@ pub fn checks() -> Vec<Check> {
         recording::checks(),
         ledger::checks(),
         races::checks(),
+        lists::checks(),
         orgs::checks(),
         service_accounts::checks(),
         flows::checks(),

@@ -33,7 +33,7 @@ promises! {
 const ROUNDS: u64 = 16;
 
 /// Runs each of these on a task of its own.
-async fn on_tasks<F>(racers: impl IntoIterator<Item = F>) -> Result<Vec<F::Output>, Failure>
+pub(super) async fn on_tasks<F>(racers: impl IntoIterator<Item = F>) -> Result<Vec<F::Output>, Failure>
 where
     F: Future<Output: Send> + Send + 'static,
 {
