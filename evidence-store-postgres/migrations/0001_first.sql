@@ -80,21 +80,24 @@ CREATE TABLE evidence.api_key (
 );
 CREATE INDEX api_key_owner ON evidence.api_key (org, owner_id, created_at);
 
+-- place, flow_place: the how manieth of the organization and of its flow it is, from 1 on and without gaps. So the last
+-- one's is how many there are, and a page of a list is found without passing over the others. Artifacts have them too.
 CREATE TABLE evidence.trail (
     org          text COLLATE "C" NOT NULL,
     id           text COLLATE "C" NOT NULL,
     flow         text COLLATE "C" NOT NULL,
     name         text COLLATE "C" NOT NULL,
-    at           bigint NOT NULL,
     begun        bigint NOT NULL,
     ledger_index bigint NOT NULL,
+    place        bigint NOT NULL,
+    flow_place   bigint NOT NULL,
     PRIMARY KEY (org, id),
     UNIQUE (org, flow, name)
 );
--- An expression, so that only lists use it: where there are no statistics yet, the planner takes (org, flow, at) for as
--- good as (org, flow, name) and looks for a name by walking the flow.
-CREATE INDEX trail_flow ON evidence.trail (org, (flow || ''), at, id);
-CREATE INDEX trail_org ON evidence.trail (org, at, id);
+-- An expression, so that only lists use it: where there are no statistics yet, the planner takes (org, flow, flow_place)
+-- for as good as (org, flow, name) and looks for a name by walking the flow.
+CREATE UNIQUE INDEX trail_flow ON evidence.trail (org, (flow || ''), flow_place);
+CREATE UNIQUE INDEX trail_org ON evidence.trail (org, place);
 
 -- The updates of trails; their beginnings are in trail.begun.
 CREATE TABLE evidence.trail_entry (
@@ -116,11 +119,13 @@ CREATE TABLE evidence.artifact (
     repo         text COLLATE "C",
     at           bigint NOT NULL,
     ledger_index bigint NOT NULL,
+    place        bigint NOT NULL,
+    flow_place   bigint NOT NULL,
     PRIMARY KEY (org, id)
 );
-CREATE INDEX artifact_org ON evidence.artifact (org, ledger_index);
+CREATE UNIQUE INDEX artifact_org ON evidence.artifact (org, place);
 CREATE INDEX artifact_fingerprint ON evidence.artifact (org, fingerprint, flow, ledger_index);
-CREATE INDEX artifact_flow ON evidence.artifact (org, flow, ledger_index);
+CREATE UNIQUE INDEX artifact_flow ON evidence.artifact (org, flow, flow_place);
 CREATE INDEX artifact_trail ON evidence.artifact (org, trail, ledger_index) WHERE trail IS NOT NULL;
 CREATE INDEX artifact_commit ON evidence.artifact (org, flow, commit_sha, ledger_index);
 CREATE INDEX artifact_repo ON evidence.artifact (org, repo, ledger_index) WHERE repo IS NOT NULL;

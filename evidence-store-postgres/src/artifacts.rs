@@ -10,13 +10,20 @@ use evidence_core::time::Timestamp;
 use serde::Deserialize;
 
 use crate::db::PostgresStore;
-use crate::rows::{Bound, Listing, Rows, Spot, Table, array, list, payload, record, signed, unsigned, word};
+use crate::rows::{
+    Bound, Listing, Order, Rows, Spot, Table, array, list, payload, record, signed, unsigned, word,
+};
 
 pub(crate) const INSERT_ARTIFACTS: &str = "
     INSERT INTO evidence.artifact
-        (org, id, flow, trail, fingerprint, name, commit_sha, branch, repo, at, ledger_index)
-    SELECT r.* FROM go, UNNEST(
-        $text, $text, $text, $text, $text, $text, $text, $text, $text, $bigint, $bigint) r";
+        (org, id, flow, trail, fingerprint, name, commit_sha, branch, repo, at, ledger_index, place, flow_place)
+    SELECT r.*,
+        coalesce((SELECT max(a.place) FROM evidence.artifact a WHERE a.org = r.org), 0)
+            + row_number() OVER (PARTITION BY r.org ORDER BY r.ledger_index),
+        coalesce((SELECT max(a.flow_place) FROM evidence.artifact a WHERE a.org = r.org AND a.flow = r.flow), 0)
+            + row_number() OVER (PARTITION BY r.org, r.flow ORDER BY r.ledger_index)
+    FROM go, UNNEST($text, $text, $text, $text, $text, $text, $text, $text, $text, $bigint, $bigint)
+        AS r (org, id, flow, trail, fingerprint, name, commit_sha, branch, repo, at, ledger_index)";
 
 /// The JSON that [`Row`] reads, of a row `a`.
 macro_rules! row_json {
@@ -105,9 +112,24 @@ fn listing(filter: &ArtifactFilter) -> Listing {
         filter.repos.as_ref().map(|_| FROM_REPOS),
         filter.with_commit.then_some(WITH_COMMIT),
     ];
-    let by_digest = filter.fingerprint.is_some() || filter.commit.is_some();
-    let order = if by_digest { "x.ledger_index + 0 DESC" } else { "x.ledger_index DESC" };
-    Listing { from: ARTIFACTS, filter: conditions.into_iter().flatten().collect(), order }
+    Listing { from: ARTIFACTS, filter: conditions.into_iter().flatten().collect(), order: order(filter) }
+}
+
+/// The newest first, by what the index that narrows the list most is ordered by.
+const fn order(filter: &ArtifactFilter) -> Order {
+    let ArtifactFilter { flow, trail, id, fingerprint, commit, branch, repos, with_commit } = filter;
+    if fingerprint.is_some() || commit.is_some() {
+        Order::By("x.ledger_index + 0 DESC")
+    } else if trail.is_some() || id.is_some() || repos.is_some() {
+        Order::By("x.ledger_index DESC")
+    } else {
+        match (flow, branch.is_some() || *with_commit) {
+            (None, false) => Order::Numbered("x.place"),
+            (Some(_), false) => Order::Numbered("x.flow_place"),
+            (None, true) => Order::By("x.place DESC"),
+            (Some(_), true) => Order::By("x.flow_place DESC"),
+        }
+    }
 }
 
 #[async_trait]
@@ -164,8 +186,8 @@ mod tests {
         let text = || Some("abcde".to_owned());
         // By repositories the statistics decide.
         let cases = [
-            (ArtifactFilter::default(), ["artifact_org", "org = $1"]),
-            (of_flow.clone(), ["artifact_flow", "flow = $4"]),
+            (ArtifactFilter::default(), ["artifact_org", "place <= "]),
+            (of_flow.clone(), ["artifact_flow", "flow = $4) AND (flow_place <= "]),
             (
                 ArtifactFilter { branch: text(), with_commit: true, ..of_flow.clone() },
                 ["artifact_flow", "flow = $4"],

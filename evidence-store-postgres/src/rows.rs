@@ -318,7 +318,16 @@ pub(crate) struct Listing {
     /// The further conditions that were asked for, each beginning with ` AND `.
     pub(crate) filter: Vec<&'static str>,
     /// The total order.
-    pub(crate) order: &'static str,
+    pub(crate) order: Order,
+}
+
+/// The order of a list.
+pub(crate) enum Order {
+    /// By these expressions.
+    By(&'static str),
+    /// By a column that numbers all that the list has, from 1 on and without gaps: the greatest number first, which is
+    /// how many there are.
+    Numbered(&'static str),
 }
 
 impl Listing {
@@ -326,10 +335,21 @@ impl Listing {
     pub(crate) fn sql(&self) -> String {
         let Self { from, filter, order } = self;
         let all = format!("{from}{}", filter.concat());
+        let (total, page, order) = match order {
+            Order::By(order) => {
+                ("count(*)".to_owned(), format!("ORDER BY {order} LIMIT $2 OFFSET $3"), (*order).to_owned())
+            }
+            Order::Numbered(number) => (
+                format!("coalesce(max({number}), 0)"),
+                format!("AND {number} <= (SELECT rows FROM total) - $3 ORDER BY {number} DESC LIMIT $2"),
+                format!("{number} DESC"),
+            ),
+        };
         let payload = payload!("x");
         format!(
-            "WITH page AS MATERIALIZED (SELECT x.* FROM {all} ORDER BY {order} LIMIT $2 OFFSET $3)
-            SELECT (SELECT count(*) FROM {all}), {payload}
+            "WITH total AS MATERIALIZED (SELECT {total} AS rows FROM {all}),
+                page AS MATERIALIZED (SELECT x.* FROM {all} {page})
+            SELECT (SELECT rows FROM total), {payload}
             FROM (SELECT 1) AS one LEFT JOIN page x ON true
             ORDER BY {order}"
         )
@@ -346,8 +366,8 @@ impl Listing {
         schema.migrate(&mut connection).await.unwrap();
         let fill = "
             INSERT INTO evidence.artifact SELECT 'o', 'id' || n, 'flow' || n % 9, 'trail' || n % 400, md5(n::text), 'a',
-                md5(n::text), 'b' || n % 9, 'repo' || n % 50, n, n FROM generate_series(1, 5000) n;
-            INSERT INTO evidence.trail SELECT 'o', 'id' || n, 'flow' || n % 9, 't' || n, n, n, n
+                md5(n::text), 'b' || n % 9, 'repo' || n % 50, n, n, n, n FROM generate_series(1, 5000) n;
+            INSERT INTO evidence.trail SELECT 'o', 'id' || n, 'flow' || n % 9, 't' || n, n, n, n, n
                 FROM generate_series(1, 5000) n;
             INSERT INTO evidence.named SELECT 'o', 'flow', 'flow' || n, 'f' || n, n, '{}' FROM generate_series(0, 8) n;
             ANALYZE evidence.artifact, evidence.trail, evidence.named;
@@ -363,7 +383,8 @@ impl Listing {
         let explain = AssertSqlSafe(format!("EXPLAIN (FORMAT TEXT) EXECUTE page ({nulls})"));
         let steps = sqlx::raw_sql(explain).fetch_all(&mut connection).await.unwrap();
         let lines: Vec<String> = steps.iter().map(|step| sqlx::Row::get::<String, _>(step, 0)).collect();
-        let scan = lines.iter().position(|line| line.contains(" on ") && line.contains(" x"));
-        lines[scan.unwrap_or_default()..].iter().take(2).map(|line| line.trim()).collect::<Vec<_>>().join(" ")
+        let page = lines.iter().skip_while(|line| !line.contains("CTE page"));
+        let scan = page.skip_while(|line| !(line.contains(" on ") && line.contains(" x")));
+        scan.take(2).map(|line| line.trim()).collect::<Vec<_>>().join(" ")
     }
 }

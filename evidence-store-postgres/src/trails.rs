@@ -11,13 +11,19 @@ use evidence_core::trails::{Trail, TrailContents, TrailFilter, TrailStore};
 
 use crate::db::PostgresStore;
 use crate::ledger::EntryRow;
-use crate::rows::{Bound, Listing, Recorded, Rows, Spot, Table, array, list, payload, record};
+use crate::rows::{Bound, Listing, Order, Recorded, Rows, Spot, Table, array, list, payload, record};
 use crate::{artifacts, attestations};
 
-/// A trail keeps its flow, its time and its beginning.
+/// A trail keeps its flow, its beginning and its places: what is no beginning is numbered apart, for nothing.
 pub(crate) const PUT_TRAILS: &str = "
-    INSERT INTO evidence.trail (org, id, flow, name, at, begun, ledger_index)
-    SELECT r.* FROM go, UNNEST($text, $text, $text, $text, $bigint, $bigint, $bigint) r
+    INSERT INTO evidence.trail (org, id, flow, name, begun, ledger_index, place, flow_place)
+    SELECT r.org, r.id, r.flow, r.name, r.begun, r.ledger_index,
+        coalesce((SELECT max(t.place) FROM evidence.trail t WHERE t.org = r.org), 0)
+            + row_number() OVER (PARTITION BY r.org, r.begins ORDER BY r.begun),
+        coalesce((SELECT max(t.flow_place) FROM evidence.trail t WHERE t.org = r.org AND t.flow || '' = r.flow), 0)
+            + row_number() OVER (PARTITION BY r.org, r.flow, r.begins ORDER BY r.begun)
+    FROM go, UNNEST($text, $text, $text, $text, $bigint, $boolean, $bigint)
+        AS r (org, id, flow, name, begun, begins, ledger_index)
     ON CONFLICT (org, id) DO UPDATE SET ledger_index = excluded.ledger_index";
 
 pub(crate) const INSERT_ENTRIES: &str = "
@@ -37,14 +43,12 @@ const WITH_FINGERPRINT: &str = " AND x.id IN (
         SELECT a.trail FROM evidence.artifact a
         WHERE a.org = $1 AND a.fingerprint >= $7 AND a.fingerprint < $7 || 'g')";
 
-const NEWEST_FIRST: &str = "x.at DESC, x.id DESC";
-
 const NEWEST: &str = concat!(
     "SELECT ",
     payload!("t"),
     " FROM (SELECT DISTINCT flow FROM UNNEST($2::text[]) AS f (flow)) f CROSS JOIN LATERAL (
         SELECT org, ledger_index FROM evidence.trail
-        WHERE org = $1 AND flow || '' = f.flow ORDER BY at DESC, id DESC LIMIT 1) t"
+        WHERE org = $1 AND flow || '' = f.flow ORDER BY flow_place DESC LIMIT 1) t"
 );
 
 /// Everything about some trails in one statement, so that it fits together, and in one row, for a row costs more than
@@ -78,13 +82,17 @@ const ENTRIES: &str = "
         SELECT * FROM evidence.ledger WHERE org = $1 AND idx = e.idx OFFSET 0) l
     ORDER BY l.idx";
 
+fn put(spot: Spot, trail: &Trail, begins: bool, rows: &mut Rows) -> serde_json::Result<()> {
+    let Trail { id, flow, name, .. } = trail;
+    rows.push(Table::Trail, &(spot.org, id, flow, name, spot.index, begins, spot.index))
+}
+
 pub(crate) fn begun(spot: Spot, trail: &Trail, rows: &mut Rows) -> serde_json::Result<()> {
-    let Trail { id, flow, name, created_at, .. } = trail;
-    rows.push(Table::Trail, &(spot.org, id, flow, name, created_at, spot.index, spot.index))
+    put(spot, trail, true, rows)
 }
 
 pub(crate) fn updated(spot: Spot, trail: &Trail, rows: &mut Rows) -> serde_json::Result<()> {
-    begun(spot, trail, rows)?;
+    put(spot, trail, false, rows)?;
     rows.push(Table::TrailEntry, &(spot.org, trail.id, spot.index))
 }
 
@@ -94,7 +102,16 @@ fn listing(filter: &TrailFilter) -> Listing {
         filter.flow_tag.as_ref().map(|_| OF_TAGGED_FLOWS),
         filter.fingerprint.as_ref().map(|_| WITH_FINGERPRINT),
     ];
-    Listing { from: TRAILS, filter: conditions.into_iter().flatten().collect(), order: NEWEST_FIRST }
+    Listing { from: TRAILS, filter: conditions.into_iter().flatten().collect(), order: order(filter) }
+}
+
+/// The last begun first.
+const fn order(filter: &TrailFilter) -> Order {
+    match filter {
+        TrailFilter { flow: None, flow_tag: None, fingerprint: None } => Order::Numbered("x.place"),
+        TrailFilter { flow: Some(_), flow_tag: None, fingerprint: None } => Order::Numbered("x.flow_place"),
+        _ => Order::By("x.begun DESC"),
+    }
 }
 
 /// Puts what [`CONTENTS`] found together, trail by trail.
@@ -160,8 +177,11 @@ mod tests {
         let flow = "00000000-0000-0000-0000-00000000".parse().ok();
         // By a tag or fingerprint the statistics decide.
         let cases = [
-            (TrailFilter::default(), ["trail_org", "org = $1"]),
-            (TrailFilter { flow, ..TrailFilter::default() }, ["trail_flow", "''::text) = $4"]),
+            (TrailFilter::default(), ["trail_org", "place <= "]),
+            (
+                TrailFilter { flow, ..TrailFilter::default() },
+                ["trail_flow", "''::text) = $4) AND (flow_place <= "],
+            ),
         ];
         for (filter, used) in cases {
             let plan = listing(&filter).plan().await;
