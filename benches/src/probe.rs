@@ -1,15 +1,17 @@
 //! The raw probe of writing: what a database can do with the same bytes and the same durability when nothing but
 //! grouping stands between the clients and one table: no second index, no guard, no ledger.
 
-use evidence_store_postgres::sqlx::PgConnection;
-use evidence_store_sqlite::sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
-use evidence_store_sqlite::sqlx::{self, ConnectOptions, Connection, SqliteConnection};
+use evidence_store_postgres::sqlx::{self, Connection as _, PgConnection};
+use evidence_store_sqlite::rusqlite::Connection;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{Engine, Outcome, Stores, Worker};
 
-const SQLITE_TABLE: &str = "CREATE TABLE raw (key INTEGER PRIMARY KEY, org INTEGER NOT NULL, payload TEXT NOT NULL, at INTEGER NOT NULL) STRICT";
+const SQLITE_TABLE: &str = "
+    PRAGMA journal_mode = WAL;
+    PRAGMA synchronous = FULL;
+    CREATE TABLE raw (key INTEGER PRIMARY KEY, org INTEGER NOT NULL, payload TEXT NOT NULL, at INTEGER NOT NULL) STRICT";
 
 const SQLITE_INSERT: &str = "
     INSERT INTO raw (key, org, payload, at)
@@ -34,39 +36,26 @@ pub struct RawInserts {
     jobs: mpsc::Sender<Job>,
 }
 
-/// The writer's connection.
-enum Raw {
-    Sqlite(SqliteConnection, u64),
-    Postgres(PgConnection),
-}
-
 impl RawInserts {
-    /// A fresh table, and its writer on the threads of `servers`.
+    /// A fresh table, and its writer: on a thread of its own for SQLite, as the store has it, or on those of `servers`.
     ///
     /// # Errors
     /// When it cannot be made.
     pub async fn open(servers: &Handle, stores: &Stores, engine: Engine) -> Outcome<Self> {
-        let _on_their_threads = servers.enter();
-        let raw = match engine {
+        let (jobs, queue) = mpsc::channel(1024);
+        match engine {
             Engine::Sqlite => {
-                let options = SqliteConnectOptions::new()
-                    .filename(stores.path("raw.db"))
-                    .create_if_missing(true)
-                    .journal_mode(SqliteJournalMode::Wal)
-                    .synchronous(SqliteSynchronous::Full)
-                    .disable_statement_logging();
-                let mut connection = options.connect().await?;
-                sqlx::query(SQLITE_TABLE).execute(&mut connection).await?;
-                Raw::Sqlite(connection, 0)
+                let connection = Connection::open(stores.path("raw.db"))?;
+                connection.execute_batch(SQLITE_TABLE)?;
+                std::thread::spawn(move || write_sqlite(&connection, queue));
             }
             Engine::Postgres => {
+                let _on_their_threads = servers.enter();
                 let mut connection = PgConnection::connect(&stores.postgres()?.0).await?;
                 sqlx::raw_sql(POSTGRES_TABLE).execute(&mut connection).await?;
-                Raw::Postgres(connection)
+                servers.spawn(write_postgres(connection, queue));
             }
-        };
-        let (jobs, queue) = mpsc::channel(1024);
-        servers.spawn(write(raw, queue));
+        }
         Ok(Self { jobs })
     }
 
@@ -76,31 +65,33 @@ impl RawInserts {
     }
 }
 
-impl Raw {
-    async fn insert(&mut self, payloads: Vec<&str>) -> Outcome {
-        match self {
-            Self::Sqlite(connection, key) => {
-                let rows: Vec<_> =
-                    (*key..).zip(&payloads).map(|(key, payload)| (key, 1, payload, 1)).collect();
-                *key += rows.len() as u64;
-                sqlx::query(SQLITE_INSERT).bind(serde_json::to_string(&rows)?).execute(connection).await?;
-            }
-            Self::Postgres(connection) => {
-                sqlx::query(POSTGRES_INSERT).bind(payloads).execute(connection).await?;
-            }
-        }
-        Ok(())
+fn write_sqlite(connection: &Connection, mut queue: mpsc::Receiver<Job>) {
+    let (mut batch, mut key) = (Vec::new(), 0);
+    while queue.blocking_recv_many(&mut batch, BATCH) > 0 {
+        let rows: Vec<_> = (key..).zip(&batch).map(|(key, (payload, _))| (key, 1, payload, 1)).collect();
+        key += batch.len();
+        let insert = || -> Outcome {
+            connection.prepare_cached(SQLITE_INSERT)?.execute([serde_json::to_string(&rows)?])?;
+            Ok(())
+        };
+        let outcome = insert();
+        answer(&mut batch, &outcome);
     }
 }
 
-async fn write(mut raw: Raw, mut queue: mpsc::Receiver<Job>) {
+async fn write_postgres(mut connection: PgConnection, mut queue: mpsc::Receiver<Job>) {
     let mut batch = Vec::new();
     while queue.recv_many(&mut batch, BATCH).await > 0 {
-        let payloads = batch.iter().map(|(payload, _)| payload.as_str()).collect();
-        let outcome = raw.insert(payloads).await.map_err(|error| error.to_string());
-        for (_, reply) in batch.drain(..) {
-            reply.send(outcome.clone().map_err(Into::into)).ok();
-        }
+        let payloads: Vec<_> = batch.iter().map(|(payload, _)| payload.as_str()).collect();
+        let inserted = sqlx::query(POSTGRES_INSERT).bind(payloads).execute(&mut connection).await;
+        answer(&mut batch, &inserted.map(drop).map_err(Into::into));
+    }
+}
+
+fn answer(batch: &mut Vec<Job>, outcome: &Outcome) {
+    for (_, reply) in batch.drain(..) {
+        let outcome = outcome.as_ref().map_err(ToString::to_string);
+        reply.send(outcome.copied().map_err(Into::into)).ok();
     }
 }
 

@@ -5,13 +5,13 @@ use evidence_core::allowlists::{Allowance, AllowlistStore};
 use evidence_core::id::Id;
 use evidence_core::store::StoreResult;
 
-use crate::db::{SqliteStore, statement};
+use crate::db::SqliteStore;
 use crate::rows::{Rows, Spot, Table, record};
 
 pub(crate) const PUT_ALLOWANCES: &str = "
     INSERT INTO allowance (org, environment, fingerprint, ledger_index)
-    SELECT value->>0, value->>1, value->>2, value->>3 FROM json_each($rows) WHERE true
-    ON CONFLICT (org, environment, fingerprint) DO UPDATE SET ledger_index = excluded.ledger_index;";
+    SELECT value->>0, value->>1, value->>2, value->>3 FROM json_each($1) WHERE true
+    ON CONFLICT (org, environment, fingerprint) DO UPDATE SET ledger_index = excluded.ledger_index";
 
 const ALLOWANCES: &str = "
     SELECT l.payload FROM allowance a CROSS JOIN ledger l ON l.org = a.org AND l.idx = a.ledger_index
@@ -29,8 +29,8 @@ pub(crate) fn allowed(spot: Spot, allowance: &Allowance, rows: &mut Rows) -> ser
 impl AllowlistStore for SqliteStore {
     async fn allowances(&self, org: Id, environment: Option<Id>) -> StoreResult<Vec<Allowance>> {
         let narrowed = environment.map_or("", |_| IN_ENVIRONMENT);
-        let query = sqlx::query_as::<_, (String,)>(statement(&[ALLOWANCES, narrowed, NEWEST_FIRST]));
-        let query = query.bind(org.to_string()).bind(environment.map(|id| id.to_string()));
-        self.all(query).await?.into_iter().map(|(payload,)| record(&payload)).collect()
+        let question = self.ask([ALLOWANCES, narrowed, NEWEST_FIRST].concat()).bind(org.to_string());
+        let question = question.bind(environment.map(|id| id.to_string())).long();
+        question.all::<(String,)>().await?.into_iter().map(|(payload,)| record(&payload)).collect()
     }
 }

@@ -16,7 +16,7 @@ pub(crate) const INSERT_ARTIFACTS: &str = "
     INSERT INTO artifact (org, id, flow, trail, fingerprint, name, commit_sha, branch, repo, at, ledger_index)
     SELECT value->>0, value->>1, value->>2, value->>3, value->>4, value->>5, value->>6, value->>7, value->>8,
         value->>9, value->>10
-    FROM json_each($rows);";
+    FROM json_each($1)";
 
 /// The JSON that [`Row`] reads, of a row `a`.
 macro_rules! row_json {
@@ -111,14 +111,17 @@ fn listing(filter: &ArtifactFilter) -> Listing {
     let narrowed = filter.flow.or(filter.trail).or(filter.id).is_some() || filter.repos.is_some();
     // The index on digests begins with the organization.
     let from = if narrowed && filter.fingerprint.is_none() { NARROWED } else { ARTIFACTS };
-    Listing { from, filter: conditions.into_iter().flatten().collect(), order: "x.ledger_index DESC" }
+    let narrow = filter.fingerprint.is_some() || filter.id.is_some() || filter.trail.is_some();
+    let filter = conditions.into_iter().flatten().collect();
+    Listing { from, filter, order: "x.ledger_index DESC", narrow }
 }
 
 #[async_trait]
 impl ArtifactStore for SqliteStore {
     async fn fingerprints(&self, org: Id, flow: Id, prefix: &str, limit: u64) -> StoreResult<Matches> {
-        let query = sqlx::query_as::<_, (i64, Option<String>)>(FINGERPRINTS).bind(org.to_string());
-        let rows = self.all(query.bind(flow.to_string()).bind(prefix).bind(signed(limit))).await?;
+        let question = self.ask(FINGERPRINTS).bind(org.to_string()).bind(flow.to_string());
+        let question = question.bind(prefix.to_owned()).bind(signed(limit)).long();
+        let rows = question.all::<(i64, Option<String>)>().await?;
         let count = rows.first().map_or(Ok(0), |(count, _)| unsigned(*count))?;
         let first = rows.iter().filter_map(|(_, fingerprint)| fingerprint.as_deref());
         Ok(Matches { count, first: first.map(word).collect::<StoreResult<_>>()? })
@@ -143,13 +146,13 @@ impl ArtifactStore for SqliteStore {
     }
 
     async fn artifacts_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Artifact>> {
-        let query = sqlx::query_as::<_, (String,)>(BY_ID).bind(org.to_string()).bind(list(ids)?);
-        self.all(query).await?.into_iter().map(|(payload,)| record(&payload)).collect()
+        let question = self.ask(BY_ID).bind(org.to_string()).bind(list(ids)?).about(ids.len());
+        question.all::<(String,)>().await?.into_iter().map(|(payload,)| record(&payload)).collect()
     }
 
     async fn provenance(&self, org: Id, fingerprints: &[Fingerprint]) -> StoreResult<Vec<ArtifactRow>> {
-        let query = sqlx::query_as::<_, (Option<String>,)>(PROVENANCE).bind(org.to_string());
-        let found = self.first(query.bind(list(fingerprints)?)).await?;
+        let question = self.ask(PROVENANCE).bind(org.to_string()).bind(list(fingerprints)?);
+        let found = question.about(fingerprints.len()).first::<(Option<String>,)>().await?;
         let rows: Vec<Row> = array(found.and_then(|(json,)| json))?;
         Ok(rows.into_iter().map(Row::artifact).collect())
     }
@@ -159,8 +162,8 @@ impl ArtifactStore for SqliteStore {
 mod tests {
     use super::*;
 
-    #[tokio::test]
-    async fn every_list_is_read_by_the_index_that_narrows_it_most() {
+    #[test]
+    fn every_list_is_read_by_the_index_that_narrows_it_most() {
         let id = "00000000-0000-0000-0000-00000000".parse().ok();
         let of_flow = ArtifactFilter { flow: id, ..ArtifactFilter::default() };
         let text = || Some("abcde".to_owned());
@@ -184,7 +187,7 @@ mod tests {
             (ArtifactFilter { repos: Some(vec![]), ..ArtifactFilter::default() }, "artifact_repo (repo=?)"),
         ];
         for (filter, index) in cases {
-            let plan = listing(&filter).plan().await;
+            let plan = listing(&filter).plan();
             assert!(plan.contains(index), "{filter:?}: {plan}");
         }
     }

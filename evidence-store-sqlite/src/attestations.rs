@@ -14,7 +14,7 @@ pub(crate) const INSERT_ATTESTATIONS: &str = "
     INSERT INTO attestation (org, id, trail, name, kind, is_compliant, is_override, binding, at, ledger_index)
     SELECT value->>0, value->>1, value->>2, value->>3, value->>4, value->>5, value->>6, value->7, value->>8,
         value->>9
-    FROM json_each($rows);";
+    FROM json_each($1)";
 
 /// The JSON that [`Row`] reads, of a row `a`.
 macro_rules! row_json {
@@ -58,8 +58,8 @@ pub(crate) fn added(spot: Spot, attestation: &Attestation, rows: &mut Rows) -> s
 #[async_trait]
 impl AttestationStore for SqliteStore {
     async fn attestation(&self, org: Id, id: Id) -> StoreResult<Option<Attestation>> {
-        let query = sqlx::query_as::<_, (String,)>(ATTESTATION).bind(org.to_string()).bind(id.to_string());
-        self.first(query).await?.map(|(payload,)| record(&payload)).transpose()
+        let question = self.ask(ATTESTATION).bind(org.to_string()).bind(id.to_string());
+        question.first::<(String,)>().await?.map(|(payload,)| record(&payload)).transpose()
     }
 
     async fn attestations(
@@ -68,7 +68,8 @@ impl AttestationStore for SqliteStore {
         trails: &[Id],
         name: Option<&str>,
     ) -> StoreResult<Vec<Attestation>> {
-        let query = sqlx::query_as::<_, (String,)>(ON_TRAILS).bind(org.to_string()).bind(list(trails)?);
-        self.all(query.bind(name)).await?.into_iter().map(|(payload,)| record(&payload)).collect()
+        let question = self.ask(ON_TRAILS).bind(org.to_string()).bind(list(trails)?);
+        let question = question.bind(name.map(str::to_owned)).about(trails.len());
+        question.all::<(String,)>().await?.into_iter().map(|(payload,)| record(&payload)).collect()
     }
 }

@@ -8,10 +8,11 @@ use evidence_core::blobs::{Blobs, CHUNK, Chunks};
 use evidence_core::id::Id;
 use evidence_core::name::Fingerprint;
 use evidence_core::store::StoreResult;
-use sqlx::SqliteConnection;
+use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use crate::db::SqliteStore;
+use crate::question::execute;
 use crate::rows::signed;
 use crate::writer::Job;
 
@@ -48,14 +49,16 @@ enum Step {
 
 impl BlobWrite {
     /// Writes it.
-    pub(crate) async fn apply(self, connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
-        let query = match self.step {
+    pub(crate) fn apply(self, connection: &Connection) -> rusqlite::Result<()> {
+        let Self { org, sha256, step } = self;
+        match step {
             Step::Chunk { number, data } => {
-                sqlx::query(PUT_CHUNK).bind(self.org).bind(self.sha256).bind(number).bind(data)
+                execute(connection, PUT_CHUNK, &[org.into(), sha256.into(), number.into(), data.into()])
             }
-            Step::Complete { size } => sqlx::query(COMPLETE).bind(self.org).bind(self.sha256).bind(size),
-        };
-        query.execute(connection).await.map(drop)
+            Step::Complete { size } => {
+                execute(connection, COMPLETE, &[org.into(), sha256.into(), size.into()])
+            }
+        }
     }
 }
 
@@ -82,8 +85,8 @@ impl SqliteStore {
 #[async_trait]
 impl Blobs for SqliteStore {
     async fn keep(&self, org: Id, sha256: &Fingerprint, content: &mut dyn Chunks) -> StoreResult<()> {
-        let kept = sqlx::query_as::<_, (i64,)>(EXISTS).bind(org.to_string()).bind(sha256.as_str());
-        if self.first(kept).await?.is_some() {
+        let kept = self.ask(EXISTS).bind(org.to_string()).bind(sha256.to_string());
+        if kept.first::<(i64,)>().await?.is_some() {
             return Ok(());
         }
         let (mut rest, mut number, mut size) = (BytesMut::new(), 0, 0);
@@ -96,8 +99,8 @@ impl Blobs for SqliteStore {
     }
 
     async fn chunk(&self, org: Id, sha256: &Fingerprint, number: u64) -> StoreResult<Option<Bytes>> {
-        let query = sqlx::query_as::<_, (Vec<u8>,)>(CHUNK_OF);
-        let query = query.bind(org.to_string()).bind(sha256.as_str()).bind(signed(number));
-        Ok(self.first(query).await?.map(|(data,)| data.into()))
+        let question = self.ask(CHUNK_OF).bind(org.to_string()).bind(sha256.to_string());
+        let found = question.bind(signed(number)).long().first::<(Vec<u8>,)>().await?;
+        Ok(found.map(|(data,)| data.into()))
     }
 }

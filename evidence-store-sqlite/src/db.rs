@@ -1,23 +1,20 @@
-//! Opening the file, bringing its tables up to date, and the two ways to ask: all rows, or the first.
+//! Opening the file, bringing its tables up to date, and asking it questions.
 
-use std::path::Path;
-use std::str::FromStr;
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use evidence_core::store::{Health, StoreResult};
-use sqlx::query::QueryAs;
-use sqlx::sqlite::{
-    SqliteArguments, SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteRow,
-    SqliteSynchronous,
-};
-use sqlx::{AssertSqlSafe, ConnectOptions, FromRow, Sqlite, SqliteConnection};
+use rusqlite::{Connection, OpenFlags};
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::spawn_blocking;
 
-use crate::error::{ConnectError, TaskEnded, store_error};
-use crate::lookup::{self, Lookup};
+use crate::error::{ConnectError, Unanswered};
+use crate::question::{Question, Readers};
 use crate::writer::{Job, Writer};
 
 const MIGRATIONS: [&str; 1] = [include_str!("../migrations/0001_first.sql")];
@@ -29,20 +26,20 @@ const MIGRATED: &str = "SELECT coalesce(max(version), 0) FROM _evidence_migratio
 
 const MIGRATION_DONE: &str = "INSERT INTO _evidence_migrations (version) VALUES ($1)";
 
-/// How long a statement waits for another process's lock, and a reader for a free connection.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a statement waits for another process's lock, and a question for a free connection.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
-const READERS: u32 = 8;
-
-/// How many jobs may wait for the writer, and how many questions for a lookup; further callers wait for a place.
+/// How many jobs may wait for the writer; further callers wait for a place.
 const QUEUE: usize = 1024;
+
+/// How many prepared statements a connection keeps.
+const STATEMENTS: usize = 128;
 
 /// A store in one SQLite file. Readers never wait for the writer. The writer ends when the store is dropped or closed.
 #[derive(Debug)]
 pub struct SqliteStore {
-    readers: SqlitePool,
+    readers: Arc<Readers>,
     jobs: mpsc::Sender<Job>,
-    pub(crate) lookups: mpsc::Sender<Lookup>,
     statements: Arc<AtomicU64>,
 }
 
@@ -55,9 +52,9 @@ impl SqliteStore {
         if url.contains(":memory:") || url.contains("mode=memory") {
             return Err(ConnectError::InMemory);
         }
-        let options = SqliteConnectOptions::from_str(url)
-            .map_err(|source| ConnectError::BadUrl { url: url.to_owned(), source })?;
-        Self::start(options).await
+        let path = url.strip_prefix("sqlite:").ok_or_else(|| ConnectError::BadUrl { url: url.to_owned() })?;
+        // SQLite reads such addresses itself, under another scheme.
+        Self::open(format!("file:{}", path.strip_prefix("//").unwrap_or(path))).await
     }
 
     /// Opens the store in the file at `path`, as [`Self::connect`] does.
@@ -65,34 +62,23 @@ impl SqliteStore {
     /// # Errors
     /// [`ConnectError`] says what is wrong and what to do.
     pub async fn open(path: impl AsRef<Path>) -> Result<Self, ConnectError> {
-        Self::start(SqliteConnectOptions::new().filename(path)).await
+        let file = path.as_ref().to_owned();
+        let start = spawn_blocking(move || Self::start(file)).await;
+        start.unwrap_or_else(|ended| Err(ConnectError::Thread { source: std::io::Error::other(ended) }))
     }
 
-    async fn start(options: SqliteConnectOptions) -> Result<Self, ConnectError> {
-        let file = options.get_filename().display().to_string();
+    fn start(file: PathBuf) -> Result<Self, ConnectError> {
         let unopened = |source| ConnectError::opening(&file, source);
-        let options = options
-            .create_if_missing(true)
-            .journal_mode(SqliteJournalMode::Wal)
-            .synchronous(SqliteSynchronous::Full)
-            .foreign_keys(false)
-            .busy_timeout(PATIENCE)
-            .disable_statement_logging();
-        let mut connection = options.connect().await.map_err(unopened)?;
-        migrate(&mut connection).await?;
-        let readers = SqlitePoolOptions::new()
-            .max_connections(READERS)
-            .acquire_timeout(PATIENCE)
-            .test_before_acquire(false)
-            .connect_with(options.create_if_missing(false).pragma("query_only", "ON"))
-            .await
-            .map_err(unopened)?;
-        let (jobs, queue) = mpsc::channel(QUEUE);
+        let mut connection = connection(&file, OpenFlags::SQLITE_OPEN_CREATE).map_err(unopened)?;
+        connection.pragma_update(None, "journal_mode", "WAL").map_err(unopened)?;
+        connection.pragma_update(None, "synchronous", "FULL").map_err(unopened)?;
+        migrate(&mut connection)?;
         let statements = Arc::new(AtomicU64::new(0));
-        tokio::spawn(Writer::new(connection, Arc::clone(&statements)).run(queue));
-        let (lookups, questions) = mpsc::channel(QUEUE);
-        tokio::spawn(lookup::answer(readers.clone(), Arc::clone(&statements), questions));
-        Ok(Self { readers, jobs, lookups, statements })
+        let (jobs, queue) = mpsc::channel(QUEUE);
+        let writer = Writer::new(connection, Arc::clone(&statements));
+        let started = thread::Builder::new().name("evidence-writer".to_owned()).spawn(|| writer.run(queue));
+        started.map_err(|source| ConnectError::Thread { source })?;
+        Ok(Self { readers: Arc::new(Readers::new(file)), jobs, statements })
     }
 
     /// Finishes what was handed to the writer and closes every connection. Later calls answer
@@ -106,14 +92,15 @@ impl SqliteStore {
         }
     }
 
-    /// How many calls to the database driver reads and writes have made so far: tests assert bounds with it.
+    /// How many statements have read so far, and two for each transaction that wrote: one that looks at what is there
+    /// and one for what it writes. Tests assert bounds with it.
     pub fn statements(&self) -> u64 {
         self.statements.load(Ordering::Relaxed)
     }
 
-    /// The file that holds the store.
-    pub(crate) fn file(&self) -> String {
-        self.readers.connect_options().get_filename().display().to_string()
+    /// The file that holds the store, as SQLite names it.
+    pub(crate) fn file(&self) -> &Path {
+        self.readers.file()
     }
 
     /// Hands a job to the writer and waits for its outcome.
@@ -122,60 +109,51 @@ impl SqliteStore {
         job: Job,
         outcome: oneshot::Receiver<StoreResult<T>>,
     ) -> StoreResult<T> {
-        self.jobs.send(job).await.map_err(|_| TaskEnded)?;
-        outcome.await.map_err(|_| TaskEnded)?
+        self.jobs.send(job).await.map_err(|_| Unanswered::Closed)?;
+        outcome.await.map_err(|_| Unanswered::Closed)?
     }
 
-    /// Every row of a query.
-    pub(crate) async fn all<R>(&self, query: QueryAs<'_, Sqlite, R, SqliteArguments>) -> StoreResult<Vec<R>>
-    where
-        R: for<'r> FromRow<'r, SqliteRow> + Send + Unpin,
-    {
+    /// A question, whose values are bound next.
+    pub(crate) fn ask(&self, sql: impl Into<Cow<'static, str>>) -> Question<'_> {
         self.statements.fetch_add(1, Ordering::Relaxed);
-        query.fetch_all(&self.readers).await.map_err(store_error)
-    }
-
-    /// The first row of a query, if there is one.
-    pub(crate) async fn first<R>(
-        &self,
-        query: QueryAs<'_, Sqlite, R, SqliteArguments>,
-    ) -> StoreResult<Option<R>>
-    where
-        R: for<'r> FromRow<'r, SqliteRow> + Send + Unpin,
-    {
-        self.statements.fetch_add(1, Ordering::Relaxed);
-        query.fetch_optional(&self.readers).await.map_err(store_error)
+        Question::new(&self.readers, sql.into())
     }
 }
 
 #[async_trait]
 impl Health for SqliteStore {
     async fn ready(&self) -> StoreResult<()> {
-        self.first(sqlx::query_as::<_, (i64,)>(MIGRATED)).await.map(drop)
+        self.ask(MIGRATED).first::<(i64,)>().await.map(drop)
     }
 }
 
-/// A statement put together from pieces. Callers join constants of this crate alone: every value is bound.
-pub(crate) fn statement(pieces: &[&str]) -> AssertSqlSafe<String> {
-    AssertSqlSafe(pieces.concat())
+/// A connection to the file, which has to exist unless `flags` say otherwise.
+pub(crate) fn connection(file: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
+    let always = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_URI
+        // Nobody shares a connection.
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(file, always | flags)?;
+    connection.busy_timeout(PATIENCE)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    connection.pragma_update(None, "foreign_keys", "OFF")?;
+    Ok(connection)
 }
 
 /// Brings the tables up to date.
-pub(crate) async fn migrate(connection: &mut SqliteConnection) -> Result<(), ConnectError> {
+pub(crate) fn migrate(connection: &mut Connection) -> Result<(), ConnectError> {
+    use rusqlite::TransactionBehavior::Immediate;
     let failed = |version| move |source| ConnectError::Migrate { version, source };
-    let first = failed(0);
-    sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut *connection).await.map_err(first)?;
-    sqlx::raw_sql(MIGRATION_TABLE).execute(&mut *connection).await.map_err(first)?;
-    let found: i64 = sqlx::query_scalar(MIGRATED).fetch_one(&mut *connection).await.map_err(first)?;
+    let transaction = connection.transaction_with_behavior(Immediate).map_err(failed(0))?;
+    transaction.execute_batch(MIGRATION_TABLE).map_err(failed(0))?;
+    let found: i64 = transaction.query_row(MIGRATED, [], |row| row.get(0)).map_err(failed(0))?;
     let known = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
     if found > known {
         return Err(ConnectError::NewerSchema { found, known });
     }
     for (version, migration) in (1..).zip(MIGRATIONS).filter(|(version, _)| *version > found) {
-        sqlx::raw_sql(migration).execute(&mut *connection).await.map_err(failed(version))?;
-        let done = sqlx::query(MIGRATION_DONE).bind(version);
-        done.execute(&mut *connection).await.map_err(failed(version))?;
+        transaction.execute_batch(migration).map_err(failed(version))?;
+        transaction.execute(MIGRATION_DONE, [version]).map_err(failed(version))?;
     }
-    sqlx::raw_sql("COMMIT").execute(connection).await.map_err(failed(known))?;
-    Ok(())
+    transaction.commit().map_err(failed(known))
 }

@@ -1,9 +1,10 @@
 //! What can go wrong: opening a store, and every later statement.
 
 use std::borrow::Borrow;
+use std::path::Path;
 
 use evidence_core::StoreError;
-use sqlx::error::{DatabaseError, ErrorKind};
+use rusqlite::ffi;
 
 /// Why a store could not be opened, each in one sentence that says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -14,8 +15,6 @@ pub enum ConnectError {
     BadUrl {
         /// The address.
         url: String,
-        /// What is wrong with it.
-        source: sqlx::Error,
     },
     /// The address names a database in memory.
     #[error(
@@ -31,7 +30,7 @@ pub enum ConnectError {
         /// The file.
         file: String,
         /// Why not.
-        source: sqlx::Error,
+        source: rusqlite::Error,
     },
     /// The file is something else.
     #[error("'{file}' is no SQLite file: name another one, which is made if it is not there")]
@@ -39,7 +38,7 @@ pub enum ConnectError {
         /// The file.
         file: String,
         /// What SQLite said.
-        source: sqlx::Error,
+        source: rusqlite::Error,
     },
     /// The tables cannot be brought up to date.
     #[error(
@@ -51,7 +50,13 @@ pub enum ConnectError {
         /// The version that failed.
         version: i64,
         /// Why.
-        source: sqlx::Error,
+        source: rusqlite::Error,
+    },
+    /// The system gives the store no thread to write on.
+    #[error("no thread could be started: check how many the system allows: {source}")]
+    Thread {
+        /// Why not.
+        source: std::io::Error,
     },
     /// The file was written by a later program.
     #[error("the file has tables of version {found} and this program knows {known}: use a newer program")]
@@ -65,95 +70,108 @@ pub enum ConnectError {
 
 impl ConnectError {
     /// Why no connection was made to this file.
-    pub(crate) fn opening(file: &str, source: sqlx::Error) -> Self {
-        let file = file.to_owned();
-        match &source {
-            sqlx::Error::Database(database) if primary_code(&**database) == NOT_A_DATABASE => {
-                Self::NotADatabase { file, source }
-            }
+    pub(crate) fn opening(file: &Path, source: rusqlite::Error) -> Self {
+        let file = file.display().to_string();
+        match primary_code(&source) {
+            // SQLite reads addresses itself and has no code of its own for one that it cannot read.
+            Some(ffi::SQLITE_ERROR) => Self::BadUrl { url: file },
+            Some(ffi::SQLITE_NOTADB) => Self::NotADatabase { file, source },
             _ => Self::Open { file, source },
         }
     }
 }
 
 /// What SQLite or the system says, without the driver's words around it.
-fn said(error: &sqlx::Error) -> String {
-    error.as_database_error().map_or_else(|| error.to_string(), |database| database.message().to_owned())
+fn said(error: &rusqlite::Error) -> String {
+    match error {
+        rusqlite::Error::SqliteFailure(_, Some(message)) => message.clone(),
+        other => other.to_string(),
+    }
 }
 
-/// The code without its details; 0 where there is none.
-fn primary_code(error: &dyn DatabaseError) -> i32 {
-    error.code().and_then(|code| code.parse::<i32>().ok()).unwrap_or_default() & 0xff
+/// SQLite's result code without its details, where it is SQLite that fails.
+pub(crate) fn primary_code(error: &rusqlite::Error) -> Option<i32> {
+    error.sqlite_error().map(|failure| failure.extended_code & 0xff)
 }
 
-/// SQLite's primary result codes that tell of the machine rather than of a defect: BUSY, LOCKED, NOMEM, READONLY,
-/// INTERRUPT, IOERR, FULL, CANTOPEN, PROTOCOL.
-const MACHINE: [i32; 9] = [5, 6, 7, 8, 9, 10, 13, 14, 15];
+/// The result codes that tell of the machine rather than of a defect.
+const MACHINE: [i32; 9] = [
+    ffi::SQLITE_BUSY,
+    ffi::SQLITE_LOCKED,
+    ffi::SQLITE_NOMEM,
+    ffi::SQLITE_READONLY,
+    ffi::SQLITE_INTERRUPT,
+    ffi::SQLITE_IOERR,
+    ffi::SQLITE_FULL,
+    ffi::SQLITE_CANTOPEN,
+    ffi::SQLITE_PROTOCOL,
+];
 
-/// NOTADB.
-const NOT_A_DATABASE: i32 = 26;
+const DAMAGED: [i32; 2] = [ffi::SQLITE_CORRUPT, ffi::SQLITE_NOTADB];
 
-/// CORRUPT and NOTADB.
-const DAMAGED: [i32; 2] = [11, NOT_A_DATABASE];
+/// Another row has the name, or the number.
+const TAKEN: [i32; 2] = [ffi::SQLITE_CONSTRAINT_UNIQUE, ffi::SQLITE_CONSTRAINT_PRIMARYKEY];
 
 /// Says what a failed statement means to a caller of the store. Takes the error or a shared one, as its source.
 pub(crate) fn store_error<E>(error: E) -> StoreError
 where
-    E: Borrow<sqlx::Error> + std::error::Error + Send + Sync + 'static,
+    E: Borrow<rusqlite::Error> + std::error::Error + Send + Sync + 'static,
 {
+    use rusqlite::Error::{FromSqlConversionFailure, IntegralValueOutOfRange, InvalidColumnType, Utf8Error};
     match error.borrow() {
-        sqlx::Error::Database(database) if database.kind() == ErrorKind::UniqueViolation => {
-            StoreError::Conflict
+        FromSqlConversionFailure(..)
+        | IntegralValueOutOfRange(..)
+        | InvalidColumnType(..)
+        | Utf8Error(..) => {
+            return StoreError::corrupt(error);
         }
-        sqlx::Error::Database(database) => {
-            let code = primary_code(&**database);
-            if MACHINE.contains(&code) {
-                StoreError::Unavailable(error.into())
-            } else if DAMAGED.contains(&code) {
-                StoreError::corrupt(error)
-            } else {
-                StoreError::Failed(error.into())
-            }
+        failure if failure.sqlite_error().is_some_and(|code| TAKEN.contains(&code.extended_code)) => {
+            return StoreError::Conflict;
         }
-        sqlx::Error::Io(_)
-        | sqlx::Error::PoolTimedOut
-        | sqlx::Error::PoolClosed
-        | sqlx::Error::WorkerCrashed => StoreError::Unavailable(error.into()),
-        sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => StoreError::corrupt(error),
+        _ => {}
+    }
+    match primary_code(error.borrow()) {
+        Some(code) if MACHINE.contains(&code) => StoreError::Unavailable(error.into()),
+        Some(code) if DAMAGED.contains(&code) => StoreError::corrupt(error),
         _ => StoreError::Failed(error.into()),
     }
 }
 
-/// A task of the store has ended: the store was closed, or its runtime was.
+/// A question, or a write, that nobody will answer.
 #[derive(Debug, thiserror::Error)]
-#[error("the store was closed")]
-pub(crate) struct TaskEnded;
+pub(crate) enum Unanswered {
+    /// The store was closed, or its runtime was.
+    #[error("the store was closed")]
+    Closed,
+    /// Every connection is busy, and was for as long as a question waits.
+    #[error("no connection of the store came free in time")]
+    Busy,
+}
 
-impl From<TaskEnded> for StoreError {
-    fn from(ended: TaskEnded) -> Self {
-        Self::Unavailable(ended.into())
+impl From<Unanswered> for StoreError {
+    fn from(unanswered: Unanswered) -> Self {
+        Self::Unavailable(unanswered.into())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sqlx::{Connection, SqliteConnection};
+    use rusqlite::Connection;
 
-    async fn fault(sql: &'static str) -> StoreError {
-        let mut connection = SqliteConnection::connect("sqlite::memory:").await.unwrap();
-        store_error(sqlx::raw_sql(sql).execute(&mut connection).await.unwrap_err())
+    fn fault(sql: &str) -> StoreError {
+        store_error(Connection::open_in_memory().unwrap().execute_batch(sql).unwrap_err())
     }
 
-    #[tokio::test]
-    async fn the_machine_is_told_from_a_lost_race_and_from_a_defect() {
+    #[test]
+    fn the_machine_is_told_from_a_lost_race_and_from_a_defect() {
         let full = "PRAGMA max_page_count = 3; CREATE TABLE t (x); INSERT INTO t VALUES (zeroblob(99999))";
-        assert!(matches!(fault(full).await, StoreError::Unavailable(_)));
+        assert!(matches!(fault(full), StoreError::Unavailable(_)));
         let read_only = "PRAGMA query_only = ON; CREATE TABLE t (x)";
-        assert!(matches!(fault(read_only).await, StoreError::Unavailable(_)));
+        assert!(matches!(fault(read_only), StoreError::Unavailable(_)));
         let taken = "CREATE TABLE t (x UNIQUE); INSERT INTO t VALUES (1), (1)";
-        assert!(matches!(fault(taken).await, StoreError::Conflict));
+        assert!(matches!(fault(taken), StoreError::Conflict));
         let missing = "CREATE TABLE t (x NOT NULL); INSERT INTO t VALUES (NULL)";
-        assert!(matches!(fault(missing).await, StoreError::Failed(_)));
+        assert!(matches!(fault(missing), StoreError::Failed(_)));
     }
 }

@@ -7,8 +7,10 @@ use evidence_core::StoreError;
 use evidence_core::id::Id;
 use evidence_core::ledger::{Frontier, Hash, Header, Node};
 use evidence_core::store::{LedgerStore, StoreResult, StoredEntry};
+use tokio::task::spawn_blocking;
 
 use crate::db::SqliteStore;
+use crate::error::Unanswered;
 use crate::rebuild::Rebuild;
 use crate::rows::{id, list, signed, unsigned, word};
 
@@ -66,14 +68,6 @@ impl Check<'_> {
     }
 }
 
-/// What is damaged, where a check could not go on for it.
-fn damage(outcome: StoreResult<()>) -> StoreResult<Option<String>> {
-    match outcome {
-        Err(StoreError::Corrupt { what }) => Ok(Some(what.to_string())),
-        outcome => outcome.map(|()| None),
-    }
-}
-
 impl SqliteStore {
     /// Computes every payload hash, leaf, stored node, head and attachment again, and names what does not match; where
     /// the ledger is sound, so are the tables that follow from it. Writes may go on meanwhile: ledger entries past the
@@ -83,17 +77,18 @@ impl SqliteStore {
     /// [`StoreError`] when the file cannot be read; damage is reported, not an error.
     pub async fn fsck(&self) -> StoreResult<FsckReport> {
         let mut report = FsckReport::default();
-        for (org, name) in self.all(sqlx::query_as::<_, (String, String)>(ORGANIZATIONS)).await? {
+        for (org, name) in self.ask(ORGANIZATIONS).long().all::<(String, String)>().await? {
             report.organizations += 1;
-            if let Some(what) = damage(self.fsck_ledger(&org, &name, &mut report).await)? {
-                report.problems.push(format!("organization {name}: {what}"));
+            match self.fsck_ledger(&org, &name, &mut report).await {
+                Err(StoreError::Corrupt { what }) => {
+                    report.problems.push(format!("organization {name}: {what}"));
+                }
+                outcome => outcome?,
             }
         }
-        let mut rebuild = Rebuild::begin(self).await?;
-        if let Some(what) = damage(rebuild.check(&mut report).await)? {
-            report.problems.push(what);
-        }
-        rebuild.end().await?;
+        let (file, sound) = (self.file().to_owned(), report.problems.is_empty());
+        let check = spawn_blocking(move || Rebuild::begin(&file)?.problems(sound));
+        report.problems.extend(check.await.map_err(|_| Unanswered::Closed)??);
         Ok(report)
     }
 
@@ -129,9 +124,9 @@ impl SqliteStore {
 
     async fn fsck_nodes(&self, org: Id, nodes: &[Node], check: &mut Check<'_>) -> StoreResult<()> {
         let places: Vec<_> = nodes.iter().map(|node| (node.level, node.index)).collect();
-        let query = sqlx::query_as::<_, (u32, i64, String)>(NODES).bind(org.to_string()).bind(list(&places)?);
+        let question = self.ask(NODES).bind(org.to_string()).bind(list(&places)?).long();
         let mut stored: BTreeMap<(u32, u64), Hash> = BTreeMap::new();
-        for (level, index, hash) in self.all(query).await? {
+        for (level, index, hash) in question.all::<(u32, i64, String)>().await? {
             stored.insert((level, unsigned(index)?), word(&hash)?);
         }
         for Node { level, index, hash } in nodes {
@@ -149,8 +144,8 @@ impl SqliteStore {
 
     /// Looks for entries past the head and nodes that belong to no leaf, unless the ledger has grown meanwhile.
     async fn fsck_surplus(&self, org: Id, head: &Frontier, check: &mut Check<'_>) -> StoreResult<()> {
-        let query = sqlx::query_as::<_, (i64, i64)>(SURPLUS).bind(org.to_string()).bind(signed(head.size()));
-        let Some((entries, nodes)) = self.first(query).await? else { return Ok(()) };
+        let question = self.ask(SURPLUS).bind(org.to_string()).bind(signed(head.size())).long();
+        let Some((entries, nodes)) = question.first::<(i64, i64)>().await? else { return Ok(()) };
         if self.ledger_head(org).await?.as_ref() != Some(head) {
             return Ok(());
         }

@@ -13,18 +13,18 @@ use crate::rows::{list, signed, unsigned, word};
 pub(crate) const INSERT_ENTRIES: &str = "
     INSERT INTO ledger (org, idx, kind, at, actor, payload_sha256, leaf_hash, payload)
     SELECT value->>0, value->>1, value->>2, value->>3, value->>4, value->>5, value->>6,
-        CAST(substr($1, value->>7, value->>8) AS TEXT)
-    FROM json_each($rows);";
+        CAST(substr($2, value->>7, value->>8) AS TEXT)
+    FROM json_each($1)";
 
 pub(crate) const INSERT_NODES: &str = "
     INSERT INTO node (org, level, idx, hash)
-    SELECT value->>0, value->>1, value->>2, value->>3 FROM json_each($rows);";
+    SELECT value->>0, value->>1, value->>2, value->>3 FROM json_each($1)";
 
 /// The heads were read in the same transaction, which excludes every other writer: nothing to compare.
 pub(crate) const PUT_HEADS: &str = "
     INSERT INTO head (org, size, frontier)
-    SELECT value->>0, value->>1, value->>2 FROM json_each($rows) WHERE true
-    ON CONFLICT (org) DO UPDATE SET size = excluded.size, frontier = excluded.frontier;";
+    SELECT value->>0, value->>1, value->>2 FROM json_each($1) WHERE true
+    ON CONFLICT (org) DO UPDATE SET size = excluded.size, frontier = excluded.frontier";
 
 const HEAD: &str = "
     SELECT h.size, h.frontier FROM organization o JOIN head h ON h.org = o.key WHERE o.id = $1";
@@ -40,32 +40,15 @@ const HASHES: &str = "
     SELECT n.level, n.idx, n.hash FROM organization o CROSS JOIN json_each($3) r
         CROSS JOIN node n ON n.org = o.key AND n.level = r.value->>0 AND n.idx = r.value->>1 WHERE o.id = $1";
 
-/// A row of the ledger.
-#[derive(sqlx::FromRow)]
-pub(crate) struct EntryRow {
-    idx: i64,
-    kind: String,
-    at: i64,
-    actor: String,
-    payload_sha256: String,
-    leaf_hash: String,
-    payload: String,
-}
+/// A row of the ledger: index, kind, time, actor, the payload's hash, the leaf's hash, payload.
+pub(crate) type EntryRow = (i64, String, i64, String, String, String, String);
 
-impl TryFrom<EntryRow> for StoredEntry {
-    type Error = StoreError;
-
-    fn try_from(row: EntryRow) -> StoreResult<Self> {
-        Ok(Self {
-            index: unsigned(row.idx)?,
-            kind: row.kind,
-            at: Timestamp::from_micros(row.at),
-            actor: row.actor,
-            payload_sha256: word(&row.payload_sha256)?,
-            leaf_hash: word(&row.leaf_hash)?,
-            payload: row.payload,
-        })
-    }
+/// Reads an entry.
+pub(crate) fn entry(row: EntryRow) -> StoreResult<StoredEntry> {
+    let (index, kind, at, actor, payload_sha256, leaf_hash, payload) = row;
+    let (payload_sha256, leaf_hash) = (word(&payload_sha256)?, word(&leaf_hash)?);
+    let (index, at) = (unsigned(index)?, Timestamp::from_micros(at));
+    Ok(StoredEntry { index, kind, at, actor, payload_sha256, leaf_hash, payload })
 }
 
 /// Reads a head.
@@ -77,22 +60,20 @@ pub(crate) fn frontier(size: i64, hex: &str) -> StoreResult<Frontier> {
 #[async_trait]
 impl LedgerStore for SqliteStore {
     async fn ledger_head(&self, org: Id) -> StoreResult<Option<Frontier>> {
-        let head = self.first(sqlx::query_as::<_, (i64, String)>(HEAD).bind(org.to_string())).await?;
+        let head = self.ask(HEAD).bind(org.to_string()).first::<(i64, String)>().await?;
         head.map(|(size, hex)| frontier(size, &hex)).transpose()
     }
 
     async fn ledger_entries(&self, org: Id, first: u64, limit: u64) -> StoreResult<Vec<StoredEntry>> {
-        let query = sqlx::query_as::<_, EntryRow>(ENTRIES);
-        let query = query.bind(org.to_string()).bind(signed(first)).bind(signed(limit));
-        self.all(query).await?.into_iter().map(StoredEntry::try_from).collect()
+        let question = self.ask(ENTRIES).bind(org.to_string()).bind(signed(first)).bind(signed(limit)).long();
+        question.all::<EntryRow>().await?.into_iter().map(entry).collect()
     }
 
     async fn ledger_hashes(&self, org: Id, needs: &Needs) -> StoreResult<Known> {
         let leaves: Vec<(u64, u64)> = needs.leaves.iter().map(|range| (range.start, range.end)).collect();
-        let query = sqlx::query_as::<_, (u32, i64, String)>(HASHES);
-        let query = query.bind(org.to_string()).bind(list(&leaves)?).bind(list(&needs.nodes)?);
+        let question = self.ask(HASHES).bind(org.to_string()).bind(list(&leaves)?).bind(list(&needs.nodes)?);
         let mut known = Known::default();
-        for (level, index, hash) in self.all(query).await? {
+        for (level, index, hash) in question.all::<(u32, i64, String)>().await? {
             let (index, hash) = (unsigned(index)?, word(&hash)?);
             match level {
                 0 => known.leaves.insert(index, hash),

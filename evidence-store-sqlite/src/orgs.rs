@@ -13,16 +13,16 @@ use crate::rows::{Rows, Spot, Table, body, id, record, word};
 
 pub(crate) const INSERT_ORGANIZATIONS: &str = "
     INSERT INTO organization (key, id, name, record)
-    SELECT value->>0, value->>1, value->>2, value->3 FROM json_each($rows);";
+    SELECT value->>0, value->>1, value->>2, value->3 FROM json_each($1)";
 
 pub(crate) const INSERT_USERS: &str = "
     INSERT INTO user (id, name, record, ledger_index)
-    SELECT value->>0, value->>1, value->2, value->>3 FROM json_each($rows);";
+    SELECT value->>0, value->>1, value->2, value->>3 FROM json_each($1)";
 
 pub(crate) const PUT_MEMBERSHIPS: &str = "
     INSERT INTO membership (org, user, role)
-    SELECT value->>0, value->>1, value->>2 FROM json_each($rows) WHERE true
-    ON CONFLICT (org, user) DO UPDATE SET role = excluded.role;";
+    SELECT value->>0, value->>1, value->>2 FROM json_each($1) WHERE true
+    ON CONFLICT (org, user) DO UPDATE SET role = excluded.role";
 
 const STANDING: &str = "
     SELECT o.record, m.role FROM organization o LEFT JOIN membership m ON m.org = o.key AND m.user = $2
@@ -52,28 +52,19 @@ pub(crate) fn member_added(spot: Spot, record: &Membership, rows: &mut Rows) -> 
     rows.push(Table::Membership, &(spot.org, record.user, record.role))
 }
 
-#[derive(sqlx::FromRow)]
-struct HolderRow {
-    hash: String,
-    owner: String,
-    expires_at: Option<i64>,
-    revoked_at: Option<i64>,
-    org: String,
-    account: Option<String>,
-}
+/// A row of [`KEY_HOLDER`].
+type HolderRow = (String, String, Option<i64>, Option<i64>, String, Option<String>);
 
-impl HolderRow {
-    fn holder(self) -> StoreResult<KeyHolder> {
-        let account: Option<ServiceAccount> = self.account.as_deref().map(record).transpose()?;
-        let org = id(&self.org)?;
-        Ok(KeyHolder {
-            hash: KeyHash::stored(self.hash),
-            actor: body::<Actor>(&self.owner)?,
-            bound_to: account.map(|account| (org, account.privilege)),
-            expires_at: self.expires_at.map(Timestamp::from_micros),
-            revoked_at: self.revoked_at.map(Timestamp::from_micros),
-        })
-    }
+fn holder((hash, owner, expires_at, revoked_at, org, account): HolderRow) -> StoreResult<KeyHolder> {
+    let account: Option<ServiceAccount> = account.as_deref().map(record).transpose()?;
+    let org = id(&org)?;
+    Ok(KeyHolder {
+        hash: KeyHash::stored(hash),
+        actor: body::<Actor>(&owner)?,
+        bound_to: account.map(|account| (org, account.privilege)),
+        expires_at: expires_at.map(Timestamp::from_micros),
+        revoked_at: revoked_at.map(Timestamp::from_micros),
+    })
 }
 
 impl SqliteStore {
@@ -82,7 +73,7 @@ impl SqliteStore {
     /// # Errors
     /// [`evidence_core::StoreError`] when the store cannot be read.
     pub async fn is_empty(&self) -> StoreResult<bool> {
-        let any = self.first(sqlx::query_as::<_, (bool,)>(ANY_ORGANIZATION)).await?;
+        let any = self.ask(ANY_ORGANIZATION).first::<(bool,)>().await?;
         Ok(any.is_none_or(|(any,)| !any))
     }
 }
@@ -90,19 +81,21 @@ impl SqliteStore {
 #[async_trait]
 impl OrgStore for SqliteStore {
     async fn standing(&self, org: &str, user: Id) -> StoreResult<Option<Standing>> {
-        let query = sqlx::query_as::<_, (String, Option<String>)>(STANDING).bind(org).bind(user.to_string());
-        let Some((organization, role)) = self.first(query).await? else { return Ok(None) };
+        let question = self.ask(STANDING).bind(org.to_owned()).bind(user.to_string());
+        let Some((organization, role)) = question.first::<(String, Option<String>)>().await? else {
+            return Ok(None);
+        };
         let role = role.as_deref().map(word).transpose()?;
         Ok(Some(Standing { organization: body(&organization)?, role }))
     }
 
     async fn user(&self, name: &str) -> StoreResult<Option<User>> {
-        let user = self.first(sqlx::query_as::<_, (String,)>(USER).bind(name)).await?;
+        let user = self.ask(USER).bind(name.to_owned()).first::<(String,)>().await?;
         user.map(|(user,)| body(&user)).transpose()
     }
 
     async fn key_holder(&self, hash: &KeyHash) -> StoreResult<Option<KeyHolder>> {
-        let row = self.first(sqlx::query_as::<_, HolderRow>(KEY_HOLDER).bind(hash.as_str())).await?;
-        row.map(HolderRow::holder).transpose()
+        let row = self.ask(KEY_HOLDER).bind(hash.as_str().to_owned()).first::<HolderRow>().await?;
+        row.map(holder).transpose()
     }
 }

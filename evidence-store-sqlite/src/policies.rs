@@ -16,7 +16,7 @@ const KIND: &str = "policy";
 
 pub(crate) const INSERT_VERSIONS: &str = "
     INSERT INTO version (org, id, number, ledger_index)
-    SELECT value->>0, value->>1, value->>2, value->>3 FROM json_each($rows);";
+    SELECT value->>0, value->>1, value->>2, value->>3 FROM json_each($1)";
 
 const VERSIONS: &str = "
     SELECT l.payload FROM version v CROSS JOIN ledger l ON l.org = v.org AND l.idx = v.ledger_index
@@ -36,9 +36,9 @@ struct Versioned<T> {
 impl SqliteStore {
     /// Every version of these records, oldest first.
     pub(crate) async fn versions<T: DeserializeOwned>(&self, org: Id, of: &[Id]) -> StoreResult<Vec<T>> {
-        let query = sqlx::query_as::<_, (String,)>(VERSIONS).bind(org.to_string()).bind(list(of)?);
+        let question = self.ask(VERSIONS).bind(org.to_string()).bind(list(of)?).about(of.len());
         let read = |(payload,): (String,)| body::<Versioned<T>>(&payload).map(|payload| payload.version);
-        self.all(query).await?.into_iter().map(read).collect()
+        question.all().await?.into_iter().map(read).collect()
     }
 }
 

@@ -3,24 +3,25 @@
 //! is attached to it, so that those statements find the scratch tables under their own names.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use evidence_core::auth::KeyHash;
 use evidence_core::digest::sha256_hex;
 use evidence_core::id::Id;
 use evidence_core::store::StoreResult;
 use evidence_core::{Fact, StoreError};
-use sqlx::sqlite::SqliteConnectOptions;
-use sqlx::{ConnectOptions, Connection, SqliteConnection};
+use rusqlite::types::Value;
+use rusqlite::{Connection, OpenFlags};
 
-use crate::db::{SqliteStore, migrate, statement};
+use crate::db::{connection, migrate};
 use crate::error::{ConnectError, store_error};
-use crate::fsck::FsckReport;
+use crate::question::{self, FromRow, execute};
 use crate::record::index;
 use crate::rows::{Rows, Spot, body, id, signed, unsigned};
 use crate::snapshots::Intervals;
 
 /// How many entries are read and written at a time.
-const PAGE: u32 = 256;
+const PAGE: i64 = 256;
 
 /// How many rows of a table are named; the first of them is what an operator needs.
 const NAMED: u32 = 10;
@@ -69,140 +70,134 @@ const CHUNKS: &str = "SELECT seq, data FROM stored.blob_chunk WHERE org = $1 AND
 
 /// A scratch database, and the store beside it as `stored`.
 pub(crate) struct Rebuild {
-    connection: SqliteConnection,
+    connection: Connection,
+    problems: Vec<String>,
 }
 
 impl Rebuild {
-    /// Opens the scratch database, a temporary file that SQLite removes, and begins to read the store as it is now.
-    pub(crate) async fn begin(store: &SqliteStore) -> StoreResult<Self> {
-        let scratch = SqliteConnectOptions::new().filename("").disable_statement_logging();
-        let mut connection = scratch.connect().await.map_err(store_error)?;
-        migrate(&mut connection).await.map_err(unprepared)?;
-        let attach = sqlx::query(ATTACH).bind(store.file());
-        attach.execute(&mut connection).await.map_err(store_error)?;
-        sqlx::raw_sql("BEGIN").execute(&mut connection).await.map_err(store_error)?;
-        Ok(Self { connection })
+    /// Opens the scratch database, a temporary file that SQLite removes, and begins to read the store in `file` as it
+    /// is now.
+    pub(crate) fn begin(file: &Path) -> StoreResult<Self> {
+        let mut connection = connection(Path::new(""), OpenFlags::SQLITE_OPEN_CREATE).map_err(store_error)?;
+        migrate(&mut connection).map_err(unprepared)?;
+        let rebuild = Self { connection, problems: Vec::new() };
+        rebuild.execute(ATTACH, &[file.display().to_string().into()])?;
+        rebuild.execute("BEGIN", &[])?;
+        Ok(rebuild)
     }
 
-    /// Checks the file, the attachments and, where nothing was found so far, the tables: what they should hold follows
-    /// from a sound ledger only.
-    pub(crate) async fn check(&mut self, report: &mut FsckReport) -> StoreResult<()> {
-        self.check_file(report).await?;
-        self.check_blobs(report).await?;
-        if report.problems.is_empty() { self.check_tables(report).await } else { Ok(()) }
+    /// Checks the file, the attachments and, where nothing is known to be wrong, the tables: what they should hold
+    /// follows from a sound ledger only. Answers the problems.
+    pub(crate) fn problems(mut self, sound: bool) -> StoreResult<Vec<String>> {
+        match self.check(sound) {
+            Err(StoreError::Corrupt { what }) => self.problems.push(what),
+            outcome => outcome?,
+        }
+        Ok(self.problems)
+    }
+
+    fn check(&mut self, sound: bool) -> StoreResult<()> {
+        self.check_file()?;
+        self.check_blobs()?;
+        if sound && self.problems.is_empty() { self.check_tables() } else { Ok(()) }
     }
 
     /// What SQLite itself finds wrong with the file.
-    async fn check_file(&mut self, report: &mut FsckReport) -> StoreResult<()> {
-        let found: Vec<String> = self.column(INTEGRITY).await?;
-        report
-            .problems
-            .extend(found.into_iter().filter(|line| line != "ok").map(|line| format!("file: {line}")));
+    fn check_file(&mut self) -> StoreResult<()> {
+        let found = self.column(INTEGRITY)?;
+        let found = found.into_iter().filter(|line| line != "ok");
+        self.problems.extend(found.map(|line| format!("file: {line}")));
         Ok(())
     }
 
     /// Whether every attachment still has the content that it is named after.
-    async fn check_blobs(&mut self, report: &mut FsckReport) -> StoreResult<()> {
+    fn check_blobs(&mut self) -> StoreResult<()> {
         let mut last = (i64::MIN, String::new());
         loop {
-            let query = sqlx::query_as::<_, (i64, String, i64)>(BLOBS).bind(last.0).bind(last.1);
-            let next = query.fetch_optional(&mut self.connection).await.map_err(store_error)?;
-            let Some((org, sha256, size)) = next else { return Ok(()) };
-            let query = sqlx::query_as::<_, (i64, Vec<u8>)>(CHUNKS).bind(org).bind(&sha256);
-            let chunks = query.fetch_all(&mut self.connection).await.map_err(store_error)?;
+            let next = self.rows::<(i64, String, i64)>(BLOBS, &[last.0.into(), last.1.into()])?;
+            let Some((org, sha256, size)) = next.into_iter().next() else { return Ok(()) };
+            let chunks = self.rows(CHUNKS, &[org.into(), sha256.clone().into()])?;
             if !is_whole(&chunks, &sha256, size) {
-                report.problems.push(format!("the attachment {sha256} does not match its hash"));
+                self.problems.push(format!("the attachment {sha256} does not match its hash"));
             }
             last = (org, sha256);
         }
     }
 
     /// Makes the tables again and names the rows that differ.
-    async fn check_tables(&mut self, report: &mut FsckReport) -> StoreResult<()> {
-        if let Err(error) = self.replay().await {
-            report.problems.push(format!("the tables cannot be made again from the ledger: {error}"));
+    fn check_tables(&mut self) -> StoreResult<()> {
+        if let Err(error) = self.replay() {
+            self.problems.push(format!("the tables cannot be made again from the ledger: {error}"));
             return Ok(());
         }
-        for (table, key) in self.tables().await? {
-            let differing = statement(&[&difference(&table, &key)]);
-            let rows: Vec<String> =
-                sqlx::query_scalar(differing).fetch_all(&mut self.connection).await.map_err(store_error)?;
+        for (table, key) in self.rows::<(String, String)>(TABLES, &[])? {
+            let rows = self.column(&difference(&table, &key))?;
             let problem = |row| format!("table {table}: row {row} is not what the ledger says");
-            report.problems.extend(rows.into_iter().map(problem));
+            self.problems.extend(rows.into_iter().map(problem));
         }
         for (what, sql) in [
             ("a table or index is not as it was made", SCHEMA),
             ("rows of an organization that does not exist", HOMELESS),
             ("an attachment is missing", BLOBS_MISSING),
         ] {
-            let found: Vec<String> = self.column(sql).await?;
-            report.problems.extend(found.into_iter().map(|row| format!("{what}: {row}")));
+            let found = self.column(sql)?;
+            self.problems.extend(found.into_iter().map(|row| format!("{what}: {row}")));
         }
         Ok(())
     }
 
-    async fn column(&mut self, sql: &'static str) -> StoreResult<Vec<String>> {
-        sqlx::query_scalar(sql).fetch_all(&mut self.connection).await.map_err(store_error)
+    fn rows<R: FromRow>(&self, sql: &str, values: &[Value]) -> StoreResult<Vec<R>> {
+        question::rows(&self.connection, sql, values).map_err(store_error)
     }
 
-    /// Every table that facts are written to, and the columns of its primary key.
-    async fn tables(&mut self) -> StoreResult<Vec<(String, String)>> {
-        sqlx::query_as(TABLES).fetch_all(&mut self.connection).await.map_err(store_error)
+    fn column(&self, sql: &str) -> StoreResult<Vec<String>> {
+        let rows = self.rows::<(String,)>(sql, &[])?;
+        Ok(rows.into_iter().map(|(value,)| value).collect())
+    }
+
+    fn execute(&self, sql: &str, values: &[Value]) -> StoreResult<()> {
+        execute(&self.connection, sql, values).map_err(store_error)
     }
 
     /// Writes the rows of every fact.
-    async fn replay(&mut self) -> StoreResult<()> {
-        let hashes = self.key_hashes().await?;
+    fn replay(&self) -> StoreResult<()> {
+        let hashes = self.key_hashes()?;
         let mut last = (i64::MIN, 0);
         loop {
-            let query = sqlx::query_as::<_, (i64, i64, String)>(ENTRIES).bind(last.0).bind(last.1).bind(PAGE);
-            let page = query.fetch_all(&mut self.connection).await.map_err(store_error)?;
+            let page = self.rows(ENTRIES, &[last.0.into(), last.1.into(), PAGE.into()])?;
             let Some((org, number, _)) = page.last() else { return Ok(()) };
             last = (*org, *number);
-            self.write(&page, &hashes).await?;
+            self.write(&page, &hashes)?;
         }
     }
 
-    async fn key_hashes(&mut self) -> StoreResult<BTreeMap<Id, KeyHash>> {
-        let query = sqlx::query_as::<_, (String, String)>(KEY_HASHES);
-        let rows = query.fetch_all(&mut self.connection).await.map_err(store_error)?;
+    fn key_hashes(&self) -> StoreResult<BTreeMap<Id, KeyHash>> {
+        let rows = self.rows::<(String, String)>(KEY_HASHES, &[])?;
         rows.into_iter().map(|(key, hash)| Ok((id(&key)?, KeyHash::stored(hash)))).collect()
     }
 
-    async fn write(
-        &mut self,
-        page: &[(i64, i64, String)],
-        hashes: &BTreeMap<Id, KeyHash>,
-    ) -> StoreResult<()> {
+    fn write(&self, page: &[(i64, i64, String)], hashes: &BTreeMap<Id, KeyHash>) -> StoreResult<()> {
         let (mut rows, mut intervals) = (Rows::default(), Intervals::default());
         for (org, number, payload) in page {
             let spot = Spot { org: *org, index: unsigned(*number)? };
             let fact: Fact = body(payload)?;
             index(spot, &fact, &secrets(&fact, hashes), &mut rows, &mut intervals).map_err(unwritten)?;
-            self.expect_blobs(spot, &fact).await?;
+            self.expect_blobs(spot, &fact)?;
         }
         intervals.write(&mut rows).map_err(unwritten)?;
-        let (statements, arrays) = rows.into_statements();
-        let no_payloads: &[u8] = &[];
-        let query = sqlx::query(statement(&[&statements])).bind(no_payloads);
-        let query = arrays.into_iter().fold(query, |query, rows| query.bind(rows));
-        query.execute(&mut self.connection).await.map(drop).map_err(store_error)
+        rows.write(&self.connection, Vec::new()).map_err(store_error)
     }
 
     /// Notes the attachments that a fact names.
-    async fn expect_blobs(&mut self, spot: Spot, fact: &Fact) -> StoreResult<()> {
+    fn expect_blobs(&self, spot: Spot, fact: &Fact) -> StoreResult<()> {
         let Fact::AttestationAdded { record } = fact else { return Ok(()) };
         for file in record.attachments.iter().chain(&record.evidence) {
-            let query =
-                sqlx::query(PUT_BLOB).bind(spot.org).bind(file.sha256.as_str()).bind(signed(file.size));
-            query.execute(&mut self.connection).await.map_err(store_error)?;
+            self.execute(
+                PUT_BLOB,
+                &[spot.org.into(), file.sha256.to_string().into(), signed(file.size).into()],
+            )?;
         }
         Ok(())
-    }
-
-    /// Ends the reading and removes the scratch database.
-    pub(crate) async fn end(self) -> StoreResult<()> {
-        self.connection.close().await.map_err(store_error)
     }
 }
 

@@ -93,10 +93,9 @@ impl Place {
     }
 }
 
-/// Takes the lock that excludes every other writer, and answers the heads of the organizations `$1`, the greatest key
+/// Answers the heads of the organizations `$1`, the greatest key
 /// of an organization, and the revision of each name that exists: `[number, organization, kind, scope, name]`.
 pub(crate) const LOOK: &str = "
-    BEGIN IMMEDIATE;
     SELECT 0, o.key, h.size, o.id, h.frontier
         FROM json_each($1) j CROSS JOIN organization o ON o.id = j.value CROSS JOIN head h ON h.org = o.key
     UNION ALL SELECT 1, coalesce(max(key), 0), 0, '', '' FROM organization
@@ -109,7 +108,7 @@ pub(crate) const LOOK: &str = "
     UNION ALL SELECT 2, j.value->>0, 0, '', ''
         FROM json_each($4) j CROSS JOIN organization o ON o.name = j.value->>4
     UNION ALL SELECT 2, j.value->>0, u.ledger_index, '', ''
-        FROM json_each($5) j CROSS JOIN user u ON u.name = j.value->>4;";
+        FROM json_each($5) j CROSS JOIN user u ON u.name = j.value->>4";
 
 /// A row of [`LOOK`].
 pub(crate) type Seen = (i64, i64, i64, String, String);
@@ -259,15 +258,14 @@ impl Plan {
         Ok(Entry { index: spot.index, leaf_hash })
     }
 
-    /// The statements, and their arguments: the payloads end to end, then the rows of each table.
-    pub(crate) fn into_statements(self) -> serde_json::Result<(String, Vec<u8>, Vec<String>)> {
+    /// The rows of each table, and the payloads end to end.
+    pub(crate) fn into_rows(self) -> serde_json::Result<(Rows, Vec<u8>)> {
         let Self { ledgers, mut rows, intervals, payloads, .. } = self;
         intervals.write(&mut rows)?;
         for Ledger { key, frontier, .. } in ledgers.values().filter(|ledger| ledger.changed) {
             rows.push(Table::Head, &(key, signed(frontier.size()), frontier.to_hex()))?;
         }
-        let (statements, arrays) = rows.into_statements();
-        Ok((statements, payloads, arrays))
+        Ok((rows, payloads))
     }
 }
 

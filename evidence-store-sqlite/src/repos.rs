@@ -16,11 +16,11 @@ const KIND: &str = "repo";
 pub(crate) const PUT_REPOS: &str = "
     INSERT INTO repo (org, id, name, provider, external_id, vcs_instance, namespace, ledger_index)
     SELECT value->>0, value->>1, value->>2, value->>3, value->>4, value->>5, value->>6, value->>7
-    FROM json_each($rows) WHERE true
+    FROM json_each($1) WHERE true
     ON CONFLICT (id) DO UPDATE SET
         name = excluded.name, provider = excluded.provider, external_id = excluded.external_id,
         vcs_instance = excluded.vcs_instance, namespace = excluded.namespace,
-        ledger_index = excluded.ledger_index;";
+        ledger_index = excluded.ledger_index";
 
 const REPOS: &str = "repo x WHERE x.org = (SELECT key FROM organization WHERE id = $1)";
 const NAMED: &str = " AND x.name = $4";
@@ -63,7 +63,7 @@ fn listing(filter: &RepoFilter) -> Listing {
         SortDirection::Asc => "x.name, x.id",
         SortDirection::Desc => "x.name DESC, x.id",
     };
-    Listing { from: REPOS, filter: conditions.into_iter().flatten().collect(), order }
+    Listing { from: REPOS, filter: conditions.into_iter().flatten().collect(), order, narrow: false }
 }
 
 #[async_trait]

@@ -6,11 +6,14 @@ use evidence_core::id::Id;
 use evidence_core::page::{Slice, Window};
 use evidence_core::store::StoreResult;
 use evidence_core::{Current, StoreError};
+use rusqlite::Connection;
+use rusqlite::types::Value;
 use serde::de::value::StrDeserializer;
 use serde::de::{DeserializeOwned, IntoDeserializer};
 use serde::{Deserialize, Serialize};
 
-use crate::db::{SqliteStore, statement};
+use crate::db::SqliteStore;
+use crate::question::{Question, execute};
 use crate::{
     allowlists, artifacts, attestations, ledger, orgs, policies, repos, service_accounts, snapshots, trails,
 };
@@ -46,7 +49,7 @@ pub(crate) enum Table {
 }
 
 impl Table {
-    /// The statement that writes the rows of the JSON array `$rows`; `$1` is the batch's payloads end to end.
+    /// The statement that writes the rows of the JSON array `$1`; `$2` is the batch's payloads end to end.
     const fn sql(self) -> &'static str {
         match self {
             Self::Ledger => ledger::INSERT_ENTRIES,
@@ -74,9 +77,9 @@ impl Table {
 /// The newest fact about a record wins; a name that another record has is refused by the primary key.
 const PUT_NAMED: &str = "
     INSERT INTO named (org, kind, name, id, ledger_index, tags)
-    SELECT value->>0, value->>1, value->>2, value->>3, value->>4, value->>5 FROM json_each($rows) WHERE true
+    SELECT value->>0, value->>1, value->>2, value->>3, value->>4, value->>5 FROM json_each($1) WHERE true
     ON CONFLICT (org, kind, id)
-    DO UPDATE SET name = excluded.name, ledger_index = excluded.ledger_index, tags = excluded.tags;";
+    DO UPDATE SET name = excluded.name, ledger_index = excluded.ledger_index, tags = excluded.tags";
 
 /// The rows of one batch.
 #[derive(Debug, Default)]
@@ -92,16 +95,15 @@ impl Rows {
         Ok(())
     }
 
-    /// The statements that write the rows, and the array for each of them, to be bound from `$2` on.
-    pub(crate) fn into_statements(self) -> (String, Vec<String>) {
-        let mut statements = String::new();
-        let mut arrays = Vec::with_capacity(self.0.len());
-        for (number, (table, mut rows)) in (2..).zip(self.0) {
-            statements.push_str(&table.sql().replace("$rows", &format!("${number}")));
+    /// Writes them. `payloads` are the facts, end to end.
+    pub(crate) fn write(self, connection: &Connection, payloads: Vec<u8>) -> rusqlite::Result<()> {
+        let mut values = [Value::Null, payloads.into()];
+        for (table, mut rows) in self.0 {
             rows.push(']');
-            arrays.push(rows);
+            values[0] = rows.into();
+            execute(connection, table.sql(), &values)?;
         }
-        (statements, arrays)
+        Ok(())
     }
 }
 
@@ -158,6 +160,10 @@ pub(crate) fn current<T: DeserializeOwned>((revision, payload): (i64, String)) -
     Ok(Current { revision: unsigned(revision)?, record: record(&payload)? })
 }
 
+const BY_NAME: &str = "
+    SELECT l.idx, l.payload FROM named n CROSS JOIN ledger l ON l.org = n.org AND l.idx = n.ledger_index
+    WHERE n.org = (SELECT key FROM organization WHERE id = $1) AND n.kind = $2 AND n.name = $3";
+
 const BY_IDS: &str = "
     SELECT l.idx, l.payload FROM named n JOIN ledger l ON l.org = n.org AND l.idx = n.ledger_index
     WHERE n.org = (SELECT key FROM organization WHERE id = $1) AND n.kind = $2
@@ -168,6 +174,17 @@ const ALL_NAMED: &str = "
     WHERE n.org = (SELECT key FROM organization WHERE id = $1) AND n.kind = $2 ORDER BY n.name";
 
 impl SqliteStore {
+    /// The record of this kind and name.
+    pub(crate) async fn by_name<T: DeserializeOwned>(
+        &self,
+        org: Id,
+        kind: &'static str,
+        name: &str,
+    ) -> StoreResult<Option<Current<T>>> {
+        let question = self.ask(BY_NAME).bind(org.to_string()).bind(kind.to_owned()).bind(name.to_owned());
+        question.first().await?.map(current).transpose()
+    }
+
     /// The records of this kind and these ids, in any order.
     pub(crate) async fn by_ids<T: DeserializeOwned>(
         &self,
@@ -175,8 +192,8 @@ impl SqliteStore {
         kind: &'static str,
         ids: &[Id],
     ) -> StoreResult<Vec<Current<T>>> {
-        let query = sqlx::query_as(BY_IDS).bind(org.to_string()).bind(kind).bind(list(ids)?);
-        self.all(query).await?.into_iter().map(current).collect()
+        let question = self.ask(BY_IDS).bind(org.to_string()).bind(kind.to_owned()).bind(list(ids)?);
+        question.about(ids.len()).all().await?.into_iter().map(current).collect()
     }
 
     /// Every record of this kind, by name.
@@ -185,8 +202,8 @@ impl SqliteStore {
         org: Id,
         kind: &'static str,
     ) -> StoreResult<Vec<Current<T>>> {
-        let rows = self.all(sqlx::query_as(ALL_NAMED).bind(org.to_string()).bind(kind)).await?;
-        rows.into_iter().map(current).collect()
+        let question = self.ask(ALL_NAMED).bind(org.to_string()).bind(kind.to_owned()).long();
+        question.all().await?.into_iter().map(current).collect()
     }
 
     /// A window of the records whose facts `listing` finds, and how many there are: one statement, so that the two
@@ -198,9 +215,11 @@ impl SqliteStore {
         window: Window,
         values: Vec<Option<String>>,
     ) -> StoreResult<Slice<T>> {
-        let query = sqlx::query_as::<_, (i64, Option<String>)>(statement(&[&listing.sql()]));
-        let query = query.bind(org.to_string()).bind(signed(window.limit)).bind(signed(window.offset));
-        let rows = self.all(values.into_iter().fold(query, |query, value| query.bind(value))).await?;
+        let question = self.ask(listing.sql()).bind(org.to_string());
+        let question = question.bind(signed(window.limit)).bind(signed(window.offset));
+        let question = values.into_iter().fold(question, Question::bind);
+        let question = if listing.narrow { question } else { question.long() };
+        let rows = question.all::<(i64, Option<String>)>().await?;
         let total = rows.first().map_or(Ok(0), |(total, _)| unsigned(*total))?;
         let payloads = rows.iter().filter_map(|(_, payload)| payload.as_deref());
         Ok(Slice { items: payloads.map(record).collect::<StoreResult<_>>()?, total })
@@ -215,12 +234,14 @@ pub(crate) struct Listing {
     pub(crate) filter: Vec<&'static str>,
     /// The total order.
     pub(crate) order: &'static str,
+    /// Whether few are found at most.
+    pub(crate) narrow: bool,
 }
 
 impl Listing {
     /// The statement that answers how many there are and, row by row, the payloads of the window `$2`, `$3`.
     fn sql(&self) -> String {
-        let Self { from, filter, order } = self;
+        let Self { from, filter, order, .. } = self;
         let all = format!("{from}{}", filter.concat());
         format!(
             "WITH page AS MATERIALIZED (SELECT x.* FROM {all} ORDER BY {order} LIMIT $2 OFFSET $3)
@@ -232,14 +253,12 @@ impl Listing {
 
     /// Which index the page is read by, in SQLite's words.
     #[cfg(test)]
-    pub(crate) async fn plan(&self) -> String {
-        use sqlx::{Connection, Row, SqliteConnection};
-        let mut connection = SqliteConnection::connect("sqlite::memory:").await.unwrap();
-        let tables = include_str!("../migrations/0001_first.sql");
-        sqlx::raw_sql(tables).execute(&mut connection).await.unwrap();
-        let explain = statement(&["EXPLAIN QUERY PLAN ", &self.sql()]);
-        let steps = sqlx::query(explain).fetch_all(&mut connection).await.unwrap();
-        let details = steps.iter().map(|step| step.get::<String, _>("detail"));
-        details.into_iter().find(|detail| detail.starts_with("SEARCH x ")).unwrap_or_default()
+    pub(crate) fn plan(&self) -> String {
+        let connection = rusqlite::Connection::open_in_memory().unwrap();
+        connection.execute_batch(include_str!("../migrations/0001_first.sql")).unwrap();
+        let explain = format!("EXPLAIN QUERY PLAN {}", self.sql());
+        let steps: Vec<(i64, i64, i64, String)> = crate::question::rows(&connection, &explain, &[]).unwrap();
+        let mut details = steps.into_iter().map(|(.., detail)| detail);
+        details.find(|detail| detail.starts_with("SEARCH x ")).unwrap_or_default()
     }
 }

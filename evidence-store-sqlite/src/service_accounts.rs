@@ -16,8 +16,8 @@ const KIND: &str = "service_account";
 pub(crate) const PUT_KEYS: &str = "
     INSERT INTO api_key (org, id, owner, owner_id, hash, created_at, expires_at, revoked_at)
     SELECT value->>0, value->>1, value->2, value->>3, value->>4, value->>5, value->>6, value->>7
-    FROM json_each($rows) WHERE true
-    ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at, revoked_at = excluded.revoked_at;";
+    FROM json_each($1) WHERE true
+    ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at, revoked_at = excluded.revoked_at";
 
 const KEYS: &str = "
     SELECT l.idx, l.payload FROM api_key k
@@ -49,7 +49,7 @@ impl ServiceAccountStore for SqliteStore {
     }
 
     async fn api_keys(&self, org: Id, owner: Id) -> StoreResult<Vec<Current<ApiKeyRecord>>> {
-        let query = sqlx::query_as(KEYS).bind(org.to_string()).bind(owner.to_string());
-        self.all(query).await?.into_iter().map(current).collect()
+        let question = self.ask(KEYS).bind(org.to_string()).bind(owner.to_string()).long();
+        question.all().await?.into_iter().map(current).collect()
     }
 }

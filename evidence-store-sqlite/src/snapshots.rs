@@ -13,25 +13,25 @@ use evidence_core::store::StoreResult;
 use evidence_core::time::Timestamp;
 use serde::Deserialize;
 
-use crate::db::{SqliteStore, statement};
+use crate::db::SqliteStore;
 use crate::rows::{Rows, Spot, Table, array, body, id, list, signed, unsigned, word};
 
 pub(crate) const INSERT_SNAPSHOTS: &str = "
     INSERT INTO snapshot (org, environment, idx, at, compliant, ledger_index)
-    SELECT value->>0, value->>1, value->>2, value->>3, value->>4, value->>5 FROM json_each($rows);";
+    SELECT value->>0, value->>1, value->>2, value->>3, value->>4, value->>5 FROM json_each($1)";
 
 /// Ends what lasted before the batch. Its rows come before those of [`INSERT_INSTANCES`]. The plus keeps the planner from
 /// looking through everything that runs for each row.
 pub(crate) const END_INSTANCES: &str = "
     UPDATE instance SET until_idx = e.until, exited = e.exited
     FROM (SELECT value->>0 AS environment, value->>1 AS fingerprint, value->>2 AS until, value->>3 AS exited
-          FROM json_each($rows)) e
+          FROM json_each($1)) e
     WHERE instance.environment = e.environment AND instance.fingerprint = e.fingerprint
-        AND +instance.until_idx = 9223372036854775807;";
+        AND +instance.until_idx = 9223372036854775807";
 
 pub(crate) const INSERT_INSTANCES: &str = "
     INSERT INTO instance (org, environment, fingerprint, from_idx, until_idx, exited, state)
-    SELECT value->>0, value->>1, value->>2, value->>3, value->>4, value->>5, value->6 FROM json_each($rows);";
+    SELECT value->>0, value->>1, value->>2, value->>3, value->>4, value->>5, value->6 FROM json_each($1)";
 
 /// `until_idx` of what lasts.
 const LASTING: i64 = i64::MAX;
@@ -66,7 +66,7 @@ const INSTANCES: &str = "
         AND (i.until_idx > s.idx OR i.exited)";
 
 const STRETCHES: &str = "
-    SELECT i.fingerprint, i.environment, i.from_idx, b.at AS from_at, e.idx AS until_idx, e.at AS until_at, i.exited
+    SELECT i.fingerprint, i.environment, i.from_idx, b.at, e.idx, e.at, i.exited
     FROM instance i
     JOIN snapshot b ON b.environment = i.environment AND b.idx = i.from_idx
     LEFT JOIN snapshot e ON e.environment = i.environment AND e.idx = i.until_idx
@@ -156,36 +156,27 @@ fn line((index, at, until, compliant): (i64, i64, Option<i64>, bool)) -> StoreRe
     Ok(SnapshotRow { index: unsigned(index)?, at, until, compliant })
 }
 
-#[derive(sqlx::FromRow)]
-struct StretchRow {
-    fingerprint: String,
-    environment: String,
-    from_idx: i64,
-    from_at: i64,
-    until_idx: Option<i64>,
-    until_at: Option<i64>,
-    exited: bool,
-}
+/// A row of [`STRETCHES`].
+type StretchRow = (String, String, i64, i64, Option<i64>, Option<i64>, bool);
 
-impl StretchRow {
-    fn stretch(self) -> StoreResult<Stretch> {
-        let until_idx = self.until_idx.map(unsigned).transpose()?;
-        Ok(Stretch {
-            fingerprint: word(&self.fingerprint)?,
-            environment: id(&self.environment)?,
-            from: unsigned(self.from_idx)?,
-            from_at: Timestamp::from_micros(self.from_at),
-            until: until_idx.zip(self.until_at.map(Timestamp::from_micros)),
-            exited: self.exited,
-        })
-    }
+fn stretch(row: StretchRow) -> StoreResult<Stretch> {
+    let (fingerprint, environment, from, from_at, until, until_at, exited) = row;
+    let until = until.map(unsigned).transpose()?;
+    Ok(Stretch {
+        fingerprint: word(&fingerprint)?,
+        environment: id(&environment)?,
+        from: unsigned(from)?,
+        from_at: Timestamp::from_micros(from_at),
+        until: until.zip(until_at.map(Timestamp::from_micros)),
+        exited,
+    })
 }
 
 #[async_trait]
 impl SnapshotStore for SqliteStore {
     async fn snapshot(&self, org: Id, environment: Id, index: u64) -> StoreResult<Option<Current<Snapshot>>> {
-        let query = sqlx::query_as::<_, (i64, String)>(SNAPSHOT).bind(org.to_string());
-        let row = self.first(query.bind(environment.to_string()).bind(signed(index))).await?;
+        let question = self.ask(SNAPSHOT).bind(org.to_string()).bind(environment.to_string());
+        let row = question.bind(signed(index)).first::<(i64, String)>().await?;
         let Some((revision, payload)) = row else { return Ok(None) };
         let Taken { snapshot } = body(&payload)?;
         Ok(Some(Current { revision: unsigned(revision)?, record: snapshot }))
@@ -200,29 +191,29 @@ impl SnapshotStore for SqliteStore {
         window: Window,
     ) -> StoreResult<Vec<SnapshotRow>> {
         let order = if ascending { ASCENDING } else { DESCENDING };
-        let query = sqlx::query_as(statement(&[SNAPSHOTS, order]));
-        let query = query.bind(org.to_string()).bind(environment.to_string());
-        let query = query.bind(signed(*range.start())).bind(signed(*range.end()));
-        let rows = self.all(query.bind(signed(window.limit)).bind(signed(window.offset))).await?;
-        rows.into_iter().map(line).collect()
+        let question =
+            self.ask([SNAPSHOTS, order].concat()).bind(org.to_string()).bind(environment.to_string());
+        let question = question.bind(signed(*range.start())).bind(signed(*range.end()));
+        let question = question.bind(signed(window.limit)).bind(signed(window.offset)).long();
+        question.all().await?.into_iter().map(line).collect()
     }
 
     async fn snapshot_at(&self, org: Id, environment: Id, at: Timestamp) -> StoreResult<u64> {
-        let query = sqlx::query_as::<_, (i64,)>(SNAPSHOT_AT).bind(org.to_string());
-        let row = self.first(query.bind(environment.to_string()).bind(at.as_micros())).await?;
+        let question = self.ask(SNAPSHOT_AT).bind(org.to_string()).bind(environment.to_string());
+        let row = question.bind(at.as_micros()).first::<(i64,)>().await?;
         row.map_or(Ok(0), |(index,)| unsigned(index))
     }
 
     async fn instances(&self, org: Id, environment: Id, index: u64) -> StoreResult<Vec<Placed>> {
-        let query = sqlx::query_as::<_, (Option<String>,)>(INSTANCES).bind(org.to_string());
-        let found = self.first(query.bind(environment.to_string()).bind(signed(index))).await?;
+        let question = self.ask(INSTANCES).bind(org.to_string()).bind(environment.to_string());
+        let found = question.bind(signed(index)).long().first::<(Option<String>,)>().await?;
         let placed: Vec<(Instance, bool)> = array(found.and_then(|(json,)| json))?;
         Ok(placed.into_iter().map(|(instance, exited)| Placed { instance, exited }).collect())
     }
 
     async fn stretches(&self, org: Id, fingerprints: &[Fingerprint]) -> StoreResult<Vec<Stretch>> {
-        let query = sqlx::query_as::<_, StretchRow>(STRETCHES).bind(org.to_string());
-        let rows = self.all(query.bind(list(fingerprints)?)).await?;
-        rows.into_iter().map(StretchRow::stretch).collect()
+        let question = self.ask(STRETCHES).bind(org.to_string()).bind(list(fingerprints)?);
+        let rows = question.about(fingerprints.len()).all().await?;
+        rows.into_iter().map(stretch).collect()
     }
 }

@@ -10,20 +10,24 @@ use evidence_core::store::{StoreResult, StoredEntry};
 use evidence_core::trails::{Trail, TrailContents, TrailFilter, TrailStore};
 
 use crate::db::SqliteStore;
-use crate::ledger::EntryRow;
-use crate::rows::{Listing, Recorded, Rows, Spot, Table, array, list, record};
+use crate::ledger::{EntryRow, entry};
+use crate::rows::{Listing, Recorded, Rows, Spot, Table, array, current, list, record};
 use crate::{artifacts, attestations};
 
 /// A trail keeps its flow, its time and its beginning.
 pub(crate) const PUT_TRAILS: &str = "
     INSERT INTO trail (org, id, flow, name, at, begun, ledger_index)
     SELECT value->>0, value->>1, value->>2, value->>3, value->>4, value->>5, value->>5
-    FROM json_each($rows) WHERE true
-    ON CONFLICT (id) DO UPDATE SET ledger_index = excluded.ledger_index;";
+    FROM json_each($1) WHERE true
+    ON CONFLICT (id) DO UPDATE SET ledger_index = excluded.ledger_index";
 
 pub(crate) const INSERT_ENTRIES: &str = "
     INSERT INTO trail_entry (org, trail, ledger_index)
-    SELECT value->>0, value->>1, value->>2 FROM json_each($rows);";
+    SELECT value->>0, value->>1, value->>2 FROM json_each($1)";
+
+const BY_NAME: &str = "
+    SELECT l.idx, l.payload FROM trail t CROSS JOIN ledger l ON l.org = t.org AND l.idx = t.ledger_index
+    WHERE t.flow = $2 AND t.name = $3 AND t.org = (SELECT key FROM organization WHERE id = $1)";
 
 const TRAILS: &str = "trail x WHERE x.org = (SELECT key FROM organization WHERE id = $1)";
 
@@ -102,7 +106,7 @@ fn listing(filter: &TrailFilter) -> Listing {
     ];
     let filter: Vec<_> = conditions.into_iter().flatten().collect();
     let from = if filter.is_empty() { TRAILS } else { NARROWED };
-    Listing { from, filter, order: NEWEST_FIRST }
+    Listing { from, filter, order: NEWEST_FIRST, narrow: false }
 }
 
 /// Puts what [`CONTENTS`] found together, trail by trail.
@@ -128,7 +132,8 @@ fn assembled((trails, artifacts, attestations): Contents) -> StoreResult<Vec<Tra
 #[async_trait]
 impl TrailStore for SqliteStore {
     async fn trail(&self, org: Id, flow: Id, name: &str) -> StoreResult<Option<Current<Trail>>> {
-        self.trail_by_name(org, flow, name).await
+        let question = self.ask(BY_NAME).bind(org.to_string()).bind(flow.to_string()).bind(name.to_owned());
+        question.first().await?.map(current).transpose()
     }
 
     async fn trails(&self, org: Id, filter: &TrailFilter, window: Window) -> StoreResult<Slice<Trail>> {
@@ -143,18 +148,18 @@ impl TrailStore for SqliteStore {
     }
 
     async fn newest_trails(&self, org: Id, flows: &[Id]) -> StoreResult<Vec<Trail>> {
-        let query = sqlx::query_as::<_, (String,)>(NEWEST).bind(org.to_string()).bind(list(flows)?);
-        self.all(query).await?.into_iter().map(|(payload,)| record(&payload)).collect()
+        let question = self.ask(NEWEST).bind(org.to_string()).bind(list(flows)?).about(flows.len());
+        question.all::<(String,)>().await?.into_iter().map(|(payload,)| record(&payload)).collect()
     }
 
     async fn trail_contents(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailContents>> {
-        let query = sqlx::query_as(CONTENTS).bind(org.to_string()).bind(list(trails)?);
-        assembled(self.first(query).await?.unwrap_or_default())
+        let question = self.ask(CONTENTS).bind(org.to_string()).bind(list(trails)?).about(trails.len());
+        assembled(question.first::<Contents>().await?.unwrap_or_default())
     }
 
     async fn trail_entries(&self, org: Id, trail: Id) -> StoreResult<Vec<StoredEntry>> {
-        let query = sqlx::query_as::<_, EntryRow>(ENTRIES).bind(org.to_string()).bind(trail.to_string());
-        self.all(query).await?.into_iter().map(StoredEntry::try_from).collect()
+        let question = self.ask(ENTRIES).bind(org.to_string()).bind(trail.to_string()).long();
+        question.all::<EntryRow>().await?.into_iter().map(entry).collect()
     }
 }
 
@@ -163,8 +168,8 @@ mod tests {
     use super::*;
     use evidence_core::shared::TagFilter;
 
-    #[tokio::test]
-    async fn every_list_is_read_by_the_index_that_narrows_it_most() {
+    #[test]
+    fn every_list_is_read_by_the_index_that_narrows_it_most() {
         let flow = "00000000-0000-0000-0000-00000000".parse().ok();
         let flow_tag = Some(TagFilter::parse("team:a", ':'));
         let fingerprint = Some("abcde".to_owned());
@@ -175,7 +180,7 @@ mod tests {
             (TrailFilter { fingerprint, ..TrailFilter::default() }, "PRIMARY KEY (id=?)"),
         ];
         for (filter, index) in cases {
-            let plan = listing(&filter).plan().await;
+            let plan = listing(&filter).plan();
             assert!(plan.contains(index), "{filter:?}: {plan}");
         }
     }

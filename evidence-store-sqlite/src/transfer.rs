@@ -29,21 +29,21 @@ const BLOBS: &str = "
 #[async_trait]
 impl Transfer for SqliteStore {
     async fn organizations(&self, after: Option<Id>, limit: u64) -> StoreResult<Vec<Organization>> {
-        let query = sqlx::query_as::<_, (String,)>(ORGANIZATIONS);
-        let query = query.bind(after.map(|after| after.to_string())).bind(signed(limit));
-        self.all(query).await?.iter().map(|(record,)| body(record)).collect()
+        let question = self.ask(ORGANIZATIONS).bind(after.map(|after| after.to_string()));
+        let rows = question.bind(signed(limit)).long().all::<(String,)>().await?;
+        rows.iter().map(|(record,)| body(record)).collect()
     }
 
     async fn key_hashes(&self, org: Id, keys: &[Id]) -> StoreResult<Vec<(Id, KeyHash)>> {
-        let query = sqlx::query_as::<_, (String, String)>(KEY_HASHES).bind(org.to_string()).bind(list(keys)?);
-        let rows = self.all(query).await?.into_iter();
-        rows.map(|(key, hash)| Ok((id(&key)?, KeyHash::stored(hash)))).collect()
+        let question = self.ask(KEY_HASHES).bind(org.to_string()).bind(list(keys)?).about(keys.len());
+        let rows = question.all::<(String, String)>().await?;
+        rows.into_iter().map(|(key, hash)| Ok((id(&key)?, KeyHash::stored(hash)))).collect()
     }
 
     async fn blobs(&self, org: Id, after: Option<&Fingerprint>, limit: u64) -> StoreResult<Vec<Fingerprint>> {
-        let query = sqlx::query_as::<_, (String,)>(BLOBS).bind(org.to_string());
-        let query = query.bind(after.map(Fingerprint::to_string)).bind(signed(limit));
-        self.all(query).await?.iter().map(|(sha256,)| word(sha256)).collect()
+        let question = self.ask(BLOBS).bind(org.to_string()).bind(after.map(Fingerprint::to_string));
+        let rows = question.bind(signed(limit)).long().all::<(String,)>().await?;
+        rows.iter().map(|(sha256,)| word(sha256)).collect()
     }
 
     async fn import(&self, import: Import) -> StoreResult<()> {

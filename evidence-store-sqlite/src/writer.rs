@@ -1,16 +1,18 @@
-//! The one task that writes. It takes whatever its queue holds into one transaction, so that many clients share one
-//! flush to the disk, and it takes two calls to the driver to do so.
+//! The one thread that writes. It takes whatever its queue holds into one transaction, so that many clients share one
+//! flush to the disk.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use evidence_core::StoreError;
 use evidence_core::store::{Entry, StoreResult};
-use sqlx::{Connection, SqliteConnection};
+use rusqlite::types::{Type, Value};
+use rusqlite::{Connection, Error, TransactionBehavior, ffi};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::blobs::BlobWrite;
-use crate::db::statement;
-use crate::error::store_error;
+use crate::error::{primary_code, store_error};
+use crate::question::rows;
 use crate::record::{LOOK, Plan, Questions, Seen, Submission};
 
 /// The most writes of one transaction.
@@ -33,32 +35,32 @@ pub(crate) enum Job {
 /// The writer and its connection, which nobody else uses.
 #[derive(Debug)]
 pub(crate) struct Writer {
-    connection: SqliteConnection,
+    connection: Connection,
     statements: Arc<AtomicU64>,
 }
 
 impl Writer {
-    pub(crate) fn new(connection: SqliteConnection, statements: Arc<AtomicU64>) -> Self {
+    pub(crate) fn new(connection: Connection, statements: Arc<AtomicU64>) -> Self {
         Self { connection, statements }
     }
 
     /// Works until the queue is closed or [`Job::Stop`] comes.
-    pub(crate) async fn run(mut self, mut queue: mpsc::Receiver<Job>) {
+    pub(crate) fn run(mut self, mut queue: mpsc::Receiver<Job>) {
         let mut jobs = Vec::new();
         let mut stopped = None;
-        while stopped.is_none() && queue.recv_many(&mut jobs, BATCH).await > 0 {
+        while stopped.is_none() && queue.blocking_recv_many(&mut jobs, BATCH) > 0 {
             let mut batch = Vec::new();
             for job in jobs.drain(..) {
                 match job {
                     Job::Record(write) => batch.push(write),
-                    Job::Blob(write, reply) => self.keep(write, reply).await,
+                    Job::Blob(write, reply) => self.keep(write, reply),
                     Job::Stop(reply) => stopped = Some(reply),
                 }
             }
-            self.record(batch).await;
+            self.record(batch);
         }
         drop(queue);
-        if let Err(error) = self.connection.close().await {
+        if let Err((_, error)) = self.connection.close() {
             tracing::warn!(%error, "the store's writer did not close its connection");
         }
         if let Some(reply) = stopped {
@@ -66,22 +68,18 @@ impl Writer {
         }
     }
 
-    fn count(&self) {
-        self.statements.fetch_add(1, Ordering::Relaxed);
-    }
-
-    async fn keep(&mut self, write: BlobWrite, reply: oneshot::Sender<StoreResult<()>>) {
-        self.count();
+    fn keep(&mut self, write: BlobWrite, reply: oneshot::Sender<StoreResult<()>>) {
+        count(&self.statements);
         // A closed reply channel is a client that has gone.
-        reply.send(write.apply(&mut self.connection).await.map_err(store_error)).ok();
+        reply.send(write.apply(&self.connection).map_err(store_error)).ok();
     }
 
     /// Records these writes. A batch that fails for the sake of one write is halved until that one is alone.
-    async fn record(&mut self, writes: Vec<Submission>) {
+    fn record(&mut self, writes: Vec<Submission>) {
         let mut batches = within_bytes(writes);
         batches.reverse();
         while let Some(mut batch) = batches.pop() {
-            match self.attempt(&batch).await {
+            match self.attempt(&batch) {
                 Ok(outcomes) => {
                     for (write, outcome) in batch.into_iter().zip(outcomes) {
                         write.reply.send(outcome).ok();
@@ -101,63 +99,44 @@ impl Writer {
         }
     }
 
-    /// One transaction: on an error nothing of the batch was written.
-    async fn attempt(&mut self, batch: &[Submission]) -> Result<Vec<StoreResult<Vec<Entry>>>, sqlx::Error> {
-        let outcome = self.transact(batch).await;
-        if outcome.is_err() {
-            self.roll_back().await;
-        }
-        outcome
-    }
-
-    async fn transact(&mut self, batch: &[Submission]) -> Result<Vec<StoreResult<Vec<Entry>>>, sqlx::Error> {
-        let mut plan = self.look(batch).await?;
-        let outcomes =
-            batch.iter().map(|write| plan.accept(write)).collect::<Result<_, _>>().map_err(encode)?;
-        if plan.is_empty() {
-            self.roll_back().await;
-        } else {
-            self.write(plan).await?;
+    /// One transaction, which excludes every other writer: on an error nothing of the batch was written.
+    fn attempt(&mut self, batch: &[Submission]) -> rusqlite::Result<Vec<StoreResult<Vec<Entry>>>> {
+        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        count(&self.statements);
+        let mut plan = look(&transaction, batch)?;
+        let outcomes = batch.iter().map(|write| plan.accept(write));
+        let outcomes = outcomes.collect::<Result<_, _>>().map_err(unwritable)?;
+        if !plan.is_empty() {
+            let (rows, payloads) = plan.into_rows().map_err(unwritable)?;
+            count(&self.statements);
+            rows.write(&transaction, payloads)?;
+            transaction.commit()?;
         }
         Ok(outcomes)
     }
-
-    async fn look(&mut self, batch: &[Submission]) -> Result<Plan, sqlx::Error> {
-        let questions = Questions::of(batch);
-        let arguments = questions.arguments().map_err(encode)?;
-        let query = sqlx::query_as::<_, Seen>(LOOK);
-        let query = arguments.into_iter().fold(query, |query, argument| query.bind(argument));
-        self.count();
-        let seen = query.fetch_all(&mut self.connection).await?;
-        Plan::new(questions, seen).map_err(|damage| sqlx::Error::Decode(damage.into()))
-    }
-
-    async fn write(&mut self, plan: Plan) -> Result<(), sqlx::Error> {
-        let (statements, payloads, arrays) = plan.into_statements().map_err(encode)?;
-        let query = sqlx::query(statement(&[&statements, " COMMIT"])).bind(payloads);
-        let query = arrays.into_iter().fold(query, |query, rows| query.bind(rows));
-        self.count();
-        query.execute(&mut self.connection).await.map(drop)
-    }
-
-    /// Leaves the transaction, if there is one: after an error inside a call SQLite may have left it already.
-    async fn roll_back(&mut self) {
-        self.count();
-        sqlx::raw_sql("ROLLBACK").execute(&mut self.connection).await.ok();
-    }
 }
 
-fn encode(error: serde_json::Error) -> sqlx::Error {
-    sqlx::Error::Encode(error.into())
+fn count(statements: &AtomicU64) {
+    statements.fetch_add(1, Ordering::Relaxed);
+}
+
+fn look(connection: &Connection, batch: &[Submission]) -> rusqlite::Result<Plan> {
+    let questions = Questions::of(batch);
+    let arguments = questions.arguments().map_err(unwritable)?.map(Value::from);
+    let seen: Vec<Seen> = rows(connection, LOOK, &arguments)?;
+    let damaged = |damage: StoreError| Error::FromSqlConversionFailure(0, Type::Text, damage.into());
+    Plan::new(questions, seen).map_err(damaged)
+}
+
+fn unwritable(error: serde_json::Error) -> Error {
+    Error::ToSqlConversionFailure(error.into())
 }
 
 /// Whether another batch without the right write might succeed: not where the machine is at fault.
-fn spoilt_by_one(error: &sqlx::Error) -> bool {
-    use sqlx::error::ErrorKind;
-    match error {
-        sqlx::Error::Database(database) => !matches!(database.kind(), ErrorKind::Other),
-        sqlx::Error::Decode(_) | sqlx::Error::ColumnDecode { .. } | sqlx::Error::Encode(_) => true,
-        _ => false,
+fn spoilt_by_one(error: &Error) -> bool {
+    match primary_code(error) {
+        Some(code) => code == ffi::SQLITE_CONSTRAINT,
+        None => matches!(error, Error::FromSqlConversionFailure(..) | Error::ToSqlConversionFailure(_)),
     }
 }
 

@@ -14,7 +14,7 @@ use evidence_core::shared::{TagFilter, Tags};
 use evidence_core::store::{LedgerStore, Recorder, StoreResult};
 use evidence_core::time::Timestamp;
 use evidence_core::{Entry, Evidence, Fact, Guard, Key, Settings, StoreError, Write};
-use evidence_store_sqlite::sqlx::{Connection, SqliteConnection};
+use evidence_store_sqlite::rusqlite::Connection;
 use evidence_store_sqlite::{ConnectError, SqliteStore};
 use tempfile::TempDir;
 
@@ -63,11 +63,8 @@ impl Bench {
         self.store.record(self.write(vec![Fact::FlowCreated { record: flow.clone() }], vec![])).await
     }
 
-    async fn execute(&self, sql: &'static str) {
-        let url = format!("sqlite://{}", self.directory.path().join("e.db").display());
-        let mut connection = SqliteConnection::connect(&url).await.unwrap();
-        evidence_store_sqlite::sqlx::raw_sql(sql).execute(&mut connection).await.unwrap();
-        connection.close().await.unwrap();
+    fn execute(&self, sql: &str) {
+        Connection::open(self.directory.path().join("e.db")).unwrap().execute_batch(sql).unwrap();
     }
 }
 
@@ -252,7 +249,7 @@ async fn damage_is_named() {
         for number in 0..20 {
             bench.create(&bench.flow(&format!("flow-{number}"))).await.unwrap();
         }
-        bench.execute(damage).await;
+        bench.execute(damage);
         let problems = bench.store.fsck().await.unwrap().problems;
         assert!(problems.iter().any(|problem| problem.contains(expected)), "{damage}: {problems:?}");
     }
@@ -271,11 +268,11 @@ async fn a_closed_store_answers_that_it_is_not_available() {
 async fn a_write_that_fails_half_way_leaves_the_store_as_it_was() {
     let bench = Bench::new().await;
     bench.create(&bench.flow("before")).await.unwrap();
-    bench.execute("CREATE TRIGGER refuse BEFORE INSERT ON named BEGIN SELECT RAISE(ABORT, 'no'); END").await;
+    bench.execute("CREATE TRIGGER refuse BEFORE INSERT ON named BEGIN SELECT RAISE(ABORT, 'no'); END");
     bench.create(&bench.flow("during")).await.unwrap_err();
     assert!(bench.store.flow(bench.org, "before").await.unwrap().is_some());
     assert!(bench.store.flow(bench.org, "during").await.unwrap().is_none());
-    bench.execute("DROP TRIGGER refuse").await;
+    bench.execute("DROP TRIGGER refuse");
     bench.create(&bench.flow("after")).await.unwrap();
     assert_eq!(bench.store.fsck().await.unwrap().problems, Vec::<String>::new());
 }
@@ -285,12 +282,14 @@ async fn addresses_and_files_that_cannot_be_used_are_refused_with_one_sentence()
     let directory = tempfile::tempdir().unwrap();
     let refused = async |url: &str| SqliteStore::connect(url).await.unwrap_err();
     assert!(matches!(refused("sqlite::memory:").await, ConnectError::InMemory));
-    assert!(matches!(refused("sqlite://a?mode=nonsense").await, ConnectError::BadUrl { .. }));
+    for url in ["sqlite://a?mode=nonsense", "postgres://localhost/evidence", "evidence.db"] {
+        assert!(matches!(refused(url).await, ConnectError::BadUrl { .. }), "{url}");
+    }
     let nowhere = format!("sqlite://{}/none/e.db", directory.path().display());
     assert!(matches!(refused(&nowhere).await, ConnectError::Open { .. }));
 
     let bench = Bench::new().await;
-    bench.execute("INSERT INTO _evidence_migrations (version) VALUES (99)").await;
+    bench.execute("INSERT INTO _evidence_migrations (version) VALUES (99)");
     let newer = SqliteStore::open(bench.directory.path().join("e.db")).await.unwrap_err();
     assert!(matches!(newer, ConnectError::NewerSchema { found: 99, known: 1 }), "{newer}");
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use evidence_core::conformance;
-use evidence_store_sqlite::sqlx::{self, AssertSqlSafe, Connection, SqliteConnection};
+use evidence_store_sqlite::rusqlite::Connection;
 use evidence_store_sqlite::{FsckReport, SqliteStore};
 use tempfile::TempDir;
 
@@ -67,22 +67,24 @@ struct Table {
 }
 
 impl Table {
-    async fn all(connection: &mut SqliteConnection) -> Vec<Self> {
+    fn all(connection: &Connection) -> Vec<Self> {
         let names = "SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name";
-        let names: Vec<String> = sqlx::query_scalar(names).fetch_all(&mut *connection).await.unwrap();
-        let mut tables = Vec::new();
-        for name in names {
-            let rows = AssertSqlSafe(format!("SELECT count(*) FROM {name}"));
-            let rows: i64 = sqlx::query_scalar(rows).fetch_one(&mut *connection).await.unwrap();
-            let columns = "SELECT name, pk FROM pragma_table_info($1) ORDER BY cid";
-            let columns: Vec<(String, i64)> =
-                sqlx::query_as(columns).bind(&name).fetch_all(&mut *connection).await.unwrap();
-            let key = columns.iter().filter(|(_, pk)| *pk > 0).map(|(column, _)| column.clone()).collect();
-            let columns = columns.into_iter().map(|(column, _)| column).collect();
-            tables.push(Self { name, columns, key, rows: u64::try_from(rows).unwrap() });
-        }
-        tables.retain(|table| table.rows > 0);
-        tables
+        let mut names = connection.prepare(names).unwrap();
+        let names = names.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap);
+        let tables = names.map(|name| Self::of(connection, name));
+        tables.filter(|table| table.rows > 0).collect()
+    }
+
+    fn of(connection: &Connection, name: String) -> Self {
+        let rows = format!("SELECT count(*) FROM {name}");
+        let rows: i64 = connection.query_row(&rows, [], |row| row.get(0)).unwrap();
+        let mut columns =
+            connection.prepare("SELECT name, pk FROM pragma_table_info($1) ORDER BY cid").unwrap();
+        let columns = columns.query_map([&name], |row| row.try_into()).unwrap();
+        let columns: Vec<(String, i64)> = columns.map(Result::unwrap).collect();
+        let key = columns.iter().filter(|(_, pk)| *pk > 0).map(|(column, _)| column.clone()).collect();
+        let columns = columns.into_iter().map(|(column, _)| column).collect();
+        Self { name, columns, key, rows: u64::try_from(rows).unwrap() }
     }
 
     /// The row that is `number`th by its key.
@@ -133,19 +135,16 @@ impl Table {
 }
 
 /// Tampers with the file until something has changed, and answers how.
-async fn tamper(file: &Path, dice: &mut Dice) -> String {
-    let mut connection = SqliteConnection::connect(&format!("sqlite://{}", file.display())).await.unwrap();
-    let tables = Table::all(&mut connection).await;
-    let done = loop {
+fn tamper(file: &Path, dice: &mut Dice) -> String {
+    let connection = Connection::open(file).unwrap();
+    let tables = Table::all(&connection);
+    loop {
         let statement = dice.pick(&tables).tampering(dice);
         // A change that a constraint refuses is none.
-        let outcome = sqlx::query(AssertSqlSafe(statement.clone())).execute(&mut connection).await;
-        if outcome.is_ok_and(|outcome| outcome.rows_affected() > 0) {
-            break statement;
+        if connection.execute(&statement, []).is_ok_and(|changed| changed > 0) {
+            return statement;
         }
-    };
-    connection.close().await.unwrap();
-    done
+    }
 }
 
 #[tokio::test]
@@ -164,7 +163,7 @@ async fn every_tampering_is_named() {
         let copy = directory.path().join("tampered.db");
         std::fs::copy(dice.pick(&sound), &copy).unwrap();
         let store = SqliteStore::open(&copy).await.unwrap();
-        let statement = tamper(&copy, &mut dice).await;
+        let statement = tamper(&copy, &mut dice);
         if store.fsck().await.unwrap().problems.is_empty() {
             unnoticed.push(statement);
         }

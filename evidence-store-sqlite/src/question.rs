@@ -1,0 +1,175 @@
+//! Questions, and the connections that answer them. A question about few things is answered on the caller's own
+//! thread: it takes microseconds from memory, and a change of thread costs more than most answers. A question whose
+//! answer may be long is answered on a thread for slow work, so that it holds nobody else up.
+
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use evidence_core::store::StoreResult;
+use rusqlite::types::Value;
+use rusqlite::{Connection, OpenFlags, Row, Statement};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+
+use crate::db::{PATIENCE, connection};
+use crate::error::{Unanswered, store_error};
+
+/// How many connections read.
+const READERS: usize = 8;
+
+/// How many of them answer long questions at most: the others are left for short ones.
+const FOR_LONG: usize = 6;
+
+/// The most things that one question can ask about and have a short answer.
+const FEW: usize = 16;
+
+/// The connections that read, made as they are needed.
+#[derive(Debug)]
+pub(crate) struct Readers {
+    file: PathBuf,
+    idle: Mutex<Vec<Connection>>,
+    places: Arc<Semaphore>,
+    for_long: Arc<Semaphore>,
+}
+
+impl Readers {
+    pub(crate) fn new(file: PathBuf) -> Self {
+        let places = Arc::new(Semaphore::new(READERS));
+        Self { file, idle: Mutex::default(), places, for_long: Arc::new(Semaphore::new(FOR_LONG)) }
+    }
+
+    pub(crate) fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// Waits for what is being answered and closes every connection.
+    pub(crate) async fn close(&self) {
+        self.for_long.close();
+        let all = self.places.acquire_many(u32::try_from(READERS).unwrap_or(u32::MAX)).await;
+        self.places.close();
+        drop(all);
+        self.idle().clear();
+    }
+
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
+        // A list of connections is whole whoever panicked.
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Answers on this thread.
+    fn rows<R: FromRow>(&self, sql: &str, values: &[Value]) -> rusqlite::Result<Vec<R>> {
+        let idle = self.idle().pop();
+        let connection = idle.map_or_else(|| self.connect(), Ok)?;
+        let rows = rows(&connection, sql, values);
+        self.idle().push(connection);
+        rows
+    }
+
+    fn connect(&self) -> rusqlite::Result<Connection> {
+        let connection = connection(&self.file, OpenFlags::empty())?;
+        connection.pragma_update(None, "query_only", "ON")?;
+        Ok(connection)
+    }
+}
+
+/// Waits for a place, but not for ever.
+async fn place(places: &Arc<Semaphore>) -> StoreResult<OwnedSemaphorePermit> {
+    let place = timeout(PATIENCE, Arc::clone(places).acquire_owned()).await.map_err(|_| Unanswered::Busy)?;
+    Ok(place.map_err(|_| Unanswered::Closed)?)
+}
+
+/// What a row of an answer is read into.
+pub(crate) trait FromRow: for<'r> TryFrom<&'r Row<'r>, Error = rusqlite::Error> {}
+
+impl<R: for<'r> TryFrom<&'r Row<'r>, Error = rusqlite::Error>> FromRow for R {}
+
+/// A statement on its way to the database, and its values.
+pub(crate) struct Question<'a> {
+    readers: &'a Arc<Readers>,
+    sql: Cow<'static, str>,
+    values: Vec<Value>,
+    long: bool,
+}
+
+impl<'a> Question<'a> {
+    pub(crate) const fn new(readers: &'a Arc<Readers>, sql: Cow<'static, str>) -> Self {
+        Self { readers, sql, values: Vec::new(), long: false }
+    }
+}
+
+impl Question<'_> {
+    /// Binds the next value; one that the statement does not name is passed over.
+    pub(crate) fn bind(mut self, value: impl Into<Value>) -> Self {
+        self.values.push(value.into());
+        self
+    }
+
+    /// Says that the answer may be long.
+    pub(crate) fn long(mut self) -> Self {
+        self.long = true;
+        self
+    }
+
+    /// Says about how many things it asks: the answer is long where they are not few.
+    pub(crate) fn about(mut self, things: usize) -> Self {
+        self.long = things > FEW;
+        self
+    }
+
+    /// The first row, if there is one. The statement answers one at most.
+    pub(crate) async fn first<R: FromRow + Send + 'static>(self) -> StoreResult<Option<R>> {
+        Ok(self.all().await?.into_iter().next())
+    }
+
+    /// Every row.
+    pub(crate) async fn all<R: FromRow + Send + 'static>(self) -> StoreResult<Vec<R>> {
+        let Self { readers, sql, values, long } = self;
+        if !long {
+            let _place = place(&readers.places).await?;
+            return readers.rows(&sql, &values).map_err(store_error);
+        }
+        let places = (place(&readers.for_long).await?, place(&readers.places).await?);
+        let readers = Arc::clone(readers);
+        let answer = spawn_blocking(move || {
+            let _places = places;
+            readers.rows(&sql, &values)
+        });
+        answer.await.map_err(|_| Unanswered::Closed)?.map_err(store_error)
+    }
+}
+
+/// Every row of a statement.
+pub(crate) fn rows<R: FromRow>(
+    connection: &Connection,
+    sql: &str,
+    values: &[Value],
+) -> rusqlite::Result<Vec<R>> {
+    let mut statement = connection.prepare_cached(sql)?;
+    bind(&mut statement, values)?;
+    let (mut rows, mut found) = (statement.raw_query(), Vec::new());
+    while let Some(row) = rows.next()? {
+        found.push(R::try_from(row)?);
+    }
+    Ok(found)
+}
+
+/// Runs a statement that answers nothing.
+pub(crate) fn execute(connection: &Connection, sql: &str, values: &[Value]) -> rusqlite::Result<()> {
+    let mut statement = connection.prepare_cached(sql)?;
+    bind(&mut statement, values)?;
+    statement.raw_execute().map(drop)
+}
+
+/// The parameters of statements. To SQLite these are names: it numbers them as they come up in the text.
+const PARAMETERS: [&str; 10] = ["$1", "$2", "$3", "$4", "$5", "$6", "$7", "$8", "$9", "$10"];
+
+fn bind(statement: &mut Statement<'_>, values: &[Value]) -> rusqlite::Result<()> {
+    for (name, value) in PARAMETERS.into_iter().zip(values) {
+        if let Some(index) = statement.parameter_index(name)? {
+            statement.raw_bind_parameter(index, value)?;
+        }
+    }
+    Ok(())
+}
