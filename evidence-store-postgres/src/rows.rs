@@ -341,15 +341,15 @@ impl Listing {
             }
             Order::Numbered(number) => (
                 format!("coalesce(max({number}), 0)"),
-                format!("AND {number} <= (SELECT rows FROM total) - $3 ORDER BY {number} DESC LIMIT $2"),
+                format!("AND {number} <= (SELECT n FROM total) - $3 ORDER BY {number} DESC LIMIT $2"),
                 format!("{number} DESC"),
             ),
         };
         let payload = payload!("x");
         format!(
-            "WITH total AS MATERIALIZED (SELECT {total} AS rows FROM {all}),
+            "WITH total AS MATERIALIZED (SELECT {total} AS n FROM {all}),
                 page AS MATERIALIZED (SELECT x.* FROM {all} {page})
-            SELECT (SELECT rows FROM total), {payload}
+            SELECT (SELECT n FROM total), {payload}
             FROM (SELECT 1) AS one LEFT JOIN page x ON true
             ORDER BY {order}"
         )

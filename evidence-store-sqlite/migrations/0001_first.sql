@@ -75,18 +75,21 @@ CREATE TABLE api_key (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX api_key_owner ON api_key (owner_id, created_at);
 
+-- place, flow_place: the how manieth of the organization and of its flow it is, from 1 on and without gaps. So the last
+-- one's is how many there are, and a page of a list is found without passing over the others. Artifacts have them too.
 CREATE TABLE trail (
     org          INTEGER NOT NULL,
     id           TEXT NOT NULL PRIMARY KEY,
     flow         TEXT NOT NULL,
     name         TEXT NOT NULL,
-    at           INTEGER NOT NULL,
     begun        INTEGER NOT NULL,
     ledger_index INTEGER NOT NULL,
+    place        INTEGER NOT NULL,
+    flow_place   INTEGER NOT NULL,
     UNIQUE (flow, name)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX trail_flow ON trail (flow, at, id, org);
-CREATE INDEX trail_org ON trail (org, at, id);
+CREATE UNIQUE INDEX trail_flow ON trail (flow, flow_place);
+CREATE UNIQUE INDEX trail_org ON trail (org, place);
 
 -- The updates of trails; their beginnings are in trail.begun.
 CREATE TABLE trail_entry (
@@ -107,11 +110,13 @@ CREATE TABLE artifact (
     branch       TEXT,
     repo         TEXT,
     at           INTEGER NOT NULL,
-    ledger_index INTEGER NOT NULL
+    ledger_index INTEGER NOT NULL,
+    place        INTEGER NOT NULL,
+    flow_place   INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX artifact_org ON artifact (org, ledger_index);
+CREATE UNIQUE INDEX artifact_org ON artifact (org, place);
 CREATE INDEX artifact_fingerprint ON artifact (org, fingerprint, flow, ledger_index);
-CREATE INDEX artifact_flow ON artifact (flow, ledger_index, org);
+CREATE UNIQUE INDEX artifact_flow ON artifact (flow, flow_place);
 CREATE INDEX artifact_trail ON artifact (trail, ledger_index) WHERE trail IS NOT NULL;
 CREATE INDEX artifact_commit ON artifact (flow, commit_sha, ledger_index);
 CREATE INDEX artifact_repo ON artifact (repo, ledger_index) WHERE repo IS NOT NULL;

@@ -10,13 +10,19 @@ use evidence_core::time::Timestamp;
 use serde::Deserialize;
 
 use crate::db::SqliteStore;
-use crate::rows::{Listing, Rows, Spot, Table, array, list, record, signed, unsigned, word};
+use crate::rows::{Listing, Order, Rows, Spot, Table, array, list, record, signed, unsigned, word};
 
 pub(crate) const INSERT_ARTIFACTS: &str = "
-    INSERT INTO artifact (org, id, flow, trail, fingerprint, name, commit_sha, branch, repo, at, ledger_index)
-    SELECT value->>0, value->>1, value->>2, value->>3, value->>4, value->>5, value->>6, value->>7, value->>8,
-        value->>9, value->>10
-    FROM json_each($1)";
+    INSERT INTO artifact
+        (org, id, flow, trail, fingerprint, name, commit_sha, branch, repo, at, ledger_index, place, flow_place)
+    SELECT r.*,
+        coalesce((SELECT max(a.place) FROM artifact a WHERE a.org = r.org), 0)
+            + row_number() OVER (PARTITION BY r.org ORDER BY r.idx),
+        coalesce((SELECT max(a.flow_place) FROM artifact a WHERE a.flow = r.flow), 0)
+            + row_number() OVER (PARTITION BY r.flow ORDER BY r.idx)
+    FROM (SELECT value->>0 AS org, value->>1, value->>2 AS flow, value->>3, value->>4, value->>5, value->>6,
+              value->>7, value->>8, value->>9, value->>10 AS idx
+          FROM json_each($1)) r";
 
 /// The JSON that [`Row`] reads, of a row `a`.
 macro_rules! row_json {
@@ -112,8 +118,21 @@ fn listing(filter: &ArtifactFilter) -> Listing {
     // The index on digests begins with the organization.
     let from = if narrowed && filter.fingerprint.is_none() { NARROWED } else { ARTIFACTS };
     let narrow = filter.fingerprint.is_some() || filter.id.is_some() || filter.trail.is_some();
-    let filter = conditions.into_iter().flatten().collect();
-    Listing { from, filter, order: "x.ledger_index DESC", narrow }
+    Listing { from, filter: conditions.into_iter().flatten().collect(), order: order(filter), narrow }
+}
+
+/// The newest first, by what the index that narrows the list most is ordered by.
+const fn order(filter: &ArtifactFilter) -> Order {
+    let ArtifactFilter { flow, trail, id, fingerprint, commit, branch, repos, with_commit } = filter;
+    let by_another =
+        trail.is_some() || id.is_some() || fingerprint.is_some() || commit.is_some() || repos.is_some();
+    match (flow, branch.is_some() || *with_commit) {
+        _ if by_another => Order::By("x.ledger_index DESC"),
+        (None, false) => Order::Numbered("x.place"),
+        (Some(_), false) => Order::Numbered("x.flow_place"),
+        (None, true) => Order::By("x.place DESC"),
+        (Some(_), true) => Order::By("x.flow_place DESC"),
+    }
 }
 
 #[async_trait]
@@ -168,8 +187,8 @@ mod tests {
         let of_flow = ArtifactFilter { flow: id, ..ArtifactFilter::default() };
         let text = || Some("abcde".to_owned());
         let cases = [
-            (ArtifactFilter::default(), "artifact_org (org=?)"),
-            (of_flow.clone(), "artifact_flow (flow=?)"),
+            (ArtifactFilter::default(), "artifact_org (org=? AND place<?)"),
+            (of_flow.clone(), "artifact_flow (flow=? AND flow_place<?)"),
             (
                 ArtifactFilter { branch: text(), with_commit: true, ..of_flow.clone() },
                 "artifact_flow (flow=?)",

@@ -9,7 +9,7 @@ use evidence_core::shared::TagFilter;
 use evidence_core::store::StoreResult;
 
 use crate::db::SqliteStore;
-use crate::rows::{Listing, list};
+use crate::rows::{Listing, Order, list};
 
 const KIND: &str = "flow";
 
@@ -34,7 +34,12 @@ fn listing(filter: &FlowFilter) -> Listing {
     let has = if filter.ignore_case { NAME_HAS_FOLDED } else { NAME_HAS };
     let named = filter.name.as_ref().map(|_| has);
     let tagged = (!filter.tags.is_empty()).then_some(TAGGED);
-    Listing { from: FLOWS, filter: named.into_iter().chain(tagged).collect(), order: "x.name", narrow: false }
+    Listing {
+        from: FLOWS,
+        filter: named.into_iter().chain(tagged).collect(),
+        order: Order::By("x.name"),
+        narrow: false,
+    }
 }
 
 #[async_trait]

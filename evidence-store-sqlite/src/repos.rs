@@ -9,7 +9,7 @@ use evidence_core::store::StoreResult;
 
 use crate::db::SqliteStore;
 use crate::flows::tag_list;
-use crate::rows::{Listing, Rows, Spot, Table};
+use crate::rows::{Listing, Order, Rows, Spot, Table};
 
 const KIND: &str = "repo";
 
@@ -60,8 +60,8 @@ fn listing(filter: &RepoFilter) -> Listing {
         (!filter.tags.is_empty()).then_some(TAGGED),
     ];
     let order = match filter.direction {
-        SortDirection::Asc => "x.name, x.id",
-        SortDirection::Desc => "x.name DESC, x.id",
+        SortDirection::Asc => Order::By("x.name, x.id"),
+        SortDirection::Desc => Order::By("x.name DESC, x.id"),
     };
     Listing { from: REPOS, filter: conditions.into_iter().flatten().collect(), order, narrow: false }
 }

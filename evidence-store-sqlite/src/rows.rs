@@ -233,9 +233,18 @@ pub(crate) struct Listing {
     /// The further conditions that were asked for, each beginning with ` AND `.
     pub(crate) filter: Vec<&'static str>,
     /// The total order.
-    pub(crate) order: &'static str,
+    pub(crate) order: Order,
     /// Whether few are found at most.
     pub(crate) narrow: bool,
+}
+
+/// The order of a list.
+pub(crate) enum Order {
+    /// By these expressions.
+    By(&'static str),
+    /// By a column that numbers all that the list has, from 1 on and without gaps: the greatest number first, which is
+    /// how many there are.
+    Numbered(&'static str),
 }
 
 impl Listing {
@@ -243,9 +252,20 @@ impl Listing {
     fn sql(&self) -> String {
         let Self { from, filter, order, .. } = self;
         let all = format!("{from}{}", filter.concat());
+        let (total, page, order) = match order {
+            Order::By(order) => {
+                ("count(*)".to_owned(), format!("ORDER BY {order} LIMIT $2 OFFSET $3"), (*order).to_owned())
+            }
+            Order::Numbered(number) => (
+                format!("coalesce(max({number}), 0)"),
+                format!("AND {number} <= (SELECT n FROM total) - $3 ORDER BY {number} DESC LIMIT $2"),
+                format!("{number} DESC"),
+            ),
+        };
         format!(
-            "WITH page AS MATERIALIZED (SELECT x.* FROM {all} ORDER BY {order} LIMIT $2 OFFSET $3)
-            SELECT (SELECT count(*) FROM {all}), l.payload
+            "WITH total AS MATERIALIZED (SELECT {total} AS n FROM {all}),
+                page AS MATERIALIZED (SELECT x.* FROM {all} {page})
+            SELECT (SELECT n FROM total), l.payload
             FROM (SELECT 1) LEFT JOIN page x LEFT JOIN ledger l ON l.org = x.org AND l.idx = x.ledger_index
             ORDER BY {order}"
         )
@@ -258,7 +278,10 @@ impl Listing {
         connection.execute_batch(include_str!("../migrations/0001_first.sql")).unwrap();
         let explain = format!("EXPLAIN QUERY PLAN {}", self.sql());
         let steps: Vec<(i64, i64, i64, String)> = crate::question::rows(&connection, &explain, &[]).unwrap();
-        let mut details = steps.into_iter().map(|(.., detail)| detail);
-        details.find(|detail| detail.starts_with("SEARCH x ")).unwrap_or_default()
+        let details = steps.into_iter().map(|(.., detail)| detail);
+        details
+            .skip_while(|detail| detail != "MATERIALIZE page")
+            .find(|detail| detail.starts_with("SEARCH x "))
+            .unwrap_or_default()
     }
 }

@@ -7,7 +7,6 @@ use async_trait::async_trait;
 use evidence_core::Current;
 use evidence_core::id::Id;
 use evidence_core::name::Fingerprint;
-use evidence_core::page::Window;
 use evidence_core::snapshots::{Instance, Placed, Snapshot, SnapshotRow, SnapshotStore, Stretch};
 use evidence_core::store::StoreResult;
 use evidence_core::time::Timestamp;
@@ -41,14 +40,11 @@ const SNAPSHOT: &str = "
     WHERE s.environment = $2 AND s.idx = $3 AND s.org = (SELECT key FROM organization WHERE id = $1)";
 
 const SNAPSHOTS: &str = "
-    SELECT s.idx, s.at, n.at, s.compliant FROM snapshot s
-    LEFT JOIN snapshot n ON n.environment = s.environment AND n.idx = s.idx + 1
+    SELECT s.idx, s.at, (SELECT n.at FROM snapshot n WHERE n.environment = s.environment AND n.idx = s.idx + 1),
+        s.compliant
+    FROM snapshot s
     WHERE s.environment = $2 AND s.idx BETWEEN $3 AND $4
-        AND s.org = (SELECT key FROM organization WHERE id = $1) ORDER BY s.idx ";
-
-const ASCENDING: &str = "ASC LIMIT $5 OFFSET $6";
-
-const DESCENDING: &str = "DESC LIMIT $5 OFFSET $6";
+        AND s.org = (SELECT key FROM organization WHERE id = $1) ORDER BY s.idx";
 
 /// The newest by number: times of two snapshots may be equal, or out of order after a change of the clock.
 const SNAPSHOT_AT: &str = "
@@ -187,14 +183,11 @@ impl SnapshotStore for SqliteStore {
         org: Id,
         environment: Id,
         range: RangeInclusive<u64>,
-        ascending: bool,
-        window: Window,
     ) -> StoreResult<Vec<SnapshotRow>> {
-        let order = if ascending { ASCENDING } else { DESCENDING };
-        let question =
-            self.ask([SNAPSHOTS, order].concat()).bind(org.to_string()).bind(environment.to_string());
+        let question = self.ask(SNAPSHOTS).bind(org.to_string()).bind(environment.to_string());
         let question = question.bind(signed(*range.start())).bind(signed(*range.end()));
-        let question = question.bind(signed(window.limit)).bind(signed(window.offset)).long();
+        let lines = range.end().saturating_sub(*range.start());
+        let question = question.about(usize::try_from(lines).unwrap_or(usize::MAX));
         question.all().await?.into_iter().map(line).collect()
     }
 

@@ -11,14 +11,22 @@ use evidence_core::trails::{Trail, TrailContents, TrailFilter, TrailStore};
 
 use crate::db::SqliteStore;
 use crate::ledger::{EntryRow, entry};
-use crate::rows::{Listing, Recorded, Rows, Spot, Table, array, current, list, record};
+use crate::rows::{Listing, Order, Recorded, Rows, Spot, Table, array, current, list, record};
 use crate::{artifacts, attestations};
 
-/// A trail keeps its flow, its time and its beginning.
+/// A trail keeps its flow, its beginning and its places: what is no beginning is numbered apart, for nothing. The order
+/// keeps updates behind the beginning.
 pub(crate) const PUT_TRAILS: &str = "
-    INSERT INTO trail (org, id, flow, name, at, begun, ledger_index)
-    SELECT value->>0, value->>1, value->>2, value->>3, value->>4, value->>5, value->>5
-    FROM json_each($1) WHERE true
+    INSERT INTO trail (org, id, flow, name, begun, ledger_index, place, flow_place)
+    SELECT r.org, r.id, r.flow, r.name, r.idx, r.idx,
+        coalesce((SELECT max(t.place) FROM trail t WHERE t.org = r.org), 0)
+            + row_number() OVER (PARTITION BY r.org, r.begins ORDER BY r.idx),
+        coalesce((SELECT max(t.flow_place) FROM trail t WHERE t.flow = r.flow), 0)
+            + row_number() OVER (PARTITION BY r.flow, r.begins ORDER BY r.idx)
+    FROM (SELECT value->>0 AS org, value->>1 AS id, value->>2 AS flow, value->>3 AS name, value->>4 AS idx,
+              value->>5 AS begins
+          FROM json_each($1)) r
+    WHERE true ORDER BY r.idx
     ON CONFLICT (id) DO UPDATE SET ledger_index = excluded.ledger_index";
 
 pub(crate) const INSERT_ENTRIES: &str = "
@@ -47,12 +55,10 @@ const WITH_FINGERPRINT: &str = " AND x.id IN (
         WHERE a.org = (SELECT key FROM organization WHERE id = $1)
             AND a.fingerprint >= $7 AND a.fingerprint < $7 || 'g')";
 
-const NEWEST_FIRST: &str = "x.at DESC, x.id DESC";
-
 const NEWEST: &str = "
     SELECT l.payload FROM (SELECT DISTINCT value AS flow FROM json_each($2)) f
     CROSS JOIN trail t ON t.id = (
-        SELECT n.id FROM trail n WHERE n.flow = f.flow ORDER BY n.at DESC, n.id DESC LIMIT 1)
+        SELECT n.id FROM trail n WHERE n.flow = f.flow ORDER BY n.flow_place DESC LIMIT 1)
     CROSS JOIN ledger l ON l.org = t.org AND l.idx = t.ledger_index
     WHERE t.org = (SELECT key FROM organization WHERE id = $1)";
 
@@ -88,13 +94,17 @@ const ENTRIES: &str = "
     FROM entry e CROSS JOIN ledger l ON l.org = e.org AND l.idx = e.idx
     WHERE e.org = (SELECT key FROM organization WHERE id = $1) ORDER BY l.idx";
 
+fn put(spot: Spot, trail: &Trail, begins: bool, rows: &mut Rows) -> serde_json::Result<()> {
+    let Trail { id, flow, name, .. } = trail;
+    rows.push(Table::Trail, &(spot.org, id, flow, name, spot.index, begins))
+}
+
 pub(crate) fn begun(spot: Spot, trail: &Trail, rows: &mut Rows) -> serde_json::Result<()> {
-    let Trail { id, flow, name, created_at, .. } = trail;
-    rows.push(Table::Trail, &(spot.org, id, flow, name, created_at, spot.index))
+    put(spot, trail, true, rows)
 }
 
 pub(crate) fn updated(spot: Spot, trail: &Trail, rows: &mut Rows) -> serde_json::Result<()> {
-    begun(spot, trail, rows)?;
+    put(spot, trail, false, rows)?;
     rows.push(Table::TrailEntry, &(spot.org, trail.id, spot.index))
 }
 
@@ -104,9 +114,18 @@ fn listing(filter: &TrailFilter) -> Listing {
         filter.flow_tag.as_ref().map(|_| OF_TAGGED_FLOWS),
         filter.fingerprint.as_ref().map(|_| WITH_FINGERPRINT),
     ];
-    let filter: Vec<_> = conditions.into_iter().flatten().collect();
-    let from = if filter.is_empty() { TRAILS } else { NARROWED };
-    Listing { from, filter, order: NEWEST_FIRST, narrow: false }
+    let conditions: Vec<_> = conditions.into_iter().flatten().collect();
+    let from = if conditions.is_empty() { TRAILS } else { NARROWED };
+    Listing { from, filter: conditions, order: order(filter), narrow: false }
+}
+
+/// The last begun first.
+const fn order(filter: &TrailFilter) -> Order {
+    match filter {
+        TrailFilter { flow: None, flow_tag: None, fingerprint: None } => Order::Numbered("x.place"),
+        TrailFilter { flow: Some(_), flow_tag: None, fingerprint: None } => Order::Numbered("x.flow_place"),
+        _ => Order::By("x.begun DESC"),
+    }
 }
 
 /// Puts what [`CONTENTS`] found together, trail by trail.
@@ -174,8 +193,8 @@ mod tests {
         let flow_tag = Some(TagFilter::parse("team:a", ':'));
         let fingerprint = Some("abcde".to_owned());
         let cases = [
-            (TrailFilter::default(), "trail_org (org=?)"),
-            (TrailFilter { flow, ..TrailFilter::default() }, "trail_flow (flow=?)"),
+            (TrailFilter::default(), "trail_org (org=? AND place<?)"),
+            (TrailFilter { flow, ..TrailFilter::default() }, "trail_flow (flow=? AND flow_place<?)"),
             (TrailFilter { flow_tag, ..TrailFilter::default() }, "trail_flow (flow=?)"),
             (TrailFilter { fingerprint, ..TrailFilter::default() }, "PRIMARY KEY (id=?)"),
         ];
