@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use evidence_core::store::{Health, StoreResult};
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::spawn_blocking;
@@ -137,6 +138,8 @@ pub(crate) fn connection(file: &Path, flags: OpenFlags) -> rusqlite::Result<Conn
     connection.busy_timeout(PATIENCE)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
     connection.pragma_update(None, "foreign_keys", "OFF")?;
+    // Otherwise a statement may be planned anew for each value that is bound to it.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(connection)
 }
 
