@@ -19,7 +19,7 @@ use crate::rules::compliance::{self, ArtifactState, ReportedArtifact, State};
 use crate::rules::policy::{self, Evaluation, FlowContext};
 use crate::service::Context;
 use crate::snapshots::{Annotation, AppliedPolicy, Instance, Provenance, Snapshot};
-use crate::trails::{self, Assessed, Templates};
+use crate::trails::{self, Assessed};
 
 /// What runs, by fingerprint.
 pub(crate) type Running = BTreeMap<Fingerprint, Sighting>;
@@ -285,14 +285,12 @@ impl Standings {
         let ids: BTreeSet<Id> = rows.iter().filter_map(|row| row.trail).collect();
         let trails = trails::assessed(&Vec::from_iter(ids), cx).await?;
         let mut states = states_without_trail(rows, cx).await?;
-        let mut templates = Templates::default();
         let newest: BTreeMap<&str, State> = trails.values().flat_map(states_in_trail).collect();
         for row in rows {
             let Some(trail) = row.trail.and_then(|id| trails.get(&id)) else { continue };
             let state = newest.get(row.id.to_string().as_str()).copied().unwrap_or_else(|| {
-                let template = templates.parsed(&trail.trail.template);
                 let report = ReportedArtifact::from(row);
-                verdict(compliance::evaluate_artifact(&template, &report, &trail.attestations).state)
+                verdict(compliance::evaluate_artifact(&trail.template, &report, &trail.attestations).state)
             });
             states.insert(row.id, state);
         }
@@ -330,11 +328,10 @@ async fn states_without_trail(rows: &[ArtifactRow], cx: &Context<'_>) -> Result<
         return Ok(BTreeMap::new());
     }
     let reports = cx.store().artifacts_by_id(cx.org()?, &alone).await?;
-    let mut templates = Templates::default();
     let by_id: BTreeMap<Id, &ArtifactRow> = rows.iter().map(|row| (row.id, row)).collect();
     let state = |report: &Artifact| {
         let row = by_id.get(&report.id)?;
-        let template = templates.parsed(&report.template);
+        let template = cx.templates().parsed(&report.template);
         let status = compliance::evaluate_artifact(&template, &ReportedArtifact::from(*row), &[]);
         Some((report.id, verdict(status.state)))
     };

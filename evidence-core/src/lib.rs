@@ -56,6 +56,7 @@ pub mod store;
 #[cfg(feature = "proptest")]
 pub mod strategies;
 pub mod tags;
+mod templates;
 pub mod time;
 pub mod trails;
 pub mod transfer;

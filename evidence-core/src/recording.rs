@@ -13,8 +13,19 @@ use crate::trails::Trail;
 impl Draft {
     /// The flow of this name; a new one, where there is none and the settings allow it.
     pub(crate) async fn flow(&mut self, name: &FlowName, cx: &Context<'_>) -> Result<Flow> {
-        if let Some(known) = cx.store().flow(cx.org()?, name.as_str()).await? {
-            return Ok(known.record);
+        let known = cx.store().flow(cx.org()?, name.as_str()).await?;
+        self.flow_unless(known.map(|known| known.record), name, cx)
+    }
+
+    /// The known flow; else a new one of this name, where the settings allow it.
+    pub(crate) fn flow_unless(
+        &mut self,
+        known: Option<Flow>,
+        name: &FlowName,
+        cx: &Context<'_>,
+    ) -> Result<Flow> {
+        if let Some(known) = known {
+            return Ok(known);
         }
         if !cx.settings().implicit_flows {
             return Err(cx.missing(Resource::Flow, name.as_str()).into());
@@ -26,13 +37,44 @@ impl Draft {
 
     /// The trail of this name in `flow`; a new one with the flow's template, where there is none.
     pub(crate) async fn trail(&mut self, flow: &Flow, name: &TrailName, cx: &Context<'_>) -> Result<Trail> {
-        if let Some(known) = cx.store().trail(cx.org()?, flow.id, name.as_str()).await? {
-            return Ok(known.record);
-        }
-        let record = Trail::begun(flow, name.clone(), cx);
-        let guard = Guard::Absent(Key::Trail { flow: flow.id, name: name.clone() });
-        self.guarded(Fact::TrailBegun { record: record.clone() }, guard);
-        Ok(record)
+        let known = cx.store().trail(cx.org()?, flow.id, name.as_str()).await?;
+        Ok(self.trail_unless(known.map(|known| known.record), flow, name, cx))
+    }
+
+    /// The known trail; else a new one of this name with the flow's template.
+    pub(crate) fn trail_unless(
+        &mut self,
+        known: Option<Trail>,
+        flow: &Flow,
+        name: &TrailName,
+        cx: &Context<'_>,
+    ) -> Trail {
+        let begin = || {
+            let record = Trail::begun(flow, name.clone(), cx);
+            let guard = Guard::Absent(Key::Trail { flow: flow.id, name: name.clone() });
+            self.guarded(Fact::TrailBegun { record: record.clone() }, guard);
+            record
+        };
+        known.unwrap_or_else(begin)
+    }
+}
+
+/// What a report's path names, as far as it is there already.
+#[derive(Debug)]
+pub(crate) struct Known {
+    pub(crate) flow: Option<Flow>,
+    pub(crate) trail: Option<Trail>,
+}
+
+impl Known {
+    /// The flow and the trail of these names.
+    pub(crate) async fn read(flow: &FlowName, trail: &TrailName, cx: &Context<'_>) -> Result<Self> {
+        let org = cx.org()?;
+        let Some(flow) = cx.store().flow(org, flow.as_str()).await? else {
+            return Ok(Self { flow: None, trail: None });
+        };
+        let trail = cx.store().trail(org, flow.record.id, trail.as_str()).await?;
+        Ok(Self { flow: Some(flow.record), trail: trail.map(|trail| trail.record) })
     }
 }
 

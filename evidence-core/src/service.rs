@@ -14,6 +14,7 @@ use crate::operation::Operation;
 use crate::orgs::{KeyHolder, Standing};
 use crate::recent::Recent;
 use crate::store::{Entry, Store, StoreError};
+use crate::templates::Templates;
 use crate::time::{Clock, SystemClock, Timestamp};
 
 /// The whole API, whatever carries it. A decorator (metrics, rate limit, read-only) is one implementation of this.
@@ -134,6 +135,7 @@ struct Parts {
     random: Arc<dyn Random>,
     settings: Settings,
     callers: Callers,
+    templates: Templates,
 }
 
 /// Who called lately.
@@ -236,6 +238,7 @@ impl Evidence {
                 random,
                 settings,
                 callers: Callers::default(),
+                templates: Templates::default(),
             }),
         }
     }
@@ -246,8 +249,8 @@ impl Evidence {
     pub fn with_attachments(self, attachments: Arc<dyn Blobs>) -> Self {
         let Parts { store, clock, random, settings, .. } = &*self.parts;
         let (store, clock, random) = (Arc::clone(store), Arc::clone(clock), Arc::clone(random));
-        let (settings, callers) = (settings.clone(), Callers::default());
-        Self { parts: Arc::new(Parts { store, attachments, clock, random, settings, callers }) }
+        let (settings, callers, templates) = (settings.clone(), Callers::default(), Templates::default());
+        Self { parts: Arc::new(Parts { store, attachments, clock, random, settings, callers, templates }) }
     }
 
     /// The principal that a user of this name is: for a host that knows by itself who calls.
@@ -327,9 +330,9 @@ impl EvidenceService for Evidence {
     }
 
     async fn run<O: Operation>(&self, access: &Access, operation: O, body: O::Body) -> Result<O::Output> {
-        let Parts { store, attachments, clock, random, settings, callers } = &*self.parts;
+        let Parts { store, attachments, clock, random, settings, callers, templates } = &*self.parts;
         let (now, random) = (clock.now(), &**random);
-        let cx = Context { store: &**store, attachments, access, now, random, settings, callers };
+        let cx = Context { store: &**store, attachments, access, now, random, settings, callers, templates };
         operation.run(body, &cx).await.map_err(|error| error.under(O::INVALID))
     }
 
@@ -351,6 +354,7 @@ pub struct Context<'a> {
     random: &'a dyn Random,
     settings: &'a Settings,
     callers: &'a Callers,
+    templates: &'a Templates,
 }
 
 impl std::fmt::Debug for Context<'_> {
@@ -391,6 +395,11 @@ impl<'a> Context<'a> {
     /// How the service behaves.
     pub const fn settings(&self) -> &'a Settings {
         self.settings
+    }
+
+    /// The templates that were parsed already.
+    pub(crate) const fn templates(&self) -> &'a Templates {
+        self.templates
     }
 
     /// The caller.

@@ -124,6 +124,8 @@ pub struct Stretch {
     pub fingerprint: Fingerprint,
     /// The environment's id.
     pub environment: Id,
+    /// The environment's name.
+    pub environment_name: EnvironmentName,
     /// The first snapshot.
     pub from: u64,
     /// When that was taken.

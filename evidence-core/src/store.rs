@@ -53,7 +53,7 @@
 //! | [`standing`](crate::orgs::OrgStore::standing), [`user`](crate::orgs::OrgStore::user), [`key_holder`](crate::orgs::OrgStore::key_holder) | a name or hash in the whole store | | one |
 //! | [`service_account`](ServiceAccountStore::service_account), [`flow`](FlowStore::flow), [`trail`](TrailStore::trail), [`repo_by_identity`](RepoStore::repo_by_identity), [`environment`](EnvironmentStore::environment), [`policy`](PolicyStore::policy), [`attestation_type`](AttestationTypeStore::attestation_type) | the name, with its revision | | one |
 //! | [`repo`](RepoStore::repo), [`attestation`](AttestationStore::attestation) | the id | | one |
-//! | [`flows_by_id`](FlowStore::flows_by_id), [`artifacts_by_id`](ArtifactStore::artifacts_by_id), [`trail_contents`](TrailStore::trail_contents) | ids, unknown ones passed over | any | one an id |
+//! | [`flows_by_id`](FlowStore::flows_by_id), [`artifacts_by_id`](ArtifactStore::artifacts_by_id), [`trail_contents`](TrailStore::trail_contents), [`trail_evidence`](TrailStore::trail_evidence) | ids, unknown ones passed over | any | one an id |
 //! | [`service_accounts`](ServiceAccountStore::service_accounts), [`environments`](EnvironmentStore::environments), [`policies`](PolicyStore::policies) | the organization | name, by bytes | all |
 //! | [`api_keys`](ServiceAccountStore::api_keys) | the owner | oldest first, then id | all |
 //! | [`flows`](FlowStore::flows) | part of the name, tags | name, by bytes | a window, and the total |
@@ -64,7 +64,7 @@
 //! | [`artifacts`](ArtifactStore::artifacts) | flow, trail, prefix, commit, repo | newest first by ledger index | a window, and the total |
 //! | [`fingerprints`](ArtifactStore::fingerprints) | flow and prefix | bytes | the first so many, and the total |
 //! | [`provenance`](ArtifactStore::provenance) | fingerprints | ledger index | the newest of each flow |
-//! | [`attestations`](AttestationStore::attestations) | trails, a name | newest first by ledger index | all |
+//! | [`attestations`](AttestationStore::attestations) | trails and a name | newest first by ledger index | all |
 //! | [`snapshot`](SnapshotStore::snapshot), [`snapshots`](SnapshotStore::snapshots), [`snapshot_at`](SnapshotStore::snapshot_at) | environment and number or time | number | one, or a range |
 //! | [`instances`](SnapshotStore::instances) | environment and number | fingerprint | all that ran or exited |
 //! | [`stretches`](SnapshotStore::stretches) | fingerprints | environment, fingerprint, first snapshot | all |

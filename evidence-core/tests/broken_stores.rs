@@ -27,7 +27,7 @@ use evidence_core::service_accounts::{ApiKeyRecord, ServiceAccount, ServiceAccou
 use evidence_core::snapshots::{Placed, Snapshot, SnapshotRow, SnapshotStore, Stretch};
 use evidence_core::store::{Health, LedgerStore, Recorder, StoreResult, StoredEntry};
 use evidence_core::time::Timestamp;
-use evidence_core::trails::{Trail, TrailContents, TrailFilter, TrailStore};
+use evidence_core::trails::{Trail, TrailContents, TrailEvidence, TrailFilter, TrailStore};
 use evidence_core::transfer::{Import, Transfer};
 use evidence_core::{Current, Entry, Fact, Guard, Key, StoreError};
 use tokio::runtime::Builder;
@@ -411,6 +411,7 @@ delegate! { TrailStore {
         }
         contents
     };
+    fn trail_evidence(org: Id, trails: &[Id]) -> Vec<TrailEvidence>;
     fn trail_entries(org: Id, trail: Id) -> Vec<StoredEntry>;
 } }
 delegate! { ArtifactStore {
@@ -426,7 +427,7 @@ delegate! { AttestationStore {
         }
         attestation
     };
-    fn attestations(org: Id, trails: &[Id], name: Option<&str>) -> Vec<Attestation> => |store, attestations| {
+    fn attestations(org: Id, trails: &[Id], name: &str) -> Vec<Attestation> => |store, attestations| {
         backwards(attestations, store.has(Defect::OldestAttestationFirst))
     };
 } }

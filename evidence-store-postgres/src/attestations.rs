@@ -43,7 +43,7 @@ const ON_TRAILS: &str = concat!(
     "SELECT ",
     payload!("a"),
     " FROM evidence.attestation a
-    WHERE a.org = $1 AND a.trail = ANY($2) AND ($3 IS NULL OR a.name = $3) ORDER BY a.ledger_index DESC"
+    WHERE a.org = $1 AND a.trail = ANY($2) AND a.name = $3 ORDER BY a.ledger_index DESC"
 );
 
 pub(crate) fn added(spot: Spot, attestation: &Attestation, rows: &mut Rows) -> serde_json::Result<()> {
@@ -62,12 +62,7 @@ impl AttestationStore for PostgresStore {
         question.first::<(String,)>().await?.map(|(payload,)| record(&payload)).transpose()
     }
 
-    async fn attestations(
-        &self,
-        org: Id,
-        trails: &[Id],
-        name: Option<&str>,
-    ) -> StoreResult<Vec<Attestation>> {
+    async fn attestations(&self, org: Id, trails: &[Id], name: &str) -> StoreResult<Vec<Attestation>> {
         let question = self.ask(ON_TRAILS).bind(org.to_string()).bind(list(trails)).bind(name);
         question.all::<(String,)>().await?.into_iter().map(|(payload,)| record(&payload)).collect()
     }

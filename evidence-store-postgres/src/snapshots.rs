@@ -62,8 +62,12 @@ const INSTANCES: &str = "
         ON i.org = s.org AND i.environment = s.environment AND i.until_idx >= s.idx AND i.from_idx <= s.idx
     WHERE s.org = $1 AND s.environment = $2 AND s.idx = $3 AND (i.until_idx > s.idx OR i.exited)";
 
+/// The name is a subquery, never a join: a probe of the index for each stretch, whatever else there is.
 const STRETCHES: &str = "
-    SELECT i.fingerprint, i.environment, i.from_idx, b.at AS from_at, e.idx AS until_idx, e.at AS until_at, i.exited
+    SELECT i.fingerprint, i.environment, (
+            SELECT n.name FROM evidence.named n
+            WHERE n.org = i.org AND n.kind = 'environment' AND n.id = i.environment) AS environment_name,
+        i.from_idx, b.at AS from_at, e.idx AS until_idx, e.at AS until_at, i.exited
     FROM evidence.instance i
     JOIN evidence.snapshot b ON b.org = i.org AND b.environment = i.environment AND b.idx = i.from_idx
     LEFT JOIN evidence.snapshot e ON e.org = i.org AND e.environment = i.environment AND e.idx = i.until_idx
@@ -159,6 +163,7 @@ fn line((index, at, until, compliant): (i64, i64, Option<i64>, bool)) -> StoreRe
 struct StretchRow {
     fingerprint: String,
     environment: String,
+    environment_name: String,
     from_idx: i64,
     from_at: i64,
     until_idx: Option<i64>,
@@ -172,6 +177,7 @@ impl StretchRow {
         Ok(Stretch {
             fingerprint: word(&self.fingerprint)?,
             environment: id(&self.environment)?,
+            environment_name: word(&self.environment_name)?,
             from: unsigned(self.from_idx)?,
             from_at: Timestamp::from_micros(self.from_at),
             until: until_idx.zip(self.until_at.map(Timestamp::from_micros)),

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use evidence_core::Current;
+use evidence_core::attestations::Attestation;
 use evidence_core::id::Id;
 use evidence_core::page::{Slice, Window};
 use evidence_core::store::{StoreResult, StoredEntry};
-use evidence_core::trails::{Trail, TrailContents, TrailFilter, TrailStore};
+use evidence_core::trails::{Trail, TrailContents, TrailEvidence, TrailFilter, TrailStore};
 
 use crate::db::PostgresStore;
 use crate::ledger::EntryRow;
@@ -51,14 +52,23 @@ const NEWEST: &str = concat!(
         WHERE org = $1 AND flow || '' = f.flow ORDER BY flow_place DESC LIMIT 1) t"
 );
 
+/// The facts of the trails `$2`, as a JSON array or nothing.
+macro_rules! trails_json {
+    () => {
+        concat!(
+            "(SELECT '[' || string_agg(",
+            payload!("t"),
+            ", ',') || ']' FROM evidence.trail t WHERE t.org = $1 AND t.id = ANY($2))"
+        )
+    };
+}
+
 /// Everything about some trails in one statement, so that it fits together, and in one row, for a row costs more than
 /// what is in it: the trails' facts, the artifacts and the attestations, each as a JSON array or nothing.
 const CONTENTS: &str = concat!(
-    "SELECT
-    (SELECT '[' || string_agg(",
-    payload!("t"),
-    ", ',') || ']' FROM evidence.trail t WHERE t.org = $1 AND t.id = ANY($2)),
-    (SELECT '[' || string_agg(",
+    "SELECT ",
+    trails_json!(),
+    ", (SELECT '[' || string_agg(",
     artifacts::row_json!(),
     ", ',' ORDER BY a.ledger_index) || ']'
         FROM evidence.artifact a WHERE a.org = $1 AND a.trail = ANY($2)),
@@ -70,6 +80,16 @@ const CONTENTS: &str = concat!(
 
 /// A row of [`CONTENTS`].
 type Contents = (Option<String>, Option<String>, Option<String>);
+
+/// As [`CONTENTS`]: the trails' facts, and those of the attestations, each in a pair with its index.
+const EVIDENCE: &str = concat!(
+    "SELECT ",
+    trails_json!(),
+    ", (SELECT '[' || string_agg('[' || a.ledger_index || ',' || ",
+    payload!("a"),
+    " || ']', ',' ORDER BY a.ledger_index) || ']'
+        FROM evidence.attestation a WHERE a.org = $1 AND a.trail = ANY($2))"
+);
 
 const ENTRIES: &str = "
     WITH entry AS (
@@ -134,6 +154,20 @@ fn assembled((trails, artifacts, attestations): Contents) -> StoreResult<Vec<Tra
     Ok(contents.into_values().collect())
 }
 
+/// Puts what [`EVIDENCE`] found together, trail by trail.
+fn evidence(trails: Option<String>, attestations: Option<String>) -> StoreResult<Vec<TrailEvidence>> {
+    let bare = |Recorded { record }: Recorded<Trail>| {
+        (record.id, TrailEvidence { trail: record, attestations: Vec::new() })
+    };
+    let mut evidence: BTreeMap<Id, TrailEvidence> = array(trails)?.into_iter().map(bare).collect();
+    for (revision, Recorded { record }) in array::<(u64, Recorded<Attestation>)>(attestations)? {
+        if let Some(of) = evidence.get_mut(&record.trail) {
+            of.attestations.push(Current { revision, record });
+        }
+    }
+    Ok(evidence.into_values().collect())
+}
+
 #[async_trait]
 impl TrailStore for PostgresStore {
     async fn trail(&self, org: Id, flow: Id, name: &str) -> StoreResult<Option<Current<Trail>>> {
@@ -159,6 +193,12 @@ impl TrailStore for PostgresStore {
     async fn trail_contents(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailContents>> {
         let question = self.ask(CONTENTS).bind(org.to_string()).bind(list(trails));
         assembled(question.first().await?.unwrap_or_default())
+    }
+
+    async fn trail_evidence(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailEvidence>> {
+        let question = self.ask(EVIDENCE).bind(org.to_string()).bind(list(trails));
+        let (trails, attestations) = question.first().await?.unwrap_or_default();
+        evidence(trails, attestations)
     }
 
     async fn trail_entries(&self, org: Id, trail: Id) -> StoreResult<Vec<StoredEntry>> {

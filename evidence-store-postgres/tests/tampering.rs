@@ -117,7 +117,8 @@ impl Table {
         match dice.roll(4) {
             // A blob that no fact names may have broken off on its way in.
             0 if name != "blob" => format!("DELETE FROM {schema}.{name} WHERE ({keys}) = {one}"),
-            1 => {
+            // So may a chunk that belongs to no blob.
+            1 if name != "blob_chunk" => {
                 let renamed = dice.pick(key);
                 let copy = columns.iter().map(|(column, kind)| {
                     if column == renamed { changed(column, kind) } else { column.clone() }
@@ -127,7 +128,7 @@ impl Table {
                     "INSERT INTO {schema}.{name} SELECT {copy} FROM {schema}.{name} WHERE ({keys}) = {one}"
                 )
             }
-            0 | 2 => {
+            0..=2 => {
                 let changed = changed(column, kind);
                 format!("UPDATE {schema}.{name} SET {column} = {changed} WHERE ({keys}) = {one}")
             }

@@ -42,7 +42,7 @@ const ATTESTATION: &str = "
 
 const ON_TRAILS: &str = "
     SELECT l.payload FROM (SELECT DISTINCT value AS trail FROM json_each($2)) w
-    CROSS JOIN attestation a ON a.trail = w.trail AND ($3 IS NULL OR a.name = $3)
+    CROSS JOIN attestation a ON a.trail = w.trail AND a.name = $3
     CROSS JOIN ledger l ON l.org = a.org AND l.idx = a.ledger_index
     WHERE a.org = (SELECT key FROM organization WHERE id = $1) ORDER BY a.ledger_index DESC";
 
@@ -62,14 +62,9 @@ impl AttestationStore for SqliteStore {
         question.first::<(String,)>().await?.map(|(payload,)| record(&payload)).transpose()
     }
 
-    async fn attestations(
-        &self,
-        org: Id,
-        trails: &[Id],
-        name: Option<&str>,
-    ) -> StoreResult<Vec<Attestation>> {
+    async fn attestations(&self, org: Id, trails: &[Id], name: &str) -> StoreResult<Vec<Attestation>> {
         let question = self.ask(ON_TRAILS).bind(org.to_string()).bind(list(trails)?);
-        let question = question.bind(name.map(str::to_owned)).about(trails.len());
+        let question = question.bind(name.to_owned()).about(trails.len());
         question.all::<(String,)>().await?.into_iter().map(|(payload,)| record(&payload)).collect()
     }
 }

@@ -61,8 +61,12 @@ const INSTANCES: &str = "
     WHERE s.environment = $2 AND s.idx = $3 AND s.org = (SELECT key FROM organization WHERE id = $1)
         AND (i.until_idx > s.idx OR i.exited)";
 
+/// The name is a subquery, never a join: a probe of the index for each stretch, whatever else there is.
 const STRETCHES: &str = "
-    SELECT i.fingerprint, i.environment, i.from_idx, b.at, e.idx, e.at, i.exited
+    SELECT i.fingerprint, i.environment, (
+            SELECT n.name FROM named n
+            WHERE n.org = i.org AND n.kind = 'environment' AND n.id = i.environment),
+        i.from_idx, b.at, e.idx, e.at, i.exited
     FROM instance i
     JOIN snapshot b ON b.environment = i.environment AND b.idx = i.from_idx
     LEFT JOIN snapshot e ON e.environment = i.environment AND e.idx = i.until_idx
@@ -153,14 +157,15 @@ fn line((index, at, until, compliant): (i64, i64, Option<i64>, bool)) -> StoreRe
 }
 
 /// A row of [`STRETCHES`].
-type StretchRow = (String, String, i64, i64, Option<i64>, Option<i64>, bool);
+type StretchRow = (String, String, String, i64, i64, Option<i64>, Option<i64>, bool);
 
 fn stretch(row: StretchRow) -> StoreResult<Stretch> {
-    let (fingerprint, environment, from, from_at, until, until_at, exited) = row;
+    let (fingerprint, environment, name, from, from_at, until, until_at, exited) = row;
     let until = until.map(unsigned).transpose()?;
     Ok(Stretch {
         fingerprint: word(&fingerprint)?,
         environment: id(&environment)?,
+        environment_name: word(&name)?,
         from: unsigned(from)?,
         from_at: Timestamp::from_micros(from_at),
         until: until.zip(until_at.map(Timestamp::from_micros)),

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use evidence_core::Current;
+use evidence_core::attestations::Attestation;
 use evidence_core::id::Id;
 use evidence_core::page::{Slice, Window};
 use evidence_core::store::{StoreResult, StoredEntry};
-use evidence_core::trails::{Trail, TrailContents, TrailFilter, TrailStore};
+use evidence_core::trails::{Trail, TrailContents, TrailEvidence, TrailFilter, TrailStore};
 
 use crate::db::SqliteStore;
 use crate::ledger::{EntryRow, entry};
@@ -62,14 +63,21 @@ const NEWEST: &str = "
     CROSS JOIN ledger l ON l.org = t.org AND l.idx = t.ledger_index
     WHERE t.org = (SELECT key FROM organization WHERE id = $1)";
 
+/// The facts of the trails `$2`, as a JSON array or nothing.
+macro_rules! trails_json {
+    () => {
+        "(SELECT '[' || group_concat(l.payload) || ']' FROM (SELECT DISTINCT value AS id FROM json_each($2)) w
+            CROSS JOIN trail t ON t.id = w.id CROSS JOIN ledger l ON l.org = t.org AND l.idx = t.ledger_index
+            WHERE t.org = (SELECT key FROM organization WHERE id = $1))"
+    };
+}
+
 /// Everything about some trails in one statement, so that it fits together, and in one row, for a row costs more than
 /// what is in it: the trails' facts, the artifacts and the attestations, each as a JSON array or nothing.
 const CONTENTS: &str = concat!(
-    "SELECT
-    (SELECT '[' || group_concat(l.payload) || ']' FROM (SELECT DISTINCT value AS id FROM json_each($2)) w
-        CROSS JOIN trail t ON t.id = w.id CROSS JOIN ledger l ON l.org = t.org AND l.idx = t.ledger_index
-        WHERE t.org = (SELECT key FROM organization WHERE id = $1)),
-    (SELECT '[' || group_concat(",
+    "SELECT ",
+    trails_json!(),
+    ", (SELECT '[' || group_concat(",
     artifacts::row_json!(),
     ", ',' ORDER BY a.ledger_index) || ']'
         FROM (SELECT DISTINCT value AS id FROM json_each($2)) w CROSS JOIN artifact a ON a.trail = w.id
@@ -83,6 +91,16 @@ const CONTENTS: &str = concat!(
 
 /// A row of [`CONTENTS`].
 type Contents = (Option<String>, Option<String>, Option<String>);
+
+/// As [`CONTENTS`]: the trails' facts, and those of the attestations, each in a pair with its index.
+const EVIDENCE: &str = concat!(
+    "SELECT ",
+    trails_json!(),
+    ", (SELECT '[' || group_concat('[' || a.ledger_index || ',' || l.payload || ']', ',' ORDER BY a.ledger_index) || ']'
+        FROM (SELECT DISTINCT value AS id FROM json_each($2)) w CROSS JOIN attestation a ON a.trail = w.id
+        CROSS JOIN ledger l ON l.org = a.org AND l.idx = a.ledger_index
+        WHERE a.org = (SELECT key FROM organization WHERE id = $1))"
+);
 
 const ENTRIES: &str = "
     WITH entry AS (
@@ -148,6 +166,20 @@ fn assembled((trails, artifacts, attestations): Contents) -> StoreResult<Vec<Tra
     Ok(contents.into_values().collect())
 }
 
+/// Puts what [`EVIDENCE`] found together, trail by trail.
+fn evidence(trails: Option<String>, attestations: Option<String>) -> StoreResult<Vec<TrailEvidence>> {
+    let bare = |Recorded { record }: Recorded<Trail>| {
+        (record.id, TrailEvidence { trail: record, attestations: Vec::new() })
+    };
+    let mut evidence: BTreeMap<Id, TrailEvidence> = array(trails)?.into_iter().map(bare).collect();
+    for (revision, Recorded { record }) in array::<(u64, Recorded<Attestation>)>(attestations)? {
+        if let Some(of) = evidence.get_mut(&record.trail) {
+            of.attestations.push(Current { revision, record });
+        }
+    }
+    Ok(evidence.into_values().collect())
+}
+
 #[async_trait]
 impl TrailStore for SqliteStore {
     async fn trail(&self, org: Id, flow: Id, name: &str) -> StoreResult<Option<Current<Trail>>> {
@@ -174,6 +206,12 @@ impl TrailStore for SqliteStore {
     async fn trail_contents(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailContents>> {
         let question = self.ask(CONTENTS).bind(org.to_string()).bind(list(trails)?).about(trails.len());
         assembled(question.first::<Contents>().await?.unwrap_or_default())
+    }
+
+    async fn trail_evidence(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailEvidence>> {
+        let question = self.ask(EVIDENCE).bind(org.to_string()).bind(list(trails)?).about(trails.len());
+        let (trails, attestations) = question.first().await?.unwrap_or_default();
+        evidence(trails, attestations)
     }
 
     async fn trail_entries(&self, org: Id, trail: Id) -> StoreResult<Vec<StoredEntry>> {

@@ -110,13 +110,14 @@ impl Table {
         match dice.roll(4) {
             // A blob that no fact names may have broken off on its way in.
             0 if name != "blob" => format!("DELETE FROM {name} WHERE ({keys}) = {one}"),
-            1 => {
+            // So may a chunk that belongs to no blob.
+            1 if name != "blob_chunk" => {
                 let renamed = dice.pick(key);
                 let copy = columns.iter().map(|c| if c == renamed { changed(c) } else { c.clone() });
                 let copy = copy.collect::<Vec<_>>().join(", ");
                 format!("INSERT INTO {name} SELECT {copy} FROM {name} WHERE ({keys}) = {one}")
             }
-            0 | 2 => format!("UPDATE {name} SET {column} = {} WHERE ({keys}) = {one}", changed(column)),
+            0..=2 => format!("UPDATE {name} SET {column} = {} WHERE ({keys}) = {one}", changed(column)),
             _ => {
                 let taken = key.iter().map(|key| format!("a.{key}")).collect::<Vec<_>>().join(", ");
                 let given = key.iter().map(|key| format!("b.{key}")).collect::<Vec<_>>().join(", ");

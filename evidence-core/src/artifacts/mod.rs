@@ -84,6 +84,23 @@ pub struct ArtifactRow {
     pub index: u64,
 }
 
+impl Artifact {
+    /// The part that compliance depends on, of a report at this ledger index.
+    pub(crate) fn row(&self, index: u64) -> ArtifactRow {
+        let Self { id, flow, trail, fingerprint, template_reference_name, .. } = self;
+        ArtifactRow {
+            id: *id,
+            flow: *flow,
+            trail: *trail,
+            fingerprint: fingerprint.clone(),
+            template_reference_name: template_reference_name.clone(),
+            git_commit: self.git_commit.as_ref().map(ToString::to_string).unwrap_or_default(),
+            at: self.created_at,
+            index,
+        }
+    }
+}
+
 /// How a list of artifacts is narrowed; everything given must match.
 #[derive(Debug, Clone, Default)]
 pub struct ArtifactFilter {

@@ -228,8 +228,9 @@ impl Operation for GetArtifact {
             ..ArtifactFilter::default()
         };
         let found = cx.store().artifacts(cx.org()?, &filter, Window { offset: 0, limit: 1 }).await?;
-        let found = views(&found.items, cx).await?;
-        found.into_iter().next().map(Json).ok_or_else(gone)
+        let gone = gone();
+        let found = views(&found.items, Some(flow), cx).await?;
+        found.into_iter().next().map(Json).ok_or(gone)
     }
 }
 
@@ -271,7 +272,7 @@ impl Operation for GetArtifactsByCommit {
             ..ArtifactFilter::default()
         };
         let found = cx.store().artifacts(cx.org()?, &filter, Window::ALL).await?;
-        Ok(Json(views(&found.items, cx).await?))
+        Ok(Json(views(&found.items, Some(flow), cx).await?))
     }
 }
 
@@ -360,7 +361,7 @@ impl Operation for ListArtifacts {
         let flow = match &self.flow_name {
             Some(name) => {
                 let flow = cx.flow(name.as_str()).await.map_err(|error| error.named_by("query.flow_name"));
-                Some(flow?.record.id)
+                Some(flow?.record)
             }
             None => None,
         };
@@ -368,11 +369,12 @@ impl Operation for ListArtifacts {
             Some(name) => Some(repos_named(name, cx).await?),
             None => None,
         };
-        let filter = ArtifactFilter { flow, repos, ..ArtifactFilter::default() };
+        let filter =
+            ArtifactFilter { flow: flow.as_ref().map(|flow| flow.id), repos, ..ArtifactFilter::default() };
         let per_page = self.per_page.map_or(15, PerPage::get).min(MOST_A_PAGE);
         let window = self.page.unwrap_or_default().window(per_page);
         let Slice { items, .. } = cx.store().artifacts(cx.org()?, &filter, window).await?;
-        Ok(Json(views(&items, cx).await?))
+        Ok(Json(views(&items, flow, cx).await?))
     }
 }
 

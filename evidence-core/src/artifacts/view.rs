@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use futures_util::future::try_join3;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -12,13 +13,15 @@ use crate::attestations::{Attestation, Binding};
 use crate::error::Result;
 use crate::flows::Flow;
 use crate::id::Id;
-use crate::name::Fingerprint;
-use crate::rules::compliance::{self, State};
+use crate::name::{Fingerprint, TrailName};
+use crate::rules::compliance::{self, ReportedAttestation, State};
 use crate::rules::template::Template;
 use crate::service::Context;
 use crate::shared::{ExternalUrls, GitCommitInfo, RepoInfo, distinct};
+use crate::store::Current;
+use crate::templates::Templates;
 use crate::time::{Seconds, Timestamp};
-use crate::trails::{Assessed, Run, Templates, artifact_state, assessed, attestations_of, runs};
+use crate::trails::{Run, TrailEvidence, artifact_state, runs};
 
 /// An artifact (specification, Artifact). Every key is there; what nobody reported is the empty value of its type.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -109,55 +112,76 @@ pub struct HistoryEvent {
 /// What the views of some artifacts rest on, read in a bounded number of questions.
 struct Surroundings {
     flows: BTreeMap<Id, Flow>,
-    trails: BTreeMap<Id, Assessed>,
-    attestations: BTreeMap<Id, Vec<Attestation>>,
+    trails: BTreeMap<Id, OnTrail>,
     runs: Vec<Run>,
-    templates: Templates,
+}
+
+/// A trail as far as its artifacts go.
+struct OnTrail {
+    name: TrailName,
+    template: Arc<Template>,
+    /// Oldest first, and once more as they are judged by.
+    attestations: Vec<Attestation>,
+    reported: Vec<ReportedAttestation>,
+}
+
+impl OnTrail {
+    fn new(evidence: TrailEvidence, templates: &Templates) -> Self {
+        let TrailEvidence { trail, attestations } = evidence;
+        let row = |attestation: &Current<Attestation>| {
+            ReportedAttestation::from(&attestation.record.row(attestation.revision))
+        };
+        Self {
+            name: trail.name,
+            template: templates.parsed(&trail.template),
+            reported: attestations.iter().map(row).collect(),
+            attestations: attestations.into_iter().map(|attestation| attestation.record).collect(),
+        }
+    }
 }
 
 impl Surroundings {
-    async fn read(artifacts: &[Artifact], cx: &Context<'_>) -> Result<Self> {
-        let flows = distinct(artifacts.iter().map(|artifact| artifact.flow));
+    /// `flow` is that of all these artifacts, where it is known.
+    async fn read(artifacts: &[Artifact], flow: Option<Flow>, cx: &Context<'_>) -> Result<Self> {
         let trails = distinct(artifacts.iter().filter_map(|artifact| artifact.trail));
         let fingerprints = distinct(artifacts.iter().map(|artifact| artifact.fingerprint.clone()));
-        let flows = cx.store().flows_by_id(cx.org()?, &flows).await?;
-        Ok(Self {
-            flows: flows.into_iter().map(|flow| (flow.id, flow)).collect(),
-            trails: assessed(&trails, cx).await?,
-            attestations: attestations_of(&trails, cx).await?,
-            runs: runs(&fingerprints, cx).await?,
-            templates: Templates::default(),
-        })
+        let (flows, trails, runs) =
+            try_join3(flows(artifacts, flow, cx), on_trails(&trails, cx), runs(&fingerprints, cx)).await?;
+        Ok(Self { flows: flows.into_iter().map(|flow| (flow.id, flow)).collect(), trails, runs })
     }
 
     fn flow_name(&self, artifact: &Artifact) -> &str {
         self.flows.get(&artifact.flow).map(|flow| flow.name.as_str()).unwrap_or_default()
     }
 
-    fn trail_name(&self, artifact: &Artifact) -> &str {
-        let trail = artifact.trail.and_then(|trail| self.trails.get(&trail));
-        trail.map(|trail| trail.trail.name.as_str()).unwrap_or_default()
+    fn trail(&self, artifact: &Artifact) -> Option<&OnTrail> {
+        self.trails.get(&artifact.trail?)
     }
 
     /// The attestations that are about this artifact, oldest first.
     fn evidence<'a>(&'a self, artifact: &'a Artifact) -> impl Iterator<Item = &'a Attestation> {
-        let on_trail = artifact.trail.and_then(|trail| self.attestations.get(&trail));
-        on_trail.into_iter().flatten().filter(|attestation| concerns(&attestation.binding, artifact))
+        let on_trail = self.trail(artifact).into_iter().flat_map(|trail| &trail.attestations);
+        on_trail.filter(|attestation| concerns(&attestation.binding, artifact))
     }
+}
 
-    fn template(&mut self, artifact: &Artifact) -> Arc<Template> {
-        match artifact.trail.and_then(|trail| self.trails.get(&trail)) {
-            Some(trail) => Arc::clone(&trail.template),
-            None => self.templates.parsed(&artifact.template),
+async fn flows(artifacts: &[Artifact], flow: Option<Flow>, cx: &Context<'_>) -> Result<Vec<Flow>> {
+    match flow {
+        Some(flow) => Ok(vec![flow]),
+        None => {
+            let ids = distinct(artifacts.iter().map(|artifact| artifact.flow));
+            Ok(cx.store().flows_by_id(cx.org()?, &ids).await?)
         }
     }
+}
 
-    fn state(&mut self, artifact: &Artifact) -> State {
-        match artifact.trail.and_then(|trail| self.trails.get(&trail)) {
-            Some(trail) => trail.state_of(artifact),
-            None => artifact_state(&self.templates.parsed(&artifact.template), artifact, &[]),
-        }
+async fn on_trails(trails: &[Id], cx: &Context<'_>) -> Result<BTreeMap<Id, OnTrail>> {
+    if trails.is_empty() {
+        return Ok(BTreeMap::new());
     }
+    let found = cx.store().trail_evidence(cx.org()?, trails).await?;
+    let by_id = |evidence: TrailEvidence| (evidence.trail.id, OnTrail::new(evidence, cx.templates()));
+    Ok(found.into_iter().map(by_id).collect())
 }
 
 /// Whether an attestation with this binding is about this artifact.
@@ -172,15 +196,24 @@ pub(crate) fn concerns(binding: &Binding, artifact: &Artifact) -> bool {
     }
 }
 
-/// These artifacts, in order, as answers carry them.
-pub(super) async fn views(artifacts: &[Artifact], cx: &Context<'_>) -> Result<Vec<ArtifactView>> {
-    let mut around = Surroundings::read(artifacts, cx).await?;
-    artifacts.iter().map(|artifact| view(artifact, &mut around, cx)).collect()
+/// These artifacts, in order, as answers carry them; `flow` is that of all of them, where it is known.
+pub(super) async fn views(
+    artifacts: &[Artifact],
+    flow: Option<Flow>,
+    cx: &Context<'_>,
+) -> Result<Vec<ArtifactView>> {
+    let around = Surroundings::read(artifacts, flow, cx).await?;
+    artifacts.iter().map(|artifact| view(artifact, &around, cx)).collect()
 }
 
-fn view(artifact: &Artifact, around: &mut Surroundings, cx: &Context<'_>) -> Result<ArtifactView> {
-    let state = around.state(artifact);
-    let template = around.template(artifact);
+fn view(artifact: &Artifact, around: &Surroundings, cx: &Context<'_>) -> Result<ArtifactView> {
+    let trail = around.trail(artifact);
+    let template = match trail {
+        Some(trail) => Arc::clone(&trail.template),
+        None => cx.templates().parsed(&artifact.template),
+    };
+    let on_trail = trail.map(|trail| trail.reported.as_slice()).unwrap_or_default();
+    let state = artifact_state(&template, artifact, on_trail);
     let evidence: Vec<&Attestation> = around.evidence(artifact).collect();
     let runs: Vec<&Run> = around.runs.iter().filter(|run| run.fingerprint == artifact.fingerprint).collect();
     let committed = artifact.git_commit_info.as_ref().and_then(|commit| commit.timestamp).map(|at| at.0);
@@ -197,7 +230,7 @@ fn view(artifact: &Artifact, around: &mut Surroundings, cx: &Context<'_>) -> Res
         flow_name: flow_name.to_owned(),
         commit_lead_times: committed.map(|at| lead_times(&runs, at)).unwrap_or_default(),
         build_lead_times: lead_times(&runs, artifact.created_at),
-        trail_name: around.trail_name(artifact).to_owned(),
+        trail_name: trail.map(|trail| trail.name.to_string()).unwrap_or_default(),
         template_reference_name: artifact.template_reference_name.clone(),
         git_commit: artifact.git_commit.as_ref().map(ToString::to_string).unwrap_or_default(),
         git_commit_info: GitCommitInfo::of(artifact.git_commit_info.as_ref()),

@@ -126,12 +126,29 @@ pub struct AttestationRow {
     pub index: u64,
 }
 
+impl Attestation {
+    /// The part that compliance depends on, of an attestation at this ledger index.
+    pub(crate) fn row(&self, index: u64) -> AttestationRow {
+        let Self { id, trail, name, kind, is_compliant, binding, .. } = self;
+        AttestationRow {
+            id: *id,
+            trail: *trail,
+            name: name.to_string(),
+            kind: kind.clone(),
+            is_compliant: *is_compliant,
+            is_override: self.details.get("override") == Some(&true.into()),
+            binding: binding.clone(),
+            at: self.created_at,
+            index,
+        }
+    }
+}
+
 /// Questions about attestations.
 #[async_trait]
 pub trait AttestationStore: Send + Sync {
     /// The attestation of this id.
     async fn attestation(&self, org: Id, id: Id) -> StoreResult<Option<Attestation>>;
-    /// The attestations on these trails, of this name where one is given, newest (by ledger index) first.
-    async fn attestations(&self, org: Id, trails: &[Id], name: Option<&str>)
-    -> StoreResult<Vec<Attestation>>;
+    /// The attestations of this name on these trails, newest (by ledger index) first.
+    async fn attestations(&self, org: Id, trails: &[Id], name: &str) -> StoreResult<Vec<Attestation>>;
 }

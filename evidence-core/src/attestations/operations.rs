@@ -16,11 +16,13 @@ use crate::fact::Fact;
 use crate::name::{AttestationName, Fingerprint, FingerprintPrefix, FlowName, OrgName, TrailName};
 use crate::operation::{Created, Document, Download, Form, FormParts, Json, Method, Operation};
 use crate::page::Window;
+use crate::recording::Known;
 use crate::service::{Context, Draft, Race};
 use crate::shared::{
     Acknowledged, Annotations, Description, ExternalUrls, GitCommit, List, RepoInfo, UserData, WebUrl,
     distinct,
 };
+use crate::trails::Trail;
 
 /// Adds an attestation to a trail, with files if there are any.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -131,7 +133,8 @@ impl<C: Claim> Operation for PostAttestation<C> {
         let AttestationInput { base, claim } = body.document;
         if !body.files.is_empty() {
             // Nothing is kept for an attestation that is refused.
-            self.binding(&base, cx).await?;
+            let Known { trail, .. } = self.known(cx).await?;
+            self.binding(&base, trail.as_ref(), cx).await?;
         }
         let (attachments, file) = evidence::keep(body.files, cx).await?;
         Race::run(|| self.attest(&base, &claim, &attachments, file.as_ref(), cx)).await?;
@@ -148,10 +151,11 @@ impl<C: Claim> PostAttestation<C> {
         file: Option<&Attachment>,
         cx: &Context<'_>,
     ) -> Result<()> {
-        let binding = self.binding(base, cx).await?;
+        let Known { flow, trail } = self.known(cx).await?;
+        let binding = self.binding(base, trail.as_ref(), cx).await?;
         let mut draft = Draft::default();
-        let flow = draft.flow(&self.flow_name, cx).await?;
-        let trail = draft.trail(&flow, &self.trail_name, cx).await?;
+        let flow = draft.flow_unless(flow, &self.flow_name, cx)?;
+        let trail = draft.trail_unless(trail, &flow, &self.trail_name, cx);
         let repo = draft.repo(base.repo_info.as_ref(), cx).await?;
         let base = base.clone();
         draft.fact(Fact::AttestationAdded {
@@ -182,14 +186,23 @@ impl<C: Claim> PostAttestation<C> {
         Ok(())
     }
 
+    async fn known(&self, cx: &Context<'_>) -> Result<Known> {
+        Known::read(&self.flow_name, &self.trail_name, cx).await
+    }
+
     /// What the attestation is about: an artifact by fingerprint, one by template name and commit, or the trail.
-    async fn binding(&self, base: &AttestationBase, cx: &Context<'_>) -> Result<Binding> {
+    async fn binding(
+        &self,
+        base: &AttestationBase,
+        trail: Option<&Trail>,
+        cx: &Context<'_>,
+    ) -> Result<Binding> {
         let target = base.target_artifacts.as_ref().and_then(|targets| targets.0.first());
         let commit = base.git_commit_info.as_ref().map(|commit| &commit.sha1).filter(|sha| !sha.is_empty());
         match (&base.artifact_fingerprint, target, commit) {
             (Some(fingerprint), ..) => {
-                let found =
-                    self.reported(|filter| filter.fingerprint = Some(fingerprint.to_string()), cx).await?;
+                let newest = Window { offset: 0, limit: 1 };
+                let found = reported(trail, Some(fingerprint), newest, cx).await?;
                 let artifact = found.into_iter().next().ok_or_else(|| {
                     cx.missing(Resource::Artifact, fingerprint.as_str())
                         .in_flow(self.flow_name.as_str())
@@ -203,7 +216,7 @@ impl<C: Claim> PostAttestation<C> {
                 Ok(Binding::Named { target: target.to_string(), commit: commit.clone() })
             }
             (None, Some(target), None) => {
-                let found = self.reported(|_| {}, cx).await?;
+                let found = reported(trail, None, Window::ALL, cx).await?;
                 let artifact =
                     found.into_iter().find(|artifact| artifact.template_reference_name == target.as_str());
                 let artifact = artifact.ok_or_else(|| Error::invalid("target_artifacts", UNBOUND))?;
@@ -212,21 +225,19 @@ impl<C: Claim> PostAttestation<C> {
             (None, None, _) => Ok(Binding::Trail),
         }
     }
+}
 
-    /// The artifacts reported to the trail, newest first; none where there is no such trail yet.
-    async fn reported(
-        &self,
-        narrow: impl Fn(&mut ArtifactFilter) + Send,
-        cx: &Context<'_>,
-    ) -> Result<Vec<Artifact>> {
-        let org = cx.org()?;
-        let Some(flow) = cx.store().flow(org, self.flow_name.as_str()).await? else { return Ok(Vec::new()) };
-        let trail = cx.store().trail(org, flow.record.id, self.trail_name.as_str()).await?;
-        let Some(trail) = trail else { return Ok(Vec::new()) };
-        let mut filter = ArtifactFilter { trail: Some(trail.record.id), ..ArtifactFilter::default() };
-        narrow(&mut filter);
-        Ok(cx.store().artifacts(org, &filter, Window::ALL).await?.items)
-    }
+/// The artifacts reported to the trail, newest first; none where there is no trail yet.
+async fn reported(
+    trail: Option<&Trail>,
+    fingerprint: Option<&Fingerprint>,
+    window: Window,
+    cx: &Context<'_>,
+) -> Result<Vec<Artifact>> {
+    let Some(trail) = trail else { return Ok(Vec::new()) };
+    let fingerprint = fingerprint.map(ToString::to_string);
+    let filter = ArtifactFilter { trail: Some(trail.id), fingerprint, ..ArtifactFilter::default() };
+    Ok(cx.store().artifacts(cx.org()?, &filter, window).await?.items)
 }
 
 /// The public client recognises this sentence and says it in terms of its own flags.
@@ -263,10 +274,11 @@ impl Operation for GetTrailAttestation {
     async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
         let flow = cx.flow(self.flow_name.as_str()).await?.record;
         let trail = cx.trail(&flow, self.trail_name.as_str()).await?.record;
-        let name = Some(self.attestation_name.as_str());
+        let name = self.attestation_name.as_str();
         let mut found = cx.store().attestations(cx.org()?, &[trail.id], name).await?;
         found.retain(|attestation| attestation.binding == Binding::Trail);
-        Ok(Json(views(found, cx).await?))
+        let view = |attestation| AttestationView::new(attestation, &flow, &trail, cx);
+        Ok(Json(found.into_iter().map(view).collect::<Result<_>>()?))
     }
 }
 
@@ -311,7 +323,7 @@ impl Operation for GetArtifactAttestation {
         };
         let artifacts = cx.store().artifacts(org, &filter, Window::ALL).await?.items;
         let trails = distinct(artifacts.iter().filter_map(|artifact| artifact.trail));
-        let mut found = cx.store().attestations(org, &trails, Some(self.attestation_name.as_str())).await?;
+        let mut found = cx.store().attestations(org, &trails, self.attestation_name.as_str()).await?;
         found.retain(|attestation| {
             artifacts.iter().any(|artifact| {
                 artifact.trail == Some(attestation.trail) && concerns(&attestation.binding, artifact)

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use futures_util::future::try_join;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -68,7 +69,12 @@ impl From<&Attachment> for AttachmentView {
 }
 
 impl AttestationView {
-    fn new(attestation: Attestation, flow: &Flow, trail: &Trail, cx: &Context<'_>) -> Result<Self> {
+    pub(super) fn new(
+        attestation: Attestation,
+        flow: &Flow,
+        trail: &Trail,
+        cx: &Context<'_>,
+    ) -> Result<Self> {
         let place = cx.place()?;
         let (org, id, name) = (&place.name, attestation.id, &attestation.name);
         let base = format!("attestations/{org}/{}/trail/{}", flow.name, trail.name);
@@ -135,9 +141,10 @@ pub(super) async fn views(attestations: Vec<Attestation>, cx: &Context<'_>) -> R
     }
     let flows = distinct(attestations.iter().map(|attestation| attestation.flow));
     let trails = distinct(attestations.iter().map(|attestation| attestation.trail));
-    let flows = cx.store().flows_by_id(cx.org()?, &flows).await?;
+    let org = cx.org()?;
+    let (flows, trails) =
+        try_join(cx.store().flows_by_id(org, &flows), cx.store().trail_contents(org, &trails)).await?;
     let flows: BTreeMap<Id, Flow> = flows.into_iter().map(|flow| (flow.id, flow)).collect();
-    let trails = cx.store().trail_contents(cx.org()?, &trails).await?;
     let trails: BTreeMap<Id, Trail> =
         trails.into_iter().map(|contents| (contents.trail.id, contents.trail)).collect();
     let view = |attestation: Attestation| {

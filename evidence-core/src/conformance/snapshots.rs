@@ -15,7 +15,7 @@ use crate::snapshots::{
 };
 use crate::store::{Current, Store};
 
-use super::fixtures::{Org, at, awkward, environment, fingerprint, id, user_data};
+use super::fixtures::{Org, at, awkward, environment, fingerprint, id, named, user_data};
 use super::{Failure, Outcome, present, promises, same};
 
 promises! {
@@ -195,20 +195,22 @@ async fn snapshots_are_found_by_time(store: Arc<dyn Store>) -> Outcome {
 
 async fn stretches_are_ordered(store: Arc<dyn Store>) -> Outcome {
     let (org, _) = several(&store).await?;
-    let stretch = |environment, start, from, until: Option<u64>, exited| Stretch {
+    let stretch = |(environment, name), start, from, until: Option<u64>, exited| Stretch {
         fingerprint: fingerprint(start),
         environment: id(environment),
+        environment_name: named(name),
         from,
         from_at: taken(from),
         until: until.map(|until| (until, taken(until))),
         exited,
     };
+    let (test, prod) = ((100, "test"), (101, "prod"));
     let expected = vec![
-        stretch(100, "aa", 1, None, false),
-        stretch(101, "aa", 1, Some(3), false),
-        stretch(101, "aa", 3, Some(4), true),
-        stretch(101, "bb", 1, Some(2), true),
-        stretch(101, "bb", 4, None, false),
+        stretch(test, "aa", 1, None, false),
+        stretch(prod, "aa", 1, Some(3), false),
+        stretch(prod, "aa", 3, Some(4), true),
+        stretch(prod, "bb", 1, Some(2), true),
+        stretch(prod, "bb", 4, None, false),
     ];
     let asked = ["bb", "ee", "aa", "dd", "aa"].map(fingerprint);
     same("the stretches", store.stretches(org.id, &asked).await?, expected)?;

@@ -13,7 +13,7 @@ use crate::name::CommitSha;
 use crate::page::{Slice, Window};
 use crate::shared::TagFilter;
 use crate::store::{Current, Store};
-use crate::trails::{Trail, TrailContents, TrailFilter};
+use crate::trails::{Trail, TrailContents, TrailEvidence, TrailFilter};
 
 use super::fixtures::{
     Org, artifact, artifact_reported, at, attestation, attestation_added, awkward, external_urls,
@@ -31,6 +31,7 @@ promises! {
     the_newest_trail_of_each_flow: "`newest_trails` answers one trail for each of the flows that has one.",
     contents_are_complete: "`trail_contents` answers every report to these trails, oldest first.",
     contents_pass_over_unknown_ids: "`trail_contents` passes over unknown ids and other organizations' trails.",
+    evidence_is_complete: "`trail_evidence` answers these trails and the attestations on them in full, oldest first.",
     entries_about_a_trail: "`trail_entries` answers the entries that are about this trail, oldest first.",
 }
 
@@ -282,6 +283,28 @@ async fn contents_pass_over_unknown_ids(store: Arc<dyn Store>) -> Outcome {
     let found = store.trail_contents(org.id, &[102, 201, 999, 101, 101].map(id)).await?;
     same_set("the contents", sizes(found), vec![(id(101), 2, 3), (id(102), 1, 1)])?;
     same("of no trails", sizes(store.trail_contents(org.id, &[]).await?), Vec::new())
+}
+
+async fn evidence_is_complete(store: Arc<dyn Store>) -> Outcome {
+    let (org, _) = with_reports(&store).await?;
+    let updated = Trail { description: awkward(), ..trail(101, 100, "t") };
+    org.record(vec![Fact::TrailUpdated { record: updated.clone(), changes: vec![] }]).await?;
+    let attested = |(index, fact)| match fact {
+        Fact::AttestationAdded { record } => Some(Current { revision: index, record }),
+        _ => None,
+    };
+    let on_trail = |n| {
+        let attestations = (4..).zip(reports().0).filter_map(attested);
+        attestations.filter(|attestation| attestation.record.trail == id(n)).collect()
+    };
+    let expected = vec![
+        TrailEvidence { trail: updated, attestations: on_trail(101) },
+        TrailEvidence { trail: trail(102, 100, "u"), attestations: on_trail(102) },
+    ];
+    let mut found = store.trail_evidence(org.id, &[102, 201, 999, 101, 101].map(id)).await?;
+    found.sort_by_key(|evidence| evidence.trail.id);
+    same("the evidence", found, expected)?;
+    same("on no trails", store.trail_evidence(org.id, &[]).await?, Vec::new())
 }
 
 async fn entries_about_a_trail(store: Arc<dyn Store>) -> Outcome {

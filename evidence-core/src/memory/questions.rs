@@ -26,7 +26,7 @@ use crate::service_accounts::{ApiKeyRecord, ServiceAccount, ServiceAccountStore}
 use crate::snapshots::{Placed, Snapshot, SnapshotRow, SnapshotStore, Stretch};
 use crate::store::{Current, Health, LedgerStore, StoreError, StoreResult, StoredEntry};
 use crate::time::Timestamp;
-use crate::trails::{Trail, TrailContents, TrailFilter, TrailStore};
+use crate::trails::{Trail, TrailContents, TrailEvidence, TrailFilter, TrailStore};
 
 use super::tables::{Run, Tables};
 use super::{MemoryStore, State};
@@ -192,13 +192,33 @@ impl Tables {
         self.artifacts.iter().filter(move |artifact| artifact.record.trail == Some(trail))
     }
 
+    fn attestations_of(&self, trail: Id) -> impl Iterator<Item = &Current<Attestation>> {
+        self.attestations.iter().filter(move |attestation| attestation.record.trail == trail)
+    }
+
+    /// The trails of these ids.
+    fn trails_of<'a>(&'a self, ids: &'a [Id]) -> impl Iterator<Item = &'a Trail> {
+        self.trails.values().map(|trail| &trail.record).filter(|trail| ids.contains(&trail.id))
+    }
+
     fn contents(&self, trail: &Trail) -> TrailContents {
-        let attestations =
-            self.attestations.iter().filter(|attestation| attestation.record.trail == trail.id);
         TrailContents {
             trail: trail.clone(),
-            artifacts: self.artifacts_of(trail.id).map(Current::<Artifact>::row).collect(),
-            attestations: attestations.map(Current::<Attestation>::row).collect(),
+            artifacts: self
+                .artifacts_of(trail.id)
+                .map(|artifact| artifact.record.row(artifact.revision))
+                .collect(),
+            attestations: self
+                .attestations_of(trail.id)
+                .map(|attestation| attestation.record.row(attestation.revision))
+                .collect(),
+        }
+    }
+
+    fn evidence(&self, trail: &Trail) -> TrailEvidence {
+        TrailEvidence {
+            trail: trail.clone(),
+            attestations: self.attestations_of(trail.id).cloned().collect(),
         }
     }
 }
@@ -227,10 +247,11 @@ impl TrailStore for MemoryStore {
     }
 
     async fn trail_contents(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailContents>> {
-        self.ask(org, |tables| {
-            let known = tables.trails.values().map(|trail| &trail.record);
-            known.filter(|trail| trails.contains(&trail.id)).map(|trail| tables.contents(trail)).collect()
-        })
+        self.ask(org, |tables| tables.trails_of(trails).map(|trail| tables.contents(trail)).collect())
+    }
+
+    async fn trail_evidence(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailEvidence>> {
+        self.ask(org, |tables| tables.trails_of(trails).map(|trail| tables.evidence(trail)).collect())
     }
 
     async fn trail_entries(&self, org: Id, trail: Id) -> StoreResult<Vec<StoredEntry>> {
@@ -293,7 +314,7 @@ impl ArtifactStore for MemoryStore {
 
     async fn provenance(&self, org: Id, fingerprints: &[Fingerprint]) -> StoreResult<Vec<ArtifactRow>> {
         let newest: BTreeMap<_, ArtifactRow> = self.ask(org, |tables| {
-            let rows = tables.artifacts.iter().map(Current::<Artifact>::row);
+            let rows = tables.artifacts.iter().map(|artifact| artifact.record.row(artifact.revision));
             let wanted = rows.filter(|row| fingerprints.contains(&row.fingerprint));
             wanted.map(|row| ((row.fingerprint.clone(), row.flow), row)).collect()
         })?;
@@ -312,16 +333,10 @@ impl AttestationStore for MemoryStore {
         })
     }
 
-    async fn attestations(
-        &self,
-        org: Id,
-        trails: &[Id],
-        name: Option<&str>,
-    ) -> StoreResult<Vec<Attestation>> {
+    async fn attestations(&self, org: Id, trails: &[Id], name: &str) -> StoreResult<Vec<Attestation>> {
         self.ask(org, |tables| {
             let newest_first = tables.attestations.iter().rev().map(|attestation| &attestation.record);
-            let named =
-                newest_first.filter(|attestation| name.is_none_or(|name| attestation.name.as_str() == name));
+            let named = newest_first.filter(|attestation| attestation.name.as_str() == name);
             named.filter(|attestation| trails.contains(&attestation.trail)).cloned().collect()
         })
     }
@@ -399,6 +414,7 @@ impl Run {
         Stretch {
             fingerprint: self.instance.fingerprint.clone(),
             environment: self.environment,
+            environment_name: self.environment_name.clone(),
             from: self.instance.from,
             from_at: self.from_at,
             until: self.until,

@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 
 use crate::allowlists::Allowance;
-use crate::artifacts::{Artifact, ArtifactRow};
+use crate::artifacts::Artifact;
 use crate::attestation_types::{AttestationType, AttestationTypeVersion};
-use crate::attestations::{Attestation, AttestationRow};
+use crate::attestations::Attestation;
 use crate::auth::Role;
 use crate::environments::Environment;
 use crate::fact::Fact;
 use crate::flows::Flow;
 use crate::id::Id;
-use crate::name::TrailName;
+use crate::name::{EnvironmentName, TrailName};
 use crate::policies::{Policy, PolicyVersion};
 use crate::repos::Repo;
 use crate::service_accounts::{ApiKeyRecord, ServiceAccount};
@@ -50,6 +50,7 @@ pub(super) struct Tables {
 #[derive(Debug)]
 pub(super) struct Run {
     pub(super) environment: Id,
+    pub(super) environment_name: EnvironmentName,
     pub(super) instance: Instance,
     pub(super) from_at: Timestamp,
     /// The snapshot in which it was no longer so, and when that was taken.
@@ -89,8 +90,8 @@ impl Tables {
             | Fact::EnvironmentReported { record }
             | Fact::PoliciesAttached { record, .. } => self.put_environment(record, revision),
             Fact::SnapshotTaken { record, snapshot } => {
+                self.take(&record.name, snapshot, revision);
                 self.put_environment(record, revision);
-                self.take(snapshot, revision);
             }
             Fact::PolicyCreated { record, version } => self.put_policy(record, Some(version), revision),
             Fact::PolicyUpdated { record, version } => self.put_policy(record, version, revision),
@@ -120,7 +121,7 @@ impl Tables {
     }
 
     /// A change ends what the artifact was and begins what it is; an exit ends it for good.
-    fn take(&mut self, snapshot: Snapshot, revision: u64) {
+    fn take(&mut self, environment_name: &EnvironmentName, snapshot: Snapshot, revision: u64) {
         for run in self.runs.iter_mut().filter(|run| run.lasts_in(snapshot.environment)) {
             let fingerprint = &run.instance.fingerprint;
             let exited = snapshot.exits.contains(fingerprint);
@@ -131,6 +132,7 @@ impl Tables {
         }
         let begun = |instance: &Instance| Run {
             environment: snapshot.environment,
+            environment_name: environment_name.clone(),
             instance: instance.clone(),
             from_at: snapshot.at,
             until: None,
@@ -154,40 +156,5 @@ impl Run {
     /// Whether it ended with snapshot `index`, because the artifact no longer ran.
     pub(super) fn exited_in(&self, index: u64) -> bool {
         self.exited && self.until.is_some_and(|(until, _)| until == index)
-    }
-}
-
-impl Current<Artifact> {
-    /// The part that compliance depends on.
-    pub(super) fn row(&self) -> ArtifactRow {
-        let Artifact { id, flow, trail, fingerprint, template_reference_name, .. } = &self.record;
-        ArtifactRow {
-            id: *id,
-            flow: *flow,
-            trail: *trail,
-            fingerprint: fingerprint.clone(),
-            template_reference_name: template_reference_name.clone(),
-            git_commit: self.record.git_commit.as_ref().map(ToString::to_string).unwrap_or_default(),
-            at: self.record.created_at,
-            index: self.revision,
-        }
-    }
-}
-
-impl Current<Attestation> {
-    /// The part that compliance depends on.
-    pub(super) fn row(&self) -> AttestationRow {
-        let Attestation { id, trail, name, kind, is_compliant, binding, .. } = &self.record;
-        AttestationRow {
-            id: *id,
-            trail: *trail,
-            name: name.to_string(),
-            kind: kind.clone(),
-            is_compliant: *is_compliant,
-            is_override: self.record.details.get("override") == Some(&true.into()),
-            binding: binding.clone(),
-            at: self.record.created_at,
-            index: self.revision,
-        }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{Trail, TrailContents};
 use crate::artifacts::{Artifact, ArtifactRow};
-use crate::attestations::{Attestation, AttestationRow, Binding};
+use crate::attestations::{AttestationRow, Binding};
 use crate::error::Result;
 use crate::id::Id;
 use crate::name::Fingerprint;
@@ -14,6 +14,7 @@ use crate::rules::compliance::{
 };
 use crate::rules::template::Template;
 use crate::service::Context;
+use crate::templates::Templates;
 use crate::time::Timestamp;
 
 /// A trail judged by its template.
@@ -28,18 +29,13 @@ pub(crate) struct Assessed {
 
 impl Assessed {
     /// Judges a trail by what was reported to it.
-    pub(crate) fn new(contents: TrailContents, templates: &mut Templates) -> Self {
+    pub(crate) fn new(contents: TrailContents, templates: &Templates) -> Self {
         let TrailContents { trail, artifacts, attestations } = contents;
         let template = templates.parsed(&trail.template);
         let artifacts: Vec<_> = artifacts.iter().map(ReportedArtifact::from).collect();
         let attestations: Vec<_> = attestations.iter().map(ReportedAttestation::from).collect();
         let status = compliance::evaluate(&template, trail.created_at, &artifacts, &attestations);
         Self { trail, template, artifacts, attestations, status }
-    }
-
-    /// The state of an artifact that was reported to this trail, also of one that a later report replaced.
-    pub(crate) fn state_of(&self, artifact: &Artifact) -> State {
-        artifact_state(&self.template, artifact, &self.attestations)
     }
 
     /// When evidence last changed: a report, a change of the trail, or its beginning.
@@ -50,7 +46,8 @@ impl Assessed {
     }
 }
 
-/// The state of an artifact report under this template, by these attestations of its trail.
+/// The state of an artifact report under this template, by these attestations of its trail; also of one that a later
+/// report replaced.
 pub(crate) fn artifact_state(
     template: &Template,
     artifact: &Artifact,
@@ -67,23 +64,6 @@ pub(crate) fn artifact_state(
     match compliance::evaluate_artifact(template, &reported, on_trail).state {
         ArtifactState::Reported(state) => state,
         ArtifactState::Missing => State::Incomplete,
-    }
-}
-
-/// Templates parsed once a text: a page of trails mostly shares one.
-#[derive(Debug, Default)]
-pub(crate) struct Templates(BTreeMap<String, Arc<Template>>);
-
-impl Templates {
-    /// The template of this text. Texts are checked before they are recorded, so one that cannot be read any more
-    /// demands nothing rather than failing the answer.
-    pub(crate) fn parsed(&mut self, yaml: &str) -> Arc<Template> {
-        if let Some(template) = self.0.get(yaml) {
-            return Arc::clone(template);
-        }
-        let template = Arc::new(Template::parse(yaml).unwrap_or_default());
-        self.0.insert(yaml.to_owned(), Arc::clone(&template));
-        template
     }
 }
 
@@ -129,8 +109,7 @@ pub(crate) async fn assessed(ids: &[Id], cx: &Context<'_>) -> Result<BTreeMap<Id
         return Ok(BTreeMap::new());
     }
     let contents = cx.store().trail_contents(cx.org()?, ids).await?;
-    let mut templates = Templates::default();
-    let judged = contents.into_iter().map(|contents| Assessed::new(contents, &mut templates));
+    let judged = contents.into_iter().map(|contents| Assessed::new(contents, cx.templates()));
     Ok(judged.map(|assessed| (assessed.trail.id, assessed)).collect())
 }
 
@@ -162,19 +141,4 @@ pub(crate) async fn newest_of_flows(flows: &[Id], cx: &Context<'_>) -> Result<BT
         Activity { at: ran.fold(trail.last_evidence_at(), Timestamp::max), state: trail.status.state }
     };
     Ok(judged.values().map(|trail| (trail.trail.flow, activity(trail))).collect())
-}
-
-/// Every attestation on these trails, oldest first, by trail.
-pub(crate) async fn attestations_of(
-    trails: &[Id],
-    cx: &Context<'_>,
-) -> Result<BTreeMap<Id, Vec<Attestation>>> {
-    let mut found: BTreeMap<Id, Vec<Attestation>> = BTreeMap::new();
-    if trails.is_empty() {
-        return Ok(found);
-    }
-    for attestation in cx.store().attestations(cx.org()?, trails, None).await?.into_iter().rev() {
-        found.entry(attestation.trail).or_default().push(attestation);
-    }
-    Ok(found)
 }

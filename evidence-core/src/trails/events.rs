@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::Trail;
+use super::{Assessed, Trail, TrailContents};
 use crate::artifacts::Artifact;
 use crate::attestations::{Attestation, Binding};
 use crate::error::Result;
@@ -62,22 +62,12 @@ pub(crate) async fn runs(fingerprints: &[Fingerprint], cx: &Context<'_>) -> Resu
     if fingerprints.is_empty() {
         return Ok(Vec::new());
     }
-    let stretches = cx.store().stretches(cx.org()?, fingerprints).await?;
-    if stretches.is_empty() {
-        return Ok(Vec::new());
-    }
-    let environments = cx.store().environments(cx.org()?).await?;
-    let names: BTreeMap<Id, EnvironmentName> = environments
-        .into_iter()
-        .map(|environment| (environment.record.id, environment.record.name))
-        .collect();
-    Ok(joined(stretches, &names))
+    Ok(joined(cx.store().stretches(cx.org()?, fingerprints).await?))
 }
 
-fn joined(stretches: Vec<Stretch>, names: &BTreeMap<Id, EnvironmentName>) -> Vec<Run> {
+fn joined(stretches: Vec<Stretch>) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     for stretch in stretches {
-        let Some(name) = names.get(&stretch.environment) else { continue };
         let goes_on = |run: &&mut Run| {
             run.environment == stretch.environment
                 && run.fingerprint == stretch.fingerprint
@@ -88,18 +78,13 @@ fn joined(stretches: Vec<Stretch>, names: &BTreeMap<Id, EnvironmentName>) -> Vec
             None => runs.push(Run {
                 fingerprint: stretch.fingerprint,
                 environment: stretch.environment,
-                environment_name: name.clone(),
+                environment_name: stretch.environment_name,
                 from: (stretch.from, stretch.from_at),
                 until: stretch.until,
             }),
         }
     }
     runs
-}
-
-/// The events that these ledger entries tell of, oldest first.
-fn recorded(entries: Vec<StoredEntry>) -> Result<Vec<Event>> {
-    entries.into_iter().filter_map(|entry| event(entry).transpose()).collect()
 }
 
 fn event(entry: StoredEntry) -> Result<Option<Event>> {
@@ -142,14 +127,48 @@ fn at_run_time(reported: &[Event], runs: &[Run]) -> Vec<Event> {
     runs.iter().flat_map(events).collect()
 }
 
-/// The whole history of a trail, oldest first.
-pub(crate) async fn history(entries: Vec<StoredEntry>, cx: &Context<'_>) -> Result<(Vec<Event>, Vec<Run>)> {
-    let mut events = recorded(entries)?;
-    let fingerprints = fingerprints(&events);
-    let runs = runs(&fingerprints, cx).await?;
-    events.extend(at_run_time(&events, &runs));
-    events.sort_by_key(|event| event.at);
-    Ok((events, runs))
+/// Everything about a trail, read from the ledger: what happened to it, and what that comes to.
+#[derive(Debug)]
+pub(crate) struct History {
+    /// What happened, oldest first.
+    pub(crate) events: Vec<Event>,
+    /// Where and when its artifacts ran.
+    pub(crate) runs: Vec<Run>,
+    /// The trail, judged by what was reported to it.
+    pub(crate) judged: Assessed,
+    /// The ledger index of the newest fact about it.
+    pub(crate) newest: u64,
+}
+
+impl History {
+    /// The history of this trail.
+    pub(crate) async fn read(trail: Trail, cx: &Context<'_>) -> Result<Self> {
+        let entries = cx.store().trail_entries(cx.org()?, trail.id).await?;
+        let newest = entries.last().map(|entry| entry.index).unwrap_or_default();
+        let mut contents = TrailContents { trail, artifacts: Vec::new(), attestations: Vec::new() };
+        let mut events = Vec::with_capacity(entries.len());
+        for entry in entries {
+            let index = entry.index;
+            let Some(event) = event(entry)? else { continue };
+            contents.add(&event.what, index);
+            events.push(event);
+        }
+        let runs = runs(&fingerprints(&events), cx).await?;
+        events.extend(at_run_time(&events, &runs));
+        events.sort_by_key(|event| event.at);
+        Ok(Self { events, runs, judged: Assessed::new(contents, cx.templates()), newest })
+    }
+}
+
+impl TrailContents {
+    /// Adds what was reported at this ledger index.
+    fn add(&mut self, what: &Happening, index: u64) {
+        match what {
+            Happening::Artifact(artifact) => self.artifacts.push(artifact.row(index)),
+            Happening::Attestation(attestation) => self.attestations.push(attestation.row(index)),
+            Happening::Begun(_) | Happening::Updated(..) | Happening::Started(_) | Happening::Stopped(_) => {}
+        }
+    }
 }
 
 fn fingerprints(events: &[Event]) -> Vec<Fingerprint> {

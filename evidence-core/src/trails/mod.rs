@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::artifacts::ArtifactRow;
-use crate::attestations::AttestationRow;
+use crate::attestations::{Attestation, AttestationRow};
 use crate::auth::Actor;
 use crate::id::Id;
 use crate::name::TrailName;
@@ -20,9 +20,7 @@ use crate::shared::{ExternalUrls, GitCommit, RepoInfo, TagFilter};
 use crate::store::{Current, StoreResult, StoredEntry};
 use crate::time::Timestamp;
 
-pub(crate) use assessment::{
-    Assessed, Templates, artifact_state, assessed, attestations_of, newest_of_flows,
-};
+pub(crate) use assessment::{Assessed, artifact_state, assessed, newest_of_flows};
 pub(crate) use events::{Run, runs};
 pub use operations::*;
 #[cfg(feature = "pdf")]
@@ -74,6 +72,15 @@ pub struct TrailFilter {
     pub fingerprint: Option<String>,
 }
 
+/// A trail, and the attestations on it in full.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TrailEvidence {
+    /// The trail.
+    pub trail: Trail,
+    /// The attestations with their ledger indexes, oldest first.
+    pub attestations: Vec<Current<Attestation>>,
+}
+
 /// A trail with what was reported to it, as far as its compliance depends on it.
 #[derive(Debug, Clone)]
 pub struct TrailContents {
@@ -96,6 +103,8 @@ pub trait TrailStore: Send + Sync {
     async fn newest_trails(&self, org: Id, flows: &[Id]) -> StoreResult<Vec<Trail>>;
     /// These trails and what was reported to them, in any order; unknown ids are passed over.
     async fn trail_contents(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailContents>>;
+    /// These trails and the attestations on them, in any order; unknown ids are passed over.
+    async fn trail_evidence(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailEvidence>>;
     /// The ledger entries that are about this trail (begun, updated, artifacts, attestations), oldest first.
     async fn trail_entries(&self, org: Id, trail: Id) -> StoreResult<Vec<StoredEntry>>;
 }

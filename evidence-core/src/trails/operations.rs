@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use futures_util::TryFutureExt;
+use futures_util::future::try_join;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Assessed, Trail, TrailFilter, assessed, events};
+use super::events::History;
+use super::{Assessed, Trail, TrailFilter, assessed};
 use crate::auth::Scope;
 use crate::decode::{self, Misfit};
 use crate::error::{Error, Resource, Result};
@@ -344,19 +347,11 @@ impl Operation for GetTrail {
     async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
         let flow = cx.flow(self.flow_name.as_str()).await?.record;
         let trail = cx.trail(&flow, self.trail_name.as_str()).await?.record;
-        let entries = cx.store().trail_entries(cx.org()?, trail.id).await?;
-        let (history, _) = events::history(entries, cx).await?;
+        let History { events, judged, .. } = History::read(trail, cx).await?;
         let org = cx.org()?;
-        let history = history.iter().map(|event| event.to_json(org, &trail)).collect();
-        let judged = assessed(&[trail.id], cx).await?;
-        let judged = judged.get(&trail.id).ok_or_else(|| trail_gone(&trail))?;
-        Ok(Json(TrailView::new(judged, &flow, history, cx)))
+        let events = events.iter().map(|event| event.to_json(org, &judged.trail)).collect();
+        Ok(Json(TrailView::new(&judged, &flow, events, cx)))
     }
-}
-
-/// A trail that was just read has no contents: a store that contradicts itself.
-pub(super) fn trail_gone(trail: &Trail) -> Error {
-    crate::StoreError::corrupt(format_args!("trail {} has no contents", trail.id)).into()
 }
 
 /// A page of trails.
@@ -422,9 +417,9 @@ impl Operation for ListTrails {
 /// Trails of a list, in its order: judged, without their histories.
 async fn views(trails: &[Trail], cx: &Context<'_>) -> Result<Vec<TrailView>> {
     let ids: Vec<Id> = trails.iter().map(|trail| trail.id).collect();
-    let judged = assessed(&ids, cx).await?;
     let flows = distinct(trails.iter().map(|trail| trail.flow));
-    let flows = cx.store().flows_by_id(cx.org()?, &flows).await?;
+    let flows = cx.store().flows_by_id(cx.org()?, &flows).map_err(Error::from);
+    let (judged, flows) = try_join(assessed(&ids, cx), flows).await?;
     let flows: BTreeMap<Id, Flow> = flows.into_iter().map(|flow| (flow.id, flow)).collect();
     let view =
         |trail: &Trail| Some(TrailView::new(judged.get(&trail.id)?, flows.get(&trail.flow)?, Vec::new(), cx));

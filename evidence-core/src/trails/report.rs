@@ -7,9 +7,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::events::{Event, Happening, Run, history};
-use super::operations::trail_gone;
-use super::{Assessed, Trail, assessed};
+use super::events::{Event, Happening, History, Run};
+use super::{Assessed, Trail, artifact_state};
 use crate::attestations::{Attestation, Binding, JunitSuite, pull_requests_of};
 use crate::auth::Scope;
 use crate::blobs::Whole;
@@ -54,7 +53,7 @@ impl Operation for GetAuditPdf {
     async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
         let flow = cx.flow(self.flow_name.as_str()).await.map_err(flow_or_trail)?.record;
         let trail = cx.trail(&flow, self.trail_name.as_str()).await.map_err(flow_or_trail)?.record;
-        let pages = pages(&self.flow_name, &trail, cx).await?;
+        let pages = pages(&self.flow_name, trail, cx).await?;
         let bytes = report::render(&pages).map_err(|source| Error::Internal {
             what: "the PDF could not be drawn",
             source: source.into(),
@@ -78,12 +77,9 @@ fn flow_or_trail(error: Error) -> Error {
 }
 
 /// What the report shows.
-async fn pages(flow: &FlowName, trail: &Trail, cx: &Context<'_>) -> Result<TrailReport> {
-    let entries = cx.store().trail_entries(cx.org()?, trail.id).await?;
-    let newest = entries.last().map(|entry| entry.index);
-    let (events, runs) = history(entries, cx).await?;
-    let judged = assessed(&[trail.id], cx).await?;
-    let judged = judged.get(&trail.id).ok_or_else(|| trail_gone(trail))?;
+async fn pages(flow: &FlowName, trail: Trail, cx: &Context<'_>) -> Result<TrailReport> {
+    let History { events, runs, judged, newest } = History::read(trail, cx).await?;
+    let trail = &judged.trail;
     let attestations: Vec<&Attestation> = events.iter().filter_map(Event::attestation).collect();
     let last = last_entry(newest, &runs, cx).await?;
     Ok(TrailReport {
@@ -99,12 +95,12 @@ async fn pages(flow: &FlowName, trail: &Trail, cx: &Context<'_>) -> Result<Trail
         last_modified_at: judged.last_evidence_at(),
         commit: trail.git_commit_info.as_ref().map(commit),
         ledger: position(last, cx).await?,
-        expectations: expectations(judged, &attestations),
+        expectations: expectations(&judged, &attestations),
         attestations: attestations
             .iter()
             .map(|attestation| claim(attestation, &attestations, &events))
             .collect(),
-        artifacts: artifacts(judged, &events, &runs),
+        artifacts: artifacts(&judged, &events, &runs),
         events: events.iter().map(line).collect(),
         attachments: attestations.iter().flat_map(|attestation| files(attestation)).collect(),
     })
@@ -112,14 +108,14 @@ async fn pages(flow: &FlowName, trail: &Trail, cx: &Context<'_>) -> Result<Trail
 
 /// The ledger index of the last entry that the page shows: about the trail itself, or a snapshot in which one of its
 /// artifacts started or stopped running.
-async fn last_entry(newest: Option<u64>, runs: &[Run], cx: &Context<'_>) -> Result<u64> {
+async fn last_entry(newest: u64, runs: &[Run], cx: &Context<'_>) -> Result<u64> {
     let mut shown: BTreeMap<Id, u64> = BTreeMap::new();
     for run in runs {
         let snapshot = run.until.map_or(run.from.0, |(index, _)| index);
         let last = shown.entry(run.environment).or_default();
         *last = snapshot.max(*last);
     }
-    let mut last = newest.unwrap_or_default();
+    let mut last = newest;
     for (environment, index) in shown {
         if let Some(snapshot) = cx.store().snapshot(cx.org()?, environment, index).await? {
             last = last.max(snapshot.revision);
@@ -319,7 +315,7 @@ fn artifacts(judged: &Assessed, events: &[Event], runs: &[Run]) -> Vec<report::A
                 name: artifact.template_reference_name.clone(),
                 filename: artifact.filename.clone(),
                 fingerprint: artifact.fingerprint.to_string(),
-                state: judged.state_of(artifact).to_string(),
+                state: artifact_state(&judged.template, artifact, &judged.attestations).to_string(),
                 commit: artifact.git_commit_info.as_ref().map(commit),
                 build_url: artifact.build_url.clone(),
                 at: artifact.created_at,
