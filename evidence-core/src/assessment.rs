@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::TryFutureExt;
-use futures_util::future::try_join;
+use futures_util::future::{try_join, try_join3};
 use serde_json::{Value, json};
 
 use crate::artifacts::{Artifact, ArtifactRow};
@@ -88,9 +88,11 @@ pub(crate) async fn assess(
     running: &Running,
     cx: &Context<'_>,
 ) -> Result<Option<Fact>> {
-    let rulebook = rulebook_of(&environment, cx).await?;
-    let judged = judge(&environment, running, &rulebook, cx);
-    let (open, judged) = try_join(open_instances(&environment, cx), judged).await?;
+    let rulebook = rulebook_of(&environment, cx);
+    let (rulebook, open, findings) =
+        try_join3(rulebook, open_instances(&environment, cx), Findings::read(&environment, running, cx))
+            .await?;
+    let judged = judge(&environment, running, &rulebook, findings);
     let first = environment.snapshots == 0;
     let difference = difference(&open, &judged, environment.snapshots + 1);
     if !first && !difference.tells_something {
@@ -119,7 +121,8 @@ pub(crate) async fn reassess_by(
     let sighting =
         |instance: &Instance| Sighting { name: instance.name.clone(), created: instance.created.clone() };
     let running = open.iter().map(|(fingerprint, open)| (fingerprint.clone(), sighting(open))).collect();
-    let judged = judge(&environment, &running, rulebook, cx).await?;
+    let findings = Findings::read(&environment, &running, cx).await?;
+    let judged = judge(&environment, &running, rulebook, findings);
     let difference = difference(&open, &judged, environment.snapshots + 1);
     Ok(Some(taken(environment, &judged, difference, rulebook, cx)))
 }
@@ -188,15 +191,27 @@ struct Decision {
     evaluation: Evaluation,
 }
 
-async fn judge(
+/// What running artifacts are judged by, policies aside.
+struct Findings {
+    allowed: BTreeSet<Fingerprint>,
+    origins: BTreeMap<Fingerprint, Vec<Origin>>,
+}
+
+impl Findings {
+    async fn read(environment: &Environment, running: &Running, cx: &Context<'_>) -> Result<Self> {
+        let allowances = cx.store().allowances(cx.org()?, Some(environment.id)).map_err(Error::from);
+        let (allowances, origins) = try_join(allowances, origins(running, cx)).await?;
+        Ok(Self { allowed: allowances.into_iter().map(|entry| entry.fingerprint).collect(), origins })
+    }
+}
+
+fn judge(
     environment: &Environment,
     running: &Running,
     rulebook: &Rulebook,
-    cx: &Context<'_>,
-) -> Result<Vec<Judged>> {
-    let allowances = cx.store().allowances(cx.org()?, Some(environment.id)).map_err(Error::from);
-    let (allowances, mut origins) = try_join(allowances, origins(running, cx)).await?;
-    let allowed: BTreeSet<Fingerprint> = allowances.into_iter().map(|entry| entry.fingerprint).collect();
+    findings: Findings,
+) -> Vec<Judged> {
+    let Findings { allowed, mut origins } = findings;
     let rules = rulebook.of(environment);
     let judge = |(fingerprint, sighting): (&Fingerprint, &Sighting)| {
         let origins = origins.remove(fingerprint).unwrap_or_default();
@@ -217,7 +232,7 @@ async fn judge(
             decisions: decisions.collect(),
         }
     };
-    Ok(running.iter().map(judge).collect())
+    running.iter().map(judge).collect()
 }
 
 impl Decision {
@@ -257,9 +272,10 @@ async fn origins(running: &Running, cx: &Context<'_>) -> Result<BTreeMap<Fingerp
     let fingerprints: Vec<Fingerprint> = running.keys().cloned().collect();
     let rows = cx.store().provenance(org, &fingerprints).await?;
     let flows: BTreeSet<Id> = rows.iter().map(|row| row.flow).collect();
-    let flows = cx.store().flows_by_id(org, &Vec::from_iter(flows)).await?;
+    let flows = Vec::from_iter(flows);
+    let flows = cx.store().flows_by_id(org, &flows).map_err(Error::from);
+    let (flows, standings) = try_join(flows, Standings::read(&rows, cx)).await?;
     let flows: BTreeMap<Id, _> = flows.into_iter().map(|flow| (flow.id, flow.name)).collect();
-    let standings = Standings::read(&rows, cx).await?;
     let mut origins: BTreeMap<Fingerprint, Vec<Origin>> = BTreeMap::new();
     for row in rows {
         let Some(flow_name) = flows.get(&row.flow) else { continue };
@@ -283,8 +299,9 @@ struct Standings {
 impl Standings {
     async fn read(rows: &[ArtifactRow], cx: &Context<'_>) -> Result<Self> {
         let ids: BTreeSet<Id> = rows.iter().filter_map(|row| row.trail).collect();
-        let trails = trails::assessed(&Vec::from_iter(ids), cx).await?;
-        let mut states = states_without_trail(rows, cx).await?;
+        let ids = Vec::from_iter(ids);
+        let (trails, mut states) =
+            try_join(trails::assessed(&ids, cx), states_without_trail(rows, cx)).await?;
         let newest: BTreeMap<&str, State> = trails.values().flat_map(states_in_trail).collect();
         for row in rows {
             let Some(trail) = row.trail.and_then(|id| trails.get(&id)) else { continue };

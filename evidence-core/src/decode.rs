@@ -170,18 +170,17 @@ pub fn parse(bytes: &[u8]) -> Result<Value, String> {
 
 /// What is too much of JSON text, found before it is parsed: a value begins at each bracket and after each comma.
 fn excess(bytes: &[u8]) -> Option<String> {
-    let (mut depth, mut values, mut in_string, mut escaped) = (0_usize, 0_usize, false, false);
-    for byte in bytes {
+    let (mut depth, mut values) = (0_usize, 0_usize);
+    let mut rest = bytes.iter();
+    while let Some(byte) = rest.next() {
         match byte {
-            _ if escaped => escaped = false,
-            b'\\' if in_string => escaped = true,
-            b'"' => in_string = !in_string,
-            b'[' | b'{' if !in_string => {
+            b'"' => skip_string(&mut rest),
+            b'[' | b'{' => {
                 depth += 1;
                 values += 1;
             }
-            b',' if !in_string => values += 1,
-            b']' | b'}' if !in_string => depth = depth.saturating_sub(1),
+            b',' => values += 1,
+            b']' | b'}' => depth = depth.saturating_sub(1),
             _ => {}
         }
         if depth > DEEPEST {
@@ -192,6 +191,17 @@ fn excess(bytes: &[u8]) -> Option<String> {
         }
     }
     None
+}
+
+/// Goes on behind the end of the string that has begun.
+fn skip_string(rest: &mut std::slice::Iter<'_, u8>) {
+    while let Some(byte) = rest.next() {
+        match byte {
+            b'"' => return,
+            b'\\' => drop(rest.next()),
+            _ => {}
+        }
+    }
 }
 
 /// Reads a JSON value as a `T`.

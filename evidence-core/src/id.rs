@@ -15,6 +15,7 @@ pub const ID_PATTERN: &str = "^[a-f0-9]{8}-[a-f0-9]{4}-[a-f0-9]{4}-[a-f0-9]{4}-[
 
 const GROUPS: [usize; 5] = [4, 2, 2, 2, 4];
 const LENGTH: usize = 14;
+const TEXT_LENGTH: usize = LENGTH * 2 + GROUPS.len() - 1;
 
 /// An identifier that the service made.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -35,7 +36,7 @@ impl Id {
 impl fmt::Display for Id {
     /// Put together first and written at once: every row and every answer holds ids.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut text = [b'-'; LENGTH * 2 + GROUPS.len() - 1];
+        let mut text = [b'-'; TEXT_LENGTH];
         let mut places = text.iter_mut();
         let mut bytes = self.0.into_iter();
         for width in GROUPS {
@@ -62,17 +63,22 @@ impl FromStr for Id {
     type Err = BadId;
 
     fn from_str(text: &str) -> Result<Self, BadId> {
+        let text: &[u8; TEXT_LENGTH] = text.as_bytes().try_into().map_err(|_| BadId)?;
         let mut bytes = [0; LENGTH];
-        let mut groups = text.split('-');
-        let mut filled = 0;
+        let mut places = bytes.iter_mut();
+        let mut rest = text.as_slice();
         for width in GROUPS {
-            let group = groups.next().filter(|group| group.len() == width * 2).ok_or(BadId)?;
-            for pair in group.as_bytes().chunks_exact(2) {
-                bytes[filled] = hex_digit(pair[0]).ok_or(BadId)? << 4 | hex_digit(pair[1]).ok_or(BadId)?;
-                filled += 1;
+            let (group, further) = rest.split_at_checked(width * 2).ok_or(BadId)?;
+            for (pair, place) in group.chunks_exact(2).zip(&mut places) {
+                *place = hex_digit(pair[0]).ok_or(BadId)? << 4 | hex_digit(pair[1]).ok_or(BadId)?;
             }
+            rest = match further {
+                [] => further,
+                [b'-', further @ ..] => further,
+                _ => return Err(BadId),
+            };
         }
-        groups.next().is_none().then_some(Self(bytes)).ok_or(BadId)
+        Ok(Self(bytes))
     }
 }
 
@@ -92,8 +98,22 @@ impl Serialize for Id {
 
 impl<'de> Deserialize<'de> for Id {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = std::borrow::Cow::<str>::deserialize(deserializer)?;
-        text.parse().map_err(serde::de::Error::custom)
+        deserializer.deserialize_str(Reader)
+    }
+}
+
+/// Reads an id where it stands: rows and payloads are full of them.
+struct Reader;
+
+impl serde::de::Visitor<'_> for Reader {
+    type Value = Id;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Id, E> {
+        text.parse().map_err(E::custom)
     }
 }
 

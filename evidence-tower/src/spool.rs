@@ -12,9 +12,9 @@ use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
 
 /// Files up to this size stay in memory.
-const IN_MEMORY: usize = 256 << 10;
-/// How much of a temporary file is read at once.
-const READ: usize = 64 << 10;
+const IN_MEMORY: usize = 64 << 10;
+/// How much of a temporary file is written or read at once.
+const PIECE: usize = 64 << 10;
 
 /// A file that is being received.
 #[derive(Default)]
@@ -82,7 +82,9 @@ impl Spool {
 
 async fn temporary() -> io::Result<File> {
     let file = tokio::task::spawn_blocking(tempfile::tempfile).await.map_err(io::Error::other)?;
-    file.map(File::from_std)
+    let mut file = File::from_std(file?);
+    file.set_max_buf_size(PIECE);
+    Ok(file)
 }
 
 struct OnDisk(File);
@@ -90,7 +92,7 @@ struct OnDisk(File);
 #[async_trait]
 impl Chunks for OnDisk {
     async fn next(&mut self) -> io::Result<Option<Bytes>> {
-        let mut piece = BytesMut::with_capacity(READ);
+        let mut piece = BytesMut::with_capacity(PIECE);
         let read = self.0.read_buf(&mut piece).await?;
         Ok((read > 0).then(|| piece.freeze()))
     }

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
+use futures_util::future::try_join;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -251,8 +252,9 @@ impl Sources {
         let artifacts = cx.store().artifacts_by_id(org, &Vec::from_iter(reports)).await?;
         let flows: BTreeSet<Id> = artifacts.iter().map(|artifact| artifact.flow).collect();
         let trails: BTreeSet<Id> = artifacts.iter().filter_map(|artifact| artifact.trail).collect();
-        let flows = cx.store().flows_by_id(org, &Vec::from_iter(flows)).await?;
-        let trails = cx.store().trail_contents(org, &Vec::from_iter(trails)).await?;
+        let (flows, trails) = (Vec::from_iter(flows), Vec::from_iter(trails));
+        let (flows, trails) =
+            try_join(cx.store().flows_by_id(org, &flows), cx.store().trail_contents(org, &trails)).await?;
         let trail_name =
             |contents: crate::trails::TrailContents| (contents.trail.id, contents.trail.name.into_string());
         Ok(Self {
