@@ -10,7 +10,7 @@ use evidence_core::time::Timestamp;
 use serde::Deserialize;
 
 use crate::db::SqliteStore;
-use crate::rows::{Listing, Order, Rows, Spot, Table, array, list, record, signed, unsigned, word};
+use crate::rows::{Listing, Order, Rows, Spot, Table, array, list, once, record, signed, unsigned, word};
 
 pub(crate) const INSERT_ARTIFACTS: &str = "
     INSERT INTO artifact
@@ -57,8 +57,9 @@ const FROM_REPOS: &str = " AND x.repo IN (SELECT value FROM json_each($10))";
 const WITH_COMMIT: &str = " AND x.commit_sha <> ''";
 
 const BY_ID: &str = "
-    SELECT l.payload FROM artifact a CROSS JOIN ledger l ON l.org = a.org AND l.idx = a.ledger_index
-    WHERE a.id IN (SELECT value FROM json_each($2)) AND a.org = (SELECT key FROM organization WHERE id = $1)";
+    SELECT l.payload FROM json_each($2) w CROSS JOIN artifact a ON a.id = w.value
+    CROSS JOIN ledger l ON l.org = a.org AND l.idx = a.ledger_index
+    WHERE a.org = (SELECT key FROM organization WHERE id = $1)";
 
 const FINGERPRINTS: &str = "
     WITH found AS MATERIALIZED (
@@ -73,9 +74,8 @@ const FINGERPRINTS: &str = "
 const PROVENANCE: &str = concat!(
     "SELECT '[' || group_concat(",
     row_json!(),
-    ", ',' ORDER BY a.ledger_index) || ']' FROM (SELECT DISTINCT value AS fingerprint FROM json_each($2)) w
-    CROSS JOIN artifact a ON a.org = (SELECT key FROM organization WHERE id = $1)
-        AND a.fingerprint = w.fingerprint
+    ") || ']' FROM json_each($2) w
+    CROSS JOIN artifact a ON a.org = (SELECT key FROM organization WHERE id = $1) AND a.fingerprint = w.value
     WHERE a.ledger_index = (
             SELECT max(n.ledger_index) FROM artifact n
             WHERE n.org = a.org AND n.fingerprint = a.fingerprint AND n.flow = a.flow)"
@@ -165,15 +165,17 @@ impl ArtifactStore for SqliteStore {
     }
 
     async fn artifacts_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Artifact>> {
-        let question = self.ask(BY_ID).bind(org.to_string()).bind(list(ids)?).about(ids.len());
+        let question = self.ask(BY_ID).bind(org.to_string()).bind(once(ids)?).about(ids.len());
         question.all::<(String,)>().await?.into_iter().map(|(payload,)| record(&payload)).collect()
     }
 
     async fn provenance(&self, org: Id, fingerprints: &[Fingerprint]) -> StoreResult<Vec<ArtifactRow>> {
-        let question = self.ask(PROVENANCE).bind(org.to_string()).bind(list(fingerprints)?);
+        let question = self.ask(PROVENANCE).bind(org.to_string()).bind(once(fingerprints)?);
         let found = question.about(fingerprints.len()).first::<(Option<String>,)>().await?;
         let rows: Vec<Row> = array(found.and_then(|(json,)| json))?;
-        Ok(rows.into_iter().map(Row::artifact).collect())
+        let mut rows: Vec<_> = rows.into_iter().map(Row::artifact).collect();
+        rows.sort_unstable_by_key(|row| row.index);
+        Ok(rows)
     }
 }
 

@@ -8,7 +8,7 @@ use evidence_core::time::Timestamp;
 use serde::Deserialize;
 
 use crate::db::SqliteStore;
-use crate::rows::{Rows, Spot, Table, list, record};
+use crate::rows::{Rows, Spot, Table, once, record};
 
 pub(crate) const INSERT_ATTESTATIONS: &str = "
     INSERT INTO attestation (org, id, trail, name, kind, is_compliant, is_override, binding, at, ledger_index)
@@ -41,8 +41,8 @@ const ATTESTATION: &str = "
     WHERE a.id = $2 AND a.org = (SELECT key FROM organization WHERE id = $1)";
 
 const ON_TRAILS: &str = "
-    SELECT l.payload FROM (SELECT DISTINCT value AS trail FROM json_each($2)) w
-    CROSS JOIN attestation a ON a.trail = w.trail AND a.name = $3
+    SELECT l.payload FROM json_each($2) w
+    CROSS JOIN attestation a ON a.trail = w.value AND a.name = $3
     CROSS JOIN ledger l ON l.org = a.org AND l.idx = a.ledger_index
     WHERE a.org = (SELECT key FROM organization WHERE id = $1) ORDER BY a.ledger_index DESC";
 
@@ -63,7 +63,7 @@ impl AttestationStore for SqliteStore {
     }
 
     async fn attestations(&self, org: Id, trails: &[Id], name: &str) -> StoreResult<Vec<Attestation>> {
-        let question = self.ask(ON_TRAILS).bind(org.to_string()).bind(list(trails)?);
+        let question = self.ask(ON_TRAILS).bind(org.to_string()).bind(once(trails)?);
         let question = question.bind(name.to_owned()).about(trails.len());
         question.all::<(String,)>().await?.into_iter().map(|(payload,)| record(&payload)).collect()
     }

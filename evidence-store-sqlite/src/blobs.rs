@@ -2,7 +2,7 @@
 //! A keep that breaks off leaves chunks that nobody sees and that the next keep of the same content writes over.
 
 use async_trait::async_trait;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use evidence_core::StoreError;
 use evidence_core::blobs::{Blobs, CHUNK, Chunks};
 use evidence_core::id::Id;
@@ -62,16 +62,19 @@ impl BlobWrite {
     }
 }
 
-/// The next chunk of exactly [`CHUNK`] bytes, or what is left; `rest` carries what the pieces held beyond it.
-async fn next_chunk(content: &mut dyn Chunks, rest: &mut BytesMut) -> StoreResult<Option<Vec<u8>>> {
-    while rest.len() < CHUNK {
-        match content.next().await.map_err(|error| StoreError::Failed(error.into()))? {
-            Some(piece) => rest.extend_from_slice(&piece),
-            None => break,
+/// The next chunk of exactly [`CHUNK`] bytes, or what is left; `rest` is what the last piece held beyond it.
+async fn next_chunk(content: &mut dyn Chunks, rest: &mut Bytes) -> StoreResult<Option<Vec<u8>>> {
+    let mut chunk = Vec::new();
+    while chunk.len() < CHUNK {
+        if rest.is_empty() {
+            let next = content.next().await.map_err(|error| StoreError::Failed(error.into()))?;
+            let Some(piece) = next else { break };
+            *rest = piece;
         }
+        let missing = CHUNK - chunk.len();
+        chunk.extend_from_slice(&rest.split_to(missing.min(rest.len())));
     }
-    let chunk = rest.split_to(rest.len().min(CHUNK));
-    Ok((!chunk.is_empty()).then(|| chunk.to_vec()))
+    Ok((!chunk.is_empty()).then_some(chunk))
 }
 
 impl SqliteStore {
@@ -89,7 +92,7 @@ impl Blobs for SqliteStore {
         if kept.first::<(i64,)>().await?.is_some() {
             return Ok(());
         }
-        let (mut rest, mut number, mut size) = (BytesMut::new(), 0, 0);
+        let (mut rest, mut number, mut size) = (Bytes::new(), 0, 0);
         while let Some(data) = next_chunk(content, &mut rest).await? {
             size += data.len() as u64;
             self.write_blob(org, sha256, Step::Chunk { number, data }).await?;

@@ -119,6 +119,16 @@ impl SqliteStore {
         self.statements.fetch_add(1, Ordering::Relaxed);
         Question::new(&self.readers, sql.into())
     }
+
+    /// A question of so many statements; `long` where its answer may be.
+    pub(crate) async fn read<T, F>(&self, statements: u64, long: bool, read: F) -> StoreResult<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    {
+        self.statements.fetch_add(statements, Ordering::Relaxed);
+        self.readers.read(long, read).await
+    }
 }
 
 #[async_trait]

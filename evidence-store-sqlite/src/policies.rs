@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::db::SqliteStore;
-use crate::rows::{Rows, Spot, Table, body, list};
+use crate::rows::{Rows, Spot, Table, body, once};
 
 const KIND: &str = "policy";
 
@@ -19,8 +19,9 @@ pub(crate) const INSERT_VERSIONS: &str = "
     SELECT value->>0, value->>1, value->>2, value->>3 FROM json_each($1)";
 
 const VERSIONS: &str = "
-    SELECT l.payload FROM version v CROSS JOIN ledger l ON l.org = v.org AND l.idx = v.ledger_index
-    WHERE v.id IN (SELECT value FROM json_each($2)) AND v.org = (SELECT key FROM organization WHERE id = $1)
+    SELECT l.payload FROM json_each($2) w CROSS JOIN version v ON v.id = w.value
+    CROSS JOIN ledger l ON l.org = v.org AND l.idx = v.ledger_index
+    WHERE v.org = (SELECT key FROM organization WHERE id = $1)
     ORDER BY v.ledger_index";
 
 pub(crate) fn version(spot: Spot, of: Id, number: u64, rows: &mut Rows) -> serde_json::Result<()> {
@@ -36,7 +37,7 @@ struct Versioned<T> {
 impl SqliteStore {
     /// Every version of these records, oldest first.
     pub(crate) async fn versions<T: DeserializeOwned>(&self, org: Id, of: &[Id]) -> StoreResult<Vec<T>> {
-        let question = self.ask(VERSIONS).bind(org.to_string()).bind(list(of)?).about(of.len());
+        let question = self.ask(VERSIONS).bind(org.to_string()).bind(once(of)?).about(of.len());
         let read = |(payload,): (String,)| body::<Versioned<T>>(&payload).map(|payload| payload.version);
         question.all().await?.into_iter().map(read).collect()
     }

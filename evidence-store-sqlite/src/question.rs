@@ -58,13 +58,34 @@ impl Readers {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Answers on this thread.
-    fn rows<R: FromRow>(&self, sql: &str, values: &[Value]) -> rusqlite::Result<Vec<R>> {
+    /// Reads over a connection: on a thread for slow work where the answer may be long, or else on this one.
+    pub(crate) async fn read<T, F>(self: &Arc<Self>, long: bool, read: F) -> StoreResult<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    {
+        if !long {
+            let _place = place(&self.places).await?;
+            return self.with_connection(read).map_err(store_error);
+        }
+        let places = (place(&self.for_long).await?, place(&self.places).await?);
+        let readers = Arc::clone(self);
+        let answer = spawn_blocking(move || {
+            let _places = places;
+            readers.with_connection(read)
+        });
+        answer.await.map_err(|_| Unanswered::Closed)?.map_err(store_error)
+    }
+
+    fn with_connection<T>(
+        &self,
+        read: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> rusqlite::Result<T> {
         let idle = self.idle().pop();
         let connection = idle.map_or_else(|| self.connect(), Ok)?;
-        let rows = rows(&connection, sql, values);
+        let answer = read(&connection);
         self.idle().push(connection);
-        rows
+        answer
     }
 
     fn connect(&self) -> rusqlite::Result<Connection> {
@@ -126,17 +147,7 @@ impl Question<'_> {
     /// Every row.
     pub(crate) async fn all<R: FromRow + Send + 'static>(self) -> StoreResult<Vec<R>> {
         let Self { readers, sql, values, long } = self;
-        if !long {
-            let _place = place(&readers.places).await?;
-            return readers.rows(&sql, &values).map_err(store_error);
-        }
-        let places = (place(&readers.for_long).await?, place(&readers.places).await?);
-        let readers = Arc::clone(readers);
-        let answer = spawn_blocking(move || {
-            let _places = places;
-            readers.rows(&sql, &values)
-        });
-        answer.await.map_err(|_| Unanswered::Closed)?.map_err(store_error)
+        readers.read(long, move |connection| rows(connection, &sql, &values)).await
     }
 }
 

@@ -1,6 +1,6 @@
 //! Between records and rows: the rows that a batch writes, table by table, and reading records back out of payloads.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use evidence_core::id::Id;
 use evidence_core::page::{Slice, Window};
@@ -13,7 +13,7 @@ use serde::de::{DeserializeOwned, IntoDeserializer};
 use serde::{Deserialize, Serialize};
 
 use crate::db::SqliteStore;
-use crate::question::{Question, execute};
+use crate::question::{execute, rows};
 use crate::{
     allowlists, artifacts, attestations, ledger, orgs, policies, repos, service_accounts, snapshots, trails,
 };
@@ -155,6 +155,12 @@ pub(crate) fn list(items: &(impl Serialize + ?Sized)) -> StoreResult<String> {
     serde_json::to_string(items).map_err(|error| StoreError::Failed(error.into()))
 }
 
+/// The same for things that are asked about, each once: for SQLite to leave out what comes twice takes it a temporary
+/// table.
+pub(crate) fn once(items: &[impl Serialize + Ord]) -> StoreResult<String> {
+    list(&BTreeSet::from_iter(items))
+}
+
 /// A record and the index of its newest fact.
 pub(crate) fn current<T: DeserializeOwned>((revision, payload): (i64, String)) -> StoreResult<Current<T>> {
     Ok(Current { revision: unsigned(revision)?, record: record(&payload)? })
@@ -165,9 +171,9 @@ const BY_NAME: &str = "
     WHERE n.org = (SELECT key FROM organization WHERE id = $1) AND n.kind = $2 AND n.name = $3";
 
 const BY_IDS: &str = "
-    SELECT l.idx, l.payload FROM named n JOIN ledger l ON l.org = n.org AND l.idx = n.ledger_index
-    WHERE n.org = (SELECT key FROM organization WHERE id = $1) AND n.kind = $2
-        AND n.id IN (SELECT value FROM json_each($3))";
+    SELECT l.idx, l.payload FROM json_each($3) w
+    CROSS JOIN named n ON n.org = (SELECT key FROM organization WHERE id = $1) AND n.kind = $2 AND n.id = w.value
+    CROSS JOIN ledger l ON l.org = n.org AND l.idx = n.ledger_index";
 
 const ALL_NAMED: &str = "
     SELECT l.idx, l.payload FROM named n CROSS JOIN ledger l ON l.org = n.org AND l.idx = n.ledger_index
@@ -192,7 +198,7 @@ impl SqliteStore {
         kind: &'static str,
         ids: &[Id],
     ) -> StoreResult<Vec<Current<T>>> {
-        let question = self.ask(BY_IDS).bind(org.to_string()).bind(kind.to_owned()).bind(list(ids)?);
+        let question = self.ask(BY_IDS).bind(org.to_string()).bind(kind.to_owned()).bind(once(ids)?);
         question.about(ids.len()).all().await?.into_iter().map(current).collect()
     }
 
@@ -206,8 +212,8 @@ impl SqliteStore {
         question.all().await?.into_iter().map(current).collect()
     }
 
-    /// A window of the records whose facts `listing` finds, and how many there are: one statement, so that the two
-    /// agree. The values are those of `$4` onwards.
+    /// A window of the records whose facts `listing` finds, and how many there are, read in one transaction, so that
+    /// the two agree. The values are those of `$4` onwards.
     pub(crate) async fn page<T: DeserializeOwned>(
         &self,
         org: Id,
@@ -215,14 +221,18 @@ impl SqliteStore {
         window: Window,
         values: Vec<Option<String>>,
     ) -> StoreResult<Slice<T>> {
-        let question = self.ask(listing.sql()).bind(org.to_string());
-        let question = question.bind(signed(window.limit)).bind(signed(window.offset));
-        let question = values.into_iter().fold(question, Question::bind);
-        let question = if listing.narrow { question } else { question.long() };
-        let rows = question.all::<(i64, Option<String>)>().await?;
-        let total = rows.first().map_or(Ok(0), |(total, _)| unsigned(*total))?;
-        let payloads = rows.iter().filter_map(|(_, payload)| payload.as_deref());
-        Ok(Slice { items: payloads.map(record).collect::<StoreResult<_>>()?, total })
+        let mut bound =
+            vec![org.to_string().into(), signed(window.limit).into(), signed(window.offset).into()];
+        bound.extend(values.into_iter().map(Value::from));
+        let (total, page) = (listing.total(), listing.page());
+        let read = move |connection: &Connection| {
+            let snapshot = connection.unchecked_transaction()?;
+            Ok((rows::<(i64,)>(&snapshot, &total, &bound)?, rows::<(String,)>(&snapshot, &page, &bound)?))
+        };
+        let (total, page) = self.read(2, !listing.narrow, read).await?;
+        let total = total.first().map_or(Ok(0), |(total,)| unsigned(*total))?;
+        let items = page.iter().map(|(payload,)| record(payload)).collect::<StoreResult<_>>()?;
+        Ok(Slice { items, total })
     }
 }
 
@@ -248,26 +258,32 @@ pub(crate) enum Order {
 }
 
 impl Listing {
-    /// The statement that answers how many there are and, row by row, the payloads of the window `$2`, `$3`.
-    fn sql(&self) -> String {
-        let Self { from, filter, order, .. } = self;
-        let all = format!("{from}{}", filter.concat());
-        let (total, page, order) = match order {
-            Order::By(order) => {
-                ("count(*)".to_owned(), format!("ORDER BY {order} LIMIT $2 OFFSET $3"), (*order).to_owned())
-            }
+    fn all(&self) -> String {
+        format!("{}{}", self.from, self.filter.concat())
+    }
+
+    /// The statement that answers how many there are.
+    fn total(&self) -> String {
+        let total = match self.order {
+            Order::By(_) => "count(*)".to_owned(),
+            Order::Numbered(number) => format!("coalesce(max({number}), 0)"),
+        };
+        format!("SELECT {total} FROM {}", self.all())
+    }
+
+    /// The statement that answers the payloads of the window `$2`, `$3`. Bodies are fetched for that alone.
+    fn page(&self) -> String {
+        let all = self.all();
+        let (window, order) = match self.order {
+            Order::By(order) => (format!("ORDER BY {order} LIMIT $2 OFFSET $3"), order.to_owned()),
             Order::Numbered(number) => (
-                format!("coalesce(max({number}), 0)"),
-                format!("AND {number} <= (SELECT n FROM total) - $3 ORDER BY {number} DESC LIMIT $2"),
+                format!("AND {number} <= ({}) - $3 ORDER BY {number} DESC LIMIT $2", self.total()),
                 format!("{number} DESC"),
             ),
         };
         format!(
-            "WITH total AS MATERIALIZED (SELECT {total} AS n FROM {all}),
-                page AS MATERIALIZED (SELECT x.* FROM {all} {page})
-            SELECT (SELECT n FROM total), l.payload
-            FROM (SELECT 1) LEFT JOIN page x LEFT JOIN ledger l ON l.org = x.org AND l.idx = x.ledger_index
-            ORDER BY {order}"
+            "SELECT l.payload FROM (SELECT x.* FROM {all} {window}) x
+            CROSS JOIN ledger l ON l.org = x.org AND l.idx = x.ledger_index ORDER BY {order}"
         )
     }
 
@@ -276,11 +292,11 @@ impl Listing {
     pub(crate) fn plan(&self) -> String {
         let connection = rusqlite::Connection::open_in_memory().unwrap();
         connection.execute_batch(include_str!("../migrations/0001_first.sql")).unwrap();
-        let explain = format!("EXPLAIN QUERY PLAN {}", self.sql());
-        let steps: Vec<(i64, i64, i64, String)> = crate::question::rows(&connection, &explain, &[]).unwrap();
+        let explain = format!("EXPLAIN QUERY PLAN {}", self.page());
+        let steps: Vec<(i64, i64, i64, String)> = rows(&connection, &explain, &[]).unwrap();
         let details = steps.into_iter().map(|(.., detail)| detail);
         details
-            .skip_while(|detail| detail != "MATERIALIZE page")
+            .skip_while(|detail| !detail.starts_with("CO-ROUTINE"))
             .find(|detail| detail.starts_with("SEARCH x "))
             .unwrap_or_default()
     }

@@ -13,7 +13,7 @@ use evidence_core::time::Timestamp;
 use serde::Deserialize;
 
 use crate::db::SqliteStore;
-use crate::rows::{Rows, Spot, Table, array, body, id, list, signed, unsigned, word};
+use crate::rows::{Rows, Spot, Table, array, body, id, once, signed, unsigned, word};
 
 pub(crate) const INSERT_SNAPSHOTS: &str = "
     INSERT INTO snapshot (org, environment, idx, at, compliant, ledger_index)
@@ -67,11 +67,10 @@ const STRETCHES: &str = "
             SELECT n.name FROM named n
             WHERE n.org = i.org AND n.kind = 'environment' AND n.id = i.environment),
         i.from_idx, b.at, e.idx, e.at, i.exited
-    FROM instance i
+    FROM json_each($2) w CROSS JOIN instance i ON i.fingerprint = w.value
     JOIN snapshot b ON b.environment = i.environment AND b.idx = i.from_idx
     LEFT JOIN snapshot e ON e.environment = i.environment AND e.idx = i.until_idx
     WHERE i.org = (SELECT key FROM organization WHERE id = $1)
-        AND i.fingerprint IN (SELECT value FROM json_each($2))
     ORDER BY i.environment, i.fingerprint, i.from_idx";
 
 /// An interval that begins in a batch, and may end in it.
@@ -210,7 +209,7 @@ impl SnapshotStore for SqliteStore {
     }
 
     async fn stretches(&self, org: Id, fingerprints: &[Fingerprint]) -> StoreResult<Vec<Stretch>> {
-        let question = self.ask(STRETCHES).bind(org.to_string()).bind(list(fingerprints)?);
+        let question = self.ask(STRETCHES).bind(org.to_string()).bind(once(fingerprints)?);
         let rows = question.about(fingerprints.len()).all().await?;
         rows.into_iter().map(stretch).collect()
     }

@@ -12,7 +12,7 @@ use evidence_core::trails::{Trail, TrailContents, TrailEvidence, TrailFilter, Tr
 
 use crate::db::SqliteStore;
 use crate::ledger::{EntryRow, entry};
-use crate::rows::{Listing, Order, Recorded, Rows, Spot, Table, array, current, list, record};
+use crate::rows::{Listing, Order, Recorded, Rows, Spot, Table, array, current, once, record};
 use crate::{artifacts, attestations};
 
 /// A trail keeps its flow, its beginning and its places: what is no beginning is numbered apart, for nothing. The order
@@ -57,35 +57,34 @@ const WITH_FINGERPRINT: &str = " AND x.id IN (
             AND a.fingerprint >= $7 AND a.fingerprint < $7 || 'g')";
 
 const NEWEST: &str = "
-    SELECT l.payload FROM (SELECT DISTINCT value AS flow FROM json_each($2)) f
+    SELECT l.payload FROM json_each($2) f
     CROSS JOIN trail t ON t.id = (
-        SELECT n.id FROM trail n WHERE n.flow = f.flow ORDER BY n.flow_place DESC LIMIT 1)
+        SELECT n.id FROM trail n WHERE n.flow = f.value ORDER BY n.flow_place DESC LIMIT 1)
     CROSS JOIN ledger l ON l.org = t.org AND l.idx = t.ledger_index
     WHERE t.org = (SELECT key FROM organization WHERE id = $1)";
 
 /// The facts of the trails `$2`, as a JSON array or nothing.
 macro_rules! trails_json {
     () => {
-        "(SELECT '[' || group_concat(l.payload) || ']' FROM (SELECT DISTINCT value AS id FROM json_each($2)) w
-            CROSS JOIN trail t ON t.id = w.id CROSS JOIN ledger l ON l.org = t.org AND l.idx = t.ledger_index
+        "(SELECT '[' || group_concat(l.payload) || ']' FROM json_each($2) w
+            CROSS JOIN trail t ON t.id = w.value CROSS JOIN ledger l ON l.org = t.org AND l.idx = t.ledger_index
             WHERE t.org = (SELECT key FROM organization WHERE id = $1))"
     };
 }
 
 /// Everything about some trails in one statement, so that it fits together, and in one row, for a row costs more than
-/// what is in it: the trails' facts, the artifacts and the attestations, each as a JSON array or nothing.
+/// what is in it: the trails' facts, the artifacts and the attestations, each as a JSON array or nothing, in any order:
+/// sorting a few rows takes SQLite a temporary table.
 const CONTENTS: &str = concat!(
     "SELECT ",
     trails_json!(),
     ", (SELECT '[' || group_concat(",
     artifacts::row_json!(),
-    ", ',' ORDER BY a.ledger_index) || ']'
-        FROM (SELECT DISTINCT value AS id FROM json_each($2)) w CROSS JOIN artifact a ON a.trail = w.id
+    ") || ']' FROM json_each($2) w CROSS JOIN artifact a ON a.trail = w.value
         WHERE +a.org = (SELECT key FROM organization WHERE id = $1)),
     (SELECT '[' || group_concat(",
     attestations::row_json!(),
-    ", ',' ORDER BY a.ledger_index) || ']'
-        FROM (SELECT DISTINCT value AS id FROM json_each($2)) w CROSS JOIN attestation a ON a.trail = w.id
+    ") || ']' FROM json_each($2) w CROSS JOIN attestation a ON a.trail = w.value
         WHERE a.org = (SELECT key FROM organization WHERE id = $1))"
 );
 
@@ -96,8 +95,8 @@ type Contents = (Option<String>, Option<String>, Option<String>);
 const EVIDENCE: &str = concat!(
     "SELECT ",
     trails_json!(),
-    ", (SELECT '[' || group_concat('[' || a.ledger_index || ',' || l.payload || ']', ',' ORDER BY a.ledger_index) || ']'
-        FROM (SELECT DISTINCT value AS id FROM json_each($2)) w CROSS JOIN attestation a ON a.trail = w.id
+    ", (SELECT '[' || group_concat('[' || a.ledger_index || ',' || l.payload || ']') || ']'
+        FROM json_each($2) w CROSS JOIN attestation a ON a.trail = w.value
         CROSS JOIN ledger l ON l.org = a.org AND l.idx = a.ledger_index
         WHERE a.org = (SELECT key FROM organization WHERE id = $1))"
 );
@@ -153,12 +152,17 @@ fn assembled((trails, artifacts, attestations): Contents) -> StoreResult<Vec<Tra
         let empty = TrailContents { trail: trail.record, artifacts: Vec::new(), attestations: Vec::new() };
         contents.insert(empty.trail.id, empty);
     }
-    for artifact in array(artifacts)?.into_iter().map(artifacts::Row::artifact) {
+    let mut artifacts: Vec<_> = array(artifacts)?.into_iter().map(artifacts::Row::artifact).collect();
+    artifacts.sort_unstable_by_key(|artifact| artifact.index);
+    for artifact in artifacts {
         if let Some(of) = artifact.trail.and_then(|trail| contents.get_mut(&trail)) {
             of.artifacts.push(artifact);
         }
     }
-    for attestation in array(attestations)?.into_iter().map(attestations::Row::attestation) {
+    let mut attestations: Vec<_> =
+        array(attestations)?.into_iter().map(attestations::Row::attestation).collect();
+    attestations.sort_unstable_by_key(|attestation| attestation.index);
+    for attestation in attestations {
         if let Some(of) = contents.get_mut(&attestation.trail) {
             of.attestations.push(attestation);
         }
@@ -172,7 +176,9 @@ fn evidence(trails: Option<String>, attestations: Option<String>) -> StoreResult
         (record.id, TrailEvidence { trail: record, attestations: Vec::new() })
     };
     let mut evidence: BTreeMap<Id, TrailEvidence> = array(trails)?.into_iter().map(bare).collect();
-    for (revision, Recorded { record }) in array::<(u64, Recorded<Attestation>)>(attestations)? {
+    let mut attestations = array::<(u64, Recorded<Attestation>)>(attestations)?;
+    attestations.sort_unstable_by_key(|(revision, _)| *revision);
+    for (revision, Recorded { record }) in attestations {
         if let Some(of) = evidence.get_mut(&record.trail) {
             of.attestations.push(Current { revision, record });
         }
@@ -199,17 +205,17 @@ impl TrailStore for SqliteStore {
     }
 
     async fn newest_trails(&self, org: Id, flows: &[Id]) -> StoreResult<Vec<Trail>> {
-        let question = self.ask(NEWEST).bind(org.to_string()).bind(list(flows)?).about(flows.len());
+        let question = self.ask(NEWEST).bind(org.to_string()).bind(once(flows)?).about(flows.len());
         question.all::<(String,)>().await?.into_iter().map(|(payload,)| record(&payload)).collect()
     }
 
     async fn trail_contents(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailContents>> {
-        let question = self.ask(CONTENTS).bind(org.to_string()).bind(list(trails)?).about(trails.len());
+        let question = self.ask(CONTENTS).bind(org.to_string()).bind(once(trails)?).about(trails.len());
         assembled(question.first::<Contents>().await?.unwrap_or_default())
     }
 
     async fn trail_evidence(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailEvidence>> {
-        let question = self.ask(EVIDENCE).bind(org.to_string()).bind(list(trails)?).about(trails.len());
+        let question = self.ask(EVIDENCE).bind(org.to_string()).bind(once(trails)?).about(trails.len());
         let (trails, attestations) = question.first().await?.unwrap_or_default();
         evidence(trails, attestations)
     }
