@@ -27,6 +27,7 @@ mod artifacts;
 mod attestation_types;
 mod attestations;
 mod blobs;
+mod connections;
 mod db;
 mod environments;
 mod error;

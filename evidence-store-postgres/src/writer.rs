@@ -12,7 +12,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
 use crate::blobs::BlobWrite;
-use crate::db::{PATIENCE, Reader, connect};
+use crate::connections::{PATIENCE, connect_and_set};
+use crate::db::Reader;
 use crate::error::{is_disconnected, is_lost_race, store_error, timed_out};
 use crate::record::{LOOK, Plan, Questions, Seen, Submission};
 
@@ -106,7 +107,7 @@ impl Writer {
     ) -> Result<T, sqlx::Error> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
-            None => connect(&self.reader.pool.connect_options()).await?,
+            None => connect_and_set(&self.reader.connections.address()).await?,
         };
         self.reader.count();
         let outcome = timeout(PATIENCE, work(&mut connection)).await.unwrap_or_else(|_| Err(timed_out()));
