@@ -3,7 +3,7 @@
 //! questions as short as ours that is a second round trip each.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgPool, PgRow};
@@ -11,15 +11,14 @@ use sqlx::{ConnectOptions, Connection, FromRow, PgConnection, Postgres, SqlStr};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
-use crate::error::timed_out;
+use crate::error::{is_disconnected, timed_out};
 
 /// How long a statement may take, and a connection to be made, before the store counts as not available.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What every connection of the store's own is told once. A statement is planned for all values alike, when it is sent
-/// for the first time: planning takes several times as long as answering. What is planned while a table is small is
-/// executed when it is large, so a plan has to be one of index probes, as every statement here means it: without this a
-/// table of three rows is read from end to end, and joined by a hash of it.
+/// for the first time: planning takes several times as long as answering. A plan is that of index probes, as every
+/// statement here means it: otherwise a table of three rows is read from end to end, and joined by a hash of it.
 const SETTINGS: &str = "
     SET plan_cache_mode = force_generic_plan;
     SET enable_seqscan = off;
@@ -32,17 +31,52 @@ pub(crate) async fn connect(address: &PgConnectOptions) -> Result<PgConnection, 
     timeout(PATIENCE, address.connect()).await.unwrap_or_else(|_| Err(timed_out()))
 }
 
-/// Makes a connection for this crate's statements.
-pub(crate) async fn connect_and_set(address: &PgConnectOptions) -> Result<PgConnection, sqlx::Error> {
-    let mut connection = connect(address).await?;
-    settle(&mut connection).await?;
-    Ok(connection)
+/// Forgets how statements were planned, though not the statements.
+const PLAN_ANEW: &str = "DISCARD PLANS";
+
+/// How long a connection goes by its plans, and for how many statements. Tables grow: in an almost empty one all indexes
+/// seem equally good, and PostgreSQL itself plans again only after it has gathered statistics.
+const PLANS_LAST: (Duration, u32) = (Duration::from_secs(5), 1024);
+
+/// A connection of the store's own, set as its statements want it.
+#[derive(Debug)]
+pub(crate) struct Session {
+    connection: PgConnection,
+    planned: Instant,
+    used: u32,
 }
 
-/// Tells a connection of the store's own how to plan.
-pub(crate) async fn settle(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
-    let set = sqlx::raw_sql(SETTINGS).execute(connection);
-    timeout(PATIENCE, set).await.unwrap_or_else(|_| Err(timed_out())).map(drop)
+impl Session {
+    /// Makes a connection.
+    pub(crate) async fn connect(address: &PgConnectOptions) -> Result<Self, sqlx::Error> {
+        Self::of(connect(address).await?).await
+    }
+
+    /// Sets a connection that nobody else uses.
+    pub(crate) async fn of(mut connection: PgConnection) -> Result<Self, sqlx::Error> {
+        told(&mut connection, SETTINGS).await?;
+        Ok(Self { connection, planned: Instant::now(), used: 0 })
+    }
+
+    /// The connection, for one more statement.
+    pub(crate) async fn ready(&mut self) -> Result<&mut PgConnection, sqlx::Error> {
+        let (age, uses) = PLANS_LAST;
+        if self.used >= uses || self.planned.elapsed() >= age {
+            told(&mut self.connection, PLAN_ANEW).await?;
+            (self.planned, self.used) = (Instant::now(), 0);
+        }
+        self.used += 1;
+        Ok(&mut self.connection)
+    }
+
+    pub(crate) async fn close(self) -> Result<(), sqlx::Error> {
+        self.connection.close().await
+    }
+}
+
+async fn told(connection: &mut PgConnection, what: &'static str) -> Result<(), sqlx::Error> {
+    let done = sqlx::raw_sql(what).execute(connection);
+    timeout(PATIENCE, done).await.unwrap_or_else(|_| Err(timed_out())).map(drop)
 }
 
 /// Where connections to ask on come from.
@@ -131,7 +165,7 @@ pub(crate) struct Stack {
     most: u32,
     acquire_timeout: Duration,
     permits: Semaphore,
-    idle: Mutex<Vec<PgConnection>>,
+    idle: Mutex<Vec<Session>>,
 }
 
 impl Stack {
@@ -145,16 +179,16 @@ impl Stack {
         let taken = async {
             let permit = self.permits.acquire().await.map_err(|_| sqlx::Error::PoolClosed)?;
             let idle = self.with_idle(Vec::pop);
-            let connection = match idle {
-                Some(connection) => connection,
-                None => connect_and_set(&self.address).await?,
+            let session = match idle {
+                Some(session) => session,
+                None => Session::connect(&self.address).await?,
             };
-            Ok(Taken { stack: self, connection: Some(connection), _permit: permit })
+            Ok(Taken { stack: self, session: Some(session), _permit: permit })
         };
         timeout(self.acquire_timeout, taken).await.unwrap_or(Err(sqlx::Error::PoolTimedOut))
     }
 
-    fn with_idle<T>(&self, work: impl FnOnce(&mut Vec<PgConnection>) -> T) -> T {
+    fn with_idle<T>(&self, work: impl FnOnce(&mut Vec<Session>) -> T) -> T {
         work(&mut self.idle.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -168,9 +202,9 @@ impl Stack {
         let all = self.permits.acquire_many(self.most).await;
         self.permits.close();
         drop(all);
-        for connection in self.with_idle(std::mem::take) {
+        for session in self.with_idle(std::mem::take) {
             // An error means that it is closed already.
-            connection.close().await.ok();
+            session.close().await.ok();
         }
     }
 }
@@ -179,8 +213,8 @@ impl Stack {
 /// it before it asks anything else.
 struct Taken<'a> {
     stack: &'a Stack,
-    /// Nothing once the connection is given up.
-    connection: Option<PgConnection>,
+    /// Nothing once it is given up.
+    session: Option<Session>,
     _permit: SemaphorePermit<'a>,
 }
 
@@ -189,10 +223,13 @@ impl Taken<'_> {
     where
         R: for<'r> FromRow<'r, PgRow> + Send + Unpin,
     {
-        let connection = self.connection.as_mut().ok_or(sqlx::Error::PoolClosed)?;
-        let outcome = fetched(connection, sql, arguments).await;
-        if outcome.as_ref().is_err_and(crate::error::is_disconnected) {
-            self.connection = None;
+        let session = self.session.as_mut().ok_or(sqlx::Error::PoolClosed)?;
+        let outcome = match session.ready().await {
+            Ok(connection) => fetched(connection, sql, arguments).await,
+            Err(error) => Err(error),
+        };
+        if outcome.as_ref().is_err_and(is_disconnected) {
+            self.session = None;
         }
         outcome
     }
@@ -200,8 +237,8 @@ impl Taken<'_> {
 
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
-        if let Some(connection) = self.connection.take() {
-            self.stack.with_idle(|idle| idle.push(connection));
+        if let Some(session) = self.session.take() {
+            self.stack.with_idle(|idle| idle.push(session));
         }
     }
 }

@@ -11,7 +11,7 @@ use sqlx::postgres::{PgArguments, PgConnectOptions, PgPool, PgRow};
 use sqlx::{Arguments, AssertSqlSafe, ConnectOptions, Encode, FromRow, Postgres, Type};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::connections::{Connections, Stack, connect, settle};
+use crate::connections::{Connections, Session, Stack, connect};
 use crate::error::{ConnectError, TaskEnded, is_disconnected, store_error};
 use crate::lookup::{self, Lookup};
 use crate::schema::{MIGRATED, Schema};
@@ -95,10 +95,10 @@ impl PostgresStore {
         let schema = Schema::new(&options.schema)?;
         let mut connection = connect(&connections.address()).await.map_err(ConnectError::connecting)?;
         schema.migrate(&mut connection).await?;
-        settle(&mut connection).await.map_err(ConnectError::connecting)?;
+        let session = Session::of(connection).await.map_err(ConnectError::connecting)?;
         let reader = Reader { connections, schema, statements: Arc::default() };
         let (jobs, queue) = mpsc::channel(QUEUE);
-        tokio::spawn(Writer::new(connection, reader.clone(), options.mixed_batches).run(queue));
+        tokio::spawn(Writer::new(session, reader.clone(), options.mixed_batches).run(queue));
         let (lookups, questions) = mpsc::channel(QUEUE);
         tokio::spawn(lookup::answer(reader.clone(), questions));
         Ok(Self { reader, jobs, lookups })

@@ -36,6 +36,8 @@ mod fsck;
 mod ledger;
 mod lookup;
 mod orgs;
+#[cfg(test)]
+mod plans;
 mod policies;
 mod rebuild;
 mod record;
