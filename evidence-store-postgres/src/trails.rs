@@ -12,7 +12,7 @@ use evidence_core::trails::{Trail, TrailContents, TrailEvidence, TrailFilter, Tr
 
 use crate::db::PostgresStore;
 use crate::ledger::EntryRow;
-use crate::rows::{Bound, Listing, Order, Recorded, Rows, Spot, Table, array, list, payload, record};
+use crate::rows::{Bound, Listing, Order, Recorded, Rows, Spot, Table, array, each, list, payload, record};
 use crate::{artifacts, attestations};
 
 /// A trail keeps its flow, its beginning and its places: what is no beginning is numbered apart, for nothing.
@@ -47,7 +47,7 @@ const WITH_FINGERPRINT: &str = " AND x.id IN (
 const NEWEST: &str = concat!(
     "SELECT ",
     payload!("t"),
-    " FROM (SELECT DISTINCT flow FROM UNNEST($2::text[]) AS f (flow)) f CROSS JOIN LATERAL (
+    " FROM UNNEST($2::text[]) AS f (flow) CROSS JOIN LATERAL (
         SELECT org, ledger_index FROM evidence.trail
         WHERE org = $1 AND flow || '' = f.flow ORDER BY flow_place DESC LIMIT 1) t"
 );
@@ -58,37 +58,42 @@ macro_rules! trails_json {
         concat!(
             "(SELECT '[' || string_agg(",
             payload!("t"),
-            ", ',') || ']' FROM evidence.trail t WHERE t.org = $1 AND t.id = ANY($2))"
+            ", ',') || ']' FROM ",
+            each!("trail", "id", "t"),
+            ")"
         )
     };
 }
 
 /// Everything about some trails in one statement, so that it fits together, and in one row, for a row costs more than
 /// what is in it: the trails' facts, the artifacts and the attestations, each as a JSON array or nothing.
-const CONTENTS: &str = concat!(
+pub(crate) const CONTENTS: &str = concat!(
     "SELECT ",
     trails_json!(),
     ", (SELECT '[' || string_agg(",
     artifacts::row_json!(),
-    ", ',' ORDER BY a.ledger_index) || ']'
-        FROM evidence.artifact a WHERE a.org = $1 AND a.trail = ANY($2)),
+    ", ',' ORDER BY a.ledger_index) || ']' FROM ",
+    each!("artifact", "trail", "a"),
+    "),
     (SELECT '[' || string_agg(",
     attestations::row_json!(),
-    ", ',' ORDER BY a.ledger_index) || ']'
-        FROM evidence.attestation a WHERE a.org = $1 AND a.trail = ANY($2))"
+    ", ',' ORDER BY a.ledger_index) || ']' FROM ",
+    each!("attestation", "trail", "a"),
+    ")"
 );
 
 /// A row of [`CONTENTS`].
 type Contents = (Option<String>, Option<String>, Option<String>);
 
 /// As [`CONTENTS`]: the trails' facts, and those of the attestations, each in a pair with its index.
-const EVIDENCE: &str = concat!(
+pub(crate) const EVIDENCE: &str = concat!(
     "SELECT ",
     trails_json!(),
     ", (SELECT '[' || string_agg('[' || a.ledger_index || ',' || ",
     payload!("a"),
-    " || ']', ',' ORDER BY a.ledger_index) || ']'
-        FROM evidence.attestation a WHERE a.org = $1 AND a.trail = ANY($2))"
+    " || ']', ',' ORDER BY a.ledger_index) || ']' FROM ",
+    each!("attestation", "trail", "a"),
+    ")"
 );
 
 const ENTRIES: &str = "
