@@ -15,7 +15,7 @@ mod stores;
 mod table;
 
 pub use client::{Client, Request, Response, form};
-pub use load::{Round, Worker, median, percentile, round, run, send_all, times};
+pub use load::{Repeater, Round, Worker, median, percentile, round, run, send_all, times};
 pub use pgbench::Pgbench;
 pub use probe::{Insert, RawInserts};
 pub use process::Process;

@@ -14,6 +14,45 @@ pub trait Worker: Send + 'static {
     fn work(&mut self) -> impl Future<Output = Outcome> + Send;
 }
 
+/// A client that sends one request again and again over its own connection.
+#[derive(Debug)]
+pub struct Repeater {
+    client: Client,
+    request: Request,
+    status: u16,
+}
+
+impl Repeater {
+    /// So many of them, to whom each answer has to be of this status.
+    ///
+    /// # Errors
+    /// When nobody listens.
+    pub async fn several(
+        address: SocketAddr,
+        request: &Request,
+        status: u16,
+        clients: usize,
+    ) -> Outcome<Vec<Self>> {
+        let mut repeaters = Vec::new();
+        for _ in 0..clients {
+            let client = Client::connect(address).await?;
+            repeaters.push(Self { client, request: request.clone(), status });
+        }
+        Ok(repeaters)
+    }
+}
+
+impl Worker for Repeater {
+    async fn work(&mut self) -> Outcome {
+        let status = self.client.ask(&self.request).await?.status;
+        if status == self.status {
+            Ok(())
+        } else {
+            Err(format!("status {status}, not {}", self.status).into())
+        }
+    }
+}
+
 /// What a round came to.
 #[derive(Debug, Clone, Copy)]
 pub struct Round {
@@ -136,13 +175,8 @@ pub fn median(figures: impl Iterator<Item = f64>) -> f64 {
 ///
 /// # Errors
 /// The first failure of `work`.
-pub async fn percentile(count: usize, mut work: impl AsyncFnMut(usize) -> Outcome) -> Outcome<f64> {
-    let mut taken = Vec::with_capacity(count);
-    for turn in 0..count {
-        let started = Instant::now();
-        work(turn).await?;
-        taken.push(millis(&started.elapsed()));
-    }
+pub async fn percentile(count: usize, work: impl AsyncFnMut(usize) -> Outcome) -> Outcome<f64> {
+    let mut taken = timed(count, work).await?;
     taken.sort_unstable_by(f64::total_cmp);
     Ok(taken.get(count.saturating_sub(1) * 99 / 100).copied().unwrap_or_default())
 }
@@ -151,14 +185,19 @@ pub async fn percentile(count: usize, mut work: impl AsyncFnMut(usize) -> Outcom
 ///
 /// # Errors
 /// The first failure of `work`.
-pub async fn times(count: usize, mut work: impl AsyncFnMut(usize) -> Outcome) -> Outcome<f64> {
+pub async fn times(count: usize, work: impl AsyncFnMut(usize) -> Outcome) -> Outcome<f64> {
+    Ok(median(timed(count, work).await?.into_iter()))
+}
+
+/// The time of each of `count` runs of `work`, in milliseconds.
+async fn timed(count: usize, mut work: impl AsyncFnMut(usize) -> Outcome) -> Outcome<Vec<f64>> {
     let mut taken = Vec::with_capacity(count);
     for turn in 0..count {
         let started = Instant::now();
         work(turn).await?;
         taken.push(millis(&started.elapsed()));
     }
-    Ok(median(taken.into_iter()))
+    Ok(taken)
 }
 
 /// Sends many requests over a few connections, in no order.
