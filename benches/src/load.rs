@@ -112,14 +112,12 @@ pub async fn round<W: Worker>(workers: Vec<W>, length: Duration) -> Outcome<(Vec
         latencies.extend(more.iter().map(millis));
     }
     let (elapsed, spent) = (begun.elapsed(), cpu_time().saturating_sub(cpu));
-    latencies.sort_unstable_by(f64::total_cmp);
     let count = latencies.len().max(1);
-    let at = |share: usize| latencies.get(count * share / 100).copied().unwrap_or_default();
     let measured = Round {
         per_second: real(count) / elapsed.as_secs_f64(),
         cpu_micros: spent.as_secs_f64() * 1e6 / real(count),
-        p50: at(50),
-        p99: at(99),
+        p50: percentile(latencies.iter().copied(), 50),
+        p99: percentile(latencies.iter().copied(), 99),
     };
     Ok((workers, measured))
 }
@@ -166,19 +164,28 @@ pub fn run<F: Future<Output = Outcome>>(work: impl FnOnce(Handle) -> F) -> Outco
 
 /// The median; 0 of nothing.
 pub fn median(figures: impl Iterator<Item = f64>) -> f64 {
-    let mut figures: Vec<f64> = figures.collect();
-    figures.sort_unstable_by(f64::total_cmp);
-    figures.get(figures.len() / 2).copied().unwrap_or_default()
+    percentile(figures, 50)
 }
 
-/// The time of `count` runs of `work` that all but one of a hundred stay below, in milliseconds.
+/// What so many of a hundred figures are less than; 0 of nothing.
+pub fn percentile(figures: impl Iterator<Item = f64>, share: usize) -> f64 {
+    let mut figures: Vec<f64> = figures.collect();
+    figures.sort_unstable_by(f64::total_cmp);
+    figures.get(figures.len() * share / 100).copied().unwrap_or_default()
+}
+
+/// The time of each of `count` runs of `work`, in milliseconds.
 ///
 /// # Errors
 /// The first failure of `work`.
-pub async fn percentile(count: usize, work: impl AsyncFnMut(usize) -> Outcome) -> Outcome<f64> {
-    let mut taken = timed(count, work).await?;
-    taken.sort_unstable_by(f64::total_cmp);
-    Ok(taken.get(count.saturating_sub(1) * 99 / 100).copied().unwrap_or_default())
+pub async fn timed(count: usize, mut work: impl AsyncFnMut(usize) -> Outcome) -> Outcome<Vec<f64>> {
+    let mut taken = Vec::with_capacity(count);
+    for turn in 0..count {
+        let started = Instant::now();
+        work(turn).await?;
+        taken.push(millis(&started.elapsed()));
+    }
+    Ok(taken)
 }
 
 /// The median time of `count` runs of `work`, in milliseconds.
@@ -187,17 +194,6 @@ pub async fn percentile(count: usize, work: impl AsyncFnMut(usize) -> Outcome) -
 /// The first failure of `work`.
 pub async fn times(count: usize, work: impl AsyncFnMut(usize) -> Outcome) -> Outcome<f64> {
     Ok(median(timed(count, work).await?.into_iter()))
-}
-
-/// The time of each of `count` runs of `work`, in milliseconds.
-async fn timed(count: usize, mut work: impl AsyncFnMut(usize) -> Outcome) -> Outcome<Vec<f64>> {
-    let mut taken = Vec::with_capacity(count);
-    for turn in 0..count {
-        let started = Instant::now();
-        work(turn).await?;
-        taken.push(millis(&started.elapsed()));
-    }
-    Ok(taken)
 }
 
 /// Sends many requests over a few connections, in no order.
