@@ -119,6 +119,8 @@ async fn fill(server: &Server, size: usize) -> Outcome {
         let (by, at) = (by.clone(), trail.created_at);
         store.record(Write { org, by, at, facts, guards: vec![], secrets: vec![] }).await?;
     }
+    // A new connection: the server closes those that were idle for long.
+    let mut client = server.client().await?;
     for number in (0..size).step_by(PER_SNAPSHOT) {
         client.send(&report(server, number)).await?;
     }
