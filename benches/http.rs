@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evidence_benches::{
-    Client, Engine, FLOW, Insert, ORG, Outcome, Pgbench, RawInserts, Repeater, Request, Round, Row, Server,
-    Stores, Worker, attestation_document, bare, form, median, print, round, run, seed_organization, send_all,
-    times,
+    Client, Engine, FLOW, Filter, Insert, ORG, Outcome, Pgbench, RawInserts, Repeater, Request, Round, Row,
+    Server, Stores, Worker, attestation_document, bare, form, median, print, round, run, seed_organization,
+    send_all, times,
 };
 use evidence_core::digest::sha256_hex;
 use serde_json::{Value, json};
@@ -29,20 +29,39 @@ const SIZES: [usize; 4] = [1, 80, 800, 8000];
 fn main() -> Outcome {
     run(|servers| async move {
         let stores = Stores::below(env!("CARGO_TARGET_TMPDIR"))?;
+        let filter = Filter::from_arguments();
         for engine in stores.engines() {
-            let mut rows = match engine {
-                Engine::Sqlite => grouped(&servers, &stores).await?,
-                Engine::Postgres => against_pgbench(&servers, &stores).await?,
-            };
-            let server = Arc::new(Server::start(&servers, &stores, engine, "reports").await?);
-            furnish(&server).await?;
-            rows.extend(reading(&servers, &server, engine).await?);
-            rows.extend(reports(&server, engine).await?);
-            rows.push(statements(&servers, &stores, engine).await?);
-            print(&rows);
+            let rows = figures(&servers, &stores, engine, &filter).await?;
+            if !rows.is_empty() {
+                print(&rows);
+            }
         }
         Ok(())
     })
+}
+
+/// The figures that are wanted of this engine.
+async fn figures(servers: &Handle, stores: &Stores, engine: Engine, filter: &Filter) -> Outcome<Vec<Row>> {
+    let wants = |figure: &str| filter.wants(&format!("{figure} {engine}"));
+    let mut rows = match engine {
+        Engine::Sqlite if wants("P1") => grouped(servers, stores).await?,
+        Engine::Postgres if wants("P2") => against_pgbench(servers, stores).await?,
+        Engine::Sqlite | Engine::Postgres => Vec::new(),
+    };
+    if wants("P3") || wants("P5") {
+        let server = Server::start(servers, stores, engine, "reports").await?;
+        furnish(&server).await?;
+        if wants("P3") {
+            rows.extend(reading(servers, &server, engine).await?);
+        }
+        if wants("P5") {
+            rows.extend(reports(&server, engine).await?);
+        }
+    }
+    if wants("P11") {
+        rows.push(statements(servers, stores, engine).await?);
+    }
+    Ok(rows)
 }
 
 /// A client that attests over its own connection, to trails of its own.

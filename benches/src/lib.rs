@@ -4,8 +4,12 @@
 //! The programs are `http.rs` (the API over a socket), `growth.rs` (reads as the store grows), `mounts.rs` (the hosts
 //! that carry the API), `stores.rs` (the standalone server as a process) and `core.rs` (no I/O). Each prints rows of one
 //! table, for SQLite and for PostgreSQL; nothing here is a test, and no figure fails a build.
+//!
+//! `http.rs` takes words that narrow what it measures to figures whose id and engine have them all:
+//! `cargo bench -p evidence-benches --bench bench_http -- P3 postgres`.
 
 mod client;
+mod filter;
 mod load;
 mod pgbench;
 mod probe;
@@ -15,6 +19,7 @@ mod stores;
 mod table;
 
 pub use client::{Client, Request, Response, form};
+pub use filter::Filter;
 pub use load::{Repeater, Round, Worker, median, percentile, round, run, send_all, timed, times};
 pub use pgbench::Pgbench;
 pub use probe::{Insert, RawInserts};

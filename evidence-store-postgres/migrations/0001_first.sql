@@ -65,7 +65,9 @@ CREATE TABLE evidence.named (
     tags         jsonb NOT NULL,
     PRIMARY KEY (org, kind, name)
 );
-CREATE UNIQUE INDEX named_id ON evidence.named (org, kind, id);
+-- The kind comes last, so that this one is of no use for a name: where there are no statistics yet, the planner takes any
+-- two indexes that begin with the columns asked for to be equally good.
+CREATE UNIQUE INDEX named_id ON evidence.named (org, id, kind);
 
 CREATE TABLE evidence.api_key (
     org        text COLLATE "C" NOT NULL,

@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use crate::db::PostgresStore;
 use crate::rows::{
-    Bound, Listing, Order, Rows, Spot, Table, array, list, payload, record, signed, unsigned, word,
+    Bound, Listing, Order, Rows, Spot, Table, array, each, list, payload, record, signed, unsigned, word,
 };
 
 pub(crate) const INSERT_ARTIFACTS: &str = "
@@ -57,8 +57,7 @@ const ON_BRANCH: &str = " AND x.branch = $9";
 const FROM_REPOS: &str = " AND x.repo = ANY($10)";
 const WITH_COMMIT: &str = " AND x.commit_sha <> ''";
 
-const BY_ID: &str =
-    concat!("SELECT ", payload!("a"), " FROM evidence.artifact a WHERE a.org = $1 AND a.id = ANY($2)");
+pub(crate) const BY_ID: &str = concat!("SELECT ", payload!("a"), " FROM ", each!("artifact", "id", "a"));
 
 const FINGERPRINTS: &str = "
     WITH found AS MATERIALIZED (
@@ -70,11 +69,12 @@ const FINGERPRINTS: &str = "
 
 /// One row with everything, as a JSON array or nothing: a row costs more than what is in it. The plus, and the
 /// flow as an expression, keep the planner from walking a flow for the greatest index.
-const PROVENANCE: &str = concat!(
+pub(crate) const PROVENANCE: &str = concat!(
     "SELECT '[' || string_agg(",
     row_json!(),
-    ", ',' ORDER BY a.ledger_index) || ']' FROM evidence.artifact a
-    WHERE a.org = $1 AND a.fingerprint = ANY($2) AND a.ledger_index = (
+    ", ',' ORDER BY a.ledger_index) || ']' FROM ",
+    each!("artifact", "fingerprint", "a"),
+    " WHERE a.ledger_index = (
         SELECT max(n.ledger_index + 0) FROM evidence.artifact n
         WHERE n.org = a.org AND n.fingerprint = a.fingerprint AND n.flow || '' = a.flow)"
 );

@@ -8,7 +8,7 @@ use evidence_core::time::Timestamp;
 use serde::Deserialize;
 
 use crate::db::PostgresStore;
-use crate::rows::{Rows, Spot, Table, list, payload, record};
+use crate::rows::{Rows, Spot, Table, each, list, payload, record};
 
 pub(crate) const INSERT_ATTESTATIONS: &str = "
     INSERT INTO evidence.attestation
@@ -39,11 +39,12 @@ impl Row {
 const ATTESTATION: &str =
     concat!("SELECT ", payload!("a"), " FROM evidence.attestation a WHERE a.org = $1 AND a.id = $2");
 
-const ON_TRAILS: &str = concat!(
+pub(crate) const ON_TRAILS: &str = concat!(
     "SELECT ",
     payload!("a"),
-    " FROM evidence.attestation a
-    WHERE a.org = $1 AND a.trail = ANY($2) AND ($3 IS NULL OR a.name = $3) ORDER BY a.ledger_index DESC"
+    " FROM ",
+    each!("attestation", "trail", "a"),
+    " WHERE $3 IS NULL OR a.name = $3 ORDER BY a.ledger_index DESC"
 );
 
 pub(crate) fn added(spot: Spot, attestation: &Attestation, rows: &mut Rows) -> serde_json::Result<()> {

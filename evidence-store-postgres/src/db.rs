@@ -7,22 +7,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use evidence_core::store::{Health, StoreResult};
-use sqlx::pool::PoolConnection;
-use sqlx::postgres::{PgArguments, PgConnectOptions, PgPool, PgPoolOptions, PgRow};
-use sqlx::{
-    Arguments, AssertSqlSafe, ConnectOptions, Connection, Encode, FromRow, PgConnection, Postgres, SqlStr,
-    Type,
-};
+use sqlx::postgres::{PgArguments, PgConnectOptions, PgPool, PgRow};
+use sqlx::{Arguments, AssertSqlSafe, ConnectOptions, Encode, FromRow, Postgres, Type};
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::timeout;
 
-use crate::error::{ConnectError, TaskEnded, is_disconnected, store_error, timed_out};
+use crate::connections::{Connections, Session, Stack, connect};
+use crate::error::{ConnectError, TaskEnded, is_disconnected, store_error};
 use crate::lookup::{self, Lookup};
 use crate::schema::{MIGRATED, Schema};
 use crate::writer::{Job, Writer};
-
-/// How long a statement may take, and a connection to be made, before the store counts as not available.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How many jobs may wait for the writer, and how many questions for a lookup; further callers wait for a place.
 const QUEUE: usize = 1024;
@@ -79,32 +72,33 @@ impl PostgresStore {
     /// [`ConnectError`] says what is wrong and what to do.
     pub async fn connect_with(url: &str, options: &Options) -> Result<Self, ConnectError> {
         let address = PgConnectOptions::from_str(url).map_err(|source| ConnectError::BadUrl { source })?;
-        let pool = PgPoolOptions::new()
-            .max_connections(options.connections)
-            .acquire_timeout(options.acquire_timeout)
-            .test_before_acquire(false)
-            .connect_lazy_with(address.application_name("evidence").disable_statement_logging());
-        Self::start(pool, options).await
+        let address = address.application_name("evidence").disable_statement_logging();
+        let stack = Stack::new(address, options.connections, options.acquire_timeout);
+        Self::start(Connections::Own(Arc::new(stack)), options).await
     }
 
     /// Opens the store in a schema of the database that a host has a pool for. Questions share the pool; the writer
     /// makes a connection of its own, by the pool's options.
     ///
+    /// The pool's connections are left as they are, and PostgreSQL plans each question on them anew. It answers with
+    /// about half the work where the host tells them `SET plan_cache_mode = force_generic_plan` (as in
+    /// `PgPoolOptions::after_connect`), which is for the host to decide if it asks questions of its own.
+    ///
     /// # Errors
     /// [`ConnectError`] says what is wrong and what to do.
     pub async fn from_pool(pool: PgPool, schema: &str) -> Result<Self, ConnectError> {
-        Self::start(pool, &Options { schema: schema.to_owned(), ..Options::default() }).await
+        let options = Options { schema: schema.to_owned(), ..Options::default() };
+        Self::start(Connections::Host(pool), &options).await
     }
 
-    async fn start(pool: PgPool, options: &Options) -> Result<Self, ConnectError> {
+    async fn start(connections: Connections, options: &Options) -> Result<Self, ConnectError> {
         let schema = Schema::new(&options.schema)?;
-        let address = pool.connect_options();
-        let mut connection = connect(&address).await.map_err(ConnectError::connecting)?;
+        let mut connection = connect(&connections.address()).await.map_err(ConnectError::connecting)?;
         schema.migrate(&mut connection).await?;
-        let statements = Arc::default();
-        let reader = Reader { pool, schema, statements };
+        let session = Session::of(connection).await.map_err(ConnectError::connecting)?;
+        let reader = Reader { connections, schema, statements: Arc::default() };
         let (jobs, queue) = mpsc::channel(QUEUE);
-        tokio::spawn(Writer::new(connection, reader.clone(), options.mixed_batches).run(queue));
+        tokio::spawn(Writer::new(session, reader.clone(), options.mixed_batches).run(queue));
         let (lookups, questions) = mpsc::channel(QUEUE);
         tokio::spawn(lookup::answer(reader.clone(), questions));
         Ok(Self { reader, jobs, lookups })
@@ -113,7 +107,7 @@ impl PostgresStore {
     /// Finishes what was handed to the writer and closes every connection, the pool's too. Later calls answer
     /// [`evidence_core::StoreError::Unavailable`].
     pub async fn close(&self) {
-        self.reader.pool.close().await;
+        self.reader.connections.close().await;
         let (reply, closed) = oneshot::channel();
         if self.jobs.send(Job::Stop(reply)).await.is_ok() {
             // An error means that the writer has ended already, which is what was asked for.
@@ -142,15 +136,10 @@ impl PostgresStore {
     }
 }
 
-/// Makes a connection, or gives up.
-pub(crate) async fn connect(address: &PgConnectOptions) -> Result<PgConnection, sqlx::Error> {
-    timeout(PATIENCE, address.connect()).await.unwrap_or_else(|_| Err(timed_out()))
-}
-
 /// What reading takes.
 #[derive(Debug, Clone)]
 pub(crate) struct Reader {
-    pub(crate) pool: PgPool,
+    pub(crate) connections: Connections,
     pub(crate) schema: Schema,
     pub(crate) statements: Arc<AtomicU64>,
 }
@@ -162,17 +151,6 @@ impl Reader {
 
     pub(crate) fn count(&self) {
         self.statements.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// A connection that answers, found by asking each: after the server was restarted those of the pool are dead.
-    async fn sound_connection(&self) -> Result<PoolConnection<Postgres>, sqlx::Error> {
-        loop {
-            let mut connection = self.pool.acquire().await?;
-            if connection.ping().await.is_ok() {
-                return Ok(connection);
-            }
-            connection.close_on_drop();
-        }
     }
 }
 
@@ -214,27 +192,14 @@ impl Question<'_> {
         let Self { reader, sql, arguments } = self;
         let (sql, arguments) = (sqlx::SqlSafeStr::into_sql_str(sql), arguments.map_err(sqlx::Error::Encode)?);
         reader.count();
-        let connection = reader.pool.acquire().await?;
-        match fetched(connection, sql.clone(), arguments.clone()).await {
+        match reader.connections.rows(sql.clone(), arguments.clone()).await {
             Err(error) if is_disconnected(&error) => {
                 reader.count();
-                fetched(reader.sound_connection().await?, sql, arguments).await
+                reader.connections.rows_anew(sql, arguments).await
             }
             outcome => outcome,
         }
     }
-}
-
-async fn fetched<R>(
-    mut connection: PoolConnection<Postgres>,
-    sql: SqlStr,
-    arguments: PgArguments,
-) -> Result<Vec<R>, sqlx::Error>
-where
-    R: for<'r> FromRow<'r, PgRow> + Send + Unpin,
-{
-    let rows = sqlx::query_as_with::<_, R, _>(sql, arguments).fetch_all(&mut *connection);
-    timeout(PATIENCE, rows).await.unwrap_or_else(|_| Err(timed_out()))
 }
 
 #[async_trait]

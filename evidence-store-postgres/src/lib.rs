@@ -27,6 +27,7 @@ mod artifacts;
 mod attestation_types;
 mod attestations;
 mod blobs;
+mod connections;
 mod db;
 mod environments;
 mod error;
@@ -35,6 +36,8 @@ mod fsck;
 mod ledger;
 mod lookup;
 mod orgs;
+#[cfg(test)]
+mod plans;
 mod policies;
 mod rebuild;
 mod record;

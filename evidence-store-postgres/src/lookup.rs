@@ -22,7 +22,7 @@ const TRAIL: &str = "trail";
 
 /// Subqueries rather than joins with the list of names, so that each name is a probe of the index whatever the
 /// statistics say.
-const BY_NAMES: &str = concat!(
+pub(crate) const BY_NAMES: &str = concat!(
     "SELECT j.number, n.ledger_index, ",
     payload!("n"),
     " FROM UNNEST($1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[]) AS j (number, org, kind, flow, name)

@@ -22,7 +22,7 @@ pub(crate) const PUT_MEMBERSHIPS: &str = "
     INSERT INTO evidence.membership (org, \"user\", role) SELECT r.* FROM go, UNNEST($text, $text, $text) r
     ON CONFLICT (org, \"user\") DO UPDATE SET role = excluded.role";
 
-const STANDING: &str = "
+pub(crate) const STANDING: &str = "
     SELECT o.record, m.role
     FROM evidence.organization o LEFT JOIN evidence.membership m ON m.org = o.id AND m.user = $2
     WHERE o.name = $1";
@@ -31,13 +31,13 @@ const USER: &str = "SELECT record FROM evidence.user WHERE name = $1";
 
 const ANY_ORGANIZATION: &str = "SELECT EXISTS (SELECT 1 FROM evidence.organization)";
 
-const KEY_HOLDER: &str = concat!(
+pub(crate) const KEY_HOLDER: &str = concat!(
     "SELECT k.hash, k.owner::text, k.expires_at, k.revoked_at, k.org, ",
     payload!("n"),
     " AS account
     FROM evidence.api_key k
-    LEFT JOIN evidence.named n ON n.org = k.org AND n.kind = 'service_account' AND n.id = k.owner_id
-        AND k.owner->>'kind' = 'service-account'
+    LEFT JOIN LATERAL (SELECT * FROM evidence.named WHERE org = k.org AND id = k.owner_id OFFSET 0) n
+        ON n.kind = 'service_account' AND k.owner->>'kind' = 'service-account'
     WHERE k.hash = $1 AND (n.id IS NOT NULL OR k.owner->>'kind' = 'user')"
 );
 

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::db::PostgresStore;
-use crate::rows::{Rows, Spot, Table, body, list, payload};
+use crate::rows::{Rows, Spot, Table, body, each, list, payload};
 
 const KIND: &str = "policy";
 
@@ -18,11 +18,8 @@ pub(crate) const INSERT_VERSIONS: &str = "
     INSERT INTO evidence.version (org, id, number, ledger_index)
     SELECT r.* FROM go, UNNEST($text, $text, $bigint, $bigint) r";
 
-const VERSIONS: &str = concat!(
-    "SELECT ",
-    payload!("v"),
-    " FROM evidence.version v WHERE v.org = $1 AND v.id = ANY($2) ORDER BY v.ledger_index"
-);
+pub(crate) const VERSIONS: &str =
+    concat!("SELECT ", payload!("v"), " FROM ", each!("version", "id", "v"), " ORDER BY v.ledger_index");
 
 pub(crate) fn version(spot: Spot, of: Id, number: u64, rows: &mut Rows) -> serde_json::Result<()> {
     rows.push(Table::Version, &(spot.org, of, number, spot.index))

@@ -12,7 +12,8 @@ use evidence_core::{Fact, StoreError};
 use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, Connection, FromRow, PgConnection};
 
-use crate::db::{PostgresStore, connect};
+use crate::connections::connect;
+use crate::db::PostgresStore;
 use crate::error::store_error;
 use crate::fsck::FsckReport;
 use crate::record::{index, rows_alone};
@@ -94,7 +95,7 @@ pub(crate) struct Rebuild {
 impl Rebuild {
     /// Begins to read the store as it is now. What it makes goes with its connection, which nobody else uses.
     pub(crate) async fn begin(store: &PostgresStore) -> StoreResult<Self> {
-        let mut connection = connect(&store.reader.pool.connect_options()).await.map_err(store_error)?;
+        let mut connection = connect(&store.reader.connections.address()).await.map_err(store_error)?;
         let (stored, scratch) = (store.reader.schema.clone(), Schema::temporary());
         sqlx::raw_sql(BEGIN).execute(&mut connection).await.map_err(store_error)?;
         scratch.make(&mut connection).await.map_err(store_error)?;

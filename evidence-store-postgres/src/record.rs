@@ -116,19 +116,16 @@ pub(crate) const LOOK: &str = "
 /// A row of [`LOOK`]: the number of a name or nothing for a head, a revision or size, an organization, a frontier.
 pub(crate) type Seen = (Option<i64>, Option<i64>, String, String);
 
-/// Locks the heads `$1` in the order of their organizations, so that two servers never wait for each other, and goes on
+/// Locks the heads `$1`, which stand in the order of their organizations, so that two servers never wait for each other, and goes on
 /// only if each still has the size that was seen: everything that a guard rests on changes with its organization's
 /// ledger alone. Organizations and users are named in the whole store; there the unique indexes decide.
 const SWAP: &str = "
-    WITH swap AS (
-        SELECT s.* FROM UNNEST($1::text[], $2::bigint[], $3::bigint[], $4::text[]) AS s (org, was, size, frontier)),
-    locked AS MATERIALIZED (
+    WITH locked AS MATERIALIZED (
         SELECT h.org, h.size FROM evidence.head h WHERE h.org = ANY($1) ORDER BY h.org FOR UPDATE),
-    go AS MATERIALIZED (
-        SELECT 1 WHERE (SELECT count(*) FROM locked l JOIN swap s ON s.org = l.org AND s.was = l.size)
-            = cardinality($1)),
+    go AS MATERIALIZED (SELECT 1 WHERE ARRAY(SELECT l.size FROM locked l ORDER BY l.org) = $2),
     swapped AS (
-        UPDATE evidence.head h SET size = s.size, frontier = s.frontier FROM go, swap s WHERE h.org = s.org)";
+        UPDATE evidence.head h SET size = s.size, frontier = s.frontier
+        FROM go, UNNEST($1::text[], $3::bigint[], $4::text[]) AS s (org, size, frontier) WHERE h.org = s.org)";
 
 /// Whether it went on.
 const WENT: &str = " SELECT EXISTS (SELECT 1 FROM go)";
@@ -296,48 +293,46 @@ impl Plan {
     /// its arguments.
     pub(crate) fn into_statement(self) -> serde_json::Result<(String, PgArguments)> {
         let Self { ledgers, mut rows, intervals, .. } = self;
-        let (mut orgs, mut sizes_before, mut sizes, mut frontiers) = (vec![], vec![], vec![], vec![]);
+        let mut heads = Heads::default();
         for (org, Ledger { was, frontier, .. }) in ledgers.iter().filter(|(_, ledger)| ledger.changed) {
             let Some(was) = was else {
                 rows.push(Table::Head, &(org, frontier.size(), frontier.to_hex()))?;
                 continue;
             };
-            orgs.push(org.to_string());
-            sizes_before.push(signed(*was));
-            sizes.push(signed(frontier.size()));
-            frontiers.push(frontier.to_hex());
+            heads.orgs.push(org.to_string());
+            heads.sizes_before.push(signed(*was));
+            heads.sizes.push(signed(frontier.size()));
+            heads.frontiers.push(frontier.to_hex());
         }
-        let mut arguments = PgArguments::default();
-        let heads = [
-            arguments.add(orgs),
-            arguments.add(sizes_before),
-            arguments.add(sizes),
-            arguments.add(frontiers),
-        ];
-        heads.into_iter().collect::<Result<(), _>>().map_err(serde::ser::Error::custom)?;
         intervals.write(&mut rows)?;
-        Ok((swap(rows.into_statements(&mut arguments)?), arguments))
+        swap(heads, rows)
     }
 }
 
-/// One statement of these, done together or not at all.
-fn swap(statements: Vec<String>) -> String {
+/// The heads of ledgers that have grown, column by column: what is bound first.
+#[derive(Debug, Default)]
+struct Heads {
+    orgs: Vec<String>,
+    sizes_before: Vec<i64>,
+    sizes: Vec<i64>,
+    frontiers: Vec<String>,
+}
+
+/// One statement that writes these heads and rows, together or not at all; and its arguments.
+fn swap(heads: Heads, rows: Rows) -> serde_json::Result<(String, PgArguments)> {
+    let Heads { orgs, sizes_before, sizes, frontiers } = heads;
+    let mut arguments = PgArguments::default();
+    let bound =
+        [arguments.add(orgs), arguments.add(sizes_before), arguments.add(sizes), arguments.add(frontiers)];
+    bound.into_iter().collect::<Result<(), _>>().map_err(serde::ser::Error::custom)?;
     let named = |(number, statement)| format!(", write_{number} AS ({statement})");
-    let parts: String = (0..).zip(statements).map(named).collect();
-    [SWAP, &parts, WENT].concat()
+    let parts: String = (0..).zip(rows.into_statements(&mut arguments)?).map(named).collect();
+    Ok(([SWAP, &parts, WENT].concat(), arguments))
 }
 
 /// Writes the rows of facts whose ledger is written already, on a connection that nobody shares.
 pub(crate) fn rows_alone(rows: Rows) -> serde_json::Result<(String, PgArguments)> {
-    let mut arguments = PgArguments::default();
-    let none = [
-        arguments.add(Vec::<String>::new()),
-        arguments.add(Vec::<i64>::new()),
-        arguments.add(Vec::<i64>::new()),
-        arguments.add(Vec::<String>::new()),
-    ];
-    none.into_iter().collect::<Result<(), _>>().map_err(serde::ser::Error::custom)?;
-    Ok((swap(rows.into_statements(&mut arguments)?), arguments))
+    swap(Heads::default(), rows)
 }
 
 /// Enters a named record in the directory of names; organizations, users and trails have tables of their own.

@@ -32,7 +32,7 @@ const TAGGED: &str = " AND NOT EXISTS (
         SELECT 1 FROM UNNEST($10::text[], $11::text[]) AS f (key, value)
         WHERE NOT EXISTS (
             SELECT 1 FROM evidence.named n
-            WHERE n.org = x.org AND n.kind = 'repo' AND n.id = x.id
+            WHERE n.org = x.org AND n.kind || '' = 'repo' AND n.id = x.id
                 AND n.tags ? f.key AND (f.value IS NULL OR n.tags->>f.key = f.value)))";
 
 /// A path so written that one begins another exactly if its segments do.

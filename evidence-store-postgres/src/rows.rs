@@ -1,6 +1,6 @@
 //! Between records and rows: the rows that a batch writes, table by table, and reading records back out of payloads.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use evidence_core::id::Id;
 use evidence_core::page::{Slice, Window};
@@ -224,9 +224,10 @@ pub(crate) fn unsigned(number: i64) -> StoreResult<u64> {
     u64::try_from(number).map_err(|_| StoreError::corrupt(format_args!("{number} is no index")))
 }
 
-/// A list to bind as `text[]`.
+/// A list to bind as `text[]`, each item once.
 pub(crate) fn list(items: &[impl ToString]) -> Vec<String> {
-    items.iter().map(ToString::to_string).collect()
+    let items: BTreeSet<_> = items.iter().map(ToString::to_string).collect();
+    items.into_iter().collect()
 }
 
 /// A record and the index of its newest fact.
@@ -249,13 +250,32 @@ macro_rules! payload {
 }
 pub(crate) use payload;
 
-const BY_IDS: &str = concat!(
+/// The rows of the organization `$1` whose column is in the list `$2`, which names each value once. A subquery for each
+/// value (`OFFSET 0` keeps it one), for then each is a probe of the index: of `= ANY($2)` PostgreSQL may think that all
+/// rows of the organization are as quickly read, where it has no statistics or old ones.
+macro_rules! each {
+    ($table:literal, $column:literal, $row:literal) => {
+        concat!(
+            "UNNEST($2::text[]) AS wanted (value) CROSS JOIN LATERAL (SELECT * FROM evidence.",
+            $table,
+            " WHERE org = $1 AND ",
+            $column,
+            " = wanted.value OFFSET 0) ",
+            $row
+        )
+    };
+}
+pub(crate) use each;
+
+pub(crate) const BY_IDS: &str = concat!(
     "SELECT n.ledger_index, ",
     payload!("n"),
-    " FROM evidence.named n WHERE n.org = $1 AND n.kind = $2 AND n.id = ANY($3)"
+    " FROM ",
+    each!("named", "id", "n"),
+    " WHERE n.kind = $3"
 );
 
-const ALL_NAMED: &str = concat!(
+pub(crate) const ALL_NAMED: &str = concat!(
     "SELECT n.ledger_index, ",
     payload!("n"),
     " FROM evidence.named n WHERE n.org = $1 AND n.kind = $2 ORDER BY n.name"
@@ -269,7 +289,7 @@ impl PostgresStore {
         kind: &'static str,
         ids: &[Id],
     ) -> StoreResult<Vec<Current<T>>> {
-        let question = self.ask(BY_IDS).bind(org.to_string()).bind(kind).bind(list(ids));
+        let question = self.ask(BY_IDS).bind(org.to_string()).bind(list(ids)).bind(kind);
         question.all().await?.into_iter().map(current).collect()
     }
 
@@ -358,33 +378,13 @@ impl Listing {
     /// By which index, and by which of its columns, the page is read from tables with some thousand rows.
     #[cfg(test)]
     pub(crate) async fn plan(&self) -> String {
-        use sqlx::{AssertSqlSafe, Connection, PgConnection};
-        let fresh =
-            evidence_test_postgres::Schema::fresh().expect("EVIDENCE_TEST_POSTGRES_URL names a server");
-        let schema = crate::schema::Schema::new(&fresh.name).unwrap();
-        let mut connection = PgConnection::connect(&fresh.url).await.unwrap();
-        schema.migrate(&mut connection).await.unwrap();
-        let fill = "
-            INSERT INTO evidence.artifact SELECT 'o', 'id' || n, 'flow' || n % 9, 'trail' || n % 400, md5(n::text), 'a',
-                md5(n::text), 'b' || n % 9, 'repo' || n % 50, n, n, n, n FROM generate_series(1, 5000) n;
-            INSERT INTO evidence.trail SELECT 'o', 'id' || n, 'flow' || n % 9, 't' || n, n, n, n, n
-                FROM generate_series(1, 5000) n;
-            INSERT INTO evidence.named SELECT 'o', 'flow', 'flow' || n, 'f' || n, n, '{}' FROM generate_series(0, 8) n;
-            ANALYZE evidence.artifact, evidence.trail, evidence.named;
-            SET enable_bitmapscan = off;
-            SET plan_cache_mode = force_generic_plan";
-        sqlx::raw_sql(schema.statement(fill)).execute(&mut connection).await.unwrap();
         // The types of the values, as `page` binds them.
-        let declared = ["text", "bigint", "bigint", "text", "text", "text", "text", "text", "text", "text[]"];
-        let [org, limit, offset, rest @ ..] = declared;
-        let (types, nulls) = (rest.join(", "), ["NULL"; 10].join(", "));
-        let prepare = format!("PREPARE page ({org}, {limit}, {offset}, {types}) AS {}", self.sql());
-        sqlx::raw_sql(schema.statement(&prepare)).execute(&mut connection).await.unwrap();
-        let explain = AssertSqlSafe(format!("EXPLAIN (FORMAT TEXT) EXECUTE page ({nulls})"));
-        let steps = sqlx::raw_sql(explain).fetch_all(&mut connection).await.unwrap();
-        let lines: Vec<String> = steps.iter().map(|step| sqlx::Row::get::<String, _>(step, 0)).collect();
+        let types = ["text", "bigint", "bigint", "text", "text", "text", "text", "text", "text", "text[]"];
+        let mut planner = crate::plans::Planner::filled().await;
+        planner.execute("SET enable_bitmapscan = off").await;
+        let lines = planner.steps(&self.sql(), &types).await;
         let page = lines.iter().skip_while(|line| !line.contains("CTE page"));
         let scan = page.skip_while(|line| !(line.contains(" on ") && line.contains(" x")));
-        scan.take(2).map(|line| line.trim()).collect::<Vec<_>>().join(" ")
+        scan.take(2).map(String::as_str).collect::<Vec<_>>().join(" ")
     }
 }

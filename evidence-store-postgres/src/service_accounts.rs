@@ -20,12 +20,12 @@ pub(crate) const PUT_KEYS: &str = "
         AS r (org, id, owner, owner_id, hash, created_at, expires_at, revoked_at)
     ON CONFLICT (org, id) DO UPDATE SET expires_at = excluded.expires_at, revoked_at = excluded.revoked_at";
 
-const KEYS: &str = concat!(
+pub(crate) const KEYS: &str = concat!(
     "SELECT n.ledger_index, ",
     payload!("n"),
     " FROM evidence.api_key k
-    JOIN evidence.named n ON n.org = k.org AND n.kind = 'api_key' AND n.id = k.id
-    WHERE k.org = $1 AND k.owner_id = $2 ORDER BY k.created_at, k.id"
+    CROSS JOIN LATERAL (SELECT * FROM evidence.named WHERE org = $1 AND id = k.id OFFSET 0) n
+    WHERE k.org = $1 AND k.owner_id = $2 AND n.kind = 'api_key' ORDER BY k.created_at, k.id"
 );
 
 pub(crate) fn key(

@@ -13,7 +13,7 @@ use evidence_core::time::Timestamp;
 use serde::Deserialize;
 
 use crate::db::PostgresStore;
-use crate::rows::{Rows, Spot, Table, array, body, id, list, payload, signed, unsigned, word};
+use crate::rows::{Rows, Spot, Table, array, body, each, id, list, payload, signed, unsigned, word};
 
 pub(crate) const INSERT_SNAPSHOTS: &str = "
     INSERT INTO evidence.snapshot (org, environment, idx, at, compliant, ledger_index)
@@ -52,23 +52,28 @@ const SNAPSHOT_AT: &str = "
     SELECT idx FROM evidence.snapshot
     WHERE org = $1 AND environment = $2 AND at <= $3 ORDER BY idx DESC LIMIT 1";
 
-/// One row with everything, as a JSON array of pairs or nothing: a row costs more than what is in it.
-const INSTANCES: &str = "
+/// One row with everything, as a JSON array of pairs or nothing: a row costs more than what is in it. No join with the
+/// snapshot, for which every instance that ever ran might be read.
+pub(crate) const INSTANCES: &str = "
     SELECT '[' || string_agg(
-            '[' || i.state || CASE WHEN i.until_idx = s.idx THEN ',true]' ELSE ',false]' END,
-            ',' ORDER BY i.fingerprint, i.from_idx) || ']'
-    FROM evidence.snapshot s
-    JOIN evidence.instance i
-        ON i.org = s.org AND i.environment = s.environment AND i.until_idx >= s.idx AND i.from_idx <= s.idx
-    WHERE s.org = $1 AND s.environment = $2 AND s.idx = $3 AND (i.until_idx > s.idx OR i.exited)";
-
-const STRETCHES: &str = "
-    SELECT i.fingerprint, i.environment, i.from_idx, b.at AS from_at, e.idx AS until_idx, e.at AS until_at, i.exited
+            '[' || i.state || CASE WHEN i.until_idx = $3 THEN ',true]' ELSE ',false]' END, ',') || ']'
     FROM evidence.instance i
-    JOIN evidence.snapshot b ON b.org = i.org AND b.environment = i.environment AND b.idx = i.from_idx
-    LEFT JOIN evidence.snapshot e ON e.org = i.org AND e.environment = i.environment AND e.idx = i.until_idx
-    WHERE i.org = $1 AND i.fingerprint = ANY($2)
-    ORDER BY i.environment, i.fingerprint, i.from_idx";
+    WHERE i.org = $1 AND i.environment = $2 AND i.until_idx >= $3 AND i.from_idx <= $3
+        AND (i.until_idx > $3 OR i.exited)
+        AND EXISTS (SELECT 1 FROM evidence.snapshot WHERE org = $1 AND environment = $2 AND idx = $3)";
+
+pub(crate) const STRETCHES: &str = concat!(
+    "SELECT i.fingerprint, i.environment, i.from_idx, b.at AS from_at, e.idx AS until_idx, e.at AS until_at, i.exited
+    FROM ",
+    each!("instance", "fingerprint", "i"),
+    " CROSS JOIN LATERAL (
+        SELECT * FROM evidence.snapshot
+        WHERE org = $1 AND environment = i.environment AND idx = i.from_idx OFFSET 0) b
+    LEFT JOIN LATERAL (
+        SELECT * FROM evidence.snapshot
+        WHERE org = $1 AND environment = i.environment AND idx = i.until_idx OFFSET 0) e ON true
+    ORDER BY i.environment, i.fingerprint, i.from_idx"
+);
 
 /// An interval that begins in a batch, and may end in it.
 #[derive(Debug)]
@@ -210,7 +215,10 @@ impl SnapshotStore for PostgresStore {
     async fn instances(&self, org: Id, environment: Id, index: u64) -> StoreResult<Vec<Placed>> {
         let question = self.ask(INSTANCES).bind(org.to_string()).bind(environment.to_string());
         let found = question.bind(signed(index)).first::<(Option<String>,)>().await?;
-        let placed: Vec<(Instance, bool)> = array(found.and_then(|(json,)| json))?;
+        let mut placed: Vec<(Instance, bool)> = array(found.and_then(|(json,)| json))?;
+        placed.sort_unstable_by(|(one, _), (other, _)| {
+            (&one.fingerprint, one.from).cmp(&(&other.fingerprint, other.from))
+        });
         Ok(placed.into_iter().map(|(instance, exited)| Placed { instance, exited }).collect())
     }
 

@@ -11,7 +11,7 @@ use evidence_core::trails::{Trail, TrailContents, TrailFilter, TrailStore};
 
 use crate::db::PostgresStore;
 use crate::ledger::EntryRow;
-use crate::rows::{Bound, Listing, Order, Recorded, Rows, Spot, Table, array, list, payload, record};
+use crate::rows::{Bound, Listing, Order, Recorded, Rows, Spot, Table, array, each, list, payload, record};
 use crate::{artifacts, attestations};
 
 /// A trail keeps its flow, its beginning and its places: what is no beginning is numbered apart, for nothing.
@@ -46,26 +46,30 @@ const WITH_FINGERPRINT: &str = " AND x.id IN (
 const NEWEST: &str = concat!(
     "SELECT ",
     payload!("t"),
-    " FROM (SELECT DISTINCT flow FROM UNNEST($2::text[]) AS f (flow)) f CROSS JOIN LATERAL (
+    " FROM UNNEST($2::text[]) AS f (flow) CROSS JOIN LATERAL (
         SELECT org, ledger_index FROM evidence.trail
         WHERE org = $1 AND flow || '' = f.flow ORDER BY flow_place DESC LIMIT 1) t"
 );
 
 /// Everything about some trails in one statement, so that it fits together, and in one row, for a row costs more than
 /// what is in it: the trails' facts, the artifacts and the attestations, each as a JSON array or nothing.
-const CONTENTS: &str = concat!(
+pub(crate) const CONTENTS: &str = concat!(
     "SELECT
     (SELECT '[' || string_agg(",
     payload!("t"),
-    ", ',') || ']' FROM evidence.trail t WHERE t.org = $1 AND t.id = ANY($2)),
+    ", ',') || ']' FROM ",
+    each!("trail", "id", "t"),
+    "),
     (SELECT '[' || string_agg(",
     artifacts::row_json!(),
-    ", ',' ORDER BY a.ledger_index) || ']'
-        FROM evidence.artifact a WHERE a.org = $1 AND a.trail = ANY($2)),
+    ", ',' ORDER BY a.ledger_index) || ']' FROM ",
+    each!("artifact", "trail", "a"),
+    "),
     (SELECT '[' || string_agg(",
     attestations::row_json!(),
-    ", ',' ORDER BY a.ledger_index) || ']'
-        FROM evidence.attestation a WHERE a.org = $1 AND a.trail = ANY($2))"
+    ", ',' ORDER BY a.ledger_index) || ']' FROM ",
+    each!("attestation", "trail", "a"),
+    ")"
 );
 
 /// A row of [`CONTENTS`].

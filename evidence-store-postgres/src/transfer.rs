@@ -11,14 +11,14 @@ use tokio::sync::oneshot;
 
 use crate::db::PostgresStore;
 use crate::record::Submission;
-use crate::rows::{body, id, list, signed, word};
+use crate::rows::{body, each, id, list, signed, word};
 use crate::writer::Job;
 
 const ORGANIZATIONS: &str =
     "SELECT record FROM evidence.organization WHERE id > coalesce($1, '') ORDER BY id LIMIT $2";
 
 const KEY_HASHES: &str =
-    "SELECT id, hash FROM evidence.api_key WHERE org = $1 AND id = ANY($2) AND hash IS NOT NULL";
+    concat!("SELECT k.id, k.hash FROM ", each!("api_key", "id", "k"), " WHERE k.hash IS NOT NULL");
 
 const BLOBS: &str = "
     SELECT sha256 FROM evidence.blob WHERE org = $1 AND sha256 > coalesce($2, '') ORDER BY sha256 LIMIT $3";

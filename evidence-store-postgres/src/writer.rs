@@ -7,12 +7,13 @@ use std::sync::Arc;
 use evidence_core::StoreError;
 use evidence_core::id::Id;
 use evidence_core::store::{Entry, StoreResult};
-use sqlx::{Connection, PgConnection};
+use sqlx::PgConnection;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
 use crate::blobs::BlobWrite;
-use crate::db::{PATIENCE, Reader, connect};
+use crate::connections::{PATIENCE, Session};
+use crate::db::Reader;
 use crate::error::{is_disconnected, is_lost_race, store_error, timed_out};
 use crate::record::{LOOK, Plan, Questions, Seen, Submission};
 
@@ -45,14 +46,14 @@ pub(crate) enum Job {
 /// The writer and its connection, which nobody else uses; none after it was cut off, until the next job.
 #[derive(Debug)]
 pub(crate) struct Writer {
-    connection: Option<PgConnection>,
+    session: Option<Session>,
     reader: Reader,
     mixed_batches: bool,
 }
 
 impl Writer {
-    pub(crate) const fn new(connection: PgConnection, reader: Reader, mixed_batches: bool) -> Self {
-        Self { connection: Some(connection), reader, mixed_batches }
+    pub(crate) const fn new(session: Session, reader: Reader, mixed_batches: bool) -> Self {
+        Self { session: Some(session), reader, mixed_batches }
     }
 
     /// Works until the queue is closed or [`Job::Stop`] comes.
@@ -80,7 +81,7 @@ impl Writer {
     }
 
     async fn close(&mut self) -> Option<Result<(), sqlx::Error>> {
-        Some(self.connection.take()?.close().await)
+        Some(self.session.take()?.close().await)
     }
 
     async fn keep(&mut self, write: BlobWrite, reply: oneshot::Sender<StoreResult<()>>) {
@@ -104,14 +105,15 @@ impl Writer {
         &mut self,
         work: impl AsyncFnOnce(&mut PgConnection) -> Result<T, sqlx::Error>,
     ) -> Result<T, sqlx::Error> {
-        let mut connection = match self.connection.take() {
-            Some(connection) => connection,
-            None => connect(&self.reader.pool.connect_options()).await?,
+        let mut session = match self.session.take() {
+            Some(session) => session,
+            None => Session::connect(&self.reader.connections.address()).await?,
         };
         self.reader.count();
-        let outcome = timeout(PATIENCE, work(&mut connection)).await.unwrap_or_else(|_| Err(timed_out()));
+        let done = async { work(session.ready().await?).await };
+        let outcome = timeout(PATIENCE, done).await.unwrap_or_else(|_| Err(timed_out()));
         if !outcome.as_ref().is_err_and(is_disconnected) {
-            self.connection = Some(connection);
+            self.session = Some(session);
         }
         outcome
     }

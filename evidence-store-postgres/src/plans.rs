@@ -1,0 +1,204 @@
+//! How PostgreSQL answers the statements that every request asks: by indexes that lead straight to the rows, in tables
+//! that it knows nothing of as in those that it has statistics of.
+
+use std::collections::BTreeSet;
+
+use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
+
+use crate::connections::Session;
+use crate::schema::Schema;
+use crate::{
+    artifacts, attestations, lookup, orgs, policies, record, rows, service_accounts, snapshots, trails,
+};
+
+/// Some thousand rows in every table that the statements ask, without statistics.
+const FILL: &str = "
+    INSERT INTO evidence.artifact SELECT 'o', 'id' || n, 'flow' || n % 9, 'trail' || n % 400, md5(n::text), 'a',
+        md5(n::text), 'b' || n % 9, 'repo' || n % 50, n, n, n, n FROM generate_series(1, 5000) n;
+    INSERT INTO evidence.trail SELECT 'o', 'id' || n, 'flow' || n % 9, 't' || n, n, n, n, n
+        FROM generate_series(1, 5000) n;
+    INSERT INTO evidence.attestation SELECT 'o', 'id' || n, 'trail' || n % 400, 'test', 'generic', true, false, '{}', n, n
+        FROM generate_series(1, 5000) n;
+    INSERT INTO evidence.named SELECT 'o', 'kind' || n % 9, 'id' || n, 'f' || n, n, '{}' FROM generate_series(1, 5000) n;
+    INSERT INTO evidence.api_key SELECT 'o', 'id' || n, '{}', 'owner' || n % 50, md5(n::text), n, n, NULL
+        FROM generate_series(1, 5000) n;
+    INSERT INTO evidence.organization SELECT 'id' || n, 'o' || n, '{}' FROM generate_series(1, 5000) n;
+    INSERT INTO evidence.user SELECT 'id' || n, 'u' || n, '{}', n FROM generate_series(1, 5000) n;
+    INSERT INTO evidence.membership SELECT 'id' || n % 9, 'id' || n, 'admin' FROM generate_series(1, 5000) n;
+    INSERT INTO evidence.head SELECT 'id' || n, n, '' FROM generate_series(1, 5000) n;
+    INSERT INTO evidence.ledger SELECT 'o', n, 'k', n, 'a', 'h', 'h', '{}' FROM generate_series(1, 5000) n;
+    INSERT INTO evidence.snapshot SELECT 'o', 'e' || n % 9, n, n, true, n FROM generate_series(1, 5000) n;
+    INSERT INTO evidence.version SELECT 'o', 'id' || n, 1, n FROM generate_series(1, 5000) n;
+    INSERT INTO evidence.instance SELECT 'o', 'e' || n % 9, md5(n::text), n, n + n % 30, true, '{}'
+        FROM generate_series(1, 5000) n";
+
+/// Statistics of the tables as they are.
+const ANALYZE: &str = "
+    ANALYZE evidence.artifact, evidence.trail, evidence.attestation, evidence.named, evidence.api_key,
+        evidence.organization, evidence.user, evidence.membership, evidence.head, evidence.ledger, evidence.snapshot,
+        evidence.version, evidence.instance";
+
+/// A session as the store has it, in a schema of its own.
+pub(crate) struct Planner {
+    session: Session,
+    schema: Schema,
+    _fresh: evidence_test_postgres::Schema,
+}
+
+impl Planner {
+    /// On empty tables.
+    async fn fresh() -> Self {
+        let fresh =
+            evidence_test_postgres::Schema::fresh().expect("EVIDENCE_TEST_POSTGRES_URL names a server");
+        let schema = Schema::new(&fresh.name).unwrap();
+        let mut connection = PgConnection::connect(&fresh.url).await.unwrap();
+        schema.migrate(&mut connection).await.unwrap();
+        let session = Session::of(connection).await.unwrap();
+        Self { session, schema, _fresh: fresh }
+    }
+
+    /// On tables with some thousand rows, of which it has statistics.
+    pub(crate) async fn filled() -> Self {
+        let mut planner = Self::fresh().await;
+        planner.execute(FILL).await;
+        planner.execute(ANALYZE).await;
+        planner
+    }
+
+    /// Keeps the server from gathering statistics meanwhile.
+    async fn leave_alone(&mut self) {
+        let tables = "SELECT tablename::text FROM pg_tables WHERE schemaname = $1";
+        let tables: Vec<String> = sqlx::query_scalar(tables)
+            .bind(self.schema.name())
+            .fetch_all(self.session.ready().await.unwrap())
+            .await
+            .unwrap();
+        for table in tables {
+            self.execute(&format!("ALTER TABLE evidence.\"{table}\" SET (autovacuum_enabled = off)")).await;
+        }
+    }
+
+    pub(crate) async fn execute(&mut self, sql: &str) {
+        sqlx::raw_sql(self.schema.statement(sql)).execute(self.session.ready().await.unwrap()).await.unwrap();
+    }
+
+    /// The steps of a statement whose values have these types, as for all values alike.
+    pub(crate) async fn steps(&mut self, sql: &str, types: &[&str]) -> Vec<String> {
+        self.execute(&format!("PREPARE question ({}) AS {sql}", types.join(", "))).await;
+        let explain =
+            format!("EXPLAIN (COSTS OFF) EXECUTE question ({})", vec!["NULL"; types.len()].join(", "));
+        let steps = sqlx::raw_sql(AssertSqlSafe(explain))
+            .fetch_all(self.session.ready().await.unwrap())
+            .await
+            .unwrap();
+        self.execute("DEALLOCATE question").await;
+        steps.iter().map(|step| step.get::<String, _>(0).trim().to_owned()).collect()
+    }
+
+    /// Each index that a statement uses, with the columns by which it is entered; and every table that is read whole.
+    async fn ways(&mut self, sql: &str, types: &[&str]) -> BTreeSet<String> {
+        let steps = self.steps(sql, types).await;
+        let mut ways = BTreeSet::new();
+        for (number, step) in steps.iter().enumerate() {
+            if let Some((_, table)) = step.split_once("Seq Scan on ") {
+                ways.insert(format!("all of {table}"));
+            }
+            let index = step.split_once(" using ").or_else(|| step.split_once("Bitmap Index Scan on "));
+            if let Some((_, index)) = index {
+                let index = index.split(' ').next().unwrap_or_default();
+                let condition = steps.get(number + 1).and_then(|next| next.strip_prefix("Index Cond: "));
+                let columns = condition.into_iter().flat_map(|condition| condition.split(" AND "));
+                let columns = columns.map(|column| {
+                    column.trim_start_matches('(').split(' ').next().unwrap_or_default().trim_matches('"')
+                });
+                ways.insert([index].into_iter().chain(columns).collect::<Vec<_>>().join(" "));
+            }
+        }
+        ways
+    }
+}
+
+/// The statements, the types of their values, and the indexes that they should use.
+fn expected() -> Vec<(&'static str, Vec<&'static str>, Vec<&'static str>)> {
+    let listed = vec!["text", "text[]"];
+    let named = [vec!["bigint[]"], vec!["text[]"; 3]].concat();
+    let unscoped = vec!["bigint[]", "text[]"];
+    let look = [vec!["text[]"], named.clone(), named, unscoped.clone(), unscoped].concat();
+    let payload = "ledger_pkey org idx";
+    vec![
+        (
+            record::LOOK,
+            look,
+            vec![
+                "head_pkey org",
+                "named_pkey org kind name",
+                "organization_name_key name",
+                "trail_org_flow_name_key org flow name",
+                "user_name_key name",
+            ],
+        ),
+        (
+            lookup::BY_NAMES,
+            [vec!["bigint[]"], vec!["text[]"; 4]].concat(),
+            vec![payload, "named_pkey org kind name", "trail_org_flow_name_key org flow name"],
+        ),
+        (rows::BY_IDS, vec!["text", "text[]", "text"], vec![payload, "named_id org id"]),
+        (rows::ALL_NAMED, vec!["text", "text"], vec![payload, "named_pkey org kind"]),
+        (orgs::KEY_HOLDER, vec!["text"], vec!["api_key_hash_key hash", payload, "named_id org id"]),
+        (
+            orgs::STANDING,
+            vec!["text", "text"],
+            vec!["membership_pkey org user", "organization_name_key name"],
+        ),
+        (
+            service_accounts::KEYS,
+            vec!["text", "text"],
+            vec!["api_key_owner org owner_id", payload, "named_id org id"],
+        ),
+        (policies::VERSIONS, listed.clone(), vec![payload, "version_pkey org id"]),
+        (artifacts::BY_ID, listed.clone(), vec!["artifact_pkey org id", payload]),
+        (artifacts::PROVENANCE, listed.clone(), vec!["artifact_fingerprint org fingerprint"]),
+        (
+            attestations::ON_TRAILS,
+            vec!["text", "text[]", "text"],
+            vec!["attestation_trail org trail", payload],
+        ),
+        (
+            trails::CONTENTS,
+            listed.clone(),
+            vec!["artifact_trail org trail", "attestation_trail org trail", payload, "trail_pkey org id"],
+        ),
+        (
+            snapshots::INSTANCES,
+            vec!["text", "text", "bigint"],
+            vec!["instance_until org environment until_idx from_idx", "snapshot_pkey org environment idx"],
+        ),
+        (
+            snapshots::STRETCHES,
+            listed,
+            vec!["instance_fingerprint org fingerprint", "snapshot_pkey org environment idx"],
+        ),
+    ]
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: cargo xtask test"]
+async fn what_every_request_asks_is_probed_for_whatever_the_statistics_say() {
+    // Analyzed when empty, a table seems to have no rows ever after.
+    for (tables, steps) in [
+        ("without statistics", [FILL, ""]),
+        ("analyzed when empty", [ANALYZE, FILL]),
+        ("analyzed", [FILL, ANALYZE]),
+    ] {
+        let mut planner = Planner::fresh().await;
+        planner.leave_alone().await;
+        for step in steps {
+            planner.execute(step).await;
+        }
+        for (sql, types, wanted) in expected() {
+            let ways = planner.ways(sql, &types).await;
+            let wanted: BTreeSet<String> = wanted.into_iter().map(str::to_owned).collect();
+            assert_eq!(ways, wanted, "tables {tables}: {sql}");
+        }
+    }
+}
