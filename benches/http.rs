@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evidence_benches::{
-    Client, Engine, FLOW, Filter, Insert, ORG, Outcome, Pgbench, RawInserts, Request, Round, Row, Server,
-    Stores, Worker, attestation_document, bare, form, median, print, round, run, seed_organization, send_all,
-    times,
+    Client, Engine, FLOW, Filter, Insert, ORG, Outcome, Pgbench, RawInserts, Repeater, Request, Round, Row,
+    Server, Stores, Worker, attestation_document, bare, form, median, print, round, run, seed_organization,
+    send_all, times,
 };
 use evidence_core::digest::sha256_hex;
 use serde_json::{Value, json};
@@ -181,36 +181,14 @@ async fn against_pgbench(servers: &Handle, stores: &Stores) -> Outcome<Vec<Row>>
     Ok(rows)
 }
 
-/// A client that sends one request again and again.
-struct Repeater {
-    client: Client,
-    request: Request,
-}
-
-impl Worker for Repeater {
-    async fn work(&mut self) -> Outcome {
-        self.client.send(&self.request).await.map(drop)
-    }
-}
-
-impl Repeater {
-    async fn several(address: std::net::SocketAddr, request: &Request, clients: usize) -> Outcome<Vec<Self>> {
-        let mut repeaters = Vec::new();
-        for _ in 0..clients {
-            repeaters.push(Self { client: Client::connect(address).await?, request: request.clone() });
-        }
-        Ok(repeaters)
-    }
-}
-
 /// P3: an artifact by its fingerprint, against the same bytes from hyper alone.
 async fn reading(servers: &Handle, server: &Server, engine: Engine) -> Outcome<Vec<Row>> {
     const CLIENTS: usize = 16;
     let request = server.get(&format!("/artifacts/{ORG}/{FLOW}/fingerprint/{}", fingerprint(7)));
     let answer = server.client().await?.send(&request).await?;
     let probe = bare(servers, answer.body.into()).await?;
-    let ours = Repeater::several(server.address, &request, CLIENTS).await?;
-    let (ours, probe) = in_turns(ours, Repeater::several(probe, &request, CLIENTS).await?).await?;
+    let ours = Repeater::several(server.address, &request, 200, CLIENTS).await?;
+    let (ours, probe) = in_turns(ours, Repeater::several(probe, &request, 200, CLIENTS).await?).await?;
     let ratio = ours.per_second / probe.per_second;
     let figure = Row::new(
         format!("P3 {engine}, GET artifact, 16 connections"),

@@ -4,25 +4,13 @@
 use std::time::Duration;
 
 use evidence_benches::{
-    Client, Engine, FLOW, Mount, ORG, Outcome, Request, Round, Row, Server, Stores, Worker, print, round, run,
+    Engine, FLOW, Mount, ORG, Outcome, Repeater, Round, Row, Server, Stores, print, round, run,
 };
 use serde_json::json;
 
 const CLIENTS: usize = 16;
 const ROUNDS: usize = 5;
 const ROUND: Duration = Duration::from_millis(1000);
-
-/// A client that sends one request again and again, whatever is answered.
-struct Asker {
-    client: Client,
-    request: Request,
-}
-
-impl Worker for Asker {
-    async fn work(&mut self) -> Outcome {
-        self.client.ask(&self.request).await.map(drop)
-    }
-}
 
 fn main() -> Outcome {
     run(|servers| async move {
@@ -56,17 +44,13 @@ fn main() -> Outcome {
 }
 
 async fn measured(server: &Server, what: &str) -> Outcome<Round> {
-    let request = match what {
-        "GET a flow" => server.get(&format!("/flows/{ORG}/{FLOW}")),
-        _ => server.json(
-            "POST",
-            &format!("/environments/{ORG}/nowhere/policies"),
-            &json!({ "policy_names": ["a"] }),
-        ),
+    let (request, status) = match what {
+        "GET a flow" => (server.get(&format!("/flows/{ORG}/{FLOW}")), 200),
+        _ => {
+            let path = format!("/environments/{ORG}/nowhere/policies");
+            (server.json("POST", &path, &json!({ "policy_names": ["a"] })), 404)
+        }
     };
-    let mut askers = Vec::new();
-    for _ in 0..CLIENTS {
-        askers.push(Asker { client: server.client().await?, request: request.clone() });
-    }
-    Ok(round(askers, ROUND).await?.1)
+    let repeaters = Repeater::several(server.address, &request, status, CLIENTS).await?;
+    Ok(round(repeaters, ROUND).await?.1)
 }

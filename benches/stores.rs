@@ -7,11 +7,10 @@ use std::time::Instant;
 
 use evidence_benches::{
     Client, Engine, FLOW, ORG, Outcome, Process, Request, Row, Stores, attestation_document, evidence, form,
-    print, run, times,
+    member, new_id, print, run, times,
 };
 use evidence_core::attestations::{Attestation, Binding};
-use evidence_core::auth::{Actor, ActorKind};
-use evidence_core::id::{Id, SystemRandom};
+use evidence_core::auth::Actor;
 use evidence_core::time::{Clock, SystemClock};
 use evidence_core::{Fact, Write};
 use serde_json::json;
@@ -128,9 +127,7 @@ async fn fill(stores: &Stores, engine: Engine, count: usize) -> Outcome {
     let opened = stores.open(engine, "filled").await?;
     let store = opened.store();
     evidence(opened.store()).await?;
-    let jane = store.user("jane").await?.ok_or("no user")?;
-    let by = Actor { id: jane.id, name: jane.name.to_string(), kind: ActorKind::User };
-    let org = store.standing(ORG, jane.id).await?.ok_or("no organization")?.organization.id;
+    let (by, org) = member(&*store).await?;
     let mut record = attestation(&by)?;
     let numbers: Vec<usize> = (0..count).collect();
     for numbers in numbers.chunks(BATCH) {
@@ -148,10 +145,6 @@ async fn fill(stores: &Stores, engine: Engine, count: usize) -> Outcome {
     }
     opened.close().await;
     Ok(())
-}
-
-fn new_id() -> Id {
-    Id::new(SystemClock.now(), &SystemRandom)
 }
 
 fn attestation(by: &Actor) -> Outcome<Attestation> {

@@ -20,11 +20,13 @@ mod table;
 
 pub use client::{Client, Request, Response, form};
 pub use filter::Filter;
-pub use load::{Round, Worker, median, percentile, round, run, send_all, times};
+pub use load::{Repeater, Round, Worker, median, percentile, round, run, send_all, timed, times};
 pub use pgbench::Pgbench;
 pub use probe::{Insert, RawInserts};
 pub use process::Process;
-pub use server::{FLOW, Mount, ORG, Server, attestation_document, bare, evidence, seed_organization};
+pub use server::{
+    FLOW, Mount, ORG, Server, attestation_document, bare, evidence, member, new_id, seed_organization,
+};
 pub use stores::{Engine, Opened, Stores};
 pub use table::{Row, print};
 

@@ -14,6 +14,45 @@ pub trait Worker: Send + 'static {
     fn work(&mut self) -> impl Future<Output = Outcome> + Send;
 }
 
+/// A client that sends one request again and again over its own connection.
+#[derive(Debug)]
+pub struct Repeater {
+    client: Client,
+    request: Request,
+    status: u16,
+}
+
+impl Repeater {
+    /// So many of them, to whom each answer has to be of this status.
+    ///
+    /// # Errors
+    /// When nobody listens.
+    pub async fn several(
+        address: SocketAddr,
+        request: &Request,
+        status: u16,
+        clients: usize,
+    ) -> Outcome<Vec<Self>> {
+        let mut repeaters = Vec::new();
+        for _ in 0..clients {
+            let client = Client::connect(address).await?;
+            repeaters.push(Self { client, request: request.clone(), status });
+        }
+        Ok(repeaters)
+    }
+}
+
+impl Worker for Repeater {
+    async fn work(&mut self) -> Outcome {
+        let status = self.client.ask(&self.request).await?.status;
+        if status == self.status {
+            Ok(())
+        } else {
+            Err(format!("status {status}, not {}", self.status).into())
+        }
+    }
+}
+
 /// What a round came to.
 #[derive(Debug, Clone, Copy)]
 pub struct Round {
@@ -73,14 +112,12 @@ pub async fn round<W: Worker>(workers: Vec<W>, length: Duration) -> Outcome<(Vec
         latencies.extend(more.iter().map(millis));
     }
     let (elapsed, spent) = (begun.elapsed(), cpu_time().saturating_sub(cpu));
-    latencies.sort_unstable_by(f64::total_cmp);
     let count = latencies.len().max(1);
-    let at = |share: usize| latencies.get(count * share / 100).copied().unwrap_or_default();
     let measured = Round {
         per_second: real(count) / elapsed.as_secs_f64(),
         cpu_micros: spent.as_secs_f64() * 1e6 / real(count),
-        p50: at(50),
-        p99: at(99),
+        p50: percentile(latencies.iter().copied(), 50),
+        p99: percentile(latencies.iter().copied(), 99),
     };
     Ok((workers, measured))
 }
@@ -127,38 +164,36 @@ pub fn run<F: Future<Output = Outcome>>(work: impl FnOnce(Handle) -> F) -> Outco
 
 /// The median; 0 of nothing.
 pub fn median(figures: impl Iterator<Item = f64>) -> f64 {
-    let mut figures: Vec<f64> = figures.collect();
-    figures.sort_unstable_by(f64::total_cmp);
-    figures.get(figures.len() / 2).copied().unwrap_or_default()
+    percentile(figures, 50)
 }
 
-/// The time of `count` runs of `work` that all but one of a hundred stay below, in milliseconds.
+/// What so many of a hundred figures are less than; 0 of nothing.
+pub fn percentile(figures: impl Iterator<Item = f64>, share: usize) -> f64 {
+    let mut figures: Vec<f64> = figures.collect();
+    figures.sort_unstable_by(f64::total_cmp);
+    figures.get(figures.len() * share / 100).copied().unwrap_or_default()
+}
+
+/// The time of each of `count` runs of `work`, in milliseconds.
 ///
 /// # Errors
 /// The first failure of `work`.
-pub async fn percentile(count: usize, mut work: impl AsyncFnMut(usize) -> Outcome) -> Outcome<f64> {
+pub async fn timed(count: usize, mut work: impl AsyncFnMut(usize) -> Outcome) -> Outcome<Vec<f64>> {
     let mut taken = Vec::with_capacity(count);
     for turn in 0..count {
         let started = Instant::now();
         work(turn).await?;
         taken.push(millis(&started.elapsed()));
     }
-    taken.sort_unstable_by(f64::total_cmp);
-    Ok(taken.get(count.saturating_sub(1) * 99 / 100).copied().unwrap_or_default())
+    Ok(taken)
 }
 
 /// The median time of `count` runs of `work`, in milliseconds.
 ///
 /// # Errors
 /// The first failure of `work`.
-pub async fn times(count: usize, mut work: impl AsyncFnMut(usize) -> Outcome) -> Outcome<f64> {
-    let mut taken = Vec::with_capacity(count);
-    for turn in 0..count {
-        let started = Instant::now();
-        work(turn).await?;
-        taken.push(millis(&started.elapsed()));
-    }
-    Ok(median(taken.into_iter()))
+pub async fn times(count: usize, work: impl AsyncFnMut(usize) -> Outcome) -> Outcome<f64> {
+    Ok(median(timed(count, work).await?.into_iter()))
 }
 
 /// Sends many requests over a few connections, in no order.

@@ -6,8 +6,10 @@ use std::sync::{Arc, Mutex};
 
 use axum::serve::ListenerExt;
 use bytes::Bytes;
-use evidence_core::auth::ApiKey;
+use evidence_core::auth::{Actor, ActorKind, ApiKey};
+use evidence_core::id::{Id, SystemRandom};
 use evidence_core::seed::Seed;
+use evidence_core::time::{Clock, SystemClock};
 use evidence_core::{Evidence, Settings, Store};
 use evidence_tower::EvidenceApi;
 use http::header::CONTENT_TYPE;
@@ -41,6 +43,21 @@ pub async fn evidence(store: Arc<dyn Store>) -> Outcome<(Evidence, ApiKey)> {
     let evidence = Evidence::new(store, Settings::default());
     let key = evidence.seed(&Seed { user: "jane".parse()?, orgs: vec![ORG.parse()?], api_key: None }).await?;
     Ok((evidence, key))
+}
+
+/// The administrator, and the id of [`ORG`].
+///
+/// # Errors
+/// When [`evidence`] was not made over this store.
+pub async fn member(store: &dyn Store) -> Outcome<(Actor, Id)> {
+    let jane = store.user("jane").await?.ok_or("no user")?;
+    let org = store.standing(ORG, jane.id).await?.ok_or("no organization")?.organization.id;
+    Ok((Actor { id: jane.id, name: jane.name.to_string(), kind: ActorKind::User }, org))
+}
+
+/// A fresh id.
+pub fn new_id() -> Id {
+    Id::new(SystemClock.now(), &SystemRandom)
 }
 
 /// A generic attestation of this name: a JSON document of 1,008 bytes, as large as the raw probe's payload.

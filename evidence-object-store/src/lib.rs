@@ -88,8 +88,17 @@ async fn send(upload: &mut dyn MultipartUpload, first: Bytes, mut rest: Parts<'_
     upload.complete().await.map(drop).map_err(unavailable)
 }
 
+/// What the client of an object store says. Its errors repeat their sources, and S3's answers have several lines: told
+/// once, in one.
+#[derive(Debug, thiserror::Error)]
+#[error("the place of the attachments: {0}")]
+struct Refusal(String);
+
+#[expect(clippy::needless_pass_by_value, reason = "it maps errors")]
 fn unavailable(error: Error) -> StoreError {
-    StoreError::Unavailable(error.into())
+    let words = error.to_string();
+    let words: Vec<&str> = words.split_whitespace().collect();
+    StoreError::Unavailable(Refusal(words.join(" ")).into())
 }
 
 /// Content in pieces of [`PART`] bytes but the last.

@@ -1,10 +1,16 @@
 //! From an address to a place for attachments.
 
 use std::sync::Arc;
+#[cfg(feature = "s3")]
+use std::time::Duration;
 
+#[cfg(feature = "s3")]
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::local::LocalFileSystem;
 use object_store::memory::InMemory;
 use object_store::path::Path;
+#[cfg(feature = "s3")]
+use object_store::{ClientConfigKey, RetryConfig};
 use url::Url;
 
 use crate::ObjectBlobs;
@@ -29,6 +35,9 @@ pub enum OpenError {
     /// The program was built without the client of S3.
     #[error("this program was built without S3: build it with the feature 's3', or write file:///directory")]
     WithoutS3,
+    /// The endpoint would be spoken to without encryption.
+    #[error("the S3 endpoint '{0}' is not encrypted: write https://, or set AWS_ALLOW_HTTP=true")]
+    PlainHttp(String),
     /// What S3 needs to know is incomplete.
     #[error("the S3 bucket of '{url}' cannot be used: check the address and the AWS_… environment variables")]
     S3 {
@@ -68,12 +77,50 @@ fn directory(directory: &std::path::Path) -> Result<ObjectBlobs, OpenError> {
 #[cfg(feature = "s3")]
 fn s3(url: &Url) -> Result<ObjectBlobs, OpenError> {
     let unusable = |source| OpenError::S3 { url: url.to_string(), source };
-    let bucket = object_store::aws::AmazonS3Builder::from_env().with_url(url.as_str()).build();
+    let bucket = AmazonS3Builder::from_env().with_url(url.as_str()).with_retry(retries());
+    if let Some(endpoint) = plain_http(&bucket) {
+        return Err(OpenError::PlainHttp(endpoint));
+    }
     let prefix = Path::from_url_path(url.path()).map_err(|error| unusable(error.into()))?;
-    Ok(ObjectBlobs::new(Arc::new(bucket.map_err(unusable)?), prefix))
+    Ok(ObjectBlobs::new(Arc::new(bucket.build().map_err(unusable)?), prefix))
+}
+
+/// A client waits for its answer meanwhile: the usual ten retries may take three minutes.
+#[cfg(feature = "s3")]
+fn retries() -> RetryConfig {
+    RetryConfig { max_retries: 3, retry_timeout: Duration::from_secs(10), ..RetryConfig::default() }
+}
+
+/// The endpoint, if it is one that every request would be refused to.
+#[cfg(feature = "s3")]
+fn plain_http(bucket: &AmazonS3Builder) -> Option<String> {
+    let allowed = bucket.get_config_value(&AmazonS3ConfigKey::Client(ClientConfigKey::AllowHttp));
+    let endpoint = bucket.get_config_value(&AmazonS3ConfigKey::Endpoint)?;
+    let allowed = allowed.is_some_and(|allowed| allowed == "true");
+    (endpoint.starts_with("http://") && !allowed).then_some(endpoint)
 }
 
 #[cfg(not(feature = "s3"))]
 fn s3(_: &Url) -> Result<ObjectBlobs, OpenError> {
     Err(OpenError::WithoutS3)
+}
+
+#[cfg(all(test, feature = "s3"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_endpoint_without_encryption_has_to_be_allowed() {
+        let table = [
+            (None, false, None),
+            (Some("https://s3.example.com"), false, None),
+            (Some("http://s3.example.com"), true, None),
+            (Some("http://s3.example.com"), false, Some("http://s3.example.com")),
+        ];
+        for (endpoint, allowed, refused) in table {
+            let bucket = AmazonS3Builder::new().with_allow_http(allowed);
+            let bucket = endpoint.into_iter().fold(bucket, |bucket, endpoint| bucket.with_endpoint(endpoint));
+            assert_eq!(plain_http(&bucket).as_deref(), refused, "{endpoint:?}, allowed: {allowed}");
+        }
+    }
 }

@@ -82,7 +82,7 @@ CREATE TABLE evidence.api_key (
 );
 CREATE INDEX api_key_owner ON evidence.api_key (org, owner_id, created_at);
 
--- place, flow_place: the how manieth of the organization and of its flow it is, from 1 on and without gaps. So the last
+-- place, flow_place: its number among those of the organization and of the flow, from 1 on and without gaps. So the last
 -- one's is how many there are, and a page of a list is found without passing over the others. Artifacts have them too.
 CREATE TABLE evidence.trail (
     org          text COLLATE "C" NOT NULL,

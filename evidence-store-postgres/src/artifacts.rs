@@ -14,16 +14,21 @@ use crate::rows::{
     Bound, Listing, Order, Rows, Spot, Table, array, each, list, payload, record, signed, unsigned, word,
 };
 
+/// Numbered as trails are.
 pub(crate) const INSERT_ARTIFACTS: &str = "
     INSERT INTO evidence.artifact
         (org, id, flow, trail, fingerprint, name, commit_sha, branch, repo, at, ledger_index, place, flow_place)
-    SELECT r.*,
-        coalesce((SELECT max(a.place) FROM evidence.artifact a WHERE a.org = r.org), 0)
-            + row_number() OVER (PARTITION BY r.org ORDER BY r.ledger_index),
-        coalesce((SELECT max(a.flow_place) FROM evidence.artifact a WHERE a.org = r.org AND a.flow = r.flow), 0)
-            + row_number() OVER (PARTITION BY r.org, r.flow ORDER BY r.ledger_index)
-    FROM go, UNNEST($text, $text, $text, $text, $text, $text, $text, $text, $text, $bigint, $bigint)
-        AS r (org, id, flow, trail, fingerprint, name, commit_sha, branch, repo, at, ledger_index)";
+    SELECT r.org, r.id, r.flow, r.trail, r.fingerprint, r.name, r.commit_sha, r.branch, r.repo, r.at, r.ledger_index,
+        r.places + row_number() OVER (PARTITION BY r.org ORDER BY r.ledger_index),
+        r.flow_places + row_number() OVER (PARTITION BY r.org, r.flow ORDER BY r.ledger_index)
+    FROM (
+        SELECT b.*,
+            coalesce((SELECT max(a.place) FROM evidence.artifact a WHERE a.org = b.org), 0) AS places,
+            coalesce((SELECT max(a.flow_place) FROM evidence.artifact a WHERE a.org = b.org AND a.flow = b.flow), 0)
+                AS flow_places
+        FROM go, UNNEST($text, $text, $text, $text, $text, $text, $text, $text, $text, $bigint, $bigint)
+            AS b (org, id, flow, trail, fingerprint, name, commit_sha, branch, repo, at, ledger_index)
+        OFFSET 0) r";
 
 /// The JSON that [`Row`] reads, of a row `a`.
 macro_rules! row_json {

@@ -383,9 +383,8 @@ impl Listing {
         let mut planner = crate::plans::Planner::filled().await;
         planner.execute("SET enable_bitmapscan = off").await;
         let lines = planner.steps(&self.sql(), &types).await;
-        let page = lines.iter().position(|line| line.contains("CTE page")).unwrap_or_default();
-        let lines = &lines[page..];
-        let scan = lines.iter().position(|line| line.contains(" on ") && line.contains(" x"));
-        lines[scan.unwrap_or_default()..].iter().take(2).map(String::as_str).collect::<Vec<_>>().join(" ")
+        let page = lines.iter().skip_while(|line| !line.contains("CTE page"));
+        let scan = page.skip_while(|line| !(line.contains(" on ") && line.contains(" x")));
+        scan.take(2).map(String::as_str).collect::<Vec<_>>().join(" ")
     }
 }

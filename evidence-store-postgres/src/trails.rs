@@ -16,15 +16,21 @@ use crate::rows::{Bound, Listing, Order, Recorded, Rows, Spot, Table, array, eac
 use crate::{artifacts, attestations};
 
 /// A trail keeps its flow, its beginning and its places: what is no beginning is numbered apart, for nothing.
+/// How many there are is looked up for all rows first (`OFFSET 0`, below the sorting): afterwards each would have to pass
+/// over those that the statement has inserted.
 pub(crate) const PUT_TRAILS: &str = "
     INSERT INTO evidence.trail (org, id, flow, name, begun, ledger_index, place, flow_place)
     SELECT r.org, r.id, r.flow, r.name, r.begun, r.ledger_index,
-        coalesce((SELECT max(t.place) FROM evidence.trail t WHERE t.org = r.org), 0)
-            + row_number() OVER (PARTITION BY r.org, r.begins ORDER BY r.begun),
-        coalesce((SELECT max(t.flow_place) FROM evidence.trail t WHERE t.org = r.org AND t.flow || '' = r.flow), 0)
-            + row_number() OVER (PARTITION BY r.org, r.flow, r.begins ORDER BY r.begun)
-    FROM go, UNNEST($text, $text, $text, $text, $bigint, $boolean, $bigint)
-        AS r (org, id, flow, name, begun, begins, ledger_index)
+        r.places + row_number() OVER (PARTITION BY r.org, r.begins ORDER BY r.begun),
+        r.flow_places + row_number() OVER (PARTITION BY r.org, r.flow, r.begins ORDER BY r.begun)
+    FROM (
+        SELECT b.*,
+            coalesce((SELECT max(t.place) FROM evidence.trail t WHERE t.org = b.org), 0) AS places,
+            coalesce((SELECT max(t.flow_place) FROM evidence.trail t WHERE t.org = b.org AND t.flow || '' = b.flow), 0)
+                AS flow_places
+        FROM go, UNNEST($text, $text, $text, $text, $bigint, $boolean, $bigint)
+            AS b (org, id, flow, name, begun, begins, ledger_index)
+        OFFSET 0) r
     ON CONFLICT (org, id) DO UPDATE SET ledger_index = excluded.ledger_index";
 
 pub(crate) const INSERT_ENTRIES: &str = "

@@ -15,6 +15,7 @@ use crate::id::Id;
 use crate::name::Fingerprint;
 use crate::operation::Download;
 use crate::service::Context;
+use crate::store::StoreError;
 
 const ARCHIVE: &str = "evidence.tgz";
 
@@ -84,24 +85,27 @@ fn archive(mut contents: Vec<(String, Vec<u8>)>) -> std::io::Result<Vec<u8>> {
     gzip.finish()
 }
 
-/// A stored file, as a download.
-pub(super) fn download(file: &Attachment, org: Id, cx: &Context<'_>) -> Download {
-    Download {
+/// A stored file, as a download. Its beginning is read at once, so that a place which does not answer is told by the
+/// status and not by a body that breaks off.
+pub(super) async fn download(file: &Attachment, org: Id, cx: &Context<'_>) -> Result<Download> {
+    let blobs = Arc::clone(cx.attachments());
+    let first = blobs.chunk(org, &file.sha256, 0).await?;
+    if first.is_none() && file.size > 0 {
+        let missing = format_args!("the content of the attachment {} is missing", file.sha256);
+        return Err(StoreError::corrupt(missing).into());
+    }
+    Ok(Download {
         media_type: file.media_type.clone(),
         file_name: file.file_name.clone(),
         size: file.size,
         etag: Some(file.sha256.to_string()),
-        content: Box::new(Stored {
-            blobs: Arc::clone(cx.attachments()),
-            org,
-            sha256: file.sha256.clone(),
-            next: 0,
-        }),
-    }
+        content: Box::new(Stored { first, blobs, org, sha256: file.sha256.clone(), next: 1 }),
+    })
 }
 
 /// A blob read chunk by chunk.
 struct Stored {
+    first: Option<Bytes>,
     blobs: Arc<dyn Blobs>,
     org: Id,
     sha256: Fingerprint,
@@ -111,6 +115,9 @@ struct Stored {
 #[async_trait]
 impl crate::blobs::Chunks for Stored {
     async fn next(&mut self) -> std::io::Result<Option<Bytes>> {
+        if let Some(first) = self.first.take() {
+            return Ok(Some(first));
+        }
         let chunk =
             self.blobs.chunk(self.org, &self.sha256, self.next).await.map_err(std::io::Error::other)?;
         self.next += 1;

@@ -416,6 +416,6 @@ impl Operation for GetEvidence {
         };
         let attestation = attestation.ok_or_else(|| missing(Resource::Attestation))?;
         let file = attestation.evidence.ok_or_else(|| missing(Resource::Evidence))?;
-        Ok(evidence::download(&file, org, cx))
+        evidence::download(&file, org, cx).await
     }
 }

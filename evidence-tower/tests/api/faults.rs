@@ -5,7 +5,13 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use async_trait::async_trait;
+use bytes::Bytes;
 use evidence_core::auth::{Access, Credential, Principal, Scope};
+use evidence_core::blobs::{Blobs, Chunks};
+use evidence_core::id::Id;
+use evidence_core::name::Fingerprint;
+use evidence_core::store::StoreResult;
 use evidence_core::{Error, Evidence, EvidenceService, Operation, Result, StoreError, Wording};
 use http::header::RETRY_AFTER;
 use serde_json::json;
@@ -139,6 +145,41 @@ async fn a_failure_is_answered_without_its_cause_and_logged_with_it() {
             };
             assert!(log.text().contains(cause), "{fault:?}: {}", log.text());
         }
+    }
+}
+
+/// A place for attachments that does not answer, or that has lost them.
+struct Nowhere {
+    is_away: bool,
+}
+
+#[async_trait]
+impl Blobs for Nowhere {
+    async fn keep(&self, _: Id, _: &Fingerprint, _: &mut dyn Chunks) -> StoreResult<()> {
+        Ok(())
+    }
+
+    async fn chunk(&self, _: Id, _: &Fingerprint, _: u64) -> StoreResult<Option<Bytes>> {
+        if self.is_away { Err(StoreError::Unavailable(SECRET.into())) } else { Ok(None) }
+    }
+}
+
+#[tokio::test]
+async fn a_download_of_what_is_not_to_be_had_fails_before_it_begins() {
+    for (is_away, status) in [(true, 503), (false, 500)] {
+        let evidence = in_memory().await.with_attachments(Arc::new(Nowhere { is_away }));
+        let api = Api::new(evidence, Mount::Tower, "nowhere").await;
+        let flow = [("name=\"data_json\"", r#"{"name": "shop", "description": ""}"#)];
+        api.put("/flows/acme/template_file").form(&flow).await.created();
+        let parts = [
+            ("name=\"data_json\"", r#"{"attestation_name": "one", "is_compliant": true}"#),
+            ("name=\"attachment_file\"; filename=\"report.txt\"", "hello"),
+        ];
+        api.post("/attestations/acme/shop/trail/t/generic").form(&parts).await.created();
+        let found = api.get("/attestations/acme/shop/trail/t/one").await.ok();
+        let id = found[0]["attestation_id"].as_str().unwrap();
+        let download = api.get(&format!("/attestations/acme/shop/trail/t/attestation/{id}/evidence")).await;
+        download.expect(status, json!({}));
     }
 }
 
