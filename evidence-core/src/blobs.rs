@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::error::{Error, Result};
 use crate::id::Id;
 use crate::name::Fingerprint;
-use crate::store::StoreResult;
+use crate::store::{StoreError, StoreResult};
 
 /// The size of a stored chunk, in bytes; the last one of a blob may be smaller.
 pub const CHUNK: usize = 256 << 10;
@@ -34,6 +34,45 @@ impl Whole {
 impl Chunks for Whole {
     async fn next(&mut self) -> std::io::Result<Option<Bytes>> {
         Ok(self.0.take())
+    }
+}
+
+/// Content cut anew, into parts of one size: for stores that write it so.
+pub struct Parts<'a> {
+    content: &'a mut dyn Chunks,
+    size: usize,
+    /// What the last piece held beyond the last part.
+    rest: Bytes,
+}
+
+impl std::fmt::Debug for Parts<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Parts").field("size", &self.size).finish_non_exhaustive()
+    }
+}
+
+impl<'a> Parts<'a> {
+    /// Parts of `size` bytes, which is at least one.
+    pub fn new(content: &'a mut dyn Chunks, size: usize) -> Self {
+        Self { content, size: size.max(1), rest: Bytes::new() }
+    }
+
+    /// The next part: of exactly the size, or what is left; `None` at the end.
+    ///
+    /// # Errors
+    /// [`StoreError::Failed`] when what was received cannot be read back.
+    pub async fn next(&mut self) -> StoreResult<Option<Vec<u8>>> {
+        let mut part = Vec::new();
+        while part.len() < self.size {
+            if self.rest.is_empty() {
+                let next = self.content.next().await.map_err(|error| StoreError::Failed(error.into()))?;
+                let Some(piece) = next else { break };
+                self.rest = piece;
+            }
+            let missing = self.size - part.len();
+            part.extend_from_slice(&self.rest.split_to(missing.min(self.rest.len())));
+        }
+        Ok((!part.is_empty()).then_some(part))
     }
 }
 

@@ -26,9 +26,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use evidence_core::StoreError;
-use evidence_core::blobs::{Blobs, CHUNK, Chunks};
+use evidence_core::blobs::{Blobs, CHUNK, Chunks, Parts};
 use evidence_core::id::Id;
 use evidence_core::name::Fingerprint;
 use evidence_core::store::StoreResult;
@@ -68,7 +68,7 @@ impl ObjectBlobs {
     }
 
     /// Sends a first part and the rest behind it. An upload that breaks off is given up, and leaves nothing to be read.
-    async fn put_in_parts(&self, path: &Path, first: Bytes, rest: Parts<'_>) -> StoreResult<()> {
+    async fn put_in_parts(&self, path: &Path, first: Vec<u8>, rest: Parts<'_>) -> StoreResult<()> {
         let mut upload = self.objects.put_multipart(path).await.map_err(unavailable)?;
         let sent = send(&mut *upload, first, rest).await;
         if sent.is_err() {
@@ -79,7 +79,7 @@ impl ObjectBlobs {
     }
 }
 
-async fn send(upload: &mut dyn MultipartUpload, first: Bytes, mut rest: Parts<'_>) -> StoreResult<()> {
+async fn send(upload: &mut dyn MultipartUpload, first: Vec<u8>, mut rest: Parts<'_>) -> StoreResult<()> {
     let mut part = Some(first);
     while let Some(bytes) = part {
         upload.put_part(bytes.into()).await.map_err(unavailable)?;
@@ -101,26 +101,6 @@ fn unavailable(error: Error) -> StoreError {
     StoreError::Unavailable(Refusal(words.join(" ")).into())
 }
 
-/// Content in pieces of [`PART`] bytes but the last.
-struct Parts<'a> {
-    content: &'a mut dyn Chunks,
-    /// What has come beyond the last part.
-    ahead: BytesMut,
-}
-
-impl Parts<'_> {
-    async fn next(&mut self) -> StoreResult<Option<Bytes>> {
-        while self.ahead.len() < PART {
-            match self.content.next().await.map_err(|error| StoreError::Failed(error.into()))? {
-                Some(piece) => self.ahead.extend_from_slice(&piece),
-                None => break,
-            }
-        }
-        let part = self.ahead.split_to(self.ahead.len().min(PART));
-        Ok((!part.is_empty()).then(|| part.freeze()))
-    }
-}
-
 /// The bytes of chunk `number`; nothing beyond what any object can hold.
 fn range(number: u64) -> Option<Range<u64>> {
     let chunk = CHUNK as u64;
@@ -135,7 +115,7 @@ impl Blobs for ObjectBlobs {
         if self.size(&path).await?.is_some() {
             return Ok(());
         }
-        let mut parts = Parts { content, ahead: BytesMut::new() };
+        let mut parts = Parts::new(content, PART);
         match parts.next().await? {
             Some(first) if first.len() == PART => self.put_in_parts(&path, first, parts).await,
             small => {

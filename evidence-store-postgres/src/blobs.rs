@@ -2,9 +2,8 @@
 //! A keep that breaks off leaves chunks that nobody sees and that the next keep of the same content writes over.
 
 use async_trait::async_trait;
-use bytes::{Bytes, BytesMut};
-use evidence_core::StoreError;
-use evidence_core::blobs::{Blobs, CHUNK, Chunks};
+use bytes::Bytes;
+use evidence_core::blobs::{Blobs, CHUNK, Chunks, Parts};
 use evidence_core::id::Id;
 use evidence_core::name::Fingerprint;
 use evidence_core::store::StoreResult;
@@ -67,18 +66,6 @@ impl BlobWrite {
     }
 }
 
-/// The next chunk of exactly [`CHUNK`] bytes, or what is left; `rest` carries what the pieces held beyond it.
-async fn next_chunk(content: &mut dyn Chunks, rest: &mut BytesMut) -> StoreResult<Option<Vec<u8>>> {
-    while rest.len() < CHUNK {
-        match content.next().await.map_err(|error| StoreError::Failed(error.into()))? {
-            Some(piece) => rest.extend_from_slice(&piece),
-            None => break,
-        }
-    }
-    let chunk = rest.split_to(rest.len().min(CHUNK));
-    Ok((!chunk.is_empty()).then(|| chunk.to_vec()))
-}
-
 impl PostgresStore {
     async fn write_blob(&self, org: Id, sha256: &Fingerprint, step: Step) -> StoreResult<()> {
         let write = BlobWrite { org: org.to_string(), sha256: sha256.to_string(), step };
@@ -94,8 +81,8 @@ impl Blobs for PostgresStore {
         if kept.first::<(i64,)>().await?.is_some() {
             return Ok(());
         }
-        let (mut rest, mut number, mut size) = (BytesMut::new(), 0, 0);
-        while let Some(data) = next_chunk(content, &mut rest).await? {
+        let (mut parts, mut number, mut size) = (Parts::new(content, CHUNK), 0, 0);
+        while let Some(data) = parts.next().await? {
             size += data.len() as u64;
             self.write_blob(org, sha256, Step::Chunk { number, data }).await?;
             number += 1;

@@ -80,9 +80,9 @@ impl PostgresStore {
     /// Opens the store in a schema of the database that a host has a pool for. Questions share the pool; the writer
     /// makes a connection of its own, by the pool's options.
     ///
-    /// The pool's connections are left as they are, and PostgreSQL plans each question on them anew. It answers with
-    /// about half the work where the host tells them `SET plan_cache_mode = force_generic_plan` (as in
-    /// `PgPoolOptions::after_connect`), which is for the host to decide if it asks questions of its own.
+    /// The pool's connections are left as they are, and PostgreSQL plans each question on them anew, unless the host
+    /// tells them `SET plan_cache_mode = force_generic_plan` (as in `PgPoolOptions::after_connect`): that is the host's
+    /// to decide, for it asks questions of its own.
     ///
     /// # Errors
     /// [`ConnectError`] says what is wrong and what to do.

@@ -1,4 +1,4 @@
-//! How PostgreSQL answers the statements that every request asks: by indexes that lead straight to the rows, in tables
+//! How PostgreSQL answers the statements that requests ask most: by indexes that lead straight to the rows, in tables
 //! that it knows nothing of as in those that it has statistics of.
 
 use std::collections::BTreeSet;

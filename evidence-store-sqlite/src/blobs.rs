@@ -3,8 +3,7 @@
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use evidence_core::StoreError;
-use evidence_core::blobs::{Blobs, CHUNK, Chunks};
+use evidence_core::blobs::{Blobs, CHUNK, Chunks, Parts};
 use evidence_core::id::Id;
 use evidence_core::name::Fingerprint;
 use evidence_core::store::StoreResult;
@@ -62,21 +61,6 @@ impl BlobWrite {
     }
 }
 
-/// The next chunk of exactly [`CHUNK`] bytes, or what is left; `rest` is what the last piece held beyond it.
-async fn next_chunk(content: &mut dyn Chunks, rest: &mut Bytes) -> StoreResult<Option<Vec<u8>>> {
-    let mut chunk = Vec::new();
-    while chunk.len() < CHUNK {
-        if rest.is_empty() {
-            let next = content.next().await.map_err(|error| StoreError::Failed(error.into()))?;
-            let Some(piece) = next else { break };
-            *rest = piece;
-        }
-        let missing = CHUNK - chunk.len();
-        chunk.extend_from_slice(&rest.split_to(missing.min(rest.len())));
-    }
-    Ok((!chunk.is_empty()).then_some(chunk))
-}
-
 impl SqliteStore {
     async fn write_blob(&self, org: Id, sha256: &Fingerprint, step: Step) -> StoreResult<()> {
         let write = BlobWrite { org: org.to_string(), sha256: sha256.to_string(), step };
@@ -92,8 +76,8 @@ impl Blobs for SqliteStore {
         if kept.first::<(i64,)>().await?.is_some() {
             return Ok(());
         }
-        let (mut rest, mut number, mut size) = (Bytes::new(), 0, 0);
-        while let Some(data) = next_chunk(content, &mut rest).await? {
+        let (mut parts, mut number, mut size) = (Parts::new(content, CHUNK), 0, 0);
+        while let Some(data) = parts.next().await? {
             size += data.len() as u64;
             self.write_blob(org, sha256, Step::Chunk { number, data }).await?;
             number += 1;
