@@ -18,6 +18,10 @@ mod server;
 mod stores;
 mod table;
 
+/// The standalone server's, for which these figures stand.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 pub use client::{Client, Request, Response, form};
 pub use filter::Filter;
 pub use load::{Repeater, Round, Worker, median, percentile, round, run, send_all, timed, times};

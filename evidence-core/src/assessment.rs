@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::TryFutureExt;
 use futures_util::future::{try_join, try_join3};
-use serde_json::{Value, json};
 
 use crate::artifacts::{Artifact, ArtifactRow};
 use crate::environments::Environment;
@@ -18,7 +17,7 @@ use crate::policies::{Policy, PolicyVersion};
 use crate::rules::compliance::{self, ArtifactState, ReportedArtifact, State};
 use crate::rules::policy::{self, Evaluation, FlowContext};
 use crate::service::Context;
-use crate::snapshots::{Annotation, AppliedPolicy, Instance, Provenance, Snapshot};
+use crate::snapshots::{Annotation, AppliedPolicy, Instance, PolicyDecision, Provenance, Snapshot};
 use crate::trails::{self, Assessed};
 
 /// What runs, by fingerprint.
@@ -180,15 +179,7 @@ struct Judged {
     sighting: Sighting,
     compliant: Option<bool>,
     provenance: Vec<Provenance>,
-    decisions: Vec<Decision>,
-}
-
-/// What a version of a policy says of an artifact.
-#[derive(Debug, Clone)]
-struct Decision {
-    policy: PolicyName,
-    version: u64,
-    evaluation: Evaluation,
+    decisions: Vec<PolicyDecision>,
 }
 
 /// What running artifacts are judged by, policies aside.
@@ -219,10 +210,11 @@ fn judge(
         let evaluations: Vec<Evaluation> =
             rules.clone().map(|(_, rules)| policy::evaluate(&rules.policy, &contexts)).collect();
         let compliant = policy::artifact_verdict(allowed.contains(fingerprint), &evaluations);
-        let decisions = rules.clone().zip(evaluations).map(|((_, rules), evaluation)| Decision {
-            policy: rules.name.clone(),
-            version: rules.version,
-            evaluation,
+        let decisions = rules.clone().zip(evaluations).map(|((_, rules), evaluation)| PolicyDecision {
+            policy_name: rules.name.clone(),
+            policy_version: rules.version,
+            status: evaluation.state(),
+            rule_evaluations: evaluation.rules,
         });
         Judged {
             fingerprint: fingerprint.clone(),
@@ -233,22 +225,6 @@ fn judge(
         }
     };
     running.iter().map(judge).collect()
-}
-
-impl Decision {
-    fn to_json(&self) -> Value {
-        json!({
-            "policy_name": self.policy,
-            "policy_version": self.version,
-            "status": self.evaluation.state(),
-            "rule_evaluations": self.evaluation.rules,
-        })
-    }
-
-    /// Whether a recorded decision is by the same version of the same policy.
-    fn is_by_the_policy_of(&self, recorded: &Value) -> bool {
-        recorded["policy_name"] == self.policy.as_str() && recorded["policy_version"] == self.version
-    }
 }
 
 /// A report of a running artifact: the newest in its flow, and how it stands there.
@@ -402,16 +378,17 @@ impl Judged {
             },
             compliant: self.compliant,
             provenance: self.provenance.clone(),
-            policy_decisions: self.decisions.iter().map(Decision::to_json).collect(),
+            policy_decisions: self.decisions.clone(),
         }
     }
 
     /// Whether the recorded decisions are by the same versions of the same policies. What these say follows from the
-    /// provenance, so where that is the same too the decisions are, and need not be written out to be compared.
+    /// provenance, so where that is the same too the decisions are.
     fn is_judged_as(&self, before: &Instance) -> bool {
-        let recorded = before.policy_decisions.as_array().map(Vec::as_slice).unwrap_or_default();
-        recorded.len() == self.decisions.len()
-            && self.decisions.iter().zip(recorded).all(|(now, before)| now.is_by_the_policy_of(before))
+        fn judges(decisions: &[PolicyDecision]) -> impl Iterator<Item = (&PolicyName, u64)> {
+            decisions.iter().map(|decision| (&decision.policy_name, decision.policy_version))
+        }
+        judges(&self.decisions).eq(judges(&before.policy_decisions))
     }
 }
 

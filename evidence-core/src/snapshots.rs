@@ -8,16 +8,16 @@ use std::ops::RangeInclusive;
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::auth::Scope;
 use crate::environments::Environment;
 use crate::error::{Error, Resource, Result};
 use crate::id::Id;
-use crate::name::{EnvironmentName, Fingerprint, OrgName};
+use crate::name::{EnvironmentName, Fingerprint, OrgName, PolicyName};
 use crate::operation::{Json, Method, Operation};
 use crate::page::{PageNumber, PerPage, Window};
 use crate::rules::compliance::State;
+use crate::rules::policy::RuleEvaluation;
 use crate::rules::snapshots::{Expression, Interval, Position};
 use crate::service::Context;
 use crate::store::{Current, StoreResult};
@@ -70,8 +70,21 @@ pub struct Instance {
     pub compliant: Option<bool>,
     /// Where it comes from: its newest report in each flow, and its state there.
     pub provenance: Vec<Provenance>,
-    /// The policies' verdicts, in the form of the answer's `policy_decisions`.
-    pub policy_decisions: Value,
+    /// What the policies said, in the order of their ids.
+    pub policy_decisions: Vec<PolicyDecision>,
+}
+
+/// What a version of a policy said of an artifact.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PolicyDecision {
+    /// The policy.
+    pub policy_name: PolicyName,
+    /// Which version of it.
+    pub policy_version: u64,
+    /// `COMPLIANT` or `NON-COMPLIANT`.
+    pub status: State,
+    /// What each of its rules said.
+    pub rule_evaluations: Vec<RuleEvaluation>,
 }
 
 /// Where a running artifact comes from.

@@ -32,9 +32,14 @@ fn judged(digit: char, compliant: Option<bool>) -> Judged {
 }
 
 /// What this version of a policy that demands nothing says.
-fn decision(policy: &str, version: u64) -> Decision {
+fn decision(policy: &str, version: u64) -> PolicyDecision {
     let evaluation = policy::evaluate(&policy::Policy::default(), &[]);
-    Decision { policy: policy.parse().expect("a name"), version, evaluation }
+    PolicyDecision {
+        policy_name: policy.parse().expect("a name"),
+        policy_version: version,
+        status: evaluation.state(),
+        rule_evaluations: evaluation.rules,
+    }
 }
 
 /// What runs after these were judged in snapshot 1.
@@ -98,7 +103,13 @@ fn the_same_fingerprints_take_a_snapshot_only_for_provenance_and_verdicts() {
             Some("changed"),
             true,
         ),
-        ("a new version", yes(), with(yes(), |now| now.decisions[0].version = 2), Some("changed"), true),
+        (
+            "a new version",
+            yes(),
+            with(yes(), |now| now.decisions[0].policy_version = 2),
+            Some("changed"),
+            true,
+        ),
         (
             "another policy",
             yes(),

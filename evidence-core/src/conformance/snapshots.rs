@@ -3,15 +3,14 @@
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use serde_json::{Value, json};
-
 use crate::environments::Environment;
 use crate::fact::Fact;
 use crate::id::Id;
 use crate::page::Window;
 use crate::rules::compliance::State;
+use crate::rules::policy::{Resolution, ResolutionContext, ResolutionKind, Rule, RuleEvaluation, RuleKind};
 use crate::snapshots::{
-    Annotation, AppliedPolicy, Instance, Placed, Provenance, Snapshot, SnapshotRow, Stretch,
+    Annotation, AppliedPolicy, Instance, Placed, PolicyDecision, Provenance, Snapshot, SnapshotRow, Stretch,
 };
 use crate::store::{Current, Store};
 
@@ -37,7 +36,25 @@ fn instance(start: &str, from: u64) -> Instance {
         annotation: Annotation { kind: "started-compliant".to_owned(), was: 0, now: 1 },
         compliant: None,
         provenance: Vec::new(),
-        policy_decisions: json!([]),
+        policy_decisions: Vec::new(),
+    }
+}
+
+/// What this version of a policy said that asks for provenance where there is none.
+fn decision(policy: &str, version: u64) -> PolicyDecision {
+    let resolution =
+        Resolution { kind: ResolutionKind::MissingProvenance, context: ResolutionContext::default() };
+    let rule = Rule { kind: RuleKind::Provenance, definition: user_data() };
+    PolicyDecision {
+        policy_name: named(policy),
+        policy_version: version,
+        status: State::NonCompliant,
+        rule_evaluations: vec![RuleEvaluation {
+            rule,
+            satisfied: Some(false),
+            ignored: false,
+            resolutions: vec![resolution],
+        }],
     }
 }
 
@@ -77,10 +94,10 @@ async fn snapshots_read_back(store: Arc<dyn Store>) -> Outcome {
         annotation: Annotation { kind: "changed".to_owned(), was: 7, now: 3 },
         compliant: Some(false),
         provenance: vec![provenance(108, State::Incomplete), provenance(107, State::Compliant)],
-        policy_decisions: user_data(),
+        policy_decisions: vec![decision("q", 2), decision("p", 1)],
         ..instance("bb", 1)
     };
-    let bare = Instance { created: Vec::new(), policy_decisions: Value::Null, ..instance("aa", 1) };
+    let bare = Instance { created: Vec::new(), ..instance("aa", 1) };
     let first = Snapshot {
         policies: vec![
             AppliedPolicy { policy: id(106), version: 3 },

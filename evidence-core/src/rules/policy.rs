@@ -7,7 +7,8 @@
 //! Conditions, exceptions and attestation rules can be read and shown but not evaluated yet:
 //! [`Policy::unsupported`] tells so, and such a policy must not be stored.
 
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::compliance::State;
@@ -266,7 +267,7 @@ impl Evaluation {
 }
 
 /// What one rule of a policy says of one artifact.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RuleEvaluation {
     /// The rule.
     pub rule: Rule,
@@ -291,7 +292,7 @@ impl RuleEvaluation {
 }
 
 /// A rule as it is shown beside its outcome.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Rule {
     /// The sort of rule.
     #[serde(rename = "type")]
@@ -301,7 +302,7 @@ pub struct Rule {
 }
 
 /// The sorts of rules.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum RuleKind {
     /// The artifact was reported in a flow.
@@ -313,7 +314,7 @@ pub enum RuleKind {
 }
 
 /// What came of one rule in one flow.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Resolution {
     /// What came of it.
     #[serde(rename = "type")]
@@ -323,7 +324,7 @@ pub struct Resolution {
 }
 
 /// What can come of a rule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ResolutionKind {
     /// The rule is not required.
@@ -341,7 +342,7 @@ pub enum ResolutionKind {
 }
 
 /// Where a rule was looked at.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ResolutionContext {
     /// The flow; null for an artifact without provenance.
     pub flow_name: Option<String>,

@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use futures_util::future::try_join;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::{Annotation, AppliedPolicy, Instance, Placed, Snapshot};
+use super::{Annotation, AppliedPolicy, Instance, Placed, PolicyDecision, Snapshot};
 use crate::artifacts::Artifact;
 use crate::auth::Scope;
 use crate::environments::{Environment, EnvironmentKind};
@@ -119,7 +119,7 @@ pub struct SnapshotArtifact {
     pub deployment_diff: Option<Value>,
     pub commit_lead_time: Option<Seconds>,
     pub flows: Vec<ArtifactFlow>,
-    pub policy_decisions: Value,
+    pub policy_decisions: Vec<PolicyDecision>,
 }
 
 /// Where an artifact of a snapshot comes from: its newest report in one flow.
@@ -227,11 +227,9 @@ async fn applied_policies(
 
 fn failing(placed: &[Placed], policy: &PolicyName) -> Vec<Fingerprint> {
     let fails = |instance: &Instance| {
-        let decisions = instance.policy_decisions.as_array().map(Vec::as_slice).unwrap_or_default();
+        let mut decisions = instance.policy_decisions.iter();
         instance.compliant == Some(false)
-            && decisions.iter().any(|decision| {
-                decision["policy_name"] == policy.as_str() && decision["status"] != json!("COMPLIANT")
-            })
+            && decisions.any(|decision| decision.policy_name == *policy && !decision.status.is_compliant())
     };
     let running = placed.iter().filter(|placed| !placed.exited).map(|placed| &placed.instance);
     running.filter(|instance| fails(instance)).map(|instance| instance.fingerprint.clone()).collect()
@@ -349,7 +347,7 @@ mod tests {
             annotation: said("became-compliant", 2, 3),
             compliant: Some(true),
             provenance: Vec::new(),
-            policy_decisions: json!([]),
+            policy_decisions: Vec::new(),
         };
         let table = [
             (false, 4, said("became-compliant", 2, 3)),
