@@ -1,10 +1,7 @@
 //! Trails, and what was reported to them.
 
-use std::collections::BTreeMap;
-
 use async_trait::async_trait;
 use evidence_core::Current;
-use evidence_core::attestations::Attestation;
 use evidence_core::id::Id;
 use evidence_core::page::{Slice, Window};
 use evidence_core::store::{StoreResult, StoredEntry};
@@ -145,45 +142,20 @@ const fn order(filter: &TrailFilter) -> Order {
     }
 }
 
-/// Puts what [`CONTENTS`] found together, trail by trail.
-fn assembled((trails, artifacts, attestations): Contents) -> StoreResult<Vec<TrailContents>> {
-    let mut contents: BTreeMap<Id, TrailContents> = BTreeMap::new();
-    for trail in array::<Recorded<Trail>>(trails)? {
-        let empty = TrailContents { trail: trail.record, artifacts: Vec::new(), attestations: Vec::new() };
-        contents.insert(empty.trail.id, empty);
-    }
-    let mut artifacts: Vec<_> = array(artifacts)?.into_iter().map(artifacts::Row::artifact).collect();
-    artifacts.sort_unstable_by_key(|artifact| artifact.index);
-    for artifact in artifacts {
-        if let Some(of) = artifact.trail.and_then(|trail| contents.get_mut(&trail)) {
-            of.artifacts.push(artifact);
-        }
-    }
-    let mut attestations: Vec<_> =
-        array(attestations)?.into_iter().map(attestations::Row::attestation).collect();
-    attestations.sort_unstable_by_key(|attestation| attestation.index);
-    for attestation in attestations {
-        if let Some(of) = contents.get_mut(&attestation.trail) {
-            of.attestations.push(attestation);
-        }
-    }
-    Ok(contents.into_values().collect())
+/// What [`CONTENTS`] found, trail by trail.
+fn contents((trails, artifacts, attestations): Contents) -> StoreResult<Vec<TrailContents>> {
+    let trails = array::<Recorded<Trail>>(trails)?.into_iter().map(|trail| trail.record);
+    let artifacts = array(artifacts)?.into_iter().map(artifacts::Row::artifact).collect();
+    let attestations = array(attestations)?.into_iter().map(attestations::Row::attestation).collect();
+    Ok(TrailContents::together(trails, artifacts, attestations))
 }
 
-/// Puts what [`EVIDENCE`] found together, trail by trail.
+/// What [`EVIDENCE`] found, trail by trail.
 fn evidence(trails: Option<String>, attestations: Option<String>) -> StoreResult<Vec<TrailEvidence>> {
-    let bare = |Recorded { record }: Recorded<Trail>| {
-        (record.id, TrailEvidence { trail: record, attestations: Vec::new() })
-    };
-    let mut evidence: BTreeMap<Id, TrailEvidence> = array(trails)?.into_iter().map(bare).collect();
-    let mut attestations = array::<(u64, Recorded<Attestation>)>(attestations)?;
-    attestations.sort_unstable_by_key(|(revision, _)| *revision);
-    for (revision, Recorded { record }) in attestations {
-        if let Some(of) = evidence.get_mut(&record.trail) {
-            of.attestations.push(Current { revision, record });
-        }
-    }
-    Ok(evidence.into_values().collect())
+    let trails = array::<Recorded<Trail>>(trails)?.into_iter().map(|trail| trail.record);
+    let attestation = |(revision, Recorded { record })| Current { revision, record };
+    let attestations = array(attestations)?.into_iter().map(attestation).collect();
+    Ok(TrailEvidence::together(trails, attestations))
 }
 
 #[async_trait]
@@ -211,7 +183,7 @@ impl TrailStore for SqliteStore {
 
     async fn trail_contents(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailContents>> {
         let question = self.ask(CONTENTS).bind(org.to_string()).bind(once(trails)?).about(trails.len());
-        assembled(question.first::<Contents>().await?.unwrap_or_default())
+        contents(question.first::<Contents>().await?.unwrap_or_default())
     }
 
     async fn trail_evidence(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailEvidence>> {

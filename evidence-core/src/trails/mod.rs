@@ -92,6 +92,55 @@ pub struct TrailContents {
     pub attestations: Vec<AttestationRow>,
 }
 
+impl TrailEvidence {
+    /// Puts trails and the attestations on them together, for stores that read each apart, in any order.
+    pub fn together(
+        trails: impl IntoIterator<Item = Trail>,
+        mut attestations: Vec<Current<Attestation>>,
+    ) -> Vec<Self> {
+        let bare = |trail| Self { trail, attestations: Vec::new() };
+        let mut evidence = Vec::from_iter(trails.into_iter().map(bare));
+        evidence.sort_unstable_by_key(|of| of.trail.id);
+        attestations.sort_unstable_by_key(|attestation| attestation.revision);
+        for attestation in attestations {
+            let place = evidence.binary_search_by_key(&attestation.record.trail, |of| of.trail.id);
+            if let Some(of) = place.ok().and_then(|place| evidence.get_mut(place)) {
+                of.attestations.push(attestation);
+            }
+        }
+        evidence
+    }
+}
+
+impl TrailContents {
+    /// Puts trails and what was reported to them together, for stores that read each apart, in any order.
+    pub fn together(
+        trails: impl IntoIterator<Item = Trail>,
+        mut artifacts: Vec<ArtifactRow>,
+        mut attestations: Vec<AttestationRow>,
+    ) -> Vec<Self> {
+        let bare = |trail| Self { trail, artifacts: Vec::new(), attestations: Vec::new() };
+        let mut contents = Vec::from_iter(trails.into_iter().map(bare));
+        contents.sort_unstable_by_key(|of| of.trail.id);
+        artifacts.sort_unstable_by_key(|artifact| artifact.index);
+        attestations.sort_unstable_by_key(|attestation| attestation.index);
+        let place =
+            |contents: &[Self], trail: Id| contents.binary_search_by_key(&trail, |of| of.trail.id).ok();
+        for artifact in artifacts {
+            let place = artifact.trail.and_then(|trail| place(&contents, trail));
+            if let Some(of) = place.and_then(|place| contents.get_mut(place)) {
+                of.artifacts.push(artifact);
+            }
+        }
+        for attestation in attestations {
+            if let Some(of) = place(&contents, attestation.trail).and_then(|place| contents.get_mut(place)) {
+                of.attestations.push(attestation);
+            }
+        }
+        contents
+    }
+}
+
 /// Questions about trails.
 #[async_trait]
 pub trait TrailStore: Send + Sync {
