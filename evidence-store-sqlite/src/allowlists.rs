@@ -31,6 +31,6 @@ impl AllowlistStore for SqliteStore {
         let narrowed = environment.map_or("", |_| IN_ENVIRONMENT);
         let question = self.ask([ALLOWANCES, narrowed, NEWEST_FIRST].concat()).bind(org.to_string());
         let question = question.bind(environment.map(|id| id.to_string())).long();
-        question.all::<(String,)>().await?.into_iter().map(|(payload,)| record(&payload)).collect()
+        question.all_as(|(payload,): (String,)| record(&payload)).await
     }
 }

@@ -166,16 +166,17 @@ impl ArtifactStore for SqliteStore {
 
     async fn artifacts_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Artifact>> {
         let question = self.ask(BY_ID).bind(org.to_string()).bind(once(ids)?).about(ids.len());
-        question.all::<(String,)>().await?.into_iter().map(|(payload,)| record(&payload)).collect()
+        question.all_as(|(payload,): (String,)| record(&payload)).await
     }
 
     async fn provenance(&self, org: Id, fingerprints: &[Fingerprint]) -> StoreResult<Vec<ArtifactRow>> {
         let question = self.ask(PROVENANCE).bind(org.to_string()).bind(once(fingerprints)?);
-        let found = question.about(fingerprints.len()).first::<(Option<String>,)>().await?;
-        let rows: Vec<Row> = array(found.and_then(|(json,)| json))?;
-        let mut rows: Vec<_> = rows.into_iter().map(Row::artifact).collect();
-        rows.sort_unstable_by_key(|row| row.index);
-        Ok(rows)
+        let oldest_first = |(json,): (Option<String>,)| {
+            let mut rows: Vec<_> = array(json)?.into_iter().map(Row::artifact).collect();
+            rows.sort_unstable_by_key(|row| row.index);
+            Ok(rows)
+        };
+        Ok(question.about(fingerprints.len()).first_as(oldest_first).await?.unwrap_or_default())
     }
 }
 

@@ -59,12 +59,12 @@ pub(crate) fn added(spot: Spot, attestation: &Attestation, rows: &mut Rows) -> s
 impl AttestationStore for SqliteStore {
     async fn attestation(&self, org: Id, id: Id) -> StoreResult<Option<Attestation>> {
         let question = self.ask(ATTESTATION).bind(org.to_string()).bind(id.to_string());
-        question.first::<(String,)>().await?.map(|(payload,)| record(&payload)).transpose()
+        question.first_as(|(payload,): (String,)| record(&payload)).await
     }
 
     async fn attestations(&self, org: Id, trails: &[Id], name: &str) -> StoreResult<Vec<Attestation>> {
         let question = self.ask(ON_TRAILS).bind(org.to_string()).bind(once(trails)?);
         let question = question.bind(name.to_owned()).about(trails.len());
-        question.all::<(String,)>().await?.into_iter().map(|(payload,)| record(&payload)).collect()
+        question.all_as(|(payload,): (String,)| record(&payload)).await
     }
 }

@@ -120,14 +120,19 @@ impl SqliteStore {
         Question::new(&self.readers, sql.into())
     }
 
-    /// A question of so many statements; `long` where its answer may be.
-    pub(crate) async fn read<T, F>(&self, statements: u64, long: bool, read: F) -> StoreResult<T>
+    /// A question of so many statements, whose rows are read by `read`; `long` where its answer may be.
+    pub(crate) async fn read<R, T>(
+        &self,
+        statements: u64,
+        long: bool,
+        rows: impl FnOnce(&Connection) -> rusqlite::Result<R> + Send + 'static,
+        read: impl FnOnce(R) -> StoreResult<T> + Send + 'static,
+    ) -> StoreResult<T>
     where
         T: Send + 'static,
-        F: FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     {
         self.statements.fetch_add(statements, Ordering::Relaxed);
-        self.readers.read(long, read).await
+        self.readers.read(long, rows, read).await
     }
 }
 

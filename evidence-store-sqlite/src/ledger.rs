@@ -66,7 +66,7 @@ impl LedgerStore for SqliteStore {
 
     async fn ledger_entries(&self, org: Id, first: u64, limit: u64) -> StoreResult<Vec<StoredEntry>> {
         let question = self.ask(ENTRIES).bind(org.to_string()).bind(signed(first)).bind(signed(limit)).long();
-        question.all::<EntryRow>().await?.into_iter().map(entry).collect()
+        question.all_as(entry).await
     }
 
     async fn ledger_hashes(&self, org: Id, needs: &Needs) -> StoreResult<Known> {

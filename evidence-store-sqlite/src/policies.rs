@@ -36,10 +36,14 @@ struct Versioned<T> {
 
 impl SqliteStore {
     /// Every version of these records, oldest first.
-    pub(crate) async fn versions<T: DeserializeOwned>(&self, org: Id, of: &[Id]) -> StoreResult<Vec<T>> {
+    pub(crate) async fn versions<T: DeserializeOwned + Send + 'static>(
+        &self,
+        org: Id,
+        of: &[Id],
+    ) -> StoreResult<Vec<T>> {
         let question = self.ask(VERSIONS).bind(org.to_string()).bind(once(of)?).about(of.len());
         let read = |(payload,): (String,)| body::<Versioned<T>>(&payload).map(|payload| payload.version);
-        question.all().await?.into_iter().map(read).collect()
+        question.all_as(read).await
     }
 }
 

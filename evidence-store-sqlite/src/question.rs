@@ -58,23 +58,31 @@ impl Readers {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads over a connection: on a thread for slow work where the answer may be long, or else on this one.
-    pub(crate) async fn read<T, F>(self: &Arc<Self>, long: bool, read: F) -> StoreResult<T>
+    /// Reads rows over a connection, and then what they say: on a thread for slow work where they may be many, or else on
+    /// this one.
+    pub(crate) async fn read<R, T>(
+        self: &Arc<Self>,
+        long: bool,
+        rows: impl FnOnce(&Connection) -> rusqlite::Result<R> + Send + 'static,
+        read: impl FnOnce(R) -> StoreResult<T> + Send + 'static,
+    ) -> StoreResult<T>
     where
         T: Send + 'static,
-        F: FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     {
         if !long {
-            let _place = place(&self.places).await?;
-            return self.with_connection(read).map_err(store_error);
+            let place = place(&self.places).await?;
+            let rows = self.with_connection(rows);
+            drop(place);
+            return read(rows.map_err(store_error)?);
         }
         let places = (place(&self.for_long).await?, place(&self.places).await?);
         let readers = Arc::clone(self);
         let answer = spawn_blocking(move || {
-            let _places = places;
-            readers.with_connection(read)
+            let rows = readers.with_connection(rows);
+            drop(places);
+            read(rows.map_err(store_error)?)
         });
-        answer.await.map_err(|_| Unanswered::Closed)?.map_err(store_error)
+        answer.await.map_err(|_| Unanswered::Closed)?
     }
 
     fn with_connection<T>(
@@ -141,13 +149,48 @@ impl Question<'_> {
 
     /// The first row, if there is one. The statement answers one at most.
     pub(crate) async fn first<R: FromRow + Send + 'static>(self) -> StoreResult<Option<R>> {
-        Ok(self.all().await?.into_iter().next())
+        self.first_as(Ok).await
+    }
+
+    /// What the first row says.
+    pub(crate) async fn first_as<R, T>(
+        self,
+        read: impl FnOnce(R) -> StoreResult<T> + Send + 'static,
+    ) -> StoreResult<Option<T>>
+    where
+        R: FromRow + 'static,
+        T: Send + 'static,
+    {
+        self.answer(|rows: Vec<R>| rows.into_iter().next().map(read).transpose()).await
     }
 
     /// Every row.
     pub(crate) async fn all<R: FromRow + Send + 'static>(self) -> StoreResult<Vec<R>> {
+        self.answer(Ok).await
+    }
+
+    /// What each row says.
+    pub(crate) async fn all_as<R, T>(
+        self,
+        read: impl FnMut(R) -> StoreResult<T> + Send + 'static,
+    ) -> StoreResult<Vec<T>>
+    where
+        R: FromRow + 'static,
+        T: Send + 'static,
+    {
+        self.answer(|rows: Vec<R>| rows.into_iter().map(read).collect()).await
+    }
+
+    async fn answer<R, T>(
+        self,
+        read: impl FnOnce(Vec<R>) -> StoreResult<T> + Send + 'static,
+    ) -> StoreResult<T>
+    where
+        R: FromRow + 'static,
+        T: Send + 'static,
+    {
         let Self { readers, sql, values, long } = self;
-        readers.read(long, move |connection| rows(connection, &sql, &values)).await
+        readers.read(long, move |connection| rows(connection, &sql, &values), read).await
     }
 }
 

@@ -181,40 +181,40 @@ const ALL_NAMED: &str = "
 
 impl SqliteStore {
     /// The record of this kind and name.
-    pub(crate) async fn by_name<T: DeserializeOwned>(
+    pub(crate) async fn by_name<T: DeserializeOwned + Send + 'static>(
         &self,
         org: Id,
         kind: &'static str,
         name: &str,
     ) -> StoreResult<Option<Current<T>>> {
         let question = self.ask(BY_NAME).bind(org.to_string()).bind(kind.to_owned()).bind(name.to_owned());
-        question.first().await?.map(current).transpose()
+        question.first_as(current).await
     }
 
     /// The records of this kind and these ids, in any order.
-    pub(crate) async fn by_ids<T: DeserializeOwned>(
+    pub(crate) async fn by_ids<T: DeserializeOwned + Send + 'static>(
         &self,
         org: Id,
         kind: &'static str,
         ids: &[Id],
     ) -> StoreResult<Vec<Current<T>>> {
         let question = self.ask(BY_IDS).bind(org.to_string()).bind(kind.to_owned()).bind(once(ids)?);
-        question.about(ids.len()).all().await?.into_iter().map(current).collect()
+        question.about(ids.len()).all_as(current).await
     }
 
     /// Every record of this kind, by name.
-    pub(crate) async fn all_named<T: DeserializeOwned>(
+    pub(crate) async fn all_named<T: DeserializeOwned + Send + 'static>(
         &self,
         org: Id,
         kind: &'static str,
     ) -> StoreResult<Vec<Current<T>>> {
         let question = self.ask(ALL_NAMED).bind(org.to_string()).bind(kind.to_owned()).long();
-        question.all().await?.into_iter().map(current).collect()
+        question.all_as(current).await
     }
 
     /// A window of the records whose facts `listing` finds, and how many there are, read in one transaction, so that
     /// the two agree. The values are those of `$4` onwards.
-    pub(crate) async fn page<T: DeserializeOwned>(
+    pub(crate) async fn page<T: DeserializeOwned + Send + 'static>(
         &self,
         org: Id,
         listing: &Listing,
@@ -225,14 +225,16 @@ impl SqliteStore {
             vec![org.to_string().into(), signed(window.limit).into(), signed(window.offset).into()];
         bound.extend(values.into_iter().map(Value::from));
         let (total, page) = (listing.total(), listing.page());
-        let read = move |connection: &Connection| {
+        let found = move |connection: &Connection| {
             let snapshot = connection.unchecked_transaction()?;
             Ok((rows::<(i64,)>(&snapshot, &total, &bound)?, rows::<(String,)>(&snapshot, &page, &bound)?))
         };
-        let (total, page) = self.read(2, !listing.narrow, read).await?;
-        let total = total.first().map_or(Ok(0), |(total,)| unsigned(*total))?;
-        let items = page.iter().map(|(payload,)| record(payload)).collect::<StoreResult<_>>()?;
-        Ok(Slice { items, total })
+        let read = |(total, page): (Vec<(i64,)>, Vec<(String,)>)| {
+            let total = total.first().map_or(Ok(0), |(total,)| unsigned(*total))?;
+            let items = page.iter().map(|(payload,)| record(payload)).collect::<StoreResult<_>>()?;
+            Ok(Slice { items, total })
+        };
+        self.read(2, !listing.narrow, found, read).await
     }
 }
 

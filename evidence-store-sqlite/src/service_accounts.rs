@@ -50,6 +50,6 @@ impl ServiceAccountStore for SqliteStore {
 
     async fn api_keys(&self, org: Id, owner: Id) -> StoreResult<Vec<Current<ApiKeyRecord>>> {
         let question = self.ask(KEYS).bind(org.to_string()).bind(owner.to_string()).long();
-        question.all().await?.into_iter().map(current).collect()
+        question.all_as(current).await
     }
 }

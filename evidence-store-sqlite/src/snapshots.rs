@@ -192,7 +192,7 @@ impl SnapshotStore for SqliteStore {
         let question = question.bind(signed(*range.start())).bind(signed(*range.end()));
         let lines = range.end().saturating_sub(*range.start());
         let question = question.about(usize::try_from(lines).unwrap_or(usize::MAX));
-        question.all().await?.into_iter().map(line).collect()
+        question.all_as(line).await
     }
 
     async fn snapshot_at(&self, org: Id, environment: Id, at: Timestamp) -> StoreResult<u64> {
@@ -203,14 +203,15 @@ impl SnapshotStore for SqliteStore {
 
     async fn instances(&self, org: Id, environment: Id, index: u64) -> StoreResult<Vec<Placed>> {
         let question = self.ask(INSTANCES).bind(org.to_string()).bind(environment.to_string());
-        let found = question.bind(signed(index)).long().first::<(Option<String>,)>().await?;
-        let placed: Vec<(Instance, bool)> = array(found.and_then(|(json,)| json))?;
-        Ok(placed.into_iter().map(|(instance, exited)| Placed { instance, exited }).collect())
+        let placed = |(json,): (Option<String>,)| {
+            let placed = array(json)?.into_iter();
+            Ok(placed.map(|(instance, exited): (Instance, bool)| Placed { instance, exited }).collect())
+        };
+        Ok(question.bind(signed(index)).long().first_as(placed).await?.unwrap_or_default())
     }
 
     async fn stretches(&self, org: Id, fingerprints: &[Fingerprint]) -> StoreResult<Vec<Stretch>> {
         let question = self.ask(STRETCHES).bind(org.to_string()).bind(once(fingerprints)?);
-        let rows = question.about(fingerprints.len()).all().await?;
-        rows.into_iter().map(stretch).collect()
+        question.about(fingerprints.len()).all_as(stretch).await
     }
 }

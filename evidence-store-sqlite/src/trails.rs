@@ -8,7 +8,7 @@ use evidence_core::store::{StoreResult, StoredEntry};
 use evidence_core::trails::{Trail, TrailContents, TrailEvidence, TrailFilter, TrailStore};
 
 use crate::db::SqliteStore;
-use crate::ledger::{EntryRow, entry};
+use crate::ledger::entry;
 use crate::rows::{Listing, Order, Recorded, Rows, Spot, Table, array, current, once, record};
 use crate::{artifacts, attestations};
 
@@ -151,7 +151,7 @@ fn contents((trails, artifacts, attestations): Contents) -> StoreResult<Vec<Trai
 }
 
 /// What [`EVIDENCE`] found, trail by trail.
-fn evidence(trails: Option<String>, attestations: Option<String>) -> StoreResult<Vec<TrailEvidence>> {
+fn evidence((trails, attestations): (Option<String>, Option<String>)) -> StoreResult<Vec<TrailEvidence>> {
     let trails = array::<Recorded<Trail>>(trails)?.into_iter().map(|trail| trail.record);
     let attestation = |(revision, Recorded { record })| Current { revision, record };
     let attestations = array(attestations)?.into_iter().map(attestation).collect();
@@ -162,7 +162,7 @@ fn evidence(trails: Option<String>, attestations: Option<String>) -> StoreResult
 impl TrailStore for SqliteStore {
     async fn trail(&self, org: Id, flow: Id, name: &str) -> StoreResult<Option<Current<Trail>>> {
         let question = self.ask(BY_NAME).bind(org.to_string()).bind(flow.to_string()).bind(name.to_owned());
-        question.first().await?.map(current).transpose()
+        question.first_as(current).await
     }
 
     async fn trails(&self, org: Id, filter: &TrailFilter, window: Window) -> StoreResult<Slice<Trail>> {
@@ -178,23 +178,22 @@ impl TrailStore for SqliteStore {
 
     async fn newest_trails(&self, org: Id, flows: &[Id]) -> StoreResult<Vec<Trail>> {
         let question = self.ask(NEWEST).bind(org.to_string()).bind(once(flows)?).about(flows.len());
-        question.all::<(String,)>().await?.into_iter().map(|(payload,)| record(&payload)).collect()
+        question.all_as(|(payload,): (String,)| record(&payload)).await
     }
 
     async fn trail_contents(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailContents>> {
         let question = self.ask(CONTENTS).bind(org.to_string()).bind(once(trails)?).about(trails.len());
-        contents(question.first::<Contents>().await?.unwrap_or_default())
+        Ok(question.first_as(contents).await?.unwrap_or_default())
     }
 
     async fn trail_evidence(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailEvidence>> {
         let question = self.ask(EVIDENCE).bind(org.to_string()).bind(once(trails)?).about(trails.len());
-        let (trails, attestations) = question.first().await?.unwrap_or_default();
-        evidence(trails, attestations)
+        Ok(question.first_as(evidence).await?.unwrap_or_default())
     }
 
     async fn trail_entries(&self, org: Id, trail: Id) -> StoreResult<Vec<StoredEntry>> {
         let question = self.ask(ENTRIES).bind(org.to_string()).bind(trail.to_string()).long();
-        question.all::<EntryRow>().await?.into_iter().map(entry).collect()
+        question.all_as(entry).await
     }
 }
 

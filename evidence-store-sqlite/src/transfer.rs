@@ -30,20 +30,17 @@ const BLOBS: &str = "
 impl Transfer for SqliteStore {
     async fn organizations(&self, after: Option<Id>, limit: u64) -> StoreResult<Vec<Organization>> {
         let question = self.ask(ORGANIZATIONS).bind(after.map(|after| after.to_string()));
-        let rows = question.bind(signed(limit)).long().all::<(String,)>().await?;
-        rows.iter().map(|(record,)| body(record)).collect()
+        question.bind(signed(limit)).long().all_as(|(record,): (String,)| body(&record)).await
     }
 
     async fn key_hashes(&self, org: Id, keys: &[Id]) -> StoreResult<Vec<(Id, KeyHash)>> {
         let question = self.ask(KEY_HASHES).bind(org.to_string()).bind(list(keys)?).about(keys.len());
-        let rows = question.all::<(String, String)>().await?;
-        rows.into_iter().map(|(key, hash)| Ok((id(&key)?, KeyHash::stored(hash)))).collect()
+        question.all_as(|(key, hash): (String, String)| Ok((id(&key)?, KeyHash::stored(hash)))).await
     }
 
     async fn blobs(&self, org: Id, after: Option<&Fingerprint>, limit: u64) -> StoreResult<Vec<Fingerprint>> {
         let question = self.ask(BLOBS).bind(org.to_string()).bind(after.map(Fingerprint::to_string));
-        let rows = question.bind(signed(limit)).long().all::<(String,)>().await?;
-        rows.iter().map(|(sha256,)| word(sha256)).collect()
+        question.bind(signed(limit)).long().all_as(|(sha256,): (String,)| word(&sha256)).await
     }
 
     async fn import(&self, import: Import) -> StoreResult<()> {

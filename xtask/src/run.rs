@@ -15,7 +15,7 @@ pub(crate) fn root() -> PathBuf {
 
 /// The directory of everything that can be made again.
 pub(crate) fn target() -> PathBuf {
-    root().join("target")
+    root().join(std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
 }
 
 /// A program about to run in the workspace's directory.
