@@ -47,8 +47,8 @@ const ON_TRAILS: &str = "
     WHERE a.org = (SELECT key FROM organization WHERE id = $1) ORDER BY a.ledger_index DESC";
 
 pub(crate) fn added(spot: Spot, attestation: &Attestation, rows: &mut Rows) -> serde_json::Result<()> {
-    let Attestation { id, trail, name, kind, is_compliant, binding, details, created_at, .. } = attestation;
-    let is_override = details.get("override") == Some(&true.into());
+    let Attestation { id, trail, name, kind, is_compliant, binding, created_at, .. } = attestation;
+    let is_override = attestation.is_override();
     rows.push(
         Table::Attestation,
         &(spot.org, id, trail, name, kind, is_compliant, is_override, binding, created_at, spot.index),

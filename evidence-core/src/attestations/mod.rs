@@ -127,6 +127,11 @@ pub struct AttestationRow {
 }
 
 impl Attestation {
+    /// Whether it overrides an earlier one: `override` is `true` among its details.
+    pub fn is_override(&self) -> bool {
+        self.details.get("override") == Some(&true.into())
+    }
+
     /// The part that compliance depends on, of an attestation at this ledger index.
     pub(crate) fn row(&self, index: u64) -> AttestationRow {
         let Self { id, trail, name, kind, is_compliant, binding, .. } = self;
@@ -136,7 +141,7 @@ impl Attestation {
             name: name.to_string(),
             kind: kind.clone(),
             is_compliant: *is_compliant,
-            is_override: self.details.get("override") == Some(&true.into()),
+            is_override: self.is_override(),
             binding: binding.clone(),
             at: self.created_at,
             index,
