@@ -116,9 +116,9 @@ pub(crate) const LOOK: &str = "
 /// A row of [`LOOK`]: the number of a name or nothing for a head, a revision or size, an organization, a frontier.
 pub(crate) type Seen = (Option<i64>, Option<i64>, String, String);
 
-/// Locks the heads `$1`, which stand in the order of their organizations, so that two servers never wait for each other, and goes on
-/// only if each still has the size that was seen: everything that a guard rests on changes with its organization's
-/// ledger alone. Organizations and users are named in the whole store; there the unique indexes decide.
+/// Locks the heads `$1`, which stand in the order of their organizations, so that two servers never wait for each other,
+/// and goes on only if each still has the size that was seen: everything that a guard rests on changes with its
+/// organization's ledger alone. Organizations and users are named in the whole store; there the unique indexes decide.
 const SWAP: &str = "
     WITH locked AS MATERIALIZED (
         SELECT h.org, h.size FROM evidence.head h WHERE h.org = ANY($1) ORDER BY h.org FOR UPDATE),

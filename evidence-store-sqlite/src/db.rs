@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::thread;
 use std::time::Duration;
 
@@ -39,9 +39,8 @@ const STATEMENTS: usize = 128;
 /// A store in one SQLite file. Readers never wait for the writer. The writer ends when the store is dropped or closed.
 #[derive(Debug)]
 pub struct SqliteStore {
-    readers: Arc<Readers>,
+    pub(crate) readers: Arc<Readers>,
     jobs: mpsc::Sender<Job>,
-    statements: Arc<AtomicU64>,
 }
 
 impl SqliteStore {
@@ -79,7 +78,7 @@ impl SqliteStore {
         let writer = Writer::new(connection, Arc::clone(&statements));
         let started = thread::Builder::new().name("evidence-writer".to_owned()).spawn(|| writer.run(queue));
         started.map_err(|source| ConnectError::Thread { source })?;
-        Ok(Self { readers: Arc::new(Readers::new(file)), jobs, statements })
+        Ok(Self { readers: Arc::new(Readers::new(file, statements)), jobs })
     }
 
     /// Finishes what was handed to the writer and closes every connection. Later calls answer
@@ -96,7 +95,7 @@ impl SqliteStore {
     /// How many statements have read so far, and two for each transaction that wrote: one that looks at what is there
     /// and one for what it writes. Tests assert bounds with it.
     pub fn statements(&self) -> u64 {
-        self.statements.load(Ordering::Relaxed)
+        self.readers.statements()
     }
 
     /// The file that holds the store, as SQLite names it.
@@ -116,23 +115,7 @@ impl SqliteStore {
 
     /// A question, whose values are bound next.
     pub(crate) fn ask(&self, sql: impl Into<Cow<'static, str>>) -> Question<'_> {
-        self.statements.fetch_add(1, Ordering::Relaxed);
         Question::new(&self.readers, sql.into())
-    }
-
-    /// A question of so many statements, whose rows are read by `read`; `long` where its answer may be.
-    pub(crate) async fn read<R, T>(
-        &self,
-        statements: u64,
-        long: bool,
-        rows: impl FnOnce(&Connection) -> rusqlite::Result<R> + Send + 'static,
-        read: impl FnOnce(R) -> StoreResult<T> + Send + 'static,
-    ) -> StoreResult<T>
-    where
-        T: Send + 'static,
-    {
-        self.statements.fetch_add(statements, Ordering::Relaxed);
-        self.readers.read(long, rows, read).await
     }
 }
 

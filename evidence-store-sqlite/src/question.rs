@@ -4,6 +4,7 @@
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use evidence_core::store::StoreResult;
@@ -32,12 +33,18 @@ pub(crate) struct Readers {
     idle: Mutex<Vec<Connection>>,
     places: Arc<Semaphore>,
     for_long: Arc<Semaphore>,
+    /// How many statements have been asked of the store; the writer counts here too.
+    statements: Arc<AtomicU64>,
 }
 
 impl Readers {
-    pub(crate) fn new(file: PathBuf) -> Self {
-        let places = Arc::new(Semaphore::new(READERS));
-        Self { file, idle: Mutex::default(), places, for_long: Arc::new(Semaphore::new(FOR_LONG)) }
+    pub(crate) fn new(file: PathBuf, statements: Arc<AtomicU64>) -> Self {
+        let (places, for_long) = (Arc::new(Semaphore::new(READERS)), Arc::new(Semaphore::new(FOR_LONG)));
+        Self { file, idle: Mutex::default(), places, for_long, statements }
+    }
+
+    pub(crate) fn statements(&self) -> u64 {
+        self.statements.load(Ordering::Relaxed)
     }
 
     pub(crate) fn file(&self) -> &Path {
@@ -58,10 +65,11 @@ impl Readers {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads rows over a connection, and then what they say: on a thread for slow work where they may be many, or else on
-    /// this one.
+    /// Reads rows over a connection by so many statements, and then what they say: on a thread for slow work where they
+    /// may be many (`long`), or else on this one.
     pub(crate) async fn read<R, T>(
         self: &Arc<Self>,
+        statements: u64,
         long: bool,
         rows: impl FnOnce(&Connection) -> rusqlite::Result<R> + Send + 'static,
         read: impl FnOnce(R) -> StoreResult<T> + Send + 'static,
@@ -69,6 +77,7 @@ impl Readers {
     where
         T: Send + 'static,
     {
+        self.statements.fetch_add(statements, Ordering::Relaxed);
         if !long {
             let place = place(&self.places).await?;
             let rows = self.with_connection(rows);
@@ -190,7 +199,7 @@ impl Question<'_> {
         T: Send + 'static,
     {
         let Self { readers, sql, values, long } = self;
-        readers.read(long, move |connection| rows(connection, &sql, &values), read).await
+        readers.read(1, long, move |connection| rows(connection, &sql, &values), read).await
     }
 }
 

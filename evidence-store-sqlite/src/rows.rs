@@ -234,7 +234,7 @@ impl SqliteStore {
             let items = page.iter().map(|(payload,)| record(payload)).collect::<StoreResult<_>>()?;
             Ok(Slice { items, total })
         };
-        self.read(2, !listing.narrow, found, read).await
+        self.readers.read(2, !listing.narrow, found, read).await
     }
 }
 
