@@ -9,11 +9,10 @@ use evidence_benches::{
     Client, Engine, FLOW, ORG, Outcome, Process, Request, Row, Stores, attestation_document, evidence, form,
     member, new_id, print, run, times,
 };
-use evidence_core::attestations::{Attestation, Binding};
+use evidence_core::attestations::{Attestation, Binding, Details};
 use evidence_core::auth::Actor;
 use evidence_core::time::{Clock, SystemClock};
 use evidence_core::{Fact, Write};
-use serde_json::json;
 
 /// The variable that says how many attestations the full store has.
 const ATTESTATIONS: &str = "EVIDENCE_BENCH_ATTESTATIONS";
@@ -164,7 +163,7 @@ fn attestation(by: &Actor) -> Outcome<Attestation> {
         external_urls: None,
         annotations: None,
         user_data: serde_json::from_str(&attestation_document("test"))?,
-        details: json!({}),
+        details: Details::Generic,
         attachments: Vec::new(),
         evidence: None,
         created_at: SystemClock.now(),

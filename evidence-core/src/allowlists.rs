@@ -7,13 +7,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::auth::{Actor, Scope};
-use crate::error::{Resource, Result};
-use crate::fact::Fact;
+use crate::error::Result;
+use crate::fact::{Fact, Guard, Key};
 use crate::id::Id;
 use crate::name::{EnvironmentName, Fingerprint, OrgName};
 use crate::operation::{Created, Json, Method, Operation};
 use crate::service::{Context, Draft};
-use crate::shared::{Acknowledged, Description};
+use crate::shared::{Acknowledged, Description, ShortText};
 use crate::store::StoreResult;
 use crate::time::{Timestamp, WholeSeconds};
 
@@ -112,7 +112,7 @@ pub struct AllowArtifact {
 #[schemars(rename = "AllowlistPutInput")]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct AllowlistInput {
-    pub artifact_name: String,
+    pub artifact_name: ShortText,
     pub artifact_fingerprint: Fingerprint,
     pub description: Description,
 }
@@ -131,22 +131,22 @@ impl Operation for AllowArtifact {
     }
 
     async fn run(self, Json(input): Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
-        let name = self.env_name.as_str();
-        let environment = cx.store().environment(cx.org()?, name).await?;
-        let environment = environment.ok_or_else(|| cx.missing(Resource::Environment, name))?.record.id;
-        let record = Allowance {
-            id: cx.new_id(),
-            environment,
-            fingerprint: input.artifact_fingerprint,
-            artifact_name: input.artifact_name,
-            description: input.description.into_string(),
-            at: cx.now(),
-            by: cx.actor(),
-        };
-        // Environments stay once they are made, so nothing that this rests on can change.
-        let mut draft = Draft::default();
-        draft.fact(Fact::ArtifactAllowed { record });
-        cx.record(draft).await?;
+        cx.retry(|| allow(&self.env_name, input.clone(), cx)).await?;
         Ok(Created(Acknowledged::Ok))
     }
+}
+
+async fn allow(environment: &EnvironmentName, input: AllowlistInput, cx: &Context<'_>) -> Result<()> {
+    let known = cx.environment(environment.as_str()).await?;
+    let record = Allowance {
+        id: cx.new_id(),
+        environment: known.record.id,
+        fingerprint: input.artifact_fingerprint,
+        artifact_name: input.artifact_name.into_string(),
+        description: input.description.into_string(),
+        at: cx.now(),
+        by: cx.actor(),
+    };
+    let leads_there = Guard::Denotes(Key::Environment(environment.clone()), known.record.id);
+    cx.record(Draft::of(Fact::ArtifactAllowed { record }, leads_there)).await.map(drop)
 }

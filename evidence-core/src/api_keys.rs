@@ -6,28 +6,42 @@ use std::borrow::Cow;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-use crate::auth::{ApiKey, Scope};
+use crate::auth::{Actor, ApiKey, Scope};
 use crate::error::{Error, Resource, Result};
-use crate::fact::{Fact, Guard, Key};
+use crate::fact::{Fact, Guard, RecordKind, UnknownFields};
 use crate::id::Id;
 use crate::name::{OrgName, ServiceAccountName};
 use crate::operation::{Created, Json, Method, Operation};
 use crate::page::bounded;
-use crate::service::{Context, Draft, Race};
+use crate::service::{Context, Draft};
 use crate::service_accounts::{ApiKeyRecord, ServiceAccount};
-use crate::shared::{Acknowledged, Text};
+use crate::shared::{Acknowledged, ShortText, Text};
 use crate::store::Current;
 use crate::time::{Seconds, Timestamp, WholeSeconds};
 
 impl ApiKeyRecord {
+    /// What is known of a new key.
+    pub(crate) fn of(
+        key: &ApiKey,
+        id: Id,
+        owner: Actor,
+        description: String,
+        created_at: Timestamp,
+        expires_at: Option<Timestamp>,
+    ) -> Self {
+        let hash_sha256 = key.hash().fingerprint();
+        let unknown = UnknownFields::default();
+        Self { id, owner, description, created_at, expires_at, revoked_at: None, hash_sha256, unknown }
+    }
+
     /// Whether the key works at this instant.
-    fn is_active(&self, now: Timestamp) -> bool {
+    pub(crate) fn is_active(&self, now: Timestamp) -> bool {
         let over = |end: Option<Timestamp>| end.is_some_and(|end| end <= now);
         !over(self.expires_at) && !over(self.revoked_at)
     }
 
     /// The key, revoked at `end` unless it stops working before that anyway.
-    fn revoked(mut self, end: Timestamp) -> Self {
+    pub(crate) fn revoked(mut self, end: Timestamp) -> Self {
         self.revoked_at = [Some(end), self.expires_at, self.revoked_at].into_iter().flatten().min();
         self
     }
@@ -54,18 +68,11 @@ impl Draft {
         cx: &Context<'_>,
     ) -> (ApiKey, ApiKeyRecord) {
         let key = ApiKey::generate(cx.random());
-        let record = ApiKeyRecord {
-            id: cx.new_id(),
-            owner: account.record.actor(),
-            description,
-            created_at: cx.now(),
-            expires_at,
-            revoked_at: None,
-            hash_sha256: key.hash().fingerprint(),
-        };
+        let owner = account.record.actor();
+        let record = ApiKeyRecord::of(&key, cx.new_id(), owner, description, cx.now(), expires_at);
         self.secrets.push((record.id, key.hash()));
         // The right to make it rests on the account's privilege.
-        let account = Guard::Unchanged(Key::ServiceAccount(account.record.name.clone()), account.revision);
+        let account = Guard::Revision(RecordKind::ServiceAccount, account.record.id, account.revision);
         self.guarded(Fact::ApiKeyCreated { record: record.clone() }, account);
         (key, record)
     }
@@ -82,7 +89,7 @@ impl Expiry {
     ///
     /// # Errors
     /// [`Error::Invalid`] when it would be over at once.
-    fn after(self, now: Timestamp) -> Result<Option<Timestamp>> {
+    pub(crate) fn after(self, now: Timestamp) -> Result<Option<Timestamp>> {
         let end = Timestamp::from_seconds(self.0);
         match self.0 {
             0 => Ok(None),
@@ -268,8 +275,10 @@ impl Operation for CreateApiKey {
     }
 
     async fn run(self, Json(input): Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
-        let expires_at = input.expires_at.unwrap_or_default().after(cx.now())?;
-        Race::run(|| self.create(&input.description, expires_at, cx)).await.map(Created)
+        let expiry = input.expires_at.unwrap_or_default();
+        cx.retry(|| async { self.create(&input.description, expiry.after(cx.now())?, cx).await })
+            .await
+            .map(Created)
     }
 }
 
@@ -294,7 +303,7 @@ impl CreateApiKey {
 pub struct GetApiKey {
     pub org: OrgName,
     pub name: ServiceAccountName,
-    pub key_id: String,
+    pub key_id: ShortText,
 }
 
 impl Operation for GetApiKey {
@@ -322,7 +331,7 @@ impl Operation for GetApiKey {
 pub struct RevokeApiKey {
     pub org: OrgName,
     pub name: ServiceAccountName,
-    pub key_id: String,
+    pub key_id: ShortText,
 }
 
 impl Operation for RevokeApiKey {
@@ -339,7 +348,7 @@ impl Operation for RevokeApiKey {
     }
 
     async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
-        Race::run(|| self.revoke(cx)).await?;
+        cx.retry(|| self.revoke(cx)).await?;
         Ok(Json(Acknowledged::Ok))
     }
 }
@@ -348,7 +357,7 @@ impl RevokeApiKey {
     async fn revoke(&self, cx: &Context<'_>) -> Result<()> {
         let account = cx.managed_account(&self.name).await?.record;
         let Current { revision, record } = cx.active_key(&account, &self.key_id).await?;
-        let guard = Guard::Unchanged(Key::ApiKey(record.id), revision);
+        let guard = Guard::Revision(RecordKind::ApiKey, record.id, revision);
         cx.record(Draft::of(Fact::ApiKeyRevoked { record: record.revoked(cx.now()) }, guard)).await?;
         Ok(())
     }
@@ -360,7 +369,7 @@ impl RevokeApiKey {
 pub struct RotateApiKey {
     pub org: OrgName,
     pub name: ServiceAccountName,
-    pub key_id: String,
+    pub key_id: ShortText,
 }
 
 /// How a key is rotated.
@@ -388,8 +397,8 @@ impl Operation for RotateApiKey {
     }
 
     async fn run(self, Json(input): Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
-        let expires_at = input.expires_at.unwrap_or_default().after(cx.now())?;
-        Race::run(|| self.rotate(input.grace_period_hours, expires_at, cx)).await.map(Created)
+        let (expiry, grace) = (input.expires_at.unwrap_or_default(), input.grace_period_hours);
+        cx.retry(|| async { self.rotate(grace, expiry.after(cx.now())?, cx).await }).await.map(Created)
     }
 }
 
@@ -402,7 +411,7 @@ impl RotateApiKey {
     ) -> Result<RotatedApiKey> {
         let account = cx.managed_account(&self.name).await?;
         let Current { revision, record } = cx.active_key(&account.record, &self.key_id).await?;
-        let guard = Guard::Unchanged(Key::ApiKey(record.id), revision);
+        let guard = Guard::Revision(RecordKind::ApiKey, record.id, revision);
         let old = record.revoked(grace.end(cx.now()));
         let grace_period_expires_at = old.revoked_at.unwrap_or_default().seconds();
         let mut draft = Draft::default();
@@ -420,7 +429,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::auth::{Actor, ActorKind};
+    use crate::auth::ActorKind;
     use crate::decode::from_json;
     use crate::id::SystemRandom;
 
@@ -440,6 +449,7 @@ mod tests {
             expires_at: expires_at.map(at),
             revoked_at: revoked_at.map(at),
             hash_sha256: String::new(),
+            unknown: UnknownFields::default(),
         }
     }
 

@@ -6,35 +6,57 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::TryFutureExt;
 use futures_util::future::{try_join, try_join3};
+use serde_json::{Map, Value};
 
 use crate::artifacts::{Artifact, ArtifactRow};
-use crate::environments::Environment;
+use crate::environments::{Environment, KnownEnvironment};
 use crate::error::{Error, Result};
-use crate::fact::Fact;
+use crate::fact::{Fact, Guard, RecordKind};
 use crate::id::Id;
 use crate::name::{Fingerprint, PolicyName};
 use crate::policies::{Policy, PolicyVersion};
-use crate::rules::compliance::{self, ArtifactState, ReportedArtifact, State};
-use crate::rules::policy::{self, Evaluation, FlowContext};
-use crate::service::Context;
-use crate::snapshots::{Annotation, AppliedPolicy, Instance, PolicyDecision, Provenance, Snapshot};
+use crate::rules::compliance::{
+    self, ArtifactState, ArtifactStatus, AttestationStatus, ReportedArtifact, State,
+};
+use crate::rules::policy::{self, Evaluation, FlowAttestation, FlowContext};
+use crate::service::{Context, Draft};
+use crate::snapshots::{
+    Annotation, AppliedPolicy, ArtifactKey, Instance, PolicyDecision, Provenance, Snapshot,
+};
+use crate::store::{Current, StoreError};
 use crate::trails::{self, Assessed};
 
-/// What runs, by fingerprint.
-pub(crate) type Running = BTreeMap<Fingerprint, Sighting>;
+/// What runs.
+pub(crate) type Running = BTreeMap<ArtifactKey, Sighting>;
 
 /// An artifact as it was seen running.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Sighting {
+    /// Its SHA-256, where it has one.
+    pub(crate) fingerprint: Option<Fingerprint>,
     /// Its name in the environment.
     pub(crate) name: String,
     /// When its instances were created, in epoch seconds, ascending.
     pub(crate) created: Vec<i64>,
+    /// What only environments of its kind tell.
+    pub(crate) context: Map<String, Value>,
 }
 
-/// The policies that environments are judged by, each read once, by id.
+impl Sighting {
+    /// What was seen, when this was recorded.
+    fn of(instance: &Instance) -> Self {
+        let Instance { fingerprint, name, created, context, .. } = instance.clone();
+        Self { fingerprint, name, created, context }
+    }
+}
+
+/// The policies that an environment is judged by, by id.
 #[derive(Debug, Default)]
-pub(crate) struct Rulebook(BTreeMap<Id, Rules>);
+struct Rulebook {
+    rules: BTreeMap<Id, Rules>,
+    /// Hold while these are the latest versions.
+    guards: Vec<Guard>,
+}
 
 #[derive(Debug)]
 struct Rules {
@@ -45,144 +67,148 @@ struct Rules {
 
 impl Rulebook {
     /// These policies at their latest versions.
-    pub(crate) async fn read(ids: &BTreeSet<Id>, cx: &Context<'_>) -> Result<Self> {
+    async fn read(ids: &[Id], cx: &Context<'_>) -> Result<Self> {
         let mut rulebook = Self::default();
         if ids.is_empty() {
             return Ok(rulebook);
         }
         let org = cx.org()?;
-        let mut wanted = cx.store().policies(org).await?;
-        wanted.retain(|policy| ids.contains(&policy.id));
-        let ids: Vec<Id> = wanted.iter().map(|policy| policy.id).collect();
-        let versions = cx.store().policy_versions(org, &ids).await?;
-        for policy in &wanted {
-            let latest =
-                |version: &&PolicyVersion| version.policy == policy.id && version.version == policy.version;
-            if let Some(version) = versions.iter().find(latest) {
+        let wanted = cx.store().policies_by_id(org, ids).await?;
+        let versions = cx.store().policy_versions(org, ids).await?;
+        // What cannot be found demands nothing, so that it must not be passed over.
+        let lost = |id: &&Id| {
+            let policy = wanted.iter().map(|known| &known.record).find(|policy| policy.id == **id);
+            policy.is_none_or(|policy| !versions.iter().any(|version| version.is_latest_of(policy)))
+        };
+        if let Some(id) = ids.iter().find(lost) {
+            let what = format_args!("the latest version of policy {id} is missing");
+            return Err(StoreError::corrupt(what).into());
+        }
+        for Current { revision, record: policy } in &wanted {
+            rulebook.guards.push(Guard::Revision(RecordKind::Policy, policy.id, *revision));
+            if let Some(version) = versions.iter().find(|version| version.is_latest_of(policy)) {
                 rulebook.put(policy, version);
             }
         }
         Ok(rulebook)
     }
 
-    /// Judges by this version of the policy from now on. Texts are checked before they are recorded, so one that
-    /// cannot be read any more demands nothing rather than failing every report.
-    pub(crate) fn put(&mut self, policy: &Policy, version: &PolicyVersion) {
-        let parsed = policy::Policy::parse(&version.policy_yaml).unwrap_or_default();
+    /// Judges by this version of the policy from now on; nothing complies with one that cannot be read.
+    fn put(&mut self, policy: &Policy, version: &PolicyVersion) {
+        let parsed = policy::Policy::stored(&version.policy_yaml);
         let rules = Rules { name: policy.name.clone(), version: version.version, policy: parsed };
-        self.0.insert(policy.id, rules);
+        self.rules.insert(policy.id, rules);
     }
 
-    /// The policies attached to this environment, by id.
-    fn of<'a>(&'a self, environment: &'a Environment) -> impl Iterator<Item = (Id, &'a Rules)> + Clone {
-        let attached = |(id, _): &(&Id, &Rules)| environment.policies.contains(id);
-        self.0.iter().filter(attached).map(|(id, rules)| (*id, rules))
+    /// By id.
+    fn iter(&self) -> impl Iterator<Item = (Id, &Rules)> + Clone {
+        self.rules.iter().map(|(id, rules)| (*id, rules))
+    }
+
+    fn applied(&self) -> Vec<AppliedPolicy> {
+        self.iter().map(|(policy, rules)| AppliedPolicy { policy, version: rules.version }).collect()
     }
 }
 
-/// The snapshot that `running` calls for, as the fact that takes it; nothing when it tells nothing new. The fact's
-/// record is `environment` with that snapshot.
-pub(crate) async fn assess(
-    environment: Environment,
-    running: &Running,
-    cx: &Context<'_>,
-) -> Result<Option<Fact>> {
-    let rulebook = rulebook_of(&environment, cx);
+/// The snapshot that `running` calls for, as a draft of the fact that takes it; a draft without facts when it tells
+/// nothing new. Its guards name all that the decision rests on, evidence aside: what comes in later tells at the next
+/// report.
+pub(crate) async fn assess(known: &KnownEnvironment, running: &Running, cx: &Context<'_>) -> Result<Draft> {
+    let rulebook = Rulebook::read(&known.record.policies, cx);
     let (rulebook, open, findings) =
-        try_join3(rulebook, open_instances(&environment, cx), Findings::read(&environment, running, cx))
-            .await?;
-    let judged = judge(&environment, running, &rulebook, findings);
-    let first = environment.snapshots == 0;
-    let difference = difference(&open, &judged, environment.snapshots + 1);
-    if !first && !difference.tells_something {
-        return Ok(None);
+        try_join3(rulebook, open_instances(known, cx), Findings::read(&known.record, running, cx)).await?;
+    let judged = judge(running, &rulebook, findings);
+    let first = known.status.snapshots == 0;
+    let difference = difference(&open, &judged, known.status.snapshots + 1);
+    // What runs nowhere is judged, too.
+    let verdict = policy::snapshot_compliant(
+        judged.iter().map(|artifact| artifact.compliant),
+        !rulebook.rules.is_empty(),
+    );
+    let facts = if first || difference.tells_something || known.status.compliant != Some(verdict) {
+        vec![taken(known, &judged, difference, &rulebook, true, cx)]
+    } else {
+        Vec::new()
+    };
+    let mut guards = rulebook.guards;
+    guards.extend([known.unchanged(), known.latest()]);
+    Ok(Draft { facts, guards, ..Draft::default() })
+}
+
+/// The snapshot that a change of the policies calls for: what ran in the latest one, judged anew. A draft without facts
+/// when there is none yet, and when it was judged by these versions of these policies.
+pub(crate) async fn reassess(known: &KnownEnvironment, cx: &Context<'_>) -> Result<Draft> {
+    let latest = known.status.snapshots;
+    if latest == 0 {
+        return Ok(Draft { guards: vec![known.latest()], ..Draft::default() });
     }
-    Ok(Some(taken(environment, &judged, difference, &rulebook, cx)))
-}
-
-/// The snapshot that a change of the policies calls for: what ran in the latest one, judged anew. Nothing when there
-/// is none yet.
-pub(crate) async fn reassess(environment: Environment, cx: &Context<'_>) -> Result<Option<Fact>> {
-    let rulebook = rulebook_of(&environment, cx).await?;
-    reassess_by(&rulebook, environment, cx).await
-}
-
-/// [`reassess`], by policies that are at hand.
-pub(crate) async fn reassess_by(
-    rulebook: &Rulebook,
-    environment: Environment,
-    cx: &Context<'_>,
-) -> Result<Option<Fact>> {
-    if environment.snapshots == 0 {
-        return Ok(None);
+    let rulebook = Rulebook::read(&known.record.policies, cx).await?;
+    let snapshot = cx.store().snapshot(cx.org()?, known.record.id, latest).await?;
+    let mut guards = rulebook.guards.clone();
+    guards.push(known.latest());
+    if snapshot.is_some_and(|snapshot| snapshot.record.policies == rulebook.applied()) {
+        return Ok(Draft { guards, ..Draft::default() });
     }
-    let open = open_instances(&environment, cx).await?;
-    let sighting =
-        |instance: &Instance| Sighting { name: instance.name.clone(), created: instance.created.clone() };
-    let running = open.iter().map(|(fingerprint, open)| (fingerprint.clone(), sighting(open))).collect();
-    let findings = Findings::read(&environment, &running, cx).await?;
-    let judged = judge(&environment, &running, rulebook, findings);
-    let difference = difference(&open, &judged, environment.snapshots + 1);
-    Ok(Some(taken(environment, &judged, difference, rulebook, cx)))
-}
-
-async fn rulebook_of(environment: &Environment, cx: &Context<'_>) -> Result<Rulebook> {
-    Rulebook::read(&environment.policies.iter().copied().collect(), cx).await
+    let open = open_instances(known, cx).await?;
+    let running = open.iter().map(|(key, open)| (key.clone(), Sighting::of(open))).collect();
+    let findings = Findings::read(&known.record, &running, cx).await?;
+    let judged = judge(&running, &rulebook, findings);
+    let difference = difference(&open, &judged, latest + 1);
+    let facts = vec![taken(known, &judged, difference, &rulebook, false, cx)];
+    Ok(Draft { facts, guards, ..Draft::default() })
 }
 
 /// What ran in the latest snapshot.
 async fn open_instances(
-    environment: &Environment,
+    known: &KnownEnvironment,
     cx: &Context<'_>,
-) -> Result<BTreeMap<Fingerprint, Instance>> {
-    if environment.snapshots == 0 {
+) -> Result<BTreeMap<ArtifactKey, Instance>> {
+    let latest = known.status.snapshots;
+    if latest == 0 {
         return Ok(BTreeMap::new());
     }
-    let placed = cx.store().instances(cx.org()?, environment.id, environment.snapshots).await?;
+    let placed = cx.store().instances(cx.org()?, known.record.id, latest).await?;
     let running = placed.into_iter().filter(|placed| !placed.exited).map(|placed| placed.instance);
-    Ok(running.map(|instance| (instance.fingerprint.clone(), instance)).collect())
+    Ok(running.map(|instance| (instance.key(), instance)).collect())
 }
 
 fn taken(
-    mut environment: Environment,
+    known: &KnownEnvironment,
     judged: &[Judged],
     difference: Difference,
     rulebook: &Rulebook,
+    reported: bool,
     cx: &Context<'_>,
 ) -> Fact {
-    let policies: Vec<AppliedPolicy> = rulebook
-        .of(&environment)
-        .map(|(policy, rules)| AppliedPolicy { policy, version: rules.version })
-        .collect();
-    let has_policies = !policies.is_empty();
+    let policies = rulebook.applied();
     let compliant =
-        policy::snapshot_compliant(judged.iter().map(|artifact| artifact.compliant), has_policies);
-    environment.snapshots += 1;
-    environment.last_changed_at = Some(cx.now());
-    environment.state = policy::environment_state(Some(compliant), has_policies);
+        policy::snapshot_compliant(judged.iter().map(|artifact| artifact.compliant), !policies.is_empty());
     let snapshot = Snapshot {
-        environment: environment.id,
-        index: environment.snapshots,
-        at: cx.now(),
+        environment: known.record.id,
+        index: known.status.snapshots + 1,
+        // Another server's clock may be ahead; a snapshot is never older than the one before.
+        at: known.status.changed_at.map_or(cx.now(), |last| last.max(cx.now())),
         compliant,
+        reported,
         policies,
         changes: difference.changes,
         exits: difference.exits,
     };
-    Fact::SnapshotTaken { record: environment, snapshot }
+    Fact::SnapshotTaken { snapshot }
 }
 
 /// A running artifact with what was found out about it.
 #[derive(Debug, Clone)]
 struct Judged {
-    fingerprint: Fingerprint,
+    key: ArtifactKey,
     sighting: Sighting,
     compliant: Option<bool>,
     provenance: Vec<Provenance>,
     decisions: Vec<PolicyDecision>,
 }
 
-/// What running artifacts are judged by, policies aside.
+/// What running artifacts are judged by, policies aside; by their digests, so that one without has no provenance and is on
+/// no allowlist.
 struct Findings {
     allowed: BTreeSet<Fingerprint>,
     origins: BTreeMap<Fingerprint, Vec<Origin>>,
@@ -196,20 +222,17 @@ impl Findings {
     }
 }
 
-fn judge(
-    environment: &Environment,
-    running: &Running,
-    rulebook: &Rulebook,
-    findings: Findings,
-) -> Vec<Judged> {
+fn judge(running: &Running, rulebook: &Rulebook, findings: Findings) -> Vec<Judged> {
     let Findings { allowed, mut origins } = findings;
-    let rules = rulebook.of(environment);
-    let judge = |(fingerprint, sighting): (&Fingerprint, &Sighting)| {
-        let origins = origins.remove(fingerprint).unwrap_or_default();
+    let rules = rulebook.iter();
+    let judge = |(key, sighting): (&ArtifactKey, &Sighting)| {
+        let fingerprint = sighting.fingerprint.as_ref();
+        let origins = fingerprint.and_then(|fingerprint| origins.remove(fingerprint)).unwrap_or_default();
+        let is_allowed = fingerprint.is_some_and(|fingerprint| allowed.contains(fingerprint));
         let contexts: Vec<FlowContext> = origins.iter().map(|origin| origin.context.clone()).collect();
         let evaluations: Vec<Evaluation> =
             rules.clone().map(|(_, rules)| policy::evaluate(&rules.policy, &contexts)).collect();
-        let compliant = policy::artifact_verdict(allowed.contains(fingerprint), &evaluations);
+        let compliant = policy::artifact_verdict(is_allowed, &evaluations);
         let decisions = rules.clone().zip(evaluations).map(|((_, rules), evaluation)| PolicyDecision {
             policy_name: rules.name.clone(),
             policy_version: rules.version,
@@ -217,7 +240,7 @@ fn judge(
             rule_evaluations: evaluation.rules,
         });
         Judged {
-            fingerprint: fingerprint.clone(),
+            key: key.clone(),
             sighting: sighting.clone(),
             compliant,
             provenance: origins.iter().map(Origin::provenance).collect(),
@@ -241,53 +264,87 @@ impl Origin {
 }
 
 async fn origins(running: &Running, cx: &Context<'_>) -> Result<BTreeMap<Fingerprint, Vec<Origin>>> {
-    if running.is_empty() {
+    let fingerprints: Vec<Fingerprint> =
+        running.values().filter_map(|sighting| sighting.fingerprint.clone()).collect();
+    if fingerprints.is_empty() {
         return Ok(BTreeMap::new());
     }
     let org = cx.org()?;
-    let fingerprints: Vec<Fingerprint> = running.keys().cloned().collect();
     let rows = cx.store().provenance(org, &fingerprints).await?;
     let flows: BTreeSet<Id> = rows.iter().map(|row| row.flow).collect();
     let flows = Vec::from_iter(flows);
     let flows = cx.store().flows_by_id(org, &flows).map_err(Error::from);
     let (flows, standings) = try_join(flows, Standings::read(&rows, cx)).await?;
-    let flows: BTreeMap<Id, _> = flows.into_iter().map(|flow| (flow.id, flow.name)).collect();
+    let flows: BTreeMap<Id, _> = flows.into_iter().map(|flow| (flow.id, flow)).collect();
     let mut origins: BTreeMap<Fingerprint, Vec<Origin>> = BTreeMap::new();
     for row in rows {
-        let Some(flow_name) = flows.get(&row.flow) else { continue };
+        let Some(flow) = flows.get(&row.flow) else { continue };
+        let Standing { state, reason, attestations } = standings.standing(&row);
         let context = FlowContext {
-            flow_name: flow_name.to_string(),
+            flow_name: flow.name.to_string(),
             trail_name: standings.trail_name(&row),
-            artifact_state: standings.state(&row),
+            artifact_state: state,
+            reason,
+            tags: flow.tags.clone(),
+            attestations,
         };
         origins.entry(row.fingerprint).or_default().push(Origin { report: row.id, context });
     }
     Ok(origins)
 }
 
+/// How an artifact report stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Standing {
+    state: State,
+    /// Why, where no attestation accounts for it.
+    reason: Option<String>,
+    /// What counts for it: its own attestations and those of its trail.
+    attestations: Vec<FlowAttestation>,
+}
+
+impl Standing {
+    fn new(status: &ArtifactStatus, on_trail: &[AttestationStatus]) -> Self {
+        let state = match status.state {
+            ArtifactState::Reported(state) => state,
+            ArtifactState::Missing => State::Incomplete,
+        };
+        let counts = |line: &AttestationStatus| {
+            let (name, kind) = (line.name.clone(), line.kind.clone());
+            line.is_compliant.map(|is_compliant| FlowAttestation { name, kind, is_compliant })
+        };
+        let attestations = status.attestations.iter().chain(on_trail).filter_map(counts).collect();
+        Self { state, reason: status.state_info.clone(), attestations }
+    }
+}
+
 /// How artifact reports stand in their trails, or alone where they have none.
 struct Standings {
     trails: BTreeMap<Id, Assessed>,
     /// By report: those of the trails, and those without one.
-    states: BTreeMap<Id, State>,
+    reports: BTreeMap<Id, Standing>,
 }
 
 impl Standings {
     async fn read(rows: &[ArtifactRow], cx: &Context<'_>) -> Result<Self> {
         let ids: BTreeSet<Id> = rows.iter().filter_map(|row| row.trail).collect();
         let ids = Vec::from_iter(ids);
-        let (trails, mut states) =
-            try_join(trails::assessed(&ids, cx), states_without_trail(rows, cx)).await?;
-        let newest: BTreeMap<&str, State> = trails.values().flat_map(states_in_trail).collect();
+        let (trails, mut reports) = try_join(trails::assessed(&ids, cx), without_trail(rows, cx)).await?;
+        let newest: BTreeMap<&str, &ArtifactStatus> = trails.values().flat_map(in_trail).collect();
         for row in rows {
             let Some(trail) = row.trail.and_then(|id| trails.get(&id)) else { continue };
-            let state = newest.get(row.id.to_string().as_str()).copied().unwrap_or_else(|| {
-                let report = ReportedArtifact::from(row);
-                verdict(compliance::evaluate_artifact(&trail.template, &report, &trail.attestations).state)
-            });
-            states.insert(row.id, state);
+            let standing = match newest.get(row.id.to_string().as_str()) {
+                Some(status) => Standing::new(status, &trail.status.attestations),
+                None => {
+                    let report = ReportedArtifact::from(row);
+                    let replaced =
+                        compliance::evaluate_artifact(&trail.template, &report, &trail.attestations);
+                    Standing::new(&replaced, &trail.status.attestations)
+                }
+            };
+            reports.insert(row.id, standing);
         }
-        Ok(Self { trails, states })
+        Ok(Self { trails, reports })
     }
 
     fn trail_name(&self, row: &ArtifactRow) -> String {
@@ -295,40 +352,33 @@ impl Standings {
         trail.map(|trail| trail.trail.name.to_string()).unwrap_or_default()
     }
 
-    fn state(&self, row: &ArtifactRow) -> State {
-        self.states.get(&row.id).copied().unwrap_or(State::Incomplete)
+    fn standing(&self, row: &ArtifactRow) -> Standing {
+        let unknown = Standing { state: State::Incomplete, reason: None, attestations: Vec::new() };
+        self.reports.get(&row.id).cloned().unwrap_or(unknown)
     }
 }
 
-/// The states that judging the trail has found already: those of the newest report of each name.
-fn states_in_trail(trail: &Assessed) -> impl Iterator<Item = (&str, State)> {
-    let state = |artifact: &compliance::ArtifactStatus| verdict(artifact.state);
+/// What judging the trail has found already: of the newest report of each name.
+fn in_trail(trail: &Assessed) -> impl Iterator<Item = (&str, &ArtifactStatus)> {
     let reported = trail.status.artifacts.iter();
-    reported.filter_map(move |artifact| Some((artifact.artifact_id.as_deref()?, state(artifact))))
-}
-
-fn verdict(state: ArtifactState) -> State {
-    match state {
-        ArtifactState::Reported(state) => state,
-        ArtifactState::Missing => State::Incomplete,
-    }
+    reported.filter_map(|artifact| Some((artifact.artifact_id.as_deref()?, artifact)))
 }
 
 /// A report to a flow as a whole is judged by the template it came with, and has no attestations.
-async fn states_without_trail(rows: &[ArtifactRow], cx: &Context<'_>) -> Result<BTreeMap<Id, State>> {
+async fn without_trail(rows: &[ArtifactRow], cx: &Context<'_>) -> Result<BTreeMap<Id, Standing>> {
     let alone: Vec<Id> = rows.iter().filter(|row| row.trail.is_none()).map(|row| row.id).collect();
     if alone.is_empty() {
         return Ok(BTreeMap::new());
     }
     let reports = cx.store().artifacts_by_id(cx.org()?, &alone).await?;
     let by_id: BTreeMap<Id, &ArtifactRow> = rows.iter().map(|row| (row.id, row)).collect();
-    let state = |report: &Artifact| {
+    let standing = |report: &Artifact| {
         let row = by_id.get(&report.id)?;
         let template = cx.templates().parsed(&report.template);
         let status = compliance::evaluate_artifact(&template, &ReportedArtifact::from(*row), &[]);
-        Some((report.id, verdict(status.state)))
+        Some((report.id, Standing::new(&status, &[])))
     };
-    Ok(reports.iter().filter_map(state).collect())
+    Ok(reports.iter().filter_map(standing).collect())
 }
 
 /// What a snapshot would record.
@@ -337,19 +387,19 @@ struct Difference {
     /// Instances that began to run, or whose data differ.
     changes: Vec<Instance>,
     /// What no longer runs.
-    exits: Vec<Fingerprint>,
-    /// Whether it calls for a snapshot: something started, exited, or differs in more than counts, times and names.
+    exits: Vec<ArtifactKey>,
+    /// Whether it calls for a snapshot: something started, exited, or differs in more than counts, times,
+    /// names and context.
     tells_something: bool,
 }
 
-fn difference(open: &BTreeMap<Fingerprint, Instance>, judged: &[Judged], index: u64) -> Difference {
-    let running: BTreeSet<&Fingerprint> = judged.iter().map(|artifact| &artifact.fingerprint).collect();
-    let exits: Vec<Fingerprint> =
-        open.keys().filter(|fingerprint| !running.contains(fingerprint)).cloned().collect();
+fn difference(open: &BTreeMap<ArtifactKey, Instance>, judged: &[Judged], index: u64) -> Difference {
+    let running: BTreeSet<&ArtifactKey> = judged.iter().map(|artifact| &artifact.key).collect();
+    let exits: Vec<ArtifactKey> = open.keys().filter(|key| !running.contains(key)).cloned().collect();
     let mut tells_something = !exits.is_empty();
     let mut changes = Vec::new();
     for artifact in judged {
-        let before = open.get(&artifact.fingerprint);
+        let before = open.get(&artifact.key);
         let change = before.map_or(Change::started(artifact), |before| Change::between(before, artifact));
         tells_something |= change != Change::Unchanged;
         if change != Change::Unchanged || before.is_some_and(|before| seen_otherwise(before, artifact)) {
@@ -360,22 +410,25 @@ fn difference(open: &BTreeMap<Fingerprint, Instance>, judged: &[Judged], index: 
 }
 
 fn seen_otherwise(before: &Instance, now: &Judged) -> bool {
-    before.created != now.sighting.created || before.name != now.sighting.name
+    let now = &now.sighting;
+    before.created != now.created || before.name != now.name || before.context != now.context
 }
 
 impl Judged {
     fn instance(&self, change: Change, before: Option<&Instance>, from: u64) -> Instance {
         let count = |created: &Vec<i64>| created.len() as u64;
+        let Sighting { fingerprint, name, created, context } = self.sighting.clone();
         Instance {
-            fingerprint: self.fingerprint.clone(),
-            name: self.sighting.name.clone(),
-            created: self.sighting.created.clone(),
-            from,
             annotation: Annotation {
                 kind: change.as_str().to_owned(),
                 was: before.map_or(0, |before| count(&before.created)),
-                now: count(&self.sighting.created),
+                now: count(&created),
             },
+            fingerprint,
+            name,
+            created,
+            context,
+            from,
             compliant: self.compliant,
             provenance: self.provenance.clone(),
             policy_decisions: self.decisions.clone(),

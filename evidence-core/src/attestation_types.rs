@@ -10,12 +10,12 @@ use serde_json::{Value, json};
 use crate::auth::{Actor, Scope};
 use crate::decode::{self, Misfit};
 use crate::error::{Error, Resource, Result};
-use crate::fact::{Fact, Guard, Key};
+use crate::fact::{Fact, Guard, Key, RecordKind, UnknownFields};
 use crate::id::Id;
 use crate::name::{AttestationTypeName, OrgName};
 use crate::operation::{Created, Document, Form, FormParts, Json, Method, Operation};
-use crate::service::{Context, Draft, Race};
-use crate::shared::{Acknowledged, Description, List, Text};
+use crate::service::{Context, Draft};
+use crate::shared::{Acknowledged, Description, List, ShortText, Text};
 use crate::store::{Current, StoreResult};
 use crate::time::{Seconds, Timestamp};
 
@@ -38,6 +38,9 @@ pub struct AttestationType {
     pub created_by: Actor,
     /// When it last changed.
     pub last_modified_at: Timestamp,
+    /// What a newer version of the program recorded beside.
+    #[serde(flatten)]
+    pub unknown: UnknownFields,
 }
 
 /// One immutable version of a custom attestation type.
@@ -299,7 +302,7 @@ impl TryFrom<SentEvaluator> for Evaluator {
 #[serde(deny_unknown_fields)]
 pub struct SummaryItem {
     /// What it is called.
-    pub name: String,
+    pub name: ShortText,
     /// The jq program that finds it.
     pub expression: Program,
 }
@@ -321,9 +324,9 @@ impl Operation for PostAttestationType {
     }
 
     async fn run(self, body: Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
-        let (input, schema) = body.into_text("type_schema").await?;
+        let (input, schema) = body.into_text("type_schema", cx.limits().type_schema).await?;
         let content = Content::new(input, schema.as_deref().map(read_schema).transpose()?);
-        Race::run(|| content.post(cx)).await?;
+        cx.retry(|| content.post(cx)).await?;
         Ok(Created(Acknowledged::Ok))
     }
 }
@@ -364,7 +367,7 @@ impl Content {
             let record = self.first(cx);
             let version = self.version(&record, cx);
             let fact = Fact::AttestationTypeCreated { record, version };
-            cx.record(Draft::of(fact, Guard::Absent(key))).await?;
+            cx.record(Draft::of(fact, Guard::Vacant(key))).await?;
             return Ok(());
         };
         let versions = store.attestation_type_versions(org, &[known.record.id]).await?;
@@ -378,8 +381,8 @@ impl Content {
             ..known.record
         };
         let version = self.version(&record, cx);
-        let fact = Fact::AttestationTypeVersioned { record, version };
-        cx.record(Draft::of(fact, Guard::Unchanged(key, known.revision))).await?;
+        let guard = Guard::Revision(RecordKind::AttestationType, record.id, known.revision);
+        cx.record(Draft::of(Fact::AttestationTypeVersioned { record, version }, guard)).await?;
         Ok(())
     }
 
@@ -393,6 +396,7 @@ impl Content {
             created_at: cx.now(),
             created_by: cx.actor(),
             last_modified_at: cx.now(),
+            unknown: UnknownFields::default(),
         }
     }
 

@@ -4,8 +4,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::error::{Missing, Resource, Result};
 use crate::id::{Id, Random};
-use crate::name::OrgName;
+use crate::name::{FlowName, OrgName};
+use crate::operation::Operation;
 
 /// What a caller presents.
 #[derive(Clone, Copy)]
@@ -145,6 +147,18 @@ pub enum Role {
     Admin,
 }
 
+impl std::fmt::Display for Role {
+    /// As the wire has it.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Reader => "reader",
+            Self::Snapshotter => "snapshotter",
+            Self::Member => "member",
+            Self::Admin => "admin",
+        })
+    }
+}
+
 /// What an operation asks of its caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
@@ -177,21 +191,31 @@ impl Scope {
 /// Who did something, as facts remember it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Actor {
-    /// The user's or service account's id.
+    /// The user's or service account's id; zeros for an operator, of whom there is no record.
     pub id: Id,
     /// Its name, shown wherever people look.
     pub name: String,
-    /// Which of the two it is.
+    /// What it is the name of.
     pub kind: ActorKind,
 }
 
-/// The two kinds of principals.
+/// The kinds of those who do something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-#[expect(missing_docs, reason = "the variants say it")]
 pub enum ActorKind {
+    /// A person with a role in organizations.
     User,
+    /// A program with a role in one organization.
     ServiceAccount,
+    /// Whoever runs the host ([`crate::administration`]). They call no operation and hold no key.
+    Operator,
+}
+
+impl Actor {
+    /// The operator of this name.
+    pub(crate) fn operator(name: &str) -> Self {
+        Self { id: Id::NONE, name: name.to_owned(), kind: ActorKind::Operator }
+    }
 }
 
 impl std::fmt::Display for Actor {
@@ -200,27 +224,109 @@ impl std::fmt::Display for Actor {
         let kind = match self.kind {
             ActorKind::User => "user",
             ActorKind::ServiceAccount => "service-account",
+            ActorKind::Operator => "operator",
         };
         write!(f, "{kind}:{}", self.name)
     }
 }
 
-/// An authenticated caller.
+/// An authenticated caller, made by [`crate::EvidenceService::authenticate`] and
+/// [`crate::Evidence::principal_of_user`] alone. It may be kept: whether its key still works and what its holder may do
+/// is looked up at each use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Principal {
-    /// The user or service account.
-    pub actor: Actor,
-    /// For a service account, its one organization and its role there; users have their roles in memberships.
-    pub bound_to: Option<(Id, Role)>,
+    pub(crate) actor: Actor,
+    /// The key that was presented; none where a host vouches for a user.
+    pub(crate) key: Option<KeyHash>,
 }
 
-/// A caller's right to act, established by [`crate::EvidenceService::authorize`].
+impl Principal {
+    /// The user or service account.
+    pub const fn actor(&self) -> &Actor {
+        &self.actor
+    }
+}
+
+/// What somebody is about to do: an operation, and the organization and the flow that its path names. It is the one
+/// source of both for [`crate::EvidenceService::authorize`], whoever carries the request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    operation: &'static str,
+    scope: Scope,
+    org: Option<OrgName>,
+    flow: Option<FlowName>,
+}
+
+impl Target {
+    /// What an operation is about to do, by its own fields.
+    pub fn of<O: Operation>(operation: &O) -> Self {
+        Self::new::<O>(operation.org().cloned(), operation.flow().cloned())
+    }
+
+    /// The same by the path's parameters, percent-decoded, before the operation is read from them: for a transport, which
+    /// refuses those who may not before it looks at anything else of a request. What cannot be a flow's name is none.
+    ///
+    /// # Errors
+    /// [`crate::Error::NotFound`] for what cannot be an organization's name.
+    pub fn at<'a, O: Operation>(parameter: impl Fn(&str) -> Option<&'a str>) -> Result<Self> {
+        let org = match parameter("org").map(|name| (name, name.parse())) {
+            None => None,
+            Some((_, Ok(org))) => Some(org),
+            Some((name, Err(_))) => return Err(Missing::new(Resource::Organization, name, name).into()),
+        };
+        Ok(Self::new::<O>(org, parameter("flow_name").and_then(|name| name.parse().ok())))
+    }
+
+    fn new<O: Operation>(org: Option<OrgName>, flow: Option<FlowName>) -> Self {
+        let flow = flow.filter(|_| O::SCOPE == Scope::ReadFlow);
+        Self { operation: O::NAME, scope: O::SCOPE, org, flow }
+    }
+
+    /// The `operationId`.
+    pub const fn operation(&self) -> &'static str {
+        self.operation
+    }
+
+    /// What the operation asks of its caller.
+    pub const fn scope(&self) -> Scope {
+        self.scope
+    }
+
+    /// The organization.
+    pub const fn org(&self) -> Option<&OrgName> {
+        self.org.as_ref()
+    }
+
+    /// The flow that is read from, where the scope is [`Scope::ReadFlow`].
+    pub const fn flow(&self) -> Option<&FlowName> {
+        self.flow.as_ref()
+    }
+}
+
+/// A caller's right to one [`Target`], established by [`crate::EvidenceService::authorize`] alone, and good for nothing
+/// else. It is looked up again when it is used and when something is recorded with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Access {
+    pub(crate) caller: Principal,
+    pub(crate) target: Target,
+    pub(crate) place: Option<Place>,
+}
+
+impl Access {
     /// Who calls.
-    pub caller: Principal,
+    pub const fn caller(&self) -> &Principal {
+        &self.caller
+    }
+
+    /// What for.
+    pub const fn target(&self) -> &Target {
+        &self.target
+    }
+
     /// Where, and with which role; nothing for operations that concern no organization.
-    pub place: Option<Place>,
+    pub const fn place(&self) -> Option<&Place> {
+        self.place.as_ref()
+    }
 }
 
 /// The organization that a request concerns.

@@ -160,11 +160,85 @@ fn alternatives(variants: &[&str]) -> String {
     }
 }
 
-/// Parses JSON text that nests at most [`DEEPEST`] levels and holds at most about [`MOST_VALUES`] values.
+/// Parses JSON text that nests at most [`DEEPEST`] levels, holds at most about [`MOST_VALUES`] values, and has no key
+/// twice in one object.
 pub fn parse(bytes: &[u8]) -> Result<Value, String> {
     match excess(bytes) {
         Some(text) => Err(text),
-        None => serde_json::from_slice(bytes).map_err(|error| format!("Input should be valid JSON: {error}")),
+        None => distinct(bytes).map_err(|error| format!("Input should be valid JSON: {error}")),
+    }
+}
+
+fn distinct(bytes: &[u8]) -> serde_json::Result<Value> {
+    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+    let value = Distinct.deserialize(&mut deserializer)?;
+    deserializer.end()?;
+    Ok(value)
+}
+
+/// Reads a JSON value and refuses a key that is given twice, of which serde would keep the last.
+struct Distinct;
+
+impl<'de> DeserializeSeed<'de> for Distinct {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Distinct {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E: de::Error>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E: de::Error>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E: de::Error>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E: de::Error>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E: de::Error>(self, value: f64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Value, E> {
+        Ok(text.into())
+    }
+
+    fn visit_string<E: de::Error>(self, text: String) -> Result<Value, E> {
+        Ok(text.into())
+    }
+
+    fn visit_seq<A: de::SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut list = Vec::new();
+        while let Some(item) = items.next_element_seed(Self)? {
+            list.push(item);
+        }
+        Ok(list.into())
+    }
+
+    fn visit_map<A: de::MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
+        let mut object = Map::new();
+        while let Some(key) = entries.next_key::<String>()? {
+            if object.contains_key(&key) {
+                return Err(de::Error::custom(format_args!("the key '{key}' is given twice")));
+            }
+            object.insert(key, entries.next_value_seed(Self)?);
+        }
+        Ok(object.into())
     }
 }
 
@@ -608,6 +682,16 @@ mod tests {
         assert!(parse(nested(DEEPEST + 1).as_bytes()).is_err());
         assert!(parse(nested(10_000).as_bytes()).is_err());
         assert!(parse(format!("\"{}\\\"\"", "[".repeat(500)).as_bytes()).is_ok());
+    }
+
+    #[test]
+    fn a_key_given_twice_is_named_wherever_it_is() {
+        for text in [r#"{"a":1,"b":2,"a":1}"#, r#"[{"x":{"a":1,"\u0061":null}}]"#] {
+            let refused = parse(text.as_bytes()).unwrap_err();
+            assert!(refused.contains("the key 'a' is given twice"), "{refused}");
+        }
+        let apart = r#"{"a":{"a":[{"a":1},{"a":-1.5}]},"b":"\u00e9","c":null,"d":true}"#;
+        assert_eq!(parse(apart.as_bytes()).unwrap(), serde_json::from_str::<Value>(apart).unwrap());
     }
 
     #[test]

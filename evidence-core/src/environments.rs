@@ -11,14 +11,16 @@ use serde::{Deserialize, Serialize};
 use crate::assessment;
 use crate::auth::{Actor, Role, Scope};
 use crate::error::{Error, Resource, Result};
-use crate::fact::{Fact, Guard, Key};
+use crate::fact::{Fact, Guard, Key, RecordKind, UnknownFields};
 use crate::id::Id;
+use crate::limits::at_most;
 use crate::name::{EnvironmentName, OrgName};
 use crate::operation::{Created, Json, Method, Operation};
 use crate::policies;
-use crate::service::{Context, Draft, Race};
-use crate::shared::{Acknowledged, Description, List, Tags};
-use crate::store::{Current, StoreResult};
+use crate::rules::policy;
+use crate::service::{Context, Draft};
+use crate::shared::{Acknowledged, Description, List, ShortText, Tags};
+use crate::store::StoreResult;
 use crate::time::Timestamp;
 
 pub use view::{EnvironmentList, EnvironmentSort, EnvironmentView, GetEnvironment, ListEnvironments};
@@ -38,6 +40,8 @@ pub struct Environment {
     pub included: Vec<Id>,
     /// The policies attached to it, in the order of attaching.
     pub policies: Vec<Id>,
+    /// As it was set, without effect: Terraform compares what it reads with what it set.
+    pub include_scaling: bool,
     /// Its tags.
     pub tags: Tags,
     /// When it was created.
@@ -46,14 +50,52 @@ pub struct Environment {
     pub created_by: Actor,
     /// When its settings last changed.
     pub last_modified_at: Timestamp,
-    /// When it was last reported on.
-    pub last_reported_at: Option<Timestamp>,
-    /// When its latest snapshot was taken.
-    pub last_changed_at: Option<Timestamp>,
+    /// What a newer version of the program recorded beside.
+    #[serde(flatten)]
+    pub unknown: UnknownFields,
+}
+
+/// What reports made of an environment. It is no part of the record that guards watch: a hundred machines that report
+/// that nothing changed must hold up nobody who changes a setting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct EnvironmentStatus {
     /// How many snapshots it has; they are numbered from 1.
     pub snapshots: u64,
+    /// When the latest one was taken.
+    pub changed_at: Option<Timestamp>,
+    /// Its verdict.
+    pub compliant: Option<bool>,
+    /// When it was last reported on; reports that tell nothing new are noted once in
+    /// [`Settings::heartbeat_interval`](crate::Settings::heartbeat_interval).
+    pub reported_at: Option<Timestamp>,
+}
+
+/// An environment as a store knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KnownEnvironment {
+    /// The ledger index of the newest fact about its settings.
+    pub revision: u64,
+    /// Its settings.
+    pub record: Environment,
+    /// How it stands.
+    pub status: EnvironmentStatus,
+}
+
+impl KnownEnvironment {
     /// The verdict of the latest snapshot; nothing without policies or snapshots.
-    pub state: Option<bool>,
+    pub fn state(&self) -> Option<bool> {
+        policy::environment_state(self.status.compliant, !self.record.policies.is_empty())
+    }
+
+    /// Holds while nobody changed the settings.
+    pub(crate) fn unchanged(&self) -> Guard {
+        Guard::Revision(RecordKind::Environment, self.record.id, self.revision)
+    }
+
+    /// Holds while the latest snapshot is still that.
+    pub(crate) fn latest(&self) -> Guard {
+        Guard::Vacant(Key::Snapshot { environment: self.record.id, index: self.status.snapshots + 1 })
+    }
 }
 
 /// What kind of thing an environment is (the field `type` on the wire).
@@ -103,14 +145,14 @@ impl EnvironmentKind {
 #[async_trait]
 pub trait EnvironmentStore: Send + Sync {
     /// The environment of this name.
-    async fn environment(&self, org: Id, name: &str) -> StoreResult<Option<Current<Environment>>>;
-    /// All environments, by name (bytes).
-    async fn environments(&self, org: Id) -> StoreResult<Vec<Current<Environment>>>;
+    async fn environment(&self, org: Id, name: &str) -> StoreResult<Option<KnownEnvironment>>;
+    /// All environments but for the archived ones, by name (bytes).
+    async fn environments(&self, org: Id) -> StoreResult<Vec<KnownEnvironment>>;
 }
 
 impl Context<'_> {
     /// The environment of this name, or [`Error::NotFound`].
-    pub(crate) async fn environment(&self, name: &str) -> Result<Current<Environment>> {
+    pub(crate) async fn environment(&self, name: &str) -> Result<KnownEnvironment> {
         let environment = self.store().environment(self.org()?, name).await?;
         Ok(environment.ok_or_else(|| self.missing(Resource::Environment, name))?)
     }
@@ -139,14 +181,14 @@ pub struct EnvironmentInput {
     pub kind: EnvironmentKind,
     /// What it is for; an empty one keeps what is there.
     pub description: Description,
-    /// Retired: accepted and without effect.
+    /// Kept and answered, without effect on anything.
     pub include_scaling: Option<bool>,
     /// Replaced by policies: accepted and without effect.
     pub require_provenance: Option<bool>,
     /// The members of a logical environment, by name.
-    pub included_environments: Option<List<String>>,
+    pub included_environments: Option<List<ShortText>>,
     /// The policies attached, by name.
-    pub policies: Option<List<String>>,
+    pub policies: Option<List<ShortText>>,
 }
 
 impl Operation for PutEnvironment {
@@ -163,39 +205,50 @@ impl Operation for PutEnvironment {
     }
 
     async fn run(self, Json(input): Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
-        Race::run(|| put(&input, cx)).await?;
+        cx.retry(|| put(&input, cx)).await?;
         Ok(Created(Acknowledged::Ok))
     }
 }
 
 async fn put(input: &EnvironmentInput, cx: &Context<'_>) -> Result<()> {
     let known = cx.store().environment(cx.org()?, input.name.as_str()).await?;
+    let mut guards = Vec::new();
     let included = match &input.included_environments {
-        Some(names) => Some(named(&names.0, cx).await?),
+        Some(names) => Some(named(&names.0, &mut guards, cx).await?),
         None => None,
     };
     let policies = match &input.policies {
-        Some(names) => Some(policies::named(&names.0, "policies", cx).await?),
+        Some(names) => Some(policies::named(&names.0, "policies", &mut guards, cx).await?),
         None => None,
     };
-    let Some(Current { revision, record }) = known else {
+    at_most(cx.limits().environment_members, included.iter().flatten().count(), "included_environments")?;
+    at_most(cx.limits().environment_policies, policies.iter().flatten().count(), "policies")?;
+    let Some(known) = known else {
         let record = input.applied_to(created(input, cx), included, policies)?;
-        let guard = Guard::Absent(Key::Environment(input.name.clone()));
-        cx.record(Draft::of(Fact::EnvironmentCreated { record }, guard)).await?;
+        let guard = Guard::Vacant(Key::Environment(input.name.clone()));
+        guards.push(guard);
+        cx.record(Draft { facts: vec![Fact::EnvironmentCreated { record }], guards, ..Draft::default() })
+            .await?;
         return Ok(());
     };
+    let record = &known.record;
     let updated = input.applied_to(record.clone(), included, policies);
-    if updated.as_ref().is_ok_and(|updated| *updated == record) {
+    if updated.as_ref().is_ok_and(|updated| updated == record) {
         return Ok(());
     }
     if !cx.has_role(Role::Member)? {
         return Err(Error::Forbidden);
     }
     let updated = Environment { last_modified_at: cx.now(), ..updated? };
-    let guard = Guard::Unchanged(Key::Environment(input.name.clone()), revision);
-    let mut draft = Draft::of(Fact::EnvironmentUpdated { record: updated.clone() }, guard);
+    guards.push(known.unchanged());
+    let mut draft = Draft {
+        facts: vec![Fact::EnvironmentUpdated { record: updated.clone() }],
+        guards,
+        ..Draft::default()
+    };
     if updated.policies != record.policies {
-        draft.facts.extend(assessment::reassess(updated, cx).await?);
+        let known = KnownEnvironment { record: updated, ..known };
+        draft.extend(assessment::reassess(&known, cx).await?);
     }
     cx.record(draft).await?;
     Ok(())
@@ -209,14 +262,12 @@ fn created(input: &EnvironmentInput, cx: &Context<'_>) -> Environment {
         description: String::new(),
         included: Vec::new(),
         policies: Vec::new(),
+        include_scaling: false,
         tags: Tags::new(),
         created_at: cx.now(),
         created_by: cx.actor(),
         last_modified_at: cx.now(),
-        last_reported_at: None,
-        last_changed_at: None,
-        snapshots: 0,
-        state: None,
+        unknown: UnknownFields::default(),
     }
 }
 
@@ -246,13 +297,15 @@ impl EnvironmentInput {
         if !description.is_empty() {
             record.description = description;
         }
+        record.include_scaling = self.include_scaling.unwrap_or(record.include_scaling);
         record.policies = policies.unwrap_or(record.policies);
         Ok(record)
     }
 }
 
-/// The environments of these names in their order, each once; one that does not exist is named in the error.
-async fn named(names: &[String], cx: &Context<'_>) -> Result<Vec<Environment>> {
+/// The environments of these names in their order, each once; one that does not exist is named in the error. `guards`
+/// hold while the names lead there.
+async fn named(names: &[ShortText], guards: &mut Vec<Guard>, cx: &Context<'_>) -> Result<Vec<Environment>> {
     if names.is_empty() {
         return Ok(Vec::new());
     }
@@ -262,10 +315,11 @@ async fn named(names: &[String], cx: &Context<'_>) -> Result<Vec<Environment>> {
     let mut found: Vec<Environment> = Vec::new();
     for name in names {
         let Some(environment) = by_name.get(name.as_str()) else {
-            let missing = cx.missing(Resource::Environment, name).named_by("included_environments");
+            let missing = cx.missing(Resource::Environment, name.as_str()).named_by("included_environments");
             return Err(missing.into());
         };
         if !found.iter().any(|member| member.id == environment.id) {
+            guards.push(Guard::Denotes(Key::Environment(environment.name.clone()), environment.id));
             found.push((*environment).clone());
         }
     }
@@ -292,7 +346,7 @@ pub struct JoinEnvironment {
 #[serde(deny_unknown_fields)]
 #[expect(missing_docs, reason = "the name says it")]
 pub struct JoinInput {
-    pub physical_env_name: String,
+    pub physical_env_name: ShortText,
 }
 
 impl Operation for JoinEnvironment {
@@ -309,13 +363,15 @@ impl Operation for JoinEnvironment {
     }
 
     async fn run(self, Json(input): Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
-        Race::run(|| join(&self.env_name, &input.physical_env_name, cx)).await?;
+        cx.retry(|| join(&self.env_name, &input.physical_env_name, cx)).await?;
         Ok(Json(Acknowledged::Ok))
     }
 }
 
 async fn join(logical: &EnvironmentName, physical: &str, cx: &Context<'_>) -> Result<()> {
-    let Current { revision, mut record } = cx.environment(logical.as_str()).await?;
+    let known = cx.environment(logical.as_str()).await?;
+    let guard = known.unchanged();
+    let mut record = known.record;
     let member = cx.store().environment(cx.org()?, physical).await?;
     let member = member
         .ok_or_else(|| cx.missing(Resource::Environment, physical).named_by("physical_env_name"))?
@@ -331,9 +387,11 @@ async fn join(logical: &EnvironmentName, physical: &str, cx: &Context<'_>) -> Re
         return Ok(());
     }
     record.included.push(member.id);
+    at_most(cx.limits().environment_members, record.included.len(), "physical_env_name")?;
     record.last_modified_at = cx.now();
-    let guard = Guard::Unchanged(Key::Environment(record.name.clone()), revision);
-    cx.record(Draft::of(Fact::EnvironmentJoined { record, member: member.id }, guard)).await?;
+    let mut draft = Draft::of(Fact::EnvironmentJoined { record, member: member.id }, guard);
+    draft.guards.push(Guard::Denotes(Key::Environment(member.name), member.id));
+    cx.record(draft).await?;
     Ok(())
 }
 
@@ -350,7 +408,7 @@ pub struct AttachPolicies {
 #[serde(deny_unknown_fields)]
 #[expect(missing_docs, reason = "the name says it")]
 pub struct PolicyNames {
-    pub policy_names: List<String>,
+    pub policy_names: List<ShortText>,
 }
 
 impl Operation for AttachPolicies {
@@ -371,23 +429,25 @@ impl Operation for AttachPolicies {
         if names.is_empty() {
             return Err(Error::invalid("policy_names", "List should have at least 1 item"));
         }
-        Race::run(|| attach(&self.env_name, names, cx)).await?;
+        cx.retry(|| attach(&self.env_name, names, cx)).await?;
         Ok(Json(Acknowledged::Ok))
     }
 }
 
-async fn attach(environment: &EnvironmentName, names: &[String], cx: &Context<'_>) -> Result<()> {
-    let Current { revision, mut record } = cx.environment(environment.as_str()).await?;
-    let mut policies = policies::named(names, "policy_names", cx).await?;
-    policies.retain(|policy| !record.policies.contains(policy));
+async fn attach(environment: &EnvironmentName, names: &[ShortText], cx: &Context<'_>) -> Result<()> {
+    let mut known = cx.environment(environment.as_str()).await?;
+    let mut guards = vec![known.unchanged()];
+    let mut policies = policies::named(names, "policy_names", &mut guards, cx).await?;
+    policies.retain(|policy| !known.record.policies.contains(policy));
     if policies.is_empty() {
         return Ok(());
     }
-    record.policies.extend(&policies);
-    record.last_modified_at = cx.now();
-    let guard = Guard::Unchanged(Key::Environment(record.name.clone()), revision);
-    let mut draft = Draft::of(Fact::PoliciesAttached { record: record.clone(), policies }, guard);
-    draft.facts.extend(assessment::reassess(record, cx).await?);
+    known.record.policies.extend(&policies);
+    at_most(cx.limits().environment_policies, known.record.policies.len(), "policy_names")?;
+    known.record.last_modified_at = cx.now();
+    let facts = vec![Fact::PoliciesAttached { record: known.record.clone(), policies }];
+    let mut draft = Draft { facts, guards, ..Draft::default() };
+    draft.extend(assessment::reassess(&known, cx).await?);
     cx.record(draft).await?;
     Ok(())
 }

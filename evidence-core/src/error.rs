@@ -63,7 +63,103 @@ pub enum Error {
     },
 }
 
+/// What kind of failure an [`Error`] is, for hosts that answer it in their own way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The input breaks a rule; nothing was stored. The same input is refused again.
+    Invalid,
+    /// Nobody whom the service knows is calling.
+    Unauthenticated,
+    /// The caller may not do this.
+    Forbidden,
+    /// Something that was named does not exist.
+    NotFound,
+    /// The input is too large.
+    TooLarge,
+    /// The body is of a type that is not read.
+    UnsupportedMediaType,
+    /// The store is busy or out of reach: the same call may well succeed later.
+    Unavailable,
+    /// Damaged records, failed statements, defects: for whoever runs the service to look into. What the error says is
+    /// for the log, not for callers.
+    Internal,
+}
+
+impl ErrorKind {
+    /// The HTTP status of answers with such an error (specification, Errors): the one table of them.
+    ///
+    /// ```
+    /// assert_eq!(evidence_core::ErrorKind::NotFound.status(), 404);
+    /// ```
+    pub const fn status(self) -> u16 {
+        match self {
+            Self::Invalid => 400,
+            Self::Unauthenticated => 401,
+            Self::Forbidden => 403,
+            Self::NotFound => 404,
+            Self::TooLarge => 413,
+            Self::UnsupportedMediaType => 415,
+            Self::Internal => 500,
+            Self::Unavailable => 503,
+        }
+    }
+}
+
 impl Error {
+    /// What kind of failure it is.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// use evidence_core::flows::GetFlow;
+    /// # use evidence_core::memory::MemoryStore;
+    /// # use evidence_core::seed::Seed;
+    /// use evidence_core::{Error, ErrorKind, Evidence, EvidenceService, Settings, Wording};
+    ///
+    /// /// How a host tells its users, who speak no HTTP.
+    /// fn tell(error: &Error) -> String {
+    ///     match (error.kind(), error) {
+    ///         (ErrorKind::NotFound, Error::NotFound(missing)) => Wording::Named.missing(missing).0,
+    ///         (ErrorKind::Invalid, error) => format!("please correct: {error}"),
+    ///         (ErrorKind::Unauthenticated | ErrorKind::Forbidden, _) => "you may not see this".to_owned(),
+    ///         (ErrorKind::Unavailable, _) => "please try again".to_owned(),
+    ///         (kind, _) => format!("this failed ({})", kind.status()),
+    ///     }
+    /// }
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    /// # runtime.block_on(async {
+    /// # let service = Evidence::new(Arc::new(MemoryStore::new()), Settings::default());
+    /// # service.seed(&Seed { user: "jane".parse()?, orgs: vec!["acme".parse()?], api_key: None }).await?;
+    /// let caller = service.principal_of_user("jane").await?;
+    /// let flow = GetFlow { org: "acme".parse()?, flow_name: "shop".parse()? };
+    /// let error = service.call(&caller, flow, ()).await.unwrap_err();
+    /// assert_eq!(tell(&error), "Flow named 'shop' does not exist for organization 'acme'");
+    /// assert_eq!(error.status(), 404);
+    /// # Ok(())
+    /// # })
+    /// # }
+    /// ```
+    pub const fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Invalid { .. } => ErrorKind::Invalid,
+            Self::Unauthenticated => ErrorKind::Unauthenticated,
+            Self::Forbidden => ErrorKind::Forbidden,
+            Self::NotFound(_) => ErrorKind::NotFound,
+            Self::TooLarge { .. } => ErrorKind::TooLarge,
+            Self::UnsupportedMediaType => ErrorKind::UnsupportedMediaType,
+            // A race lost too often is a busy store.
+            Self::Store(StoreError::Conflict | StoreError::Unavailable(_)) => ErrorKind::Unavailable,
+            Self::Store(_) | Self::Internal { .. } => ErrorKind::Internal,
+        }
+    }
+
+    /// The HTTP status that answers it: that of its [kind](Self::kind).
+    pub const fn status(&self) -> u16 {
+        self.kind().status()
+    }
+
     /// A refused field: status 400 with [`INVALID_PAYLOAD`].
     pub fn invalid(field: impl Into<String>, text: impl Into<String>) -> Self {
         Self::invalid_with(INVALID_PAYLOAD, field, text)
@@ -135,6 +231,8 @@ pub struct Missing {
 #[expect(missing_docs, reason = "each variant is the name of a resource")]
 pub enum Resource {
     Organization,
+    User,
+    Member,
     Flow,
     Trail,
     Artifact,
@@ -204,6 +302,7 @@ impl Resource {
     const fn field(self) -> &'static str {
         match self {
             Self::Organization => "org",
+            Self::User | Self::Member => "user",
             Self::Flow => "flow_name",
             Self::Trail => "trail_name",
             Self::Artifact => "fingerprint",
@@ -223,6 +322,8 @@ impl Resource {
     const fn noun(self) -> &'static str {
         match self {
             Self::Organization => "organization",
+            Self::User => "user",
+            Self::Member => "member",
             Self::Flow => "flow",
             Self::Trail => "trail",
             Self::Artifact => "artifact",
@@ -243,6 +344,8 @@ impl Resource {
     const fn documented(self) -> &'static str {
         match self {
             Self::Organization => "Organization not found",
+            Self::User => "User not found",
+            Self::Member => "Member not found",
             Self::Flow => "Flow not found",
             Self::Trail => "Trail not found",
             Self::Artifact => "Artifact not found",
@@ -293,7 +396,7 @@ fn looked_for(missing: &Missing) -> String {
         (_, None) => format!("organization '{org}'"),
     };
     match resource {
-        Resource::Organization => format!("no organization named '{name}'"),
+        Resource::Organization | Resource::User => format!("no {noun} named '{name}'"),
         // What was looked for is a sentence already.
         Resource::AttestationTypeVersion | Resource::Snapshot => name.clone(),
         _ => format!("no {noun} named '{name}' in {place}"),
@@ -330,6 +433,8 @@ fn named(missing: &Missing) -> String {
         // The quotation marks around the sentence are a part of it.
         Resource::Tagged(kind) => format!("\"{kind:?} '{name}' does not exist in organization '{org}'\""),
         Resource::Organization
+        | Resource::User
+        | Resource::Member
         | Resource::Attestation
         | Resource::Evidence
         | Resource::ServiceAccount

@@ -1,7 +1,10 @@
 //! Everything that can happen, one variant each, past tense and complete: from the facts alone every table of a
 //! store can be rebuilt (the hashes of API keys aside). A write is a list of facts, recorded together or not at all.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::allowlists::Allowance;
 use crate::artifacts::Artifact;
@@ -29,35 +32,116 @@ use crate::trails::Trail;
 #[serde(tag = "fact", rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the variants and fields are named after what they hold")]
 pub enum Fact {
-    OrganizationCreated { record: Organization },
-    UserCreated { record: User },
-    MemberAdded { record: Membership },
-    ServiceAccountCreated { record: ServiceAccount },
-    ServiceAccountUpdated { record: ServiceAccount },
-    ApiKeyCreated { record: ApiKeyRecord },
-    ApiKeyRevoked { record: ApiKeyRecord },
-    FlowCreated { record: Flow },
-    FlowUpdated { record: Flow },
-    FlowTagged { record: Flow },
-    TrailBegun { record: Trail },
-    TrailUpdated { record: Trail, changes: Vec<String> },
-    ArtifactReported { record: Artifact },
-    AttestationAdded { record: Attestation },
-    RepoReported { record: Repo },
-    RepoTagged { record: Repo },
-    EnvironmentCreated { record: Environment },
-    EnvironmentUpdated { record: Environment },
-    EnvironmentTagged { record: Environment },
-    EnvironmentJoined { record: Environment, member: Id },
-    EnvironmentReported { record: Environment },
-    PoliciesAttached { record: Environment, policies: Vec<Id> },
-    SnapshotTaken { record: Environment, snapshot: Snapshot },
-    PolicyCreated { record: Policy, version: PolicyVersion },
-    PolicyUpdated { record: Policy, version: Option<PolicyVersion> },
-    ArtifactAllowed { record: Allowance },
-    AttestationTypeCreated { record: AttestationType, version: AttestationTypeVersion },
-    AttestationTypeVersioned { record: AttestationType, version: AttestationTypeVersion },
+    OrganizationCreated {
+        record: Organization,
+    },
+    UserCreated {
+        record: User,
+    },
+    /// Also where the user had another role before.
+    MemberAdded {
+        record: Membership,
+    },
+    MemberRemoved {
+        user: Id,
+    },
+    ServiceAccountCreated {
+        record: ServiceAccount,
+    },
+    ServiceAccountUpdated {
+        record: ServiceAccount,
+    },
+    ApiKeyCreated {
+        record: ApiKeyRecord,
+    },
+    ApiKeyRevoked {
+        record: ApiKeyRecord,
+    },
+    FlowCreated {
+        record: Flow,
+    },
+    FlowUpdated {
+        record: Flow,
+    },
+    FlowTagged {
+        record: Flow,
+    },
+    TrailBegun {
+        record: Trail,
+    },
+    TrailUpdated {
+        record: Trail,
+        changes: Vec<String>,
+    },
+    ArtifactReported {
+        record: Artifact,
+    },
+    AttestationAdded {
+        record: Attestation,
+    },
+    RepoReported {
+        record: Repo,
+    },
+    RepoTagged {
+        record: Repo,
+    },
+    EnvironmentCreated {
+        record: Environment,
+    },
+    EnvironmentUpdated {
+        record: Environment,
+    },
+    EnvironmentTagged {
+        record: Environment,
+    },
+    EnvironmentJoined {
+        record: Environment,
+        member: Id,
+    },
+    EnvironmentReported {
+        environment: Id,
+    },
+    EnvironmentRenamed {
+        record: Environment,
+        was: EnvironmentName,
+    },
+    EnvironmentArchived {
+        record: Environment,
+    },
+    PoliciesAttached {
+        record: Environment,
+        policies: Vec<Id>,
+    },
+    SnapshotTaken {
+        snapshot: Snapshot,
+    },
+    PolicyCreated {
+        record: Policy,
+        version: PolicyVersion,
+    },
+    PolicyUpdated {
+        record: Policy,
+        version: Option<PolicyVersion>,
+    },
+    ArtifactAllowed {
+        record: Allowance,
+    },
+    AttestationTypeCreated {
+        record: AttestationType,
+        version: AttestationTypeVersion,
+    },
+    AttestationTypeVersioned {
+        record: AttestationType,
+        version: AttestationTypeVersion,
+    },
 }
+
+/// Fields of a record that this version of the program does not know: a newer one wrote them. They are kept when the
+/// record is recorded again, so that an older server beside a newer one drops nothing. What is new in a record is
+/// therefore a new field at its top.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct UnknownFields(Map<String, Value>);
 
 impl Fact {
     /// The kind that the ledger's leaf carries: the payload's `fact`.
@@ -66,6 +150,7 @@ impl Fact {
             Self::OrganizationCreated { .. } => "organization_created",
             Self::UserCreated { .. } => "user_created",
             Self::MemberAdded { .. } => "member_added",
+            Self::MemberRemoved { .. } => "member_removed",
             Self::ServiceAccountCreated { .. } => "service_account_created",
             Self::ServiceAccountUpdated { .. } => "service_account_updated",
             Self::ApiKeyCreated { .. } => "api_key_created",
@@ -84,6 +169,8 @@ impl Fact {
             Self::EnvironmentTagged { .. } => "environment_tagged",
             Self::EnvironmentJoined { .. } => "environment_joined",
             Self::EnvironmentReported { .. } => "environment_reported",
+            Self::EnvironmentRenamed { .. } => "environment_renamed",
+            Self::EnvironmentArchived { .. } => "environment_archived",
             Self::PoliciesAttached { .. } => "policies_attached",
             Self::SnapshotTaken { .. } => "snapshot_taken",
             Self::PolicyCreated { .. } => "policy_created",
@@ -94,30 +181,13 @@ impl Fact {
         }
     }
 
-    /// Whether the fact makes a named record, rather than changing one: a store refuses it with
-    /// [`crate::StoreError::Conflict`] where the key of its [`subject`](Self::subject) exists, guard or no guard. A repo
-    /// is reported whether it is known or not.
-    pub const fn creates(&self) -> bool {
-        matches!(
-            self,
-            Self::OrganizationCreated { .. }
-                | Self::UserCreated { .. }
-                | Self::ServiceAccountCreated { .. }
-                | Self::ApiKeyCreated { .. }
-                | Self::FlowCreated { .. }
-                | Self::TrailBegun { .. }
-                | Self::EnvironmentCreated { .. }
-                | Self::PolicyCreated { .. }
-                | Self::AttestationTypeCreated { .. }
-        )
-    }
-
     /// Whether the fact changes who may call, or what callers may do.
     pub(crate) const fn changes_access(&self) -> bool {
         matches!(
             self,
             Self::OrganizationCreated { .. }
                 | Self::MemberAdded { .. }
+                | Self::MemberRemoved { .. }
                 | Self::ServiceAccountCreated { .. }
                 | Self::ServiceAccountUpdated { .. }
                 | Self::ApiKeyCreated { .. }
@@ -130,49 +200,141 @@ impl Fact {
         matches!(self, Self::OrganizationCreated { record } if record.id == org)
     }
 
-    /// The named record that the fact makes or changes, and its id: its ledger index becomes that record's revision,
-    /// which guards are compared with. Nothing for facts about records without a name, which never change.
-    pub fn subject(&self) -> Option<(Key, Id)> {
+    /// The record that the fact makes or changes: its ledger index becomes the record's revision, which guards are
+    /// compared with. Nothing for facts about what never changes, and for organizations and users, which are found in
+    /// the whole store.
+    pub fn subject(&self) -> Option<(RecordKind, Id)> {
         Some(match self {
-            Self::OrganizationCreated { record } => (Key::Organization(record.name.clone()), record.id),
-            Self::UserCreated { record } => (Key::User(record.name.clone()), record.id),
+            Self::MemberAdded { record } => (RecordKind::Member, record.user),
+            Self::MemberRemoved { user } => (RecordKind::Member, *user),
             Self::ServiceAccountCreated { record } | Self::ServiceAccountUpdated { record } => {
-                (Key::ServiceAccount(record.name.clone()), record.id)
+                (RecordKind::ServiceAccount, record.id)
             }
             Self::ApiKeyCreated { record } | Self::ApiKeyRevoked { record } => {
-                (Key::ApiKey(record.id), record.id)
+                (RecordKind::ApiKey, record.id)
             }
             Self::FlowCreated { record } | Self::FlowUpdated { record } | Self::FlowTagged { record } => {
-                (Key::Flow(record.name.clone()), record.id)
+                (RecordKind::Flow, record.id)
             }
-            Self::TrailBegun { record } | Self::TrailUpdated { record, .. } => {
-                (Key::Trail { flow: record.flow, name: record.name.clone() }, record.id)
-            }
-            Self::RepoReported { record } | Self::RepoTagged { record } => {
-                (Key::Repo(record.identity.clone()), record.id)
-            }
+            Self::TrailBegun { record } | Self::TrailUpdated { record, .. } => (RecordKind::Trail, record.id),
+            Self::RepoReported { record } | Self::RepoTagged { record } => (RecordKind::Repo, record.id),
             Self::EnvironmentCreated { record }
             | Self::EnvironmentUpdated { record }
             | Self::EnvironmentTagged { record }
             | Self::EnvironmentJoined { record, .. }
-            | Self::EnvironmentReported { record }
-            | Self::PoliciesAttached { record, .. }
-            | Self::SnapshotTaken { record, .. } => (Key::Environment(record.name.clone()), record.id),
+            | Self::EnvironmentRenamed { record, .. }
+            | Self::EnvironmentArchived { record }
+            | Self::PoliciesAttached { record, .. } => (RecordKind::Environment, record.id),
             Self::PolicyCreated { record, .. } | Self::PolicyUpdated { record, .. } => {
-                (Key::Policy(record.name.clone()), record.id)
+                (RecordKind::Policy, record.id)
             }
             Self::AttestationTypeCreated { record, .. } | Self::AttestationTypeVersioned { record, .. } => {
-                (Key::AttestationType(record.name.clone()), record.id)
+                (RecordKind::AttestationType, record.id)
             }
-            Self::MemberAdded { .. }
+            Self::OrganizationCreated { .. }
+            | Self::UserCreated { .. }
             | Self::ArtifactReported { .. }
             | Self::AttestationAdded { .. }
+            | Self::EnvironmentReported { .. }
+            | Self::SnapshotTaken { .. }
             | Self::ArtifactAllowed { .. } => return None,
         })
     }
+
+    /// What the fact does to names, in this order. Identity is an id: a name is a claim of it, which can be given up.
+    pub fn name_effects(&self) -> Vec<NameEffect> {
+        let claim = |key, id| vec![NameEffect::Claim(key, id)];
+        match self {
+            Self::OrganizationCreated { record } => claim(Key::Organization(record.name.clone()), record.id),
+            Self::UserCreated { record } => claim(Key::User(record.name.clone()), record.id),
+            Self::ServiceAccountCreated { record } => {
+                claim(Key::ServiceAccount(record.name.clone()), record.id)
+            }
+            Self::FlowCreated { record } => claim(Key::Flow(record.name.clone()), record.id),
+            Self::TrailBegun { record } => {
+                claim(Key::Trail { flow: record.flow, name: record.name.clone() }, record.id)
+            }
+            Self::RepoReported { record } => claim(Key::Repo(record.identity.clone()), record.id),
+            Self::EnvironmentCreated { record } => claim(Key::Environment(record.name.clone()), record.id),
+            Self::EnvironmentRenamed { record, was } => vec![
+                NameEffect::Alias(Key::Environment(was.clone()), record.id),
+                NameEffect::Claim(Key::Environment(record.name.clone()), record.id),
+            ],
+            Self::EnvironmentArchived { record } => {
+                vec![NameEffect::Release(RecordKind::Environment, record.id)]
+            }
+            Self::SnapshotTaken { snapshot: Snapshot { environment, index, .. } } => {
+                claim(Key::Snapshot { environment: *environment, index: *index }, *environment)
+            }
+            Self::PolicyCreated { record, .. } => claim(Key::Policy(record.name.clone()), record.id),
+            Self::AttestationTypeCreated { record, .. } => {
+                claim(Key::AttestationType(record.name.clone()), record.id)
+            }
+            Self::MemberAdded { .. }
+            | Self::MemberRemoved { .. }
+            | Self::ServiceAccountUpdated { .. }
+            | Self::ApiKeyCreated { .. }
+            | Self::ApiKeyRevoked { .. }
+            | Self::FlowUpdated { .. }
+            | Self::FlowTagged { .. }
+            | Self::TrailUpdated { .. }
+            | Self::ArtifactReported { .. }
+            | Self::AttestationAdded { .. }
+            | Self::RepoTagged { .. }
+            | Self::EnvironmentUpdated { .. }
+            | Self::EnvironmentTagged { .. }
+            | Self::EnvironmentJoined { .. }
+            | Self::EnvironmentReported { .. }
+            | Self::PoliciesAttached { .. }
+            | Self::PolicyUpdated { .. }
+            | Self::ArtifactAllowed { .. }
+            | Self::AttestationTypeVersioned { .. } => Vec::new(),
+        }
+    }
 }
 
-/// What a named record is found by. Organizations and users are named in the whole store, everything else in its
+/// The kinds of records in an organization. All but snapshots change, and so have a revision.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[expect(missing_docs, reason = "the variants are the records")]
+pub enum RecordKind {
+    /// A user's role, under the user's id.
+    Member,
+    ServiceAccount,
+    ApiKey,
+    Flow,
+    Trail,
+    Repo,
+    Environment,
+    Policy,
+    AttestationType,
+    Snapshot,
+}
+
+impl RecordKind {
+    /// The kind as stores write it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Member => "member",
+            Self::ServiceAccount => "service_account",
+            Self::ApiKey => "api_key",
+            Self::Flow => "flow",
+            Self::Trail => "trail",
+            Self::Repo => "repo",
+            Self::Environment => "environment",
+            Self::Policy => "policy",
+            Self::AttestationType => "attestation_type",
+            Self::Snapshot => "snapshot",
+        }
+    }
+
+    /// Whether what its names lead to follows from rows of its own ([`crate::index::IndexRow`]): those of trails and
+    /// snapshots never change.
+    pub const fn names_itself(self) -> bool {
+        matches!(self, Self::Trail | Self::Snapshot)
+    }
+}
+
+/// What a record is found by. Organizations and users are named in the whole store, everything else in its
 /// organization.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 #[expect(missing_docs, reason = "the variants are the named records")]
@@ -180,42 +342,91 @@ pub enum Key {
     Organization(OrgName),
     User(OrgName),
     ServiceAccount(ServiceAccountName),
-    ApiKey(Id),
     Flow(FlowName),
-    Trail { flow: Id, name: TrailName },
+    Trail {
+        flow: Id,
+        name: TrailName,
+    },
     Repo(String),
     Environment(EnvironmentName),
     Policy(PolicyName),
     AttestationType(AttestationTypeName),
+    /// A snapshot's number, which one snapshot has.
+    Snapshot {
+        environment: Id,
+        index: u64,
+    },
 }
 
 impl Key {
-    /// The key as three texts: which kind of record, the id of what it lies in (`""` for the organization), its name.
-    pub fn parts(&self) -> (&'static str, String, String) {
-        let top = String::new();
-        match self {
-            Self::Organization(name) => ("organization", top, name.to_string()),
-            Self::User(name) => ("user", top, name.to_string()),
-            Self::ServiceAccount(name) => ("service_account", top, name.to_string()),
-            Self::ApiKey(id) => ("api_key", top, id.to_string()),
-            Self::Flow(name) => ("flow", top, name.to_string()),
-            Self::Trail { flow, name } => ("trail", flow.to_string(), name.to_string()),
-            Self::Repo(identity) => ("repo", top, identity.clone()),
-            Self::Environment(name) => ("environment", top, name.to_string()),
-            Self::Policy(name) => ("policy", top, name.to_string()),
-            Self::AttestationType(name) => ("attestation_type", top, name.to_string()),
-        }
+    /// The kind of record that it names; nothing for what is named in the whole store.
+    pub const fn kind(&self) -> Option<RecordKind> {
+        Some(match self {
+            Self::Organization(_) | Self::User(_) => return None,
+            Self::ServiceAccount(_) => RecordKind::ServiceAccount,
+            Self::Flow(_) => RecordKind::Flow,
+            Self::Trail { .. } => RecordKind::Trail,
+            Self::Repo(_) => RecordKind::Repo,
+            Self::Environment(_) => RecordKind::Environment,
+            Self::Policy(_) => RecordKind::Policy,
+            Self::AttestationType(_) => RecordKind::AttestationType,
+            Self::Snapshot { .. } => RecordKind::Snapshot,
+        })
     }
+
+    /// The name itself.
+    pub fn name(&self) -> Cow<'_, str> {
+        let name: &str = match self {
+            Self::Organization(name) | Self::User(name) => name.as_ref(),
+            Self::ServiceAccount(name) => name.as_ref(),
+            Self::Flow(name) => name.as_ref(),
+            Self::Trail { name, .. } => name.as_ref(),
+            Self::Repo(identity) => identity,
+            Self::Environment(name) => name.as_ref(),
+            Self::Policy(name) => name.as_ref(),
+            Self::AttestationType(name) => name.as_ref(),
+            Self::Snapshot { index, .. } => return Cow::Owned(index.to_string()),
+        };
+        Cow::Borrowed(name)
+    }
+
+    /// Whether a second claim of it is refused even of the same record.
+    pub(crate) const fn is_claimed_once(&self) -> bool {
+        matches!(self, Self::Snapshot { .. })
+    }
+}
+
+/// What becomes of a name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NameEffect {
+    /// The record claims the name. The write is refused with [`crate::StoreError::Conflict`] where another record
+    /// claims it; an alias gives way.
+    Claim(Key, Id),
+    /// The name that the record claimed becomes an alias: it is still found by it, until another record claims it.
+    Alias(Key, Id),
+    /// The record gives up all of its names.
+    Release(RecordKind, Id),
+}
+
+/// What a name leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Denoted {
+    /// The record.
+    pub id: Id,
+    /// Whether the name is a former one, which another record may claim.
+    pub alias: bool,
 }
 
 /// What a decision rested on; a write whose guard no longer holds is refused with
 /// [`crate::StoreError::Conflict`], and the operation reads and decides again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Guard {
-    /// There is no record of this key yet.
-    Absent(Key),
+    /// No record claims the name; an alias leaves it vacant.
+    Vacant(Key),
+    /// The name still leads to this record, be it as an alias.
+    Denotes(Key, Id),
     /// The record's newest fact is still the one at this ledger index ([`crate::Current::revision`]).
-    Unchanged(Key, u64),
+    Revision(RecordKind, Id, u64),
 }
 
 /// Facts to be recorded together or not at all.
@@ -249,9 +460,9 @@ impl Write {
 pub struct Prepared {
     /// The fact.
     pub fact: Fact,
-    /// When it happened.
+    /// When it happened, by the caller's clock.
     pub at: Timestamp,
-    /// Who did it, as `user:<name>` or `service-account:<name>`.
+    /// Who did it, as `user:<name>`, `service-account:<name>` or `operator:<name>`.
     pub actor: String,
     /// The fact's JSON.
     pub payload: String,
@@ -269,9 +480,10 @@ impl Prepared {
         Ok(Self { fact, at, actor, payload_sha256: Hash::of(&payload), payload })
     }
 
-    /// The hash of its leaf at this index.
-    pub fn leaf_hash(&self, index: u64) -> Hash {
-        let Self { fact, at, actor, payload_sha256, .. } = self;
+    /// The hash of its leaf at this index, recorded at this time: its own, or that of the entry before where that is
+    /// later, so that time never goes back in a ledger.
+    pub fn leaf_hash(&self, index: u64, at: Timestamp) -> Hash {
+        let Self { fact, actor, payload_sha256, .. } = self;
         let header =
             Header { index, kind: fact.kind(), at: at.as_micros(), actor, payload_sha256: *payload_sha256 };
         header.leaf_hash()

@@ -8,15 +8,15 @@ use serde_json::Value;
 use crate::auth::{Actor, Scope};
 use crate::decode::{self, Misfit};
 use crate::error::{Error, Resource, Result};
-use crate::fact::{Fact, Guard, Key};
+use crate::fact::{Fact, Guard, Key, RecordKind, UnknownFields};
 use crate::id::Id;
 use crate::name::{FlowName, OrgName};
 use crate::operation::{Document, Form, FormParts, Json, Method, Operation, Put};
 use crate::page::{PageNumber, Pagination, PerPage, Slice, Window};
 use crate::rules::compliance::State;
 use crate::rules::template::Template;
-use crate::service::{Context, Draft, Race};
-use crate::shared::{Acknowledged, Description, List, TagFilter, Tags};
+use crate::service::{Context, Draft};
+use crate::shared::{Acknowledged, Description, List, ShortText, TagFilter, TagText, Tags};
 use crate::store::{Current, StoreResult};
 use crate::time::{Seconds, Timestamp};
 use crate::trails;
@@ -44,6 +44,9 @@ pub struct Flow {
     pub created_at: Timestamp,
     /// By whom.
     pub created_by: Actor,
+    /// What a newer version of the program recorded beside.
+    #[serde(flatten)]
+    pub unknown: UnknownFields,
 }
 
 /// Who may read a flow (decisions: `public` lets callers of other organizations read it by name).
@@ -102,6 +105,7 @@ impl Flow {
             tags: Tags::new(),
             created_at: cx.now(),
             created_by: cx.actor(),
+            unknown: UnknownFields::default(),
         })
     }
 }
@@ -168,14 +172,14 @@ pub enum FlowList {
 pub struct ListFlows {
     pub org: OrgName,
     /// A substring of the name.
-    pub search_by_name: Option<String>,
+    pub search_by_name: Option<ShortText>,
     /// Whether case matters to `search_by_name`; true by default.
     pub case_sensitive: Option<bool>,
     pub page: Option<PageNumber>,
     pub per_page: Option<PerPage<100>>,
     /// `key` or `key:value`; repeatable, all must match.
     #[serde(default)]
-    pub tag: List<String>,
+    pub tag: List<TagText>,
 }
 
 impl Operation for ListFlows {
@@ -196,7 +200,7 @@ impl Operation for ListFlows {
             return Err(Error::refused("Empty string is not allowed for flow names."));
         }
         let filter = FlowFilter {
-            name: self.search_by_name,
+            name: self.search_by_name.map(ShortText::into_string),
             ignore_case: self.case_sensitive == Some(false),
             tags: self.tag.0.iter().map(|tag| TagFilter::parse(tag, ':')).collect(),
         };
@@ -295,11 +299,11 @@ impl Operation for PutFlow {
     }
 
     async fn run(self, body: Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
-        let (input, template) = body.into_text("template_file").await?;
+        let (input, template) = body.into_text("template_file", cx.limits().template).await?;
         if let Some(Err(errors)) = template.as_deref().map(Template::parse) {
             return Err(Error::invalid("template_file", errors.to_string()));
         }
-        let created = Race::run(|| put(&input, template.as_deref(), cx)).await?;
+        let created = cx.retry(|| put(&input, template.as_deref(), cx)).await?;
         Ok(Put { created, body: Acknowledged::Ok })
     }
 }
@@ -309,8 +313,10 @@ async fn put(input: &FlowInput, template: Option<&str>, cx: &Context<'_>) -> Res
     let known = cx.store().flow(cx.org()?, input.name.as_str()).await?;
     let key = Key::Flow(input.name.clone());
     let (mut record, guard) = match &known {
-        Some(known) => (known.record.clone(), Guard::Unchanged(key, known.revision)),
-        None => (Flow::named(input.name.clone(), "name", cx)?, Guard::Absent(key)),
+        Some(known) => {
+            (known.record.clone(), Guard::Revision(RecordKind::Flow, known.record.id, known.revision))
+        }
+        None => (Flow::named(input.name.clone(), "name", cx)?, Guard::Vacant(key)),
     };
     record.description = input.description.clone().into_string();
     record.visibility = input.visibility.unwrap_or(record.visibility);

@@ -22,6 +22,9 @@ const TEXT_LENGTH: usize = LENGTH * 2 + GROUPS.len() - 1;
 pub struct Id([u8; LENGTH]);
 
 impl Id {
+    /// Nobody's and nothing's: no clock makes it.
+    pub(crate) const NONE: Self = Self([0; LENGTH]);
+
     /// A fresh id: `at` in milliseconds, then 64 random bits.
     pub fn new(at: Timestamp, random: &dyn Random) -> Self {
         let millis = at.as_micros().div_euclid(1000).to_be_bytes();
@@ -122,7 +125,7 @@ impl JsonSchema for Id {
         "Id".into()
     }
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({ "type": "string", "pattern": ID_PATTERN })
+        schemars::json_schema!({ "type": "string", "pattern": ID_PATTERN, "maxLength": 32 })
     }
 }
 

@@ -13,6 +13,7 @@
 //! | `conformance` | no | the checks that every store has to pass, as a test program |
 //! | `proptest` | no | strategies for every validated type and request, to test clients and stores with |
 
+pub mod administration;
 pub mod allowlists;
 pub mod api;
 pub mod api_keys;
@@ -21,17 +22,22 @@ mod assessment;
 pub mod attestation_types;
 pub mod attestations;
 pub mod auth;
+pub mod background;
 pub mod blobs;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod decode;
 pub mod digest;
+pub mod directory;
 pub mod environments;
 pub mod error;
 pub mod fact;
+pub mod feed;
 pub mod flows;
 pub mod id;
+pub mod index;
 pub mod ledger;
+pub mod limits;
 #[cfg(feature = "memory")]
 pub mod memory;
 pub mod name;
@@ -61,8 +67,9 @@ pub mod time;
 pub mod trails;
 pub mod transfer;
 
-pub use error::{Error, Result, Wording};
-pub use fact::{Fact, Guard, Key, Write};
+pub use error::{Error, ErrorKind, Result, Wording};
+pub use fact::{Fact, Guard, Key, RecordKind, Write};
+pub use limits::Limits;
 pub use operation::{Operation, Visitor};
 pub use service::{Evidence, EvidenceService, Settings};
 pub use store::{Current, Entry, Store, StoreError};

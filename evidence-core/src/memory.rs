@@ -3,6 +3,7 @@
 //! look-up or a scan. [`record`](crate::store::Recorder::record) checks a whole write first and applies it afterwards,
 //! so that a refused one has changed nothing.
 
+mod feed;
 mod ledger;
 mod questions;
 mod record;
@@ -15,11 +16,13 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use bytes::Bytes;
 
 use crate::auth::KeyHash;
+use crate::directory::{Directory, Name};
 use crate::fact::Key;
+use crate::feed::Lease;
 use crate::id::Id;
 use crate::name::Fingerprint;
 use crate::orgs::{Organization, User};
-use crate::store::{StoreError, StoreResult};
+use crate::store::{Current, StoreError, StoreResult};
 use tables::Tables;
 
 /// A [`crate::Store`] that lives and ends with the process.
@@ -36,10 +39,14 @@ struct State {
     users: BTreeMap<String, User>,
     /// What each organization has.
     tables: BTreeMap<Id, Tables>,
-    /// The ledger index of the newest fact about each named record, by the organization that the name is unique in.
-    revisions: BTreeMap<(Option<Id>, Key), u64>,
+    /// What names lead to, and the revision of each record.
+    directory: Directory,
     /// Hashes of keys: the organization and the id of the key.
     hashes: BTreeMap<KeyHash, (Id, Id)>,
+    /// Leases by name.
+    leases: BTreeMap<String, Lease>,
+    /// Cursors by organization and consumer.
+    cursors: BTreeMap<(Id, String), u64>,
     /// Attachments by organization and content.
     blobs: BTreeMap<(Id, Fingerprint), Bytes>,
 }
@@ -56,6 +63,18 @@ impl MemoryStore {
 
     fn write(&self) -> StoreResult<RwLockWriteGuard<'_, State>> {
         self.state.write().map_err(poisoned)
+    }
+
+    /// The record of this name, be it a former one, in the table that holds its kind.
+    fn by_name<T: Clone>(
+        &self,
+        org: Id,
+        key: Option<Key>,
+        table: impl FnOnce(&Tables) -> &BTreeMap<Id, Current<T>>,
+    ) -> StoreResult<Option<Current<T>>> {
+        let state = self.read()?;
+        let id = key.and_then(|key| state.directory.denoted(&Name::new(org, key))).map(|denoted| denoted.id);
+        Ok(id.and_then(|id| table(state.tables.get(&org)?).get(&id).cloned()))
     }
 
     /// Asks an organization's tables; an organization that does not exist has empty ones.

@@ -4,6 +4,9 @@
 
 use std::future::Future;
 
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures_util::stream::{self, BoxStream, Stream, StreamExt};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -13,7 +16,10 @@ use crate::auth::Scope;
 use crate::blobs::{Chunks, Upload};
 use crate::decode::{self, Misfit};
 use crate::error::{Error, INVALID_PAYLOAD, Result};
+use crate::id::Id;
+use crate::limits::Limits;
 use crate::name::{FlowName, OrgName};
+use crate::page::Listed;
 use crate::service::Context;
 
 /// The five HTTP methods of the API.
@@ -39,16 +45,26 @@ pub trait Operation: DeserializeOwned + JsonSchema + Send + 'static {
     const SCOPE: Scope;
     /// What it does, in one line.
     const SUMMARY: &'static str;
-    /// The greatest JSON body, in bytes.
-    const BODY_LIMIT: usize = 1 << 20;
     /// Whether HTTP Basic is accepted beside Bearer (specification, Authentication: the repo list).
     const BASIC_AUTH: bool = false;
     /// What is said first of a refused input (specification, Errors).
     const INVALID: &'static str = INVALID_PAYLOAD;
-    /// What it reads: `()`, [`Json`] or [`Form`].
+    /// The request headers it sees, as they are documented: `Idempotency-Key`. Each is a field of the operation beside its
+    /// path and query parameters, named by [`header_field`]: `idempotency_key`. Values of a header that is sent several
+    /// times come as one, joined by `, ` (RFC 9110, 5.3).
+    const REQUEST_HEADERS: &'static [&'static str] = &[];
+    /// The headers that its answers may carry beside those of every answer, as they are documented; see [`WithHeaders`].
+    const ANSWER_HEADERS: &'static [&'static str] = &[];
+    /// What it reads: `()`, [`Json`], [`Form`] or [`Raw`].
     type Body: Body;
-    /// What it answers: [`Json`], [`Created`], [`Put`], [`Download`] or [`Pdf`].
+    /// What it answers: [`Json`], [`Created`], [`Put`], [`JsonList`], [`Raw`], [`Streamed`], [`Download`] or [`Pdf`], with
+    /// headers of its own as [`WithHeaders`].
     type Output: Reply;
+
+    /// The greatest JSON body, in bytes.
+    fn body_limit(limits: &Limits) -> u64 {
+        limits.body
+    }
 
     /// The organization it concerns.
     fn org(&self) -> Option<&OrgName>;
@@ -62,10 +78,21 @@ pub trait Operation: DeserializeOwned + JsonSchema + Send + 'static {
     fn run(self, body: Self::Body, cx: &Context<'_>) -> impl Future<Output = Result<Self::Output>> + Send;
 }
 
+/// The field of an operation that a request header is: `Idempotency-Key` is `idempotency_key`.
+pub fn header_field(header: &str) -> String {
+    header.to_ascii_lowercase().replace('-', "_")
+}
+
 /// Sees every operation of the API in turn; see [`crate::api::operations`].
 pub trait Visitor {
     /// Sees one.
     fn visit<O: Operation>(&mut self);
+}
+
+/// Operations that are served together: a host's own, beside those of the API.
+pub trait Operations {
+    /// Shows every one of them to `v`.
+    fn visit(v: &mut impl Visitor);
 }
 
 /// A body as it came, before the operation's type is known.
@@ -82,6 +109,8 @@ pub enum RawBody {
         /// The file parts in the order of their names' numbers: part name and file.
         files: Vec<(String, Upload)>,
     },
+    /// Bytes as they came.
+    Bytes(Raw),
 }
 
 /// Which kind of body an operation reads.
@@ -93,6 +122,8 @@ pub enum BodyKind {
     Json,
     /// A multipart form.
     Form(FormParts),
+    /// Bytes of any type, up to the operation's limit.
+    Raw,
 }
 
 /// The parts of a form that are read; others are passed over.
@@ -145,7 +176,7 @@ impl<T: DeserializeOwned + JsonSchema + Send + 'static> Body for Json<T> {
                 decode::from_json(&value).map(Self).map_err(|misfit| Error::misfit(&misfit, "body"))
             }
             RawBody::Empty => Err(Error::invalid("body", "Field required [input: None]")),
-            RawBody::Form { .. } => Err(Error::UnsupportedMediaType),
+            RawBody::Form { .. } | RawBody::Bytes(_) => Err(Error::UnsupportedMediaType),
         }
     }
 }
@@ -173,9 +204,12 @@ impl<T> Form<T> {
         Self { document, files: Vec::new() }
     }
 
-    /// The file of a form that has one file part, as UTF-8 text; `part` names it in the error.
-    pub async fn into_text(self, part: &'static str) -> Result<(T, Option<String>)> {
+    /// The file of a form that has one file part, as UTF-8 text of at most `limit` bytes; `part` names it in the error.
+    pub async fn into_text(self, part: &'static str, limit: u64) -> Result<(T, Option<String>)> {
         let Some(file) = self.files.into_iter().next() else { return Ok((self.document, None)) };
+        if file.size > limit {
+            return Err(Error::TooLarge { limit, file: false });
+        }
         let bytes = file.read().await?;
         let text = String::from_utf8(bytes).map_err(|_| Error::invalid(part, "File should be UTF-8 text"))?;
         Ok((self.document, Some(text)))
@@ -200,6 +234,31 @@ impl<T: Document> Body for Form<T> {
     }
 }
 
+/// Bytes of any type, as a body that is read as it came (what somebody else has signed) or as an answer with status 200.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Raw {
+    /// Their media type, as the request gave it. Of an answer without one: `application/octet-stream`.
+    pub media_type: Option<String>,
+    /// The bytes.
+    pub bytes: Bytes,
+}
+
+impl Body for Raw {
+    const KIND: BodyKind = BodyKind::Raw;
+
+    fn schema(_: &mut SchemaGenerator) -> Option<Schema> {
+        None
+    }
+
+    fn read(raw: RawBody) -> Result<Self> {
+        match raw {
+            RawBody::Bytes(raw) => Ok(raw),
+            RawBody::Empty => Ok(Self::default()),
+            RawBody::Json(_) | RawBody::Form { .. } => Err(Error::UnsupportedMediaType),
+        }
+    }
+}
+
 /// The two statuses of success.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Success {
@@ -214,8 +273,17 @@ pub enum Success {
 pub struct Answer {
     /// Its status.
     pub status: Success,
+    /// Its headers, beside those that say what the body is and how it is sent.
+    pub headers: Vec<Header>,
     /// Its body.
     pub body: AnswerBody,
+}
+
+impl Answer {
+    /// An answer with status 200 and no headers of its own.
+    pub const fn of(body: AnswerBody) -> Self {
+        Self { status: Success::Ok, headers: Vec::new(), body }
+    }
 }
 
 /// The body of an answer.
@@ -223,8 +291,86 @@ pub struct Answer {
 pub enum AnswerBody {
     /// JSON text.
     Json(Vec<u8>),
+    /// Bytes of another type.
+    Raw(Raw),
+    /// Content of a length that nobody knows yet.
+    Stream(Streamed),
     /// A file.
     Download(Download),
+}
+
+/// A header of an answer: a name, and a value that cannot leave its line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Header {
+    name: &'static str,
+    value: String,
+}
+
+/// A header that no answer may carry.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("no answer may carry the header {name} with this value")]
+pub struct BadHeader {
+    name: &'static str,
+}
+
+impl From<BadHeader> for Error {
+    fn from(source: BadHeader) -> Self {
+        Self::Internal { what: "an answer has a header that cannot be sent", source: source.into() }
+    }
+}
+
+impl Header {
+    /// What a transport says by itself.
+    const TRANSPORTS: [&'static str; 8] = [
+        "connection",
+        "content-length",
+        "content-type",
+        "keep-alive",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    ];
+
+    /// The header of this name and value.
+    ///
+    /// # Errors
+    /// [`BadHeader`] when the name is no token (RFC 9110, 5.6.2) or one that transports set themselves (`Content-Length`,
+    /// `Content-Type`, …), and when the value holds anything but visible ASCII, spaces and tabs: encode what comes from
+    /// outside.
+    pub fn new(name: &'static str, value: impl Into<String>) -> std::result::Result<Self, BadHeader> {
+        let value = value.into();
+        let of_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+        let of_value = |byte: u8| byte.is_ascii_graphic() || matches!(byte, b' ' | b'\t');
+        let transports = Self::TRANSPORTS.iter().any(|reserved| name.eq_ignore_ascii_case(reserved));
+        let good = !name.is_empty() && name.bytes().all(of_token) && value.bytes().all(of_value);
+        if good && !transports { Ok(Self { name, value }) } else { Err(BadHeader { name }) }
+    }
+
+    /// Its name.
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Its value.
+    pub fn value(&self) -> &str {
+        &self.value
+    }
+}
+
+/// Content that is made while it is sent, of a length that nobody knows yet. Where it fails midway the connection breaks
+/// off: it never ends as if it were complete.
+pub struct Streamed {
+    /// Its media type.
+    pub media_type: String,
+    /// The content.
+    pub content: Box<dyn Chunks>,
+}
+
+impl std::fmt::Debug for Streamed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Streamed").field("media_type", &self.media_type).finish_non_exhaustive()
+    }
 }
 
 /// A file to be downloaded.
@@ -256,18 +402,19 @@ pub trait Reply: Send + 'static {
     const STATUSES: &'static [u16];
     /// The media type of a success, as the OpenAPI document writes it.
     const MEDIA_TYPE: &'static str = "application/json";
-    /// The schema of its JSON; none for a download.
+    /// The schema of its JSON; none for what is no JSON.
     fn schema(generator: &mut SchemaGenerator) -> Option<Schema>;
     /// Makes the answer.
-    fn answer(self) -> Result<Answer>;
+    fn answer(self) -> impl Future<Output = Result<Answer>> + Send;
+}
+
+fn unwritable(source: serde_json::Error) -> Error {
+    Error::Internal { what: "an answer could not be written as JSON", source: source.into() }
 }
 
 fn json_answer(status: Success, value: &impl Serialize) -> Result<Answer> {
-    let json = serde_json::to_vec(value).map_err(|source| Error::Internal {
-        what: "an answer could not be written as JSON",
-        source: source.into(),
-    })?;
-    Ok(Answer { status, body: AnswerBody::Json(json) })
+    let json = serde_json::to_vec(value).map_err(unwritable)?;
+    Ok(Answer { status, ..Answer::of(AnswerBody::Json(json)) })
 }
 
 impl<T: Serialize + JsonSchema + Send + 'static> Reply for Json<T> {
@@ -277,7 +424,7 @@ impl<T: Serialize + JsonSchema + Send + 'static> Reply for Json<T> {
         Some(generator.subschema_for::<T>())
     }
 
-    fn answer(self) -> Result<Answer> {
+    async fn answer(self) -> Result<Answer> {
         json_answer(Success::Ok, &self.0)
     }
 }
@@ -293,7 +440,7 @@ impl<T: Serialize + JsonSchema + Send + 'static> Reply for Created<T> {
         Some(generator.subschema_for::<T>())
     }
 
-    fn answer(self) -> Result<Answer> {
+    async fn answer(self) -> Result<Answer> {
         json_answer(Success::Created, &self.0)
     }
 }
@@ -314,8 +461,197 @@ impl<T: Serialize + JsonSchema + Send + 'static> Reply for Put<T> {
         Some(generator.subschema_for::<T>())
     }
 
-    fn answer(self) -> Result<Answer> {
+    async fn answer(self) -> Result<Answer> {
         json_answer(if self.created { Success::Created } else { Success::Ok }, &self.body)
+    }
+}
+
+/// An answer with headers of its own; its operation names them in [`Operation::ANSWER_HEADERS`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WithHeaders<R> {
+    /// The headers.
+    pub headers: Vec<Header>,
+    /// The rest of the answer.
+    pub reply: R,
+}
+
+impl<R: Reply> Reply for WithHeaders<R> {
+    const STATUSES: &'static [u16] = R::STATUSES;
+    const MEDIA_TYPE: &'static str = R::MEDIA_TYPE;
+
+    fn schema(generator: &mut SchemaGenerator) -> Option<Schema> {
+        R::schema(generator)
+    }
+
+    async fn answer(self) -> Result<Answer> {
+        let mut answer = self.reply.answer().await?;
+        answer.headers.extend(self.headers);
+        Ok(answer)
+    }
+}
+
+/// A JSON answer with status 200 whose items are made while it is sent, so that memory does not grow with the list. Items
+/// that fail before the first are sent are told by the status; later ones break the connection off.
+pub struct JsonList<I, E = ()> {
+    /// The items, in order.
+    pub items: BoxStream<'static, Result<I>>,
+    /// What the list stands in: `()` for nothing.
+    pub envelope: E,
+}
+
+impl<I, E: std::fmt::Debug> std::fmt::Debug for JsonList<I, E> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("JsonList").field("envelope", &self.envelope).finish_non_exhaustive()
+    }
+}
+
+/// What a list of `I` stands in.
+pub trait Envelope<I>: Send + 'static {
+    /// The whole document, as the schema tells it.
+    type Document: JsonSchema;
+    /// The JSON text before the list and after it.
+    ///
+    /// # Errors
+    /// [`Error::Internal`] when it cannot be written.
+    fn around(&self) -> Result<(Vec<u8>, Vec<u8>)>;
+}
+
+impl<I: JsonSchema> Envelope<I> for () {
+    type Document = Vec<I>;
+
+    fn around(&self) -> Result<(Vec<u8>, Vec<u8>)> {
+        Ok((Vec::new(), Vec::new()))
+    }
+}
+
+impl<I: Serialize + Send + 'static> JsonList<I> {
+    /// A plain array of these items.
+    pub fn of(items: impl Stream<Item = Result<I>> + Send + 'static) -> Self {
+        Self { items: items.boxed(), envelope: () }
+    }
+}
+
+impl<I: Send + 'static, E> JsonList<I, E> {
+    /// A list whose items `read` makes of their ids, some at a time ([`Listed::batches`]). The first are read before this
+    /// answers, so that a store which is away is told by the status.
+    pub(crate) async fn in_batches<F>(
+        listed: Vec<Listed>,
+        envelope: E,
+        read: impl Fn(Vec<Id>) -> F + Send + 'static,
+    ) -> Result<Self>
+    where
+        F: Future<Output = Result<Vec<I>>> + Send + 'static,
+    {
+        let mut batches = Listed::batches(listed).into_iter();
+        let first = match batches.next() {
+            Some(ids) => read(ids).await?,
+            None => Vec::new(),
+        };
+        let rest = stream::iter(batches).then(read).flat_map(|items| match items {
+            Ok(items) => stream::iter(items).map(Ok).left_stream(),
+            Err(error) => stream::iter([Err(error)]).right_stream(),
+        });
+        let items = stream::iter(first).map(Ok).chain(rest).boxed();
+        Ok(Self { items, envelope })
+    }
+}
+
+impl<I: Serialize + Send + 'static, E: Envelope<I>> Reply for JsonList<I, E> {
+    const STATUSES: &'static [u16] = &[200];
+
+    fn schema(generator: &mut SchemaGenerator) -> Option<Schema> {
+        Some(generator.subschema_for::<E::Document>())
+    }
+
+    async fn answer(self) -> Result<Answer> {
+        let (before, after) = self.envelope.around()?;
+        let mut text = ListText { items: self.items, before, after: Some(after), is_first: true };
+        let first = text.piece().await?.unwrap_or_default();
+        Ok(Answer::of(if text.after.is_none() {
+            AnswerBody::Json(first)
+        } else {
+            let content = Box::new(Continued { first: Some(first), text });
+            AnswerBody::Stream(Streamed { media_type: "application/json".to_owned(), content })
+        }))
+    }
+}
+
+/// Items are gathered until they are so many bytes.
+const PIECE: usize = 16 << 10;
+
+/// The text of a list in the making.
+struct ListText<I> {
+    items: BoxStream<'static, Result<I>>,
+    before: Vec<u8>,
+    /// What ends it; nothing once it has ended.
+    after: Option<Vec<u8>>,
+    is_first: bool,
+}
+
+impl<I: Serialize> ListText<I> {
+    /// The next piece of text: items of [`PIECE`] bytes together, or one that is longer.
+    async fn piece(&mut self) -> Result<Option<Vec<u8>>> {
+        if self.after.is_none() {
+            return Ok(None);
+        }
+        let mut piece = std::mem::take(&mut self.before);
+        if self.is_first {
+            piece.push(b'[');
+        }
+        while piece.len() < PIECE {
+            let Some(item) = self.items.next().await else {
+                piece.push(b']');
+                piece.extend(self.after.take().unwrap_or_default());
+                break;
+            };
+            if !std::mem::take(&mut self.is_first) {
+                piece.push(b',');
+            }
+            serde_json::to_writer(&mut piece, &item?).map_err(unwritable)?;
+        }
+        Ok(Some(piece))
+    }
+}
+
+/// A text whose beginning is at hand.
+struct Continued<I> {
+    first: Option<Vec<u8>>,
+    text: ListText<I>,
+}
+
+#[async_trait]
+impl<I: Serialize + Send> Chunks for Continued<I> {
+    async fn next(&mut self) -> std::io::Result<Option<Bytes>> {
+        if let Some(first) = self.first.take() {
+            return Ok(Some(first.into()));
+        }
+        Ok(self.text.piece().await.map_err(std::io::Error::other)?.map(Bytes::from))
+    }
+}
+
+impl Reply for Raw {
+    const STATUSES: &'static [u16] = &[200];
+    const MEDIA_TYPE: &'static str = "*/*";
+
+    fn schema(_: &mut SchemaGenerator) -> Option<Schema> {
+        None
+    }
+
+    async fn answer(self) -> Result<Answer> {
+        Ok(Answer::of(AnswerBody::Raw(self)))
+    }
+}
+
+impl Reply for Streamed {
+    const STATUSES: &'static [u16] = &[200];
+    const MEDIA_TYPE: &'static str = "*/*";
+
+    fn schema(_: &mut SchemaGenerator) -> Option<Schema> {
+        None
+    }
+
+    async fn answer(self) -> Result<Answer> {
+        Ok(Answer::of(AnswerBody::Stream(self)))
     }
 }
 
@@ -327,8 +663,8 @@ impl Reply for Download {
         None
     }
 
-    fn answer(self) -> Result<Answer> {
-        Ok(Answer { status: Success::Ok, body: AnswerBody::Download(self) })
+    async fn answer(self) -> Result<Answer> {
+        Ok(Answer::of(AnswerBody::Download(self)))
     }
 }
 
@@ -344,7 +680,31 @@ impl Reply for Pdf {
         None
     }
 
-    fn answer(self) -> Result<Answer> {
-        self.0.answer()
+    async fn answer(self) -> Result<Answer> {
+        self.0.answer().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_cannot_leave_its_line_nor_say_how_the_body_is_sent() {
+        let table = [
+            ("Link", "<http://h/?page=2>; rel=\"next\"", true),
+            ("X-Total-Count", "", true),
+            ("Link", "a\r\nSet-Cookie: b", false),
+            ("Link", "é", false),
+            ("Link", "\0", false),
+            ("", "a", false),
+            ("a b", "a", false),
+            ("a:", "a", false),
+            ("Content-Length", "1", false),
+            ("transfer-encoding", "chunked", false),
+        ];
+        for (name, value, good) in table {
+            assert_eq!(Header::new(name, value).is_ok(), good, "{name}: {value}");
+        }
     }
 }

@@ -10,7 +10,7 @@ use crate::id::Id;
 use crate::name::OrgName;
 use crate::operation::{Json, Method, Operation};
 use crate::service::Context;
-use crate::store::StoreResult;
+use crate::store::{Current, StoreResult};
 use crate::time::{Seconds, Timestamp};
 
 /// An organization: the boundary of access, and of one ledger.
@@ -63,6 +63,15 @@ pub struct Membership {
     pub role: Role,
 }
 
+/// A user who has a role in an organization.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Member {
+    /// The user.
+    pub user: User,
+    /// The role there.
+    pub role: Role,
+}
+
 /// The holder of an API key, as a store knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyHolder {
@@ -94,6 +103,13 @@ pub trait OrgStore: Send + Sync {
     async fn standing(&self, org: &str, user: Id) -> StoreResult<Option<Standing>>;
     /// The user of this name.
     async fn user(&self, name: &str) -> StoreResult<Option<User>>;
+    /// At most `limit` users whose name sorts after `after`, by name.
+    async fn users_by_name(&self, after: &str, limit: u64) -> StoreResult<Vec<User>>;
+    /// At most `limit` organizations whose name sorts after `after`, by name.
+    async fn organizations_by_name(&self, after: &str, limit: u64) -> StoreResult<Vec<Organization>>;
+    /// The users who have a role in the organization, by name, with the ledger index of the fact that gave it. A member
+    /// of whom the store knows no user is passed over.
+    async fn members(&self, org: Id) -> StoreResult<Vec<Current<Member>>>;
     /// Who holds the key with this hash: expired and revoked ones are found too; those of deleted accounts are not.
     async fn key_holder(&self, hash: &KeyHash) -> StoreResult<Option<KeyHolder>>;
 }

@@ -1,24 +1,24 @@
 //! Policies: what an environment demands of everything that runs in it, as versioned YAML.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::assessment::{self, Rulebook};
+use crate::assessment;
 use crate::auth::{Actor, Scope};
 use crate::decode::{self, Misfit};
-use crate::environments::Environment;
+use crate::environments::KnownEnvironment;
 use crate::error::{Error, Resource, Result};
-use crate::fact::{Fact, Guard, Key};
+use crate::fact::{Fact, Guard, Key, RecordKind, UnknownFields};
 use crate::id::Id;
 use crate::name::{EnvironmentName, OrgName, PolicyName};
 use crate::operation::{Document, Form, FormParts, Json, Method, Operation, Put};
 use crate::rules::policy;
-use crate::service::{Context, Draft, Race};
-use crate::shared::Description;
+use crate::service::{Context, Draft};
+use crate::shared::{Description, ShortText};
 use crate::store::{Current, StoreResult};
 use crate::time::{Seconds, Timestamp};
 
@@ -41,6 +41,9 @@ pub struct Policy {
     pub last_modified_at: Timestamp,
     /// What happened to it.
     pub events: Vec<PolicyEvent>,
+    /// What a newer version of the program recorded beside.
+    #[serde(flatten)]
+    pub unknown: UnknownFields,
 }
 
 /// Something that happened to a policy.
@@ -72,6 +75,13 @@ pub struct PolicyVersion {
     pub by: Actor,
 }
 
+impl PolicyVersion {
+    /// Whether it is the policy's latest.
+    pub(crate) fn is_latest_of(&self, policy: &Policy) -> bool {
+        self.policy == policy.id && self.version == policy.version
+    }
+}
+
 /// Questions about policies.
 #[async_trait]
 pub trait PolicyStore: Send + Sync {
@@ -79,23 +89,33 @@ pub trait PolicyStore: Send + Sync {
     async fn policy(&self, org: Id, name: &str) -> StoreResult<Option<Current<Policy>>>;
     /// All policies, by name (bytes).
     async fn policies(&self, org: Id) -> StoreResult<Vec<Policy>>;
+    /// The policies of these ids, in any order.
+    async fn policies_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Current<Policy>>>;
     /// Every version of these policies, oldest first.
     async fn policy_versions(&self, org: Id, policies: &[Id]) -> StoreResult<Vec<PolicyVersion>>;
 }
 
-/// The ids of the policies of these names in their order, each once; `field` named them.
-pub(crate) async fn named(names: &[String], field: &'static str, cx: &Context<'_>) -> Result<Vec<Id>> {
+/// The ids of the policies of these names in their order, each once; `field` named them. `guards` hold while the names
+/// lead there.
+pub(crate) async fn named(
+    names: &[ShortText],
+    field: &'static str,
+    guards: &mut Vec<Guard>,
+    cx: &Context<'_>,
+) -> Result<Vec<Id>> {
     if names.is_empty() {
         return Ok(Vec::new());
     }
     let known = cx.store().policies(cx.org()?).await?;
-    let by_name: BTreeMap<&str, Id> = known.iter().map(|policy| (policy.name.as_str(), policy.id)).collect();
+    let by_name: BTreeMap<&str, &Policy> =
+        known.iter().map(|policy| (policy.name.as_str(), policy)).collect();
     let mut ids = Vec::new();
     for name in names {
-        let id = by_name.get(name.as_str()).copied();
-        let id = id.ok_or_else(|| cx.missing(Resource::Policy, name).named_by(field))?;
-        if !ids.contains(&id) {
-            ids.push(id);
+        let policy = by_name.get(name.as_str());
+        let policy = policy.ok_or_else(|| cx.missing(Resource::Policy, name.as_str()).named_by(field))?;
+        if !ids.contains(&policy.id) {
+            ids.push(policy.id);
+            guards.push(Guard::Denotes(Key::Policy(policy.name.clone()), policy.id));
         }
     }
     Ok(ids)
@@ -163,7 +183,7 @@ impl From<PolicyEvent> for PolicyEventView {
 }
 
 impl PolicyView {
-    fn new(policy: Policy, versions: Vec<PolicyVersion>, environments: &[Current<Environment>]) -> Self {
+    fn new(policy: Policy, versions: Vec<PolicyVersion>, environments: &[KnownEnvironment]) -> Self {
         let consumers = consumers(environments, policy.id).map(|known| known.record.name.clone());
         Self {
             name: policy.name,
@@ -195,10 +215,7 @@ impl PolicyView {
 }
 
 /// The environments that a policy is attached to; by name, as the store lists them.
-fn consumers(
-    environments: &[Current<Environment>],
-    policy: Id,
-) -> impl Iterator<Item = &Current<Environment>> {
+fn consumers(environments: &[KnownEnvironment], policy: Id) -> impl Iterator<Item = &KnownEnvironment> {
     environments.iter().filter(move |known| known.record.policies.contains(&policy))
 }
 
@@ -324,9 +341,13 @@ impl Operation for PutPolicy {
     }
 
     async fn run(self, body: Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
-        let (input, text) = body.into_text(FILE).await?;
+        let (input, text) = body.into_text(FILE, cx.limits().policy).await?;
         text.as_deref().map(check).transpose()?;
-        Race::run(|| put(&input, text.as_deref(), cx)).await
+        let (put, versioned) = cx.retry(|| put(&input, text.as_deref(), cx)).await?;
+        if versioned {
+            reassess_consumers(&input.name, cx).await?;
+        }
+        Ok(put)
     }
 }
 
@@ -339,7 +360,9 @@ fn check(text: &str) -> Result<()> {
     }
 }
 
-async fn put(input: &PolicyInput, text: Option<&str>, cx: &Context<'_>) -> Result<Put<PolicyView>> {
+/// The answer, and whether its text may be new to environments that the policy is attached to: that of an earlier
+/// attempt may be, too, which broke off before they were judged by it.
+async fn put(input: &PolicyInput, text: Option<&str>, cx: &Context<'_>) -> Result<(Put<PolicyView>, bool)> {
     let org = cx.org()?;
     let known = cx.store().policy(org, input.name.as_str()).await?;
     let environments = cx.store().environments(org).await?;
@@ -347,22 +370,19 @@ async fn put(input: &PolicyInput, text: Option<&str>, cx: &Context<'_>) -> Resul
         let text = text.ok_or_else(|| Error::invalid(FILE, "Field required [input: None]"))?;
         let (record, version) = first(input, text, cx);
         let fact = Fact::PolicyCreated { record: record.clone(), version: version.clone() };
-        cx.record(Draft::of(fact, Guard::Absent(Key::Policy(input.name.clone())))).await?;
-        return Ok(Put { created: true, body: PolicyView::new(record, vec![version], &environments) });
+        cx.record(Draft::of(fact, Guard::Vacant(Key::Policy(input.name.clone())))).await?;
+        let body = PolicyView::new(record, vec![version], &environments);
+        return Ok((Put { created: true, body }, false));
     };
     let mut versions = cx.store().policy_versions(org, &[record.id]).await?;
     let latest = versions.last().map(|version| version.policy_yaml.as_str());
     let (policy, version) = updated(&record, input, text.filter(|text| Some(*text) != latest), cx);
     if policy != record {
         let fact = Fact::PolicyUpdated { record: policy.clone(), version: version.clone() };
-        let mut draft = Draft::of(fact, Guard::Unchanged(Key::Policy(input.name.clone()), revision));
-        if let Some(version) = &version {
-            reassess_consumers(&policy, version, &environments, &mut draft, cx).await?;
-        }
-        cx.record(draft).await?;
+        cx.record(Draft::of(fact, Guard::Revision(RecordKind::Policy, record.id, revision))).await?;
     }
     versions.extend(version);
-    Ok(Put { created: false, body: PolicyView::new(policy, versions, &environments) })
+    Ok((Put { created: false, body: PolicyView::new(policy, versions, &environments) }, text.is_some()))
 }
 
 fn first(input: &PolicyInput, text: &str, cx: &Context<'_>) -> (Policy, PolicyVersion) {
@@ -375,6 +395,7 @@ fn first(input: &PolicyInput, text: &str, cx: &Context<'_>) -> (Policy, PolicyVe
         created_by: cx.actor(),
         last_modified_at: cx.now(),
         events: vec![event("creation", cx)],
+        unknown: UnknownFields::default(),
     };
     let version = version_of(&record, input, text, cx);
     (record, version)
@@ -420,23 +441,23 @@ fn event(kind: &str, cx: &Context<'_>) -> PolicyEvent {
     PolicyEvent { kind: kind.to_owned(), at: cx.now(), by: cx.actor() }
 }
 
-/// Judges what runs where the policy is attached by its new version, in the same write.
-async fn reassess_consumers(
-    policy: &Policy,
-    version: &PolicyVersion,
-    environments: &[Current<Environment>],
-    draft: &mut Draft,
-    cx: &Context<'_>,
-) -> Result<()> {
-    let consumers: Vec<_> = consumers(environments, policy.id).collect();
-    let attached: BTreeSet<Id> = consumers.iter().flat_map(|known| &known.record.policies).copied().collect();
-    let mut rulebook = Rulebook::read(&attached, cx).await?;
-    rulebook.put(policy, version);
-    for known in consumers {
-        if let Some(fact) = assessment::reassess_by(&rulebook, known.record.clone(), cx).await? {
-            let key = Key::Environment(known.record.name.clone());
-            draft.guarded(fact, Guard::Unchanged(key, known.revision));
-        }
+/// Judges what runs where the policy is attached by its latest version: each environment in a write of its own, one
+/// after the other, so that a busy one is no reason to judge the others again. Should that break off, the next report of
+/// an environment does it, or the same text sent again. Answers the first error, after all.
+async fn reassess_consumers(policy: &PolicyName, cx: &Context<'_>) -> Result<()> {
+    let org = cx.org()?;
+    let Some(policy) = cx.store().policy(org, policy.as_str()).await? else { return Ok(()) };
+    let environments = cx.store().environments(org).await?;
+    let mut outcome = Ok(());
+    for consumer in consumers(&environments, policy.record.id) {
+        let judged = cx.retry(|| async {
+            let known = cx.store().environment(org, consumer.record.name.as_str()).await?;
+            let Some(known) = known else { return Ok(()) };
+            let mut draft = assessment::reassess(&known, cx).await?;
+            draft.guards.push(known.unchanged());
+            cx.record(draft).await.map(drop)
+        });
+        outcome = outcome.and(judged.await);
     }
-    Ok(())
+    outcome
 }

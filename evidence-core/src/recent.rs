@@ -3,6 +3,7 @@
 //! through another server on the same database, when the moment is over.
 
 use std::collections::BTreeMap;
+use std::future::Future;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::time::Timestamp;
@@ -13,40 +14,74 @@ const MOMENT: i64 = 500_000;
 /// More answers than this are forgotten all at once.
 const MOST: usize = 4096;
 
-/// Answers by question, each with the instant at which it was asked for.
+/// Answers by question.
 #[derive(Debug)]
-pub(crate) struct Recent<K, V>(Mutex<BTreeMap<K, (Timestamp, V)>>);
+pub(crate) struct Recent<K, V>(Mutex<Answers<K, V>>);
+
+#[derive(Debug)]
+struct Answers<K, V> {
+    /// How often everything was forgotten.
+    generation: u64,
+    /// Each with the instant at which it was asked for.
+    by_question: BTreeMap<K, (Timestamp, V)>,
+}
 
 impl<K, V> Default for Recent<K, V> {
     fn default() -> Self {
-        Self(Mutex::default())
+        Self(Mutex::new(Answers { generation: 0, by_question: BTreeMap::new() }))
     }
 }
 
-impl<K: Ord, V: Clone> Recent<K, V> {
-    /// The answer, if it was asked for less than a moment before `now`.
-    pub(crate) fn known(&self, question: &K, now: Timestamp) -> Option<V> {
-        let answers = self.answers();
-        let (asked, answer) = answers.get(question)?;
-        let age = now.as_micros().checked_sub(asked.as_micros())?;
-        (0..MOMENT).contains(&age).then(|| answer.clone())
-    }
-
-    /// Remembers an answer to a question that was asked at `asked`.
-    pub(crate) fn keep(&self, question: K, asked: Timestamp, answer: V) {
-        let mut answers = self.answers();
-        if answers.len() >= MOST {
-            answers.clear();
+impl<K: Ord + Clone, V: Clone> Recent<K, V> {
+    /// The answer, remembered if it was asked for less than a moment before `now`, else from `ask`. What is not there is
+    /// not remembered, nor is an answer during whose reading everything was forgotten: it may be one from before.
+    pub(crate) async fn answer<E>(
+        &self,
+        question: &K,
+        now: Timestamp,
+        ask: impl Future<Output = Result<Option<V>, E>>,
+    ) -> Result<Option<V>, E> {
+        let generation = match self.known(question, now) {
+            Ok(answer) => return Ok(Some(answer)),
+            Err(generation) => generation,
+        };
+        let found = ask.await?;
+        if let Some(answer) = &found {
+            self.keep(generation, question.clone(), now, answer.clone());
         }
-        answers.insert(question, (asked, answer));
+        Ok(found)
     }
 
     /// Forgets everything.
     pub(crate) fn forget(&self) {
-        self.answers().clear();
+        let mut answers = self.answers();
+        answers.generation += 1;
+        answers.by_question.clear();
     }
 
-    fn answers(&self) -> MutexGuard<'_, BTreeMap<K, (Timestamp, V)>> {
+    /// The answer, if it is fresh enough, else the generation in which it is asked for.
+    fn known(&self, question: &K, now: Timestamp) -> Result<V, u64> {
+        let answers = self.answers();
+        let fresh = answers.by_question.get(question).filter(|(asked, _)| {
+            let age = now.as_micros().checked_sub(asked.as_micros());
+            age.is_some_and(|age| (0..MOMENT).contains(&age))
+        });
+        fresh.map(|(_, answer)| answer.clone()).ok_or(answers.generation)
+    }
+
+    /// Remembers an answer to a question that was asked at `asked`, in this generation.
+    fn keep(&self, generation: u64, question: K, asked: Timestamp, answer: V) {
+        let mut answers = self.answers();
+        if answers.generation != generation {
+            return;
+        }
+        if answers.by_question.len() >= MOST {
+            answers.by_question.clear();
+        }
+        answers.by_question.insert(question, (asked, answer));
+    }
+
+    fn answers(&self) -> MutexGuard<'_, Answers<K, V>> {
         // No answer is half written when a holder of the lock panics.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -56,19 +91,44 @@ impl<K: Ord, V: Clone> Recent<K, V> {
 mod tests {
     use super::*;
 
+    impl<K: Ord + Clone, V: Clone> Recent<K, V> {
+        fn keep_now(&self, question: K, asked: Timestamp, answer: V) {
+            let generation = self.answers().generation;
+            self.keep(generation, question, asked, answer);
+        }
+    }
+
     #[test]
     fn an_answer_is_good_for_a_moment_and_not_when_the_clock_went_back() {
         let recent = Recent::default();
         let asked = Timestamp::from_seconds(1000);
-        recent.keep("key", asked, "jane");
+        recent.keep_now("key", asked, "jane");
         let later = |micros| Timestamp::from_micros(asked.as_micros() + micros);
         let table = [(0, true), (MOMENT - 1, true), (MOMENT, false), (-1, false)];
         for (micros, known) in table {
-            assert_eq!(recent.known(&"key", later(micros)).is_some(), known, "{micros}");
+            assert_eq!(recent.known(&"key", later(micros)).is_ok(), known, "{micros}");
         }
-        assert_eq!(recent.known(&"other", asked), None);
+        assert!(recent.known(&"other", asked).is_err());
         recent.forget();
-        assert_eq!(recent.known(&"key", asked), None);
+        assert!(recent.known(&"key", asked).is_err());
+    }
+
+    #[tokio::test]
+    async fn an_answer_read_before_everything_was_forgotten_is_never_kept() {
+        let recent = Recent::default();
+        let now = Timestamp::default();
+        let read = async {
+            // Revoked between the reading and the keeping.
+            recent.forget();
+            Ok::<_, ()>(Some("valid"))
+        };
+        assert_eq!(recent.answer(&"key", now, read).await, Ok(Some("valid")));
+        assert_eq!(
+            recent.answer(&"key", now, async { Ok::<_, ()>(Some("revoked")) }).await,
+            Ok(Some("revoked"))
+        );
+        let unasked = async { Err("the answer is known") };
+        assert_eq!(recent.answer(&"key", now, unasked).await, Ok(Some("revoked")));
     }
 
     #[test]
@@ -76,8 +136,8 @@ mod tests {
         let recent = Recent::default();
         let now = Timestamp::default();
         for number in 0..=MOST {
-            recent.keep(number, now, ());
+            recent.keep_now(number, now, ());
         }
-        assert_eq!((recent.known(&0, now), recent.known(&MOST, now)), (None, Some(())));
+        assert_eq!((recent.known(&0, now).is_ok(), recent.known(&MOST, now).is_ok()), (false, true));
     }
 }

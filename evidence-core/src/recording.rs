@@ -4,34 +4,36 @@
 use serde_json::{Map, Value};
 
 use crate::error::{Resource, Result};
-use crate::fact::{Fact, Guard, Key};
+use crate::fact::{Fact, Guard, Key, RecordKind, UnknownFields};
 use crate::flows::Flow;
 use crate::name::{FlowName, TrailName};
 use crate::service::{Context, Draft};
+use crate::store::Current;
 use crate::trails::Trail;
 
 impl Draft {
     /// The flow of this name; a new one, where there is none and the settings allow it.
     pub(crate) async fn flow(&mut self, name: &FlowName, cx: &Context<'_>) -> Result<Flow> {
         let known = cx.store().flow(cx.org()?, name.as_str()).await?;
-        self.flow_unless(known.map(|known| known.record), name, cx)
+        self.flow_unless(known, name, cx)
     }
 
     /// The known flow; else a new one of this name, where the settings allow it.
     pub(crate) fn flow_unless(
         &mut self,
-        known: Option<Flow>,
+        known: Option<Current<Flow>>,
         name: &FlowName,
         cx: &Context<'_>,
     ) -> Result<Flow> {
-        if let Some(known) = known {
-            return Ok(known);
+        if let Some(Current { revision, record }) = known {
+            self.flow = Some(Guard::Revision(RecordKind::Flow, record.id, revision));
+            return Ok(record);
         }
         if !cx.settings().implicit_flows {
             return Err(cx.missing(Resource::Flow, name.as_str()).into());
         }
         let record = Flow::named(name.clone(), "flow_name", cx)?;
-        self.guarded(Fact::FlowCreated { record: record.clone() }, Guard::Absent(Key::Flow(name.clone())));
+        self.guarded(Fact::FlowCreated { record: record.clone() }, Guard::Vacant(Key::Flow(name.clone())));
         Ok(record)
     }
 
@@ -51,8 +53,9 @@ impl Draft {
     ) -> Trail {
         let begin = || {
             let record = Trail::begun(flow, name.clone(), cx);
-            let guard = Guard::Absent(Key::Trail { flow: flow.id, name: name.clone() });
+            let guard = Guard::Vacant(Key::Trail { flow: flow.id, name: name.clone() });
             self.guarded(Fact::TrailBegun { record: record.clone() }, guard);
+            self.guards.extend(self.flow.take());
             record
         };
         known.unwrap_or_else(begin)
@@ -62,7 +65,7 @@ impl Draft {
 /// What a report's path names, as far as it is there already.
 #[derive(Debug)]
 pub(crate) struct Known {
-    pub(crate) flow: Option<Flow>,
+    pub(crate) flow: Option<Current<Flow>>,
     pub(crate) trail: Option<Trail>,
 }
 
@@ -74,7 +77,7 @@ impl Known {
             return Ok(Self { flow: None, trail: None });
         };
         let trail = cx.store().trail(org, flow.record.id, trail.as_str()).await?;
-        Ok(Self { flow: Some(flow.record), trail: trail.map(|trail| trail.record) })
+        Ok(Self { flow: Some(flow), trail: trail.map(|trail| trail.record) })
     }
 }
 
@@ -97,6 +100,8 @@ impl Trail {
             created_at: cx.now(),
             created_by: cx.actor(),
             last_modified_at: cx.now(),
+            last_modified_by: cx.actor(),
+            unknown: UnknownFields::default(),
         }
     }
 }

@@ -5,20 +5,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Map;
 
 use crate::assessment::{self, Running, Sighting};
 use crate::auth::Scope;
 use crate::environments::{Environment, EnvironmentKind};
 use crate::error::{Error, INVALID_REPORT, Result};
-use crate::fact::{Fact, Guard, Key};
+use crate::fact::Fact;
+use crate::limits::{Limits, at_most};
 use crate::name::{EnvironmentName, Fingerprint, OrgName};
 use crate::operation::{Json, Method, Operation, Put};
-use crate::service::{Context, Draft, Race};
-use crate::shared::Acknowledged;
-use crate::store::Current;
-
-/// The greatest body of a report (decisions: 16 MiB).
-const LARGEST: usize = 16 << 20;
+use crate::service::Context;
+use crate::shared::{Acknowledged, List, ShortText};
+use crate::snapshots::ArtifactKey;
 
 /// What runs in an environment of one kind.
 #[derive(Debug)]
@@ -36,8 +35,13 @@ impl Report {
             let mut counted = BTreeSet::new();
             for (name, fingerprint) in &digests.0 {
                 if counted.insert(fingerprint) {
-                    let unseen = || Sighting { name: name.clone(), created: Vec::new() };
-                    let seen = running.entry(fingerprint.clone()).or_insert_with(unseen);
+                    let unseen = || Sighting {
+                        fingerprint: Some(fingerprint.clone()),
+                        name: name.to_string(),
+                        created: Vec::new(),
+                        context: Map::new(),
+                    };
+                    let seen = running.entry(ArtifactKey::from(fingerprint)).or_insert_with(unseen);
                     seen.created.push(created.0);
                 }
             }
@@ -48,20 +52,21 @@ impl Report {
 
     /// Takes the report in: status 201 when that took a snapshot.
     async fn receive(self, environment: &EnvironmentName, cx: &Context<'_>) -> Result<Put<Acknowledged>> {
-        let created = Race::run(|| self.receive_once(environment, cx)).await?;
+        at_most(cx.limits().running_artifacts, self.running.len(), "artifacts")?;
+        let created = cx.retry(|| self.receive_once(environment, cx)).await?;
         Ok(Put { created, body: Acknowledged::Ok })
     }
 
     /// Whether it took a snapshot.
     async fn receive_once(&self, environment: &EnvironmentName, cx: &Context<'_>) -> Result<bool> {
-        let Current { revision, record } = cx.environment(environment.as_str()).await?;
-        self.check_kind(&record)?;
-        let record = Environment { last_reported_at: Some(cx.now()), ..record };
-        let snapshot = assessment::assess(record.clone(), &self.running, cx).await?;
-        let taken = snapshot.is_some();
-        let fact = snapshot.unwrap_or(Fact::EnvironmentReported { record });
-        let guard = Guard::Unchanged(Key::Environment(environment.clone()), revision);
-        cx.record(Draft::of(fact, guard)).await?;
+        let known = cx.environment(environment.as_str()).await?;
+        self.check_kind(&known.record)?;
+        let mut draft = assessment::assess(&known, &self.running, cx).await?;
+        let taken = !draft.facts.is_empty();
+        if !taken && known.status.reported_at.is_none_or(|last| cx.is_heartbeat_due(last)) {
+            draft.fact(Fact::EnvironmentReported { environment: known.record.id });
+        }
+        cx.record(draft).await?;
         Ok(taken)
     }
 
@@ -76,14 +81,24 @@ impl Report {
     }
 }
 
+/// The names of one running artifact.
+const MOST_DIGESTS: usize = 1000;
+
+/// The artifacts of one report.
+const MOST_RUNNING: usize = 100_000;
+
 /// What an artifact consists of: names, and the SHA-256 of each; at least one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
-pub struct Digests(pub BTreeMap<String, Fingerprint>);
+pub struct Digests(pub BTreeMap<ShortText, Fingerprint>);
 
 impl<'de> Deserialize<'de> for Digests {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let digests = BTreeMap::deserialize(deserializer)?;
+        let digests = BTreeMap::<ShortText, Fingerprint>::deserialize(deserializer)?;
+        if digests.len() > MOST_DIGESTS {
+            let text = format_args!("Dictionary should have at most {MOST_DIGESTS} items");
+            return Err(serde::de::Error::custom(text));
+        }
         if digests.is_empty() {
             return Err(serde::de::Error::custom("Dictionary should have at least 1 item"));
         }
@@ -97,7 +112,11 @@ impl JsonSchema for Digests {
     }
     fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
         let digest = generator.subschema_for::<Fingerprint>();
-        schemars::json_schema!({ "type": "object", "minProperties": 1, "additionalProperties": digest })
+        let name = generator.subschema_for::<ShortText>();
+        schemars::json_schema!({
+            "type": "object", "minProperties": 1, "maxProperties": MOST_DIGESTS, "propertyNames": name,
+            "additionalProperties": digest,
+        })
     }
 }
 
@@ -162,7 +181,7 @@ pub struct DockerReport {
     #[serde(default, rename = "type")]
     pub kind: DockerKind,
     /// The containers.
-    pub artifacts: Vec<PlainArtifact>,
+    pub artifacts: List<PlainArtifact, MOST_RUNNING>,
 }
 
 /// Reports what runs in a Docker environment (specification, Environments).
@@ -179,17 +198,20 @@ impl Operation for ReportDocker {
     const PATH: &'static str = "/environments/{org}/{env_name}/report/docker";
     const SCOPE: Scope = Scope::Report;
     const SUMMARY: &'static str = "Reports what runs in a Docker environment";
-    const BODY_LIMIT: usize = LARGEST;
     const INVALID: &'static str = INVALID_REPORT;
     type Body = Json<DockerReport>;
     type Output = Put<Acknowledged>;
+
+    fn body_limit(limits: &Limits) -> u64 {
+        limits.report
+    }
 
     fn org(&self) -> Option<&OrgName> {
         Some(&self.org)
     }
 
     async fn run(self, Json(body): Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
-        let sightings = body.artifacts.iter().map(PlainArtifact::sighting);
+        let sightings = body.artifacts.0.iter().map(PlainArtifact::sighting);
         Report::new(EnvironmentKind::Docker, sightings).receive(&self.env_name, cx).await
     }
 }
@@ -211,7 +233,7 @@ pub struct ServerReport {
     #[serde(default, rename = "type")]
     pub kind: ServerKind,
     /// The artifacts.
-    pub artifacts: Vec<PlainArtifact>,
+    pub artifacts: List<PlainArtifact, MOST_RUNNING>,
 }
 
 /// Reports what runs on a server.
@@ -228,17 +250,20 @@ impl Operation for ReportServer {
     const PATH: &'static str = "/environments/{org}/{env_name}/report/server";
     const SCOPE: Scope = Scope::Report;
     const SUMMARY: &'static str = "Reports what runs on a server";
-    const BODY_LIMIT: usize = LARGEST;
     const INVALID: &'static str = INVALID_REPORT;
     type Body = Json<ServerReport>;
     type Output = Put<Acknowledged>;
+
+    fn body_limit(limits: &Limits) -> u64 {
+        limits.report
+    }
 
     fn org(&self) -> Option<&OrgName> {
         Some(&self.org)
     }
 
     async fn run(self, Json(body): Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
-        let sightings = body.artifacts.iter().map(PlainArtifact::sighting);
+        let sightings = body.artifacts.0.iter().map(PlainArtifact::sighting);
         Report::new(EnvironmentKind::Server, sightings).receive(&self.env_name, cx).await
     }
 }
@@ -249,17 +274,30 @@ mod tests {
 
     use super::*;
     use crate::decode::from_json;
+    use crate::fact::Prepared;
+    use crate::id::{Id, SystemRandom};
+    use crate::time::Timestamp;
 
     const ONE: &str = "1111111111111111111111111111111111111111111111111111111111111111";
     const TWO: &str = "2222222222222222222222222222222222222222222222222222222222222222";
 
     fn running(artifacts: &Value) -> Vec<(String, String, Vec<i64>)> {
         let body: DockerReport = from_json(&json!({ "artifacts": artifacts })).expect("a valid report");
-        let report = Report::new(EnvironmentKind::Docker, body.artifacts.iter().map(PlainArtifact::sighting));
-        let flat = |(fingerprint, seen): (Fingerprint, Sighting)| {
-            (fingerprint.into_string(), seen.name, seen.created)
+        let report =
+            Report::new(EnvironmentKind::Docker, body.artifacts.0.iter().map(PlainArtifact::sighting));
+        let flat = |(key, seen): (ArtifactKey, Sighting)| {
+            assert_eq!(Some(key.as_str()), seen.fingerprint.as_ref().map(Fingerprint::as_str));
+            (key.to_string(), seen.name, seen.created)
         };
         report.running.into_iter().map(flat).collect()
+    }
+
+    #[test]
+    fn a_heartbeat_costs_a_hundred_bytes_at_most() {
+        let environment = Id::new(Timestamp::default(), &SystemRandom);
+        let heartbeat = Fact::EnvironmentReported { environment };
+        let payload = Prepared::new(heartbeat, Timestamp::default(), String::new()).unwrap().payload;
+        assert!(payload.len() <= 100, "{payload}");
     }
 
     #[test]

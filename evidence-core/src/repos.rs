@@ -8,13 +8,16 @@ use serde_json::{Map, Value};
 
 use crate::auth::Scope;
 use crate::error::{Error, Result};
-use crate::fact::{Fact, Guard, Key};
+use crate::fact::{Fact, Guard, Key, RecordKind, UnknownFields};
 use crate::id::Id;
 use crate::name::OrgName;
 use crate::operation::{Json, Method, Operation};
 use crate::page::{Link, PageLinks, PageNumber, PerPage, Slice, SortDirection, Window};
 use crate::service::{Context, Draft};
-use crate::shared::{List, RepoInfo, TagFilter, Tags, VcsProvider};
+use crate::shared::{
+    Address, Description, FreeForm, List, LongText, RepoInfo, ShortText, TagFilter, TagText, Tags,
+    VcsProvider,
+};
 use crate::store::{Current, StoreResult};
 use crate::time::Timestamp;
 
@@ -37,6 +40,9 @@ pub struct Repo {
     pub tags: Tags,
     /// When it was first reported.
     pub created_at: Timestamp,
+    /// What a newer version of the program recorded beside.
+    #[serde(flatten)]
+    pub unknown: UnknownFields,
 }
 
 /// How a list of repos is narrowed; everything given must match.
@@ -86,6 +92,7 @@ impl Repo {
             namespace_path: namespace_path(info),
             tags: Tags::new(),
             created_at: cx.now(),
+            unknown: UnknownFields::default(),
         }
     }
 
@@ -124,9 +131,9 @@ impl Draft {
                 if record == known.record {
                     return Ok(Some(record.id));
                 }
-                (record, Guard::Unchanged(key, known.revision))
+                (record, Guard::Revision(RecordKind::Repo, known.record.id, known.revision))
             }
-            None => (Repo::first_reported(info, cx), Guard::Absent(key)),
+            None => (Repo::first_reported(info, cx), Guard::Vacant(key)),
         };
         let id = record.id;
         self.guarded(Fact::RepoReported { record }, guard);
@@ -158,7 +165,7 @@ pub(crate) fn short_name(name: &str) -> String {
 
 pub(crate) fn namespace_path(info: &RepoInfo) -> Vec<String> {
     match (&info.namespace_path, info.name.rsplit_once('/')) {
-        (Some(sent), _) => sent.clone(),
+        (Some(sent), _) => sent.0.iter().map(ToString::to_string).collect(),
         (None, Some((namespace, _))) => segments(namespace),
         (None, None) => Vec::new(),
     }
@@ -257,15 +264,15 @@ impl RepoView {
         let href = cx.api_url(&format!("tags/{}/repo/{id}", cx.place()?.name));
         Ok(Self {
             id,
-            name: info.name,
+            name: info.name.into_string(),
             short_name,
-            url: info.url,
+            url: info.url.into_string(),
             provider: info.provider,
-            repo_id: info.id,
+            repo_id: info.id.map(ShortText::into_string),
             vcs_instance,
             namespace_path: Some(namespace_path).filter(|path| !path.is_empty()),
-            additional_info: info.additional_info,
-            description: info.description,
+            additional_info: info.additional_info.map(|FreeForm(fields)| fields),
+            description: info.description.map(Description::into_string),
             tags,
             _links: RepoLinks { tags: Link { href } },
         })
@@ -298,21 +305,21 @@ pub struct ListRepos {
     pub page: Option<PageNumber>,
     pub per_page: Option<PerPage<50>>,
     /// Exactly this name; ignored when `repo_id` is given, refused together with `search`.
-    pub name: Option<String>,
+    pub name: Option<ShortText>,
     /// A substring of the name, whatever its case; refused together with `name`.
-    pub search: Option<String>,
+    pub search: Option<ShortText>,
     pub provider: Option<VcsProvider>,
     /// Exactly this external id.
-    pub repo_id: Option<String>,
+    pub repo_id: Option<ShortText>,
     /// Exactly this host.
-    pub vcs_instance: Option<String>,
+    pub vcs_instance: Option<Address>,
     /// A prefix path, its segments separated by `/`: the repos anywhere beneath it.
-    pub namespace: Option<String>,
+    pub namespace: Option<LongText>,
     /// By name: `asc` (the default) or `desc`.
     pub sort_direction: Option<SortDirection>,
     /// `key` or `key:value`; repeatable, all must match.
     #[serde(default)]
-    pub tag: List<String>,
+    pub tag: List<TagText>,
 }
 
 /// Repos a page when the caller does not say (specification, Limits).
@@ -352,11 +359,11 @@ impl Operation for ListRepos {
 impl ListRepos {
     fn filter(&self) -> RepoFilter {
         RepoFilter {
-            name: self.name.clone().filter(|_| self.repo_id.is_none()),
-            search: self.search.clone(),
+            name: self.name.as_deref().filter(|_| self.repo_id.is_none()).map(str::to_owned),
+            search: self.search.as_deref().map(str::to_owned),
             provider: self.provider,
-            repo_id: self.repo_id.clone(),
-            vcs_instance: self.vcs_instance.clone(),
+            repo_id: self.repo_id.as_deref().map(str::to_owned),
+            vcs_instance: self.vcs_instance.as_deref().map(str::to_owned),
             namespace: self.namespace.as_deref().map(segments),
             tags: self.tag.0.iter().map(|tag| TagFilter::parse(tag, ':')).collect(),
             direction: self.sort_direction.unwrap_or_default(),

@@ -2,13 +2,16 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
-use crate::auth::{Access, Actor, ApiKey, Credential, KeyHash, Place, Principal, Scope};
+use crate::auth::{Access, Actor, ApiKey, Credential, KeyHash, Place, Principal, Scope, Target};
 use crate::blobs::Blobs;
 use crate::error::{Error, Missing, Resource, Result, Wording};
 use crate::fact::{Fact, Guard, Write};
 use crate::flows::Visibility;
 use crate::id::{Id, Random, SystemRandom};
+use crate::limits::Limits;
 use crate::name::OrgName;
 use crate::operation::Operation;
 use crate::orgs::{KeyHolder, Standing};
@@ -22,17 +25,11 @@ pub trait EvidenceService: Clone + Send + Sync + 'static {
     /// Who presents this credential. Unknown, malformed, expired and revoked ones are all [`Error::Unauthenticated`].
     fn authenticate(&self, credential: Credential<'_>) -> impl Future<Output = Result<Principal>> + Send;
 
-    /// Whether the caller may do what `scope` asks in the organization named `org`, reading from `flow` where the scope
-    /// is [`Scope::ReadFlow`]. A transport calls this before it reads a byte of the body.
-    fn authorize(
-        &self,
-        caller: &Principal,
-        scope: Scope,
-        org: Option<&str>,
-        flow: Option<&str>,
-    ) -> impl Future<Output = Result<Access>> + Send;
+    /// Whether the caller may do this. A transport asks before it reads a byte of the body.
+    fn authorize(&self, caller: &Principal, target: &Target) -> impl Future<Output = Result<Access>> + Send;
 
-    /// Runs an operation with an access that [`Self::authorize`] gave for it.
+    /// Runs an operation with an access that [`Self::authorize`] gave for it; with one that was given for something else,
+    /// or that does not hold any more, it is [`Error::Forbidden`] or [`Error::Unauthenticated`].
     fn run<O: Operation>(
         &self,
         access: &Access,
@@ -42,6 +39,9 @@ pub trait EvidenceService: Clone + Send + Sync + 'static {
 
     /// Which sentences tell of what is missing.
     fn wording(&self) -> Wording;
+
+    /// How much is taken in.
+    fn limits(&self) -> Limits;
 
     /// Answers once the store does.
     fn ready(&self) -> impl Future<Output = Result<()>> + Send;
@@ -75,7 +75,7 @@ pub trait EvidenceService: Clone + Send + Sync + 'static {
     /// let artifact = ArtifactInput {
     ///     trail_name: Some("release-1".parse()?),
     ///     build_url: "https://ci.example.com/builds/1".parse()?,
-    ///     ..ArtifactInput::new("ab".repeat(32).parse()?, "shop.tar.gz")
+    ///     ..ArtifactInput::new("ab".repeat(32).parse()?, "shop.tar.gz".parse()?)
     /// };
     /// service.call(&caller, ReportArtifact { org: org()?, flow_name: flow_name()? }, Json(artifact)).await?;
     ///
@@ -93,9 +93,7 @@ pub trait EvidenceService: Clone + Send + Sync + 'static {
         body: O::Body,
     ) -> impl Future<Output = Result<O::Output>> + Send {
         async move {
-            let org = operation.org().map(OrgName::as_str);
-            let flow = operation.flow().map(AsRef::as_ref);
-            let access = self.authorize(caller, O::SCOPE, org, flow).await?;
+            let access = self.authorize(caller, &Target::of(&operation)).await?;
             self.run(&access, operation, body).await
         }
     }
@@ -110,6 +108,12 @@ pub struct Settings {
     pub wording: Wording,
     /// Whether a report that names an unknown flow creates it.
     pub implicit_flows: bool,
+    /// How much is taken in.
+    pub limits: Limits,
+    /// How often a report that tells nothing new is noted in the ledger, at most, for each environment: what runs is
+    /// reported again and again for years. [`EnvironmentStatus::reported_at`](crate::environments::EnvironmentStatus)
+    /// may be so much behind.
+    pub heartbeat_interval: Duration,
 }
 
 impl Default for Settings {
@@ -118,6 +122,8 @@ impl Default for Settings {
             public_url: "http://localhost:8001".to_owned(),
             wording: Wording::Documented,
             implicit_flows: true,
+            limits: Limits::default(),
+            heartbeat_interval: Duration::from_secs(60),
         }
     }
 }
@@ -147,15 +153,14 @@ struct Callers {
 }
 
 impl Callers {
-    async fn holder(&self, hash: &KeyHash, now: Timestamp, store: &dyn Store) -> Result<Option<KeyHolder>> {
-        if let Some(known) = self.holders.known(hash, now) {
-            return Ok(Some(known));
-        }
-        let found = store.key_holder(hash).await?;
-        if let Some(holder) = &found {
-            self.holders.keep(hash.clone(), now, holder.clone());
-        }
-        Ok(found)
+    /// Who holds the key of this hash, which works.
+    async fn holder(&self, hash: &KeyHash, now: Timestamp, store: &dyn Store) -> Result<KeyHolder> {
+        let found = self.holders.answer(hash, now, store.key_holder(hash)).await?;
+        let over = |end: Option<Timestamp>| end.is_some_and(|end| end <= now);
+        let works = |holder: &KeyHolder| {
+            holder.hash.matches(hash) && !over(holder.expires_at) && !over(holder.revoked_at)
+        };
+        found.filter(works).ok_or(Error::Unauthenticated)
     }
 
     async fn standing(
@@ -166,19 +171,46 @@ impl Callers {
         store: &dyn Store,
     ) -> Result<Option<Standing>> {
         let question = (org.to_owned(), user);
-        if let Some(known) = self.standings.known(&question, now) {
-            return Ok(Some(known));
-        }
-        let found = store.standing(org, user).await?;
-        if let Some(standing) = &found {
-            self.standings.keep(question, now, standing.clone());
-        }
-        Ok(found)
+        Ok(self.standings.answer(&question, now, store.standing(org, user)).await?)
     }
 
     fn forget(&self) {
         self.holders.forget();
         self.standings.forget();
+    }
+}
+
+impl Parts {
+    /// The caller's right to the target, as it is now: no more than a moment old ([`Recent`]).
+    async fn authorize(&self, caller: &Principal, target: &Target) -> Result<Access> {
+        let Self { store, clock, callers, .. } = self;
+        let (caller, target, now) = (caller.clone(), target.clone(), clock.now());
+        let bound_to = match &caller.key {
+            Some(key) => callers.holder(key, now, &**store).await?.bound_to,
+            None => None,
+        };
+        let Some(name) = target.org() else { return Ok(Access { caller, target, place: None }) };
+        let standing = callers.standing(name.as_str(), caller.actor.id, now, &**store).await?;
+        let standing =
+            standing.ok_or_else(|| Missing::new(Resource::Organization, name.as_str(), name.as_str()))?;
+        let org = standing.organization.id;
+        let role = match bound_to {
+            Some((home, role)) => Some(role).filter(|_| home == org),
+            None => standing.role,
+        };
+        let is_allowed = match (role, target.scope(), target.flow()) {
+            (Some(role), scope, _) => role >= scope.least_role(),
+            (None, Scope::ReadFlow, Some(flow)) => {
+                let flow = store.flow(org, flow.as_str()).await?;
+                flow.is_some_and(|flow| flow.record.visibility == Visibility::Public)
+            }
+            (None, ..) => false,
+        };
+        if !is_allowed {
+            return Err(Error::Forbidden);
+        }
+        let place = Place { org, name: standing.organization.name, role };
+        Ok(Access { caller, target, place: Some(place) })
     }
 }
 
@@ -260,7 +292,7 @@ impl Evidence {
     pub async fn principal_of_user(&self, name: &str) -> Result<Principal> {
         let name: OrgName = name.parse().map_err(|_| Error::Unauthenticated)?;
         let user = self.store().user(name.as_str()).await?.ok_or(Error::Unauthenticated)?;
-        Ok(Principal { actor: user.actor(), bound_to: None })
+        Ok(Principal { actor: user.actor(), key: None })
     }
 
     /// The store below.
@@ -274,6 +306,11 @@ impl Evidence {
 
     pub(crate) fn new_id(&self) -> Id {
         Id::new(self.now(), &*self.parts.random)
+    }
+
+    /// Forgets who may do what: it changed.
+    pub(crate) fn forget_callers(&self) {
+        self.parts.callers.forget();
     }
 
     pub(crate) fn new_key(&self) -> ApiKey {
@@ -292,52 +329,30 @@ impl EvidenceService for Evidence {
         }
         let hash = KeyHash::of(key);
         let Parts { store, clock, callers, .. } = &*self.parts;
-        let now = clock.now();
-        let holder = callers.holder(&hash, now, &**store).await?.ok_or(Error::Unauthenticated)?;
-        let over = |end: Option<Timestamp>| end.is_some_and(|end| end <= now);
-        if !holder.hash.matches(&hash) || over(holder.expires_at) || over(holder.revoked_at) {
-            return Err(Error::Unauthenticated);
-        }
-        Ok(Principal { actor: holder.actor, bound_to: holder.bound_to })
+        let holder = callers.holder(&hash, clock.now(), &**store).await?;
+        Ok(Principal { actor: holder.actor, key: Some(hash) })
     }
 
-    async fn authorize(
-        &self,
-        caller: &Principal,
-        scope: Scope,
-        org: Option<&str>,
-        flow: Option<&str>,
-    ) -> Result<Access> {
-        let Some(name) = org else { return Ok(Access { caller: caller.clone(), place: None }) };
-        let Parts { store, clock, callers, .. } = &*self.parts;
-        let standing = callers.standing(name, caller.actor.id, clock.now(), &**store).await?;
-        let standing = standing.ok_or_else(|| Missing::new(Resource::Organization, name, name))?;
-        let org = standing.organization.id;
-        let role = match caller.bound_to {
-            Some((home, role)) => Some(role).filter(|_| home == org),
-            None => standing.role,
-        };
-        let place = Place { org, name: standing.organization.name, role };
-        let access = Access { caller: caller.clone(), place: Some(place) };
-        match (role, scope, flow) {
-            (Some(role), ..) if role >= scope.least_role() => Ok(access),
-            (None, Scope::ReadFlow, Some(flow)) => match store.flow(org, flow).await? {
-                Some(flow) if flow.record.visibility == Visibility::Public => Ok(access),
-                Some(_) | None => Err(Error::Forbidden),
-            },
-            _ => Err(Error::Forbidden),
-        }
+    async fn authorize(&self, caller: &Principal, target: &Target) -> Result<Access> {
+        self.parts.authorize(caller, target).await
     }
 
     async fn run<O: Operation>(&self, access: &Access, operation: O, body: O::Body) -> Result<O::Output> {
-        let Parts { store, attachments, clock, random, settings, callers, templates } = &*self.parts;
-        let (now, random) = (clock.now(), &**random);
-        let cx = Context { store: &**store, attachments, access, now, random, settings, callers, templates };
+        if access.target != Target::of(&operation) {
+            return Err(Error::Forbidden);
+        }
+        // The body may have taken minutes.
+        let access = &self.parts.authorize(&access.caller, &access.target).await?;
+        let cx = Context::over(&self.parts, access, self.now());
         operation.run(body, &cx).await.map_err(|error| error.under(O::INVALID))
     }
 
     fn wording(&self) -> Wording {
         self.parts.settings.wording
+    }
+
+    fn limits(&self) -> Limits {
+        self.parts.settings.limits
     }
 
     async fn ready(&self) -> Result<()> {
@@ -347,13 +362,15 @@ impl EvidenceService for Evidence {
 
 /// What an operation has at hand. Nothing else reads the time or draws randomness.
 pub struct Context<'a> {
+    parts: &'a Arc<Parts>,
     store: &'a dyn Store,
     attachments: &'a Arc<dyn Blobs>,
     access: &'a Access,
-    now: Timestamp,
+    clock: &'a dyn Clock,
+    /// In microseconds.
+    now: AtomicI64,
     random: &'a dyn Random,
     settings: &'a Settings,
-    callers: &'a Callers,
     templates: &'a Templates,
 }
 
@@ -361,12 +378,39 @@ impl std::fmt::Debug for Context<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Context")
             .field("access", &self.access)
-            .field("now", &self.now)
+            .field("now", &self.now())
             .finish_non_exhaustive()
     }
 }
 
+/// What a [`Context`] has at hand, for an answer that is made while it is sent.
+#[derive(Clone)]
+pub(crate) struct Lasting {
+    parts: Arc<Parts>,
+    access: Access,
+    now: Timestamp,
+}
+
+impl Lasting {
+    /// The context again, at the instant of the request.
+    pub(crate) fn context(&self) -> Context<'_> {
+        Context::over(&self.parts, &self.access, self.now)
+    }
+}
+
 impl<'a> Context<'a> {
+    fn over(parts: &'a Arc<Parts>, access: &'a Access, now: Timestamp) -> Self {
+        let Parts { store, attachments, clock, random, settings, templates, .. } = &**parts;
+        let (store, clock, random) = (&**store, &**clock, &**random);
+        let now = AtomicI64::new(now.as_micros());
+        Self { parts, store, attachments, access, clock, now, random, settings, templates }
+    }
+
+    /// All of this, beyond the operation.
+    pub(crate) fn lasting(&self) -> Lasting {
+        Lasting { parts: Arc::clone(self.parts), access: self.access.clone(), now: self.now() }
+    }
+
     /// The store, for questions.
     pub const fn store(&self) -> &'a dyn Store {
         self.store
@@ -377,14 +421,33 @@ impl<'a> Context<'a> {
         self.attachments
     }
 
-    /// The instant of the request, read once.
-    pub const fn now(&self) -> Timestamp {
-        self.now
+    /// The instant of the attempt: one for all that it decides, and a later one when it has to decide again.
+    pub fn now(&self) -> Timestamp {
+        Timestamp::from_micros(self.now.load(Ordering::Relaxed))
+    }
+
+    /// Runs `attempt`, again as long as it meets a conflict, at the time that it then is.
+    pub async fn retry<T, F>(&self, attempt: impl Fn() -> F) -> Result<T>
+    where
+        F: Future<Output = Result<T>>,
+    {
+        retry_on_conflict(|| {
+            self.now.fetch_max(self.clock.now().as_micros(), Ordering::Relaxed);
+            attempt()
+        })
+        .await
+    }
+
+    /// Whether a report that tells nothing new is to be noted, the last one having come in at this time.
+    pub(crate) fn is_heartbeat_due(&self, last: Timestamp) -> bool {
+        let interval = self.settings.heartbeat_interval.as_micros();
+        let passed = self.now().as_micros().saturating_sub(last.as_micros());
+        u128::try_from(passed).is_ok_and(|passed| passed > 0 && passed >= interval)
     }
 
     /// A fresh id.
     pub fn new_id(&self) -> Id {
-        Id::new(self.now, self.random)
+        Id::new(self.now(), self.random)
     }
 
     /// The source of randomness, for keys.
@@ -395,6 +458,11 @@ impl<'a> Context<'a> {
     /// How the service behaves.
     pub const fn settings(&self) -> &'a Settings {
         self.settings
+    }
+
+    /// How much is taken in.
+    pub const fn limits(&self) -> &'a Limits {
+        &self.settings.limits
     }
 
     /// The templates that were parsed already.
@@ -422,6 +490,12 @@ impl<'a> Context<'a> {
         Ok(self.place()?.org)
     }
 
+    /// Whether the caller may learn of the organization's environments: whoever has a role there, and so nobody who is
+    /// let in for the sake of a public flow alone.
+    pub fn sees_environments(&self) -> Result<bool> {
+        Ok(self.place()?.role.is_some())
+    }
+
     /// A thing of this kind and name is missing in the organization.
     pub fn missing(&self, resource: Resource, name: impl Into<String>) -> Missing {
         let org = self.access.place.as_ref().map(|place| place.name.to_string()).unwrap_or_default();
@@ -439,19 +513,62 @@ impl<'a> Context<'a> {
         format!("{}/api/v2/{path}", self.settings.public_url)
     }
 
+    /// Whether the caller still may, and as much as when the operation began: it may have decided by the role.
+    async fn check_access(&self) -> Result<()> {
+        let now = self.parts.authorize(&self.access.caller, &self.access.target).await?;
+        let (now, then) = (now.place.as_ref(), self.access.place.as_ref());
+        let same_org = now.map(|place| place.org) == then.map(|place| place.org);
+        let role = |place: Option<&Place>| place.and_then(|place| place.role);
+        if same_org && role(now) >= role(then) { Ok(()) } else { Err(Error::Forbidden) }
+    }
+
+    /// Refuses snapshots that are too large to be recorded: what a report's artifacts come to grows with the policies
+    /// that judge each of them. Other facts are bounded by the bodies they come from.
+    fn check_size(&self, facts: &[Fact]) -> Result<()> {
+        let limit = self.limits().write;
+        for fact in facts.iter().filter(|fact| matches!(fact, Fact::SnapshotTaken { .. })) {
+            let mut size = Size(0);
+            serde_json::to_writer(&mut size, fact).map_err(|error| StoreError::Failed(error.into()))?;
+            if size.0 > limit {
+                return Err(Error::TooLarge { limit, file: false });
+            }
+        }
+        Ok(())
+    }
+
     /// Records facts under guards, all or none.
+    ///
+    /// # Errors
+    /// [`Error::Unauthenticated`] or [`Error::Forbidden`] where the caller's rights ended meanwhile; [`Error::Store`] with
+    /// [`StoreError::Conflict`] where a guard no longer holds.
     pub async fn record(&self, draft: Draft) -> Result<Vec<Entry>> {
         if draft.facts.is_empty() {
             return Ok(Vec::new());
         }
-        let Draft { facts, guards, secrets } = draft;
+        self.check_size(&draft.facts)?;
+        self.check_access().await?;
+        let Draft { facts, guards, secrets, .. } = draft;
         let access = facts.iter().any(Fact::changes_access);
-        let write = Write { org: self.org()?, by: self.actor(), at: self.now, facts, guards, secrets };
+        let write = Write { org: self.org()?, by: self.actor(), at: self.now(), facts, guards, secrets };
         let recorded = self.store.record(write).await;
         if access {
-            self.callers.forget();
+            self.parts.callers.forget();
         }
         Ok(recorded?)
+    }
+}
+
+/// Counts the bytes that are written to it.
+struct Size(u64);
+
+impl std::io::Write for Size {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
     }
 }
 
@@ -464,12 +581,22 @@ pub struct Draft {
     pub guards: Vec<Guard>,
     /// Hashes of new keys.
     pub secrets: Vec<(Id, KeyHash)>,
+    /// Holds while the flow that was read is as it was: for a trail that begins with its template.
+    pub(crate) flow: Option<Guard>,
 }
 
 impl Draft {
     /// A draft of one fact under one guard.
     pub fn of(fact: Fact, guard: Guard) -> Self {
-        Self { facts: vec![fact], guards: vec![guard], secrets: Vec::new() }
+        Self { facts: vec![fact], guards: vec![guard], ..Self::default() }
+    }
+
+    /// Adds what another draft has.
+    pub fn extend(&mut self, other: Self) {
+        let Self { facts, guards, secrets, .. } = other;
+        self.facts.extend(facts);
+        self.guards.extend(guards);
+        self.secrets.extend(secrets);
     }
 
     /// Adds a fact that needs no guard.
@@ -484,22 +611,19 @@ impl Draft {
     }
 }
 
-/// Operations whose write may meet a conflict.
-#[derive(Debug)]
-pub struct Race;
+/// Of the callers who race for one record, one wins each time: enough for so many at the same time.
+const MAX_ATTEMPTS: u8 = 128;
 
-impl Race {
-    /// Of the callers who race for one record, one wins each round: enough for so many at the same time.
-    const ROUNDS: u8 = 128;
-
-    /// Runs `attempt` again as long as it loses a race, a bounded number of times, and answers its last outcome.
-    pub async fn run<T, F: Future<Output = Result<T>>>(attempt: impl Fn() -> F) -> Result<T> {
-        for _ in 1..Self::ROUNDS {
-            let outcome = attempt().await;
-            if !matches!(outcome, Err(Error::Store(StoreError::Conflict))) {
-                return outcome;
-            }
+/// Runs `attempt` again as long as it meets a conflict, a bounded number of times, and answers its last outcome.
+pub(crate) async fn retry_on_conflict<T, F>(attempt: impl Fn() -> F) -> Result<T>
+where
+    F: Future<Output = Result<T>>,
+{
+    for _ in 1..MAX_ATTEMPTS {
+        let outcome = attempt().await;
+        if !matches!(outcome, Err(Error::Store(StoreError::Conflict))) {
+            return outcome;
         }
-        attempt().await
     }
+    attempt().await
 }

@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::auth::{Actor, ActorKind, Role, Scope};
 use crate::error::{Error, Resource, Result};
-use crate::fact::{Fact, Guard, Key};
+use crate::fact::{Fact, Guard, Key, RecordKind, UnknownFields};
 use crate::id::Id;
 use crate::name::{OrgName, ServiceAccountName};
 use crate::operation::{Created, Json, Method, Operation};
 use crate::orgs::OrgKind;
-use crate::service::{Context, Draft, Race};
+use crate::service::{Context, Draft};
 use crate::shared::Text;
 use crate::store::{Current, StoreResult};
 use crate::time::{Timestamp, WholeSeconds};
@@ -31,6 +31,9 @@ pub struct ServiceAccount {
     pub created_by: Actor,
     /// When.
     pub created_at: Timestamp,
+    /// What a newer version of the program recorded beside.
+    #[serde(flatten)]
+    pub unknown: UnknownFields,
 }
 
 /// An API key as it is recorded: everything but the key.
@@ -50,6 +53,9 @@ pub struct ApiKeyRecord {
     pub revoked_at: Option<Timestamp>,
     /// The SHA-256 of the stored hash.
     pub hash_sha256: String,
+    /// What a newer version of the program recorded beside.
+    #[serde(flatten)]
+    pub unknown: UnknownFields,
 }
 
 /// Questions about service accounts and their keys.
@@ -201,7 +207,7 @@ impl Operation for CreateServiceAccount {
             return Err(Error::invalid("org", text));
         }
         cx.may_grant(input.privilege)?;
-        Race::run(|| create(&input, cx)).await.map(|account| Created(account.into()))
+        cx.retry(|| create(&input, cx)).await.map(|account| Created(account.into()))
     }
 }
 
@@ -217,9 +223,10 @@ async fn create(input: &ServiceAccountInput, cx: &Context<'_>) -> Result<Service
         privilege: input.privilege,
         created_by: cx.actor(),
         created_at: cx.now(),
+        unknown: UnknownFields::default(),
     };
     let fact = Fact::ServiceAccountCreated { record: record.clone() };
-    cx.record(Draft::of(fact, Guard::Absent(Key::ServiceAccount(name.clone())))).await?;
+    cx.record(Draft::of(fact, Guard::Vacant(Key::ServiceAccount(name.clone())))).await?;
     Ok(record)
 }
 
@@ -303,7 +310,7 @@ impl Operation for PatchServiceAccount {
     }
 
     async fn run(self, Json(input): Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
-        Race::run(|| patch(&self.name, &input, cx)).await.map(|account| Json(account.into()))
+        cx.retry(|| patch(&self.name, &input, cx)).await.map(|account| Json(account.into()))
     }
 }
 
@@ -317,7 +324,7 @@ async fn patch(
     cx.may_grant(patched.privilege)?;
     if patched != record {
         let fact = Fact::ServiceAccountUpdated { record: patched.clone() };
-        let guard = Guard::Unchanged(Key::ServiceAccount(name.clone()), revision);
+        let guard = Guard::Revision(RecordKind::ServiceAccount, record.id, revision);
         cx.record(Draft::of(fact, guard)).await?;
     }
     Ok(patched)
@@ -343,6 +350,7 @@ mod tests {
             privilege,
             created_by: created_by.clone(),
             created_at: Timestamp::from_seconds(2),
+            unknown: UnknownFields::default(),
         }
     }
 

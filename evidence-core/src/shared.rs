@@ -15,34 +15,34 @@ use crate::time::{SentSeconds, WholeSeconds};
 pub struct GitCommit {
     /// The commit's hash. The specification's example of a pull request calls it `sha`.
     #[serde(alias = "sha")]
-    pub sha1: String,
+    pub sha1: ShortText,
     /// Its message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub message: Option<String>,
+    pub message: Option<Description>,
     /// Its author, as `Name <mail>`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub author: Option<String>,
+    pub author: Option<ShortText>,
     /// The author's account name at the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub author_username: Option<String>,
+    pub author_username: Option<ShortText>,
     /// The branch it was built from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub branch: Option<String>,
+    pub branch: Option<ShortText>,
     /// When it was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timestamp: Option<SentSeconds>,
     /// Where it can be looked at.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub url: Option<String>,
+    pub url: Option<Address>,
     /// Its parents' hashes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub parents: Option<Vec<String>>,
+    pub parents: Option<List<ShortText>>,
     /// Whether the host verified its signature.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verified: Option<bool>,
     /// What the host says of its signature.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub signature_state: Option<String>,
+    pub signature_state: Option<ShortText>,
 }
 
 /// A git commit as answers carry it (specification, Artifact: git_commit_info): every key present, and the empty
@@ -64,20 +64,24 @@ pub struct GitCommitInfo {
 
 impl From<&GitCommit> for GitCommitInfo {
     fn from(commit: &GitCommit) -> Self {
-        let text = |text: &Option<String>| text.clone().unwrap_or_default();
         Self {
-            sha1: commit.sha1.clone(),
-            message: text(&commit.message),
-            author: text(&commit.author),
-            author_username: text(&commit.author_username),
-            branch: text(&commit.branch),
+            sha1: commit.sha1.to_string(),
+            message: text(commit.message.as_deref()),
+            author: text(commit.author.as_deref()),
+            author_username: text(commit.author_username.as_deref()),
+            branch: text(commit.branch.as_deref()),
             timestamp: commit.timestamp.map(|at| at.0.whole_seconds()).unwrap_or_default(),
-            url: text(&commit.url),
-            parents: commit.parents.clone().unwrap_or_default(),
+            url: text(commit.url.as_deref()),
+            parents: commit.parents.iter().flat_map(|parents| &parents.0).map(ToString::to_string).collect(),
             verified: commit.verified.unwrap_or_default(),
-            signature_state: text(&commit.signature_state),
+            signature_state: text(commit.signature_state.as_deref()),
         }
     }
+}
+
+/// The text, or the empty one.
+pub(crate) fn text(text: Option<&str>) -> String {
+    text.unwrap_or_default().to_owned()
 }
 
 impl GitCommitInfo {
@@ -138,75 +142,56 @@ impl VcsProvider {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RepoInfo {
     /// The repository's name, with its owner: `owner/repo`.
-    pub name: String,
+    pub name: ShortText,
     /// Where it is.
-    pub url: String,
+    pub url: Address,
     /// Its id at the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub id: Option<String>,
+    pub id: Option<ShortText>,
     /// What it is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub description: Option<String>,
+    pub description: Option<Description>,
     /// The host's kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider: Option<VcsProvider>,
     /// The groups it lies in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub namespace_path: Option<Vec<String>>,
+    pub namespace_path: Option<List<ShortText>>,
     /// Anything else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub additional_info: Option<serde_json::Map<String, Value>>,
+    pub additional_info: Option<FreeForm>,
 }
 
-/// Labelled links: label to address and, optionally, the fingerprint of what is there.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
-#[serde(transparent)]
-pub struct ExternalUrls(pub BTreeMap<String, ExternalUrl>);
+/// Labelled links: label to address and, optionally, the fingerprint of what is there; at most 1,000.
+pub type ExternalUrls = Dictionary<LinkLabel, ExternalUrl>;
 
 /// One labelled link.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExternalUrl {
     /// The address.
-    pub href: String,
+    pub href: Address,
     /// The SHA-256 of what is there.
     #[serde(default)]
     pub fingerprint: Option<Fingerprint>,
 }
 
-impl<'de> Deserialize<'de> for ExternalUrls {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let urls = BTreeMap::<String, ExternalUrl>::deserialize(deserializer)?;
-        match urls.keys().find(|label| label.is_empty() || label.contains(['=', '.'])) {
-            Some(label) => {
-                Err(serde::de::Error::custom(format_args!("Label '{label}' should match pattern '^[^=.]+$'")))
-            }
-            None => Ok(Self(urls)),
-        }
+/// Short labelled remarks on an attestation, each of at most 4,096 characters; at most 1,000.
+pub type Annotations = Dictionary<AnnotationKey, LongText>;
+
+/// The greatest size of free-form JSON, in bytes as it is written without white space.
+const LARGEST_FREE_FORM: usize = 256 << 10;
+
+/// Refuses free-form JSON that is too large.
+fn check_size<E: serde::de::Error>(value: &impl Serialize) -> Result<(), E> {
+    let size = serde_json::to_vec(value).map_err(E::custom)?.len();
+    if size > LARGEST_FREE_FORM {
+        return Err(E::custom(format_args!("Input should have at most {LARGEST_FREE_FORM} bytes as JSON")));
     }
+    Ok(())
 }
 
-/// Short labelled remarks on an attestation: keys `^[A-Za-z0-9_-]+$`, values strings.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
-#[serde(transparent)]
-pub struct Annotations(pub BTreeMap<String, String>);
-
-impl<'de> Deserialize<'de> for Annotations {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let annotations = BTreeMap::<String, String>::deserialize(deserializer)?;
-        let fits = |key: &str| {
-            !key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
-        };
-        match annotations.keys().find(|key| !fits(key)) {
-            Some(key) => Err(serde::de::Error::custom(format_args!(
-                "Key '{key}' should match pattern '^[A-Za-z0-9_-]+$'"
-            ))),
-            None => Ok(Self(annotations)),
-        }
-    }
-}
-
-/// Anything a reporter wants kept along: a JSON object or list.
+/// Anything a reporter wants kept along: a JSON object or list of at most 256 KiB.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct UserData(pub Value);
@@ -214,7 +199,10 @@ pub struct UserData(pub Value);
 impl<'de> Deserialize<'de> for UserData {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match Value::deserialize(deserializer)? {
-            value @ (Value::Object(_) | Value::Array(_)) => Ok(Self(value)),
+            value @ (Value::Object(_) | Value::Array(_)) => {
+                check_size(&value)?;
+                Ok(Self(value))
+            }
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
                 Err(serde::de::Error::custom("Input should be a valid dictionary or list"))
             }
@@ -227,16 +215,42 @@ impl JsonSchema for UserData {
         "UserData".into()
     }
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({ "type": ["object", "array"] })
+        schemars::json_schema!({ "type": ["object", "array"], "x-max-bytes": LARGEST_FREE_FORM })
     }
 }
 
-/// An absolute `http` or `https` URL of at most 8 KiB.
+/// A JSON object with whatever a reporter puts into it, of at most 256 KiB.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+#[serde(transparent)]
+pub struct FreeForm(pub serde_json::Map<String, Value>);
+
+impl<'de> Deserialize<'de> for FreeForm {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let fields = serde_json::Map::deserialize(deserializer)?;
+        check_size(&fields)?;
+        Ok(Self(fields))
+    }
+}
+
+impl JsonSchema for FreeForm {
+    fn inline_schema() -> bool {
+        true
+    }
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "FreeForm".into()
+    }
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "object", "x-max-bytes": LARGEST_FREE_FORM })
+    }
+}
+
+/// An absolute `http` or `https` URL of at most 2,048 bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct WebUrl(String);
 
-const LONGEST_URL: usize = 8 << 10;
+/// The greatest length of a URL in a body, in bytes.
+const LONGEST_URL: usize = 2048;
 
 impl WebUrl {
     /// The URL's text.
@@ -251,11 +265,7 @@ impl<'de> Deserialize<'de> for WebUrl {
         if text.is_empty() {
             return Err(serde::de::Error::custom("Input should be a valid URL, input is empty"));
         }
-        if text.len() > LONGEST_URL {
-            return Err(serde::de::Error::custom(format_args!(
-                "URL should have at most {LONGEST_URL} characters"
-            )));
-        }
+        check_url(&text)?;
         let rest = ["https://", "http://"].into_iter().find_map(|scheme| {
             text.get(..scheme.len())
                 .filter(|start| start.eq_ignore_ascii_case(scheme))
@@ -280,21 +290,56 @@ impl JsonSchema for WebUrl {
     }
 }
 
+fn check_url<E: serde::de::Error>(text: &str) -> Result<(), E> {
+    if text.len() > LONGEST_URL {
+        return Err(E::custom(format_args!("URL should have at most {LONGEST_URL} bytes")));
+    }
+    Ok(())
+}
+
 /// A text of `MIN` to `MAX` characters.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct Text<const MAX: usize, const MIN: usize = 0>(String);
 
-/// A URL as it is reported, of any form or none: at most 8 Ki characters.
-pub type Address = Text<LONGEST_URL>;
+/// A name, a title or an identifier: at most 255 characters.
+pub type ShortText = Text<255>;
+
+/// A tag that a list is narrowed by: a key, and a value of at most 1,024 characters.
+pub type TagText = Text<1280>;
+
+/// A tag's value: at most 1,024 characters.
+pub type TagValue = Text<1024>;
+
+/// What is neither short nor a description: at most 4,096 characters.
+pub type LongText = Text<{ 4 << 10 }>;
 
 /// A description: at most 64 Ki characters.
 pub type Description = Text<{ 64 << 10 }>;
 
 impl<const MAX: usize, const MIN: usize> Text<MAX, MIN> {
     /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The text, by value.
     pub fn into_string(self) -> String {
         self.0
+    }
+}
+
+impl<const MAX: usize, const MIN: usize> std::ops::Deref for Text<MAX, MIN> {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl<const MAX: usize, const MIN: usize> std::fmt::Display for Text<MAX, MIN> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
     }
 }
 
@@ -342,6 +387,157 @@ impl<const MAX: usize, const MIN: usize> JsonSchema for Text<MAX, MIN> {
             0 => schemars::json_schema!({ "type": "string", "maxLength": MAX }),
             _ => schemars::json_schema!({ "type": "string", "minLength": MIN, "maxLength": MAX }),
         }
+    }
+}
+
+/// A URL as it is reported, of any form or none: at most 2,048 bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[serde(transparent)]
+pub struct Address(String);
+
+impl Address {
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The text, by value.
+    pub fn into_string(self) -> String {
+        self.0
+    }
+}
+
+impl std::ops::Deref for Address {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl std::fmt::Display for Address {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for Address {
+    type Err = serde::de::value::Error;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        check_url(text)?;
+        Ok(Self(text.to_owned()))
+    }
+}
+
+impl<'de> Deserialize<'de> for Address {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        check_url(&text)?;
+        Ok(Self(text))
+    }
+}
+
+impl JsonSchema for Address {
+    fn inline_schema() -> bool {
+        true
+    }
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Address".into()
+    }
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "string", "maxLength": LONGEST_URL, "x-max-bytes": LONGEST_URL })
+    }
+}
+
+macro_rules! keys {
+    ($($(#[$doc:meta])* $name:ident = $word:literal $pattern:literal, |$text:ident| $fits:expr;)*) => {$(
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+        #[serde(transparent)]
+        pub struct $name(ShortText);
+
+        impl FromStr for $name {
+            type Err = String;
+
+            fn from_str(text: &str) -> Result<Self, String> {
+                let fits = |$text: &str| $fits;
+                if text.is_empty() || !fits(text) {
+                    return Err(format!(concat!($word, " '{}' should match pattern '{}'"), text, $pattern));
+                }
+                text.parse().map(Self).map_err(|error: BadText| error.to_string())
+            }
+        }
+
+        impl AsRef<str> for $name {
+            fn as_ref(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+            }
+        }
+
+        impl JsonSchema for $name {
+            fn inline_schema() -> bool {
+                true
+            }
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($name).into()
+            }
+            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                schemars::json_schema!({ "type": "string", "pattern": $pattern, "maxLength": 255 })
+            }
+        }
+    )*};
+}
+
+keys! {
+    /// What a link is called.
+    LinkLabel = "Label" "^[^=.]+$", |text| !text.contains(['=', '.']);
+    /// What a remark is called.
+    AnnotationKey = "Key" "^[A-Za-z0-9_-]+$",
+        |text| text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
+}
+
+/// At most `MAX` values by their keys.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Dictionary<K, V, const MAX: usize = 1000>(pub BTreeMap<K, V>);
+
+impl<K, V, const MAX: usize> Default for Dictionary<K, V, MAX> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
+    }
+}
+
+impl<'de, K: Deserialize<'de> + Ord, V: Deserialize<'de>, const MAX: usize> Deserialize<'de>
+    for Dictionary<K, V, MAX>
+{
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let entries = BTreeMap::deserialize(deserializer)?;
+        if entries.len() > MAX {
+            return Err(serde::de::Error::custom(format_args!("Dictionary should have at most {MAX} items")));
+        }
+        Ok(Self(entries))
+    }
+}
+
+impl<K: JsonSchema, V: JsonSchema, const MAX: usize> JsonSchema for Dictionary<K, V, MAX> {
+    fn inline_schema() -> bool {
+        true
+    }
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        format!("{}By{}", V::schema_name(), K::schema_name()).into()
+    }
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        let (keys, values) = (generator.subschema_for::<K>(), generator.subschema_for::<V>());
+        schemars::json_schema!({
+            "type": "object", "propertyNames": keys, "additionalProperties": values, "maxProperties": MAX,
+        })
     }
 }
 
@@ -440,7 +636,7 @@ mod tests {
     }
 
     #[test]
-    fn an_origin_is_an_absolute_web_url_of_at_most_8_kib() {
+    fn an_origin_is_an_absolute_web_url_of_at_most_2_kib() {
         let longest = format!("https://e/{}", "a".repeat(LONGEST_URL - 10));
         for url in [
             "http://e",

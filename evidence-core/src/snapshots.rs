@@ -1,6 +1,7 @@
 //! Snapshots: what ran in an environment, when, and whether it was allowed to. Kept as intervals: an artifact runs
 //! from one snapshot until another, so a report costs what changed and not what runs.
 
+mod key;
 mod view;
 
 use std::ops::RangeInclusive;
@@ -8,9 +9,10 @@ use std::ops::RangeInclusive;
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::auth::Scope;
-use crate::environments::Environment;
+use crate::environments::KnownEnvironment;
 use crate::error::{Error, Resource, Result};
 use crate::id::Id;
 use crate::name::{EnvironmentName, Fingerprint, OrgName, PolicyName};
@@ -20,9 +22,11 @@ use crate::rules::compliance::State;
 use crate::rules::policy::RuleEvaluation;
 use crate::rules::snapshots::{Expression, Interval, Position};
 use crate::service::Context;
+use crate::shared::ShortText;
 use crate::store::{Current, StoreResult};
 use crate::time::{Timestamp, WholeSeconds};
 
+pub use key::ArtifactKey;
 pub use view::{AppliedPolicyView, ArtifactFlow, GetSnapshot, SnapshotArtifact, SnapshotView};
 
 /// A snapshot as it is recorded: what changed since the one before, and the verdict.
@@ -36,12 +40,14 @@ pub struct Snapshot {
     pub at: Timestamp,
     /// Whether everything that runs may.
     pub compliant: bool,
+    /// Whether a report led to it, rather than a change of policies.
+    pub reported: bool,
     /// The policies it was judged by.
     pub policies: Vec<AppliedPolicy>,
     /// Artifacts that began to run, or whose data differ from the snapshot before.
     pub changes: Vec<Instance>,
     /// Artifacts that no longer run.
-    pub exits: Vec<Fingerprint>,
+    pub exits: Vec<ArtifactKey>,
 }
 
 /// A policy that a snapshot was judged by.
@@ -56,12 +62,18 @@ pub struct AppliedPolicy {
 /// An artifact running in an environment, unchanged since snapshot `from`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Instance {
-    /// The SHA-256 of what runs.
-    pub fingerprint: Fingerprint,
+    /// The SHA-256 of what runs; nothing where the environment knows none, as of some ECS tasks, Azure apps and Cloud
+    /// Run services.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fingerprint: Option<Fingerprint>,
     /// Its name, as the environment knows it.
     pub name: String,
     /// When its instances were created, in epoch seconds, ascending; their number is the instance count.
     pub created: Vec<i64>,
+    /// What only environments of its kind tell: pods, tasks, containers, revisions. Answers show what is under `pods` and
+    /// `ecs_context`. No snapshot is taken because it differs.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub context: Map<String, Value>,
     /// The first snapshot with these data.
     pub from: u64,
     /// What made it differ in that snapshot.
@@ -72,6 +84,13 @@ pub struct Instance {
     pub provenance: Vec<Provenance>,
     /// What the policies said, in the order of their ids.
     pub policy_decisions: Vec<PolicyDecision>,
+}
+
+impl Instance {
+    /// What it is told apart by from all else that runs in the environment.
+    pub fn key(&self) -> ArtifactKey {
+        ArtifactKey::new(self.fingerprint.as_ref(), &self.name)
+    }
 }
 
 /// What a version of a policy said of an artifact.
@@ -161,28 +180,29 @@ pub trait SnapshotStore: Send + Sync {
         environment: Id,
         range: RangeInclusive<u64>,
     ) -> StoreResult<Vec<SnapshotRow>>;
-    /// The number of the newest snapshot taken at or before `at`; 0 when there is none.
+    /// The number of the snapshot taken last at or before `at`: the latest time, of equal ones the greatest number; 0 when
+    /// there is none.
     async fn snapshot_at(&self, org: Id, environment: Id, at: Timestamp) -> StoreResult<u64>;
-    /// What runs in snapshot `index`, and what exited with it, by fingerprint.
+    /// What runs in snapshot `index`, and what exited with it, by artifact key.
     async fn instances(&self, org: Id, environment: Id, index: u64) -> StoreResult<Vec<Placed>>;
-    /// Where and when these artifacts ran, ordered by environment, fingerprint and first snapshot.
+    /// Where and when the artifacts with these digests ran, ordered by environment, fingerprint and first snapshot.
     async fn stretches(&self, org: Id, fingerprints: &[Fingerprint]) -> StoreResult<Vec<Stretch>>;
 }
 
 impl Context<'_> {
     /// The environment whose snapshots are asked for. The specification tells a missing one as a missing flow.
-    async fn environment_of_snapshots(&self, name: &EnvironmentName) -> Result<Environment> {
+    async fn environment_of_snapshots(&self, name: &EnvironmentName) -> Result<KnownEnvironment> {
         let environment = self.store().environment(self.org()?, name.as_str()).await?;
         let missing = || self.missing(Resource::Environment, name.as_str()).saying("Flow not found");
-        Ok(environment.ok_or_else(missing)?.record)
+        Ok(environment.ok_or_else(missing)?)
     }
 
     /// Which snapshot an expression names; a number that no snapshot need have.
-    async fn resolve_snapshot(&self, environment: &Environment, expression: &Expression) -> Result<i64> {
-        match expression.position(environment.snapshots, self.now()) {
+    async fn resolve_snapshot(&self, environment: &KnownEnvironment, expression: &Expression) -> Result<i64> {
+        match expression.position(environment.status.snapshots, self.now()) {
             Position::Index(index) => Ok(index),
             Position::At(at) => {
-                let index = self.store().snapshot_at(self.org()?, environment.id, at).await?;
+                let index = self.store().snapshot_at(self.org()?, environment.record.id, at).await?;
                 Ok(i64::try_from(index).unwrap_or(i64::MAX))
             }
         }
@@ -199,7 +219,7 @@ pub struct ListSnapshots {
     /// Above 1,000, so many are served.
     pub per_page: Option<PerPage<{ i64::MAX }>>,
     /// One snapshot expression, or two separated by `..`.
-    pub interval: Option<String>,
+    pub interval: Option<ShortText>,
     /// Oldest first.
     pub reverse: Option<bool>,
 }
@@ -219,7 +239,9 @@ pub struct SnapshotSummary {
 
 impl SnapshotSummary {
     fn new(row: &SnapshotRow, now: Timestamp) -> Self {
-        let lasted = row.until.unwrap_or(now).as_micros().saturating_sub(row.at.as_micros());
+        // The clock of the server that took it may be ahead of this one's.
+        let until = row.until.unwrap_or(now).max(row.at);
+        let lasted = until.as_micros().saturating_sub(row.at.as_micros());
         Self {
             index: row.index,
             from: row.at.whole_seconds(),
@@ -257,7 +279,7 @@ impl Operation for ListSnapshots {
         let window = self.page.unwrap_or_default().window(per_page);
         let ascending = self.reverse.unwrap_or_default();
         let mut rows =
-            cx.store().snapshots(cx.org()?, environment.id, page(range, ascending, window)).await?;
+            cx.store().snapshots(cx.org()?, environment.record.id, page(range, ascending, window)).await?;
         if !ascending {
             rows.reverse();
         }
@@ -281,7 +303,7 @@ fn page((first, last): (u64, u64), ascending: bool, Window { offset, limit }: Wi
 /// The existing snapshots of an interval.
 async fn range(
     interval: &Interval,
-    environment: &Environment,
+    environment: &KnownEnvironment,
     cx: &Context<'_>,
 ) -> Result<Option<(u64, u64)>> {
     let resolved = match interval {
@@ -291,13 +313,13 @@ async fn range(
             Interval::Between(numbered(environment, first, cx).await?, numbered(environment, last, cx).await?)
         }
     };
-    Ok(resolved.range(environment.snapshots, cx.now(), |_| 0))
+    Ok(resolved.range(environment.status.snapshots, cx.now(), |_| 0))
 }
 
 /// The expression as a number from 1, so that a time needs no second look. What is before the first is 0, which no
 /// snapshot has.
 async fn numbered(
-    environment: &Environment,
+    environment: &KnownEnvironment,
     expression: &Expression,
     cx: &Context<'_>,
 ) -> Result<Expression> {
@@ -329,12 +351,18 @@ mod tests {
     #[test]
     fn a_summary_cuts_fractions_off_and_counts_the_current_snapshot_up_to_now() {
         let (at, now) = (Timestamp::from_micros(10_900_000), Timestamp::from_micros(20_000_000));
-        let table = [(None, 0, 9), (Some(Timestamp::from_micros(12_100_000)), 12, 1), (Some(at), 10, 0)];
-        for (until, to, duration) in table {
+        let later = Timestamp::from_micros(20_000_001);
+        let table = [
+            (at, None, 10, 0, 9),
+            (at, Some(Timestamp::from_micros(12_100_000)), 10, 12, 1),
+            (at, Some(at), 10, 10, 0),
+            (later, None, 20, 0, 0),
+        ];
+        for (at, until, from, to, duration) in table {
             let row = SnapshotRow { index: 1, at, until, compliant: true };
             let expected = SnapshotSummary {
                 index: 1,
-                from: WholeSeconds(10),
+                from: WholeSeconds(from),
                 to: WholeSeconds(to),
                 compliant: true,
                 duration: WholeSeconds(duration),

@@ -27,7 +27,7 @@
 //!    meet on several threads (`races`).
 //! 3. The rows of the other facts, and the questions about them: `orgs`, `service_accounts`, `flows`, `trails`,
 //!    `artifacts`, `attestations`, `repos`, `environments`, `snapshots`, `policies`, `allowlists`, `attestation_types`.
-//! 4. [`Blobs`] (`blobs`), and [`Transfer`](crate::transfer::Transfer) if it is to be copied (`transfer`).
+//! 4. [`Blobs`] (`blobs`), [`FeedStore`] (`feed`), and [`Transfer`](crate::transfer::Transfer) if it is to be copied (`transfer`).
 //!
 //! ## What recording has to do
 //!
@@ -35,16 +35,17 @@
 //!
 //! - [`Write::begins_ledger`] says that the organization begins with this write: there must be none with its id yet.
 //!   Without it there must be one; a write to an organization that does not exist is [`StoreError::Failed`].
-//! - Every [`Guard`](crate::Guard) names a [`Key`](crate::Key): `Absent` holds while no fact had it as its subject,
-//!   `Unchanged` while the index of the newest fact that had is the one given. Organizations and users are looked for in
-//!   the whole store, everything else in the write's organization, a trail in its flow.
-//! - Where [`Fact::creates`](crate::Fact::creates), the key of [`Fact::subject`](crate::Fact::subject) must be free, in
-//!   the store and in the write itself, whether a guard says so or not. The hash of a key, from [`Write::secrets`], must
-//!   be new, too. If anything of this does not hold, it is [`StoreError::Conflict`] and nothing is written.
-//! - Each fact gets the next index. Where it has a subject, that index is the record's revision from then on
-//!   ([`Current::revision`]): later facts about a record replace it, and say in `record` how it is.
-//! - It enters the rows by which the questions below find it. A body need not be stored twice: the entry's payload holds
-//!   it, and a row that points there by index is enough.
+//! - Every [`Guard`](crate::Guard) holds, and no name that a fact claims ([`Fact::name_effects`](crate::Fact)) is
+//!   claimed by another record. Names of organizations and users are looked for in the whole store, everything else in
+//!   the write's organization. [`Directory`](crate::directory::Directory) decides this from what was looked up. The hash
+//!   of a key, from [`Write::secrets`], must be new, too. If anything of this does not hold, it is
+//!   [`StoreError::Conflict`] and nothing is written.
+//! - Each fact gets the next index. Where it has a [`subject`](crate::Fact::subject), that index is the record's revision
+//!   from then on ([`Current::revision`]): later facts about a record replace it, and say in `record` how it is.
+//! - Its entry has the time of the write, or that of the entry before where that is later: time never goes back.
+//! - It enters the rows by which the questions below find it: those that the core derives from it
+//!   ([`Fact::index_rows`](crate::Fact::index_rows)), so that a store knows no fact. A body need not be stored twice: the
+//!   entry's payload holds it, and a row that points there by index is enough.
 //!
 //! ## What the rows have to answer
 //!
@@ -52,8 +53,10 @@
 //! |---|---|---|---|
 //! | [`standing`](crate::orgs::OrgStore::standing), [`user`](crate::orgs::OrgStore::user), [`key_holder`](crate::orgs::OrgStore::key_holder) | a name or hash in the whole store | | one |
 //! | [`service_account`](ServiceAccountStore::service_account), [`flow`](FlowStore::flow), [`trail`](TrailStore::trail), [`repo_by_identity`](RepoStore::repo_by_identity), [`environment`](EnvironmentStore::environment), [`policy`](PolicyStore::policy), [`attestation_type`](AttestationTypeStore::attestation_type) | the name, with its revision | | one |
+//! | [`users_by_name`](crate::orgs::OrgStore::users_by_name), [`organizations_by_name`](crate::orgs::OrgStore::organizations_by_name) | a name to begin after | name, by bytes | at most so many |
+//! | [`members`](crate::orgs::OrgStore::members) | the organization | name of the user, by bytes | all |
 //! | [`repo`](RepoStore::repo), [`attestation`](AttestationStore::attestation) | the id | | one |
-//! | [`flows_by_id`](FlowStore::flows_by_id), [`artifacts_by_id`](ArtifactStore::artifacts_by_id), [`trail_contents`](TrailStore::trail_contents), [`trail_evidence`](TrailStore::trail_evidence) | ids, unknown ones passed over | any | one an id |
+//! | [`flows_by_id`](FlowStore::flows_by_id), [`artifacts_by_id`](ArtifactStore::artifacts_by_id), [`attestations_by_id`](AttestationStore::attestations_by_id), [`trail_contents`](TrailStore::trail_contents) | ids, unknown ones passed over | any | one an id |
 //! | [`service_accounts`](ServiceAccountStore::service_accounts), [`environments`](EnvironmentStore::environments), [`policies`](PolicyStore::policies) | the organization | name, by bytes | all |
 //! | [`api_keys`](ServiceAccountStore::api_keys) | the owner | oldest first, then id | all |
 //! | [`flows`](FlowStore::flows) | part of the name, tags | name, by bytes | a window, and the total |
@@ -61,12 +64,12 @@
 //! | [`trails`](TrailStore::trails) | flow and what else is asked | last begun first by ledger index | a window, and the total |
 //! | [`newest_trails`](TrailStore::newest_trails) | flows | any | one a flow |
 //! | [`trail_entries`](TrailStore::trail_entries) | the trail: its facts, artifacts, attestations | ledger index | all |
-//! | [`artifacts`](ArtifactStore::artifacts) | flow, trail, prefix, commit, repo | newest first by ledger index | a window, and the total |
+//! | [`artifacts`](ArtifactStore::artifacts), [`artifacts_listed`](ArtifactStore::artifacts_listed) | flow, trail, prefix, commit, repo | newest first by ledger index | a window, and the total |
 //! | [`fingerprints`](ArtifactStore::fingerprints) | flow and prefix | bytes | the first so many, and the total |
 //! | [`provenance`](ArtifactStore::provenance) | fingerprints | ledger index | the newest of each flow |
 //! | [`attestations`](AttestationStore::attestations) | trails and a name | newest first by ledger index | all |
 //! | [`snapshot`](SnapshotStore::snapshot), [`snapshots`](SnapshotStore::snapshots), [`snapshot_at`](SnapshotStore::snapshot_at) | environment and number or time | number | one, or a range |
-//! | [`instances`](SnapshotStore::instances) | environment and number | fingerprint | all that ran or exited |
+//! | [`instances`](SnapshotStore::instances) | environment and number | artifact key | all that ran or exited |
 //! | [`stretches`](SnapshotStore::stretches) | fingerprints | environment, fingerprint, first snapshot | all |
 //! | [`policy_versions`](PolicyStore::policy_versions) | policies | oldest first | all |
 //! | [`attestation_types`](AttestationTypeStore::attestation_types), [`attestation_type_versions`](AttestationTypeStore::attestation_type_versions) | the organization, types | newest first | all |
@@ -85,6 +88,7 @@ use crate::attestations::AttestationStore;
 use crate::blobs::Blobs;
 use crate::environments::EnvironmentStore;
 use crate::fact::Write;
+use crate::feed::FeedStore;
 use crate::flows::FlowStore;
 use crate::id::Id;
 use crate::ledger::{Frontier, Hash, Known, Needs};
@@ -129,7 +133,7 @@ impl StoreError {
     }
 }
 
-/// A record and the ledger index of the fact that last changed it, for [`crate::Guard::Unchanged`].
+/// A record and the ledger index of the fact that last changed it, for [`crate::Guard::Revision`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Current<T> {
     /// The ledger index of its newest fact.
@@ -156,7 +160,7 @@ pub struct StoredEntry {
     pub kind: String,
     /// When it happened.
     pub at: Timestamp,
-    /// Who did it, as `user:<name>` or `service-account:<name>`.
+    /// Who did it, as `user:<name>`, `service-account:<name>` or `operator:<name>`.
     pub actor: String,
     /// The SHA-256 of the payload.
     pub payload_sha256: Hash,
@@ -209,6 +213,7 @@ pub trait Store:
     + PolicyStore
     + AllowlistStore
     + AttestationTypeStore
+    + FeedStore
     + 'static
 {
 }
@@ -230,6 +235,7 @@ impl<T> Store for T where
         + PolicyStore
         + AllowlistStore
         + AttestationTypeStore
+        + FeedStore
         + 'static
 {
 }

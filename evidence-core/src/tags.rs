@@ -1,17 +1,16 @@
 //! Tags: labels on flows, environments and repos, which lists are narrowed by.
 
-use std::collections::BTreeMap;
-
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::auth::Scope;
 use crate::error::{Error, Missing, Resource, Result};
-use crate::fact::{Fact, Guard, Key};
+use crate::fact::{Fact, Guard, RecordKind};
+use crate::limits::at_most;
 use crate::name::{OrgName, TagKey};
 use crate::operation::{Json, Method, Operation};
-use crate::service::{Context, Draft, Race};
-use crate::shared::{Acknowledged, Tags};
+use crate::service::{Context, Draft};
+use crate::shared::{Acknowledged, Dictionary, List, ShortText, TagValue, Tags};
 use crate::store::Current;
 
 /// Sets and removes tags of a resource.
@@ -21,7 +20,7 @@ pub struct PatchTags {
     pub org: OrgName,
     pub resource_type: TaggedKind,
     /// The name of a flow, environment or control; the id of a repo.
-    pub resource_id: String,
+    pub resource_id: ShortText,
 }
 
 /// The kinds of resources that have tags, each with the spellings that clients use.
@@ -45,29 +44,38 @@ pub enum TaggedKind {
 #[schemars(rename = "TagPatchInput")]
 pub struct TagPatch {
     /// Tags to add, or to give another value.
-    pub set_tags: Option<BTreeMap<TagKey, String>>,
+    pub set_tags: Option<Dictionary<TagKey, TagValue>>,
     /// Keys to remove; absent ones do not matter.
-    pub remove_tags: Option<Vec<String>>,
+    pub remove_tags: Option<List<ShortText>>,
 }
 
 impl TagPatch {
     /// # Errors
     /// [`Error::Invalid`] when a key is both set and removed, since either order would be a guess.
     fn check(&self) -> Result<()> {
-        let (set, removed) = (self.set_tags.iter().flatten(), self.remove_tags.iter().flatten());
-        let removed: Vec<&str> = removed.map(String::as_str).collect();
+        let set = self.set_tags.iter().flat_map(|tags| &tags.0);
+        let removed: Vec<&str> = self.removed().collect();
         match set.map(|(key, _)| key.as_str()).find(|key| removed.contains(key)) {
             Some(key) => Err(Error::invalid("remove_tags", format!("'{key}' is in set_tags as well"))),
             None => Ok(()),
         }
     }
 
+    fn removed(&self) -> impl Iterator<Item = &str> {
+        self.remove_tags.iter().flat_map(|keys| &keys.0).map(ShortText::as_str)
+    }
+
     fn apply(&self, tags: &Tags) -> Tags {
         let mut tags = tags.clone();
-        for key in self.remove_tags.iter().flatten() {
+        for key in self.removed() {
             tags.remove(key);
         }
-        tags.extend(self.set_tags.iter().flatten().map(|(key, value)| (key.to_string(), value.clone())));
+        tags.extend(
+            self.set_tags
+                .iter()
+                .flat_map(|tags| &tags.0)
+                .map(|(key, value)| (key.to_string(), value.to_string())),
+        );
         tags
     }
 }
@@ -87,7 +95,7 @@ impl Operation for PatchTags {
 
     async fn run(self, Json(patch): Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
         patch.check()?;
-        Race::run(|| self.tag(&patch, cx)).await?;
+        cx.retry(|| self.tag(&patch, cx)).await?;
         Ok(Json(Acknowledged::Ok))
     }
 }
@@ -102,28 +110,28 @@ impl PatchTags {
 
     /// What the patch changes, if anything.
     async fn draft(&self, patch: &TagPatch, cx: &Context<'_>) -> Result<Option<Draft>> {
-        let (store, org) = (cx.store(), cx.org()?);
+        let (store, org, most) = (cx.store(), cx.org()?, cx.limits().tags);
         let missing = || self.missing(cx);
         match self.resource_type {
             TaggedKind::Flow => {
                 let Current { revision, mut record } =
                     store.flow(org, &self.resource_id).await?.ok_or_else(missing)?;
-                let guard = Guard::Unchanged(Key::Flow(record.name.clone()), revision);
-                let changed = retagged(&mut record.tags, patch);
+                let guard = Guard::Revision(RecordKind::Flow, record.id, revision);
+                let changed = retagged(&mut record.tags, patch, most)?;
                 Ok(changed.then(|| Draft::of(Fact::FlowTagged { record }, guard)))
             }
             TaggedKind::Environment => {
-                let Current { revision, mut record } =
-                    store.environment(org, &self.resource_id).await?.ok_or_else(missing)?;
-                let guard = Guard::Unchanged(Key::Environment(record.name.clone()), revision);
-                let changed = retagged(&mut record.tags, patch);
+                let known = store.environment(org, &self.resource_id).await?.ok_or_else(missing)?;
+                let guard = known.unchanged();
+                let mut record = known.record;
+                let changed = retagged(&mut record.tags, patch, most)?;
                 Ok(changed.then(|| Draft::of(Fact::EnvironmentTagged { record }, guard)))
             }
             TaggedKind::Repo => {
                 let id = self.resource_id.parse().map_err(|_| missing())?;
                 let Current { revision, mut record } = store.repo(org, id).await?.ok_or_else(missing)?;
-                let guard = Guard::Unchanged(Key::Repo(record.identity.clone()), revision);
-                let changed = retagged(&mut record.tags, patch);
+                let guard = Guard::Revision(RecordKind::Repo, record.id, revision);
+                let changed = retagged(&mut record.tags, patch, most)?;
                 Ok(changed.then(|| Draft::of(Fact::RepoTagged { record }, guard)))
             }
             // There are no controls yet, so none has this name.
@@ -137,11 +145,12 @@ impl PatchTags {
 }
 
 /// Whether the patch changed anything.
-fn retagged(tags: &mut Tags, patch: &TagPatch) -> bool {
+fn retagged(tags: &mut Tags, patch: &TagPatch, most: usize) -> Result<bool> {
     let patched = patch.apply(tags);
+    at_most(most, patched.len(), "set_tags")?;
     let changed = patched != *tags;
     *tags = patched;
-    changed
+    Ok(changed)
 }
 
 #[cfg(test)]
@@ -153,8 +162,10 @@ mod tests {
     fn patch(set: &[(&str, &str)], remove: &[&str]) -> TagPatch {
         let key = |text: &str| text.parse::<TagKey>().unwrap();
         TagPatch {
-            set_tags: Some(set.iter().map(|(name, value)| (key(name), (*value).to_owned())).collect()),
-            remove_tags: Some(remove.iter().map(|name| (*name).to_owned()).collect()),
+            set_tags: Some(Dictionary(
+                set.iter().map(|(name, value)| (key(name), value.parse().unwrap())).collect(),
+            )),
+            remove_tags: Some(List(remove.iter().map(|name| name.parse().unwrap()).collect())),
         }
     }
 
@@ -173,9 +184,17 @@ mod tests {
         ];
         for (patch, expected, changed) in table {
             let mut found = tags(&[("a", "1"), ("b", "2")]);
-            assert_eq!(retagged(&mut found, &patch), changed, "{patch:?}");
+            assert_eq!(retagged(&mut found, &patch, 3).unwrap(), changed, "{patch:?}");
             assert_eq!(found, expected, "{patch:?}");
         }
+    }
+
+    #[test]
+    fn a_resource_has_so_many_tags_and_no_more() {
+        let mut found = tags(&[("a", "1"), ("b", "2")]);
+        assert!(matches!(retagged(&mut found, &patch(&[("c", "3")], &[]), 2), Err(Error::Invalid { .. })));
+        assert!(retagged(&mut found, &patch(&[("c", "3")], &["a"]), 2).unwrap());
+        assert_eq!(found, tags(&[("b", "2"), ("c", "3")]));
     }
 
     #[test]
@@ -208,7 +227,8 @@ mod tests {
             set in prop::collection::btree_map("[a-c]", "[0-9]", 0..4),
             removed in prop::collection::vec("[d-f]", 0..4),
         ) {
-            let set = set.into_iter().map(|(key, value)| (key.parse().unwrap(), value)).collect();
+            let set = Dictionary(set.into_iter().map(|(key, value)| (key.parse().unwrap(), value.parse().unwrap())).collect());
+            let removed = List(removed.iter().map(|key| key.parse().unwrap()).collect());
             let patch = TagPatch { set_tags: Some(set), remove_tags: Some(removed) };
             let once = patch.apply(&before);
             prop_assert_eq!(patch.apply(&once), once);

@@ -17,13 +17,12 @@ const LONGEST: usize = 16 << 10;
 pub(crate) struct Templates(Mutex<BTreeMap<String, Arc<Template>>>);
 
 impl Templates {
-    /// The template of this text. Texts are checked before they are recorded, so one that cannot be read any more
-    /// demands nothing rather than failing the answer.
+    /// The template of this text; nothing satisfies one that cannot be read.
     pub(crate) fn parsed(&self, yaml: &str) -> Arc<Template> {
         if let Some(known) = self.known(yaml) {
             return known;
         }
-        let template = Arc::new(Template::parse(yaml).unwrap_or_default());
+        let template = Arc::new(Template::stored(yaml));
         if yaml.len() <= LONGEST {
             self.keep(yaml.to_owned(), Arc::clone(&template));
         }
@@ -53,12 +52,13 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_parsed_once_and_an_unreadable_one_demands_nothing() {
+    fn a_text_is_parsed_once_and_an_unreadable_one_says_so() {
         let templates = Templates::default();
         let first = templates.parsed(&of_one("review"));
         assert_eq!(*first, Template::parse(&of_one("review")).unwrap());
         assert!(Arc::ptr_eq(&first, &templates.parsed(&of_one("review"))));
-        assert_eq!(*templates.parsed("]"), Template::default());
+        let unreadable = templates.parsed("]");
+        assert!(unreadable.unreadable().is_some_and(|why| why.starts_with("The template cannot be read: ")));
     }
 
     #[test]

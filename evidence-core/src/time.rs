@@ -43,7 +43,8 @@ impl Timestamp {
 
     /// Decimal epoch seconds with six decimals, the form of an artifact's `created_at`.
     pub fn decimal(self) -> String {
-        format!("{}.{:06}", self.0.div_euclid(MICROS), self.0.rem_euclid(MICROS))
+        let (sign, micros) = (if self.0 < 0 { "-" } else { "" }, self.0.unsigned_abs());
+        format!("{sign}{}.{:06}", micros / MICROS.unsigned_abs(), micros % MICROS.unsigned_abs())
     }
 }
 
@@ -133,9 +134,16 @@ mod tests {
     }
 
     #[test]
-    fn fractions_before_the_epoch_are_cut_downwards() {
+    fn whole_seconds_before_the_epoch_are_cut_downwards_and_decimals_are_exact() {
         assert_eq!(Timestamp::from_micros(-1).whole_seconds(), WholeSeconds(-1));
-        assert_eq!(Timestamp::from_micros(-1).decimal(), "-1.999999");
+        for (micros, decimal) in [
+            (-1, "-0.000001"),
+            (-1_500_000, "-1.500000"),
+            (0, "0.000000"),
+            (i64::MIN, "-9223372036854.775808"),
+        ] {
+            assert_eq!(Timestamp::from_micros(micros).decimal(), decimal);
+        }
     }
 
     #[test]

@@ -12,24 +12,25 @@ use evidence_core::attestations::{Attestation, AttestationStore};
 use evidence_core::auth::{KeyHash, Role};
 use evidence_core::blobs::{Blobs, Chunks};
 use evidence_core::conformance::{checks, transfer_checks};
-use evidence_core::environments::{Environment, EnvironmentStore};
+use evidence_core::environments::{EnvironmentStore, KnownEnvironment};
 use evidence_core::fact::{Prepared, Write};
+use evidence_core::feed::{Advance, FeedStore, Lease};
 use evidence_core::flows::{Flow, FlowFilter, FlowStore};
 use evidence_core::id::Id;
 use evidence_core::ledger::{Frontier, Known, Needs};
 use evidence_core::memory::MemoryStore;
 use evidence_core::name::Fingerprint;
-use evidence_core::orgs::{KeyHolder, OrgStore, Organization, Standing, User};
-use evidence_core::page::{Slice, Window};
+use evidence_core::orgs::{KeyHolder, Member, OrgStore, Organization, Standing, User};
+use evidence_core::page::{Listed, Slice, Window};
 use evidence_core::policies::{Policy, PolicyStore, PolicyVersion};
 use evidence_core::repos::{Repo, RepoFilter, RepoStore};
 use evidence_core::service_accounts::{ApiKeyRecord, ServiceAccount, ServiceAccountStore};
 use evidence_core::snapshots::{Placed, Snapshot, SnapshotRow, SnapshotStore, Stretch};
 use evidence_core::store::{Health, LedgerStore, Recorder, StoreResult, StoredEntry};
 use evidence_core::time::Timestamp;
-use evidence_core::trails::{Trail, TrailContents, TrailEvidence, TrailFilter, TrailStore};
+use evidence_core::trails::{Trail, TrailContents, TrailFilter, TrailStore};
 use evidence_core::transfer::{Import, Transfer};
-use evidence_core::{Current, Entry, Fact, Guard, Key, StoreError};
+use evidence_core::{Current, Entry, Fact, Guard, Key, RecordKind, StoreError};
 use tokio::runtime::Builder;
 
 /// One way to break the contract.
@@ -57,13 +58,18 @@ enum Defect {
     OldestAttestationFirst,
     ForgetsTheOverride,
     RoleIsNeverUpdated,
+    MembersAreBackwards,
     ForgetsExits,
+    DropsWhatHasNoDigest,
     StretchesAreBackwards,
     RepeatsAllowances,
     LooksAtGuardsBeforehand,
     TellsLosersThatTheyWon,
     GuessesIndexes,
     WritesFactsOneByOne,
+    LeasesNeverExpire,
+    LeasesAreEverybodys,
+    CursorsAreSetByAnybody,
     WritesImportsAnew,
     ImportsAnywhere,
     KeepsPartOfARefusedImport,
@@ -73,7 +79,7 @@ enum Defect {
 }
 
 /// Each defect, and a check that has to find it where no other promise is about the same.
-const DEFECTS: [(Defect, &[&str]); 35] = [
+const DEFECTS: [(Defect, &[&str]); 40] = [
     (Defect::DropsTheLastFact, &[]),
     (Defect::IgnoresGuards, &[]),
     (Defect::KeepsPartOfARefusedWrite, &[]),
@@ -96,12 +102,20 @@ const DEFECTS: [(Defect, &[&str]); 35] = [
     (Defect::OldestAttestationFirst, &[]),
     (Defect::ForgetsTheOverride, &[]),
     (Defect::RoleIsNeverUpdated, &[]),
+    (Defect::MembersAreBackwards, &[]),
     (Defect::ForgetsExits, &[]),
+    (Defect::DropsWhatHasNoDigest, &["what_has_no_digest_runs_by_its_name"]),
     (Defect::StretchesAreBackwards, &[]),
     (Defect::RepeatsAllowances, &[]),
     (Defect::LooksAtGuardsBeforehand, &["one_takes_a_name", "no_update_is_lost"]),
     (Defect::TellsLosersThatTheyWon, &["one_makes_an_organization", "one_makes_a_user"]),
     (Defect::GuessesIndexes, &["ledgers_neither_fork_nor_gap"]),
+    (Defect::LeasesNeverExpire, &["a_lease_that_expired_is_taken_over"]),
+    (Defect::LeasesAreEverybodys, &["one_holds_a_lease"]),
+    (
+        Defect::CursorsAreSetByAnybody,
+        &["a_cursor_goes_on_by_compare_and_swap", "who_lost_the_lease_moves_nothing"],
+    ),
     (Defect::WritesImportsAnew, &["imports_keep_the_leaves"]),
     (Defect::ImportsAnywhere, &["imports_go_on_at_the_end"]),
     (Defect::KeepsPartOfARefusedImport, &["imports_are_whole"]),
@@ -199,12 +213,17 @@ impl Broken {
     /// What a transaction does that reads the guards from an older snapshot than it writes to, and leaves names to them.
     async fn record_what_looked_right(&self, mut write: Write) -> StoreResult<Vec<Entry>> {
         for guard in std::mem::take(&mut write.guards) {
-            let (Guard::Absent(key) | Guard::Unchanged(key, _)) = &guard;
-            let Key::Flow(name) = key else { continue };
-            let found = self.whole.flow(write.org, name.as_str()).await?.map(|flow| flow.revision);
             let holds = match guard {
-                Guard::Absent(_) => found.is_none(),
-                Guard::Unchanged(_, revision) => found == Some(revision),
+                Guard::Vacant(Key::Flow(name)) => self.whole.flow(write.org, name.as_str()).await?.is_none(),
+                Guard::Revision(RecordKind::Flow, id, revision) => {
+                    let flows = self.whole.flows(write.org, &FlowFilter::default(), Window::ALL).await?;
+                    let mut names =
+                        flows.items.into_iter().filter(|flow| flow.id == id).map(|flow| flow.name);
+                    let Some(name) = names.next_back() else { return Err(StoreError::Conflict) };
+                    let found = self.whole.flow(write.org, name.as_str()).await?;
+                    found.is_some_and(|flow| flow.revision == revision)
+                }
+                _ => continue,
             };
             if !holds {
                 return Err(StoreError::Conflict);
@@ -304,6 +323,27 @@ impl Blobs for Broken {
 }
 
 #[async_trait]
+impl FeedStore for Broken {
+    async fn acquire_lease(&self, lease: &Lease, now: Timestamp) -> StoreResult<bool> {
+        let now = if self.has(Defect::LeasesNeverExpire) { Timestamp::default() } else { now };
+        Ok(self.whole.acquire_lease(lease, now).await? || self.has(Defect::LeasesAreEverybodys))
+    }
+
+    async fn release_lease(&self, name: &str, holder: Id) -> StoreResult<()> {
+        self.whole.release_lease(name, holder).await
+    }
+
+    async fn cursor(&self, consumer: &str, org: Id) -> StoreResult<u64> {
+        self.whole.cursor(consumer, org).await
+    }
+
+    async fn advance_cursor(&self, advance: &Advance, now: Timestamp) -> StoreResult<bool> {
+        let moved = self.whole.advance_cursor(advance, now).await?;
+        Ok(moved || self.has(Defect::CursorsAreSetByAnybody))
+    }
+}
+
+#[async_trait]
 impl FlowStore for Broken {
     async fn flow(&self, org: Id, name: &str) -> StoreResult<Option<Current<Flow>>> {
         let mut answer = self.whole.flow(org, name).await?;
@@ -381,6 +421,11 @@ delegate! { LedgerStore {
 delegate! { OrgStore {
     fn standing(org: &str, user: Id) -> Option<Standing>;
     fn user(name: &str) -> Option<User>;
+    fn users_by_name(after: &str, limit: u64) -> Vec<User>;
+    fn organizations_by_name(after: &str, limit: u64) -> Vec<Organization>;
+    fn members(org: Id) -> Vec<Current<Member>> => |store, members| {
+        backwards(members, store.has(Defect::MembersAreBackwards))
+    };
     fn key_holder(hash: &KeyHash) -> Option<KeyHolder> => |store, mut holder| {
         if store.has(Defect::RoleIsNeverUpdated) && let Some(holder) = &mut holder {
             holder.bound_to = holder.bound_to.map(|(org, _)| (org, Role::Reader));
@@ -395,7 +440,7 @@ delegate! { ServiceAccountStore {
 } }
 delegate! { TrailStore {
     fn trail(org: Id, flow: Id, name: &str) -> Option<Current<Trail>>;
-    fn trails(org: Id, filter: &TrailFilter, window: Window) -> Slice<Trail> => |store, slice| {
+    fn trails(org: Id, filter: &TrailFilter, window: Window) -> Slice<Listed> => |store, slice| {
         Slice { items: backwards(slice.items, store.has(Defect::OldestTrailFirst)), ..slice }
     };
     fn newest_trails(org: Id, flows: &[Id]) -> Vec<Trail> => |store, mut trails| {
@@ -411,12 +456,12 @@ delegate! { TrailStore {
         }
         contents
     };
-    fn trail_evidence(org: Id, trails: &[Id]) -> Vec<TrailEvidence>;
     fn trail_entries(org: Id, trail: Id) -> Vec<StoredEntry>;
 } }
 delegate! { ArtifactStore {
     fn fingerprints(org: Id, flow: Id, prefix: &str, limit: u64) -> Matches;
     fn artifacts(org: Id, filter: &ArtifactFilter, window: Window) -> Slice<Artifact>;
+    fn artifacts_listed(org: Id, filter: &ArtifactFilter, window: Window) -> Vec<Listed>;
     fn artifacts_by_id(org: Id, ids: &[Id]) -> Vec<Artifact>;
     fn provenance(org: Id, fingerprints: &[Fingerprint]) -> Vec<ArtifactRow>;
 } }
@@ -427,6 +472,7 @@ delegate! { AttestationStore {
         }
         attestation
     };
+    fn attestations_by_id(org: Id, ids: &[Id]) -> Vec<Attestation>;
     fn attestations(org: Id, trails: &[Id], name: &str) -> Vec<Attestation> => |store, attestations| {
         backwards(attestations, store.has(Defect::OldestAttestationFirst))
     };
@@ -437,8 +483,8 @@ delegate! { RepoStore {
     fn repos(org: Id, filter: &RepoFilter, window: Window) -> Slice<Repo>;
 } }
 delegate! { EnvironmentStore {
-    fn environment(org: Id, name: &str) -> Option<Current<Environment>>;
-    fn environments(org: Id) -> Vec<Current<Environment>>;
+    fn environment(org: Id, name: &str) -> Option<KnownEnvironment>;
+    fn environments(org: Id) -> Vec<KnownEnvironment>;
 } }
 delegate! { SnapshotStore {
     fn snapshot(org: Id, environment: Id, index: u64) -> Option<Current<Snapshot>>;
@@ -446,6 +492,7 @@ delegate! { SnapshotStore {
     fn snapshot_at(org: Id, environment: Id, at: Timestamp) -> u64;
     fn instances(org: Id, environment: Id, index: u64) -> Vec<Placed> => |store, mut placed| {
         placed.retain(|placed| !(store.has(Defect::ForgetsExits) && placed.exited));
+        placed.retain(|placed| !store.has(Defect::DropsWhatHasNoDigest) || placed.instance.fingerprint.is_some());
         placed
     };
     fn stretches(org: Id, fingerprints: &[Fingerprint]) -> Vec<Stretch> => |store, stretches| {
@@ -455,6 +502,7 @@ delegate! { SnapshotStore {
 delegate! { PolicyStore {
     fn policy(org: Id, name: &str) -> Option<Current<Policy>>;
     fn policies(org: Id) -> Vec<Policy>;
+    fn policies_by_id(org: Id, ids: &[Id]) -> Vec<Current<Policy>>;
     fn policy_versions(org: Id, policies: &[Id]) -> Vec<PolicyVersion>;
 } }
 delegate! { AllowlistStore {

@@ -9,7 +9,7 @@ use evidence_core::memory::MemoryStore;
 use evidence_core::operation::{Body, BodyKind, Operation, Visitor};
 use evidence_core::seed::Seed;
 use evidence_core::strategies::{Known, Requests, Sent};
-use evidence_core::{Error, Evidence, EvidenceService, Settings, Store, api, decode};
+use evidence_core::{Error, Evidence, EvidenceService, Limits, Settings, Store, api, decode};
 use futures_util::FutureExt;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, FileFailurePersistence, TestCaseResult, TestRunner};
@@ -41,7 +41,10 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let service = Evidence::new(Arc::new(MemoryStore::new()), Settings::default());
+        // Many requests change the same few resources.
+        let limits = Limits { tags: usize::MAX, ..Limits::default() };
+        let settings = Settings { limits, ..Settings::default() };
+        let service = Evidence::new(Arc::new(MemoryStore::new()), settings);
         let seed = Seed { user: "jane".parse().unwrap(), orgs: vec!["acme".parse().unwrap()], api_key: None };
         let key = wait(service.seed(&seed)).unwrap();
         let caller = wait(service.authenticate(Credential::Bearer(key.reveal()))).unwrap();
@@ -107,7 +110,7 @@ impl World {
     /// How many facts the organization has.
     fn facts(&self) -> u64 {
         let store: &dyn Store = self.service.store();
-        let standing = wait(store.standing("acme", self.caller.actor.id)).unwrap().unwrap();
+        let standing = wait(store.standing("acme", self.caller.actor().id)).unwrap().unwrap();
         wait(store.ledger_head(standing.organization.id)).unwrap().unwrap().size()
     }
 

@@ -22,7 +22,7 @@ CREATE TABLE evidence.user (
 CREATE TABLE evidence.membership (
     org    text COLLATE "C" NOT NULL,
     "user" text COLLATE "C" NOT NULL,
-    role   text COLLATE "C" NOT NULL,
+    role   text COLLATE "C",  -- none: the membership has ended
     PRIMARY KEY (org, "user")
 );
 
@@ -55,19 +55,32 @@ CREATE TABLE evidence.node (
     PRIMARY KEY (org, level, idx)
 );
 
--- Everything that is found by a name in its organization, trails aside. tags: a JSON object, for flows and repos.
-CREATE TABLE evidence.named (
+-- Every record that changes, trails aside: its newest fact, and the name that lists show. tags: a JSON object, for flows
+-- and repos. In the keys by id the kind comes last, so that they are of no use for a name: where there are no statistics
+-- yet, the planner takes any two indexes that begin with the columns asked for to be equally good.
+CREATE TABLE evidence.record (
     org          text COLLATE "C" NOT NULL,
     kind         text COLLATE "C" NOT NULL,
     id           text COLLATE "C" NOT NULL,
     name         text COLLATE "C" NOT NULL,
     ledger_index bigint NOT NULL,
+    archived     boolean NOT NULL,
     tags         jsonb NOT NULL,
+    PRIMARY KEY (org, id, kind)
+);
+-- An expression, so that only lists use it, as for trails below.
+CREATE INDEX record_name ON evidence.record (org, (kind || ''), name);
+
+-- What names lead to. alias: a former name, which another record may claim.
+CREATE TABLE evidence.name (
+    org   text COLLATE "C" NOT NULL,
+    kind  text COLLATE "C" NOT NULL,
+    name  text COLLATE "C" NOT NULL,
+    id    text COLLATE "C" NOT NULL,
+    alias boolean NOT NULL,
     PRIMARY KEY (org, kind, name)
 );
--- The kind comes last, so that this one is of no use for a name: where there are no statistics yet, the planner takes any
--- two indexes that begin with the columns asked for to be equally good.
-CREATE UNIQUE INDEX named_id ON evidence.named (org, id, kind);
+CREATE INDEX name_id ON evidence.name (org, id, kind);
 
 CREATE TABLE evidence.api_key (
     org        text COLLATE "C" NOT NULL,
@@ -171,21 +184,32 @@ CREATE TABLE evidence.snapshot (
     ledger_index bigint NOT NULL,
     PRIMARY KEY (org, environment, idx)
 );
+-- By an expression, so that no look-up by number takes it for its own.
+CREATE INDEX snapshot_at ON evidence.snapshot (org, (environment || ''), at, idx);
+
+-- When environments were last reported on, where that told nothing new too.
+CREATE TABLE evidence.environment_report (
+    org         text COLLATE "C" NOT NULL,
+    environment text COLLATE "C" NOT NULL,
+    at          bigint NOT NULL,
+    PRIMARY KEY (org, environment)
+);
 
 -- An artifact that runs with the same data from one snapshot until before another; until_idx is the greatest integer
--- while it lasts. state: the instance's JSON.
+-- while it lasts. artifact: the fingerprint, or name: and the SHA-256 of the name where there is no digest. state: the
+-- instance's JSON.
 CREATE TABLE evidence.instance (
     org         text COLLATE "C" NOT NULL,
     environment text COLLATE "C" NOT NULL,
-    fingerprint text COLLATE "C" NOT NULL,
+    artifact    text COLLATE "C" NOT NULL,
     from_idx    bigint NOT NULL,
     until_idx   bigint NOT NULL,
     exited      boolean NOT NULL,
     state       text COLLATE "C" NOT NULL,
-    PRIMARY KEY (org, environment, fingerprint, from_idx)
+    PRIMARY KEY (org, environment, artifact, from_idx)
 );
 CREATE INDEX instance_until ON evidence.instance (org, environment, until_idx, from_idx);
-CREATE INDEX instance_fingerprint ON evidence.instance (org, fingerprint);
+CREATE INDEX instance_artifact ON evidence.instance (org, artifact);
 
 CREATE TABLE evidence.version (
     org          text COLLATE "C" NOT NULL,
@@ -220,3 +244,18 @@ CREATE TABLE evidence.blob_chunk (
     PRIMARY KEY (org, sha256, seq)
 );
 ALTER TABLE evidence.blob_chunk ALTER COLUMN data SET STORAGE EXTERNAL;
+
+-- Who does which background work, and how far each consumer has read each ledger: beside the ledgers, never made again
+-- from them.
+CREATE TABLE evidence.lease (
+    name       text COLLATE "C" PRIMARY KEY,
+    holder     text COLLATE "C" NOT NULL,
+    expires_at bigint NOT NULL
+);
+
+CREATE TABLE evidence.cursor (
+    org      text COLLATE "C" NOT NULL,
+    consumer text COLLATE "C" NOT NULL,
+    position bigint NOT NULL,
+    PRIMARY KEY (org, consumer)
+);

@@ -6,7 +6,7 @@ use evidence_core::id::Id;
 use evidence_core::store::StoreResult;
 
 use crate::db::PostgresStore;
-use crate::rows::{Rows, Spot, Table, payload, record};
+use crate::rows::{payload, record};
 
 pub(crate) const PUT_ALLOWANCES: &str = "
     INSERT INTO evidence.allowance (org, environment, fingerprint, ledger_index)
@@ -18,10 +18,6 @@ const ALLOWANCES: &str = concat!("SELECT ", payload!("a"), " FROM evidence.allow
 const IN_ENVIRONMENT: &str = " AND a.environment = $2";
 
 const NEWEST_FIRST: &str = " ORDER BY a.ledger_index DESC";
-
-pub(crate) fn allowed(spot: Spot, allowance: &Allowance, rows: &mut Rows) -> serde_json::Result<()> {
-    rows.push(Table::Allowance, &(spot.org, allowance.environment, &allowance.fingerprint, spot.index))
-}
 
 #[async_trait]
 impl AllowlistStore for PostgresStore {

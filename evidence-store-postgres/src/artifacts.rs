@@ -4,15 +4,13 @@ use async_trait::async_trait;
 use evidence_core::artifacts::{Artifact, ArtifactFilter, ArtifactRow, ArtifactStore, Matches};
 use evidence_core::id::Id;
 use evidence_core::name::Fingerprint;
-use evidence_core::page::{Slice, Window};
+use evidence_core::page::{Listed, Slice, Window};
 use evidence_core::store::StoreResult;
 use evidence_core::time::Timestamp;
 use serde::Deserialize;
 
 use crate::db::PostgresStore;
-use crate::rows::{
-    Bound, Listing, Order, Rows, Spot, Table, array, each, list, payload, record, signed, unsigned, word,
-};
+use crate::rows::{Bound, Listing, Order, array, each, list, payload, record, signed, unsigned, word};
 
 /// Numbered as trails are.
 pub(crate) const INSERT_ARTIFACTS: &str = "
@@ -54,6 +52,7 @@ const OF_FLOW: &str = " AND x.flow = $4";
 /// Beside a digest: an index that begins with the flow, or that has the list's order, would be walked from end to end.
 const IN_FLOW: &str = " AND x.flow || '' = $4";
 const OF_TRAIL: &str = " AND x.trail = $5";
+const NAMED: &str = " AND x.name = $11";
 const OF_ID: &str = " AND x.id = $6";
 /// Hex digits sort before 'g': the range is the prefix, and the index is used.
 const FINGERPRINT_BEGINS: &str = " AND x.fingerprint >= $7 AND x.fingerprint < $7 || 'g'";
@@ -84,32 +83,11 @@ pub(crate) const PROVENANCE: &str = concat!(
         WHERE n.org = a.org AND n.fingerprint = a.fingerprint AND n.flow || '' = a.flow)"
 );
 
-pub(crate) fn reported(spot: Spot, artifact: &Artifact, rows: &mut Rows) -> serde_json::Result<()> {
-    let Artifact { id, flow, trail, fingerprint, template_reference_name, repo, created_at, .. } = artifact;
-    let commit = artifact.git_commit.as_ref().map(AsRef::<str>::as_ref).unwrap_or_default();
-    let branch = artifact.git_commit_info.as_ref().and_then(|info| info.branch.as_deref());
-    rows.push(
-        Table::Artifact,
-        &(
-            spot.org,
-            id,
-            flow,
-            trail,
-            fingerprint,
-            template_reference_name,
-            commit,
-            branch,
-            repo,
-            created_at,
-            spot.index,
-        ),
-    )
-}
-
 fn listing(filter: &ArtifactFilter) -> Listing {
     let conditions = [
         filter.flow.map(|_| if filter.fingerprint.is_some() { IN_FLOW } else { OF_FLOW }),
         filter.trail.map(|_| OF_TRAIL),
+        filter.name.as_ref().map(|_| NAMED),
         filter.id.map(|_| OF_ID),
         filter.fingerprint.as_ref().map(|_| FINGERPRINT_BEGINS),
         filter.commit.as_ref().map(|_| COMMIT_BEGINS),
@@ -122,19 +100,34 @@ fn listing(filter: &ArtifactFilter) -> Listing {
 
 /// The newest first, by what the index that narrows the list most is ordered by.
 const fn order(filter: &ArtifactFilter) -> Order {
-    let ArtifactFilter { flow, trail, id, fingerprint, commit, branch, repos, with_commit } = filter;
+    let ArtifactFilter { flow, trail, name, id, fingerprint, commit, branch, repos, with_commit } = filter;
     if fingerprint.is_some() || commit.is_some() {
         Order::By("x.ledger_index + 0 DESC")
     } else if trail.is_some() || id.is_some() || repos.is_some() {
         Order::By("x.ledger_index DESC")
     } else {
-        match (flow, branch.is_some() || *with_commit) {
+        match (flow, name.is_some() || branch.is_some() || *with_commit) {
             (None, false) => Order::Numbered("x.place"),
             (Some(_), false) => Order::Numbered("x.flow_place"),
             (None, true) => Order::By("x.place DESC"),
             (Some(_), true) => Order::By("x.flow_place DESC"),
         }
     }
+}
+
+/// What the conditions are bound to, from `$4` on.
+fn values(filter: &ArtifactFilter) -> Vec<Bound> {
+    let texts = [
+        filter.flow.map(|flow| flow.to_string()),
+        filter.trail.map(|trail| trail.to_string()),
+        filter.id.map(|id| id.to_string()),
+        filter.fingerprint.clone(),
+        filter.commit.clone(),
+        filter.branch.clone(),
+    ];
+    let repos = filter.repos.iter().flatten().map(|id| Some(id.to_string())).collect();
+    let last = [Bound::List(repos), Bound::Text(filter.name.clone())];
+    texts.into_iter().map(Bound::Text).chain(last).collect()
 }
 
 #[async_trait]
@@ -153,17 +146,16 @@ impl ArtifactStore for PostgresStore {
         filter: &ArtifactFilter,
         window: Window,
     ) -> StoreResult<Slice<Artifact>> {
-        let texts = [
-            filter.flow.map(|flow| flow.to_string()),
-            filter.trail.map(|trail| trail.to_string()),
-            filter.id.map(|id| id.to_string()),
-            filter.fingerprint.clone(),
-            filter.commit.clone(),
-            filter.branch.clone(),
-        ];
-        let repos = filter.repos.iter().flatten().map(|id| Some(id.to_string())).collect();
-        let values = texts.into_iter().map(Bound::Text).chain([Bound::List(repos)]).collect();
-        self.page(org, &listing(filter), window, values).await
+        self.page(org, &listing(filter), window, values(filter)).await
+    }
+
+    async fn artifacts_listed(
+        &self,
+        org: Id,
+        filter: &ArtifactFilter,
+        window: Window,
+    ) -> StoreResult<Vec<Listed>> {
+        Ok(self.listed(org, &listing(filter), window, values(filter)).await?.items)
     }
 
     async fn artifacts_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Artifact>> {

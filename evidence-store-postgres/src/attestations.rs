@@ -8,7 +8,7 @@ use evidence_core::time::Timestamp;
 use serde::Deserialize;
 
 use crate::db::PostgresStore;
-use crate::rows::{Rows, Spot, Table, each, list, payload, record};
+use crate::rows::{each, list, payload, record};
 
 pub(crate) const INSERT_ATTESTATIONS: &str = "
     INSERT INTO evidence.attestation
@@ -39,6 +39,8 @@ impl Row {
 const ATTESTATION: &str =
     concat!("SELECT ", payload!("a"), " FROM evidence.attestation a WHERE a.org = $1 AND a.id = $2");
 
+pub(crate) const BY_ID: &str = concat!("SELECT ", payload!("a"), " FROM ", each!("attestation", "id", "a"));
+
 pub(crate) const ON_TRAILS: &str = concat!(
     "SELECT ",
     payload!("a"),
@@ -47,20 +49,16 @@ pub(crate) const ON_TRAILS: &str = concat!(
     " WHERE a.name = $3 ORDER BY a.ledger_index DESC"
 );
 
-pub(crate) fn added(spot: Spot, attestation: &Attestation, rows: &mut Rows) -> serde_json::Result<()> {
-    let Attestation { id, trail, name, kind, is_compliant, binding, created_at, .. } = attestation;
-    let is_override = attestation.is_override();
-    rows.push(
-        Table::Attestation,
-        &(spot.org, id, trail, name, kind, is_compliant, is_override, binding, created_at, spot.index),
-    )
-}
-
 #[async_trait]
 impl AttestationStore for PostgresStore {
     async fn attestation(&self, org: Id, id: Id) -> StoreResult<Option<Attestation>> {
         let question = self.ask(ATTESTATION).bind(org.to_string()).bind(id.to_string());
         question.first::<(String,)>().await?.map(|(payload,)| record(&payload)).transpose()
+    }
+
+    async fn attestations_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Attestation>> {
+        let rows = self.ask(BY_ID).bind(org.to_string()).bind(list(ids)).all().await?;
+        rows.into_iter().map(|(payload,): (String,)| record(&payload)).collect()
     }
 
     async fn attestations(&self, org: Id, trails: &[Id], name: &str) -> StoreResult<Vec<Attestation>> {

@@ -8,7 +8,6 @@ use evidence_core::id::Id;
 use evidence_core::name::Fingerprint;
 use evidence_core::store::StoreResult;
 use sqlx::PgConnection;
-use tokio::sync::oneshot;
 
 use crate::db::PostgresStore;
 use crate::rows::signed;
@@ -47,6 +46,21 @@ enum Step {
 }
 
 impl BlobWrite {
+    /// How much it holds, in bytes.
+    pub(crate) const fn size(&self) -> usize {
+        match &self.step {
+            Step::Chunk { data, .. } => data.len(),
+            Step::Complete { .. } => 0,
+        }
+    }
+
+    /// A chunk of this size.
+    #[cfg(test)]
+    pub(crate) fn of_size(size: usize) -> Self {
+        let step = Step::Chunk { number: 0, data: vec![0; size] };
+        Self { org: String::new(), sha256: String::new(), step }
+    }
+
     /// Writes it.
     pub(crate) async fn apply(
         &self,
@@ -69,8 +83,8 @@ impl BlobWrite {
 impl PostgresStore {
     async fn write_blob(&self, org: Id, sha256: &Fingerprint, step: Step) -> StoreResult<()> {
         let write = BlobWrite { org: org.to_string(), sha256: sha256.to_string(), step };
-        let (reply, outcome) = oneshot::channel();
-        self.submit(Job::Blob(write, reply), outcome).await
+        let (reply, outcome) = self.queue.outcome();
+        self.queue.submit(Job::Blob(write, reply), outcome).await
     }
 }
 

@@ -7,28 +7,72 @@ use std::time::{Duration, Instant};
 
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgPool, PgRow};
-use sqlx::{ConnectOptions, Connection, FromRow, PgConnection, Postgres, SqlStr};
-use tokio::sync::{Semaphore, SemaphorePermit};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, FromRow, PgConnection, Postgres, SqlSafeStr, SqlStr};
+use tokio::runtime::Handle;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use crate::error::{is_disconnected, timed_out};
+use crate::error::{ConnectError, is_disconnected, timed_out};
 
-/// How long a statement may take, and a connection to be made, before the store counts as not available.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+/// How much longer a statement is waited for than it may take: the server says itself that one took too long, unless it
+/// hangs.
+const MARGIN: Duration = Duration::from_secs(1);
 
-/// What every connection of the store's own is told once. A statement is planned for all values alike, when it is sent
-/// for the first time: planning takes several times as long as answering. A plan is that of index probes, as every
-/// statement here means it: otherwise a table of three rows is read from end to end, and joined by a hash of it.
+/// How long a statement that was abandoned may take to end once it is cancelled.
+const ABANDONED: Duration = Duration::from_secs(5);
+
+/// What every connection of the store's own is told once, whatever its user, database or server have otherwise.
+///
+/// A statement is planned for all values alike, when it is sent for the first time: planning takes several times as long
+/// as answering. A plan is that of index probes, as every statement here means it: otherwise a table of three rows is read
+/// from end to end, and joined by a hash of it.
+///
+/// What is acknowledged is on the disk, whatever weaker is set; stronger is kept. The `tcp_` settings are for the server to
+/// let go of a connection, and of its locks, that our machine no longer answers on.
 const SETTINGS: &str = "
     SET plan_cache_mode = force_generic_plan;
     SET enable_seqscan = off;
     SET enable_hashjoin = off;
     SET enable_mergejoin = off;
-    SET jit = off";
+    SET jit = off;
+    SELECT set_config('synchronous_commit', 'on', false)
+        WHERE current_setting('synchronous_commit') NOT IN ('on', 'remote_apply');
+    SET default_transaction_isolation = 'read committed';
+    SET lock_timeout = 0;
+    SET idle_session_timeout = 0;
+    SET idle_in_transaction_session_timeout = '60s';
+    SET tcp_keepalives_idle = 60;
+    SET tcp_keepalives_interval = 10;
+    SET tcp_keepalives_count = 6;
+    SET tcp_user_timeout = '60s'";
+
+/// By which number the session's statement is cancelled, and whether what matters was taken: a pooler between may have told
+/// another session.
+const TAKEN: &str = "
+    SELECT pg_backend_pid(), current_setting('synchronous_commit'), current_setting('transaction_isolation')";
+
+const CANCEL: &str = "SELECT pg_cancel_backend($1)";
 
 /// Makes a connection, or gives up.
-pub(crate) async fn connect(address: &PgConnectOptions) -> Result<PgConnection, sqlx::Error> {
-    timeout(PATIENCE, address.connect()).await.unwrap_or_else(|_| Err(timed_out()))
+pub(crate) async fn connect(
+    address: &PgConnectOptions,
+    patience: Duration,
+) -> Result<PgConnection, sqlx::Error> {
+    timeout(patience, address.connect()).await.unwrap_or_else(|_| Err(timed_out()))
+}
+
+/// How sessions are made: where the database is, and how long a statement may take.
+#[derive(Debug, Clone)]
+pub(crate) struct Address {
+    pub(crate) options: PgConnectOptions,
+    pub(crate) statement_timeout: Duration,
+}
+
+impl Address {
+    /// How long a statement is waited for.
+    pub(crate) fn patience(&self) -> Duration {
+        self.statement_timeout + MARGIN
+    }
 }
 
 /// Forgets how statements were planned, though not the statements.
@@ -42,41 +86,82 @@ const PLANS_LAST: (Duration, u32) = (Duration::from_secs(5), 1024);
 #[derive(Debug)]
 pub(crate) struct Session {
     connection: PgConnection,
+    number: i32,
+    patience: Duration,
     planned: Instant,
     used: u32,
 }
 
 impl Session {
     /// Makes a connection.
-    pub(crate) async fn connect(address: &PgConnectOptions) -> Result<Self, sqlx::Error> {
-        Self::of(connect(address).await?).await
+    pub(crate) async fn connect(address: &Address) -> Result<Self, sqlx::Error> {
+        let patience = address.patience();
+        let session = async { Self::of(address.options.connect().await?, address).await };
+        timeout(patience, session).await.unwrap_or_else(|_| Err(timed_out()))
     }
 
     /// Sets a connection that nobody else uses.
-    pub(crate) async fn of(mut connection: PgConnection) -> Result<Self, sqlx::Error> {
-        told(&mut connection, SETTINGS).await?;
-        Ok(Self { connection, planned: Instant::now(), used: 0 })
+    pub(crate) async fn of(mut connection: PgConnection, address: &Address) -> Result<Self, sqlx::Error> {
+        let most = address.statement_timeout.as_millis();
+        let settings = format!("{SETTINGS}; SET statement_timeout = '{most}ms'");
+        let patience = address.patience();
+        told(&mut connection, AssertSqlSafe(settings), patience).await?;
+        let taken = sqlx::query_as(TAKEN).persistent(false).fetch_one(&mut connection);
+        let (number, commit, isolation): (i32, String, String) =
+            timeout(patience, taken).await.unwrap_or_else(|_| Err(timed_out()))?;
+        if let Some(weak) = weaker(&commit, &isolation) {
+            return Err(sqlx::Error::Configuration(weak.into()));
+        }
+        Ok(Self { connection, number, patience, planned: Instant::now(), used: 0 })
+    }
+
+    /// How long a statement is waited for.
+    pub(crate) const fn patience(&self) -> Duration {
+        self.patience
     }
 
     /// The connection, for one more statement.
     pub(crate) async fn ready(&mut self) -> Result<&mut PgConnection, sqlx::Error> {
         let (age, uses) = PLANS_LAST;
         if self.used >= uses || self.planned.elapsed() >= age {
-            told(&mut self.connection, PLAN_ANEW).await?;
+            told(&mut self.connection, PLAN_ANEW, self.patience).await?;
             (self.planned, self.used) = (Instant::now(), 0);
         }
         self.used += 1;
         Ok(&mut self.connection)
     }
 
+    /// Reads what is left of an answer that nobody waits for.
+    async fn drain(&mut self) -> Result<(), sqlx::Error> {
+        match self.connection.ping().await {
+            // How the abandoned statement ended.
+            Err(sqlx::Error::Database(_)) => self.connection.ping().await,
+            outcome => outcome,
+        }
+    }
+
     pub(crate) async fn close(self) -> Result<(), sqlx::Error> {
-        self.connection.close().await
+        timeout(self.patience, self.connection.close()).await.unwrap_or_else(|_| Err(timed_out()))
     }
 }
 
-async fn told(connection: &mut PgConnection, what: &'static str) -> Result<(), sqlx::Error> {
+/// The setting of a session that is weaker than the store promises.
+fn weaker(synchronous_commit: &str, isolation: &str) -> Option<ConnectError> {
+    let weak = |setting, found: &str| Some(ConnectError::Weak { setting, found: found.to_owned() });
+    match (synchronous_commit, isolation) {
+        ("on" | "remote_apply", "read committed") => None,
+        ("on" | "remote_apply", found) => weak("default_transaction_isolation", found),
+        (found, _) => weak("synchronous_commit", found),
+    }
+}
+
+async fn told(
+    connection: &mut PgConnection,
+    what: impl SqlSafeStr,
+    patience: Duration,
+) -> Result<(), sqlx::Error> {
     let done = sqlx::raw_sql(what).execute(connection);
-    timeout(PATIENCE, done).await.unwrap_or_else(|_| Err(timed_out())).map(drop)
+    timeout(patience, done).await.unwrap_or_else(|_| Err(timed_out())).map(drop)
 }
 
 /// Where connections to ask on come from.
@@ -85,15 +170,18 @@ pub(crate) enum Connections {
     /// Of the store alone.
     Own(Arc<Stack>),
     /// A host's, for its own statements too: so they are left as they are.
-    Host(PgPool),
+    Host(PgPool, Duration),
 }
 
 impl Connections {
     /// Where the database is.
-    pub(crate) fn address(&self) -> PgConnectOptions {
+    pub(crate) fn address(&self) -> Address {
         match self {
             Self::Own(stack) => stack.address.clone(),
-            Self::Host(pool) => pool.connect_options().as_ref().clone(),
+            Self::Host(pool, statement_timeout) => Address {
+                options: pool.connect_options().as_ref().clone(),
+                statement_timeout: *statement_timeout,
+            },
         }
     }
 
@@ -103,8 +191,8 @@ impl Connections {
         R: for<'r> FromRow<'r, PgRow> + Send + Unpin,
     {
         match self {
-            Self::Own(stack) => stack.take().await?.rows(sql, arguments).await,
-            Self::Host(pool) => fetched(&mut *pool.acquire().await?, sql, arguments).await,
+            Self::Own(stack) => Stack::take(stack).await?.rows(sql, arguments).await,
+            Self::Host(pool, most) => borrowed(pool.acquire().await?, sql, arguments, *most).await,
         }
     }
 
@@ -117,12 +205,20 @@ impl Connections {
     where
         R: for<'r> FromRow<'r, PgRow> + Send + Unpin,
     {
+        self.forget();
         match self {
-            Self::Own(stack) => {
-                stack.forget();
-                stack.take().await?.rows(sql, arguments).await
+            Self::Own(stack) => Stack::take(stack).await?.rows(sql, arguments).await,
+            Self::Host(pool, most) => {
+                let sound = timeout(*most, sound(pool)).await.unwrap_or_else(|_| Err(timed_out()))?;
+                borrowed(sound, sql, arguments, *most).await
             }
-            Self::Host(pool) => fetched(&mut *sound(pool).await?, sql, arguments).await,
+        }
+    }
+
+    /// Gives up the connections of the store's own that nobody uses: they lead to a server that is not the one any more.
+    pub(crate) fn forget(&self) {
+        if let Self::Own(stack) = self {
+            stack.with_idle(std::mem::take);
         }
     }
 
@@ -130,7 +226,7 @@ impl Connections {
     pub(crate) async fn close(&self) {
         match self {
             Self::Own(stack) => stack.close().await,
-            Self::Host(pool) => pool.close().await,
+            Self::Host(pool, _) => pool.close().await,
         }
     }
 }
@@ -146,55 +242,111 @@ async fn sound(pool: &PgPool) -> Result<PoolConnection<Postgres>, sqlx::Error> {
     }
 }
 
+/// A host's connection in use. Where nobody waits for its answer any more it is closed, for the pool would keep others
+/// waiting until the statement ends.
+struct Borrowed {
+    connection: PoolConnection<Postgres>,
+    busy: bool,
+}
+
+impl Drop for Borrowed {
+    fn drop(&mut self) {
+        if self.busy {
+            self.connection.close_on_drop();
+        }
+    }
+}
+
+async fn borrowed<R>(
+    connection: PoolConnection<Postgres>,
+    sql: SqlStr,
+    arguments: PgArguments,
+    patience: Duration,
+) -> Result<Vec<R>, sqlx::Error>
+where
+    R: for<'r> FromRow<'r, PgRow> + Send + Unpin,
+{
+    let mut borrowed = Borrowed { connection, busy: true };
+    let rows = fetched(&mut borrowed.connection, sql, arguments, patience).await;
+    borrowed.busy = rows.as_ref().is_err_and(is_disconnected);
+    rows
+}
+
 async fn fetched<R>(
     connection: &mut PgConnection,
     sql: SqlStr,
     arguments: PgArguments,
+    patience: Duration,
 ) -> Result<Vec<R>, sqlx::Error>
 where
     R: for<'r> FromRow<'r, PgRow> + Send + Unpin,
 {
     let rows = sqlx::query_as_with::<_, R, _>(sql, arguments).fetch_all(connection);
-    timeout(PATIENCE, rows).await.unwrap_or_else(|_| Err(timed_out()))
+    timeout(patience, rows).await.unwrap_or_else(|_| Err(timed_out()))
 }
 
 /// A few connections, made when they are needed. The one that was used last is used next: it has prepared the most.
 #[derive(Debug)]
 pub(crate) struct Stack {
-    address: PgConnectOptions,
+    address: Address,
     most: u32,
     acquire_timeout: Duration,
-    permits: Semaphore,
+    permits: Arc<Semaphore>,
     idle: Mutex<Vec<Session>>,
+    /// Over which abandoned statements are cancelled, once there was one.
+    control: tokio::sync::Mutex<Option<PgConnection>>,
 }
 
 impl Stack {
-    pub(crate) fn new(address: PgConnectOptions, most: u32, acquire_timeout: Duration) -> Self {
-        let permits = Semaphore::new(most.try_into().unwrap_or(Semaphore::MAX_PERMITS));
-        Self { address, most, acquire_timeout, permits, idle: Mutex::default() }
+    pub(crate) fn new(address: Address, most: u32, acquire_timeout: Duration) -> Self {
+        let permits = Arc::new(Semaphore::new(most.try_into().unwrap_or(Semaphore::MAX_PERMITS)));
+        let (idle, control) = (Mutex::default(), tokio::sync::Mutex::default());
+        Self { address, most, acquire_timeout, permits, idle, control }
     }
 
     /// A free connection, or a new one where there may be one more.
-    async fn take(&self) -> Result<Taken<'_>, sqlx::Error> {
+    async fn take(stack: &Arc<Self>) -> Result<Taken, sqlx::Error> {
         let taken = async {
-            let permit = self.permits.acquire().await.map_err(|_| sqlx::Error::PoolClosed)?;
-            let idle = self.with_idle(Vec::pop);
+            let permit = Arc::clone(&stack.permits).acquire_owned().await;
+            let permit = permit.map_err(|_| sqlx::Error::PoolClosed)?;
+            let idle = stack.with_idle(Vec::pop);
             let session = match idle {
                 Some(session) => session,
-                None => Session::connect(&self.address).await?,
+                None => Session::connect(&stack.address).await?,
             };
-            Ok(Taken { stack: self, session: Some(session), _permit: permit })
+            Ok(Taken { stack: Arc::clone(stack), held: Some((session, permit)), busy: false })
         };
-        timeout(self.acquire_timeout, taken).await.unwrap_or(Err(sqlx::Error::PoolTimedOut))
+        timeout(stack.acquire_timeout, taken).await.unwrap_or(Err(sqlx::Error::PoolTimedOut))
     }
 
     fn with_idle<T>(&self, work: impl FnOnce(&mut Vec<Session>) -> T) -> T {
         work(&mut self.idle.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Gives up the connections that nobody uses.
-    fn forget(&self) {
-        self.with_idle(std::mem::take);
+    /// Ends a statement that nobody waits for, and keeps the connection where that succeeds. It counts as used until then,
+    /// so that whoever asks and hangs up again and again makes no more connections than others.
+    async fn abandon(self: Arc<Self>, mut session: Session, permit: OwnedSemaphorePermit) {
+        let ended = async {
+            self.cancel(session.number).await?;
+            session.drain().await
+        };
+        match timeout(ABANDONED, ended).await.unwrap_or_else(|_| Err(timed_out())) {
+            Ok(()) => self.with_idle(|idle| idle.push(session)),
+            Err(error) => tracing::debug!(%error, "an abandoned statement did not end"),
+        }
+        drop(permit);
+    }
+
+    /// Cancels what a session does. sqlx keeps what the protocol's own request to cancel takes to itself.
+    async fn cancel(&self, number: i32) -> Result<(), sqlx::Error> {
+        let mut control = self.control.lock().await;
+        let mut connection = match control.take() {
+            Some(connection) => connection,
+            None => self.address.options.connect().await?,
+        };
+        sqlx::query(CANCEL).bind(number).execute(&mut connection).await?;
+        *control = Some(connection);
+        Ok(())
     }
 
     async fn close(&self) {
@@ -206,39 +358,64 @@ impl Stack {
             // An error means that it is closed already.
             session.close().await.ok();
         }
+        drop(self.control.lock().await.take());
     }
 }
 
-/// A connection in use. It goes back when this is dropped, even half way through an answer: sqlx reads what is left of
-/// it before it asks anything else.
-struct Taken<'a> {
-    stack: &'a Stack,
+/// A connection in use. It goes back when this is dropped, or once what it is busy with has been cancelled.
+struct Taken {
+    stack: Arc<Stack>,
     /// Nothing once it is given up.
-    session: Option<Session>,
-    _permit: SemaphorePermit<'a>,
+    held: Option<(Session, OwnedSemaphorePermit)>,
+    busy: bool,
 }
 
-impl Taken<'_> {
+impl Taken {
     async fn rows<R>(mut self, sql: SqlStr, arguments: PgArguments) -> Result<Vec<R>, sqlx::Error>
     where
         R: for<'r> FromRow<'r, PgRow> + Send + Unpin,
     {
-        let session = self.session.as_mut().ok_or(sqlx::Error::PoolClosed)?;
+        let (session, _) = self.held.as_mut().ok_or(sqlx::Error::PoolClosed)?;
+        self.busy = true;
+        let patience = session.patience;
         let outcome = match session.ready().await {
-            Ok(connection) => fetched(connection, sql, arguments).await,
+            Ok(connection) => fetched(connection, sql, arguments, patience).await,
             Err(error) => Err(error),
         };
+        self.busy = false;
         if outcome.as_ref().is_err_and(is_disconnected) {
-            self.session = None;
+            self.held = None;
         }
         outcome
     }
 }
 
-impl Drop for Taken<'_> {
+impl Drop for Taken {
     fn drop(&mut self) {
-        if let Some(session) = self.session.take() {
+        let Some((session, permit)) = self.held.take() else { return };
+        if !self.busy {
             self.stack.with_idle(|idle| idle.push(session));
+        } else if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(Arc::clone(&self.stack).abandon(session, permit));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_weaker_than_promised_is_named() {
+        let named = |commit, isolation| weaker(commit, isolation).map(|weak| weak.to_string());
+        for commit in ["on", "remote_apply"] {
+            assert_eq!(named(commit, "read committed"), None);
+        }
+        for commit in ["off", "local", "remote_write"] {
+            let weak = named(commit, "read committed").unwrap();
+            assert!(weak.starts_with(&format!("a session has synchronous_commit = {commit} ")), "{weak}");
+        }
+        let weak = named("on", "serializable").unwrap();
+        assert!(weak.contains("default_transaction_isolation = serializable"), "{weak}");
     }
 }

@@ -9,27 +9,38 @@ use async_trait::async_trait;
 use evidence_core::store::{Health, StoreResult};
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgPool, PgRow};
 use sqlx::{Arguments, AssertSqlSafe, ConnectOptions, Encode, FromRow, Postgres, Type};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
-use crate::connections::{Connections, Session, Stack, connect};
-use crate::error::{ConnectError, TaskEnded, is_disconnected, store_error};
+use crate::connections::{Address, Connections, Session, Stack, connect};
+use crate::error::{ConnectError, TaskEnded, is_cut, store_error};
 use crate::lookup::{self, Lookup};
+use crate::queue::Queue;
 use crate::schema::{MIGRATED, Schema};
-use crate::writer::{Job, Writer};
+use crate::writer::Writer;
 
-/// How many jobs may wait for the writer, and how many questions for a lookup; further callers wait for a place.
-const QUEUE: usize = 1024;
+/// How long the first connection may take to be made.
+pub(crate) const CONNECTING: Duration = Duration::from_secs(30);
 
 /// How a store uses its database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// The schema that holds the tables; made if it is not there. `evidence` unless said otherwise.
     pub schema: String,
-    /// The most connections for reading; one more is for writing. 8 unless said otherwise.
+    /// The most connections for reading; one more is for writing, and one for cancelling what nobody waits for any more.
+    /// 8 unless said otherwise.
     pub connections: u32,
     /// How long a question waits for a connection before the store counts as not available. 5 seconds unless said
     /// otherwise.
     pub acquire_timeout: Duration,
+    /// How long a write, or a question by name, waits for its turn before the store counts as not available. What was
+    /// refused for it is not done afterwards. 10 seconds unless said otherwise.
+    pub queue_timeout: Duration,
+    /// How many bytes of payload may wait to be written before the store counts as not available; a single write may have
+    /// more. 64 MiB unless said otherwise.
+    pub queue_bytes: usize,
+    /// How long a statement may take, and a connection to be made, before the store counts as not available. 10 seconds
+    /// unless said otherwise.
+    pub statement_timeout: Duration,
     /// Whether one transaction may hold writes of several organizations, which is about six times as fast where many of
     /// them write. False for databases that spread the tables over machines by organization and want each transaction
     /// on one of them, as Citus does.
@@ -42,6 +53,9 @@ impl Default for Options {
             schema: "evidence".to_owned(),
             connections: 8,
             acquire_timeout: Duration::from_secs(5),
+            queue_timeout: Duration::from_secs(10),
+            queue_bytes: 64 << 20,
+            statement_timeout: Duration::from_secs(10),
             mixed_batches: true,
         }
     }
@@ -52,7 +66,7 @@ impl Default for Options {
 #[derive(Debug)]
 pub struct PostgresStore {
     pub(crate) reader: Reader,
-    jobs: mpsc::Sender<Job>,
+    pub(crate) queue: Queue,
     pub(crate) lookups: mpsc::Sender<Lookup>,
 }
 
@@ -73,6 +87,7 @@ impl PostgresStore {
     pub async fn connect_with(url: &str, options: &Options) -> Result<Self, ConnectError> {
         let address = PgConnectOptions::from_str(url).map_err(|source| ConnectError::BadUrl { source })?;
         let address = address.application_name("evidence").disable_statement_logging();
+        let address = Address { options: address, statement_timeout: options.statement_timeout };
         let stack = Stack::new(address, options.connections, options.acquire_timeout);
         Self::start(Connections::Own(Arc::new(stack)), options).await
     }
@@ -88,46 +103,34 @@ impl PostgresStore {
     /// [`ConnectError`] says what is wrong and what to do.
     pub async fn from_pool(pool: PgPool, schema: &str) -> Result<Self, ConnectError> {
         let options = Options { schema: schema.to_owned(), ..Options::default() };
-        Self::start(Connections::Host(pool), &options).await
+        Self::start(Connections::Host(pool, options.statement_timeout), &options).await
     }
 
     async fn start(connections: Connections, options: &Options) -> Result<Self, ConnectError> {
         let schema = Schema::new(&options.schema)?;
-        let mut connection = connect(&connections.address()).await.map_err(ConnectError::connecting)?;
+        let address = connections.address();
+        let mut connection = connect(&address.options, CONNECTING).await.map_err(ConnectError::connecting)?;
         schema.migrate(&mut connection).await?;
-        let session = Session::of(connection).await.map_err(ConnectError::connecting)?;
+        let session = Session::of(connection, &address).await.map_err(ConnectError::connecting)?;
         let reader = Reader { connections, schema, statements: Arc::default() };
-        let (jobs, queue) = mpsc::channel(QUEUE);
-        tokio::spawn(Writer::new(session, reader.clone(), options.mixed_batches).run(queue));
-        let (lookups, questions) = mpsc::channel(QUEUE);
-        tokio::spawn(lookup::answer(reader.clone(), questions));
-        Ok(Self { reader, jobs, lookups })
+        // A write that was begun takes a statement, and perhaps one more that looks what became of it.
+        let grace = address.patience() * 2;
+        let (queue, jobs) = Queue::new(options.queue_bytes, options.queue_timeout, grace);
+        tokio::spawn(Writer::new(session, reader.clone(), options.mixed_batches).run(jobs));
+        let lookups = lookup::open(&reader);
+        Ok(Self { reader, queue, lookups })
     }
 
     /// Finishes what was handed to the writer and closes every connection, the pool's too. Later calls answer
     /// [`evidence_core::StoreError::Unavailable`].
     pub async fn close(&self) {
         self.reader.connections.close().await;
-        let (reply, closed) = oneshot::channel();
-        if self.jobs.send(Job::Stop(reply)).await.is_ok() {
-            // An error means that the writer has ended already, which is what was asked for.
-            closed.await.ok();
-        }
+        self.queue.stop().await;
     }
 
     /// How many statements reads and writes have sent so far: tests assert bounds with it.
     pub fn statements(&self) -> u64 {
         self.reader.statements.load(Ordering::Relaxed)
-    }
-
-    /// Hands a job to the writer and waits for its outcome.
-    pub(crate) async fn submit<T>(
-        &self,
-        job: Job,
-        outcome: oneshot::Receiver<StoreResult<T>>,
-    ) -> StoreResult<T> {
-        self.jobs.send(job).await.map_err(|_| TaskEnded)?;
-        outcome.await.map_err(|_| TaskEnded)?
     }
 
     /// A question, whose values are bound next.
@@ -193,7 +196,7 @@ impl Question<'_> {
         let (sql, arguments) = (sqlx::SqlSafeStr::into_sql_str(sql), arguments.map_err(sqlx::Error::Encode)?);
         reader.count();
         match reader.connections.rows(sql.clone(), arguments.clone()).await {
-            Err(error) if is_disconnected(&error) => {
+            Err(error) if is_cut(&error) => {
                 reader.count();
                 reader.connections.rows_anew(sql, arguments).await
             }
@@ -205,6 +208,9 @@ impl Question<'_> {
 #[async_trait]
 impl Health for PostgresStore {
     async fn ready(&self) -> StoreResult<()> {
+        if self.queue.is_closed() || self.lookups.is_closed() {
+            return Err(TaskEnded.into());
+        }
         self.ask(MIGRATED).first::<(i64,)>().await.map(drop)
     }
 }

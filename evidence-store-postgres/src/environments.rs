@@ -1,22 +1,80 @@
-//! Environments: named records.
+//! Environments: records, and what their reports made of them.
 
 use async_trait::async_trait;
-use evidence_core::Current;
-use evidence_core::environments::{Environment, EnvironmentStore};
+use evidence_core::environments::{EnvironmentStatus, EnvironmentStore, KnownEnvironment};
 use evidence_core::id::Id;
 use evidence_core::store::StoreResult;
+use evidence_core::time::Timestamp;
 
 use crate::db::PostgresStore;
+use crate::rows::{payload, record, unsigned};
 
-const KIND: &str = "environment";
+/// A report that comes late does not turn time back.
+pub(crate) const PUT_REPORTS: &str = "
+    INSERT INTO evidence.environment_report AS h (org, environment, at)
+    SELECT r.org, r.environment, max(r.at) FROM go, UNNEST($text, $text, $bigint) AS r (org, environment, at)
+    GROUP BY r.org, r.environment
+    ON CONFLICT (org, environment) DO UPDATE SET at = greatest(h.at, excluded.at)";
+
+/// What is answered of an environment `r` with its latest snapshot `s`.
+macro_rules! columns {
+    () => {
+        concat!(
+            "SELECT r.ledger_index, ",
+            payload!("r"),
+            ", s.idx, s.at, s.compliant,
+            (SELECT h.at FROM evidence.environment_report h WHERE h.org = $1 AND h.environment = r.id)"
+        )
+    };
+}
+
+/// The latest snapshot, by its number; a lateral subquery, so that it is a probe of the index.
+macro_rules! latest {
+    () => {
+        " LEFT JOIN LATERAL (
+            SELECT idx, at, compliant FROM evidence.snapshot
+            WHERE org = $1 AND environment = r.id ORDER BY idx DESC LIMIT 1) s ON true"
+    };
+}
+
+pub(crate) const ENVIRONMENT: &str = concat!(
+    columns!(),
+    " FROM evidence.name n CROSS JOIN LATERAL (
+        SELECT * FROM evidence.record WHERE org = $1 AND id = n.id AND kind = 'environment' OFFSET 0) r",
+    latest!(),
+    " WHERE n.org = $1 AND n.kind = 'environment' AND n.name = $2"
+);
+
+const ENVIRONMENTS: &str = concat!(
+    columns!(),
+    " FROM evidence.record r",
+    latest!(),
+    " WHERE r.org = $1 AND r.kind || '' = 'environment' AND NOT r.archived ORDER BY r.name"
+);
+
+type Row = (i64, String, Option<i64>, Option<i64>, Option<bool>, Option<i64>);
+
+fn known(
+    (revision, payload, snapshots, changed_at, compliant, reported_at): Row,
+) -> StoreResult<KnownEnvironment> {
+    let status = EnvironmentStatus {
+        snapshots: snapshots.map_or(Ok(0), unsigned)?,
+        changed_at: changed_at.map(Timestamp::from_micros),
+        compliant,
+        reported_at: reported_at.map(Timestamp::from_micros),
+    };
+    Ok(KnownEnvironment { revision: unsigned(revision)?, record: record(&payload)?, status })
+}
 
 #[async_trait]
 impl EnvironmentStore for PostgresStore {
-    async fn environment(&self, org: Id, name: &str) -> StoreResult<Option<Current<Environment>>> {
-        self.by_name(org, KIND, name).await
+    async fn environment(&self, org: Id, name: &str) -> StoreResult<Option<KnownEnvironment>> {
+        let row = self.ask(ENVIRONMENT).bind(org.to_string()).bind(name.to_owned()).first().await?;
+        row.map(known).transpose()
     }
 
-    async fn environments(&self, org: Id) -> StoreResult<Vec<Current<Environment>>> {
-        self.all_named(org, KIND).await
+    async fn environments(&self, org: Id) -> StoreResult<Vec<KnownEnvironment>> {
+        let rows = self.ask(ENVIRONMENTS).bind(org.to_string()).all().await?;
+        rows.into_iter().map(known).collect()
     }
 }

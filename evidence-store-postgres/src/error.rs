@@ -110,11 +110,31 @@ pub enum ConnectError {
     /// The server is too old.
     #[error("the database server is PostgreSQL {0}: version 15 or newer is needed")]
     OldServer(i64),
+    /// The database cannot hold every text.
+    #[error("the database is encoded as {0}: make one that is UTF8, as with createdb -E UTF8 -T template0")]
+    Encoding(String),
+    /// A session does not take a setting on which the store relies.
+    #[error(
+        "a session has {setting} = {found} although it was told otherwise: connect without a pooler between"
+    )]
+    Weak {
+        /// The setting.
+        setting: &'static str,
+        /// Its value.
+        found: String,
+    },
 }
 
 impl ConnectError {
     /// Why no connection was made.
     pub(crate) fn connecting(source: sqlx::Error) -> Self {
+        let source = match source {
+            sqlx::Error::Configuration(reason) => match reason.downcast::<Self>() {
+                Ok(known) => return *known,
+                Err(reason) => sqlx::Error::Configuration(reason),
+            },
+            source => source,
+        };
         match class_and_code(&source) {
             Some(("28", _)) => Self::Denied { source },
             Some((_, "3D000")) => Self::NoDatabase { source },
@@ -185,6 +205,7 @@ where
         sqlx::Error::Io(_)
         | sqlx::Error::Tls(_)
         | sqlx::Error::Protocol(_)
+        | sqlx::Error::Configuration(_)
         | sqlx::Error::PoolTimedOut
         | sqlx::Error::PoolClosed
         | sqlx::Error::WorkerCrashed => StoreError::Unavailable(error.into()),
@@ -202,9 +223,49 @@ pub(crate) fn is_disconnected(error: &sqlx::Error) -> bool {
     }
 }
 
+/// Whether the connection was found dead, rather than a server that does not answer: the same may be asked of another one
+/// at once.
+pub(crate) fn is_cut(error: &sqlx::Error) -> bool {
+    let timed_out = matches!(error, sqlx::Error::Io(error) if error.kind() == std::io::ErrorKind::TimedOut);
+    is_disconnected(error) && !timed_out
+}
+
 /// Whether a transaction lost a race that the database noticed: the same again may succeed.
 pub(crate) fn is_lost_race(error: &sqlx::Error) -> bool {
-    class_and_code(error).is_some_and(|(class, code)| class == "40" || code == "23505")
+    is_serialization_failure(error) || class_and_code(error).is_some_and(|(_, code)| code == "23505")
+}
+
+/// Whether transactions got into each other's way, a deadlock too: nothing was written, the same again may succeed.
+pub(crate) fn is_serialization_failure(error: &sqlx::Error) -> bool {
+    class_and_code(error).is_some_and(|(class, _)| class == "40")
+}
+
+/// Whether the server may only be read from: it was demoted, or told so.
+pub(crate) fn is_read_only(error: &sqlx::Error) -> bool {
+    class_and_code(error).is_some_and(|(_, code)| code == "25006")
+}
+
+/// Classes of codes that no row causes: connection exception, invalid authorization, transaction rollback, operator
+/// intervention (a shutdown, a timeout), system error.
+const OF_NO_ROW: [&str; 5] = ["08", "28", "40", "57", "58"];
+
+/// Codes of other classes: read-only transaction, no such database, full disk, too many connections, lock not available.
+const OF_NO_ROW_CODES: [&str; 5] = ["25006", "3D000", "53100", "53300", "55P03"];
+
+/// The code of a statement that was cancelled at its timeout.
+const TOOK_TOO_LONG: &str = "57014";
+
+/// Whether what failed for many may have failed for the sake of one of them. Whatever PostgreSQL says counts, unless no
+/// row can be the reason: a list of what a row can cause would never be complete. A statement that took too long may
+/// have done so for one large write.
+pub(crate) fn may_be_of_one(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Database(_) => class_and_code(error).is_none_or(|(class, code)| {
+            code == TOOK_TOO_LONG || !OF_NO_ROW.contains(&class) && !OF_NO_ROW_CODES.contains(&code)
+        }),
+        sqlx::Error::Decode(_) | sqlx::Error::ColumnDecode { .. } | sqlx::Error::Encode(_) => true,
+        _ => false,
+    }
 }
 
 /// A statement took longer than a store waits.

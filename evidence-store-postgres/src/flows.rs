@@ -13,7 +13,7 @@ use crate::rows::{Bound, Listing, Order};
 
 const KIND: &str = "flow";
 
-const FLOWS: &str = "evidence.named x WHERE x.org = $1 AND x.kind = 'flow'";
+const FLOWS: &str = "evidence.record x WHERE x.org = $1 AND x.kind || '' = 'flow' AND NOT x.archived";
 
 const NAME_HAS: &str = " AND strpos(x.name, $4) > 0";
 

@@ -31,6 +31,7 @@ mod connections;
 mod db;
 mod environments;
 mod error;
+mod feed;
 mod flows;
 mod fsck;
 mod ledger;
@@ -39,6 +40,7 @@ mod orgs;
 #[cfg(test)]
 mod plans;
 mod policies;
+mod queue;
 mod rebuild;
 mod record;
 mod repos;

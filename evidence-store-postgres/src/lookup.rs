@@ -1,5 +1,6 @@
-//! Records by their names, which nearly every request asks for. The questions that arrive while some are being answered
-//! are answered together next, as the writer does with writes. Nothing waits for a timer.
+//! Records by their names, which nearly every request asks for. The questions that arrive while others are being answered
+//! are answered together next, as the writer does with writes. Nothing waits for a timer. More than one task answers, so
+//! that one statement which takes long keeps nobody else waiting.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,14 +9,22 @@ use evidence_core::Current;
 use evidence_core::id::Id;
 use evidence_core::store::StoreResult;
 use serde::de::DeserializeOwned;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Mutex, mpsc, oneshot};
+use tokio::time::timeout;
 
 use crate::db::{PostgresStore, Reader};
-use crate::error::{TaskEnded, store_error};
+use crate::error::{TaskEnded, may_be_of_one, store_error};
+use crate::queue::late;
 use crate::rows::{current, payload};
 
 /// The most questions of one statement.
 const GROUP: usize = 64;
+
+/// How many groups are answered at the same time, each on a connection.
+const LANES: usize = 2;
+
+/// How many questions may wait; further callers wait for a place.
+const PLACES: usize = 1024;
 
 /// The kind of a trail's name: no other kind of record has it.
 const TRAIL: &str = "trail";
@@ -27,7 +36,10 @@ pub(crate) const BY_NAMES: &str = concat!(
     payload!("n"),
     " FROM UNNEST($1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[]) AS j (number, org, kind, flow, name)
     CROSS JOIN LATERAL (
-        SELECT org, ledger_index FROM evidence.named WHERE org = j.org AND kind = j.kind AND name = j.name
+        SELECT r.org, r.ledger_index FROM evidence.name m
+        CROSS JOIN LATERAL (
+            SELECT * FROM evidence.record WHERE org = j.org AND id = m.id AND kind = j.kind OFFSET 0) r
+        WHERE m.org = j.org AND m.kind = j.kind AND m.name = j.name
         UNION ALL
         SELECT org, ledger_index FROM evidence.trail WHERE org = j.org AND flow = j.flow AND name = j.name
         OFFSET 0) n"
@@ -46,15 +58,46 @@ pub(crate) struct Lookup {
     reply: oneshot::Sender<StoreResult<Option<Found>>>,
 }
 
+/// Callers that wait for the record of a name.
+type Callers = Vec<oneshot::Sender<StoreResult<Option<Found>>>>;
+
+/// The callers' end of the queue of questions, which are answered until it is dropped.
+pub(crate) fn open(reader: &Reader) -> mpsc::Sender<Lookup> {
+    let (lookups, questions) = mpsc::channel(PLACES);
+    let questions = Arc::new(Mutex::new(questions));
+    for _ in 0..LANES {
+        tokio::spawn(answer(reader.clone(), Arc::clone(&questions)));
+    }
+    lookups
+}
+
 /// Answers questions until their queue is closed.
-pub(crate) async fn answer(reader: Reader, mut queue: mpsc::Receiver<Lookup>) {
+async fn answer(reader: Reader, queue: Arc<Mutex<mpsc::Receiver<Lookup>>>) {
     let mut group = Vec::with_capacity(GROUP);
-    while queue.recv_many(&mut group, GROUP).await > 0 {
-        let mut asked = BTreeMap::<Name, Vec<_>>::new();
-        for Lookup { name, reply } in group.drain(..) {
+    while queue.lock().await.recv_many(&mut group, GROUP).await > 0 {
+        let mut asked = BTreeMap::<Name, Callers>::new();
+        for Lookup { name, reply } in group.drain(..).filter(|lookup| !lookup.reply.is_closed()) {
             asked.entry(name).or_default().push(reply);
         }
-        let outcome = found(&reader, asked.keys()).await.map_err(Arc::new);
+        answer_group(&reader, asked).await;
+    }
+}
+
+/// Answers a group. One that fails for the sake of one name is halved until that one is alone.
+async fn answer_group(reader: &Reader, asked: BTreeMap<Name, Callers>) {
+    let mut groups = vec![asked];
+    while let Some(mut asked) = groups.pop().filter(|asked| !asked.is_empty()) {
+        let outcome = found(reader, asked.keys()).await;
+        let middle = asked.keys().nth(asked.len() / 2).cloned();
+        if let (Err(error), Some(middle)) = (&outcome, middle)
+            && asked.len() > 1
+            && may_be_of_one(error)
+        {
+            groups.push(asked.split_off(&middle));
+            groups.push(asked);
+            continue;
+        }
+        let outcome = outcome.map_err(Arc::new);
         for (number, replies) in (0..).zip(asked.into_values()) {
             for reply in replies {
                 let answer = outcome.as_ref().map(|found| found.get(&number).cloned());
@@ -106,7 +149,11 @@ impl PostgresStore {
 
     async fn look_up<T: DeserializeOwned>(&self, name: Name) -> StoreResult<Option<Current<T>>> {
         let (reply, outcome) = oneshot::channel();
-        self.lookups.send(Lookup { name, reply }).await.map_err(|_| TaskEnded)?;
-        outcome.await.map_err(|_| TaskEnded)??.map(current).transpose()
+        let answered = async {
+            self.lookups.send(Lookup { name, reply }).await.map_err(|_| TaskEnded)?;
+            outcome.await.map_err(|_| TaskEnded)?
+        };
+        let found = timeout(self.queue.patience(), answered).await.unwrap_or_else(|_| Err(late()))?;
+        found.map(current).transpose()
     }
 }

@@ -1,15 +1,16 @@
 //! Organizations, users, memberships, and who holds a key: what every request asks first.
 
 use async_trait::async_trait;
+use evidence_core::Current;
 use evidence_core::auth::{Actor, KeyHash};
 use evidence_core::id::Id;
-use evidence_core::orgs::{KeyHolder, Membership, OrgStore, Organization, Standing, User};
+use evidence_core::orgs::{KeyHolder, Member, OrgStore, Organization, Standing, User};
 use evidence_core::service_accounts::ServiceAccount;
 use evidence_core::store::StoreResult;
 use evidence_core::time::Timestamp;
 
 use crate::db::PostgresStore;
-use crate::rows::{Rows, Spot, Table, body, id, payload, record, word};
+use crate::rows::{body, id, payload, record, signed, unsigned, word};
 
 pub(crate) const INSERT_ORGANIZATIONS: &str = "
     INSERT INTO evidence.organization (id, name, record) SELECT r.* FROM go, UNNEST($text, $text, $text) r";
@@ -29,6 +30,16 @@ pub(crate) const STANDING: &str = "
 
 const USER: &str = "SELECT record FROM evidence.user WHERE name = $1";
 
+const USERS: &str = "SELECT record FROM evidence.user WHERE name > $1 ORDER BY name LIMIT $2";
+
+const ORGANIZATIONS: &str = "SELECT record FROM evidence.organization WHERE name > $1 ORDER BY name LIMIT $2";
+
+const MEMBERS: &str = "
+    SELECT (SELECT r.ledger_index FROM evidence.record r WHERE r.org = m.org AND r.id = m.user AND r.kind = 'member'),
+        m.role, u.record
+    FROM evidence.membership m CROSS JOIN LATERAL (SELECT * FROM evidence.user WHERE id = m.user OFFSET 0) u
+    WHERE m.org = $1 AND m.role IS NOT NULL ORDER BY u.name";
+
 const ANY_ORGANIZATION: &str = "SELECT EXISTS (SELECT 1 FROM evidence.organization)";
 
 pub(crate) const KEY_HOLDER: &str = concat!(
@@ -36,22 +47,10 @@ pub(crate) const KEY_HOLDER: &str = concat!(
     payload!("n"),
     " AS account
     FROM evidence.api_key k
-    LEFT JOIN LATERAL (SELECT * FROM evidence.named WHERE org = k.org AND id = k.owner_id OFFSET 0) n
+    LEFT JOIN LATERAL (SELECT * FROM evidence.record WHERE org = k.org AND id = k.owner_id OFFSET 0) n
         ON n.kind = 'service_account' AND k.owner->>'kind' = 'service-account'
     WHERE k.hash = $1 AND (n.id IS NOT NULL OR k.owner->>'kind' = 'user')"
 );
-
-pub(crate) fn created(record: &Organization, rows: &mut Rows) -> serde_json::Result<()> {
-    rows.push(Table::Organization, &(record.id, &record.name, record))
-}
-
-pub(crate) fn user_created(spot: Spot, record: &User, rows: &mut Rows) -> serde_json::Result<()> {
-    rows.push(Table::User, &(record.id, &record.name, record, spot.index))
-}
-
-pub(crate) fn member_added(spot: Spot, record: &Membership, rows: &mut Rows) -> serde_json::Result<()> {
-    rows.push(Table::Membership, &(spot.org, record.user, record.role))
-}
 
 #[derive(sqlx::FromRow)]
 struct HolderRow {
@@ -75,6 +74,12 @@ impl HolderRow {
             revoked_at: self.revoked_at.map(Timestamp::from_micros),
         })
     }
+}
+
+/// Reads a row of [`MEMBERS`].
+fn member((revision, role, user): (i64, String, String)) -> StoreResult<Current<Member>> {
+    let record = Member { user: body(&user)?, role: word(&role)? };
+    Ok(Current { revision: unsigned(revision)?, record })
 }
 
 impl PostgresStore {
@@ -102,6 +107,21 @@ impl OrgStore for PostgresStore {
     async fn user(&self, name: &str) -> StoreResult<Option<User>> {
         let user = self.ask(USER).bind(name).first::<(String,)>().await?;
         user.map(|(user,)| body(&user)).transpose()
+    }
+
+    async fn users_by_name(&self, after: &str, limit: u64) -> StoreResult<Vec<User>> {
+        let users = self.ask(USERS).bind(after).bind(signed(limit)).all::<(String,)>().await?;
+        users.iter().map(|(user,)| body(user)).collect()
+    }
+
+    async fn organizations_by_name(&self, after: &str, limit: u64) -> StoreResult<Vec<Organization>> {
+        let question = self.ask(ORGANIZATIONS).bind(after).bind(signed(limit));
+        question.all::<(String,)>().await?.iter().map(|(organization,)| body(organization)).collect()
+    }
+
+    async fn members(&self, org: Id) -> StoreResult<Vec<Current<Member>>> {
+        let members = self.ask(MEMBERS).bind(org.to_string()).all().await?;
+        members.into_iter().map(member).collect()
     }
 
     async fn key_holder(&self, hash: &KeyHash) -> StoreResult<Option<KeyHolder>> {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
 
-use crate::connections::Session;
+use crate::connections::{Address, Session};
 use crate::schema::Schema;
 use crate::{
     artifacts, attestations, lookup, orgs, policies, record, rows, service_accounts, snapshots, trails,
@@ -19,7 +19,9 @@ const FILL: &str = "
         FROM generate_series(1, 5000) n;
     INSERT INTO evidence.attestation SELECT 'o', 'id' || n, 'trail' || n % 400, 'test', 'generic', true, false, '{}', n, n
         FROM generate_series(1, 5000) n;
-    INSERT INTO evidence.named SELECT 'o', 'kind' || n % 9, 'id' || n, 'f' || n, n, '{}' FROM generate_series(1, 5000) n;
+    INSERT INTO evidence.record SELECT 'o', 'kind' || n % 9, 'id' || n, 'f' || n, n, false, '{}'
+        FROM generate_series(1, 5000) n;
+    INSERT INTO evidence.name SELECT 'o', 'kind' || n % 9, 'f' || n, 'id' || n, false FROM generate_series(1, 5000) n;
     INSERT INTO evidence.api_key SELECT 'o', 'id' || n, '{}', 'owner' || n % 50, md5(n::text), n, n, NULL
         FROM generate_series(1, 5000) n;
     INSERT INTO evidence.organization SELECT 'id' || n, 'o' || n, '{}' FROM generate_series(1, 5000) n;
@@ -34,7 +36,7 @@ const FILL: &str = "
 
 /// Statistics of the tables as they are.
 const ANALYZE: &str = "
-    ANALYZE evidence.artifact, evidence.trail, evidence.attestation, evidence.named, evidence.api_key,
+    ANALYZE evidence.artifact, evidence.trail, evidence.attestation, evidence.record, evidence.name, evidence.api_key,
         evidence.organization, evidence.user, evidence.membership, evidence.head, evidence.ledger, evidence.snapshot,
         evidence.version, evidence.instance";
 
@@ -53,7 +55,9 @@ impl Planner {
         let schema = Schema::new(&fresh.name).unwrap();
         let mut connection = PgConnection::connect(&fresh.url).await.unwrap();
         schema.migrate(&mut connection).await.unwrap();
-        let session = Session::of(connection).await.unwrap();
+        let options = fresh.url.parse().unwrap();
+        let address = Address { options, statement_timeout: std::time::Duration::from_secs(60) };
+        let session = Session::of(connection, &address).await.unwrap();
         Self { session, schema, _fresh: fresh }
     }
 
@@ -123,7 +127,8 @@ fn expected() -> Vec<(&'static str, Vec<&'static str>, Vec<&'static str>)> {
     let listed = vec!["text", "text[]"];
     let named = [vec!["bigint[]"], vec!["text[]"; 3]].concat();
     let unscoped = vec!["bigint[]", "text[]"];
-    let look = [vec!["text[]"], named.clone(), named, unscoped.clone(), unscoped].concat();
+    let scoped = |times| vec![named.clone(); times].concat();
+    let look = [vec!["text[]"], scoped(2), unscoped.clone(), unscoped, scoped(3)].concat();
     let payload = "ledger_pkey org idx";
     vec![
         (
@@ -131,7 +136,11 @@ fn expected() -> Vec<(&'static str, Vec<&'static str>, Vec<&'static str>)> {
             look,
             vec![
                 "head_pkey org",
-                "named_pkey org kind name",
+                "ledger_pkey org idx",
+                "name_pkey org kind name",
+                "record_pkey org id kind",
+                "snapshot_pkey org environment idx",
+                "trail_pkey org id",
                 "organization_name_key name",
                 "trail_org_flow_name_key org flow name",
                 "user_name_key name",
@@ -140,11 +149,16 @@ fn expected() -> Vec<(&'static str, Vec<&'static str>, Vec<&'static str>)> {
         (
             lookup::BY_NAMES,
             [vec!["bigint[]"], vec!["text[]"; 4]].concat(),
-            vec![payload, "named_pkey org kind name", "trail_org_flow_name_key org flow name"],
+            vec![
+                payload,
+                "name_pkey org kind name",
+                "record_pkey org id kind",
+                "trail_org_flow_name_key org flow name",
+            ],
         ),
-        (rows::BY_IDS, vec!["text", "text[]", "text"], vec![payload, "named_id org id"]),
-        (rows::ALL_NAMED, vec!["text", "text"], vec![payload, "named_pkey org kind"]),
-        (orgs::KEY_HOLDER, vec!["text"], vec!["api_key_hash_key hash", payload, "named_id org id"]),
+        (rows::BY_IDS, vec!["text", "text[]", "text"], vec![payload, "record_pkey org id"]),
+        (rows::ALL_NAMED, vec!["text", "text"], vec![payload, "record_name org kind"]),
+        (orgs::KEY_HOLDER, vec!["text"], vec!["api_key_hash_key hash", payload, "record_pkey org id"]),
         (
             orgs::STANDING,
             vec!["text", "text"],
@@ -153,7 +167,7 @@ fn expected() -> Vec<(&'static str, Vec<&'static str>, Vec<&'static str>)> {
         (
             service_accounts::KEYS,
             vec!["text", "text"],
-            vec!["api_key_owner org owner_id", payload, "named_id org id"],
+            vec!["api_key_owner org owner_id", payload, "record_pkey org id"],
         ),
         (policies::VERSIONS, listed.clone(), vec![payload, "version_pkey org id"]),
         (artifacts::BY_ID, listed.clone(), vec!["artifact_pkey org id", payload]),
@@ -168,7 +182,8 @@ fn expected() -> Vec<(&'static str, Vec<&'static str>, Vec<&'static str>)> {
             listed.clone(),
             vec!["artifact_trail org trail", "attestation_trail org trail", payload, "trail_pkey org id"],
         ),
-        (trails::EVIDENCE, listed.clone(), vec!["attestation_trail org trail", payload, "trail_pkey org id"]),
+        (attestations::BY_ID, listed.clone(), vec!["attestation_pkey org id", payload]),
+        (snapshots::SNAPSHOT_AT, vec!["text", "text", "bigint"], vec!["snapshot_at org environment at"]),
         (
             snapshots::INSTANCES,
             vec!["text", "text", "bigint"],
@@ -178,8 +193,8 @@ fn expected() -> Vec<(&'static str, Vec<&'static str>, Vec<&'static str>)> {
             snapshots::STRETCHES,
             listed,
             vec![
-                "instance_fingerprint org fingerprint",
-                "named_id org id kind",
+                "instance_artifact org artifact",
+                "record_pkey org id kind",
                 "snapshot_pkey org environment idx",
             ],
         ),

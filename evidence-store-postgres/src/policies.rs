@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::db::PostgresStore;
-use crate::rows::{Rows, Spot, Table, body, each, list, payload};
+use crate::rows::{body, each, list, payload};
 
 const KIND: &str = "policy";
 
@@ -20,10 +20,6 @@ pub(crate) const INSERT_VERSIONS: &str = "
 
 pub(crate) const VERSIONS: &str =
     concat!("SELECT ", payload!("v"), " FROM ", each!("version", "id", "v"), " ORDER BY v.ledger_index");
-
-pub(crate) fn version(spot: Spot, of: Id, number: u64, rows: &mut Rows) -> serde_json::Result<()> {
-    rows.push(Table::Version, &(spot.org, of, number, spot.index))
-}
 
 /// A payload, as far as its version goes.
 #[derive(Deserialize)]
@@ -49,6 +45,10 @@ impl PolicyStore for PostgresStore {
     async fn policies(&self, org: Id) -> StoreResult<Vec<Policy>> {
         let policies = self.all_named(org, KIND).await?;
         Ok(policies.into_iter().map(|policy| policy.record).collect())
+    }
+
+    async fn policies_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Current<Policy>>> {
+        self.by_ids(org, KIND, ids).await
     }
 
     async fn policy_versions(&self, org: Id, policies: &[Id]) -> StoreResult<Vec<PolicyVersion>> {

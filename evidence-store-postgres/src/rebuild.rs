@@ -7,19 +7,20 @@ use std::collections::BTreeMap;
 use evidence_core::auth::KeyHash;
 use evidence_core::digest::sha256_hex;
 use evidence_core::id::Id;
+use evidence_core::index::IndexRow;
 use evidence_core::store::StoreResult;
+use evidence_core::time::Timestamp;
 use evidence_core::{Fact, StoreError};
 use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, Connection, FromRow, PgConnection};
 
 use crate::connections::connect;
-use crate::db::PostgresStore;
+use crate::db::{CONNECTING, PostgresStore};
 use crate::error::store_error;
 use crate::fsck::FsckReport;
-use crate::record::{index, rows_alone};
-use crate::rows::{Rows, Spot, body, id, signed, unsigned};
+use crate::record::{Batch, rows_alone, write_names};
+use crate::rows::{Spot, body, id, signed, unsigned};
 use crate::schema::Schema;
-use crate::snapshots::Intervals;
 
 /// How many entries are read and written at a time.
 const PAGE: i64 = 256;
@@ -32,7 +33,7 @@ const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ";
 const KEY_HASHES: &str = "SELECT id, hash FROM evidence.api_key WHERE hash IS NOT NULL";
 
 const ENTRIES: &str = "
-    SELECT org, idx, payload FROM evidence.ledger WHERE (org, idx) > ($1, $2) ORDER BY org, idx LIMIT $3";
+    SELECT org, idx, at, payload FROM evidence.ledger WHERE (org, idx) > ($1, $2) ORDER BY org, idx LIMIT $3";
 
 const PUT_BLOB: &str =
     "INSERT INTO evidence.blob (org, sha256, size) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING";
@@ -43,7 +44,7 @@ const TABLES: &str = "
     FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid
     JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = ANY(i.indkey)
     WHERE i.indisprimary AND c.relnamespace = to_regnamespace(quote_ident($1))
-        AND c.relname NOT IN ('ledger', 'node', 'head', 'blob', 'blob_chunk')
+        AND c.relname NOT IN ('ledger', 'node', 'head', 'blob', 'blob_chunk', 'lease', 'cursor')
     GROUP BY c.relname ORDER BY c.relname";
 
 /// Columns, constraints and indexes that only one of two schemas has: the one named `$1`, and the temporary one.
@@ -74,6 +75,9 @@ const HOMELESS: &str = "
         UNION ALL SELECT 'blob_chunk', org FROM evidence.blob_chunk) x
     WHERE x.org NOT IN (SELECT id FROM evidence.organization)";
 
+/// What the ledger says of a key is the digest of its hash, so that the tables made again agree with one that is gone.
+const HASHES_MISSING: &str = "SELECT id FROM evidence.api_key WHERE hash IS NULL";
+
 /// A blob may be kept for a record that was refused afterwards: only those that a fact names must be there.
 const BLOBS_MISSING: &str = "
     SELECT x.org || ' ' || x.sha256 FROM (
@@ -95,7 +99,8 @@ pub(crate) struct Rebuild {
 impl Rebuild {
     /// Begins to read the store as it is now. What it makes goes with its connection, which nobody else uses.
     pub(crate) async fn begin(store: &PostgresStore) -> StoreResult<Self> {
-        let mut connection = connect(&store.reader.connections.address()).await.map_err(store_error)?;
+        let address = store.reader.connections.address().options;
+        let mut connection = connect(&address, CONNECTING).await.map_err(store_error)?;
         let (stored, scratch) = (store.reader.schema.clone(), Schema::temporary());
         sqlx::raw_sql(BEGIN).execute(&mut connection).await.map_err(store_error)?;
         scratch.make(&mut connection).await.map_err(store_error)?;
@@ -144,6 +149,7 @@ impl Rebuild {
                 sqlx::query_as::<_, (String,)>(AssertSqlSafe(SCHEMA.to_owned())).bind(name),
             ),
             ("rows of an organization that does not exist", sqlx::query_as(self.stored.statement(HOMELESS))),
+            ("the hash of an API key is missing", sqlx::query_as(self.stored.statement(HASHES_MISSING))),
             ("an attachment is missing", sqlx::query_as(self.stored.statement(BLOBS_MISSING))),
         ] {
             let found = self.rows(query).await?;
@@ -173,9 +179,9 @@ impl Rebuild {
         let hashes = self.key_hashes().await?;
         let mut last = (String::new(), 0);
         loop {
-            let query = sqlx::query_as::<_, (String, i64, String)>(self.stored.statement(ENTRIES));
+            let query = sqlx::query_as::<_, (String, i64, i64, String)>(self.stored.statement(ENTRIES));
             let page = self.rows(query.bind(last.0).bind(last.1).bind(PAGE)).await?;
-            let Some((org, number, _)) = page.last() else { return Ok(()) };
+            let Some((org, number, ..)) = page.last() else { return Ok(()) };
             last = (org.clone(), *number);
             self.write(&page, &hashes).await?;
         }
@@ -189,26 +195,29 @@ impl Rebuild {
 
     async fn write(
         &mut self,
-        page: &[(String, i64, String)],
+        page: &[(String, i64, i64, String)],
         hashes: &BTreeMap<Id, KeyHash>,
     ) -> StoreResult<()> {
-        let (mut rows, mut intervals) = (Rows::default(), Intervals::default());
-        for (org, number, payload) in page {
+        let (mut rows, mut names, mut intervals) = Default::default();
+        let mut batch = Batch { rows: &mut rows, names: &mut names, intervals: &mut intervals };
+        for (org, number, at, payload) in page {
+            let at = Timestamp::from_micros(*at);
             let spot = Spot { org: id(org)?, index: unsigned(*number)? };
             let fact: Fact = body(payload)?;
-            index(spot, &fact, &secrets(&fact, hashes), &mut rows, &mut intervals).map_err(unwritten)?;
-            self.expect_blobs(spot, &fact).await?;
+            batch.index(spot, at, &fact, &secrets(&fact, hashes)).map_err(unwritten)?;
+            self.expect_blobs(spot, at, &fact).await?;
         }
         intervals.write(&mut rows).map_err(unwritten)?;
+        write_names(&names, &mut rows).map_err(unwritten)?;
         let (statement, arguments) = rows_alone(rows).map_err(unwritten)?;
         let query = sqlx::query_with(self.scratch.statement(&statement), arguments);
         query.execute(&mut self.connection).await.map(drop).map_err(store_error)
     }
 
     /// Notes the attachments that a fact names.
-    async fn expect_blobs(&mut self, spot: Spot, fact: &Fact) -> StoreResult<()> {
-        let Fact::AttestationAdded { record } = fact else { return Ok(()) };
-        for file in record.attachments.iter().chain(&record.evidence) {
+    async fn expect_blobs(&mut self, spot: Spot, at: Timestamp, fact: &Fact) -> StoreResult<()> {
+        for row in fact.index_rows(at) {
+            let IndexRow::Attachment(file) = row else { continue };
             let query = sqlx::query(self.scratch.statement(PUT_BLOB)).bind(spot.org.to_string());
             let query = query.bind(file.sha256.as_str()).bind(signed(file.size));
             query.execute(&mut self.connection).await.map_err(store_error)?;

@@ -6,25 +6,26 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 use evidence_core::auth::KeyHash;
-use evidence_core::fact::Prepared;
+use evidence_core::directory::{Directory, Name, NameChanges, Needed, RecordRef};
+use evidence_core::fact::{Denoted, Prepared, RecordKind};
 use evidence_core::id::Id;
+use evidence_core::index::IndexRow;
 use evidence_core::ledger::Frontier;
 use evidence_core::store::{Entry, Recorder, StoreResult};
+use evidence_core::time::Timestamp;
 use evidence_core::transfer::Import;
 use evidence_core::{Fact, Guard, Key, StoreError, Write};
 use sqlx::postgres::PgArguments;
 use sqlx::query::QueryAs;
 use sqlx::{Arguments, Postgres};
-use tokio::sync::oneshot;
 
 use crate::db::PostgresStore;
 use crate::ledger::frontier;
+use crate::queue::Reply;
+use crate::repos;
 use crate::rows::{Rows, Spot, Table, signed, unsigned};
 use crate::snapshots::Intervals;
 use crate::writer::Job;
-use crate::{
-    allowlists, artifacts, attestations, orgs, policies, repos, service_accounts, snapshots, trails,
-};
 
 /// A write on its way to the writer, its payloads written and hashed.
 #[derive(Debug)]
@@ -36,11 +37,11 @@ pub(crate) struct Submission {
     facts: Vec<Prepared>,
     guards: Vec<Guard>,
     secrets: Vec<(Id, KeyHash)>,
-    pub(crate) reply: oneshot::Sender<StoreResult<Vec<Entry>>>,
+    pub(crate) reply: Reply<Vec<Entry>>,
 }
 
 impl Submission {
-    fn new(write: Write, reply: oneshot::Sender<StoreResult<Vec<Entry>>>) -> serde_json::Result<Self> {
+    fn new(write: Write, reply: Reply<Vec<Entry>>) -> serde_json::Result<Self> {
         let begins = write.begins_ledger();
         let Write { org, by, at, facts, guards, secrets } = write;
         let prepare = |fact| Prepared::new(fact, at, by.to_string());
@@ -48,7 +49,7 @@ impl Submission {
         Ok(Self { org, begins, first: None, facts, guards, secrets, reply })
     }
 
-    pub(crate) fn of_import(import: Import, reply: oneshot::Sender<StoreResult<Vec<Entry>>>) -> Self {
+    pub(crate) fn of_import(import: Import, reply: Reply<Vec<Entry>>) -> Self {
         let begins = import.begins_ledger();
         let Import { org, first, facts, secrets, .. } = import;
         Self { org, begins, first: Some(first), facts, guards: Vec::new(), secrets, reply }
@@ -59,62 +60,54 @@ impl Submission {
         self.facts.iter().map(|prepared| prepared.payload.len()).sum()
     }
 
-    /// The places whose names the facts take.
-    fn taken(&self) -> impl Iterator<Item = Place> {
-        let created = self.facts.iter().map(|prepared| &prepared.fact).filter(|fact| fact.creates());
-        created.filter_map(Fact::subject).map(|(key, _)| Place::new(self.org, key))
-    }
-
-    /// The places that the guards name.
-    fn guarded(&self) -> impl Iterator<Item = Place> {
-        self.guards.iter().map(|guard| match guard {
-            Guard::Absent(key) | Guard::Unchanged(key, _) => Place::new(self.org, key.clone()),
-        })
+    fn facts(&self) -> impl Iterator<Item = &Fact> {
+        self.facts.iter().map(|prepared| &prepared.fact)
     }
 }
 
 #[async_trait]
 impl Recorder for PostgresStore {
     async fn record(&self, write: Write) -> StoreResult<Vec<Entry>> {
-        let (reply, outcome) = oneshot::channel();
+        let (reply, outcome) = self.queue.outcome();
         let submission = Submission::new(write, reply).map_err(|error| StoreError::Failed(error.into()))?;
-        self.submit(Job::Record(submission), outcome).await
+        self.queue.submit(Job::Record(submission), outcome).await
     }
 }
 
-/// A name where it is unique: in an organization, or in the whole store.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
-    org: Option<Id>,
-    key: Key,
-}
-
-impl Place {
-    fn new(org: Id, key: Key) -> Self {
-        let whole_store = matches!(key, Key::Organization(_) | Key::User(_));
-        Self { org: (!whole_store).then_some(org), key }
-    }
-}
-
-/// Answers, from one snapshot of the database: the heads of the organizations `$1`, and the revision of each name that
-/// exists by its number. A name is a subquery, so that it is a probe of an index whatever the statistics say.
+/// Answers, from one snapshot of the database: the heads of the organizations `$1`; what each name leads to, an alias
+/// with a tilde before its id; and the revision of each record. Names and records are subqueries, so that each is a probe
+/// of an index whatever the statistics say.
 pub(crate) const LOOK: &str = "
-    SELECT NULL::bigint, h.size, h.org, h.frontier FROM evidence.head h WHERE h.org = ANY($1)
-    UNION ALL SELECT j.number,
-        (SELECT n.ledger_index FROM evidence.named n WHERE n.org = j.org AND n.kind = j.kind AND n.name = j.name),
-        '', ''
+    SELECT 0 AS what, NULL::bigint, h.size, h.org, h.frontier,
+        coalesce((SELECT l.at FROM evidence.ledger l WHERE l.org = h.org AND l.idx = h.size - 1), 0)
+        FROM evidence.head h WHERE h.org = ANY($1)
+    UNION ALL SELECT 1, j.number, 0,
+        (SELECT CASE WHEN n.alias THEN '~' ELSE '' END || n.id
+            FROM evidence.name n WHERE n.org = j.org AND n.kind = j.kind AND n.name = j.name),
+        '', 0
         FROM UNNEST($2::bigint[], $3::text[], $4::text[], $5::text[]) AS j (number, org, kind, name)
-    UNION ALL SELECT j.number,
-        (SELECT t.ledger_index FROM evidence.trail t WHERE t.org = j.org AND t.flow = j.flow AND t.name = j.name),
-        '', ''
+    UNION ALL SELECT 1, j.number, 0,
+        (SELECT t.id FROM evidence.trail t WHERE t.org = j.org AND t.flow = j.flow AND t.name = j.name), '', 0
         FROM UNNEST($6::bigint[], $7::text[], $8::text[], $9::text[]) AS j (number, org, flow, name)
-    UNION ALL SELECT j.number, (SELECT 0 FROM evidence.organization o WHERE o.name = j.name), '', ''
+    UNION ALL SELECT 1, j.number, 0, (SELECT o.id FROM evidence.organization o WHERE o.name = j.name), '', 0
         FROM UNNEST($10::bigint[], $11::text[]) AS j (number, name)
-    UNION ALL SELECT j.number, (SELECT u.ledger_index FROM evidence.user u WHERE u.name = j.name), '', ''
-        FROM UNNEST($12::bigint[], $13::text[]) AS j (number, name)";
+    UNION ALL SELECT 1, j.number, 0, (SELECT u.id FROM evidence.user u WHERE u.name = j.name), '', 0
+        FROM UNNEST($12::bigint[], $13::text[]) AS j (number, name)
+    UNION ALL SELECT 1, j.number, 0,
+        (SELECT s.environment FROM evidence.snapshot s
+            WHERE s.org = j.org AND s.environment = j.environment AND s.idx = j.idx::bigint), '', 0
+        FROM UNNEST($22::bigint[], $23::text[], $24::text[], $25::text[]) AS j (number, org, environment, idx)
+    UNION ALL SELECT 2, j.number,
+        (SELECT r.ledger_index FROM evidence.record r WHERE r.org = j.org AND r.id = j.id AND r.kind = j.kind),
+        '', '', 0
+        FROM UNNEST($14::bigint[], $15::text[], $16::text[], $17::text[]) AS j (number, org, kind, id)
+    UNION ALL SELECT 2, j.number,
+        (SELECT t.ledger_index FROM evidence.trail t WHERE t.org = j.org AND t.id = j.id), '', '', 0
+        FROM UNNEST($18::bigint[], $19::text[], $20::text[], $21::text[]) AS j (number, org, kind, id)";
 
-/// A row of [`LOOK`]: the number of a name or nothing for a head, a revision or size, an organization, a frontier.
-pub(crate) type Seen = (Option<i64>, Option<i64>, String, String);
+/// A row of [`LOOK`]: what it is about, the number of a name or record, a size or revision, an id, a frontier, a time.
+/// What is not there is null.
+pub(crate) type Seen = (i32, Option<i64>, Option<i64>, Option<String>, String, i64);
 
 /// Locks the heads `$1`, which stand in the order of their organizations, so that two servers never wait for each other,
 /// and goes on only if each still has the size that was seen: everything that a guard rests on changes with its
@@ -134,7 +127,8 @@ const WENT: &str = " SELECT EXISTS (SELECT 1 FROM go)";
 #[derive(Debug)]
 pub(crate) struct Questions {
     orgs: BTreeSet<Id>,
-    places: Vec<Place>,
+    names: Vec<Name>,
+    records: Vec<RecordRef>,
 }
 
 /// Names to look for, column by column: their numbers, organizations, kinds or flows, and the names.
@@ -160,44 +154,59 @@ type Query<'a> = QueryAs<'a, Postgres, Seen, PgArguments>;
 
 impl Questions {
     pub(crate) fn of(batch: &[Submission]) -> Self {
-        let places: BTreeSet<_> =
-            batch.iter().flat_map(|write| write.taken().chain(write.guarded())).collect();
+        let mut needed = Needed::default();
+        for write in batch {
+            needed.add(write.org, &write.guards, write.facts());
+        }
+        let Needed { names, revisions } = needed;
         let orgs = batch.iter().map(|write| write.org).collect();
-        Self { orgs, places: places.into_iter().collect() }
+        Self { orgs, names: names.into_iter().collect(), records: revisions.into_iter().collect() }
     }
 
     /// Binds the arguments of [`LOOK`].
     pub(crate) fn bind<'a>(&self, query: Query<'a>) -> Query<'a> {
-        let [mut named, mut trails, mut orgs, mut users] = <[Asked; 4]>::default();
-        for (number, Place { org, key }) in (0..).zip(&self.places) {
-            let (kind, scope, name) = key.parts();
+        let [mut named, mut trails, mut orgs, mut users, mut records, mut trail_ids, mut snapshots] =
+            <[Asked; 7]>::default();
+        for (number, Name { org, key }) in (0..).zip(&self.names) {
+            let name = key.name().into_owned();
             match key {
-                Key::Organization(_) => orgs.push(number, *org, scope, name),
-                Key::User(_) => users.push(number, *org, scope, name),
-                Key::Trail { .. } => trails.push(number, *org, scope, name),
+                Key::Organization(_) => orgs.push(number, *org, String::new(), name),
+                Key::User(_) => users.push(number, *org, String::new(), name),
+                Key::Trail { flow, .. } => trails.push(number, *org, flow.to_string(), name),
+                Key::Snapshot { environment, .. } => {
+                    snapshots.push(number, *org, environment.to_string(), name);
+                }
                 Key::ServiceAccount(_)
-                | Key::ApiKey(_)
                 | Key::Flow(_)
                 | Key::Repo(_)
                 | Key::Environment(_)
                 | Key::Policy(_)
-                | Key::AttestationType(_) => named.push(number, *org, kind.to_owned(), name),
+                | Key::AttestationType(_) => {
+                    named.push(number, *org, key.kind().map_or("", RecordKind::as_str).to_owned(), name);
+                }
             }
+        }
+        for (number, (org, kind, id)) in (0..).zip(&self.records) {
+            let list = if *kind == RecordKind::Trail { &mut trail_ids } else { &mut records };
+            list.push(number, Some(*org), kind.as_str().to_owned(), id.to_string());
         }
         let query = query.bind(self.orgs.iter().map(Id::to_string).collect::<Vec<_>>());
         let scoped = |query: Query<'a>, asked: Asked| {
             query.bind(asked.numbers).bind(asked.orgs).bind(asked.scopes).bind(asked.names)
         };
         let unscoped = |query: Query<'a>, asked: Asked| query.bind(asked.numbers).bind(asked.names);
-        unscoped(unscoped(scoped(scoped(query, named), trails), orgs), users)
+        let query = unscoped(unscoped(scoped(scoped(query, named), trails), orgs), users);
+        scoped(scoped(scoped(query, records), trail_ids), snapshots)
     }
 }
 
-/// The frontier of an organization's ledger, and the size that the database has; nothing for a ledger that begins.
+/// The frontier of an organization's ledger, the time of its last entry, and the size that the database has; nothing for
+/// a ledger that begins.
 #[derive(Debug)]
 struct Ledger {
     was: Option<u64>,
     frontier: Frontier,
+    at: Timestamp,
     changed: bool,
 }
 
@@ -205,29 +214,40 @@ struct Ledger {
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
     ledgers: BTreeMap<Id, Ledger>,
-    revisions: BTreeMap<Place, u64>,
+    directory: Directory,
     rows: Rows,
+    names: NameChanges,
     intervals: Intervals,
 }
 
 impl Plan {
     /// A plan that begins with what [`LOOK`] saw.
-    pub(crate) fn new(questions: Questions, seen: Vec<Seen>) -> StoreResult<Self> {
+    pub(crate) fn new(questions: &Questions, seen: Vec<Seen>) -> StoreResult<Self> {
         let mut plan = Self::default();
-        let mut found = BTreeMap::new();
-        for (number, value, org, hex) in seen {
-            // A name that nothing has.
-            let Some(value) = value else { continue };
-            if let Some(number) = number {
-                found.insert(unsigned(number)?, unsigned(value)?);
-            } else {
-                let frontier = frontier(value, &hex)?;
-                let ledger = Ledger { was: Some(frontier.size()), frontier, changed: false };
-                plan.ledgers.insert(crate::rows::id(&org)?, ledger);
+        let position = |number: Option<i64>| number.and_then(|number| usize::try_from(number).ok());
+        for (what, number, value, text, hex, at) in seen {
+            match (what, value, text) {
+                (0, Some(size), Some(org)) => {
+                    let (frontier, at) = (frontier(size, &hex)?, Timestamp::from_micros(at));
+                    let ledger = Ledger { was: Some(frontier.size()), frontier, at, changed: false };
+                    plan.ledgers.insert(crate::rows::id(&org)?, ledger);
+                }
+                (1, _, Some(text)) => {
+                    let (alias, text) = text.strip_prefix('~').map_or((false, &*text), |id| (true, id));
+                    let denoted = Denoted { id: crate::rows::id(text)?, alias };
+                    if let Some(name) = position(number).and_then(|number| questions.names.get(number)) {
+                        plan.directory.insert_name(name.clone(), denoted);
+                    }
+                }
+                (2, Some(revision), _) => {
+                    if let Some(record) = position(number).and_then(|number| questions.records.get(number)) {
+                        plan.directory.insert_revision(*record, unsigned(revision)?);
+                    }
+                }
+                // A name that leads nowhere, a record that is not there.
+                _ => {}
             }
         }
-        let places = (0..).zip(questions.places);
-        plan.revisions = places.filter_map(|(number, place)| Some((place, *found.get(&number)?))).collect();
         Ok(plan)
     }
 
@@ -242,7 +262,8 @@ impl Plan {
             return Ok(Err(refusal));
         }
         if write.begins {
-            let ledger = Ledger { was: None, frontier: Frontier::default(), changed: true };
+            let (frontier, at) = (Frontier::default(), Timestamp::from_micros(i64::MIN));
+            let ledger = Ledger { was: None, frontier, at, changed: true };
             self.ledgers.insert(write.org, ledger);
         }
         write.facts.iter().map(|fact| self.append(write, fact)).collect::<Result<_, _>>().map(Ok)
@@ -258,41 +279,37 @@ impl Plan {
         }
         let size = self.ledgers.get(&write.org).map_or(0, |ledger| ledger.frontier.size());
         let in_place = write.first.is_none_or(|first| first == size);
-        let mut guards = write.guards.iter().zip(write.guarded());
-        let guarded = guards.all(|(guard, place)| match guard {
-            Guard::Absent(_) => !self.revisions.contains_key(&place),
-            Guard::Unchanged(_, revision) => self.revisions.get(&place) == Some(revision),
-        });
-        let mut taken = BTreeSet::new();
-        let mut names = write.taken();
-        let free = names.all(|place| !self.revisions.contains_key(&place) && taken.insert(place));
-        if in_place && guarded && free { Ok(()) } else { Err(StoreError::Conflict) }
+        let admitted = self.directory.admits(write.org, &write.guards, write.facts());
+        if in_place && admitted { Ok(()) } else { Err(StoreError::Conflict) }
     }
 
     /// Gives a fact its place in the ledger, and its rows.
     fn append(&mut self, write: &Submission, prepared: &Prepared) -> serde_json::Result<Entry> {
         let missing = || serde::ser::Error::custom("the ledger was not looked at");
         let ledger = self.ledgers.get_mut(&write.org).ok_or_else(missing)?;
-        let Prepared { fact, at, actor, payload, payload_sha256 } = prepared;
+        let Prepared { fact, actor, payload, payload_sha256, .. } = prepared;
         let spot = Spot { org: write.org, index: ledger.frontier.size() };
-        let leaf_hash = prepared.leaf_hash(spot.index);
+        // Of two servers one's clock may be behind; time never goes back in a ledger. An import is as it is.
+        let at = if write.first.is_some() { prepared.at } else { prepared.at.max(ledger.at) };
+        ledger.at = at;
+        let leaf_hash = prepared.leaf_hash(spot.index, at);
         let row = (spot.org, spot.index, fact.kind(), at, actor, payload_sha256, leaf_hash, payload);
         self.rows.push(Table::Ledger, &row)?;
         ledger.changed = true;
         for node in ledger.frontier.append(leaf_hash) {
             self.rows.push(Table::Node, &(spot.org, node.level, node.index, node.hash))?;
         }
-        if let Some((key, _)) = fact.subject() {
-            self.revisions.insert(Place::new(write.org, key), spot.index);
-        }
-        index(spot, fact, &write.secrets, &mut self.rows, &mut self.intervals)?;
+        self.directory.apply(write.org, fact, spot.index);
+        let mut batch =
+            Batch { rows: &mut self.rows, names: &mut self.names, intervals: &mut self.intervals };
+        batch.index(spot, at, fact, &write.secrets)?;
         Ok(Entry { index: spot.index, leaf_hash })
     }
 
     /// The statement that writes everything if the ledgers are as they were seen, and answers whether they were; and
     /// its arguments.
     pub(crate) fn into_statement(self) -> serde_json::Result<(String, PgArguments)> {
-        let Self { ledgers, mut rows, intervals, .. } = self;
+        let Self { ledgers, mut rows, names, intervals, .. } = self;
         let mut heads = Heads::default();
         for (org, Ledger { was, frontier, .. }) in ledgers.iter().filter(|(_, ledger)| ledger.changed) {
             let Some(was) = was else {
@@ -305,6 +322,7 @@ impl Plan {
             heads.frontiers.push(frontier.to_hex());
         }
         intervals.write(&mut rows)?;
+        write_names(&names, &mut rows)?;
         swap(heads, rows)
     }
 }
@@ -335,65 +353,108 @@ pub(crate) fn rows_alone(rows: Rows) -> serde_json::Result<(String, PgArguments)
     swap(Heads::default(), rows)
 }
 
-/// Enters a named record in the directory of names; organizations, users and trails have tables of their own.
-fn name(spot: Spot, fact: &Fact, key: &Key, id: Id, rows: &mut Rows) -> serde_json::Result<()> {
-    if matches!(key, Key::Organization(_) | Key::User(_) | Key::Trail { .. }) {
-        return Ok(());
+/// Writes what became of names.
+pub(crate) fn write_names(names: &NameChanges, rows: &mut Rows) -> serde_json::Result<()> {
+    for (org, kind, id) in names.released() {
+        let claimed = names.put().map(|(name, _)| name).filter(|name| name.org == Some(org));
+        let claimed = claimed.filter(|name| name.key.kind() == Some(kind)).map(|name| name.key.name());
+        rows.push(Table::NameRelease, &(org, kind.as_str(), id, claimed.collect::<Vec<_>>()))?;
     }
-    let tags = match fact {
-        Fact::FlowCreated { record } | Fact::FlowUpdated { record } | Fact::FlowTagged { record } => {
-            serde_json::to_string(&record.tags)?
+    for Name { org, key } in names.gone() {
+        if let (Some(org), Some(kind)) = (org, key.kind()) {
+            rows.push(Table::NameGone, &(org, kind.as_str(), key.name()))?;
         }
-        Fact::RepoReported { record } | Fact::RepoTagged { record } => serde_json::to_string(&record.tags)?,
-        _ => "{}".to_owned(),
-    };
-    let (kind, _, name) = key.parts();
-    rows.push(Table::Named, &(spot.org, kind, id, name, spot.index, tags))
+    }
+    for (Name { org, key }, Denoted { id, alias }) in names.put() {
+        // Others are columns of tables of their own.
+        if let (Some(org), Some(kind)) = (org, key.kind().filter(|kind| !kind.names_itself())) {
+            rows.push(Table::Name, &(org, kind.as_str(), key.name(), id, alias))?;
+        }
+    }
+    Ok(())
 }
 
-/// Writes the rows by which the fact is found: everything besides the ledger that follows from it.
-pub(crate) fn index(
-    spot: Spot,
-    fact: &Fact,
-    secrets: &[(Id, KeyHash)],
-    rows: &mut Rows,
-    intervals: &mut Intervals,
-) -> serde_json::Result<()> {
-    if let Some((key, id)) = fact.subject() {
-        name(spot, fact, &key, id, rows)?;
+/// The rows of facts, as they gather.
+pub(crate) struct Batch<'a> {
+    pub(crate) rows: &'a mut Rows,
+    pub(crate) names: &'a mut NameChanges,
+    pub(crate) intervals: &'a mut Intervals,
+}
+
+impl Batch<'_> {
+    /// Adds the rows by which a fact of this time is found: everything besides the ledger that follows from it.
+    pub(crate) fn index(
+        &mut self,
+        spot: Spot,
+        at: Timestamp,
+        fact: &Fact,
+        secrets: &[(Id, KeyHash)],
+    ) -> serde_json::Result<()> {
+        fact.index_rows(at).into_iter().try_for_each(|row| self.add(spot, row, secrets))
     }
-    match fact {
-        Fact::OrganizationCreated { record } => orgs::created(record, rows),
-        Fact::UserCreated { record } => orgs::user_created(spot, record, rows),
-        Fact::MemberAdded { record } => orgs::member_added(spot, record, rows),
-        Fact::ApiKeyCreated { record } | Fact::ApiKeyRevoked { record } => {
-            service_accounts::key(spot, record, secrets, rows)
+
+    fn add(&mut self, spot: Spot, row: IndexRow<'_>, secrets: &[(Id, KeyHash)]) -> serde_json::Result<()> {
+        let rows = &mut *self.rows;
+        match row {
+            IndexRow::Organization(record) => {
+                rows.push(Table::Organization, &(record.id, &record.name, record))
+            }
+            IndexRow::User(record) => rows.push(Table::User, &(record.id, &record.name, record, spot.index)),
+            IndexRow::Member { user, role } => rows.push(Table::Membership, &(spot.org, user, role)),
+            IndexRow::Name(effect) => {
+                self.names.apply(spot.org, effect);
+                Ok(())
+            }
+            IndexRow::Record { kind, id, name, tags, archived } => {
+                let tags = tags.map_or(Ok("{}".to_owned()), serde_json::to_string)?;
+                rows.push(Table::Record, &(spot.org, kind.as_str(), id, name, spot.index, archived, tags))
+            }
+            IndexRow::ApiKey { id, owner, created_at, expires_at, revoked_at } => {
+                let hash = secrets.iter().find(|(key, _)| *key == id).map(|(_, hash)| hash);
+                let row = (spot.org, id, owner, owner.id, hash, created_at, expires_at, revoked_at);
+                rows.push(Table::ApiKey, &row)
+            }
+            IndexRow::Trail { id, flow, name, begins } => {
+                rows.push(Table::Trail, &(spot.org, id, flow, name, spot.index, begins, spot.index))?;
+                if begins { Ok(()) } else { rows.push(Table::TrailEntry, &(spot.org, id, spot.index)) }
+            }
+            IndexRow::Artifact { id, flow, trail, fingerprint, name, commit, branch, repo, at } => {
+                let row =
+                    (spot.org, id, flow, trail, fingerprint, name, commit, branch, repo, at, spot.index);
+                rows.push(Table::Artifact, &row)
+            }
+            IndexRow::Attestation { id, trail, name, kind, is_compliant, is_override, binding, at } => {
+                let row =
+                    (spot.org, id, trail, name, kind, is_compliant, is_override, binding, at, spot.index);
+                rows.push(Table::Attestation, &row)
+            }
+            IndexRow::Repo { id, name, provider, external_id, vcs_instance, namespace } => {
+                let namespace = repos::path(namespace);
+                let row = (spot.org, id, name, provider, external_id, vcs_instance, namespace, spot.index);
+                rows.push(Table::Repo, &row)
+            }
+            IndexRow::Snapshot { environment, index, at, compliant } => {
+                rows.push(Table::Snapshot, &(spot.org, environment, index, at, compliant, spot.index))
+            }
+            IndexRow::Reported { environment, at } => {
+                rows.push(Table::EnvironmentReport, &(spot.org, environment, at))
+            }
+            IndexRow::InstanceEnded { environment, artifact, until, exited } => {
+                self.intervals.end(spot.org, environment, artifact, until, exited);
+                Ok(())
+            }
+            IndexRow::InstanceBegun { environment, instance } => {
+                self.intervals.begin(spot.org, environment, instance.clone());
+                Ok(())
+            }
+            IndexRow::Version { of, number } => {
+                rows.push(Table::Version, &(spot.org, of, number, spot.index))
+            }
+            IndexRow::Allowed { environment, fingerprint } => {
+                rows.push(Table::Allowance, &(spot.org, environment, fingerprint, spot.index))
+            }
+            // Its content is kept before the fact; what is expected to be there follows from the ledger.
+            IndexRow::Attachment(_) => Ok(()),
         }
-        Fact::TrailBegun { record } => trails::begun(spot, record, rows),
-        Fact::TrailUpdated { record, .. } => trails::updated(spot, record, rows),
-        Fact::ArtifactReported { record } => artifacts::reported(spot, record, rows),
-        Fact::AttestationAdded { record } => attestations::added(spot, record, rows),
-        Fact::RepoReported { record } | Fact::RepoTagged { record } => repos::reported(spot, record, rows),
-        Fact::SnapshotTaken { snapshot, .. } => snapshots::taken(spot, snapshot, rows, intervals),
-        Fact::PolicyCreated { version, .. } | Fact::PolicyUpdated { version: Some(version), .. } => {
-            policies::version(spot, version.policy, version.version, rows)
-        }
-        Fact::AttestationTypeCreated { version, .. } | Fact::AttestationTypeVersioned { version, .. } => {
-            policies::version(spot, version.attestation_type, version.version, rows)
-        }
-        Fact::ArtifactAllowed { record } => allowlists::allowed(spot, record, rows),
-        // Their name is all they are found by.
-        Fact::ServiceAccountCreated { .. }
-        | Fact::ServiceAccountUpdated { .. }
-        | Fact::FlowCreated { .. }
-        | Fact::FlowUpdated { .. }
-        | Fact::FlowTagged { .. }
-        | Fact::EnvironmentCreated { .. }
-        | Fact::EnvironmentUpdated { .. }
-        | Fact::EnvironmentTagged { .. }
-        | Fact::EnvironmentJoined { .. }
-        | Fact::EnvironmentReported { .. }
-        | Fact::PoliciesAttached { .. }
-        | Fact::PolicyUpdated { version: None, .. } => Ok(()),
     }
 }

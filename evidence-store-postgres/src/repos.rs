@@ -9,7 +9,7 @@ use evidence_core::store::StoreResult;
 
 use crate::db::PostgresStore;
 use crate::flows::tag_columns;
-use crate::rows::{Bound, Listing, Order, Rows, Spot, Table};
+use crate::rows::{Bound, Listing, Order};
 
 const KIND: &str = "repo";
 
@@ -31,22 +31,13 @@ const IN_NAMESPACE: &str = " AND starts_with(x.namespace, $9)";
 const TAGGED: &str = " AND NOT EXISTS (
         SELECT 1 FROM UNNEST($10::text[], $11::text[]) AS f (key, value)
         WHERE NOT EXISTS (
-            SELECT 1 FROM evidence.named n
-            WHERE n.org = x.org AND n.kind || '' = 'repo' AND n.id = x.id
+            SELECT 1 FROM evidence.record n
+            WHERE n.org = x.org AND n.kind = 'repo' AND n.id = x.id
                 AND n.tags ? f.key AND (f.value IS NULL OR n.tags->>f.key = f.value)))";
 
 /// A path so written that one begins another exactly if its segments do.
-fn path(segments: &[String]) -> String {
+pub(crate) fn path(segments: &[String]) -> String {
     segments.iter().map(|segment| format!("{},", serde_json::Value::from(segment.as_str()))).collect()
-}
-
-pub(crate) fn reported(spot: Spot, repo: &Repo, rows: &mut Rows) -> serde_json::Result<()> {
-    let Repo { id, info, vcs_instance, namespace_path, .. } = repo;
-    let namespace = path(namespace_path);
-    rows.push(
-        Table::Repo,
-        &(spot.org, id, &info.name, info.provider, &info.id, vcs_instance, namespace, spot.index),
-    )
 }
 
 fn listing(filter: &RepoFilter) -> Listing {

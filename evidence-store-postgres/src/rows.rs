@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use evidence_core::id::Id;
-use evidence_core::page::{Slice, Window};
+use evidence_core::page::{Listed, Slice, Window};
 use evidence_core::store::StoreResult;
 use evidence_core::{Current, StoreError};
 use serde::de::value::StrDeserializer;
@@ -16,7 +16,8 @@ use sqlx::postgres::PgArguments;
 
 use crate::db::PostgresStore;
 use crate::{
-    allowlists, artifacts, attestations, ledger, orgs, policies, repos, service_accounts, snapshots, trails,
+    allowlists, artifacts, attestations, environments, ledger, orgs, policies, repos, service_accounts,
+    snapshots, trails,
 };
 
 /// Where a fact stands: the organization, and the index in its ledger.
@@ -34,7 +35,10 @@ pub(crate) enum Table {
     Organization,
     User,
     Membership,
-    Named,
+    Record,
+    NameRelease,
+    NameGone,
+    Name,
     ApiKey,
     Trail,
     TrailEntry,
@@ -42,6 +46,7 @@ pub(crate) enum Table {
     Attestation,
     Repo,
     Snapshot,
+    EnvironmentReport,
     InstanceEnd,
     Instance,
     Version,
@@ -60,7 +65,10 @@ impl Table {
             Self::Organization => orgs::INSERT_ORGANIZATIONS,
             Self::User => orgs::INSERT_USERS,
             Self::Membership => orgs::PUT_MEMBERSHIPS,
-            Self::Named => PUT_NAMED,
+            Self::Record => PUT_RECORDS,
+            Self::NameRelease => RELEASE_NAMES,
+            Self::NameGone => DELETE_NAMES,
+            Self::Name => PUT_NAMES,
             Self::ApiKey => service_accounts::PUT_KEYS,
             Self::Trail => trails::PUT_TRAILS,
             Self::TrailEntry => trails::INSERT_ENTRIES,
@@ -68,6 +76,7 @@ impl Table {
             Self::Attestation => attestations::INSERT_ATTESTATIONS,
             Self::Repo => repos::PUT_REPOS,
             Self::Snapshot => snapshots::INSERT_SNAPSHOTS,
+            Self::EnvironmentReport => environments::PUT_REPORTS,
             Self::InstanceEnd => snapshots::END_INSTANCES,
             Self::Instance => snapshots::INSERT_INSTANCES,
             Self::Version => policies::INSERT_VERSIONS,
@@ -80,16 +89,20 @@ impl Table {
     const fn replaces(self) -> Option<(usize, usize)> {
         match self {
             Self::Membership | Self::Repo => Some((2, 2)),
-            Self::Named | Self::Allowance => Some((3, 3)),
+            Self::Record | Self::Allowance => Some((3, 3)),
             Self::ApiKey | Self::Trail => Some((2, 6)),
             Self::Ledger
             | Self::Node
             | Self::Organization
             | Self::User
+            | Self::NameRelease
+            | Self::NameGone
+            | Self::Name
             | Self::TrailEntry
             | Self::Artifact
             | Self::Attestation
             | Self::Snapshot
+            | Self::EnvironmentReport
             | Self::InstanceEnd
             | Self::Instance
             | Self::Version
@@ -98,13 +111,31 @@ impl Table {
     }
 }
 
-/// The newest fact about a record wins; a name that another record has is refused by the primary key.
-const PUT_NAMED: &str = "
-    INSERT INTO evidence.named (org, kind, id, name, ledger_index, tags)
-    SELECT r.org, r.kind, r.id, r.name, r.ledger_index, r.tags::jsonb
-    FROM go, UNNEST($text, $text, $text, $text, $bigint, $text) AS r (org, kind, id, name, ledger_index, tags)
-    ON CONFLICT (org, kind, id)
-    DO UPDATE SET name = excluded.name, ledger_index = excluded.ledger_index, tags = excluded.tags";
+/// The newest fact about a record wins.
+const PUT_RECORDS: &str = "
+    INSERT INTO evidence.record (org, kind, id, name, ledger_index, archived, tags)
+    SELECT r.org, r.kind, r.id, r.name, r.ledger_index, r.archived, r.tags::jsonb
+    FROM go, UNNEST($text, $text, $text, $text, $bigint, $boolean, $text)
+        AS r (org, kind, id, name, ledger_index, archived, tags)
+    ON CONFLICT (org, id, kind) DO UPDATE SET
+        name = excluded.name, ledger_index = excluded.ledger_index, archived = excluded.archived,
+        tags = excluded.tags";
+
+/// Gives up all names of records but those that are claimed since: one statement cannot delete a row and write it anew.
+const RELEASE_NAMES: &str = "
+    DELETE FROM evidence.name n USING go, UNNEST($text, $text, $text, $text) AS r (org, kind, id, claimed)
+    WHERE n.org = r.org AND n.kind = r.kind AND n.id = r.id AND NOT jsonb_exists(r.claimed::jsonb, n.name)";
+
+/// Deletes names, whatever they lead to.
+const DELETE_NAMES: &str = "
+    DELETE FROM evidence.name n USING go, UNNEST($text, $text, $text) AS r (org, kind, name)
+    WHERE n.org = r.org AND n.kind = r.kind AND n.name = r.name";
+
+/// Whether a name may be claimed is decided before.
+const PUT_NAMES: &str = "
+    INSERT INTO evidence.name (org, kind, name, id, alias)
+    SELECT r.* FROM go, UNNEST($text, $text, $text, $text, $boolean) r
+    ON CONFLICT (org, kind, name) DO UPDATE SET id = excluded.id, alias = excluded.alias";
 
 /// The rows of one table.
 #[derive(Debug, Default)]
@@ -271,14 +302,14 @@ pub(crate) const BY_IDS: &str = concat!(
     "SELECT n.ledger_index, ",
     payload!("n"),
     " FROM ",
-    each!("named", "id", "n"),
+    each!("record", "id", "n"),
     " WHERE n.kind = $3"
 );
 
 pub(crate) const ALL_NAMED: &str = concat!(
     "SELECT n.ledger_index, ",
     payload!("n"),
-    " FROM evidence.named n WHERE n.org = $1 AND n.kind = $2 ORDER BY n.name"
+    " FROM evidence.record n WHERE n.org = $1 AND n.kind || '' = $2 AND NOT n.archived ORDER BY n.name"
 );
 
 impl PostgresStore {
@@ -293,7 +324,7 @@ impl PostgresStore {
         question.all().await?.into_iter().map(current).collect()
     }
 
-    /// Every record of this kind, by name.
+    /// Every record of this kind, by name, but for the archived ones.
     pub(crate) async fn all_named<T: DeserializeOwned>(
         &self,
         org: Id,
@@ -303,8 +334,7 @@ impl PostgresStore {
         rows.into_iter().map(current).collect()
     }
 
-    /// A window of the records whose facts `listing` finds, and how many there are: one statement, so that the two
-    /// agree. The values are those of `$4` onwards.
+    /// A window of the records whose facts `listing` finds, and how many there are. The values are those of `$4` onwards.
     pub(crate) async fn page<T: DeserializeOwned>(
         &self,
         org: Id,
@@ -312,7 +342,30 @@ impl PostgresStore {
         window: Window,
         values: Vec<Bound>,
     ) -> StoreResult<Slice<T>> {
-        let question = self.ask(&listing.sql()).bind(org.to_string());
+        self.window(org, &listing.sql(PAYLOAD), record, window, values).await
+    }
+
+    /// The same, without what the facts say.
+    pub(crate) async fn listed(
+        &self,
+        org: Id,
+        listing: &Listing,
+        window: Window,
+        values: Vec<Bound>,
+    ) -> StoreResult<Slice<Listed>> {
+        self.window(org, &listing.sql(SIZE), sized, window, values).await
+    }
+
+    /// A window, and how many there are: one statement, so that the two agree.
+    async fn window<T>(
+        &self,
+        org: Id,
+        sql: &str,
+        read: fn(&str) -> StoreResult<T>,
+        window: Window,
+        values: Vec<Bound>,
+    ) -> StoreResult<Slice<T>> {
+        let question = self.ask(sql).bind(org.to_string());
         let question = question.bind(signed(window.limit)).bind(signed(window.offset));
         let question = values.into_iter().fold(question, |question, value| match value {
             Bound::Text(text) => question.bind(text),
@@ -320,8 +373,8 @@ impl PostgresStore {
         });
         let rows = question.all::<(i64, Option<String>)>().await?;
         let total = rows.first().map_or(Ok(0), |(total, _)| unsigned(*total))?;
-        let payloads = rows.iter().filter_map(|(_, payload)| payload.as_deref());
-        Ok(Slice { items: payloads.map(record).collect::<StoreResult<_>>()?, total })
+        let texts = rows.iter().filter_map(|(_, text)| text.as_deref());
+        Ok(Slice { items: texts.map(read).collect::<StoreResult<_>>()?, total })
     }
 }
 
@@ -329,6 +382,19 @@ impl PostgresStore {
 pub(crate) enum Bound {
     Text(Option<String>),
     List(Vec<Option<String>>),
+}
+
+/// What a list shows of the fact of each row `x`: all of it.
+const PAYLOAD: &str = payload!("x");
+
+/// Its id and its size, for which a text that is stored apart is not read.
+const SIZE: &str = concat!("x.id || ' ' || octet_length(", payload!("x"), ")");
+
+/// What [`SIZE`] says.
+fn sized(text: &str) -> StoreResult<Listed> {
+    let parts = text.split_once(' ').and_then(|(id, bytes)| Some((id, bytes.parse().ok()?)));
+    let (text, bytes) = parts.ok_or_else(|| StoreError::corrupt("a list tells no size"))?;
+    Ok(Listed { id: id(text)?, bytes })
 }
 
 /// A list to take a page of: constant pieces of SQL alone, values are bound.
@@ -351,8 +417,8 @@ pub(crate) enum Order {
 }
 
 impl Listing {
-    /// The statement that answers how many there are and, row by row, the payloads of the window `$2`, `$3`.
-    pub(crate) fn sql(&self) -> String {
+    /// The statement that answers how many there are and, row by row, `column` of the window `$2`, `$3`.
+    fn sql(&self, column: &str) -> String {
         let Self { from, filter, order } = self;
         let all = format!("{from}{}", filter.concat());
         let (total, page, order) = match order {
@@ -365,11 +431,10 @@ impl Listing {
                 format!("{number} DESC"),
             ),
         };
-        let payload = payload!("x");
         format!(
             "WITH total AS MATERIALIZED (SELECT {total} AS n FROM {all}),
                 page AS MATERIALIZED (SELECT x.* FROM {all} {page})
-            SELECT (SELECT n FROM total), {payload}
+            SELECT (SELECT n FROM total), {column}
             FROM (SELECT 1) AS one LEFT JOIN page x ON true
             ORDER BY {order}"
         )
@@ -379,10 +444,11 @@ impl Listing {
     #[cfg(test)]
     pub(crate) async fn plan(&self) -> String {
         // The types of the values, as `page` binds them.
-        let types = ["text", "bigint", "bigint", "text", "text", "text", "text", "text", "text", "text[]"];
+        let types =
+            ["text", "bigint", "bigint", "text", "text", "text", "text", "text", "text", "text[]", "text"];
         let mut planner = crate::plans::Planner::filled().await;
         planner.execute("SET enable_bitmapscan = off").await;
-        let lines = planner.steps(&self.sql(), &types).await;
+        let lines = planner.steps(&self.sql(SIZE), &types).await;
         let page = lines.iter().skip_while(|line| !line.contains("CTE page"));
         let scan = page.skip_while(|line| !(line.contains(" on ") && line.contains(" x")));
         scan.take(2).map(String::as_str).collect::<Vec<_>>().join(" ")

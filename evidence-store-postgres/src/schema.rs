@@ -10,7 +10,8 @@ const MIGRATIONS: [&str; 1] = [include_str!("../migrations/0001_first.sql")];
 /// The oldest server that the statements were tried on.
 const OLDEST_SERVER: i64 = 15;
 
-const SERVER_VERSION: &str = "SELECT current_setting('server_version_num')::bigint / 10000";
+const SERVER: &str =
+    "SELECT current_setting('server_version_num')::bigint / 10000, current_setting('server_encoding')";
 
 /// One lock a schema; it ends with the transaction, so that a connection pooler between does not matter.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(hashtextextended('evidence migrations: ' || $1, 0))";
@@ -67,12 +68,13 @@ impl Schema {
 
     /// Brings the tables up to date, if they are not.
     pub(crate) async fn migrate(&self, connection: &mut PgConnection) -> Result<(), ConnectError> {
-        let server: i64 = sqlx::query_scalar(SERVER_VERSION)
-            .fetch_one(&mut *connection)
-            .await
-            .map_err(ConnectError::connecting)?;
+        let (server, encoding): (i64, String) =
+            sqlx::query_as(SERVER).fetch_one(&mut *connection).await.map_err(ConnectError::connecting)?;
         if server < OLDEST_SERVER {
             return Err(ConnectError::OldServer(server));
+        }
+        if encoding != "UTF8" {
+            return Err(ConnectError::Encoding(encoding));
         }
         let known = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
         let failed = |version| move |source| ConnectError::migrating(&self.0, version, source);

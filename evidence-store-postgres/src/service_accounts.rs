@@ -2,13 +2,12 @@
 
 use async_trait::async_trait;
 use evidence_core::Current;
-use evidence_core::auth::KeyHash;
 use evidence_core::id::Id;
 use evidence_core::service_accounts::{ApiKeyRecord, ServiceAccount, ServiceAccountStore};
 use evidence_core::store::StoreResult;
 
 use crate::db::PostgresStore;
-use crate::rows::{Rows, Spot, Table, current, payload};
+use crate::rows::{current, payload};
 
 const KIND: &str = "service_account";
 
@@ -24,20 +23,9 @@ pub(crate) const KEYS: &str = concat!(
     "SELECT n.ledger_index, ",
     payload!("n"),
     " FROM evidence.api_key k
-    CROSS JOIN LATERAL (SELECT * FROM evidence.named WHERE org = $1 AND id = k.id OFFSET 0) n
+    CROSS JOIN LATERAL (SELECT * FROM evidence.record WHERE org = $1 AND id = k.id OFFSET 0) n
     WHERE k.org = $1 AND k.owner_id = $2 AND n.kind = 'api_key' ORDER BY k.created_at, k.id"
 );
-
-pub(crate) fn key(
-    spot: Spot,
-    key: &ApiKeyRecord,
-    secrets: &[(Id, KeyHash)],
-    rows: &mut Rows,
-) -> serde_json::Result<()> {
-    let hash = secrets.iter().find(|(id, _)| *id == key.id).map(|(_, hash)| hash);
-    let ApiKeyRecord { id, owner, created_at, expires_at, revoked_at, .. } = key;
-    rows.push(Table::ApiKey, &(spot.org, id, owner, owner.id, hash, created_at, expires_at, revoked_at))
-}
 
 #[async_trait]
 impl ServiceAccountStore for PostgresStore {

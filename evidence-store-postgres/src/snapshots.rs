@@ -7,13 +7,15 @@ use async_trait::async_trait;
 use evidence_core::Current;
 use evidence_core::id::Id;
 use evidence_core::name::Fingerprint;
-use evidence_core::snapshots::{Instance, Placed, Snapshot, SnapshotRow, SnapshotStore, Stretch};
+use evidence_core::snapshots::{
+    ArtifactKey, Instance, Placed, Snapshot, SnapshotRow, SnapshotStore, Stretch,
+};
 use evidence_core::store::StoreResult;
 use evidence_core::time::Timestamp;
 use serde::Deserialize;
 
 use crate::db::PostgresStore;
-use crate::rows::{Rows, Spot, Table, array, body, each, id, list, payload, signed, unsigned, word};
+use crate::rows::{Rows, Table, array, body, each, id, list, payload, signed, unsigned, word};
 
 pub(crate) const INSERT_SNAPSHOTS: &str = "
     INSERT INTO evidence.snapshot (org, environment, idx, at, compliant, ledger_index)
@@ -22,12 +24,12 @@ pub(crate) const INSERT_SNAPSHOTS: &str = "
 /// Ends what lasted before the batch. It is one statement with [`INSERT_INSTANCES`] and so does not see its rows.
 pub(crate) const END_INSTANCES: &str = "
     UPDATE evidence.instance i SET until_idx = e.until_idx, exited = e.exited
-    FROM go, UNNEST($text, $text, $text, $bigint, $boolean) AS e (org, environment, fingerprint, until_idx, exited)
-    WHERE i.org = e.org AND i.environment = e.environment AND i.fingerprint = e.fingerprint
+    FROM go, UNNEST($text, $text, $text, $bigint, $boolean) AS e (org, environment, artifact, until_idx, exited)
+    WHERE i.org = e.org AND i.environment = e.environment AND i.artifact = e.artifact
         AND i.until_idx = 9223372036854775807";
 
 pub(crate) const INSERT_INSTANCES: &str = "
-    INSERT INTO evidence.instance (org, environment, fingerprint, from_idx, until_idx, exited, state)
+    INSERT INTO evidence.instance (org, environment, artifact, from_idx, until_idx, exited, state)
     SELECT r.* FROM go, UNNEST($text, $text, $text, $bigint, $bigint, $boolean, $text) r";
 
 /// `until_idx` of what lasts.
@@ -47,10 +49,10 @@ const SNAPSHOTS: &str = "
         s.compliant
     FROM evidence.snapshot s WHERE s.org = $1 AND s.environment = $2 AND s.idx BETWEEN $3 AND $4 ORDER BY s.idx";
 
-/// The newest by number: times of two snapshots may be equal, or out of order after a change of the clock.
-const SNAPSHOT_AT: &str = "
+/// Of equal times the greatest number: one probe of an index, however long ago.
+pub(crate) const SNAPSHOT_AT: &str = "
     SELECT idx FROM evidence.snapshot
-    WHERE org = $1 AND environment = $2 AND at <= $3 ORDER BY idx DESC LIMIT 1";
+    WHERE org = $1 AND environment || '' = $2 AND at <= $3 ORDER BY at DESC, idx DESC LIMIT 1";
 
 /// One row with everything, as a JSON array of pairs or nothing: a row costs more than what is in it. No join with the
 /// snapshot, for which every instance that ever ran might be read.
@@ -64,19 +66,19 @@ pub(crate) const INSTANCES: &str = "
 
 /// The name is a subquery, never a join: a probe of the index for each stretch, whatever else there is.
 pub(crate) const STRETCHES: &str = concat!(
-    "SELECT i.fingerprint, i.environment, (
-            SELECT n.name FROM evidence.named n
+    "SELECT i.artifact AS fingerprint, i.environment, (
+            SELECT n.name FROM evidence.record n
             WHERE n.org = $1 AND n.kind = 'environment' AND n.id = i.environment) AS environment_name,
         i.from_idx, b.at AS from_at, e.idx AS until_idx, e.at AS until_at, i.exited
     FROM ",
-    each!("instance", "fingerprint", "i"),
+    each!("instance", "artifact", "i"),
     " CROSS JOIN LATERAL (
         SELECT * FROM evidence.snapshot
         WHERE org = $1 AND environment = i.environment AND idx = i.from_idx OFFSET 0) b
     LEFT JOIN LATERAL (
         SELECT * FROM evidence.snapshot
         WHERE org = $1 AND environment = i.environment AND idx = i.until_idx OFFSET 0) e ON true
-    ORDER BY i.environment, i.fingerprint, i.from_idx"
+    ORDER BY i.environment, i.artifact, i.from_idx"
 );
 
 /// An interval that begins in a batch, and may end in it.
@@ -84,6 +86,7 @@ pub(crate) const STRETCHES: &str = concat!(
 struct Begun {
     org: Id,
     environment: Id,
+    artifact: ArtifactKey,
     instance: Instance,
     until: i64,
     exited: bool,
@@ -95,31 +98,28 @@ struct Begun {
 pub(crate) struct Intervals {
     begun: Vec<Begun>,
     /// What the batch has touched: the position of what lasts in `begun`, or nothing where it has ended.
-    touched: BTreeMap<(Id, Fingerprint), Option<usize>>,
-    ended: Vec<(Id, Id, Fingerprint, u64, bool)>,
+    touched: BTreeMap<(Id, ArtifactKey), Option<usize>>,
+    ended: Vec<(Id, Id, ArtifactKey, u64, bool)>,
 }
 
 impl Intervals {
-    fn end(&mut self, org: Id, snapshot: &Snapshot, fingerprint: &Fingerprint, exited: bool) {
-        let key = (snapshot.environment, fingerprint.clone());
-        match self.touched.insert(key, None) {
+    pub(crate) fn end(&mut self, org: Id, environment: Id, artifact: ArtifactKey, until: u64, exited: bool) {
+        match self.touched.insert((environment, artifact.clone()), None) {
             Some(Some(position)) => {
                 if let Some(begun) = self.begun.get_mut(position) {
-                    begun.until = signed(snapshot.index);
+                    begun.until = signed(until);
                     begun.exited = exited;
                 }
             }
             Some(None) => {}
-            None => {
-                let end = (org, snapshot.environment, fingerprint.clone(), snapshot.index, exited);
-                self.ended.push(end);
-            }
+            None => self.ended.push((org, environment, artifact, until, exited)),
         }
     }
 
-    fn begin(&mut self, org: Id, environment: Id, instance: Instance) {
-        self.touched.insert((environment, instance.fingerprint.clone()), Some(self.begun.len()));
-        self.begun.push(Begun { org, environment, instance, until: LASTING, exited: false });
+    pub(crate) fn begin(&mut self, org: Id, environment: Id, instance: Instance) {
+        let artifact = instance.key();
+        self.touched.insert((environment, artifact.clone()), Some(self.begun.len()));
+        self.begun.push(Begun { org, environment, artifact, instance, until: LASTING, exited: false });
     }
 
     /// Writes the rows of the whole batch.
@@ -127,30 +127,12 @@ impl Intervals {
         for end in &self.ended {
             rows.push(Table::InstanceEnd, end)?;
         }
-        for Begun { org, environment, instance, until, exited } in &self.begun {
-            let Instance { fingerprint, from, .. } = instance;
-            let row = (org, environment, fingerprint, from, until, exited, instance);
+        for Begun { org, environment, artifact, instance, until, exited } in &self.begun {
+            let row = (org, environment, artifact, instance.from, until, exited, instance);
             rows.push(Table::Instance, &row)?;
         }
         Ok(())
     }
-}
-
-pub(crate) fn taken(
-    spot: Spot,
-    snapshot: &Snapshot,
-    rows: &mut Rows,
-    intervals: &mut Intervals,
-) -> serde_json::Result<()> {
-    for fingerprint in &snapshot.exits {
-        intervals.end(spot.org, snapshot, fingerprint, true);
-    }
-    for instance in &snapshot.changes {
-        intervals.end(spot.org, snapshot, &instance.fingerprint, false);
-        intervals.begin(spot.org, snapshot.environment, instance.clone());
-    }
-    let Snapshot { environment, index, at, compliant, .. } = snapshot;
-    rows.push(Table::Snapshot, &(spot.org, environment, index, at, compliant, spot.index))
 }
 
 /// A payload, as far as its snapshot goes.
@@ -222,9 +204,7 @@ impl SnapshotStore for PostgresStore {
         let question = self.ask(INSTANCES).bind(org.to_string()).bind(environment.to_string());
         let found = question.bind(signed(index)).first::<(Option<String>,)>().await?;
         let mut placed: Vec<(Instance, bool)> = array(found.and_then(|(json,)| json))?;
-        placed.sort_unstable_by(|(one, _), (other, _)| {
-            (&one.fingerprint, one.from).cmp(&(&other.fingerprint, other.from))
-        });
+        placed.sort_by_cached_key(|(instance, _)| (instance.key(), instance.from));
         Ok(placed.into_iter().map(|(instance, exited)| Placed { instance, exited }).collect())
     }
 

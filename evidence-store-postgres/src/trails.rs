@@ -3,13 +3,13 @@
 use async_trait::async_trait;
 use evidence_core::Current;
 use evidence_core::id::Id;
-use evidence_core::page::{Slice, Window};
+use evidence_core::page::{Listed, Slice, Window};
 use evidence_core::store::{StoreResult, StoredEntry};
-use evidence_core::trails::{Trail, TrailContents, TrailEvidence, TrailFilter, TrailStore};
+use evidence_core::trails::{Trail, TrailContents, TrailFilter, TrailStore};
 
 use crate::db::PostgresStore;
 use crate::ledger::EntryRow;
-use crate::rows::{Bound, Listing, Order, Recorded, Rows, Spot, Table, array, each, list, payload, record};
+use crate::rows::{Bound, Listing, Order, Recorded, array, each, list, payload, record};
 use crate::{artifacts, attestations};
 
 /// A trail keeps its flow, its beginning and its places: what is no beginning is numbered apart, for nothing.
@@ -39,8 +39,8 @@ const TRAILS: &str = "evidence.trail x WHERE x.org = $1";
 const OF_FLOW: &str = " AND x.flow || '' = $4";
 
 const OF_TAGGED_FLOWS: &str = " AND x.flow || '' IN (
-        SELECT n.id FROM evidence.named n
-        WHERE n.org = $1 AND n.kind = 'flow' AND n.tags ? $5 AND ($6 IS NULL OR n.tags->>$5 = $6))";
+        SELECT n.id FROM evidence.record n
+        WHERE n.org = $1 AND n.kind || '' = 'flow' AND n.tags ? $5 AND ($6 IS NULL OR n.tags->>$5 = $6))";
 
 /// Hex digits sort before 'g': the range is the prefix, and the index is used.
 const WITH_FINGERPRINT: &str = " AND x.id IN (
@@ -88,17 +88,6 @@ pub(crate) const CONTENTS: &str = concat!(
 /// A row of [`CONTENTS`].
 type Contents = (Option<String>, Option<String>, Option<String>);
 
-/// As [`CONTENTS`]: the trails' facts, and those of the attestations, each in a pair with its index.
-pub(crate) const EVIDENCE: &str = concat!(
-    "SELECT ",
-    trails_json!(),
-    ", (SELECT '[' || string_agg('[' || a.ledger_index || ',' || ",
-    payload!("a"),
-    " || ']', ',') || ']' FROM ",
-    each!("attestation", "trail", "a"),
-    ")"
-);
-
 const ENTRIES: &str = "
     WITH entry AS (
         SELECT begun AS idx FROM evidence.trail WHERE org = $1 AND id = $2
@@ -109,20 +98,6 @@ const ENTRIES: &str = "
     FROM entry e CROSS JOIN LATERAL (
         SELECT * FROM evidence.ledger WHERE org = $1 AND idx = e.idx OFFSET 0) l
     ORDER BY l.idx";
-
-fn put(spot: Spot, trail: &Trail, begins: bool, rows: &mut Rows) -> serde_json::Result<()> {
-    let Trail { id, flow, name, .. } = trail;
-    rows.push(Table::Trail, &(spot.org, id, flow, name, spot.index, begins, spot.index))
-}
-
-pub(crate) fn begun(spot: Spot, trail: &Trail, rows: &mut Rows) -> serde_json::Result<()> {
-    put(spot, trail, true, rows)
-}
-
-pub(crate) fn updated(spot: Spot, trail: &Trail, rows: &mut Rows) -> serde_json::Result<()> {
-    put(spot, trail, false, rows)?;
-    rows.push(Table::TrailEntry, &(spot.org, trail.id, spot.index))
-}
 
 fn listing(filter: &TrailFilter) -> Listing {
     let conditions = [
@@ -150,21 +125,13 @@ fn contents((trails, artifacts, attestations): Contents) -> StoreResult<Vec<Trai
     Ok(TrailContents::together(trails, artifacts, attestations))
 }
 
-/// What [`EVIDENCE`] found, trail by trail.
-fn evidence(trails: Option<String>, attestations: Option<String>) -> StoreResult<Vec<TrailEvidence>> {
-    let trails = array::<Recorded<Trail>>(trails)?.into_iter().map(|trail| trail.record);
-    let attestation = |(revision, Recorded { record })| Current { revision, record };
-    let attestations = array(attestations)?.into_iter().map(attestation).collect();
-    Ok(TrailEvidence::together(trails, attestations))
-}
-
 #[async_trait]
 impl TrailStore for PostgresStore {
     async fn trail(&self, org: Id, flow: Id, name: &str) -> StoreResult<Option<Current<Trail>>> {
         self.trail_by_name(org, flow, name).await
     }
 
-    async fn trails(&self, org: Id, filter: &TrailFilter, window: Window) -> StoreResult<Slice<Trail>> {
+    async fn trails(&self, org: Id, filter: &TrailFilter, window: Window) -> StoreResult<Slice<Listed>> {
         let tag = filter.flow_tag.as_ref();
         let values = [
             filter.flow.map(|flow| flow.to_string()),
@@ -172,7 +139,7 @@ impl TrailStore for PostgresStore {
             tag.and_then(|tag| tag.value.clone()),
             filter.fingerprint.clone(),
         ];
-        self.page(org, &listing(filter), window, values.map(Bound::Text).into()).await
+        self.listed(org, &listing(filter), window, values.map(Bound::Text).into()).await
     }
 
     async fn newest_trails(&self, org: Id, flows: &[Id]) -> StoreResult<Vec<Trail>> {
@@ -183,12 +150,6 @@ impl TrailStore for PostgresStore {
     async fn trail_contents(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailContents>> {
         let question = self.ask(CONTENTS).bind(org.to_string()).bind(list(trails));
         contents(question.first().await?.unwrap_or_default())
-    }
-
-    async fn trail_evidence(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailEvidence>> {
-        let question = self.ask(EVIDENCE).bind(org.to_string()).bind(list(trails));
-        let (trails, attestations) = question.first().await?.unwrap_or_default();
-        evidence(trails, attestations)
     }
 
     async fn trail_entries(&self, org: Id, trail: Id) -> StoreResult<Vec<StoredEntry>> {

@@ -1,21 +1,31 @@
 //! The one task that writes. It takes whatever its queue holds into one transaction, so that many clients share one
 //! flush to the disk, and it takes two statements to do so: one that looks, and one that writes all if the ledgers have
 //! not grown since, or nothing. So no transaction is ever left open, and other servers are never kept out.
+//!
+//! Where the connection breaks while the database writes, nobody knows whether it did. The writer then looks, on a new
+//! connection, for a leaf of its own; if there is none it writes again. Both are safe, for the statement in doubt and its
+//! repetition write only if the ledgers are as they were seen: at most one of them does.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use evidence_core::StoreError;
 use evidence_core::id::Id;
 use evidence_core::store::{Entry, StoreResult};
 use sqlx::PgConnection;
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::blobs::BlobWrite;
-use crate::connections::{PATIENCE, Session};
+use crate::connections::Session;
 use crate::db::Reader;
-use crate::error::{is_disconnected, is_lost_race, store_error, timed_out};
+use crate::error::{
+    is_cut, is_disconnected, is_lost_race, is_read_only, is_serialization_failure, may_be_of_one,
+    store_error, timed_out,
+};
+use crate::queue::{Queued, Reply, late};
 use crate::record::{LOOK, Plan, Questions, Seen, Submission};
+use crate::rows::signed;
 
 /// The most writes of one transaction.
 const BATCH: usize = 256;
@@ -30,6 +40,11 @@ const ROUNDS: u32 = 256;
 /// How often a name that is taken is looked at again: whoever took it meanwhile is seen the second time.
 const COLLISIONS: u32 = 2;
 
+/// How long to wait before a database that cannot be reached is asked again what it wrote.
+const PAUSE: Duration = Duration::from_millis(100);
+
+const LEAF_HASH: &str = "SELECT leaf_hash FROM evidence.ledger WHERE org = $1 AND idx = $2";
+
 type Outcomes = Vec<StoreResult<Vec<Entry>>>;
 
 /// Something for the writer to do.
@@ -38,9 +53,39 @@ pub(crate) enum Job {
     /// To record a write.
     Record(Submission),
     /// To write a step of a blob.
-    Blob(BlobWrite, oneshot::Sender<StoreResult<()>>),
+    Blob(BlobWrite, Reply<()>),
     /// To end, after everything that came before.
     Stop(oneshot::Sender<()>),
+}
+
+impl Job {
+    /// How much it holds while it waits, in bytes.
+    pub(crate) fn size(&self) -> usize {
+        match self {
+            Self::Record(write) => write.size(),
+            Self::Blob(write, _) => write.size(),
+            Self::Stop(_) => 0,
+        }
+    }
+}
+
+/// A batch that was sent when the connection broke: what its writes are answered if it was written, and one of its
+/// entries, by which that is known.
+#[derive(Debug)]
+struct Doubt {
+    org: Id,
+    entry: Entry,
+    outcomes: Outcomes,
+}
+
+impl Doubt {
+    fn new(batch: &[Submission], outcomes: Outcomes) -> Option<Self> {
+        let entry = |(write, outcome): (&Submission, &StoreResult<Vec<Entry>>)| {
+            Some((write.org, *outcome.as_ref().ok()?.first()?))
+        };
+        let (org, entry) = batch.iter().zip(&outcomes).find_map(entry)?;
+        Some(Self { org, entry, outcomes })
+    }
 }
 
 /// The writer and its connection, which nobody else uses; none after it was cut off, until the next job.
@@ -57,12 +102,13 @@ impl Writer {
     }
 
     /// Works until the queue is closed or [`Job::Stop`] comes.
-    pub(crate) async fn run(mut self, mut queue: mpsc::Receiver<Job>) {
+    pub(crate) async fn run(mut self, mut queue: mpsc::Receiver<Queued>) {
         let mut jobs = Vec::new();
         let mut stopped = None;
         while stopped.is_none() && queue.recv_many(&mut jobs, BATCH).await > 0 {
-            let mut batch = Vec::new();
-            for job in jobs.drain(..) {
+            let (mut batch, mut rooms) = (Vec::new(), Vec::new());
+            for Queued { job, room } in jobs.drain(..) {
+                rooms.push(room);
                 match job {
                     Job::Record(write) => batch.push(write),
                     Job::Blob(write, reply) => self.keep(write, reply).await,
@@ -84,14 +130,16 @@ impl Writer {
         Some(self.session.take()?.close().await)
     }
 
-    async fn keep(&mut self, write: BlobWrite, reply: oneshot::Sender<StoreResult<()>>) {
+    async fn keep(&mut self, write: BlobWrite, reply: Reply<()>) {
+        if !reply.begin() {
+            return reply.send(Err(late()));
+        }
         // The same step again changes nothing, so that it may be tried again as a question may.
         let mut outcome = self.step(&write).await;
-        if outcome.as_ref().is_err_and(is_disconnected) {
+        if outcome.as_ref().is_err_and(|error| is_cut(error) || is_read_only(error)) && reply.begin() {
             outcome = self.step(&write).await;
         }
-        // A closed reply channel is a client that has gone.
-        reply.send(outcome.map_err(store_error)).ok();
+        reply.send(outcome.map_err(store_error));
     }
 
     async fn step(&mut self, write: &BlobWrite) -> Result<(), sqlx::Error> {
@@ -100,7 +148,8 @@ impl Writer {
     }
 
     /// Does one statement's work, making a connection first where there is none. After an error of the connection it
-    /// is given up: nobody knows what state it is in.
+    /// is given up: nobody knows what state it is in. So it is where the server may only be read from: it was demoted,
+    /// and another one may be the primary now.
     async fn on_connection<T>(
         &mut self,
         work: impl AsyncFnOnce(&mut PgConnection) -> Result<T, sqlx::Error>,
@@ -110,10 +159,13 @@ impl Writer {
             None => Session::connect(&self.reader.connections.address()).await?,
         };
         self.reader.count();
+        let patience = session.patience();
         let done = async { work(session.ready().await?).await };
-        let outcome = timeout(PATIENCE, done).await.unwrap_or_else(|_| Err(timed_out()));
-        if !outcome.as_ref().is_err_and(is_disconnected) {
-            self.session = Some(session);
+        let outcome = timeout(patience, done).await.unwrap_or_else(|_| Err(timed_out()));
+        match &outcome {
+            Err(error) if is_disconnected(error) => {}
+            Err(error) if is_read_only(error) => self.reader.connections.forget(),
+            Ok(_) | Err(_) => self.session = Some(session),
         }
         outcome
     }
@@ -123,56 +175,106 @@ impl Writer {
         let mut batches = if self.mixed_batches { vec![writes] } else { by_organization(writes) };
         batches = batches.into_iter().flat_map(within_bytes).collect();
         batches.reverse();
-        while let Some(mut batch) = batches.pop() {
+        while let Some(batch) = batches.pop() {
+            let (overdue, mut batch): (Vec<_>, Vec<_>) =
+                batch.into_iter().partition(|write| write.reply.is_late());
+            overdue.into_iter().for_each(|write| write.reply.send(Err(late())));
+            if batch.is_empty() {
+                continue;
+            }
             match self.attempt(&batch).await {
                 Ok(outcomes) => {
                     for (write, outcome) in batch.into_iter().zip(outcomes) {
-                        write.reply.send(outcome).ok();
+                        write.reply.send(outcome);
                     }
                 }
-                Err(error) if batch.len() > 1 && spoilt_by_one(&error) => {
+                Err(error) if batch.len() > 1 && may_be_of_one(&error) => {
                     batches.push(batch.split_off(batch.len() / 2));
                     batches.push(batch);
                 }
                 Err(error) => {
                     let error = Arc::new(error);
                     for write in batch {
-                        write.reply.send(Err(store_error(Arc::clone(&error)))).ok();
+                        write.reply.send(Err(store_error(Arc::clone(&error))));
                     }
                 }
             }
         }
     }
 
-    /// Looks and writes until no other server came between: on an error nothing of the batch was written, unless the
-    /// connection broke while the database answered.
+    /// Looks and writes until no other server came between: on an error nothing of the batch was written. Writes whose
+    /// time is over leave the batch between two attempts.
     async fn attempt(&mut self, batch: &[Submission]) -> Result<Outcomes, sqlx::Error> {
-        let mut collisions = 0;
+        let (mut collisions, mut demoted) = (0, false);
+        let mut doubts = Vec::new();
         for _ in 0..ROUNDS {
-            let mut plan = self.look(batch).await?;
-            let outcomes =
-                batch.iter().map(|write| plan.accept(write)).collect::<Result<_, _>>().map_err(encode)?;
+            let mut plan = match self.look(batch).await {
+                Ok(plan) => plan,
+                Err(error) if doubts.is_empty() => return Err(error),
+                Err(error) if !is_disconnected(&error) || all_late(batch) => break,
+                Err(_) => {
+                    sleep(PAUSE).await;
+                    continue;
+                }
+            };
+            // After the look: what is written later has a ledger that grows before this batch is written.
+            match self.settled(&mut doubts).await {
+                Ok(Some(outcomes)) => return Ok(outcomes),
+                Ok(None) => {}
+                Err(_) if all_late(batch) => break,
+                Err(_) => continue,
+            }
+            let planned = |write: &Submission| {
+                if write.reply.begin() { plan.accept(write) } else { Ok(Err(late())) }
+            };
+            let outcomes: Outcomes = batch.iter().map(planned).collect::<Result<_, _>>().map_err(encode)?;
             if plan.is_empty() {
                 return Ok(outcomes);
             }
             match self.write(plan).await {
                 Ok(true) => return Ok(outcomes),
                 Ok(false) => {}
+                Err(error) if is_disconnected(&error) => {
+                    doubts.extend(Doubt::new(batch, outcomes));
+                    if all_late(batch) {
+                        break;
+                    }
+                }
+                Err(error) if is_serialization_failure(&error) => {}
                 Err(error) if is_lost_race(&error) && collisions < COLLISIONS => collisions += 1,
-                Err(error) => return Err(error),
+                Err(error) if is_read_only(&error) && !demoted => demoted = true,
+                Err(error) if doubts.is_empty() => return Err(error),
+                Err(_) => break,
             }
         }
-        Ok(batch.iter().map(|_| Err(outrun())).collect())
+        let refusal = if doubts.is_empty() { outrun } else { in_doubt };
+        Ok(batch.iter().map(|_| Err(refusal())).collect())
+    }
+
+    /// What the writes of a batch in doubt are answered, if it turns out to have been written.
+    async fn settled(&mut self, doubts: &mut Vec<Doubt>) -> Result<Option<Outcomes>, sqlx::Error> {
+        for number in 0..doubts.len() {
+            let Some(Doubt { org, entry, .. }) = doubts.get(number) else { break };
+            let query = sqlx::query_scalar(self.reader.schema.statement(LEAF_HASH));
+            let query = query.bind(org.to_string()).bind(signed(entry.index));
+            let wanted = entry.leaf_hash.to_string();
+            let found: Option<String> =
+                self.on_connection(async |connection| query.fetch_optional(connection).await).await?;
+            if found.is_some_and(|found| found == wanted) {
+                return Ok(Some(doubts.swap_remove(number).outcomes));
+            }
+        }
+        Ok(None)
     }
 
     /// Looks, once more where the connection turned out to be dead: looking changes nothing.
     async fn look(&mut self, batch: &[Submission]) -> Result<Plan, sqlx::Error> {
         let questions = Questions::of(batch);
         let mut seen = self.see(&questions).await;
-        if seen.as_ref().is_err_and(is_disconnected) {
+        if seen.as_ref().is_err_and(is_cut) {
             seen = self.see(&questions).await;
         }
-        Plan::new(questions, seen?).map_err(|damage| sqlx::Error::Decode(damage.into()))
+        Plan::new(&questions, seen?).map_err(|damage| sqlx::Error::Decode(damage.into()))
     }
 
     async fn see(&mut self, questions: &Questions) -> Result<Vec<Seen>, sqlx::Error> {
@@ -188,6 +290,18 @@ impl Writer {
     }
 }
 
+/// Whether nobody waits for these writes any more.
+fn all_late(batch: &[Submission]) -> bool {
+    batch.iter().all(|write| write.reply.is_late())
+}
+
+/// Why a batch is refused of which nobody knows whether it was written.
+fn in_doubt() -> StoreError {
+    StoreError::Unavailable(
+        "the connection broke while the database wrote, and it cannot be asked what it did".into(),
+    )
+}
+
 /// Why a batch is refused that other servers were always ahead of.
 fn outrun() -> StoreError {
     StoreError::Unavailable("other servers wrote to the same organizations all the time".into())
@@ -195,18 +309,6 @@ fn outrun() -> StoreError {
 
 fn encode(error: serde_json::Error) -> sqlx::Error {
     sqlx::Error::Encode(error.into())
-}
-
-/// Whether another batch without the right write might succeed: not where the machine is at fault.
-fn spoilt_by_one(error: &sqlx::Error) -> bool {
-    use sqlx::error::ErrorKind;
-    match error {
-        sqlx::Error::Database(database) => {
-            !matches!(database.kind(), ErrorKind::Other) || is_lost_race(error)
-        }
-        sqlx::Error::Decode(_) | sqlx::Error::ColumnDecode { .. } | sqlx::Error::Encode(_) => true,
-        _ => false,
-    }
 }
 
 /// The writes in their order, apart by organization.

@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use evidence_core::auth::{Actor, ActorKind};
 use evidence_core::blobs::{Blobs, CHUNK, Whole};
+use evidence_core::fact::UnknownFields;
 use evidence_core::flows::{EMPTY_TEMPLATE, Flow, FlowFilter, FlowStore, Visibility};
 use evidence_core::id::{Id, SystemRandom};
 use evidence_core::ledger::{Hash, Header, Needs, root_of};
 use evidence_core::orgs::OrgStore;
+use evidence_core::orgs::User;
 use evidence_core::page::Window;
 use evidence_core::seed::Seed;
 use evidence_core::shared::{TagFilter, Tags};
@@ -69,6 +71,7 @@ impl Bench {
             tags: Tags::from([("team".to_owned(), "a%b".to_owned())]),
             created_at: NOW,
             created_by: self.actor.clone(),
+            unknown: UnknownFields::default(),
         }
     }
 
@@ -116,7 +119,7 @@ async fn a_name_is_taken_once_however_many_race_for_it() {
         let mut racers = tokio::task::JoinSet::new();
         for _ in 0..64 {
             let flow = bench.flow(&name);
-            let guard = Guard::Absent(Key::Flow(flow.name.clone()));
+            let guard = Guard::Vacant(Key::Flow(flow.name.clone()));
             let write = bench.write(vec![Fact::FlowCreated { record: flow }], vec![guard]);
             let store = bench.store.clone();
             racers.spawn(async move { store.record(write).await });
@@ -132,11 +135,13 @@ async fn a_name_is_taken_once_however_many_race_for_it() {
 async fn one_bad_write_spoils_nobody_elses() {
     let bench = Bench::new().await;
     bench.create(&bench.flow("known")).await.unwrap();
+    let taken = bench.actor.id;
     let mut writes = tokio::task::JoinSet::new();
     for number in 0..40 {
-        // An update is no creation, so that only the unique name refuses another record's one.
+        // Ids are the caller's promise: only the primary key refuses one that there is already.
         let fact = if number % 13 == 5 {
-            Fact::FlowUpdated { record: bench.flow("known") }
+            let record = User { id: taken, name: format!("u{number}").parse().unwrap(), created_at: NOW };
+            Fact::UserCreated { record }
         } else {
             Fact::FlowCreated { record: bench.flow(&format!("flow-{number}")) }
         };
@@ -277,6 +282,7 @@ async fn damage_is_named() {
         ("UPDATE {}.node SET hash = repeat('0', 64)", "node 0 of level 4 does not match"),
         ("DELETE FROM {}.node", "node 0 of level 4 is missing"),
         ("UPDATE {}.head SET frontier = '' WHERE size > 9", "head"),
+        ("UPDATE {}.api_key SET hash = NULL", "the hash of an API key is missing"),
     ];
     for (damage, expected) in cases {
         let bench = Bench::new().await;
@@ -307,13 +313,13 @@ async fn a_write_that_fails_half_way_leaves_the_store_as_it_was() {
     bench
         .execute(
             "CREATE FUNCTION {}.refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''no''; END';
-             CREATE TRIGGER refuse BEFORE INSERT ON {}.named EXECUTE FUNCTION {}.refuse()",
+             CREATE TRIGGER refuse BEFORE INSERT ON {}.record EXECUTE FUNCTION {}.refuse()",
         )
         .await;
     bench.create(&bench.flow("during")).await.unwrap_err();
     assert!(bench.store.flow(bench.org, "before").await.unwrap().is_some());
     assert!(bench.store.flow(bench.org, "during").await.unwrap().is_none());
-    bench.execute("DROP TRIGGER refuse ON {}.named").await;
+    bench.execute("DROP TRIGGER refuse ON {}.record").await;
     bench.create(&bench.flow("after")).await.unwrap();
     assert_eq!(bench.problems().await, Vec::<String>::new());
 }
@@ -403,7 +409,7 @@ async fn two_stores_lose_no_update_and_make_no_name_twice() {
         let mut racers = tokio::task::JoinSet::new();
         for racer in 0..16 {
             let flow = bench.flow(&format!("race-{round}"));
-            let guard = Guard::Absent(Key::Flow(flow.name.clone()));
+            let guard = Guard::Vacant(Key::Flow(flow.name.clone()));
             let write = bench.write(vec![Fact::FlowCreated { record: flow }], vec![guard]);
             let store = stores[racer % 2].clone();
             racers.spawn(async move { store.record(write).await });

@@ -19,7 +19,7 @@ CREATE TABLE user (
 CREATE TABLE membership (
     org  INTEGER NOT NULL,
     user TEXT NOT NULL,
-    role TEXT NOT NULL,
+    role TEXT,  -- none: the membership has ended
     PRIMARY KEY (org, user)
 ) STRICT, WITHOUT ROWID;
 
@@ -51,17 +51,30 @@ CREATE TABLE node (
     PRIMARY KEY (org, level, idx)
 ) STRICT, WITHOUT ROWID;
 
--- Everything that is found by a name in its organization, trails aside. tags: a JSON object, for flows and repos.
-CREATE TABLE named (
+-- Every record that changes, trails aside: its newest fact, and the name that lists show. tags: a JSON object, for flows
+-- and repos.
+CREATE TABLE record (
     org          INTEGER NOT NULL,
     kind         TEXT NOT NULL,
-    name         TEXT NOT NULL,
     id           TEXT NOT NULL,
+    name         TEXT NOT NULL,
     ledger_index INTEGER NOT NULL,
+    archived     INTEGER NOT NULL,
     tags         TEXT NOT NULL,
+    PRIMARY KEY (org, kind, id)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX record_name ON record (org, kind, name);
+
+-- What names lead to. alias: a former name, which another record may claim.
+CREATE TABLE name (
+    org   INTEGER NOT NULL,
+    kind  TEXT NOT NULL,
+    name  TEXT NOT NULL,
+    id    TEXT NOT NULL,
+    alias INTEGER NOT NULL,
     PRIMARY KEY (org, kind, name)
 ) STRICT, WITHOUT ROWID;
-CREATE UNIQUE INDEX named_id ON named (org, kind, id);
+CREATE INDEX name_id ON name (org, kind, id);
 
 CREATE TABLE api_key (
     org        INTEGER NOT NULL,
@@ -158,21 +171,30 @@ CREATE TABLE snapshot (
     ledger_index INTEGER NOT NULL,
     PRIMARY KEY (environment, idx)
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX snapshot_at ON snapshot (environment, at, idx);
+
+-- When environments were last reported on, where that told nothing new too.
+CREATE TABLE environment_report (
+    org         INTEGER NOT NULL,
+    environment TEXT NOT NULL PRIMARY KEY,
+    at          INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
 
 -- An artifact that runs with the same data from one snapshot until before another; until_idx is the greatest integer
--- while it lasts. state: the instance's JSON.
+-- while it lasts. artifact: the fingerprint, or name: and the SHA-256 of the name where there is no digest. state: the
+-- instance's JSON.
 CREATE TABLE instance (
     org         INTEGER NOT NULL,
     environment TEXT NOT NULL,
-    fingerprint TEXT NOT NULL,
+    artifact    TEXT NOT NULL,
     from_idx    INTEGER NOT NULL,
     until_idx   INTEGER NOT NULL,
     exited      INTEGER NOT NULL,
     state       TEXT NOT NULL,
-    PRIMARY KEY (environment, fingerprint, from_idx)
+    PRIMARY KEY (environment, artifact, from_idx)
 ) STRICT;
 CREATE INDEX instance_until ON instance (environment, until_idx, from_idx);
-CREATE INDEX instance_fingerprint ON instance (org, fingerprint);
+CREATE INDEX instance_artifact ON instance (org, artifact);
 
 CREATE TABLE version (
     org          INTEGER NOT NULL,
@@ -205,3 +227,18 @@ CREATE TABLE blob_chunk (
     data   BLOB NOT NULL,
     PRIMARY KEY (org, sha256, seq)
 ) STRICT;
+
+-- Who does which background work, and how far each consumer has read each ledger: beside the ledgers, never made again
+-- from them.
+CREATE TABLE lease (
+    name       TEXT NOT NULL PRIMARY KEY,
+    holder     TEXT NOT NULL,
+    expires_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE cursor (
+    org      INTEGER NOT NULL,
+    consumer TEXT NOT NULL,
+    position INTEGER NOT NULL,
+    PRIMARY KEY (org, consumer)
+) STRICT, WITHOUT ROWID;

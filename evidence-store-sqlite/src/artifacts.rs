@@ -4,13 +4,13 @@ use async_trait::async_trait;
 use evidence_core::artifacts::{Artifact, ArtifactFilter, ArtifactRow, ArtifactStore, Matches};
 use evidence_core::id::Id;
 use evidence_core::name::Fingerprint;
-use evidence_core::page::{Slice, Window};
+use evidence_core::page::{Listed, Slice, Window};
 use evidence_core::store::StoreResult;
 use evidence_core::time::Timestamp;
 use serde::Deserialize;
 
 use crate::db::SqliteStore;
-use crate::rows::{Listing, Order, Rows, Spot, Table, array, list, once, record, signed, unsigned, word};
+use crate::rows::{Listing, Order, array, list, once, record, signed, unsigned, word};
 
 pub(crate) const INSERT_ARTIFACTS: &str = "
     INSERT INTO artifact
@@ -48,6 +48,8 @@ const ARTIFACTS: &str = "artifact x WHERE x.org = (SELECT key FROM organization 
 const NARROWED: &str = "artifact x WHERE +x.org = (SELECT key FROM organization WHERE id = $1)";
 const OF_FLOW: &str = " AND x.flow = $4";
 const OF_TRAIL: &str = " AND x.trail = $5";
+/// The plus keeps to the index of what it is beside.
+const NAMED: &str = " AND +x.name = $11";
 const OF_ID: &str = " AND x.id = $6";
 /// Hex digits sort before 'g': the range is the prefix, and the index is used.
 const FINGERPRINT_BEGINS: &str = " AND x.fingerprint >= $7 AND x.fingerprint < $7 || 'g'";
@@ -81,32 +83,11 @@ const PROVENANCE: &str = concat!(
             WHERE n.org = a.org AND n.fingerprint = a.fingerprint AND n.flow = a.flow)"
 );
 
-pub(crate) fn reported(spot: Spot, artifact: &Artifact, rows: &mut Rows) -> serde_json::Result<()> {
-    let Artifact { id, flow, trail, fingerprint, template_reference_name, repo, created_at, .. } = artifact;
-    let commit = artifact.git_commit.as_ref().map(AsRef::<str>::as_ref).unwrap_or_default();
-    let branch = artifact.git_commit_info.as_ref().and_then(|info| info.branch.as_deref());
-    rows.push(
-        Table::Artifact,
-        &(
-            spot.org,
-            id,
-            flow,
-            trail,
-            fingerprint,
-            template_reference_name,
-            commit,
-            branch,
-            repo,
-            created_at,
-            spot.index,
-        ),
-    )
-}
-
 fn listing(filter: &ArtifactFilter) -> Listing {
     let conditions = [
         filter.flow.map(|_| OF_FLOW),
         filter.trail.map(|_| OF_TRAIL),
+        filter.name.as_ref().map(|_| NAMED),
         filter.id.map(|_| OF_ID),
         filter.fingerprint.as_ref().map(|_| FINGERPRINT_BEGINS),
         filter.commit.as_ref().map(|_| COMMIT_BEGINS),
@@ -123,16 +104,30 @@ fn listing(filter: &ArtifactFilter) -> Listing {
 
 /// The newest first, by what the index that narrows the list most is ordered by.
 const fn order(filter: &ArtifactFilter) -> Order {
-    let ArtifactFilter { flow, trail, id, fingerprint, commit, branch, repos, with_commit } = filter;
+    let ArtifactFilter { flow, trail, name, id, fingerprint, commit, branch, repos, with_commit } = filter;
     let by_another =
         trail.is_some() || id.is_some() || fingerprint.is_some() || commit.is_some() || repos.is_some();
-    match (flow, branch.is_some() || *with_commit) {
+    match (flow, name.is_some() || branch.is_some() || *with_commit) {
         _ if by_another => Order::By("x.ledger_index DESC"),
         (None, false) => Order::Numbered("x.place"),
         (Some(_), false) => Order::Numbered("x.flow_place"),
         (None, true) => Order::By("x.place DESC"),
         (Some(_), true) => Order::By("x.flow_place DESC"),
     }
+}
+
+/// What the conditions are bound to, from `$4` on.
+fn values(filter: &ArtifactFilter) -> StoreResult<Vec<Option<String>>> {
+    Ok(vec![
+        filter.flow.map(|flow| flow.to_string()),
+        filter.trail.map(|trail| trail.to_string()),
+        filter.id.map(|id| id.to_string()),
+        filter.fingerprint.clone(),
+        filter.commit.clone(),
+        filter.branch.clone(),
+        filter.repos.as_ref().map(list).transpose()?,
+        filter.name.clone(),
+    ])
 }
 
 #[async_trait]
@@ -152,16 +147,16 @@ impl ArtifactStore for SqliteStore {
         filter: &ArtifactFilter,
         window: Window,
     ) -> StoreResult<Slice<Artifact>> {
-        let values = vec![
-            filter.flow.map(|flow| flow.to_string()),
-            filter.trail.map(|trail| trail.to_string()),
-            filter.id.map(|id| id.to_string()),
-            filter.fingerprint.clone(),
-            filter.commit.clone(),
-            filter.branch.clone(),
-            filter.repos.as_ref().map(list).transpose()?,
-        ];
-        self.page(org, &listing(filter), window, values).await
+        self.page(org, &listing(filter), window, values(filter)?).await
+    }
+
+    async fn artifacts_listed(
+        &self,
+        org: Id,
+        filter: &ArtifactFilter,
+        window: Window,
+    ) -> StoreResult<Vec<Listed>> {
+        Ok(self.listed(org, &listing(filter), window, values(filter)?).await?.items)
     }
 
     async fn artifacts_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Artifact>> {

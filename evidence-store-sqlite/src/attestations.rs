@@ -8,7 +8,7 @@ use evidence_core::time::Timestamp;
 use serde::Deserialize;
 
 use crate::db::SqliteStore;
-use crate::rows::{Rows, Spot, Table, once, record};
+use crate::rows::{once, record};
 
 pub(crate) const INSERT_ATTESTATIONS: &str = "
     INSERT INTO attestation (org, id, trail, name, kind, is_compliant, is_override, binding, at, ledger_index)
@@ -40,26 +40,27 @@ const ATTESTATION: &str = "
     SELECT l.payload FROM attestation a JOIN ledger l ON l.org = a.org AND l.idx = a.ledger_index
     WHERE a.id = $2 AND a.org = (SELECT key FROM organization WHERE id = $1)";
 
+const BY_ID: &str = "
+    SELECT l.payload FROM json_each($2) w CROSS JOIN attestation a ON a.id = w.value
+    CROSS JOIN ledger l ON l.org = a.org AND l.idx = a.ledger_index
+    WHERE a.org = (SELECT key FROM organization WHERE id = $1)";
+
 const ON_TRAILS: &str = "
     SELECT l.payload FROM json_each($2) w
     CROSS JOIN attestation a ON a.trail = w.value AND a.name = $3
     CROSS JOIN ledger l ON l.org = a.org AND l.idx = a.ledger_index
     WHERE a.org = (SELECT key FROM organization WHERE id = $1) ORDER BY a.ledger_index DESC";
 
-pub(crate) fn added(spot: Spot, attestation: &Attestation, rows: &mut Rows) -> serde_json::Result<()> {
-    let Attestation { id, trail, name, kind, is_compliant, binding, created_at, .. } = attestation;
-    let is_override = attestation.is_override();
-    rows.push(
-        Table::Attestation,
-        &(spot.org, id, trail, name, kind, is_compliant, is_override, binding, created_at, spot.index),
-    )
-}
-
 #[async_trait]
 impl AttestationStore for SqliteStore {
     async fn attestation(&self, org: Id, id: Id) -> StoreResult<Option<Attestation>> {
         let question = self.ask(ATTESTATION).bind(org.to_string()).bind(id.to_string());
         question.first_as(|(payload,): (String,)| record(&payload)).await
+    }
+
+    async fn attestations_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Attestation>> {
+        let question = self.ask(BY_ID).bind(org.to_string()).bind(once(ids)?).about(ids.len());
+        question.all_as(|(payload,): (String,)| record(&payload)).await
     }
 
     async fn attestations(&self, org: Id, trails: &[Id], name: &str) -> StoreResult<Vec<Attestation>> {

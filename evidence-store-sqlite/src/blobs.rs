@@ -47,6 +47,14 @@ enum Step {
 }
 
 impl BlobWrite {
+    /// How many bytes it has to write.
+    pub(crate) fn size(&self) -> usize {
+        match &self.step {
+            Step::Chunk { data, .. } => data.len(),
+            Step::Complete { .. } => 0,
+        }
+    }
+
     /// Writes it.
     pub(crate) fn apply(self, connection: &Connection) -> rusqlite::Result<()> {
         let Self { org, sha256, step } = self;

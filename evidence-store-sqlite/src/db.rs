@@ -10,12 +10,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use evidence_core::store::{Health, StoreResult};
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OpenFlags};
-use tokio::sync::{mpsc, oneshot};
+use rusqlite::types::Value;
+use rusqlite::{Connection, OpenFlags, Row};
+use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
 
 use crate::error::{ConnectError, Unanswered};
 use crate::question::{Question, Readers};
+use crate::queue::Queue;
 use crate::writer::{Job, Writer};
 
 const MIGRATIONS: [&str; 1] = [include_str!("../migrations/0001_first.sql")];
@@ -30,17 +32,34 @@ const MIGRATION_DONE: &str = "INSERT INTO _evidence_migrations (version) VALUES 
 /// How long a statement waits for another process's lock, and a question for a free connection.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How many jobs may wait for the writer; further callers wait for a place.
-const QUEUE: usize = 1024;
+/// What the log of writes is cut back to, in bytes, once it is in the file.
+const LOG_BYTES: i64 = 64 << 20;
 
 /// How many prepared statements a connection keeps.
 const STATEMENTS: usize = 128;
+
+/// How a store uses its file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// How long a write waits for its turn before the store counts as not available. What was refused for it is not done
+    /// afterwards. 10 seconds unless said otherwise.
+    pub queue_timeout: Duration,
+    /// How many bytes of payload may wait to be written before the store counts as not available; a single write may have
+    /// more. 64 MiB unless said otherwise.
+    pub queue_bytes: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { queue_timeout: Duration::from_secs(10), queue_bytes: 64 << 20 }
+    }
+}
 
 /// A store in one SQLite file. Readers never wait for the writer. The writer ends when the store is dropped or closed.
 #[derive(Debug)]
 pub struct SqliteStore {
     pub(crate) readers: Arc<Readers>,
-    jobs: mpsc::Sender<Job>,
+    queue: Queue,
 }
 
 impl SqliteStore {
@@ -49,12 +68,20 @@ impl SqliteStore {
     /// # Errors
     /// [`ConnectError`] says what is wrong and what to do.
     pub async fn connect(url: &str) -> Result<Self, ConnectError> {
+        Self::connect_with(url, &Options::default()).await
+    }
+
+    /// Opens the store at `sqlite://path` with these options.
+    ///
+    /// # Errors
+    /// [`ConnectError`] says what is wrong and what to do.
+    pub async fn connect_with(url: &str, options: &Options) -> Result<Self, ConnectError> {
         if url.contains(":memory:") || url.contains("mode=memory") {
             return Err(ConnectError::InMemory);
         }
         let path = url.strip_prefix("sqlite:").ok_or_else(|| ConnectError::BadUrl { url: url.to_owned() })?;
         // SQLite reads such addresses itself, under another scheme.
-        Self::open(format!("file:{}", path.strip_prefix("//").unwrap_or(path))).await
+        Self::open_with(format!("file:{}", path.strip_prefix("//").unwrap_or(path)), options).await
     }
 
     /// Opens the store in the file at `path`, as [`Self::connect`] does.
@@ -62,34 +89,51 @@ impl SqliteStore {
     /// # Errors
     /// [`ConnectError`] says what is wrong and what to do.
     pub async fn open(path: impl AsRef<Path>) -> Result<Self, ConnectError> {
-        let file = path.as_ref().to_owned();
-        let start = spawn_blocking(move || Self::start(file)).await;
+        Self::open_with(path, &Options::default()).await
+    }
+
+    /// Opens the store in the file at `path` with these options.
+    ///
+    /// # Errors
+    /// [`ConnectError`] says what is wrong and what to do.
+    pub async fn open_with(path: impl AsRef<Path>, options: &Options) -> Result<Self, ConnectError> {
+        let (file, options) = (path.as_ref().to_owned(), options.clone());
+        let start = spawn_blocking(move || Self::start(file, &options)).await;
         start.unwrap_or_else(|ended| Err(ConnectError::Thread { source: std::io::Error::other(ended) }))
     }
 
-    fn start(file: PathBuf) -> Result<Self, ConnectError> {
+    fn start(file: PathBuf, options: &Options) -> Result<Self, ConnectError> {
         let unopened = |source| ConnectError::opening(&file, source);
         let mut connection = connection(&file, OpenFlags::SQLITE_OPEN_CREATE).map_err(unopened)?;
         connection.pragma_update(None, "journal_mode", "WAL").map_err(unopened)?;
         connection.pragma_update(None, "synchronous", "FULL").map_err(unopened)?;
+        connection.pragma_update(None, "journal_size_limit", LOG_BYTES).map_err(unopened)?;
+        // SQLite goes on with what it had where it cannot do what it was told: on some file systems, say.
+        for (setting, wanted) in [("journal_mode", "wal"), ("synchronous", "2")] {
+            let read = |row: &Row<'_>| row.get::<_, Value>(0);
+            let found = match connection.pragma_query_value(None, setting, read).map_err(unopened)? {
+                Value::Text(text) => text,
+                Value::Integer(number) => number.to_string(),
+                other => format!("{other:?}"),
+            };
+            if found != wanted {
+                return Err(ConnectError::Unsafe { file: file.display().to_string(), setting, found });
+            }
+        }
         migrate(&mut connection)?;
         let statements = Arc::new(AtomicU64::new(0));
-        let (jobs, queue) = mpsc::channel(QUEUE);
+        let (queue, jobs) = Queue::new(options.queue_bytes, options.queue_timeout);
         let writer = Writer::new(connection, Arc::clone(&statements));
-        let started = thread::Builder::new().name("evidence-writer".to_owned()).spawn(|| writer.run(queue));
+        let started = thread::Builder::new().name("evidence-writer".to_owned()).spawn(|| writer.run(jobs));
         started.map_err(|source| ConnectError::Thread { source })?;
-        Ok(Self { readers: Arc::new(Readers::new(file, statements)), jobs })
+        Ok(Self { readers: Arc::new(Readers::new(file, statements)), queue })
     }
 
     /// Finishes what was handed to the writer and closes every connection. Later calls answer
     /// [`evidence_core::StoreError::Unavailable`].
     pub async fn close(&self) {
         self.readers.close().await;
-        let (reply, closed) = oneshot::channel();
-        if self.jobs.send(Job::Stop(reply)).await.is_ok() {
-            // An error means that the writer has ended already, which is what was asked for.
-            closed.await.ok();
-        }
+        self.queue.stop().await;
     }
 
     /// How many statements have read so far, and two for each transaction that wrote: one that looks at what is there
@@ -109,8 +153,7 @@ impl SqliteStore {
         job: Job,
         outcome: oneshot::Receiver<StoreResult<T>>,
     ) -> StoreResult<T> {
-        self.jobs.send(job).await.map_err(|_| Unanswered::Closed)?;
-        outcome.await.map_err(|_| Unanswered::Closed)?
+        self.queue.submit(job, outcome).await
     }
 
     /// A question, whose values are bound next.
@@ -122,6 +165,9 @@ impl SqliteStore {
 #[async_trait]
 impl Health for SqliteStore {
     async fn ready(&self) -> StoreResult<()> {
+        if self.queue.is_closed() {
+            return Err(Unanswered::Closed.into());
+        }
         self.ask(MIGRATED).first::<(i64,)>().await.map(drop)
     }
 }
@@ -157,4 +203,18 @@ pub(crate) fn migrate(connection: &mut Connection) -> Result<(), ConnectError> {
         transaction.execute(MIGRATION_DONE, [version]).map_err(failed(version))?;
     }
     transaction.commit().map_err(failed(known))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_store_whose_writer_has_ended_is_not_ready() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = SqliteStore::open(directory.path().join("e.db")).await.unwrap();
+        store.ready().await.unwrap();
+        store.queue.stop().await;
+        assert!(matches!(store.ready().await, Err(evidence_core::StoreError::Unavailable(_))));
+    }
 }

@@ -1,22 +1,73 @@
-//! Environments: named records.
+//! Environments: records, and what their reports made of them.
 
 use async_trait::async_trait;
-use evidence_core::Current;
-use evidence_core::environments::{Environment, EnvironmentStore};
+use evidence_core::environments::{EnvironmentStatus, EnvironmentStore, KnownEnvironment};
 use evidence_core::id::Id;
 use evidence_core::store::StoreResult;
+use evidence_core::time::Timestamp;
 
 use crate::db::SqliteStore;
+use crate::rows::{record, unsigned};
 
-const KIND: &str = "environment";
+/// A report that comes late in a group does not turn time back.
+pub(crate) const PUT_REPORTS: &str = "
+    INSERT INTO environment_report (org, environment, at)
+    SELECT value->>0, value->>1, value->>2 FROM json_each($1) WHERE true
+    ON CONFLICT (environment) DO UPDATE SET at = max(at, excluded.at)";
+
+/// What is answered of an environment `r` with its entry `l`.
+macro_rules! columns {
+    () => {
+        "SELECT l.idx, l.payload, s.idx, s.at, s.compliant,
+            (SELECT h.at FROM environment_report h WHERE h.environment = r.id)"
+    };
+}
+
+/// The latest snapshot, by its number.
+macro_rules! latest {
+    () => {
+        "CROSS JOIN ledger l ON l.org = r.org AND l.idx = r.ledger_index
+        LEFT JOIN snapshot s ON s.environment = r.id
+            AND s.idx = (SELECT max(n.idx) FROM snapshot n WHERE n.environment = r.id)"
+    };
+}
+
+const ENVIRONMENT: &str = concat!(
+    columns!(),
+    " FROM name n CROSS JOIN record r ON r.org = n.org AND r.kind = n.kind AND r.id = n.id ",
+    latest!(),
+    " WHERE n.org = (SELECT key FROM organization WHERE id = $1) AND n.kind = 'environment' AND n.name = $2"
+);
+
+const ENVIRONMENTS: &str = concat!(
+    columns!(),
+    " FROM record r ",
+    latest!(),
+    " WHERE r.org = (SELECT key FROM organization WHERE id = $1) AND r.kind = 'environment' AND NOT r.archived
+    ORDER BY r.name"
+);
+
+type Row = (i64, String, Option<i64>, Option<i64>, Option<bool>, Option<i64>);
+
+fn known(
+    (revision, payload, snapshots, changed_at, compliant, reported_at): Row,
+) -> StoreResult<KnownEnvironment> {
+    let status = EnvironmentStatus {
+        snapshots: snapshots.map_or(Ok(0), unsigned)?,
+        changed_at: changed_at.map(Timestamp::from_micros),
+        compliant,
+        reported_at: reported_at.map(Timestamp::from_micros),
+    };
+    Ok(KnownEnvironment { revision: unsigned(revision)?, record: record(&payload)?, status })
+}
 
 #[async_trait]
 impl EnvironmentStore for SqliteStore {
-    async fn environment(&self, org: Id, name: &str) -> StoreResult<Option<Current<Environment>>> {
-        self.by_name(org, KIND, name).await
+    async fn environment(&self, org: Id, name: &str) -> StoreResult<Option<KnownEnvironment>> {
+        self.ask(ENVIRONMENT).bind(org.to_string()).bind(name.to_owned()).first_as(known).await
     }
 
-    async fn environments(&self, org: Id) -> StoreResult<Vec<Current<Environment>>> {
-        self.all_named(org, KIND).await
+    async fn environments(&self, org: Id) -> StoreResult<Vec<KnownEnvironment>> {
+        self.ask(ENVIRONMENTS).bind(org.to_string()).long().all_as(known).await
     }
 }

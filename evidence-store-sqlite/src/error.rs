@@ -52,6 +52,19 @@ pub enum ConnectError {
         /// Why.
         source: rusqlite::Error,
     },
+    /// The file cannot be kept as safely as it has to be.
+    #[error(
+        "'{file}' cannot be kept safely: SQLite goes on with {setting} = {found}; put it on a local disk, and open it \
+         without options that change how it is locked"
+    )]
+    Unsafe {
+        /// The file.
+        file: String,
+        /// The setting that was not taken.
+        setting: &'static str,
+        /// What it is instead.
+        found: String,
+    },
     /// The system gives the store no thread to write on.
     #[error("no thread could be started: check how many the system allows: {source}")]
     Thread {
@@ -95,7 +108,7 @@ pub(crate) fn primary_code(error: &rusqlite::Error) -> Option<i32> {
 }
 
 /// The result codes that tell of the machine rather than of a defect.
-const MACHINE: [i32; 9] = [
+pub(crate) const MACHINE: [i32; 9] = [
     ffi::SQLITE_BUSY,
     ffi::SQLITE_LOCKED,
     ffi::SQLITE_NOMEM,
@@ -143,6 +156,12 @@ pub(crate) enum Unanswered {
     /// The store was closed, or its runtime was.
     #[error("the store was closed")]
     Closed,
+    /// The writer did not get round to it in time, and never will.
+    #[error("the store's writer did not get round to it in time")]
+    Late,
+    /// As many bytes wait for the writer as may.
+    #[error("as much as may wait is waiting to be written already")]
+    Full,
     /// Every connection is busy, and was for as long as a question waits.
     #[error("no connection of the store came free in time")]
     Busy,

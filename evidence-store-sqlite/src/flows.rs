@@ -13,7 +13,8 @@ use crate::rows::{Listing, Order, list};
 
 const KIND: &str = "flow";
 
-const FLOWS: &str = "named x WHERE x.org = (SELECT key FROM organization WHERE id = $1) AND x.kind = 'flow'";
+const FLOWS: &str = "
+    record x WHERE x.org = (SELECT key FROM organization WHERE id = $1) AND x.kind = 'flow' AND NOT x.archived";
 
 const NAME_HAS: &str = " AND instr(x.name, $4) > 0";
 

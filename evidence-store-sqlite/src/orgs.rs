@@ -1,15 +1,16 @@
 //! Organizations, users, memberships, and who holds a key: what every request asks first.
 
 use async_trait::async_trait;
+use evidence_core::Current;
 use evidence_core::auth::{Actor, KeyHash};
 use evidence_core::id::Id;
-use evidence_core::orgs::{KeyHolder, Membership, OrgStore, Organization, Standing, User};
+use evidence_core::orgs::{KeyHolder, Member, OrgStore, Organization, Standing, User};
 use evidence_core::service_accounts::ServiceAccount;
 use evidence_core::store::StoreResult;
 use evidence_core::time::Timestamp;
 
 use crate::db::SqliteStore;
-use crate::rows::{Rows, Spot, Table, body, id, record, word};
+use crate::rows::{body, id, record, signed, unsigned, word};
 
 pub(crate) const INSERT_ORGANIZATIONS: &str = "
     INSERT INTO organization (key, id, name, record)
@@ -30,27 +31,24 @@ const STANDING: &str = "
 
 const USER: &str = "SELECT record FROM user WHERE name = $1";
 
+const USERS: &str = "SELECT record FROM user WHERE name > $1 ORDER BY name LIMIT $2";
+
+const ORGANIZATIONS: &str = "SELECT record FROM organization WHERE name > $1 ORDER BY name LIMIT $2";
+
+const MEMBERS: &str = "
+    SELECT r.ledger_index, m.role, u.record FROM membership m CROSS JOIN user u ON u.id = m.user
+    CROSS JOIN record r ON r.org = m.org AND r.kind = 'member' AND r.id = m.user
+    WHERE m.org = (SELECT key FROM organization WHERE id = $1) AND m.role IS NOT NULL ORDER BY u.name";
+
 const ANY_ORGANIZATION: &str = "SELECT EXISTS (SELECT 1 FROM organization)";
 
 const KEY_HOLDER: &str = "
     SELECT k.hash, k.owner, k.expires_at, k.revoked_at, o.id AS org, l.payload AS account
     FROM api_key k JOIN organization o ON o.key = k.org
-    LEFT JOIN named n ON n.org = k.org AND n.kind = 'service_account' AND n.id = k.owner->>'id'
+    LEFT JOIN record n ON n.org = k.org AND n.kind = 'service_account' AND n.id = k.owner->>'id'
         AND k.owner->>'kind' = 'service-account'
     LEFT JOIN ledger l ON l.org = n.org AND l.idx = n.ledger_index
     WHERE k.hash = $1 AND (n.id IS NOT NULL OR k.owner->>'kind' = 'user')";
-
-pub(crate) fn created(spot: Spot, record: &Organization, rows: &mut Rows) -> serde_json::Result<()> {
-    rows.push(Table::Organization, &(spot.org, record.id, &record.name, record))
-}
-
-pub(crate) fn user_created(spot: Spot, record: &User, rows: &mut Rows) -> serde_json::Result<()> {
-    rows.push(Table::User, &(record.id, &record.name, record, spot.index))
-}
-
-pub(crate) fn member_added(spot: Spot, record: &Membership, rows: &mut Rows) -> serde_json::Result<()> {
-    rows.push(Table::Membership, &(spot.org, record.user, record.role))
-}
 
 /// A row of [`KEY_HOLDER`].
 type HolderRow = (String, String, Option<i64>, Option<i64>, String, Option<String>);
@@ -65,6 +63,12 @@ fn holder((hash, owner, expires_at, revoked_at, org, account): HolderRow) -> Sto
         expires_at: expires_at.map(Timestamp::from_micros),
         revoked_at: revoked_at.map(Timestamp::from_micros),
     })
+}
+
+/// Reads a row of [`MEMBERS`].
+fn member((revision, role, user): (i64, String, String)) -> StoreResult<Current<Member>> {
+    let record = Member { user: body(&user)?, role: word(&role)? };
+    Ok(Current { revision: unsigned(revision)?, record })
 }
 
 impl SqliteStore {
@@ -92,6 +96,20 @@ impl OrgStore for SqliteStore {
     async fn user(&self, name: &str) -> StoreResult<Option<User>> {
         let user = self.ask(USER).bind(name.to_owned()).first::<(String,)>().await?;
         user.map(|(user,)| body(&user)).transpose()
+    }
+
+    async fn users_by_name(&self, after: &str, limit: u64) -> StoreResult<Vec<User>> {
+        let question = self.ask(USERS).bind(after.to_owned()).bind(signed(limit)).long();
+        question.all_as(|(user,): (String,)| body(&user)).await
+    }
+
+    async fn organizations_by_name(&self, after: &str, limit: u64) -> StoreResult<Vec<Organization>> {
+        let question = self.ask(ORGANIZATIONS).bind(after.to_owned()).bind(signed(limit)).long();
+        question.all_as(|(organization,): (String,)| body(&organization)).await
+    }
+
+    async fn members(&self, org: Id) -> StoreResult<Vec<Current<Member>>> {
+        self.ask(MEMBERS).bind(org.to_string()).long().all_as(member).await
     }
 
     async fn key_holder(&self, hash: &KeyHash) -> StoreResult<Option<KeyHolder>> {

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::db::SqliteStore;
-use crate::rows::{Rows, Spot, Table, body, once};
+use crate::rows::{body, once};
 
 const KIND: &str = "policy";
 
@@ -23,10 +23,6 @@ const VERSIONS: &str = "
     CROSS JOIN ledger l ON l.org = v.org AND l.idx = v.ledger_index
     WHERE v.org = (SELECT key FROM organization WHERE id = $1)
     ORDER BY v.ledger_index";
-
-pub(crate) fn version(spot: Spot, of: Id, number: u64, rows: &mut Rows) -> serde_json::Result<()> {
-    rows.push(Table::Version, &(spot.org, of, number, spot.index))
-}
 
 /// A payload, as far as its version goes.
 #[derive(Deserialize)]
@@ -56,6 +52,10 @@ impl PolicyStore for SqliteStore {
     async fn policies(&self, org: Id) -> StoreResult<Vec<Policy>> {
         let policies = self.all_named(org, KIND).await?;
         Ok(policies.into_iter().map(|policy| policy.record).collect())
+    }
+
+    async fn policies_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Current<Policy>>> {
+        self.by_ids(org, KIND, ids).await
     }
 
     async fn policy_versions(&self, org: Id, policies: &[Id]) -> StoreResult<Vec<PolicyVersion>> {

@@ -226,7 +226,7 @@ pub(crate) fn execute(connection: &Connection, sql: &str, values: &[Value]) -> r
 }
 
 /// The parameters of statements. To SQLite these are names: it numbers them as they come up in the text.
-const PARAMETERS: [&str; 10] = ["$1", "$2", "$3", "$4", "$5", "$6", "$7", "$8", "$9", "$10"];
+const PARAMETERS: [&str; 11] = ["$1", "$2", "$3", "$4", "$5", "$6", "$7", "$8", "$9", "$10", "$11"];
 
 fn bind(statement: &mut Statement<'_>, values: &[Value]) -> rusqlite::Result<()> {
     for (name, value) in PARAMETERS.into_iter().zip(values) {

@@ -8,7 +8,9 @@ use std::path::Path;
 use evidence_core::auth::KeyHash;
 use evidence_core::digest::sha256_hex;
 use evidence_core::id::Id;
+use evidence_core::index::IndexRow;
 use evidence_core::store::StoreResult;
+use evidence_core::time::Timestamp;
 use evidence_core::{Fact, StoreError};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OpenFlags};
@@ -16,9 +18,8 @@ use rusqlite::{Connection, OpenFlags};
 use crate::db::{connection, migrate};
 use crate::error::{ConnectError, store_error};
 use crate::question::{self, FromRow, execute};
-use crate::record::index;
-use crate::rows::{Rows, Spot, body, id, signed, unsigned};
-use crate::snapshots::Intervals;
+use crate::record::{Batch, write_names};
+use crate::rows::{Spot, body, id, signed, unsigned};
 
 /// How many entries are read and written at a time.
 const PAGE: i64 = 256;
@@ -33,13 +34,13 @@ const INTEGRITY: &str = "PRAGMA stored.integrity_check";
 const KEY_HASHES: &str = "SELECT id, hash FROM stored.api_key WHERE hash IS NOT NULL";
 
 const ENTRIES: &str = "
-    SELECT org, idx, payload FROM stored.ledger WHERE (org, idx) > ($1, $2) ORDER BY org, idx LIMIT $3";
+    SELECT org, idx, at, payload FROM stored.ledger WHERE (org, idx) > ($1, $2) ORDER BY org, idx LIMIT $3";
 
 const PUT_BLOB: &str = "INSERT INTO blob (org, sha256, size) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING";
 
 const TABLES: &str = "
     SELECT m.name, group_concat('x.' || p.name, ', ') FROM main.sqlite_schema m, pragma_table_info(m.name, 'main') p
-    WHERE m.type = 'table' AND m.name NOT IN ('ledger', 'node', 'head', 'blob', 'blob_chunk') AND p.pk > 0
+    WHERE m.type = 'table' AND m.name NOT IN ('ledger', 'node', 'head', 'blob', 'blob_chunk', 'lease', 'cursor') AND p.pk > 0
     GROUP BY m.name ORDER BY m.name";
 
 const SCHEMA: &str = "
@@ -56,6 +57,9 @@ const HOMELESS: &str = "
         UNION ALL SELECT 'head', org FROM stored.head UNION ALL SELECT 'blob', org FROM stored.blob
         UNION ALL SELECT 'blob_chunk', org FROM stored.blob_chunk) x
     WHERE x.org NOT IN (SELECT key FROM stored.organization)";
+
+/// What the ledger says of a key is the digest of its hash, so that the tables made again agree with one that is gone.
+const HASHES_MISSING: &str = "SELECT id FROM stored.api_key WHERE hash IS NULL";
 
 /// A blob may be kept for a record that was refused afterwards: only those that a fact names must be there.
 const BLOBS_MISSING: &str = "
@@ -138,6 +142,7 @@ impl Rebuild {
         for (what, sql) in [
             ("a table or index is not as it was made", SCHEMA),
             ("rows of an organization that does not exist", HOMELESS),
+            ("the hash of an API key is missing", HASHES_MISSING),
             ("an attachment is missing", BLOBS_MISSING),
         ] {
             let found = self.column(sql)?;
@@ -162,12 +167,14 @@ impl Rebuild {
     /// Writes the rows of every fact.
     fn replay(&self) -> StoreResult<()> {
         let hashes = self.key_hashes()?;
+        let mut organizations = BTreeMap::new();
         let mut last = (i64::MIN, 0);
         loop {
-            let page = self.rows(ENTRIES, &[last.0.into(), last.1.into(), PAGE.into()])?;
-            let Some((org, number, _)) = page.last() else { return Ok(()) };
+            let page =
+                self.rows::<(i64, i64, i64, String)>(ENTRIES, &[last.0.into(), last.1.into(), PAGE.into()])?;
+            let Some((org, number, ..)) = page.last() else { return Ok(()) };
             last = (*org, *number);
-            self.write(&page, &hashes)?;
+            self.write(&page, &hashes, &mut organizations)?;
         }
     }
 
@@ -176,22 +183,38 @@ impl Rebuild {
         rows.into_iter().map(|(key, hash)| Ok((id(&key)?, KeyHash::stored(hash)))).collect()
     }
 
-    fn write(&self, page: &[(i64, i64, String)], hashes: &BTreeMap<Id, KeyHash>) -> StoreResult<()> {
-        let (mut rows, mut intervals) = (Rows::default(), Intervals::default());
-        for (org, number, payload) in page {
+    /// Writes the rows of a page of facts. `organizations` are the ids of those whose ledgers began, by their keys.
+    fn write(
+        &self,
+        page: &[(i64, i64, i64, String)],
+        hashes: &BTreeMap<Id, KeyHash>,
+        organizations: &mut BTreeMap<i64, Id>,
+    ) -> StoreResult<()> {
+        let (mut rows, mut names, mut intervals) = Default::default();
+        let mut batch = Batch { rows: &mut rows, names: &mut names, intervals: &mut intervals };
+        for (org, number, at, payload) in page {
+            let at = Timestamp::from_micros(*at);
             let spot = Spot { org: *org, index: unsigned(*number)? };
             let fact: Fact = body(payload)?;
-            index(spot, &fact, &secrets(&fact, hashes), &mut rows, &mut intervals).map_err(unwritten)?;
-            self.expect_blobs(spot, &fact)?;
+            if let Fact::OrganizationCreated { record } = &fact {
+                organizations.insert(spot.org, record.id);
+            }
+            let begun =
+                || StoreError::corrupt(format_args!("ledger {org} does not begin with an organization"));
+            let id = *organizations.get(org).ok_or_else(begun)?;
+            batch.index(id, spot, at, &fact, &secrets(&fact, hashes)).map_err(unwritten)?;
+            self.expect_blobs(spot, at, &fact)?;
         }
         intervals.write(&mut rows).map_err(unwritten)?;
+        let key = |org| organizations.iter().find(|(_, id)| **id == org).map_or(0, |(key, _)| *key);
+        write_names(&names, key, &mut rows).map_err(unwritten)?;
         rows.write(&self.connection, Vec::new()).map_err(store_error)
     }
 
     /// Notes the attachments that a fact names.
-    fn expect_blobs(&self, spot: Spot, fact: &Fact) -> StoreResult<()> {
-        let Fact::AttestationAdded { record } = fact else { return Ok(()) };
-        for file in record.attachments.iter().chain(&record.evidence) {
+    fn expect_blobs(&self, spot: Spot, at: Timestamp, fact: &Fact) -> StoreResult<()> {
+        for row in fact.index_rows(at) {
+            let IndexRow::Attachment(file) = row else { continue };
             self.execute(
                 PUT_BLOB,
                 &[spot.org.into(), file.sha256.to_string().into(), signed(file.size).into()],

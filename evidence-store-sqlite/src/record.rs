@@ -2,26 +2,28 @@
 //! task ([`Submission`]), the rest in the writer's transaction ([`Plan`]), in memory, between one call that looks and
 //! one that writes.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 use evidence_core::auth::KeyHash;
-use evidence_core::fact::Prepared;
+use evidence_core::directory::{Directory, Name, NameChanges, Needed, RecordRef};
+use evidence_core::fact::{Denoted, Prepared, RecordKind};
 use evidence_core::id::Id;
+use evidence_core::index::IndexRow;
 use evidence_core::ledger::Frontier;
 use evidence_core::store::{Entry, Recorder, StoreResult};
+use evidence_core::time::Timestamp;
 use evidence_core::transfer::Import;
 use evidence_core::{Fact, Guard, Key, StoreError, Write};
 use tokio::sync::oneshot;
 
 use crate::db::SqliteStore;
 use crate::ledger::frontier;
+use crate::repos;
 use crate::rows::{Rows, Spot, Table, signed, unsigned};
 use crate::snapshots::Intervals;
 use crate::writer::Job;
-use crate::{
-    allowlists, artifacts, attestations, orgs, policies, repos, service_accounts, snapshots, trails,
-};
 
 /// A write on its way to the writer, its payloads written and hashed.
 #[derive(Debug)]
@@ -56,17 +58,8 @@ impl Submission {
         self.facts.iter().map(|prepared| prepared.payload.len()).sum()
     }
 
-    /// The places whose names the facts take.
-    fn taken(&self) -> impl Iterator<Item = Place> {
-        let created = self.facts.iter().map(|prepared| &prepared.fact).filter(|fact| fact.creates());
-        created.filter_map(Fact::subject).map(|(key, _)| Place::new(self.org, key))
-    }
-
-    /// The places that the guards name.
-    fn guarded(&self) -> impl Iterator<Item = Place> {
-        self.guards.iter().map(|guard| match guard {
-            Guard::Absent(key) | Guard::Unchanged(key, _) => Place::new(self.org, key.clone()),
-        })
+    fn facts(&self) -> impl Iterator<Item = &Fact> {
+        self.facts.iter().map(|prepared| &prepared.fact)
     }
 }
 
@@ -79,88 +72,103 @@ impl Recorder for SqliteStore {
     }
 }
 
-/// A name where it is unique: in an organization, or in the whole store.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
-    org: Option<Id>,
-    key: Key,
-}
-
-impl Place {
-    fn new(org: Id, key: Key) -> Self {
-        let whole_store = matches!(key, Key::Organization(_) | Key::User(_));
-        Self { org: (!whole_store).then_some(org), key }
-    }
-}
-
-/// Answers the heads of the organizations `$1`, the greatest key
-/// of an organization, and the revision of each name that exists: `[number, organization, kind, scope, name]`.
+/// Answers the heads of the organizations `$1`, the greatest key of an organization, what each name leads to that
+/// exists, and the revision of each record: `[number, organization, kind or scope, name or id]`.
 pub(crate) const LOOK: &str = "
-    SELECT 0, o.key, h.size, o.id, h.frontier
+    SELECT 0, o.key, h.size, o.id, h.frontier,
+            coalesce((SELECT l.at FROM ledger l WHERE l.org = h.org AND l.idx = h.size - 1), 0)
         FROM json_each($1) j CROSS JOIN organization o ON o.id = j.value CROSS JOIN head h ON h.org = o.key
-    UNION ALL SELECT 1, coalesce(max(key), 0), 0, '', '' FROM organization
-    UNION ALL SELECT 2, j.value->>0, n.ledger_index, '', ''
+    UNION ALL SELECT 1, coalesce(max(key), 0), 0, '', '', 0 FROM organization
+    UNION ALL SELECT 2, j.value->>0, n.alias, n.id, '', 0
         FROM json_each($2) j CROSS JOIN organization o ON o.id = j.value->>1
-        CROSS JOIN named n ON n.org = o.key AND n.kind = j.value->>2 AND n.name = j.value->>4
-    UNION ALL SELECT 2, j.value->>0, t.ledger_index, '', ''
+        CROSS JOIN name n ON n.org = o.key AND n.kind = j.value->>2 AND n.name = j.value->>3
+    UNION ALL SELECT 2, j.value->>0, 0, t.id, '', 0
         FROM json_each($3) j CROSS JOIN organization o ON o.id = j.value->>1
-        CROSS JOIN trail t ON t.flow = j.value->>3 AND t.name = j.value->>4 AND t.org = o.key
-    UNION ALL SELECT 2, j.value->>0, 0, '', ''
-        FROM json_each($4) j CROSS JOIN organization o ON o.name = j.value->>4
-    UNION ALL SELECT 2, j.value->>0, u.ledger_index, '', ''
-        FROM json_each($5) j CROSS JOIN user u ON u.name = j.value->>4";
+        CROSS JOIN trail t ON t.flow = j.value->>2 AND t.name = j.value->>3 AND t.org = o.key
+    UNION ALL SELECT 2, j.value->>0, 0, s.environment, '', 0
+        FROM json_each($8) j CROSS JOIN organization o ON o.id = j.value->>1
+        CROSS JOIN snapshot s ON s.environment = j.value->>2 AND s.idx = CAST(j.value->>3 AS INTEGER) AND s.org = o.key
+    UNION ALL SELECT 2, j.value->>0, 0, o.id, '', 0
+        FROM json_each($4) j CROSS JOIN organization o ON o.name = j.value->>3
+    UNION ALL SELECT 2, j.value->>0, 0, u.id, '', 0
+        FROM json_each($5) j CROSS JOIN user u ON u.name = j.value->>3
+    UNION ALL SELECT 3, j.value->>0, r.ledger_index, '', '', 0
+        FROM json_each($6) j CROSS JOIN organization o ON o.id = j.value->>1
+        CROSS JOIN record r ON r.org = o.key AND r.kind = j.value->>2 AND r.id = j.value->>3
+    UNION ALL SELECT 3, j.value->>0, t.ledger_index, '', '', 0
+        FROM json_each($7) j CROSS JOIN organization o ON o.id = j.value->>1
+        CROSS JOIN trail t ON t.id = j.value->>3 AND t.org = o.key";
 
 /// A row of [`LOOK`].
-pub(crate) type Seen = (i64, i64, i64, String, String);
+pub(crate) type Seen = (i64, i64, i64, String, String, i64);
 
 /// What a batch has to know before it is planned.
 #[derive(Debug)]
 pub(crate) struct Questions {
     orgs: BTreeSet<Id>,
-    places: Vec<Place>,
+    names: Vec<Name>,
+    records: Vec<RecordRef>,
 }
 
-/// A name to look for, as [`LOOK`] takes it.
-type Asked = (usize, String, &'static str, String, String);
+/// Something to look for, as [`LOOK`] takes it.
+type Asked<'a> = (usize, String, String, Cow<'a, str>);
 
 impl Questions {
     pub(crate) fn of(batch: &[Submission]) -> Self {
-        let places: BTreeSet<_> =
-            batch.iter().flat_map(|write| write.taken().chain(write.guarded())).collect();
+        let mut needed = Needed::default();
+        for write in batch {
+            needed.add(write.org, &write.guards, write.facts());
+        }
+        let Needed { names, revisions } = needed;
         let orgs = batch.iter().map(|write| write.org).collect();
-        Self { orgs, places: places.into_iter().collect() }
+        Self { orgs, names: names.into_iter().collect(), records: revisions.into_iter().collect() }
     }
 
     /// The arguments of [`LOOK`].
-    pub(crate) fn arguments(&self) -> serde_json::Result<[String; 5]> {
-        let (mut named, mut trails, mut orgs, mut users) = (vec![], vec![], vec![], vec![]);
-        for (number, Place { org, key }) in self.places.iter().enumerate() {
-            let (kind, scope, name) = key.parts();
-            let org = org.map(|org| org.to_string()).unwrap_or_default();
-            let list = match key {
-                Key::Organization(_) => &mut orgs,
-                Key::User(_) => &mut users,
-                Key::Trail { .. } => &mut trails,
+    pub(crate) fn arguments(&self) -> serde_json::Result<[String; 8]> {
+        let [mut named, mut trails, mut orgs, mut users, mut records, mut trail_ids, mut snapshots] =
+            <[Vec<Asked<'_>>; 7]>::default();
+        for (number, Name { org, key }) in self.names.iter().enumerate() {
+            let (list, scope) = match key {
+                Key::Organization(_) => (&mut orgs, String::new()),
+                Key::User(_) => (&mut users, String::new()),
+                Key::Trail { flow, .. } => (&mut trails, flow.to_string()),
+                Key::Snapshot { environment, .. } => (&mut snapshots, environment.to_string()),
                 Key::ServiceAccount(_)
-                | Key::ApiKey(_)
                 | Key::Flow(_)
                 | Key::Repo(_)
                 | Key::Environment(_)
                 | Key::Policy(_)
-                | Key::AttestationType(_) => &mut named,
+                | Key::AttestationType(_) => {
+                    (&mut named, key.kind().map_or("", RecordKind::as_str).to_owned())
+                }
             };
-            list.push((number, org, kind, scope, name));
+            list.push((number, org.map(|org| org.to_string()).unwrap_or_default(), scope, key.name()));
         }
-        let json = |list: &[Asked]| serde_json::to_string(list);
-        Ok([serde_json::to_string(&self.orgs)?, json(&named)?, json(&trails)?, json(&orgs)?, json(&users)?])
+        for (number, (org, kind, id)) in self.records.iter().enumerate() {
+            let list = if *kind == RecordKind::Trail { &mut trail_ids } else { &mut records };
+            list.push((number, org.to_string(), kind.as_str().to_owned(), id.to_string().into()));
+        }
+        let json = |list: &[Asked<'_>]| serde_json::to_string(list);
+        Ok([
+            serde_json::to_string(&self.orgs)?,
+            json(&named)?,
+            json(&trails)?,
+            json(&orgs)?,
+            json(&users)?,
+            json(&records)?,
+            json(&trail_ids)?,
+            json(&snapshots)?,
+        ])
     }
 }
 
-/// An organization's key and the frontier of its ledger.
+/// An organization's key, the frontier of its ledger, and the time of the last entry.
 #[derive(Debug)]
 struct Ledger {
     key: i64,
     frontier: Frontier,
+    at: Timestamp,
     changed: bool,
 }
 
@@ -169,31 +177,39 @@ struct Ledger {
 pub(crate) struct Plan {
     ledgers: BTreeMap<Id, Ledger>,
     last_key: i64,
-    revisions: BTreeMap<Place, u64>,
+    directory: Directory,
     rows: Rows,
+    names: NameChanges,
     intervals: Intervals,
     payloads: Vec<u8>,
 }
 
 impl Plan {
     /// A plan that begins with what [`LOOK`] saw.
-    pub(crate) fn new(questions: Questions, seen: Vec<Seen>) -> StoreResult<Self> {
+    pub(crate) fn new(questions: &Questions, seen: Vec<Seen>) -> StoreResult<Self> {
         let mut plan = Self::default();
-        let mut found = BTreeMap::new();
-        for (what, number, value, id, hex) in seen {
+        let number = |number: i64| usize::try_from(number).unwrap_or(usize::MAX);
+        for (what, key, value, text, hex, at) in seen {
             match what {
                 0 => {
-                    let ledger = Ledger { key: number, frontier: frontier(value, &hex)?, changed: false };
-                    plan.ledgers.insert(crate::rows::id(&id)?, ledger);
+                    let (frontier, at) = (frontier(value, &hex)?, Timestamp::from_micros(at));
+                    let ledger = Ledger { key, frontier, at, changed: false };
+                    plan.ledgers.insert(crate::rows::id(&text)?, ledger);
                 }
-                1 => plan.last_key = number,
+                1 => plan.last_key = key,
+                2 => {
+                    if let Some(name) = questions.names.get(number(key)) {
+                        let denoted = Denoted { id: crate::rows::id(&text)?, alias: value != 0 };
+                        plan.directory.insert_name(name.clone(), denoted);
+                    }
+                }
                 _ => {
-                    found.insert(unsigned(number)?, unsigned(value)?);
+                    if let Some(record) = questions.records.get(number(key)) {
+                        plan.directory.insert_revision(*record, unsigned(value)?);
+                    }
                 }
             }
         }
-        let places = (0..).zip(questions.places);
-        plan.revisions = places.filter_map(|(number, place)| Some((place, *found.get(&number)?))).collect();
         Ok(plan)
     }
 
@@ -209,7 +225,8 @@ impl Plan {
         }
         if write.begins {
             self.last_key += 1;
-            let ledger = Ledger { key: self.last_key, frontier: Frontier::default(), changed: true };
+            let (frontier, at) = (Frontier::default(), Timestamp::from_micros(i64::MIN));
+            let ledger = Ledger { key: self.last_key, frontier, at, changed: true };
             self.ledgers.insert(write.org, ledger);
         }
         write.facts.iter().map(|fact| self.append(write, fact)).collect::<Result<_, _>>().map(Ok)
@@ -225,24 +242,20 @@ impl Plan {
         }
         let size = self.ledgers.get(&write.org).map_or(0, |ledger| ledger.frontier.size());
         let in_place = write.first.is_none_or(|first| first == size);
-        let mut guards = write.guards.iter().zip(write.guarded());
-        let guarded = guards.all(|(guard, place)| match guard {
-            Guard::Absent(_) => !self.revisions.contains_key(&place),
-            Guard::Unchanged(_, revision) => self.revisions.get(&place) == Some(revision),
-        });
-        let mut taken = BTreeSet::new();
-        let mut names = write.taken();
-        let free = names.all(|place| !self.revisions.contains_key(&place) && taken.insert(place));
-        if in_place && guarded && free { Ok(()) } else { Err(StoreError::Conflict) }
+        let admitted = self.directory.admits(write.org, &write.guards, write.facts());
+        if in_place && admitted { Ok(()) } else { Err(StoreError::Conflict) }
     }
 
     /// Gives a fact its place in the ledger, and its rows.
     fn append(&mut self, write: &Submission, prepared: &Prepared) -> serde_json::Result<Entry> {
         let missing = || serde::ser::Error::custom("the ledger was not looked at");
         let ledger = self.ledgers.get_mut(&write.org).ok_or_else(missing)?;
-        let Prepared { fact, at, actor, payload, payload_sha256 } = prepared;
+        let Prepared { fact, actor, payload, payload_sha256, .. } = prepared;
         let spot = Spot { org: ledger.key, index: ledger.frontier.size() };
-        let leaf_hash = prepared.leaf_hash(spot.index);
+        // Of two servers one's clock may be behind; time never goes back in a ledger. An import is as it is.
+        let at = if write.first.is_some() { prepared.at } else { prepared.at.max(ledger.at) };
+        ledger.at = at;
+        let leaf_hash = prepared.leaf_hash(spot.index, at);
         let (start, length) = (self.payloads.len() + 1, payload.len());
         self.payloads.extend_from_slice(payload.as_bytes());
         let row = (spot.org, spot.index, fact.kind(), at, actor, payload_sha256, leaf_hash, start, length);
@@ -251,17 +264,19 @@ impl Plan {
         for node in ledger.frontier.append(leaf_hash) {
             self.rows.push(Table::Node, &(spot.org, node.level, node.index, node.hash))?;
         }
-        if let Some((key, _)) = fact.subject() {
-            self.revisions.insert(Place::new(write.org, key), spot.index);
-        }
-        index(spot, fact, &write.secrets, &mut self.rows, &mut self.intervals)?;
+        self.directory.apply(write.org, fact, spot.index);
+        let mut batch =
+            Batch { rows: &mut self.rows, names: &mut self.names, intervals: &mut self.intervals };
+        batch.index(write.org, spot, at, fact, &write.secrets)?;
         Ok(Entry { index: spot.index, leaf_hash })
     }
 
     /// The rows of each table, and the payloads end to end.
     pub(crate) fn into_rows(self) -> serde_json::Result<(Rows, Vec<u8>)> {
-        let Self { ledgers, mut rows, intervals, payloads, .. } = self;
+        let Self { ledgers, mut rows, names, intervals, payloads, .. } = self;
         intervals.write(&mut rows)?;
+        let keys = |org: Id| ledgers.get(&org).map_or(0, |ledger| ledger.key);
+        write_names(&names, keys, &mut rows)?;
         for Ledger { key, frontier, .. } in ledgers.values().filter(|ledger| ledger.changed) {
             rows.push(Table::Head, &(key, signed(frontier.size()), frontier.to_hex()))?;
         }
@@ -269,65 +284,118 @@ impl Plan {
     }
 }
 
-/// Enters a named record in the directory of names; organizations, users and trails have tables of their own.
-fn name(spot: Spot, fact: &Fact, key: &Key, id: Id, rows: &mut Rows) -> serde_json::Result<()> {
-    if matches!(key, Key::Organization(_) | Key::User(_) | Key::Trail { .. }) {
-        return Ok(());
+/// Writes what became of names; `keys` are those of organizations.
+pub(crate) fn write_names(
+    names: &NameChanges,
+    keys: impl Fn(Id) -> i64,
+    rows: &mut Rows,
+) -> serde_json::Result<()> {
+    for (org, kind, id) in names.released() {
+        rows.push(Table::NameRelease, &(keys(org), kind.as_str(), id))?;
     }
-    let tags = match fact {
-        Fact::FlowCreated { record } | Fact::FlowUpdated { record } | Fact::FlowTagged { record } => {
-            serde_json::to_string(&record.tags)?
+    for Name { org, key } in names.gone() {
+        if let (Some(org), Some(kind)) = (org, key.kind()) {
+            rows.push(Table::NameGone, &(keys(*org), kind.as_str(), key.name()))?;
         }
-        Fact::RepoReported { record } | Fact::RepoTagged { record } => serde_json::to_string(&record.tags)?,
-        _ => "{}".to_owned(),
-    };
-    let (kind, _, name) = key.parts();
-    rows.push(Table::Named, &(spot.org, kind, name, id, spot.index, tags))
+    }
+    for (Name { org, key }, Denoted { id, alias }) in names.put() {
+        // Others are columns of tables of their own.
+        let (Some(org), Some(kind)) = (org, key.kind().filter(|kind| !kind.names_itself())) else {
+            continue;
+        };
+        rows.push(Table::Name, &(keys(*org), kind.as_str(), key.name(), id, alias))?;
+    }
+    Ok(())
 }
 
-/// Writes the rows by which the fact is found: everything besides the ledger that follows from it.
-pub(crate) fn index(
-    spot: Spot,
-    fact: &Fact,
-    secrets: &[(Id, KeyHash)],
-    rows: &mut Rows,
-    intervals: &mut Intervals,
-) -> serde_json::Result<()> {
-    if let Some((key, id)) = fact.subject() {
-        name(spot, fact, &key, id, rows)?;
+/// The rows of facts, as they gather.
+pub(crate) struct Batch<'a> {
+    pub(crate) rows: &'a mut Rows,
+    pub(crate) names: &'a mut NameChanges,
+    pub(crate) intervals: &'a mut Intervals,
+}
+
+impl Batch<'_> {
+    /// Adds the rows by which a fact of this time is found: everything besides the ledger that follows from it.
+    pub(crate) fn index(
+        &mut self,
+        org: Id,
+        spot: Spot,
+        at: Timestamp,
+        fact: &Fact,
+        secrets: &[(Id, KeyHash)],
+    ) -> serde_json::Result<()> {
+        fact.index_rows(at).into_iter().try_for_each(|row| self.add(org, spot, row, secrets))
     }
-    match fact {
-        Fact::OrganizationCreated { record } => orgs::created(spot, record, rows),
-        Fact::UserCreated { record } => orgs::user_created(spot, record, rows),
-        Fact::MemberAdded { record } => orgs::member_added(spot, record, rows),
-        Fact::ApiKeyCreated { record } | Fact::ApiKeyRevoked { record } => {
-            service_accounts::key(spot, record, secrets, rows)
+
+    fn add(
+        &mut self,
+        org: Id,
+        spot: Spot,
+        row: IndexRow<'_>,
+        secrets: &[(Id, KeyHash)],
+    ) -> serde_json::Result<()> {
+        let rows = &mut *self.rows;
+        match row {
+            IndexRow::Organization(record) => {
+                rows.push(Table::Organization, &(spot.org, record.id, &record.name, record))
+            }
+            IndexRow::User(record) => rows.push(Table::User, &(record.id, &record.name, record, spot.index)),
+            IndexRow::Member { user, role } => rows.push(Table::Membership, &(spot.org, user, role)),
+            IndexRow::Name(effect) => {
+                self.names.apply(org, effect);
+                Ok(())
+            }
+            IndexRow::Record { kind, id, name, tags, archived } => {
+                let tags = tags.map_or(Ok("{}".to_owned()), serde_json::to_string)?;
+                rows.push(Table::Record, &(spot.org, kind.as_str(), id, name, spot.index, archived, tags))
+            }
+            IndexRow::ApiKey { id, owner, created_at, expires_at, revoked_at } => {
+                let hash = secrets.iter().find(|(key, _)| *key == id).map(|(_, hash)| hash);
+                let row = (spot.org, id, owner, owner.id, hash, created_at, expires_at, revoked_at);
+                rows.push(Table::ApiKey, &row)
+            }
+            IndexRow::Trail { id, flow, name, begins } => {
+                rows.push(Table::Trail, &(spot.org, id, flow, name, spot.index, begins))?;
+                if begins { Ok(()) } else { rows.push(Table::TrailEntry, &(spot.org, id, spot.index)) }
+            }
+            IndexRow::Artifact { id, flow, trail, fingerprint, name, commit, branch, repo, at } => {
+                let row =
+                    (spot.org, id, flow, trail, fingerprint, name, commit, branch, repo, at, spot.index);
+                rows.push(Table::Artifact, &row)
+            }
+            IndexRow::Attestation { id, trail, name, kind, is_compliant, is_override, binding, at } => {
+                let row =
+                    (spot.org, id, trail, name, kind, is_compliant, is_override, binding, at, spot.index);
+                rows.push(Table::Attestation, &row)
+            }
+            IndexRow::Repo { id, name, provider, external_id, vcs_instance, namespace } => {
+                let namespace = repos::path(namespace);
+                let row = (spot.org, id, name, provider, external_id, vcs_instance, namespace, spot.index);
+                rows.push(Table::Repo, &row)
+            }
+            IndexRow::Snapshot { environment, index, at, compliant } => {
+                rows.push(Table::Snapshot, &(spot.org, environment, index, at, compliant, spot.index))
+            }
+            IndexRow::Reported { environment, at } => {
+                rows.push(Table::EnvironmentReport, &(spot.org, environment, at))
+            }
+            IndexRow::InstanceEnded { environment, artifact, until, exited } => {
+                self.intervals.end(environment, artifact, until, exited);
+                Ok(())
+            }
+            IndexRow::InstanceBegun { environment, instance } => {
+                self.intervals.begin(spot.org, environment, instance.clone());
+                Ok(())
+            }
+            IndexRow::Version { of, number } => {
+                rows.push(Table::Version, &(spot.org, of, number, spot.index))
+            }
+            IndexRow::Allowed { environment, fingerprint } => {
+                rows.push(Table::Allowance, &(spot.org, environment, fingerprint, spot.index))
+            }
+            // Its content is kept before the fact; what is expected to be there follows from the ledger.
+            IndexRow::Attachment(_) => Ok(()),
         }
-        Fact::TrailBegun { record } => trails::begun(spot, record, rows),
-        Fact::TrailUpdated { record, .. } => trails::updated(spot, record, rows),
-        Fact::ArtifactReported { record } => artifacts::reported(spot, record, rows),
-        Fact::AttestationAdded { record } => attestations::added(spot, record, rows),
-        Fact::RepoReported { record } | Fact::RepoTagged { record } => repos::reported(spot, record, rows),
-        Fact::SnapshotTaken { snapshot, .. } => snapshots::taken(spot, snapshot, rows, intervals),
-        Fact::PolicyCreated { version, .. } | Fact::PolicyUpdated { version: Some(version), .. } => {
-            policies::version(spot, version.policy, version.version, rows)
-        }
-        Fact::AttestationTypeCreated { version, .. } | Fact::AttestationTypeVersioned { version, .. } => {
-            policies::version(spot, version.attestation_type, version.version, rows)
-        }
-        Fact::ArtifactAllowed { record } => allowlists::allowed(spot, record, rows),
-        // Their name is all they are found by.
-        Fact::ServiceAccountCreated { .. }
-        | Fact::ServiceAccountUpdated { .. }
-        | Fact::FlowCreated { .. }
-        | Fact::FlowUpdated { .. }
-        | Fact::FlowTagged { .. }
-        | Fact::EnvironmentCreated { .. }
-        | Fact::EnvironmentUpdated { .. }
-        | Fact::EnvironmentTagged { .. }
-        | Fact::EnvironmentJoined { .. }
-        | Fact::EnvironmentReported { .. }
-        | Fact::PoliciesAttached { .. }
-        | Fact::PolicyUpdated { version: None, .. } => Ok(()),
     }
 }

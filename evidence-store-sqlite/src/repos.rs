@@ -9,7 +9,7 @@ use evidence_core::store::StoreResult;
 
 use crate::db::SqliteStore;
 use crate::flows::tag_list;
-use crate::rows::{Listing, Order, Rows, Spot, Table};
+use crate::rows::{Listing, Order};
 
 const KIND: &str = "repo";
 
@@ -31,22 +31,13 @@ const OF_INSTANCE: &str = " AND x.vcs_instance = $8";
 const IN_NAMESPACE: &str = " AND substr(x.namespace, 1, length($9)) = $9";
 const TAGGED: &str = " AND NOT EXISTS (
         SELECT 1 FROM json_each($10) f WHERE NOT EXISTS (
-            SELECT 1 FROM named n, json_each(n.tags) t
+            SELECT 1 FROM record n, json_each(n.tags) t
             WHERE n.org = x.org AND n.kind = 'repo' AND n.id = x.id
                 AND t.key = f.value->>0 AND (f.value->>1 IS NULL OR t.value = f.value->>1)))";
 
 /// A path so written that one begins another exactly if its segments do.
-fn path(segments: &[String]) -> String {
+pub(crate) fn path(segments: &[String]) -> String {
     segments.iter().map(|segment| format!("{},", serde_json::Value::from(segment.as_str()))).collect()
-}
-
-pub(crate) fn reported(spot: Spot, repo: &Repo, rows: &mut Rows) -> serde_json::Result<()> {
-    let Repo { id, info, vcs_instance, namespace_path, .. } = repo;
-    let namespace = path(namespace_path);
-    rows.push(
-        Table::Repo,
-        &(spot.org, id, &info.name, info.provider, &info.id, vcs_instance, namespace, spot.index),
-    )
 }
 
 fn listing(filter: &RepoFilter) -> Listing {

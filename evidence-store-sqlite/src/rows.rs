@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use evidence_core::id::Id;
-use evidence_core::page::{Slice, Window};
+use evidence_core::page::{Listed, Slice, Window};
 use evidence_core::store::StoreResult;
 use evidence_core::{Current, StoreError};
 use rusqlite::Connection;
@@ -15,7 +15,8 @@ use serde::{Deserialize, Serialize};
 use crate::db::SqliteStore;
 use crate::question::{execute, rows};
 use crate::{
-    allowlists, artifacts, attestations, ledger, orgs, policies, repos, service_accounts, snapshots, trails,
+    allowlists, artifacts, attestations, environments, ledger, orgs, policies, repos, service_accounts,
+    snapshots, trails,
 };
 
 /// Where a fact stands: the organization's key, and the index in its ledger.
@@ -33,7 +34,10 @@ pub(crate) enum Table {
     Organization,
     User,
     Membership,
-    Named,
+    Record,
+    NameRelease,
+    NameGone,
+    Name,
     ApiKey,
     Trail,
     TrailEntry,
@@ -41,6 +45,7 @@ pub(crate) enum Table {
     Attestation,
     Repo,
     Snapshot,
+    EnvironmentReport,
     InstanceEnd,
     Instance,
     Version,
@@ -58,7 +63,10 @@ impl Table {
             Self::Organization => orgs::INSERT_ORGANIZATIONS,
             Self::User => orgs::INSERT_USERS,
             Self::Membership => orgs::PUT_MEMBERSHIPS,
-            Self::Named => PUT_NAMED,
+            Self::Record => PUT_RECORDS,
+            Self::NameRelease => RELEASE_NAMES,
+            Self::NameGone => DELETE_NAMES,
+            Self::Name => PUT_NAMES,
             Self::ApiKey => service_accounts::PUT_KEYS,
             Self::Trail => trails::PUT_TRAILS,
             Self::TrailEntry => trails::INSERT_ENTRIES,
@@ -66,6 +74,7 @@ impl Table {
             Self::Attestation => attestations::INSERT_ATTESTATIONS,
             Self::Repo => repos::PUT_REPOS,
             Self::Snapshot => snapshots::INSERT_SNAPSHOTS,
+            Self::EnvironmentReport => environments::PUT_REPORTS,
             Self::InstanceEnd => snapshots::END_INSTANCES,
             Self::Instance => snapshots::INSERT_INSTANCES,
             Self::Version => policies::INSERT_VERSIONS,
@@ -74,12 +83,27 @@ impl Table {
     }
 }
 
-/// The newest fact about a record wins; a name that another record has is refused by the primary key.
-const PUT_NAMED: &str = "
-    INSERT INTO named (org, kind, name, id, ledger_index, tags)
-    SELECT value->>0, value->>1, value->>2, value->>3, value->>4, value->>5 FROM json_each($1) WHERE true
-    ON CONFLICT (org, kind, id)
-    DO UPDATE SET name = excluded.name, ledger_index = excluded.ledger_index, tags = excluded.tags";
+/// The newest fact about a record wins.
+const PUT_RECORDS: &str = "
+    INSERT INTO record (org, kind, id, name, ledger_index, archived, tags)
+    SELECT value->>0, value->>1, value->>2, value->>3, value->>4, value->>5, value->>6 FROM json_each($1) WHERE true
+    ON CONFLICT (org, kind, id) DO UPDATE SET
+        name = excluded.name, ledger_index = excluded.ledger_index, archived = excluded.archived,
+        tags = excluded.tags";
+
+/// Gives up all names of records. Its rows come before those of [`PUT_NAMES`], which may be claimed since.
+const RELEASE_NAMES: &str = "
+    DELETE FROM name WHERE (org, kind, id) IN (SELECT value->>0, value->>1, value->>2 FROM json_each($1))";
+
+/// Deletes names, whatever they lead to.
+const DELETE_NAMES: &str = "
+    DELETE FROM name WHERE (org, kind, name) IN (SELECT value->>0, value->>1, value->>2 FROM json_each($1))";
+
+/// Whether a name may be claimed is decided before.
+const PUT_NAMES: &str = "
+    INSERT INTO name (org, kind, name, id, alias)
+    SELECT value->>0, value->>1, value->>2, value->>3, value->>4 FROM json_each($1) WHERE true
+    ON CONFLICT (org, kind, name) DO UPDATE SET id = excluded.id, alias = excluded.alias";
 
 /// The rows of one batch.
 #[derive(Debug, Default)]
@@ -167,17 +191,20 @@ pub(crate) fn current<T: DeserializeOwned>((revision, payload): (i64, String)) -
 }
 
 const BY_NAME: &str = "
-    SELECT l.idx, l.payload FROM named n CROSS JOIN ledger l ON l.org = n.org AND l.idx = n.ledger_index
+    SELECT l.idx, l.payload FROM name n
+    CROSS JOIN record r ON r.org = n.org AND r.kind = n.kind AND r.id = n.id
+    CROSS JOIN ledger l ON l.org = r.org AND l.idx = r.ledger_index
     WHERE n.org = (SELECT key FROM organization WHERE id = $1) AND n.kind = $2 AND n.name = $3";
 
 const BY_IDS: &str = "
     SELECT l.idx, l.payload FROM json_each($3) w
-    CROSS JOIN named n ON n.org = (SELECT key FROM organization WHERE id = $1) AND n.kind = $2 AND n.id = w.value
+    CROSS JOIN record n ON n.org = (SELECT key FROM organization WHERE id = $1) AND n.kind = $2 AND n.id = w.value
     CROSS JOIN ledger l ON l.org = n.org AND l.idx = n.ledger_index";
 
 const ALL_NAMED: &str = "
-    SELECT l.idx, l.payload FROM named n CROSS JOIN ledger l ON l.org = n.org AND l.idx = n.ledger_index
-    WHERE n.org = (SELECT key FROM organization WHERE id = $1) AND n.kind = $2 ORDER BY n.name";
+    SELECT l.idx, l.payload FROM record n CROSS JOIN ledger l ON l.org = n.org AND l.idx = n.ledger_index
+    WHERE n.org = (SELECT key FROM organization WHERE id = $1) AND n.kind = $2 AND NOT n.archived
+    ORDER BY n.name";
 
 impl SqliteStore {
     /// The record of this kind and name.
@@ -202,7 +229,7 @@ impl SqliteStore {
         question.about(ids.len()).all_as(current).await
     }
 
-    /// Every record of this kind, by name.
+    /// Every record of this kind, by name, but for the archived ones.
     pub(crate) async fn all_named<T: DeserializeOwned + Send + 'static>(
         &self,
         org: Id,
@@ -212,8 +239,7 @@ impl SqliteStore {
         question.all_as(current).await
     }
 
-    /// A window of the records whose facts `listing` finds, and how many there are, read in one transaction, so that
-    /// the two agree. The values are those of `$4` onwards.
+    /// A window of the records whose facts `listing` finds, and how many there are. The values are those of `$4` onwards.
     pub(crate) async fn page<T: DeserializeOwned + Send + 'static>(
         &self,
         org: Id,
@@ -221,21 +247,58 @@ impl SqliteStore {
         window: Window,
         values: Vec<Option<String>>,
     ) -> StoreResult<Slice<T>> {
+        self.window(org, listing, PAYLOAD, record, window, values).await
+    }
+
+    /// The same, without what the facts say.
+    pub(crate) async fn listed(
+        &self,
+        org: Id,
+        listing: &Listing,
+        window: Window,
+        values: Vec<Option<String>>,
+    ) -> StoreResult<Slice<Listed>> {
+        self.window(org, listing, SIZE, sized, window, values).await
+    }
+
+    /// A window of what `column` says, and how many there are, read in one transaction, so that the two agree.
+    async fn window<T: Send + 'static>(
+        &self,
+        org: Id,
+        listing: &Listing,
+        column: &'static str,
+        read: fn(&str) -> StoreResult<T>,
+        window: Window,
+        values: Vec<Option<String>>,
+    ) -> StoreResult<Slice<T>> {
         let mut bound =
             vec![org.to_string().into(), signed(window.limit).into(), signed(window.offset).into()];
         bound.extend(values.into_iter().map(Value::from));
-        let (total, page) = (listing.total(), listing.page());
+        let (total, page) = (listing.total(), listing.page(column));
         let found = move |connection: &Connection| {
             let snapshot = connection.unchecked_transaction()?;
             Ok((rows::<(i64,)>(&snapshot, &total, &bound)?, rows::<(String,)>(&snapshot, &page, &bound)?))
         };
-        let read = |(total, page): (Vec<(i64,)>, Vec<(String,)>)| {
+        let read = move |(total, page): (Vec<(i64,)>, Vec<(String,)>)| {
             let total = total.first().map_or(Ok(0), |(total,)| unsigned(*total))?;
-            let items = page.iter().map(|(payload,)| record(payload)).collect::<StoreResult<_>>()?;
+            let items = page.iter().map(|(text,)| read(text)).collect::<StoreResult<_>>()?;
             Ok(Slice { items, total })
         };
         self.readers.read(2, !listing.narrow, found, read).await
     }
+}
+
+/// What a list shows of each fact `l` of a row `x`: all of it.
+const PAYLOAD: &str = "l.payload";
+
+/// Its id and its size: a header is read for it, not the text.
+const SIZE: &str = "x.id || ' ' || octet_length(l.payload)";
+
+/// What [`SIZE`] says.
+fn sized(text: &str) -> StoreResult<Listed> {
+    let parts = text.split_once(' ').and_then(|(id, bytes)| Some((id, bytes.parse().ok()?)));
+    let (text, bytes) = parts.ok_or_else(|| StoreError::corrupt("a list tells no size"))?;
+    Ok(Listed { id: id(text)?, bytes })
 }
 
 /// A list to take a page of: constant pieces of SQL alone, values are bound.
@@ -273,8 +336,8 @@ impl Listing {
         format!("SELECT {total} FROM {}", self.all())
     }
 
-    /// The statement that answers the payloads of the window `$2`, `$3`. Bodies are fetched for that alone.
-    fn page(&self) -> String {
+    /// The statement that answers `column` of the window `$2`, `$3`. Bodies are fetched for that alone.
+    fn page(&self, column: &str) -> String {
         let all = self.all();
         let (window, order) = match self.order {
             Order::By(order) => (format!("ORDER BY {order} LIMIT $2 OFFSET $3"), order.to_owned()),
@@ -284,7 +347,7 @@ impl Listing {
             ),
         };
         format!(
-            "SELECT l.payload FROM (SELECT x.* FROM {all} {window}) x
+            "SELECT {column} FROM (SELECT x.* FROM {all} {window}) x
             CROSS JOIN ledger l ON l.org = x.org AND l.idx = x.ledger_index ORDER BY {order}"
         )
     }
@@ -294,7 +357,7 @@ impl Listing {
     pub(crate) fn plan(&self) -> String {
         let connection = rusqlite::Connection::open_in_memory().unwrap();
         connection.execute_batch(include_str!("../migrations/0001_first.sql")).unwrap();
-        let explain = format!("EXPLAIN QUERY PLAN {}", self.page());
+        let explain = format!("EXPLAIN QUERY PLAN {}", self.page(SIZE));
         let steps: Vec<(i64, i64, i64, String)> = rows(&connection, &explain, &[]).unwrap();
         let details = steps.into_iter().map(|(.., detail)| detail);
         details

@@ -2,13 +2,12 @@
 
 use async_trait::async_trait;
 use evidence_core::Current;
-use evidence_core::auth::KeyHash;
 use evidence_core::id::Id;
 use evidence_core::service_accounts::{ApiKeyRecord, ServiceAccount, ServiceAccountStore};
 use evidence_core::store::StoreResult;
 
 use crate::db::SqliteStore;
-use crate::rows::{Rows, Spot, Table, current};
+use crate::rows::current;
 
 const KIND: &str = "service_account";
 
@@ -21,21 +20,10 @@ pub(crate) const PUT_KEYS: &str = "
 
 const KEYS: &str = "
     SELECT l.idx, l.payload FROM api_key k
-    JOIN named n ON n.org = k.org AND n.kind = 'api_key' AND n.id = k.id
+    JOIN record n ON n.org = k.org AND n.kind = 'api_key' AND n.id = k.id
     JOIN ledger l ON l.org = n.org AND l.idx = n.ledger_index
     WHERE k.owner_id = $2 AND k.org = (SELECT key FROM organization WHERE id = $1)
     ORDER BY k.created_at, k.id";
-
-pub(crate) fn key(
-    spot: Spot,
-    key: &ApiKeyRecord,
-    secrets: &[(Id, KeyHash)],
-    rows: &mut Rows,
-) -> serde_json::Result<()> {
-    let hash = secrets.iter().find(|(id, _)| *id == key.id).map(|(_, hash)| hash);
-    let ApiKeyRecord { id, owner, created_at, expires_at, revoked_at, .. } = key;
-    rows.push(Table::ApiKey, &(spot.org, id, owner, owner.id, hash, created_at, expires_at, revoked_at))
-}
 
 #[async_trait]
 impl ServiceAccountStore for SqliteStore {

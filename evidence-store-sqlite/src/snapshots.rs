@@ -7,13 +7,15 @@ use async_trait::async_trait;
 use evidence_core::Current;
 use evidence_core::id::Id;
 use evidence_core::name::Fingerprint;
-use evidence_core::snapshots::{Instance, Placed, Snapshot, SnapshotRow, SnapshotStore, Stretch};
+use evidence_core::snapshots::{
+    ArtifactKey, Instance, Placed, Snapshot, SnapshotRow, SnapshotStore, Stretch,
+};
 use evidence_core::store::StoreResult;
 use evidence_core::time::Timestamp;
 use serde::Deserialize;
 
 use crate::db::SqliteStore;
-use crate::rows::{Rows, Spot, Table, array, body, id, once, signed, unsigned, word};
+use crate::rows::{Rows, Table, array, body, id, once, signed, unsigned, word};
 
 pub(crate) const INSERT_SNAPSHOTS: &str = "
     INSERT INTO snapshot (org, environment, idx, at, compliant, ledger_index)
@@ -23,13 +25,13 @@ pub(crate) const INSERT_SNAPSHOTS: &str = "
 /// looking through everything that runs for each row.
 pub(crate) const END_INSTANCES: &str = "
     UPDATE instance SET until_idx = e.until, exited = e.exited
-    FROM (SELECT value->>0 AS environment, value->>1 AS fingerprint, value->>2 AS until, value->>3 AS exited
+    FROM (SELECT value->>0 AS environment, value->>1 AS artifact, value->>2 AS until, value->>3 AS exited
           FROM json_each($1)) e
-    WHERE instance.environment = e.environment AND instance.fingerprint = e.fingerprint
+    WHERE instance.environment = e.environment AND instance.artifact = e.artifact
         AND +instance.until_idx = 9223372036854775807";
 
 pub(crate) const INSERT_INSTANCES: &str = "
-    INSERT INTO instance (org, environment, fingerprint, from_idx, until_idx, exited, state)
+    INSERT INTO instance (org, environment, artifact, from_idx, until_idx, exited, state)
     SELECT value->>0, value->>1, value->>2, value->>3, value->>4, value->>5, value->6 FROM json_each($1)";
 
 /// `until_idx` of what lasts.
@@ -46,16 +48,16 @@ const SNAPSHOTS: &str = "
     WHERE s.environment = $2 AND s.idx BETWEEN $3 AND $4
         AND s.org = (SELECT key FROM organization WHERE id = $1) ORDER BY s.idx";
 
-/// The newest by number: times of two snapshots may be equal, or out of order after a change of the clock.
+/// Of equal times the greatest number: one probe of an index, however long ago.
 const SNAPSHOT_AT: &str = "
     SELECT idx FROM snapshot
-    WHERE environment = $2 AND at <= $3 AND org = (SELECT key FROM organization WHERE id = $1)
-    ORDER BY idx DESC LIMIT 1";
+    WHERE environment = $2 AND at <= $3 AND +org = (SELECT key FROM organization WHERE id = $1)
+    ORDER BY at DESC, idx DESC LIMIT 1";
 
 /// One row with everything, as a JSON array of pairs or nothing: a row costs more than what is in it.
 const INSTANCES: &str = "
     SELECT '[' || group_concat('[' || i.state || iif(i.until_idx = s.idx, ',true]', ',false]'), ','
-            ORDER BY i.fingerprint, i.from_idx) || ']'
+            ORDER BY i.artifact, i.from_idx) || ']'
     FROM snapshot s
     CROSS JOIN instance i ON i.environment = s.environment AND i.until_idx >= s.idx AND i.from_idx <= s.idx
     WHERE s.environment = $2 AND s.idx = $3 AND s.org = (SELECT key FROM organization WHERE id = $1)
@@ -63,21 +65,22 @@ const INSTANCES: &str = "
 
 /// The name is a subquery, never a join: a probe of the index for each stretch, whatever else there is.
 const STRETCHES: &str = "
-    SELECT i.fingerprint, i.environment, (
-            SELECT n.name FROM named n
+    SELECT i.artifact, i.environment, (
+            SELECT n.name FROM record n
             WHERE n.org = i.org AND n.kind = 'environment' AND n.id = i.environment),
         i.from_idx, b.at, e.idx, e.at, i.exited
-    FROM json_each($2) w CROSS JOIN instance i ON i.fingerprint = w.value
+    FROM json_each($2) w CROSS JOIN instance i ON i.artifact = w.value
     JOIN snapshot b ON b.environment = i.environment AND b.idx = i.from_idx
     LEFT JOIN snapshot e ON e.environment = i.environment AND e.idx = i.until_idx
     WHERE i.org = (SELECT key FROM organization WHERE id = $1)
-    ORDER BY i.environment, i.fingerprint, i.from_idx";
+    ORDER BY i.environment, i.artifact, i.from_idx";
 
 /// An interval that begins in a batch, and may end in it.
 #[derive(Debug)]
 struct Begun {
     org: i64,
     environment: Id,
+    artifact: ArtifactKey,
     instance: Instance,
     until: i64,
     exited: bool,
@@ -89,28 +92,28 @@ struct Begun {
 pub(crate) struct Intervals {
     begun: Vec<Begun>,
     /// What the batch has touched: the position of what lasts in `begun`, or nothing where it has ended.
-    touched: BTreeMap<(Id, Fingerprint), Option<usize>>,
-    ended: Vec<(Id, Fingerprint, u64, bool)>,
+    touched: BTreeMap<(Id, ArtifactKey), Option<usize>>,
+    ended: Vec<(Id, ArtifactKey, u64, bool)>,
 }
 
 impl Intervals {
-    fn end(&mut self, snapshot: &Snapshot, fingerprint: &Fingerprint, exited: bool) {
-        let key = (snapshot.environment, fingerprint.clone());
-        match self.touched.insert(key, None) {
+    pub(crate) fn end(&mut self, environment: Id, artifact: ArtifactKey, until: u64, exited: bool) {
+        match self.touched.insert((environment, artifact.clone()), None) {
             Some(Some(position)) => {
                 if let Some(begun) = self.begun.get_mut(position) {
-                    begun.until = signed(snapshot.index);
+                    begun.until = signed(until);
                     begun.exited = exited;
                 }
             }
             Some(None) => {}
-            None => self.ended.push((snapshot.environment, fingerprint.clone(), snapshot.index, exited)),
+            None => self.ended.push((environment, artifact, until, exited)),
         }
     }
 
-    fn begin(&mut self, org: i64, environment: Id, instance: Instance) {
-        self.touched.insert((environment, instance.fingerprint.clone()), Some(self.begun.len()));
-        self.begun.push(Begun { org, environment, instance, until: LASTING, exited: false });
+    pub(crate) fn begin(&mut self, org: i64, environment: Id, instance: Instance) {
+        let artifact = instance.key();
+        self.touched.insert((environment, artifact.clone()), Some(self.begun.len()));
+        self.begun.push(Begun { org, environment, artifact, instance, until: LASTING, exited: false });
     }
 
     /// Writes the rows of the whole batch.
@@ -118,30 +121,12 @@ impl Intervals {
         for end in &self.ended {
             rows.push(Table::InstanceEnd, end)?;
         }
-        for Begun { org, environment, instance, until, exited } in &self.begun {
-            let Instance { fingerprint, from, .. } = instance;
-            let row = (org, environment, fingerprint, from, until, exited, instance);
+        for Begun { org, environment, artifact, instance, until, exited } in &self.begun {
+            let row = (org, environment, artifact, instance.from, until, exited, instance);
             rows.push(Table::Instance, &row)?;
         }
         Ok(())
     }
-}
-
-pub(crate) fn taken(
-    spot: Spot,
-    snapshot: &Snapshot,
-    rows: &mut Rows,
-    intervals: &mut Intervals,
-) -> serde_json::Result<()> {
-    for fingerprint in &snapshot.exits {
-        intervals.end(snapshot, fingerprint, true);
-    }
-    for instance in &snapshot.changes {
-        intervals.end(snapshot, &instance.fingerprint, false);
-        intervals.begin(spot.org, snapshot.environment, instance.clone());
-    }
-    let Snapshot { environment, index, at, compliant, .. } = snapshot;
-    rows.push(Table::Snapshot, &(spot.org, environment, index, at, compliant, spot.index))
 }
 
 /// A payload, as far as its snapshot goes.

@@ -3,13 +3,13 @@
 use async_trait::async_trait;
 use evidence_core::Current;
 use evidence_core::id::Id;
-use evidence_core::page::{Slice, Window};
+use evidence_core::page::{Listed, Slice, Window};
 use evidence_core::store::{StoreResult, StoredEntry};
-use evidence_core::trails::{Trail, TrailContents, TrailEvidence, TrailFilter, TrailStore};
+use evidence_core::trails::{Trail, TrailContents, TrailFilter, TrailStore};
 
 use crate::db::SqliteStore;
 use crate::ledger::entry;
-use crate::rows::{Listing, Order, Recorded, Rows, Spot, Table, array, current, once, record};
+use crate::rows::{Listing, Order, Recorded, array, current, once, record};
 use crate::{artifacts, attestations};
 
 /// A trail keeps its flow, its beginning and its places: what is no beginning is numbered apart, for nothing. The order
@@ -43,7 +43,7 @@ const NARROWED: &str = "trail x WHERE +x.org = (SELECT key FROM organization WHE
 const OF_FLOW: &str = " AND x.flow = $4";
 
 const OF_TAGGED_FLOWS: &str = " AND x.flow IN (
-        SELECT n.id FROM named n, json_each(n.tags) t
+        SELECT n.id FROM record n, json_each(n.tags) t
         WHERE n.org = (SELECT key FROM organization WHERE id = $1) AND n.kind = 'flow'
             AND t.key = $5 AND ($6 IS NULL OR t.value = $6))";
 
@@ -88,16 +88,6 @@ const CONTENTS: &str = concat!(
 /// A row of [`CONTENTS`].
 type Contents = (Option<String>, Option<String>, Option<String>);
 
-/// As [`CONTENTS`]: the trails' facts, and those of the attestations, each in a pair with its index.
-const EVIDENCE: &str = concat!(
-    "SELECT ",
-    trails_json!(),
-    ", (SELECT '[' || group_concat('[' || a.ledger_index || ',' || l.payload || ']') || ']'
-        FROM json_each($2) w CROSS JOIN attestation a ON a.trail = w.value
-        CROSS JOIN ledger l ON l.org = a.org AND l.idx = a.ledger_index
-        WHERE a.org = (SELECT key FROM organization WHERE id = $1))"
-);
-
 const ENTRIES: &str = "
     WITH entry AS (
         SELECT org, begun AS idx FROM trail WHERE id = $2
@@ -107,20 +97,6 @@ const ENTRIES: &str = "
     SELECT l.idx, l.kind, l.at, l.actor, l.payload_sha256, l.leaf_hash, l.payload
     FROM entry e CROSS JOIN ledger l ON l.org = e.org AND l.idx = e.idx
     WHERE e.org = (SELECT key FROM organization WHERE id = $1) ORDER BY l.idx";
-
-fn put(spot: Spot, trail: &Trail, begins: bool, rows: &mut Rows) -> serde_json::Result<()> {
-    let Trail { id, flow, name, .. } = trail;
-    rows.push(Table::Trail, &(spot.org, id, flow, name, spot.index, begins))
-}
-
-pub(crate) fn begun(spot: Spot, trail: &Trail, rows: &mut Rows) -> serde_json::Result<()> {
-    put(spot, trail, true, rows)
-}
-
-pub(crate) fn updated(spot: Spot, trail: &Trail, rows: &mut Rows) -> serde_json::Result<()> {
-    put(spot, trail, false, rows)?;
-    rows.push(Table::TrailEntry, &(spot.org, trail.id, spot.index))
-}
 
 fn listing(filter: &TrailFilter) -> Listing {
     let conditions = [
@@ -150,14 +126,6 @@ fn contents((trails, artifacts, attestations): Contents) -> StoreResult<Vec<Trai
     Ok(TrailContents::together(trails, artifacts, attestations))
 }
 
-/// What [`EVIDENCE`] found, trail by trail.
-fn evidence((trails, attestations): (Option<String>, Option<String>)) -> StoreResult<Vec<TrailEvidence>> {
-    let trails = array::<Recorded<Trail>>(trails)?.into_iter().map(|trail| trail.record);
-    let attestation = |(revision, Recorded { record })| Current { revision, record };
-    let attestations = array(attestations)?.into_iter().map(attestation).collect();
-    Ok(TrailEvidence::together(trails, attestations))
-}
-
 #[async_trait]
 impl TrailStore for SqliteStore {
     async fn trail(&self, org: Id, flow: Id, name: &str) -> StoreResult<Option<Current<Trail>>> {
@@ -165,7 +133,7 @@ impl TrailStore for SqliteStore {
         question.first_as(current).await
     }
 
-    async fn trails(&self, org: Id, filter: &TrailFilter, window: Window) -> StoreResult<Slice<Trail>> {
+    async fn trails(&self, org: Id, filter: &TrailFilter, window: Window) -> StoreResult<Slice<Listed>> {
         let tag = filter.flow_tag.as_ref();
         let values = vec![
             filter.flow.map(|flow| flow.to_string()),
@@ -173,7 +141,7 @@ impl TrailStore for SqliteStore {
             tag.and_then(|tag| tag.value.clone()),
             filter.fingerprint.clone(),
         ];
-        self.page(org, &listing(filter), window, values).await
+        self.listed(org, &listing(filter), window, values).await
     }
 
     async fn newest_trails(&self, org: Id, flows: &[Id]) -> StoreResult<Vec<Trail>> {
@@ -184,11 +152,6 @@ impl TrailStore for SqliteStore {
     async fn trail_contents(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailContents>> {
         let question = self.ask(CONTENTS).bind(org.to_string()).bind(once(trails)?).about(trails.len());
         Ok(question.first_as(contents).await?.unwrap_or_default())
-    }
-
-    async fn trail_evidence(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailEvidence>> {
-        let question = self.ask(EVIDENCE).bind(org.to_string()).bind(once(trails)?).about(trails.len());
-        Ok(question.first_as(evidence).await?.unwrap_or_default())
     }
 
     async fn trail_entries(&self, org: Id, trail: Id) -> StoreResult<Vec<StoredEntry>> {

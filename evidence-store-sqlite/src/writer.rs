@@ -7,12 +7,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use evidence_core::StoreError;
 use evidence_core::store::{Entry, StoreResult};
 use rusqlite::types::{Type, Value};
-use rusqlite::{Connection, Error, TransactionBehavior, ffi};
+use rusqlite::{Connection, Error, TransactionBehavior};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::blobs::BlobWrite;
-use crate::error::{primary_code, store_error};
+use crate::error::{MACHINE, primary_code, store_error};
+use crate::feed::FeedWrite;
 use crate::question::rows;
+use crate::queue::Queued;
 use crate::record::{LOOK, Plan, Questions, Seen, Submission};
 
 /// The most writes of one transaction.
@@ -27,10 +29,25 @@ pub(crate) enum Job {
     /// To record a write.
     Record(Submission),
     /// To write a step of a blob.
-    Blob(BlobWrite, oneshot::Sender<StoreResult<()>>),
+    Blob(BlobWrite, BlobReply),
+    /// To change a lease or a cursor, and tell whether it was changed.
+    Feed(FeedWrite, oneshot::Sender<StoreResult<bool>>),
     /// To end, after everything that came before.
     Stop(oneshot::Sender<()>),
 }
+
+impl Job {
+    /// How many bytes it has to write.
+    pub(crate) fn size(&self) -> usize {
+        match self {
+            Self::Record(write) => write.size(),
+            Self::Blob(write, _) => write.size(),
+            Self::Feed(..) | Self::Stop(_) => 0,
+        }
+    }
+}
+
+type BlobReply = oneshot::Sender<StoreResult<()>>;
 
 /// The writer and its connection, which nobody else uses.
 #[derive(Debug)]
@@ -45,19 +62,25 @@ impl Writer {
     }
 
     /// Works until the queue is closed or [`Job::Stop`] comes.
-    pub(crate) fn run(mut self, mut queue: mpsc::Receiver<Job>) {
+    pub(crate) fn run(mut self, mut queue: mpsc::Receiver<Queued>) {
         let mut jobs = Vec::new();
         let mut stopped = None;
         while stopped.is_none() && queue.blocking_recv_many(&mut jobs, BATCH) > 0 {
-            let mut batch = Vec::new();
-            for job in jobs.drain(..) {
+            let (mut writes, mut blobs, mut rooms) = (Vec::new(), Vec::new(), Vec::new());
+            for (job, room) in jobs.drain(..).filter_map(Queued::begin) {
+                rooms.push(room);
                 match job {
-                    Job::Record(write) => batch.push(write),
-                    Job::Blob(write, reply) => self.keep(write, reply),
+                    Job::Record(write) => writes.push(write),
+                    Job::Blob(write, reply) => blobs.push((write, reply)),
+                    Job::Feed(write, reply) => {
+                        count(&self.statements);
+                        reply.send(write.apply(&self.connection).map_err(store_error)).ok();
+                    }
                     Job::Stop(reply) => stopped = Some(reply),
                 }
             }
-            self.record(batch);
+            self.keep(blobs);
+            self.record(writes);
         }
         drop(queue);
         if let Err((_, error)) = self.connection.close() {
@@ -68,10 +91,26 @@ impl Writer {
         }
     }
 
-    fn keep(&mut self, write: BlobWrite, reply: oneshot::Sender<StoreResult<()>>) {
+    /// Writes steps of blobs, all in one transaction: many uploads share a flush to the disk.
+    fn keep(&mut self, blobs: Vec<(BlobWrite, BlobReply)>) {
+        if blobs.is_empty() {
+            return;
+        }
         count(&self.statements);
-        // A closed reply channel is a client that has gone.
-        reply.send(write.apply(&self.connection).map_err(store_error)).ok();
+        let (writes, replies): (Vec<_>, Vec<_>) = blobs.into_iter().unzip();
+        let outcome = self.attempt_blobs(writes).map_err(Arc::new);
+        for reply in replies {
+            // A closed reply channel is a client that has gone.
+            reply.send(outcome.clone().map_err(store_error)).ok();
+        }
+    }
+
+    fn attempt_blobs(&mut self, writes: Vec<BlobWrite>) -> rusqlite::Result<()> {
+        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        for write in writes {
+            write.apply(&transaction)?;
+        }
+        transaction.commit()
     }
 
     /// Records these writes. A batch that fails for the sake of one write is halved until that one is alone.
@@ -125,7 +164,7 @@ fn look(connection: &Connection, batch: &[Submission]) -> rusqlite::Result<Plan>
     let arguments = questions.arguments().map_err(unwritable)?.map(Value::from);
     let seen: Vec<Seen> = rows(connection, LOOK, &arguments)?;
     let damaged = |damage: StoreError| Error::FromSqlConversionFailure(0, Type::Text, damage.into());
-    Plan::new(questions, seen).map_err(damaged)
+    Plan::new(&questions, seen).map_err(damaged)
 }
 
 fn unwritable(error: serde_json::Error) -> Error {
@@ -134,10 +173,7 @@ fn unwritable(error: serde_json::Error) -> Error {
 
 /// Whether another batch without the right write might succeed: not where the machine is at fault.
 fn spoilt_by_one(error: &Error) -> bool {
-    match primary_code(error) {
-        Some(code) => code == ffi::SQLITE_CONSTRAINT,
-        None => matches!(error, Error::FromSqlConversionFailure(..) | Error::ToSqlConversionFailure(_)),
-    }
+    primary_code(error).is_none_or(|code| !MACHINE.contains(&code))
 }
 
 /// The writes in their order, cut where their payloads exceed [`BATCH_BYTES`].

@@ -1,13 +1,16 @@
 //! What the SQLite store adds to the contract: batches, statement counts, files that are opened again, damage.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use evidence_core::auth::{Actor, ActorKind};
 use evidence_core::blobs::{Blobs, CHUNK, Whole};
+use evidence_core::fact::UnknownFields;
 use evidence_core::flows::{EMPTY_TEMPLATE, Flow, FlowFilter, FlowStore, Visibility};
 use evidence_core::id::{Id, SystemRandom};
 use evidence_core::ledger::{Hash, Header, Needs, root_of};
 use evidence_core::orgs::OrgStore;
+use evidence_core::orgs::User;
 use evidence_core::page::Window;
 use evidence_core::seed::Seed;
 use evidence_core::shared::{TagFilter, Tags};
@@ -15,7 +18,7 @@ use evidence_core::store::{LedgerStore, Recorder, StoreResult};
 use evidence_core::time::Timestamp;
 use evidence_core::{Entry, Evidence, Fact, Guard, Key, Settings, StoreError, Write};
 use evidence_store_sqlite::rusqlite::Connection;
-use evidence_store_sqlite::{ConnectError, SqliteStore};
+use evidence_store_sqlite::{ConnectError, Options, SqliteStore};
 use tempfile::TempDir;
 
 const NOW: Timestamp = Timestamp::from_seconds(1_776_252_299);
@@ -30,8 +33,12 @@ struct Bench {
 
 impl Bench {
     async fn new() -> Self {
+        Self::with(&Options::default()).await
+    }
+
+    async fn with(options: &Options) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let store = Arc::new(SqliteStore::open(directory.path().join("e.db")).await.unwrap());
+        let store = Arc::new(SqliteStore::open_with(directory.path().join("e.db"), options).await.unwrap());
         let seed = Seed { user: "jane".parse().unwrap(), orgs: vec!["acme".parse().unwrap()], api_key: None };
         let key = Evidence::new(store.clone(), Settings::default()).seed(&seed).await.unwrap();
         let holder = store.key_holder(&key.hash()).await.unwrap().expect("the key that was seeded");
@@ -52,6 +59,7 @@ impl Bench {
             tags: Tags::from([("team".to_owned(), "a%b".to_owned())]),
             created_at: NOW,
             created_by: self.actor.clone(),
+            unknown: UnknownFields::default(),
         }
     }
 
@@ -90,7 +98,7 @@ async fn a_name_is_taken_once_however_many_race_for_it() {
         let mut racers = tokio::task::JoinSet::new();
         for _ in 0..64 {
             let flow = bench.flow(&name);
-            let guard = Guard::Absent(Key::Flow(flow.name.clone()));
+            let guard = Guard::Vacant(Key::Flow(flow.name.clone()));
             let write = bench.write(vec![Fact::FlowCreated { record: flow }], vec![guard]);
             let store = bench.store.clone();
             racers.spawn(async move { store.record(write).await });
@@ -105,11 +113,13 @@ async fn a_name_is_taken_once_however_many_race_for_it() {
 async fn one_bad_write_spoils_nobody_elses() {
     let bench = Bench::new().await;
     bench.create(&bench.flow("known")).await.unwrap();
+    let taken = bench.actor.id;
     let mut writes = tokio::task::JoinSet::new();
     for number in 0..40 {
-        // An update is no creation, so that only the unique name refuses another record's one.
+        // Ids are the caller's promise: only the primary key refuses one that there is already.
         let fact = if number % 13 == 5 {
-            Fact::FlowUpdated { record: bench.flow("known") }
+            let record = User { id: taken, name: format!("u{number}").parse().unwrap(), created_at: NOW };
+            Fact::UserCreated { record }
         } else {
             Fact::FlowCreated { record: bench.flow(&format!("flow-{number}")) }
         };
@@ -178,6 +188,68 @@ async fn the_questions_of_every_request_take_one_statement_each() {
     assert_eq!(bench.store.statements() - before, 1);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_that_waited_too_long_is_refused_and_never_done() {
+    let options = Options { queue_timeout: Duration::from_millis(400), ..Options::default() };
+    let bench = Arc::new(Bench::with(&options).await);
+    let other = Connection::open(bench.directory.path().join("e.db")).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let begun = tokio::spawn({
+        let bench = bench.clone();
+        async move { bench.create(&bench.flow("begun")).await }
+    });
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let started = Instant::now();
+    let late = bench.create(&bench.flow("late")).await;
+    assert!(matches!(late, Err(StoreError::Unavailable(_))), "{late:?}");
+    assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
+    other.execute_batch("COMMIT").unwrap();
+    begun.await.unwrap().unwrap();
+    bench.create(&bench.flow("after")).await.unwrap();
+    assert!(bench.store.flow(bench.org, "begun").await.unwrap().is_some());
+    assert!(bench.store.flow(bench.org, "late").await.unwrap().is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_waits_to_be_written_has_a_budget_of_bytes() {
+    let bench = Arc::new(Bench::with(&Options { queue_bytes: 64 << 10, ..Options::default() }).await);
+    let large = |name: &str| Flow { description: "x".repeat(100 << 10), ..bench.flow(name) };
+    let other = Connection::open(bench.directory.path().join("e.db")).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let begun = tokio::spawn({
+        let (bench, flow) = (bench.clone(), large("begun"));
+        async move { bench.create(&flow).await }
+    });
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let started = Instant::now();
+    let full = bench.create(&bench.flow("small")).await;
+    assert!(matches!(full, Err(StoreError::Unavailable(_))), "{full:?}");
+    assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
+    other.execute_batch("COMMIT").unwrap();
+    // A single write may have more than the budget.
+    begun.await.unwrap().unwrap();
+    bench.create(&bench.flow("small")).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn uploads_that_come_together_share_transactions() {
+    let bench = Arc::new(Bench::new().await);
+    let before = bench.store.statements();
+    let mut uploads = tokio::task::JoinSet::new();
+    for number in 0..32_u8 {
+        let bench = bench.clone();
+        uploads.spawn(async move {
+            let content = vec![number; 4 * CHUNK];
+            let sha256 = evidence_core::digest::sha256_hex(&content).parse().unwrap();
+            bench.store.keep(bench.org, &sha256, &mut Whole::new(content)).await
+        });
+    }
+    uploads.join_all().await.into_iter().collect::<StoreResult<()>>().unwrap();
+    // Each asks first whether the content is there, and has five steps.
+    let transactions = bench.store.statements() - before - 32;
+    assert!(transactions < 80, "{transactions} transactions for 160 steps");
+}
+
 #[tokio::test]
 async fn a_list_is_narrowed_and_counted() {
     let bench = Bench::new().await;
@@ -243,6 +315,7 @@ async fn damage_is_named() {
         ("UPDATE node SET hash = printf('%064d', 1)", "node 0 of level 4 does not match"),
         ("DELETE FROM node", "node 0 of level 4 is missing"),
         ("UPDATE head SET frontier = '' WHERE size > 9", "head"),
+        ("UPDATE api_key SET hash = NULL", "the hash of an API key is missing"),
     ];
     for (damage, expected) in cases {
         let bench = Bench::new().await;
@@ -268,7 +341,7 @@ async fn a_closed_store_answers_that_it_is_not_available() {
 async fn a_write_that_fails_half_way_leaves_the_store_as_it_was() {
     let bench = Bench::new().await;
     bench.create(&bench.flow("before")).await.unwrap();
-    bench.execute("CREATE TRIGGER refuse BEFORE INSERT ON named BEGIN SELECT RAISE(ABORT, 'no'); END");
+    bench.execute("CREATE TRIGGER refuse BEFORE INSERT ON record BEGIN SELECT RAISE(ABORT, 'no'); END");
     bench.create(&bench.flow("during")).await.unwrap_err();
     assert!(bench.store.flow(bench.org, "before").await.unwrap().is_some());
     assert!(bench.store.flow(bench.org, "during").await.unwrap().is_none());
@@ -285,6 +358,10 @@ async fn addresses_and_files_that_cannot_be_used_are_refused_with_one_sentence()
     for url in ["sqlite://a?mode=nonsense", "postgres://localhost/evidence", "evidence.db"] {
         assert!(matches!(refused(url).await, ConnectError::BadUrl { .. }), "{url}");
     }
+    // Nobody can share a log in memory here, and without it SQLite keeps another journal.
+    let unsafely = format!("sqlite://{}/dotfile.db?vfs=unix-dotfile", directory.path().display());
+    let error = refused(&unsafely).await;
+    assert!(matches!(error, ConnectError::Unsafe { setting: "journal_mode", .. }), "{error}");
     let nowhere = format!("sqlite://{}/none/e.db", directory.path().display());
     assert!(matches!(refused(&nowhere).await, ConnectError::Open { .. }));
 

@@ -1,8 +1,8 @@
 //! Reading a request's body, as far as an operation wants it and within its limits.
 
 use bytes::Bytes;
-use evidence_core::operation::{BodyKind, RawBody};
-use evidence_core::{Error, Result, decode};
+use evidence_core::operation::{BodyKind, Raw, RawBody};
+use evidence_core::{Error, Limits, Result, decode};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use http::HeaderMap;
@@ -40,22 +40,28 @@ impl Incoming {
         }
     }
 
-    /// Reads it as an operation with this kind of body does; `limit` is that of JSON, in bytes. The future's type is
+    /// Reads it as an operation with this kind of body does; `limit` is that of all but forms, in bytes. The future's type is
     /// erased here, so that it is compiled once and not for each operation.
-    pub(crate) fn read(self, kind: BodyKind, limit: usize) -> BoxFuture<'static, Result<RawBody>> {
-        self.read_as(kind, limit).boxed()
+    pub(crate) fn read(
+        self,
+        kind: BodyKind,
+        limit: u64,
+        limits: &Limits,
+    ) -> BoxFuture<'static, Result<RawBody>> {
+        self.read_as(kind, limit, *limits).boxed()
     }
 
-    async fn read_as(self, kind: BodyKind, limit: usize) -> Result<RawBody> {
+    async fn read_as(self, kind: BodyKind, limit: u64, limits: Limits) -> Result<RawBody> {
         match kind {
             BodyKind::Empty => Ok(RawBody::Empty),
             BodyKind::Json => self.json(limit).await,
+            BodyKind::Raw => self.raw(limit).await,
             // Whatever is no form lacks the form's parts, and is told so by name.
             BodyKind::Form(_) if !self.is("multipart/form-data") => Ok(RawBody::Empty),
             BodyKind::Form(parts) => {
-                self.acceptable(multipart::WHOLE_LIMIT)?;
+                self.acceptable(multipart::whole_limit(&limits))?;
                 let boundary = multipart::boundary(&self.content_type.unwrap_or_default())?;
-                multipart::read(boundary, self.body, parts).await
+                multipart::read(boundary, self.body, parts, &limits).await
             }
         }
     }
@@ -77,8 +83,15 @@ impl Incoming {
         }
     }
 
-    async fn json(self, limit: usize) -> Result<RawBody> {
-        self.acceptable(limit as u64)?;
+    async fn raw(self, limit: u64) -> Result<RawBody> {
+        self.acceptable(limit)?;
+        let collected = limited(self.body, limit).collect().await;
+        let collected = collected.map_err(|error| broken_off(error.as_ref(), limit))?;
+        Ok(RawBody::Bytes(Raw { media_type: self.content_type, bytes: collected.to_bytes() }))
+    }
+
+    async fn json(self, limit: u64) -> Result<RawBody> {
+        self.acceptable(limit)?;
         let readable = self.content_type.is_none() || self.is("application/json");
         // Of a foreign type, one byte is too many already.
         let limit = if readable { limit } else { 0 };
@@ -88,7 +101,7 @@ impl Incoming {
             Err(error) if !readable && error.is::<LengthLimitError>() => {
                 return Err(Error::UnsupportedMediaType);
             }
-            Err(error) => return Err(broken_off(error.as_ref(), limit as u64)),
+            Err(error) => return Err(broken_off(error.as_ref(), limit)),
         };
         if bytes.is_empty() {
             return Ok(RawBody::Empty);
@@ -101,8 +114,8 @@ impl Incoming {
 }
 
 /// At most so many bytes of a body.
-fn limited(body: UnsyncBoxBody<Bytes, BoxError>, limit: usize) -> UnsyncBoxBody<Bytes, BoxError> {
-    Limited::new(body, limit).boxed_unsync()
+fn limited(body: UnsyncBoxBody<Bytes, BoxError>, limit: u64) -> UnsyncBoxBody<Bytes, BoxError> {
+    Limited::new(body, usize::try_from(limit).unwrap_or(usize::MAX)).boxed_unsync()
 }
 
 /// A body that ended early: for its length, by a limit of ours or of the host's, or because the client left.
@@ -141,10 +154,13 @@ mod tests {
     }
 
     async fn json(sent: &[(HeaderName, &'static str)], bytes: &[u8]) -> Result<Option<Value>, String> {
-        match Incoming::new(&headers(sent), whole(bytes)).read(BodyKind::Json, LIMIT).await {
+        match Incoming::new(&headers(sent), whole(bytes))
+            .read(BodyKind::Json, LIMIT as u64, &Limits::default())
+            .await
+        {
             Ok(RawBody::Empty) => Ok(None),
             Ok(RawBody::Json(value)) => Ok(Some(value)),
-            Ok(RawBody::Form { .. }) => Err("a form".to_owned()),
+            Ok(RawBody::Form { .. } | RawBody::Bytes(_)) => Err("no JSON".to_owned()),
             Err(Error::Invalid { fields, .. }) => Err(fields.into_keys().collect()),
             Err(error) => Err(error.to_string()),
         }
@@ -195,7 +211,9 @@ mod tests {
             Ok(http_body::Frame::data(Bytes::from_static(b"\"xxxxxxx")))
         });
         let body = StreamBody::new(futures_util::stream::iter(pieces)).boxed_unsync();
-        let outcome = Incoming::new(&HeaderMap::new(), body).read(BodyKind::Json, LIMIT).await;
+        let outcome = Incoming::new(&HeaderMap::new(), body)
+            .read(BodyKind::Json, LIMIT as u64, &Limits::default())
+            .await;
         assert!(matches!(outcome, Err(Error::TooLarge { file: false, .. })), "{outcome:?}");
         assert_eq!(polled.load(Ordering::Relaxed), LIMIT / 8 + 1);
     }
@@ -203,18 +221,22 @@ mod tests {
     #[tokio::test]
     async fn a_limit_of_the_host_is_told_as_too_large_and_a_lost_client_is_not() {
         let hosts = limited(whole(b"\"0123456789\""), 4);
-        let outcome = Incoming::new(&HeaderMap::new(), hosts).read(BodyKind::Json, LIMIT).await;
+        let outcome = Incoming::new(&HeaderMap::new(), hosts)
+            .read(BodyKind::Json, LIMIT as u64, &Limits::default())
+            .await;
         assert!(matches!(outcome, Err(Error::TooLarge { .. })), "{outcome:?}");
 
         let gone = [Err::<http_body::Frame<Bytes>, BoxError>("connection reset".into())];
         let gone = StreamBody::new(futures_util::stream::iter(gone)).boxed_unsync();
-        let outcome = Incoming::new(&HeaderMap::new(), gone).read(BodyKind::Json, LIMIT).await;
+        let outcome = Incoming::new(&HeaderMap::new(), gone)
+            .read(BodyKind::Json, LIMIT as u64, &Limits::default())
+            .await;
         assert!(matches!(outcome, Err(Error::Invalid { .. })), "{outcome:?}");
     }
 
     #[tokio::test]
     async fn an_operation_without_a_body_leaves_it_alone() {
         let incoming = Incoming::new(&headers(&[(CONTENT_TYPE, "text/plain")]), whole(b"junk"));
-        assert!(matches!(incoming.read(BodyKind::Empty, 0).await, Ok(RawBody::Empty)));
+        assert!(matches!(incoming.read(BodyKind::Empty, 0, &Limits::default()).await, Ok(RawBody::Empty)));
     }
 }

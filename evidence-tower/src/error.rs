@@ -1,11 +1,11 @@
-//! What is answered when something goes wrong: the only table of status codes. Causes go to the log, never to the
-//! caller.
+//! What is answered when something goes wrong: the status of the error's kind, and what its caller is told. Causes go to
+//! the log, never to the caller.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use evidence_core::error::FieldErrors;
-use evidence_core::{Error, StoreError, Wording};
+use evidence_core::{Error, ErrorKind, Wording};
 use http::header::{ALLOW, HeaderName, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, Response, StatusCode};
 use serde_json::json;
@@ -28,6 +28,9 @@ pub(crate) enum Refusal {
     Failed(Error),
     /// Something panicked; the panic hook has told where.
     Panicked,
+    /// An answer broke off before any of it was sent; the log has told why.
+    #[cfg(feature = "rocket")]
+    BrokeOff,
 }
 
 impl From<Error> for Refusal {
@@ -68,6 +71,8 @@ impl Refusal {
             Self::WrongMethod { .. } => plain(StatusCode::METHOD_NOT_ALLOWED, "Method not allowed"),
             Self::Failed(error) => told(error, wording),
             Self::Panicked => internal(),
+            #[cfg(feature = "rocket")]
+            Self::BrokeOff => internal(),
         }
     }
 
@@ -91,6 +96,8 @@ impl Refusal {
             }
             Self::Panicked => tracing::error!(status = status.as_u16(), "a request panicked"),
             Self::Failed(_) | Self::LongUrl | Self::UnknownPath | Self::WrongMethod { .. } => {}
+            #[cfg(feature = "rocket")]
+            Self::BrokeOff => {}
         }
     }
 }
@@ -100,27 +107,24 @@ fn internal() -> Told {
 }
 
 fn told(error: &Error, wording: Wording) -> Told {
-    match error {
-        Error::Invalid { message, fields } => {
-            (StatusCode::BAD_REQUEST, Cow::Owned(message.clone()), fields.clone())
-        }
-        Error::Unauthenticated => plain(StatusCode::UNAUTHORIZED, "Unauthorized"),
-        Error::Forbidden => plain(StatusCode::FORBIDDEN, "You don't have permission to access this resource"),
-        Error::NotFound(missing) => {
+    let Ok(status) = StatusCode::from_u16(error.status()) else { return internal() };
+    match (error.kind(), error) {
+        (_, Error::Invalid { message, fields }) => (status, Cow::Owned(message.clone()), fields.clone()),
+        (_, Error::NotFound(missing)) => {
             let (message, errors) = wording.missing(missing);
-            (StatusCode::NOT_FOUND, Cow::Owned(message), errors)
+            (status, Cow::Owned(message), errors)
         }
-        Error::TooLarge { file: true, .. } => {
-            plain(StatusCode::PAYLOAD_TOO_LARGE, "File size exceeds 10MB limit")
+        (_, Error::TooLarge { file: true, limit }) => {
+            let message = format!("File size exceeds {}MB limit", limit >> 20);
+            (status, Cow::Owned(message), FieldErrors::new())
         }
-        Error::TooLarge { file: false, .. } => plain(StatusCode::PAYLOAD_TOO_LARGE, "Request body too large"),
-        Error::UnsupportedMediaType => plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Unsupported media type"),
-        // A race lost too often is a busy store: the same request may well succeed later.
-        Error::Store(StoreError::Conflict | StoreError::Unavailable(_)) => {
-            plain(StatusCode::SERVICE_UNAVAILABLE, "Service unavailable")
-        }
-        // Damaged records, failed statements, defects; and errors that core learns before this table does (its enums are
-        // open), which are defects of this table.
+        (ErrorKind::TooLarge, _) => plain(status, "Request body too large"),
+        (ErrorKind::Unauthenticated, _) => plain(status, "Unauthorized"),
+        (ErrorKind::Forbidden, _) => plain(status, "You don't have permission to access this resource"),
+        (ErrorKind::UnsupportedMediaType, _) => plain(status, "Unsupported media type"),
+        (ErrorKind::Unavailable, _) => plain(status, "Service unavailable"),
+        // Damaged records, failed statements, defects; and kinds that core learns before this function does, which are
+        // defects of this function.
         _ => internal(),
     }
 }

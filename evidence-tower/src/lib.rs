@@ -1,5 +1,6 @@
 //! The evidence API as a [`tower::Service`] over HTTP: it routes, reads bodies, and writes answers, and knows no
-//! resource. Whatever [`evidence_core::api::operations`] lists is served.
+//! resource. Whatever [`evidence_core::api::operations`] lists is served, and what a host adds to it
+//! ([`EvidenceApi::with_operations`]).
 //!
 //! [`EvidenceApi`] is the way in. Behind it, a request goes through `route` (which operation), `auth` (who calls),
 //! `parameters` and `body` (what is asked), the [`EvidenceService`], and `reply` or `error` (what is answered).
@@ -32,6 +33,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use evidence_core::auth::Principal;
+use evidence_core::operation::Operations;
 use evidence_core::{Error, EvidenceService};
 use futures_util::FutureExt;
 use http::request::Parts;
@@ -42,6 +44,7 @@ use tracing::Instrument;
 
 use crate::body::Incoming;
 use crate::error::Refusal;
+use crate::openapi::Described;
 use crate::parameters::Parameters;
 use crate::route::{Call, Routes};
 
@@ -54,9 +57,6 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// The path below which the API is served when no host mounts it.
 const PREFIX: &str = "/api/v2";
-
-/// The longest path and query that are looked at, in bytes; hosts may allow less.
-const LONGEST_URL: usize = 8 << 10;
 
 /// The API over HTTP. Cheap to clone, always ready; an answer is a response, whatever goes wrong. It needs a tokio
 /// runtime around it.
@@ -83,6 +83,7 @@ struct Inner<S> {
     service: S,
     authenticator: Option<Arc<dyn Authenticator>>,
     routes: Arc<Routes<S>>,
+    described: Arc<Described>,
     mount: Mount,
 }
 
@@ -105,8 +106,27 @@ enum Mount {
 impl<S: EvidenceService> EvidenceApi<S> {
     /// The API at `/api/v2/…`, with `GET /ready` and `GET /live` beside it.
     pub fn new(service: S) -> Self {
-        let routes = Arc::new(Routes::new());
-        Self { inner: Arc::new(Inner { service, authenticator: None, routes, mount: Mount::Root }) }
+        let (routes, described) = (Arc::new(Routes::new()), Arc::default());
+        let inner = Inner { service, authenticator: None, routes, described, mount: Mount::Root };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// The same API with operations of the host's beside its own: routed, checked, read, answered and documented alike.
+    ///
+    /// # Panics
+    /// When one has the method and path of another.
+    #[must_use]
+    pub fn with_operations<L: Operations>(self) -> Self {
+        let mut inner = Arc::unwrap_or_clone(self.inner);
+        L::visit(Arc::make_mut(&mut inner.routes));
+        inner.described = Arc::new(inner.described.with::<L>());
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// The OpenAPI 3.1 document of this API, with the host's own operations; its paths are relative to the API's base
+    /// address.
+    pub fn openapi(&self) -> serde_json::Value {
+        self.inner.described.document()
     }
 
     /// The same API below a mount point that the host strips from the path, as axum's `nest_service` does.
@@ -143,7 +163,8 @@ impl<S: EvidenceService> Inner<S> {
         request: Request<UnsyncBoxBody<Bytes, BoxError>>,
     ) -> Result<Response<ReplyBody>, Refusal> {
         let (head, body) = request.into_parts();
-        if head.uri.path_and_query().is_some_and(|url| url.as_str().len() > LONGEST_URL) {
+        let longest = self.service.limits().url;
+        if head.uri.path_and_query().is_some_and(|url| url.as_str().len() > longest) {
             return Err(Refusal::LongUrl);
         }
         // A HEAD is a GET whose body stays here.
@@ -157,13 +178,14 @@ impl<S: EvidenceService> Inner<S> {
             },
         };
         if path == "/openapi.json" {
-            return read_only(&method, || reply::json_text(openapi::text()));
+            return read_only(&method, || reply::json_text(self.described.text()));
         }
         let found = self.routes.find(&method, path)?;
         let caller = self.caller(&head, found.endpoint.basic_auth).await?;
-        let parameters = Parameters::new(&found.path, head.uri.query());
-        let (org, flow) = (parameters.org()?, parameters.flow());
-        let access = self.service.authorize(&caller, found.endpoint.scope, org, flow).await?;
+        let seen = found.endpoint.headers;
+        let parameters = Parameters::new(&found.path, head.uri.query(), &head.headers, seen);
+        let target = (found.endpoint.target)(&parameters)?;
+        let access = self.service.authorize(&caller, &target).await?;
         let body = Incoming::new(&head.headers, body);
         let call = Call { service: self.service.clone(), access, parameters, body };
         Ok(reply::response((found.endpoint.answer)(call).await?))

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use evidence_core::blobs::Upload;
 use evidence_core::name::Fingerprint;
 use evidence_core::operation::{FormParts, RawBody};
-use evidence_core::{Error, Result};
+use evidence_core::{Error, Limits, Result};
 use futures_util::Stream;
 use http::header::CONTENT_TYPE;
 use http_body::Body;
@@ -22,14 +22,10 @@ use crate::BoxError;
 use crate::body::broken_off;
 use crate::spool::{Spool, Spooled};
 
-/// The greatest form, in bytes: 64 MiB of content, and what is around it.
-pub(crate) const WHOLE_LIMIT: u64 = (64 << 20) + (1 << 20);
-/// The greatest document, in bytes.
-const DOCUMENT_LIMIT: u64 = 4 << 20;
-/// The greatest file, in bytes.
-const FILE_LIMIT: u64 = 10 << 20;
-const MOST_FILES: usize = 32;
-const MOST_PARTS: usize = 64;
+/// What may surround a form's content, in bytes: boundaries and part headers.
+const AROUND: u64 = 1 << 20;
+/// The parts that are no files: the document, and those that are passed over.
+const OTHER_PARTS: usize = 32;
 /// RFC 2046, 5.1.1.
 const LONGEST_BOUNDARY: usize = 70;
 /// The parser is given at most so much at once …
@@ -46,19 +42,26 @@ pub(crate) fn boundary(content_type: &str) -> Result<String> {
         .ok_or_else(|| Error::invalid("body", "Form should have a boundary of 1 to 70 characters"))
 }
 
+/// The greatest form, in bytes: its content, and what is around it.
+pub(crate) const fn whole_limit(limits: &Limits) -> u64 {
+    limits.form.saturating_add(AROUND)
+}
+
 /// Reads the form in `body`.
 pub(crate) async fn read(
     boundary: String,
     body: UnsyncBoxBody<Bytes, BoxError>,
     parts: FormParts,
+    limits: &Limits,
 ) -> Result<RawBody> {
-    let mut parser = Parser::new(boundary, body);
-    let mut form = Form { parts, document: None, files: BTreeMap::new() };
+    let mut parser = Parser::new(boundary, body, whole_limit(limits));
+    let mut form = Form { parts, limits: *limits, document: None, files: BTreeMap::new() };
+    let most = limits.files.saturating_add(OTHER_PARTS);
     let mut count = 0;
     while let Some(field) = parser.next().await? {
         count += 1;
-        if count > MOST_PARTS {
-            return Err(Error::invalid("body", format!("Form should have at most {MOST_PARTS} parts")));
+        if count > most {
+            return Err(Error::invalid("body", format!("Form should have at most {most} parts")));
         }
         form.take(Part { field, progress: &parser.progress }).await?;
     }
@@ -87,6 +90,7 @@ struct Feed {
     body: UnsyncBoxBody<Bytes, BoxError>,
     rest: Bytes,
     total: u64,
+    limit: u64,
     progress: Arc<Progress>,
 }
 
@@ -95,8 +99,8 @@ impl Feed {
     fn allow(&mut self) -> Result<Bytes> {
         let piece = self.rest.split_to(self.rest.len().min(PIECE));
         self.total += piece.len() as u64;
-        if self.total > WHOLE_LIMIT {
-            return Err(Error::TooLarge { limit: WHOLE_LIMIT, file: false });
+        if self.total > self.limit {
+            return Err(Error::TooLarge { limit: self.limit, file: false });
         }
         if self.progress.silence.fetch_add(piece.len(), Ordering::Relaxed) > LONGEST_SILENCE {
             return Err(Error::invalid("body", "Form should have its boundary, and short part headers"));
@@ -117,7 +121,7 @@ impl Stream for Feed {
             match Pin::new(&mut self.body).poll_frame(cx) {
                 Poll::Ready(Some(Ok(frame))) => self.rest = frame.into_data().unwrap_or_default(),
                 Poll::Ready(Some(Err(error))) => {
-                    return Poll::Ready(Some(Err(broken_off(error.as_ref(), WHOLE_LIMIT))));
+                    return Poll::Ready(Some(Err(broken_off(error.as_ref(), self.limit))));
                 }
                 Poll::Ready(None) => return Poll::Ready(None),
                 Poll::Pending => return Poll::Pending,
@@ -135,9 +139,9 @@ struct Parser {
 }
 
 impl Parser {
-    fn new(boundary: String, body: UnsyncBoxBody<Bytes, BoxError>) -> Self {
+    fn new(boundary: String, body: UnsyncBoxBody<Bytes, BoxError>, limit: u64) -> Self {
         let progress = Arc::new(Progress::default());
-        let feed = Feed { body, rest: Bytes::new(), total: 0, progress: Arc::clone(&progress) };
+        let feed = Feed { body, rest: Bytes::new(), total: 0, limit, progress: Arc::clone(&progress) };
         Self { multipart: Multipart::new(feed, boundary), progress }
     }
 
@@ -174,11 +178,11 @@ impl Part<'_> {
     }
 
     /// The content of a document.
-    async fn text(mut self) -> Result<Vec<u8>> {
+    async fn text(mut self, limit: u64) -> Result<Vec<u8>> {
         let mut text = Vec::new();
         while let Some(chunk) = self.chunk().await? {
-            if (text.len() + chunk.len()) as u64 > DOCUMENT_LIMIT {
-                return Err(Error::TooLarge { limit: DOCUMENT_LIMIT, file: false });
+            if (text.len() + chunk.len()) as u64 > limit {
+                return Err(Error::TooLarge { limit, file: false });
             }
             text.extend_from_slice(&chunk);
         }
@@ -186,11 +190,11 @@ impl Part<'_> {
     }
 
     /// The content of a file.
-    async fn spool(mut self) -> Result<Spooled> {
+    async fn spool(mut self, limit: u64) -> Result<Spooled> {
         let mut spool = Spool::default();
         while let Some(chunk) = self.chunk().await? {
-            if spool.size() + chunk.len() as u64 > FILE_LIMIT {
-                return Err(Error::TooLarge { limit: FILE_LIMIT, file: true });
+            if spool.size() + chunk.len() as u64 > limit {
+                return Err(Error::TooLarge { limit, file: true });
             }
             spool.push(&chunk).await.map_err(not_kept)?;
         }
@@ -215,8 +219,9 @@ fn not_kept(source: std::io::Error) -> Error {
 /// What was read of a form so far.
 struct Form {
     parts: FormParts,
+    limits: Limits,
     document: Option<Vec<u8>>,
-    files: BTreeMap<Option<u32>, (String, Upload)>,
+    files: BTreeMap<Option<u64>, (String, Upload)>,
 }
 
 impl Form {
@@ -226,38 +231,40 @@ impl Form {
             if self.document.is_some() {
                 return Err(twice(name));
             }
-            self.document = Some(part.text().await?);
+            self.document = Some(part.text(self.limits.document).await?);
             return Ok(());
         }
-        match self.place(&name) {
+        match self.place(&name)? {
             Some(place) => self.take_file(place, name, part).await,
             None => part.skip().await,
         }
     }
 
     /// Where among the files a part of this name stands; nothing for a part that is no file.
-    fn place(&self, name: &str) -> Option<Option<u32>> {
-        let rest = name.strip_prefix(self.parts.file)?;
-        match rest.strip_prefix('.') {
-            None => rest.is_empty().then_some(None),
-            Some(digits) if self.parts.many && digits.bytes().all(|b| b.is_ascii_digit()) => {
-                digits.parse().ok().map(Some)
-            }
-            Some(_) => None,
+    fn place(&self, name: &str) -> Result<Option<Option<u64>>> {
+        let Some(rest) = name.strip_prefix(self.parts.file) else { return Ok(None) };
+        let Some(digits) = rest.strip_prefix('.') else { return Ok(rest.is_empty().then_some(None)) };
+        if !self.parts.many || digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+            return Ok(None);
+        }
+        match digits.parse() {
+            Ok(number) => Ok(Some(Some(number))),
+            Err(_) => Err(Error::invalid(name, format!("Part number should be at most {}", u64::MAX))),
         }
     }
 
-    async fn take_file(&mut self, place: Option<u32>, name: String, part: Part<'_>) -> Result<()> {
+    async fn take_file(&mut self, place: Option<u64>, name: String, part: Part<'_>) -> Result<()> {
         if self.files.contains_key(&place) {
             return Err(twice(name));
         }
-        if self.files.len() >= MOST_FILES {
-            return Err(Error::invalid(name, format!("Form should have at most {MOST_FILES} files")));
+        let most = self.limits.files;
+        if self.files.len() >= most {
+            return Err(Error::invalid(name, format!("Form should have at most {most} files")));
         }
         let sent_name = part.field.file_name().map(str::to_owned);
         let is_text = self.parts.many && place.is_none() && sent_name.is_none();
         let media_type = part.media_type();
-        let file = part.spool().await?;
+        let file = part.spool(self.limits.file).await?;
         // A browser sends a file that nobody chose as one without name and content.
         let unchosen = sent_name.as_deref() == Some("");
         if file.size == 0 && (is_text || unchosen) {
@@ -266,7 +273,7 @@ impl Form {
         let (file_name, media_type) = if is_text {
             ("attachment.txt".to_owned(), Some("text/plain; charset=utf-8".to_owned()))
         } else {
-            (file_name(sent_name.as_deref().unwrap_or_default(), &name), media_type)
+            (file_name(sent_name.as_deref().unwrap_or_default(), &name)?, media_type)
         };
         self.files.insert(place, (name, upload(file, file_name, media_type)?));
         Ok(())
@@ -278,13 +285,17 @@ fn twice(part: String) -> Error {
 }
 
 /// The last segment of a file's name as it was sent; the part's name where nothing usable is left.
-fn file_name(sent: &str, part: &str) -> String {
+fn file_name(sent: &str, part: &str) -> Result<String> {
     let last = sent.rsplit(['/', '\\']).next().unwrap_or_default();
-    let name: String = last.chars().filter(|c| !c.is_control()).take(LONGEST_FILE_NAME).collect();
-    match name.as_str() {
+    let name: String = last.chars().filter(|c| !c.is_control()).collect();
+    if name.chars().count() > LONGEST_FILE_NAME {
+        let text = format!("File name should have at most {LONGEST_FILE_NAME} characters");
+        return Err(Error::invalid(part, text));
+    }
+    Ok(match name.as_str() {
         "" | "." | ".." => part.to_owned(),
         _ => name,
-    }
+    })
 }
 
 fn upload(file: Spooled, file_name: String, media_type: Option<String>) -> Result<Upload> {

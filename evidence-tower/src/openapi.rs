@@ -1,9 +1,11 @@
 //! The OpenAPI 3.1 document, made of the list of operations and their schemas.
 
-use std::sync::LazyLock;
+use std::sync::OnceLock;
 
 use bytes::Bytes;
-use evidence_core::operation::{Body, BodyKind, FormParts, Method, Operation, Reply};
+use evidence_core::operation::{
+    Body, BodyKind, FormParts, Method, Operation, Operations, Reply, header_field,
+};
 use evidence_core::{Visitor, api};
 use schemars::generate::SchemaSettings;
 use schemars::{Schema, SchemaGenerator};
@@ -16,19 +18,44 @@ use serde_json::{Map, Value, json};
 /// assert!(document["paths"]["/flows/{org}"]["get"]["operationId"].is_string());
 /// ```
 pub fn openapi() -> Value {
-    let settings = SchemaSettings::draft2020_12().with(|s| s.definitions_path = "/components/schemas".into());
-    let mut document = Document { generator: settings.into_generator(), paths: Map::new() };
-    api::operations(&mut document);
-    document.finish()
+    Described::default().document()
 }
 
-/// The document as text, made once.
-pub(crate) fn text() -> Bytes {
-    static TEXT: LazyLock<Bytes> = LazyLock::new(|| openapi().to_string().into());
-    TEXT.clone()
+/// What the document tells of beside the API's own operations, and its text, which is made once.
+#[derive(Default)]
+pub(crate) struct Described {
+    added: Vec<fn(&mut Document)>,
+    text: OnceLock<Bytes>,
 }
 
-struct Document {
+impl Described {
+    /// These operations too.
+    pub(crate) fn with<L: Operations>(&self) -> Self {
+        let mut added = self.added.clone();
+        added.push(L::visit);
+        Self { added, text: OnceLock::new() }
+    }
+
+    /// The document.
+    pub(crate) fn document(&self) -> Value {
+        let settings =
+            SchemaSettings::draft2020_12().with(|s| s.definitions_path = "/components/schemas".into());
+        let mut document = Document { generator: settings.into_generator(), paths: Map::new() };
+        api::operations(&mut document);
+        self.added.iter().for_each(|visit| visit(&mut document));
+        document.finish()
+    }
+
+    /// The document as text.
+    pub(crate) fn text(&self) -> Bytes {
+        // That of the API alone is every instance's.
+        static PLAIN: OnceLock<Bytes> = OnceLock::new();
+        let text = if self.added.is_empty() { &PLAIN } else { &self.text };
+        text.get_or_init(|| self.document().to_string().into()).clone()
+    }
+}
+
+pub(crate) struct Document {
     generator: SchemaGenerator,
     paths: Map<String, Value>,
 }
@@ -99,7 +126,7 @@ impl Document {
         Value::Object(operation)
     }
 
-    /// The fields of the operation's type: those that the path names, and the query's.
+    /// The fields of the operation's type: those that the path names, the headers that it sees, and the query's.
     fn parameters<O: Operation>(&mut self) -> Vec<Value> {
         let schema = O::json_schema(&mut self.generator);
         let required = |name: &str| {
@@ -109,9 +136,15 @@ impl Document {
         let properties = schema.get("properties").and_then(Value::as_object);
         let parameter = |(name, schema): (&String, &Value)| {
             let in_path = O::PATH.contains(&format!("{{{name}}}"));
+            let header = O::REQUEST_HEADERS.iter().find(|header| header_field(header) == *name);
+            let (place, spelt) = match header {
+                _ if in_path => ("path", name.as_str()),
+                Some(header) => ("header", *header),
+                None => ("query", name.as_str()),
+            };
             json!({
-                "name": name,
-                "in": if in_path { "path" } else { "query" },
+                "name": spelt,
+                "in": place,
                 "required": in_path || required(name),
                 "schema": schema,
             })
@@ -120,11 +153,12 @@ impl Document {
     }
 
     fn request_body<B: Body>(&mut self) -> Option<Value> {
-        let schema = B::schema(&mut self.generator)?;
+        let schema = B::schema(&mut self.generator);
         let (media_type, schema) = match B::KIND {
             BodyKind::Empty => return None,
-            BodyKind::Json => ("application/json", schema.to_value()),
-            BodyKind::Form(parts) => ("multipart/form-data", form_schema(parts, &schema)),
+            BodyKind::Json => ("application/json", schema?.to_value()),
+            BodyKind::Form(parts) => ("multipart/form-data", form_schema(parts, &schema?)),
+            BodyKind::Raw => return Some(json!({ "content": { "*/*": {} } })),
         };
         Some(json!({ "required": true, "content": { media_type: { "schema": schema } } }))
     }
@@ -135,7 +169,12 @@ impl Document {
         let success = O::Output::STATUSES.iter().map(|status| {
             let description = if *status == 201 { "Created" } else { "Done" };
             let content = json!({ O::Output::MEDIA_TYPE: content });
-            (status.to_string(), json!({ "description": description, "content": content }))
+            let mut response = json!({ "description": description, "content": content });
+            if !O::ANSWER_HEADERS.is_empty() {
+                let header = |name: &&str| ((*name).to_owned(), json!({ "schema": { "type": "string" } }));
+                response["headers"] = Value::Object(O::ANSWER_HEADERS.iter().map(header).collect());
+            }
+            (status.to_string(), response)
         });
         let refused = refusals(O::Body::KIND).map(|status| {
             // A host may refuse a long URL before the API sees it, in its own way.

@@ -1,11 +1,13 @@
-//! Path and query parameters: percent-decoded text, for core's decoder to read as an operation's fields.
+//! Path and query parameters, percent-decoded, and the headers an operation sees: text for core's decoder to read as the
+//! operation's fields.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use evidence_core::error::{Missing, Resource};
-use evidence_core::name::{FlowName, OrgName};
+use evidence_core::auth::Target;
+use evidence_core::operation::header_field;
 use evidence_core::{Error, Operation, Result, decode};
+use http::HeaderMap;
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
 
@@ -14,15 +16,26 @@ use serde_json::{Map, Value};
 pub(crate) struct Parameters {
     path: BTreeMap<String, Decoded>,
     query: String,
+    /// By field: the header's name, and its value where it was sent.
+    headers: BTreeMap<String, (&'static str, Option<Decoded>)>,
 }
 
-/// A percent-decoded text: as it is, or, where it is no UTF-8, with what could be read of it.
+/// A decoded text: as it is, or, where it is no UTF-8, with what could be read of it.
 type Decoded = Result<String, String>;
 
 fn decoded(encoded: &str) -> Decoded {
     let bytes: Cow<'_, [u8]> = percent_decode_str(encoded).into();
-    String::from_utf8(bytes.into_owned())
-        .map_err(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+    text(bytes.into_owned())
+}
+
+fn text(bytes: Vec<u8>) -> Decoded {
+    String::from_utf8(bytes).map_err(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+}
+
+/// The value of a header, those of one that was sent several times joined (RFC 9110, 5.3).
+fn header(headers: &HeaderMap, name: &str) -> Option<Decoded> {
+    let sent: Vec<&[u8]> = headers.get_all(name).iter().map(|value| value.as_bytes()).collect();
+    (!sent.is_empty()).then(|| text(sent.join(b", ".as_slice())))
 }
 
 fn either(decoded: &Decoded) -> &str {
@@ -36,31 +49,34 @@ fn not_utf8(field: impl Into<String>, text: &str) -> Error {
 }
 
 impl Parameters {
-    /// The parameters of a path as a router found them, and of a query string.
-    pub(crate) fn new(path: &matchit::Params<'_, '_>, query: Option<&str>) -> Self {
+    /// The parameters of a path as a router found them, of a query string, and those of the headers that are `seen`.
+    pub(crate) fn new(
+        path: &matchit::Params<'_, '_>,
+        query: Option<&str>,
+        headers: &HeaderMap,
+        seen: &'static [&'static str],
+    ) -> Self {
         let path = path.iter().map(|(name, value)| (name.to_owned(), decoded(value))).collect();
-        Self { path, query: query.unwrap_or_default().to_owned() }
+        let headers = seen.iter().map(|name| (header_field(name), (*name, header(headers, name)))).collect();
+        Self { path, query: query.unwrap_or_default().to_owned(), headers }
     }
 
-    /// The organization that the path names. What cannot be an organization's name is one that does not exist.
-    pub(crate) fn org(&self) -> Result<Option<&str>> {
-        let Some(segment) = self.path.get("org") else { return Ok(None) };
-        let name = either(segment);
-        match name.parse::<OrgName>() {
-            Ok(_) => Ok(Some(name)),
-            Err(_) => Err(Missing::new(Resource::Organization, name, name).into()),
-        }
+    /// What an operation at this path is about to do.
+    pub(crate) fn target<O: Operation>(&self) -> Result<Target> {
+        Target::at::<O>(|name| self.path.get(name).map(either))
     }
 
-    /// The flow that the path names, if it can be one's name.
-    pub(crate) fn flow(&self) -> Option<&str> {
-        let name = either(self.path.get("flow_name")?);
-        name.parse::<FlowName>().is_ok().then_some(name)
-    }
-
-    /// The parameters as the fields of an operation. A parameter of the path goes before one of the query.
+    /// The parameters as the fields of an operation. A parameter of the path goes before one of the query, and none of the
+    /// query takes the place of a header.
     pub(crate) fn read<O: Operation>(&self) -> Result<O> {
         let mut fields = query_fields(&self.query)?;
+        for (field, (_, value)) in &self.headers {
+            fields.remove(field);
+            if let Some(value) = value {
+                let text = value.as_ref().map_err(|text| not_utf8(self.place(field), text))?;
+                fields.insert(field.clone(), Value::String(text.clone()));
+            }
+        }
         for (name, segment) in &self.path {
             let text = segment.as_ref().map_err(|text| not_utf8(name, text))?;
             fields.insert(name.clone(), Value::String(text.clone()));
@@ -69,9 +85,13 @@ impl Parameters {
             .map_err(|misfit| Error::invalid(self.place(&misfit.field()), misfit.message()))
     }
 
-    /// The name of a field in `errors`: that of a path parameter plain, others as `query.<name>`.
+    /// The name of a field in `errors`: that of a path parameter plain, others as `header.<name>` or `query.<name>`.
     fn place(&self, field: &str) -> String {
-        if self.path.contains_key(field) { field.to_owned() } else { format!("query.{field}") }
+        match self.headers.get(field) {
+            _ if self.path.contains_key(field) => field.to_owned(),
+            Some((name, _)) => format!("header.{name}"),
+            None => format!("query.{field}"),
+        }
     }
 }
 

@@ -1,20 +1,24 @@
-//! Answers as HTTP responses: JSON whole, downloads streamed.
+//! Answers as HTTP responses: whole, or made as they are sent. What breaks off midway is an error of the body, by which a
+//! server breaks the connection off, so that nobody takes a part for the whole.
 
 use std::io;
+use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use evidence_core::blobs::Chunks;
-use evidence_core::operation::{Answer, AnswerBody, Download, Success};
-use futures_util::StreamExt;
+use evidence_core::operation::{Answer, AnswerBody, Download, Raw, Streamed, Success};
 use futures_util::stream::{self, BoxStream};
+use futures_util::{StreamExt, TryStreamExt};
 use http::header::{CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_TYPE, ETAG, X_CONTENT_TYPE_OPTIONS};
-use http::{HeaderValue, Response, StatusCode};
+use http::{HeaderName, HeaderValue, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
+#[cfg(feature = "rocket")]
+use http_body_util::BodyExt as _;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-/// The body of an answer: bytes at hand, or a download that is read as it is sent.
+/// The body of an answer: bytes at hand, or content that is made as it is sent.
 #[derive(Debug)]
 pub struct ReplyBody {
     content: Content,
@@ -22,7 +26,11 @@ pub struct ReplyBody {
 
 enum Content {
     Whole(Bytes),
-    Stream { pieces: BoxStream<'static, io::Result<Bytes>>, left: u64 },
+    /// `left` is what is still to come, where that is known.
+    Stream {
+        pieces: BoxStream<'static, io::Result<Bytes>>,
+        left: Option<u64>,
+    },
 }
 
 impl std::fmt::Debug for Content {
@@ -39,14 +47,41 @@ impl ReplyBody {
         Self { content: Content::Whole(bytes.into()) }
     }
 
-    fn stream(content: Box<dyn Chunks>, size: u64) -> Self {
+    fn stream(content: Box<dyn Chunks>, size: Option<u64>) -> Self {
         let pieces = stream::try_unfold(content, |mut content| async move {
-            let piece = content.next().await;
-            let piece = piece.inspect_err(|error| tracing::error!(%error, "a download broke off"))?;
+            let piece = content.next().await?;
             Ok(piece.map(|piece| (piece, content)))
         });
-        Self { content: Content::Stream { pieces: pieces.boxed(), left: size } }
+        let pieces = AssertUnwindSafe(pieces).catch_unwind();
+        let pieces = pieces.map(|piece| piece.unwrap_or_else(|_| Err(io::Error::other("it panicked"))));
+        let logged = |error: &io::Error| tracing::error!(%error, "an answer broke off");
+        Self { content: Content::Stream { pieces: pieces.inspect_err(logged).boxed(), left: size } }
     }
+
+    /// Its length, where that is known.
+    #[cfg(feature = "rocket")]
+    pub(crate) fn length(&self) -> Option<u64> {
+        self.size_hint().exact()
+    }
+
+    /// What is not sent yet, for hosts that cannot break an answer off.
+    #[cfg(feature = "rocket")]
+    pub(crate) async fn spooled(mut self) -> io::Result<Self> {
+        let mut spool = crate::spool::Spool::default();
+        while let Some(frame) = self.frame().await {
+            if let Ok(piece) = frame?.into_data() {
+                spool.push(&piece).await?;
+            }
+        }
+        let spooled = spool.finish().await?;
+        Ok(Self::stream(spooled.content, Some(spooled.size)))
+    }
+}
+
+/// The error of a body that is not as long as was announced.
+fn not_as_announced() -> io::Error {
+    tracing::error!("an answer is not as long as was announced");
+    io::ErrorKind::UnexpectedEof.into()
 }
 
 /// An empty one, by which layers such as tower-http's timeout answer in place of the API.
@@ -65,13 +100,13 @@ impl Body for ReplyBody {
             Content::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
             Content::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
             Content::Stream { pieces, left } => {
-                let piece = ready!(pieces.poll_next_unpin(cx));
-                Poll::Ready(piece.map(|piece| {
-                    piece.map(|bytes| {
-                        *left = left.saturating_sub(bytes.len() as u64);
-                        Frame::data(bytes)
-                    })
-                }))
+                let piece = ready!(pieces.poll_next_unpin(cx)).transpose()?;
+                let size = piece.as_ref().map_or(0, |bytes| bytes.len() as u64);
+                if let Some(left) = left {
+                    let after = left.checked_sub(size).filter(|after| piece.is_some() || *after == 0);
+                    *left = after.ok_or_else(not_as_announced)?;
+                }
+                Poll::Ready(piece.map(|bytes| Ok(Frame::data(bytes))))
             }
         }
     }
@@ -81,10 +116,10 @@ impl Body for ReplyBody {
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(match &self.content {
-            Content::Whole(bytes) => bytes.len() as u64,
-            Content::Stream { left, .. } => *left,
-        })
+        match &self.content {
+            Content::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Content::Stream { left, .. } => left.map_or_else(SizeHint::default, SizeHint::with_exact),
+        }
     }
 }
 
@@ -92,8 +127,23 @@ impl Body for ReplyBody {
 pub(crate) fn response(answer: Answer) -> Response<ReplyBody> {
     let mut response = match answer.body {
         AnswerBody::Json(text) => json_text(text),
+        AnswerBody::Raw(Raw { media_type, bytes }) => {
+            whole(header(&media_type.unwrap_or_default(), OCTETS), bytes)
+        }
+        AnswerBody::Stream(Streamed { media_type, content }) => {
+            let mut response = Response::new(ReplyBody::stream(content, None));
+            response.headers_mut().insert(CONTENT_TYPE, header(&media_type, OCTETS));
+            response
+        }
         AnswerBody::Download(file) => download(file),
     };
+    for header in answer.headers {
+        let name = HeaderName::from_bytes(header.name().as_bytes());
+        // Core has looked at both.
+        if let (Ok(name), Ok(value)) = (name, HeaderValue::from_str(header.value())) {
+            response.headers_mut().append(name, value);
+        }
+    }
     *response.status_mut() = match answer.status {
         Success::Ok => StatusCode::OK,
         Success::Created => StatusCode::CREATED,
@@ -103,12 +153,12 @@ pub(crate) fn response(answer: Answer) -> Response<ReplyBody> {
 
 /// A response of JSON text.
 pub(crate) fn json_text(text: impl Into<Bytes>) -> Response<ReplyBody> {
-    whole("application/json", text)
+    whole(HeaderValue::from_static("application/json"), text)
 }
 
 /// The text `OK`, by which the health checks answer.
 pub(crate) fn ok() -> Response<ReplyBody> {
-    whole("text/plain; charset=utf-8", "OK")
+    whole(HeaderValue::from_static("text/plain; charset=utf-8"), "OK")
 }
 
 /// The response to a HEAD: the headers of the one to a GET, without its body.
@@ -116,20 +166,20 @@ pub(crate) fn without_body(response: Response<ReplyBody>) -> Response<ReplyBody>
     response.map(|_| ReplyBody::default())
 }
 
-fn whole(media_type: &'static str, text: impl Into<Bytes>) -> Response<ReplyBody> {
+fn whole(media_type: HeaderValue, text: impl Into<Bytes>) -> Response<ReplyBody> {
     let text = text.into();
     let length = text.len() as u64;
     let mut response = Response::new(ReplyBody::whole(text));
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+    response.headers_mut().insert(CONTENT_TYPE, media_type);
     response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
     response
 }
 
 fn download(file: Download) -> Response<ReplyBody> {
     let Download { media_type, file_name, size, etag, content } = file;
-    let mut response = Response::new(ReplyBody::stream(content, size));
+    let mut response = Response::new(ReplyBody::stream(content, Some(size)));
     let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, header(&media_type, "application/octet-stream"));
+    headers.insert(CONTENT_TYPE, header(&media_type, OCTETS));
     headers.insert(CONTENT_DISPOSITION, header(&disposition(&file_name), "attachment"));
     if let Some(Ok(etag)) = etag.map(|digest| HeaderValue::try_from(format!("\"{digest}\""))) {
         headers.insert(ETAG, etag);
@@ -139,9 +189,14 @@ fn download(file: Download) -> Response<ReplyBody> {
     response
 }
 
+/// The media type of what has none.
+const OCTETS: &str = "application/octet-stream";
+
 /// A header that may come from whoever sent the file.
 fn header(value: &str, otherwise: &'static str) -> HeaderValue {
-    HeaderValue::from_str(value).unwrap_or(HeaderValue::from_static(otherwise))
+    let sent = Some(value).filter(|value| !value.is_empty());
+    let sent = sent.and_then(|value| HeaderValue::from_str(value).ok());
+    sent.unwrap_or(HeaderValue::from_static(otherwise))
 }
 
 /// What RFC 5987 lets stand as it is, but for rare punctuation.
@@ -163,7 +218,7 @@ fn disposition(file_name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use http_body_util::BodyExt;
+    use http_body_util::BodyExt as _;
 
     use super::*;
 
@@ -198,11 +253,20 @@ mod tests {
             etag: Some("abc".to_owned()),
             content: Box::new(Pieces(vec!["on", "e", "tw"])),
         };
-        let response = response(Answer { status: Success::Ok, body: AnswerBody::Download(file) });
+        let response = response(Answer::of(AnswerBody::Download(file)));
         let header = |name: http::HeaderName| response.headers()[name].to_str().unwrap().to_owned();
         assert_eq!(header(CONTENT_TYPE), "application/octet-stream");
         assert_eq!(header(CONTENT_DISPOSITION), "attachment; filename=\"a.txt\"");
         assert_eq!((header(ETAG), header(CONTENT_LENGTH)), ("\"abc\"".to_owned(), "5".to_owned()));
         assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "onetw");
+    }
+
+    #[tokio::test]
+    async fn what_is_not_as_long_as_was_announced_breaks_off() {
+        for (announced, complete) in [(4, false), (5, true), (6, false)] {
+            let content = Box::new(Pieces(vec!["on", "e", "tw"]));
+            let body = ReplyBody::stream(content, Some(announced));
+            assert_eq!(body.collect().await.is_ok(), complete, "{announced}");
+        }
     }
 }

@@ -23,8 +23,11 @@
 //! - Rocket adds headers: `Server`, and those of its fairing `Shield` (`X-Frame-Options`, `X-Content-Type-Options`,
 //!   `Permissions-Policy`). Attach `Shield::new()` without policies to send none of the latter.
 //! - Request headers that are not UTF-8 are dropped by Rocket.
+//! - Rocket ends a body of unknown length alike whether it is complete or broke off. So an answer whose length is not known
+//!   is gathered before it is sent, in memory up to 64 KiB and in a temporary file from then on: what fails meanwhile is
+//!   answered 500. Do not serve an endless one from Rocket.
 //!
-//! Bodies stream in both directions, and the limits are the API's own: Rocket's `limits` do not apply.
+//! All other bodies stream in both directions, and the limits are the API's own: Rocket's `limits` do not apply.
 
 use std::pin::pin;
 
@@ -37,6 +40,8 @@ use bytes::Bytes;
 use evidence_core::{Error, EvidenceService, Wording};
 use futures_util::future::{self, Either};
 use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
+use http::HeaderValue;
+use http::header::CONTENT_LENGTH;
 use http_body::{Body, Frame};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Empty, StreamBody};
@@ -113,7 +118,7 @@ impl<S: EvidenceService> Handler for Mount<S> {
         }
         if data.peek_complete() && data.peek(1).await.is_empty() {
             let body = Empty::new().map_err(|never| match never {}).boxed_unsync();
-            return Outcome::Success(response(self.answer(head.map(|()| body)).await));
+            return Outcome::Success(complete(self.answer(head.map(|()| body)).await).await);
         }
         // What Rocket reads borrows from the connection, and a body of the API's must not: the two run side by side here.
         let (sender, body) = channel();
@@ -124,7 +129,7 @@ impl<S: EvidenceService> Handler for Mount<S> {
             Either::Right(((), answered)) => answered.await,
         };
         // A success even of a 404: of anything else Rocket's catchers would take the place.
-        Outcome::Success(response(answer))
+        Outcome::Success(complete(answer).await)
     }
 }
 
@@ -169,6 +174,21 @@ async fn feed(body: mpsc::Sender<Piece>, data: DataStream<'_>) {
         if body.send(piece).await.is_err() {
             return;
         }
+    }
+}
+
+/// An answer as Rocket sends it, once its length is known.
+async fn complete(answer: Answer) -> Response<'static> {
+    if answer.body().length().is_some() {
+        return response(answer);
+    }
+    let (mut head, body) = answer.into_parts();
+    match body.spooled().await {
+        Ok(body) => {
+            head.headers.extend(body.length().map(|length| (CONTENT_LENGTH, HeaderValue::from(length))));
+            response(Answer::from_parts(head, body))
+        }
+        Err(_) => response(Refusal::BrokeOff.into_response(Wording::default())),
     }
 }
 

@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 
-use evidence_core::auth::{Access, Scope};
+use evidence_core::auth::{Access, Target};
 use evidence_core::operation::{Answer, Body, Method, Reply};
-use evidence_core::{Error, EvidenceService, Operation, Result, Visitor, api};
+use evidence_core::{Error, EvidenceService, Limits, Operation, Result, Visitor, api};
 use tracing::Instrument;
 
 use crate::body::Incoming;
@@ -22,14 +22,18 @@ pub(crate) const READ_ONLY: &str = "GET, HEAD";
 type Answering = Pin<Box<dyn Future<Output = Result<Answer>> + Send>>;
 
 /// Everything the API answers.
+#[derive(Clone)]
 pub(crate) struct Routes<S> {
     by_method: BTreeMap<Method, matchit::Router<Endpoint<S>>>,
 }
 
 /// An operation whose type is forgotten.
+#[derive(Clone)]
 pub(crate) struct Endpoint<S> {
-    pub(crate) scope: Scope,
+    pub(crate) target: fn(&Parameters) -> Result<Target>,
     pub(crate) basic_auth: bool,
+    /// The request headers it sees.
+    pub(crate) headers: &'static [&'static str],
     pub(crate) answer: fn(Call<S>) -> Answering,
 }
 
@@ -94,7 +98,12 @@ impl<S> std::fmt::Debug for Routes<S> {
 
 impl<S: EvidenceService> Visitor for Routes<S> {
     fn visit<O: Operation>(&mut self) {
-        let endpoint = Endpoint { scope: O::SCOPE, basic_auth: O::BASIC_AUTH, answer: answer::<S, O> };
+        let endpoint = Endpoint {
+            target: Parameters::target::<O>,
+            basic_auth: O::BASIC_AUTH,
+            headers: O::REQUEST_HEADERS,
+            answer: answer::<S, O>,
+        };
         let router = self.by_method.entry(O::METHOD).or_default();
         router.insert(O::PATH, endpoint).expect("each operation has a path of its own");
     }
@@ -114,8 +123,9 @@ fn known(method: &http::Method) -> Option<Method> {
 fn answer<S: EvidenceService, O: Operation>(call: Call<S>) -> Answering {
     Box::pin(async move {
         let Call { service, access, parameters, body } = call;
-        let (operation, body) = input::<O>(parameters, body).await.map_err(|e| e.under(O::INVALID))?;
-        let work = async move { service.run(&access, operation, body).await?.answer() };
+        let (operation, body) =
+            input::<O>(parameters, body, &service.limits()).await.map_err(|e| e.under(O::INVALID))?;
+        let work = async move { service.run(&access, operation, body).await?.answer().await };
         match O::METHOD {
             Method::Get => work.await,
             Method::Post | Method::Put | Method::Patch | Method::Delete => detached(work).await,
@@ -123,9 +133,13 @@ fn answer<S: EvidenceService, O: Operation>(call: Call<S>) -> Answering {
     })
 }
 
-async fn input<O: Operation>(parameters: Parameters, body: Incoming) -> Result<(O, O::Body)> {
+async fn input<O: Operation>(
+    parameters: Parameters,
+    body: Incoming,
+    limits: &Limits,
+) -> Result<(O, O::Body)> {
     let operation = parameters.read()?;
-    let body = body.read(O::Body::KIND, O::BODY_LIMIT).await?;
+    let body = body.read(O::Body::KIND, O::body_limit(limits), limits).await?;
     Ok((operation, O::Body::read(body)?))
 }
 

@@ -88,6 +88,34 @@ impl Cluster {
         done(self.control().arg("-l").arg(self.home.join("log")).arg("start")).map(drop)
     }
 
+    /// Stops every process of the server where it is, as on a machine that hangs: connections stay, and nobody answers.
+    /// It goes on once what this answers is dropped.
+    ///
+    /// # Errors
+    /// The server does not run, or a process could not be stopped.
+    pub fn freeze(&self) -> io::Result<Frozen<'_>> {
+        let file = std::fs::read_to_string(self.home.join("data/postmaster.pid"))?;
+        let server = file.lines().next().unwrap_or_default().to_owned();
+        let mut frozen = Frozen { cluster: self, processes: vec![server.clone()] };
+        // The one that starts others comes first.
+        self.signal("-STOP", &frozen.processes)?;
+        let mut ps = self.programs.as_servant("ps");
+        let listed = done(ps.args(["-A", "-o", "pid=,ppid="]))?;
+        let child = |line: &str| {
+            let (process, parent) = line.trim().split_once(char::is_whitespace)?;
+            (parent.trim() == server).then(|| process.to_owned())
+        };
+        frozen.processes.extend(listed.lines().filter_map(child));
+        self.signal("-STOP", &frozen.processes)?;
+        Ok(frozen)
+    }
+
+    /// Sends processes a signal.
+    fn signal(&self, signal: &str, processes: &[String]) -> io::Result<()> {
+        let mut kill = self.programs.as_servant("sh");
+        done(kill.args(["-c", "kill \"$@\"", "kill", signal]).args(processes)).map(drop)
+    }
+
     /// The address of a database as its superuser.
     pub fn url(&self, database: &str) -> String {
         self.address(database, &[("user", SUPERUSER)])
@@ -130,6 +158,22 @@ impl Cluster {
         let mut command = self.programs.command("pg_ctl");
         command.arg("-D").arg(self.home.join("data")).args(["-w", "-s"]);
         command
+    }
+}
+
+/// A server that does not answer while this is kept.
+#[derive(Debug)]
+pub struct Frozen<'a> {
+    cluster: &'a Cluster,
+    processes: Vec<String>,
+}
+
+impl Drop for Frozen<'_> {
+    fn drop(&mut self) {
+        // One that has ended meanwhile needs no signal, and has the others take theirs one by one.
+        for process in &self.processes {
+            let _ = self.cluster.signal("-CONT", std::slice::from_ref(process));
+        }
     }
 }
 

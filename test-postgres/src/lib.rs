@@ -10,6 +10,6 @@ mod cluster;
 mod programs;
 mod schema;
 
-pub use cluster::{Cluster, Durability, Stop};
+pub use cluster::{Cluster, Durability, Frozen, Stop};
 pub use programs::Programs;
 pub use schema::{SERVER, Schema};

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use crate::auth::Actor;
 use crate::id::Id;
 use crate::name::{CommitSha, Fingerprint};
-use crate::page::{Slice, Window};
+use crate::page::{Listed, Slice, Window};
 use crate::shared::{ExternalUrls, GitCommit, RepoInfo};
 use crate::store::StoreResult;
 use crate::time::Timestamp;
@@ -33,6 +33,8 @@ pub struct Artifact {
     pub fingerprint: Fingerprint,
     /// The file or image name.
     pub filename: String,
+    /// What it is about, `""` where nothing was said.
+    pub description: String,
     /// The template's name for it, `""` without one.
     pub template_reference_name: String,
     /// The commit it was built from.
@@ -43,6 +45,12 @@ pub struct Artifact {
     pub repo_info: Option<RepoInfo>,
     /// The repo's id.
     pub repo: Option<Id>,
+    /// The commits since the artifact before it, as reported.
+    pub commits_list: Vec<GitCommit>,
+    /// What its reporter thinks of its compliance; nothing is judged by it.
+    pub is_compliant: Option<bool>,
+    /// The names of attestations that its reporter sent; nothing is judged by them.
+    pub reported_template: Option<TemplateNames>,
     /// Where the commit can be looked at.
     pub commit_url: String,
     /// Where the build can be looked at.
@@ -108,6 +116,8 @@ pub struct ArtifactFilter {
     pub flow: Option<Id>,
     /// Reported to this trail.
     pub trail: Option<Id>,
+    /// With this template name.
+    pub name: Option<String>,
     /// With this report id.
     pub id: Option<Id>,
     /// With a fingerprint that begins so.
@@ -143,6 +153,13 @@ pub trait ArtifactStore: Send + Sync {
         filter: &ArtifactFilter,
         window: Window,
     ) -> StoreResult<Slice<Artifact>>;
+    /// The same, without what the reports say.
+    async fn artifacts_listed(
+        &self,
+        org: Id,
+        filter: &ArtifactFilter,
+        window: Window,
+    ) -> StoreResult<Vec<Listed>>;
     /// The reports of these ids, in any order; unknown ids are passed over.
     async fn artifacts_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Artifact>>;
     /// For each of these fingerprints and each flow it was reported to, the newest report, ordered by ledger index.

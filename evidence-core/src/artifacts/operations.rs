@@ -1,8 +1,12 @@
 //! The operations on artifacts.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures_util::stream;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::view::views;
 use super::{Artifact, ArtifactFilter, ArtifactView};
@@ -15,11 +19,14 @@ use crate::name::{
     CommitPrefix, CommitSha, Fingerprint, FingerprintPrefix, FlowName, OrgName, TemplateReferenceName,
     TrailName,
 };
-use crate::operation::{Created, Json, Method, Operation};
-use crate::page::{PageNumber, PerPage, Slice, Window};
+use crate::operation::{Created, Json, JsonList, Method, Operation};
+use crate::page::{PageNumber, PerPage, Window};
 use crate::repos::RepoFilter;
-use crate::service::{Context, Draft, Race};
-use crate::shared::{Address, Description, ExternalUrls, GitCommit, List, RepoInfo, UserData};
+use crate::service::{Context, Draft};
+use crate::shared::{
+    Address, Description, ExternalUrls, FreeForm, GitCommit, List, LongText, RepoInfo, ShortText, Text,
+    UserData,
+};
 
 /// Reports an artifact to a flow, and to a trail of it.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -27,6 +34,19 @@ use crate::shared::{Address, Description, ExternalUrls, GitCommit, List, RepoInf
 pub struct ReportArtifact {
     pub org: OrgName,
     pub flow_name: FlowName,
+}
+
+/// A file or image name: 1 to 255 characters.
+pub type FileName = Text<255, 1>;
+
+/// Names of attestations as an artifact's reporter sends them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged, expecting = "Input should be a text of at most 4096 characters, or a list of shorter ones")]
+pub enum TemplateNames {
+    /// One text.
+    One(LongText),
+    /// A list.
+    Several(List<ShortText>),
 }
 
 /// An artifact as it is reported. Without `trail_name` it belongs to the flow as a whole.
@@ -37,7 +57,7 @@ pub struct ArtifactInput {
     pub trail_name: Option<TrailName>,
     pub template_reference_name: Option<TemplateReferenceName>,
     pub fingerprint: Fingerprint,
-    pub filename: String,
+    pub filename: FileName,
     pub description: Option<Description>,
     pub git_commit: Option<CommitSha>,
     pub git_commit_info: Option<GitCommit>,
@@ -47,19 +67,21 @@ pub struct ArtifactInput {
     pub is_compliant: Option<bool>,
     pub build_url: Address,
     pub commit_url: Address,
+    /// The names of the attestations that the reporter expects; kept, and nothing is judged by it.
+    pub template: Option<TemplateNames>,
     pub external_urls: Option<ExternalUrls>,
-    pub annotations: Option<Map<String, Value>>,
+    pub annotations: Option<FreeForm>,
     pub user_data: Option<UserData>,
 }
 
 impl ArtifactInput {
     /// An artifact of which nothing else is known.
-    pub fn new(fingerprint: Fingerprint, filename: impl Into<String>) -> Self {
+    pub fn new(fingerprint: Fingerprint, filename: FileName) -> Self {
         Self {
             trail_name: None,
             template_reference_name: None,
             fingerprint,
-            filename: filename.into(),
+            filename,
             description: None,
             git_commit: None,
             git_commit_info: None,
@@ -69,6 +91,7 @@ impl ArtifactInput {
             is_compliant: None,
             build_url: Address::default(),
             commit_url: Address::default(),
+            template: None,
             external_urls: None,
             annotations: None,
             user_data: None,
@@ -97,10 +120,7 @@ impl Operation for ReportArtifact {
     }
 
     async fn run(self, Json(input): Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
-        if input.filename.is_empty() {
-            return Err(Error::invalid("filename", "String should have at least 1 character [input: ]"));
-        }
-        Race::run(|| report(&self.flow_name, &input, cx)).await?;
+        cx.retry(|| report(&self.flow_name, &input, cx)).await?;
         Ok(Created(ArtifactReported { message: "OK" }))
     }
 }
@@ -110,7 +130,11 @@ async fn report(flow: &FlowName, input: &ArtifactInput, cx: &Context<'_>) -> Res
     let flow = draft.flow(flow, cx).await?;
     let trail = match &input.trail_name {
         Some(name) => Some(draft.trail(&flow, name, cx).await?),
-        None => None,
+        None => {
+            // The report takes the flow's template.
+            draft.guards.extend(draft.flow.take());
+            None
+        }
     };
     let repo = draft.repo(input.repo_info.as_ref(), cx).await?;
     let template = trail.as_ref().map_or(&flow.template, |trail| &trail.template).clone();
@@ -121,7 +145,8 @@ async fn report(flow: &FlowName, input: &ArtifactInput, cx: &Context<'_>) -> Res
             flow: flow.id,
             trail: trail.map(|trail| trail.id),
             fingerprint: input.fingerprint,
-            filename: input.filename,
+            filename: input.filename.into_string(),
+            description: input.description.map(Description::into_string).unwrap_or_default(),
             template_reference_name: input
                 .template_reference_name
                 .map(|name| name.to_string())
@@ -130,12 +155,15 @@ async fn report(flow: &FlowName, input: &ArtifactInput, cx: &Context<'_>) -> Res
             git_commit_info: input.git_commit_info,
             repo_info: input.repo_info,
             repo,
+            commits_list: input.commits_list.unwrap_or_default().0,
+            is_compliant: input.is_compliant,
+            reported_template: input.template,
             commit_url: input.commit_url.into_string(),
             build_url: input.build_url.into_string(),
             repo_url: input.repo_url.unwrap_or_default().into_string(),
             user_data: input.user_data.map_or(Value::Null, |UserData(data)| data),
             external_urls: input.external_urls,
-            annotations: input.annotations.unwrap_or_default(),
+            annotations: input.annotations.unwrap_or_default().0,
             template,
             created_at: cx.now(),
             created_by: cx.actor(),
@@ -194,7 +222,7 @@ pub struct GetArtifact {
     pub flow_name: FlowName,
     pub fingerprint: FingerprintPrefix,
     /// The trail that the artifact was reported to.
-    pub trail: Option<String>,
+    pub trail: Option<ShortText>,
     /// The artifact's `id`.
     pub attestation_id: Option<Id>,
 }
@@ -229,7 +257,7 @@ impl Operation for GetArtifact {
         };
         let found = cx.store().artifacts(cx.org()?, &filter, Window { offset: 0, limit: 1 }).await?;
         let gone = gone();
-        let found = views(&found.items, Some(flow), cx).await?;
+        let found = views(&found.items, Some(&flow), cx).await?;
         found.into_iter().next().map(Json).ok_or(gone)
     }
 }
@@ -242,7 +270,7 @@ pub struct GetArtifactsByCommit {
     pub flow_name: FlowName,
     pub commit_sha: CommitPrefix,
     /// The trail that the artifacts were reported to.
-    pub trail: Option<String>,
+    pub trail: Option<ShortText>,
 }
 
 impl Operation for GetArtifactsByCommit {
@@ -252,7 +280,7 @@ impl Operation for GetArtifactsByCommit {
     const SCOPE: Scope = Scope::ReadFlow;
     const SUMMARY: &'static str = "Gets the artifacts of a flow that were built from a commit";
     type Body = ();
-    type Output = Json<Vec<ArtifactView>>;
+    type Output = JsonList<ArtifactView>;
 
     fn org(&self) -> Option<&OrgName> {
         Some(&self.org)
@@ -264,15 +292,14 @@ impl Operation for GetArtifactsByCommit {
 
     async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
         let (flow, trail) = narrowed(&self.flow_name, self.trail.as_deref(), cx).await?;
-        let Ok(trail) = trail else { return Ok(Json(Vec::new())) };
+        let Ok(trail) = trail else { return Ok(JsonList::of(stream::empty())) };
         let filter = ArtifactFilter {
             flow: Some(flow.id),
             trail,
             commit: Some(self.commit_sha.into_string()),
             ..ArtifactFilter::default()
         };
-        let found = cx.store().artifacts(cx.org()?, &filter, Window::ALL).await?;
-        Ok(Json(views(&found.items, Some(flow), cx).await?))
+        list(&filter, Window::ALL, Some(flow), cx).await
     }
 }
 
@@ -284,7 +311,7 @@ pub struct GetLatestCommit {
     pub flow_name: FlowName,
     pub fingerprint: FingerprintPrefix,
     /// The branch to take the commit from.
-    pub branch: Option<String>,
+    pub branch: Option<ShortText>,
 }
 
 /// The commit of an artifact's newest report; `""` when there is none.
@@ -320,7 +347,7 @@ impl Operation for GetLatestCommit {
         let filter = ArtifactFilter {
             flow: Some(flow.id),
             fingerprint: Some(fingerprint),
-            branch: self.branch.filter(|branch| !branch.is_empty()),
+            branch: self.branch.filter(|branch| !branch.is_empty()).map(ShortText::into_string),
             with_commit: true,
             ..ArtifactFilter::default()
         };
@@ -336,7 +363,7 @@ impl Operation for GetLatestCommit {
 pub struct ListArtifacts {
     pub org: OrgName,
     pub flow_name: Option<FlowName>,
-    pub repo_name: Option<String>,
+    pub repo_name: Option<ShortText>,
     pub page: Option<PageNumber>,
     pub per_page: Option<PerPage<{ i64::MAX }>>,
 }
@@ -351,7 +378,7 @@ impl Operation for ListArtifacts {
     const SCOPE: Scope = Scope::Read;
     const SUMMARY: &'static str = "Lists artifacts, newest first";
     type Body = ();
-    type Output = Json<Vec<ArtifactView>>;
+    type Output = JsonList<ArtifactView>;
 
     fn org(&self) -> Option<&OrgName> {
         Some(&self.org)
@@ -373,16 +400,38 @@ impl Operation for ListArtifacts {
             ArtifactFilter { flow: flow.as_ref().map(|flow| flow.id), repos, ..ArtifactFilter::default() };
         let per_page = self.per_page.map_or(15, PerPage::get).min(MOST_A_PAGE);
         let window = self.page.unwrap_or_default().window(per_page);
-        let Slice { items, .. } = cx.store().artifacts(cx.org()?, &filter, window).await?;
-        Ok(Json(views(&items, flow, cx).await?))
+        list(&filter, window, flow, cx).await
     }
 }
 
-async fn repos_named(name: String, cx: &Context<'_>) -> Result<Vec<Id>> {
-    let filter = RepoFilter { name: Some(name.clone()), ..RepoFilter::default() };
+/// A list of artifacts; `flow` is that of all of them, where it is known.
+async fn list(
+    filter: &ArtifactFilter,
+    window: Window,
+    flow: Option<Flow>,
+    cx: &Context<'_>,
+) -> Result<JsonList<ArtifactView>> {
+    let listed = cx.store().artifacts_listed(cx.org()?, filter, window).await?;
+    let around = Arc::new((cx.lasting(), flow));
+    let read = move |ids: Vec<Id>| {
+        let around = Arc::clone(&around);
+        async move {
+            let (lasting, flow) = &*around;
+            let cx = lasting.context();
+            let mut found = cx.store().artifacts_by_id(cx.org()?, &ids).await?;
+            let place: BTreeMap<Id, usize> = ids.into_iter().zip(0..).collect();
+            found.sort_unstable_by_key(|artifact| place.get(&artifact.id).copied());
+            views(&found, flow.as_ref(), &cx).await
+        }
+    };
+    JsonList::in_batches(listed, (), read).await
+}
+
+async fn repos_named(name: ShortText, cx: &Context<'_>) -> Result<Vec<Id>> {
+    let filter = RepoFilter { name: Some(name.to_string()), ..RepoFilter::default() };
     let repos = cx.store().repos(cx.org()?, &filter, Window::ALL).await?;
     if repos.items.is_empty() {
-        return Err(cx.missing(Resource::Repo, name).named_by("query.repo_name").into());
+        return Err(cx.missing(Resource::Repo, name.as_str()).named_by("query.repo_name").into());
     }
     Ok(repos.items.into_iter().map(|repo| repo.id).collect())
 }

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::Artifact;
-use crate::attestations::{Attestation, Binding};
+use crate::attestations::{Attestation, AttestationRow, Binding};
 use crate::error::Result;
 use crate::flows::Flow;
 use crate::id::Id;
@@ -17,11 +17,10 @@ use crate::name::{Fingerprint, TrailName};
 use crate::rules::compliance::{self, ReportedAttestation, State};
 use crate::rules::template::Template;
 use crate::service::Context;
-use crate::shared::{ExternalUrls, GitCommitInfo, RepoInfo, distinct};
-use crate::store::Current;
+use crate::shared::{ExternalUrls, GitCommitInfo, RepoInfo, distinct, text};
 use crate::templates::Templates;
 use crate::time::{Seconds, Timestamp};
-use crate::trails::{Run, TrailEvidence, artifact_state, runs};
+use crate::trails::{Run, TrailContents, artifact_state, runs};
 
 /// An artifact (specification, Artifact). Every key is there; what nobody reported is the empty value of its type.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -80,14 +79,14 @@ pub struct RepoInfoView {
 impl From<&RepoInfo> for RepoInfoView {
     fn from(info: &RepoInfo) -> Self {
         Self {
-            name: info.name.clone(),
-            url: info.url.clone(),
-            id: info.id.clone().unwrap_or_default(),
-            description: info.description.clone().unwrap_or_default(),
+            name: info.name.to_string(),
+            url: info.url.to_string(),
+            id: text(info.id.as_deref()),
+            description: text(info.description.as_deref()),
             provider: info.provider.map(|provider| provider.as_str().to_owned()).unwrap_or_default(),
             vcs_instance: crate::repos::vcs_instance(&info.url).unwrap_or_default(),
             namespace_path: crate::repos::namespace_path(info),
-            additional_info: info.additional_info.clone().unwrap_or_default(),
+            additional_info: info.additional_info.clone().unwrap_or_default().0,
             short_name: crate::repos::short_name(&info.name),
         }
     }
@@ -114,6 +113,8 @@ struct Surroundings {
     flows: BTreeMap<Id, Flow>,
     trails: BTreeMap<Id, OnTrail>,
     runs: Vec<Run>,
+    /// What the attestations say that are shown: the newest of each name.
+    shown: BTreeMap<Id, Attestation>,
 }
 
 /// A trail as far as its artifacts go.
@@ -121,33 +122,37 @@ struct OnTrail {
     name: TrailName,
     template: Arc<Template>,
     /// Oldest first, and once more as they are judged by.
-    attestations: Vec<Attestation>,
+    attestations: Vec<AttestationRow>,
     reported: Vec<ReportedAttestation>,
 }
 
 impl OnTrail {
-    fn new(evidence: TrailEvidence, templates: &Templates) -> Self {
-        let TrailEvidence { trail, attestations } = evidence;
-        let row = |attestation: &Current<Attestation>| {
-            ReportedAttestation::from(&attestation.record.row(attestation.revision))
-        };
+    fn new(contents: TrailContents, templates: &Templates) -> Self {
+        let TrailContents { trail, attestations, .. } = contents;
         Self {
             name: trail.name,
             template: templates.parsed(&trail.template),
-            reported: attestations.iter().map(row).collect(),
-            attestations: attestations.into_iter().map(|attestation| attestation.record).collect(),
+            reported: attestations.iter().map(ReportedAttestation::from).collect(),
+            attestations,
         }
     }
 }
 
 impl Surroundings {
     /// `flow` is that of all these artifacts, where it is known.
-    async fn read(artifacts: &[Artifact], flow: Option<Flow>, cx: &Context<'_>) -> Result<Self> {
+    async fn read(artifacts: &[Artifact], flow: Option<&Flow>, cx: &Context<'_>) -> Result<Self> {
         let trails = distinct(artifacts.iter().filter_map(|artifact| artifact.trail));
         let fingerprints = distinct(artifacts.iter().map(|artifact| artifact.fingerprint.clone()));
         let (flows, trails, runs) =
             try_join3(flows(artifacts, flow, cx), on_trails(&trails, cx), runs(&fingerprints, cx)).await?;
-        Ok(Self { flows: flows.into_iter().map(|flow| (flow.id, flow)).collect(), trails, runs })
+        let flows = flows.into_iter().map(|flow| (flow.id, flow)).collect();
+        let mut around = Self { flows, trails, runs, shown: BTreeMap::new() };
+        let shown = distinct(artifacts.iter().flat_map(|artifact| around.newest(artifact).into_values()));
+        if !shown.is_empty() {
+            let shown = cx.store().attestations_by_id(cx.org()?, &shown).await?;
+            around.shown = shown.into_iter().map(|attestation| (attestation.id, attestation)).collect();
+        }
+        Ok(around)
     }
 
     fn flow_name(&self, artifact: &Artifact) -> &str {
@@ -159,15 +164,20 @@ impl Surroundings {
     }
 
     /// The attestations that are about this artifact, oldest first.
-    fn evidence<'a>(&'a self, artifact: &'a Artifact) -> impl Iterator<Item = &'a Attestation> {
+    fn evidence<'a>(&'a self, artifact: &'a Artifact) -> impl Iterator<Item = &'a AttestationRow> {
         let on_trail = self.trail(artifact).into_iter().flat_map(|trail| &trail.attestations);
         on_trail.filter(|attestation| concerns(&attestation.binding, artifact))
     }
+
+    /// The newest of each name of them.
+    fn newest<'a>(&'a self, artifact: &'a Artifact) -> BTreeMap<&'a str, Id> {
+        self.evidence(artifact).map(|attestation| (attestation.name.as_str(), attestation.id)).collect()
+    }
 }
 
-async fn flows(artifacts: &[Artifact], flow: Option<Flow>, cx: &Context<'_>) -> Result<Vec<Flow>> {
+async fn flows(artifacts: &[Artifact], flow: Option<&Flow>, cx: &Context<'_>) -> Result<Vec<Flow>> {
     match flow {
-        Some(flow) => Ok(vec![flow]),
+        Some(flow) => Ok(vec![flow.clone()]),
         None => {
             let ids = distinct(artifacts.iter().map(|artifact| artifact.flow));
             Ok(cx.store().flows_by_id(cx.org()?, &ids).await?)
@@ -179,8 +189,8 @@ async fn on_trails(trails: &[Id], cx: &Context<'_>) -> Result<BTreeMap<Id, OnTra
     if trails.is_empty() {
         return Ok(BTreeMap::new());
     }
-    let found = cx.store().trail_evidence(cx.org()?, trails).await?;
-    let by_id = |evidence: TrailEvidence| (evidence.trail.id, OnTrail::new(evidence, cx.templates()));
+    let found = cx.store().trail_contents(cx.org()?, trails).await?;
+    let by_id = |contents: TrailContents| (contents.trail.id, OnTrail::new(contents, cx.templates()));
     Ok(found.into_iter().map(by_id).collect())
 }
 
@@ -199,7 +209,7 @@ pub(crate) fn concerns(binding: &Binding, artifact: &Artifact) -> bool {
 /// These artifacts, in order, as answers carry them; `flow` is that of all of them, where it is known.
 pub(super) async fn views(
     artifacts: &[Artifact],
-    flow: Option<Flow>,
+    flow: Option<&Flow>,
     cx: &Context<'_>,
 ) -> Result<Vec<ArtifactView>> {
     let around = Surroundings::read(artifacts, flow, cx).await?;
@@ -214,10 +224,11 @@ fn view(artifact: &Artifact, around: &Surroundings, cx: &Context<'_>) -> Result<
     };
     let on_trail = trail.map(|trail| trail.reported.as_slice()).unwrap_or_default();
     let state = artifact_state(&template, artifact, on_trail);
-    let evidence: Vec<&Attestation> = around.evidence(artifact).collect();
+    let evidence: Vec<&AttestationRow> = around.evidence(artifact).collect();
+    let said = |(name, id): (&str, Id)| Some((name.to_owned(), evidence_item(around.shown.get(&id)?)));
     let runs: Vec<&Run> = around.runs.iter().filter(|run| run.fingerprint == artifact.fingerprint).collect();
     let committed = artifact.git_commit_info.as_ref().and_then(|commit| commit.timestamp).map(|at| at.0);
-    let last = evidence.iter().map(|attestation| attestation.created_at).fold(artifact.created_at, Ord::max);
+    let last = evidence.iter().map(|attestation| attestation.at).fold(artifact.created_at, Ord::max);
     let (org, flow_name, fingerprint) =
         (&cx.place()?.name, around.flow_name(artifact), &artifact.fingerprint);
     Ok(ArtifactView {
@@ -226,7 +237,7 @@ fn view(artifact: &Artifact, around: &Surroundings, cx: &Context<'_>) -> Result<
         filename: artifact.filename.clone(),
         created_at: artifact.created_at.decimal(),
         last_modified_at: last.decimal(),
-        evidence: evidence.iter().map(|one| (one.name.to_string(), evidence_item(one))).collect(),
+        evidence: around.newest(artifact).into_iter().filter_map(said).collect(),
         flow_name: flow_name.to_owned(),
         commit_lead_times: committed.map(|at| lead_times(&runs, at)).unwrap_or_default(),
         build_lead_times: lead_times(&runs, artifact.created_at),
@@ -245,10 +256,10 @@ fn view(artifact: &Artifact, around: &Surroundings, cx: &Context<'_>) -> Result<
         annotations: artifact.annotations.clone(),
         state,
         template: compliance::expected_names(&template, &artifact.template_reference_name),
-        state_info: state_info(state).to_owned(),
+        state_info: template.unreadable().unwrap_or(state_info(state)).to_owned(),
         running: places(&runs, |run| run.until.is_none().then_some(run.from.0)),
         exited: places(&runs, |run| run.until.map(|(index, _)| index)),
-        history: history(artifact, &evidence, &runs),
+        history: if cx.sees_environments()? { history(artifact, &evidence, &runs) } else { Vec::new() },
     })
 }
 
@@ -278,13 +289,13 @@ fn lead_times(runs: &[&Run], since: Timestamp) -> BTreeMap<String, Seconds> {
     first.into_iter().map(|(environment, started)| (environment, started.since(since))).collect()
 }
 
-fn history(artifact: &Artifact, evidence: &[&Attestation], runs: &[&Run]) -> Vec<HistoryEvent> {
+fn history(artifact: &Artifact, evidence: &[&AttestationRow], runs: &[&Run]) -> Vec<HistoryEvent> {
     let created = match artifact.template_reference_name.as_str() {
         "" => "Artifact created".to_owned(),
         name => format!("{name} reported"),
     };
     let mut events = vec![(artifact.created_at, created)];
-    events.extend(evidence.iter().map(|one| (one.created_at, format!("{} evidence received", one.name))));
+    events.extend(evidence.iter().map(|one| (one.at, format!("{} evidence received", one.name))));
     for run in runs {
         let name = &run.environment_name;
         events.push((run.from.1, format!("Started running in {name}#{} environment", run.from.0)));
@@ -305,7 +316,8 @@ impl Context<'_> {
 
 /// An attestation among an artifact's evidence.
 fn evidence_item(attestation: &Attestation) -> Value {
-    let detail = |key: &str| attestation.details.get(key).cloned().unwrap_or(Value::Null);
+    let fields = attestation.details.fields();
+    let detail = |key: &str| fields.get(key).cloned().unwrap_or(Value::Null);
     json!({
         "evidence_type": attestation.kind,
         "is_compliant": attestation.is_compliant,

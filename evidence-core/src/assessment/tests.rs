@@ -1,4 +1,8 @@
+use std::slice::from_ref;
+
 use super::*;
+
+use serde_json::json;
 
 use crate::id::Random;
 use crate::time::Timestamp;
@@ -23,12 +27,32 @@ fn fingerprint(digit: char) -> Fingerprint {
 /// Artifact `digit` with one instance, from report 1, judged by a policy.
 fn judged(digit: char, compliant: Option<bool>) -> Judged {
     Judged {
-        fingerprint: fingerprint(digit),
-        sighting: Sighting { name: "api".to_owned(), created: vec![10] },
+        key: ArtifactKey::from(&fingerprint(digit)),
+        sighting: Sighting {
+            fingerprint: Some(fingerprint(digit)),
+            name: "api".to_owned(),
+            created: vec![10],
+            context: Map::new(),
+        },
         compliant,
         provenance: vec![Provenance { artifact: report(1), state: State::Compliant }],
         decisions: vec![decision("p", 1)],
     }
+}
+
+/// What has no digest but this name, judged by a policy.
+fn undigested(name: &str, compliant: Option<bool>) -> Judged {
+    let seen = judged('a', compliant);
+    Judged {
+        key: ArtifactKey::new(None, name),
+        sighting: Sighting { fingerprint: None, name: name.to_owned(), ..seen.sighting },
+        provenance: Vec::new(),
+        ..seen
+    }
+}
+
+fn context(value: &serde_json::Value) -> Map<String, Value> {
+    value.as_object().cloned().expect("an object")
 }
 
 /// What this version of a policy that demands nothing says.
@@ -43,9 +67,9 @@ fn decision(policy: &str, version: u64) -> PolicyDecision {
 }
 
 /// What runs after these were judged in snapshot 1.
-fn open(judged: &[Judged]) -> BTreeMap<Fingerprint, Instance> {
+fn open(judged: &[Judged]) -> BTreeMap<ArtifactKey, Instance> {
     let first = difference(&BTreeMap::new(), judged, 1);
-    first.changes.into_iter().map(|instance| (instance.fingerprint.clone(), instance)).collect()
+    first.changes.into_iter().map(|instance| (instance.key(), instance)).collect()
 }
 
 fn with(mut artifact: Judged, change: impl FnOnce(&mut Judged)) -> Judged {
@@ -76,6 +100,13 @@ fn the_same_fingerprints_take_a_snapshot_only_for_provenance_and_verdicts() {
         ("counts", yes(), with(yes(), |now| now.sighting.created = vec![10, 11]), Some("unchanged"), false),
         ("times", yes(), with(yes(), |now| now.sighting.created = vec![11]), Some("unchanged"), false),
         ("names", yes(), with(yes(), |now| now.sighting.name = "web".to_owned()), Some("unchanged"), false),
+        (
+            "context",
+            yes(),
+            with(yes(), |now| now.sighting.context = context(&json!({"pods": {"api-1": {}}}))),
+            Some("unchanged"),
+            false,
+        ),
         ("verdict lost", yes(), judged('a', Some(false)), Some("became-non-compliant"), true),
         ("verdict gained", judged('a', Some(false)), yes(), Some("became-compliant"), true),
         ("first verdict", judged('a', None), yes(), Some("became-compliant"), true),
@@ -146,9 +177,9 @@ fn the_same_fingerprints_take_a_snapshot_only_for_provenance_and_verdicts() {
 fn what_is_gone_exits_and_what_stays_the_same_is_not_written_again() {
     let before = open(&[judged('a', None), judged('b', None)]);
     let found = difference(&before, &[judged('b', None), judged('c', None)], 2);
-    assert_eq!(found.exits, [fingerprint('a')]);
-    let changed: Vec<_> = found.changes.iter().map(|change| &change.fingerprint).collect();
-    assert_eq!(changed, [&fingerprint('c')]);
+    assert_eq!(found.exits, [ArtifactKey::from(&fingerprint('a'))]);
+    let changed: Vec<_> = found.changes.iter().map(|change| change.fingerprint.clone()).collect();
+    assert_eq!(changed, [Some(fingerprint('c'))]);
     assert!(found.tells_something);
 }
 
@@ -157,7 +188,91 @@ fn counts_are_noted_when_a_snapshot_is_taken_for_another_reason() {
     let before = open(&[judged('a', None)]);
     let scaled = with(judged('a', None), |now| now.sighting.created = vec![10, 11, 12]);
     let found = difference(&before, &[scaled, judged('b', None)], 2);
-    let noted = found.changes.iter().find(|change| change.fingerprint == fingerprint('a'));
+    let noted = found.changes.iter().find(|change| change.fingerprint == Some(fingerprint('a')));
     let annotation = noted.map(|change| change.annotation.clone());
     assert_eq!(annotation, Some(Annotation { kind: "unchanged".to_owned(), was: 1, now: 3 }));
+}
+
+/// What it is about; what ran before, what runs now; exits, annotations, and whether that tells something.
+type Case<'a> = (&'a str, Judged, Vec<Judged>, Vec<ArtifactKey>, &'a [&'a str], bool);
+
+#[test]
+fn what_has_no_digest_is_the_same_while_its_name_is() {
+    let task = || undigested("task", None);
+    let renamed = vec![undigested("job", None)];
+    let table: Vec<Case<'_>> = vec![
+        ("nothing", task(), vec![task()], vec![], &[], false),
+        (
+            "context",
+            task(),
+            vec![with(task(), |now| {
+                now.sighting.context = context(&json!({"ecs_context": {"task_arn": "2"}}));
+            })],
+            vec![],
+            &["unchanged"],
+            false,
+        ),
+        ("verdict", task(), vec![undigested("task", Some(false))], vec![], &["became-non-compliant"], true),
+        ("name", task(), renamed, vec![task().key], &["started-unknown"], true),
+    ];
+    for (what, before, now, exits, kinds, tells_something) in table {
+        let found = difference(&open(&[before]), &now, 2);
+        assert_eq!(found.exits, exits, "{what}");
+        let annotated: Vec<_> = found.changes.iter().map(|change| change.annotation.kind.as_str()).collect();
+        assert_eq!(annotated, kinds, "{what}");
+        assert_eq!(found.tells_something, tells_something, "{what}");
+    }
+}
+
+#[test]
+fn a_digest_makes_another_artifact_of_what_had_none_whatever_its_name() {
+    let bare = undigested("api", None);
+    let digested = judged('a', None);
+    let found = difference(&open(from_ref(&bare)), from_ref(&digested), 2);
+    assert_eq!(found.exits, from_ref(&bare.key));
+    assert_eq!(found.changes.len(), 1);
+    assert!(found.tells_something);
+
+    let both = difference(&open(from_ref(&digested)), &[digested, bare.clone()], 2);
+    assert_eq!(both.exits, []);
+    let started: Vec<_> = both.changes.iter().map(Instance::key).collect();
+    assert_eq!(started, [bare.key]);
+}
+
+#[test]
+fn what_has_no_digest_has_no_provenance_and_is_on_no_allowlist() {
+    let yaml =
+        "_schema: https://example.com/schemas/policy/v1\nartifacts:\n  provenance:\n    required: true\n";
+    let mut rulebook = Rulebook::default();
+    let rules =
+        Rules { name: "p".parse().expect("a name"), version: 1, policy: policy::Policy::stored(yaml) };
+    rulebook.rules.insert(report(9), rules);
+    let known = fingerprint('a');
+    let flow = FlowContext {
+        flow_name: "web".to_owned(),
+        trail_name: String::new(),
+        artifact_state: State::Compliant,
+        reason: None,
+        tags: BTreeMap::new(),
+        attestations: Vec::new(),
+    };
+    let running = |artifact: Judged| Running::from([(artifact.key, artifact.sighting)]);
+    let findings = |allowed: bool| Findings {
+        allowed: allowed.then(|| known.clone()).into_iter().collect(),
+        origins: [(known.clone(), vec![Origin { report: report(1), context: flow.clone() }])].into(),
+    };
+    // Its name is the text of a fingerprint that has provenance.
+    let disguised = || running(undigested(known.as_str(), None));
+    let table = [
+        (running(judged('a', None)), false, Some(true), 1),
+        (disguised(), false, Some(false), 0),
+        (disguised(), true, Some(false), 0),
+    ];
+    for (running, allowed, compliant, origins) in table {
+        let found: Vec<_> = judge(&running, &rulebook, findings(allowed))
+            .into_iter()
+            .map(|judged| (judged.compliant, judged.provenance.len()))
+            .collect();
+        assert_eq!(found, [(compliant, origins)], "{running:?}, allowed: {allowed}");
+    }
 }

@@ -4,12 +4,18 @@
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 
 use super::pull_requests::{GitProvider, PullRequest, null_as_empty};
-use crate::shared::List;
+use super::{Binding, Details, JunitDetails, OverrideDetails, PullRequestDetails};
+use crate::error::Result;
+use crate::fact::Guard;
+use crate::id::Id;
+use crate::name::AttestationName;
+use crate::service::Context;
+use crate::shared::{Description, List, ShortText};
+use crate::trails::Trail;
 
-/// One type of attestation.
+/// One type of attestation: what is reported, and how it is judged.
 pub trait Claim: DeserializeOwned + JsonSchema + Send + Sync + 'static {
     /// The operation that adds one.
     const OPERATION: &'static str;
@@ -19,12 +25,45 @@ pub trait Claim: DeserializeOwned + JsonSchema + Send + Sync + 'static {
     const SUMMARY: &'static str;
     /// The name of its schema.
     const SCHEMA: &'static str;
+
+    /// Judges the claim. It may ask the store for what its verdict rests on, and names that in the judgement's guards:
+    /// where one no longer holds when the attestation is recorded, the claim is judged again.
+    ///
+    /// # Errors
+    /// Whatever the caller is to be told of a claim that is refused, [`crate::Error::Invalid`] as a rule; nothing is
+    /// recorded then.
+    fn judge(&self, about: &Claimed<'_>, cx: &Context<'_>) -> impl Future<Output = Result<Judgement>> + Send;
+}
+
+/// What a claim is made about.
+#[derive(Debug, Clone, Copy)]
+pub struct Claimed<'a> {
+    /// The attestation's name.
+    pub name: &'a AttestationName,
+    /// The trail; none where it comes into being with the attestation.
+    pub trail: Option<&'a Trail>,
+    /// The part of the trail.
+    pub binding: &'a Binding,
+}
+
+/// What came of judging a claim.
+#[derive(Debug, Clone)]
+pub struct Judgement {
     /// The type's name as it is stored and answered.
-    fn kind(&self) -> String;
+    pub kind: String,
     /// Whether what is claimed is compliant.
-    fn verdict(&self) -> bool;
+    pub is_compliant: bool,
     /// The type's own part of the record.
-    fn details(&self) -> Value;
+    pub details: Details,
+    /// What the verdict rests on, and must still be so when it is recorded.
+    pub guards: Vec<Guard>,
+}
+
+impl Judgement {
+    /// A judgement that rests on nothing but the claim itself.
+    pub fn of(kind: impl Into<String>, is_compliant: bool, details: Details) -> Self {
+        Self { kind: kind.into(), is_compliant, details, guards: Vec::new() }
+    }
 }
 
 /// A claim that carries its own verdict.
@@ -41,16 +80,8 @@ impl Claim for Generic {
     const SUMMARY: &'static str = "Adds a generic attestation to a trail";
     const SCHEMA: &'static str = "GenericAttestationPostInput";
 
-    fn kind(&self) -> String {
-        "generic".to_owned()
-    }
-
-    fn verdict(&self) -> bool {
-        self.is_compliant
-    }
-
-    fn details(&self) -> Value {
-        json!({})
+    async fn judge(&self, _: &Claimed<'_>, _: &Context<'_>) -> Result<Judgement> {
+        Ok(Judgement::of("generic", self.is_compliant, Details::Generic))
     }
 }
 
@@ -68,7 +99,7 @@ pub struct Junit {
 #[schemars(rename = "JUnitResult")]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct JunitSuite {
-    pub name: String,
+    pub name: ShortText,
     pub failures: i64,
     pub errors: i64,
     pub skipped: i64,
@@ -85,16 +116,10 @@ impl Claim for Junit {
     const SUMMARY: &'static str = "Adds test results to a trail";
     const SCHEMA: &'static str = "JUnitAttestationPostInput";
 
-    fn kind(&self) -> String {
-        "junit".to_owned()
-    }
-
-    fn verdict(&self) -> bool {
-        self.junit_results.0.iter().all(|suite| suite.failures == 0 && suite.errors == 0)
-    }
-
-    fn details(&self) -> Value {
-        json!({ "junit_results": self.junit_results })
+    async fn judge(&self, _: &Claimed<'_>, _: &Context<'_>) -> Result<Judgement> {
+        let junit_results = self.junit_results.0.clone();
+        let passed = junit_results.iter().all(|suite| suite.failures == 0 && suite.errors == 0);
+        Ok(Judgement::of("junit", passed, Details::Junit(JunitDetails { junit_results })))
     }
 }
 
@@ -115,55 +140,85 @@ impl Claim for PullRequests {
     const SUMMARY: &'static str = "Adds a pull-request attestation to a trail";
     const SCHEMA: &'static str = "PullRequestAttestationPostInput";
 
-    fn kind(&self) -> String {
-        "pull_request".to_owned()
+    async fn judge(&self, _: &Claimed<'_>, _: &Context<'_>) -> Result<Judgement> {
+        let Self { git_provider, pull_requests: List(pull_requests) } = self.clone();
+        let found = !pull_requests.is_empty();
+        let details = PullRequestDetails { git_provider, pull_requests };
+        Ok(Judgement::of("pull_request", found, Details::PullRequest(details)))
     }
+}
 
-    fn verdict(&self) -> bool {
-        !self.pull_requests.0.is_empty()
-    }
+/// A decision that the attestations of a name count as compliant, or not, whatever they say: of the trail, of an
+/// artifact, or of one that is still to come, and whether one was reported or not.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Override {
+    /// Why.
+    pub reason: Description,
+    /// The verdict from now on, until another report of the name.
+    pub new_compliance_status: bool,
+    /// The type of what is overridden.
+    pub original_attestation_type: OriginalType,
+}
 
-    fn details(&self) -> Value {
-        json!({ "git_provider": self.git_provider, "pull_requests": self.pull_requests })
+/// A type of attestation that can be overridden: `generic`, `junit`, `snyk`, `pull_request`, `jira`, `sonar`,
+/// `custom:<name>` or `system:<name>`; at most 255 characters.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "String", into = "String")]
+#[schemars(with = "String")]
+pub struct OriginalType(String);
+
+impl OriginalType {
+    const LONGEST: usize = 255;
+    const NAMED: [&'static str; 6] = ["generic", "junit", "snyk", "pull_request", "jira", "sonar"];
+}
+
+impl From<OriginalType> for String {
+    fn from(kind: OriginalType) -> Self {
+        kind.0
     }
+}
+
+impl TryFrom<String> for OriginalType {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        let own = text.starts_with("custom:") || text.starts_with("system:");
+        if (own && text.chars().count() <= Self::LONGEST) || Self::NAMED.contains(&text.as_str()) {
+            return Ok(Self(text));
+        }
+        Err(
+            "Input should be 'generic', 'junit', 'snyk', 'pull_request', 'jira', 'sonar', 'custom:<name>' or \
+             'system:<name>', of at most 255 characters",
+        )
+    }
+}
+
+impl Claim for Override {
+    const OPERATION: &'static str = "post_override_attestation";
+    const PATH: &'static str = "/attestations/{org}/{flow_name}/trail/{trail_name}/override";
+    const SUMMARY: &'static str = "Overrides the compliance of an attestation in a trail";
+    const SCHEMA: &'static str = "OverrideAttestationPostInput";
+
+    async fn judge(&self, about: &Claimed<'_>, cx: &Context<'_>) -> Result<Judgement> {
+        let kind = String::from(self.original_attestation_type.clone());
+        let details = OverrideDetails {
+            reason: self.reason.clone().into_string(),
+            original_attestation_type: kind.clone(),
+            original_attestation_id: original(about, cx).await?,
+        };
+        Ok(Judgement::of(kind, self.new_compliance_status, Details::Override(details)))
+    }
+}
+
+/// The newest attestation of the name that is bound to the same, overrides aside. Nothing guards it: whichever comes
+/// first, the override or another report, what is newer in the ledger decides.
+async fn original(about: &Claimed<'_>, cx: &Context<'_>) -> Result<Option<Id>> {
+    let Some(trail) = about.trail else { return Ok(None) };
+    let found = cx.store().attestations(cx.org()?, &[trail.id], about.name.as_str()).await?;
+    let original = found.iter().find(|one| one.binding == *about.binding && !one.is_override());
+    Ok(original.map(|one| one.id))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn verdict<C: Claim>(document: &Value) -> bool {
-        crate::decode::from_json::<C>(document).expect("a claim").verdict()
-    }
-
-    #[test]
-    fn a_generic_claim_carries_its_verdict() {
-        assert!(verdict::<Generic>(&json!({"is_compliant": true})));
-        assert!(!verdict::<Generic>(&json!({"is_compliant": false})));
-    }
-
-    #[test]
-    fn test_results_are_compliant_when_nothing_failed_or_broke() {
-        let suite = |failures: i64, errors: i64| json!({"name": "s", "failures": failures, "errors": errors, "skipped": 3, "total": 9, "duration": 1.5});
-        let table = [
-            (json!([]), true),
-            (json!([suite(0, 0)]), true),
-            (json!([suite(1, 0)]), false),
-            (json!([suite(0, 1)]), false),
-            (json!([suite(0, 0), suite(0, 2)]), false),
-        ];
-        for (suites, compliant) in table {
-            assert_eq!(verdict::<Junit>(&json!({"junit_results": suites})), compliant, "{suites}");
-        }
-    }
-
-    #[test]
-    fn pull_requests_are_compliant_when_there_is_one_whatever_its_state() {
-        let claim = |pull_requests: Value| json!({"git_provider": "azure", "pull_requests": pull_requests});
-        assert!(!verdict::<PullRequests>(&claim(json!([]))));
-        assert!(!verdict::<PullRequests>(&claim(Value::Null)));
-        assert!(verdict::<PullRequests>(&claim(
-            json!([{"url": "u", "state": "closed", "merge_commit": ""}])
-        )));
-    }
-}
+mod tests;

@@ -1,6 +1,7 @@
 //! The files that come with an attestation: kept by content before the record that names them, and given back as the
 //! one file, or as an archive of several that is made once, when they arrive.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use crate::id::Id;
 use crate::name::Fingerprint;
 use crate::operation::Download;
 use crate::service::Context;
-use crate::store::StoreError;
+use crate::store::{StoreError, StoreResult};
 
 const ARCHIVE: &str = "evidence.tgz";
 
@@ -69,11 +70,17 @@ fn archive(mut contents: Vec<(String, Vec<u8>)>) -> std::io::Result<Vec<u8>> {
     contents.sort();
     let gzip = flate2::GzBuilder::new().mtime(0).write(Vec::new(), flate2::Compression::default());
     let mut tar = tar::Builder::new(gzip);
-    let mut taken = std::collections::BTreeMap::<String, usize>::new();
+    let mut taken: BTreeSet<String> = contents.iter().map(|(name, _)| name.clone()).collect();
+    let mut last = None;
     for (name, bytes) in contents {
-        let count = taken.entry(name.clone()).or_default();
-        *count += 1;
-        let path = if *count == 1 { name } else { format!("{count}-{name}") };
+        // The first of several files of one name keeps it; the others take a number that makes no other's name.
+        let path = if last.as_ref() == Some(&name) {
+            (2_usize..).map(|n| format!("{n}-{name}")).find(|path| !taken.contains(path)).unwrap_or_default()
+        } else {
+            name.clone()
+        };
+        taken.insert(path.clone());
+        last = Some(name);
         let mut header = tar::Header::new_gnu();
         header.set_size(bytes.len() as u64);
         header.set_mode(0o644);
@@ -91,37 +98,59 @@ pub(super) async fn download(file: &Attachment, org: Id, cx: &Context<'_>) -> Re
     let blobs = Arc::clone(cx.attachments());
     let first = blobs.chunk(org, &file.sha256, 0).await?;
     if first.is_none() && file.size > 0 {
-        let missing = format_args!("the content of the attachment {} is missing", file.sha256);
-        return Err(StoreError::corrupt(missing).into());
+        return Err(incomplete(&file.sha256).into());
     }
     Ok(Download {
         media_type: file.media_type.clone(),
         file_name: file.file_name.clone(),
         size: file.size,
         etag: Some(file.sha256.to_string()),
-        content: Box::new(Stored { first, blobs, org, sha256: file.sha256.clone(), next: 1 }),
+        content: Box::new(Stored {
+            first,
+            blobs,
+            org,
+            sha256: file.sha256.clone(),
+            next: 0,
+            rest: file.size,
+        }),
     })
 }
 
-/// A blob read chunk by chunk.
+/// A blob that is not as long as its record says.
+fn incomplete(sha256: &Fingerprint) -> StoreError {
+    StoreError::corrupt(format_args!("the content of the attachment {sha256} is not whole"))
+}
+
+/// A blob read chunk by chunk. One that is shorter or longer than it should be is an error, which breaks the answer
+/// off: an end would tell the caller that this was all.
 struct Stored {
     first: Option<Bytes>,
     blobs: Arc<dyn Blobs>,
     org: Id,
     sha256: Fingerprint,
     next: u64,
+    /// How many bytes are still to come.
+    rest: u64,
+}
+
+impl Stored {
+    async fn chunk(&mut self) -> StoreResult<Option<Bytes>> {
+        let chunk = match self.first.take() {
+            Some(first) => Some(first),
+            None if self.rest == 0 => return Ok(None),
+            None => self.blobs.chunk(self.org, &self.sha256, self.next).await?,
+        };
+        self.next += 1;
+        let chunk = chunk.filter(|chunk| !chunk.is_empty()).ok_or_else(|| incomplete(&self.sha256))?;
+        self.rest = self.rest.checked_sub(chunk.len() as u64).ok_or_else(|| incomplete(&self.sha256))?;
+        Ok(Some(chunk))
+    }
 }
 
 #[async_trait]
 impl crate::blobs::Chunks for Stored {
     async fn next(&mut self) -> std::io::Result<Option<Bytes>> {
-        if let Some(first) = self.first.take() {
-            return Ok(Some(first));
-        }
-        let chunk =
-            self.blobs.chunk(self.org, &self.sha256, self.next).await.map_err(std::io::Error::other)?;
-        self.next += 1;
-        Ok(chunk.filter(|chunk| !chunk.is_empty()))
+        self.chunk().await.map_err(std::io::Error::other)
     }
 }
 
@@ -140,12 +169,14 @@ mod tests {
         let one = archive(files(&[("b", "2"), ("a", "1"), ("a", "0")])).unwrap();
         let other = archive(files(&[("a", "0"), ("b", "2"), ("a", "1")])).unwrap();
         assert_eq!(one, other);
-        let mut tar = tar::Archive::new(flate2::read::GzDecoder::new(one.as_slice()));
-        let names: Vec<String> = tar
-            .entries()
-            .unwrap()
-            .map(|entry| entry.unwrap().path().unwrap().display().to_string())
-            .collect();
-        assert_eq!(names, ["a", "2-a", "b"]);
+        assert_eq!(names(&one), ["a", "2-a", "b"]);
+        let own = archive(files(&[("a", "0"), ("a", "1"), ("2-a", "2"), ("a", "3")])).unwrap();
+        assert_eq!(names(&own), ["2-a", "a", "3-a", "4-a"]);
+    }
+
+    fn names(archive: &[u8]) -> Vec<String> {
+        let mut tar = tar::Archive::new(flate2::read::GzDecoder::new(archive));
+        let entries = tar.entries().unwrap();
+        entries.map(|entry| entry.unwrap().path().unwrap().display().to_string()).collect()
     }
 }

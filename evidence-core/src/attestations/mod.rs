@@ -1,6 +1,7 @@
 //! Attestations: claims about a trail or an artifact, append-only. The newest of a name decides.
 
 mod claims;
+mod details;
 mod evidence;
 mod operations;
 mod pull_requests;
@@ -18,9 +19,9 @@ use crate::store::StoreResult;
 use crate::time::Timestamp;
 
 pub use claims::*;
+pub use details::*;
 pub use operations::*;
 pub use pull_requests::*;
-pub(crate) use view::pull_requests_of;
 pub use view::*;
 
 /// An attestation as it is recorded.
@@ -56,8 +57,8 @@ pub struct Attestation {
     pub annotations: Option<Annotations>,
     /// Whatever the reporter added.
     pub user_data: Value,
-    /// The part that belongs to the type, under its own keys (`junit_results`, `pull_requests`, …).
-    pub details: Value,
+    /// The part that belongs to the type.
+    pub details: Details,
     /// The files that came with it.
     pub attachments: Vec<Attachment>,
     /// What the evidence download answers: the one file, or an archive of several.
@@ -127,9 +128,9 @@ pub struct AttestationRow {
 }
 
 impl Attestation {
-    /// Whether it overrides an earlier one: `override` is `true` among its details.
-    pub fn is_override(&self) -> bool {
-        self.details.get("override") == Some(&true.into())
+    /// Whether it overrides an earlier one.
+    pub const fn is_override(&self) -> bool {
+        self.details.is_override()
     }
 
     /// The part that compliance depends on, of an attestation at this ledger index.
@@ -154,6 +155,8 @@ impl Attestation {
 pub trait AttestationStore: Send + Sync {
     /// The attestation of this id.
     async fn attestation(&self, org: Id, id: Id) -> StoreResult<Option<Attestation>>;
+    /// The attestations of these ids, in any order; unknown ids are passed over.
+    async fn attestations_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Attestation>>;
     /// The attestations of this name on these trails, newest (by ledger index) first.
     async fn attestations(&self, org: Id, trails: &[Id], name: &str) -> StoreResult<Vec<Attestation>>;
 }

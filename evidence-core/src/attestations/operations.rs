@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::view::views;
-use super::{Attachment, Attestation, AttestationView, Binding, Claim, evidence};
+use super::{Attachment, Attestation, AttestationView, Binding, Claim, Claimed, Judgement, evidence};
 use crate::artifacts::{Artifact, ArtifactFilter, concerns};
 use crate::auth::Scope;
 use crate::decode::{self, Misfit};
@@ -17,10 +17,10 @@ use crate::name::{AttestationName, Fingerprint, FingerprintPrefix, FlowName, Org
 use crate::operation::{Created, Document, Download, Form, FormParts, Json, Method, Operation};
 use crate::page::Window;
 use crate::recording::Known;
-use crate::service::{Context, Draft, Race};
+use crate::service::{Context, Draft};
 use crate::shared::{
-    Acknowledged, Annotations, Description, ExternalUrls, GitCommit, List, RepoInfo, UserData, WebUrl,
-    distinct,
+    Acknowledged, Annotations, Description, ExternalUrls, GitCommit, List, RepoInfo, ShortText, UserData,
+    WebUrl, distinct,
 };
 use crate::trails::Trail;
 
@@ -134,10 +134,12 @@ impl<C: Claim> Operation for PostAttestation<C> {
         if !body.files.is_empty() {
             // Nothing is kept for an attestation that is refused.
             let Known { trail, .. } = self.known(cx).await?;
-            self.binding(&base, trail.as_ref(), cx).await?;
+            let binding = self.binding(&base, trail.as_ref(), cx).await?;
+            let about = Claimed { name: &base.attestation_name, trail: trail.as_ref(), binding: &binding };
+            claim.judge(&about, cx).await?;
         }
         let (attachments, file) = evidence::keep(body.files, cx).await?;
-        Race::run(|| self.attest(&base, &claim, &attachments, file.as_ref(), cx)).await?;
+        cx.retry(|| self.attest(&base, &claim, &attachments, file.as_ref(), cx)).await?;
         Ok(Created(Acknowledged::Ok))
     }
 }
@@ -153,7 +155,9 @@ impl<C: Claim> PostAttestation<C> {
     ) -> Result<()> {
         let Known { flow, trail } = self.known(cx).await?;
         let binding = self.binding(base, trail.as_ref(), cx).await?;
-        let mut draft = Draft::default();
+        let about = Claimed { name: &base.attestation_name, trail: trail.as_ref(), binding: &binding };
+        let Judgement { kind, is_compliant, details, guards } = claim.judge(&about, cx).await?;
+        let mut draft = Draft { guards, ..Draft::default() };
         let flow = draft.flow_unless(flow, &self.flow_name, cx)?;
         let trail = draft.trail_unless(trail, &flow, &self.trail_name, cx);
         let repo = draft.repo(base.repo_info.as_ref(), cx).await?;
@@ -164,8 +168,8 @@ impl<C: Claim> PostAttestation<C> {
                 flow: flow.id,
                 trail: trail.id,
                 name: base.attestation_name,
-                kind: claim.kind(),
-                is_compliant: claim.verdict(),
+                kind,
+                is_compliant,
                 binding,
                 description: base.description.map(Description::into_string),
                 origin_url: base.origin_url.map(WebUrl::into_string).unwrap_or_default(),
@@ -175,7 +179,7 @@ impl<C: Claim> PostAttestation<C> {
                 external_urls: base.external_urls,
                 annotations: base.annotations,
                 user_data: base.user_data.map_or_else(|| Value::Object(Map::new()), |UserData(data)| data),
-                details: claim.details(),
+                details,
                 attachments: attachments.to_vec(),
                 evidence: file.cloned(),
                 created_at: cx.now(),
@@ -201,9 +205,8 @@ impl<C: Claim> PostAttestation<C> {
         let commit = base.git_commit_info.as_ref().map(|commit| &commit.sha1).filter(|sha| !sha.is_empty());
         match (&base.artifact_fingerprint, target, commit) {
             (Some(fingerprint), ..) => {
-                let newest = Window { offset: 0, limit: 1 };
-                let found = reported(trail, Some(fingerprint), newest, cx).await?;
-                let artifact = found.into_iter().next().ok_or_else(|| {
+                let found = reported(trail, Some(fingerprint), None, cx).await?;
+                let artifact = found.ok_or_else(|| {
                     cx.missing(Resource::Artifact, fingerprint.as_str())
                         .in_flow(self.flow_name.as_str())
                         .in_trail(self.trail_name.as_str())
@@ -213,13 +216,11 @@ impl<C: Claim> PostAttestation<C> {
                 Ok(Binding::Artifact { fingerprint: fingerprint.clone(), target })
             }
             (None, Some(target), Some(commit)) => {
-                Ok(Binding::Named { target: target.to_string(), commit: commit.clone() })
+                Ok(Binding::Named { target: target.to_string(), commit: commit.to_string() })
             }
             (None, Some(target), None) => {
-                let found = reported(trail, None, Window::ALL, cx).await?;
-                let artifact =
-                    found.into_iter().find(|artifact| artifact.template_reference_name == target.as_str());
-                let artifact = artifact.ok_or_else(|| Error::invalid("target_artifacts", UNBOUND))?;
+                let found = reported(trail, None, Some(target.as_str()), cx).await?;
+                let artifact = found.ok_or_else(|| Error::invalid("target_artifacts", UNBOUND))?;
                 Ok(Binding::Artifact { fingerprint: artifact.fingerprint, target: target.to_string() })
             }
             (None, None, _) => Ok(Binding::Trail),
@@ -227,17 +228,22 @@ impl<C: Claim> PostAttestation<C> {
     }
 }
 
-/// The artifacts reported to the trail, newest first; none where there is no trail yet.
+/// The artifact reported to the trail last, of this fingerprint and this template name; none where there is no trail yet.
 async fn reported(
     trail: Option<&Trail>,
     fingerprint: Option<&Fingerprint>,
-    window: Window,
+    name: Option<&str>,
     cx: &Context<'_>,
-) -> Result<Vec<Artifact>> {
-    let Some(trail) = trail else { return Ok(Vec::new()) };
-    let fingerprint = fingerprint.map(ToString::to_string);
-    let filter = ArtifactFilter { trail: Some(trail.id), fingerprint, ..ArtifactFilter::default() };
-    Ok(cx.store().artifacts(cx.org()?, &filter, window).await?.items)
+) -> Result<Option<Artifact>> {
+    let Some(trail) = trail else { return Ok(None) };
+    let filter = ArtifactFilter {
+        trail: Some(trail.id),
+        fingerprint: fingerprint.map(ToString::to_string),
+        name: name.map(str::to_owned),
+        ..ArtifactFilter::default()
+    };
+    let newest = Window { offset: 0, limit: 1 };
+    Ok(cx.store().artifacts(cx.org()?, &filter, newest).await?.items.into_iter().next())
 }
 
 /// The public client recognises this sentence and says it in terms of its own flags.
@@ -339,7 +345,7 @@ impl Operation for GetArtifactAttestation {
 pub struct GetAttestations {
     pub org: OrgName,
     /// The attestation's id.
-    pub attestation_id: String,
+    pub attestation_id: ShortText,
 }
 
 /// Attestations, in an envelope.
@@ -378,7 +384,7 @@ pub struct GetEvidence {
     pub org: OrgName,
     pub flow_name: FlowName,
     pub trail_name: TrailName,
-    pub attestation_id: String,
+    pub attestation_id: ShortText,
 }
 
 impl Operation for GetEvidence {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 
 use crate::name::CommitSha;
-use crate::shared::{GitCommit, VcsProvider};
+use crate::shared::{Address, GitCommit, List, ShortText, VcsProvider};
 use crate::time::SentSeconds;
 
 /// The host of pull requests: a repo's provider, or `azure`.
@@ -61,16 +61,16 @@ where
 #[serde(deny_unknown_fields)]
 #[expect(missing_docs, reason = "the fields are the specification's")]
 pub struct PullRequest {
-    pub url: String,
-    pub state: String,
+    pub url: Address,
+    pub state: ShortText,
     #[serde(default)]
-    pub title: Option<String>,
+    pub title: Option<ShortText>,
     #[serde(default)]
-    pub author: Option<String>,
+    pub author: Option<ShortText>,
     #[serde(default)]
-    pub head_ref: Option<String>,
+    pub head_ref: Option<ShortText>,
     #[serde(default)]
-    pub base_ref: Option<String>,
+    pub base_ref: Option<ShortText>,
     #[serde(default)]
     pub merge_commit: Option<MergeCommit>,
     #[serde(default)]
@@ -78,15 +78,27 @@ pub struct PullRequest {
     #[serde(default)]
     pub merged_at: Option<SentSeconds>,
     #[serde(default, deserialize_with = "null_as_empty")]
-    pub approvers: Vec<Approver>,
+    pub approvers: List<Approver>,
     #[serde(default, deserialize_with = "null_as_empty")]
-    pub commits: Vec<GitCommit>,
+    pub commits: List<GitCommit>,
 }
 
 /// The commit that a pull request was merged with: 40 hex digits, or `""`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct MergeCommit(String);
+
+impl JsonSchema for MergeCommit {
+    fn inline_schema() -> bool {
+        true
+    }
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "MergeCommit".into()
+    }
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "string", "pattern": "^([a-f0-9]{40})?$", "maxLength": CommitSha::LONGEST })
+    }
+}
 
 impl MergeCommit {
     /// The text.
@@ -109,9 +121,9 @@ impl<'de> Deserialize<'de> for MergeCommit {
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Approver {
     /// The account's name.
-    pub username: String,
+    pub username: ShortText,
     /// What was said: `APPROVED`, ….
-    pub state: Option<String>,
+    pub state: Option<ShortText>,
     /// When.
     pub timestamp: Option<SentSeconds>,
 }
@@ -120,9 +132,9 @@ pub struct Approver {
 #[serde(deny_unknown_fields)]
 struct ApproverObject {
     #[serde(alias = "author")]
-    username: String,
+    username: ShortText,
     #[serde(default)]
-    state: Option<String>,
+    state: Option<ShortText>,
     #[serde(default)]
     timestamp: Option<SentSeconds>,
 }
@@ -138,7 +150,8 @@ impl<'de> Deserialize<'de> for Approver {
             }
 
             fn visit_str<E: de::Error>(self, name: &str) -> Result<Approver, E> {
-                Ok(Approver { username: name.to_owned(), state: None, timestamp: None })
+                let username = name.parse().map_err(E::custom)?;
+                Ok(Approver { username, state: None, timestamp: None })
             }
 
             fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<Approver, A::Error> {
@@ -187,8 +200,8 @@ impl PullRequest {
             "merge_commit": self.merge_commit,
             "created_at": seconds(&self.created_at),
             "merged_at": seconds(&self.merged_at),
-            "approvers": self.approvers.iter().map(approver).collect::<Vec<_>>(),
-            "commits": self.commits.iter().map(commit).collect::<Vec<_>>(),
+            "approvers": self.approvers.0.iter().map(approver).collect::<Vec<_>>(),
+            "commits": self.commits.0.iter().map(commit).collect::<Vec<_>>(),
         })
     }
 }
@@ -213,7 +226,7 @@ mod tests {
         let read = |value: &Value| from_json::<PullRequest>(value).unwrap();
         assert_eq!(read(&specification), read(&client));
         let oldest = read(&json!({"url": "u", "state": "open", "merge_commit": "", "approvers": ["ann"]}));
-        assert_eq!(oldest.approvers[0].username, "ann");
+        assert_eq!(oldest.approvers.0[0].username.as_str(), "ann");
         let answered = read(&specification).answered();
         assert_eq!(answered["approvers"][0]["author"], answered["approvers"][0]["username"]);
         assert_eq!(

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::{Attachment, Attestation, Binding, PullRequest};
+use super::{Attachment, Attestation, Binding, Details, PullRequest};
 use crate::error::Result;
 use crate::flows::Flow;
 use crate::id::Id;
@@ -105,7 +105,7 @@ impl AttestationView {
             attachments: attestation.attachments.iter().map(AttachmentView::from).collect(),
             user_data: attestation.user_data,
             created_at: attestation.created_at.seconds(),
-            details: details(attestation.details),
+            details: details(&attestation.details),
             html_url: format!("{}?attestation_id={id}", cx.trail_url(&flow.name, &trail.name)),
             flow_name: flow.name.to_string(),
             trail_name: trail.name.to_string(),
@@ -120,18 +120,13 @@ impl AttestationView {
 }
 
 /// The type's own part, pull requests in both spellings.
-fn details(details: Value) -> Map<String, Value> {
-    let Value::Object(mut details) = details else { return Map::new() };
-    if let Some(pull_requests) = details.get_mut("pull_requests") {
-        let answered = pull_requests_of(pull_requests).iter().map(PullRequest::answered).collect();
-        *pull_requests = Value::Array(answered);
+fn details(details: &Details) -> Map<String, Value> {
+    let mut fields = details.fields();
+    if let Details::PullRequest(details) = details {
+        let answered = details.pull_requests.iter().map(PullRequest::answered).collect();
+        fields.insert("pull_requests".to_owned(), Value::Array(answered));
     }
-    details
-}
-
-/// The pull requests of an attestation's record.
-pub(crate) fn pull_requests_of(recorded: &Value) -> Vec<PullRequest> {
-    serde_json::from_value(recorded.clone()).unwrap_or_default()
+    fields
 }
 
 /// These attestations, in order, as answers carry them.

@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use crate::artifacts::{Artifact, ArtifactFilter, Matches};
+use crate::artifacts::{Artifact, ArtifactFilter, Matches, TemplateNames};
 use crate::fact::Fact;
 use crate::id::Id;
 use crate::page::{Slice, Window};
-use crate::shared::GitCommit;
+use crate::shared::{GitCommit, List};
 use crate::store::Store;
 
 use super::fixtures::{
-    Org, artifact, artifact_reported, at, awkward, external_urls, fingerprint, flow_created, full_commit,
-    full_repo_info, id, named, robot, trail_begun, user_data, window,
+    Org, artifact, artifact_reported, at, awkward, bare_commit, external_urls, fingerprint, flow_created,
+    full_commit, full_repo_info, id, named, robot, trail_begun, user_data, window,
 };
 use super::{Failure, Outcome, promises, same, same_set};
 
@@ -32,11 +32,15 @@ async fn artifacts_read_back(store: Arc<dyn Store>) -> Outcome {
     let bare = artifact(110, 100, None, "ab");
     let full = Artifact {
         filename: awkward(),
+        description: awkward(),
         template_reference_name: "app".to_owned(),
         git_commit: Some(named(&"5".repeat(40))),
         git_commit_info: Some(full_commit()),
         repo_info: Some(full_repo_info("owner/repo")),
         repo: Some(id(104)),
+        commits_list: vec![full_commit(), bare_commit()],
+        is_compliant: Some(false),
+        reported_template: Some(TemplateNames::Several(List(vec![named("unit")]))),
         commit_url: "https://example.com/c".to_owned(),
         build_url: "https://example.com/b".to_owned(),
         repo_url: "https://example.com/r".to_owned(),
@@ -64,7 +68,7 @@ async fn several(store: &Arc<dyn Store>) -> Result<Org, Failure> {
     org.record(vec![flow_created(100, "f"), flow_created(101, "g")]).await?;
     org.record(vec![trail_begun(102, 100, "t"), trail_begun(103, 101, "t")]).await?;
     other.record(vec![flow_created(200, "f"), artifact_reported(210, 200, None, "ab1")]).await?;
-    let on_branch = |branch: &str| GitCommit { branch: Some(branch.to_owned()), ..full_commit() };
+    let on_branch = |branch: &str| GitCommit { branch: Some(named(branch)), ..full_commit() };
     let built = Artifact {
         git_commit: Some(named(&"abc12".repeat(8))),
         git_commit_info: Some(on_branch("main")),
@@ -76,6 +80,7 @@ async fn several(store: &Arc<dyn Store>) -> Result<Org, Failure> {
         git_commit: Some(named(&"abc13".repeat(8))),
         git_commit_info: Some(on_branch("Main")),
         repo: Some(id(107)),
+        template_reference_name: "app".to_owned(),
         ..artifact(112, 101, Some(103), "ab1")
     };
     let without_sha =
@@ -115,7 +120,11 @@ async fn fingerprints_are_counted_once(store: Arc<dyn Store>) -> Outcome {
 async fn listed(org: &Org, filter: &ArtifactFilter) -> Result<Vec<Id>, Failure> {
     let artifacts = org.store.artifacts(org.id, filter, Window::ALL).await?;
     same("the total", artifacts.total, artifacts.items.len() as u64)?;
-    Ok(artifacts.items.into_iter().map(|artifact| artifact.id).collect())
+    let ids: Vec<Id> = artifacts.items.into_iter().map(|artifact| artifact.id).collect();
+    let alone = org.store.artifacts_listed(org.id, filter, Window::ALL).await?;
+    same("all have a size", alone.iter().all(|listed| listed.bytes > 0), true)?;
+    same("the ids alone", alone.into_iter().map(|listed| listed.id).collect(), ids.clone())?;
+    Ok(ids)
 }
 
 async fn artifacts_are_listed_newest_first(store: Arc<dyn Store>) -> Outcome {
@@ -149,6 +158,8 @@ async fn artifacts_are_narrowed(store: Arc<dyn Store>) -> Outcome {
         (ArtifactFilter { flow: Some(id(200)), ..any() }, vec![]),
         (ArtifactFilter { trail: Some(id(102)), ..any() }, vec![114, 113]),
         (ArtifactFilter { id: Some(id(111)), ..any() }, vec![111]),
+        (ArtifactFilter { name: text("app"), ..any() }, vec![112]),
+        (ArtifactFilter { name: text("app"), trail: Some(id(102)), ..any() }, vec![]),
         (ArtifactFilter { id: Some(id(210)), ..any() }, vec![]),
         (ArtifactFilter { fingerprint: text("ab"), ..any() }, vec![111, 112, 113, 115]),
         (ArtifactFilter { fingerprint: text(fingerprint("ab1").as_str()), ..any() }, vec![112, 113, 115]),

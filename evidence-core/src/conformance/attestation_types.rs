@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use crate::attestation_types::{AttestationType, AttestationTypeVersion};
-use crate::fact::Fact;
+use crate::fact::{Fact, UnknownFields};
 use crate::store::{Current, Store};
 
 use super::fixtures::{Org, at, awkward, id, jane, named, robot, user_data};
@@ -27,6 +27,7 @@ fn bare(n: u64, name: &str) -> AttestationType {
         created_at: at(2),
         created_by: jane(),
         last_modified_at: at(2),
+        unknown: UnknownFields::default(),
     }
 }
 

@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::attestations::{Attachment, Attestation, Binding};
+use crate::attestations::{Attachment, Attestation, Binding, Details};
 use crate::fact::Fact;
 use crate::id::Id;
-use crate::shared::Annotations;
+use crate::shared::Dictionary;
 use crate::store::Store;
 
 use super::fixtures::{
     Org, at, attestation, attestation_added, awkward, bare_commit, bare_repo_info, external_urls,
-    fingerprint, flow_created, id, robot, trail_begun, user_data,
+    fingerprint, flow_created, id, named, robot, trail_begun, user_data,
 };
 use super::{Failure, Outcome, promises, same};
 
@@ -40,12 +40,12 @@ fn full() -> Attestation {
         repo_info: Some(bare_repo_info("owner/repo")),
         repo: Some(id(104)),
         external_urls: Some(external_urls()),
-        annotations: Some(Annotations(BTreeMap::from([
-            ("b".to_owned(), awkward()),
-            ("a".to_owned(), String::new()),
+        annotations: Some(Dictionary(BTreeMap::from([
+            (named("b"), named(&awkward())),
+            (named("a"), named("")),
         ]))),
         user_data: user_data(),
-        details: user_data(),
+        details: Details::Other(user_data()),
         attachments: vec![file("b"), file("a")],
         evidence: Some(file(&awkward())),
         created_by: robot(),
@@ -57,9 +57,9 @@ async fn attestations_read_back(store: Arc<dyn Store>) -> Outcome {
     let org = Org::create(&store, 1, "foo").await?;
     let nulls = Attestation {
         description: Some(String::new()),
-        annotations: Some(Annotations::default()),
+        annotations: Some(Dictionary::default()),
         user_data: Value::Null,
-        details: Value::Null,
+        details: Details::Other(Value::Null),
         binding: Binding::Named { target: "app".to_owned(), commit: "5".repeat(40) },
         ..attestation(112, 100, 101, "nulls")
     };
@@ -95,6 +95,9 @@ async fn attestations_are_found_by_id(store: Arc<dyn Store>) -> Outcome {
     let (org, other) = several(&store).await?;
     let found = store.attestation(org.id, id(112)).await?;
     same("by id", found, Some(attestation(112, 100, 101, "scan")))?;
+    let found = store.attestations_by_id(org.id, &[112, 999, 210, 112].map(id)).await?;
+    same("by ids", found, vec![attestation(112, 100, 101, "scan")])?;
+    same("by no ids", store.attestations_by_id(org.id, &[]).await?, Vec::new())?;
     for (org, n) in [(&other, 112), (&org, 210), (&org, 999), (&org, 101)] {
         same("by an id of something else", store.attestation(org.id, id(n)).await?, None)?;
     }

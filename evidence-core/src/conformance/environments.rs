@@ -2,15 +2,17 @@
 
 use std::sync::Arc;
 
-use crate::environments::{Environment, EnvironmentKind};
+use crate::environments::{Environment, EnvironmentKind, EnvironmentStatus, KnownEnvironment};
 use crate::fact::Fact;
-use crate::store::{Current, Store};
+use crate::snapshots::Snapshot;
+use crate::store::Store;
 
 use super::fixtures::{Org, at, awkward, environment, id, robot, tags};
 use super::{Outcome, promises, same};
 
 promises! {
     environments_read_back: "Environments are what the last fact about them says, absent options too.",
+    reports_leave_revisions_alone: "What an environment's reports made of it is read back, and is no part of its revision.",
     environments_are_listed_by_name: "`environments` is ordered by name (bytes), and shows one organization's.",
 }
 
@@ -22,13 +24,10 @@ async fn environments_read_back(store: Arc<dyn Store>) -> Outcome {
         description: awkward(),
         included: vec![id(103), id(101)],
         policies: vec![id(105), id(104)],
+        include_scaling: true,
         tags: tags(&[("a", "1")]),
         created_by: robot(),
         last_modified_at: at(8),
-        last_reported_at: Some(at(9)),
-        last_changed_at: Some(at(10)),
-        snapshots: 12,
-        state: Some(false),
         ..bare.clone()
     };
     let changed = |record: &Environment| record.clone();
@@ -37,15 +36,46 @@ async fn environments_read_back(store: Arc<dyn Store>) -> Outcome {
         (Fact::EnvironmentUpdated { record: changed(&full) }, &full),
         (Fact::EnvironmentTagged { record: changed(&bare) }, &bare),
         (Fact::EnvironmentJoined { record: changed(&full), member: id(101) }, &full),
-        (Fact::EnvironmentReported { record: changed(&bare) }, &bare),
         (Fact::PoliciesAttached { record: changed(&full), policies: vec![id(104)] }, &full),
     ];
     for (revision, (fact, record)) in (1..).zip(facts) {
         let kind = fact.kind();
         org.record(vec![fact]).await?;
-        let current = Current { revision, record: record.clone() };
+        let status = EnvironmentStatus::default();
+        let current = KnownEnvironment { revision, record: record.clone(), status };
         same(kind, store.environment(org.id, "prod").await?, Some(current.clone()))?;
         same(kind, store.environments(org.id).await?, vec![current])?;
+    }
+    Ok(())
+}
+
+async fn reports_leave_revisions_alone(store: Arc<dyn Store>) -> Outcome {
+    let org = Org::create(&store, 1, "foo").await?;
+    org.record(vec![Fact::EnvironmentCreated { record: environment(100, "prod") }]).await?;
+    let reported = || vec![Fact::EnvironmentReported { environment: id(100) }];
+    let taken = |index, at, compliant, reported| {
+        let snapshot =
+            Snapshot { at, compliant, reported, ..super::snapshots::snapshot(100, index, &[], &[]) };
+        vec![Fact::SnapshotTaken { snapshot }]
+    };
+    let status = |snapshots, changed_at, compliant, reported_at| EnvironmentStatus {
+        snapshots,
+        changed_at,
+        compliant,
+        reported_at,
+    };
+    let steps = [
+        // Writes of the fixtures are of time 7.
+        (reported(), status(0, None, None, Some(at(7)))),
+        (taken(1, at(9), true, true), status(1, Some(at(9)), Some(true), Some(at(9)))),
+        (reported(), status(1, Some(at(9)), Some(true), Some(at(9)))),
+        (taken(2, at(10), false, false), status(2, Some(at(10)), Some(false), Some(at(9)))),
+    ];
+    for (facts, status) in steps {
+        org.record(facts).await?;
+        let known = KnownEnvironment { revision: 1, record: environment(100, "prod"), status };
+        same("the environment", store.environment(org.id, "prod").await?, Some(known.clone()))?;
+        same("the list", store.environments(org.id).await?, vec![known])?;
     }
     Ok(())
 }

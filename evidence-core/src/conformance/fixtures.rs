@@ -8,16 +8,18 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use crate::artifacts::Artifact;
-use crate::attestations::{Attestation, Binding};
+use crate::attestations::{Attestation, Binding, Details};
 use crate::auth::{Actor, ActorKind};
 use crate::environments::{Environment, EnvironmentKind};
-use crate::fact::{Fact, Guard, Write};
+use crate::fact::{Fact, Guard, UnknownFields, Write};
 use crate::flows::{EMPTY_TEMPLATE, Flow, Visibility};
 use crate::id::Id;
 use crate::name::Fingerprint;
 use crate::orgs::{OrgKind, Organization};
 use crate::page::Window;
-use crate::shared::{ExternalUrl, ExternalUrls, GitCommit, RepoInfo, Tags, VcsProvider};
+use crate::shared::{
+    Dictionary, ExternalUrl, ExternalUrls, FreeForm, GitCommit, List, RepoInfo, Tags, VcsProvider,
+};
 use crate::store::{Entry, Store, StoreResult};
 use crate::time::{SentSeconds, Timestamp};
 use crate::trails::Trail;
@@ -26,85 +28,85 @@ use super::Failure;
 
 /// An organization, and the store it is in.
 #[derive(Clone)]
-pub(super) struct Org {
-    pub(super) store: Arc<dyn Store>,
-    pub(super) id: Id,
+pub(crate) struct Org {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) id: Id,
 }
 
 impl Org {
     /// A new organization of this name; ids below 100 are for organizations.
-    pub(super) async fn create(store: &Arc<dyn Store>, n: u64, name: &str) -> Result<Self, Failure> {
+    pub(crate) async fn create(store: &Arc<dyn Store>, n: u64, name: &str) -> Result<Self, Failure> {
         let org = Self { store: Arc::clone(store), id: id(n) };
         org.record(vec![Fact::OrganizationCreated { record: organization(n, name) }]).await?;
         Ok(org)
     }
 
     /// The organizations `foo` and `foobar`, whose names begin alike.
-    pub(super) async fn two(store: &Arc<dyn Store>) -> Result<(Self, Self), Failure> {
+    pub(crate) async fn two(store: &Arc<dyn Store>) -> Result<(Self, Self), Failure> {
         Ok((Self::create(store, 1, "foo").await?, Self::create(store, 2, "foobar").await?))
     }
 
-    pub(super) async fn record(&self, facts: Vec<Fact>) -> Result<Vec<Entry>, Failure> {
+    pub(crate) async fn record(&self, facts: Vec<Fact>) -> Result<Vec<Entry>, Failure> {
         Ok(self.attempt(facts, Vec::new()).await?)
     }
 
-    pub(super) async fn attempt(&self, facts: Vec<Fact>, guards: Vec<Guard>) -> StoreResult<Vec<Entry>> {
+    pub(crate) async fn attempt(&self, facts: Vec<Fact>, guards: Vec<Guard>) -> StoreResult<Vec<Entry>> {
         self.store.record(self.write(facts, guards)).await
     }
 
-    pub(super) fn write(&self, facts: Vec<Fact>, guards: Vec<Guard>) -> Write {
+    pub(crate) fn write(&self, facts: Vec<Fact>, guards: Vec<Guard>) -> Write {
         Write { org: self.id, by: jane(), at: at(7), facts, guards, secrets: Vec::new() }
     }
 }
 
 /// The `n`th id; ids sort as their numbers.
-pub(super) fn id(n: u64) -> Id {
+pub(crate) fn id(n: u64) -> Id {
     named(&format!("{:08x}-0000-0000-0000-{:08x}", n >> 32, n & 0xffff_ffff))
 }
 
 /// The `n`th instant, with microseconds that no double-rounding survives.
-pub(super) fn at(n: i64) -> Timestamp {
+pub(crate) fn at(n: i64) -> Timestamp {
     Timestamp::from_micros(1_776_252_299_785_511 + n * 1_000_003)
 }
 
 /// A validated text.
-pub(super) fn named<T: FromStr<Err: std::fmt::Debug>>(text: &str) -> T {
+pub(crate) fn named<T: FromStr<Err: std::fmt::Debug>>(text: &str) -> T {
     text.parse().expect("the fixtures are valid")
 }
 
 /// The fingerprint that begins so, filled up with zeros.
-pub(super) fn fingerprint(start: &str) -> Fingerprint {
+pub(crate) fn fingerprint(start: &str) -> Fingerprint {
     named(&format!("{start:0<64}"))
 }
 
-pub(super) fn jane() -> Actor {
+pub(crate) fn jane() -> Actor {
     Actor { id: id(90), name: "jane".to_owned(), kind: ActorKind::User }
 }
 
-pub(super) fn robot() -> Actor {
+pub(crate) fn robot() -> Actor {
     Actor { id: id(91), name: "robot".to_owned(), kind: ActorKind::ServiceAccount }
 }
 
-pub(super) fn window(offset: u64, limit: u64) -> Window {
+pub(crate) fn window(offset: u64, limit: u64) -> Window {
     Window { offset, limit }
 }
 
 /// Texts that quoting, patterns and encodings stumble over.
-pub(super) fn awkward() -> String {
+pub(crate) fn awkward() -> String {
     "it's \"100%\" _sure_ \\ ünïcödé 🦀\r\n\t{}".to_owned()
 }
 
-pub(super) fn user_data() -> Value {
+pub(crate) fn user_data() -> Value {
     json!({ "null": null, "list": [1, -2.5, true, awkward()], "": {}, "b": "2", "a": "1" })
 }
 
-pub(super) fn tags(pairs: &[(&str, &str)]) -> Tags {
+pub(crate) fn tags(pairs: &[(&str, &str)]) -> Tags {
     pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
 }
 
-pub(super) fn bare_commit() -> GitCommit {
+pub(crate) fn bare_commit() -> GitCommit {
     GitCommit {
-        sha1: "5".repeat(40),
+        sha1: named(&"5".repeat(40)),
         message: None,
         author: None,
         author_username: None,
@@ -117,25 +119,25 @@ pub(super) fn bare_commit() -> GitCommit {
     }
 }
 
-pub(super) fn full_commit() -> GitCommit {
+pub(crate) fn full_commit() -> GitCommit {
     GitCommit {
-        message: Some(awkward()),
-        author: Some("Jane <jane@example.com>".to_owned()),
-        author_username: Some("jane".to_owned()),
-        branch: Some("main".to_owned()),
+        message: Some(named(&awkward())),
+        author: Some(named("Jane <jane@example.com>")),
+        author_username: Some(named("jane")),
+        branch: Some(named("main")),
         timestamp: Some(SentSeconds(at(3))),
-        url: Some("https://example.com/commit".to_owned()),
-        parents: Some(vec!["6".repeat(40), "7".repeat(40)]),
+        url: Some(named("https://example.com/commit")),
+        parents: Some(List(vec![named(&"6".repeat(40)), named(&"7".repeat(40))])),
         verified: Some(false),
-        signature_state: Some(String::new()),
+        signature_state: Some(named("")),
         ..bare_commit()
     }
 }
 
-pub(super) fn bare_repo_info(name: &str) -> RepoInfo {
+pub(crate) fn bare_repo_info(name: &str) -> RepoInfo {
     RepoInfo {
-        name: name.to_owned(),
-        url: format!("https://example.com/{name}"),
+        name: named(name),
+        url: named(&format!("https://example.com/{name}")),
         id: None,
         description: None,
         provider: None,
@@ -144,30 +146,27 @@ pub(super) fn bare_repo_info(name: &str) -> RepoInfo {
     }
 }
 
-pub(super) fn full_repo_info(name: &str) -> RepoInfo {
+pub(crate) fn full_repo_info(name: &str) -> RepoInfo {
     RepoInfo {
-        id: Some("4711".to_owned()),
-        description: Some(String::new()),
+        id: Some(named("4711")),
+        description: Some(named("")),
         provider: Some(VcsProvider::AzureDevops),
-        namespace_path: Some(vec!["group".to_owned(), "sub".to_owned()]),
-        additional_info: Some(Map::from_iter([("null".to_owned(), Value::Null)])),
+        namespace_path: Some(List(vec![named("group"), named("sub")])),
+        additional_info: Some(FreeForm(Map::from_iter([("null".to_owned(), Value::Null)]))),
         ..bare_repo_info(name)
     }
 }
 
-pub(super) fn external_urls() -> ExternalUrls {
-    let url = |fingerprint| ExternalUrl { href: "https://example.com/%41".to_owned(), fingerprint };
-    ExternalUrls(BTreeMap::from([
-        ("plain".to_owned(), url(None)),
-        ("pinned".to_owned(), url(Some(fingerprint("ab")))),
-    ]))
+pub(crate) fn external_urls() -> ExternalUrls {
+    let url = |fingerprint| ExternalUrl { href: named("https://example.com/%41"), fingerprint };
+    Dictionary(BTreeMap::from([(named("plain"), url(None)), (named("pinned"), url(Some(fingerprint("ab"))))]))
 }
 
-pub(super) fn organization(n: u64, name: &str) -> Organization {
+pub(crate) fn organization(n: u64, name: &str) -> Organization {
     Organization { id: id(n), name: named(name), kind: OrgKind::Shared, created_at: at(1) }
 }
 
-pub(super) fn flow(n: u64, name: &str) -> Flow {
+pub(crate) fn flow(n: u64, name: &str) -> Flow {
     Flow {
         id: id(n),
         name: named(name),
@@ -179,14 +178,15 @@ pub(super) fn flow(n: u64, name: &str) -> Flow {
         tags: Tags::new(),
         created_at: at(2),
         created_by: jane(),
+        unknown: UnknownFields::default(),
     }
 }
 
-pub(super) fn flow_created(n: u64, name: &str) -> Fact {
+pub(crate) fn flow_created(n: u64, name: &str) -> Fact {
     Fact::FlowCreated { record: flow(n, name) }
 }
 
-pub(super) fn trail(n: u64, flow: u64, name: &str) -> Trail {
+pub(crate) fn trail(n: u64, flow: u64, name: &str) -> Trail {
     Trail {
         id: id(n),
         flow: id(flow),
@@ -203,25 +203,31 @@ pub(super) fn trail(n: u64, flow: u64, name: &str) -> Trail {
         created_at: at(3),
         created_by: jane(),
         last_modified_at: at(3),
+        last_modified_by: jane(),
+        unknown: UnknownFields::default(),
     }
 }
 
-pub(super) fn trail_begun(n: u64, flow: u64, name: &str) -> Fact {
+pub(crate) fn trail_begun(n: u64, flow: u64, name: &str) -> Fact {
     Fact::TrailBegun { record: trail(n, flow, name) }
 }
 
-pub(super) fn artifact(n: u64, flow: u64, trail: Option<u64>, start: &str) -> Artifact {
+pub(crate) fn artifact(n: u64, flow: u64, trail: Option<u64>, start: &str) -> Artifact {
     Artifact {
         id: id(n),
         flow: id(flow),
         trail: trail.map(id),
         fingerprint: fingerprint(start),
         filename: "app".to_owned(),
+        description: String::new(),
         template_reference_name: String::new(),
         git_commit: None,
         git_commit_info: None,
         repo_info: None,
         repo: None,
+        commits_list: Vec::new(),
+        is_compliant: None,
+        reported_template: None,
         commit_url: String::new(),
         build_url: String::new(),
         repo_url: String::new(),
@@ -234,11 +240,11 @@ pub(super) fn artifact(n: u64, flow: u64, trail: Option<u64>, start: &str) -> Ar
     }
 }
 
-pub(super) fn artifact_reported(n: u64, flow: u64, trail: Option<u64>, start: &str) -> Fact {
+pub(crate) fn artifact_reported(n: u64, flow: u64, trail: Option<u64>, start: &str) -> Fact {
     Fact::ArtifactReported { record: artifact(n, flow, trail, start) }
 }
 
-pub(super) fn attestation(n: u64, flow: u64, trail: u64, name: &str) -> Attestation {
+pub(crate) fn attestation(n: u64, flow: u64, trail: u64, name: &str) -> Attestation {
     Attestation {
         id: id(n),
         flow: id(flow),
@@ -255,7 +261,7 @@ pub(super) fn attestation(n: u64, flow: u64, trail: u64, name: &str) -> Attestat
         external_urls: None,
         annotations: None,
         user_data: json!({}),
-        details: json!({}),
+        details: Details::Generic,
         attachments: Vec::new(),
         evidence: None,
         created_at: at(5),
@@ -263,11 +269,11 @@ pub(super) fn attestation(n: u64, flow: u64, trail: u64, name: &str) -> Attestat
     }
 }
 
-pub(super) fn attestation_added(n: u64, flow: u64, trail: u64, name: &str) -> Fact {
+pub(crate) fn attestation_added(n: u64, flow: u64, trail: u64, name: &str) -> Fact {
     Fact::AttestationAdded { record: attestation(n, flow, trail, name) }
 }
 
-pub(super) fn environment(n: u64, name: &str) -> Environment {
+pub(crate) fn environment(n: u64, name: &str) -> Environment {
     Environment {
         id: id(n),
         name: named(name),
@@ -275,13 +281,11 @@ pub(super) fn environment(n: u64, name: &str) -> Environment {
         description: String::new(),
         included: Vec::new(),
         policies: Vec::new(),
+        include_scaling: false,
         tags: Tags::new(),
         created_at: at(2),
         created_by: jane(),
         last_modified_at: at(2),
-        last_reported_at: None,
-        last_changed_at: None,
-        snapshots: 0,
-        state: None,
+        unknown: UnknownFields::default(),
     }
 }

@@ -45,7 +45,8 @@ mod attestation_types;
 mod attestations;
 mod blobs;
 mod environments;
-mod fixtures;
+mod feed;
+pub(crate) mod fixtures;
 mod flows;
 mod harness;
 mod ledger;
@@ -138,6 +139,7 @@ pub fn checks() -> Vec<Check> {
         policies::checks(),
         allowlists::checks(),
         attestation_types::checks(),
+        feed::checks(),
         blobs::checks(),
     ]
     .concat()

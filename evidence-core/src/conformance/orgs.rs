@@ -3,19 +3,22 @@
 use std::sync::Arc;
 
 use crate::auth::{Actor, ActorKind, KeyHash, Role};
-use crate::fact::{Fact, Write};
-use crate::orgs::{KeyHolder, Membership, OrgKind, Organization, Standing, User};
+use crate::fact::{Fact, Guard, RecordKind, Write};
+use crate::orgs::{KeyHolder, Member, Membership, OrgKind, Organization, Standing, User};
 use crate::service_accounts::{ApiKeyRecord, ServiceAccount};
-use crate::store::Store;
+use crate::store::{Current, Store, StoreError};
 
 use super::fixtures::{Org, at, id, jane, named, organization};
 use super::service_accounts::{bare, give_key, key};
-use super::{Outcome, promises, same};
+use super::{Failure, Outcome, promises, same};
 
 promises! {
     organizations_and_users_read_back: "Organizations and users are what was recorded; what does not exist is `None`.",
     names_compare_by_bytes: "Names of organizations and users compare by bytes.",
     standing_tells_the_newest_role: "`standing` answers the user's present role in this organization alone.",
+    users_and_organizations_are_listed_by_name: "`users_by_name` and `organizations_by_name` begin after a name, and are so many.",
+    members_are_listed_by_name: "`members` lists the users who have a role in this organization, by name.",
+    a_removed_member_has_no_role: "`member_removed` ends a role, and what rested on the role with it; it can be given anew.",
     a_users_key_is_found: "`key_holder` finds a user's key by its hash.",
     a_service_accounts_role_is_the_present_one: "A service account's key is bound to its organization and present role.",
     ended_keys_are_found: "`key_holder` finds expired and revoked keys too.",
@@ -57,7 +60,6 @@ async fn names_compare_by_bytes(store: Arc<dyn Store>) -> Outcome {
 
 async fn standing_tells_the_newest_role(store: Arc<dyn Store>) -> Outcome {
     let (org, other) = Org::two(&store).await?;
-    let joins = |n, role| Fact::MemberAdded { record: Membership { user: id(n), role } };
     org.record(vec![joins(90, Role::Reader), joins(92, Role::Admin)]).await?;
     other.record(vec![joins(90, Role::Snapshotter)]).await?;
     org.record(vec![joins(90, Role::Member)]).await?;
@@ -72,6 +74,80 @@ async fn standing_tells_the_newest_role(store: Arc<dyn Store>) -> Outcome {
         same(&format!("the role of {user} in {org}"), standing, Some(role))?;
     }
     Ok(())
+}
+
+fn user(n: u64, name: &str) -> User {
+    User { id: id(n), name: named(name), created_at: at(8) }
+}
+
+fn joins(n: u64, role: Role) -> Fact {
+    Fact::MemberAdded { record: Membership { user: id(n), role } }
+}
+
+async fn users_and_organizations_are_listed_by_name(store: Arc<dyn Store>) -> Outcome {
+    let (org, _) = Org::two(&store).await?;
+    same("no users", store.users_by_name("", 9).await?, Vec::new())?;
+    let created = [(92, "b"), (90, "a"), (93, "B"), (91, "a-b")].map(|(n, name)| user(n, name));
+    org.record(created.iter().cloned().map(|record| Fact::UserCreated { record }).collect()).await?;
+    let all = ["B", "a", "a-b", "b"];
+    for (after, limit, expected) in
+        [("", 9, &all[..]), ("", 3, &all[..3]), ("a", 9, &all[2..]), ("a", 1, &all[2..3]), ("b", 9, &[])]
+    {
+        let users = store.users_by_name(after, limit).await?;
+        let names: Vec<_> = users.iter().map(|user| user.name.as_str()).collect();
+        same(&format!("{limit} users after '{after}'"), names, expected.to_vec())?;
+    }
+    same("a user in the list", store.users_by_name("a-b", 1).await?, vec![user(92, "b")])?;
+    let both = vec![organization(1, "foo"), organization(2, "foobar")];
+    same("the organizations", store.organizations_by_name("", 9).await?, both.clone())?;
+    same("one organization", store.organizations_by_name("", 1).await?, both[..1].to_vec())?;
+    same("the further ones", store.organizations_by_name("foo", 9).await?, both[1..].to_vec())
+}
+
+async fn members_are_listed_by_name(store: Arc<dyn Store>) -> Outcome {
+    let (org, other) = Org::two(&store).await?;
+    let created = [(90, "jane"), (91, "Zoe"), (92, "ann")].map(|(n, name)| user(n, name));
+    other.record(created.into_iter().map(|record| Fact::UserCreated { record }).collect()).await?;
+    same("nobody", store.members(org.id).await?, Vec::new())?;
+    // Nobody knows user 93.
+    org.record(vec![joins(90, Role::Reader), joins(91, Role::Admin), joins(93, Role::Admin)]).await?;
+    org.record(vec![joins(92, Role::Member), joins(90, Role::Snapshotter)]).await?;
+    other.record(vec![joins(92, Role::Reader)]).await?;
+    let member = |n, name, role, revision| Current { revision, record: Member { user: user(n, name), role } };
+    let expected = vec![
+        member(91, "Zoe", Role::Admin, 2),
+        member(92, "ann", Role::Member, 4),
+        member(90, "jane", Role::Snapshotter, 5),
+    ];
+    same("the members", store.members(org.id).await?, expected)?;
+    let expected = vec![member(92, "ann", Role::Reader, 4)];
+    same("the members of another organization", store.members(other.id).await?, expected)?;
+    same("the members of none", store.members(id(3)).await?, Vec::new())
+}
+
+async fn a_removed_member_has_no_role(store: Arc<dyn Store>) -> Outcome {
+    let (org, other) = Org::two(&store).await?;
+    org.record(vec![Fact::UserCreated { record: user(90, "jane") }, joins(90, Role::Admin)]).await?;
+    other.record(vec![joins(90, Role::Reader)]).await?;
+    let removed = || vec![Fact::MemberRemoved { user: id(90) }];
+    let rests_on = |revision| vec![Guard::Revision(RecordKind::Member, id(90), revision)];
+    let unknown = org.attempt(removed(), vec![Guard::Revision(RecordKind::Member, id(91), 2)]).await;
+    same("resting on nobody", matches!(unknown, Err(StoreError::Conflict)), true)?;
+    org.attempt(removed(), rests_on(2)).await?;
+    let role = async |org: &str| -> Result<_, Failure> {
+        Ok(store.standing(org, id(90)).await?.map(|standing| standing.role))
+    };
+    same("the role", role("foo").await?, Some(None))?;
+    same("the members", store.members(org.id).await?, Vec::new())?;
+    same("the role elsewhere", role("foobar").await?, Some(Some(Role::Reader)))?;
+    let late = org.attempt(removed(), rests_on(2)).await;
+    same("resting on a former role", matches!(late, Err(StoreError::Conflict)), true)?;
+    // In one write as well as in several.
+    org.record(vec![joins(90, Role::Admin), Fact::MemberRemoved { user: id(90) }, joins(90, Role::Member)])
+        .await?;
+    same("the new role", role("foo").await?, Some(Some(Role::Member)))?;
+    let member = Current { revision: 6, record: Member { user: user(90, "jane"), role: Role::Member } };
+    same("the new member", store.members(org.id).await?, vec![member])
 }
 
 async fn a_users_key_is_found(store: Arc<dyn Store>) -> Outcome {

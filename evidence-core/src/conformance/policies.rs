@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::fact::Fact;
+use crate::fact::{Fact, UnknownFields};
 use crate::policies::{Policy, PolicyEvent, PolicyVersion};
 use crate::store::{Current, Store};
 
@@ -25,6 +25,7 @@ fn policy(n: u64, name: &str) -> Policy {
         created_by: jane(),
         last_modified_at: at(2),
         events: Vec::new(),
+        unknown: UnknownFields::default(),
     }
 }
 

@@ -6,8 +6,9 @@ use std::task::Poll;
 
 use futures_util::future::join_all;
 
-use crate::fact::{Fact, Guard, Key, Write};
+use crate::fact::{Fact, Guard, Key, NameEffect, RecordKind, Write};
 use crate::flows::Flow;
+use crate::id::Id;
 use crate::orgs::User;
 use crate::store::{Entry, Store, StoreError, StoreResult};
 
@@ -27,8 +28,13 @@ promises! {
     names_exist_once: "A fact that would create a name which exists is a conflict.",
     a_name_twice_in_a_write: "A fact that would create a name of the same write is a conflict.",
     names_belong_to_their_place: "The same name may exist in another organization or flow.",
-    absent_holds_until_there_is_one: "Guard::Absent holds exactly while there is no such record.",
-    unchanged_holds_until_the_next_fact: "Guard::Unchanged holds exactly until the next fact about the record.",
+    vacant_holds_until_there_is_one: "Guard::Vacant holds exactly while no record claims the name.",
+    denotes_holds_while_the_name_leads_there: "Guard::Denotes holds exactly while the name leads to the record.",
+    revision_holds_until_the_next_fact: "Guard::Revision holds exactly until the next fact about the record.",
+    a_renamed_record_answers_to_its_former_name: "A renamed record is found by both names until another claims the former.",
+    an_archived_record_gives_up_its_names: "An archived record is in no list, and its names are free.",
+    names_that_come_and_go_leave_nothing: "A name claimed and given up in one write leads nowhere, whatever it led to.",
+    names_change_hands_in_one_write: "A name that one fact gives up may be claimed by the next, in one write or one group.",
     guards_do_not_see_other_organizations: "Guards of one organization are not about another's records.",
     revisions_are_ledger_indexes: "A record's revision is the index of its newest fact, whatever happened to others.",
     racers_for_a_name: "Guards are checked against earlier writes of the group: of 64 that create a name one wins.",
@@ -61,7 +67,7 @@ async fn unchanged_by(org: &Org, refused: Vec<Fact>, guards: Vec<Guard>) -> Outc
     let after = (store.ledger_head(org.id).await?, store.flow(org.id, "known").await?);
     same("the ledger head and the known flow", after, before)?;
     same("the flow of the refused write", store.flow(org.id, "refused").await?, None)?;
-    org.attempt(vec![flow_created(200, "refused")], vec![Guard::Absent(Key::Flow(named("refused")))]).await?;
+    org.attempt(vec![flow_created(200, "refused")], vec![Guard::Vacant(Key::Flow(named("refused")))]).await?;
     Ok(())
 }
 
@@ -74,7 +80,7 @@ async fn a_failed_guard_changes_nothing(store: Arc<dyn Store>) -> Outcome {
     org.record(vec![flow_created(100, "known")]).await?;
     let facts =
         vec![flow_created(101, "refused"), known_flow_described("refused"), trail_begun(102, 101, "t")];
-    unchanged_by(&org, facts, vec![Guard::Absent(Key::Flow(named("known")))]).await?;
+    unchanged_by(&org, facts, vec![Guard::Vacant(Key::Flow(named("known")))]).await?;
     let trail = store.trail(org.id, id(101), "t").await?;
     same("the trail of the refused write", trail, None)
 }
@@ -157,22 +163,145 @@ async fn names_belong_to_their_place(store: Arc<dyn Store>) -> Outcome {
     same("the trails", found, [Some(id(102)), Some(id(112)), Some(id(120)), Some(id(132)), None])
 }
 
-async fn absent_holds_until_there_is_one(store: Arc<dyn Store>) -> Outcome {
+async fn vacant_holds_until_there_is_one(store: Arc<dyn Store>) -> Outcome {
     let org = org_with_flow(&store).await?;
     for (n, (fact, _)) in (300..).zip(creations_twice()) {
-        let (key, _) = present("the subject of the fact", fact.subject())?;
-        let guard = vec![Guard::Absent(key)];
+        let Some(NameEffect::Claim(key, _)) = fact.name_effects().pop() else {
+            return Err(Failure("the fact claims no name".to_owned()));
+        };
+        let guard = vec![Guard::Vacant(key)];
         org.attempt(vec![fact.clone()], guard.clone()).await?;
         let unrelated = vec![flow_created(n, "unrelated")];
         conflict(fact.kind(), org.attempt(unrelated, guard).await)?;
     }
-    let exists = vec![Guard::Absent(Key::Organization(named("foo")))];
+    let exists = vec![Guard::Vacant(Key::Organization(named("foo")))];
     conflict("organization_created", org.attempt(vec![flow_created(101, "m")], exists).await)
 }
 
-async fn unchanged_holds_until_the_next_fact(store: Arc<dyn Store>) -> Outcome {
+async fn denotes_holds_while_the_name_leads_there(store: Arc<dyn Store>) -> Outcome {
     let org = Org::create(&store, 1, "foo").await?;
-    let unchanged = |revision| vec![Guard::Unchanged(Key::Flow(named("known")), revision)];
+    let key = || Key::Environment(named("prod"));
+    let attempt = |n: u64, to: u64| {
+        org.attempt(vec![flow_created(n, &n.to_string())], vec![Guard::Denotes(key(), id(to))])
+    };
+    conflict("no such name", attempt(300, 100).await)?;
+    org.record(vec![env_created(100, "prod")]).await?;
+    attempt(301, 100).await?;
+    conflict("another record", attempt(302, 101).await)?;
+    org.record(vec![env_renamed(100, "prod", "live")]).await?;
+    attempt(303, 100).await?;
+    org.record(vec![env_created(101, "prod")]).await?;
+    conflict("the name was taken", attempt(304, 100).await)?;
+    attempt(305, 101).await.map(drop)?;
+    Ok(())
+}
+
+fn env_created(n: u64, name: &str) -> Fact {
+    Fact::EnvironmentCreated { record: environment(n, name) }
+}
+
+fn env_renamed(n: u64, was: &str, name: &str) -> Fact {
+    Fact::EnvironmentRenamed { record: environment(n, name), was: named(was) }
+}
+
+fn env_archived(n: u64, name: &str) -> Fact {
+    Fact::EnvironmentArchived { record: environment(n, name) }
+}
+
+/// Which environments are found by these names, and which the list shows.
+async fn environments(org: &Org, names: &[&str]) -> Result<(Vec<Option<Id>>, Vec<Id>), Failure> {
+    let mut found = Vec::new();
+    for name in names {
+        found.push(org.store.environment(org.id, name).await?.map(|known| known.record.id));
+    }
+    let listed = org.store.environments(org.id).await?;
+    Ok((found, listed.into_iter().map(|known| known.record.id).collect()))
+}
+
+async fn a_renamed_record_answers_to_its_former_name(store: Arc<dyn Store>) -> Outcome {
+    let org = Org::create(&store, 1, "foo").await?;
+    org.record(vec![env_created(100, "b"), env_created(101, "c")]).await?;
+    conflict("a name that is taken", org.attempt(vec![env_renamed(100, "b", "c")], Vec::new()).await)?;
+    org.record(vec![env_renamed(100, "b", "d")]).await?;
+    let (both, listed) = (vec![Some(id(100)), Some(id(100))], vec![id(101), id(100)]);
+    same("after renaming", environments(&org, &["b", "d"]).await?, (both, listed))?;
+    let vacant = vec![Guard::Vacant(Key::Environment(named("b")))];
+    org.attempt(vec![env_created(102, "b")], vacant).await?;
+    let found = (vec![Some(id(102)), Some(id(100))], vec![id(102), id(101), id(100)]);
+    same("after the name was taken", environments(&org, &["b", "d"]).await?, found)?;
+    org.record(vec![env_renamed(102, "b", "e"), env_renamed(100, "d", "b")]).await?;
+    let found = (vec![Some(id(100)), Some(id(100)), Some(id(102))], vec![id(100), id(101), id(102)]);
+    same("after taking it back", environments(&org, &["b", "d", "e"]).await?, found)
+}
+
+async fn an_archived_record_gives_up_its_names(store: Arc<dyn Store>) -> Outcome {
+    let org = Org::create(&store, 1, "foo").await?;
+    org.record(vec![env_created(100, "a")]).await?;
+    org.record(vec![env_renamed(100, "a", "b")]).await?;
+    org.record(vec![env_archived(100, "b")]).await?;
+    same("after archiving", environments(&org, &["a", "b"]).await?, (vec![None, None], vec![]))?;
+    org.record(vec![env_created(101, "b")]).await?;
+    let found = (vec![None, Some(id(101))], vec![id(101)]);
+    same("after the name was taken", environments(&org, &["a", "b"]).await?, found)
+}
+
+/// What a name led to before a write, and what becomes of it in the write: the same as one fact after the other.
+async fn names_that_come_and_go_leave_nothing(store: Arc<dyn Store>) -> Outcome {
+    let (org, other) = Org::two(&store).await?;
+    for org in [&org, &other] {
+        let n = if org.id == other.id { 200 } else { 100 };
+        org.record(vec![env_created(n, "a"), env_created(n + 1, "x")]).await?;
+        org.record(vec![env_renamed(n + 1, "x", "y")]).await?;
+        let facts = vec![
+            env_renamed(n, "a", "b"),
+            env_created(n + 2, "a"),
+            env_archived(n + 2, "a"),
+            env_created(n + 3, "x"),
+            env_archived(n + 3, "x"),
+        ];
+        if org.id == other.id {
+            for fact in facts {
+                org.record(vec![fact]).await?;
+            }
+        } else {
+            org.record(facts).await?;
+        }
+        let found = (vec![None, Some(id(n)), None, Some(id(n + 1))], vec![id(n), id(n + 1)]);
+        same("what the names lead to", environments(org, &["a", "b", "x", "y"]).await?, found)?;
+        let vacant = ["a", "x"].map(|name| Guard::Vacant(Key::Environment(named(name)))).to_vec();
+        org.attempt(vec![env_created(n + 4, "a")], vacant).await?;
+    }
+    Ok(())
+}
+
+async fn names_change_hands_in_one_write(store: Arc<dyn Store>) -> Outcome {
+    let org = Org::create(&store, 1, "foo").await?;
+    let facts = vec![
+        env_created(100, "a"),
+        env_archived(100, "a"),
+        env_created(101, "a"),
+        env_renamed(101, "a", "b"),
+        env_created(102, "a"),
+        env_archived(102, "a"),
+    ];
+    org.record(facts).await?;
+    same("after all", environments(&org, &["a", "b"]).await?, (vec![None, Some(id(101))], vec![id(101)]))?;
+    let writes = vec![
+        org.write(vec![env_archived(101, "b")], Vec::new()),
+        org.write(vec![env_created(103, "b")], Vec::new()),
+        org.write(vec![env_renamed(103, "b", "c")], Vec::new()),
+        org.write(vec![env_created(104, "b")], Vec::new()),
+    ];
+    for outcome in together(&store, writes).await {
+        outcome?;
+    }
+    let found = (vec![Some(id(104)), Some(id(103))], vec![id(104), id(103)]);
+    same("after the group", environments(&org, &["b", "c"]).await?, found)
+}
+
+async fn revision_holds_until_the_next_fact(store: Arc<dyn Store>) -> Outcome {
+    let org = Org::create(&store, 1, "foo").await?;
+    let unchanged = |revision| vec![Guard::Revision(RecordKind::Flow, id(100), revision)];
     conflict("no such flow", org.attempt(vec![flow_created(100, "known")], unchanged(0)).await)?;
     org.record(vec![flow_created(100, "known")]).await?;
     org.attempt(vec![known_flow_described("first")], unchanged(1)).await?;
@@ -189,8 +318,11 @@ async fn guards_do_not_see_other_organizations(store: Arc<dyn Store>) -> Outcome
     let key = || Key::Flow(named("known"));
     other.record(vec![flow_created(100, "known")]).await?;
     let update = vec![known_flow_described("wrong")];
-    conflict("the other's flow", org.attempt(update, vec![Guard::Unchanged(key(), 1)]).await)?;
-    org.attempt(vec![flow_created(101, "known")], vec![Guard::Absent(key())]).await?;
+    conflict(
+        "the other's flow",
+        org.attempt(update, vec![Guard::Revision(RecordKind::Flow, id(100), 1)]).await,
+    )?;
+    org.attempt(vec![flow_created(101, "known")], vec![Guard::Vacant(key())]).await?;
     Ok(())
 }
 
@@ -221,7 +353,7 @@ pub(super) fn one_wins(outcomes: &[StoreResult<Vec<Entry>>]) -> Outcome {
 
 async fn racers_for_a_name(store: Arc<dyn Store>) -> Outcome {
     let org = Org::create(&store, 1, "foo").await?;
-    let absent = || vec![Guard::Absent(Key::Flow(named("known")))];
+    let absent = || vec![Guard::Vacant(Key::Flow(named("known")))];
     let writes = (0..RACERS).map(|n| org.write(vec![flow_created(100 + n, "known")], absent())).collect();
     one_wins(&together(&store, writes).await)?;
     same("the entries", store.ledger_entries(org.id, 0, 100).await?.len(), 2)
@@ -230,7 +362,7 @@ async fn racers_for_a_name(store: Arc<dyn Store>) -> Outcome {
 async fn racers_for_a_revision(store: Arc<dyn Store>) -> Outcome {
     let org = Org::create(&store, 1, "foo").await?;
     org.record(vec![flow_created(100, "known")]).await?;
-    let unchanged = || vec![Guard::Unchanged(Key::Flow(named("known")), 1)];
+    let unchanged = || vec![Guard::Revision(RecordKind::Flow, id(100), 1)];
     let write = |n: u64| org.write(vec![known_flow_described(&n.to_string())], unchanged());
     let outcomes = together(&store, (0..RACERS).map(write).collect()).await;
     one_wins(&outcomes)?;
@@ -249,7 +381,11 @@ async fn a_refused_racer_spoils_nobody(store: Arc<dyn Store>) -> Outcome {
     let (org, other) = Org::two(&store).await?;
     let write = |n: u64| {
         let org = if n.is_multiple_of(2) { &org } else { &other };
-        let guard = if n % 4 < 2 { Guard::Absent(key_of(n)) } else { Guard::Unchanged(key_of(n), 0) };
+        let guard = if n % 4 < 2 {
+            Guard::Vacant(key_of(n))
+        } else {
+            Guard::Revision(RecordKind::Flow, id(100 + n), 0)
+        };
         org.write(
             vec![flow_created(100 + n, &format!("f{n}")), trail_begun(500 + n, 100 + n, "t")],
             vec![guard],

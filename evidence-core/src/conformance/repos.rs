@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use crate::fact::Fact;
+use crate::fact::{Fact, UnknownFields};
 use crate::id::Id;
 use crate::page::{Slice, SortDirection, Window};
 use crate::repos::{Repo, RepoFilter};
-use crate::shared::{RepoInfo, TagFilter, Tags, VcsProvider};
+use crate::shared::{RepoInfo, ShortText, TagFilter, Tags, VcsProvider};
 use crate::store::{Current, Store};
 
 use super::fixtures::{Org, at, bare_repo_info, full_repo_info, id, tags, window};
@@ -30,6 +30,7 @@ fn repo(n: u64, name: &str) -> Repo {
         namespace_path: Vec::new(),
         tags: Tags::new(),
         created_at: at(2),
+        unknown: UnknownFields::default(),
     }
 }
 
@@ -137,7 +138,7 @@ async fn repos_are_narrowed(store: Arc<dyn Store>) -> Outcome {
         (RepoFilter { search: text("ÄPI"), ..any() }, vec![]),
         (RepoFilter { provider: Some(VcsProvider::AzureDevops), ..any() }, vec![105]),
         (RepoFilter { provider: Some(VcsProvider::Github), ..any() }, vec![]),
-        (RepoFilter { repo_id: external, ..any() }, vec![105]),
+        (RepoFilter { repo_id: external.map(ShortText::into_string), ..any() }, vec![105]),
         (RepoFilter { repo_id: text("471"), ..any() }, vec![]),
         (RepoFilter { vcs_instance: text("example.com"), ..any() }, vec![101]),
         (RepoFilter { vcs_instance: text("Example.com"), ..any() }, vec![]),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::auth::{Actor, ActorKind, KeyHash, Role};
-use crate::fact::{Fact, Write};
+use crate::fact::{Fact, UnknownFields, Write};
 use crate::service_accounts::{ApiKeyRecord, ServiceAccount};
 use crate::store::{Current, Store};
 use crate::time::Timestamp;
@@ -26,6 +26,7 @@ pub(super) fn bare(n: u64, name: &str) -> ServiceAccount {
         privilege: Role::Reader,
         created_by: jane(),
         created_at: at(2),
+        unknown: UnknownFields::default(),
     }
 }
 
@@ -38,6 +39,7 @@ pub(super) fn key(n: u64, owner: Actor, created_at: Timestamp) -> ApiKeyRecord {
         expires_at: None,
         revoked_at: None,
         hash_sha256: String::new(),
+        unknown: UnknownFields::default(),
     }
 }
 

@@ -3,24 +3,29 @@
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use crate::environments::Environment;
-use crate::fact::Fact;
+use serde_json::{Map, Value, json};
+
+use crate::digest::sha256_hex;
+use crate::fact::{Fact, Guard, Key};
 use crate::id::Id;
+use crate::name::Fingerprint;
 use crate::page::Window;
 use crate::rules::compliance::State;
 use crate::rules::policy::{Resolution, ResolutionContext, ResolutionKind, Rule, RuleEvaluation, RuleKind};
 use crate::snapshots::{
-    Annotation, AppliedPolicy, Instance, Placed, PolicyDecision, Provenance, Snapshot, SnapshotRow, Stretch,
+    Annotation, AppliedPolicy, ArtifactKey, Instance, Placed, PolicyDecision, Provenance, Snapshot,
+    SnapshotRow, Stretch,
 };
 use crate::store::{Current, Store};
 
 use super::fixtures::{Org, at, awkward, environment, fingerprint, id, named, user_data};
-use super::{Failure, Outcome, present, promises, same};
+use super::{Failure, Outcome, conflict, present, promises, same};
 
 promises! {
     snapshots_read_back: "Snapshots and their instances are what was recorded, absent options too.",
-    a_snapshot_changes_its_environment: "A snapshot's fact carries its environment as it is from then on.",
-    what_ran_in_each_snapshot: "`instances` answers what ran in a snapshot and what exited with it, by fingerprint.",
+    a_number_is_taken_once: "Of the snapshots of an environment one has each number.",
+    what_ran_in_each_snapshot: "`instances` answers what ran in a snapshot and what exited with it, by artifact key.",
+    what_has_no_digest_runs_by_its_name: "What has no digest is told apart by its name, from what has one too.",
     snapshots_are_listed: "`snapshots` answers the lines of a range by number, as far as there are any.",
     snapshots_are_found_by_time: "`snapshot_at` answers the newest snapshot at or before an instant.",
     stretches_are_ordered: "`stretches` is ordered by environment, fingerprint and first snapshot.",
@@ -29,14 +34,27 @@ promises! {
 
 fn instance(start: &str, from: u64) -> Instance {
     Instance {
-        fingerprint: fingerprint(start),
+        fingerprint: Some(fingerprint(start)),
         name: start.to_owned(),
         created: vec![1_700_000_000],
+        context: Map::new(),
         from,
         annotation: Annotation { kind: "started-compliant".to_owned(), was: 0, now: 1 },
         compliant: None,
         provenance: Vec::new(),
         policy_decisions: Vec::new(),
+    }
+}
+
+/// What has no digest but this name.
+fn undigested(name: &str, from: u64) -> Instance {
+    Instance { fingerprint: None, name: name.to_owned(), ..instance("", from) }
+}
+
+fn context(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(context) => context,
+        _ => Map::new(),
     }
 }
 
@@ -58,15 +76,16 @@ fn decision(policy: &str, version: u64) -> PolicyDecision {
     }
 }
 
-fn snapshot(environment: u64, index: u64, changes: &[&str], exits: &[&str]) -> Snapshot {
+pub(super) fn snapshot(environment: u64, index: u64, changes: &[&str], exits: &[&str]) -> Snapshot {
     Snapshot {
         environment: id(environment),
         index,
         at: taken(index),
         compliant: index.is_multiple_of(2),
+        reported: true,
         policies: Vec::new(),
         changes: changes.iter().map(|start| instance(start, index)).collect(),
-        exits: exits.iter().map(|start| fingerprint(start)).collect(),
+        exits: exits.iter().map(|start| ArtifactKey::from(&fingerprint(start))).collect(),
     }
 }
 
@@ -74,15 +93,8 @@ fn taken(index: u64) -> crate::time::Timestamp {
     at(100 * i64::try_from(index).unwrap_or_default())
 }
 
-fn snapshot_taken(name: &str, snapshot: Snapshot) -> Fact {
-    let record = Environment {
-        id: snapshot.environment,
-        snapshots: snapshot.index,
-        last_changed_at: Some(snapshot.at),
-        state: Some(snapshot.compliant),
-        ..environment(0, name)
-    };
-    Fact::SnapshotTaken { record, snapshot }
+fn snapshot_taken(snapshot: Snapshot) -> Fact {
+    Fact::SnapshotTaken { snapshot }
 }
 
 async fn snapshots_read_back(store: Arc<dyn Store>) -> Outcome {
@@ -91,6 +103,7 @@ async fn snapshots_read_back(store: Arc<dyn Store>) -> Outcome {
     let full = Instance {
         name: awkward(),
         created: vec![-1, 0, 1_700_000_000],
+        context: context(user_data()),
         annotation: Annotation { kind: "changed".to_owned(), was: 7, now: 3 },
         compliant: Some(false),
         provenance: vec![provenance(108, State::Incomplete), provenance(107, State::Compliant)],
@@ -109,7 +122,7 @@ async fn snapshots_read_back(store: Arc<dyn Store>) -> Outcome {
     let second = snapshot(100, 2, &[], &["bb", "aa"]);
     org.record(vec![Fact::EnvironmentCreated { record: environment(100, "prod") }]).await?;
     for (index, record) in [(1, first), (2, second)] {
-        let taken = org.record(vec![snapshot_taken("prod", record.clone())]).await?;
+        let taken = org.record(vec![snapshot_taken(record.clone())]).await?;
         let revision = taken.first().map(|entry| entry.index).unwrap_or_default();
         same("as taken", store.snapshot(org.id, id(100), index).await?, Some(Current { revision, record }))?;
     }
@@ -119,13 +132,16 @@ async fn snapshots_read_back(store: Arc<dyn Store>) -> Outcome {
     same("what exited", store.instances(org.id, id(100), 2).await?, placed(true))
 }
 
-async fn a_snapshot_changes_its_environment(store: Arc<dyn Store>) -> Outcome {
+async fn a_number_is_taken_once(store: Arc<dyn Store>) -> Outcome {
     let org = Org::create(&store, 1, "foo").await?;
     org.record(vec![Fact::EnvironmentCreated { record: environment(100, "prod") }]).await?;
-    let fact = snapshot_taken("prod", snapshot(100, 1, &["aa"], &[]));
-    org.record(vec![fact.clone()]).await?;
-    let Fact::SnapshotTaken { record, .. } = fact else { return Ok(()) };
-    same("the environment", store.environment(org.id, "prod").await?, Some(Current { revision: 2, record }))
+    let vacant = |index| vec![Guard::Vacant(Key::Snapshot { environment: id(100), index })];
+    org.attempt(vec![snapshot_taken(snapshot(100, 1, &["aa"], &[]))], vacant(1)).await?;
+    let again = || vec![snapshot_taken(snapshot(100, 1, &["bb"], &[]))];
+    conflict("the guard", org.attempt(again(), vacant(1)).await)?;
+    conflict("the number", org.attempt(again(), Vec::new()).await)?;
+    let both = vec![snapshot_taken(snapshot(100, 2, &[], &[])), snapshot_taken(snapshot(100, 2, &[], &[]))];
+    conflict("twice in a write", org.attempt(both, vacant(2)).await)
 }
 
 /// `prod` of `foo` with five snapshots, `test` with one, and `prod` of `foobar` with one.
@@ -141,13 +157,13 @@ async fn several(store: &Arc<dyn Store>) -> Result<(Org, Org), Failure> {
     let created = |n, name| Fact::EnvironmentCreated { record: environment(n, name) };
     org.record(vec![created(101, "prod"), created(100, "test")]).await?;
     other.record(vec![created(200, "prod")]).await?;
-    other.record(vec![snapshot_taken("prod", snapshot(200, 1, &["aa", "dd"], &[]))]).await?;
+    other.record(vec![snapshot_taken(snapshot(200, 1, &["aa", "dd"], &[]))]).await?;
     let story: [(&[&str], &[&str]); 5] =
         [(&["bb", "aa"], &[]), (&["cc"], &["bb"]), (&["aa"], &[]), (&["bb"], &["aa"]), (&[], &[])];
     for (index, (changes, exits)) in (1..).zip(story) {
-        org.record(vec![snapshot_taken("prod", snapshot(101, index, changes, exits))]).await?;
+        org.record(vec![snapshot_taken(snapshot(101, index, changes, exits))]).await?;
     }
-    org.record(vec![snapshot_taken("test", snapshot(100, 1, &["aa"], &[]))]).await?;
+    org.record(vec![snapshot_taken(snapshot(100, 1, &["aa"], &[]))]).await?;
     Ok((org, other))
 }
 
@@ -169,6 +185,63 @@ async fn what_ran_in_each_snapshot(store: Arc<dyn Store>) -> Outcome {
         same(&format!("snapshot {index}"), found, expected.iter().map(place).collect())?;
     }
     Ok(())
+}
+
+/// Twice the same name without and with a digest, a name longer than an index takes, and one that gets a digest.
+async fn what_has_no_digest_runs_by_its_name(store: Arc<dyn Store>) -> Outcome {
+    let org = Org::create(&store, 1, "foo").await?;
+    let created = |n, name| Fact::EnvironmentCreated { record: environment(n, name) };
+    org.record(vec![created(100, "prod"), created(101, "test")]).await?;
+    let long = awkward().repeat(500);
+    let first = vec![
+        undigested("web", 1),
+        Instance { name: "web".to_owned(), ..instance("aa", 1) },
+        undigested(&long, 1),
+    ];
+    let task = json!({ "ecs_context": { "task_arn": awkward(), "cluster_name": null } });
+    let seen_otherwise = Instance { context: context(task), ..undigested("web", 2) };
+    let digested = Instance { name: "web".to_owned(), ..instance("bb", 3) };
+    let story = [
+        (first.clone(), vec![]),
+        (vec![seen_otherwise.clone()], vec![]),
+        (vec![digested.clone()], vec![seen_otherwise.key()]),
+        (vec![], vec![ArtifactKey::new(None, &long)]),
+    ];
+    for (index, (changes, exits)) in (1..).zip(story) {
+        let record = Snapshot { changes, exits, ..snapshot(100, index, &[], &[]) };
+        org.record(vec![snapshot_taken(record.clone())]).await?;
+        let taken = store.snapshot(org.id, id(100), index).await?.map(|current| current.record);
+        same("as taken", taken, Some(record))?;
+    }
+    let elsewhere = Snapshot { changes: vec![undigested("web", 1)], ..snapshot(101, 1, &[], &[]) };
+    org.record(vec![snapshot_taken(elsewhere)]).await?;
+
+    let [web, aa, long] = [0, 1, 2].map(|at| first.get(at).cloned());
+    let ran =
+        |instance: &Option<Instance>| instance.clone().map(|instance| Placed { instance, exited: false });
+    let gone =
+        |instance: &Option<Instance>| instance.clone().map(|instance| Placed { instance, exited: true });
+    let (seen_otherwise, digested) = (Some(seen_otherwise), Some(digested));
+    let expected = [
+        vec![ran(&web), ran(&aa), ran(&long)],
+        vec![ran(&seen_otherwise), ran(&aa), ran(&long)],
+        vec![gone(&seen_otherwise), ran(&digested), ran(&aa), ran(&long)],
+        vec![ran(&digested), ran(&aa), gone(&long)],
+    ];
+    for (index, expected) in (1..).zip(expected) {
+        let mut expected: Vec<_> = expected.into_iter().flatten().collect();
+        expected.sort_by_key(|placed| placed.instance.key());
+        let found = store.instances(org.id, id(100), index).await?;
+        same(&format!("snapshot {index}"), found, expected)?;
+    }
+    let found = store.instances(org.id, id(101), 1).await?;
+    same("in the other environment", found, Vec::from_iter(ran(&web)))?;
+
+    let digest_of_a_name: Fingerprint = named(&sha256_hex(b"web"));
+    let asked = [fingerprint("aa"), fingerprint("bb"), digest_of_a_name];
+    let stretches = store.stretches(org.id, &asked).await?.into_iter();
+    let stretches: Vec<_> = stretches.map(|stretch| (stretch.fingerprint, stretch.from)).collect();
+    same("the stretches", stretches, vec![(fingerprint("aa"), 1), (fingerprint("bb"), 3)])
 }
 
 async fn snapshots_are_listed(store: Arc<dyn Store>) -> Outcome {

@@ -123,7 +123,7 @@ fn oddly_written(index: u64, fact: Fact) -> Result<StoredEntry, Failure> {
     let actor = "user:it's \"jane\"".to_owned();
     let payload_sha256 = crate::ledger::Hash::of(&payload);
     let prepared = Prepared { at: at(-5), actor, payload, payload_sha256, fact };
-    let (kind, leaf_hash) = (prepared.fact.kind().to_owned(), prepared.leaf_hash(index));
+    let (kind, leaf_hash) = (prepared.fact.kind().to_owned(), prepared.leaf_hash(index, prepared.at));
     let Prepared { at, actor, payload, payload_sha256, .. } = prepared;
     Ok(StoredEntry { index, kind, at, actor, payload_sha256, leaf_hash, payload })
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Environment, EnvironmentKind};
+use super::{EnvironmentKind, KnownEnvironment};
 use crate::auth::Scope;
 use crate::error::Result;
 use crate::id::Id;
@@ -14,13 +14,14 @@ use crate::operation::{Json, Method, Operation};
 use crate::page::{PageLinks, PageNumber, PerPage, Slice, SortDirection};
 use crate::rules::policy::logical_environment_state;
 use crate::service::Context;
-use crate::shared::{List, TagFilter, Tags};
+use crate::shared::{List, ShortText, TagFilter, TagText, Tags};
 use crate::time::{Seconds, Timestamp};
 
-impl Environment {
+impl KnownEnvironment {
     /// When its settings last changed or it was last reported on, whichever is later.
     fn touched_at(&self) -> Timestamp {
-        self.last_reported_at.map_or(self.last_modified_at, |reported| reported.max(self.last_modified_at))
+        let modified = self.record.last_modified_at;
+        self.status.reported_at.map_or(modified, |reported| reported.max(modified))
     }
 }
 
@@ -39,7 +40,7 @@ pub struct EnvironmentView {
     pub last_changed_at: Option<Seconds>,
     /// The verdict of the latest snapshot, or of the members' together; unknown without policies or snapshots.
     pub state: Option<bool>,
-    /// Always false: changes of scale alone are not recorded.
+    /// As it was set; without effect.
     pub include_scaling: bool,
     pub tags: Tags,
     /// The names of the policies attached, sorted.
@@ -58,7 +59,7 @@ struct Standing {
 
 /// The names behind the ids that environments hold.
 struct Directory {
-    environments: BTreeMap<Id, Environment>,
+    environments: BTreeMap<Id, KnownEnvironment>,
     policies: BTreeMap<Id, PolicyName>,
 }
 
@@ -68,33 +69,36 @@ impl Directory {
         let environments = cx.store().environments(org).await?;
         let policies = cx.store().policies(org).await?;
         Ok(Self {
-            environments: environments.into_iter().map(|known| (known.record.id, known.record)).collect(),
+            environments: environments.into_iter().map(|known| (known.record.id, known)).collect(),
             policies: policies.into_iter().map(|policy| (policy.id, policy.name)).collect(),
         })
     }
 
-    fn members<'a>(&'a self, environment: &'a Environment) -> impl Iterator<Item = &'a Environment> {
-        environment.included.iter().filter_map(|id| self.environments.get(id))
+    fn members<'a>(
+        &'a self,
+        environment: &'a KnownEnvironment,
+    ) -> impl Iterator<Item = &'a KnownEnvironment> {
+        environment.record.included.iter().filter_map(|id| self.environments.get(id))
     }
 
-    fn standing(&self, environment: &Environment) -> Standing {
-        if environment.kind.is_physical() {
+    fn standing(&self, environment: &KnownEnvironment) -> Standing {
+        if environment.record.kind.is_physical() {
             return Standing {
                 modified_at: environment.touched_at(),
-                changed_at: environment.last_changed_at,
-                state: environment.state,
+                changed_at: environment.status.changed_at,
+                state: environment.state(),
             };
         }
-        let changed_at = self.members(environment).filter_map(|member| member.last_changed_at).max();
+        let changed_at = self.members(environment).filter_map(|member| member.status.changed_at).max();
         Standing {
-            modified_at: changed_at.unwrap_or(environment.last_modified_at),
+            modified_at: changed_at.unwrap_or(environment.record.last_modified_at),
             changed_at,
-            state: logical_environment_state(self.members(environment).map(|member| member.state)),
+            state: logical_environment_state(self.members(environment).map(KnownEnvironment::state)),
         }
     }
 
-    fn view(&self, environment: &Environment, org: &OrgName) -> EnvironmentView {
-        let standing = self.standing(environment);
+    fn view(&self, known: &KnownEnvironment, org: &OrgName) -> EnvironmentView {
+        let (standing, environment) = (self.standing(known), &known.record);
         let logical = !environment.kind.is_physical();
         let mut policies: Vec<_> =
             environment.policies.iter().filter_map(|id| self.policies.get(id)).cloned().collect();
@@ -105,14 +109,14 @@ impl Directory {
             kind: environment.kind,
             description: environment.description.clone(),
             last_modified_at: standing.modified_at.seconds(),
-            last_reported_at: environment.last_reported_at.map(Timestamp::seconds),
+            last_reported_at: known.status.reported_at.map(Timestamp::seconds),
             last_changed_at: standing.changed_at.map(Timestamp::seconds),
             state: standing.state,
-            include_scaling: false,
+            include_scaling: environment.include_scaling,
             tags: environment.tags.clone(),
             policies,
             included_environments: logical
-                .then(|| self.members(environment).map(|member| member.name.clone()).collect()),
+                .then(|| self.members(known).map(|member| member.record.name.clone()).collect()),
         }
     }
 }
@@ -159,15 +163,15 @@ pub struct ListEnvironments {
     pub sort_direction: SortDirection,
     /// Repeatable. There are no spaces yet, so that nothing is in any.
     #[serde(default)]
-    pub space_id: List<String>,
+    pub space_id: List<ShortText>,
     /// A substring of the name; case does not matter.
-    pub name: Option<String>,
+    pub name: Option<ShortText>,
     /// Repeatable; any may match.
     #[serde(default, rename = "type")]
     pub kind: List<EnvironmentKind>,
     /// `key` or `key:value`; repeatable, all must match.
     #[serde(default)]
-    pub tag: List<String>,
+    pub tag: List<TagText>,
 }
 
 const DEFAULT_PER_PAGE: u64 = 15;
@@ -189,7 +193,7 @@ impl Operation for ListEnvironments {
         let directory = Directory::read(cx).await?;
         let org = &cx.place()?.name;
         let found = self.select(&directory);
-        let view = |environments: &[&Environment]| {
+        let view = |environments: &[&KnownEnvironment]| {
             environments.iter().map(|environment| directory.view(environment, org)).collect()
         };
         if self.page.is_none() && self.per_page.is_none() {
@@ -213,10 +217,11 @@ impl Operation for ListEnvironments {
 
 impl ListEnvironments {
     /// The environments that were asked for, in the order asked for; those equal in it by name.
-    fn select<'a>(&self, directory: &'a Directory) -> Vec<&'a Environment> {
+    fn select<'a>(&self, directory: &'a Directory) -> Vec<&'a KnownEnvironment> {
         let tags: Vec<_> = self.tag.0.iter().map(|tag| TagFilter::parse(tag, ':')).collect();
         let name = self.name.as_deref().unwrap_or_default().to_ascii_lowercase();
-        let fits = |environment: &&Environment| {
+        let fits = |known: &&KnownEnvironment| {
+            let environment = &known.record;
             self.space_id.0.is_empty()
                 && (self.kind.0.is_empty() || self.kind.0.contains(&environment.kind))
                 && environment.name.as_str().to_ascii_lowercase().contains(&name)
@@ -229,7 +234,7 @@ impl ListEnvironments {
                 EnvironmentSort::LastModifiedAt => Some(directory.standing(environment).modified_at),
                 EnvironmentSort::LastChangedAt => directory.standing(environment).changed_at,
             };
-            (at, environment.name.clone())
+            (at, environment.record.name.clone())
         });
         if self.sort_direction == SortDirection::Desc {
             found.reverse();
@@ -279,7 +284,7 @@ impl Operation for GetEnvironment {
     }
 
     async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
-        let environment = cx.environment(self.env_name.as_str()).await?.record;
+        let environment = cx.environment(self.env_name.as_str()).await?;
         let directory = Directory::read(cx).await?;
         Ok(Json(directory.view(&environment, &cx.place()?.name)))
     }

@@ -6,6 +6,7 @@ use crate::fact::{Fact, Prepared};
 use crate::id::Id;
 use crate::ledger::{Frontier, Hash, Known, Needs};
 use crate::store::{Entry, StoredEntry};
+use crate::time::Timestamp;
 
 /// Entries without gap from 0 on.
 #[derive(Debug, Default)]
@@ -27,17 +28,21 @@ impl Ledger {
         &self.frontier
     }
 
-    pub(super) fn append(&mut self, prepared: Prepared) -> Entry {
+    /// Appends it, and answers the entry and its time: exactly that of `prepared`, or that of the entry before where
+    /// that is later.
+    pub(super) fn append(&mut self, prepared: Prepared, exactly: bool) -> (Entry, Timestamp) {
         let index = self.frontier.size();
-        let (trail, leaf_hash) = (trail_of(&prepared.fact), prepared.leaf_hash(index));
+        let last = self.entries.last().filter(|_| !exactly);
+        let at = last.map_or(prepared.at, |last| prepared.at.max(last.entry.at));
+        let (trail, leaf_hash) = (trail_of(&prepared.fact), prepared.leaf_hash(index, at));
         for node in self.frontier.append(leaf_hash) {
             self.nodes.insert((node.level, node.index), node.hash);
         }
-        let Prepared { fact, at, actor, payload, payload_sha256 } = prepared;
+        let Prepared { fact, actor, payload, payload_sha256, .. } = prepared;
         let kind = fact.kind().to_owned();
         let entry = StoredEntry { index, kind, at, actor, payload_sha256, leaf_hash, payload };
         self.entries.push(Recorded { entry, trail });
-        Entry { index, leaf_hash }
+        (Entry { index, leaf_hash }, at)
     }
 
     pub(super) fn entries(&self, first: u64, limit: u64) -> Vec<StoredEntry> {

@@ -2,10 +2,11 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::RangeInclusive;
+use std::ops::{Bound, RangeInclusive};
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use serde::Serialize;
 
 use crate::allowlists::{Allowance, AllowlistStore};
 use crate::artifacts::{Artifact, ArtifactFilter, ArtifactRow, ArtifactStore, Matches};
@@ -13,27 +14,30 @@ use crate::attestation_types::{AttestationType, AttestationTypeStore, Attestatio
 use crate::attestations::{Attestation, AttestationStore};
 use crate::auth::{ActorKind, KeyHash, Role};
 use crate::blobs::{Blobs, CHUNK, Chunks};
-use crate::environments::{Environment, EnvironmentStore};
+use crate::environments::{Environment, EnvironmentStatus, EnvironmentStore, KnownEnvironment};
+use crate::fact::Key;
 use crate::flows::{Flow, FlowFilter, FlowStore};
 use crate::id::Id;
 use crate::ledger::{Frontier, Known, Needs};
 use crate::name::Fingerprint;
-use crate::orgs::{KeyHolder, OrgStore, Standing, User};
-use crate::page::{Slice, SortDirection, Window};
+use crate::orgs::{KeyHolder, Member, OrgStore, Organization, Standing, User};
+use crate::page::{Listed, Slice, SortDirection, Window};
 use crate::policies::{Policy, PolicyStore, PolicyVersion};
 use crate::repos::{Repo, RepoFilter, RepoStore};
 use crate::service_accounts::{ApiKeyRecord, ServiceAccount, ServiceAccountStore};
 use crate::snapshots::{Placed, Snapshot, SnapshotRow, SnapshotStore, Stretch};
 use crate::store::{Current, Health, LedgerStore, StoreError, StoreResult, StoredEntry};
 use crate::time::Timestamp;
-use crate::trails::{Trail, TrailContents, TrailEvidence, TrailFilter, TrailStore};
+use crate::trails::{Trail, TrailContents, TrailFilter, TrailStore};
 
 use super::tables::{Run, Tables};
 use super::{MemoryStore, State};
 
-/// Clones of the records, in the order of the map.
-fn records<K, T: Clone>(table: &BTreeMap<K, Current<T>>) -> Vec<T> {
-    table.values().map(|current| current.record.clone()).collect()
+/// Clones of the records, by name.
+fn records<T: Clone, N: Ord>(table: &BTreeMap<Id, Current<T>>, name: impl Fn(&T) -> N) -> Vec<T> {
+    let mut records: Vec<_> = table.values().map(|current| current.record.clone()).collect();
+    records.sort_by_key(name);
+    records
 }
 
 #[async_trait]
@@ -81,16 +85,29 @@ impl Blobs for MemoryStore {
 }
 
 impl State {
+    /// The roles of an organization.
+    fn members(&self, org: Id) -> &BTreeMap<Id, Current<Role>> {
+        static NOBODY: BTreeMap<Id, Current<Role>> = BTreeMap::new();
+        self.tables.get(&org).map_or(&NOBODY, |tables| &tables.members)
+    }
+
     fn holder(&self, hash: &KeyHash) -> Option<KeyHolder> {
         let (hash, (org, key)) = self.hashes.get_key_value(hash)?;
         let tables = self.tables.get(org)?;
         let ApiKeyRecord { owner, expires_at, revoked_at, .. } = tables.keys.get(key)?.record.clone();
         let bound_to = match owner.kind {
             ActorKind::User => None,
+            ActorKind::Operator => return None,
             ActorKind::ServiceAccount => Some((*org, tables.role_of(owner.id)?)),
         };
         Some(KeyHolder { hash: hash.clone(), actor: owner, bound_to, expires_at, revoked_at })
     }
+}
+
+/// At most so many of what is named after `after`.
+fn following<T: Clone>(named: &BTreeMap<String, T>, after: &str, limit: u64) -> Vec<T> {
+    let further = named.range::<str, _>((Bound::Excluded(after), Bound::Unbounded));
+    further.take(usize::try_from(limit).unwrap_or(usize::MAX)).map(|(_, record)| record.clone()).collect()
 }
 
 impl Tables {
@@ -105,7 +122,7 @@ impl OrgStore for MemoryStore {
     async fn standing(&self, org: &str, user: Id) -> StoreResult<Option<Standing>> {
         let state = self.read()?;
         let standing = state.organizations.get(org).map(|organization| Standing {
-            role: state.tables.get(&organization.id).and_then(|tables| tables.members.get(&user).copied()),
+            role: state.members(organization.id).get(&user).map(|role| role.record),
             organization: organization.clone(),
         });
         Ok(standing)
@@ -113,6 +130,23 @@ impl OrgStore for MemoryStore {
 
     async fn user(&self, name: &str) -> StoreResult<Option<User>> {
         Ok(self.read()?.users.get(name).cloned())
+    }
+
+    async fn users_by_name(&self, after: &str, limit: u64) -> StoreResult<Vec<User>> {
+        Ok(following(&self.read()?.users, after, limit))
+    }
+
+    async fn organizations_by_name(&self, after: &str, limit: u64) -> StoreResult<Vec<Organization>> {
+        Ok(following(&self.read()?.organizations, after, limit))
+    }
+
+    async fn members(&self, org: Id) -> StoreResult<Vec<Current<Member>>> {
+        let state = self.read()?;
+        let member = |user: &User| {
+            let Current { revision, record: role } = *state.members(org).get(&user.id)?;
+            Some(Current { revision, record: Member { user: user.clone(), role } })
+        };
+        Ok(state.users.values().filter_map(member).collect())
     }
 
     async fn key_holder(&self, hash: &KeyHash) -> StoreResult<Option<KeyHolder>> {
@@ -123,11 +157,11 @@ impl OrgStore for MemoryStore {
 #[async_trait]
 impl ServiceAccountStore for MemoryStore {
     async fn service_account(&self, org: Id, name: &str) -> StoreResult<Option<Current<ServiceAccount>>> {
-        self.ask(org, |tables| tables.service_accounts.get(name).cloned())
+        self.by_name(org, name.parse().ok().map(Key::ServiceAccount), |tables| &tables.service_accounts)
     }
 
     async fn service_accounts(&self, org: Id) -> StoreResult<Vec<ServiceAccount>> {
-        self.ask(org, |tables| records(&tables.service_accounts))
+        self.ask(org, |tables| records(&tables.service_accounts, |account| account.name.clone()))
     }
 
     async fn api_keys(&self, org: Id, owner: Id) -> StoreResult<Vec<Current<ApiKeyRecord>>> {
@@ -156,16 +190,16 @@ fn contains_folded(text: &str, part: &str) -> bool {
 #[async_trait]
 impl FlowStore for MemoryStore {
     async fn flow(&self, org: Id, name: &str) -> StoreResult<Option<Current<Flow>>> {
-        self.ask(org, |tables| tables.flows.get(name).cloned())
+        self.by_name(org, name.parse().ok().map(Key::Flow), |tables| &tables.flows)
     }
 
     async fn flows_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Flow>> {
-        let flows = self.ask(org, |tables| records(&tables.flows))?;
+        let flows = self.ask(org, |tables| records(&tables.flows, |flow| flow.name.clone()))?;
         Ok(flows.into_iter().filter(|flow| ids.contains(&flow.id)).collect())
     }
 
     async fn flows(&self, org: Id, filter: &FlowFilter, window: Window) -> StoreResult<Slice<Flow>> {
-        let flows = self.ask(org, |tables| records(&tables.flows))?;
+        let flows = self.ask(org, |tables| records(&tables.flows, |flow| flow.name.clone()))?;
         Ok(Slice::of(flows.into_iter().filter(|flow| filter.admits(flow)).collect(), window))
     }
 }
@@ -214,13 +248,6 @@ impl Tables {
                 .collect(),
         }
     }
-
-    fn evidence(&self, trail: &Trail) -> TrailEvidence {
-        TrailEvidence {
-            trail: trail.clone(),
-            attestations: self.attestations_of(trail.id).cloned().collect(),
-        }
-    }
 }
 
 #[async_trait]
@@ -232,11 +259,13 @@ impl TrailStore for MemoryStore {
         })
     }
 
-    async fn trails(&self, org: Id, filter: &TrailFilter, window: Window) -> StoreResult<Slice<Trail>> {
-        self.ask(org, |tables| {
+    async fn trails(&self, org: Id, filter: &TrailFilter, window: Window) -> StoreResult<Slice<Listed>> {
+        let found = self.ask(org, |tables| {
             let trails = tables.trails_newest_first();
             Slice::of(trails.filter(|trail| tables.admits_trail(filter, trail)).collect(), window)
-        })
+        })?;
+        let listed = |trail: &Trail| Ok(Listed { id: trail.id, bytes: bytes(trail)? });
+        Ok(Slice { items: found.items.iter().map(listed).collect::<StoreResult<_>>()?, total: found.total })
     }
 
     async fn newest_trails(&self, org: Id, flows: &[Id]) -> StoreResult<Vec<Trail>> {
@@ -250,13 +279,15 @@ impl TrailStore for MemoryStore {
         self.ask(org, |tables| tables.trails_of(trails).map(|trail| tables.contents(trail)).collect())
     }
 
-    async fn trail_evidence(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailEvidence>> {
-        self.ask(org, |tables| tables.trails_of(trails).map(|trail| tables.evidence(trail)).collect())
-    }
-
     async fn trail_entries(&self, org: Id, trail: Id) -> StoreResult<Vec<StoredEntry>> {
         self.ask(org, |tables| tables.ledger.about_trail(trail))
     }
+}
+
+/// The bytes of a record, as other stores keep it.
+fn bytes(record: &impl Serialize) -> StoreResult<u64> {
+    let text = serde_json::to_vec(record).map_err(StoreError::corrupt)?;
+    Ok(text.len() as u64)
 }
 
 impl ArtifactFilter {
@@ -265,6 +296,7 @@ impl ArtifactFilter {
         let branch = artifact.git_commit_info.as_ref().and_then(|info| info.branch.as_deref());
         self.flow.is_none_or(|flow| flow == artifact.flow)
             && self.trail.is_none_or(|trail| artifact.trail == Some(trail))
+            && self.name.as_ref().is_none_or(|name| *name == artifact.template_reference_name)
             && self.id.is_none_or(|id| id == artifact.id)
             && begins(self.fingerprint.as_deref(), Some(artifact.fingerprint.as_str()))
             && begins(self.commit.as_deref(), commit)
@@ -305,6 +337,17 @@ impl ArtifactStore for MemoryStore {
         })
     }
 
+    async fn artifacts_listed(
+        &self,
+        org: Id,
+        filter: &ArtifactFilter,
+        window: Window,
+    ) -> StoreResult<Vec<Listed>> {
+        let found = self.artifacts(org, filter, window).await?;
+        let listed = |artifact: &Artifact| Ok(Listed { id: artifact.id, bytes: bytes(artifact)? });
+        found.items.iter().map(listed).collect()
+    }
+
     async fn artifacts_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Artifact>> {
         self.ask(org, |tables| {
             let artifacts = tables.artifacts.iter().map(|artifact| &artifact.record);
@@ -333,6 +376,13 @@ impl AttestationStore for MemoryStore {
         })
     }
 
+    async fn attestations_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Attestation>> {
+        self.ask(org, |tables| {
+            let attestations = tables.attestations.iter().map(|attestation| &attestation.record);
+            attestations.filter(|attestation| ids.contains(&attestation.id)).cloned().collect()
+        })
+    }
+
     async fn attestations(&self, org: Id, trails: &[Id], name: &str) -> StoreResult<Vec<Attestation>> {
         self.ask(org, |tables| {
             let newest_first = tables.attestations.iter().rev().map(|attestation| &attestation.record);
@@ -345,10 +395,10 @@ impl AttestationStore for MemoryStore {
 impl RepoFilter {
     fn admits(&self, repo: &Repo) -> bool {
         let Repo { info, vcs_instance, namespace_path, tags, .. } = repo;
-        self.name.as_ref().is_none_or(|name| *name == info.name)
+        self.name.as_ref().is_none_or(|name| *name == *info.name)
             && self.search.as_ref().is_none_or(|part| contains_folded(&info.name, part))
             && self.provider.is_none_or(|provider| info.provider == Some(provider))
-            && (self.repo_id.is_none() || self.repo_id == info.id)
+            && self.repo_id.as_deref().is_none_or(|id| info.id.as_deref() == Some(id))
             && (self.vcs_instance.is_none() || self.vcs_instance == *vcs_instance)
             && self.namespace.as_ref().is_none_or(|start| namespace_path.starts_with(start))
             && self.tags.iter().all(|tag| tag.matches(tags))
@@ -367,15 +417,15 @@ impl RepoFilter {
 #[async_trait]
 impl RepoStore for MemoryStore {
     async fn repo_by_identity(&self, org: Id, identity: &str) -> StoreResult<Option<Current<Repo>>> {
-        self.ask(org, |tables| tables.repos.get(identity).cloned())
+        self.by_name(org, Some(Key::Repo(identity.to_owned())), |tables| &tables.repos)
     }
 
     async fn repo(&self, org: Id, id: Id) -> StoreResult<Option<Current<Repo>>> {
-        self.ask(org, |tables| tables.repos.values().find(|repo| repo.record.id == id).cloned())
+        self.ask(org, |tables| tables.repos.get(&id).cloned())
     }
 
     async fn repos(&self, org: Id, filter: &RepoFilter, window: Window) -> StoreResult<Slice<Repo>> {
-        let mut repos = self.ask(org, |tables| records(&tables.repos))?;
+        let mut repos = self.ask(org, |tables| records(&tables.repos, |repo| repo.id))?;
         repos.retain(|repo| filter.admits(repo));
         repos.sort_by(|left, right| filter.order(left, right));
         Ok(Slice::of(repos, window))
@@ -384,12 +434,34 @@ impl RepoStore for MemoryStore {
 
 #[async_trait]
 impl EnvironmentStore for MemoryStore {
-    async fn environment(&self, org: Id, name: &str) -> StoreResult<Option<Current<Environment>>> {
-        self.ask(org, |tables| tables.environments.get(name).cloned())
+    async fn environment(&self, org: Id, name: &str) -> StoreResult<Option<KnownEnvironment>> {
+        let key = name.parse().ok().map(Key::Environment);
+        let found = self.by_name(org, key, |tables| &tables.environments)?;
+        self.ask(org, |tables| found.map(|found| tables.known(found)))
     }
 
-    async fn environments(&self, org: Id) -> StoreResult<Vec<Current<Environment>>> {
-        self.ask(org, |tables| tables.environments.values().cloned().collect())
+    async fn environments(&self, org: Id) -> StoreResult<Vec<KnownEnvironment>> {
+        self.ask(org, |tables| {
+            let listed = tables.environments.values();
+            let listed = listed.filter(|known| !tables.archived.contains(&known.record.id));
+            let mut listed: Vec<_> = listed.map(|known| tables.known(known.clone())).collect();
+            listed.sort_by(|left, right| left.record.name.cmp(&right.record.name));
+            listed
+        })
+    }
+}
+
+impl Tables {
+    fn known(&self, current: Current<Environment>) -> KnownEnvironment {
+        let Current { revision, record } = current;
+        let latest = self.snapshots_of(record.id).next_back();
+        let status = EnvironmentStatus {
+            snapshots: latest.map_or(0, |latest| latest.index),
+            changed_at: latest.map(|latest| latest.at),
+            compliant: latest.map(|latest| latest.compliant),
+            reported_at: self.reported.get(&record.id).copied(),
+        };
+        KnownEnvironment { revision, record, status }
     }
 }
 
@@ -409,17 +481,18 @@ impl Tables {
     }
 }
 
-impl Run {
-    fn stretch(&self) -> Stretch {
-        Stretch {
-            fingerprint: self.instance.fingerprint.clone(),
-            environment: self.environment,
-            environment_name: self.environment_name.clone(),
-            from: self.instance.from,
-            from_at: self.from_at,
-            until: self.until,
-            exited: self.exited,
-        }
+impl Tables {
+    fn stretch(&self, run: &Run) -> Option<Stretch> {
+        let environment = &self.environments.get(&run.environment)?.record;
+        Some(Stretch {
+            fingerprint: run.instance.fingerprint.clone()?,
+            environment: run.environment,
+            environment_name: environment.name.clone(),
+            from: run.instance.from,
+            from_at: run.from_at,
+            until: run.until,
+            exited: run.exited,
+        })
     }
 }
 
@@ -444,8 +517,8 @@ impl SnapshotStore for MemoryStore {
 
     async fn snapshot_at(&self, org: Id, environment: Id, at: Timestamp) -> StoreResult<u64> {
         self.ask(org, |tables| {
-            let mut newest_first = tables.snapshots_of(environment).rev();
-            newest_first.find(|snapshot| snapshot.at <= at).map_or(0, |snapshot| snapshot.index)
+            let before = tables.snapshots_of(environment).filter(|snapshot| snapshot.at <= at);
+            before.max_by_key(|snapshot| (snapshot.at, snapshot.index)).map_or(0, |snapshot| snapshot.index)
         })
     }
 
@@ -455,19 +528,18 @@ impl SnapshotStore for MemoryStore {
                 return Vec::new();
             }
             let runs = tables.runs.iter().filter(|run| run.environment == environment);
-            let placed = runs.filter(|run| run.covers(index) || run.exited_in(index));
-            let mut placed: Vec<_> = placed
-                .map(|run| Placed { instance: run.instance.clone(), exited: run.exited_in(index) })
-                .collect();
-            placed.sort_by(|left, right| left.instance.fingerprint.cmp(&right.instance.fingerprint));
-            placed
+            let mut runs: Vec<_> = runs.filter(|run| run.covers(index) || run.exited_in(index)).collect();
+            runs.sort_by(|left, right| left.artifact.cmp(&right.artifact));
+            let placed = |run: &Run| Placed { instance: run.instance.clone(), exited: run.exited_in(index) };
+            runs.into_iter().map(placed).collect()
         })
     }
 
     async fn stretches(&self, org: Id, fingerprints: &[Fingerprint]) -> StoreResult<Vec<Stretch>> {
         let mut stretches: Vec<_> = self.ask(org, |tables| {
-            let runs = tables.runs.iter().filter(|run| fingerprints.contains(&run.instance.fingerprint));
-            runs.map(Run::stretch).collect()
+            let asked =
+                |run: &&Run| run.instance.fingerprint.as_ref().is_some_and(|it| fingerprints.contains(it));
+            tables.runs.iter().filter(asked).filter_map(|run| tables.stretch(run)).collect()
         })?;
         stretches.sort_by_cached_key(|run| (run.environment, run.fingerprint.clone(), run.from));
         Ok(stretches)
@@ -477,11 +549,18 @@ impl SnapshotStore for MemoryStore {
 #[async_trait]
 impl PolicyStore for MemoryStore {
     async fn policy(&self, org: Id, name: &str) -> StoreResult<Option<Current<Policy>>> {
-        self.ask(org, |tables| tables.policies.get(name).cloned())
+        self.by_name(org, name.parse().ok().map(Key::Policy), |tables| &tables.policies)
     }
 
     async fn policies(&self, org: Id) -> StoreResult<Vec<Policy>> {
-        self.ask(org, |tables| records(&tables.policies))
+        self.ask(org, |tables| records(&tables.policies, |policy| policy.name.clone()))
+    }
+
+    async fn policies_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Current<Policy>>> {
+        self.ask(org, |tables| {
+            let policies = tables.policies.values();
+            policies.filter(|policy| ids.contains(&policy.record.id)).cloned().collect()
+        })
     }
 
     async fn policy_versions(&self, org: Id, policies: &[Id]) -> StoreResult<Vec<PolicyVersion>> {
@@ -510,11 +589,11 @@ impl AllowlistStore for MemoryStore {
 #[async_trait]
 impl AttestationTypeStore for MemoryStore {
     async fn attestation_type(&self, org: Id, name: &str) -> StoreResult<Option<Current<AttestationType>>> {
-        self.ask(org, |tables| tables.attestation_types.get(name).cloned())
+        self.by_name(org, name.parse().ok().map(Key::AttestationType), |tables| &tables.attestation_types)
     }
 
     async fn attestation_types(&self, org: Id) -> StoreResult<Vec<AttestationType>> {
-        let mut types = self.ask(org, |tables| records(&tables.attestation_types))?;
+        let mut types = self.ask(org, |tables| records(&tables.attestation_types, |record| record.id))?;
         types.sort_by_key(|attestation_type| Reverse((attestation_type.created_at, attestation_type.id)));
         Ok(types)
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use async_trait::async_trait;
 
 use crate::auth::KeyHash;
-use crate::fact::{Fact, Guard, Key, Prepared, Write};
+use crate::fact::{Fact, Guard, Prepared, Write};
 use crate::id::Id;
 use crate::store::{Entry, Recorder, StoreError, StoreResult};
 use crate::transfer::Import;
@@ -68,32 +68,12 @@ impl State {
         }
         let begun_twice = size.is_some() && *begins;
         let elsewhere = first.is_some_and(|first| first != size.unwrap_or_default());
-        let guarded = guards.iter().all(|guard| self.holds(*org, guard));
-        if begun_twice
-            || elsewhere
-            || !guarded
-            || !self.names_are_free(change)
-            || !self.hashes_are_new(secrets)
-        {
+        let facts = change.facts.iter().map(|prepared| &prepared.fact);
+        let admitted = self.directory.admits(*org, guards, facts);
+        if begun_twice || elsewhere || !admitted || !self.hashes_are_new(secrets) {
             return Err(StoreError::Conflict);
         }
         Ok(())
-    }
-
-    fn holds(&self, org: Id, guard: &Guard) -> bool {
-        match guard {
-            Guard::Absent(key) => !self.revisions.contains_key(&place(org, key.clone())),
-            Guard::Unchanged(key, revision) => self.revisions.get(&place(org, key.clone())) == Some(revision),
-        }
-    }
-
-    fn names_are_free(&self, change: &Change) -> bool {
-        let mut taken = BTreeSet::new();
-        let facts = change.facts.iter().map(|prepared| &prepared.fact);
-        let created = facts.filter(|fact| fact.creates()).filter_map(Fact::subject);
-        created
-            .map(|(key, _)| place(change.org, key))
-            .all(|place| !self.revisions.contains_key(&place) && taken.insert(place))
     }
 
     fn hashes_are_new(&self, secrets: &[(Id, KeyHash)]) -> bool {
@@ -102,18 +82,16 @@ impl State {
     }
 
     fn apply(&mut self, change: Change) -> Vec<Entry> {
-        let Change { org, facts, secrets, .. } = change;
+        let Change { org, first, facts, secrets, .. } = change;
         self.hashes.extend(secrets.into_iter().map(|(key, hash)| (hash, (org, key))));
-        facts.into_iter().map(|prepared| self.apply_one(org, prepared)).collect()
+        facts.into_iter().map(|prepared| self.apply_one(org, prepared, first.is_some())).collect()
     }
 
-    fn apply_one(&mut self, org: Id, prepared: Prepared) -> Entry {
+    fn apply_one(&mut self, org: Id, prepared: Prepared, exactly: bool) -> Entry {
         let fact = prepared.fact.clone();
         let tables = self.tables.entry(org).or_default();
-        let entry = tables.ledger.append(prepared);
-        if let Some((key, _)) = fact.subject() {
-            self.revisions.insert(place(org, key), entry.index);
-        }
+        let (entry, at) = tables.ledger.append(prepared, exactly);
+        self.directory.apply(org, &fact, entry.index);
         match fact {
             Fact::OrganizationCreated { record } => {
                 self.organizations.insert(record.name.to_string(), record);
@@ -121,23 +99,8 @@ impl State {
             Fact::UserCreated { record } => {
                 self.users.insert(record.name.to_string(), record);
             }
-            fact => tables.apply(fact, entry.index),
+            fact => tables.apply(fact, entry.index, at),
         }
         entry
-    }
-}
-
-/// Where a name is unique: in the whole store, or in its organization.
-fn place(org: Id, key: Key) -> (Option<Id>, Key) {
-    match key {
-        Key::Organization(_) | Key::User(_) => (None, key),
-        Key::ServiceAccount(_)
-        | Key::ApiKey(_)
-        | Key::Flow(_)
-        | Key::Trail { .. }
-        | Key::Repo(_)
-        | Key::Environment(_)
-        | Key::Policy(_)
-        | Key::AttestationType(_) => (Some(org), key),
     }
 }

@@ -1,6 +1,6 @@
 //! What an organization has, as its facts leave it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::allowlists::Allowance;
 use crate::artifacts::Artifact;
@@ -11,38 +11,42 @@ use crate::environments::Environment;
 use crate::fact::Fact;
 use crate::flows::Flow;
 use crate::id::Id;
-use crate::name::{EnvironmentName, TrailName};
+use crate::name::TrailName;
 use crate::policies::{Policy, PolicyVersion};
 use crate::repos::Repo;
 use crate::service_accounts::{ApiKeyRecord, ServiceAccount};
-use crate::snapshots::{Instance, Snapshot};
+use crate::snapshots::{ArtifactKey, Instance, Snapshot};
 use crate::store::Current;
 use crate::time::Timestamp;
 use crate::trails::Trail;
 
 use super::ledger::Ledger;
 
-/// Named records by their name, the others in the order of their recording.
+/// Records that change by their id, the others in the order of their recording.
 #[derive(Debug, Default)]
 pub(super) struct Tables {
     pub(super) ledger: Ledger,
-    pub(super) members: BTreeMap<Id, Role>,
-    pub(super) service_accounts: BTreeMap<String, Current<ServiceAccount>>,
+    pub(super) members: BTreeMap<Id, Current<Role>>,
+    pub(super) service_accounts: BTreeMap<Id, Current<ServiceAccount>>,
     pub(super) keys: BTreeMap<Id, Current<ApiKeyRecord>>,
-    pub(super) flows: BTreeMap<String, Current<Flow>>,
+    pub(super) flows: BTreeMap<Id, Current<Flow>>,
     pub(super) trails: BTreeMap<(Id, TrailName), Current<Trail>>,
     /// The keys of `trails`, oldest first.
     pub(super) trails_begun: Vec<(Id, TrailName)>,
     pub(super) artifacts: Vec<Current<Artifact>>,
     pub(super) attestations: Vec<Current<Attestation>>,
-    pub(super) repos: BTreeMap<String, Current<Repo>>,
-    pub(super) environments: BTreeMap<String, Current<Environment>>,
+    pub(super) repos: BTreeMap<Id, Current<Repo>>,
+    pub(super) environments: BTreeMap<Id, Current<Environment>>,
+    /// When environments were last reported on.
+    pub(super) reported: BTreeMap<Id, Timestamp>,
+    /// Environments that lists leave out.
+    pub(super) archived: BTreeSet<Id>,
     pub(super) snapshots: BTreeMap<(Id, u64), Current<Snapshot>>,
     pub(super) runs: Vec<Run>,
-    pub(super) policies: BTreeMap<String, Current<Policy>>,
+    pub(super) policies: BTreeMap<Id, Current<Policy>>,
     pub(super) policy_versions: Vec<PolicyVersion>,
     pub(super) allowances: Vec<Allowance>,
-    pub(super) attestation_types: BTreeMap<String, Current<AttestationType>>,
+    pub(super) attestation_types: BTreeMap<Id, Current<AttestationType>>,
     pub(super) attestation_type_versions: Vec<AttestationTypeVersion>,
 }
 
@@ -50,7 +54,7 @@ pub(super) struct Tables {
 #[derive(Debug)]
 pub(super) struct Run {
     pub(super) environment: Id,
-    pub(super) environment_name: EnvironmentName,
+    pub(super) artifact: ArtifactKey,
     pub(super) instance: Instance,
     pub(super) from_at: Timestamp,
     /// The snapshot in which it was no longer so, and when that was taken.
@@ -59,21 +63,24 @@ pub(super) struct Run {
 }
 
 impl Tables {
-    /// Takes in the fact at ledger index `revision`. Organizations and users are not of one organization.
-    pub(super) fn apply(&mut self, fact: Fact, revision: u64) {
+    /// Takes in the fact at ledger index `revision`, recorded at this time. Organizations and users are not of one organization.
+    pub(super) fn apply(&mut self, fact: Fact, revision: u64, at: Timestamp) {
         match fact {
             Fact::OrganizationCreated { .. } | Fact::UserCreated { .. } => {}
             Fact::MemberAdded { record } => {
-                self.members.insert(record.user, record.role);
+                self.members.insert(record.user, Current { revision, record: record.role });
+            }
+            Fact::MemberRemoved { user } => {
+                self.members.remove(&user);
             }
             Fact::ServiceAccountCreated { record } | Fact::ServiceAccountUpdated { record } => {
-                self.service_accounts.insert(record.name.to_string(), Current { revision, record });
+                self.service_accounts.insert(record.id, Current { revision, record });
             }
             Fact::ApiKeyCreated { record } | Fact::ApiKeyRevoked { record } => {
                 self.keys.insert(record.id, Current { revision, record });
             }
             Fact::FlowCreated { record } | Fact::FlowUpdated { record } | Fact::FlowTagged { record } => {
-                self.flows.insert(record.name.to_string(), Current { revision, record });
+                self.flows.insert(record.id, Current { revision, record });
             }
             Fact::TrailBegun { record } | Fact::TrailUpdated { record, .. } => {
                 self.put_trail(record, revision)
@@ -81,24 +88,31 @@ impl Tables {
             Fact::ArtifactReported { record } => self.artifacts.push(Current { revision, record }),
             Fact::AttestationAdded { record } => self.attestations.push(Current { revision, record }),
             Fact::RepoReported { record } | Fact::RepoTagged { record } => {
-                self.repos.insert(record.identity.clone(), Current { revision, record });
+                self.repos.insert(record.id, Current { revision, record });
             }
             Fact::EnvironmentCreated { record }
             | Fact::EnvironmentUpdated { record }
             | Fact::EnvironmentTagged { record }
             | Fact::EnvironmentJoined { record, .. }
-            | Fact::EnvironmentReported { record }
+            | Fact::EnvironmentRenamed { record, .. }
             | Fact::PoliciesAttached { record, .. } => self.put_environment(record, revision),
-            Fact::SnapshotTaken { record, snapshot } => {
-                self.take(&record.name, snapshot, revision);
+            Fact::EnvironmentArchived { record } => {
+                self.archived.insert(record.id);
                 self.put_environment(record, revision);
+            }
+            Fact::EnvironmentReported { environment } => self.report(environment, at),
+            Fact::SnapshotTaken { snapshot } => {
+                if snapshot.reported {
+                    self.report(snapshot.environment, snapshot.at);
+                }
+                self.take(snapshot, revision);
             }
             Fact::PolicyCreated { record, version } => self.put_policy(record, Some(version), revision),
             Fact::PolicyUpdated { record, version } => self.put_policy(record, version, revision),
             Fact::ArtifactAllowed { record } => self.allowances.push(record),
             Fact::AttestationTypeCreated { record, version }
             | Fact::AttestationTypeVersioned { record, version } => {
-                self.attestation_types.insert(record.name.to_string(), Current { revision, record });
+                self.attestation_types.insert(record.id, Current { revision, record });
                 self.attestation_type_versions.push(version);
             }
         }
@@ -111,28 +125,33 @@ impl Tables {
         }
     }
 
+    fn report(&mut self, environment: Id, at: Timestamp) {
+        let last = self.reported.entry(environment).or_insert(at);
+        *last = at.max(*last);
+    }
+
     fn put_environment(&mut self, record: Environment, revision: u64) {
-        self.environments.insert(record.name.to_string(), Current { revision, record });
+        self.environments.insert(record.id, Current { revision, record });
     }
 
     fn put_policy(&mut self, record: Policy, version: Option<PolicyVersion>, revision: u64) {
-        self.policies.insert(record.name.to_string(), Current { revision, record });
+        self.policies.insert(record.id, Current { revision, record });
         self.policy_versions.extend(version);
     }
 
     /// A change ends what the artifact was and begins what it is; an exit ends it for good.
-    fn take(&mut self, environment_name: &EnvironmentName, snapshot: Snapshot, revision: u64) {
+    fn take(&mut self, snapshot: Snapshot, revision: u64) {
+        let changed: BTreeSet<ArtifactKey> = snapshot.changes.iter().map(Instance::key).collect();
         for run in self.runs.iter_mut().filter(|run| run.lasts_in(snapshot.environment)) {
-            let fingerprint = &run.instance.fingerprint;
-            let exited = snapshot.exits.contains(fingerprint);
-            if exited || snapshot.changes.iter().any(|change| change.fingerprint == *fingerprint) {
+            let exited = snapshot.exits.contains(&run.artifact);
+            if exited || changed.contains(&run.artifact) {
                 run.until = Some((snapshot.index, snapshot.at));
                 run.exited = exited;
             }
         }
         let begun = |instance: &Instance| Run {
             environment: snapshot.environment,
-            environment_name: environment_name.clone(),
+            artifact: instance.key(),
             instance: instance.clone(),
             from_at: snapshot.at,
             until: None,

@@ -84,8 +84,10 @@ const fn verdict(attestation: &Attestation) -> (&'static str, Tone) {
 }
 
 fn essentials(flow: &mut Flow, attestation: &Attestation, trail: Option<&Commit>) -> Vec<Row> {
-    let replaced =
-        if attestation.superseded { "Superseded by a newer attestation of the same name" } else { "" };
+    let replaced = match attestation.superseded {
+        true => "Superseded by a newer attestation of the same name, or with its artifact",
+        false => "",
+    };
     let mut rows = fields(
         flow,
         INSET,

@@ -57,6 +57,10 @@ fn title(flow: &mut Flow, report: &TrailReport) {
     let flow_name = format!("Trail of flow {}", report.flow);
     let subtitle = flow.lines(&flow_name, SUBTITLE, CONTENT_WIDTH, Limit::CELL);
     flow.place(Row { cells: vec![full_width(subtitle)], above: 1.0, below: 4.0, ..Row::default() });
+    if !report.state_info.is_empty() {
+        let info = flow.lines(&report.state_info, BODY, CONTENT_WIDTH, Limit::VALUE);
+        flow.place(Row { cells: vec![full_width(info)], above: 3.0, below: 3.0, ..Row::default() });
+    }
     if !report.description.trim().is_empty() {
         let description = flow.lines(&report.description, BODY, CONTENT_WIDTH, Limit::VALUE);
         flow.place(Row { cells: vec![full_width(description)], above: 3.0, below: 3.0, ..Row::default() });

@@ -23,6 +23,8 @@ pub struct TrailReport {
     pub description: String,
     /// Compliance of the whole trail.
     pub state: State,
+    /// Why it is in that state, where no attestation accounts for it.
+    pub state_info: String,
     /// Where the trail came from, usually the URL of a CI run.
     pub origin_url: String,
     /// Page of the trail in a web interface.
@@ -148,7 +150,7 @@ pub struct Attestation {
     pub details: Details,
     /// User data as indented JSON; a very long text is cut visibly.
     pub user_data: Option<String>,
-    /// Whether a newer attestation of the same name replaced it.
+    /// Whether it no longer counts: a newer one of its name is there, or its artifact was replaced.
     pub superseded: bool,
 }
 

@@ -145,6 +145,13 @@ fn each_state_is_a_word() {
 }
 
 #[test]
+fn the_first_page_says_why_a_trail_is_in_its_state_where_no_attestation_does() {
+    let why = "The template cannot be read: trail: Input should be a valid dictionary [input: ]]";
+    let report = TrailReport { state_info: why.to_owned(), ..samples::empty() };
+    assert!(pages(&report)[0].contains(&squeezed(why)));
+}
+
+#[test]
 fn every_page_says_its_number_and_how_many_there_are() {
     let mut previous = 0;
     for report in [samples::empty(), samples::usual(), samples::large(60)] {

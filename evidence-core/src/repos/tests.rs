@@ -6,8 +6,8 @@ use super::*;
 
 fn info(name: &str, url: &str) -> RepoInfo {
     RepoInfo {
-        name: name.to_owned(),
-        url: url.to_owned(),
+        name: name.parse().unwrap(),
+        url: url.parse().unwrap(),
         id: None,
         description: None,
         provider: None,
@@ -72,14 +72,15 @@ fn the_name_tells_the_short_name_and_the_namespace_unless_one_was_sent() {
         assert_eq!(short_name(name), short, "{name}");
         assert_eq!(namespace_path(&info), namespace, "{name}");
     }
-    let sent = RepoInfo { namespace_path: Some(vec!["group".to_owned()]), ..info("acme/shop", "") };
+    let sent =
+        RepoInfo { namespace_path: Some(List(vec!["group".parse().unwrap()])), ..info("acme/shop", "") };
     assert_eq!(namespace_path(&sent), ["group"]);
 }
 
 #[test]
 fn an_external_id_identifies_a_repo_whatever_its_name_and_url() {
     let with_id = |name: &str, url: &str| RepoInfo {
-        id: Some("42".to_owned()),
+        id: Some("42".parse().unwrap()),
         provider: Some(VcsProvider::Github),
         ..info(name, url)
     };
@@ -93,7 +94,7 @@ fn without_an_external_id_the_url_identifies_a_repo_and_without_one_the_name() {
     assert_eq!(identity(&info("a/b", "https://one")), identity(&info("c/d", "https://one")));
     assert_ne!(identity(&info("a/b", "https://one")), identity(&info("a/b", "https://two")));
     assert_ne!(identity(&info("a/b", "")), identity(&info("c/d", "")));
-    let half = RepoInfo { id: Some("42".to_owned()), ..info("a/b", "https://one") };
+    let half = RepoInfo { id: Some("42".parse().unwrap()), ..info("a/b", "https://one") };
     assert_eq!(identity(&half), identity(&info("a/b", "https://one")));
 }
 

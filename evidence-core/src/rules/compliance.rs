@@ -3,8 +3,13 @@
 //! not by its time. An attestation that failed makes everything above it non-compliant, expected
 //! or not; otherwise one that is missing makes it incomplete. What is missing on the trail is
 //! missing for each of its artifacts too.
+//!
+//! Every attestation is listed in its scope (`Scopes` decides which that is): that of the trail,
+//! of an artifact, or of an artifact of which it waits to be reported. There is one way out of
+//! the count: a later artifact of the same template name replaces an earlier one, and with it
+//! what was said of that one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
 
@@ -156,19 +161,32 @@ pub enum Binding {
     },
 }
 
+/// An artifact as attestations speak of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Subject<'a> {
+    /// By its content.
+    Content(&'a str),
+    /// By its template name and commit.
+    Built(&'a str, &'a str),
+}
+
 impl Binding {
-    fn covers(&self, artifact: &ReportedArtifact) -> bool {
+    /// The artifact it is about; none when it is about the trail.
+    fn subject(&self) -> Option<Subject<'_>> {
         match self {
-            Self::Trail => false,
-            Self::Artifact { fingerprint } => *fingerprint == artifact.fingerprint,
-            Self::Named { name, commit } => {
-                !commit.is_empty() && *name == artifact.name && *commit == artifact.commit
-            }
+            Self::Trail => None,
+            Self::Artifact { fingerprint } => Some(Subject::Content(fingerprint)),
+            Self::Named { name, commit } => Some(Subject::Built(name, commit)),
         }
     }
+}
 
-    fn awaits(&self, artifact_name: &str) -> bool {
-        matches!(self, Self::Named { name, commit } if !commit.is_empty() && name == artifact_name)
+impl ReportedArtifact {
+    /// What attestations may call it.
+    fn subjects(&self) -> impl Iterator<Item = Subject<'_>> {
+        let built = Subject::Built(&self.name, &self.commit);
+        // Without a commit it was built from nothing that an attestation could name.
+        std::iter::once(Subject::Content(&self.fingerprint)).chain((!self.commit.is_empty()).then_some(built))
     }
 }
 
@@ -237,7 +255,8 @@ fn completeness<S: Serializer>(complete: &bool, serializer: S) -> Result<S::Ok, 
 /// trail's `artifacts_statuses`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ArtifactStatus {
-    /// Template reference name; of an artifact without one, its fingerprint.
+    /// Template reference name; of an artifact without one, its fingerprint. What attestations of
+    /// another commit wait for, beside the one listed under its name, is `name@commit`.
     #[serde(skip)]
     pub name: String,
     /// Content of the newest report; none while it is missing.
@@ -254,8 +273,12 @@ pub struct ArtifactStatus {
     /// in which they were first reported.
     #[serde(rename = "attestations_statuses")]
     pub attestations: Vec<AttestationStatus>,
-    /// Whether the template does not know the artifact.
+    /// Whether the template does not ask for it: an artifact of another name, or one that
+    /// attestations wait for all the same.
     pub unexpected: bool,
+    /// Why the verdict is what no line accounts for: the template cannot be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state_info: Option<String>,
     /// Time of the newest report that bears on the verdict.
     #[serde(serialize_with = "as_seconds")]
     pub evaluated_at: Timestamp,
@@ -269,6 +292,9 @@ pub struct TrailStatus {
     pub state: State,
     /// Whether the verdict is `COMPLIANT`.
     pub is_compliant: bool,
+    /// Why the verdict is what no line accounts for: the template cannot be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state_info: Option<String>,
     /// Time of the newest report in the trail, or of its begin.
     #[serde(serialize_with = "as_seconds")]
     pub evaluated_at: Timestamp,
@@ -277,7 +303,7 @@ pub struct TrailStatus {
     #[serde(rename = "attestations_statuses")]
     pub attestations: Vec<AttestationStatus>,
     /// Expected artifacts in the order of the template, then the unexpected ones in the order in
-    /// which they were first reported.
+    /// which they, or an attestation that waits for them, were first reported.
     #[serde(rename = "artifacts_statuses", serialize_with = "by_name")]
     pub artifacts: Vec<ArtifactStatus>,
 }
@@ -301,11 +327,14 @@ pub fn evaluate(
     artifacts: &[ReportedArtifact],
     attestations: &[ReportedAttestation],
 ) -> TrailStatus {
-    let trail = Scope::of_trail(template, attestations);
-    let artifacts_statuses = evaluate_artifacts(template, begun_at, &trail, artifacts, attestations);
+    let scopes = Scopes::new(artifacts, attestations);
+    let trail = Standing::new(&template.attestations, &scopes.trail);
+    let artifacts_statuses = evaluate_artifacts(template, begun_at, &trail, scopes);
     let lines = artifacts_statuses.iter().flat_map(|artifact| &artifact.attestations).chain(&trail.lines);
-    let awaited = artifacts_statuses.iter().any(|artifact| artifact.state == ArtifactState::Missing);
-    let state = match verdict(lines) {
+    let awaited = artifacts_statuses
+        .iter()
+        .any(|artifact| artifact.state == ArtifactState::Missing && !artifact.unexpected);
+    let state = match verdict(template, lines) {
         State::Compliant if awaited => State::Incomplete,
         state => state,
     };
@@ -316,10 +345,24 @@ pub fn evaluate(
     TrailStatus {
         state,
         is_compliant: state.is_compliant(),
+        state_info: template.unreadable().map(str::to_owned),
         evaluated_at: reported_at.fold(begun_at, Timestamp::max),
         attestations: trail.lines,
         artifacts: artifacts_statuses,
     }
+}
+
+/// The ids of the attestations whose verdicts count in [`evaluate`]: the newest of each name in
+/// each scope. All others are superseded, by a newer one or together with their artifact.
+pub fn deciding<'a>(
+    artifacts: &'a [ReportedArtifact],
+    attestations: &'a [ReportedAttestation],
+) -> BTreeSet<&'a str> {
+    let Scopes { trail, reported, waiting } = Scopes::new(artifacts, attestations);
+    let of_artifacts = reported.into_values().map(|artifact| artifact.attestations);
+    let scopes = of_artifacts.chain(waiting.into_values()).chain([trail]);
+    let newest = scopes.flat_map(|scope| effective(&scope).into_values());
+    newest.map(|effective| effective.newest.id.as_str()).collect()
 }
 
 /// The state of one report of an artifact, which a later one of the same name may have replaced
@@ -329,8 +372,13 @@ pub fn evaluate_artifact(
     artifact: &ReportedArtifact,
     attestations: &[ReportedAttestation],
 ) -> ArtifactStatus {
-    let trail = Scope::of_trail(template, attestations);
-    evaluate_reported(template, &trail, artifact, attestations)
+    let about = |subject: Option<Subject<'_>>| match subject {
+        None => false,
+        Some(subject) => artifact.subjects().any(|own| own == subject),
+    };
+    let on_trail: Vec<_> = attestations.iter().filter(|one| one.binding == Binding::Trail).collect();
+    let own: Vec<_> = attestations.iter().filter(|one| about(one.binding.subject())).collect();
+    evaluate_reported(template, &Standing::new(&template.attestations, &on_trail), artifact, &own)
 }
 
 /// The names of the attestations that an artifact of this template name needs: those of its slot,
@@ -349,39 +397,121 @@ fn expected_of<'t>(template: &'t Template, artifact_name: &str) -> &'t [Requirem
     template.artifact(artifact_name).map_or(&[], |artifact| &artifact.attestations)
 }
 
+/// Which attestations are of which scope. An attestation about artifacts is of each one that is
+/// the newest of its name; of none where all it is about were replaced; and where it is about
+/// nothing that was ever reported, it waits.
+struct Scopes<'a> {
+    trail: Vec<&'a ReportedAttestation>,
+    /// By the name it is listed under.
+    reported: BTreeMap<&'a str, Newest<'a>>,
+    /// By the name that what they wait for is listed under: the artifact's where that is free, for
+    /// those that wait for the commit of the newest of them; else `name@commit`.
+    waiting: BTreeMap<String, Vec<&'a ReportedAttestation>>,
+}
+
+/// The newest report of an artifact's name.
+struct Newest<'a> {
+    artifact: &'a ReportedArtifact,
+    /// Of the first report of that name.
+    first_index: u64,
+    /// What is about it.
+    attestations: Vec<&'a ReportedAttestation>,
+}
+
+impl<'a> Scopes<'a> {
+    fn new(artifacts: &'a [ReportedArtifact], attestations: &'a [ReportedAttestation]) -> Self {
+        let mut reported = newest_by_name(artifacts);
+        let mut listed: BTreeMap<Subject<'a>, BTreeSet<&'a str>> = BTreeMap::new();
+        for subject in artifacts.iter().flat_map(ReportedArtifact::subjects) {
+            listed.entry(subject).or_default();
+        }
+        for (name, newest) in &reported {
+            for subject in newest.artifact.subjects() {
+                listed.entry(subject).or_default().insert(name);
+            }
+        }
+        let mut trail = Vec::new();
+        let mut waiting: BTreeMap<Subject<'a>, Vec<&ReportedAttestation>> = BTreeMap::new();
+        for attestation in attestations {
+            let Some(subject) = attestation.binding.subject() else {
+                trail.push(attestation);
+                continue;
+            };
+            let Some(names) = listed.get(&subject) else {
+                waiting.entry(subject).or_default().push(attestation);
+                continue;
+            };
+            for name in names {
+                if let Some(newest) = reported.get_mut(name) {
+                    newest.attestations.push(attestation);
+                }
+            }
+        }
+        let waiting = named(waiting, &reported);
+        Self { trail, reported, waiting }
+    }
+}
+
+/// Those that wait, by the names that what they wait for is listed under.
+fn named<'a>(
+    waiting: BTreeMap<Subject<'a>, Vec<&'a ReportedAttestation>>,
+    reported: &BTreeMap<&str, Newest<'_>>,
+) -> BTreeMap<String, Vec<&'a ReportedAttestation>> {
+    let newest = |scope: &[&ReportedAttestation]| scope.iter().map(|attestation| attestation.index).max();
+    let mut by_age = Vec::from_iter(waiting);
+    by_age.sort_by_key(|(_, scope)| std::cmp::Reverse(newest(scope)));
+    let mut named = BTreeMap::new();
+    for (subject, scope) in by_age {
+        let (name, commit) = match subject {
+            Subject::Content(fingerprint) => (fingerprint, ""),
+            Subject::Built(name, commit) => (name, commit),
+        };
+        let is_free = !reported.contains_key(name) && !named.contains_key(name);
+        named.insert(if is_free { name.to_owned() } else { format!("{name}@{commit}") }, scope);
+    }
+    named
+}
+
 fn evaluate_artifacts(
     template: &Template,
     begun_at: Timestamp,
-    trail: &Scope,
-    artifacts: &[ReportedArtifact],
-    attestations: &[ReportedAttestation],
+    trail: &Standing,
+    scopes: Scopes<'_>,
 ) -> Vec<ArtifactStatus> {
-    let mut newest = newest_by_name(artifacts);
+    let Scopes { mut reported, mut waiting, .. } = scopes;
     let mut statuses = Vec::new();
     for expected in &template.artifacts {
-        statuses.push(match newest.remove(expected.name.as_str()) {
-            Some((_, artifact)) => evaluate_reported(template, trail, artifact, attestations),
-            None => evaluate_missing(template, begun_at, trail, &expected.name, attestations),
+        let name = expected.name.as_str();
+        statuses.push(match reported.remove(name) {
+            Some(newest) => evaluate_reported(template, trail, newest.artifact, &newest.attestations),
+            None => {
+                let own = Standing::new(&expected.attestations, &waiting.remove(name).unwrap_or_default());
+                evaluate_missing(name.to_owned(), false, begun_at, trail, own)
+            }
         });
     }
-    let mut unexpected: Vec<_> = newest.into_values().collect();
+    let reported = reported.into_values().map(|Newest { artifact, first_index, attestations }| {
+        (first_index, evaluate_reported(template, trail, artifact, &attestations))
+    });
+    let waiting = waiting.into_iter().map(|(name, scope)| {
+        let first_index = scope.iter().map(|attestation| attestation.index).min().unwrap_or_default();
+        (first_index, evaluate_missing(name, true, begun_at, trail, Standing::new(&[], &scope)))
+    });
+    let mut unexpected: Vec<_> = reported.chain(waiting).collect();
     unexpected.sort_by_key(|(first_index, _)| *first_index);
-    statuses.extend(
-        unexpected
-            .into_iter()
-            .map(|(_, artifact)| evaluate_reported(template, trail, artifact, attestations)),
-    );
+    statuses.extend(unexpected.into_iter().map(|(_, status)| status));
     statuses
 }
 
-/// The newest report of each name, with the index of the first one.
-fn newest_by_name(artifacts: &[ReportedArtifact]) -> BTreeMap<&str, (u64, &ReportedArtifact)> {
+/// The newest report of each name, nothing being said of it yet.
+fn newest_by_name(artifacts: &[ReportedArtifact]) -> BTreeMap<&str, Newest<'_>> {
     let mut newest = BTreeMap::new();
     for artifact in artifacts {
-        let (first_index, kept) = newest.entry(artifact.listed_as()).or_insert((artifact.index, artifact));
-        *first_index = artifact.index.min(*first_index);
-        if artifact.index > kept.index {
-            *kept = artifact;
+        let first = Newest { artifact, first_index: artifact.index, attestations: Vec::new() };
+        let kept = newest.entry(artifact.listed_as()).or_insert(first);
+        kept.first_index = artifact.index.min(kept.first_index);
+        if artifact.index > kept.artifact.index {
+            kept.artifact = artifact;
         }
     }
     newest
@@ -389,15 +519,12 @@ fn newest_by_name(artifacts: &[ReportedArtifact]) -> BTreeMap<&str, (u64, &Repor
 
 fn evaluate_reported(
     template: &Template,
-    trail: &Scope,
+    trail: &Standing,
     artifact: &ReportedArtifact,
-    attestations: &[ReportedAttestation],
+    attestations: &[&ReportedAttestation],
 ) -> ArtifactStatus {
-    let own = Scope::new(
-        expected_of(template, &artifact.name),
-        attestations.iter().filter(|attestation| attestation.binding.covers(artifact)),
-    );
-    let state = ArtifactState::Reported(verdict(own.lines.iter().chain(&trail.lines)));
+    let own = Standing::new(expected_of(template, &artifact.name), attestations);
+    let state = ArtifactState::Reported(verdict(template, own.lines.iter().chain(&trail.lines)));
     ArtifactStatus {
         name: artifact.listed_as().to_owned(),
         fingerprint: Some(artifact.fingerprint.clone()),
@@ -405,42 +532,40 @@ fn evaluate_reported(
         state,
         is_compliant: state.is_compliant(),
         unexpected: template.artifact(&artifact.name).is_none(),
+        state_info: template.unreadable().map(str::to_owned),
         evaluated_at: latest(artifact.at, [&own, trail]),
         attestations: own.lines,
     }
 }
 
-/// An expected artifact that nobody reported. Attestations that wait for it are listed already.
+/// An artifact that nobody reported, but the template expects or attestations wait for.
 fn evaluate_missing(
-    template: &Template,
+    name: String,
+    unexpected: bool,
     begun_at: Timestamp,
-    trail: &Scope,
-    name: &str,
-    attestations: &[ReportedAttestation],
+    trail: &Standing,
+    own: Standing,
 ) -> ArtifactStatus {
-    let own = Scope::new(
-        expected_of(template, name),
-        attestations.iter().filter(|attestation| attestation.binding.awaits(name)),
-    );
     ArtifactStatus {
-        name: name.to_owned(),
+        name,
         fingerprint: None,
         artifact_id: None,
         state: ArtifactState::Missing,
         is_compliant: None,
-        unexpected: false,
+        unexpected,
+        state_info: None,
         evaluated_at: latest(begun_at, [&own, trail]),
         attestations: own.lines,
     }
 }
 
-fn latest(at: Timestamp, scopes: [&Scope; 2]) -> Timestamp {
+fn latest(at: Timestamp, scopes: [&Standing; 2]) -> Timestamp {
     scopes.into_iter().filter_map(|scope| scope.reported_at).fold(at, Timestamp::max)
 }
 
-/// What failed outweighs what is missing.
-fn verdict<'s>(lines: impl Iterator<Item = &'s AttestationStatus>) -> State {
-    let mut state = State::Compliant;
+/// What failed outweighs what is missing; of a template that cannot be read, something always is.
+fn verdict<'s>(template: &Template, lines: impl Iterator<Item = &'s AttestationStatus>) -> State {
+    let mut state = if template.unreadable().is_some() { State::Incomplete } else { State::Compliant };
     for line in lines {
         match line.is_compliant {
             Some(false) => return State::NonCompliant,
@@ -451,32 +576,16 @@ fn verdict<'s>(lines: impl Iterator<Item = &'s AttestationStatus>) -> State {
     state
 }
 
-/// The attestations of a trail, or of one artifact, set against what is expected there.
-struct Scope {
+/// The attestations of one scope set against what is expected there.
+struct Standing {
     lines: Vec<AttestationStatus>,
     reported_at: Option<Timestamp>,
 }
 
-impl Scope {
-    fn of_trail(template: &Template, attestations: &[ReportedAttestation]) -> Self {
-        Self::new(
-            &template.attestations,
-            attestations.iter().filter(|attestation| attestation.binding == Binding::Trail),
-        )
-    }
-
-    fn new<'a>(expected: &[Requirement], reported: impl Iterator<Item = &'a ReportedAttestation>) -> Self {
-        let mut reported: Vec<_> = reported.collect();
-        reported.sort_by_key(|attestation| attestation.index);
+impl Standing {
+    fn new(expected: &[Requirement], reported: &[&ReportedAttestation]) -> Self {
         let reported_at = reported.iter().map(|attestation| attestation.at).max();
-        let mut by_name: BTreeMap<&str, Effective<'_>> = BTreeMap::new();
-        for attestation in reported {
-            by_name
-                .entry(&attestation.name)
-                .and_modify(|effective| effective.follow(attestation))
-                .or_insert_with(|| Effective::first(attestation));
-        }
-
+        let mut by_name = effective(reported);
         let mut lines = Vec::with_capacity(expected.len());
         for requirement in expected {
             let name = requirement.name.as_str();
@@ -497,6 +606,20 @@ impl Scope {
         lines.extend(unexpected.iter().map(|effective| effective.line(true)));
         Self { lines, reported_at }
     }
+}
+
+/// What counts of each name in one scope.
+fn effective<'a>(reported: &[&'a ReportedAttestation]) -> BTreeMap<&'a str, Effective<'a>> {
+    let mut reported = reported.to_vec();
+    reported.sort_by_key(|attestation| attestation.index);
+    let mut by_name: BTreeMap<&str, Effective<'_>> = BTreeMap::new();
+    for attestation in reported {
+        by_name
+            .entry(&attestation.name)
+            .and_modify(|effective| effective.follow(attestation))
+            .or_insert_with(|| Effective::first(attestation));
+    }
+    by_name
 }
 
 /// All reports of one name in one scope, reduced to those that count.

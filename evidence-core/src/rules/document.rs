@@ -21,6 +21,8 @@ const MAX_SCALAR_BYTES: usize = 16 << 20;
 const MAX_PROBLEMS: usize = 100;
 /// Characters of an offending value that are repeated in the report about it.
 const MAX_SHOWN: usize = 100;
+/// Characters of the reason why a stored document cannot be read.
+const MAX_REASON: usize = 400;
 /// The path of a mistake that belongs to no field.
 const WHOLE: &str = "document";
 
@@ -39,6 +41,15 @@ impl DocumentErrors {
     /// `("trail.attestations[0].name", "Field required [input: None]")`.
     pub fn problems(&self) -> &[(String, String)] {
         &self.problems
+    }
+
+    /// The sentence that tells of a stored document in which these mistakes are: the first alone,
+    /// since it is repeated wherever somebody asks why nothing complies.
+    pub(super) fn unreadable(&self, what: &str) -> String {
+        let first = self.problems.first();
+        let first = first.map(|(path, text)| format!("{path}: {text}")).unwrap_or_default();
+        let short: String = first.chars().take(MAX_REASON).collect();
+        format!("{what} cannot be read: {short}")
     }
 }
 

@@ -43,6 +43,9 @@
 //!     flow_name: "app".to_owned(),
 //!     trail_name: "1.0".to_owned(),
 //!     artifact_state: State::Compliant,
+//!     reason: None,
+//!     tags: Default::default(),
+//!     attestations: vec![],
 //! };
 //! assert!(evaluate(&policy, &[built]).satisfied);
 //! # Ok::<(), evidence_core::rules::policy::PolicyErrors>(())

@@ -4,8 +4,10 @@
 //! and the flows it was reported in, once for each flow; the functions after it combine the
 //! answers into the verdict on an artifact, a snapshot and an environment.
 //!
-//! Conditions, exceptions and attestation rules can be read and shown but not evaluated yet:
+//! Conditions, exceptions and controls can be read and shown but not evaluated yet:
 //! [`Policy::unsupported`] tells so, and such a policy must not be stored.
+
+use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -54,7 +56,8 @@ pub struct AttestationRule {
     pub for_control: Option<String>,
 }
 
-/// A parsed environment policy. The default has no rule, so everything complies with it.
+/// A parsed environment policy. The default has no rule, so everything complies with it; nothing
+/// complies with what [`Policy::stored`] could not read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
     /// The artifact must have been reported in a flow.
@@ -63,6 +66,8 @@ pub struct Policy {
     pub trail_compliance: BooleanRule,
     /// Attestations that the artifact or its trail must have.
     pub attestations: Vec<AttestationRule>,
+    /// Why it could not be read, as answers say it.
+    unreadable: Option<String>,
 }
 
 impl Policy {
@@ -71,6 +76,15 @@ impl Policy {
         let (mut examination, document) = Examination::read("Policy", yaml)?;
         let policy = parse_root(&mut examination, &document).unwrap_or_default();
         examination.finish(policy)
+    }
+
+    /// Reads a policy that was stored. It was checked before it was; where it cannot be read all the
+    /// same (damaged, or of a later version), the policy is one with which nothing complies.
+    pub fn stored(yaml: &str) -> Self {
+        Self::parse(yaml).unwrap_or_else(|errors| Self {
+            unreadable: Some(errors.unreadable("The policy")),
+            ..Self::default()
+        })
     }
 
     /// The first part of the policy that this version cannot evaluate, as (path, reason). To store
@@ -90,8 +104,12 @@ impl Policy {
         ))
     }
 
-    /// The whole policy as snapshots show it, under `applied_policies[].policy_dump`.
+    /// The whole policy as snapshots show it, under `applied_policies[].policy_dump`; of one that
+    /// could not be read, why.
     pub fn to_dump(&self) -> Value {
+        if let Some(why) = &self.unreadable {
+            return json!({ "unreadable": why });
+        }
         let attestations: Vec<_> =
             self.attestations.iter().map(|rule| rule.to_json("if_condition")).collect();
         json!({
@@ -114,6 +132,22 @@ impl BooleanRule {
 }
 
 impl AttestationRule {
+    /// What comes of the rule where the artifact has these attestations: of several that fit, any compliant one will do.
+    fn resolve(&self, flow: &FlowContext) -> ResolutionKind {
+        let fits = |one: &&FlowAttestation| {
+            (self.name == ANY_NAME || self.name == one.name) && self.kind.matches(&one.kind)
+        };
+        let is_plain = self.condition.is_none() && self.for_control.is_none();
+        let fitting: Vec<_> = flow.attestations.iter().filter(fits).filter(|_| is_plain).collect();
+        if fitting.is_empty() {
+            ResolutionKind::MissingAttestation
+        } else if !self.must_be_compliant || fitting.iter().any(|one| one.is_compliant) {
+            ResolutionKind::RuleSatisfied
+        } else {
+            ResolutionKind::NonCompliantAttestation
+        }
+    }
+
     fn to_json(&self, condition_key: &str) -> Value {
         json!({
             condition_key: self.condition,
@@ -163,7 +197,7 @@ fn parse_artifacts(examination: &mut Examination, artifacts: &Value) -> Option<P
         .into_iter()
         .filter_map(|(path, rule)| parse_attestation_rule(examination, &path, rule))
         .collect();
-    Some(Policy { provenance, trail_compliance, attestations })
+    Some(Policy { provenance, trail_compliance, attestations, unreadable: None })
 }
 
 fn parse_boolean_rule(examination: &mut Examination, artifacts: &Fields<'_>, key: &str) -> BooleanRule {
@@ -247,6 +281,23 @@ pub struct FlowContext {
     pub trail_name: String,
     /// State of the artifact, not of the trail.
     pub artifact_state: State,
+    /// Why it is in that state, where no attestation accounts for it.
+    pub reason: Option<String>,
+    /// The flow's tags.
+    pub tags: BTreeMap<String, String>,
+    /// Every attestation that counts for the artifact: its own and those of its trail, the newest of each name.
+    pub attestations: Vec<FlowAttestation>,
+}
+
+/// An attestation as policies see it: its standing, without its body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FlowAttestation {
+    /// Its name.
+    pub name: String,
+    /// Its type as reported: `generic`, `custom:<name>`, ….
+    pub kind: String,
+    /// Its verdict, or that of the override that stands in for it.
+    pub is_compliant: bool,
 }
 
 /// What a policy says of one artifact.
@@ -305,6 +356,8 @@ pub struct Rule {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum RuleKind {
+    /// The policy can be read at all. Told only of one that cannot.
+    Policy,
     /// The artifact was reported in a flow.
     Provenance,
     /// The artifact is compliant in its trail.
@@ -339,6 +392,10 @@ pub enum ResolutionKind {
     NonCompliantInTrail,
     /// The attestation is not there.
     MissingAttestation,
+    /// It is there, and not compliant as it must be.
+    NonCompliantAttestation,
+    /// The policy cannot be read, so nothing complies with it.
+    UnreadablePolicy,
 }
 
 /// Where a rule was looked at.
@@ -353,6 +410,9 @@ pub struct ResolutionContext {
     /// The control that the rule names.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub for_control: Option<String>,
+    /// Why, where the type alone does not say it: a template or the policy cannot be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 impl ResolutionContext {
@@ -368,14 +428,26 @@ impl ResolutionContext {
 /// What a policy says of an artifact that was reported in these flows.
 ///
 /// It never says more than it knows: exceptions are not looked at, so they waive nothing, and an
-/// attestation rule counts as violated. [`Policy::unsupported`] keeps such policies out.
+/// attestation rule with a condition or a control counts as violated. [`Policy::unsupported`] keeps
+/// such policies out.
 pub fn evaluate(policy: &Policy, contexts: &[FlowContext]) -> Evaluation {
+    if let Some(why) = &policy.unreadable {
+        return Evaluation { satisfied: false, rules: vec![unreadable(policy, why)] };
+    }
     let mut rules = vec![
         evaluate_provenance(&policy.provenance, contexts),
         evaluate_trail_compliance(&policy.trail_compliance, contexts),
     ];
     rules.extend(policy.attestations.iter().map(|rule| evaluate_attestation(rule, contexts)));
     Evaluation { satisfied: rules.iter().all(|rule| rule.satisfied != Some(false)), rules }
+}
+
+fn unreadable(policy: &Policy, why: &str) -> RuleEvaluation {
+    let resolution = Resolution {
+        kind: ResolutionKind::UnreadablePolicy,
+        context: ResolutionContext { reason: Some(why.to_owned()), ..ResolutionContext::default() },
+    };
+    RuleEvaluation::new(Rule { kind: RuleKind::Policy, definition: policy.to_dump() }, vec![resolution])
 }
 
 fn evaluate_provenance(rule: &BooleanRule, contexts: &[FlowContext]) -> RuleEvaluation {
@@ -394,6 +466,7 @@ fn evaluate_trail_compliance(rule: &BooleanRule, contexts: &[FlowContext]) -> Ru
             },
             context: ResolutionContext {
                 artifact_status: Some(flow.artifact_state),
+                reason: flow.reason.clone(),
                 ..ResolutionContext::of(flow)
             },
         }
@@ -418,9 +491,9 @@ fn evaluate_boolean(
 }
 
 fn evaluate_attestation(rule: &AttestationRule, contexts: &[FlowContext]) -> RuleEvaluation {
-    let kind = ResolutionKind::MissingAttestation;
-    let resolutions = resolutions(contexts, kind, |flow| Resolution {
-        kind,
+    let missing = ResolutionKind::MissingAttestation;
+    let resolutions = resolutions(contexts, missing, |flow| Resolution {
+        kind: rule.resolve(flow),
         context: ResolutionContext { for_control: rule.for_control.clone(), ..ResolutionContext::of(flow) },
     });
     let rule = Rule { kind: RuleKind::Attestation, definition: rule.to_json("if") };

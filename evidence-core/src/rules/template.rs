@@ -11,7 +11,8 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use super::document::{DocumentErrors, Examination, Fields};
-use crate::name::TemplateReferenceName;
+use crate::name::{AttestationName, TemplateReferenceName};
+use crate::shared::Text;
 
 /// Identifier of the JSON Schema of flow templates, its `$id`.
 pub const SCHEMA_ID: &str = "https://evidence.dev/schemas/flow-template/v1";
@@ -100,13 +101,18 @@ pub struct ArtifactRequirement {
     pub attestations: Vec<Requirement>,
 }
 
-/// What a trail expects. The default, also written `version: 1`, expects nothing.
+/// What a trail expects. The default, also written `version: 1`, expects nothing; what
+/// [`Template::stored`] could not read expects something that nobody can tell, so that nothing
+/// satisfies it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Template {
     /// Attestations expected of the trail itself, in the order of the template.
     pub attestations: Vec<Requirement>,
     /// Artifacts expected, in the order of the template.
     pub artifacts: Vec<ArtifactRequirement>,
+    /// Why it could not be read, as answers say it.
+    #[serde(skip)]
+    unreadable: Option<String>,
 }
 
 impl Template {
@@ -115,6 +121,20 @@ impl Template {
         let (mut examination, document) = Examination::read("Template", yaml)?;
         let template = parse_root(&mut examination, &document).unwrap_or_default();
         examination.finish(template)
+    }
+
+    /// Reads a template that was stored. It was checked before it was; where it cannot be read all
+    /// the same (damaged, or of a later version), the template is one that nothing satisfies.
+    pub fn stored(yaml: &str) -> Self {
+        Self::parse(yaml).unwrap_or_else(|errors| Self {
+            unreadable: Some(errors.unreadable("The template")),
+            ..Self::default()
+        })
+    }
+
+    /// Why it could not be read: `The template cannot be read: …`. None for one that could.
+    pub fn unreadable(&self) -> Option<&str> {
+        self.unreadable.as_deref()
     }
 
     /// The artifact requirement of this name.
@@ -155,7 +175,7 @@ fn parse_trail(examination: &mut Examination, trail: &Value) -> Option<Template>
         .into_iter()
         .filter_map(|(path, artifact)| parse_artifact(examination, &path, artifact))
         .collect();
-    Some(Template { attestations, artifacts })
+    Some(Template { attestations, artifacts, unreadable: None })
 }
 
 fn parse_artifact(
@@ -186,8 +206,10 @@ fn parse_attestations(examination: &mut Examination, parent: &Fields<'_>) -> Vec
 fn parse_requirement(examination: &mut Examination, path: &str, attestation: &Value) -> Option<Requirement> {
     let fields = examination.object(path, attestation, &["name", "type"])?;
     let name = examination.required_text(&fields, "name");
-    if name == Some("") {
-        examination.refuse(fields.path("name"), "String should have at least 1 character", &"".into());
+    // Attestations may only have such names, so one of another length could never arrive.
+    let unusable = name.and_then(|name| Some((name, name.parse::<Text<LONGEST_NAME, 1>>().err()?)));
+    if let Some((name, why)) = unusable {
+        examination.refuse(fields.path("name"), &why.to_string(), &name.into());
     }
     let kind = parse_kind(examination, &fields, &[]);
     Some(Requirement { name: name?.to_owned(), kind: kind? })
@@ -209,6 +231,8 @@ pub(super) fn parse_kind(
         })
         .ok()
 }
+
+const LONGEST_NAME: usize = AttestationName::LONGEST;
 
 /// The JSON Schema (draft 2020-12) of the flow template YAML. It says all that
 /// [`Template::parse`] checks, save that names must be unique, which JSON Schema cannot say.
@@ -280,6 +304,7 @@ pub fn schema() -> Value {
                         "description": "Name under which the attestation is reported.",
                         "type": "string",
                         "pattern": r"^[^\u0000]+$",
+                        "maxLength": LONGEST_NAME,
                     },
                     "type": {
                         "description": "Type that the attestation must have; '*' is any type.",

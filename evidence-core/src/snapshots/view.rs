@@ -11,16 +11,16 @@ use serde_json::Value;
 use super::{Annotation, AppliedPolicy, Instance, Placed, PolicyDecision, Snapshot};
 use crate::artifacts::Artifact;
 use crate::auth::Scope;
-use crate::environments::{Environment, EnvironmentKind};
+use crate::environments::{EnvironmentKind, KnownEnvironment};
 use crate::error::{Error, Resource, Result};
 use crate::flows::Flow;
 use crate::id::Id;
-use crate::name::{EnvironmentName, Fingerprint, OrgName, PolicyName};
+use crate::name::{EnvironmentName, OrgName, PolicyName};
 use crate::operation::{Json, Method, Operation};
 use crate::rules::policy;
 use crate::rules::snapshots::Expression;
 use crate::service::Context;
-use crate::shared::GitCommitInfo;
+use crate::shared::{GitCommitInfo, ShortText};
 use crate::time::{Seconds, Timestamp};
 
 /// Gets one snapshot of an environment.
@@ -30,7 +30,7 @@ pub struct GetSnapshot {
     pub org: OrgName,
     pub env_name: EnvironmentName,
     /// `N`, `-N`, `#N`, `~N`, `@{time}`, `@{N.hours.ago}` or `@{now}`.
-    pub snapshot_expression: String,
+    pub snapshot_expression: ShortText,
 }
 
 impl Operation for GetSnapshot {
@@ -51,18 +51,24 @@ impl Operation for GetSnapshot {
             .map_err(|bad| Error::invalid("snapshot_expression", bad.to_string()))?;
         let environment = cx.environment_of_snapshots(&self.env_name).await?;
         let resolved = cx.resolve_snapshot(&environment, &expression).await?;
-        let index = u64::try_from(resolved).ok().filter(|index| (1..=environment.snapshots).contains(index));
+        let index =
+            u64::try_from(resolved).ok().filter(|index| (1..=environment.status.snapshots).contains(index));
         let missing = || cx.missing(Resource::Snapshot, unresolved(&environment, &expression, resolved, cx));
         let index = index.ok_or_else(missing)?;
-        let snapshot = cx.store().snapshot(cx.org()?, environment.id, index).await?;
+        let snapshot = cx.store().snapshot(cx.org()?, environment.record.id, index).await?;
         SnapshotView::gather(&environment, snapshot.ok_or_else(missing)?.record, cx).await.map(Json)
     }
 }
 
 /// What was asked for and what it came to, in the words that users of the public command-line client know.
-fn unresolved(environment: &Environment, expression: &Expression, index: i64, cx: &Context<'_>) -> String {
+fn unresolved(
+    environment: &KnownEnvironment,
+    expression: &Expression,
+    index: i64,
+    cx: &Context<'_>,
+) -> String {
     let org = cx.place().map(|place| place.name.as_str()).unwrap_or_default();
-    let (name, count) = (&environment.name, environment.snapshots);
+    let (name, count) = (&environment.record.name, environment.status.snapshots);
     let asked = match expression {
         Expression::Index(index) => format!("#{index}"),
         Expression::Now => "@{now}".to_owned(),
@@ -99,7 +105,8 @@ pub struct SnapshotView {
 #[expect(missing_docs, reason = "the names say it")]
 pub struct SnapshotArtifact {
     pub name: String,
-    pub fingerprint: Fingerprint,
+    /// Empty for what has no digest.
+    pub fingerprint: String,
     pub compliant: Option<bool>,
     /// Retired; always empty.
     pub deployments: Vec<Value>,
@@ -150,12 +157,13 @@ pub struct AppliedPolicyView {
     pub name: PolicyName,
     pub version: u64,
     pub policy_dump: Value,
-    /// Fingerprints of what runs and may not because of this policy.
-    pub failing_artifacts: Vec<Fingerprint>,
+    /// Fingerprints of what runs and may not because of this policy; empty for what has no digest.
+    pub failing_artifacts: Vec<String>,
 }
 
 impl SnapshotView {
-    async fn gather(environment: &Environment, snapshot: Snapshot, cx: &Context<'_>) -> Result<Self> {
+    async fn gather(known: &KnownEnvironment, snapshot: Snapshot, cx: &Context<'_>) -> Result<Self> {
+        let environment = &known.record;
         let (org, index) = (cx.org()?, snapshot.index);
         let placed = cx.store().instances(org, environment.id, index).await?;
         let row = cx.store().snapshots(org, environment.id, index..=index).await?;
@@ -168,7 +176,7 @@ impl SnapshotView {
         });
         Ok(Self {
             index,
-            is_latest: index == environment.snapshots,
+            is_latest: index == known.status.snapshots,
             next_snapshot_timestamp: row.first().and_then(|row| row.until).map(Timestamp::seconds),
             artifact_compliance_count: compliance_count(&artifacts),
             timestamp: snapshot.at.seconds(),
@@ -213,7 +221,7 @@ async fn applied_policies(
         let version = versions
             .iter()
             .find(|version| version.policy == applied.policy && version.version == applied.version)?;
-        let parsed = policy::Policy::parse(&version.policy_yaml).unwrap_or_default();
+        let parsed = policy::Policy::stored(&version.policy_yaml);
         Some(AppliedPolicyView {
             id: applied.policy,
             name: name.clone(),
@@ -225,14 +233,19 @@ async fn applied_policies(
     Ok(applied.iter().filter_map(view).collect())
 }
 
-fn failing(placed: &[Placed], policy: &PolicyName) -> Vec<Fingerprint> {
+fn failing(placed: &[Placed], policy: &PolicyName) -> Vec<String> {
     let fails = |instance: &Instance| {
         let mut decisions = instance.policy_decisions.iter();
         instance.compliant == Some(false)
             && decisions.any(|decision| decision.policy_name == *policy && !decision.status.is_compliant())
     };
     let running = placed.iter().filter(|placed| !placed.exited).map(|placed| &placed.instance);
-    running.filter(|instance| fails(instance)).map(|instance| instance.fingerprint.clone()).collect()
+    running.filter(|instance| fails(instance)).map(fingerprint).collect()
+}
+
+/// The fingerprint as answers show it.
+fn fingerprint(instance: &Instance) -> String {
+    instance.fingerprint.as_ref().map(ToString::to_string).unwrap_or_default()
 }
 
 /// The reports, flows and trails that the artifacts of a snapshot come from.
@@ -263,20 +276,20 @@ impl Sources {
     }
 
     fn artifact(&self, placed: Placed, index: u64, cx: &Context<'_>) -> SnapshotArtifact {
-        let Placed { instance, exited } = placed;
+        let Placed { mut instance, exited } = placed;
         let flows = self.flows_of(&instance, cx);
         let annotation = annotation(&instance, exited, index);
         let first = flows.first().cloned();
         let text =
             |field: fn(&ArtifactFlow) -> &String| first.as_ref().map(field).cloned().unwrap_or_default();
         SnapshotArtifact {
+            fingerprint: fingerprint(&instance),
             name: instance.name,
-            fingerprint: instance.fingerprint,
             compliant: instance.compliant,
             deployments: Vec::new(),
             created: instance.created,
-            pods: None,
-            ecs_context: None,
+            pods: instance.context.remove("pods"),
+            ecs_context: instance.context.remove("ecs_context"),
             annotation,
             reasons_for_incompliance: Vec::new(),
             flow_name: text(|flow| &flow.flow_name),
@@ -340,9 +353,10 @@ mod tests {
     fn an_annotation_belongs_to_the_snapshot_in_which_it_came_about() {
         let said = |kind: &str, was, now| Annotation { kind: kind.to_owned(), was, now };
         let instance = Instance {
-            fingerprint: "a".repeat(64).parse().unwrap(),
+            fingerprint: None,
             name: "api".to_owned(),
             created: vec![1, 2, 3],
+            context: serde_json::Map::new(),
             from: 4,
             annotation: said("became-compliant", 2, 3),
             compliant: Some(true),

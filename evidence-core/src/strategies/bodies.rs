@@ -30,10 +30,19 @@ pub fn artifact() -> Shape {
         .optional("is_compliant", Shape::boolean())
         .required("build_url", shared::address())
         .required("commit_url", shared::address())
+        .optional("template", template_names())
         .optional("external_urls", shared::external_urls())
         .optional("annotations", shared::any_object())
         .optional("user_data", shared::user_data())
         .shape()
+}
+
+fn template_names() -> Shape {
+    let names = prop_oneof![
+        texts::printable().prop_map(Value::from),
+        proptest::collection::vec(texts::printable(), 0..3).prop_map(Value::from),
+    ];
+    Shape::or_wrong(names, vec![json!(7), json!({}), json!("a".repeat(4097)), json!(["a".repeat(256)])])
 }
 
 /// What a trail is begun with.

@@ -10,7 +10,7 @@ use super::shape::Shape;
 use crate::blobs::{Upload, Whole};
 use crate::digest::sha256_hex;
 use crate::error::{Error, Result};
-use crate::operation::{Body, BodyKind, FormParts, RawBody};
+use crate::operation::{Body, BodyKind, FormParts, Raw, RawBody};
 
 /// What is sent: a JSON body, or the JSON document of a form and perhaps its file.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,6 +31,9 @@ impl Sent {
             BodyKind::Empty => RawBody::Empty,
             BodyKind::Json => RawBody::Json(self.document.clone()),
             BodyKind::Form(parts) => self.form(parts)?,
+            BodyKind::Raw => {
+                RawBody::Bytes(Raw { media_type: None, bytes: self.document.to_string().into() })
+            }
         })
     }
 

@@ -14,16 +14,17 @@ pub fn description() -> Shape {
     Shape::text_between(0, 64 << 10)
 }
 
-/// A URL as it is reported, of any form: at most 8 Ki characters.
+/// A URL as it is reported, of any form: at most 2,048 bytes.
 pub fn address() -> Shape {
-    Shape::text_between(0, 8 << 10).or_valid(texts::addresses().prop_map(Value::from))
+    let valid = prop_oneof![9 => texts::printable(), 9 => texts::addresses(), 1 => Just("a".repeat(2048))];
+    Shape::or_wrong(valid.prop_map(Value::from), vec![json!("é".repeat(1025)), json!(7), json!([])])
 }
 
 /// An absolute `http` or `https` URL.
 pub fn web_url() -> Shape {
     let wrong =
         ["", "example.com", "ftp://example.com", "https://", "http:///path", "https://e/a b", "https://e\n"];
-    let longer = format!("https://e/{}", "a".repeat(8 << 10));
+    let longer = format!("https://e/{}", "a".repeat(2048));
     let wrong = wrong.map(Value::from).into_iter().chain([json!(longer), json!(7), json!([])]);
     Shape::or_wrong(texts::addresses().prop_map(Value::from), wrong.collect())
 }
@@ -52,7 +53,7 @@ pub(super) fn commit_of(sha1: BoxedStrategy<String>) -> Shape {
         .optional("author_username", Shape::text())
         .optional("branch", Shape::text().or_valid(select(&["main", "release"]).prop_map(Value::from)))
         .optional("timestamp", sent_seconds())
-        .optional("url", Shape::text())
+        .optional("url", address())
         .optional("parents", Shape::list(&Shape::text(), 0..3))
         .optional("verified", Shape::boolean())
         .optional("signature_state", Shape::text())
@@ -89,14 +90,15 @@ pub fn external_urls() -> Shape {
         .required("href", Shape::text().or_valid(texts::addresses().prop_map(Value::from)))
         .optional("fingerprint", Shape::of::<Fingerprint>())
         .closed();
-    let bad_label =
-        select(vec!["", "a=b", "a.b"]).prop_map(|label| Broken::whole(json!({label: {"href": "h"}})));
+    let bad_label = select(vec!["a=b", "a.b"])
+        .prop_map(|label| Broken { field: label.to_owned(), value: json!({label: {"href": "h"}}) });
     Shape::map(&"[a-zA-Z][a-zA-Z0-9 _-]{0,8}".boxed(), &link.shape(), 0..3).or_broken(bad_label)
 }
 
 /// Short remarks on an attestation.
 pub fn annotations() -> Shape {
-    let bad_key = select(vec!["", "a b", "a.b", "é"]).prop_map(|key| Broken::whole(json!({key: "x"})));
+    let bad_key = select(vec!["a b", "a.b", "é"])
+        .prop_map(|key| Broken { field: key.to_owned(), value: json!({key: "x"}) });
     Shape::map(&"[A-Za-z0-9_-]{1,8}".boxed(), &Shape::text(), 0..3).or_broken(bad_key)
 }
 

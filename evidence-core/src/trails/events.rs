@@ -57,9 +57,10 @@ pub(crate) struct Run {
     pub(crate) until: Option<(u64, Timestamp)>,
 }
 
-/// Where and when these artifacts ran, by environment, fingerprint and time: stretches that meet made one.
+/// Where and when these artifacts ran, by environment, fingerprint and time: stretches that meet made one. Nowhere, as
+/// far as a caller may know who does not see environments.
 pub(crate) async fn runs(fingerprints: &[Fingerprint], cx: &Context<'_>) -> Result<Vec<Run>> {
-    if fingerprints.is_empty() {
+    if fingerprints.is_empty() || !cx.sees_environments()? {
         return Ok(Vec::new());
     }
     Ok(joined(cx.store().stretches(cx.org()?, fingerprints).await?))
@@ -87,7 +88,14 @@ fn joined(stretches: Vec<Stretch>) -> Vec<Run> {
     runs
 }
 
+/// The kinds of facts that are events of a trail.
+const SHOWN: [&str; 4] = ["trail_begun", "trail_updated", "artifact_reported", "attestation_added"];
+
 fn event(entry: StoredEntry) -> Result<Option<Event>> {
+    // A newer server beside this one may record what this one has no word for.
+    if !SHOWN.contains(&entry.kind.as_str()) {
+        return Ok(None);
+    }
     let fact = serde_json::from_str(&entry.payload)
         .map_err(|error| StoreError::corrupt(format_args!("ledger entry {}: {error}", entry.index)))?;
     let what = match fact {
@@ -242,7 +250,7 @@ impl Happening {
                 "trail_data_json": trail_data(org, trail),
             }),
             Self::Updated(trail, changes) => json!({
-                "setting_user_id": trail.created_by.id,
+                "setting_user_id": trail.last_modified_by.id,
                 "trail_data_json": trail_data(org, trail),
                 "changes": changes,
             }),

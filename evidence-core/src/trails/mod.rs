@@ -11,11 +11,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::artifacts::ArtifactRow;
-use crate::attestations::{Attestation, AttestationRow};
+use crate::attestations::AttestationRow;
 use crate::auth::Actor;
+use crate::fact::UnknownFields;
 use crate::id::Id;
 use crate::name::TrailName;
-use crate::page::{Slice, Window};
+use crate::page::{Listed, Slice, Window};
 use crate::shared::{ExternalUrls, GitCommit, RepoInfo, TagFilter};
 use crate::store::{Current, StoreResult, StoredEntry};
 use crate::time::Timestamp;
@@ -59,6 +60,11 @@ pub struct Trail {
     pub created_by: Actor,
     /// When it was begun or last changed.
     pub last_modified_at: Timestamp,
+    /// Who began it or last changed it.
+    pub last_modified_by: Actor,
+    /// What a newer version of the program recorded beside.
+    #[serde(flatten)]
+    pub unknown: UnknownFields,
 }
 
 /// How a list of trails is narrowed; everything given must match.
@@ -72,15 +78,6 @@ pub struct TrailFilter {
     pub fingerprint: Option<String>,
 }
 
-/// A trail, and the attestations on it in full.
-#[derive(Debug, Clone, PartialEq)]
-pub struct TrailEvidence {
-    /// The trail.
-    pub trail: Trail,
-    /// The attestations with their ledger indexes, oldest first.
-    pub attestations: Vec<Current<Attestation>>,
-}
-
 /// A trail with what was reported to it, as far as its compliance depends on it.
 #[derive(Debug, Clone)]
 pub struct TrailContents {
@@ -90,26 +87,6 @@ pub struct TrailContents {
     pub artifacts: Vec<ArtifactRow>,
     /// Every attestation reported to it, oldest first.
     pub attestations: Vec<AttestationRow>,
-}
-
-impl TrailEvidence {
-    /// Puts trails and the attestations on them together, for stores that read each apart, in any order.
-    pub fn together(
-        trails: impl IntoIterator<Item = Trail>,
-        mut attestations: Vec<Current<Attestation>>,
-    ) -> Vec<Self> {
-        let bare = |trail| Self { trail, attestations: Vec::new() };
-        let mut evidence = Vec::from_iter(trails.into_iter().map(bare));
-        evidence.sort_unstable_by_key(|of| of.trail.id);
-        attestations.sort_unstable_by_key(|attestation| attestation.revision);
-        for attestation in attestations {
-            let place = evidence.binary_search_by_key(&attestation.record.trail, |of| of.trail.id);
-            if let Some(of) = place.ok().and_then(|place| evidence.get_mut(place)) {
-                of.attestations.push(attestation);
-            }
-        }
-        evidence
-    }
 }
 
 impl TrailContents {
@@ -147,13 +124,11 @@ pub trait TrailStore: Send + Sync {
     /// The trail of this name in this flow.
     async fn trail(&self, org: Id, flow: Id, name: &str) -> StoreResult<Option<Current<Trail>>>;
     /// Trails, the last begun first: by the ledger index of their beginning.
-    async fn trails(&self, org: Id, filter: &TrailFilter, window: Window) -> StoreResult<Slice<Trail>>;
+    async fn trails(&self, org: Id, filter: &TrailFilter, window: Window) -> StoreResult<Slice<Listed>>;
     /// The newest trail of each of these flows that has one.
     async fn newest_trails(&self, org: Id, flows: &[Id]) -> StoreResult<Vec<Trail>>;
     /// These trails and what was reported to them, in any order; unknown ids are passed over.
     async fn trail_contents(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailContents>>;
-    /// These trails and the attestations on them, in any order; unknown ids are passed over.
-    async fn trail_evidence(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailEvidence>>;
     /// The ledger entries that are about this trail (begun, updated, artifacts, attestations), oldest first.
     async fn trail_entries(&self, org: Id, trail: Id) -> StoreResult<Vec<StoredEntry>>;
 }

@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use futures_util::TryFutureExt;
-use futures_util::future::try_join;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -13,17 +11,18 @@ use super::{Assessed, Trail, TrailFilter, assessed};
 use crate::auth::Scope;
 use crate::decode::{self, Misfit};
 use crate::error::{Error, Resource, Result};
-use crate::fact::{Fact, Guard, Key};
+use crate::fact::{Fact, Guard, Key, RecordKind};
 use crate::flows::Flow;
 use crate::id::Id;
 use crate::name::{FingerprintPrefix, FlowName, OrgName, TrailName};
-use crate::operation::{Document, Form, FormParts, Json, Method, Operation, Put};
+use crate::operation::{Document, Envelope, Form, FormParts, Json, JsonList, Method, Operation, Put};
 use crate::page::{PageNumber, Pagination, PerPage};
 use crate::rules::compliance::{ArtifactStatus, AttestationStatus, State};
 use crate::rules::template::Template;
-use crate::service::{Context, Draft, Race};
+use crate::service::{Context, Draft};
 use crate::shared::{
-    Acknowledged, Description, ExternalUrls, GitCommit, RepoInfo, TagFilter, Tags, UserData, WebUrl, distinct,
+    Acknowledged, Description, ExternalUrls, GitCommit, RepoInfo, ShortText, TagFilter, TagText, Tags,
+    UserData, WebUrl, distinct, text,
 };
 use crate::store::Current;
 use crate::time::Seconds;
@@ -95,11 +94,11 @@ impl Operation for BeginTrail {
     }
 
     async fn run(self, body: Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
-        let (input, template) = body.into_text("template_file").await?;
+        let (input, template) = body.into_text("template_file", cx.limits().template).await?;
         if let Some(Err(errors)) = template.as_deref().map(Template::parse) {
             return Err(Error::invalid("template_file", errors.to_string()));
         }
-        let created = Race::run(|| begin(&self.flow_name, &input, template.as_deref(), cx)).await?;
+        let created = cx.retry(|| begin(&self.flow_name, &input, template.as_deref(), cx)).await?;
         Ok(Put { created, body: Acknowledged::Ok })
     }
 }
@@ -122,12 +121,17 @@ async fn begin(
     record.take_template(template.unwrap_or(&flow.template), &flow, cx);
     let created = known.is_none();
     match &known {
-        None => draft.guarded(Fact::TrailBegun { record }, Guard::Absent(key)),
+        None => {
+            draft.guards.extend(draft.flow.take());
+            draft.guarded(Fact::TrailBegun { record }, Guard::Vacant(key));
+        }
         Some(known) => {
             let changes = record.changes_since(&known.record);
             if !changes.is_empty() {
                 record.last_modified_at = cx.now();
-                let guard = Guard::Unchanged(key, known.revision);
+                record.last_modified_by = cx.actor();
+                let guard = Guard::Revision(RecordKind::Trail, record.id, known.revision);
+                draft.guards.extend(draft.flow.take());
                 draft.guarded(Fact::TrailUpdated { record, changes }, guard);
             }
         }
@@ -228,14 +232,13 @@ pub struct TrailCommit {
 
 impl From<&GitCommit> for TrailCommit {
     fn from(commit: &GitCommit) -> Self {
-        let text = |text: &Option<String>| text.clone().unwrap_or_default();
         Self {
-            sha1: commit.sha1.clone(),
-            message: text(&commit.message),
-            author: text(&commit.author),
-            branch: text(&commit.branch),
+            sha1: commit.sha1.to_string(),
+            message: text(commit.message.as_deref()),
+            author: text(commit.author.as_deref()),
+            branch: text(commit.branch.as_deref()),
             timestamp: commit.timestamp.map(|at| at.0).unwrap_or_default().seconds(),
-            url: text(&commit.url),
+            url: text(commit.url.as_deref()),
         }
     }
 }
@@ -246,6 +249,9 @@ impl From<&GitCommit> for TrailCommit {
 pub struct ComplianceStatus {
     pub status: State,
     pub is_compliant: bool,
+    /// Why the status is what no line accounts for: the template cannot be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state_info: Option<String>,
     pub evaluated_at: Seconds,
     pub flow_template_id: Id,
     #[schemars(with = "Vec<Value>")]
@@ -270,6 +276,7 @@ impl ComplianceStatus {
         Self {
             status: status.state,
             is_compliant: status.is_compliant,
+            state_info: status.state_info,
             evaluated_at: status.evaluated_at.seconds(),
             flow_template_id: template,
             attestations_statuses: status.attestations,
@@ -369,11 +376,11 @@ pub struct TrailList {
 pub struct ListTrails {
     pub org: OrgName,
     /// A flow's name.
-    pub flow: Option<String>,
+    pub flow: Option<ShortText>,
     /// `key=value`, or a key alone: flows that carry this tag.
-    pub flow_tag: Option<String>,
+    pub flow_tag: Option<TagText>,
     /// An artifact's fingerprint, or its first five or more digits.
-    pub fingerprint: Option<String>,
+    pub fingerprint: Option<ShortText>,
     pub page: Option<PageNumber>,
     pub per_page: Option<PerPage<100>>,
 }
@@ -385,7 +392,7 @@ impl Operation for ListTrails {
     const SCOPE: Scope = Scope::Read;
     const SUMMARY: &'static str = "Lists the trails of an organization, newest first";
     type Body = ();
-    type Output = Json<TrailList>;
+    type Output = JsonList<TrailView, Pagination>;
 
     fn org(&self) -> Option<&OrgName> {
         Some(&self.org)
@@ -401,7 +408,7 @@ impl Operation for ListTrails {
             return Err(Error::invalid("query.fingerprint", error.to_string()));
         }
         let flow_tag = self.flow_tag.filter(|tag| !tag.is_empty()).map(|tag| TagFilter::parse(&tag, '='));
-        let filter = TrailFilter { flow, flow_tag, fingerprint };
+        let filter = TrailFilter { flow, flow_tag, fingerprint: fingerprint.map(ShortText::into_string) };
         let (page, per_page) = (self.page.unwrap_or_default(), self.per_page.map_or(20, PerPage::get));
         let trails = cx.store().trails(cx.org()?, &filter, page.window(per_page)).await?;
         let pagination = Pagination {
@@ -410,18 +417,36 @@ impl Operation for ListTrails {
             per_page,
             page_count: trails.pages(per_page),
         };
-        Ok(Json(TrailList { data: views(&trails.items, cx).await?, pagination }))
+        let lasting = cx.lasting();
+        let read = move |ids| {
+            let lasting = lasting.clone();
+            async move { views(ids, &lasting.context()).await }
+        };
+        JsonList::in_batches(trails.items, pagination, read).await
+    }
+}
+
+impl Envelope<TrailView> for Pagination {
+    type Document = TrailList;
+
+    fn around(&self) -> Result<(Vec<u8>, Vec<u8>)> {
+        let pagination = serde_json::to_string(self).map_err(|source| Error::Internal {
+            what: "a page's numbers could not be written as JSON",
+            source: source.into(),
+        })?;
+        Ok((b"{\"data\":".to_vec(), format!(",\"pagination\":{pagination}}}").into_bytes()))
     }
 }
 
 /// Trails of a list, in its order: judged, without their histories.
-async fn views(trails: &[Trail], cx: &Context<'_>) -> Result<Vec<TrailView>> {
-    let ids: Vec<Id> = trails.iter().map(|trail| trail.id).collect();
-    let flows = distinct(trails.iter().map(|trail| trail.flow));
-    let flows = cx.store().flows_by_id(cx.org()?, &flows).map_err(Error::from);
-    let (judged, flows) = try_join(assessed(&ids, cx), flows).await?;
+async fn views(trails: Vec<Id>, cx: &Context<'_>) -> Result<Vec<TrailView>> {
+    let judged = assessed(&trails, cx).await?;
+    let flows = distinct(judged.values().map(|judged| judged.trail.flow));
+    let flows = cx.store().flows_by_id(cx.org()?, &flows).await?;
     let flows: BTreeMap<Id, Flow> = flows.into_iter().map(|flow| (flow.id, flow)).collect();
-    let view =
-        |trail: &Trail| Some(TrailView::new(judged.get(&trail.id)?, flows.get(&trail.flow)?, Vec::new(), cx));
+    let view = |trail: &Id| {
+        let judged = judged.get(trail)?;
+        Some(TrailView::new(judged, flows.get(&judged.trail.flow)?, Vec::new(), cx))
+    };
     Ok(trails.iter().filter_map(view).collect())
 }

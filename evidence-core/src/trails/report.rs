@@ -1,7 +1,7 @@
 //! The trail PDF: the trail page as a file, for auditors. It shows nothing that other trails' writes change, so an
 //! equal trail gives equal bytes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::events::{Event, Happening, History, Run};
 use super::{Assessed, Trail, artifact_state};
-use crate::attestations::{Attestation, Binding, JunitSuite, pull_requests_of};
+use crate::attestations::{self, Attestation, Binding, JunitSuite};
 use crate::auth::Scope;
 use crate::blobs::Whole;
 use crate::digest::sha256_hex;
@@ -19,9 +19,9 @@ use crate::ledger;
 use crate::name::{FlowName, OrgName, TrailName};
 use crate::operation::{Download, Method, Operation, Pdf, Reply};
 use crate::report::{self, Details, ExpectationStatus, LedgerPosition, TrailReport};
-use crate::rules::compliance::{ArtifactState, AttestationStatus};
+use crate::rules::compliance::{self, ArtifactState, AttestationStatus};
 use crate::service::Context;
-use crate::shared::GitCommit;
+use crate::shared::{GitCommit, text};
 use crate::store::StoreError;
 
 /// Downloads the trail PDF report (specification, Trails).
@@ -81,6 +81,7 @@ async fn pages(flow: &FlowName, trail: Trail, cx: &Context<'_>) -> Result<TrailR
     let History { events, runs, judged, newest } = History::read(trail, cx).await?;
     let trail = &judged.trail;
     let attestations: Vec<&Attestation> = events.iter().filter_map(Event::attestation).collect();
+    let deciding = compliance::deciding(&judged.artifacts, &judged.attestations);
     let last = last_entry(newest, &runs, cx).await?;
     Ok(TrailReport {
         organization: cx.place()?.name.to_string(),
@@ -88,6 +89,7 @@ async fn pages(flow: &FlowName, trail: Trail, cx: &Context<'_>) -> Result<TrailR
         trail: trail.name.to_string(),
         description: trail.description.clone(),
         state: judged.status.state,
+        state_info: judged.status.state_info.clone().unwrap_or_default(),
         origin_url: trail.origin_url.clone(),
         html_url: None,
         created_at: trail.created_at,
@@ -96,10 +98,7 @@ async fn pages(flow: &FlowName, trail: Trail, cx: &Context<'_>) -> Result<TrailR
         commit: trail.git_commit_info.as_ref().map(commit),
         ledger: position(last, cx).await?,
         expectations: expectations(&judged, &attestations),
-        attestations: attestations
-            .iter()
-            .map(|attestation| claim(attestation, &attestations, &events))
-            .collect(),
+        attestations: attestations.iter().map(|attestation| claim(attestation, &deciding, &events)).collect(),
         artifacts: artifacts(&judged, &events, &runs),
         events: events.iter().map(line).collect(),
         attachments: attestations.iter().flat_map(|attestation| files(attestation)).collect(),
@@ -154,14 +153,13 @@ impl Event {
 }
 
 fn commit(commit: &GitCommit) -> report::Commit {
-    let text = |text: &Option<String>| text.clone().unwrap_or_default();
     report::Commit {
-        sha1: commit.sha1.clone(),
-        author: text(&commit.author),
-        message: text(&commit.message),
-        branch: text(&commit.branch),
+        sha1: commit.sha1.to_string(),
+        author: text(commit.author.as_deref()),
+        message: text(commit.message.as_deref()),
+        branch: text(commit.branch.as_deref()),
         timestamp: commit.timestamp.map(|at| at.0),
-        url: text(&commit.url),
+        url: text(commit.url.as_deref()),
     }
 }
 
@@ -187,7 +185,7 @@ fn expectations(judged: &Assessed, attestations: &[&Attestation]) -> Vec<report:
     };
     let mut rows: Vec<_> = judged.status.attestations.iter().map(|status| row("trail", status)).collect();
     for artifact in &judged.status.artifacts {
-        if artifact.state == ArtifactState::Missing {
+        if artifact.state == ArtifactState::Missing && !artifact.unexpected {
             rows.push(report::Expectation {
                 scope: artifact.name.clone(),
                 name: artifact.name.clone(),
@@ -203,16 +201,16 @@ fn expectations(judged: &Assessed, attestations: &[&Attestation]) -> Vec<report:
     rows
 }
 
-fn claim(attestation: &Attestation, all: &[&Attestation], events: &[Event]) -> report::Attestation {
-    let same = |other: &&&Attestation| other.name == attestation.name && other.binding == attestation.binding;
-    let newest = all.iter().rev().find(same);
+fn claim(attestation: &Attestation, deciding: &BTreeSet<&str>, events: &[Event]) -> report::Attestation {
+    let id = attestation.id.to_string();
     let user_data = match &attestation.user_data {
         Value::Null => None,
         Value::Object(empty) if empty.is_empty() => None,
         data => Some(serde_json::to_string_pretty(data).unwrap_or_default()),
     };
     report::Attestation {
-        id: attestation.id.to_string(),
+        superseded: !deciding.contains(id.as_str()),
+        id,
         name: attestation.name.to_string(),
         kind: attestation.kind.clone(),
         is_compliant: attestation.is_compliant,
@@ -221,11 +219,15 @@ fn claim(attestation: &Attestation, all: &[&Attestation], events: &[Event]) -> r
         target: target(&attestation.binding, events),
         description: attestation.description.clone().unwrap_or_default(),
         origin_url: attestation.origin_url.clone(),
-        annotations: attestation.annotations.clone().unwrap_or_default().0.into_iter().collect(),
+        annotations: attestation
+            .annotations
+            .iter()
+            .flat_map(|annotations| &annotations.0)
+            .map(|(key, text)| (key.as_ref().to_owned(), text.to_string()))
+            .collect(),
         commit: attestation.git_commit_info.as_ref().map(commit),
         details: details(attestation),
         user_data,
-        superseded: newest.is_some_and(|newest| newest.id != attestation.id),
     }
 }
 
@@ -250,22 +252,20 @@ fn target(binding: &Binding, events: &[Event]) -> String {
 }
 
 fn details(attestation: &Attestation) -> Details {
-    let part = |key: &str| attestation.details.get(key);
-    if let Some(suites) = part("junit_results") {
-        let suites: Vec<JunitSuite> = serde_json::from_value(suites.clone()).unwrap_or_default();
-        return Details::Suites(suites.into_iter().map(suite).collect());
+    match &attestation.details {
+        attestations::Details::Junit(details) => {
+            Details::Suites(details.junit_results.iter().cloned().map(suite).collect())
+        }
+        attestations::Details::PullRequest(details) => {
+            Details::PullRequests(details.pull_requests.iter().cloned().map(pull_request).collect())
+        }
+        other => {
+            let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            let facts =
+                Vec::from_iter(other.fields().iter().map(|(name, value)| (name.clone(), text(value))));
+            if facts.is_empty() { Details::None } else { Details::Facts(facts) }
+        }
     }
-    if let Some(pull_requests) = part("pull_requests") {
-        return Details::PullRequests(
-            pull_requests_of(pull_requests).into_iter().map(pull_request).collect(),
-        );
-    }
-    let Value::Object(fields) = &attestation.details else { return Details::None };
-    if fields.is_empty() {
-        return Details::None;
-    }
-    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    Details::Facts(fields.iter().map(|(name, value)| (name.clone(), text(value))).collect())
 }
 
 fn suite(suite: JunitSuite) -> report::Suite {
@@ -276,30 +276,31 @@ fn suite(suite: JunitSuite) -> report::Suite {
         errors: count(suite.errors),
         skipped: count(suite.skipped),
         duration: suite.duration,
-        name: suite.name,
+        name: suite.name.into_string(),
     }
 }
 
 fn pull_request(one: crate::attestations::PullRequest) -> report::PullRequest {
     report::PullRequest {
-        url: one.url,
-        state: one.state,
-        title: one.title.unwrap_or_default(),
-        author: one.author.unwrap_or_default(),
-        head_ref: one.head_ref.unwrap_or_default(),
+        url: one.url.into_string(),
+        state: one.state.into_string(),
+        title: text(one.title.as_deref()),
+        author: text(one.author.as_deref()),
+        head_ref: text(one.head_ref.as_deref()),
         merge_commit: one.merge_commit.map(|sha| sha.as_str().to_owned()).unwrap_or_default(),
         created_at: one.created_at.map(|at| at.0),
         merged_at: one.merged_at.map(|at| at.0),
         approvers: one
             .approvers
+            .0
             .into_iter()
             .map(|approver| report::Approver {
-                name: approver.username,
-                state: approver.state.unwrap_or_default(),
+                name: approver.username.into_string(),
+                state: text(approver.state.as_deref()),
                 at: approver.timestamp.map(|at| at.0),
             })
             .collect(),
-        commits: one.commits.iter().map(commit).collect(),
+        commits: one.commits.0.iter().map(commit).collect(),
     }
 }
 

@@ -96,7 +96,7 @@ pub enum CopyError {
 
 /// Copies everything that `from` has to `to`, and then looks whether it is there: `progress` hears of each organization.
 ///
-/// Organizations may come in any order, and come by id: a name is never given up, so that no ledger needs another one to
+/// Organizations may come in any order, and come by id: theirs and users' names are never given up, so that no ledger needs another one to
 /// be there first. In each, attachments come before the entries that name them. When it is run again, it goes on where it
 /// stopped; when all is there, it changes nothing. The source may be in use: what comes in meanwhile is counted in
 /// [`Summary::late`] and found by running it again, and when the source is quiet at last, nothing is late.

@@ -63,7 +63,7 @@ impl Import {
     /// Adds the hashes of the keys that the facts create.
     ///
     /// # Errors
-    /// [`StoreError::Corrupt`] when a hash is not the one that the ledger knows the key by.
+    /// [`StoreError::Corrupt`] when a hash is missing, or is not the one that the ledger knows the key by.
     pub fn with_secrets(mut self, secrets: Vec<(Id, KeyHash)>) -> StoreResult<Self> {
         for (key, hash) in &secrets {
             if !self
@@ -72,6 +72,10 @@ impl Import {
             {
                 return Err(StoreError::corrupt(format_args!("the hash of key {key} is not the ledger's")));
             }
+        }
+        let has_hash = |record: &&ApiKeyRecord| secrets.iter().any(|(key, _)| *key == record.id);
+        if let Some(record) = self.created_keys().find(|record| !has_hash(record)) {
+            return Err(StoreError::corrupt(format_args!("the hash of key {} is missing", record.id)));
         }
         self.secrets = secrets;
         Ok(self)
@@ -99,7 +103,7 @@ fn checked(index: u64, entry: StoredEntry) -> StoreResult<Prepared> {
     let fact: Fact = serde_json::from_str(&payload).map_err(|error| damaged(&error))?;
     let payload_sha256 = Hash::of(&payload);
     let prepared = Prepared { fact, at, actor, payload, payload_sha256 };
-    if prepared.leaf_hash(index) == leaf_hash {
+    if prepared.leaf_hash(index, prepared.at) == leaf_hash {
         Ok(prepared)
     } else {
         Err(damaged(&"its leaf hash covers something else"))

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::auth::{Actor, ActorKind};
+use crate::fact::UnknownFields;
 use crate::orgs::{OrgKind, User};
 use crate::time::Timestamp;
 
@@ -15,7 +16,7 @@ fn id(n: u64) -> Id {
 
 fn entry(index: u64, fact: Fact) -> StoredEntry {
     let prepared = Prepared::new(fact, NOW, "user:jane".to_owned()).unwrap();
-    let (kind, leaf_hash) = (prepared.fact.kind().to_owned(), prepared.leaf_hash(index));
+    let (kind, leaf_hash) = (prepared.fact.kind().to_owned(), prepared.leaf_hash(index, prepared.at));
     let Prepared { at, actor, payload, payload_sha256, .. } = prepared;
     StoredEntry { index, kind, at, actor, payload_sha256, leaf_hash, payload }
 }
@@ -30,6 +31,7 @@ fn key_created() -> Fact {
             expires_at: None,
             revoked_at: None,
             hash_sha256: KeyHash::of("secret").fingerprint(),
+            unknown: UnknownFields::default(),
         },
     }
 }
@@ -90,6 +92,7 @@ fn only_the_hash_that_the_ledger_knows_a_key_by_is_taken_along() {
     for (key, secret) in [(3, "another"), (4, "secret")] {
         assert!(import().with_secrets(vec![(id(key), KeyHash::of(secret))]).is_err(), "{key} {secret}");
     }
+    assert!(import().with_secrets(Vec::new()).is_err(), "a key that nobody can use any more");
 }
 
 proptest! {

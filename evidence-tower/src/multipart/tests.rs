@@ -39,7 +39,7 @@ fn form(parts: &[Sent<'_>]) -> Vec<u8> {
 type Got = (Option<String>, Vec<[String; 3]>);
 
 async fn got(bytes: Vec<u8>, size: usize, parts: FormParts) -> Result<Got> {
-    let raw = read("b".to_owned(), body(bytes, size).0, parts).await?;
+    let raw = read("b".to_owned(), body(bytes, size).0, parts, &Limits::default()).await?;
     let RawBody::Form { document, files } = raw else { unreachable!("a form is read as a form") };
     let mut texts = Vec::new();
     for (_, file) in files {
@@ -118,6 +118,7 @@ async fn a_form_is_its_document_and_its_files() {
             "many files in the order of their numbers",
             MANY,
             &[
+                ("name=\"attachment_file.99999999999\"; filename=\"d\"", &[], "4"),
                 ("name=\"attachment_file.10\"; filename=\"c\"", &[], "3"),
                 ("name=\"attachment_file.2\"; filename=\"b\"", &[], "2"),
                 ("name=\"attachment_file\"; filename=\"a\"", &[], "1"),
@@ -126,7 +127,7 @@ async fn a_form_is_its_document_and_its_files() {
                 ("name=\"attachment_files\"; filename=\"x\"", &[], "0"),
             ],
             None,
-            &[["a", OCTETS, "1"], ["b", OCTETS, "2"], ["c", OCTETS, "3"]],
+            &[["a", OCTETS, "1"], ["b", OCTETS, "2"], ["c", OCTETS, "3"], ["d", OCTETS, "4"]],
         ),
         ("a text", MANY, &[("name=\"attachment_file\"", &[], "é")], None, &[["attachment.txt", TEXT, "é"]]),
         ("an empty text", MANY, &[("name=\"attachment_file\"", &[], "")], None, &[]),
@@ -150,11 +151,15 @@ async fn a_malformed_form_is_refused_by_name() {
     let twice = |name: &'static str| form(&[(name, &[], "{}"), (name, &[], "{}")]);
     let files: Vec<String> =
         (0..33).map(|n| format!("name=\"attachment_file.{n}\"; filename=\"f\"")).collect();
+    let huge = "name=\"attachment_file.99999999999999999999\"; filename=\"f\"".to_owned();
+    let long = format!("name=\"attachment_file\"; filename=\"{}\"", "é".repeat(256));
     let files: Vec<Sent<'_>> = files.iter().map(|name| (name.as_str(), &[] as &[&str], "x")).collect();
-    let table: [(&str, Vec<u8>, &str); 8] = [
+    let table: [(&str, Vec<u8>, &str); 10] = [
         ("a document twice", twice("name=\"data_json\""), "data_json"),
         ("a file twice", twice("name=\"attachment_file\"; filename=\"f\""), "attachment_file"),
         ("33 files", form(&files), "attachment_file.32"),
+        ("a part number of 20 digits", form(&[(&huge, &[], "x")]), "attachment_file.99999999999999999999"),
+        ("a file name of 256 characters", form(&[(&long, &[], "x")]), "attachment_file"),
         ("65 parts", form(&[OTHER; 65]), "body"),
         ("nothing", Vec::new(), "body"),
         ("no end", b"--b\r\nContent-Disposition: form-data; name=\"data_json\"\r\n\r\n{}".to_vec(), "body"),
@@ -170,16 +175,17 @@ async fn a_malformed_form_is_refused_by_name() {
 #[tokio::test]
 async fn sizes_are_limited_to_the_byte() {
     const FILE: &str = "name=\"template_file\"; filename=\"f\"";
+    let limits = Limits::default();
     let text = |size: u64| "x".repeat(usize::try_from(size).unwrap());
     let outcome = async |disposition: &str, size: u64| {
         got(form(&[(disposition, &[], &text(size))]), PIECE, ONE).await.map(|_| ())
     };
-    assert!(outcome(FILE, FILE_LIMIT).await.is_ok());
-    assert!(matches!(outcome(FILE, FILE_LIMIT + 1).await, Err(Error::TooLarge { file: true, .. })));
-    assert!(outcome("name=\"data_json\"", DOCUMENT_LIMIT).await.is_ok());
-    let document = outcome("name=\"data_json\"", DOCUMENT_LIMIT + 1).await;
+    assert!(outcome(FILE, limits.file).await.is_ok());
+    assert!(matches!(outcome(FILE, limits.file + 1).await, Err(Error::TooLarge { file: true, .. })));
+    assert!(outcome("name=\"data_json\"", limits.document).await.is_ok());
+    let document = outcome("name=\"data_json\"", limits.document + 1).await;
     assert!(matches!(document, Err(Error::TooLarge { file: false, .. })));
-    let others = outcome("name=\"other\"", WHOLE_LIMIT).await;
+    let others = outcome("name=\"other\"", whole_limit(&limits)).await;
     assert!(matches!(others, Err(Error::TooLarge { file: false, .. })));
 }
 
@@ -196,7 +202,7 @@ async fn an_attack_is_dropped_before_it_fills_the_memory() {
     for (name, bytes) in attacks {
         for size in [PIECE, 100] {
             let (body, taken) = body(bytes.clone(), size);
-            let error = read("b".to_owned(), body, MANY).await.expect_err(name);
+            let error = read("b".to_owned(), body, MANY, &Limits::default()).await.expect_err(name);
             assert_eq!(refused_field(&error), "body", "{name}");
             let taken = taken.load(Ordering::Relaxed);
             assert!(taken <= LONGEST_SILENCE + 3 * PIECE, "{name}: {taken} bytes were read");
@@ -231,7 +237,7 @@ proptest! {
         size in 1_usize..64,
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let outcome = runtime.block_on(read("b".to_owned(), body(bytes, size).0, MANY));
+        let outcome = runtime.block_on(read("b".to_owned(), body(bytes, size).0, MANY, &Limits::default()));
         prop_assert!(matches!(outcome, Ok(RawBody::Form { .. }) | Err(Error::Invalid { .. })), "{outcome:?}");
     }
 }

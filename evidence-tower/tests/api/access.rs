@@ -1,22 +1,31 @@
 //! Who may ask, and what is checked before what.
 
+use std::future::IntoFuture;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
-use evidence_core::api_keys::{CreateApiKey, RevokeApiKey};
-use evidence_core::auth::Credential;
+use bytes::Bytes;
+use evidence_core::api_keys::{CreateApiKey, ListApiKeys, RevokeApiKey};
+use evidence_core::auth::{Credential, Target};
+use evidence_core::environments::PutEnvironment;
+use evidence_core::flows::{GetFlow, ListFlows, PutFlow};
 use evidence_core::id::SystemRandom;
 use evidence_core::memory::MemoryStore;
-use evidence_core::operation::{Created, Json};
+use evidence_core::operation::{Created, Form, Json};
 use evidence_core::seed::Seed;
-use evidence_core::service_accounts::CreateServiceAccount;
+use evidence_core::service_accounts::{CreateServiceAccount, PatchServiceAccount};
 use evidence_core::time::{Clock, Timestamp};
-use evidence_core::{Evidence, EvidenceService, Settings, Store};
-use http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
+use evidence_core::{Error, Evidence, EvidenceService, Operation, Settings, Store};
+use futures_util::future::join_all;
+use futures_util::stream;
+use http::header::{AUTHORIZATION, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderValue, Method};
-use serde_json::{from_value, json};
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
+use serde_json::{Value, from_value, json};
 
-use crate::support::{EXPIRED, JOHN, KEYS, REVOKED, for_each_store};
+use crate::mounts::SentBody;
+use crate::support::{Api, Ask, EXPIRED, JANE, JOHN, KEYS, REVOKED, for_each_store, in_memory};
 
 #[tokio::test]
 async fn without_a_valid_credential_everything_is_unauthorized() {
@@ -180,4 +189,131 @@ async fn a_revoked_key_is_refused_here_at_once_and_by_other_servers_within_a_sec
     assert!(!accepted(&here).await);
     clock.0.fetch_add(999_999, Ordering::Relaxed);
     assert!(!accepted(&there).await);
+}
+
+/// The id of the one key of a service account.
+async fn key_of(api: &Api, account: &str) -> String {
+    let keys = api.get(&format!("/service-accounts/acme/{account}/api-keys")).await.ok();
+    keys[0]["id"].as_str().unwrap().to_owned()
+}
+
+/// A body whose bytes come after `meanwhile` was answered.
+fn after(meanwhile: Ask, bytes: &Value) -> SentBody {
+    let bytes = Bytes::from(bytes.to_string());
+    let pieces = stream::once(async move {
+        assert!(meanwhile.await.status.is_success());
+        Ok(Frame::data(bytes))
+    });
+    StreamBody::new(pieces).boxed_unsync()
+}
+
+#[tokio::test]
+async fn what_was_revoked_while_the_body_came_is_refused_and_nothing_is_recorded() {
+    for_each_store(async |api| {
+        let environment = |name: &str| json!({"name": name, "type": "server", "description": ""});
+        let key = key_of(&api, "member-key").await;
+        let revoke = || api.delete(&format!("/service-accounts/acme/member-key/api-keys/{key}"));
+        let put = api.put("/environments/acme").key("member-key");
+        let put = put.header(CONTENT_TYPE, "application/json").body(after(revoke(), &environment("late")));
+        put.await.expect(401, json!({"message": "Unauthorized"}));
+
+        let lowered = json!({"privilege": "reader"});
+        let lower = || api.patch("/service-accounts/acme/admin-key").json(&lowered);
+        let put = api.put("/environments/acme").key("admin-key");
+        let put = put.header(CONTENT_TYPE, "application/json").body(after(lower(), &environment("late")));
+        put.await.expect(403, json!({}));
+        api.get("/environments/acme").await.expect_exactly(200, json!([]));
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_key_that_is_used_all_the_time_never_comes_back_after_its_revocation() {
+    for_each_store(async |api| {
+        let keys = "/service-accounts/acme/reader-key/api-keys";
+        for round in 0..10 {
+            let made = api.post(keys).json(json!({"description": "ci"})).await.created();
+            let (key, id) = (made["key"].as_str().unwrap(), made["id"].as_str().unwrap());
+            let revoked = Arc::new(AtomicBool::new(false));
+            let uses: Vec<_> = (0..3)
+                .map(|_| {
+                    let (api, key, revoked) = (api.clone(), key.to_owned(), Arc::clone(&revoked));
+                    tokio::spawn(async move {
+                        while !revoked.load(Ordering::SeqCst) {
+                            api.get("/flows/acme").key(&key).await;
+                            tokio::task::yield_now().await;
+                        }
+                        // These begin after the revocation was answered.
+                        let late =
+                            join_all((0..4).map(|_| api.get("/flows/acme").key(&key).into_future())).await;
+                        late.into_iter().map(|reply| reply.status.as_u16()).collect::<Vec<_>>()
+                    })
+                })
+                .collect();
+            assert_eq!(api.delete(&format!("{keys}/{id}")).await.status, 200);
+            revoked.store(true, Ordering::SeqCst);
+            for statuses in join_all(uses).await {
+                assert_eq!(statuses.unwrap(), [401; 4], "round {round}");
+            }
+        }
+    })
+    .await;
+}
+
+/// An operation with these parameters.
+fn of<O: Operation>(parameters: Value) -> O {
+    from_value(parameters).unwrap()
+}
+
+#[tokio::test]
+async fn an_access_is_good_for_what_it_was_given_for_alone() {
+    let service = in_memory().await;
+    let jane = service.authenticate(Credential::Bearer(JANE)).await.unwrap();
+    let list = |org: &str| of::<ListFlows>(json!({"org": org}));
+    let access = service.authorize(&jane, &Target::of(&list("acme"))).await.unwrap();
+    service.run(&access, list("acme"), ()).await.unwrap();
+    let another_org = service.run(&access, list("jane"), ()).await;
+    assert!(matches!(another_org, Err(Error::Forbidden)), "{another_org:?}");
+    let put = of::<PutEnvironment>(json!({"org": "acme"}));
+    let environment =
+        || Json(from_value(json!({"name": "prod", "type": "server", "description": ""})).unwrap());
+    let another_operation = service.run(&access, put, environment()).await;
+    assert!(matches!(another_operation, Err(Error::Forbidden)), "{another_operation:?}");
+
+    let form = |name: &str, visibility: &str| {
+        Form::of(from_value(json!({"name": name, "description": "", "visibility": visibility})).unwrap())
+    };
+    for (name, visibility) in [("shop", "public"), ("vault", "private")] {
+        service.call(&jane, of::<PutFlow>(json!({"org": "acme"})), form(name, visibility)).await.unwrap();
+    }
+    let john = service.authenticate(Credential::Bearer(JOHN)).await.unwrap();
+    let get = |flow: &str| of::<GetFlow>(json!({"org": "acme", "flow_name": flow}));
+    let access = service.authorize(&john, &Target::of(&get("shop"))).await.unwrap();
+    service.run(&access, get("shop"), ()).await.unwrap();
+    let another_flow = service.run(&access, get("vault"), ()).await;
+    assert!(matches!(another_flow, Err(Error::Forbidden)), "{another_flow:?}");
+    service.call(&jane, of::<PutFlow>(json!({"org": "acme"})), form("shop", "private")).await.unwrap();
+    let no_longer_public = service.run(&access, get("shop"), ()).await;
+    assert!(matches!(no_longer_public, Err(Error::Forbidden)), "{no_longer_public:?}");
+}
+
+#[tokio::test]
+async fn a_caller_whom_a_host_keeps_loses_what_is_taken_away() {
+    let service = in_memory().await;
+    let jane = service.authenticate(Credential::Bearer(JANE)).await.unwrap();
+    let bot = service.authenticate(Credential::Bearer("member-key")).await.unwrap();
+    let put = || of::<PutEnvironment>(json!({"org": "acme"}));
+    let environment =
+        || Json(from_value(json!({"name": "prod", "type": "server", "description": ""})).unwrap());
+    service.call(&bot, put(), environment()).await.unwrap();
+    let account = json!({"org": "acme", "name": "member-key"});
+    let lower = Json(from_value(json!({"privilege": "reader"})).unwrap());
+    service.call(&jane, of::<PatchServiceAccount>(account.clone()), lower).await.unwrap();
+    let lowered = service.call(&bot, put(), environment()).await;
+    assert!(matches!(lowered, Err(Error::Forbidden)), "{lowered:?}");
+    let Json(keys) = service.call(&jane, of::<ListApiKeys>(account), ()).await.unwrap();
+    let key = json!({"org": "acme", "name": "member-key", "key_id": keys[0].id});
+    service.call(&jane, of::<RevokeApiKey>(key), ()).await.unwrap();
+    let revoked = service.call(&bot, put(), environment()).await;
+    assert!(matches!(revoked, Err(Error::Unauthenticated)), "{revoked:?}");
 }

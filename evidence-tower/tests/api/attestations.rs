@@ -124,11 +124,11 @@ async fn the_document_is_closed_and_validated() {
             (json!({"artifact_fingerprint": ""}), "artifact_fingerprint"),
             (json!({"target_artifacts": ["a.b"]}), "target_artifacts[0]"),
             (json!({"target_artifacts": ["a", "b"]}), "target_artifacts"),
-            (json!({"annotations": {"a b": "x"}}), "annotations"),
+            (json!({"annotations": {"a b": "x"}}), "annotations.a b"),
             (json!({"annotations": {"a": 1}}), "annotations.a"),
             (json!({"origin_url": "nowhere"}), "origin_url"),
             (json!({"user_data": "x"}), "user_data"),
-            (json!({"external_urls": {"a=b": {"href": "x"}}}), "external_urls"),
+            (json!({"external_urls": {"a=b": {"href": "x"}}}), "external_urls.a=b"),
             (json!({"description": 1}), "description"),
         ];
         for (change, field) in table {

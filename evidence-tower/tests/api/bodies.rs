@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
-use evidence_core::api;
 use evidence_core::operation::{Body, BodyKind, Operation, Visitor};
+use evidence_core::{Limits, api};
 use http::Method;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use http_body::Frame;
@@ -31,14 +31,14 @@ struct Bodies(Vec<Reads>);
 impl Visitor for Bodies {
     fn visit<O: Operation>(&mut self) {
         let form = match O::Body::KIND {
-            BodyKind::Empty => return,
+            BodyKind::Empty | BodyKind::Raw => return,
             BodyKind::Json => false,
             BodyKind::Form(_) => true,
         };
         self.0.push(Reads {
             method: format!("{:?}", O::METHOD).to_uppercase().parse().unwrap(),
             path: filled(O::PATH),
-            limit: O::BODY_LIMIT,
+            limit: usize::try_from(O::body_limit(&Limits::default())).unwrap(),
             invalid: O::INVALID,
             form,
         });

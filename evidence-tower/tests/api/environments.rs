@@ -25,7 +25,7 @@ async fn an_environment_is_created_and_got() {
             200,
             json!({
                 "org": "acme", "name": "prod", "type": "K8S", "description": "live", "last_modified_at": now,
-                "last_reported_at": null, "last_changed_at": null, "state": null, "include_scaling": false,
+                "last_reported_at": null, "last_changed_at": null, "state": null, "include_scaling": true,
                 "tags": {}, "policies": [], "included_environments": null
             }),
         );

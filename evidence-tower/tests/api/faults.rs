@@ -7,18 +7,21 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use evidence_core::auth::{Access, Credential, Principal, Scope};
-use evidence_core::blobs::{Blobs, Chunks};
+use evidence_core::auth::{Access, Credential, Principal, Target};
+use evidence_core::blobs::{Blobs, CHUNK, Chunks};
 use evidence_core::id::Id;
 use evidence_core::name::Fingerprint;
 use evidence_core::store::StoreResult;
-use evidence_core::{Error, Evidence, EvidenceService, Operation, Result, StoreError, Wording};
+use evidence_core::{Error, Evidence, EvidenceService, Limits, Operation, Result, StoreError, Wording};
+use evidence_tower::EvidenceApi;
 use http::header::RETRY_AFTER;
+use http_body_util::{BodyExt, Empty};
 use serde_json::json;
 use tokio::sync::Notify;
+use tower::ServiceExt;
 
 use crate::mounts::{MOUNTS, Mount};
-use crate::support::{Api, in_memory};
+use crate::support::{Api, JANE, in_memory};
 
 const SECRET: &str = "password=hunter2";
 
@@ -56,14 +59,8 @@ impl EvidenceService for Faulty {
         self.evidence.authenticate(credential).await
     }
 
-    async fn authorize(
-        &self,
-        caller: &Principal,
-        scope: Scope,
-        org: Option<&str>,
-        flow: Option<&str>,
-    ) -> Result<Access> {
-        self.evidence.authorize(caller, scope, org, flow).await
+    async fn authorize(&self, caller: &Principal, target: &Target) -> Result<Access> {
+        self.evidence.authorize(caller, target).await
     }
 
     async fn run<O: Operation>(&self, _: &Access, _: O, _: O::Body) -> Result<O::Output> {
@@ -72,6 +69,10 @@ impl EvidenceService for Faulty {
 
     fn wording(&self) -> Wording {
         self.evidence.wording()
+    }
+
+    fn limits(&self) -> Limits {
+        self.evidence.limits()
     }
 
     async fn ready(&self) -> Result<()> {
@@ -183,6 +184,47 @@ async fn a_download_of_what_is_not_to_be_had_fails_before_it_begins() {
     }
 }
 
+/// A place for attachments that has lost all but the first chunk, or that answers more than was kept.
+struct Lossy {
+    repeats: bool,
+}
+
+#[async_trait]
+impl Blobs for Lossy {
+    async fn keep(&self, _: Id, _: &Fingerprint, _: &mut dyn Chunks) -> StoreResult<()> {
+        Ok(())
+    }
+
+    async fn chunk(&self, _: Id, _: &Fingerprint, number: u64) -> StoreResult<Option<Bytes>> {
+        let is_there = self.repeats || number == 0;
+        Ok(is_there.then(|| Bytes::from(vec![b'x'; CHUNK])))
+    }
+}
+
+#[tokio::test]
+async fn a_download_that_lost_a_chunk_breaks_off_and_never_ends_as_if_it_were_whole() {
+    for repeats in [false, true] {
+        let evidence = in_memory().await.with_attachments(Arc::new(Lossy { repeats }));
+        let api = Api::new(evidence.clone(), Mount::Tower, "lossy").await;
+        let file = "x".repeat(CHUNK + 1);
+        let parts = [
+            ("name=\"data_json\"", r#"{"attestation_name": "one", "is_compliant": true}"#),
+            ("name=\"attachment_file\"; filename=\"report.txt\"", file.as_str()),
+        ];
+        api.post("/attestations/acme/shop/trail/t/generic").form(&parts).await.created();
+        let found = api.get("/attestations/acme/shop/trail/t/one").await.ok();
+        let id = found[0]["attestation_id"].as_str().unwrap();
+        let request =
+            http::Request::get(format!("/api/v2/attestations/acme/shop/trail/t/attestation/{id}/evidence"));
+        let request = request.header(http::header::AUTHORIZATION, format!("Bearer {JANE}"));
+        let request = request.body(Empty::<Bytes>::new()).unwrap();
+        let Ok(response) = EvidenceApi::new(evidence).oneshot(request).await;
+        assert_eq!(response.status(), 200);
+        let broken = response.into_body().collect().await.map(|body| body.to_bytes().len());
+        assert!(broken.is_err(), "repeats: {repeats}: {broken:?}");
+    }
+}
+
 /// A service whose operations wait to be let go, and tell when they have begun.
 #[derive(Clone)]
 struct Slow {
@@ -197,14 +239,8 @@ impl EvidenceService for Slow {
         self.evidence.authenticate(credential).await
     }
 
-    async fn authorize(
-        &self,
-        caller: &Principal,
-        scope: Scope,
-        org: Option<&str>,
-        flow: Option<&str>,
-    ) -> Result<Access> {
-        self.evidence.authorize(caller, scope, org, flow).await
+    async fn authorize(&self, caller: &Principal, target: &Target) -> Result<Access> {
+        self.evidence.authorize(caller, target).await
     }
 
     async fn run<O: Operation>(&self, access: &Access, operation: O, body: O::Body) -> Result<O::Output> {
@@ -217,6 +253,10 @@ impl EvidenceService for Slow {
 
     fn wording(&self) -> Wording {
         self.evidence.wording()
+    }
+
+    fn limits(&self) -> Limits {
+        self.evidence.limits()
     }
 
     async fn ready(&self) -> Result<()> {

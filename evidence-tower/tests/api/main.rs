@@ -1,18 +1,24 @@
 //! The API as its callers see it: request in, response out, over every store and at every mount.
 
 mod access;
+mod administration;
 mod allowlists;
 mod artifacts;
 mod attestation_types;
 mod attestations;
+mod background;
 mod bodies;
 mod documentation;
 mod environments;
 mod faults;
 mod flows;
+mod host_operations;
 mod identity;
+mod interposed;
 mod json;
+mod limits;
 mod matrix;
+mod meetings;
 mod model;
 mod mounts;
 mod orgs;
@@ -26,7 +32,10 @@ mod service_accounts;
 mod snapshots;
 mod specification;
 mod statements;
+mod strangers;
 mod support;
 mod tags;
+mod texts;
 mod trails;
+mod unreadable;
 mod wording;

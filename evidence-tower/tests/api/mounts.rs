@@ -1,6 +1,7 @@
 //! The hosts that carry the API, each driven in process: what a case sends goes through the host's own routing.
 
-use std::sync::Arc;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use evidence_core::EvidenceService;
@@ -12,9 +13,12 @@ use http::{Request, Response};
 use http_body_util::BodyExt;
 use http_body_util::combinators::UnsyncBoxBody;
 use rocket::config::LogLevel;
+use rocket::fairing::AdHoc;
 use rocket::http::Header;
 use rocket::http::uri::Origin;
 use rocket::local::asynchronous::Client;
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
 use tower::ServiceExt;
 
 /// The error type of the bodies that tests send.
@@ -63,6 +67,37 @@ impl Mount {
             Self::Rocket => rocket(api, self.prefix()).await,
         }
     }
+}
+
+impl Mount {
+    /// The API in this host, over a socket; it serves until the test's runtime ends.
+    pub(crate) async fn serve(self, api: EvidenceApi<impl EvidenceService>) -> SocketAddr {
+        let router = axum::Router::new();
+        let app = match self {
+            Self::Tower => router.fallback_service(api),
+            Self::Stripped => router.fallback_service(api.relative()),
+            Self::Axum => router.nest_service(self.prefix(), api.relative()),
+            Self::Rocket => return serve_rocket(api, self.prefix()).await,
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move { axum::serve(listener, app).await });
+        address
+    }
+}
+
+async fn serve_rocket(api: EvidenceApi<impl EvidenceService>, prefix: &'static str) -> SocketAddr {
+    let config = rocket::Config { port: 0, log_level: LogLevel::Off, ..rocket::Config::debug_default() };
+    let (bound, address) = oneshot::channel();
+    let bound = Mutex::new(Some(bound));
+    let tell = AdHoc::on_liftoff("tell the address", move |rocket| {
+        let address = SocketAddr::new(rocket.config().address, rocket.config().port);
+        bound.lock().unwrap().take().unwrap().send(address).unwrap();
+        Box::pin(async {})
+    });
+    let app = rocket::custom(config).mount(prefix, RocketMount::new(api)).attach(tell);
+    tokio::spawn(app.launch());
+    address.await.unwrap()
 }
 
 fn tower<S, B>(service: S) -> Carrier

@@ -216,3 +216,35 @@ async fn what_is_on_the_allowlist_may_run_whatever_the_policies_say() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn what_runs_nothing_is_judged_by_its_policies_at_the_next_report() {
+    for_each_store(async |api| {
+        api.given_environments("docker", &["prod"]).await;
+        api.report_running("prod", &[]).await.expect_exactly(201, json!("OK"));
+        api.get("/environments/acme/prod").await.expect(200, json!({"state": null}));
+        api.put_policy("p", PROVENANCE).await.expect(201, json!({"name": "p"}));
+        let attach = api.post("/environments/acme/prod/policies").json(json!({"policy_names": ["p"]}));
+        attach.await.expect_exactly(200, json!("OK"));
+        // Nothing runs that may not.
+        api.get("/environments/acme/prod").await.expect(200, json!({"state": true}));
+        api.expect_snapshots("prod", 2).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_same_policy_sent_again_judges_nothing_twice() {
+    for_each_store(async |api| {
+        api.given_environments("docker", &["prod"]).await;
+        api.put_policy("p", PROVENANCE).await.expect(201, json!({"name": "p"}));
+        let attach = api.post("/environments/acme/prod/policies").json(json!({"policy_names": ["p"]}));
+        attach.await.expect_exactly(200, json!("OK"));
+        api.report_running("prod", &[('1', &[1])]).await.expect_exactly(201, json!("OK"));
+        api.put_policy("p", COMPLIANCE).await.expect(200, json!({"name": "p"}));
+        api.expect_snapshots("prod", 2).await;
+        api.put_policy("p", COMPLIANCE).await.expect(200, json!({"name": "p"}));
+        api.expect_snapshots("prod", 2).await;
+    })
+    .await;
+}

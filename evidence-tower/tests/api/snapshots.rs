@@ -1,9 +1,12 @@
 //! Snapshots, end to end: the specification's rows for the list, and one snapshot in full.
 
+use evidence_core::fact::Fact;
+use evidence_core::snapshots::{Annotation, Instance, Snapshot};
 use serde_json::{Value, json};
 
 use crate::scenery::{PROVENANCE, Seen, fingerprint};
 use crate::support::{Api, NOW, for_each_store};
+use crate::unreadable::{inject, over_each_store};
 
 /// Three snapshots: 1 and 2 instances of `1` and `2`, then `2` alone, then `2` and `3`.
 async fn given_three_snapshots(api: &Api) {
@@ -260,6 +263,61 @@ async fn an_artifact_with_provenance_shows_its_flow_trail_and_commit() {
             "commit_lead_time": 500.0, "flows": [flow], "policy_decisions": []
         });
         api.get("/snapshots/acme/prod/1").await.expect(200, json!({"artifacts": [artifact]}));
+    })
+    .await;
+}
+
+/// No report of a kind that the service takes yet leaves any; what is recorded is shown and judged all the same.
+#[tokio::test]
+async fn what_has_no_digest_is_shown_with_its_context_and_judged_as_without_provenance() {
+    over_each_store(async |api, store, acme| {
+        api.given_environments("ECS", &["prod"]).await;
+        let environment = store.environment(acme, "prod").await.unwrap().unwrap().record.id;
+        let task = json!({"task_arn": "arn:1", "cluster_name": "shop", "service_name": null});
+        let pods = json!({"web-1": {"namespace": "shop"}});
+        let instance = |name: &str, created: i64, context: &Value| Instance {
+            fingerprint: None,
+            name: name.to_owned(),
+            created: vec![created],
+            context: context.as_object().unwrap().clone(),
+            from: 1,
+            annotation: Annotation { kind: "started-unknown".to_owned(), was: 0, now: 1 },
+            compliant: None,
+            provenance: vec![],
+            policy_decisions: vec![],
+        };
+        let snapshot = Snapshot {
+            environment,
+            index: 1,
+            at: NOW,
+            compliant: false,
+            reported: true,
+            policies: vec![],
+            changes: vec![
+                instance("task", 20, &json!({"ecs_context": task, "containers": ["a"]})),
+                instance("web", 10, &json!({"pods": pods})),
+            ],
+            exits: vec![],
+        };
+        inject(store, acme, Fact::SnapshotTaken { snapshot }).await;
+        let artifact = |name: &str, pods: &Value, ecs_context: &Value, compliant: Option<bool>| json!({
+            "name": name, "fingerprint": "", "compliant": compliant, "pods": pods, "ecs_context": ecs_context,
+            "flow_name": "", "html_url": "", "flows": [],
+        });
+        let shown = |compliant| [
+            artifact("task", &Value::Null, &task, compliant),
+            artifact("web", &pods, &Value::Null, compliant),
+        ];
+        let first = api.get("/snapshots/acme/prod/1").await;
+        first.expect(200, json!({"artifacts": shown(None), "applied_policies": []}));
+
+        api.put_policy("p", PROVENANCE).await.created();
+        api.attach("prod", "p").await;
+        let second = api.get("/snapshots/acme/prod/2").await;
+        let applied = json!([{"name": "p", "failing_artifacts": ["", ""]}]);
+        let judged = json!({"compliant": false, "artifacts": shown(Some(false)), "applied_policies": applied});
+        second.expect(200, judged);
+        api.expect_snapshots("prod", 2).await;
     })
     .await;
 }

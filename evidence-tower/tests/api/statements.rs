@@ -1,8 +1,14 @@
 //! Every read takes a bounded number of SQL statements: as many with many items as with one.
 
+use evidence_tower::EvidenceApi;
+use http::Request;
+use http::header::AUTHORIZATION;
+use http_body_util::{BodyExt, Empty};
 use serde_json::{Value, json};
+use tower::ServiceExt;
 
-use crate::support::{Api, on_sqlite};
+use crate::mounts::Mount;
+use crate::support::{Api, JANE, on_sqlite, service_on_sqlite};
 use crate::trails::TEMPLATE;
 
 const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
@@ -119,5 +125,44 @@ async fn a_read_takes_as_many_statements_with_many_items_as_with_one() {
     for (path, (one, many)) in reads().iter().zip(counts[0].iter().zip(&counts[1])) {
         assert!(many <= one, "{path}: {one} statements with one item, {many} with many");
         assert!(*one <= 12, "{path}: {one} statements");
+    }
+}
+
+/// Trails with a template of 500,000 bytes each, and an artifact on each.
+const LARGE: usize = 8;
+
+#[tokio::test]
+async fn a_list_of_large_records_is_read_while_it_is_sent_and_never_held_whole() {
+    let (evidence, store, _folder) = service_on_sqlite().await;
+    let api = Api::new(evidence.clone(), Mount::Tower, "SQLite").await;
+    api.flow("shop", &format!("{TEMPLATE}# {}\n", "x".repeat(500_000))).await;
+    for number in 0..LARGE {
+        report(&api, &format!("t{number}"), number).await;
+    }
+    // The artifacts of a list carry no template: what is large there stays out of the answer.
+    for (path, least) in
+        [("/trails/acme?per_page=100", LARGE * 500_000), ("/artifacts/acme?per_page=1000", 0)]
+    {
+        let request = Request::get(format!("/api/v2{path}")).header(AUTHORIZATION, format!("Bearer {JANE}"));
+        let request = request.body(Empty::<bytes::Bytes>::new()).unwrap();
+        let before = store.statements();
+        let mut body = EvidenceApi::new(evidence.clone()).oneshot(request).await.unwrap().into_body();
+        let mut text = Vec::new();
+        let mut statements = Vec::new();
+        while let Some(frame) = body.frame().await {
+            let piece = frame.unwrap().into_data().unwrap();
+            assert!(piece.len() < 600_000, "{path}: a piece of {} bytes", piece.len());
+            text.extend_from_slice(&piece);
+            statements.push(store.statements() - before);
+        }
+        let answer: Value = serde_json::from_slice(&text).unwrap();
+        let items = answer.get("data").unwrap_or(&answer).as_array().unwrap();
+        assert_eq!(items.len(), LARGE, "{path}");
+        assert!(text.len() >= least, "{path}: {} bytes", text.len());
+        if least > 0 {
+            // At most two fit a read of a megabyte: with the first piece, most are still to be read.
+            let (first, last) = (statements[0], statements[statements.len() - 1]);
+            assert!(last >= first + 3, "{path}: {statements:?}");
+        }
     }
 }

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use evidence_core::auth::{Actor, ActorKind, ApiKey, Role};
+use evidence_core::fact::UnknownFields;
 use evidence_core::fact::{Fact, Guard, Key, Write};
 use evidence_core::id::{Id, Random};
 use evidence_core::memory::MemoryStore;
@@ -86,6 +87,15 @@ pub(crate) async fn for_each_store(case: impl AsyncFn(Api)) {
     join_all(MOUNTS.map(|mount| at(mount, &case))).await;
 }
 
+/// Runs a case over every store with a fresh fixture, with the store beside the API.
+pub(crate) async fn each_store(case: impl AsyncFn(Api, Arc<dyn Store>)) {
+    for Stored { name, store, home } in stores().await {
+        let evidence = fixture(Arc::clone(&store), Settings::default()).await;
+        case(Api::new(evidence, Mount::Tower, name).await, store).await;
+        drop(home);
+    }
+}
+
 async fn at(mount: Mount, case: &impl AsyncFn(Api)) {
     for Stored { name, store, home } in stores().await {
         let evidence = fixture(store, Settings::default()).await;
@@ -106,10 +116,16 @@ pub(crate) async fn in_memory_with(settings: Settings) -> Evidence {
 
 /// The API over a SQLite store, and the store, whose file lives as long as the folder.
 pub(crate) async fn on_sqlite() -> (Api, Arc<SqliteStore>, tempfile::TempDir) {
+    let (evidence, store, folder) = service_on_sqlite().await;
+    (Api::new(evidence, Mount::Tower, "SQLite").await, store, folder)
+}
+
+/// A service over a SQLite store, and the store, whose file lives as long as the folder.
+pub(crate) async fn service_on_sqlite() -> (Evidence, Arc<SqliteStore>, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let store = Arc::new(SqliteStore::open(folder.path().join("evidence.db")).await.unwrap());
     let evidence = fixture(Arc::clone(&store) as _, Settings::default()).await;
-    (Api::new(evidence, Mount::Tower, "SQLite").await, store, folder)
+    (evidence, store, folder)
 }
 
 struct Fixed;
@@ -133,7 +149,7 @@ impl Random for Counter {
     }
 }
 
-async fn fixture(store: Arc<dyn Store>, settings: Settings) -> Evidence {
+pub(crate) async fn fixture(store: Arc<dyn Store>, settings: Settings) -> Evidence {
     let random = Arc::new(Counter::default());
     let evidence =
         Evidence::with_sources(Arc::clone(&store), settings, Arc::new(Fixed), Arc::clone(&random) as _);
@@ -172,6 +188,7 @@ async fn add_account(store: &dyn Store, org: Id, by: &Actor, account: Account, n
         privilege: role,
         created_by: by.clone(),
         created_at: NOW,
+        unknown: UnknownFields::default(),
     };
     let owner = Actor { id: record.id, name: key.to_owned(), kind: ActorKind::ServiceAccount };
     let hash = ApiKey::imported(key.to_owned()).hash();
@@ -183,12 +200,13 @@ async fn add_account(store: &dyn Store, org: Id, by: &Actor, account: Account, n
         expires_at: ends,
         revoked_at: revoked,
         hash_sha256: hash.fingerprint(),
+        unknown: UnknownFields::default(),
     };
     let write = Write {
         org,
         by: by.clone(),
         at: NOW,
-        guards: vec![Guard::Absent(Key::ServiceAccount(record.name.clone()))],
+        guards: vec![Guard::Vacant(Key::ServiceAccount(record.name.clone()))],
         secrets: vec![(api_key.id, hash)],
         facts: vec![Fact::ServiceAccountCreated { record }, Fact::ApiKeyCreated { record: api_key }],
     };

@@ -149,7 +149,7 @@ async fn optional_parts_of_a_trail_are_validated() {
             (json!({"origin_url": "https://"}), "origin_url"),
             (json!({"user_data": "text"}), "user_data"),
             (json!({"external_urls": ""}), "external_urls"),
-            (json!({"external_urls": {"a.b": {"href": "x"}}}), "external_urls"),
+            (json!({"external_urls": {"a.b": {"href": "x"}}}), "external_urls.a.b"),
             (
                 json!({"external_urls": {"a": {"href": "x", "fingerprint": "7509e5bda0"}}}),
                 "external_urls.a.fingerprint",
@@ -307,6 +307,55 @@ async fn an_attestation_by_template_name_and_commit_waits_for_its_artifact() {
 }
 
 #[tokio::test]
+async fn a_failing_attestation_counts_before_its_artifact_and_until_that_is_replaced() {
+    for_each_store(async |api| {
+        api.begin("shop", &json!({"name": "t"})).await.created();
+        let failed = json!({
+            "attestation_name": "scan", "is_compliant": false, "target_artifacts": ["cli"],
+            "git_commit_info": {"sha1": COMMIT},
+        });
+        api.attest("generic", &failed).await.created();
+        let line = json!({"attestation_name": "scan", "is_compliant": false, "unexpected": true, "status": "COMPLETE"});
+        let awaited = json!({
+            "artifact_fingerprint": null, "status": "MISSING", "is_compliant": null, "unexpected": true,
+            "attestations_statuses": [line],
+        });
+        let listed = |cli: Value| json!({"status": "NON-COMPLIANT", "artifacts_statuses": {"cli": cli}});
+        let expect = async |state: &str, status: Value| {
+            let trail = json!({"compliance_state": state, "compliance_status": status});
+            api.get("/trails/acme/shop/t").await.expect(200, trail.clone());
+            api.get("/trails/acme?flow=shop").await.expect(200, json!({"data": [trail]}));
+        };
+        expect("NON-COMPLIANT", listed(awaited)).await;
+        api.artifact("1", "cli").await;
+        let reported = json!({"status": "NON-COMPLIANT", "is_compliant": false, "attestations_statuses": [line]});
+        expect("NON-COMPLIANT", listed(reported)).await;
+        // Another build under the same template name, from another commit: what failed was said of the one before.
+        let other = json!({
+            "trail_name": "t", "template_reference_name": "cli", "fingerprint": "2".repeat(64), "filename": "cli.bin",
+            "git_commit": "f".repeat(40), "git_commit_info": {"sha1": "f".repeat(40), "timestamp": 1},
+            "build_url": "https://ci.example.com/2", "commit_url": "https://git.example.com/c/2",
+        });
+        api.post("/artifacts/acme/shop").json(other).await.created();
+        let replaced = json!({"cli": {"status": "COMPLIANT", "attestations_statuses": []}});
+        expect("COMPLIANT", json!({"artifacts_statuses": replaced})).await;
+        let trail = api.get("/trails/acme/shop/t").await.ok();
+        let attested = |event: &&Value| event["type"] == "trail_attestation_for_artifact_reported";
+        assert_eq!(trail["events"].as_array().unwrap().iter().filter(attested).count(), 1);
+        // One more about that commit says nothing of the other build either; about a third one, it does.
+        api.attest("generic", &failed).await.created();
+        expect("COMPLIANT", json!({"artifacts_statuses": replaced})).await;
+        let mut ahead = failed.clone();
+        ahead["git_commit_info"]["sha1"] = json!("e".repeat(40));
+        api.attest("generic", &ahead).await.created();
+        let waiting = json!({"status": "MISSING", "unexpected": true, "attestations_statuses": [line]});
+        let key = format!("cli@{}", "e".repeat(40));
+        expect("NON-COMPLIANT", json!({"artifacts_statuses": {"cli": {"status": "COMPLIANT"}, key: waiting}})).await;
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn audit_pdf_downloads_the_trail_report() {
     for_each_store(async |api| {
         api.flow("shop", TEMPLATE).await;
@@ -327,6 +376,25 @@ async fn audit_pdf_downloads_the_trail_report() {
         assert_eq!((&first.body, first.headers.get(ETAG)), (&second.body, second.headers.get(ETAG)));
         api.attest("generic", &json!({"attestation_name": "bar", "is_compliant": false})).await.created();
         assert_ne!(pdf().await.body, second.body);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_update_names_who_updated_and_not_who_began() {
+    for_each_store(async |api| {
+        api.begin("shop", &json!({"name": "t"})).await.created();
+        api.begin("shop", &json!({"name": "t", "description": "second"})).key("member-key").await.ok();
+        let events = api.get("/trails/acme/shop/t").await.ok()["events"].clone();
+        let (begun, updated) = (&events[0], &events[1]);
+        assert_eq!((&begun["type"], &updated["type"]), (&json!("trail_reported"), &json!("trail_updated")));
+        assert_ne!(begun["setting_user_id"], updated["setting_user_id"], "{events}");
+        api.begin("shop", &json!({"name": "own"})).key("member-key").await.created();
+        let own = api.get("/trails/acme/shop/own").await.ok()["events"][0].clone();
+        assert_eq!(updated["setting_user_id"], own["setting_user_id"], "{own}");
+        for event in [begun, updated] {
+            assert_eq!(event["trail_data_json"]["creating_user_id"], begun["setting_user_id"]);
+        }
     })
     .await;
 }

@@ -22,9 +22,11 @@ pub(crate) async fn report(
 ) -> Result<StatusCode, Refused> {
     let caller = shared.people.caller(&headers).await?.ok_or(Error::Unauthenticated)?;
     let fingerprint = sha256_hex(&build).parse()?;
-    let artifact =
-        ArtifactInput { trail_name: Some(trail_name), ..ArtifactInput::new(fingerprint, "build.tar.gz") };
-    let report = ReportArtifact { org: caller.actor.name.parse()?, flow_name };
+    let artifact = ArtifactInput {
+        trail_name: Some(trail_name),
+        ..ArtifactInput::new(fingerprint, "build.tar.gz".parse()?)
+    };
+    let report = ReportArtifact { org: caller.actor().name.parse()?, flow_name };
     shared.evidence.call(&caller, report, Json(artifact)).await?;
     Ok(StatusCode::CREATED)
 }

@@ -6,8 +6,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use evidence_core::auth::{Access, Credential, Principal, Scope};
-use evidence_core::{EvidenceService, Operation, Result, Wording};
+use evidence_core::auth::{Access, Credential, Principal, Target};
+use evidence_core::{EvidenceService, Limits, Operation, Result, Wording};
 
 /// A service that counts its calls.
 #[derive(Debug, Clone)]
@@ -71,18 +71,16 @@ impl<S: EvidenceService> EvidenceService for Metered<S> {
         self.service.authenticate(credential).await
     }
 
-    async fn authorize(
-        &self,
-        caller: &Principal,
-        scope: Scope,
-        org: Option<&str>,
-        flow: Option<&str>,
-    ) -> Result<Access> {
-        self.service.authorize(caller, scope, org, flow).await
+    async fn authorize(&self, caller: &Principal, target: &Target) -> Result<Access> {
+        self.service.authorize(caller, target).await
     }
 
     fn wording(&self) -> Wording {
         self.service.wording()
+    }
+
+    fn limits(&self) -> Limits {
+        self.service.limits()
     }
 
     async fn ready(&self) -> Result<()> {

@@ -1,10 +1,12 @@
 //! The command line: commands, options and their environment variables. Nothing is done here.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use evidence_core::Wording;
+use evidence_core::api_keys::KeyDescription;
+use evidence_core::auth::Role;
+use evidence_core::id::Id;
 use evidence_core::name::OrgName;
 
 const DEFAULT_SCHEMA: &str = "evidence";
@@ -36,6 +38,18 @@ pub(crate) enum Command {
     Demo(DemoOptions),
     /// Make a user, their organizations and an API key, and print the key.
     Seed(SeedOptions),
+    /// Add and list users.
+    #[command(subcommand)]
+    User(UserCommand),
+    /// Add and list organizations.
+    #[command(subcommand)]
+    Org(OrgCommand),
+    /// Say who may do what in a shared organization. Running servers follow within a second.
+    #[command(subcommand)]
+    Member(MemberCommand),
+    /// Make, revoke and list the API keys of a user. Running servers follow within a second.
+    #[command(subcommand)]
+    Key(KeyCommand),
     /// Recompute every ledger, and every table and attachment that follows from it, and compare them with what is stored.
     Fsck(StoreOptions),
     /// Copy a store into another one, which is made if it is not there: from SQLite to PostgreSQL, say. Begun again, it
@@ -43,10 +57,6 @@ pub(crate) enum Command {
     Copy(CopyOptions),
     /// Print the OpenAPI document.
     Openapi,
-    /// Copy the store into a file while it is in use.
-    Backup { file: PathBuf },
-    /// Check an audit package.
-    Verify { package: PathBuf },
 }
 
 #[derive(Debug, Args)]
@@ -59,9 +69,6 @@ pub(crate) struct ServeOptions {
     /// memory: for a trial; beside the records when it is absent.
     #[arg(long, env = "EVIDENCE_ATTACHMENTS", value_name = "URL")]
     pub(crate) attachments: Option<String>,
-    /// The address that metrics are served at.
-    #[arg(long, env = "EVIDENCE_METRICS_LISTEN", value_name = "ADDRESS")]
-    pub(crate) metrics_listen: Option<SocketAddr>,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -143,6 +150,10 @@ pub(crate) struct ApiOptions {
     /// Whether a report that names an unknown flow creates it.
     #[arg(long, env = "EVIDENCE_IMPLICIT_FLOWS", value_enum, default_value_t)]
     pub(crate) implicit_flows: Switch,
+
+    /// How often a report that tells nothing new is noted, at most, for each environment.
+    #[arg(long, env = "EVIDENCE_HEARTBEAT_SECONDS", value_name = "SECONDS", default_value_t = 60)]
+    pub(crate) heartbeat_seconds: u64,
     #[command(flatten)]
     pub(crate) log: LogOptions,
 }
@@ -176,6 +187,119 @@ pub(crate) struct SeedOptions {
     /// A key to take instead of a fresh one.
     #[arg(long, env = "EVIDENCE_API_KEY", value_name = "TEXT", hide_env_values = true)]
     pub(crate) api_key: Option<String>,
+}
+
+/// The store, and who manages it.
+#[derive(Debug, Args)]
+pub(crate) struct HostOptions {
+    #[command(flatten)]
+    pub(crate) store: StoreOptions,
+    /// Whom the ledger names as the one who did it: operator:NAME.
+    #[arg(long, env = "EVIDENCE_OPERATOR", value_name = "NAME", default_value = "host")]
+    pub(crate) operator: OrgName,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum UserCommand {
+    /// Make a user, and the personal organization of the same name.
+    Add {
+        name: OrgName,
+        #[command(flatten)]
+        host: HostOptions,
+    },
+    /// Print the names of all users.
+    List {
+        #[command(flatten)]
+        host: HostOptions,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum OrgCommand {
+    /// Make a shared organization.
+    Add {
+        name: OrgName,
+        /// The user who administers it.
+        #[arg(long, value_name = "USER")]
+        owner: OrgName,
+        #[command(flatten)]
+        host: HostOptions,
+    },
+    /// Print the names of all organizations, personal ones too.
+    List {
+        #[command(flatten)]
+        host: HostOptions,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum MemberCommand {
+    /// Give a user a role, in the place of the one they have.
+    Set {
+        org: OrgName,
+        user: OrgName,
+        role: RoleOption,
+        #[command(flatten)]
+        host: HostOptions,
+    },
+    /// Take a user's role away. The service accounts that they made stay.
+    Remove {
+        org: OrgName,
+        user: OrgName,
+        #[command(flatten)]
+        host: HostOptions,
+    },
+    /// Print who has a role: a name and a role on each line.
+    List {
+        org: OrgName,
+        #[command(flatten)]
+        host: HostOptions,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum KeyCommand {
+    /// Make a key and print it: it is shown this once.
+    Add {
+        user: OrgName,
+        /// What the key is for.
+        #[arg(long, value_name = "TEXT", default_value = "made by an operator")]
+        description: KeyDescription,
+        #[command(flatten)]
+        host: HostOptions,
+    },
+    /// Revoke a key, by its id in the list.
+    Revoke {
+        user: OrgName,
+        id: Id,
+        #[command(flatten)]
+        host: HostOptions,
+    },
+    /// Print the keys that work, oldest first: an id and a description on each line.
+    List {
+        user: OrgName,
+        #[command(flatten)]
+        host: HostOptions,
+    },
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum RoleOption {
+    Reader,
+    Snapshotter,
+    Member,
+    Admin,
+}
+
+impl From<RoleOption> for Role {
+    fn from(option: RoleOption) -> Self {
+        match option {
+            RoleOption::Reader => Self::Reader,
+            RoleOption::Snapshotter => Self::Snapshotter,
+            RoleOption::Member => Self::Member,
+            RoleOption::Admin => Self::Admin,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, Default, ValueEnum)]

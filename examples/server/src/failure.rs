@@ -1,14 +1,13 @@
-//! Why a command failed: one sentence for standard error, and an exit status.
+//! Why a command failed: one sentence for standard error.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process::ExitCode;
+
+use evidence_core::{Error, Wording};
 
 /// A command's failure. Its `Display` is what the user reads.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
-    #[error("{0} is not available in this version")]
-    NotYet(&'static str),
     #[error("the database URL must begin with sqlite:// or postgres://")]
     UnknownStore,
     #[error("there is no database file '{}'", .0.display())]
@@ -37,7 +36,7 @@ pub(crate) enum Failure {
     #[error("the log filter is not understood: {0}")]
     LogFilter(#[from] tracing_subscriber::filter::ParseError),
     #[error("{}", told(.0))]
-    Refused(#[from] evidence_core::Error),
+    Refused(#[from] Error),
     #[error("the store is damaged: {0} problems")]
     Damaged(usize),
     #[error("the demo database cannot be made: {0}")]
@@ -46,23 +45,13 @@ pub(crate) enum Failure {
     Demo(#[from] crate::demo::Refusal),
 }
 
-impl Failure {
-    /// 2 for what is not there yet, as for a wrong command line; else 1.
-    pub(crate) fn exit_code(&self) -> ExitCode {
-        match self {
-            Self::NotYet(_) => ExitCode::from(2),
-            _ => ExitCode::FAILURE,
-        }
-    }
-}
-
 /// A refusal with the fields that it is about.
-fn told(error: &evidence_core::Error) -> String {
-    match error {
-        evidence_core::Error::Invalid { message, fields } => {
-            let fields: Vec<String> = fields.iter().map(|(field, text)| format!("{field}: {text}")).collect();
-            format!("{message}: {}", fields.join("; "))
-        }
-        other => other.to_string(),
-    }
+fn told(error: &Error) -> String {
+    let (message, fields) = match error {
+        Error::Invalid { message, fields } => (message.clone(), fields.clone()),
+        Error::NotFound(missing) => Wording::Documented.missing(missing),
+        other => return other.to_string(),
+    };
+    let fields: Vec<String> = fields.iter().map(|(field, text)| format!("{field}: {text}")).collect();
+    format!("{message}: {}", fields.join("; "))
 }

@@ -5,6 +5,7 @@
 //! API on a socket, and the other modules are one command each. Everything that is evidence lives in the library
 //! crates, so that a host can leave this one out.
 
+mod administer;
 mod cli;
 mod copy;
 mod demo;
@@ -34,7 +35,7 @@ async fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             eprintln!("{failure}");
-            failure.exit_code()
+            ExitCode::FAILURE
         }
     }
 }
@@ -44,13 +45,15 @@ async fn run(command: Command) -> Result<(), Failure> {
         Command::Serve(options) => serve::run(options).await,
         Command::Demo(options) => demo::run(options).await,
         Command::Seed(options) => seed::run(options).await,
+        Command::User(command) => administer::user(command).await,
+        Command::Org(command) => administer::org(command).await,
+        Command::Member(command) => administer::member(command).await,
+        Command::Key(command) => administer::key(command).await,
         Command::Fsck(options) => fsck::run(&options).await,
         Command::Copy(options) => copy::run(&options).await,
         Command::Openapi => {
             println!("{:#}", evidence_tower::openapi());
             Ok(())
         }
-        Command::Backup { .. } => Err(Failure::NotYet("the command 'backup'")),
-        Command::Verify { .. } => Err(Failure::NotYet("the command 'verify'")),
     }
 }

@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use evidence_core::{Evidence, Settings};
+use evidence_core::{Evidence, Limits, Settings};
 use evidence_object_store::ObjectBlobs;
 use evidence_tower::EvidenceApi;
 use http::Request;
@@ -37,10 +37,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Runs the command.
 pub(crate) async fn run(options: ServeOptions) -> Result<(), Failure> {
-    let ServeOptions { store: store_options, api, attachments, metrics_listen } = options;
-    if metrics_listen.is_some() {
-        return Err(Failure::NotYet("the option '--metrics-listen'"));
-    }
+    let ServeOptions { store: store_options, api, attachments } = options;
     logging::start(&api.log)?;
     let attachments = attachments.as_deref().map(ObjectBlobs::open).transpose()?;
     let store = store::open(&store_options).await?;
@@ -85,6 +82,8 @@ impl Door {
             public_url: options.public_url.clone().unwrap_or_else(local),
             wording: options.wording.into(),
             implicit_flows: options.implicit_flows == Switch::On,
+            limits: Limits::default(),
+            heartbeat_interval: Duration::from_secs(options.heartbeat_seconds),
         }
     }
 

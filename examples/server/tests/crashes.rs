@@ -12,19 +12,19 @@ use std::thread::{scope, sleep};
 use std::time::Duration;
 
 use support::{Database, ORG, Server, program};
-use writing::{Outcome, WRITERS, create, lost};
+use writing::{Outcome, Record, WRITERS, missing};
 
 /// After how many milliseconds of writing the server is killed, run after run.
 const LIVES: [u64; 5] = [130, 270, 190, 510, 350];
 
-/// Writes from many threads until the server is killed; the names that were acknowledged.
-fn write_until_killed(server: &mut Server, life: usize, milliseconds: u64) -> Vec<String> {
+/// Writes from many threads until the server is killed; what was acknowledged.
+fn write_until_killed(server: &mut Server, life: usize, milliseconds: u64) -> Vec<Record> {
     let acknowledged = Mutex::new(Vec::new());
     let Server { child, address, key, .. } = server;
     let write = |writer: usize| {
-        let names = (0..).map(|number| format!("env-{life}-{writer}-{number}"));
-        for name in names.take_while(|name| create(address, key, name) == Outcome::Acknowledged) {
-            acknowledged.lock().unwrap().push(name);
+        let records = (0..).map(|number| Record::nth(&format!("env-{life}-{writer}"), number));
+        for record in records.take_while(|record| record.write(address, key) == Outcome::Acknowledged) {
+            acknowledged.lock().unwrap().push(record);
         }
     };
     scope(|threads| {
@@ -51,9 +51,8 @@ fn nothing_acknowledged_is_lost_when_the_server_is_killed() {
         assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stdout));
     }
     assert!(acknowledged.len() > WRITERS, "too few writes to tell: {}", acknowledged.len());
-    let (status, list) = server.ask("GET", &format!("/api/v2/environments/{ORG}"), "application/json", "");
-    assert_eq!(status, 200, "{list}");
-    assert_eq!(lost(&acknowledged, &list), Vec::<&str>::new(), "of {}", acknowledged.len());
+    let missing = missing(&acknowledged, &server);
+    assert!(missing.is_empty(), "of {}: {missing:?}", acknowledged.len());
 }
 
 /// The program, whose files may not grow beyond so many blocks of half a kilobyte or one: what a full disk is to it.

@@ -239,13 +239,38 @@ fn an_attestation_by_name_and_commit_waits_for_its_artifact() {
 }
 
 #[test]
-fn an_attestation_of_another_commit_or_none_never_joins() {
+fn an_attestation_of_another_commit_or_none_never_joins_and_still_counts() {
     for (commit, built_from) in [("c2", COMMIT), ("", "")] {
         let astray = [attestation("foo", false, named("cli", commit), 1)];
         let cli = ReportedArtifact { commit: built_from.to_owned(), ..artifact("cli", 2) };
-        let expected = "INCOMPLETE bar=? cli:INCOMPLETE foo=?";
-        check(&sample(), &[cli], &astray, expected);
+        let expected = format!("NON-COMPLIANT bar=? cli:INCOMPLETE foo=? +cli@{commit}:MISSING +foo=false");
+        check(&sample(), &[cli], &astray, &expected);
     }
+}
+
+#[test]
+fn what_waits_for_an_artifact_that_nothing_asks_for_is_listed_and_counts() {
+    let waiting = |verdict| [attestation("scan", verdict, named("cli", COMMIT), 1)];
+    let empty = Template::default();
+    check(&empty, &[], &waiting(false), "NON-COMPLIANT +cli:MISSING +scan=false");
+    check(&empty, &[], &waiting(true), "COMPLIANT +cli:MISSING +scan=true");
+    check(&empty, &[artifact("cli", 2)], &waiting(false), "NON-COMPLIANT +cli:NON-COMPLIANT +scan=false");
+    let nobodys = [attestation("scan", false, on_artifact(), 1)];
+    check(&empty, &[], &nobodys, "NON-COMPLIANT +f1:MISSING +scan=false");
+}
+
+#[test]
+fn each_commit_that_is_waited_for_is_a_scope_of_its_own_and_the_newest_has_the_slot() {
+    let waiting = |first: &str, second: &str| {
+        [
+            attestation("bar", true, Binding::Trail, 1),
+            attestation("foo", false, named("cli", first), 2),
+            attestation("foo", true, named("cli", second), 3),
+        ]
+    };
+    let apart = "NON-COMPLIANT bar=true cli:MISSING foo=true +cli@c1:MISSING +foo=false";
+    check(&sample(), &[], &waiting("c1", "c2"), apart);
+    check(&sample(), &[], &waiting("c1", "c1"), "INCOMPLETE bar=true cli:MISSING foo=true");
 }
 
 #[test]
@@ -368,28 +393,29 @@ const GIVEN: [Option<(Place, bool, bool)>; 7] = [
     Some((Place::Artifact, true, false)),
 ];
 
+const NAMES: [&str; 4] = ["a", "b", "c", "d"];
+
 #[derive(Clone, Copy, PartialEq)]
 enum Place {
     Trail,
     Artifact,
 }
 
-type Case = [(Option<Place>, Option<(Place, bool, bool)>); 3];
+type Case = [(Option<Place>, Option<(Place, bool, bool)>); 4];
 
-/// Every combination of three names, expected and given everywhere.
+/// Every combination of four names, expected and given everywhere. Names are interchangeable, so each comes once.
 fn cases() -> impl Iterator<Item = Case> {
     let per_name = EXPECTED.len() * GIVEN.len();
-    (0..per_name.pow(3)).map(move |number| {
-        [number, number / per_name, number / per_name.pow(2)].map(|digits| {
-            let digit = digits % per_name;
-            (EXPECTED[digit % EXPECTED.len()], GIVEN[digit / EXPECTED.len()])
-        })
-    })
+    let of = move |digit: usize| (EXPECTED[digit % EXPECTED.len()], GIVEN[digit / EXPECTED.len()]);
+    (0..per_name.pow(4))
+        .map(move |number| [0, 1, 2, 3].map(|place| number / per_name.pow(place) % per_name))
+        .filter(|digits| digits.is_sorted())
+        .map(move |digits| digits.map(of))
 }
 
 fn case_template(case: &Case, expects_artifact: bool) -> Template {
     let at = |place| {
-        let names = ["a", "b", "c"].iter().zip(case);
+        let names = NAMES.iter().zip(case);
         names
             .filter(|(_, (expected, _))| *expected == Some(place))
             .map(|(name, _)| json!({ "name": name, "type": "generic" }))
@@ -402,7 +428,7 @@ fn case_template(case: &Case, expects_artifact: bool) -> Template {
 }
 
 fn case_attestations(case: &Case) -> Vec<ReportedAttestation> {
-    let names = ["a", "b", "c"].iter().zip(case).zip(1..);
+    let names = NAMES.iter().zip(case).zip(1..);
     names
         .filter_map(|((name, (_, given)), index)| {
             let (place, verdict, right_type) = (*given)?;
@@ -425,8 +451,9 @@ fn oracle(case: &Case, expects_artifact: bool, reported: bool) -> (State, Option
             *expected == Some(place) && !matches!(given, Some((at, _, true)) if *at == place)
         })
     };
-    let seen = expects_artifact || reported;
-    let fails = fails_at(Place::Trail) || (seen && fails_at(Place::Artifact));
+    let awaited = case.iter().any(|(_, given)| matches!(given, Some((Place::Artifact, ..))));
+    let seen = expects_artifact || reported || awaited;
+    let fails = fails_at(Place::Trail) || fails_at(Place::Artifact);
     let lacks = lacks_at(Place::Trail) || (expects_artifact && lacks_at(Place::Artifact));
     let state = |lacks| match (fails, lacks) {
         (true, _) => State::NonCompliant,
@@ -442,7 +469,7 @@ fn oracle(case: &Case, expects_artifact: bool, reported: bool) -> (State, Option
 }
 
 #[test]
-fn every_case_of_three_names_has_the_verdict_of_the_rules() {
+fn every_case_of_four_names_has_the_verdict_of_the_rules() {
     for case in cases() {
         let attestations = case_attestations(&case);
         let needs_artifact = case.iter().any(|(at, _)| *at == Some(Place::Artifact));
@@ -457,6 +484,104 @@ fn every_case_of_three_names_has_the_verdict_of_the_rules() {
             let verdicts = (status.state, artifact);
             let expected = oracle(&case, expects_artifact, reported);
             assert_eq!(verdicts, expected, "{template:?} {attestations:?}");
+        }
+    }
+}
+
+/// Whether nothing is left of an attestation: a newer one of its name is in its scope, or its artifact was replaced. The
+/// rule of the trail once more, by looking at everything for everything.
+fn is_superseded(
+    attestation: &ReportedAttestation,
+    artifacts: &[ReportedArtifact],
+    attestations: &[ReportedAttestation],
+) -> bool {
+    let is_about = |binding: &Binding, artifact: &ReportedArtifact| match binding {
+        Binding::Trail => false,
+        Binding::Artifact { fingerprint } => *fingerprint == artifact.fingerprint,
+        Binding::Named { name, commit } => {
+            !commit.is_empty() && *name == artifact.name && *commit == artifact.commit
+        }
+    };
+    let listed = |artifact: &ReportedArtifact| {
+        if artifact.name.is_empty() { artifact.fingerprint.clone() } else { artifact.name.clone() }
+    };
+    let is_newest = |artifact: &ReportedArtifact| {
+        artifacts.iter().all(|other| listed(other) != listed(artifact) || other.index <= artifact.index)
+    };
+    let newer = |in_scope: &dyn Fn(&Binding) -> bool| {
+        attestations.iter().any(|other| {
+            other.name == attestation.name && other.index > attestation.index && in_scope(&other.binding)
+        })
+    };
+    let about = artifacts.iter().filter(|artifact| is_about(&attestation.binding, artifact));
+    match about.clone().count() {
+        0 => newer(&|other| *other == attestation.binding),
+        _ => about
+            .filter(|artifact| is_newest(artifact))
+            .all(|artifact| newer(&|other| is_about(other, artifact))),
+    }
+}
+
+/// What must hold of every attestation: it is listed with its verdict, which counts, or superseded.
+fn expect_listed(template: &Template, artifacts: &[ReportedArtifact], attestations: &[ReportedAttestation]) {
+    let status = evaluate(template, BEGUN, artifacts, attestations);
+    let of_artifacts = status.artifacts.iter().flat_map(|artifact| &artifact.attestations);
+    let lines = Vec::from_iter(of_artifacts.chain(&status.attestations));
+    let deciding = deciding(artifacts, attestations);
+    for attestation in attestations {
+        let ids =
+            |line: &AttestationStatus| [line.attestation_id.clone(), line.overridden_attestation_id.clone()];
+        let is_listed = lines.iter().any(|line| {
+            ids(line).contains(&Some(attestation.id.clone()))
+                && line.is_compliant == Some(attestation.is_compliant)
+        });
+        let counts = deciding.contains(attestation.id.as_str());
+        let superseded = is_superseded(attestation, artifacts, attestations);
+        assert_eq!(counts, !superseded, "{} of {artifacts:?} {attestations:?}", attestation.id);
+        assert!(is_listed || superseded, "{} of {artifacts:?} {attestations:?}", attestation.id);
+        if !superseded && !attestation.is_compliant {
+            assert_eq!(status.state, State::NonCompliant, "{artifacts:?} {attestations:?}");
+        }
+    }
+    let names = BTreeSet::from_iter(status.artifacts.iter().map(|artifact| &artifact.name));
+    assert_eq!(names.len(), status.artifacts.len(), "{names:?}");
+}
+
+/// Two artifacts of one name, and an attestation of one name about either, by either way, or about the trail.
+#[test]
+fn whatever_happens_in_whatever_order_no_failing_attestation_is_unlisted() {
+    let bindings = || {
+        let contents =
+            ["f1", "f2"].map(|fingerprint| Binding::Artifact { fingerprint: fingerprint.to_owned() });
+        [Binding::Trail, named("x", "c1"), named("x", "c2")].into_iter().chain(contents)
+    };
+    let built = |number: u64, index| ReportedArtifact {
+        fingerprint: format!("f{number}"),
+        commit: format!("c{number}"),
+        ..artifact("x", index)
+    };
+    let attested = Vec::from_iter(bindings().flat_map(|binding| [(binding.clone(), true), (binding, false)]));
+    let letters = attested.len() + 2;
+    let templates = [
+        Template::default(),
+        template("trail: {artifacts: [{name: x, attestations: [{name: a, type: generic}]}]}"),
+    ];
+    for length in 1..=4 {
+        for number in 0..letters.pow(length) {
+            let (mut artifacts, mut attestations) = (Vec::new(), Vec::new());
+            for place in 0..length {
+                let index = u64::from(place);
+                match number / letters.pow(place) % letters {
+                    letter @ 0..2 => artifacts.push(built(letter as u64 + 1, index)),
+                    letter => {
+                        let (binding, verdict) = attested[letter - 2].clone();
+                        attestations.push(attestation("a", verdict, binding, index));
+                    }
+                }
+            }
+            for template in &templates {
+                expect_listed(template, &artifacts, &attestations);
+            }
         }
     }
 }
@@ -531,7 +656,38 @@ proptest! {
                 None => prop_assert_eq!(listed.state, ArtifactState::Missing),
             }
         }
-        let compliant = status.artifacts.iter().all(|artifact| artifact.is_compliant == Some(true));
+        let wanted = status.artifacts.iter().filter(|artifact| {
+            !artifact.unexpected || artifact.state != ArtifactState::Missing
+        });
+        let compliant = wanted.into_iter().all(|artifact| artifact.is_compliant == Some(true));
         prop_assert!(compliant || !status.is_compliant);
+    }
+
+    /// Whatever was reported, nothing complies with a template that cannot be read, and every verdict says why.
+    #[test]
+    fn nothing_complies_with_a_template_that_cannot_be_read(
+        yaml in "\\PC{0,40}", (artifacts, attestations) in arbitrary_reports()
+    ) {
+        let template = Template::stored(&yaml);
+        let status = evaluate(&template, BEGUN, &artifacts, &attestations);
+        prop_assert_eq!(template.unreadable().is_some(), Template::parse(&yaml).is_err());
+        prop_assert_eq!(status.state_info.as_deref(), template.unreadable());
+        if template.unreadable().is_some() {
+            prop_assert!(!status.is_compliant);
+            for artifact in &status.artifacts {
+                prop_assert!(artifact.is_compliant != Some(true));
+                prop_assert_eq!(artifact.state_info.is_some(), artifact.artifact_id.is_some());
+            }
+        }
+        // All that a readable one would hold against the trail is held against it still.
+        let readable = evaluate(&Template::default(), BEGUN, &artifacts, &attestations);
+        prop_assert!(readable.state != State::NonCompliant || status.state == State::NonCompliant);
+    }
+
+    #[test]
+    fn no_failing_attestation_is_ever_unlisted((artifacts, attestations) in arbitrary_reports()) {
+        for template in [Template::default(), template_of_names()] {
+            expect_listed(&template, &artifacts, &attestations);
+        }
     }
 }

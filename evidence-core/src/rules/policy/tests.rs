@@ -198,7 +198,14 @@ fn policy(provenance: bool, trail_compliance: bool) -> Policy {
 }
 
 fn flow(name: &str, artifact_state: State) -> FlowContext {
-    FlowContext { flow_name: name.to_owned(), trail_name: format!("{name}-7"), artifact_state }
+    FlowContext {
+        flow_name: name.to_owned(),
+        trail_name: format!("{name}-7"),
+        artifact_state,
+        reason: None,
+        tags: BTreeMap::new(),
+        attestations: Vec::new(),
+    }
 }
 
 #[test]
@@ -361,5 +368,64 @@ proptest! {
         if let Err(errors) = Policy::parse(&text) {
             prop_assert!(!errors.problems().is_empty());
         }
+    }
+}
+
+#[test]
+fn nothing_complies_with_a_policy_that_cannot_be_read() {
+    for broken in ["]", "artifacts: {}", "_schema: https://example.com/v2"] {
+        let policy = Policy::stored(broken);
+        for contexts in [vec![], vec![flow("web", State::Compliant)]] {
+            let evaluation = evaluate(&policy, &contexts);
+            assert_eq!(evaluation.state(), State::NonCompliant, "{broken}");
+            let [rule] = evaluation.rules.as_slice() else { panic!("{evaluation:?}") };
+            assert_eq!((rule.rule.kind, rule.satisfied), (RuleKind::Policy, Some(false)));
+            let reason = rule.resolutions[0].context.reason.as_deref().unwrap_or_default();
+            assert!(reason.starts_with("The policy cannot be read: ") && reason.len() > 30, "{reason}");
+        }
+    }
+}
+
+proptest::proptest! {
+    /// Whatever is stored: what can be read is judged as it always is, and nothing complies with the rest.
+    #[test]
+    fn a_stored_policy_is_read_or_demands_what_nothing_meets(yaml in "\\PC{0,40}") {
+        let stored = Policy::stored(&yaml);
+        let evaluation = evaluate(&stored, &[flow("web", State::Compliant)]);
+        match Policy::parse(&yaml) {
+            Ok(policy) => proptest::prop_assert_eq!(stored, policy),
+            Err(_) => proptest::prop_assert!(!evaluation.satisfied),
+        }
+    }
+}
+
+#[test]
+fn an_attestation_rule_looks_at_what_counts_for_the_artifact() {
+    let rule = |text: &str| {
+        let yaml =
+            format!("_schema: https://example.com/v1\nartifacts:\n  attestations:\n    - {{{text}}}\n");
+        Policy::parse(&yaml).unwrap_or_else(|errors| panic!("{errors}"))
+    };
+    let one = |name: &str, kind: &str, is_compliant| FlowAttestation {
+        name: name.to_owned(),
+        kind: kind.to_owned(),
+        is_compliant,
+    };
+    let given = [one("unit", "junit", false), one("scan", "generic", true), one("smoke", "generic", false)];
+    let table = [
+        ("name: unit, type: junit", ResolutionKind::NonCompliantAttestation),
+        ("name: unit, type: junit, must_be_compliant: false", ResolutionKind::RuleSatisfied),
+        ("name: unit, type: generic", ResolutionKind::MissingAttestation),
+        ("name: other, type: junit", ResolutionKind::MissingAttestation),
+        ("name: scan, type: \"*\"", ResolutionKind::RuleSatisfied),
+        ("name: \"*\", type: generic", ResolutionKind::RuleSatisfied),
+        ("name: \"*\", type: snyk", ResolutionKind::MissingAttestation),
+        ("name: scan, type: generic, if: \"${{ true }}\"", ResolutionKind::MissingAttestation),
+    ];
+    for (text, expected) in table {
+        let context = FlowContext { attestations: given.to_vec(), ..flow("web", State::Compliant) };
+        let evaluation = evaluate(&rule(text), &[context]);
+        assert_eq!(evaluation.rules[2].resolutions[0].kind, expected, "{text}");
+        assert_eq!(evaluation.satisfied, expected == ResolutionKind::RuleSatisfied, "{text}");
     }
 }

@@ -99,7 +99,7 @@ impl Visitor for Steps {
         let method: Method = format!("{:?}", O::METHOD).to_uppercase().parse().unwrap();
         let parts = match <O::Body as Body>::KIND {
             BodyKind::Form(parts) => Some((parts.document, parts.file)),
-            BodyKind::Empty | BodyKind::Json => None,
+            BodyKind::Empty | BodyKind::Json | BodyKind::Raw => None,
         };
         let path: Vec<_> = O::PATH.split('/').skip(1).map(|segment| texts_of(segment, O::NAME)).collect();
         let step = (pauses(), keys(), path, queries(O::NAME), asked(O::NAME), sent(O::NAME));

@@ -1,14 +1,13 @@
 //! Everything that can be wrong with a database: one sentence that says what to do and status 1, or 503 until it is
 //! right again; and never half a schema.
 
-use std::thread::{scope, sleep};
-use std::time::Duration;
+use std::thread::scope;
 
 use evidence_test_postgres::Cluster;
 
 use crate::support::{Server, program};
-use crate::writing::{Outcome, create};
-use crate::{cluster, environments, sound_entries};
+use crate::writing::Outcome;
+use crate::{cluster, create, environments, hold, release, sound_entries, until_waiting};
 
 /// What the program says, that must not be able to start.
 fn refusal(url: &str, schema: &str) -> String {
@@ -25,24 +24,6 @@ fn schemas(cluster: &Cluster, database: &str) -> String {
     cluster.sql(database, &["SELECT count(*) FROM pg_namespace WHERE nspname = 'evidence'"]).unwrap()
 }
 
-/// Does something in a transaction that stays open, and holds its locks, until it is ended by [`release`].
-fn hold(cluster: &Cluster, statement: &str) {
-    cluster.sql("evidence", &["BEGIN", statement, "PREPARE TRANSACTION 'held'"]).unwrap();
-}
-
-/// Undoes what [`hold`] did.
-fn release(cluster: &Cluster) {
-    cluster.sql("evidence", &["ROLLBACK PREPARED 'held'"]).unwrap();
-}
-
-/// Waits until so many sessions wait for a lock.
-fn until_waiting(cluster: &Cluster, sessions: usize) {
-    let waiting = || cluster.sql("evidence", &["SELECT count(*) FROM pg_locks WHERE NOT granted"]).unwrap();
-    while waiting() != sessions.to_string() {
-        sleep(Duration::from_millis(20));
-    }
-}
-
 #[test]
 #[ignore = "needs PostgreSQL: run cargo xtask test"]
 fn a_server_that_cannot_start_says_what_to_do_and_makes_nothing() {
@@ -52,6 +33,7 @@ fn a_server_that_cannot_start_says_what_to_do_and_makes_nothing() {
         "CREATE DATABASE read_only",
         "ALTER DATABASE read_only SET default_transaction_read_only = on",
         "CREATE DATABASE full_up CONNECTION LIMIT 0",
+        "CREATE DATABASE latin TEMPLATE template0 ENCODING 'LATIN1' LOCALE_PROVIDER libc LOCALE 'C'",
         "CREATE DATABASE closed",
         "REVOKE CONNECT ON DATABASE closed FROM PUBLIC",
     ];
@@ -71,6 +53,7 @@ fn a_server_that_cannot_start_says_what_to_do_and_makes_nothing() {
         ),
         (jane("full_up"), "the database has no connection left: ask for fewer"),
         (cluster.url("read_only"), "the database is read-only and its tables are not up to date: connect to"),
+        (cluster.url("latin"), "the database is encoded as LATIN1: make one that is UTF8"),
         ("postgres://127.0.0.1:1/evidence".to_owned(), "cannot be reached: check that it runs"),
         ("postgres:///evidence?host=/nowhere".to_owned(), "cannot be reached: check that it runs"),
         ("postgres://[/".to_owned(), "write it as postgres://user@host:5432/database"),
@@ -106,6 +89,9 @@ fn a_read_only_database_is_read_and_writes_are_asked_to_wait() {
     let server = Server::serve(&database, &key);
     assert_eq!(create(&server.address, &key, "prod"), Outcome::Unavailable);
     assert!(!environments(&server).contains("prod"));
+    // It may be the primary again, or another one is: no restart is needed.
+    cluster.sql("postgres", &["ALTER DATABASE evidence RESET default_transaction_read_only"]).unwrap();
+    assert_eq!(create(&server.address, &key, "prod"), Outcome::Acknowledged);
 }
 
 #[test]

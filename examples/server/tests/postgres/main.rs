@@ -2,10 +2,13 @@
 //! be wrong with it. Each test has a PostgreSQL server of its own.
 #![cfg(unix)]
 
+mod abandoned;
 mod copy;
 #[path = "../support/copying.rs"]
 mod copying;
 mod faults;
+mod hanging;
+mod noise;
 mod restart;
 mod several_servers;
 #[path = "../support/mod.rs"]
@@ -13,11 +16,15 @@ mod support;
 #[path = "../support/writing.rs"]
 mod writing;
 
+use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
+use std::thread::sleep;
+use std::time::Duration;
 
 use evidence_test_postgres::{Cluster, Durability, Programs};
 
 use support::{Database, ORG, Server, program};
+use writing::{Kind, Outcome, Record};
 
 /// A PostgreSQL server that keeps what it acknowledges, and an empty database in it.
 fn cluster() -> (Cluster, Database) {
@@ -26,6 +33,38 @@ fn cluster() -> (Cluster, Database) {
     cluster.sql("postgres", &["CREATE DATABASE evidence"]).unwrap();
     let url = cluster.url("evidence");
     (cluster, url.into())
+}
+
+/// Does something in a transaction that stays open, and holds its locks, until it is ended by [`release`].
+fn hold(cluster: &Cluster, statement: &str) {
+    cluster.sql("evidence", &["BEGIN", statement, "PREPARE TRANSACTION 'held'"]).unwrap();
+}
+
+/// Undoes what [`hold`] did.
+fn release(cluster: &Cluster) {
+    cluster.sql("evidence", &["ROLLBACK PREPARED 'held'"]).unwrap();
+}
+
+/// Waits until so many sessions wait for a lock.
+fn until_waiting(cluster: &Cluster, sessions: usize) {
+    let waiting = || cluster.sql("evidence", &["SELECT count(*) FROM pg_locks WHERE NOT granted"]).unwrap();
+    while waiting() != sessions.to_string() {
+        sleep(Duration::from_millis(20));
+    }
+}
+
+/// A text that does not get smaller by compression.
+fn random_text(length: usize) -> String {
+    // The only randomness of the standard library.
+    let random = RandomState::new();
+    (0..length.div_ceil(16)).map(|number| format!("{:016x}", random.hash_one(number))).collect::<String>()
+        [..length]
+        .to_owned()
+}
+
+/// Creates an environment.
+fn create(address: &str, key: &str, name: &str) -> Outcome {
+    Record { kind: Kind::Environment, name: name.to_owned() }.write(address, key)
 }
 
 /// Every environment, as a server lists them.

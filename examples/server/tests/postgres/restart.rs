@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use evidence_test_postgres::{Cluster, Stop};
 
 use crate::support::Server;
-use crate::writing::{Outcome, WRITERS, create, lost};
-use crate::{cluster, environments, sound_entries};
+use crate::writing::{Outcome, Record, WRITERS, missing};
+use crate::{cluster, sound_entries};
 
 /// How soon a write succeeds once the database server is back: a promise, so it is measured.
 const RECOVERY: Duration = Duration::from_secs(5);
@@ -17,16 +17,20 @@ const RECOVERY: Duration = Duration::from_secs(5);
 /// How long a client waits that was asked to try again.
 const PAUSE: Duration = Duration::from_millis(50);
 
-type Told = (String, Outcome);
+type Told = (Record, Outcome);
 
 /// Writes, whatever is answered, until it is asked to stop. The server itself stays.
 fn write(server: &Server, writer: usize, stop: &AtomicBool, tell: &Sender<Told>) {
-    for number in 0.. {
-        let name = format!("env-{writer}-{number}");
-        let outcome = create(&server.address, &server.key, &name);
+    let (mut life, mut number) = (0, 0);
+    loop {
+        let record = Record::nth(&format!("env-{writer}-{life}"), number);
+        let outcome = record.write(&server.address, &server.key);
         assert_ne!(outcome, Outcome::Gone);
-        tell.send((name, outcome)).unwrap();
+        tell.send((record, outcome)).unwrap();
+        number += 1;
         if outcome == Outcome::Unavailable {
+            // What comes next would need what may not be there.
+            (life, number) = (life + 1, 0);
             sleep(PAUSE);
         }
         if stop.load(Ordering::Relaxed) {
@@ -35,12 +39,12 @@ fn write(server: &Server, writer: usize, stop: &AtomicBool, tell: &Sender<Told>)
     }
 }
 
-/// Listens to the writers until so many writes ended like this; keeps the names that were acknowledged.
-fn listen(told: &Receiver<Told>, wanted: Outcome, times: usize, acknowledged: &mut Vec<String>) {
+/// Listens to the writers until so many writes ended like this; keeps the records that were acknowledged.
+fn listen(told: &Receiver<Told>, wanted: Outcome, times: usize, acknowledged: &mut Vec<Record>) {
     let mut seen = 0;
-    for (name, outcome) in told {
+    for (record, outcome) in told {
         if outcome == Outcome::Acknowledged {
-            acknowledged.push(name);
+            acknowledged.push(record);
         }
         seen += usize::from(outcome == wanted);
         if seen == times {
@@ -56,7 +60,7 @@ fn restart(
     how: Stop,
     servers: &[Server; 2],
     told: &Receiver<Told>,
-    acknowledged: &mut Vec<String>,
+    acknowledged: &mut Vec<Record>,
 ) {
     listen(told, Outcome::Acknowledged, 10 * WRITERS, acknowledged);
     cluster.stop(how).unwrap();
@@ -64,7 +68,8 @@ fn restart(
     cluster.resume().unwrap();
     let back = Instant::now();
     for server in servers {
-        while create(&server.address, &server.key, "written-again") != Outcome::Acknowledged {
+        let again = Record::nth("written-again", 0);
+        while again.write(&server.address, &server.key) != Outcome::Acknowledged {
             sleep(PAUSE);
         }
     }
@@ -95,13 +100,13 @@ fn a_restart_of_postgresql_is_answered_with_503_and_loses_nothing() {
         listen(&told, Outcome::Acknowledged, WRITERS, &mut acknowledged);
         stop.store(true, Ordering::Relaxed);
         acknowledged.extend(
-            told.iter().filter(|(_, outcome)| *outcome == Outcome::Acknowledged).map(|(name, _)| name),
+            told.iter().filter(|(_, outcome)| *outcome == Outcome::Acknowledged).map(|(record, _)| record),
         );
     });
 
     for server in &servers {
-        let list = environments(server);
-        assert_eq!(lost(&acknowledged, &list), Vec::<&str>::new(), "of {}", acknowledged.len());
+        let missing = missing(&acknowledged, server);
+        assert!(missing.is_empty(), "of {}: {missing:?}", acknowledged.len());
     }
     sound_entries(&database);
 }

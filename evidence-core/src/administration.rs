@@ -1,0 +1,334 @@
+//! Users, organizations, members and the keys of users: what the operator of a host manages. No operation of the API
+//! does, for all of them ask for a role in an organization that is there already.
+
+use crate::api_keys::{ApiKeyInput, ApiKeyView, NewApiKey};
+use crate::auth::{Actor, ApiKey, Role};
+use crate::error::{Error, Missing, Resource, Result};
+use crate::fact::{Fact, Guard, Key, RecordKind, Write};
+use crate::id::Id;
+use crate::name::OrgName;
+use crate::orgs::{Member, Membership, OrgKind, Organization, User};
+use crate::service::{Draft, Evidence, retry_on_conflict};
+use crate::service_accounts::ApiKeyRecord;
+use crate::store::{Current, Store};
+use crate::time::Timestamp;
+
+/// An organization's name that a literal path would shadow.
+const RESERVED: &str = "system-attestation-types";
+
+/// What the operator of a host may do, who has no role and no key: whoever reaches the store is one. The ledgers name
+/// them as `operator:<name>`, and so never as a user.
+///
+/// What changes is effective at once for this service, and within a second for others on the same store.
+///
+/// ```
+/// # use std::sync::Arc;
+/// use evidence_core::auth::Role;
+/// # use evidence_core::memory::MemoryStore;
+/// use evidence_core::{Evidence, Settings};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+/// # runtime.block_on(async {
+/// # let service = Evidence::new(Arc::new(MemoryStore::new()), Settings::default());
+/// let (jane, john, acme) = ("jane".parse()?, "john".parse()?, "acme".parse()?);
+/// let host = service.administration(&"portal".parse()?);
+/// host.create_user(&jane).await?;
+/// host.create_user(&john).await?;
+/// host.create_organization(&acme, &jane).await?;
+/// host.set_member(&acme, &john, Role::Reader).await?;
+/// assert_eq!(host.members(&acme).await?.len(), 2);
+/// host.remove_member(&acme, &john).await?;
+/// assert!(host.remove_member(&acme, &jane).await.is_err(), "somebody has to administer it");
+/// # Ok(())
+/// # })
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Administration<'a> {
+    service: &'a Evidence,
+    by: Actor,
+}
+
+impl Evidence {
+    /// What the operator of this name may do. The name is what the host says; nothing proves it.
+    pub fn administration(&self, operator: &OrgName) -> Administration<'_> {
+        self.administered_by(operator.as_str())
+    }
+
+    pub(crate) fn administered_by(&self, operator: &str) -> Administration<'_> {
+        Administration { service: self, by: Actor::operator(operator) }
+    }
+}
+
+/// Whether the API has no other use for the name.
+pub(crate) fn check_word(field: &str, name: &OrgName) -> Result<()> {
+    if name.as_str() == RESERVED {
+        return Err(Error::invalid(field, format!("'{RESERVED}' is a reserved word of the API")));
+    }
+    Ok(())
+}
+
+/// Every organization keeps somebody who administers it: what takes the role from this user, or gives them a lesser one,
+/// rests on another who still has it.
+fn another_admin(members: &[Current<Member>], user: &User) -> Result<Guard> {
+    let is_other = |member: &Member| member.role == Role::Admin && member.user.id != user.id;
+    match members.iter().find(|member| is_other(&member.record)) {
+        Some(Current { revision, record }) => {
+            Ok(Guard::Revision(RecordKind::Member, record.user.id, *revision))
+        }
+        None => {
+            Err(Error::invalid("user", format!("nobody but '{}' administers the organization", user.name)))
+        }
+    }
+}
+
+impl Administration<'_> {
+    /// Makes a user, and the personal organization of the same name.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a name that is taken or reserved; [`Error::Store`] when the store fails.
+    pub async fn create_user(&self, name: &OrgName) -> Result<User> {
+        retry_on_conflict(|| self.try_create_user(name)).await
+    }
+
+    async fn try_create_user(&self, name: &OrgName) -> Result<User> {
+        self.check_free(name).await?;
+        self.begin_user(name).await
+    }
+
+    /// At most so many users by name, from the first after `after` on.
+    ///
+    /// # Errors
+    /// [`Error::Store`] when the store fails.
+    pub async fn users(&self, after: Option<&OrgName>, limit: u64) -> Result<Vec<User>> {
+        Ok(self.store().users_by_name(after.map_or("", OrgName::as_str), limit).await?)
+    }
+
+    /// Makes a shared organization that this user administers.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a name that is taken or reserved; [`Error::NotFound`] without such a user;
+    /// [`Error::Store`] when the store fails.
+    pub async fn create_organization(&self, name: &OrgName, owner: &OrgName) -> Result<Organization> {
+        retry_on_conflict(|| self.try_create_organization(name, owner)).await
+    }
+
+    async fn try_create_organization(&self, name: &OrgName, owner: &OrgName) -> Result<Organization> {
+        self.check_free(name).await?;
+        let owner = self.user(owner).await?;
+        self.begin_organization(name, OrgKind::Shared, &owner, Vec::new()).await
+    }
+
+    /// At most so many organizations by name, from the first after `after` on, personal ones too.
+    ///
+    /// # Errors
+    /// [`Error::Store`] when the store fails.
+    pub async fn organizations(&self, after: Option<&OrgName>, limit: u64) -> Result<Vec<Organization>> {
+        Ok(self.store().organizations_by_name(after.map_or("", OrgName::as_str), limit).await?)
+    }
+
+    /// Gives a user a role in a shared organization, in the place of the one they have. Nothing is recorded where they
+    /// have it already.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] without such an organization or user; [`Error::Invalid`] for a personal organization, and where
+    /// nobody would administer it any more; [`Error::Store`] when the store fails.
+    pub async fn set_member(&self, org: &OrgName, user: &OrgName, role: Role) -> Result<()> {
+        retry_on_conflict(|| self.try_set_member(org, user, role)).await
+    }
+
+    async fn try_set_member(&self, org: &OrgName, user: &OrgName, role: Role) -> Result<()> {
+        let (org, user) = (self.shared_organization(org).await?, self.user(user).await?);
+        let members = self.store().members(org.id).await?;
+        let has_it = |member: &Member| member.user.id == user.id && member.role == role;
+        if members.iter().any(|member| has_it(&member.record)) {
+            return Ok(());
+        }
+        let mut draft = Draft::default();
+        draft.fact(Fact::MemberAdded { record: Membership { user: user.id, role } });
+        if role != Role::Admin {
+            draft.guards.push(another_admin(&members, &user)?);
+        }
+        self.record(org.id, draft).await
+    }
+
+    /// Takes a user's role in a shared organization away. The service accounts that they made stay: they are the
+    /// organization's.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] without such an organization, user or member; [`Error::Invalid`] for a personal organization, and
+    /// where nobody would administer it any more; [`Error::Store`] when the store fails.
+    pub async fn remove_member(&self, org: &OrgName, user: &OrgName) -> Result<()> {
+        retry_on_conflict(|| self.try_remove_member(org, user)).await
+    }
+
+    async fn try_remove_member(&self, org: &OrgName, user: &OrgName) -> Result<()> {
+        let (org, user) = (self.shared_organization(org).await?, self.user(user).await?);
+        let members = self.store().members(org.id).await?;
+        let member = members.iter().find(|member| member.record.user.id == user.id);
+        let member =
+            member.ok_or_else(|| Missing::new(Resource::Member, user.name.as_str(), org.name.as_str()))?;
+        let guard = Guard::Revision(RecordKind::Member, user.id, member.revision);
+        let mut draft = Draft::of(Fact::MemberRemoved { user: user.id }, guard);
+        if member.record.role == Role::Admin {
+            draft.guards.push(another_admin(&members, &user)?);
+        }
+        self.record(org.id, draft).await
+    }
+
+    /// Who has a role in the organization, by name.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] without such an organization; [`Error::Store`] when the store fails.
+    pub async fn members(&self, org: &OrgName) -> Result<Vec<Member>> {
+        let members = self.store().members(self.organization(org).await?.id).await?;
+        Ok(members.into_iter().map(|member| member.record).collect())
+    }
+
+    /// Makes a key of a user, with which they may do what they may do: its text is nowhere else. The personal
+    /// organization's ledger has it.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] without such a user; [`Error::Invalid`] for a key that would be over at once; [`Error::Store`]
+    /// when the store fails.
+    pub async fn create_key(&self, user: &OrgName, input: &ApiKeyInput) -> Result<NewApiKey> {
+        let user = self.user(user).await?;
+        let expires_at = input.expires_at.unwrap_or_default().after(self.service.now())?;
+        let key = self.service.new_key();
+        let record = self.add_key(&user, &key, input.description.to_string(), expires_at).await?;
+        Ok(NewApiKey { record: record.into(), key: key.reveal().to_owned() })
+    }
+
+    /// The keys of a user that work, oldest first.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] without such a user; [`Error::Store`] when the store fails.
+    pub async fn keys(&self, user: &OrgName) -> Result<Vec<ApiKeyView>> {
+        let (_, keys) = self.active_keys(&self.user(user).await?).await?;
+        Ok(keys.into_iter().map(|key| key.record.into()).collect())
+    }
+
+    /// Revokes a key of a user, at once.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] without such a user, and where they have no working key of this id; [`Error::Store`] when the
+    /// store fails.
+    pub async fn revoke_key(&self, user: &OrgName, key: Id) -> Result<()> {
+        retry_on_conflict(|| self.try_revoke_key(user, key)).await
+    }
+
+    async fn try_revoke_key(&self, user: &OrgName, key: Id) -> Result<()> {
+        let user = self.user(user).await?;
+        let (home, keys) = self.active_keys(&user).await?;
+        let key = keys
+            .into_iter()
+            .find(|found| found.record.id == key)
+            .ok_or_else(|| Missing::new(Resource::ApiKey, key.to_string(), user.name.as_str()))?;
+        let Current { revision, record } = key;
+        let guard = Guard::Revision(RecordKind::ApiKey, record.id, revision);
+        let record = record.revoked(self.service.now());
+        self.record(home, Draft::of(Fact::ApiKeyRevoked { record }, guard)).await
+    }
+
+    /// Makes the user; [`StoreError::Conflict`](crate::StoreError::Conflict) where the name is taken.
+    pub(crate) async fn begin_user(&self, name: &OrgName) -> Result<User> {
+        let user = User { id: self.service.new_id(), name: name.clone(), created_at: self.service.now() };
+        let facts = vec![Fact::UserCreated { record: user.clone() }];
+        self.begin_organization(name, OrgKind::Personal, &user, facts).await?;
+        Ok(user)
+    }
+
+    /// Begins an organization's ledger, with its first administrator;
+    /// [`StoreError::Conflict`](crate::StoreError::Conflict) where the name is taken.
+    pub(crate) async fn begin_organization(
+        &self,
+        name: &OrgName,
+        kind: OrgKind,
+        owner: &User,
+        more: Vec<Fact>,
+    ) -> Result<Organization> {
+        let (id, created_at) = (self.service.new_id(), self.service.now());
+        let record = Organization { id, name: name.clone(), kind, created_at };
+        let vacant = Guard::Vacant(Key::Organization(name.clone()));
+        let mut draft = Draft::of(Fact::OrganizationCreated { record: record.clone() }, vacant);
+        draft.facts.extend(more);
+        draft.fact(Fact::MemberAdded { record: Membership { user: owner.id, role: Role::Admin } });
+        self.record(id, draft).await?;
+        Ok(record)
+    }
+
+    /// Records a key in the user's personal organization.
+    pub(crate) async fn add_key(
+        &self,
+        user: &User,
+        key: &ApiKey,
+        description: String,
+        expires_at: Option<Timestamp>,
+    ) -> Result<ApiKeyRecord> {
+        let (id, now) = (self.service.new_id(), self.service.now());
+        let record = ApiKeyRecord::of(key, id, user.actor(), description, now, expires_at);
+        let mut draft = Draft::default();
+        draft.secrets.push((id, key.hash()));
+        draft.fact(Fact::ApiKeyCreated { record: record.clone() });
+        self.record(self.home(user).await?, draft).await?;
+        Ok(record)
+    }
+
+    fn store(&self) -> &dyn Store {
+        self.service.store()
+    }
+
+    async fn record(&self, org: Id, draft: Draft) -> Result<()> {
+        let Draft { facts, guards, secrets, .. } = draft;
+        let write = Write { org, by: self.by.clone(), at: self.service.now(), facts, guards, secrets };
+        let recorded = self.store().record(write).await;
+        // All that is recorded here changes who may do what.
+        self.service.forget_callers();
+        recorded?;
+        Ok(())
+    }
+
+    /// Whether an organization, and so a user, may have the name.
+    async fn check_free(&self, name: &OrgName) -> Result<()> {
+        check_word("name", name)?;
+        match self.store().standing(name.as_str(), self.by.id).await? {
+            Some(_) => Err(Error::invalid("name", format!("'{name}' is taken"))),
+            None => Ok(()),
+        }
+    }
+
+    async fn user(&self, name: &OrgName) -> Result<User> {
+        let user = self.store().user(name.as_str()).await?;
+        Ok(user.ok_or_else(|| Missing::new(Resource::User, name.as_str(), name.as_str()))?)
+    }
+
+    async fn organization(&self, name: &OrgName) -> Result<Organization> {
+        let standing = self.store().standing(name.as_str(), self.by.id).await?;
+        let missing = || Missing::new(Resource::Organization, name.as_str(), name.as_str());
+        Ok(standing.ok_or_else(missing)?.organization)
+    }
+
+    async fn shared_organization(&self, name: &OrgName) -> Result<Organization> {
+        let organization = self.organization(name).await?;
+        match organization.kind {
+            OrgKind::Shared => Ok(organization),
+            OrgKind::Personal => {
+                Err(Error::invalid("org", format!("'{name}' is one user's own: nobody joins or leaves it")))
+            }
+        }
+    }
+
+    /// The personal organization of a user, whose ledger has their keys.
+    async fn home(&self, user: &User) -> Result<Id> {
+        Ok(self.organization(&user.name).await?.id)
+    }
+
+    /// The personal organization, and the keys that work.
+    async fn active_keys(&self, user: &User) -> Result<(Id, Vec<Current<ApiKeyRecord>>)> {
+        let (home, now) = (self.home(user).await?, self.service.now());
+        let mut keys = self.store().api_keys(home, user.id).await?;
+        keys.retain(|key| key.record.is_active(now));
+        Ok((home, keys))
+    }
+}

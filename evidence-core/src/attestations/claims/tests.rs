@@ -1,0 +1,260 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use serde_json::{Value, from_value, json};
+
+use super::*;
+use crate::attestation_types::PostAttestationType;
+use crate::attestations::{Attestation, AttestationInput, GetTrailAttestation, PostAttestation};
+use crate::auth::Principal;
+use crate::decode;
+use crate::error::Error;
+use crate::fact::RecordKind;
+use crate::memory::MemoryStore;
+use crate::operation::{Document, Form, Json};
+use crate::rules::compliance::State;
+use crate::seed::Seed;
+use crate::trails::GetTrail;
+use crate::{Evidence, EvidenceService, Settings};
+
+/// A service with `jane` and her organization `acme`.
+async fn service() -> (Evidence, Principal) {
+    let service = Evidence::new(Arc::new(MemoryStore::new()), Settings::default());
+    let seed = Seed { user: "jane".parse().unwrap(), orgs: vec!["acme".parse().unwrap()], api_key: None };
+    service.seed(&seed).await.unwrap();
+    let jane = service.principal_of_user("jane").await.unwrap();
+    (service, jane)
+}
+
+fn named<T: std::str::FromStr<Err: std::fmt::Debug>>(text: &str) -> T {
+    text.parse().unwrap()
+}
+
+/// Attests to the trail `t` of the flow `shop`.
+async fn attest<C: Claim>(service: &Evidence, jane: &Principal, document: Value) -> Result<()> {
+    let input = AttestationInput::<C>::read(&document).expect("an attestation");
+    let post = PostAttestation::new(named("acme"), named("shop"), named("t"));
+    service.call(jane, post, Form::of(input)).await.map(|_| ())
+}
+
+async fn recorded(service: &Evidence, name: &str) -> Vec<Attestation> {
+    let jane = service.store().user("jane").await.unwrap().unwrap();
+    let org = service.store().standing("acme", jane.id).await.unwrap().unwrap().organization.id;
+    let flow = service.store().flow(org, "shop").await.unwrap().unwrap().record.id;
+    let trail = service.store().trail(org, flow, "t").await.unwrap().unwrap().record.id;
+    service.store().attestations(org, &[trail], name).await.unwrap()
+}
+
+async fn state(service: &Evidence, jane: &Principal) -> State {
+    let trail = GetTrail { org: named("acme"), flow_name: named("shop"), trail_name: named("t") };
+    let Json(trail) = service.call(jane, trail, ()).await.unwrap();
+    trail.compliance_state
+}
+
+/// Of one attestation of this document: its type, and whether it is compliant.
+async fn verdict<C: Claim>(mut document: Value) -> (String, bool) {
+    let (service, jane) = service().await;
+    document["attestation_name"] = json!("a");
+    attest::<C>(&service, &jane, document).await.unwrap();
+    let recorded = recorded(&service, "a").await.remove(0);
+    (recorded.kind, recorded.is_compliant)
+}
+
+#[tokio::test]
+async fn a_generic_claim_carries_its_verdict() {
+    for compliant in [true, false] {
+        let found = verdict::<Generic>(json!({"is_compliant": compliant})).await;
+        assert_eq!(found, ("generic".to_owned(), compliant));
+    }
+}
+
+#[tokio::test]
+async fn test_results_are_compliant_when_nothing_failed_or_broke() {
+    let suite = |failures: i64, errors: i64| json!({"name": "s", "failures": failures, "errors": errors, "skipped": 3, "total": 9, "duration": 1.5});
+    let table = [
+        (json!([]), true),
+        (json!([suite(0, 0)]), true),
+        (json!([suite(1, 0)]), false),
+        (json!([suite(0, 1)]), false),
+        (json!([suite(0, 0), suite(0, 2)]), false),
+    ];
+    for (suites, compliant) in table {
+        let found = verdict::<Junit>(json!({"junit_results": suites})).await;
+        assert_eq!(found, ("junit".to_owned(), compliant), "{suites}");
+    }
+}
+
+#[tokio::test]
+async fn pull_requests_are_compliant_when_there_is_one_whatever_its_state() {
+    let closed = json!([{"url": "u", "state": "closed", "merge_commit": ""}]);
+    for (pull_requests, compliant) in [(json!([]), false), (Value::Null, false), (closed, true)] {
+        let claim = json!({"git_provider": "azure", "pull_requests": pull_requests});
+        assert_eq!(verdict::<PullRequests>(claim).await, ("pull_request".to_owned(), compliant));
+    }
+}
+
+fn overriding(name: &str, verdict: bool) -> Value {
+    json!({
+        "attestation_name": name, "reason": "seen by hand", "new_compliance_status": verdict,
+        "original_attestation_type": "generic",
+    })
+}
+
+#[tokio::test]
+async fn an_override_names_what_it_overrides_and_decides_until_another_report() {
+    let (service, jane) = service().await;
+    let failed = json!({"attestation_name": "scan", "is_compliant": false});
+    attest::<Generic>(&service, &jane, failed.clone()).await.unwrap();
+    assert_eq!(state(&service, &jane).await, State::NonCompliant);
+    attest::<Override>(&service, &jane, overriding("scan", true)).await.unwrap();
+    assert_eq!(state(&service, &jane).await, State::Compliant);
+    // An override of an override is still one of the report.
+    attest::<Override>(&service, &jane, overriding("scan", true)).await.unwrap();
+
+    let found = recorded(&service, "scan").await;
+    let original = found.last().unwrap().id;
+    let details = OverrideDetails {
+        reason: "seen by hand".to_owned(),
+        original_attestation_type: "generic".to_owned(),
+        original_attestation_id: Some(original),
+    };
+    for one in &found[..2] {
+        assert_eq!(one.details, Details::Override(details.clone()));
+        assert!(one.is_override() && one.is_compliant && one.kind == "generic");
+    }
+    assert!(!found[2].is_override());
+    let get = GetTrailAttestation {
+        org: named("acme"),
+        flow_name: named("shop"),
+        trail_name: named("t"),
+        attestation_name: named("scan"),
+    };
+    let Json(answered) = service.call(&jane, get, ()).await.unwrap();
+    let answered = serde_json::to_value(&answered[0]).unwrap();
+    assert_eq!(answered["reason"], "seen by hand");
+    assert_eq!(answered["original_attestation_id"], json!(original));
+
+    attest::<Generic>(&service, &jane, failed).await.unwrap();
+    assert_eq!(state(&service, &jane).await, State::NonCompliant);
+}
+
+#[tokio::test]
+async fn an_override_is_of_its_own_scope_and_needs_no_original() {
+    let (service, jane) = service().await;
+    let at = |mut document: Value, commit: &str| {
+        document["target_artifacts"] = json!(["cli"]);
+        document["git_commit_info"] = json!({"sha1": commit.repeat(40)});
+        document
+    };
+    attest::<Override>(&service, &jane, overriding("scan", false)).await.unwrap();
+    assert_eq!(state(&service, &jane).await, State::NonCompliant);
+    attest::<Override>(&service, &jane, overriding("scan", true)).await.unwrap();
+    assert_eq!(state(&service, &jane).await, State::Compliant);
+    attest::<Generic>(&service, &jane, at(json!({"attestation_name": "scan", "is_compliant": false}), "a"))
+        .await
+        .unwrap();
+    for (commit, overridden, expected) in [("b", false, State::NonCompliant), ("a", true, State::Compliant)] {
+        attest::<Override>(&service, &jane, at(overriding("scan", true), commit)).await.unwrap();
+        let Details::Override(details) = recorded(&service, "scan").await.remove(0).details else {
+            panic!("an override")
+        };
+        assert_eq!(details.original_attestation_id.is_some(), overridden, "{commit}");
+        assert_eq!(state(&service, &jane).await, expected, "{commit}");
+    }
+}
+
+#[tokio::test]
+async fn what_reporters_say_overrides_nothing() {
+    let (service, jane) = service().await;
+    let said =
+        json!({"override": true, "type": "override", "reason": "x", "original_attestation_type": "generic"});
+    let failed = json!({"attestation_name": "scan", "is_compliant": false, "user_data": said});
+    attest::<Generic>(&service, &jane, failed).await.unwrap();
+    assert!(!recorded(&service, "scan").await[0].is_override());
+    assert_eq!(state(&service, &jane).await, State::NonCompliant);
+}
+
+#[test]
+fn the_fields_of_an_override_are_checked() {
+    let table = [
+        (json!({}), "reason"),
+        (json!({"reason": 1}), "reason"),
+        (json!({"reason": "r", "new_compliance_status": "yes"}), "new_compliance_status"),
+        (json!({"reason": "r", "new_compliance_status": true}), "original_attestation_type"),
+    ];
+    for (document, field) in table {
+        assert_eq!(decode::from_json::<Override>(&document).unwrap_err().field(), field, "{document}");
+    }
+    let of = |kind: &str| {
+        let document =
+            json!({"reason": "r", "new_compliance_status": true, "original_attestation_type": kind});
+        decode::from_json::<Override>(&document).map(|_| ()).map_err(|misfit| misfit.field())
+    };
+    let longest = format!("custom:{}", "x".repeat(248));
+    for kind in
+        ["generic", "junit", "snyk", "pull_request", "jira", "sonar", "custom:x", "system:x", &longest]
+    {
+        assert_eq!(of(kind), Ok(()), "{kind}");
+    }
+    for kind in ["", "Generic", "generic\n", "custom", "other:x", &format!("{longest}x")] {
+        assert_eq!(of(kind), Err("original_attestation_type".to_owned()), "{kind}");
+    }
+}
+
+/// A claim that is judged by the latest version of a custom type, as such types are.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Reviewed {
+    type_name: String,
+}
+
+/// How often one was judged.
+static JUDGED: AtomicUsize = AtomicUsize::new(0);
+
+impl Claim for Reviewed {
+    const OPERATION: &'static str = "post_reviewed_attestation";
+    const PATH: &'static str = "/attestations/{org}/{flow_name}/trail/{trail_name}/reviewed";
+    const SUMMARY: &'static str = "For tests";
+    const SCHEMA: &'static str = "ReviewedAttestationPostInput";
+
+    async fn judge(&self, _: &Claimed<'_>, cx: &Context<'_>) -> Result<Judgement> {
+        let known = cx.store().attestation_type(cx.org()?, &self.type_name).await?;
+        let known = known.ok_or_else(|| Error::invalid("type_name", "No such type"))?;
+        if JUDGED.fetch_add(1, Ordering::Relaxed) == 0 {
+            // Somebody else is faster.
+            let version = crate::fact::Fact::AttestationTypeVersioned {
+                record: crate::attestation_types::AttestationType { version: 2, ..known.record.clone() },
+                version: cx
+                    .store()
+                    .attestation_type_versions(cx.org()?, &[known.record.id])
+                    .await?
+                    .into_iter()
+                    .map(|version| crate::attestation_types::AttestationTypeVersion { version: 2, ..version })
+                    .next()
+                    .ok_or(Error::Forbidden)?,
+            };
+            let mut draft = crate::service::Draft::default();
+            draft.fact(version);
+            cx.record(draft).await?;
+        }
+        let guards = vec![Guard::Revision(RecordKind::AttestationType, known.record.id, known.revision)];
+        let details = Details::Other(json!({"type_version": known.record.version}));
+        Ok(Judgement { guards, ..Judgement::of(format!("custom:{}", self.type_name), true, details) })
+    }
+}
+
+#[tokio::test]
+async fn a_claim_is_judged_again_where_what_its_verdict_rests_on_changed() {
+    let (service, jane) = service().await;
+    let document = json!({"attestation_name": "a", "type_name": "review"});
+    let refused = attest::<Reviewed>(&service, &jane, document.clone()).await;
+    assert!(matches!(refused, Err(Error::Invalid { .. })), "{refused:?}");
+    let post: PostAttestationType = from_value(json!({"org": "acme"})).unwrap();
+    let input = Document::read(&json!({"name": "review"})).expect("a type");
+    service.call(&jane, post, Form::of(input)).await.unwrap();
+    attest::<Reviewed>(&service, &jane, document).await.unwrap();
+    let recorded = recorded(&service, "a").await;
+    assert_eq!((recorded.len(), JUDGED.load(Ordering::Relaxed)), (1, 2));
+    assert_eq!(recorded[0].details, Details::Other(json!({"type_version": 2})));
+    assert_eq!(recorded[0].kind, "custom:review");
+}

@@ -1,0 +1,266 @@
+//! Names and revisions: what guards are compared with, and what becomes of names as facts are recorded. Every store
+//! decides by this; the SQL stores fill it with what a group of writes asks about, the memory store keeps all of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::fact::{Denoted, Fact, Guard, Key, NameEffect, RecordKind};
+use crate::id::Id;
+
+/// A name where it is unique: in an organization, or in the whole store.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Name {
+    /// The organization; nothing for the names of organizations and users.
+    pub org: Option<Id>,
+    /// The name there.
+    pub key: Key,
+}
+
+impl Name {
+    /// The name as a write to this organization means it.
+    pub fn new(org: Id, key: Key) -> Self {
+        Self { org: key.kind().map(|_| org), key }
+    }
+}
+
+/// A record that has a revision: its organization, what it is, and its id.
+pub type RecordRef = (Id, RecordKind, Id);
+
+/// What has to be looked up before writes can be decided.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Needed {
+    /// Names that guards or claims are about.
+    pub names: BTreeSet<Name>,
+    /// Records whose revision guards are about.
+    pub revisions: BTreeSet<RecordRef>,
+}
+
+impl Needed {
+    /// Adds what a write to `org` depends on.
+    pub fn add<'a>(&mut self, org: Id, guards: &[Guard], facts: impl IntoIterator<Item = &'a Fact>) {
+        for guard in guards {
+            match guard {
+                Guard::Vacant(key) | Guard::Denotes(key, _) => {
+                    self.names.insert(Name::new(org, key.clone()));
+                }
+                Guard::Revision(kind, id, _) => {
+                    self.revisions.insert((org, *kind, *id));
+                }
+            }
+        }
+        for effect in facts.into_iter().flat_map(Fact::name_effects) {
+            if let NameEffect::Claim(key, _) = effect {
+                self.names.insert(Name::new(org, key));
+            }
+        }
+    }
+}
+
+/// Names and revisions as far as they are known.
+#[derive(Debug, Clone, Default)]
+pub struct Directory {
+    names: BTreeMap<Name, Denoted>,
+    revisions: BTreeMap<RecordRef, u64>,
+}
+
+impl Directory {
+    /// Takes in what was looked up about a name.
+    pub fn insert_name(&mut self, name: Name, denoted: Denoted) {
+        self.names.insert(name, denoted);
+    }
+
+    /// Takes in what was looked up about a record: the ledger index of its newest fact.
+    pub fn insert_revision(&mut self, record: RecordRef, revision: u64) {
+        self.revisions.insert(record, revision);
+    }
+
+    /// What the name leads to.
+    pub fn denoted(&self, name: &Name) -> Option<Denoted> {
+        self.names.get(name).copied()
+    }
+
+    /// Whether a write to `org` may be recorded: its guards hold, and no name that its facts claim is claimed by
+    /// another record.
+    pub fn admits<'a>(&self, org: Id, guards: &[Guard], facts: impl IntoIterator<Item = &'a Fact>) -> bool {
+        let holds = |guard: &Guard| match guard {
+            Guard::Vacant(key) => {
+                self.denoted(&Name::new(org, key.clone())).is_none_or(|denoted| denoted.alias)
+            }
+            Guard::Denotes(key, id) => {
+                self.denoted(&Name::new(org, key.clone())).is_some_and(|denoted| denoted.id == *id)
+            }
+            Guard::Revision(kind, id, revision) => self.revisions.get(&(org, *kind, *id)) == Some(revision),
+        };
+        guards.iter().all(holds) && self.claims_are_free(org, facts)
+    }
+
+    fn claims_are_free<'a>(&self, org: Id, facts: impl IntoIterator<Item = &'a Fact>) -> bool {
+        let mut changes = NameChanges::default();
+        for effect in facts.into_iter().flat_map(Fact::name_effects) {
+            if let NameEffect::Claim(key, id) = &effect {
+                let name = Name::new(org, key.clone());
+                let known = || {
+                    let known = self.denoted(&name).filter(|_| !changes.gone.contains(&name));
+                    known.filter(|denoted| !changes.releases(&name, denoted.id))
+                };
+                let claimed = changes.denoted(&name).or_else(known).filter(|denoted| !denoted.alias);
+                if claimed.is_some_and(|claimed| claimed.id != *id || key.is_claimed_once()) {
+                    return false;
+                }
+            }
+            changes.apply(org, effect);
+        }
+        true
+    }
+
+    /// Takes in a fact that was given this ledger index.
+    pub fn apply(&mut self, org: Id, fact: &Fact, index: u64) {
+        if let Some((kind, id)) = fact.subject() {
+            self.revisions.insert((org, kind, id), index);
+        }
+        for effect in fact.name_effects() {
+            match effect {
+                NameEffect::Claim(key, id) => {
+                    self.names.insert(Name::new(org, key), Denoted { id, alias: false });
+                }
+                NameEffect::Alias(key, id) => {
+                    self.names.insert(Name::new(org, key), Denoted { id, alias: true });
+                }
+                NameEffect::Release(kind, id) => {
+                    let given_up = |name: &Name, denoted: &Denoted| {
+                        name.org == Some(org) && name.key.kind() == Some(kind) && denoted.id == id
+                    };
+                    self.names.retain(|name, denoted| !given_up(name, denoted));
+                }
+            }
+        }
+    }
+}
+
+/// What a series of facts leaves of the names they are about: several effects on one name come to one row.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NameChanges {
+    put: BTreeMap<Name, Denoted>,
+    released: BTreeSet<RecordRef>,
+    /// What was put and released again: whatever it led to before, it leads nowhere.
+    gone: BTreeSet<Name>,
+}
+
+impl NameChanges {
+    /// Takes in the next effect, of a fact of `org`.
+    pub fn apply(&mut self, org: Id, effect: NameEffect) {
+        match effect {
+            NameEffect::Claim(key, id) => self.lead(Name::new(org, key), Denoted { id, alias: false }),
+            NameEffect::Alias(key, id) => self.lead(Name::new(org, key), Denoted { id, alias: true }),
+            NameEffect::Release(kind, id) => {
+                let released = |name: &Name, denoted: &mut Denoted| {
+                    name.org == Some(org) && name.key.kind() == Some(kind) && denoted.id == id
+                };
+                self.gone.extend(self.put.extract_if(.., released).map(|(name, _)| name));
+                self.released.insert((org, kind, id));
+            }
+        }
+    }
+
+    fn lead(&mut self, name: Name, to: Denoted) {
+        self.gone.remove(&name);
+        self.put.insert(name, to);
+    }
+
+    /// The names that lead nowhere any more, whatever they led to, besides those that [`released`](Self::released)
+    /// records had before.
+    pub fn gone(&self) -> impl Iterator<Item = &Name> {
+        self.gone.iter()
+    }
+
+    /// The names that lead elsewhere than before, whatever they led to.
+    pub fn put(&self) -> impl Iterator<Item = (&Name, Denoted)> {
+        self.put.iter().map(|(name, denoted)| (name, *denoted))
+    }
+
+    /// The records that gave up every name they had before; those of [`put`](Self::put) were claimed later.
+    pub fn released(&self) -> impl Iterator<Item = RecordRef> {
+        self.released.iter().copied()
+    }
+
+    fn denoted(&self, name: &Name) -> Option<Denoted> {
+        self.put.get(name).copied()
+    }
+
+    fn releases(&self, name: &Name, id: Id) -> bool {
+        let (Some(org), Some(kind)) = (name.org, name.key.kind()) else { return false };
+        self.released.contains(&(org, kind, id))
+    }
+}
+
+#[cfg(all(test, feature = "conformance"))]
+mod tests {
+    use super::*;
+    use crate::conformance::fixtures::{environment, id, named};
+    use crate::environments::Environment;
+
+    fn created(n: u64, name: &str) -> Fact {
+        Fact::EnvironmentCreated { record: environment(n, name) }
+    }
+
+    fn renamed(n: u64, was: &str, name: &str) -> Fact {
+        Fact::EnvironmentRenamed {
+            record: Environment { name: named(name), ..environment(n, was) },
+            was: named(was),
+        }
+    }
+
+    fn archived(n: u64, name: &str) -> Fact {
+        Fact::EnvironmentArchived { record: environment(n, name) }
+    }
+
+    fn after(facts: &[Fact]) -> Directory {
+        let mut directory = Directory::default();
+        for (index, fact) in (0..).zip(facts) {
+            directory.apply(id(1), fact, index);
+        }
+        directory
+    }
+
+    #[test]
+    fn a_write_is_admitted_when_its_claims_are_free_at_their_turn() {
+        let table = [
+            (vec![], vec![created(1, "a")], true),
+            (vec![created(1, "a")], vec![created(2, "a")], false),
+            (vec![], vec![created(1, "a"), created(2, "a")], false),
+            (vec![created(1, "a")], vec![renamed(1, "a", "b"), created(2, "a")], true),
+            (vec![created(1, "a"), created(2, "b")], vec![renamed(1, "a", "b")], false),
+            (vec![created(1, "a")], vec![archived(1, "a"), created(2, "a")], true),
+            (vec![created(1, "a")], vec![created(2, "a"), archived(1, "a")], false),
+            (vec![created(1, "a"), renamed(1, "a", "b")], vec![renamed(1, "b", "a")], true),
+            (
+                vec![created(1, "a")],
+                vec![renamed(1, "a", "b"), created(2, "a"), archived(2, "a"), created(3, "a")],
+                true,
+            ),
+        ];
+        for (before, facts, admitted) in table {
+            assert_eq!(after(&before).admits(id(1), &[], &facts), admitted, "{before:?} {facts:?}");
+        }
+    }
+
+    #[test]
+    fn changes_leave_of_each_name_what_came_last() {
+        let facts = [
+            created(1, "a"),
+            renamed(1, "a", "b"),
+            created(2, "a"),
+            archived(1, "b"),
+            created(3, "b"),
+            created(4, "c"),
+            archived(4, "c"),
+        ];
+        let mut changes = NameChanges::default();
+        facts.iter().flat_map(Fact::name_effects).for_each(|effect| changes.apply(id(1), effect));
+        let put: Vec<_> = changes.put().map(|(name, to)| (name.key.name(), to.id, to.alias)).collect();
+        assert_eq!(put, [("a".into(), id(2), false), ("b".into(), id(3), false)]);
+        let released: Vec<_> = changes.released().map(|(.., record)| record).collect();
+        assert_eq!(released, [id(1), id(4)]);
+        let gone: Vec<_> = changes.gone().map(|name| name.key.name()).collect();
+        assert_eq!(gone, ["c"]);
+    }
+}

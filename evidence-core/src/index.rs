@@ -1,0 +1,335 @@
+//! Index rows: what a store keeps beside the ledger so that records are found. The core derives them from facts
+//! ([`Fact::index_rows`]); a store writes them and knows no fact. So a new fact touches the core alone, and a store
+//! that was written before it keeps working: the row kinds are a closed set.
+//!
+//! A row points at the ledger entry that it follows from. The entry's payload holds the body: its `record`, for
+//! [`IndexRow::Version`] its `version`, for [`IndexRow::Snapshot`] its `snapshot`.
+
+use std::borrow::Cow;
+
+use crate::attestations::{Attachment, Binding};
+use crate::auth::{Actor, Role};
+use crate::fact::{Fact, NameEffect, RecordKind};
+use crate::id::Id;
+use crate::name::{Fingerprint, TrailName};
+use crate::orgs::{Organization, User};
+use crate::shared::{Tags, VcsProvider};
+use crate::snapshots::{ArtifactKey, Instance, Snapshot};
+use crate::time::Timestamp;
+
+/// One row to write because of a fact.
+#[derive(Debug, Clone, PartialEq)]
+pub enum IndexRow<'a> {
+    /// A new organization.
+    Organization(&'a Organization),
+    /// A new user.
+    User(&'a User),
+    /// A user's role in the organization; nothing ends the membership. Replaces the row of the user.
+    Member {
+        /// The user.
+        user: Id,
+        /// The role.
+        role: Option<Role>,
+    },
+    /// What becomes of a name. Those of trails, snapshots, organizations and users follow from their own rows.
+    Name(NameEffect),
+    /// The newest state of a record: the entry's index is its revision from then on. Replaces the row of its kind and
+    /// id. Trails have [`IndexRow::Trail`] instead.
+    Record {
+        /// What it is.
+        kind: RecordKind,
+        /// Its id.
+        id: Id,
+        /// The name that lists show and sort it by.
+        name: Cow<'a, str>,
+        /// Its tags; nothing where it has none.
+        tags: Option<&'a Tags>,
+        /// Whether lists leave it out.
+        archived: bool,
+    },
+    /// An API key, whose hash is kept beside the ledger. Replaces all but the hash and the owner of the key of this id.
+    ApiKey {
+        /// The key's id.
+        id: Id,
+        /// Whose it is.
+        owner: &'a Actor,
+        /// When it was created.
+        created_at: Timestamp,
+        /// When it ends.
+        expires_at: Option<Timestamp>,
+        /// When it stops or stopped working before its time.
+        revoked_at: Option<Timestamp>,
+    },
+    /// A trail. Its beginning is its place in lists; a later row replaces its revision alone, and is one of its events.
+    Trail {
+        /// The trail.
+        id: Id,
+        /// The flow it lies in.
+        flow: Id,
+        /// Its name, unique in the flow.
+        name: &'a TrailName,
+        /// Whether it begins with this entry.
+        begins: bool,
+    },
+    /// An artifact report.
+    Artifact {
+        /// The report.
+        id: Id,
+        /// The flow.
+        flow: Id,
+        /// The trail, if it was reported to one.
+        trail: Option<Id>,
+        /// The SHA-256 of the content.
+        fingerprint: &'a Fingerprint,
+        /// The template's name for it, `""` without one.
+        name: &'a str,
+        /// The commit it was built from, `""` without one.
+        commit: &'a str,
+        /// The branch of that commit.
+        branch: Option<&'a str>,
+        /// The repo it was built from.
+        repo: Option<Id>,
+        /// When it was reported.
+        at: Timestamp,
+    },
+    /// An attestation.
+    Attestation {
+        /// The attestation.
+        id: Id,
+        /// The trail it was reported to.
+        trail: Id,
+        /// Its name.
+        name: &'a str,
+        /// Its type.
+        kind: &'a str,
+        /// Its verdict.
+        is_compliant: bool,
+        /// Whether it overrides an earlier one.
+        is_override: bool,
+        /// What it is about.
+        binding: &'a Binding,
+        /// When it was reported.
+        at: Timestamp,
+    },
+    /// A repo as it was last reported. Replaces the row of its id.
+    Repo {
+        /// The repo.
+        id: Id,
+        /// Its name.
+        name: &'a str,
+        /// Where it is hosted.
+        provider: Option<VcsProvider>,
+        /// Its id there.
+        external_id: Option<&'a str>,
+        /// The host of its URL.
+        vcs_instance: Option<&'a str>,
+        /// The groups it lies in.
+        namespace: &'a [String],
+    },
+    /// A snapshot.
+    Snapshot {
+        /// The environment.
+        environment: Id,
+        /// The snapshot's number there.
+        index: u64,
+        /// When it was taken.
+        at: Timestamp,
+        /// Its verdict.
+        compliant: bool,
+    },
+    /// The environment was reported on, whatever that told. Replaces the row of the environment unless that is later.
+    Reported {
+        /// The environment.
+        environment: Id,
+        /// When.
+        at: Timestamp,
+    },
+    /// What ran in the environment under this key until now is no longer so from snapshot `until` on. Nothing
+    /// changes where nothing ran.
+    InstanceEnded {
+        /// The environment.
+        environment: Id,
+        /// The artifact.
+        artifact: ArtifactKey,
+        /// The first snapshot in which it is not so.
+        until: u64,
+        /// Whether it no longer runs, rather than differently.
+        exited: bool,
+    },
+    /// From snapshot `instance.from` on this runs in the environment.
+    InstanceBegun {
+        /// The environment.
+        environment: Id,
+        /// What runs.
+        instance: &'a Instance,
+    },
+    /// A version of a policy or of an attestation type.
+    Version {
+        /// The record it is a version of.
+        of: Id,
+        /// Its number, from 1.
+        number: u64,
+    },
+    /// An allowlist entry. Replaces the row of its environment and fingerprint.
+    Allowed {
+        /// The environment.
+        environment: Id,
+        /// The artifact.
+        fingerprint: &'a Fingerprint,
+    },
+    /// A file that the entry names: its content is kept beside the ledger.
+    Attachment(&'a Attachment),
+}
+
+fn taken(snapshot: &Snapshot) -> Vec<IndexRow<'_>> {
+    let Snapshot { environment, index, at, compliant, reported, .. } = *snapshot;
+    let mut rows = vec![IndexRow::Snapshot { environment, index, at, compliant }];
+    rows.extend(reported.then_some(IndexRow::Reported { environment, at }));
+    let ended = |artifact, exited| IndexRow::InstanceEnded { environment, artifact, until: index, exited };
+    rows.extend(snapshot.exits.iter().map(|artifact| ended(artifact.clone(), true)));
+    for instance in &snapshot.changes {
+        rows.push(ended(instance.key(), false));
+        rows.push(IndexRow::InstanceBegun { environment, instance });
+    }
+    rows
+}
+
+impl Fact {
+    /// The rows by which the fact is found, in the order in which they are to be written; `at` is its entry's time.
+    pub fn index_rows(&self, at: Timestamp) -> Vec<IndexRow<'_>> {
+        let mut rows: Vec<_> = self.name_effects().into_iter().map(IndexRow::Name).collect();
+        rows.extend(self.record_row());
+        match self {
+            Self::OrganizationCreated { record } => rows.push(IndexRow::Organization(record)),
+            Self::UserCreated { record } => rows.push(IndexRow::User(record)),
+            Self::MemberAdded { record } => {
+                rows.push(IndexRow::Member { user: record.user, role: Some(record.role) });
+            }
+            Self::MemberRemoved { user } => rows.push(IndexRow::Member { user: *user, role: None }),
+            Self::ApiKeyCreated { record } | Self::ApiKeyRevoked { record } => rows.push(IndexRow::ApiKey {
+                id: record.id,
+                owner: &record.owner,
+                created_at: record.created_at,
+                expires_at: record.expires_at,
+                revoked_at: record.revoked_at,
+            }),
+            Self::TrailBegun { record } | Self::TrailUpdated { record, .. } => rows.push(IndexRow::Trail {
+                id: record.id,
+                flow: record.flow,
+                name: &record.name,
+                begins: matches!(self, Self::TrailBegun { .. }),
+            }),
+            Self::ArtifactReported { record } => rows.push(IndexRow::Artifact {
+                id: record.id,
+                flow: record.flow,
+                trail: record.trail,
+                fingerprint: &record.fingerprint,
+                name: &record.template_reference_name,
+                commit: record.git_commit.as_ref().map(AsRef::<str>::as_ref).unwrap_or_default(),
+                branch: record.git_commit_info.as_ref().and_then(|info| info.branch.as_deref()),
+                repo: record.repo,
+                at: record.created_at,
+            }),
+            Self::AttestationAdded { record } => {
+                rows.push(IndexRow::Attestation {
+                    id: record.id,
+                    trail: record.trail,
+                    name: record.name.as_ref(),
+                    kind: &record.kind,
+                    is_compliant: record.is_compliant,
+                    is_override: record.is_override(),
+                    binding: &record.binding,
+                    at: record.created_at,
+                });
+                rows.extend(record.attachments.iter().chain(&record.evidence).map(IndexRow::Attachment));
+            }
+            Self::RepoReported { record } | Self::RepoTagged { record } => rows.push(IndexRow::Repo {
+                id: record.id,
+                name: &record.info.name,
+                provider: record.info.provider,
+                external_id: record.info.id.as_deref(),
+                vcs_instance: record.vcs_instance.as_deref(),
+                namespace: &record.namespace_path,
+            }),
+            Self::EnvironmentReported { environment } => {
+                rows.push(IndexRow::Reported { environment: *environment, at });
+            }
+            Self::SnapshotTaken { snapshot } => rows.extend(taken(snapshot)),
+            Self::PolicyCreated { version, .. } | Self::PolicyUpdated { version: Some(version), .. } => {
+                rows.push(IndexRow::Version { of: version.policy, number: version.version });
+            }
+            Self::AttestationTypeCreated { version, .. } | Self::AttestationTypeVersioned { version, .. } => {
+                rows.push(IndexRow::Version { of: version.attestation_type, number: version.version });
+            }
+            Self::ArtifactAllowed { record } => rows.push(IndexRow::Allowed {
+                environment: record.environment,
+                fingerprint: &record.fingerprint,
+            }),
+            // The rows of the record and of its names are all they are found by.
+            Self::ServiceAccountCreated { .. }
+            | Self::ServiceAccountUpdated { .. }
+            | Self::FlowCreated { .. }
+            | Self::FlowUpdated { .. }
+            | Self::FlowTagged { .. }
+            | Self::EnvironmentCreated { .. }
+            | Self::EnvironmentUpdated { .. }
+            | Self::EnvironmentTagged { .. }
+            | Self::EnvironmentJoined { .. }
+            | Self::EnvironmentRenamed { .. }
+            | Self::EnvironmentArchived { .. }
+            | Self::PoliciesAttached { .. }
+            | Self::PolicyUpdated { version: None, .. } => {}
+        }
+        rows
+    }
+
+    /// The row of the record that the fact makes or changes.
+    fn record_row(&self) -> Option<IndexRow<'_>> {
+        let (kind, id) = self.subject()?;
+        let (name, tags) = match self {
+            Self::ServiceAccountCreated { record } | Self::ServiceAccountUpdated { record } => {
+                (record.name.as_ref(), None)
+            }
+            Self::FlowCreated { record } | Self::FlowUpdated { record } | Self::FlowTagged { record } => {
+                (record.name.as_ref(), Some(&record.tags))
+            }
+            Self::RepoReported { record } | Self::RepoTagged { record } => {
+                (record.identity.as_str(), Some(&record.tags))
+            }
+            Self::EnvironmentCreated { record }
+            | Self::EnvironmentUpdated { record }
+            | Self::EnvironmentTagged { record }
+            | Self::EnvironmentJoined { record, .. }
+            | Self::EnvironmentRenamed { record, .. }
+            | Self::EnvironmentArchived { record }
+            | Self::PoliciesAttached { record, .. } => (record.name.as_ref(), None),
+            Self::PolicyCreated { record, .. } | Self::PolicyUpdated { record, .. } => {
+                (record.name.as_ref(), None)
+            }
+            Self::AttestationTypeCreated { record, .. } | Self::AttestationTypeVersioned { record, .. } => {
+                (record.name.as_ref(), None)
+            }
+            // Nobody names them.
+            Self::MemberAdded { .. }
+            | Self::MemberRemoved { .. }
+            | Self::ApiKeyCreated { .. }
+            | Self::ApiKeyRevoked { .. } => {
+                let archived = matches!(self, Self::MemberRemoved { .. });
+                let name = Cow::Owned(id.to_string());
+                return Some(IndexRow::Record { kind, id, name, tags: None, archived });
+            }
+            // Trails have a table of their own; the others are no records that change.
+            Self::TrailBegun { .. }
+            | Self::TrailUpdated { .. }
+            | Self::OrganizationCreated { .. }
+            | Self::UserCreated { .. }
+            | Self::ArtifactReported { .. }
+            | Self::AttestationAdded { .. }
+            | Self::EnvironmentReported { .. }
+            | Self::SnapshotTaken { .. }
+            | Self::ArtifactAllowed { .. } => return None,
+        };
+        let archived = matches!(self, Self::EnvironmentArchived { .. });
+        Some(IndexRow::Record { kind, id, name: Cow::Borrowed(name), tags, archived })
+    }
+}

@@ -1,0 +1,70 @@
+//! How much the service takes in: the sizes and counts that a host may set. How long a single text or list may be is
+//! said by its type ([`crate::shared::Text`], [`crate::shared::List`], the names), and so by the API's schema.
+
+use crate::error::{Error, Result};
+
+/// The greatest sizes and counts, each with a documented default. A size that is exceeded is
+/// [`Error::TooLarge`], a count [`Error::Invalid`] with the field named.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of a path with its query: 8 KiB. Hosts may allow less.
+    pub url: usize,
+    /// Bytes of a JSON body: 1 MiB.
+    pub body: u64,
+    /// Bytes of a report of what runs in an environment: 16 MiB.
+    pub report: u64,
+    /// Bytes of a form's JSON document: 4 MiB.
+    pub document: u64,
+    /// Bytes of a file: 10 MiB.
+    pub file: u64,
+    /// Files of a form: 32.
+    pub files: usize,
+    /// Bytes of all that a form holds: 64 MiB.
+    pub form: u64,
+    /// Bytes of a flow's or a trail's template: 1 MiB.
+    pub template: u64,
+    /// Bytes of a policy: 1 MiB.
+    pub policy: u64,
+    /// Bytes of the schema of a custom attestation type: 1 MiB.
+    pub type_schema: u64,
+    /// Tags of one resource: 100.
+    pub tags: usize,
+    /// Policies attached to one environment: 100.
+    pub environment_policies: usize,
+    /// Members of a logical environment: 1,000.
+    pub environment_members: usize,
+    /// Bytes of what one request records: 32 MiB. All who write share the store's writer.
+    pub write: u64,
+    /// Different artifacts that run in one environment: 10,000. Each is judged by each of its policies.
+    pub running_artifacts: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            url: 8 << 10,
+            body: 1 << 20,
+            report: 16 << 20,
+            document: 4 << 20,
+            file: 10 << 20,
+            files: 32,
+            form: 64 << 20,
+            template: 1 << 20,
+            policy: 1 << 20,
+            type_schema: 1 << 20,
+            tags: 100,
+            environment_policies: 100,
+            environment_members: 1_000,
+            write: 32 << 20,
+            running_artifacts: 10_000,
+        }
+    }
+}
+
+/// Refuses a list of `field` that would hold more than `most` items, together with those that are there already.
+pub(crate) fn at_most(most: usize, items: usize, field: &str) -> Result<()> {
+    if items > most {
+        return Err(Error::invalid(field, format!("There should be at most {most} items, not {items}")));
+    }
+    Ok(())
+}

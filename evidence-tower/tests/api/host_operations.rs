@@ -1,0 +1,350 @@
+//! Operations that a host adds, and what they can do beyond JSON: headers in and out, bytes as they are, and answers of a
+//! length that nobody knows, which never end as if they were complete where they break off.
+
+use std::net::SocketAddr;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use evidence_core::auth::Scope;
+use evidence_core::blobs::Chunks;
+use evidence_core::name::OrgName;
+use evidence_core::operation::{Header, JsonList, Method, Operations, Raw, Streamed, Visitor, WithHeaders};
+use evidence_core::page::PerPage;
+use evidence_core::service::Context;
+use evidence_core::{Error, Limits, Operation, Result, StoreError};
+use evidence_tower::EvidenceApi;
+use futures_util::{StreamExt, stream};
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, LINK};
+use http::{HeaderName, HeaderValue};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::mounts::{MOUNTS, Mount};
+use crate::support::{Api, JANE, in_memory};
+
+struct Host;
+
+impl Operations for Host {
+    fn visit(v: &mut impl Visitor) {
+        v.visit::<Echo>();
+        v.visit::<Items>();
+        v.visit::<Octets>();
+    }
+}
+
+/// Answers the bytes that were sent, and says which headers it saw.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Echo {
+    org: OrgName,
+    idempotency_key: Option<String>,
+    x_per_page: Option<PerPage<50>>,
+}
+
+impl Operation for Echo {
+    const NAME: &'static str = "echo";
+    const METHOD: Method = Method::Post;
+    const PATH: &'static str = "/host/{org}/echo";
+    const SCOPE: Scope = Scope::Write;
+    const SUMMARY: &'static str = "Answers what was sent";
+    const REQUEST_HEADERS: &'static [&'static str] = &["Idempotency-Key", "X-Per-Page"];
+    const ANSWER_HEADERS: &'static [&'static str] = &["Link", "X-Seen"];
+    type Body = Raw;
+    type Output = WithHeaders<Raw>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    fn body_limit(_: &Limits) -> u64 {
+        1 << 10
+    }
+
+    async fn run(self, body: Raw, _: &Context<'_>) -> Result<Self::Output> {
+        let seen = format!("{:?} {:?}", self.idempotency_key, self.x_per_page.map(PerPage::get));
+        let headers = vec![
+            Header::new("Link", "<?page=2>; rel=\"next\"")?,
+            Header::new("Link", "<?page=9>; rel=\"last\"")?,
+            Header::new("X-Seen", seen)?,
+        ];
+        Ok(WithHeaders { headers, reply: body })
+    }
+}
+
+/// How an answer in pieces ends.
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum End {
+    Complete,
+    Fails,
+    Panics,
+}
+
+/// Numbers, each with a text of 1,000 bytes.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Items {
+    org: OrgName,
+    count: u64,
+    end: End,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Item {
+    number: u64,
+    text: String,
+}
+
+impl Operation for Items {
+    const NAME: &'static str = "items";
+    const METHOD: Method = Method::Get;
+    const PATH: &'static str = "/host/{org}/items";
+    const SCOPE: Scope = Scope::Read;
+    const SUMMARY: &'static str = "Lists numbers";
+    type Body = ();
+    type Output = JsonList<Item>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, (): (), _: &Context<'_>) -> Result<Self::Output> {
+        let Self { count, end, .. } = self;
+        let item = move |number| match end {
+            End::Fails if number == count => Err(Error::Store(StoreError::Unavailable("away".into()))),
+            End::Panics if number == count => panic!("an item panics"),
+            End::Complete | End::Fails | End::Panics => Ok(Item { number, text: "x".repeat(1000) }),
+        };
+        let items = if matches!(end, End::Complete) { count } else { count + 1 };
+        let items = stream::iter(0..items).then(move |number| async move {
+            // As one that asks a store: what was made before is sent meanwhile.
+            tokio::task::yield_now().await;
+            item(number)
+        });
+        Ok(JsonList::of(items))
+    }
+}
+
+/// Pieces of 1,000 bytes.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Octets {
+    org: OrgName,
+    count: u64,
+    end: End,
+}
+
+struct Pieces {
+    left: u64,
+    end: End,
+}
+
+#[async_trait]
+impl Chunks for Pieces {
+    async fn next(&mut self) -> std::io::Result<Option<Bytes>> {
+        tokio::task::yield_now().await;
+        match (self.left.checked_sub(1), self.end) {
+            (Some(left), _) => self.left = left,
+            (None, End::Complete) => return Ok(None),
+            (None, End::Fails) => return Err(std::io::Error::other("away")),
+            (None, End::Panics) => panic!("a piece panics"),
+        }
+        Ok(Some(Bytes::from(vec![7; 1000])))
+    }
+}
+
+impl Operation for Octets {
+    const NAME: &'static str = "octets";
+    const METHOD: Method = Method::Get;
+    const PATH: &'static str = "/host/{org}/octets";
+    const SCOPE: Scope = Scope::Read;
+    const SUMMARY: &'static str = "Answers bytes";
+    type Body = ();
+    type Output = Streamed;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, (): (), _: &Context<'_>) -> Result<Self::Output> {
+        let content = Box::new(Pieces { left: self.count, end: self.end });
+        Ok(Streamed { media_type: "application/x-sevens".to_owned(), content })
+    }
+}
+
+async fn api() -> EvidenceApi<evidence_core::Evidence> {
+    EvidenceApi::new(in_memory().await).with_operations::<Host>()
+}
+
+const KEY: HeaderName = HeaderName::from_static("idempotency-key");
+const PER_PAGE: HeaderName = HeaderName::from_static("x-per-page");
+
+#[tokio::test]
+async fn bytes_and_headers_go_in_and_out_as_they_are() {
+    for mount in MOUNTS {
+        let api = Api::of(api().await, mount, "memory").await;
+        let ask = || api.request(http::Method::POST, "/host/acme/echo");
+        let sent: &[u8] = b"\0\xff{ not json";
+        let reply =
+            ask().bytes("application/x-odd; a=b", sent).header(KEY, "a, b").header(PER_PAGE, "7").await;
+        let reply = reply.expect_header(CONTENT_TYPE, "application/x-odd; a=b");
+        let reply = reply.expect_header("x-seen", "Some(\"a, b\") Some(7)");
+        assert_eq!((reply.status.as_u16(), reply.body.as_ref()), (200, sent), "{mount:?}");
+        let links: Vec<&HeaderValue> = reply.headers.get_all(LINK).iter().collect();
+        assert_eq!(links, ["<?page=2>; rel=\"next\"", "<?page=9>; rel=\"last\""], "{mount:?}");
+
+        let reply = ask().await.expect_header("x-seen", "None None");
+        assert_eq!((reply.status.as_u16(), reply.body.len()), (200, 0), "{mount:?}");
+        assert_eq!(reply.headers[CONTENT_TYPE], "application/octet-stream");
+        assert_eq!(reply.headers[CONTENT_LENGTH], "0");
+    }
+}
+
+#[tokio::test]
+async fn a_header_is_checked_as_parameters_are_and_no_query_takes_its_place() {
+    for mount in MOUNTS {
+        let api = Api::of(api().await, mount, "memory").await;
+        let ask = |query: &str| api.request(http::Method::POST, &format!("/host/acme/echo{query}"));
+        for sent in ["51", "many"] {
+            let reply = ask("").header(PER_PAGE, sent).await;
+            let body: Value = reply.json();
+            let fields: Vec<&String> = body["errors"].as_object().unwrap().keys().collect();
+            assert_eq!(fields, ["header.X-Per-Page"], "{mount:?}");
+            assert_eq!(reply.status, 400, "{mount:?}");
+        }
+        ask("?idempotency_key=forged&x_per_page=9").await.expect_header("x-seen", "None None");
+        // Rocket drops what is no UTF-8.
+        if mount != Mount::Rocket {
+            let reply = ask("").header(KEY, HeaderValue::from_bytes(b"\xff").unwrap()).await;
+            let body = reply.expect(400, json!({})).json();
+            assert!(body["errors"]["header.Idempotency-Key"].is_string(), "{mount:?}: {body}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn bytes_are_refused_beyond_the_limit_and_where_they_are_encoded() {
+    for mount in MOUNTS {
+        let api = Api::of(api().await, mount, "memory").await;
+        let ask =
+            |length: usize| api.request(http::Method::POST, "/host/acme/echo").bytes("a/b", vec![0; length]);
+        assert_eq!(ask(1 << 10).await.body.len(), 1 << 10);
+        ask((1 << 10) + 1).await.expect_exactly(413, json!({"message": "Request body too large"}));
+        ask(1).header(CONTENT_ENCODING, "gzip").await.expect(415, json!({}));
+    }
+}
+
+#[tokio::test]
+async fn an_operation_of_the_host_is_checked_as_those_of_the_api() {
+    for mount in MOUNTS {
+        let api = Api::of(api().await, mount, "memory").await;
+        let ask = || api.get("/host/acme/items?count=1&end=complete");
+        ask().await.expect(200, json!([{"number": 0}]));
+        ask().anonymous().await.expect(401, json!({}));
+        ask().key("john-key").await.expect(403, json!({}));
+        api.get("/host/acme/items?count=1&end=never").await.expect(400, json!({}));
+        api.get("/host/nobody/items?count=1&end=complete").await.expect(404, json!({}));
+        api.request(http::Method::PUT, "/host/acme/items").await.expect(405, json!({}));
+        api.get("/flows/acme").await.expect(200, json!([]));
+    }
+}
+
+#[tokio::test]
+async fn a_list_is_the_same_document_however_long_it_is() {
+    for mount in MOUNTS {
+        let api = Api::of(api().await, mount, "memory").await;
+        for count in [0, 1, 16, 17, 100, 1000] {
+            let reply = api.get(&format!("/host/acme/items?count={count}&end=complete")).await;
+            let wanted: Vec<Value> =
+                (0..count).map(|number| json!({"number": number, "text": "x".repeat(1000)})).collect();
+            let is_short = count < 17;
+            // A host that gathers an answer knows its length.
+            let has_length = is_short || mount == Mount::Rocket;
+            assert_eq!(reply.headers.contains_key(CONTENT_LENGTH), has_length, "{count} {mount:?}");
+            reply.expect_exactly(200, wanted);
+        }
+    }
+}
+
+/// The answer as it came over a socket: the head, and all that follows it until the connection closes.
+async fn received(address: SocketAddr, path: &str) -> (String, Vec<u8>) {
+    let head = format!(
+        "GET {path} HTTP/1.1\r\nhost: h\r\nconnection: close\r\nauthorization: Bearer {JANE}\r\n\r\n"
+    );
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    // A connection that is reset has broken off, too.
+    drop(stream.read_to_end(&mut answer).await);
+    let end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n").unwrap() + 4;
+    let body = answer.split_off(end);
+    (String::from_utf8(answer).unwrap().to_lowercase(), body)
+}
+
+/// The last chunk of an answer of unknown length: without it, no client takes the answer for complete.
+const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
+
+#[tokio::test]
+async fn what_breaks_off_midway_never_ends_as_a_complete_answer() {
+    for mount in MOUNTS {
+        let address = mount.serve(api().await).await;
+        for operation in ["items", "octets"] {
+            for end in ["complete", "fails", "panics"] {
+                let path = format!("{}/host/acme/{operation}?count=100&end={end}", mount.prefix());
+                let (head, body) = received(address, &path).await;
+                let context = format!("{mount:?} {operation} {end}: {head}");
+                match (mount, end) {
+                    (Mount::Rocket, "complete") => {
+                        let length = format!("content-length: {}\r\n", body.len());
+                        assert!(head.starts_with("http/1.1 200") && head.contains(&length), "{context}");
+                        assert!(body.len() > 100_000 - 1, "{context}");
+                    }
+                    (Mount::Rocket, _) => assert!(head.starts_with("http/1.1 500"), "{context}"),
+                    (_, end) => {
+                        assert!(head.starts_with("http/1.1 200") && head.contains("chunked"), "{context}");
+                        assert_eq!(body.ends_with(LAST_CHUNK), end == "complete", "{context}");
+                        assert!(body.len() > 50_000, "{context}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_list_that_fails_at_its_beginning_is_told_by_the_status() {
+    for mount in MOUNTS {
+        let api = Api::of(api().await, mount, "memory").await;
+        for (end, status) in [("fails", 503), ("panics", 500)] {
+            for count in [0, 3] {
+                let reply = api.get(&format!("/host/acme/items?count={count}&end={end}")).await;
+                reply.expect(status, json!({}));
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_document_tells_of_the_hosts_operations_and_their_headers() {
+    let api = api().await;
+    let document = api.openapi();
+    assert!(document["paths"]["/flows/{org}"]["get"].is_object());
+    let echo = &document["paths"]["/host/{org}/echo"]["post"];
+    let parameters: Vec<(&str, &str)> = echo["parameters"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|parameter| (parameter["in"].as_str().unwrap(), parameter["name"].as_str().unwrap()))
+        .collect();
+    assert_eq!(parameters, [("path", "org"), ("header", "Idempotency-Key"), ("header", "X-Per-Page")]);
+    assert_eq!(echo["requestBody"]["content"], json!({"*/*": {}}));
+    let headers: Vec<&String> = echo["responses"]["200"]["headers"].as_object().unwrap().keys().collect();
+    assert_eq!(headers, ["Link", "X-Seen"]);
+    let items = &document["paths"]["/host/{org}/items"]["get"]["responses"]["200"]["content"];
+    assert_eq!(items["application/json"]["schema"]["type"], "array");
+    assert!(!document["paths"]["/host/{org}/items"]["get"]["responses"]["200"]["headers"].is_object());
+
+    let served = Api::of(api, Mount::Tower, "memory").await.get("/openapi.json").anonymous().await;
+    assert_eq!(served.json(), document);
+    assert!(!evidence_tower::openapi().to_string().contains("/host/"));
+}

@@ -1,0 +1,170 @@
+//! A store in which something happens before each question and each write: what it takes to have requests meet.
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use evidence_core::allowlists::{Allowance, AllowlistStore};
+use evidence_core::artifacts::{Artifact, ArtifactFilter, ArtifactRow, ArtifactStore, Matches};
+use evidence_core::attestation_types::{AttestationType, AttestationTypeStore, AttestationTypeVersion};
+use evidence_core::attestations::{Attestation, AttestationStore};
+use evidence_core::auth::KeyHash;
+use evidence_core::blobs::{Blobs, Chunks};
+use evidence_core::environments::{EnvironmentStore, KnownEnvironment};
+use evidence_core::feed::{Advance, FeedStore, Lease};
+use evidence_core::flows::{Flow, FlowFilter, FlowStore};
+use evidence_core::id::Id;
+use evidence_core::ledger::{Frontier, Known, Needs};
+use evidence_core::name::Fingerprint;
+use evidence_core::orgs::{KeyHolder, Member, OrgStore, Organization, Standing, User};
+use evidence_core::page::{Listed, Slice, Window};
+use evidence_core::policies::{Policy, PolicyStore, PolicyVersion};
+use evidence_core::repos::{Repo, RepoFilter, RepoStore};
+use evidence_core::service_accounts::{ApiKeyRecord, ServiceAccount, ServiceAccountStore};
+use evidence_core::snapshots::{Placed, Snapshot, SnapshotRow, SnapshotStore, Stretch};
+use evidence_core::store::{Health, LedgerStore, Recorder, StoreResult, StoredEntry};
+use evidence_core::time::Timestamp;
+use evidence_core::trails::{Trail, TrailContents, TrailFilter, TrailStore};
+use evidence_core::{Current, Entry, Guard, RecordKind, Store, Write};
+use futures_util::future::BoxFuture;
+
+/// What a store is called for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Call {
+    Question,
+    Write,
+}
+
+/// A store that waits for `before` with each call.
+pub(crate) struct Interposed {
+    whole: Arc<dyn Store>,
+    before: Box<dyn Fn(Call) -> BoxFuture<'static, ()> + Send + Sync>,
+    unguarded: Option<RecordKind>,
+}
+
+impl Interposed {
+    pub(crate) fn new(
+        whole: Arc<dyn Store>,
+        before: impl Fn(Call) -> BoxFuture<'static, ()> + Send + Sync + 'static,
+    ) -> Self {
+        Self { whole, before: Box::new(before), unguarded: None }
+    }
+
+    /// The same without the guards on the revisions of these records, as if operations forgot them.
+    pub(crate) fn without_guards(self, unguarded: Option<RecordKind>) -> Self {
+        Self { unguarded, ..self }
+    }
+}
+
+#[async_trait]
+impl Recorder for Interposed {
+    async fn record(&self, mut write: Write) -> StoreResult<Vec<Entry>> {
+        (self.before)(Call::Write).await;
+        let is_kept =
+            |guard: &Guard| !matches!(guard, Guard::Revision(kind, ..) if Some(*kind) == self.unguarded);
+        write.guards.retain(is_kept);
+        self.whole.record(write).await
+    }
+}
+
+/// Passes the questions of these traits on.
+macro_rules! delegate {
+    ($($trait:ident { $(fn $question:ident($($argument:ident: $of:ty),*) -> $answer:ty;)* })*) => {$(
+        #[async_trait]
+        impl $trait for Interposed {
+            $(async fn $question(&self, $($argument: $of),*) -> StoreResult<$answer> {
+                (self.before)(Call::Question).await;
+                self.whole.$question($($argument),*).await
+            })*
+        }
+    )*};
+}
+
+delegate! {
+    Health {
+        fn ready() -> ();
+    }
+    Blobs {
+        fn keep(org: Id, sha256: &Fingerprint, content: &mut dyn Chunks) -> ();
+        fn chunk(org: Id, sha256: &Fingerprint, number: u64) -> Option<Bytes>;
+    }
+    FeedStore {
+        fn acquire_lease(lease: &Lease, now: Timestamp) -> bool;
+        fn release_lease(name: &str, holder: Id) -> ();
+        fn cursor(consumer: &str, org: Id) -> u64;
+        fn advance_cursor(advance: &Advance, now: Timestamp) -> bool;
+    }
+    LedgerStore {
+        fn ledger_head(org: Id) -> Option<Frontier>;
+        fn ledger_entries(org: Id, first: u64, limit: u64) -> Vec<StoredEntry>;
+        fn ledger_hashes(org: Id, needs: &Needs) -> Known;
+    }
+    OrgStore {
+        fn standing(org: &str, user: Id) -> Option<Standing>;
+        fn user(name: &str) -> Option<User>;
+        fn users_by_name(after: &str, limit: u64) -> Vec<User>;
+        fn organizations_by_name(after: &str, limit: u64) -> Vec<Organization>;
+        fn members(org: Id) -> Vec<Current<Member>>;
+        fn key_holder(hash: &KeyHash) -> Option<KeyHolder>;
+    }
+    ServiceAccountStore {
+        fn service_account(org: Id, name: &str) -> Option<Current<ServiceAccount>>;
+        fn service_accounts(org: Id) -> Vec<ServiceAccount>;
+        fn api_keys(org: Id, owner: Id) -> Vec<Current<ApiKeyRecord>>;
+    }
+    FlowStore {
+        fn flow(org: Id, name: &str) -> Option<Current<Flow>>;
+        fn flows_by_id(org: Id, ids: &[Id]) -> Vec<Flow>;
+        fn flows(org: Id, filter: &FlowFilter, window: Window) -> Slice<Flow>;
+    }
+    TrailStore {
+        fn trail(org: Id, flow: Id, name: &str) -> Option<Current<Trail>>;
+        fn trails(org: Id, filter: &TrailFilter, window: Window) -> Slice<Listed>;
+        fn newest_trails(org: Id, flows: &[Id]) -> Vec<Trail>;
+        fn trail_contents(org: Id, trails: &[Id]) -> Vec<TrailContents>;
+        fn trail_entries(org: Id, trail: Id) -> Vec<StoredEntry>;
+    }
+    ArtifactStore {
+        fn fingerprints(org: Id, flow: Id, prefix: &str, limit: u64) -> Matches;
+        fn artifacts(org: Id, filter: &ArtifactFilter, window: Window) -> Slice<Artifact>;
+        fn artifacts_listed(org: Id, filter: &ArtifactFilter, window: Window) -> Vec<Listed>;
+        fn artifacts_by_id(org: Id, ids: &[Id]) -> Vec<Artifact>;
+        fn provenance(org: Id, fingerprints: &[Fingerprint]) -> Vec<ArtifactRow>;
+    }
+    AttestationStore {
+        fn attestation(org: Id, id: Id) -> Option<Attestation>;
+        fn attestations_by_id(org: Id, ids: &[Id]) -> Vec<Attestation>;
+        fn attestations(org: Id, trails: &[Id], name: &str) -> Vec<Attestation>;
+    }
+    RepoStore {
+        fn repo_by_identity(org: Id, identity: &str) -> Option<Current<Repo>>;
+        fn repo(org: Id, id: Id) -> Option<Current<Repo>>;
+        fn repos(org: Id, filter: &RepoFilter, window: Window) -> Slice<Repo>;
+    }
+    EnvironmentStore {
+        fn environment(org: Id, name: &str) -> Option<KnownEnvironment>;
+        fn environments(org: Id) -> Vec<KnownEnvironment>;
+    }
+    SnapshotStore {
+        fn snapshot(org: Id, environment: Id, index: u64) -> Option<Current<Snapshot>>;
+        fn snapshots(org: Id, environment: Id, range: RangeInclusive<u64>) -> Vec<SnapshotRow>;
+        fn snapshot_at(org: Id, environment: Id, at: Timestamp) -> u64;
+        fn instances(org: Id, environment: Id, index: u64) -> Vec<Placed>;
+        fn stretches(org: Id, fingerprints: &[Fingerprint]) -> Vec<Stretch>;
+    }
+    PolicyStore {
+        fn policy(org: Id, name: &str) -> Option<Current<Policy>>;
+        fn policies(org: Id) -> Vec<Policy>;
+        fn policies_by_id(org: Id, ids: &[Id]) -> Vec<Current<Policy>>;
+        fn policy_versions(org: Id, policies: &[Id]) -> Vec<PolicyVersion>;
+    }
+    AllowlistStore {
+        fn allowances(org: Id, environment: Option<Id>) -> Vec<Allowance>;
+    }
+    AttestationTypeStore {
+        fn attestation_type(org: Id, name: &str) -> Option<Current<AttestationType>>;
+        fn attestation_types(org: Id) -> Vec<AttestationType>;
+        fn attestation_type_versions(org: Id, types: &[Id]) -> Vec<AttestationTypeVersion>;
+    }
+}

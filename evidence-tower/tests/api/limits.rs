@@ -1,0 +1,160 @@
+//! How much the API takes in: what a host sets is what is taken, and what is refused stores nothing.
+
+use evidence_core::{Limits, Settings};
+use serde_json::{Value, json};
+
+use crate::mounts::Mount;
+use crate::scenery::PROVENANCE;
+use crate::support::{Api, in_memory_with};
+
+async fn limited(limits: Limits) -> Api {
+    Api::new(in_memory_with(Settings { limits, ..Settings::default() }).await, Mount::Tower, "memory").await
+}
+
+#[tokio::test]
+async fn an_environment_has_so_many_policies_and_members_and_no_more() {
+    let limits = Limits { environment_policies: 2, environment_members: 2, ..Limits::default() };
+    let api = limited(limits).await;
+    let refused = |field: &str| json!({"message": "Input payload validation failed", "errors": {field: "There should be at most 2 items, not 3"}});
+    for name in ["p1", "p2", "p3"] {
+        api.put_policy(name, PROVENANCE).await.expect(201, json!({"name": name}));
+    }
+    api.given_environments("docker", &["e1", "e2", "e3"]).await;
+    api.given_environments("logical", &["all"]).await;
+
+    let put = |body| api.put("/environments/acme").json(body);
+    let three = json!({"name": "all", "type": "logical", "description": "", "included_environments": ["e1", "e2", "e3"]});
+    put(&three).await.expect_exactly(400, refused("included_environments"));
+    let three = json!({"name": "e1", "type": "docker", "description": "", "policies": ["p1", "p2", "p3"]});
+    put(&three).await.expect_exactly(400, refused("policies"));
+
+    for (member, status, answer) in
+        [("e1", 200, json!("OK")), ("e2", 200, json!("OK")), ("e3", 400, refused("physical_env_name"))]
+    {
+        let join = api.put("/environments/acme/all/join").json(json!({ "physical_env_name": member }));
+        join.await.expect_exactly(status, answer);
+    }
+    for (policy, status, answer) in
+        [("p1", 200, json!("OK")), ("p2", 200, json!("OK")), ("p3", 400, refused("policy_names"))]
+    {
+        let attach = api.post("/environments/acme/e1/policies").json(json!({ "policy_names": [policy] }));
+        attach.await.expect_exactly(status, answer);
+    }
+    api.get("/environments/acme/e1").await.expect(200, json!({"policies": ["p1", "p2"]}));
+    api.get("/environments/acme/all").await.expect(200, json!({"included_environments": ["e1", "e2"]}));
+}
+
+#[tokio::test]
+async fn a_resource_has_a_hundred_tags_and_no_more() {
+    let api = limited(Limits::default()).await;
+    api.given_environments("docker", &["prod"]).await;
+    let tags = |from: usize, to: usize| {
+        let tags: serde_json::Map<_, _> = (from..to).map(|n| (format!("k{n}"), json!("v"))).collect();
+        api.request(http::Method::PATCH, "/tags/acme/environment/prod").json(json!({ "set_tags": tags }))
+    };
+    tags(0, 100).await.expect_exactly(200, json!("OK"));
+    let text = "There should be at most 100 items, not 101";
+    let refused = json!({"message": "Input payload validation failed", "errors": {"set_tags": text}});
+    tags(100, 101).await.expect_exactly(400, refused);
+    tags(99, 100).await.expect_exactly(200, json!("OK"));
+}
+
+#[tokio::test]
+async fn every_size_is_the_one_that_the_host_sets() {
+    let limits = Limits {
+        url: 200,
+        body: 300,
+        report: 400,
+        document: 100,
+        file: 2 << 20,
+        files: 2,
+        template: 50,
+        policy: 60,
+        type_schema: 70,
+        ..Limits::default()
+    };
+    let api = limited(limits).await;
+    let too_large = || json!({"message": "Request body too large"});
+    let text = |start: &str, size: usize| format!("{start}{}", "#".repeat(size - start.len()));
+
+    let flow = |template: &str| {
+        let document = ("name=\"data_json\"", r#"{"name": "web", "description": ""}"#);
+        api.put("/flows/acme/template_file")
+            .form(&[document, ("name=\"template_file\"; filename=\"t\"", template)])
+    };
+    flow(&text("version: 1\n", 51)).await.expect_exactly(413, too_large());
+    flow(&text("version: 1\n", 50)).await.expect_exactly(201, json!("OK"));
+    let trail = |template: &str| {
+        let document = ("name=\"data_json\"", r#"{"name": "t"}"#);
+        api.put("/trails/acme/web").form(&[document, ("name=\"template_file\"; filename=\"t\"", template)])
+    };
+    trail(&text("version: 1\n", 51)).await.expect_exactly(413, too_large());
+    trail(&text("version: 1\n", 50)).await.expect_exactly(201, json!("OK"));
+    let policy = "_schema: https://example.com/schemas/policy/v1\n";
+    api.put_policy("p", &text(policy, 61)).await.expect_exactly(413, too_large());
+    api.put_policy("p", &text(policy, 60)).await.expect(201, json!({"name": "p"}));
+    let schema = |size: usize| {
+        let document = ("name=\"data_json\"", r#"{"name": "review"}"#);
+        let schema = format!("{{}}{}", " ".repeat(size - 2));
+        let file = ("name=\"type_schema\"; filename=\"s\"", schema.as_str());
+        api.post("/custom-attestation-types/acme").form(&[document, file])
+    };
+    schema(71).await.expect_exactly(413, too_large());
+    schema(70).await.expect_exactly(201, json!("OK"));
+
+    api.given_environments("docker", &["prod"]).await;
+    let padded = |path: &str, body: Value, size: usize| {
+        api.put(path).bytes("application/json", format!("{:<size$}", body.to_string()))
+    };
+    let environment = |size| {
+        padded("/environments/acme", json!({"name": "prod", "type": "docker", "description": ""}), size)
+    };
+    environment(301).await.expect_exactly(413, too_large());
+    environment(300).await.expect_exactly(201, json!("OK"));
+    let report = |size| padded("/environments/acme/prod/report/docker", json!({"artifacts": []}), size);
+    report(401).await.expect_exactly(413, too_large());
+    report(400).await.expect_exactly(201, json!("OK"));
+
+    let attest = |document: usize, file: usize| {
+        let data = json!({"attestation_name": "x", "is_compliant": true}).to_string();
+        let data = format!("{data}{}", " ".repeat(document - data.len()));
+        let file = "x".repeat(file);
+        let attest = api.post("/attestations/acme/web/trail/t/generic");
+        attest.form(&[("name=\"data_json\"", &data), ("name=\"attachment_file\"; filename=\"f\"", &file)])
+    };
+    attest(101, 1).await.expect_exactly(413, too_large());
+    attest(100, (2 << 20) + 1).await.expect_exactly(413, json!({"message": "File size exceeds 2MB limit"}));
+    attest(100, 2 << 20).await.expect_exactly(201, json!("OK"));
+
+    let path = |size: usize| {
+        format!(
+            "/flows/acme?search_by_name={}",
+            "x".repeat(size - "/api/v2/flows/acme?search_by_name=".len())
+        )
+    };
+    assert_eq!(api.get(&path(201)).await.status, 414);
+    api.get(&path(200)).await.expect_exactly(200, json!([]));
+}
+
+#[tokio::test]
+async fn an_environment_runs_so_many_different_artifacts_and_no_more() {
+    let api = limited(Limits { running_artifacts: 2, ..Limits::default() }).await;
+    api.given_environments("docker", &["prod"]).await;
+    api.report_running("prod", &[('1', &[1, 2, 3]), ('2', &[1])]).await.expect_exactly(201, json!("OK"));
+    let text = "There should be at most 2 items, not 3";
+    let refused = json!({"message": "Invalid report data", "errors": {"artifacts": text}});
+    let three = api.report_running("prod", &[('1', &[1]), ('2', &[1]), ('3', &[1])]).await;
+    three.expect_exactly(400, refused);
+    api.expect_snapshots("prod", 1).await;
+}
+
+#[tokio::test]
+async fn a_snapshot_that_is_too_large_is_refused_and_changes_nothing() {
+    let api = limited(Limits { write: 2_000, ..Limits::default() }).await;
+    api.given_environments("docker", &["prod"]).await;
+    api.report_running("prod", &[('1', &[1])]).await.expect_exactly(201, json!("OK"));
+    let many: Vec<i64> = (0..1_000).collect();
+    let refused = json!({"message": "Request body too large"});
+    api.report_running("prod", &[('1', &[1]), ('2', &many)]).await.expect_exactly(413, refused);
+    api.expect_snapshots("prod", 1).await;
+}

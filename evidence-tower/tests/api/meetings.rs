@@ -1,0 +1,651 @@
+//! Requests that read what others write, at the same time, on two servers whose clocks disagree. Whatever the order in
+//! which they come through, nobody meets an error of ours, and the ledger tells a story that makes sense: each decision
+//! rests on what was so at its place, no update undoes another, no number is missing, and time never goes back.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use evidence_core::auth::ApiKey;
+use evidence_core::environments::Environment;
+use evidence_core::flows::Flow;
+use evidence_core::id::Id;
+use evidence_core::memory::MemoryStore;
+use evidence_core::seed::Seed;
+use evidence_core::snapshots::{AppliedPolicy, Snapshot};
+use evidence_core::time::{Clock, Timestamp};
+use evidence_core::{Evidence, Fact, RecordKind, Settings, Store};
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, join_all};
+use serde_json::{Value, json};
+use tokio::time::{sleep, timeout};
+
+use crate::interposed::{Call, Interposed};
+use crate::mounts::Mount;
+use crate::scenery::{PROVENANCE, fingerprint};
+use crate::support::{Api, Ask, Counter, JANE, NOW, stores};
+
+/// Goes on by a millisecond with each reading, and is five seconds behind at every third.
+#[derive(Default)]
+struct Unsteady(AtomicI64);
+
+impl Clock for Unsteady {
+    fn now(&self) -> Timestamp {
+        let reading = self.0.fetch_add(1, Ordering::Relaxed);
+        let behind = if reading % 3 == 0 { 5_000 } else { 0 };
+        Timestamp::from_micros(NOW.as_micros() + (reading - behind) * 1_000)
+    }
+}
+
+/// Lets others come between: some turns before each call, and now and then some milliseconds before a write.
+fn hesitation() -> impl Fn(Call) -> BoxFuture<'static, ()> + Send + Sync + 'static {
+    let calls = AtomicU64::new(1);
+    move |call| {
+        let dice = calls.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+        async move {
+            for _ in 0..dice % 4 {
+                tokio::task::yield_now().await;
+            }
+            if call == Call::Write && (dice >> 8).is_multiple_of(2) {
+                sleep(Duration::from_millis((dice >> 16) % 16)).await;
+            }
+        }
+        .boxed()
+    }
+}
+
+/// A server over each of these stores, which are views of one; each with a clock of its own.
+async fn servers<const N: usize>(
+    stores: [(Arc<dyn Store>, Arc<dyn Clock>); N],
+    name: &'static str,
+) -> [Api; N] {
+    let random = Arc::new(Counter::default());
+    // Every report is noted, however little it tells.
+    let settings = Settings { heartbeat_interval: Duration::ZERO, ..Settings::default() };
+    let servers = stores.map(|(store, clock)| {
+        Evidence::with_sources(store, settings.clone(), clock, Arc::clone(&random) as _)
+    });
+    let api_key = Some(ApiKey::imported(JANE.to_owned()));
+    let seed = Seed { user: "jane".parse().unwrap(), orgs: vec!["acme".parse().unwrap()], api_key };
+    servers[0].seed(&seed).await.unwrap();
+    let apis = servers.map(|server| Api::new(server, Mount::Tower, name));
+    join_all(apis).await.try_into().ok().unwrap()
+}
+
+/// The text of a policy; odd ones ask for provenance.
+fn policy_text(number: usize) -> String {
+    let text = if number % 2 == 1 { PROVENANCE } else { "_schema: https://example.com/schemas/policy/v1\n" };
+    format!("{text}# {number}\n")
+}
+
+/// Asks one server, then the other.
+struct Client {
+    servers: [Api; 2],
+    turn: AtomicUsize,
+}
+
+impl Client {
+    fn api(&self) -> &Api {
+        &self.servers[self.turn.fetch_add(1, Ordering::Relaxed) % 2]
+    }
+
+    fn environment(&self, name: &str, kind: &str, more: Value) -> Ask {
+        let mut body = json!({"name": name, "type": kind, "description": ""});
+        let Value::Object(more) = more else { panic!("{more}") };
+        body.as_object_mut().unwrap().extend(more);
+        self.api().put("/environments/acme").json(&body)
+    }
+
+    /// A version of a policy.
+    fn policy(&self, name: &str, number: usize) -> Ask {
+        let (payload, text) = (json!({ "name": name }).to_string(), policy_text(number));
+        let file = ("name=\"policy_file\"; filename=\"p.yaml\"", text.as_str());
+        self.api().put("/policies/acme").form(&[("name=\"payload\"", &payload), file])
+    }
+
+    fn attach(&self, environment: &str, policy: &str) -> Ask {
+        let attach = self.api().post(&format!("/environments/acme/{environment}/policies"));
+        attach.json(json!({"policy_names": [policy]}))
+    }
+
+    /// A report of one artifact a digit.
+    fn report(&self, environment: &str, digits: &str) -> Ask {
+        let entry = |digit| json!({"digests": {"image": fingerprint(digit)}, "creationTimestamp": 1});
+        let artifacts: Vec<Value> = digits.chars().map(entry).collect();
+        let report = self.api().put(&format!("/environments/acme/{environment}/report/docker"));
+        report.json(json!({ "artifacts": artifacts }))
+    }
+
+    /// A flow with a template of its own for each number.
+    fn flow(&self, name: &str, number: usize) -> Ask {
+        let document = json!({"name": name, "description": ""}).to_string();
+        let template = format!("version: 1\n# {number}\n");
+        let file = ("name=\"template_file\"; filename=\"t.yml\"", template.as_str());
+        self.api().put("/flows/acme/template_file").form(&[("name=\"data_json\"", &document), file])
+    }
+
+    fn begin(&self, flow: &str, trail: &str) -> Ask {
+        let document = json!({"name": trail, "description": ""}).to_string();
+        self.api().put(&format!("/trails/acme/{flow}")).form(&[("name=\"data_json\"", &document)])
+    }
+
+    fn artifact(&self, flow: &str, trail: &str) -> Ask {
+        let body = json!({
+            "trail_name": trail, "template_reference_name": "api", "fingerprint": fingerprint('1'),
+            "filename": "api", "git_commit": "c".repeat(40), "build_url": "http://b/1", "commit_url": "http://c/1",
+        });
+        self.api().post(&format!("/artifacts/acme/{flow}")).json(&body)
+    }
+
+    fn attest(&self, flow: &str, trail: &str) -> Ask {
+        let document = json!({"attestation_name": "test", "is_compliant": true}).to_string();
+        let attest = self.api().post(&format!("/attestations/acme/{flow}/trail/{trail}/generic"));
+        attest.form(&[("name=\"data_json\"", &document)])
+    }
+
+    fn join(&self, logical: &str, physical: &str) -> Ask {
+        let join = self.api().put(&format!("/environments/acme/{logical}/join"));
+        join.json(json!({ "physical_env_name": physical }))
+    }
+
+    /// Sets a tag with this key, of a flow or an environment.
+    fn tag(&self, kind: &str, name: &str, key: &str) -> Ask {
+        let patch = self.api().request(http::Method::PATCH, &format!("/tags/acme/{kind}/{name}"));
+        patch.json(json!({"set_tags": {key: "x"}}))
+    }
+}
+
+/// What is there, and what meets then: the requests of one line come one after the other, the lines at the same time.
+struct Meeting {
+    given: Vec<Ask>,
+    lines: Vec<Vec<Ask>>,
+}
+
+impl Meeting {
+    /// What went wrong.
+    async fn hold(self) -> Vec<String> {
+        let mut failures = follow(self.given).await;
+        let lines = self.lines.into_iter().map(|line| tokio::spawn(follow(line)));
+        failures.extend(join_all(lines).await.into_iter().flat_map(Result::unwrap));
+        failures
+    }
+}
+
+async fn follow(line: Vec<Ask>) -> Vec<String> {
+    let mut failures = Vec::new();
+    for ask in line {
+        let reply = ask.await;
+        if !reply.status.is_success() {
+            failures.push(format!("{reply:?}"));
+        }
+    }
+    failures
+}
+
+/// Makes a meeting in a place of its own, whose names end with this.
+type Meet = fn(&Client, &str) -> Meeting;
+
+const MEETINGS: [Meet; 9] = [
+    // Attaching and a new version.
+    |client, place| {
+        let (env, policy) = (format!("a-env-{place}"), format!("a-p-{place}"));
+        Meeting {
+            given: vec![
+                client.environment(&env, "docker", json!({})),
+                client.policy(&policy, 1),
+                client.report(&env, "1"),
+            ],
+            lines: vec![
+                vec![client.attach(&env, &policy)],
+                vec![client.policy(&policy, 2), client.policy(&policy, 3)],
+            ],
+        }
+    },
+    // Policies of an environment that is put, and new versions of them.
+    |client, place| {
+        let (env, p, q) = (format!("b-env-{place}"), format!("b-p-{place}"), format!("b-q-{place}"));
+        Meeting {
+            given: vec![
+                client.policy(&p, 1),
+                client.policy(&q, 1),
+                client.environment(&env, "docker", json!({})),
+                client.report(&env, "1"),
+            ],
+            lines: vec![
+                vec![
+                    client.environment(&env, "docker", json!({"policies": [&p]})),
+                    client.environment(&env, "docker", json!({"policies": [&p, &q]})),
+                    client.environment(&env, "docker", json!({"policies": [&q]})),
+                ],
+                vec![client.policy(&p, 2), client.policy(&q, 2)],
+                vec![client.policy(&q, 3)],
+            ],
+        }
+    },
+    // An environment that begins with policies, and new versions of them.
+    |client, place| {
+        let (env, p) = (format!("c-env-{place}"), format!("c-p-{place}"));
+        Meeting {
+            given: vec![client.policy(&p, 1)],
+            lines: vec![
+                vec![client.environment(&env, "docker", json!({"policies": [&p]})), client.report(&env, "1")],
+                vec![client.policy(&p, 2), client.policy(&p, 3)],
+            ],
+        }
+    },
+    // Reports, the first one among them, and new versions.
+    |client, place| {
+        let (env, p) = (format!("d-env-{place}"), format!("d-p-{place}"));
+        Meeting {
+            given: vec![client.policy(&p, 1), client.environment(&env, "docker", json!({"policies": [&p]}))],
+            lines: vec![
+                vec![client.report(&env, "1"), client.report(&env, "12"), client.report(&env, "12")],
+                vec![client.policy(&p, 2), client.policy(&p, 3)],
+                vec![client.report(&env, "13"), client.report(&env, "1")],
+            ],
+        }
+    },
+    // Reports and attaching.
+    |client, place| {
+        let (env, p, q) = (format!("e-env-{place}"), format!("e-p-{place}"), format!("e-q-{place}"));
+        Meeting {
+            given: vec![
+                client.policy(&p, 1),
+                client.policy(&q, 1),
+                client.environment(&env, "docker", json!({})),
+            ],
+            lines: vec![
+                vec![client.report(&env, "1"), client.report(&env, "12"), client.report(&env, "12")],
+                vec![client.attach(&env, &p)],
+                vec![client.attach(&env, &q), client.report(&env, "2")],
+            ],
+        }
+    },
+    // A flow's templates, and trails that begin with them; the second flow comes into being with its trails.
+    |client, place| {
+        let (known, new) = (format!("f-{place}"), format!("g-{place}"));
+        Meeting {
+            given: vec![client.flow(&known, 1)],
+            lines: vec![
+                vec![client.flow(&known, 2), client.flow(&known, 3), client.flow(&known, 4)],
+                vec![client.begin(&known, "a"), client.begin(&known, "b"), client.begin(&known, "a")],
+                vec![client.artifact(&known, "c"), client.artifact(&known, "d")],
+                vec![client.attest(&known, "e"), client.attest(&known, "c")],
+                vec![client.flow(&new, 5), client.flow(&new, 6)],
+                vec![client.artifact(&new, "a"), client.artifact(&new, "b")],
+                vec![client.attest(&new, "a"), client.attest(&new, "c")],
+            ],
+        }
+    },
+    // The members of logical environments.
+    |client, place| {
+        let [a, b, c, joined, put] = ["a", "b", "c", "l", "m"].map(|name| format!("m-{name}-{place}"));
+        let mut given: Vec<Ask> =
+            [&a, &b, &c].map(|name| client.environment(name, "docker", json!({}))).into();
+        given.extend([&joined, &put].map(|name| client.environment(name, "logical", json!({}))));
+        Meeting {
+            given,
+            lines: vec![
+                vec![client.join(&joined, &a), client.join(&joined, &b)],
+                vec![client.join(&joined, &c), client.join(&put, &b)],
+                vec![client.environment(&joined, "logical", json!({"description": "d"}))],
+                vec![client.join(&put, &a)],
+                vec![client.environment(&put, "logical", json!({"included_environments": [&c]}))],
+            ],
+        }
+    },
+    // Tags, and what else changes a record.
+    |client, place| {
+        let (env, p, flow) = (format!("t-env-{place}"), format!("t-p-{place}"), format!("t-{place}"));
+        Meeting {
+            given: vec![
+                client.policy(&p, 1),
+                client.environment(&env, "docker", json!({})),
+                client.flow(&flow, 1),
+            ],
+            lines: vec![
+                vec![client.tag("env", &env, "a"), client.tag("env", &env, "b")],
+                vec![client.tag("env", &env, "c"), client.tag("flow", &flow, "c")],
+                vec![client.environment(&env, "docker", json!({"description": "d"}))],
+                vec![client.attach(&env, &p), client.report(&env, "1")],
+                vec![client.tag("flow", &flow, "a"), client.tag("flow", &flow, "b")],
+                vec![client.flow(&flow, 2), client.flow(&flow, 3)],
+                vec![client.begin(&flow, "a"), client.artifact(&flow, "b")],
+            ],
+        }
+    },
+    // Versions of one policy, and two who create one.
+    |client, place| {
+        let (env, p, new) = (format!("v-env-{place}"), format!("v-p-{place}"), format!("v-n-{place}"));
+        Meeting {
+            given: vec![
+                client.policy(&p, 1),
+                client.environment(&env, "docker", json!({"policies": [&p]})),
+                client.report(&env, "1"),
+            ],
+            lines: vec![
+                vec![client.policy(&p, 2), client.policy(&new, 1)],
+                vec![client.policy(&p, 3), client.policy(&new, 2)],
+                vec![client.policy(&p, 4), client.report(&env, "2")],
+            ],
+        }
+    },
+];
+
+/// An organization as its ledger tells it so far, and what does not fit.
+#[derive(Default)]
+struct Story {
+    at: Timestamp,
+    environments: BTreeMap<Id, Environment>,
+    flows: BTreeMap<Id, Flow>,
+    versions: BTreeMap<Id, u64>,
+    /// Number and time of the latest snapshot.
+    snapshots: BTreeMap<Id, (u64, Timestamp)>,
+    misfits: Vec<String>,
+}
+
+impl Story {
+    async fn read(store: &dyn Store, org: Id) -> Self {
+        let mut story = Self::default();
+        let mut next = 0;
+        loop {
+            let entries = store.ledger_entries(org, next, 500).await.unwrap();
+            let Some(last) = entries.last() else { return story };
+            next = last.index + 1;
+            for entry in entries {
+                story.expect("time goes back", story.at, story.at.min(entry.at));
+                story.at = entry.at;
+                story.tell(serde_json::from_str(&entry.payload).unwrap());
+            }
+        }
+    }
+
+    fn expect<T: PartialEq + std::fmt::Debug>(&mut self, what: &str, expected: T, found: T) {
+        match (expected, found) {
+            (expected, found) if expected == found => {}
+            (expected, found) => self.misfits.push(format!("{what}: {found:?} in place of {expected:?}")),
+        }
+    }
+
+    fn tell(&mut self, fact: Fact) {
+        match fact {
+            Fact::FlowCreated { record } | Fact::FlowUpdated { record } => {
+                let tags =
+                    self.flows.get(&record.id).map_or(record.tags.clone(), |before| before.tags.clone());
+                self.expect("tags of a flow", tags, record.tags.clone());
+                self.flows.insert(record.id, record);
+            }
+            Fact::FlowTagged { record } => {
+                let untagged = |flow: &Flow| Flow { tags: record.tags.clone(), ..flow.clone() };
+                let before = self.flows.get(&record.id).map(untagged);
+                self.expect("a tagged flow", before, Some(record.clone()));
+                self.flows.insert(record.id, record);
+            }
+            Fact::TrailBegun { record } | Fact::TrailUpdated { record, .. } => {
+                let template = self.flows.get(&record.flow).map(|flow| flow.template.clone());
+                self.expect("a trail's template", template, Some(record.template));
+            }
+            Fact::EnvironmentCreated { record } => {
+                self.environments.insert(record.id, record);
+            }
+            Fact::EnvironmentUpdated { record } => {
+                self.environment("an updated environment", record, |before, record| {
+                    let Environment { description, included, policies, .. } = record.clone();
+                    Environment { description, included, policies, ..before }
+                });
+            }
+            Fact::EnvironmentTagged { record } => {
+                self.environment("a tagged environment", record, |before, record| Environment {
+                    tags: record.tags.clone(),
+                    ..before
+                });
+            }
+            Fact::EnvironmentJoined { record, member } => {
+                self.environment("a joined environment", record, |mut before, _| {
+                    before.included.push(member);
+                    before
+                });
+            }
+            Fact::PoliciesAttached { record, policies } => {
+                self.environment("attached policies", record, |mut before, _| {
+                    before.policies.extend(policies);
+                    before
+                });
+            }
+            Fact::PolicyCreated { record, version } => {
+                self.expect("a first version", (1, 1), (record.version, version.version));
+                self.versions.insert(record.id, 1);
+            }
+            Fact::PolicyUpdated { record, version } => {
+                let next = self.versions.get(&record.id).map(|before| before + 1);
+                self.expect("a version", next, version.map(|version| version.version));
+                self.versions.insert(record.id, record.version);
+            }
+            Fact::SnapshotTaken { snapshot } => self.snapshot(&snapshot),
+            _ => {}
+        }
+    }
+
+    /// An environment that `change` makes of the one before; its time of change may be any.
+    fn environment(
+        &mut self,
+        what: &str,
+        record: Environment,
+        change: impl FnOnce(Environment, &Environment) -> Environment,
+    ) {
+        let changed = |before: &Environment| {
+            let last_modified_at = record.last_modified_at;
+            Environment { last_modified_at, ..change(before.clone(), &record) }
+        };
+        let expected = self.environments.get(&record.id).map(changed);
+        self.expect(what, expected, Some(record.clone()));
+        self.environments.insert(record.id, record);
+    }
+
+    fn snapshot(&mut self, snapshot: &Snapshot) {
+        let id = snapshot.environment;
+        let (number, at) = self.snapshots.get(&id).copied().unwrap_or_default();
+        self.expect("the number of a snapshot", number + 1, snapshot.index);
+        self.expect("the time of a snapshot", at, at.min(snapshot.at));
+        self.expect("the policies of a snapshot", self.judges(id), snapshot.policies.clone());
+        self.snapshots.insert(id, (snapshot.index, snapshot.at));
+    }
+
+    /// What an environment is judged by.
+    fn judges(&self, environment: Id) -> Vec<AppliedPolicy> {
+        let mut policies = self.environments[&environment].policies.clone();
+        policies.sort_unstable();
+        policies.into_iter().map(|policy| AppliedPolicy { policy, version: self.versions[&policy] }).collect()
+    }
+
+    /// What the store and the API answer in the end has to fit, too.
+    async fn end(mut self, store: &dyn Store, org: Id, api: &Api) -> Vec<String> {
+        for known in store.environments(org).await.unwrap() {
+            let (id, name) = (known.record.id, &known.record.name);
+            let latest = self.snapshots.get(&id).map(|(number, _)| *number).unwrap_or_default();
+            self.expect("how many snapshots there are", latest, known.status.snapshots);
+            self.expect("an environment", self.environments.get(&id).cloned(), Some(known.record.clone()));
+            if let Some(snapshot) = store.snapshot(org, id, latest).await.unwrap() {
+                let judges = self.judges(id);
+                self.expect(&format!("the latest judgement of {name}"), judges, snapshot.record.policies);
+            }
+            let list = api.get(&format!("/snapshots/acme/{name}?per_page=1000")).await.ok();
+            let lines = list.as_array().unwrap();
+            self.expect("the length of a list", latest, lines.len() as u64);
+            let lasted = |line: &Value| line["duration"].as_i64().unwrap();
+            self.expect("durations", None, lines.iter().map(lasted).find(|lasted| *lasted < 0));
+        }
+        self.misfits
+    }
+}
+
+async fn acme(store: &dyn Store) -> Id {
+    let jane = store.user("jane").await.unwrap().unwrap();
+    store.standing("acme", jane.id).await.unwrap().unwrap().organization.id
+}
+
+/// How often each meeting is held, all of them at the same time.
+const ROUNDS: usize = 12;
+
+/// What went wrong, on servers that forget the guards on these records.
+async fn wrong(store: &Arc<dyn Store>, name: &'static str, unguarded: Option<RecordKind>) -> Vec<String> {
+    let hesitant = || {
+        let store = Interposed::new(Arc::clone(store), hesitation()).without_guards(unguarded);
+        (Arc::new(store) as Arc<dyn Store>, Arc::new(Unsteady::default()) as Arc<dyn Clock>)
+    };
+    let servers = servers([hesitant(), hesitant()], name).await;
+    let client = Client { servers, turn: AtomicUsize::new(0) };
+    let places = (0..ROUNDS).map(|round| round.to_string());
+    let meetings = places.flat_map(|place| MEETINGS.map(|meet| tokio::spawn(meet(&client, &place).hold())));
+    let mut wrong: Vec<String> = join_all(meetings).await.into_iter().flat_map(Result::unwrap).collect();
+    let org = acme(&**store).await;
+    wrong.extend(Story::read(&**store, org).await.end(&**store, org, client.api()).await);
+    wrong
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn who_reads_what_another_writes_decides_by_what_is_so() {
+    for stored in stores().await {
+        let wrong = wrong(&stored.store, stored.name, None).await;
+        assert!(wrong.is_empty(), "{}: {wrong:#?}", stored.name);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_guard_that_is_forgotten_shows() {
+    for (kind, what) in [
+        (RecordKind::Policy, "the policies of a snapshot"),
+        (RecordKind::Flow, "a trail's template"),
+        (RecordKind::Environment, "a tagged environment"),
+    ] {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let wrong = wrong(&store, "memory", Some(kind)).await;
+        let found = wrong.iter().filter(|text| text.starts_with(what)).count();
+        assert!(found > 0, "{what}: {wrong:#?}");
+    }
+}
+
+/// A clock that is set.
+#[derive(Default)]
+struct Set(AtomicI64);
+
+impl Set {
+    /// To so many seconds after the beginning.
+    fn to(&self, seconds: i64) {
+        self.0.store(seconds, Ordering::Relaxed);
+    }
+}
+
+impl Clock for Set {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(NOW.as_micros() + self.0.load(Ordering::Relaxed) * 1_000_000)
+    }
+}
+
+/// What happens before the next write, once.
+type Interlude = Arc<Mutex<Option<BoxFuture<'static, ()>>>>;
+
+fn interrupted(store: &Arc<dyn Store>, interlude: &Interlude) -> Arc<dyn Store> {
+    let interlude = Arc::clone(interlude);
+    let before = move |call| {
+        let next = if call == Call::Write { interlude.lock().unwrap().take() } else { None };
+        async move {
+            if let Some(next) = next {
+                next.await;
+            }
+        }
+        .boxed()
+    };
+    Arc::new(Interposed::new(Arc::clone(store), before))
+}
+
+#[tokio::test]
+async fn who_has_to_decide_again_does_so_at_the_time_that_it_is_then() {
+    // What the loser's clock shows then, when its snapshot is taken, and how long the winner's lasted, taken at 10.
+    for (then, taken, lasted) in
+        [(20, 20, 10), (11, 11, 1), (10, 10, 0), (5, 10, 0), (0, 10, 0), (-30, 10, 0)]
+    {
+        for stored in stores().await {
+            let (slow, fast) = (Arc::new(Set::default()), Arc::new(Set::default()));
+            let interlude = Interlude::default();
+            let views = [
+                (interrupted(&stored.store, &interlude), Arc::clone(&slow) as Arc<dyn Clock>),
+                (Arc::clone(&stored.store), Arc::clone(&fast) as _),
+            ];
+            let servers = servers(views, stored.name).await;
+            let [loser, winner] = servers.clone();
+            loser.given_environments("docker", &["prod"]).await;
+            fast.to(10);
+            let moves_on = Arc::clone(&slow);
+            *interlude.lock().unwrap() = Some(
+                async move {
+                    winner.report_running("prod", &[('1', &[1])]).await.expect_exactly(201, json!("OK"));
+                    moves_on.to(then);
+                }
+                .boxed(),
+            );
+            loser.report_running("prod", &[('2', &[1])]).await.expect_exactly(201, json!("OK"));
+            let at = |seconds: i64| NOW.whole_seconds().0 + seconds;
+            let expected = json!([
+                {"index": 2, "from": at(taken), "to": 0, "duration": 0},
+                {"index": 1, "from": at(10), "to": at(taken), "duration": lasted},
+            ]);
+            loser.get("/snapshots/acme/prod").await.expect(200, expected);
+            let org = acme(&*stored.store).await;
+            let misfits = Story::read(&*stored.store, org).await.end(&*stored.store, org, &loser).await;
+            assert!(misfits.is_empty(), "{}, {then}: {misfits:#?}", stored.name);
+        }
+    }
+}
+
+const BUSY: usize = 200;
+
+/// How long a busy environment waits after a report.
+const PAUSE: Duration = Duration::from_millis(250);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_policy_of_many_busy_environments_gets_its_versions() {
+    for stored in stores().await.into_iter().filter(|stored| stored.name != "postgres") {
+        let clocked = || (Arc::clone(&stored.store), Arc::new(Unsteady::default()) as Arc<dyn Clock>);
+        let servers = servers([clocked(), clocked()], stored.name).await;
+        let client = Arc::new(Client { servers, turn: AtomicUsize::new(0) });
+        client.policy("p", 0).await.created();
+        let over = Arc::new(AtomicBool::new(false));
+        let reporters = (0..BUSY).map(|number| {
+            let (client, over, name) = (Arc::clone(&client), Arc::clone(&over), format!("env-{number}"));
+            tokio::spawn(async move {
+                client.environment(&name, "docker", json!({"policies": ["p"]})).await.created();
+                // Every other report tells nothing new.
+                for digits in ["1", "1", "12", "12"].iter().cycle() {
+                    let reply = client.report(&name, digits).await;
+                    assert!(reply.status.is_success(), "{reply:?}");
+                    if over.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    sleep(PAUSE).await;
+                }
+            })
+        });
+        let reporters: Vec<_> = reporters.collect();
+        sleep(PAUSE).await;
+        let org = acme(&*stored.store).await;
+        for number in 1..4 {
+            let put = timeout(Duration::from_secs(30), client.policy("p", number).into_future()).await;
+            put.expect("a version gets through").expect(200, json!({}));
+            for known in stored.store.environments(org).await.unwrap() {
+                let (id, latest) = (known.record.id, known.status.snapshots);
+                if let Some(snapshot) = stored.store.snapshot(org, id, latest).await.unwrap() {
+                    let versions: Vec<u64> =
+                        snapshot.record.policies.iter().map(|policy| policy.version).collect();
+                    assert_eq!(versions, [number as u64 + 1], "{}: {}", stored.name, known.record.name);
+                }
+            }
+        }
+        over.store(true, Ordering::Relaxed);
+        join_all(reporters).await.into_iter().for_each(Result::unwrap);
+        let misfits = Story::read(&*stored.store, org).await.end(&*stored.store, org, client.api()).await;
+        assert!(misfits.is_empty(), "{}: {misfits:#?}", stored.name);
+    }
+}

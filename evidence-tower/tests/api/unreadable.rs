@@ -1,0 +1,151 @@
+//! Stored templates and policies that this version cannot read: nothing complies with them, and answers say why.
+
+use evidence_core::fact::{Fact, Write};
+use evidence_core::id::Id;
+use evidence_core::policies::PolicyVersion;
+use evidence_core::{Settings, Store};
+use serde_json::json;
+
+use crate::mounts::Mount;
+use crate::scenery::{COMPLIANCE, PROVENANCE};
+use crate::support::{Api, NOW, Stored, fixture, stores};
+use crate::trails::COMMIT;
+
+/// No YAML, as a damaged row or a later version may have left it.
+const BROKEN: &str = "trail: ]";
+
+/// Runs a case over every store, with the store and the id of `acme` at hand.
+pub(crate) async fn over_each_store(case: impl AsyncFn(Api, &dyn Store, Id)) {
+    for Stored { name, store, home } in stores().await {
+        let evidence = fixture(store, Settings::default()).await;
+        let api = Api::new(evidence.clone(), Mount::Tower, name).await;
+        let jane = evidence.store().user("jane").await.unwrap().unwrap().id;
+        let acme = evidence.store().standing("acme", jane).await.unwrap().unwrap().organization.id;
+        case(api, evidence.store(), acme).await;
+        drop(home);
+    }
+}
+
+/// Records a fact past every check of the service.
+pub(crate) async fn inject(store: &dyn Store, org: Id, fact: Fact) {
+    let by = store.user("jane").await.unwrap().unwrap().actor();
+    let write = Write { org, by, at: NOW, facts: vec![fact], guards: vec![], secrets: vec![] };
+    store.record(write).await.unwrap();
+}
+
+async fn given_a_compliant_trail(api: &Api) {
+    api.begin("shop", &json!({"name": "t"})).await.created();
+    api.artifact("1", "cli").await;
+    api.get("/trails/acme/shop/t").await.expect(200, json!({"compliance_state": "COMPLIANT"}));
+}
+
+const ARTIFACT: &str =
+    "/artifacts/acme/shop/fingerprint/1111111111111111111111111111111111111111111111111111111111111111";
+
+#[tokio::test]
+async fn nothing_complies_with_a_template_that_cannot_be_read() {
+    over_each_store(async |api, store, acme| {
+        given_a_compliant_trail(&api).await;
+        api.given_environments("docker", &["prod"]).await;
+        api.put_policy("compliance", COMPLIANCE).await.created();
+        api.attach("prod", "compliance").await;
+        api.report_running("prod", &[('1', &[10])]).await.created();
+        let pdf = api.get("/trails/acme/shop/t/audit_pdf").await.body;
+
+        let shop = store.flow(acme, "shop").await.unwrap().unwrap().record.id;
+        let mut record = store.trail(acme, shop, "t").await.unwrap().unwrap().record;
+        record.template = BROKEN.to_owned();
+        inject(store, acme, Fact::TrailUpdated { record, changes: vec![] }).await;
+
+        let trail = api.get("/trails/acme/shop/t").await;
+        let trail = trail.expect(200, json!({"compliance_state": "INCOMPLETE", "is_compliant": false})).ok();
+        let status = &trail["compliance_status"];
+        let why = "The template cannot be read: ";
+        for told in [&status["state_info"], &status["artifacts_statuses"]["cli"]["state_info"]] {
+            assert!(told.as_str().is_some_and(|told| told.starts_with(why)), "{trail}");
+        }
+        assert_eq!(status["artifacts_statuses"]["cli"]["status"], "INCOMPLETE");
+        let listed = json!({"data": [{"compliance_state": "INCOMPLETE", "compliance_status": status}]});
+        api.get("/trails/acme").await.expect(200, listed);
+        api.get("/flows/acme").await.expect(200, json!([{"latest_state": "INCOMPLETE"}]));
+        for path in [ARTIFACT.to_owned(), format!("/artifacts/acme/shop/commit_sha/{COMMIT}")] {
+            let found = api.get(&path).await.ok();
+            let artifact = if found.is_array() { &found[0] } else { &found };
+            assert_eq!(artifact["state"], "INCOMPLETE");
+            assert!(artifact["state_info"].as_str().unwrap().starts_with(why), "{artifact}");
+        }
+        assert_ne!(api.get("/trails/acme/shop/t/audit_pdf").await.body, pdf);
+
+        // The next report of the same artifact: no longer may it run, and the decision says why.
+        api.report_running("prod", &[('1', &[10])]).await.created();
+        let snapshot = api.get("/snapshots/acme/prod/-1").await;
+        let snapshot =
+            snapshot.expect(200, json!({"compliant": false, "artifacts": [{"compliant": false}]})).ok();
+        let rule = &snapshot["artifacts"][0]["policy_decisions"][0]["rule_evaluations"][1];
+        let resolution = &rule["resolutions"][0];
+        assert_eq!(resolution["type"], "non_compliant_in_trail");
+        assert!(resolution["context"]["reason"].as_str().unwrap().starts_with(why), "{resolution}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn nothing_complies_with_the_broken_template_of_a_report_to_a_flow() {
+    over_each_store(async |api, store, acme| {
+        let artifact = json!({
+            "fingerprint": "1".repeat(64), "filename": "x", "git_commit": COMMIT, "build_url": "", "commit_url": "",
+        });
+        api.post("/artifacts/acme/shop").json(artifact).await.created();
+        api.get(ARTIFACT).await.expect(200, json!({"state": "COMPLIANT"}));
+        let shop = store.flow(acme, "shop").await.unwrap().unwrap().record.id;
+        let filter = evidence_core::artifacts::ArtifactFilter { flow: Some(shop), ..Default::default() };
+        let window = evidence_core::page::Window { offset: 0, limit: 1 };
+        let mut record = store.artifacts(acme, &filter, window).await.unwrap().items.remove(0);
+        record.id = "ffffffff-ffff-4fff-bfff-ffffffff".parse().unwrap();
+        record.template = BROKEN.to_owned();
+        inject(store, acme, Fact::ArtifactReported { record }).await;
+        let found = api.get(ARTIFACT).await.expect(200, json!({"state": "INCOMPLETE"})).ok();
+        assert!(found["state_info"].as_str().unwrap().starts_with("The template cannot be read: "), "{found}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn nothing_complies_with_a_policy_that_cannot_be_read() {
+    over_each_store(async |api, store, acme| {
+        given_a_compliant_trail(&api).await;
+        api.given_environments("docker", &["prod"]).await;
+        api.put_policy("p", PROVENANCE).await.created();
+        api.attach("prod", "p").await;
+        api.report_running("prod", &[('1', &[10])]).await.created();
+        api.get("/environments/acme/prod").await.expect(200, json!({"state": true}));
+
+        let mut record = store.policy(acme, "p").await.unwrap().unwrap().record;
+        record.version += 1;
+        let version = PolicyVersion {
+            policy: record.id,
+            version: record.version,
+            comment: String::new(),
+            policy_yaml: BROKEN.to_owned(),
+            at: NOW,
+            by: record.created_by.clone(),
+        };
+        inject(store, acme, Fact::PolicyUpdated { record, version: Some(version) }).await;
+
+        api.report_running("prod", &[('1', &[10])]).await.created();
+        let decision = json!({"policy_name": "p", "policy_version": 2, "status": "NON-COMPLIANT"});
+        let artifact = json!({"compliant": false, "policy_decisions": [decision]});
+        let snapshot = api.get("/snapshots/acme/prod/-1").await;
+        let snapshot = snapshot.expect(200, json!({"compliant": false, "artifacts": [artifact]})).ok();
+        let rule = &snapshot["artifacts"][0]["policy_decisions"][0]["rule_evaluations"][0];
+        assert_eq!((&rule["rule"]["type"], &rule["satisfied"]), (&json!("policy"), &json!(false)));
+        let resolution = &rule["resolutions"][0];
+        let why = "The policy cannot be read: ";
+        assert!(resolution["context"]["reason"].as_str().unwrap().starts_with(why), "{resolution}");
+        let dump = &snapshot["applied_policies"][0]["policy_dump"];
+        assert!(dump["unreadable"].as_str().unwrap().starts_with(why), "{dump}");
+        api.get("/environments/acme/prod").await.expect(200, json!({"state": false}));
+        api.get("/policies/acme/p").await.expect(200, json!({"versions": [{}, {"policy_yaml": BROKEN}]}));
+    })
+    .await;
+}
