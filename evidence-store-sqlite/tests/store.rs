@@ -1,7 +1,10 @@
 //! What the SQLite store adds to the contract: batches, statement counts, files that are opened again, damage.
 
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::task::Poll;
+use std::time::Duration;
 
 use evidence_core::auth::{Actor, ActorKind};
 use evidence_core::blobs::{Blobs, CHUNK, Whole};
@@ -188,46 +191,58 @@ async fn the_questions_of_every_request_take_one_statement_each() {
     assert_eq!(bench.store.statements() - before, 1);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_write_that_waited_too_long_is_refused_and_never_done() {
-    let options = Options { queue_timeout: Duration::from_millis(400), ..Options::default() };
-    let bench = Arc::new(Bench::with(&options).await);
-    let other = Connection::open(bench.directory.path().join("e.db")).unwrap();
-    other.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let begun = tokio::spawn({
-        let bench = bench.clone();
-        async move { bench.create(&bench.flow("begun")).await }
-    });
-    tokio::time::sleep(Duration::from_millis(100)).await;
-    let started = Instant::now();
-    let late = bench.create(&bench.flow("late")).await;
-    assert!(matches!(late, Err(StoreError::Unavailable(_))), "{late:?}");
-    assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
-    other.execute_batch("COMMIT").unwrap();
-    begun.await.unwrap().unwrap();
-    bench.create(&bench.flow("after")).await.unwrap();
-    assert!(bench.store.flow(bench.org, "begun").await.unwrap().is_some());
-    assert!(bench.store.flow(bench.org, "late").await.unwrap().is_none());
+/// What a future answers at once, if it does.
+async fn at_once<T>(future: &mut Pin<&mut impl Future<Output = T>>) -> Poll<T> {
+    poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn what_waits_to_be_written_has_a_budget_of_bytes() {
-    let bench = Arc::new(Bench::with(&Options { queue_bytes: 64 << 10, ..Options::default() }).await);
-    let large = |name: &str| Flow { description: "x".repeat(100 << 10), ..bench.flow(name) };
+#[tokio::test]
+async fn a_write_that_was_refused_is_never_done() {
+    let bench =
+        Bench::with(&Options { queue_timeout: Duration::from_millis(400), ..Options::default() }).await;
     let other = Connection::open(bench.directory.path().join("e.db")).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let begun = tokio::spawn({
-        let (bench, flow) = (bench.clone(), large("begun"));
-        async move { bench.create(&flow).await }
-    });
-    tokio::time::sleep(Duration::from_millis(100)).await;
-    let started = Instant::now();
-    let full = bench.create(&bench.flow("small")).await;
-    assert!(matches!(full, Err(StoreError::Unavailable(_))), "{full:?}");
-    assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
+    let (first, second) = (bench.flow("first"), bench.flow("second"));
+    let mut begun = pin!(bench.create(&first));
+    assert!(at_once(&mut begun).await.is_pending());
+    // Whether the writer did not get round to it, or did and met the lock.
+    let refused = bench.create(&second).await;
+    assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
     other.execute_batch("COMMIT").unwrap();
+    let begun = begun.await;
+    // What is written now was handed in after them.
+    let mut attempts = 0..20;
+    while let Err(error) = bench.create(&bench.flow("after")).await {
+        assert!(matches!(error, StoreError::Unavailable(_)) && attempts.next().is_some(), "{error}");
+    }
+    assert!(bench.store.flow(bench.org, "second").await.unwrap().is_none());
+    assert_eq!(bench.store.flow(bench.org, "first").await.unwrap().is_some(), begun.is_ok());
+}
+
+#[tokio::test]
+async fn what_waits_to_be_written_has_a_budget_of_bytes() {
+    let bench = Bench::with(&Options { queue_bytes: 64 << 10, ..Options::default() }).await;
+    let large = |name: &str| Flow { description: "x".repeat(100 << 10), ..bench.flow(name) };
+    let other = Connection::open(bench.directory.path().join("e.db")).unwrap();
+    let mut rounds = 0..20;
+    let refused = loop {
+        let round =
+            rounds.next().expect("a round in which the first write waits until the second is answered");
+        other.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let (first, second) = (large(&format!("large-{round}")), bench.flow(&format!("small-{round}")));
+        let mut waiting = pin!(bench.create(&first));
+        let before = at_once(&mut waiting).await;
+        let outcome = bench.create(&second).await;
+        let after = at_once(&mut waiting).await;
+        other.execute_batch("COMMIT").unwrap();
+        if before.is_pending() && after.is_pending() {
+            break outcome;
+        }
+    };
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.contains("as much as may wait is waiting"), "{refused}");
     // A single write may have more than the budget.
-    begun.await.unwrap().unwrap();
+    bench.create(&large("alone")).await.unwrap();
     bench.create(&bench.flow("small")).await.unwrap();
 }
 
