@@ -337,9 +337,9 @@ impl Standings {
                 Some(status) => Standing::new(status, &trail.status.attestations),
                 None => {
                     let report = ReportedArtifact::from(row);
-                    let replaced =
-                        compliance::evaluate_artifact(&trail.template, &report, &trail.attestations);
-                    Standing::new(&replaced, &trail.status.attestations)
+                    let Assessed { template, artifacts, attestations, status, .. } = trail;
+                    let replaced = compliance::evaluate_artifact(template, &report, artifacts, attestations);
+                    Standing::new(&replaced, &status.attestations)
                 }
             };
             reports.insert(row.id, standing);
@@ -375,7 +375,7 @@ async fn without_trail(rows: &[ArtifactRow], cx: &Context<'_>) -> Result<BTreeMa
     let standing = |report: &Artifact| {
         let row = by_id.get(&report.id)?;
         let template = cx.templates().parsed(&report.template);
-        let status = compliance::evaluate_artifact(&template, &ReportedArtifact::from(*row), &[]);
+        let status = compliance::evaluate_artifact(&template, &ReportedArtifact::from(*row), &[], &[]);
         Some((report.id, Standing::new(&status, &[])))
     };
     Ok(reports.iter().filter_map(standing).collect())

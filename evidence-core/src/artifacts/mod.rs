@@ -17,7 +17,6 @@ use crate::time::Timestamp;
 
 pub(crate) use operations::resolve;
 pub use operations::*;
-pub(crate) use view::concerns;
 pub use view::*;
 
 /// One report of an artifact. The same fingerprint may be reported many times; each report has its own id.

@@ -9,12 +9,12 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::Artifact;
-use crate::attestations::{Attestation, AttestationRow, Binding};
+use crate::attestations::{Attestation, AttestationRow};
 use crate::error::Result;
 use crate::flows::Flow;
 use crate::id::Id;
 use crate::name::{Fingerprint, TrailName};
-use crate::rules::compliance::{self, ReportedAttestation, State};
+use crate::rules::compliance::{self, ReportedArtifact, ReportedAttestation, State, Subjects};
 use crate::rules::template::Template;
 use crate::service::Context;
 use crate::shared::{ExternalUrls, GitCommitInfo, RepoInfo, distinct, text};
@@ -121,6 +121,7 @@ struct Surroundings {
 struct OnTrail {
     name: TrailName,
     template: Arc<Template>,
+    artifacts: Vec<ReportedArtifact>,
     /// Oldest first, and once more as they are judged by.
     attestations: Vec<AttestationRow>,
     reported: Vec<ReportedAttestation>,
@@ -128,10 +129,11 @@ struct OnTrail {
 
 impl OnTrail {
     fn new(contents: TrailContents, templates: &Templates) -> Self {
-        let TrailContents { trail, attestations, .. } = contents;
+        let TrailContents { trail, artifacts, attestations } = contents;
         Self {
             name: trail.name,
             template: templates.parsed(&trail.template),
+            artifacts: artifacts.iter().map(ReportedArtifact::from).collect(),
             reported: attestations.iter().map(ReportedAttestation::from).collect(),
             attestations,
         }
@@ -147,7 +149,8 @@ impl Surroundings {
             try_join3(flows(artifacts, flow, cx), on_trails(&trails, cx), runs(&fingerprints, cx)).await?;
         let flows = flows.into_iter().map(|flow| (flow.id, flow)).collect();
         let mut around = Self { flows, trails, runs, shown: BTreeMap::new() };
-        let shown = distinct(artifacts.iter().flat_map(|artifact| around.newest(artifact).into_values()));
+        let newest = |artifact| newest(&around.evidence(artifact)).into_values();
+        let shown = distinct(artifacts.iter().flat_map(newest));
         if !shown.is_empty() {
             let shown = cx.store().attestations_by_id(cx.org()?, &shown).await?;
             around.shown = shown.into_iter().map(|attestation| (attestation.id, attestation)).collect();
@@ -164,15 +167,18 @@ impl Surroundings {
     }
 
     /// The attestations that are about this artifact, oldest first.
-    fn evidence<'a>(&'a self, artifact: &'a Artifact) -> impl Iterator<Item = &'a AttestationRow> {
-        let on_trail = self.trail(artifact).into_iter().flat_map(|trail| &trail.attestations);
-        on_trail.filter(|attestation| concerns(&attestation.binding, artifact))
+    fn evidence(&self, artifact: &Artifact) -> Vec<&AttestationRow> {
+        let Some(trail) = self.trail(artifact) else { return Vec::new() };
+        let report = ReportedArtifact::from(artifact);
+        let subjects = Subjects::of(&report, &trail.artifacts);
+        let on_trail = trail.attestations.iter().zip(&trail.reported);
+        on_trail.filter(|(_, reported)| subjects.include(&reported.binding)).map(|(row, _)| row).collect()
     }
+}
 
-    /// The newest of each name of them.
-    fn newest<'a>(&'a self, artifact: &'a Artifact) -> BTreeMap<&'a str, Id> {
-        self.evidence(artifact).map(|attestation| (attestation.name.as_str(), attestation.id)).collect()
-    }
+/// The newest of each name, of attestations oldest first.
+fn newest<'a>(evidence: &[&'a AttestationRow]) -> BTreeMap<&'a str, Id> {
+    evidence.iter().map(|attestation| (attestation.name.as_str(), attestation.id)).collect()
 }
 
 async fn flows(artifacts: &[Artifact], flow: Option<&Flow>, cx: &Context<'_>) -> Result<Vec<Flow>> {
@@ -194,18 +200,6 @@ async fn on_trails(trails: &[Id], cx: &Context<'_>) -> Result<BTreeMap<Id, OnTra
     Ok(found.into_iter().map(by_id).collect())
 }
 
-/// Whether an attestation with this binding is about this artifact.
-pub(crate) fn concerns(binding: &Binding, artifact: &Artifact) -> bool {
-    match binding {
-        Binding::Trail => false,
-        Binding::Artifact { fingerprint, .. } => *fingerprint == artifact.fingerprint,
-        Binding::Named { target, commit } => {
-            *target == artifact.template_reference_name
-                && artifact.git_commit.as_ref().is_some_and(|sha| sha.as_str() == commit)
-        }
-    }
-}
-
 /// These artifacts, in order, as answers carry them; `flow` is that of all of them, where it is known.
 pub(super) async fn views(
     artifacts: &[Artifact],
@@ -222,9 +216,10 @@ fn view(artifact: &Artifact, around: &Surroundings, cx: &Context<'_>) -> Result<
         Some(trail) => Arc::clone(&trail.template),
         None => cx.templates().parsed(&artifact.template),
     };
-    let on_trail = trail.map(|trail| trail.reported.as_slice()).unwrap_or_default();
-    let state = artifact_state(&template, artifact, on_trail);
-    let evidence: Vec<&AttestationRow> = around.evidence(artifact).collect();
+    let (artifacts, attestations) =
+        trail.map(|trail| (trail.artifacts.as_slice(), trail.reported.as_slice())).unwrap_or_default();
+    let state = artifact_state(&template, &artifact.into(), artifacts, attestations);
+    let evidence = around.evidence(artifact);
     let said = |(name, id): (&str, Id)| Some((name.to_owned(), evidence_item(around.shown.get(&id)?)));
     let runs: Vec<&Run> = around.runs.iter().filter(|run| run.fingerprint == artifact.fingerprint).collect();
     let committed = artifact.git_commit_info.as_ref().and_then(|commit| commit.timestamp).map(|at| at.0);
@@ -237,7 +232,7 @@ fn view(artifact: &Artifact, around: &Surroundings, cx: &Context<'_>) -> Result<
         filename: artifact.filename.clone(),
         created_at: artifact.created_at.decimal(),
         last_modified_at: last.decimal(),
-        evidence: around.newest(artifact).into_iter().filter_map(said).collect(),
+        evidence: newest(&evidence).into_iter().filter_map(said).collect(),
         flow_name: flow_name.to_owned(),
         commit_lead_times: committed.map(|at| lead_times(&runs, at)).unwrap_or_default(),
         build_lead_times: lead_times(&runs, artifact.created_at),

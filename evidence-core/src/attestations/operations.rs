@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::view::views;
 use super::{Attachment, Attestation, AttestationView, Binding, Claim, Claimed, Judgement, evidence};
-use crate::artifacts::{Artifact, ArtifactFilter, concerns};
+use crate::artifacts::{Artifact, ArtifactFilter};
 use crate::auth::Scope;
 use crate::decode::{self, Misfit};
 use crate::error::{Error, Resource, Result};
@@ -336,6 +336,18 @@ impl Operation for GetArtifactAttestation {
             })
         });
         Ok(Json(views(found, cx).await?))
+    }
+}
+
+/// Whether an attestation with this binding is about this artifact.
+fn concerns(binding: &Binding, artifact: &Artifact) -> bool {
+    match binding {
+        Binding::Trail => false,
+        Binding::Artifact { fingerprint, .. } => *fingerprint == artifact.fingerprint,
+        Binding::Named { target, commit } => {
+            *target == artifact.template_reference_name
+                && artifact.git_commit.as_ref().is_some_and(|sha| sha.as_str() == commit)
+        }
     }
 }
 

@@ -6,8 +6,9 @@
 //!
 //! Every attestation is listed in its scope (`Scopes` decides which that is): that of the trail,
 //! of an artifact, or of an artifact of which it waits to be reported. There is one way out of
-//! the count: a later artifact of the same template name replaces an earlier one, and with it
-//! what was said of that one.
+//! the count: a later artifact of the same template name and of other content replaces an earlier
+//! one, and with it what was said of that one. The same content reported again stays what was said
+//! of it, whatever the later report leaves out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -140,6 +141,11 @@ impl ReportedArtifact {
     fn listed_as(&self) -> &str {
         if self.name.is_empty() { &self.fingerprint } else { &self.name }
     }
+
+    /// Whether both report the same content under the same name: what is said of one is said of the other.
+    fn is_same_as(&self, other: &Self) -> bool {
+        self.fingerprint == other.fingerprint && self.name == other.name
+    }
 }
 
 /// What an attestation is about.
@@ -187,6 +193,23 @@ impl ReportedArtifact {
         let built = Subject::Built(&self.name, &self.commit);
         // Without a commit it was built from nothing that an attestation could name.
         std::iter::once(Subject::Content(&self.fingerprint)).chain((!self.commit.is_empty()).then_some(built))
+    }
+}
+
+/// What attestations may call an artifact: all that its reports in the trail call the same content under the same name.
+#[derive(Debug)]
+pub struct Subjects<'a>(BTreeSet<Subject<'a>>);
+
+impl<'a> Subjects<'a> {
+    /// Of this report; `artifacts` are all those of its trail, in any order.
+    pub fn of(artifact: &'a ReportedArtifact, artifacts: &'a [ReportedArtifact]) -> Self {
+        let same = artifacts.iter().filter(|other| other.is_same_as(artifact));
+        Self(same.chain([artifact]).flat_map(ReportedArtifact::subjects).collect())
+    }
+
+    /// Whether what has this binding is about the artifact.
+    pub fn include(&self, binding: &Binding) -> bool {
+        binding.subject().is_some_and(|subject| self.0.contains(&subject))
     }
 }
 
@@ -366,18 +389,16 @@ pub fn deciding<'a>(
 }
 
 /// The state of one report of an artifact, which a later one of the same name may have replaced
-/// in its trail. The attestations are all those of the trail, in any order.
+/// in its trail. The artifacts and attestations are all those of the trail, in any order.
 pub fn evaluate_artifact(
     template: &Template,
     artifact: &ReportedArtifact,
+    artifacts: &[ReportedArtifact],
     attestations: &[ReportedAttestation],
 ) -> ArtifactStatus {
-    let about = |subject: Option<Subject<'_>>| match subject {
-        None => false,
-        Some(subject) => artifact.subjects().any(|own| own == subject),
-    };
+    let subjects = Subjects::of(artifact, artifacts);
     let on_trail: Vec<_> = attestations.iter().filter(|one| one.binding == Binding::Trail).collect();
-    let own: Vec<_> = attestations.iter().filter(|one| about(one.binding.subject())).collect();
+    let own: Vec<_> = attestations.iter().filter(|one| subjects.include(&one.binding)).collect();
     evaluate_reported(template, &Standing::new(&template.attestations, &on_trail), artifact, &own)
 }
 
@@ -398,8 +419,8 @@ fn expected_of<'t>(template: &'t Template, artifact_name: &str) -> &'t [Requirem
 }
 
 /// Which attestations are of which scope. An attestation about artifacts is of each one that is
-/// the newest of its name; of none where all it is about were replaced; and where it is about
-/// nothing that was ever reported, it waits.
+/// the newest of its name, or the same content; of none where all it is about were replaced; and
+/// where it is about nothing that was ever reported, it waits.
 struct Scopes<'a> {
     trail: Vec<&'a ReportedAttestation>,
     /// By the name it is listed under.
@@ -422,12 +443,11 @@ impl<'a> Scopes<'a> {
     fn new(artifacts: &'a [ReportedArtifact], attestations: &'a [ReportedAttestation]) -> Self {
         let mut reported = newest_by_name(artifacts);
         let mut listed: BTreeMap<Subject<'a>, BTreeSet<&'a str>> = BTreeMap::new();
-        for subject in artifacts.iter().flat_map(ReportedArtifact::subjects) {
-            listed.entry(subject).or_default();
-        }
-        for (name, newest) in &reported {
-            for subject in newest.artifact.subjects() {
-                listed.entry(subject).or_default().insert(name);
+        for artifact in artifacts {
+            let name = artifact.listed_as();
+            let stands = reported.get(name).is_some_and(|newest| newest.artifact.is_same_as(artifact));
+            for subject in artifact.subjects() {
+                listed.entry(subject).or_default().extend(stands.then_some(name));
             }
         }
         let mut trail = Vec::new();

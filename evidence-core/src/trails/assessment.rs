@@ -46,24 +46,24 @@ impl Assessed {
     }
 }
 
-/// The state of an artifact report under this template, by these attestations of its trail; also of one that a later
+/// The state of an artifact report under this template, by all that was reported to its trail; also of one that a later
 /// report replaced.
 pub(crate) fn artifact_state(
     template: &Template,
-    artifact: &Artifact,
-    on_trail: &[ReportedAttestation],
+    artifact: &ReportedArtifact,
+    artifacts: &[ReportedArtifact],
+    attestations: &[ReportedAttestation],
 ) -> State {
-    let reported = ReportedArtifact {
-        id: artifact.id.to_string(),
-        fingerprint: artifact.fingerprint.to_string(),
-        name: artifact.template_reference_name.clone(),
-        commit: artifact.git_commit.as_ref().map(ToString::to_string).unwrap_or_default(),
-        at: artifact.created_at,
-        index: 0,
-    };
-    match compliance::evaluate_artifact(template, &reported, on_trail).state {
+    match compliance::evaluate_artifact(template, artifact, artifacts, attestations).state {
         ArtifactState::Reported(state) => state,
         ArtifactState::Missing => State::Incomplete,
+    }
+}
+
+impl From<&Artifact> for ReportedArtifact {
+    /// A report whose place in the ledger does not matter.
+    fn from(artifact: &Artifact) -> Self {
+        Self::from(&artifact.row(0))
     }
 }
 

@@ -312,11 +312,13 @@ fn artifacts(judged: &Assessed, events: &[Event], runs: &[Run]) -> Vec<report::A
     reported
         .map(|artifact| {
             let ran = runs.iter().filter(|run| run.fingerprint == artifact.fingerprint);
+            let Assessed { template, artifacts, attestations, .. } = judged;
+            let state = artifact_state(template, &artifact.into(), artifacts, attestations);
             report::Artifact {
                 name: artifact.template_reference_name.clone(),
                 filename: artifact.filename.clone(),
                 fingerprint: artifact.fingerprint.to_string(),
-                state: artifact_state(&judged.template, artifact, &judged.attestations).to_string(),
+                state: state.to_string(),
                 commit: artifact.git_commit_info.as_ref().map(commit),
                 build_url: artifact.build_url.clone(),
                 at: artifact.created_at,

@@ -356,6 +356,39 @@ async fn a_failing_attestation_counts_before_its_artifact_and_until_that_is_repl
 }
 
 #[tokio::test]
+async fn a_failing_attestation_counts_when_its_artifact_is_reported_again_without_the_commit() {
+    for_each_store(async |api| {
+        api.begin("shop", &json!({"name": "t"})).await.created();
+        api.artifact("1", "cli").await;
+        let failed = json!({
+            "attestation_name": "scan", "is_compliant": false, "target_artifacts": ["cli"],
+            "git_commit_info": {"sha1": COMMIT},
+        });
+        api.attest("generic", &failed).await.created();
+        let again = json!({
+            "trail_name": "t", "template_reference_name": "cli", "fingerprint": "1".repeat(64), "filename": "cli.bin",
+            "build_url": "https://ci.example.com/2", "commit_url": "https://git.example.com/c/2",
+        });
+        api.post("/artifacts/acme/shop").json(again).await.created();
+        let line = json!({"attestation_name": "scan", "is_compliant": false, "unexpected": true});
+        let cli = json!({"status": "NON-COMPLIANT", "attestations_statuses": [line]});
+        let status = json!({"status": "NON-COMPLIANT", "artifacts_statuses": {"cli": cli}});
+        let trail = json!({"compliance_state": "NON-COMPLIANT", "compliance_status": status});
+        api.get("/trails/acme/shop/t").await.expect(200, trail);
+        let artifact = json!({
+            "state": "NON-COMPLIANT", "git_commit": "", "evidence": {"scan": {"is_compliant": false}},
+            "history": [{"event": "cli reported"}, {"event": "scan evidence received"}],
+        });
+        let path = format!("/artifacts/acme/shop/fingerprint/{}", "1".repeat(64));
+        api.get(&path).await.expect(200, artifact.clone());
+        api.get("/artifacts/acme?flow_name=shop").await.expect(200, json!([artifact, {"state": "NON-COMPLIANT"}]));
+        let found = json!([{"attestation_name": "scan", "is_compliant": false}]);
+        api.get(&format!("/attestations/acme/shop/artifact/{}/scan", "1".repeat(64))).await.expect(200, found);
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn audit_pdf_downloads_the_trail_report() {
     for_each_store(async |api| {
         api.flow("shop", TEMPLATE).await;

@@ -282,9 +282,22 @@ fn a_later_artifact_of_the_name_replaces_the_earlier_one() {
     let expected = "INCOMPLETE bar=? cli:INCOMPLETE foo=?";
     check(&sample(), &artifacts, &failed, expected);
 
-    let asked = evaluate_artifact(&sample(), &earlier, &failed);
+    let asked = evaluate_artifact(&sample(), &earlier, &artifacts, &failed);
     assert_eq!(asked.state, ArtifactState::Reported(State::NonCompliant));
     assert_eq!(asked.artifact_id.as_deref(), Some("artifact-1"));
+}
+
+#[test]
+fn the_same_content_reported_again_stays_what_was_said_of_it() {
+    let failed = [attestation("scan", false, named("cli", COMMIT), 2)];
+    let bare = |index| ReportedArtifact { commit: String::new(), ..artifact("cli", index) };
+    let other =
+        ReportedArtifact { fingerprint: "f2".to_owned(), commit: String::new(), ..artifact("cli", 3) };
+    let listed = "NON-COMPLIANT +cli:NON-COMPLIANT +scan=false";
+    check(&Template::default(), &[artifact("cli", 1), bare(3)], &failed, listed);
+    check(&Template::default(), &[artifact("cli", 1), other.clone()], &failed, "COMPLIANT +cli:COMPLIANT");
+    // It is there again, and so is what was said of it.
+    check(&Template::default(), &[artifact("cli", 1), other, bare(4)], &failed, listed);
 }
 
 #[test]
@@ -488,8 +501,8 @@ fn every_case_of_four_names_has_the_verdict_of_the_rules() {
     }
 }
 
-/// Whether nothing is left of an attestation: a newer one of its name is in its scope, or its artifact was replaced. The
-/// rule of the trail once more, by looking at everything for everything.
+/// Whether nothing is left of an attestation: a newer one of its name is in its scope, or its artifact was replaced by
+/// another content. The rule of the trail once more, by looking at everything for everything.
 fn is_superseded(
     attestation: &ReportedAttestation,
     artifacts: &[ReportedArtifact],
@@ -498,9 +511,10 @@ fn is_superseded(
     let is_about = |binding: &Binding, artifact: &ReportedArtifact| match binding {
         Binding::Trail => false,
         Binding::Artifact { fingerprint } => *fingerprint == artifact.fingerprint,
-        Binding::Named { name, commit } => {
-            !commit.is_empty() && *name == artifact.name && *commit == artifact.commit
-        }
+        Binding::Named { name, commit } => artifacts.iter().any(|report| {
+            let same = (&report.name, &report.fingerprint) == (&artifact.name, &artifact.fingerprint);
+            same && !commit.is_empty() && *name == report.name && *commit == report.commit
+        }),
     };
     let listed = |artifact: &ReportedArtifact| {
         if artifact.name.is_empty() { artifact.fingerprint.clone() } else { artifact.name.clone() }
@@ -547,7 +561,8 @@ fn expect_listed(template: &Template, artifacts: &[ReportedArtifact], attestatio
     assert_eq!(names.len(), status.artifacts.len(), "{names:?}");
 }
 
-/// Two artifacts of one name, and an attestation of one name about either, by either way, or about the trail.
+/// Two artifacts of one name, one of them also without its commit, and an attestation of one name about either, by either
+/// way, or about the trail.
 #[test]
 fn whatever_happens_in_whatever_order_no_failing_attestation_is_unlisted() {
     let bindings = || {
@@ -561,7 +576,7 @@ fn whatever_happens_in_whatever_order_no_failing_attestation_is_unlisted() {
         ..artifact("x", index)
     };
     let attested = Vec::from_iter(bindings().flat_map(|binding| [(binding.clone(), true), (binding, false)]));
-    let letters = attested.len() + 2;
+    let letters = attested.len() + 3;
     let templates = [
         Template::default(),
         template("trail: {artifacts: [{name: x, attestations: [{name: a, type: generic}]}]}"),
@@ -573,8 +588,9 @@ fn whatever_happens_in_whatever_order_no_failing_attestation_is_unlisted() {
                 let index = u64::from(place);
                 match number / letters.pow(place) % letters {
                     letter @ 0..2 => artifacts.push(built(letter as u64 + 1, index)),
+                    2 => artifacts.push(ReportedArtifact { commit: String::new(), ..built(1, index) }),
                     letter => {
-                        let (binding, verdict) = attested[letter - 2].clone();
+                        let (binding, verdict) = attested[letter - 3].clone();
                         attestations.push(attestation("a", verdict, binding, index));
                     }
                 }
@@ -650,7 +666,7 @@ proptest! {
             let report = artifacts.iter().find(|report| Some(&report.id) == listed.artifact_id.as_ref());
             match report {
                 Some(report) => {
-                    let alone = evaluate_artifact(&template, report, &attestations);
+                    let alone = evaluate_artifact(&template, report, &artifacts, &attestations);
                     prop_assert_eq!(&alone, listed);
                 }
                 None => prop_assert_eq!(listed.state, ArtifactState::Missing),
