@@ -45,6 +45,7 @@ pub mod operation;
 pub mod orgs;
 pub mod page;
 pub mod policies;
+pub mod queue;
 mod recent;
 mod recording;
 #[cfg(feature = "pdf")]

@@ -1,0 +1,288 @@
+//! The way to a store's writer, for stores in which one task or thread writes: bounded in time and in bytes, and shared
+//! between organizations. The SQLite and the PostgreSQL store have theirs from here.
+//!
+//! A caller waits for the writer until a deadline; then either has the writer begun, and its outcome is waited for, or
+//! nobody will ever do the job, and the caller may be told to try again. So a database that hangs makes callers fail soon,
+//! and nothing that they gave up happens once it goes on.
+//!
+//! What waits takes room until it is done, and what finds none is refused at once: the room is what waiting costs in
+//! memory. An organization may take half of what the others leave, so that there is always room for one more of them. What
+//! is larger than half of all the room waits beside it, one such job at a time: no size is refused for ever. Jobs of no
+//! organization (leases, cursors) take no room and are never refused for want of it.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, timeout_at};
+
+use crate::id::Id;
+use crate::store::{StoreError, StoreResult};
+
+/// How many jobs may wait; further callers wait for a place.
+const PLACES: usize = 1024;
+
+/// What a job takes beside its payload, in bytes.
+const OVERHEAD: usize = 1024;
+
+/// Something for a writer to do.
+pub trait Task: Send + 'static {
+    /// Whose room it takes while it waits, and how many bytes of it; none where it takes none.
+    fn room(&self) -> Option<(Id, usize)>;
+}
+
+/// How much may wait, and how long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// How many bytes may wait.
+    pub bytes: usize,
+    /// How long a job waits for the writer to begin.
+    pub patience: Duration,
+    /// How long, after its patience, a caller waits for the outcome of a job that was begun; without end where there is
+    /// none.
+    pub grace: Option<Duration>,
+}
+
+/// Why nobody knows the outcome of a job: the source of the [`StoreError::Unavailable`] that its caller gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refused {
+    /// There is no room for it, and it was never handed in.
+    #[error("as much as may wait is waiting to be written already")]
+    Full,
+    /// The writer did not begin it in time, and never will.
+    #[error("the store's writer did not get round to it in time")]
+    Late,
+    /// The writer has ended.
+    #[error("the store was closed")]
+    Closed,
+    /// It was begun, and what came of it was not heard in time.
+    #[error("the database did not say in time whether it wrote")]
+    Silent,
+}
+
+impl From<Refused> for StoreError {
+    fn from(refused: Refused) -> Self {
+        Self::Unavailable(refused.into())
+    }
+}
+
+/// The callers' end of the queue.
+#[derive(Debug)]
+pub struct Queue<J> {
+    jobs: mpsc::Sender<Queued<J>>,
+    room: Arc<Room>,
+    bounds: Bounds,
+}
+
+/// The writer's end of the queue.
+#[derive(Debug)]
+pub struct Jobs<J>(mpsc::Receiver<Queued<J>>);
+
+/// A job, and the room that it takes until this is dropped.
+#[derive(Debug)]
+pub struct Queued<J> {
+    /// The job.
+    pub job: J,
+    /// Its room.
+    pub room: Option<Taken>,
+}
+
+impl<J> Jobs<J> {
+    /// Waits for jobs and takes at most `limit` of them, in their order; answers how many, which is 0 once no more come.
+    pub async fn next(&mut self, jobs: &mut Vec<Queued<J>>, limit: usize) -> usize {
+        self.0.recv_many(jobs, limit).await
+    }
+
+    /// The same on a thread that may be blocked.
+    pub fn blocking_next(&mut self, jobs: &mut Vec<Queued<J>>, limit: usize) -> usize {
+        self.0.blocking_recv_many(jobs, limit)
+    }
+}
+
+impl<J: Task> Queue<J> {
+    /// Both ends of a queue.
+    pub fn new(bounds: Bounds) -> (Self, Jobs<J>) {
+        let (jobs, queue) = mpsc::channel(PLACES);
+        let room = Arc::new(Room { bytes: bounds.bytes, shares: Mutex::default() });
+        (Self { jobs, room, bounds }, Jobs(queue))
+    }
+
+    /// How long a job may wait.
+    pub const fn patience(&self) -> Duration {
+        self.bounds.patience
+    }
+
+    /// Whether nobody works any more.
+    pub fn is_closed(&self) -> bool {
+        self.jobs.is_closed()
+    }
+
+    /// The two ends of a job's outcome. The time that it may wait begins now.
+    pub fn outcome<T>(&self) -> (Reply<T>, Outcome<T>) {
+        let (to, from) = oneshot::channel();
+        let (deadline, claim) = (Instant::now() + self.bounds.patience, Arc::new(AtomicU8::new(WAITING)));
+        (Reply { to, deadline, claim: Arc::clone(&claim) }, Outcome { from, deadline, claim })
+    }
+
+    /// Hands a job to the writer and waits for its outcome.
+    ///
+    /// # Errors
+    /// Whatever the writer replies, or [`StoreError::Unavailable`] for one of the reasons in [`Refused`].
+    pub async fn submit<T>(&self, job: J, outcome: Outcome<T>) -> StoreResult<T> {
+        let room = match job.room() {
+            Some((org, bytes)) => Some(self.room.take(org, bytes + OVERHEAD).ok_or(Refused::Full)?),
+            None => None,
+        };
+        let place = timeout_at(outcome.deadline, self.jobs.reserve()).await.map_err(|_| Refused::Late)?;
+        place.map_err(|_| Refused::Closed)?.send(Queued { job, room });
+        outcome.wait(self.bounds.grace).await
+    }
+
+    /// Hands in the job that ends the writer, after everything that came before, and waits until it has ended.
+    pub async fn stop(&self, job: impl FnOnce(Reply<()>) -> J) {
+        let (reply, outcome) = self.outcome();
+        if self.jobs.send(Queued { job: job(reply), room: None }).await.is_ok() {
+            // An error means that the writer has ended already, which is what was asked for.
+            outcome.from.await.ok();
+        }
+    }
+}
+
+/// Nobody has decided yet what becomes of a job.
+const WAITING: u8 = 0;
+/// The writer does it, and answers.
+const BEGUN: u8 = 1;
+/// The caller has gone and nobody will do it.
+const GIVEN_UP: u8 = 2;
+
+/// Decides what becomes of a job, unless that was decided before; what it is now.
+fn decide(claim: &AtomicU8, what: u8) -> u8 {
+    match claim.compare_exchange(WAITING, what, Ordering::AcqRel, Ordering::Acquire) {
+        Ok(_) => what,
+        Err(decided) => decided,
+    }
+}
+
+/// The writer's end of a job's outcome.
+#[derive(Debug)]
+pub struct Reply<T> {
+    to: oneshot::Sender<StoreResult<T>>,
+    deadline: Instant,
+    claim: Arc<AtomicU8>,
+}
+
+impl<T> Reply<T> {
+    /// Whether the job's time is over, or its caller has gone.
+    pub fn is_late(&self) -> bool {
+        self.to.is_closed() || self.deadline <= Instant::now()
+    }
+
+    /// Whether the job may be done, now or again: from now on its caller waits for the outcome.
+    pub fn begin(&self) -> bool {
+        !self.is_late() && decide(&self.claim, BEGUN) == BEGUN
+    }
+
+    /// Tells the outcome; a caller that has gone does not hear it.
+    pub fn send(self, outcome: StoreResult<T>) {
+        self.to.send(outcome).ok();
+    }
+}
+
+/// The caller's end of a job's outcome.
+#[derive(Debug)]
+pub struct Outcome<T> {
+    from: oneshot::Receiver<StoreResult<T>>,
+    deadline: Instant,
+    claim: Arc<AtomicU8>,
+}
+
+impl<T> Outcome<T> {
+    async fn wait(mut self, grace: Option<Duration>) -> StoreResult<T> {
+        match timeout_at(self.deadline, &mut self.from).await {
+            Ok(outcome) => return outcome.map_err(|_| Refused::Closed)?,
+            Err(_) if decide(&self.claim, GIVEN_UP) == GIVEN_UP => return Err(Refused::Late.into()),
+            Err(_) => {}
+        }
+        let outcome = match grace {
+            Some(grace) => timeout_at(self.deadline + grace, self.from).await.map_err(|_| Refused::Silent)?,
+            None => self.from.await,
+        };
+        outcome.map_err(|_| Refused::Closed)?
+    }
+}
+
+/// The room that waiting jobs take.
+#[derive(Debug)]
+struct Room {
+    bytes: usize,
+    shares: Mutex<Shares>,
+}
+
+#[derive(Debug, Default)]
+struct Shares {
+    /// In bytes, of each organization that has any.
+    of: BTreeMap<Id, usize>,
+    /// Of all of them.
+    total: usize,
+    /// Whether a job waits that is too large for any share.
+    beside: bool,
+}
+
+/// Room that a job takes until this is dropped.
+#[derive(Debug)]
+pub struct Taken {
+    room: Arc<Room>,
+    /// None where the job is too large for any share.
+    share: Option<(Id, usize)>,
+}
+
+impl Room {
+    fn shares(&self) -> MutexGuard<'_, Shares> {
+        self.shares.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(self: &Arc<Self>, org: Id, bytes: usize) -> Option<Taken> {
+        let mut shares = self.shares();
+        let share = if bytes > self.bytes / 2 {
+            if shares.beside {
+                return None;
+            }
+            shares.beside = true;
+            None
+        } else {
+            let own = shares.of.get(&org).copied().unwrap_or_default();
+            let left_by_others = self.bytes - (shares.total - own);
+            if own + bytes > left_by_others / 2 {
+                return None;
+            }
+            shares.of.insert(org, own + bytes);
+            shares.total += bytes;
+            Some((org, bytes))
+        };
+        drop(shares);
+        Some(Taken { room: Arc::clone(self), share })
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        let mut shares = self.room.shares();
+        let Some((org, bytes)) = self.share else {
+            shares.beside = false;
+            return;
+        };
+        shares.total -= bytes;
+        if let Some(own) = shares.of.get_mut(&org) {
+            *own -= bytes;
+            if *own == 0 {
+                shares.of.remove(&org);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

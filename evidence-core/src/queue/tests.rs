@@ -1,0 +1,130 @@
+use std::pin::pin;
+
+use futures_util::FutureExt;
+
+use super::*;
+
+const PATIENCE: Duration = Duration::from_secs(10);
+const ROOM: usize = 64 * OVERHEAD;
+
+/// A job of an organization that holds so many bytes, or one of nobody.
+#[derive(Debug)]
+struct Work(Option<(Id, usize)>, Reply<()>);
+
+impl Task for Work {
+    fn room(&self) -> Option<(Id, usize)> {
+        self.0
+    }
+}
+
+fn org(number: u64) -> Id {
+    format!("00000000-0000-0000-0000-{number:08}").parse().unwrap()
+}
+
+fn queue() -> (Queue<Work>, Jobs<Work>) {
+    Queue::new(Bounds { bytes: ROOM, patience: PATIENCE, grace: Some(PATIENCE) })
+}
+
+async fn submit(queue: &Queue<Work>, room: Option<(Id, usize)>) -> StoreResult<()> {
+    let (reply, outcome) = queue.outcome();
+    queue.submit(Work(room, reply), outcome).await
+}
+
+async fn next(jobs: &mut Jobs<Work>) -> Queued<Work> {
+    let mut next = Vec::new();
+    assert_eq!(jobs.next(&mut next, 1).await, 1);
+    next.remove(0)
+}
+
+#[track_caller]
+fn refused(outcome: StoreResult<()>) -> Refused {
+    let Err(StoreError::Unavailable(source)) = outcome else { panic!("{outcome:?}") };
+    *source.downcast().expect("why it was refused")
+}
+
+/// Whether a job finds room: it waits then. Its room is taken for good.
+fn finds_room(queue: &Queue<Work>, org: Id, bytes: usize) -> bool {
+    let (reply, outcome) = queue.outcome();
+    match queue.submit(Work(Some((org, bytes)), reply), outcome).now_or_never() {
+        None => true,
+        Some(outcome) => {
+            assert_eq!(refused(outcome), Refused::Full);
+            false
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_its_caller_gave_up_is_never_begun() {
+    let (queue, mut jobs) = queue();
+    let started = Instant::now();
+    assert_eq!(refused(submit(&queue, None).await), Refused::Late);
+    assert_eq!(started.elapsed(), PATIENCE);
+    assert!(!next(&mut jobs).await.job.1.begin());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_outcome_of_a_job_that_was_begun_is_waited_for_as_long_as_is_said() {
+    for grace in [Some(PATIENCE), None] {
+        let (queue, mut jobs) = Queue::new(Bounds { bytes: ROOM, patience: PATIENCE, grace });
+        let mut caller = pin!(submit(&queue, None));
+        assert!(caller.as_mut().now_or_never().is_none());
+        let Work(_, reply) = next(&mut jobs).await.job;
+        assert!(reply.begin() && reply.begin());
+        assert!(tokio::time::timeout(PATIENCE * 3 / 2, caller.as_mut()).await.is_err());
+        // Its time is over, so it is not begun again.
+        assert!(!reply.begin());
+        reply.send(Ok(()));
+        caller.await.unwrap();
+
+        let mut caller = pin!(submit(&queue, None));
+        assert!(caller.as_mut().now_or_never().is_none());
+        let Work(_, reply) = next(&mut jobs).await.job;
+        assert!(reply.begin());
+        let outcome = tokio::time::timeout(PATIENCE * 3, caller).await;
+        assert_eq!(outcome.map(refused).ok(), grace.map(|_| Refused::Silent));
+    }
+}
+
+#[tokio::test]
+async fn what_comes_after_the_end_is_refused() {
+    let (queue, jobs) = queue();
+    drop(jobs);
+    assert!(queue.is_closed());
+    assert_eq!(refused(submit(&queue, None).await), Refused::Closed);
+    queue.stop(|reply| Work(None, reply)).await;
+}
+
+#[tokio::test]
+async fn an_organization_that_takes_all_it_may_leaves_room_for_others() {
+    let (queue, _jobs) = queue();
+    let fill = |number| (0..).take_while(|_| finds_room(&queue, org(number), 0)).count();
+    assert_eq!([1, 2, 3, 4].map(fill), [32, 16, 8, 4]);
+    // Nobody has more than there is, however often they ask.
+    assert_eq!([1, 2, 3, 4].map(fill), [0; 4]);
+    let (reply, outcome) = queue.outcome();
+    assert!(queue.submit(Work(None, reply), outcome).now_or_never().is_none(), "jobs of nobody take no room");
+}
+
+#[tokio::test]
+async fn room_is_free_again_once_a_job_is_done() {
+    let (queue, mut jobs) = queue();
+    assert!(finds_room(&queue, org(1), ROOM / 2 - OVERHEAD));
+    assert!(!finds_room(&queue, org(1), 0));
+    let Queued { job, room } = next(&mut jobs).await;
+    drop(job);
+    assert!(!finds_room(&queue, org(1), 0));
+    drop(room);
+    assert!(finds_room(&queue, org(1), ROOM / 2 - OVERHEAD));
+}
+
+#[tokio::test]
+async fn a_job_that_is_larger_than_all_the_room_waits_beside_it_one_at_a_time() {
+    let (queue, mut jobs) = queue();
+    while finds_room(&queue, org(1), OVERHEAD) {}
+    assert!(finds_room(&queue, org(1), 2 * ROOM));
+    assert!(!finds_room(&queue, org(2), 2 * ROOM));
+    assert!(finds_room(&queue, org(2), OVERHEAD));
+    while next(&mut jobs).await.job.0 != Some((org(1), 2 * ROOM)) {}
+    assert!(finds_room(&queue, org(2), 2 * ROOM));
+}
