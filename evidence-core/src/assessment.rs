@@ -3,12 +3,14 @@
 //! artifacts run; the decision itself ([`difference`]) is a pure function over what they answered.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use futures_util::TryFutureExt;
 use futures_util::future::{try_join, try_join3};
 use serde_json::{Map, Value};
 
 use crate::artifacts::{Artifact, ArtifactRow};
+use crate::compute::MANY_JUDGEMENTS;
 use crate::environments::{Environment, KnownEnvironment};
 use crate::error::{Error, Result};
 use crate::fact::{Fact, Guard, RecordKind};
@@ -113,25 +115,24 @@ impl Rulebook {
 /// The snapshot that `running` calls for, as a draft of the fact that takes it; a draft without facts when it tells
 /// nothing new. Its guards name all that the decision rests on, evidence aside: what comes in later tells at the next
 /// report.
-pub(crate) async fn assess(known: &KnownEnvironment, running: &Running, cx: &Context<'_>) -> Result<Draft> {
+pub(crate) async fn assess(
+    known: &KnownEnvironment,
+    running: &Arc<Running>,
+    cx: &Context<'_>,
+) -> Result<Draft> {
     let rulebook = Rulebook::read(&known.record.policies, cx);
     let (rulebook, open, findings) =
         try_join3(rulebook, open_instances(known, cx), Findings::read(&known.record, running, cx)).await?;
-    let judged = judge(running, &rulebook, findings);
+    let assessment = Assessment { running: Arc::clone(running), rulebook, open, findings };
+    let Outcome { rulebook, difference, compliant } = assessment.outcome(known, cx).await?;
     let first = known.status.snapshots == 0;
-    let difference = difference(&open, &judged, known.status.snapshots + 1);
-    // What runs nowhere is judged, too.
-    let verdict = policy::snapshot_compliant(
-        judged.iter().map(|artifact| artifact.compliant),
-        !rulebook.rules.is_empty(),
-    );
-    let facts = if first || difference.tells_something || known.status.compliant != Some(verdict) {
-        vec![taken(known, &judged, difference, &rulebook, true, cx)]
+    let mut guards = rulebook.guards.clone();
+    guards.extend([known.unchanged(), known.latest()]);
+    let facts = if first || difference.tells_something || known.status.compliant != Some(compliant) {
+        vec![taken(known, compliant, difference, &rulebook, true, cx)]
     } else {
         Vec::new()
     };
-    let mut guards = rulebook.guards;
-    guards.extend([known.unchanged(), known.latest()]);
     Ok(Draft { facts, guards, ..Draft::default() })
 }
 
@@ -150,12 +151,48 @@ pub(crate) async fn reassess(known: &KnownEnvironment, cx: &Context<'_>) -> Resu
         return Ok(Draft { guards, ..Draft::default() });
     }
     let open = open_instances(known, cx).await?;
-    let running = open.iter().map(|(key, open)| (key.clone(), Sighting::of(open))).collect();
+    let running: Running = open.iter().map(|(key, open)| (key.clone(), Sighting::of(open))).collect();
     let findings = Findings::read(&known.record, &running, cx).await?;
-    let judged = judge(&running, &rulebook, findings);
-    let difference = difference(&open, &judged, latest + 1);
-    let facts = vec![taken(known, &judged, difference, &rulebook, false, cx)];
+    let assessment = Assessment { running: Arc::new(running), rulebook, open, findings };
+    let Outcome { rulebook, difference, compliant } = assessment.outcome(known, cx).await?;
+    let facts = vec![taken(known, compliant, difference, &rulebook, false, cx)];
     Ok(Draft { facts, guards, ..Draft::default() })
+}
+
+/// What a decision rests on, read already.
+struct Assessment {
+    running: Arc<Running>,
+    rulebook: Rulebook,
+    open: BTreeMap<ArtifactKey, Instance>,
+    findings: Findings,
+}
+
+/// What came of it.
+struct Outcome {
+    rulebook: Rulebook,
+    difference: Difference,
+    compliant: bool,
+}
+
+impl Assessment {
+    /// How many judgements it takes.
+    fn judgements(&self) -> usize {
+        self.running.len().max(self.open.len()).saturating_mul(self.rulebook.rules.len().max(1))
+    }
+
+    /// Judges everything that runs, and compares it with the latest snapshot.
+    async fn outcome(self, known: &KnownEnvironment, cx: &Context<'_>) -> Result<Outcome> {
+        let index = known.status.snapshots + 1;
+        let decide = move |Self { running, rulebook, open, findings }: Self| {
+            let judged = judge(&running, &rulebook, findings);
+            let verdicts = judged.iter().map(|artifact| artifact.compliant);
+            // What runs nowhere is judged, too.
+            let compliant = policy::snapshot_compliant(verdicts, !rulebook.rules.is_empty());
+            Outcome { difference: difference(&open, &judged, index), rulebook, compliant }
+        };
+        let heavy = self.judgements() > MANY_JUDGEMENTS;
+        cx.compute().run_if(heavy, move || decide(self)).await
+    }
 }
 
 /// What ran in the latest snapshot.
@@ -174,15 +211,12 @@ async fn open_instances(
 
 fn taken(
     known: &KnownEnvironment,
-    judged: &[Judged],
+    compliant: bool,
     difference: Difference,
     rulebook: &Rulebook,
     reported: bool,
     cx: &Context<'_>,
 ) -> Fact {
-    let policies = rulebook.applied();
-    let compliant =
-        policy::snapshot_compliant(judged.iter().map(|artifact| artifact.compliant), !policies.is_empty());
     let snapshot = Snapshot {
         environment: known.record.id,
         index: known.status.snapshots + 1,
@@ -190,7 +224,7 @@ fn taken(
         at: known.status.changed_at.map_or(cx.now(), |last| last.max(cx.now())),
         compliant,
         reported,
-        policies,
+        policies: rulebook.applied(),
         changes: difference.changes,
         exits: difference.exits,
     };

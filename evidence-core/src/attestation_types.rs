@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::auth::{Actor, Scope};
+use crate::compute::LONG_JSON;
 use crate::decode::{self, Misfit};
 use crate::error::{Error, Resource, Result};
 use crate::fact::{Fact, Guard, Key, RecordKind, UnknownFields};
@@ -325,7 +326,9 @@ impl Operation for PostAttestationType {
 
     async fn run(self, body: Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
         let (input, schema) = body.into_text("type_schema", cx.limits().type_schema).await?;
-        let content = Content::new(input, schema.as_deref().map(read_schema).transpose()?);
+        let heavy = schema.as_ref().is_some_and(|text| text.len() > LONG_JSON);
+        let read = move || schema.as_deref().map(read_schema).transpose();
+        let content = Content::new(input, cx.compute().run_if(heavy, read).await??);
         cx.retry(|| content.post(cx)).await?;
         Ok(Created(Acknowledged::Ok))
     }

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::auth::{Actor, Scope};
+use crate::compute::LONG_YAML;
 use crate::decode::{self, Misfit};
 use crate::error::{Error, Resource, Result};
 use crate::fact::{Fact, Guard, Key, RecordKind, UnknownFields};
@@ -299,13 +300,20 @@ impl Operation for PutFlow {
     }
 
     async fn run(self, body: Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
-        let (input, template) = body.into_text("template_file", cx.limits().template).await?;
-        if let Some(Err(errors)) = template.as_deref().map(Template::parse) {
-            return Err(Error::invalid("template_file", errors.to_string()));
-        }
+        let (input, template) = with_template(body, cx).await?;
         let created = cx.retry(|| put(&input, template.as_deref(), cx)).await?;
         Ok(Put { created, body: Acknowledged::Ok })
     }
+}
+
+/// The document of a form, and the template that came with it: checked.
+pub(crate) async fn with_template<T>(form: Form<T>, cx: &Context<'_>) -> Result<(T, Option<String>)> {
+    let (document, text) = form.into_text("template_file", cx.limits().template).await?;
+    let Some(text) = text else { return Ok((document, None)) };
+    let heavy = text.len() > LONG_YAML;
+    let checked = cx.compute().run_if(heavy, move || Template::parse(&text).map(|_| text)).await?;
+    let text = checked.map_err(|errors| Error::invalid("template_file", errors.to_string()))?;
+    Ok((document, Some(text)))
 }
 
 /// Whether the flow is new.

@@ -24,6 +24,7 @@ pub mod attestations;
 pub mod auth;
 pub mod background;
 pub mod blobs;
+pub mod compute;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod decode;
@@ -59,6 +60,7 @@ pub mod service;
 pub mod service_accounts;
 pub mod shared;
 pub mod snapshots;
+pub mod spool;
 pub mod store;
 #[cfg(feature = "proptest")]
 pub mod strategies;

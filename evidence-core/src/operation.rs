@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use crate::auth::Scope;
 use crate::blobs::{Chunks, Upload};
+use crate::compute::{Compute, LONG_JSON};
 use crate::decode::{self, Misfit};
 use crate::error::{Error, INVALID_PAYLOAD, Result};
 use crate::id::Id;
@@ -98,10 +99,10 @@ pub trait Operations {
 /// A body as it came, before the operation's type is known.
 #[derive(Debug)]
 pub enum RawBody {
-    /// None, or the literal `null`.
+    /// None.
     Empty,
-    /// A JSON value.
-    Json(Value),
+    /// JSON text.
+    Json(Bytes),
     /// A multipart form.
     Form {
         /// The text of the part that holds the JSON document, if it was there.
@@ -111,6 +112,17 @@ pub enum RawBody {
     },
     /// Bytes as they came.
     Bytes(Raw),
+}
+
+impl RawBody {
+    /// The bytes of JSON in it.
+    fn json_len(&self) -> usize {
+        match self {
+            Self::Json(text) => text.len(),
+            Self::Form { document, .. } => document.as_ref().map_or(0, Vec::len),
+            Self::Empty | Self::Bytes(_) => 0,
+        }
+    }
 }
 
 /// Which kind of body an operation reads.
@@ -145,6 +157,12 @@ pub trait Body: Sized + Send + 'static {
     fn schema(generator: &mut SchemaGenerator) -> Option<Schema>;
     /// Reads it.
     fn read(raw: RawBody) -> Result<Self>;
+
+    /// The same, in `compute` where the JSON is long.
+    fn read_in(raw: RawBody, compute: &Compute) -> impl Future<Output = Result<Self>> + Send {
+        let heavy = raw.json_len() > LONG_JSON;
+        async move { compute.run_if(heavy, move || Self::read(raw)).await? }
+    }
 }
 
 impl Body for () {
@@ -171,13 +189,15 @@ impl<T: DeserializeOwned + JsonSchema + Send + 'static> Body for Json<T> {
     }
 
     fn read(raw: RawBody) -> Result<Self> {
-        match raw {
-            RawBody::Json(value) => {
-                decode::from_json(&value).map(Self).map_err(|misfit| Error::misfit(&misfit, "body"))
-            }
-            RawBody::Empty => Err(Error::invalid("body", "Field required [input: None]")),
-            RawBody::Form { .. } | RawBody::Bytes(_) => Err(Error::UnsupportedMediaType),
+        let value = match raw {
+            RawBody::Json(text) => decode::parse(&text).map_err(|text| Error::invalid("body", text))?,
+            RawBody::Empty => Value::Null,
+            RawBody::Form { .. } | RawBody::Bytes(_) => return Err(Error::UnsupportedMediaType),
+        };
+        if value.is_null() {
+            return Err(Error::invalid("body", "Field required [input: None]"));
         }
+        decode::from_json(&value).map(Self).map_err(|misfit| Error::misfit(&misfit, "body"))
     }
 }
 
@@ -404,16 +424,60 @@ pub trait Reply: Send + 'static {
     const MEDIA_TYPE: &'static str = "application/json";
     /// The schema of its JSON; none for what is no JSON.
     fn schema(generator: &mut SchemaGenerator) -> Option<Schema>;
-    /// Makes the answer.
-    fn answer(self) -> impl Future<Output = Result<Answer>> + Send;
+    /// Makes the answer; what takes long, in `compute`.
+    fn answer(self, compute: &Compute) -> impl Future<Output = Result<Answer>> + Send;
 }
 
 fn unwritable(source: serde_json::Error) -> Error {
     Error::Internal { what: "an answer could not be written as JSON", source: source.into() }
 }
 
-fn json_answer(status: Success, value: &impl Serialize) -> Result<Answer> {
-    let json = serde_json::to_vec(value).map_err(unwritable)?;
+/// Writes up to a length, and no more.
+struct Short<'a> {
+    text: &'a mut Vec<u8>,
+    end: usize,
+}
+
+impl std::io::Write for Short<'_> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        if self.text.len() + bytes.len() > self.end {
+            return Err(std::io::ErrorKind::StorageFull.into());
+        }
+        self.text.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Appends a value's JSON to `text`. How long it is shows while it is written: what turns out to be long is written once
+/// more, in `compute`.
+async fn write_json<T: Serialize + Send + 'static>(
+    text: &mut Vec<u8>,
+    value: T,
+    compute: &Compute,
+) -> Result<()> {
+    let begin = text.len();
+    match serde_json::to_writer(Short { end: begin + LONG_JSON, text }, &value) {
+        Ok(()) => return Ok(()),
+        Err(error) if error.is_io() => text.truncate(begin),
+        Err(error) => return Err(unwritable(error)),
+    }
+    let mut whole = std::mem::take(text);
+    let write = move || serde_json::to_writer(&mut whole, &value).map(|()| whole);
+    *text = compute.run(write).await?.map_err(unwritable)?;
+    Ok(())
+}
+
+async fn json_answer<T: Serialize + Send + 'static>(
+    status: Success,
+    value: T,
+    compute: &Compute,
+) -> Result<Answer> {
+    let mut json = Vec::new();
+    write_json(&mut json, value, compute).await?;
     Ok(Answer { status, ..Answer::of(AnswerBody::Json(json)) })
 }
 
@@ -424,8 +488,8 @@ impl<T: Serialize + JsonSchema + Send + 'static> Reply for Json<T> {
         Some(generator.subschema_for::<T>())
     }
 
-    async fn answer(self) -> Result<Answer> {
-        json_answer(Success::Ok, &self.0)
+    async fn answer(self, compute: &Compute) -> Result<Answer> {
+        json_answer(Success::Ok, self.0, compute).await
     }
 }
 
@@ -440,8 +504,8 @@ impl<T: Serialize + JsonSchema + Send + 'static> Reply for Created<T> {
         Some(generator.subschema_for::<T>())
     }
 
-    async fn answer(self) -> Result<Answer> {
-        json_answer(Success::Created, &self.0)
+    async fn answer(self, compute: &Compute) -> Result<Answer> {
+        json_answer(Success::Created, self.0, compute).await
     }
 }
 
@@ -461,8 +525,9 @@ impl<T: Serialize + JsonSchema + Send + 'static> Reply for Put<T> {
         Some(generator.subschema_for::<T>())
     }
 
-    async fn answer(self) -> Result<Answer> {
-        json_answer(if self.created { Success::Created } else { Success::Ok }, &self.body)
+    async fn answer(self, compute: &Compute) -> Result<Answer> {
+        let status = if self.created { Success::Created } else { Success::Ok };
+        json_answer(status, self.body, compute).await
     }
 }
 
@@ -483,8 +548,8 @@ impl<R: Reply> Reply for WithHeaders<R> {
         R::schema(generator)
     }
 
-    async fn answer(self) -> Result<Answer> {
-        let mut answer = self.reply.answer().await?;
+    async fn answer(self, compute: &Compute) -> Result<Answer> {
+        let mut answer = self.reply.answer(compute).await?;
         answer.headers.extend(self.headers);
         Ok(answer)
     }
@@ -563,9 +628,10 @@ impl<I: Serialize + Send + 'static, E: Envelope<I>> Reply for JsonList<I, E> {
         Some(generator.subschema_for::<E::Document>())
     }
 
-    async fn answer(self) -> Result<Answer> {
+    async fn answer(self, compute: &Compute) -> Result<Answer> {
         let (before, after) = self.envelope.around()?;
-        let mut text = ListText { items: self.items, before, after: Some(after), is_first: true };
+        let compute = compute.clone();
+        let mut text = ListText { items: self.items, before, after: Some(after), is_first: true, compute };
         let first = text.piece().await?.unwrap_or_default();
         Ok(Answer::of(if text.after.is_none() {
             AnswerBody::Json(first)
@@ -586,9 +652,10 @@ struct ListText<I> {
     /// What ends it; nothing once it has ended.
     after: Option<Vec<u8>>,
     is_first: bool,
+    compute: Compute,
 }
 
-impl<I: Serialize> ListText<I> {
+impl<I: Serialize + Send + 'static> ListText<I> {
     /// The next piece of text: items of [`PIECE`] bytes together, or one that is longer.
     async fn piece(&mut self) -> Result<Option<Vec<u8>>> {
         if self.after.is_none() {
@@ -607,7 +674,7 @@ impl<I: Serialize> ListText<I> {
             if !std::mem::take(&mut self.is_first) {
                 piece.push(b',');
             }
-            serde_json::to_writer(&mut piece, &item?).map_err(unwritable)?;
+            write_json(&mut piece, item?, &self.compute).await?;
         }
         Ok(Some(piece))
     }
@@ -620,7 +687,7 @@ struct Continued<I> {
 }
 
 #[async_trait]
-impl<I: Serialize + Send> Chunks for Continued<I> {
+impl<I: Serialize + Send + 'static> Chunks for Continued<I> {
     async fn next(&mut self) -> std::io::Result<Option<Bytes>> {
         if let Some(first) = self.first.take() {
             return Ok(Some(first.into()));
@@ -637,7 +704,7 @@ impl Reply for Raw {
         None
     }
 
-    async fn answer(self) -> Result<Answer> {
+    async fn answer(self, _: &Compute) -> Result<Answer> {
         Ok(Answer::of(AnswerBody::Raw(self)))
     }
 }
@@ -650,7 +717,7 @@ impl Reply for Streamed {
         None
     }
 
-    async fn answer(self) -> Result<Answer> {
+    async fn answer(self, _: &Compute) -> Result<Answer> {
         Ok(Answer::of(AnswerBody::Stream(self)))
     }
 }
@@ -663,7 +730,7 @@ impl Reply for Download {
         None
     }
 
-    async fn answer(self) -> Result<Answer> {
+    async fn answer(self, _: &Compute) -> Result<Answer> {
         Ok(Answer::of(AnswerBody::Download(self)))
     }
 }
@@ -680,14 +747,29 @@ impl Reply for Pdf {
         None
     }
 
-    async fn answer(self) -> Result<Answer> {
-        self.0.answer().await
+    async fn answer(self, compute: &Compute) -> Result<Answer> {
+        self.0.answer(compute).await
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_no_json_is_refused_and_null_is_nothing() {
+        let read = |text: &'static [u8]| match Json::<Value>::read(RawBody::Json(Bytes::from_static(text))) {
+            Ok(Json(value)) => Ok(value),
+            Err(Error::Invalid { fields, .. }) => Err(fields.into_iter().next().unwrap()),
+            Err(error) => panic!("{error}"),
+        };
+        assert_eq!(read(b" {\"a\": []}\n"), Ok(serde_json::json!({"a": []})));
+        for text in [b"{" as &[u8], b" ", b"{} {}", b"\"\xff\"", b"\xef\xbb\xbf{}", b"NaN", b"'a'"] {
+            assert_eq!(read(text).unwrap_err().0, "body", "{text:?}");
+        }
+        let nothing = Err(("body".to_owned(), "Field required [input: None]".to_owned()));
+        assert_eq!([read(b"null"), read(b" null\n")], [nothing.clone(), nothing]);
+    }
 
     #[test]
     fn a_header_cannot_leave_its_line_nor_say_how_the_body_is_sent() {

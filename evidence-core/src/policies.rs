@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::assessment;
 use crate::auth::{Actor, Scope};
+use crate::compute::LONG_YAML;
 use crate::decode::{self, Misfit};
 use crate::environments::KnownEnvironment;
 use crate::error::{Error, Resource, Result};
@@ -342,7 +343,13 @@ impl Operation for PutPolicy {
 
     async fn run(self, body: Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
         let (input, text) = body.into_text(FILE, cx.limits().policy).await?;
-        text.as_deref().map(check).transpose()?;
+        let text = match text {
+            Some(text) => {
+                let heavy = text.len() > LONG_YAML;
+                Some(cx.compute().run_if(heavy, move || check(&text).map(|()| text)).await??)
+            }
+            None => None,
+        };
         let (put, versioned) = cx.retry(|| put(&input, text.as_deref(), cx)).await?;
         if versioned {
             reassess_consumers(&input.name, cx).await?;

@@ -2,6 +2,7 @@
 //! a body of its own; all of them become one `Report`, and only a report that tells something new takes a snapshot.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -23,7 +24,7 @@ use crate::snapshots::ArtifactKey;
 #[derive(Debug)]
 struct Report {
     kind: EnvironmentKind,
-    running: Running,
+    running: Arc<Running>,
 }
 
 impl Report {
@@ -47,7 +48,7 @@ impl Report {
             }
         }
         running.values_mut().for_each(|seen| seen.created.sort_unstable());
-        Self { kind, running }
+        Self { kind, running: Arc::new(running) }
     }
 
     /// Takes the report in: status 201 when that took a snapshot.
@@ -285,11 +286,11 @@ mod tests {
         let body: DockerReport = from_json(&json!({ "artifacts": artifacts })).expect("a valid report");
         let report =
             Report::new(EnvironmentKind::Docker, body.artifacts.0.iter().map(PlainArtifact::sighting));
-        let flat = |(key, seen): (ArtifactKey, Sighting)| {
+        let flat = |(key, seen): (&ArtifactKey, &Sighting)| {
             assert_eq!(Some(key.as_str()), seen.fingerprint.as_ref().map(Fingerprint::as_str));
-            (key.to_string(), seen.name, seen.created)
+            (key.to_string(), seen.name.clone(), seen.created.clone())
         };
-        report.running.into_iter().map(flat).collect()
+        report.running.iter().map(flat).collect()
     }
 
     #[test]

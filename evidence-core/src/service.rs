@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::auth::{Access, Actor, ApiKey, Credential, KeyHash, Place, Principal, Scope, Target};
 use crate::blobs::Blobs;
+use crate::compute::{Compute, ComputePool};
 use crate::error::{Error, Missing, Resource, Result, Wording};
 use crate::fact::{Fact, Guard, Write};
 use crate::flows::Visibility;
@@ -42,6 +43,9 @@ pub trait EvidenceService: Clone + Send + Sync + 'static {
 
     /// How much is taken in.
     fn limits(&self) -> Limits;
+
+    /// Where CPU-bound work is done.
+    fn compute(&self) -> Compute;
 
     /// Answers once the store does.
     fn ready(&self) -> impl Future<Output = Result<()>> + Send;
@@ -140,6 +144,7 @@ struct Parts {
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
     settings: Settings,
+    compute: Compute,
     callers: Callers,
     templates: Templates,
 }
@@ -269,6 +274,7 @@ impl Evidence {
                 clock,
                 random,
                 settings,
+                compute: Compute::default(),
                 callers: Callers::default(),
                 templates: Templates::default(),
             }),
@@ -279,10 +285,32 @@ impl Evidence {
     /// was kept before is looked for there, too.
     #[must_use]
     pub fn with_attachments(self, attachments: Arc<dyn Blobs>) -> Self {
-        let Parts { store, clock, random, settings, .. } = &*self.parts;
-        let (store, clock, random) = (Arc::clone(store), Arc::clone(clock), Arc::clone(random));
-        let (settings, callers, templates) = (settings.clone(), Callers::default(), Templates::default());
-        Self { parts: Arc::new(Parts { store, attachments, clock, random, settings, callers, templates }) }
+        self.with(|parts| parts.attachments = attachments)
+    }
+
+    /// The same service with its CPU-bound work done in this pool, in place of a [`BlockingPool`].
+    ///
+    /// [`BlockingPool`]: crate::compute::BlockingPool
+    #[must_use]
+    pub fn with_compute_pool(self, pool: impl ComputePool) -> Self {
+        self.with(|parts| parts.compute = Compute::new(pool))
+    }
+
+    /// The same service with other parts, which has forgotten what it remembered.
+    fn with(self, change: impl FnOnce(&mut Parts)) -> Self {
+        let Parts { store, attachments, clock, random, settings, compute, .. } = &*self.parts;
+        let mut parts = Parts {
+            store: Arc::clone(store),
+            attachments: Arc::clone(attachments),
+            clock: Arc::clone(clock),
+            random: Arc::clone(random),
+            settings: settings.clone(),
+            compute: compute.clone(),
+            callers: Callers::default(),
+            templates: Templates::default(),
+        };
+        change(&mut parts);
+        Self { parts: Arc::new(parts) }
     }
 
     /// The principal that a user of this name is: for a host that knows by itself who calls.
@@ -353,6 +381,10 @@ impl EvidenceService for Evidence {
 
     fn limits(&self) -> Limits {
         self.parts.settings.limits
+    }
+
+    fn compute(&self) -> Compute {
+        self.parts.compute.clone()
     }
 
     async fn ready(&self) -> Result<()> {
@@ -465,6 +497,11 @@ impl<'a> Context<'a> {
         &self.settings.limits
     }
 
+    /// Where CPU-bound work is done.
+    pub fn compute(&self) -> &'a Compute {
+        &self.parts.compute
+    }
+
     /// The templates that were parsed already.
     pub(crate) const fn templates(&self) -> &'a Templates {
         self.templates
@@ -522,18 +559,15 @@ impl<'a> Context<'a> {
         if same_org && role(now) >= role(then) { Ok(()) } else { Err(Error::Forbidden) }
     }
 
-    /// Refuses snapshots that are too large to be recorded: what a report's artifacts come to grows with the policies
-    /// that judge each of them. Other facts are bounded by the bodies they come from.
-    fn check_size(&self, facts: &[Fact]) -> Result<()> {
-        let limit = self.limits().write;
-        for fact in facts.iter().filter(|fact| matches!(fact, Fact::SnapshotTaken { .. })) {
-            let mut size = Size(0);
-            serde_json::to_writer(&mut size, fact).map_err(|error| StoreError::Failed(error.into()))?;
-            if size.0 > limit {
-                return Err(Error::TooLarge { limit, file: false });
-            }
-        }
-        Ok(())
+    /// The same facts, but for snapshots that are too large to be recorded: what a report's artifacts come to grows with
+    /// the policies that judge each of them. Other facts are bounded by the bodies they come from.
+    async fn of_good_size(&self, facts: Vec<Fact>) -> Result<Vec<Fact>> {
+        let changes = |fact: &Fact| match fact {
+            Fact::SnapshotTaken { snapshot } => snapshot.changes.len(),
+            _ => 0,
+        };
+        let (limit, heavy) = (self.limits().write, facts.iter().any(|fact| changes(fact) > MANY_CHANGES));
+        self.compute().run_if(heavy, move || check_size(&facts, limit).map(|()| facts)).await?
     }
 
     /// Records facts under guards, all or none.
@@ -545,9 +579,9 @@ impl<'a> Context<'a> {
         if draft.facts.is_empty() {
             return Ok(Vec::new());
         }
-        self.check_size(&draft.facts)?;
-        self.check_access().await?;
         let Draft { facts, guards, secrets, .. } = draft;
+        let facts = self.of_good_size(facts).await?;
+        self.check_access().await?;
         let access = facts.iter().any(Fact::changes_access);
         let write = Write { org: self.org()?, by: self.actor(), at: self.now(), facts, guards, secrets };
         let recorded = self.store.record(write).await;
@@ -556,6 +590,20 @@ impl<'a> Context<'a> {
         }
         Ok(recorded?)
     }
+}
+
+/// A snapshot of more changes takes a while to be written as JSON.
+const MANY_CHANGES: usize = 64;
+
+fn check_size(facts: &[Fact], limit: u64) -> Result<()> {
+    for fact in facts.iter().filter(|fact| matches!(fact, Fact::SnapshotTaken { .. })) {
+        let mut size = Size(0);
+        serde_json::to_writer(&mut size, fact).map_err(|error| StoreError::Failed(error.into()))?;
+        if size.0 > limit {
+            return Err(Error::TooLarge { limit, file: false });
+        }
+    }
+    Ok(())
 }
 
 /// Counts the bytes that are written to it.

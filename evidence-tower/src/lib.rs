@@ -21,7 +21,6 @@ mod reply;
 #[cfg(feature = "rocket")]
 pub mod rocket;
 mod route;
-mod spool;
 
 use std::convert::Infallible;
 use std::fmt::{self, Debug};

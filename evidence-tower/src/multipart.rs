@@ -11,6 +11,7 @@ use bytes::Bytes;
 use evidence_core::blobs::Upload;
 use evidence_core::name::Fingerprint;
 use evidence_core::operation::{FormParts, RawBody};
+use evidence_core::spool::{Spool, Spooled};
 use evidence_core::{Error, Limits, Result};
 use futures_util::Stream;
 use http::header::CONTENT_TYPE;
@@ -20,7 +21,6 @@ use multer::{Field, Multipart};
 
 use crate::BoxError;
 use crate::body::broken_off;
-use crate::spool::{Spool, Spooled};
 
 /// What may surround a form's content, in bytes: boundaries and part headers.
 const AROUND: u64 = 1 << 20;

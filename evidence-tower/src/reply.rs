@@ -67,7 +67,7 @@ impl ReplyBody {
     /// What is not sent yet, for hosts that cannot break an answer off.
     #[cfg(feature = "rocket")]
     pub(crate) async fn spooled(mut self) -> io::Result<Self> {
-        let mut spool = crate::spool::Spool::default();
+        let mut spool = evidence_core::spool::Spool::default();
         while let Some(frame) = self.frame().await {
             if let Ok(piece) = frame?.into_data() {
                 spool.push(&piece).await?;

@@ -9,7 +9,7 @@ use std::pin::Pin;
 
 use evidence_core::auth::{Access, Target};
 use evidence_core::operation::{Answer, Body, Method, Reply};
-use evidence_core::{Error, EvidenceService, Limits, Operation, Result, Visitor, api};
+use evidence_core::{Error, EvidenceService, Operation, Result, Visitor, api};
 use tracing::Instrument;
 
 use crate::body::Incoming;
@@ -124,8 +124,9 @@ fn answer<S: EvidenceService, O: Operation>(call: Call<S>) -> Answering {
     Box::pin(async move {
         let Call { service, access, parameters, body } = call;
         let (operation, body) =
-            input::<O>(parameters, body, &service.limits()).await.map_err(|e| e.under(O::INVALID))?;
-        let work = async move { service.run(&access, operation, body).await?.answer().await };
+            input::<O>(parameters, body, &service).await.map_err(|e| e.under(O::INVALID))?;
+        let work =
+            async move { service.run(&access, operation, body).await?.answer(&service.compute()).await };
         match O::METHOD {
             Method::Get => work.await,
             Method::Post | Method::Put | Method::Patch | Method::Delete => detached(work).await,
@@ -136,11 +137,12 @@ fn answer<S: EvidenceService, O: Operation>(call: Call<S>) -> Answering {
 async fn input<O: Operation>(
     parameters: Parameters,
     body: Incoming,
-    limits: &Limits,
+    service: &impl EvidenceService,
 ) -> Result<(O, O::Body)> {
     let operation = parameters.read()?;
-    let body = body.read(O::Body::KIND, O::body_limit(limits), limits).await?;
-    Ok((operation, O::Body::read(body)?))
+    let limits = service.limits();
+    let body = body.read(O::Body::KIND, O::body_limit(&limits), &limits).await?;
+    Ok((operation, O::Body::read_in(body, &service.compute()).await?))
 }
 
 /// Runs a write to its end, also when the client hangs up meanwhile: it is recorded or refused, never cut in half.

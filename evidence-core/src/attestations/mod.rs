@@ -1,5 +1,6 @@
 //! Attestations: claims about a trail or an artifact, append-only. The newest of a name decides.
 
+mod archive;
 mod claims;
 mod details;
 mod evidence;

@@ -29,7 +29,7 @@ impl Sent {
     pub fn read<B: Body>(&self) -> Result<B> {
         B::read(match B::KIND {
             BodyKind::Empty => RawBody::Empty,
-            BodyKind::Json => RawBody::Json(self.document.clone()),
+            BodyKind::Json => RawBody::Json(self.document.to_string().into()),
             BodyKind::Form(parts) => self.form(parts)?,
             BodyKind::Raw => {
                 RawBody::Bytes(Raw { media_type: None, bytes: self.document.to_string().into() })

@@ -12,13 +12,12 @@ use crate::auth::Scope;
 use crate::decode::{self, Misfit};
 use crate::error::{Error, Resource, Result};
 use crate::fact::{Fact, Guard, Key, RecordKind};
-use crate::flows::Flow;
+use crate::flows::{Flow, with_template};
 use crate::id::Id;
 use crate::name::{FingerprintPrefix, FlowName, OrgName, TrailName};
 use crate::operation::{Document, Envelope, Form, FormParts, Json, JsonList, Method, Operation, Put};
 use crate::page::{PageNumber, Pagination, PerPage};
 use crate::rules::compliance::{ArtifactStatus, AttestationStatus, State};
-use crate::rules::template::Template;
 use crate::service::{Context, Draft};
 use crate::shared::{
     Acknowledged, Description, ExternalUrls, GitCommit, RepoInfo, ShortText, TagFilter, TagText, Tags,
@@ -94,10 +93,7 @@ impl Operation for BeginTrail {
     }
 
     async fn run(self, body: Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
-        let (input, template) = body.into_text("template_file", cx.limits().template).await?;
-        if let Some(Err(errors)) = template.as_deref().map(Template::parse) {
-            return Err(Error::invalid("template_file", errors.to_string()));
-        }
+        let (input, template) = with_template(body, cx).await?;
         let created = cx.retry(|| begin(&self.flow_name, &input, template.as_deref(), cx)).await?;
         Ok(Put { created, body: Acknowledged::Ok })
     }

@@ -54,7 +54,8 @@ impl Operation for GetAuditPdf {
         let flow = cx.flow(self.flow_name.as_str()).await.map_err(flow_or_trail)?.record;
         let trail = cx.trail(&flow, self.trail_name.as_str()).await.map_err(flow_or_trail)?.record;
         let pages = pages(&self.flow_name, trail, cx).await?;
-        let bytes = report::render(&pages).map_err(|source| Error::Internal {
+        let draw = move || report::render(&pages).map(|bytes| (sha256_hex(&bytes), bytes));
+        let (digest, bytes) = cx.compute().run(draw).await?.map_err(|source| Error::Internal {
             what: "the PDF could not be drawn",
             source: source.into(),
         })?;
@@ -62,7 +63,7 @@ impl Operation for GetAuditPdf {
             media_type: Pdf::MEDIA_TYPE.to_owned(),
             file_name: format!("{}-{}.pdf", self.flow_name, self.trail_name),
             size: bytes.len() as u64,
-            etag: Some(sha256_hex(&bytes)),
+            etag: Some(digest),
             content: Box::new(Whole::new(bytes)),
         }))
     }

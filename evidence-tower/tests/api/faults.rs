@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use evidence_core::auth::{Access, Credential, Principal, Target};
 use evidence_core::blobs::{Blobs, CHUNK, Chunks};
+use evidence_core::compute::Compute;
 use evidence_core::id::Id;
 use evidence_core::name::Fingerprint;
 use evidence_core::store::StoreResult;
@@ -73,6 +74,10 @@ impl EvidenceService for Faulty {
 
     fn limits(&self) -> Limits {
         self.evidence.limits()
+    }
+
+    fn compute(&self) -> Compute {
+        self.evidence.compute()
     }
 
     async fn ready(&self) -> Result<()> {
@@ -257,6 +262,10 @@ impl EvidenceService for Slow {
 
     fn limits(&self) -> Limits {
         self.evidence.limits()
+    }
+
+    fn compute(&self) -> Compute {
+        self.evidence.compute()
     }
 
     async fn ready(&self) -> Result<()> {

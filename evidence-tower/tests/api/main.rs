@@ -8,6 +8,7 @@ mod attestation_types;
 mod attestations;
 mod background;
 mod bodies;
+mod compute;
 mod documentation;
 mod environments;
 mod faults;

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use evidence_core::auth::{Access, Credential, Principal, Target};
+use evidence_core::compute::Compute;
 use evidence_core::{EvidenceService, Limits, Operation, Result, Wording};
 
 /// A service that counts its calls.
@@ -81,6 +82,10 @@ impl<S: EvidenceService> EvidenceService for Metered<S> {
 
     fn limits(&self) -> Limits {
         self.service.limits()
+    }
+
+    fn compute(&self) -> Compute {
+        self.service.compute()
     }
 
     async fn ready(&self) -> Result<()> {

@@ -1,48 +1,65 @@
-//! Files on their way in: hashed as they come, held in memory while they are small and in an unnamed temporary file
-//! from then on, so that many large uploads at once cost disk rather than memory.
+//! Content whose digest is wanted before it is kept: hashed as it comes, held in memory while it is short and in an unnamed
+//! temporary file from then on, so that many large files at once cost disk rather than memory.
 
 use std::io::{self, SeekFrom};
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
-use evidence_core::blobs::{Chunks, Whole};
-use evidence_core::digest;
 use sha2::{Digest, Sha256};
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
 
-/// Files up to this size stay in memory.
+use crate::blobs::{Chunks, Whole};
+use crate::digest;
+
+/// Content up to this size stays in memory.
 const IN_MEMORY: usize = 64 << 10;
 /// How much of a temporary file is written or read at once.
 const PIECE: usize = 64 << 10;
 
-/// A file that is being received.
+/// Content that is being spooled.
 #[derive(Default)]
-pub(crate) struct Spool {
+pub struct Spool {
     hasher: Sha256,
     size: u64,
     memory: BytesMut,
     file: Option<File>,
 }
 
-/// A file that was received.
-pub(crate) struct Spooled {
+/// Content that was spooled.
+pub struct Spooled {
     /// Its size in bytes.
-    pub(crate) size: u64,
+    pub size: u64,
     /// Its SHA-256, in lower-case hex.
-    pub(crate) sha256: String,
+    pub sha256: String,
     /// Its content.
-    pub(crate) content: Box<dyn Chunks>,
+    pub content: Box<dyn Chunks>,
+}
+
+impl std::fmt::Debug for Spool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Spool").field("size", &self.size).finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for Spooled {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { size, sha256, .. } = self;
+        f.debug_struct("Spooled").field("size", size).field("sha256", sha256).finish_non_exhaustive()
+    }
 }
 
 impl Spool {
     /// The bytes received so far.
-    pub(crate) const fn size(&self) -> u64 {
+    pub const fn size(&self) -> u64 {
         self.size
     }
 
     /// Takes the next piece.
-    pub(crate) async fn push(&mut self, piece: &[u8]) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// When the temporary file cannot be made or written.
+    pub async fn push(&mut self, piece: &[u8]) -> io::Result<()> {
         self.hasher.update(piece);
         self.size += piece.len() as u64;
         if self.file.is_none() && self.memory.len() + piece.len() <= IN_MEMORY {
@@ -65,8 +82,11 @@ impl Spool {
         Ok(self.file.insert(file))
     }
 
-    /// The whole file.
-    pub(crate) async fn finish(self) -> io::Result<Spooled> {
+    /// The whole content.
+    ///
+    /// # Errors
+    /// When the temporary file cannot be written or read.
+    pub async fn finish(self) -> io::Result<Spooled> {
         let Self { hasher, size, memory, file } = self;
         let content: Box<dyn Chunks> = match file {
             None => Box::new(Whole::new(memory)),

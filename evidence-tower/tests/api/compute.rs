@@ -1,0 +1,185 @@
+//! CPU-bound work leaves the runtime: while it waits for its thread, other requests are answered.
+
+use std::collections::VecDeque;
+use std::future::IntoFuture;
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use evidence_core::blobs::{Blobs, CHUNK, Chunks};
+use evidence_core::compute::{ComputePool, Job};
+use evidence_core::id::Id;
+use evidence_core::name::Fingerprint;
+use evidence_core::store::StoreResult;
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+
+use crate::mounts::Mount;
+use crate::scenery::{PROVENANCE, fingerprint};
+use crate::support::{Api, Ask, Reply, in_memory};
+
+/// A pool whose jobs wait until they are taken.
+#[derive(Clone, Default)]
+struct Held {
+    jobs: Arc<Mutex<VecDeque<Job>>>,
+    given: Arc<Notify>,
+}
+
+impl ComputePool for Held {
+    fn parallelism(&self) -> usize {
+        1
+    }
+
+    fn spawn(&self, job: Job) {
+        self.jobs.lock().unwrap().push_back(job);
+        self.given.notify_one();
+    }
+}
+
+impl Held {
+    /// The next job, once there is one.
+    async fn next(&self) -> Job {
+        loop {
+            let job = self.jobs.lock().unwrap().pop_front();
+            match job {
+                Some(job) => return job,
+                None => self.given.notified().await,
+            }
+        }
+    }
+}
+
+async fn held() -> (Api, Held) {
+    let pool = Held::default();
+    let evidence = in_memory().await.with_compute_pool(pool.clone());
+    (Api::new(evidence, Mount::Tower, "memory").await, pool)
+}
+
+/// Sends `ask`, and asks something else before each of the jobs that it gives to the pool. Answers how many these were.
+async fn answered_meanwhile(api: &Api, pool: &Held, ask: Ask) -> (Reply, usize) {
+    let mut reply = ask.into_future();
+    for jobs in 0.. {
+        tokio::select! {
+            reply = &mut reply => return (reply, jobs),
+            job = pool.next() => {
+                api.get("/flows/acme/web").await.ok();
+                job();
+            }
+        }
+    }
+    unreachable!("there are fewer jobs than numbers")
+}
+
+/// A template with so many attestations, about fifty bytes each.
+fn template(attestations: usize) -> String {
+    let line = |n| format!("    - name: check-{n}\n      type: generic\n");
+    format!("version: 1\ntrail:\n  attestations:\n{}", (0..attestations).map(line).collect::<String>())
+}
+
+/// A report of so many artifacts, about a hundred and twenty bytes each.
+fn report(artifacts: usize) -> Value {
+    let artifact = |n| json!({"digests": {format!("image-{n}"): format!("{n:064x}")}, "creationTimestamp": 1_700_000_000});
+    json!({"artifacts": Vec::from_iter((0..artifacts).map(artifact))})
+}
+
+#[tokio::test]
+async fn other_requests_are_answered_while_a_long_one_is_worked_on() {
+    let (api, pool) = held().await;
+    api.given_flow_with_template().await;
+    api.given_environments("docker", &["prod"]).await;
+    api.given_artifact('a', "t").await;
+    let document = |name: &str| ("name=\"data_json\"", json!({"name": name, "description": ""}).to_string());
+    let (web, t) = (document("web"), document("t"));
+    let long = template(200);
+    let with_template = ("name=\"template_file\"; filename=\"t.yml\"", long.as_str());
+    let padded = format!("# {}\n{PROVENANCE}", "x".repeat(8 << 10));
+    let policy =
+        [("name=\"payload\"", "{\"name\": \"p\"}"), ("name=\"policy_file\"; filename=\"p.yml\"", &padded)];
+    let kind = json!({"name": "scan", "description": ""}).to_string();
+    let schema = json!({"description": "x".repeat(100 << 10)}).to_string();
+    let kind =
+        [("name=\"data_json\"", kind.as_str()), ("name=\"type_schema\"; filename=\"s.json\"", &schema)];
+    let suite = |n| json!({"name": format!("suite-{n}"), "failures": 0, "errors": 0, "skipped": 0, "total": 1, "duration": 1.5});
+    let suites = Vec::from_iter((0..2_000).map(suite));
+    let junit = json!({"attestation_name": "unit", "junit_results": suites}).to_string();
+    let scan = json!({"attestation_name": "scan", "is_compliant": true}).to_string();
+    let file = fingerprint('f').repeat(1 << 10);
+    let files = [
+        ("name=\"data_json\"", scan.as_str()),
+        ("name=\"attachment_file.1\"; filename=\"a\"", &file),
+        ("name=\"attachment_file.2\"; filename=\"b\"", "short"),
+    ];
+    let table: [(&str, Ask, u16); 9] = [
+        ("a PDF", api.get("/trails/acme/web/t/audit_pdf"), 200),
+        (
+            "a flow's template",
+            api.put("/flows/acme/template_file").form(&[(web.0, &web.1), with_template]),
+            200,
+        ),
+        ("a trail's template", api.put("/trails/acme/web").form(&[(t.0, &t.1), with_template]), 200),
+        ("a policy", api.put("/policies/acme").form(&policy), 201),
+        ("a type's schema", api.post("/custom-attestation-types/acme").form(&kind), 201),
+        (
+            "a form",
+            api.post("/attestations/acme/web/trail/t/junit").form(&[("name=\"data_json\"", &junit)]),
+            201,
+        ),
+        ("an archive", api.post("/attestations/acme/web/trail/t/generic").form(&files), 201),
+        ("a report", api.put("/environments/acme/prod/report/docker").json(report(1_000)), 201),
+        ("a long answer", api.get("/snapshots/acme/prod/1"), 200),
+    ];
+    for (what, ask, status) in table {
+        let (reply, jobs) = answered_meanwhile(&api, &pool, ask).await;
+        assert_eq!((reply.status.as_u16(), jobs > 0), (status, true), "{what}: {:?}", reply.body);
+    }
+}
+
+#[tokio::test]
+async fn work_that_fails_is_a_500_for_its_own_request() {
+    let (api, pool) = held().await;
+    api.given_flow_with_template().await;
+    api.given_artifact('a', "t").await;
+    let pdf = api.get("/trails/acme/web/t/audit_pdf").into_future();
+    let (reply, ()) = tokio::join!(pdf, async { drop(pool.next().await) });
+    reply.expect(500, json!({}));
+    let (reply, jobs) = answered_meanwhile(&api, &pool, api.get("/trails/acme/web/t/audit_pdf")).await;
+    assert_eq!((reply.status.as_u16(), jobs), (200, 1));
+}
+
+/// A place for attachments that remembers the longest piece it was given.
+#[derive(Clone, Default)]
+struct Longest(Arc<Mutex<usize>>);
+
+#[async_trait]
+impl Blobs for Longest {
+    async fn keep(&self, _: Id, _: &Fingerprint, content: &mut dyn Chunks) -> StoreResult<()> {
+        while let Some(piece) = content.next().await.unwrap() {
+            let mut longest = self.0.lock().unwrap();
+            *longest = piece.len().max(*longest);
+        }
+        Ok(())
+    }
+
+    async fn chunk(&self, _: Id, _: &Fingerprint, _: u64) -> StoreResult<Option<Bytes>> {
+        Ok(None)
+    }
+}
+
+#[tokio::test]
+async fn files_and_their_archive_are_never_in_memory_whole() {
+    let place = Longest::default();
+    let evidence = in_memory().await.with_attachments(Arc::new(place.clone()));
+    let api = Api::new(evidence, Mount::Tower, "memory").await;
+    // What digests of numbers say is not to be compressed much.
+    let digest = |n: usize| evidence_core::digest::sha256_hex(&n.to_be_bytes());
+    let text: String = (0..4 * CHUNK / 64).map(digest).collect();
+    let scan = json!({"attestation_name": "scan", "is_compliant": true}).to_string();
+    let files = [
+        ("name=\"data_json\"", scan.as_str()),
+        ("name=\"attachment_file.1\"; filename=\"a\"", &text),
+        ("name=\"attachment_file.2\"; filename=\"b\"", "short"),
+    ];
+    api.post("/attestations/acme/web/trail/t/generic").form(&files).await.created();
+    let longest = *place.0.lock().unwrap();
+    assert!((1..=CHUNK).contains(&longest), "{longest}");
+}
