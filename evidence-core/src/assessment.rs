@@ -312,7 +312,9 @@ async fn origins(running: &Running, cx: &Context<'_>) -> Result<BTreeMap<Fingerp
     let flows: BTreeMap<Id, _> = flows.into_iter().map(|flow| (flow.id, flow)).collect();
     let mut origins: BTreeMap<Fingerprint, Vec<Origin>> = BTreeMap::new();
     for row in rows {
-        let Some(flow) = flows.get(&row.flow) else { continue };
+        // One report that is passed over may be the one that does not comply.
+        let lost = || StoreError::corrupt(format_args!("the flow {} of a running artifact", row.flow));
+        let flow = flows.get(&row.flow).ok_or_else(lost)?;
         let Standing { state, reason, attestations } = standings.standing(&row);
         let context = FlowContext {
             flow_name: flow.name.to_string(),

@@ -315,6 +315,8 @@ async fn named(names: &[ShortText], guards: &mut Vec<Guard>, cx: &Context<'_>) -
     let mut found: Vec<Environment> = Vec::new();
     for name in names {
         let Some(environment) = by_name.get(name.as_str()) else {
+            // The list leaves out what cannot be read.
+            cx.store().environment(cx.org()?, name.as_str()).await?;
             let missing = cx.missing(Resource::Environment, name.as_str()).named_by("included_environments");
             return Err(missing.into());
         };

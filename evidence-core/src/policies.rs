@@ -20,7 +20,7 @@ use crate::operation::{Document, Form, FormParts, Json, Method, Operation, Put};
 use crate::rules::policy;
 use crate::service::{Context, Draft};
 use crate::shared::{Description, ShortText};
-use crate::store::{Current, StoreResult};
+use crate::store::{Current, StoreError, StoreResult};
 use crate::time::{Seconds, Timestamp};
 
 /// A policy as it is recorded; its versions are records of their own.
@@ -112,14 +112,33 @@ pub(crate) async fn named(
         known.iter().map(|policy| (policy.name.as_str(), policy)).collect();
     let mut ids = Vec::new();
     for name in names {
-        let policy = by_name.get(name.as_str());
-        let policy = policy.ok_or_else(|| cx.missing(Resource::Policy, name.as_str()).named_by(field))?;
+        let Some(policy) = by_name.get(name.as_str()) else {
+            // The list leaves out what cannot be read.
+            cx.store().policy(cx.org()?, name.as_str()).await?;
+            return Err(cx.missing(Resource::Policy, name.as_str()).named_by(field).into());
+        };
         if !ids.contains(&policy.id) {
             ids.push(policy.id);
             guards.push(Guard::Denotes(Key::Policy(policy.name.clone()), policy.id));
         }
     }
     Ok(ids)
+}
+
+/// Every version of a policy, oldest first.
+async fn versions(policy: &Policy, cx: &Context<'_>) -> Result<Vec<PolicyVersion>> {
+    let versions = cx.store().policy_versions(cx.org()?, &[policy.id]).await?;
+    counted(versions.len(), policy.version, policy.id)?;
+    Ok(versions)
+}
+
+/// Checks that the versions 1 to `latest` of a record are there: a list leaves out what cannot be read.
+pub(crate) fn counted(found: usize, latest: u64, of: Id) -> Result<()> {
+    if found as u64 == latest {
+        return Ok(());
+    }
+    let what = format_args!("{found} of the {latest} versions of {of} can be read");
+    Err(StoreError::corrupt(what).into())
 }
 
 /// A policy as answers carry it.
@@ -272,7 +291,7 @@ impl Operation for GetPolicy {
         let known = cx.store().policy(org, self.policy_name.as_str()).await?;
         let missing = || cx.missing(Resource::Policy, self.policy_name.as_str());
         let policy = known.ok_or_else(missing)?.record;
-        let versions = cx.store().policy_versions(org, &[policy.id]).await?;
+        let versions = versions(&policy, cx).await?;
         let environments = cx.store().environments(org).await?;
         Ok(Json(PolicyView::new(policy, versions, &environments)))
     }
@@ -381,7 +400,7 @@ async fn put(input: &PolicyInput, text: Option<&str>, cx: &Context<'_>) -> Resul
         let body = PolicyView::new(record, vec![version], &environments);
         return Ok((Put { created: true, body }, false));
     };
-    let mut versions = cx.store().policy_versions(org, &[record.id]).await?;
+    let mut versions = versions(&record, cx).await?;
     let latest = versions.last().map(|version| version.policy_yaml.as_str());
     let (policy, version) = updated(&record, input, text.filter(|text| Some(*text) != latest), cx);
     if policy != record {

@@ -12,6 +12,10 @@
 //! - Every list has a total order, named at its question. A window past the end is empty, with the right total.
 //! - Time and ids come from the caller. A store reads no clock and draws no randomness.
 //! - Questions and facts of one organization never show or touch another's.
+//! - A stored record that cannot be read is [`StoreError::Corrupt`] where it is asked for alone; a list leaves it out and
+//!   names it in the log ([`readable`]), so that it hides no other. [`api_keys`](ServiceAccountStore::api_keys),
+//!   [`artifacts`](ArtifactStore::artifacts) and [`instances`](SnapshotStore::instances) are no such lists: decisions rest
+//!   on all that they answer.
 //! - A question takes a bounded number of statements, whatever the size of its answer.
 //!
 //! # Writing a store
@@ -131,6 +135,25 @@ impl StoreError {
     pub fn corrupt(what: impl std::fmt::Display) -> Self {
         Self::Corrupt { what: what.to_string() }
     }
+}
+
+/// What can be read of a list's records, each of which comes with the ledger index of its fact. One that is damaged is
+/// left out, so that it hides no other, and is named in the log. Whoever rests a decision on what a list has checks that it is all there.
+///
+/// # Errors
+/// What an item has failed with, where it is not [`StoreError::Corrupt`].
+pub fn readable<I: std::fmt::Display, T>(
+    org: Id,
+    records: impl IntoIterator<Item = (I, StoreResult<T>)>,
+) -> StoreResult<Vec<T>> {
+    let whole = |(index, record): (I, StoreResult<T>)| match record {
+        Err(StoreError::Corrupt { what }) => {
+            tracing::warn!(organization = %org, index = %index, what, "a list leaves out a damaged record: run fsck");
+            None
+        }
+        other => Some(other),
+    };
+    records.into_iter().filter_map(whole).collect()
 }
 
 /// A record and the ledger index of the fact that last changed it, for [`crate::Guard::Revision`].

@@ -5,12 +5,12 @@ use evidence_core::artifacts::{Artifact, ArtifactFilter, ArtifactRow, ArtifactSt
 use evidence_core::id::Id;
 use evidence_core::name::Fingerprint;
 use evidence_core::page::{Listed, Slice, Window};
-use evidence_core::store::StoreResult;
+use evidence_core::store::{StoreResult, readable};
 use evidence_core::time::Timestamp;
 use serde::Deserialize;
 
 use crate::db::PostgresStore;
-use crate::rows::{Bound, Listing, Order, array, each, list, payload, record, signed, unsigned, word};
+use crate::rows::{Bound, Listing, Order, array, each, list, listed_record, payload, signed, unsigned, word};
 
 /// Numbered as trails are.
 pub(crate) const INSERT_ARTIFACTS: &str = "
@@ -61,7 +61,8 @@ const ON_BRANCH: &str = " AND x.branch = $9";
 const FROM_REPOS: &str = " AND x.repo = ANY($10)";
 const WITH_COMMIT: &str = " AND x.commit_sha <> ''";
 
-pub(crate) const BY_ID: &str = concat!("SELECT ", payload!("a"), " FROM ", each!("artifact", "id", "a"));
+pub(crate) const BY_ID: &str =
+    concat!("SELECT a.ledger_index, ", payload!("a"), " FROM ", each!("artifact", "id", "a"));
 
 const FINGERPRINTS: &str = "
     WITH found AS MATERIALIZED (
@@ -146,7 +147,7 @@ impl ArtifactStore for PostgresStore {
         filter: &ArtifactFilter,
         window: Window,
     ) -> StoreResult<Slice<Artifact>> {
-        self.page(org, &listing(filter), window, values(filter)).await
+        self.whole_page(org, &listing(filter), window, values(filter)).await
     }
 
     async fn artifacts_listed(
@@ -160,7 +161,7 @@ impl ArtifactStore for PostgresStore {
 
     async fn artifacts_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Artifact>> {
         let rows = self.ask(BY_ID).bind(org.to_string()).bind(list(ids)).all().await?;
-        rows.into_iter().map(|(payload,): (String,)| record(&payload)).collect()
+        readable(org, rows.into_iter().map(listed_record))
     }
 
     async fn provenance(&self, org: Id, fingerprints: &[Fingerprint]) -> StoreResult<Vec<ArtifactRow>> {

@@ -1,14 +1,14 @@
 //! Attestations: a narrow row each, with the body in the ledger.
 
 use async_trait::async_trait;
-use evidence_core::attestations::{Attestation, AttestationRow, AttestationStore, Binding};
+use evidence_core::attestations::{Attestation, AttestationRow, AttestationStore, Binding, newest_first};
 use evidence_core::id::Id;
-use evidence_core::store::StoreResult;
+use evidence_core::store::{StoreResult, readable};
 use evidence_core::time::Timestamp;
 use serde::Deserialize;
 
 use crate::db::PostgresStore;
-use crate::rows::{each, list, payload, record};
+use crate::rows::{each, list, listed_record, payload, record};
 
 pub(crate) const INSERT_ATTESTATIONS: &str = "
     INSERT INTO evidence.attestation
@@ -39,15 +39,19 @@ impl Row {
 const ATTESTATION: &str =
     concat!("SELECT ", payload!("a"), " FROM evidence.attestation a WHERE a.org = $1 AND a.id = $2");
 
-pub(crate) const BY_ID: &str = concat!("SELECT ", payload!("a"), " FROM ", each!("attestation", "id", "a"));
+pub(crate) const BY_ID: &str =
+    concat!("SELECT a.ledger_index, ", payload!("a"), " FROM ", each!("attestation", "id", "a"));
 
 pub(crate) const ON_TRAILS: &str = concat!(
-    "SELECT ",
+    "SELECT a.ledger_index, a.trail, a.binding, a.is_override, ",
     payload!("a"),
     " FROM ",
     each!("attestation", "trail", "a"),
     " WHERE a.name = $3 ORDER BY a.ledger_index DESC"
 );
+
+/// A row of [`ON_TRAILS`].
+type Told = (i64, String, String, bool, String);
 
 #[async_trait]
 impl AttestationStore for PostgresStore {
@@ -58,11 +62,14 @@ impl AttestationStore for PostgresStore {
 
     async fn attestations_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Attestation>> {
         let rows = self.ask(BY_ID).bind(org.to_string()).bind(list(ids)).all().await?;
-        rows.into_iter().map(|(payload,): (String,)| record(&payload)).collect()
+        readable(org, rows.into_iter().map(listed_record))
     }
 
     async fn attestations(&self, org: Id, trails: &[Id], name: &str) -> StoreResult<Vec<Attestation>> {
         let question = self.ask(ON_TRAILS).bind(org.to_string()).bind(list(trails)).bind(name);
-        question.all::<(String,)>().await?.into_iter().map(|(payload,)| record(&payload)).collect()
+        let row = |(index, trail, binding, is_override, payload): Told| {
+            (index, (trail, binding), is_override, record(&payload))
+        };
+        newest_first(org, question.all().await?.into_iter().map(row))
     }
 }

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use evidence_core::environments::{EnvironmentStatus, EnvironmentStore, KnownEnvironment};
 use evidence_core::id::Id;
-use evidence_core::store::StoreResult;
+use evidence_core::store::{StoreResult, readable};
 use evidence_core::time::Timestamp;
 
 use crate::db::PostgresStore;
@@ -75,6 +75,6 @@ impl EnvironmentStore for PostgresStore {
 
     async fn environments(&self, org: Id) -> StoreResult<Vec<KnownEnvironment>> {
         let rows = self.ask(ENVIRONMENTS).bind(org.to_string()).all().await?;
-        rows.into_iter().map(known).collect()
+        readable(org, rows.into_iter().map(|row: Row| (row.0, known(row))))
     }
 }

@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use evidence_core::Current;
 use evidence_core::id::Id;
 use evidence_core::policies::{Policy, PolicyStore, PolicyVersion};
-use evidence_core::store::StoreResult;
+use evidence_core::store::{StoreResult, readable};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -18,8 +18,13 @@ pub(crate) const INSERT_VERSIONS: &str = "
     INSERT INTO evidence.version (org, id, number, ledger_index)
     SELECT r.* FROM go, UNNEST($text, $text, $bigint, $bigint) r";
 
-pub(crate) const VERSIONS: &str =
-    concat!("SELECT ", payload!("v"), " FROM ", each!("version", "id", "v"), " ORDER BY v.ledger_index");
+pub(crate) const VERSIONS: &str = concat!(
+    "SELECT v.ledger_index, ",
+    payload!("v"),
+    " FROM ",
+    each!("version", "id", "v"),
+    " ORDER BY v.ledger_index"
+);
 
 /// A payload, as far as its version goes.
 #[derive(Deserialize)]
@@ -31,8 +36,8 @@ impl PostgresStore {
     /// Every version of these records, oldest first.
     pub(crate) async fn versions<T: DeserializeOwned>(&self, org: Id, of: &[Id]) -> StoreResult<Vec<T>> {
         let rows = self.ask(VERSIONS).bind(org.to_string()).bind(list(of)).all().await?;
-        let read = |(payload,): (String,)| body::<Versioned<T>>(&payload).map(|payload| payload.version);
-        rows.into_iter().map(read).collect()
+        let version = |payload: &str| body::<Versioned<T>>(payload).map(|payload| payload.version);
+        readable(org, rows.into_iter().map(|(index, payload): (i64, String)| (index, version(&payload))))
     }
 }
 

@@ -64,7 +64,7 @@ impl RepoStore for PostgresStore {
     }
 
     async fn repo(&self, org: Id, id: Id) -> StoreResult<Option<Current<Repo>>> {
-        Ok(self.by_ids(org, KIND, &[id]).await?.pop())
+        self.by_id(org, KIND, id).await
     }
 
     async fn repos(&self, org: Id, filter: &RepoFilter, window: Window) -> StoreResult<Slice<Repo>> {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use evidence_core::id::Id;
 use evidence_core::page::{Listed, Slice, Window};
-use evidence_core::store::StoreResult;
+use evidence_core::store::{StoreResult, readable};
 use evidence_core::{Current, StoreError};
 use serde::de::value::StrDeserializer;
 use serde::de::{DeserializeOwned, IntoDeserializer};
@@ -266,6 +266,16 @@ pub(crate) fn current<T: DeserializeOwned>((revision, payload): (i64, String)) -
     Ok(Current { revision: unsigned(revision)?, record: record(&payload)? })
 }
 
+/// What a list shows of a row: its fact's index, and the record.
+pub(crate) fn listed_record<T: DeserializeOwned>((index, payload): (i64, String)) -> (i64, StoreResult<T>) {
+    (index, record(&payload))
+}
+
+/// The same, with the record's revision.
+pub(crate) fn listed_current<T: DeserializeOwned>(row: (i64, String)) -> (i64, StoreResult<Current<T>>) {
+    (row.0, current(row))
+}
+
 /// The payload of a row's fact. A subquery, never a join: PostgreSQL may read a whole ledger for a join with it, while a
 /// subquery is a probe of the index whatever the statistics say.
 macro_rules! payload {
@@ -321,7 +331,18 @@ impl PostgresStore {
         ids: &[Id],
     ) -> StoreResult<Vec<Current<T>>> {
         let question = self.ask(BY_IDS).bind(org.to_string()).bind(list(ids)).bind(kind);
-        question.all().await?.into_iter().map(current).collect()
+        readable(org, question.all().await?.into_iter().map(listed_current))
+    }
+
+    /// The record of this kind and id.
+    pub(crate) async fn by_id<T: DeserializeOwned>(
+        &self,
+        org: Id,
+        kind: &'static str,
+        id: Id,
+    ) -> StoreResult<Option<Current<T>>> {
+        let question = self.ask(BY_IDS).bind(org.to_string()).bind(list(&[id])).bind(kind);
+        question.first().await?.map(current).transpose()
     }
 
     /// Every record of this kind, by name, but for the archived ones.
@@ -331,7 +352,7 @@ impl PostgresStore {
         kind: &'static str,
     ) -> StoreResult<Vec<Current<T>>> {
         let rows = self.ask(ALL_NAMED).bind(org.to_string()).bind(kind).all().await?;
-        rows.into_iter().map(current).collect()
+        readable(org, rows.into_iter().map(listed_current))
     }
 
     /// A window of the records whose facts `listing` finds, and how many there are. The values are those of `$4` onwards.
@@ -342,7 +363,18 @@ impl PostgresStore {
         window: Window,
         values: Vec<Bound>,
     ) -> StoreResult<Slice<T>> {
-        self.window(org, &listing.sql(PAYLOAD), record, window, values).await
+        self.window(org, &listing.sql(PAYLOAD), readable_records, window, values).await
+    }
+
+    /// The same, for what decisions rest on: nothing is left out.
+    pub(crate) async fn whole_page<T: DeserializeOwned>(
+        &self,
+        org: Id,
+        listing: &Listing,
+        window: Window,
+        values: Vec<Bound>,
+    ) -> StoreResult<Slice<T>> {
+        self.window(org, &listing.sql(PAYLOAD), all_records, window, values).await
     }
 
     /// The same, without what the facts say.
@@ -353,7 +385,7 @@ impl PostgresStore {
         window: Window,
         values: Vec<Bound>,
     ) -> StoreResult<Slice<Listed>> {
-        self.window(org, &listing.sql(SIZE), sized, window, values).await
+        self.window(org, &listing.sql(SIZE), sizes, window, values).await
     }
 
     /// A window, and how many there are: one statement, so that the two agree.
@@ -361,7 +393,7 @@ impl PostgresStore {
         &self,
         org: Id,
         sql: &str,
-        read: fn(&str) -> StoreResult<T>,
+        read: ReadPage<T>,
         window: Window,
         values: Vec<Bound>,
     ) -> StoreResult<Slice<T>> {
@@ -371,10 +403,10 @@ impl PostgresStore {
             Bound::Text(text) => question.bind(text),
             Bound::List(list) => question.bind(list),
         });
-        let rows = question.all::<(i64, Option<String>)>().await?;
-        let total = rows.first().map_or(Ok(0), |(total, _)| unsigned(*total))?;
-        let texts = rows.iter().filter_map(|(_, text)| text.as_deref());
-        Ok(Slice { items: texts.map(read).collect::<StoreResult<_>>()?, total })
+        let rows = question.all::<(i64, Option<i64>, Option<String>)>().await?;
+        let total = rows.first().map_or(Ok(0), |(total, ..)| unsigned(*total))?;
+        let page = rows.into_iter().filter_map(|(_, index, text)| index.zip(text)).collect();
+        Ok(Slice { items: read(org, page)?, total })
     }
 }
 
@@ -397,6 +429,24 @@ fn sized(text: &str) -> StoreResult<Listed> {
     Ok(Listed { id: id(text)?, bytes })
 }
 
+/// Reads a page of an organization: of each row the index of its fact, and the column that was asked for.
+type ReadPage<T> = fn(Id, Vec<(i64, String)>) -> StoreResult<Vec<T>>;
+
+/// The records of a page that can be read.
+fn readable_records<T: DeserializeOwned>(org: Id, page: Vec<(i64, String)>) -> StoreResult<Vec<T>> {
+    readable(org, page.into_iter().map(listed_record))
+}
+
+/// All records of a page.
+fn all_records<T: DeserializeOwned>(_: Id, page: Vec<(i64, String)>) -> StoreResult<Vec<T>> {
+    page.into_iter().map(|(_, payload)| record(&payload)).collect()
+}
+
+/// What [`SIZE`] says of a page.
+fn sizes(_: Id, page: Vec<(i64, String)>) -> StoreResult<Vec<Listed>> {
+    page.into_iter().map(|(_, text)| sized(&text)).collect()
+}
+
 /// A list to take a page of: constant pieces of SQL alone, values are bound.
 pub(crate) struct Listing {
     /// The table, as `x` with its columns `org` and `ledger_index`, and the condition that every list has.
@@ -417,7 +467,7 @@ pub(crate) enum Order {
 }
 
 impl Listing {
-    /// The statement that answers how many there are and, row by row, `column` of the window `$2`, `$3`.
+    /// The statement that answers how many there are and, row by row, the index and `column` of the window `$2`, `$3`.
     fn sql(&self, column: &str) -> String {
         let Self { from, filter, order } = self;
         let all = format!("{from}{}", filter.concat());
@@ -434,7 +484,7 @@ impl Listing {
         format!(
             "WITH total AS MATERIALIZED (SELECT {total} AS n FROM {all}),
                 page AS MATERIALIZED (SELECT x.* FROM {all} {page})
-            SELECT (SELECT n FROM total), {column}
+            SELECT (SELECT n FROM total), x.ledger_index, {column}
             FROM (SELECT 1) AS one LEFT JOIN page x ON true
             ORDER BY {order}"
         )

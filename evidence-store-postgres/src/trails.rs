@@ -4,12 +4,12 @@ use async_trait::async_trait;
 use evidence_core::Current;
 use evidence_core::id::Id;
 use evidence_core::page::{Listed, Slice, Window};
-use evidence_core::store::{StoreResult, StoredEntry};
+use evidence_core::store::{StoreResult, StoredEntry, readable};
 use evidence_core::trails::{Trail, TrailContents, TrailFilter, TrailStore};
 
 use crate::db::PostgresStore;
 use crate::ledger::EntryRow;
-use crate::rows::{Bound, Listing, Order, Recorded, array, each, list, payload, record};
+use crate::rows::{Bound, Listing, Order, array, each, list, listed_record, payload, record};
 use crate::{artifacts, attestations};
 
 /// A trail keeps its flow, its beginning and its places: what is no beginning is numbered apart, for nothing.
@@ -48,20 +48,21 @@ const WITH_FINGERPRINT: &str = " AND x.id IN (
         WHERE a.org = $1 AND a.fingerprint >= $7 AND a.fingerprint < $7 || 'g')";
 
 const NEWEST: &str = concat!(
-    "SELECT ",
+    "SELECT t.ledger_index, ",
     payload!("t"),
     " FROM UNNEST($2::text[]) AS f (flow) CROSS JOIN LATERAL (
         SELECT org, ledger_index FROM evidence.trail
         WHERE org = $1 AND flow || '' = f.flow ORDER BY flow_place DESC LIMIT 1) t"
 );
 
-/// The facts of the trails `$2`, as a JSON array or nothing.
-macro_rules! trails_json {
+/// The facts of the trails `$2` with their indexes, told apart by what stands in no JSON, so that one that is damaged
+/// spoils no other; or nothing.
+macro_rules! trail_facts {
     () => {
         concat!(
-            "(SELECT '[' || string_agg(",
+            "(SELECT string_agg(t.ledger_index || ' ' || ",
             payload!("t"),
-            ", ',') || ']' FROM ",
+            ", chr(30)) FROM ",
             each!("trail", "id", "t"),
             ")"
         )
@@ -69,10 +70,10 @@ macro_rules! trails_json {
 }
 
 /// Everything about some trails in one statement, so that it fits together, and in one row, for a row costs more than
-/// what is in it: the trails' facts, the artifacts and the attestations, each as a JSON array or nothing.
+/// what is in it: the trails' facts, and the artifacts and the attestations as a JSON array or nothing each.
 pub(crate) const CONTENTS: &str = concat!(
     "SELECT ",
-    trails_json!(),
+    trail_facts!(),
     ", (SELECT '[' || string_agg(",
     artifacts::row_json!(),
     ", ',') || ']' FROM ",
@@ -117,9 +118,19 @@ const fn order(filter: &TrailFilter) -> Order {
     }
 }
 
+/// What stands between two facts, as [`CONTENTS`] writes it.
+const SEPARATOR: char = '\u{1e}';
+
+/// A fact of [`CONTENTS`]: its index, and the record.
+fn trail_fact(text: &str) -> (&str, StoreResult<Trail>) {
+    let (index, payload) = text.split_once(' ').unwrap_or((text, ""));
+    (index, record(payload))
+}
+
 /// What [`CONTENTS`] found, trail by trail.
-fn contents((trails, artifacts, attestations): Contents) -> StoreResult<Vec<TrailContents>> {
-    let trails = array::<Recorded<Trail>>(trails)?.into_iter().map(|trail| trail.record);
+fn contents(org: Id, (trails, artifacts, attestations): Contents) -> StoreResult<Vec<TrailContents>> {
+    let trails = trails.as_deref().unwrap_or_default().split_terminator(SEPARATOR).map(trail_fact);
+    let trails: Vec<Trail> = readable(org, trails)?;
     let artifacts = array(artifacts)?.into_iter().map(artifacts::Row::artifact).collect();
     let attestations = array(attestations)?.into_iter().map(attestations::Row::attestation).collect();
     Ok(TrailContents::together(trails, artifacts, attestations))
@@ -144,12 +155,12 @@ impl TrailStore for PostgresStore {
 
     async fn newest_trails(&self, org: Id, flows: &[Id]) -> StoreResult<Vec<Trail>> {
         let rows = self.ask(NEWEST).bind(org.to_string()).bind(list(flows)).all().await?;
-        rows.into_iter().map(|(payload,): (String,)| record(&payload)).collect()
+        readable(org, rows.into_iter().map(listed_record))
     }
 
     async fn trail_contents(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailContents>> {
         let question = self.ask(CONTENTS).bind(org.to_string()).bind(list(trails));
-        contents(question.first().await?.unwrap_or_default())
+        contents(org, question.first().await?.unwrap_or_default())
     }
 
     async fn trail_entries(&self, org: Id, trail: Id) -> StoreResult<Vec<StoredEntry>> {

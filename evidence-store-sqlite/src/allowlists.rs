@@ -6,7 +6,7 @@ use evidence_core::id::Id;
 use evidence_core::store::StoreResult;
 
 use crate::db::SqliteStore;
-use crate::rows::record;
+use crate::rows::listed_record;
 
 pub(crate) const PUT_ALLOWANCES: &str = "
     INSERT INTO allowance (org, environment, fingerprint, ledger_index)
@@ -14,7 +14,7 @@ pub(crate) const PUT_ALLOWANCES: &str = "
     ON CONFLICT (org, environment, fingerprint) DO UPDATE SET ledger_index = excluded.ledger_index";
 
 const ALLOWANCES: &str = "
-    SELECT l.payload FROM allowance a CROSS JOIN ledger l ON l.org = a.org AND l.idx = a.ledger_index
+    SELECT l.idx, l.payload FROM allowance a CROSS JOIN ledger l ON l.org = a.org AND l.idx = a.ledger_index
     WHERE a.org = (SELECT key FROM organization WHERE id = $1)";
 
 const IN_ENVIRONMENT: &str = " AND a.environment = $2";
@@ -27,6 +27,6 @@ impl AllowlistStore for SqliteStore {
         let narrowed = environment.map_or("", |_| IN_ENVIRONMENT);
         let question = self.ask([ALLOWANCES, narrowed, NEWEST_FIRST].concat()).bind(org.to_string());
         let question = question.bind(environment.map(|id| id.to_string())).long();
-        question.all_as(|(payload,): (String,)| record(&payload)).await
+        question.readable_as(org, listed_record).await
     }
 }

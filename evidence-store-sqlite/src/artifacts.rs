@@ -10,7 +10,7 @@ use evidence_core::time::Timestamp;
 use serde::Deserialize;
 
 use crate::db::SqliteStore;
-use crate::rows::{Listing, Order, array, list, once, record, signed, unsigned, word};
+use crate::rows::{Listing, Order, array, list, listed_record, once, signed, unsigned, word};
 
 pub(crate) const INSERT_ARTIFACTS: &str = "
     INSERT INTO artifact
@@ -59,7 +59,7 @@ const FROM_REPOS: &str = " AND x.repo IN (SELECT value FROM json_each($10))";
 const WITH_COMMIT: &str = " AND x.commit_sha <> ''";
 
 const BY_ID: &str = "
-    SELECT l.payload FROM json_each($2) w CROSS JOIN artifact a ON a.id = w.value
+    SELECT l.idx, l.payload FROM json_each($2) w CROSS JOIN artifact a ON a.id = w.value
     CROSS JOIN ledger l ON l.org = a.org AND l.idx = a.ledger_index
     WHERE a.org = (SELECT key FROM organization WHERE id = $1)";
 
@@ -147,7 +147,7 @@ impl ArtifactStore for SqliteStore {
         filter: &ArtifactFilter,
         window: Window,
     ) -> StoreResult<Slice<Artifact>> {
-        self.page(org, &listing(filter), window, values(filter)?).await
+        self.whole_page(org, &listing(filter), window, values(filter)?).await
     }
 
     async fn artifacts_listed(
@@ -161,7 +161,7 @@ impl ArtifactStore for SqliteStore {
 
     async fn artifacts_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Artifact>> {
         let question = self.ask(BY_ID).bind(org.to_string()).bind(once(ids)?).about(ids.len());
-        question.all_as(|(payload,): (String,)| record(&payload)).await
+        question.readable_as(org, listed_record).await
     }
 
     async fn provenance(&self, org: Id, fingerprints: &[Fingerprint]) -> StoreResult<Vec<ArtifactRow>> {

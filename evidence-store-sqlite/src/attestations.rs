@@ -1,14 +1,14 @@
 //! Attestations: a narrow row each, with the body in the ledger.
 
 use async_trait::async_trait;
-use evidence_core::attestations::{Attestation, AttestationRow, AttestationStore, Binding};
+use evidence_core::attestations::{Attestation, AttestationRow, AttestationStore, Binding, newest_first};
 use evidence_core::id::Id;
 use evidence_core::store::StoreResult;
 use evidence_core::time::Timestamp;
 use serde::Deserialize;
 
 use crate::db::SqliteStore;
-use crate::rows::{once, record};
+use crate::rows::{listed_record, once, record};
 
 pub(crate) const INSERT_ATTESTATIONS: &str = "
     INSERT INTO attestation (org, id, trail, name, kind, is_compliant, is_override, binding, at, ledger_index)
@@ -41,15 +41,18 @@ const ATTESTATION: &str = "
     WHERE a.id = $2 AND a.org = (SELECT key FROM organization WHERE id = $1)";
 
 const BY_ID: &str = "
-    SELECT l.payload FROM json_each($2) w CROSS JOIN attestation a ON a.id = w.value
+    SELECT l.idx, l.payload FROM json_each($2) w CROSS JOIN attestation a ON a.id = w.value
     CROSS JOIN ledger l ON l.org = a.org AND l.idx = a.ledger_index
     WHERE a.org = (SELECT key FROM organization WHERE id = $1)";
 
 const ON_TRAILS: &str = "
-    SELECT l.payload FROM json_each($2) w
+    SELECT l.idx, a.trail, a.binding, a.is_override, l.payload FROM json_each($2) w
     CROSS JOIN attestation a ON a.trail = w.value AND a.name = $3
     CROSS JOIN ledger l ON l.org = a.org AND l.idx = a.ledger_index
     WHERE a.org = (SELECT key FROM organization WHERE id = $1) ORDER BY a.ledger_index DESC";
+
+/// A row of [`ON_TRAILS`].
+type Told = (i64, String, String, bool, String);
 
 #[async_trait]
 impl AttestationStore for SqliteStore {
@@ -60,12 +63,15 @@ impl AttestationStore for SqliteStore {
 
     async fn attestations_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Attestation>> {
         let question = self.ask(BY_ID).bind(org.to_string()).bind(once(ids)?).about(ids.len());
-        question.all_as(|(payload,): (String,)| record(&payload)).await
+        question.readable_as(org, listed_record).await
     }
 
     async fn attestations(&self, org: Id, trails: &[Id], name: &str) -> StoreResult<Vec<Attestation>> {
         let question = self.ask(ON_TRAILS).bind(org.to_string()).bind(once(trails)?);
         let question = question.bind(name.to_owned()).about(trails.len());
-        question.all_as(|(payload,): (String,)| record(&payload)).await
+        let row = |(index, trail, binding, is_override, payload): Told| {
+            (index, (trail, binding), is_override, record(&payload))
+        };
+        question.answer(move |rows: Vec<Told>| newest_first(org, rows.into_iter().map(row))).await
     }
 }

@@ -68,6 +68,7 @@ impl EnvironmentStore for SqliteStore {
     }
 
     async fn environments(&self, org: Id) -> StoreResult<Vec<KnownEnvironment>> {
-        self.ask(ENVIRONMENTS).bind(org.to_string()).long().all_as(known).await
+        let question = self.ask(ENVIRONMENTS).bind(org.to_string()).long();
+        question.readable_as(org, |row: Row| (row.0, known(row))).await
     }
 }

@@ -19,7 +19,7 @@ pub(crate) const INSERT_VERSIONS: &str = "
     SELECT value->>0, value->>1, value->>2, value->>3 FROM json_each($1)";
 
 const VERSIONS: &str = "
-    SELECT l.payload FROM json_each($2) w CROSS JOIN version v ON v.id = w.value
+    SELECT l.idx, l.payload FROM json_each($2) w CROSS JOIN version v ON v.id = w.value
     CROSS JOIN ledger l ON l.org = v.org AND l.idx = v.ledger_index
     WHERE v.org = (SELECT key FROM organization WHERE id = $1)
     ORDER BY v.ledger_index";
@@ -38,8 +38,8 @@ impl SqliteStore {
         of: &[Id],
     ) -> StoreResult<Vec<T>> {
         let question = self.ask(VERSIONS).bind(org.to_string()).bind(once(of)?).about(of.len());
-        let read = |(payload,): (String,)| body::<Versioned<T>>(&payload).map(|payload| payload.version);
-        question.all_as(read).await
+        let version = |payload: &str| body::<Versioned<T>>(payload).map(|payload| payload.version);
+        question.readable_as(org, move |(index, payload): (i64, String)| (index, version(&payload))).await
     }
 }
 

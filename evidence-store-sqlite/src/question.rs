@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use evidence_core::store::StoreResult;
+use evidence_core::id::Id;
+use evidence_core::store::{StoreResult, readable};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OpenFlags, Row, Statement};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -190,7 +191,21 @@ impl Question<'_> {
         self.answer(|rows: Vec<R>| rows.into_iter().map(read).collect()).await
     }
 
-    async fn answer<R, T>(
+    /// What the rows of a list say, each with the ledger index of its fact: all that can be read.
+    pub(crate) async fn readable_as<R, T>(
+        self,
+        org: Id,
+        read: impl FnMut(R) -> (i64, StoreResult<T>) + Send + 'static,
+    ) -> StoreResult<Vec<T>>
+    where
+        R: FromRow + 'static,
+        T: Send + 'static,
+    {
+        self.answer(move |rows: Vec<R>| readable(org, rows.into_iter().map(read))).await
+    }
+
+    /// What all rows say together.
+    pub(crate) async fn answer<R, T>(
         self,
         read: impl FnOnce(Vec<R>) -> StoreResult<T> + Send + 'static,
     ) -> StoreResult<T>

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use evidence_core::id::Id;
 use evidence_core::page::{Listed, Slice, Window};
-use evidence_core::store::StoreResult;
+use evidence_core::store::{StoreResult, readable};
 use evidence_core::{Current, StoreError};
 use rusqlite::Connection;
 use rusqlite::types::Value;
@@ -190,6 +190,16 @@ pub(crate) fn current<T: DeserializeOwned>((revision, payload): (i64, String)) -
     Ok(Current { revision: unsigned(revision)?, record: record(&payload)? })
 }
 
+/// What a list shows of a row: its fact's index, and the record.
+pub(crate) fn listed_record<T: DeserializeOwned>((index, payload): (i64, String)) -> (i64, StoreResult<T>) {
+    (index, record(&payload))
+}
+
+/// The same, with the record's revision.
+pub(crate) fn listed_current<T: DeserializeOwned>(row: (i64, String)) -> (i64, StoreResult<Current<T>>) {
+    (row.0, current(row))
+}
+
 const BY_NAME: &str = "
     SELECT l.idx, l.payload FROM name n
     CROSS JOIN record r ON r.org = n.org AND r.kind = n.kind AND r.id = n.id
@@ -226,7 +236,18 @@ impl SqliteStore {
         ids: &[Id],
     ) -> StoreResult<Vec<Current<T>>> {
         let question = self.ask(BY_IDS).bind(org.to_string()).bind(kind.to_owned()).bind(once(ids)?);
-        question.about(ids.len()).all_as(current).await
+        question.about(ids.len()).readable_as(org, listed_current).await
+    }
+
+    /// The record of this kind and id.
+    pub(crate) async fn by_id<T: DeserializeOwned + Send + 'static>(
+        &self,
+        org: Id,
+        kind: &'static str,
+        id: Id,
+    ) -> StoreResult<Option<Current<T>>> {
+        let question = self.ask(BY_IDS).bind(org.to_string()).bind(kind.to_owned()).bind(once(&[id])?);
+        question.first_as(current).await
     }
 
     /// Every record of this kind, by name, but for the archived ones.
@@ -236,7 +257,7 @@ impl SqliteStore {
         kind: &'static str,
     ) -> StoreResult<Vec<Current<T>>> {
         let question = self.ask(ALL_NAMED).bind(org.to_string()).bind(kind.to_owned()).long();
-        question.all_as(current).await
+        question.readable_as(org, listed_current).await
     }
 
     /// A window of the records whose facts `listing` finds, and how many there are. The values are those of `$4` onwards.
@@ -247,7 +268,18 @@ impl SqliteStore {
         window: Window,
         values: Vec<Option<String>>,
     ) -> StoreResult<Slice<T>> {
-        self.window(org, listing, PAYLOAD, record, window, values).await
+        self.window(org, listing, PAYLOAD, readable_records, window, values).await
+    }
+
+    /// The same, for what decisions rest on: nothing is left out.
+    pub(crate) async fn whole_page<T: DeserializeOwned + Send + 'static>(
+        &self,
+        org: Id,
+        listing: &Listing,
+        window: Window,
+        values: Vec<Option<String>>,
+    ) -> StoreResult<Slice<T>> {
+        self.window(org, listing, PAYLOAD, all_records, window, values).await
     }
 
     /// The same, without what the facts say.
@@ -258,7 +290,7 @@ impl SqliteStore {
         window: Window,
         values: Vec<Option<String>>,
     ) -> StoreResult<Slice<Listed>> {
-        self.window(org, listing, SIZE, sized, window, values).await
+        self.window(org, listing, SIZE, sizes, window, values).await
     }
 
     /// A window of what `column` says, and how many there are, read in one transaction, so that the two agree.
@@ -267,7 +299,7 @@ impl SqliteStore {
         org: Id,
         listing: &Listing,
         column: &'static str,
-        read: fn(&str) -> StoreResult<T>,
+        read: ReadPage<T>,
         window: Window,
         values: Vec<Option<String>>,
     ) -> StoreResult<Slice<T>> {
@@ -277,12 +309,11 @@ impl SqliteStore {
         let (total, page) = (listing.total(), listing.page(column));
         let found = move |connection: &Connection| {
             let snapshot = connection.unchecked_transaction()?;
-            Ok((rows::<(i64,)>(&snapshot, &total, &bound)?, rows::<(String,)>(&snapshot, &page, &bound)?))
+            Ok((rows::<(i64,)>(&snapshot, &total, &bound)?, rows::<(i64, String)>(&snapshot, &page, &bound)?))
         };
-        let read = move |(total, page): (Vec<(i64,)>, Vec<(String,)>)| {
+        let read = move |(total, page): (Vec<(i64,)>, Vec<(i64, String)>)| {
             let total = total.first().map_or(Ok(0), |(total,)| unsigned(*total))?;
-            let items = page.iter().map(|(text,)| read(text)).collect::<StoreResult<_>>()?;
-            Ok(Slice { items, total })
+            Ok(Slice { items: read(org, page)?, total })
         };
         self.readers.read(2, !listing.narrow, found, read).await
     }
@@ -299,6 +330,24 @@ fn sized(text: &str) -> StoreResult<Listed> {
     let parts = text.split_once(' ').and_then(|(id, bytes)| Some((id, bytes.parse().ok()?)));
     let (text, bytes) = parts.ok_or_else(|| StoreError::corrupt("a list tells no size"))?;
     Ok(Listed { id: id(text)?, bytes })
+}
+
+/// Reads a page of an organization: of each row the index of its fact, and the column that was asked for.
+type ReadPage<T> = fn(Id, Vec<(i64, String)>) -> StoreResult<Vec<T>>;
+
+/// The records of a page that can be read.
+fn readable_records<T: DeserializeOwned>(org: Id, page: Vec<(i64, String)>) -> StoreResult<Vec<T>> {
+    readable(org, page.into_iter().map(listed_record))
+}
+
+/// All records of a page.
+fn all_records<T: DeserializeOwned>(_: Id, page: Vec<(i64, String)>) -> StoreResult<Vec<T>> {
+    page.into_iter().map(|(_, payload)| record(&payload)).collect()
+}
+
+/// What [`SIZE`] says of a page.
+fn sizes(_: Id, page: Vec<(i64, String)>) -> StoreResult<Vec<Listed>> {
+    page.into_iter().map(|(_, text)| sized(&text)).collect()
 }
 
 /// A list to take a page of: constant pieces of SQL alone, values are bound.
@@ -336,7 +385,7 @@ impl Listing {
         format!("SELECT {total} FROM {}", self.all())
     }
 
-    /// The statement that answers `column` of the window `$2`, `$3`. Bodies are fetched for that alone.
+    /// The statement that answers the index and `column` of the window `$2`, `$3`. Bodies are fetched for that alone.
     fn page(&self, column: &str) -> String {
         let all = self.all();
         let (window, order) = match self.order {
@@ -347,7 +396,7 @@ impl Listing {
             ),
         };
         format!(
-            "SELECT {column} FROM (SELECT x.* FROM {all} {window}) x
+            "SELECT x.ledger_index, {column} FROM (SELECT x.* FROM {all} {window}) x
             CROSS JOIN ledger l ON l.org = x.org AND l.idx = x.ledger_index ORDER BY {order}"
         )
     }

@@ -4,12 +4,12 @@ use async_trait::async_trait;
 use evidence_core::Current;
 use evidence_core::id::Id;
 use evidence_core::page::{Listed, Slice, Window};
-use evidence_core::store::{StoreResult, StoredEntry};
+use evidence_core::store::{StoreResult, StoredEntry, readable};
 use evidence_core::trails::{Trail, TrailContents, TrailFilter, TrailStore};
 
 use crate::db::SqliteStore;
 use crate::ledger::entry;
-use crate::rows::{Listing, Order, Recorded, array, current, once, record};
+use crate::rows::{Listing, Order, array, current, listed_record, once, record};
 use crate::{artifacts, attestations};
 
 /// A trail keeps its flow, its beginning and its places: what is no beginning is numbered apart, for nothing. The order
@@ -54,27 +54,28 @@ const WITH_FINGERPRINT: &str = " AND x.id IN (
             AND a.fingerprint >= $7 AND a.fingerprint < $7 || 'g')";
 
 const NEWEST: &str = "
-    SELECT l.payload FROM json_each($2) f
+    SELECT l.idx, l.payload FROM json_each($2) f
     CROSS JOIN trail t ON t.id = (
         SELECT n.id FROM trail n WHERE n.flow = f.value ORDER BY n.flow_place DESC LIMIT 1)
     CROSS JOIN ledger l ON l.org = t.org AND l.idx = t.ledger_index
     WHERE t.org = (SELECT key FROM organization WHERE id = $1)";
 
-/// The facts of the trails `$2`, as a JSON array or nothing.
-macro_rules! trails_json {
+/// The facts of the trails `$2` with their indexes, told apart by what stands in no JSON, so that one that is damaged
+/// spoils no other; or nothing.
+macro_rules! trail_facts {
     () => {
-        "(SELECT '[' || group_concat(l.payload) || ']' FROM json_each($2) w
+        "(SELECT group_concat(l.idx || ' ' || l.payload, char(30)) FROM json_each($2) w
             CROSS JOIN trail t ON t.id = w.value CROSS JOIN ledger l ON l.org = t.org AND l.idx = t.ledger_index
             WHERE t.org = (SELECT key FROM organization WHERE id = $1))"
     };
 }
 
 /// Everything about some trails in one statement, so that it fits together, and in one row, for a row costs more than
-/// what is in it: the trails' facts, the artifacts and the attestations, each as a JSON array or nothing, in any order:
+/// what is in it: the trails' facts, and the artifacts and the attestations as a JSON array or nothing each, in any order:
 /// sorting a few rows takes SQLite a temporary table.
 const CONTENTS: &str = concat!(
     "SELECT ",
-    trails_json!(),
+    trail_facts!(),
     ", (SELECT '[' || group_concat(",
     artifacts::row_json!(),
     ") || ']' FROM json_each($2) w CROSS JOIN artifact a ON a.trail = w.value
@@ -118,9 +119,19 @@ const fn order(filter: &TrailFilter) -> Order {
     }
 }
 
+/// What stands between two facts, as [`CONTENTS`] writes it.
+const SEPARATOR: char = '\u{1e}';
+
+/// A fact of [`CONTENTS`]: its index, and the record.
+fn trail_fact(text: &str) -> (&str, StoreResult<Trail>) {
+    let (index, payload) = text.split_once(' ').unwrap_or((text, ""));
+    (index, record(payload))
+}
+
 /// What [`CONTENTS`] found, trail by trail.
-fn contents((trails, artifacts, attestations): Contents) -> StoreResult<Vec<TrailContents>> {
-    let trails = array::<Recorded<Trail>>(trails)?.into_iter().map(|trail| trail.record);
+fn contents(org: Id, (trails, artifacts, attestations): Contents) -> StoreResult<Vec<TrailContents>> {
+    let trails = trails.as_deref().unwrap_or_default().split_terminator(SEPARATOR).map(trail_fact);
+    let trails: Vec<Trail> = readable(org, trails)?;
     let artifacts = array(artifacts)?.into_iter().map(artifacts::Row::artifact).collect();
     let attestations = array(attestations)?.into_iter().map(attestations::Row::attestation).collect();
     Ok(TrailContents::together(trails, artifacts, attestations))
@@ -146,12 +157,12 @@ impl TrailStore for SqliteStore {
 
     async fn newest_trails(&self, org: Id, flows: &[Id]) -> StoreResult<Vec<Trail>> {
         let question = self.ask(NEWEST).bind(org.to_string()).bind(once(flows)?).about(flows.len());
-        question.all_as(|(payload,): (String,)| record(&payload)).await
+        question.readable_as(org, listed_record).await
     }
 
     async fn trail_contents(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailContents>> {
         let question = self.ask(CONTENTS).bind(org.to_string()).bind(once(trails)?).about(trails.len());
-        Ok(question.first_as(contents).await?.unwrap_or_default())
+        Ok(question.first_as(move |row| contents(org, row)).await?.unwrap_or_default())
     }
 
     async fn trail_entries(&self, org: Id, trail: Id) -> StoreResult<Vec<StoredEntry>> {

@@ -214,6 +214,7 @@ fn view(artifact: &Artifact, around: &Surroundings, cx: &Context<'_>) -> Result<
     let trail = around.trail(artifact);
     let template = match trail {
         Some(trail) => Arc::clone(&trail.template),
+        None if artifact.trail.is_some() => Arc::new(Template::lost()),
         None => cx.templates().parsed(&artifact.template),
     };
     let (artifacts, attestations) =

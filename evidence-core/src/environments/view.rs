@@ -93,7 +93,10 @@ impl Directory {
         Standing {
             modified_at: changed_at.unwrap_or(environment.record.last_modified_at),
             changed_at,
-            state: logical_environment_state(self.members(environment).map(KnownEnvironment::state)),
+            // What is known of a member that cannot be read is that it cannot be.
+            state: logical_environment_state(
+                environment.record.included.iter().map(|id| self.environments.get(id)?.state()),
+            ),
         }
     }
 

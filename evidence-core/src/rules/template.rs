@@ -132,6 +132,11 @@ impl Template {
         })
     }
 
+    /// The template of a trail that cannot be read: nothing satisfies it.
+    pub(crate) fn lost() -> Self {
+        Self { unreadable: Some("The trail cannot be read".to_owned()), ..Self::default() }
+    }
+
     /// Why it could not be read: `The template cannot be read: …`. None for one that could.
     pub fn unreadable(&self) -> Option<&str> {
         self.unreadable.as_deref()

@@ -14,7 +14,7 @@ use crate::name::{EnvironmentName, Fingerprint};
 use crate::service::Context;
 use crate::shared::{GitCommit, RepoInfo, distinct};
 use crate::snapshots::Stretch;
-use crate::store::{StoreError, StoredEntry};
+use crate::store::{StoreError, StoreResult, StoredEntry};
 use crate::time::Timestamp;
 
 /// Something that happened to a trail.
@@ -91,7 +91,7 @@ fn joined(stretches: Vec<Stretch>) -> Vec<Run> {
 /// The kinds of facts that are events of a trail.
 const SHOWN: [&str; 4] = ["trail_begun", "trail_updated", "artifact_reported", "attestation_added"];
 
-fn event(entry: StoredEntry) -> Result<Option<Event>> {
+fn event(entry: StoredEntry) -> StoreResult<Option<Event>> {
     // A newer server beside this one may record what this one has no word for.
     if !SHOWN.contains(&entry.kind.as_str()) {
         return Ok(None);
@@ -146,6 +146,8 @@ pub(crate) struct History {
     pub(crate) judged: Assessed,
     /// The ledger index of the newest fact about it.
     pub(crate) newest: u64,
+    /// Why the events are not all there, where one of them cannot be read.
+    pub(crate) damage: Option<StoreError>,
 }
 
 impl History {
@@ -155,16 +157,30 @@ impl History {
         let newest = entries.last().map(|entry| entry.index).unwrap_or_default();
         let mut contents = TrailContents { trail, artifacts: Vec::new(), attestations: Vec::new() };
         let mut events = Vec::with_capacity(entries.len());
+        let mut damage = None;
         for entry in entries {
             let index = entry.index;
-            let Some(event) = event(entry)? else { continue };
-            contents.add(&event.what, index);
-            events.push(event);
+            match event(entry) {
+                Ok(Some(event)) => {
+                    contents.add(&event.what, index);
+                    events.push(event);
+                }
+                Ok(None) => {}
+                Err(error) => {
+                    tracing::warn!(organization = %cx.org()?, index, %error, "a history leaves out a damaged event");
+                    damage.get_or_insert(error);
+                }
+            }
+        }
+        if damage.is_some() {
+            // What the damaged reports came to stands in their rows.
+            let found = cx.store().trail_contents(cx.org()?, &[contents.trail.id]).await?.pop();
+            contents = found.ok_or_else(|| StoreError::corrupt("a trail with damaged events is gone"))?;
         }
         let runs = runs(&fingerprints(&events), cx).await?;
         events.extend(at_run_time(&events, &runs));
         events.sort_by_key(|event| event.at);
-        Ok(Self { events, runs, judged: Assessed::new(contents, cx.templates()), newest })
+        Ok(Self { events, runs, judged: Assessed::new(contents, cx.templates()), newest, damage })
     }
 }
 

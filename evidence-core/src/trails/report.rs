@@ -79,7 +79,11 @@ fn flow_or_trail(error: Error) -> Error {
 
 /// What the report shows.
 async fn pages(flow: &FlowName, trail: Trail, cx: &Context<'_>) -> Result<TrailReport> {
-    let History { events, runs, judged, newest } = History::read(trail, cx).await?;
+    let History { events, runs, judged, newest, damage } = History::read(trail, cx).await?;
+    if let Some(damage) = damage {
+        // A report for auditors is whole or there is none.
+        return Err(damage.into());
+    }
     let trail = &judged.trail;
     let attestations: Vec<&Attestation> = events.iter().filter_map(Event::attestation).collect();
     let deciding = compliance::deciding(&judged.artifacts, &judged.attestations);

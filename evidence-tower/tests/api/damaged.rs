@@ -1,0 +1,203 @@
+//! Ledger payloads that cannot be read any more: lists answer what can be, whoever asks for the damaged record itself is
+//! told, and no verdict is better for what was left out.
+
+use std::any::Any;
+
+use evidence_core::Settings;
+use evidence_store_postgres::sqlx::{self, Connection};
+use evidence_store_sqlite::rusqlite;
+use evidence_test_postgres::Schema;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::faults::Log;
+use crate::mounts::Mount;
+use crate::scenery::{COMPLIANCE, PROVENANCE, fingerprint};
+use crate::support::{Api, Stored, fixture, stores};
+use crate::trails::TEMPLATE;
+
+/// The database of a store.
+struct Database(Box<dyn Any + Send>);
+
+impl Database {
+    /// Makes the one payload of these facts unreadable that has this in it.
+    async fn damage(&self, fact: &str, needle: &str) {
+        let changed = if let Some(folder) = self.0.downcast_ref::<TempDir>() {
+            let connection = rusqlite::Connection::open(folder.path().join("evidence.db")).unwrap();
+            let damage = "UPDATE ledger SET payload = 'damaged {' WHERE kind = $1 AND instr(payload, $2) > 0";
+            connection.execute(damage, [fact, needle]).unwrap()
+        } else {
+            let schema = self.0.downcast_ref::<Schema>().unwrap();
+            let damage = "SET payload = 'damaged {' WHERE kind = $1 AND strpos(payload, $2) > 0";
+            let damage = format!("UPDATE {}.ledger {damage}", schema.name);
+            let mut connection = sqlx::PgConnection::connect(&schema.url).await.unwrap();
+            let damage = sqlx::query(sqlx::AssertSqlSafe(damage)).bind(fact).bind(needle);
+            let changed = damage.execute(&mut connection).await.unwrap().rows_affected();
+            usize::try_from(changed).unwrap()
+        };
+        assert_eq!(changed, 1, "payloads of {fact} with {needle}");
+    }
+}
+
+/// Runs a case over every store that has a database, with a fresh fixture.
+async fn over_each_database(case: impl AsyncFn(Api, Database)) {
+    for Stored { name, store, home } in stores().await {
+        if name != "memory" {
+            let evidence = fixture(store, Settings::default()).await;
+            case(Api::new(evidence, Mount::Tower, name).await, Database(home)).await;
+        }
+    }
+}
+
+/// What the items of a list have at `item`; the list is at `list` of the answer.
+async fn listed(api: &Api, path: &str, list: &str, item: &str) -> Vec<Value> {
+    let answer = api.get(path).await.ok();
+    let items = answer.pointer(list).and_then(Value::as_array).unwrap();
+    items.iter().map(|listed| listed[item].clone()).collect()
+}
+
+const BROKEN: (u16, &str) = (500, "Internal server error");
+
+async fn expect_broken(api: &Api, path: &str) {
+    let (status, message) = BROKEN;
+    api.get(path).await.expect(status, json!({ "message": message }));
+}
+
+#[tokio::test]
+async fn a_damaged_record_is_left_out_of_lists_and_an_error_alone() {
+    over_each_database(async |api, database| {
+        for flow in ["shop", "damaged-flow"] {
+            api.flow(flow, TEMPLATE).await;
+        }
+        for trail in ["t", "damaged-trail", "u"] {
+            api.begin("shop", &json!({ "name": trail })).await.created();
+        }
+        for digit in ["1", "2", "3"] {
+            api.artifact(digit, "cli").await;
+        }
+        let repo = |name: &str| json!({"name": name, "url": format!("https://github.com/{name}"), "provider": "github"});
+        for name in ["acme/one", "acme/damaged-repo", "acme/two"] {
+            api.report_from(&repo(name)).await;
+        }
+        for environment in ["prod", "damaged-environment"] {
+            api.given_environments("docker", &[environment]).await;
+        }
+        for policy in ["one", "damaged-policy"] {
+            api.put_policy(policy, PROVENANCE).await.created();
+        }
+        for kind in ["review", "damaged-type"] {
+            let document = json!({ "name": kind }).to_string();
+            api.post("/custom-attestation-types/acme").form(&[("name=\"data_json\"", &document)]).await.created();
+        }
+        for (digit, reason) in [("a", "known"), ("b", "damaged-allowance"), ("c", "known, too")] {
+            let allowance = json!({"artifact_name": "x", "artifact_fingerprint": digit.repeat(64), "description": reason});
+            api.put("/allowlists/acme/prod").json(allowance).await.created();
+        }
+
+        let flow = "/flows/acme/damaged-flow";
+        let trail = "/trails/acme/shop/damaged-trail";
+        let artifact = format!("/artifacts/acme/shop/fingerprint/{}", fingerprint('2'));
+        let environment = "/environments/acme/damaged-environment";
+        let policy = "/policies/acme/damaged-policy";
+        let types = "/custom-attestation-types/acme";
+        let kind = "/custom-attestation-types/acme/damaged-type";
+        let account = "/service-accounts/acme/reader-key";
+        let digits = fingerprint('2');
+        let table = [
+            ("flow_created", "damaged-flow", "/flows/acme", "", "name", Some(flow)),
+            ("trail_begun", "damaged-trail", "/trails/acme", "/data", "name", Some(trail)),
+            ("artifact_reported", &digits, "/artifacts/acme", "", "fingerprint", Some(&artifact)),
+            ("repo_reported", "acme/damaged-repo", "/repos/acme", "/repos", "name", None),
+            ("environment_created", "damaged-environment", "/environments/acme", "", "name", Some(environment)),
+            ("policy_created", "damaged-policy", "/policies/acme", "", "name", Some(policy)),
+            ("attestation_type_created", "damaged-type", types, "", "name", Some(kind)),
+            ("service_account_created", "reader-key", "/service-accounts/acme", "", "name", Some(account)),
+            ("artifact_allowed", "damaged-allowance", "/allowlists/acme", "", "description", None),
+        ];
+        for (fact, needle, path, list, item, alone) in table {
+            let before = listed(&api, path, list, item).await;
+            database.damage(fact, needle).await;
+            let after = listed(&api, path, list, item).await;
+            let left: Vec<_> = before.iter().filter(|value| *value != needle).cloned().collect();
+            assert_eq!(after, left, "{path}");
+            assert_eq!(after.len() + 1, before.len(), "{path}");
+            if let Some(alone) = alone {
+                expect_broken(&api, alone).await;
+            }
+        }
+        let log = Log::default();
+        let guard = log.start();
+        api.get("/trails/acme").await.ok();
+        drop(guard);
+        let warning = log.text();
+        for told in ["WARN", "a list leaves out a damaged record", "organization=", "index="] {
+            assert!(warning.contains(told), "{told}: {warning}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn no_verdict_is_better_for_what_is_left_out() {
+    over_each_database(async |api, database| {
+        api.flow("shop", TEMPLATE).await;
+        api.begin("shop", &json!({"name": "t"})).await.created();
+        api.artifact("1", "cli").await;
+        let attest = async |name: &str, is_compliant: bool, description: &str| {
+            let document =
+                json!({"attestation_name": name, "is_compliant": is_compliant, "description": description});
+            api.attest("generic", &document).await.created();
+        };
+        let of_artifact = json!({"attestation_name": "foo", "artifact_fingerprint": fingerprint('1'), "is_compliant": true});
+        api.attest("generic", &of_artifact).await.created();
+        attest("bar", true, "sound").await;
+        api.get("/trails/acme/shop/t").await.expect(200, json!({"compliance_state": "COMPLIANT"}));
+        api.given_environments("docker", &["prod"]).await;
+        api.given_environments("logical", &["all"]).await;
+        api.put("/environments/acme/all/join").json(json!({"physical_env_name": "prod"})).await.ok();
+        api.put_policy("compliance", COMPLIANCE).await.created();
+        api.attach("prod", "compliance").await;
+        api.report_running("prod", &[('1', &[1])]).await.created();
+        api.get("/environments/acme/all").await.expect(200, json!({"state": true}));
+
+        // The newest attestation of a name fails, and can no longer be read.
+        attest("bar", false, "damaged-attestation").await;
+        database.damage("attestation_added", "damaged-attestation").await;
+        let failing = json!({"compliance_state": "NON-COMPLIANT", "is_compliant": false});
+        api.get("/trails/acme").await.expect(200, json!({"data": [failing]}));
+        let trail = api.get("/trails/acme/shop/t").await.expect(200, failing.clone()).ok();
+        let events = trail["events"].as_array().unwrap().iter();
+        let attestations = events.filter(|event| event["type"] == "trail_attestation_reported");
+        assert_eq!(attestations.count(), 1, "{trail}");
+        expect_broken(&api, "/trails/acme/shop/t/audit_pdf").await;
+        // The one before it is no answer to what holds of the name now.
+        expect_broken(&api, "/attestations/acme/shop/trail/t/bar").await;
+        attest("bar", false, "after").await;
+        let newest_first = listed(&api, "/attestations/acme/shop/trail/t/bar", "", "description").await;
+        assert_eq!(newest_first, ["after", "sound"]);
+
+        // Nothing is known of a trail that cannot be read but that it is there.
+        attest("bar", true, "sound").await;
+        database.damage("trail_begun", "\"name\":\"t\"").await;
+        let why = json!({"state": "INCOMPLETE", "state_info": "The trail cannot be read"});
+        api.get("/artifacts/acme").await.expect(200, json!([why]));
+        api.get("/trails/acme").await.expect(200, json!({"data": []}));
+        api.get("/flows/acme").await.expect(200, json!([{"latest_state": null}]));
+
+        // A policy that cannot be read is none that may be passed over.
+        database.damage("policy_created", "compliance").await;
+        let (status, message) = BROKEN;
+        let refused = api.report_running("prod", &[('1', &[1]), ('2', &[1])]).await;
+        refused.expect(status, json!({ "message": message }));
+        api.post("/environments/acme/prod/policies")
+            .json(json!({"policy_names": ["compliance"]}))
+            .await
+            .expect(status, json!({ "message": message }));
+
+        // Neither is an environment.
+        database.damage("policies_attached", "prod").await;
+        api.get("/environments/acme").await.expect(200, json!([{"name": "all", "state": null}]));
+        expect_broken(&api, "/environments/acme/prod").await;
+    })
+    .await;
+}
