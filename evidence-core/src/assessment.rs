@@ -26,6 +26,7 @@ use crate::snapshots::{
     Annotation, AppliedPolicy, ArtifactKey, Instance, PolicyDecision, Provenance, Snapshot,
 };
 use crate::store::{Current, StoreError};
+use crate::texts::in_parts;
 use crate::trails::{self, Assessed};
 
 /// What runs.
@@ -356,36 +357,37 @@ impl Standing {
 
 /// How artifact reports stand in their trails, or alone where they have none.
 struct Standings {
-    trails: BTreeMap<Id, Assessed>,
+    /// The names of the trails.
+    trails: BTreeMap<Id, String>,
     /// By report: those of the trails, and those without one.
     reports: BTreeMap<Id, Standing>,
 }
 
 impl Standings {
     async fn read(rows: &[ArtifactRow], cx: &Context<'_>) -> Result<Self> {
-        let ids: BTreeSet<Id> = rows.iter().filter_map(|row| row.trail).collect();
-        let ids = Vec::from_iter(ids);
-        let (trails, mut reports) = try_join(trails::assessed(&ids, cx), without_trail(rows, cx)).await?;
-        let newest: BTreeMap<&str, &ArtifactStatus> = trails.values().flat_map(in_trail).collect();
+        let mut by_trail: BTreeMap<Id, Vec<&ArtifactRow>> = BTreeMap::new();
         for row in rows {
-            let Some(trail) = row.trail.and_then(|id| trails.get(&id)) else { continue };
-            let standing = match newest.get(row.id.to_string().as_str()) {
-                Some(status) => Standing::new(status, &trail.status.attestations),
-                None => {
-                    let report = ReportedArtifact::from(row);
-                    let Assessed { template, artifacts, attestations, status, .. } = trail;
-                    let replaced = compliance::evaluate_artifact(template, &report, artifacts, attestations);
-                    Standing::new(&replaced, &status.attestations)
-                }
-            };
-            reports.insert(row.id, standing);
+            if let Some(trail) = row.trail {
+                by_trail.entry(trail).or_default().push(row);
+            }
+        }
+        let ids = Vec::from_iter(by_trail.keys().copied());
+        let standings = |trail: Assessed| {
+            let rows = by_trail.get(&trail.trail.id).map(Vec::as_slice).unwrap_or_default();
+            (trail.trail.id, trail.trail.name.to_string(), in_trail(rows, &trail))
+        };
+        let judged = trails::judged(&ids, cx, standings);
+        let (judged, mut reports) = try_join(judged, without_trail(rows, cx)).await?;
+        let mut trails = BTreeMap::new();
+        for (id, name, standings) in judged {
+            trails.insert(id, name);
+            reports.extend(standings);
         }
         Ok(Self { trails, reports })
     }
 
     fn trail_name(&self, row: &ArtifactRow) -> String {
-        let trail = row.trail.and_then(|id| self.trails.get(&id));
-        trail.map(|trail| trail.trail.name.to_string()).unwrap_or_default()
+        row.trail.and_then(|id| self.trails.get(&id)).cloned().unwrap_or_default()
     }
 
     fn standing(&self, row: &ArtifactRow) -> Standing {
@@ -394,10 +396,26 @@ impl Standings {
     }
 }
 
-/// What judging the trail has found already: of the newest report of each name.
-fn in_trail(trail: &Assessed) -> impl Iterator<Item = (&str, &ArtifactStatus)> {
+/// How these reports to the trail stand. Judging it has found that already of the newest of each name.
+fn in_trail(rows: &[&ArtifactRow], trail: &Assessed) -> Vec<(Id, Standing)> {
     let reported = trail.status.artifacts.iter();
-    reported.filter_map(|artifact| Some((artifact.artifact_id.as_deref()?, artifact)))
+    let newest: BTreeMap<&str, &ArtifactStatus> =
+        reported.filter_map(|artifact| Some((artifact.artifact_id.as_deref()?, artifact))).collect();
+    let standing = |row: &&ArtifactRow| {
+        let on_trail = &trail.status.attestations;
+        let standing = match newest.get(row.id.to_string().as_str()) {
+            Some(status) => Standing::new(status, on_trail),
+            None => {
+                let report = ReportedArtifact::from(*row);
+                let Assessed { parsed, artifacts, attestations, .. } = trail;
+                let replaced =
+                    compliance::evaluate_artifact(&parsed.template, &report, artifacts, attestations);
+                Standing::new(&replaced, on_trail)
+            }
+        };
+        (row.id, standing)
+    };
+    rows.iter().map(standing).collect()
 }
 
 /// A report to a flow as a whole is judged by the template it came with, and has no attestations.
@@ -408,13 +426,18 @@ async fn without_trail(rows: &[ArtifactRow], cx: &Context<'_>) -> Result<BTreeMa
     }
     let reports = cx.store().artifacts_by_id(cx.org()?, &alone).await?;
     let by_id: BTreeMap<Id, &ArtifactRow> = rows.iter().map(|row| (row.id, row)).collect();
-    let standing = |report: &Artifact| {
-        let row = by_id.get(&report.id)?;
-        let template = cx.templates().parsed(&report.template);
-        let status = compliance::evaluate_artifact(&template, &ReportedArtifact::from(*row), &[], &[]);
-        Some((report.id, Standing::new(&status, &[])))
-    };
-    Ok(reports.iter().filter_map(standing).collect())
+    let mut standings = BTreeMap::new();
+    for part in in_parts(reports, |report| report.template) {
+        let templates = cx.templates(part.iter().map(|report| report.template)).await?;
+        for Artifact { id, template, .. } in part {
+            let Some(row) = by_id.get(&id) else { continue };
+            let parsed = templates.of(template);
+            let status =
+                compliance::evaluate_artifact(&parsed.template, &ReportedArtifact::from(*row), &[], &[]);
+            standings.insert(id, Standing::new(&status, &[]));
+        }
+    }
+    Ok(standings)
 }
 
 /// What a snapshot would record.

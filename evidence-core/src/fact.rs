@@ -134,6 +134,10 @@ pub enum Fact {
         record: AttestationType,
         version: AttestationTypeVersion,
     },
+    /// A text that later facts refer to by its digest ([`TextRef`](crate::texts::TextRef)).
+    TextKept {
+        text: String,
+    },
 }
 
 /// Fields of a record that this version of the program does not know: a newer one wrote them. They are kept when the
@@ -178,6 +182,7 @@ impl Fact {
             Self::ArtifactAllowed { .. } => "artifact_allowed",
             Self::AttestationTypeCreated { .. } => "attestation_type_created",
             Self::AttestationTypeVersioned { .. } => "attestation_type_versioned",
+            Self::TextKept { .. } => "text_kept",
         }
     }
 
@@ -237,7 +242,8 @@ impl Fact {
             | Self::AttestationAdded { .. }
             | Self::EnvironmentReported { .. }
             | Self::SnapshotTaken { .. }
-            | Self::ArtifactAllowed { .. } => return None,
+            | Self::ArtifactAllowed { .. }
+            | Self::TextKept { .. } => return None,
         })
     }
 
@@ -288,7 +294,8 @@ impl Fact {
             | Self::PoliciesAttached { .. }
             | Self::PolicyUpdated { .. }
             | Self::ArtifactAllowed { .. }
-            | Self::AttestationTypeVersioned { .. } => Vec::new(),
+            | Self::AttestationTypeVersioned { .. }
+            | Self::TextKept { .. } => Vec::new(),
         }
     }
 }

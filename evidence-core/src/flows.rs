@@ -1,26 +1,28 @@
 //! Flows: the repeatable processes whose executions are trails.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::auth::{Actor, Scope};
-use crate::compute::LONG_YAML;
 use crate::decode::{self, Misfit};
 use crate::error::{Error, Resource, Result};
 use crate::fact::{Fact, Guard, Key, RecordKind, UnknownFields};
 use crate::id::Id;
 use crate::name::{FlowName, OrgName};
-use crate::operation::{Document, Form, FormParts, Json, Method, Operation, Put};
+use crate::operation::{Document, Envelope, Form, FormParts, Json, JsonList, Method, Operation, Put};
 use crate::page::{PageNumber, Pagination, PerPage, Slice, Window};
 use crate::rules::compliance::State;
-use crate::rules::template::Template;
 use crate::service::{Context, Draft};
 use crate::shared::{Acknowledged, Description, List, ShortText, TagFilter, TagText, Tags};
 use crate::store::{Current, StoreResult};
+use crate::templates::{Parsed, Uploaded, each_with_template};
+use crate::texts::TextRef;
 use crate::time::{Seconds, Timestamp};
-use crate::trails;
+use crate::trails::{self, Activity};
 
 /// A flow as it is recorded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,8 +35,8 @@ pub struct Flow {
     pub description: String,
     /// Who may read it.
     pub visibility: Visibility,
-    /// The template's YAML text as uploaded.
-    pub template: String,
+    /// The template's YAML text as uploaded; nothing for [`EMPTY_TEMPLATE`].
+    pub template: Option<TextRef>,
     /// The id of that text: a new one each time it changes.
     pub template_id: Id,
     /// Where its code is, when a report told.
@@ -100,7 +102,7 @@ impl Flow {
             name,
             description: String::new(),
             visibility: Visibility::Private,
-            template: EMPTY_TEMPLATE.to_owned(),
+            template: None,
             template_id: cx.new_id(),
             repo_url: String::new(),
             tags: Tags::new(),
@@ -136,8 +138,9 @@ pub struct FlowView {
 }
 
 impl FlowView {
-    fn new(flow: Flow, org: &OrgName) -> Self {
-        let Flow { id, name, description, visibility, template, repo_url, tags, .. } = flow;
+    fn new(flow: Flow, org: &OrgName, template: &Parsed) -> Self {
+        let Flow { id, name, description, visibility, repo_url, tags, .. } = flow;
+        let template = template.text.clone();
         Self { id, name, description, visibility, org: org.clone(), template, repo_url, tags }
     }
 }
@@ -190,7 +193,7 @@ impl Operation for ListFlows {
     const SCOPE: Scope = Scope::Read;
     const SUMMARY: &'static str = "Lists the flows of an organization";
     type Body = ();
-    type Output = Json<FlowList>;
+    type Output = JsonList<ListedFlow, Option<Pagination>>;
 
     fn org(&self) -> Option<&OrgName> {
         Some(&self.org)
@@ -211,24 +214,33 @@ impl Operation for ListFlows {
         let flows = cx.store().flows(cx.org()?, &filter, window).await?;
         let pagination =
             Pagination { total: flows.total, page: page.get(), per_page, page_count: flows.pages(per_page) };
-        let data = listed(flows.items, cx).await?;
-        Ok(Json(if paged { FlowList::Page { data, pagination } } else { FlowList::All(data) }))
+        let ids: Vec<Id> = flows.items.iter().map(|flow| flow.id).collect();
+        let newest = trails::newest_of_flows(&ids, cx).await?;
+        let with_activity = |flow: Flow| (flow.template, (newest.get(&flow.id).copied(), flow));
+        let flows = flows.items.into_iter().map(with_activity).collect();
+        JsonList::made(each_with_template(flows, cx.lasting(), listed), paged.then_some(pagination)).await
     }
 }
 
-async fn listed(flows: Vec<Flow>, cx: &Context<'_>) -> Result<Vec<ListedFlow>> {
-    let ids: Vec<Id> = flows.iter().map(|flow| flow.id).collect();
-    let newest = trails::newest_of_flows(&ids, cx).await?;
-    let org = &cx.place()?.name;
-    let listed = |flow: Flow| {
-        let activity = newest.get(&flow.id);
-        ListedFlow {
-            latest_activity_at: activity.map_or(flow.created_at, |activity| activity.at).seconds(),
-            latest_state: activity.map(|activity| activity.state),
-            flow: FlowView::new(flow, org),
-        }
-    };
-    Ok(flows.into_iter().map(listed).collect())
+impl Envelope<ListedFlow> for Option<Pagination> {
+    type Document = FlowList;
+
+    fn around(&self) -> Result<(Vec<u8>, Vec<u8>)> {
+        self.as_ref().map_or(Ok((Vec::new(), Vec::new())), Pagination::around_data)
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "a template is handed over")]
+fn listed(
+    (activity, flow): (Option<Activity>, Flow),
+    template: Arc<Parsed>,
+    cx: &Context<'_>,
+) -> Result<ListedFlow> {
+    Ok(ListedFlow {
+        latest_activity_at: activity.map_or(flow.created_at, |activity| activity.at).seconds(),
+        latest_state: activity.map(|activity| activity.state),
+        flow: FlowView::new(flow, &cx.place()?.name, &template),
+    })
 }
 
 /// Gets one flow (specification, Flows).
@@ -257,8 +269,9 @@ impl Operation for GetFlow {
     }
 
     async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
-        let flow = cx.flow(self.flow_name.as_str()).await?;
-        Ok(Json(FlowView::new(flow.record, &cx.place()?.name)))
+        let flow = cx.flow(self.flow_name.as_str()).await?.record;
+        let template = cx.template(flow.template).await?;
+        Ok(Json(FlowView::new(flow, &cx.place()?.name, &template)))
     }
 }
 
@@ -300,24 +313,14 @@ impl Operation for PutFlow {
     }
 
     async fn run(self, body: Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
-        let (input, template) = with_template(body, cx).await?;
-        let created = cx.retry(|| put(&input, template.as_deref(), cx)).await?;
+        let (input, template) = cx.with_template(body).await?;
+        let created = cx.retry(|| put(&input, template.as_ref(), cx)).await?;
         Ok(Put { created, body: Acknowledged::Ok })
     }
 }
 
-/// The document of a form, and the template that came with it: checked.
-pub(crate) async fn with_template<T>(form: Form<T>, cx: &Context<'_>) -> Result<(T, Option<String>)> {
-    let (document, text) = form.into_text("template_file", cx.limits().template).await?;
-    let Some(text) = text else { return Ok((document, None)) };
-    let heavy = text.len() > LONG_YAML;
-    let checked = cx.compute().run_if(heavy, move || Template::parse(&text).map(|_| text)).await?;
-    let text = checked.map_err(|errors| Error::invalid("template_file", errors.to_string()))?;
-    Ok((document, Some(text)))
-}
-
 /// Whether the flow is new.
-async fn put(input: &FlowInput, template: Option<&str>, cx: &Context<'_>) -> Result<bool> {
+async fn put(input: &FlowInput, template: Option<&Uploaded>, cx: &Context<'_>) -> Result<bool> {
     let known = cx.store().flow(cx.org()?, input.name.as_str()).await?;
     let key = Key::Flow(input.name.clone());
     let (mut record, guard) = match &known {
@@ -328,8 +331,10 @@ async fn put(input: &FlowInput, template: Option<&str>, cx: &Context<'_>) -> Res
     };
     record.description = input.description.clone().into_string();
     record.visibility = input.visibility.unwrap_or(record.visibility);
-    if let Some(template) = template.filter(|template| *template != record.template) {
-        record.template = template.to_owned();
+    let mut draft = Draft::default();
+    if let Some(template) = template.filter(|template| template.reference != record.template) {
+        draft.keep_template(template, cx).await?;
+        record.template = template.reference;
         record.template_id = cx.new_id();
     }
     let created = known.is_none();
@@ -337,6 +342,7 @@ async fn put(input: &FlowInput, template: Option<&str>, cx: &Context<'_>) -> Res
         return Ok(false);
     }
     let fact = if created { Fact::FlowCreated { record } } else { Fact::FlowUpdated { record } };
-    cx.record(Draft::of(fact, guard)).await?;
+    draft.guarded(fact, guard);
+    cx.record(draft).await?;
     Ok(created)
 }

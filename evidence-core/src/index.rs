@@ -3,7 +3,7 @@
 //! that was written before it keeps working: the row kinds are a closed set.
 //!
 //! A row points at the ledger entry that it follows from. The entry's payload holds the body: its `record`, for
-//! [`IndexRow::Version`] its `version`, for [`IndexRow::Snapshot`] its `snapshot`.
+//! [`IndexRow::Version`] its `version`, for [`IndexRow::Snapshot`] its `snapshot`, for [`IndexRow::Text`] its `text`.
 
 use std::borrow::Cow;
 
@@ -11,10 +11,12 @@ use crate::attestations::{Attachment, Binding};
 use crate::auth::{Actor, Role};
 use crate::fact::{Fact, NameEffect, RecordKind};
 use crate::id::Id;
+use crate::ledger::Hash;
 use crate::name::{Fingerprint, TrailName};
 use crate::orgs::{Organization, User};
 use crate::shared::{Tags, VcsProvider};
 use crate::snapshots::{ArtifactKey, Instance, Snapshot};
+use crate::texts::TextRef;
 use crate::time::Timestamp;
 
 /// One row to write because of a fact.
@@ -179,6 +181,16 @@ pub enum IndexRow<'a> {
     },
     /// A file that the entry names: its content is kept beside the ledger.
     Attachment(&'a Attachment),
+    /// The text with this digest. The first row of a digest stays.
+    Text {
+        /// The SHA-256 of the text.
+        sha256: Hash,
+    },
+    /// A text that the entry refers to: an earlier entry keeps it.
+    TextUse {
+        /// The SHA-256 of the text.
+        sha256: Hash,
+    },
 }
 
 fn taken(snapshot: &Snapshot) -> Vec<IndexRow<'_>> {
@@ -199,6 +211,7 @@ impl Fact {
     pub fn index_rows(&self, at: Timestamp) -> Vec<IndexRow<'_>> {
         let mut rows: Vec<_> = self.name_effects().into_iter().map(IndexRow::Name).collect();
         rows.extend(self.record_row());
+        rows.extend(self.text_use().map(|text| IndexRow::TextUse { sha256: text.sha256 }));
         match self {
             Self::OrganizationCreated { record } => rows.push(IndexRow::Organization(record)),
             Self::UserCreated { record } => rows.push(IndexRow::User(record)),
@@ -265,6 +278,7 @@ impl Fact {
                 environment: record.environment,
                 fingerprint: &record.fingerprint,
             }),
+            Self::TextKept { text } => rows.push(IndexRow::Text { sha256: Hash::of(text) }),
             // The rows of the record and of its names are all they are found by.
             Self::ServiceAccountCreated { .. }
             | Self::ServiceAccountUpdated { .. }
@@ -281,6 +295,18 @@ impl Fact {
             | Self::PolicyUpdated { version: None, .. } => {}
         }
         rows
+    }
+
+    /// The text that the fact refers to.
+    const fn text_use(&self) -> Option<TextRef> {
+        match self {
+            Self::FlowCreated { record } | Self::FlowUpdated { record } | Self::FlowTagged { record } => {
+                record.template
+            }
+            Self::TrailBegun { record } | Self::TrailUpdated { record, .. } => record.template,
+            Self::ArtifactReported { record } => record.template,
+            _ => None,
+        }
     }
 
     /// The row of the record that the fact makes or changes.
@@ -327,7 +353,8 @@ impl Fact {
             | Self::AttestationAdded { .. }
             | Self::EnvironmentReported { .. }
             | Self::SnapshotTaken { .. }
-            | Self::ArtifactAllowed { .. } => return None,
+            | Self::ArtifactAllowed { .. }
+            | Self::TextKept { .. } => return None,
         };
         let archived = matches!(self, Self::EnvironmentArchived { .. });
         Some(IndexRow::Record { kind, id, name: Cow::Borrowed(name), tags, archived })

@@ -66,6 +66,7 @@ pub mod store;
 pub mod strategies;
 pub mod tags;
 mod templates;
+pub mod texts;
 pub mod time;
 pub mod trails;
 pub mod transfer;

@@ -597,26 +597,27 @@ impl<I: Serialize + Send + 'static> JsonList<I> {
 }
 
 impl<I: Send + 'static, E> JsonList<I, E> {
-    /// A list whose items `read` makes of their ids, some at a time ([`Listed::batches`]). The first are read before this
-    /// answers, so that a store which is away is told by the status.
-    pub(crate) async fn in_batches<F>(
+    /// A list whose items `read` makes of their ids, some at a time ([`Listed::batches`]).
+    pub(crate) async fn in_batches<S>(
         listed: Vec<Listed>,
         envelope: E,
-        read: impl Fn(Vec<Id>) -> F + Send + 'static,
+        read: impl Fn(Vec<Id>) -> S + Send + 'static,
     ) -> Result<Self>
     where
-        F: Future<Output = Result<Vec<I>>> + Send + 'static,
+        S: Stream<Item = Result<I>> + Send + 'static,
     {
-        let mut batches = Listed::batches(listed).into_iter();
-        let first = match batches.next() {
-            Some(ids) => read(ids).await?,
-            None => Vec::new(),
-        };
-        let rest = stream::iter(batches).then(read).flat_map(|items| match items {
-            Ok(items) => stream::iter(items).map(Ok).left_stream(),
-            Err(error) => stream::iter([Err(error)]).right_stream(),
-        });
-        let items = stream::iter(first).map(Ok).chain(rest).boxed();
+        Self::made(stream::iter(Listed::batches(listed)).flat_map(read), envelope).await
+    }
+
+    /// A list of items that are made while it is sent. The first is made before this answers, so that a store which is
+    /// away is told by the status.
+    pub(crate) async fn made(
+        items: impl Stream<Item = Result<I>> + Send + 'static,
+        envelope: E,
+    ) -> Result<Self> {
+        let mut items = items.boxed();
+        let first = items.next().await.transpose()?;
+        let items = stream::iter(first).map(Ok).chain(items).boxed();
         Ok(Self { items, envelope })
     }
 }

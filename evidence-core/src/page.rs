@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::error::{Error, Result};
 use crate::id::Id;
 
 /// A page number: an integer from 1 to 2⁶³−1.
@@ -243,6 +244,20 @@ pub struct Pagination {
     pub per_page: u64,
     /// Number of pages.
     pub page_count: u64,
+}
+
+impl Pagination {
+    /// The JSON text before the list of a page, its `data`, and after it.
+    ///
+    /// # Errors
+    /// [`Error::Internal`] when it cannot be written.
+    pub(crate) fn around_data(&self) -> Result<(Vec<u8>, Vec<u8>)> {
+        let pagination = serde_json::to_string(self).map_err(|source| Error::Internal {
+            what: "a page's numbers could not be written as JSON",
+            source: source.into(),
+        })?;
+        Ok((b"{\"data\":".to_vec(), format!(",\"pagination\":{pagination}}}").into_bytes()))
+    }
 }
 
 /// Ascending (the default) or descending order.

@@ -95,7 +95,7 @@ impl Trail {
             origin_url: String::new(),
             user_data: Value::Object(Map::new()),
             external_urls: None,
-            template: flow.template.clone(),
+            template: flow.template,
             template_id: flow.template_id,
             created_at: cx.now(),
             created_by: cx.actor(),

@@ -502,8 +502,8 @@ impl<'a> Context<'a> {
         &self.parts.compute
     }
 
-    /// The templates that were parsed already.
-    pub(crate) const fn templates(&self) -> &'a Templates {
+    /// The templates that were read and parsed lately.
+    pub(crate) const fn template_cache(&self) -> &'a Templates {
         self.templates
     }
 

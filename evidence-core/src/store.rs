@@ -30,7 +30,7 @@
 //! 2. Names and guards (`recording`, with [`FlowStore`] and [`TrailStore`] as far as these checks ask), then writes that
 //!    meet on several threads (`races`).
 //! 3. The rows of the other facts, and the questions about them: `orgs`, `service_accounts`, `flows`, `trails`,
-//!    `artifacts`, `attestations`, `repos`, `environments`, `snapshots`, `policies`, `allowlists`, `attestation_types`.
+//!    `artifacts`, `attestations`, `repos`, `environments`, `snapshots`, `policies`, `allowlists`, `attestation_types`, `texts`.
 //! 4. [`Blobs`] (`blobs`), [`FeedStore`] (`feed`), and [`Transfer`](crate::transfer::Transfer) if it is to be copied (`transfer`).
 //!
 //! ## What recording has to do
@@ -78,6 +78,7 @@
 //! | [`policy_versions`](PolicyStore::policy_versions) | policies | oldest first | all |
 //! | [`attestation_types`](AttestationTypeStore::attestation_types), [`attestation_type_versions`](AttestationTypeStore::attestation_type_versions) | the organization, types | newest first | all |
 //! | [`allowances`](AllowlistStore::allowances) | the organization, an environment | newest first by ledger index | the newest of each pair |
+//! | [`texts`](TextStore::texts) | digests | any | one a digest, of the first entry that keeps it |
 //! | [`ledger_entries`](LedgerStore::ledger_entries) | index | index | at most so many |
 //!
 //! A snapshot's fact tells changes, not states: what runs in snapshot `n` is what changed last at or before it and has
@@ -101,6 +102,7 @@ use crate::policies::PolicyStore;
 use crate::repos::RepoStore;
 use crate::service_accounts::ServiceAccountStore;
 use crate::snapshots::SnapshotStore;
+use crate::texts::TextStore;
 use crate::time::Timestamp;
 use crate::trails::TrailStore;
 
@@ -236,6 +238,7 @@ pub trait Store:
     + PolicyStore
     + AllowlistStore
     + AttestationTypeStore
+    + TextStore
     + FeedStore
     + 'static
 {
@@ -258,6 +261,7 @@ impl<T> Store for T where
         + PolicyStore
         + AllowlistStore
         + AttestationTypeStore
+        + TextStore
         + FeedStore
         + 'static
 {

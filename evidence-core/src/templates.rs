@@ -1,45 +1,211 @@
-//! Templates parsed once a text. Nearly every answer rests on one, a few texts serve most of a store's trails, and reading
-//! one from YAML costs more than all the rest of an answer.
+//! Templates as records refer to them: read and parsed once a text. Nearly every answer rests on one, a few texts serve most
+//! of a store's trails, and reading one from YAML costs more than all the rest of an answer.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use futures_util::stream::BoxStream;
+use futures_util::{Stream, StreamExt, TryStreamExt, stream};
+
+use crate::compute::LONG_YAML;
+use crate::error::{Error, Result};
+use crate::flows::EMPTY_TEMPLATE;
+use crate::ledger::Hash;
+use crate::operation::Form;
 use crate::rules::template::Template;
+use crate::service::{Context, Draft, Lasting};
+use crate::texts::{TextRef, in_parts};
 
-/// More texts than this are forgotten all at once.
-const MOST: usize = 256;
+/// A template, and its text as it was uploaded.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Parsed {
+    /// `""` where it cannot be found.
+    pub(crate) text: String,
+    pub(crate) template: Template,
+}
 
-/// A longer text is parsed each time: what is remembered stays below a few megabytes.
-const LONGEST: usize = 16 << 10;
+impl Parsed {
+    /// What cannot be read is satisfied by nothing.
+    fn stored(text: String) -> Self {
+        let template = Template::stored(&text);
+        Self { text, template }
+    }
 
-/// Templates by their texts, for every request of a service.
+    /// What a flow has that was made without one.
+    fn empty() -> Self {
+        Self { text: EMPTY_TEMPLATE.to_owned(), template: Template::default() }
+    }
+
+    /// A text that the store does not have, which is damage: satisfied by nothing.
+    fn lost() -> Self {
+        Self { text: String::new(), template: Template::lost() }
+    }
+
+    /// About how many bytes of memory it takes.
+    fn bytes(&self) -> usize {
+        self.text.len() + self.template.bytes()
+    }
+}
+
+/// Templates by the digests of their texts, for every request of a service: those that were used lately.
 #[derive(Debug, Default)]
-pub(crate) struct Templates(Mutex<BTreeMap<String, Arc<Template>>>);
+pub(crate) struct Templates(Mutex<Generations>);
+
+/// Two generations, so that what is used survives the forgetting.
+#[derive(Debug, Default)]
+struct Generations {
+    recent: BTreeMap<Hash, Arc<Parsed>>,
+    /// The size of the recent ones.
+    bytes: usize,
+    earlier: BTreeMap<Hash, Arc<Parsed>>,
+}
+
+/// The most bytes of a generation.
+const GENERATION: usize = 8 << 20;
 
 impl Templates {
-    /// The template of this text; nothing satisfies one that cannot be read.
-    pub(crate) fn parsed(&self, yaml: &str) -> Arc<Template> {
-        if let Some(known) = self.known(yaml) {
-            return known;
+    fn known(&self, text: &Hash) -> Option<Arc<Parsed>> {
+        let mut generations = self.generations();
+        if let Some(parsed) = generations.recent.get(text) {
+            return Some(Arc::clone(parsed));
         }
-        let template = Arc::new(Template::stored(yaml));
-        if yaml.len() <= LONGEST {
-            self.keep(yaml.to_owned(), Arc::clone(&template));
-        }
-        template
+        let parsed = generations.earlier.remove(text)?;
+        generations.keep(*text, Arc::clone(&parsed));
+        Some(parsed)
     }
 
-    fn known(&self, yaml: &str) -> Option<Arc<Template>> {
+    fn keep(&self, text: Hash, parsed: Arc<Parsed>) {
+        self.generations().keep(text, parsed);
+    }
+
+    fn generations(&self) -> MutexGuard<'_, Generations> {
         // No template is half kept when a holder of the lock panics.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(yaml).cloned()
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Generations {
+    fn keep(&mut self, text: Hash, parsed: Arc<Parsed>) {
+        let bytes = parsed.bytes();
+        if bytes > GENERATION {
+            return;
+        }
+        if self.bytes + bytes > GENERATION {
+            self.earlier = std::mem::take(&mut self.recent);
+            self.bytes = 0;
+        }
+        if self.recent.insert(text, parsed).is_none() {
+            self.bytes += bytes;
+        }
+    }
+}
+
+/// The templates that a part of an answer rests on.
+#[derive(Debug)]
+pub(crate) struct Found(BTreeMap<Hash, Arc<Parsed>>);
+
+impl Found {
+    /// The template of this reference, which was among those that were asked for.
+    pub(crate) fn of(&self, reference: Option<TextRef>) -> Arc<Parsed> {
+        match reference {
+            None => Arc::new(Parsed::empty()),
+            Some(text) => self.0.get(&text.sha256).cloned().unwrap_or_else(|| Arc::new(Parsed::lost())),
+        }
+    }
+}
+
+impl Context<'_> {
+    /// The templates of these references, each read and parsed once: no question where all are known, else one.
+    pub(crate) async fn templates(&self, wanted: impl IntoIterator<Item = Option<TextRef>>) -> Result<Found> {
+        let cache = self.template_cache();
+        let wanted: BTreeSet<Hash> = wanted.into_iter().flatten().map(|text| text.sha256).collect();
+        let (mut found, mut unknown) = (BTreeMap::new(), Vec::new());
+        for sha256 in wanted {
+            match cache.known(&sha256) {
+                Some(parsed) => drop(found.insert(sha256, parsed)),
+                None => unknown.push(sha256),
+            }
+        }
+        if !unknown.is_empty() {
+            let texts = self.store().texts(self.org()?, &unknown).await?;
+            let heavy = texts.iter().map(String::len).sum::<usize>() > LONG_YAML;
+            // By the texts' own digests: a damaged one is not what it was asked for.
+            let parsed = |text: String| (Hash::of(&text), Arc::new(Parsed::stored(text)));
+            let parse = move || Vec::from_iter(texts.into_iter().map(parsed));
+            for (sha256, parsed) in self.compute().run_if(heavy, parse).await? {
+                cache.keep(sha256, Arc::clone(&parsed));
+                found.insert(sha256, parsed);
+            }
+        }
+        Ok(Found(found))
     }
 
-    fn keep(&self, yaml: String, template: Arc<Template>) {
-        let mut templates = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if templates.len() >= MOST {
-            templates.clear();
+    /// The template of this reference.
+    pub(crate) async fn template(&self, reference: Option<TextRef>) -> Result<Arc<Parsed>> {
+        Ok(self.templates([reference]).await?.of(reference))
+    }
+
+    /// A form's document and its template, checked.
+    pub(crate) async fn with_template<T>(&self, form: Form<T>) -> Result<(T, Option<Uploaded>)> {
+        let (document, text) = form.into_text(PART, self.limits().template).await?;
+        let Some(text) = text else { return Ok((document, None)) };
+        let heavy = text.len() > LONG_YAML;
+        let uploaded = self.compute().run_if(heavy, move || Uploaded::checked(text)).await??;
+        if let Some(text) = uploaded.reference {
+            self.template_cache().keep(text.sha256, Arc::clone(&uploaded.parsed));
         }
-        templates.insert(yaml, template);
+        Ok((document, Some(uploaded)))
+    }
+}
+
+/// What `make` makes of each item and its template, one after the other as they are asked for: no more templates are held
+/// than are read at once, however many items there are.
+pub(crate) fn each_with_template<T: Send + 'static, V: Send + 'static>(
+    items: Vec<(Option<TextRef>, T)>,
+    lasting: Lasting,
+    make: impl Fn(T, Arc<Parsed>, &Context<'_>) -> Result<V> + Clone + Send + 'static,
+) -> impl Stream<Item = Result<V>> + Send + 'static {
+    let parts = stream::iter(in_parts(items, |(text, _)| *text));
+    parts.then(move |part| read(part, lasting.clone(), make.clone())).try_flatten()
+}
+
+async fn read<T: Send + 'static, V: Send + 'static>(
+    part: Vec<(Option<TextRef>, T)>,
+    lasting: Lasting,
+    make: impl Fn(T, Arc<Parsed>, &Context<'_>) -> Result<V> + Send + 'static,
+) -> Result<BoxStream<'static, Result<V>>> {
+    let wanted: Vec<_> = part.iter().map(|(text, _)| *text).collect();
+    let templates = lasting.context().templates(wanted).await?;
+    let make = move |(text, item)| make(item, templates.of(text), &lasting.context());
+    Ok(stream::iter(part.into_iter().map(make)).boxed())
+}
+
+/// The file part of forms.
+const PART: &str = "template_file";
+
+/// A template as it was uploaded.
+#[derive(Debug)]
+pub(crate) struct Uploaded {
+    parsed: Arc<Parsed>,
+    /// Nothing for the empty template, which is not kept.
+    pub(crate) reference: Option<TextRef>,
+}
+
+impl Uploaded {
+    fn checked(text: String) -> Result<Self> {
+        let template = Template::parse(&text).map_err(|errors| Error::invalid(PART, errors.to_string()))?;
+        let reference = (text != EMPTY_TEMPLATE).then(|| TextRef::of(&text));
+        Ok(Self { parsed: Arc::new(Parsed { text, template }), reference })
+    }
+}
+
+impl Draft {
+    /// Keeps the text of a template that the next fact refers to and the organization may not have yet.
+    pub(crate) async fn keep_template(&mut self, uploaded: &Uploaded, cx: &Context<'_>) -> Result<()> {
+        match uploaded.reference {
+            Some(reference) => self.keep_text(&uploaded.parsed.text, reference, cx).await,
+            None => Ok(()),
+        }
     }
 }
 
@@ -51,26 +217,59 @@ mod tests {
         format!("trail:\n  attestations:\n    - name: {name}\n      type: generic\n")
     }
 
-    #[test]
-    fn a_text_is_parsed_once_and_an_unreadable_one_says_so() {
-        let templates = Templates::default();
-        let first = templates.parsed(&of_one("review"));
-        assert_eq!(*first, Template::parse(&of_one("review")).unwrap());
-        assert!(Arc::ptr_eq(&first, &templates.parsed(&of_one("review"))));
-        let unreadable = templates.parsed("]");
-        assert!(unreadable.unreadable().is_some_and(|why| why.starts_with("The template cannot be read: ")));
+    fn keep(templates: &Templates, text: String) -> Hash {
+        let sha256 = Hash::of(&text);
+        templates.keep(sha256, Arc::new(Parsed::stored(text)));
+        sha256
     }
 
     #[test]
-    fn no_more_is_remembered_than_fits() {
-        let templates = Templates::default();
-        let remembered = |yaml: &str| templates.known(yaml).is_some();
-        let long = format!("{}# {}", of_one("review"), "x".repeat(LONGEST));
-        templates.parsed(&long);
-        assert!(!remembered(&long));
-        for number in 0..=MOST {
-            templates.parsed(&of_one(&format!("check-{number}")));
+    fn an_upload_is_referred_to_unless_it_is_the_empty_template() {
+        let uploaded = Uploaded::checked(of_one("review")).unwrap();
+        assert_eq!(uploaded.reference, Some(TextRef::of(&of_one("review"))));
+        assert_eq!(*uploaded.parsed, Parsed::stored(of_one("review")));
+        assert_eq!(Uploaded::checked(EMPTY_TEMPLATE.to_owned()).unwrap().reference, None);
+        assert!(Uploaded::checked("]".to_owned()).is_err());
+    }
+
+    #[test]
+    fn what_is_lost_or_cannot_be_read_says_so_and_what_is_absent_asks_for_nothing() {
+        let text = TextRef::of("]");
+        let found = Found(BTreeMap::from([(text.sha256, Arc::new(Parsed::stored("]".to_owned())))]));
+        for reference in [text, TextRef::of("lost")] {
+            let parsed = found.of(Some(reference));
+            let why = parsed.template.unreadable().unwrap();
+            assert!(why.starts_with("The template cannot be read: "), "{why}");
         }
-        assert!(!remembered(&of_one("check-0")) && remembered(&of_one(&format!("check-{MOST}"))));
+        assert_eq!(*found.of(None), Parsed::empty());
+        assert_eq!(Template::parse(EMPTY_TEMPLATE).unwrap(), Parsed::empty().template);
+    }
+
+    #[test]
+    fn no_more_is_remembered_than_fits_and_what_is_used_is() {
+        let templates = Templates::default();
+        let large = |number: usize| format!("{}# {number} {}", of_one("a"), "x".repeat(1 << 20));
+        let used = keep(&templates, of_one("used"));
+        let first = keep(&templates, large(0));
+        for number in 1..40 {
+            keep(&templates, large(number));
+            assert!(templates.known(&used).is_some());
+        }
+        assert!(templates.known(&first).is_none());
+        let generations = templates.generations();
+        for generation in [&generations.recent, &generations.earlier] {
+            assert!(generation.values().map(|parsed| parsed.bytes()).sum::<usize>() <= GENERATION);
+        }
+        drop(generations);
+        let whole = keep(&templates, format!("# {}", "x".repeat(GENERATION)));
+        assert!(templates.known(&whole).is_none());
+    }
+
+    #[test]
+    fn what_a_template_says_counts_beside_its_text() {
+        let names = (0..1000).map(|number| format!("    - name: a{number}\n      type: '*'\n"));
+        let parsed = Parsed::stored(format!("trail:\n  attestations:\n{}", names.collect::<String>()));
+        assert_eq!(parsed.template.attestations.len(), 1000);
+        assert!(parsed.bytes() > parsed.text.len() + 1000 * size_of::<crate::rules::template::Requirement>());
     }
 }

@@ -17,7 +17,7 @@ use evidence_core::fact::{Prepared, Write};
 use evidence_core::feed::{Advance, FeedStore, Lease};
 use evidence_core::flows::{Flow, FlowFilter, FlowStore};
 use evidence_core::id::Id;
-use evidence_core::ledger::{Frontier, Known, Needs};
+use evidence_core::ledger::{Frontier, Hash, Known, Needs};
 use evidence_core::memory::MemoryStore;
 use evidence_core::name::Fingerprint;
 use evidence_core::orgs::{KeyHolder, Member, OrgStore, Organization, Standing, User};
@@ -27,6 +27,7 @@ use evidence_core::repos::{Repo, RepoFilter, RepoStore};
 use evidence_core::service_accounts::{ApiKeyRecord, ServiceAccount, ServiceAccountStore};
 use evidence_core::snapshots::{Placed, Snapshot, SnapshotRow, SnapshotStore, Stretch};
 use evidence_core::store::{Health, LedgerStore, Recorder, StoreResult, StoredEntry};
+use evidence_core::texts::TextStore;
 use evidence_core::time::Timestamp;
 use evidence_core::trails::{Trail, TrailContents, TrailFilter, TrailStore};
 use evidence_core::transfer::{Import, Transfer};
@@ -76,10 +77,12 @@ enum Defect {
     ListsOrganizationsBackwards,
     ForgetsKeyHashes,
     ShowsOtherOrganizationsBlobs,
+    ShowsOtherOrganizationsTexts,
+    RepeatsTexts,
 }
 
 /// Each defect, and a check that has to find it where no other promise is about the same.
-const DEFECTS: [(Defect, &[&str]); 40] = [
+const DEFECTS: [(Defect, &[&str]); 42] = [
     (Defect::DropsTheLastFact, &[]),
     (Defect::IgnoresGuards, &[]),
     (Defect::KeepsPartOfARefusedWrite, &[]),
@@ -122,6 +125,8 @@ const DEFECTS: [(Defect, &[&str]); 40] = [
     (Defect::ListsOrganizationsBackwards, &["organizations_come_by_id"]),
     (Defect::ForgetsKeyHashes, &["key_hashes_are_answered", "copies_are_equal"]),
     (Defect::ShowsOtherOrganizationsBlobs, &["blobs_come_by_digest"]),
+    (Defect::ShowsOtherOrganizationsTexts, &["texts_are_an_organizations_own"]),
+    (Defect::RepeatsTexts, &["a_text_that_is_kept_twice_is_one"]),
     (Defect::WritesFactsOneByOne, &["ledgers_neither_fork_nor_gap", "readers_see_whole_writes"]),
 ];
 
@@ -510,6 +515,15 @@ delegate! { AllowlistStore {
         if store.has(Defect::RepeatsAllowances) { [allowances.clone(), allowances].concat() } else { allowances }
     };
 } }
+#[async_trait]
+impl TextStore for Broken {
+    async fn texts(&self, org: Id, digests: &[Hash]) -> StoreResult<Vec<String>> {
+        let org = if self.has(Defect::ShowsOtherOrganizationsTexts) { common() } else { org };
+        let texts = self.whole.texts(org, digests).await?;
+        Ok(if self.has(Defect::RepeatsTexts) { [texts.clone(), texts].concat() } else { texts })
+    }
+}
+
 delegate! { AttestationTypeStore {
     fn attestation_type(org: Id, name: &str) -> Option<Current<AttestationType>>;
     fn attestation_types(org: Id) -> Vec<AttestationType>;

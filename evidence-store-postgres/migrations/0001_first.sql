@@ -227,6 +227,14 @@ CREATE TABLE evidence.allowance (
     PRIMARY KEY (org, environment, fingerprint)
 );
 
+-- Texts that records refer to, by digest: the first entry that keeps each.
+CREATE TABLE evidence.kept_text (
+    org          text COLLATE "C" NOT NULL,
+    sha256       text COLLATE "C" NOT NULL,
+    ledger_index bigint NOT NULL,
+    PRIMARY KEY (org, sha256)
+);
+
 -- A blob exists once its row is here; chunks without one belong to a blob that is still coming, or never came.
 CREATE TABLE evidence.blob (
     org    text COLLATE "C" NOT NULL,

@@ -48,6 +48,7 @@ mod rows;
 mod schema;
 mod service_accounts;
 mod snapshots;
+mod texts;
 mod trails;
 mod transfer;
 mod writer;

@@ -8,7 +8,7 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
 use crate::connections::{Address, Session};
 use crate::schema::Schema;
 use crate::{
-    artifacts, attestations, lookup, orgs, policies, record, rows, service_accounts, snapshots, trails,
+    artifacts, attestations, lookup, orgs, policies, record, rows, service_accounts, snapshots, texts, trails,
 };
 
 /// Some thousand rows in every table that the statements ask, without statistics.
@@ -31,6 +31,7 @@ const FILL: &str = "
     INSERT INTO evidence.ledger SELECT 'o', n, 'k', n, 'a', 'h', 'h', '{}' FROM generate_series(1, 5000) n;
     INSERT INTO evidence.snapshot SELECT 'o', 'e' || n % 9, n, n, true, n FROM generate_series(1, 5000) n;
     INSERT INTO evidence.version SELECT 'o', 'id' || n, 1, n FROM generate_series(1, 5000) n;
+    INSERT INTO evidence.kept_text SELECT 'o', md5(n::text), n FROM generate_series(1, 5000) n;
     INSERT INTO evidence.instance SELECT 'o', 'e' || n % 9, md5(n::text), n, n + n % 30, true, '{}'
         FROM generate_series(1, 5000) n";
 
@@ -38,7 +39,7 @@ const FILL: &str = "
 const ANALYZE: &str = "
     ANALYZE evidence.artifact, evidence.trail, evidence.attestation, evidence.record, evidence.name, evidence.api_key,
         evidence.organization, evidence.user, evidence.membership, evidence.head, evidence.ledger, evidence.snapshot,
-        evidence.version, evidence.instance";
+        evidence.version, evidence.kept_text, evidence.instance";
 
 /// A session as the store has it, in a schema of its own.
 pub(crate) struct Planner {
@@ -170,6 +171,7 @@ fn expected() -> Vec<(&'static str, Vec<&'static str>, Vec<&'static str>)> {
             vec!["api_key_owner org owner_id", payload, "record_pkey org id"],
         ),
         (policies::VERSIONS, listed.clone(), vec![payload, "version_pkey org id"]),
+        (texts::TEXTS, listed.clone(), vec!["kept_text_pkey org sha256", payload]),
         (artifacts::BY_ID, listed.clone(), vec!["artifact_pkey org id", payload]),
         (artifacts::PROVENANCE, listed.clone(), vec!["artifact_fingerprint org fingerprint"]),
         (

@@ -2,12 +2,13 @@
 //! it, and compared row by row. The tables are made again as temporary ones, whose schema is the session's own, in a
 //! transaction that reads the store as it was when it began.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use evidence_core::auth::KeyHash;
 use evidence_core::digest::sha256_hex;
 use evidence_core::id::Id;
 use evidence_core::index::IndexRow;
+use evidence_core::ledger::Hash;
 use evidence_core::store::StoreResult;
 use evidence_core::time::Timestamp;
 use evidence_core::{Fact, StoreError};
@@ -83,6 +84,11 @@ const BLOBS_MISSING: &str = "
     SELECT x.org || ' ' || x.sha256 FROM (
         SELECT org, sha256, size FROM pg_temp.blob EXCEPT SELECT org, sha256, size FROM evidence.blob) x";
 
+/// Of the texts `$2` of the organizations `$1`, those that no entry keeps.
+const TEXTS_MISSING: &str = "
+    SELECT w.org || ' ' || w.sha256 FROM UNNEST($1::text[], $2::text[]) AS w (org, sha256) WHERE NOT EXISTS (
+        SELECT 1 FROM evidence.kept_text t WHERE t.org = w.org AND t.sha256 = w.sha256)";
+
 const BLOBS: &str = "
     SELECT b.org, b.sha256, b.size FROM evidence.blob b WHERE (b.org, b.sha256) > ($1, $2)
     ORDER BY b.org, b.sha256 LIMIT 1";
@@ -132,9 +138,14 @@ impl Rebuild {
 
     /// Makes the tables again and names the rows that differ.
     async fn check_tables(&mut self, report: &mut FsckReport) -> StoreResult<()> {
-        if let Err(error) = self.replay().await {
-            report.problems.push(format!("the tables cannot be made again from the ledger: {error}"));
-            return Ok(());
+        match self.replay().await {
+            Ok(lost) => {
+                report.problems.extend(lost.into_iter().map(|text| format!("a text is missing: {text}")))
+            }
+            Err(error) => {
+                report.problems.push(format!("the tables cannot be made again from the ledger: {error}"));
+                return Ok(());
+            }
         }
         for (table, key) in self.tables().await? {
             let differing = self.stored.statement(&difference(&table, &key));
@@ -174,16 +185,18 @@ impl Rebuild {
         self.rows(sqlx::query_as(TABLES).bind(name)).await
     }
 
-    /// Writes the rows of every fact.
-    async fn replay(&mut self) -> StoreResult<()> {
+    /// Writes the rows of every fact, and answers the texts that facts refer to and none keeps.
+    async fn replay(&mut self) -> StoreResult<BTreeSet<String>> {
         let hashes = self.key_hashes().await?;
+        let mut lost = BTreeSet::new();
         let mut last = (String::new(), 0);
         loop {
             let query = sqlx::query_as::<_, (String, i64, i64, String)>(self.stored.statement(ENTRIES));
             let page = self.rows(query.bind(last.0).bind(last.1).bind(PAGE)).await?;
-            let Some((org, number, ..)) = page.last() else { return Ok(()) };
+            let Some((org, number, ..)) = page.last() else { return Ok(lost) };
             last = (org.clone(), *number);
-            self.write(&page, &hashes).await?;
+            let texts = self.write(&page, &hashes).await?;
+            lost.extend(self.lost(texts).await?);
         }
     }
 
@@ -193,11 +206,22 @@ impl Rebuild {
         rows.into_iter().map(|(key, hash)| Ok((id(&key)?, KeyHash::stored(hash)))).collect()
     }
 
+    /// Of these texts, those that no entry keeps.
+    async fn lost(&mut self, texts: BTreeSet<(Id, Hash)>) -> StoreResult<Vec<String>> {
+        let (orgs, digests): (Vec<_>, Vec<_>) =
+            texts.into_iter().map(|(org, text)| (org.to_string(), text.to_string())).unzip();
+        let query = sqlx::query_as::<_, (String,)>(self.scratch.statement(TEXTS_MISSING));
+        let lost = self.rows(query.bind(orgs).bind(digests)).await?;
+        Ok(lost.into_iter().map(|(text,)| text).collect())
+    }
+
+    /// Writes the rows of a page of facts, and answers the texts that they refer to.
     async fn write(
         &mut self,
         page: &[(String, i64, i64, String)],
         hashes: &BTreeMap<Id, KeyHash>,
-    ) -> StoreResult<()> {
+    ) -> StoreResult<BTreeSet<(Id, Hash)>> {
+        let mut texts = BTreeSet::new();
         let (mut rows, mut names, mut intervals) = Default::default();
         let mut batch = Batch { rows: &mut rows, names: &mut names, intervals: &mut intervals };
         for (org, number, at, payload) in page {
@@ -205,22 +229,34 @@ impl Rebuild {
             let spot = Spot { org: id(org)?, index: unsigned(*number)? };
             let fact: Fact = body(payload)?;
             batch.index(spot, at, &fact, &secrets(&fact, hashes)).map_err(unwritten)?;
-            self.expect_blobs(spot, at, &fact).await?;
+            self.expect(spot, at, &fact, &mut texts).await?;
         }
         intervals.write(&mut rows).map_err(unwritten)?;
         write_names(&names, &mut rows).map_err(unwritten)?;
         let (statement, arguments) = rows_alone(rows).map_err(unwritten)?;
         let query = sqlx::query_with(self.scratch.statement(&statement), arguments);
-        query.execute(&mut self.connection).await.map(drop).map_err(store_error)
+        query.execute(&mut self.connection).await.map_err(store_error)?;
+        Ok(texts)
     }
 
-    /// Notes the attachments that a fact names.
-    async fn expect_blobs(&mut self, spot: Spot, at: Timestamp, fact: &Fact) -> StoreResult<()> {
+    /// Notes the attachments and texts that a fact names.
+    async fn expect(
+        &mut self,
+        spot: Spot,
+        at: Timestamp,
+        fact: &Fact,
+        texts: &mut BTreeSet<(Id, Hash)>,
+    ) -> StoreResult<()> {
         for row in fact.index_rows(at) {
-            let IndexRow::Attachment(file) = row else { continue };
-            let query = sqlx::query(self.scratch.statement(PUT_BLOB)).bind(spot.org.to_string());
-            let query = query.bind(file.sha256.as_str()).bind(signed(file.size));
-            query.execute(&mut self.connection).await.map_err(store_error)?;
+            match row {
+                IndexRow::Attachment(file) => {
+                    let query = sqlx::query(self.scratch.statement(PUT_BLOB)).bind(spot.org.to_string());
+                    let query = query.bind(file.sha256.as_str()).bind(signed(file.size));
+                    query.execute(&mut self.connection).await.map_err(store_error)?;
+                }
+                IndexRow::TextUse { sha256 } => drop(texts.insert((spot.org, sha256))),
+                _ => {}
+            }
         }
         Ok(())
     }

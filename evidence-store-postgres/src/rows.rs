@@ -17,7 +17,7 @@ use sqlx::postgres::PgArguments;
 use crate::db::PostgresStore;
 use crate::{
     allowlists, artifacts, attestations, environments, ledger, orgs, policies, repos, service_accounts,
-    snapshots, trails,
+    snapshots, texts, trails,
 };
 
 /// Where a fact stands: the organization, and the index in its ledger.
@@ -51,6 +51,7 @@ pub(crate) enum Table {
     Instance,
     Version,
     Allowance,
+    Text,
     Head,
 }
 
@@ -81,6 +82,7 @@ impl Table {
             Self::Instance => snapshots::INSERT_INSTANCES,
             Self::Version => policies::INSERT_VERSIONS,
             Self::Allowance => allowlists::PUT_ALLOWANCES,
+            Self::Text => texts::INSERT_TEXTS,
         }
     }
 
@@ -106,6 +108,7 @@ impl Table {
             | Self::InstanceEnd
             | Self::Instance
             | Self::Version
+            | Self::Text
             | Self::Head => None,
         }
     }

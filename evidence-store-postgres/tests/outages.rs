@@ -10,7 +10,7 @@ use std::time::Duration;
 use evidence_core::artifacts::{ArtifactFilter, ArtifactStore};
 use evidence_core::auth::{Actor, ActorKind};
 use evidence_core::fact::UnknownFields;
-use evidence_core::flows::{EMPTY_TEMPLATE, Flow, FlowStore, Visibility};
+use evidence_core::flows::{Flow, FlowStore, Visibility};
 use evidence_core::id::{Id, SystemRandom};
 use evidence_core::orgs::OrgStore;
 use evidence_core::page::Window;
@@ -76,7 +76,7 @@ impl Bench {
             name: name.parse().unwrap(),
             description: String::new(),
             visibility: Visibility::Private,
-            template: EMPTY_TEMPLATE.to_owned(),
+            template: None,
             template_id: Id::new(NOW, &SystemRandom),
             repo_url: String::new(),
             tags: Tags::new(),

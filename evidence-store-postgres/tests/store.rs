@@ -7,7 +7,7 @@ use std::time::Duration;
 use evidence_core::auth::{Actor, ActorKind};
 use evidence_core::blobs::{Blobs, CHUNK, Whole};
 use evidence_core::fact::UnknownFields;
-use evidence_core::flows::{EMPTY_TEMPLATE, Flow, FlowFilter, FlowStore, Visibility};
+use evidence_core::flows::{Flow, FlowFilter, FlowStore, Visibility};
 use evidence_core::id::{Id, SystemRandom};
 use evidence_core::ledger::{Hash, Header, Needs, root_of};
 use evidence_core::orgs::OrgStore;
@@ -16,6 +16,7 @@ use evidence_core::page::Window;
 use evidence_core::seed::Seed;
 use evidence_core::shared::{TagFilter, Tags};
 use evidence_core::store::{LedgerStore, Recorder, StoreResult};
+use evidence_core::texts::{TextRef, TextStore};
 use evidence_core::time::Timestamp;
 use evidence_core::{Entry, Evidence, Fact, Guard, Key, Settings, StoreError, Write};
 use evidence_store_postgres::sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -65,7 +66,7 @@ impl Bench {
             name: name.parse().unwrap(),
             description: "builds".to_owned(),
             visibility: Visibility::Private,
-            template: EMPTY_TEMPLATE.to_owned(),
+            template: None,
             template_id: Id::new(NOW, &SystemRandom),
             repo_url: String::new(),
             tags: Tags::from([("team".to_owned(), "a%b".to_owned())]),
@@ -502,4 +503,32 @@ async fn batches_may_be_kept_to_one_organization() {
     }
     writes.join_all().await.into_iter().collect::<Result<(), _>>().unwrap();
     assert_eq!(bench.problems().await, Vec::<String>::new());
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: cargo xtask test"]
+async fn a_text_that_is_referred_to_and_kept_by_no_entry_is_named() {
+    let bench = Bench::new().await;
+    let (there, lost) = (TextRef::of("there"), TextRef::of("lost"));
+    let flow =
+        |name: &str, text| Fact::FlowCreated { record: Flow { template: Some(text), ..bench.flow(name) } };
+    let kept = Fact::TextKept { text: "there".to_owned() };
+    bench.store.record(bench.write(vec![kept, flow("a", there)], vec![])).await.unwrap();
+    assert_eq!(bench.problems().await, Vec::<String>::new());
+    bench.store.record(bench.write(vec![flow("b", lost), flow("c", lost)], vec![])).await.unwrap();
+    let problems = bench.problems().await;
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    let digest = lost.sha256.to_string();
+    assert!(problems[0].starts_with("a text is missing: ") && problems[0].contains(&digest), "{problems:?}");
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: cargo xtask test"]
+async fn a_text_that_is_damaged_is_as_good_as_gone() {
+    let bench = Bench::new().await;
+    let kept = ["one", "two"].map(|text| Fact::TextKept { text: text.to_owned() });
+    bench.store.record(bench.write(kept.to_vec(), vec![])).await.unwrap();
+    bench.execute("UPDATE {}.ledger SET payload = 'damaged {' WHERE payload LIKE '%\"one\"%'").await;
+    let asked = ["one", "two"].map(Hash::of);
+    assert_eq!(bench.store.texts(bench.org, &asked).await.unwrap(), ["two"]);
 }

@@ -212,6 +212,14 @@ CREATE TABLE allowance (
     PRIMARY KEY (org, environment, fingerprint)
 ) STRICT, WITHOUT ROWID;
 
+-- Texts that records refer to, by digest: the first entry that keeps each.
+CREATE TABLE kept_text (
+    org          INTEGER NOT NULL,
+    sha256       TEXT NOT NULL,
+    ledger_index INTEGER NOT NULL,
+    PRIMARY KEY (org, sha256)
+) STRICT, WITHOUT ROWID;
+
 -- A blob exists once its row is here; chunks without one belong to a blob that is still coming, or never came.
 CREATE TABLE blob (
     org    INTEGER NOT NULL,

@@ -43,6 +43,7 @@ mod repos;
 mod rows;
 mod service_accounts;
 mod snapshots;
+mod texts;
 mod trails;
 mod transfer;
 mod writer;

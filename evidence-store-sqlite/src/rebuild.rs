@@ -2,13 +2,14 @@
 //! statements that wrote it, and compared row by row. The scratch database comes first on its connection and the store
 //! is attached to it, so that those statements find the scratch tables under their own names.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use evidence_core::auth::KeyHash;
 use evidence_core::digest::sha256_hex;
 use evidence_core::id::Id;
 use evidence_core::index::IndexRow;
+use evidence_core::ledger::Hash;
 use evidence_core::store::StoreResult;
 use evidence_core::time::Timestamp;
 use evidence_core::{Fact, StoreError};
@@ -19,7 +20,7 @@ use crate::db::{connection, migrate};
 use crate::error::{ConnectError, store_error};
 use crate::question::{self, FromRow, execute};
 use crate::record::{Batch, write_names};
-use crate::rows::{Spot, body, id, signed, unsigned};
+use crate::rows::{Spot, body, id, list, signed, unsigned};
 
 /// How many entries are read and written at a time.
 const PAGE: i64 = 256;
@@ -65,6 +66,11 @@ const HASHES_MISSING: &str = "SELECT id FROM stored.api_key WHERE hash IS NULL";
 const BLOBS_MISSING: &str = "
     SELECT json_array(x.org, x.sha256) FROM (
         SELECT org, sha256, size FROM main.blob EXCEPT SELECT org, sha256, size FROM stored.blob) x";
+
+/// Of the texts `$1`, those that no entry keeps.
+const TEXTS_MISSING: &str = "
+    SELECT json_array(w.value->>0, w.value->>1) FROM json_each($1) w WHERE NOT EXISTS (
+        SELECT 1 FROM main.kept_text t WHERE t.org = w.value->>0 AND t.sha256 = w.value->>1)";
 
 const BLOBS: &str = "
     SELECT b.org, b.sha256, b.size FROM stored.blob b WHERE (b.org, b.sha256) > ($1, $2)
@@ -130,9 +136,14 @@ impl Rebuild {
 
     /// Makes the tables again and names the rows that differ.
     fn check_tables(&mut self) -> StoreResult<()> {
-        if let Err(error) = self.replay() {
-            self.problems.push(format!("the tables cannot be made again from the ledger: {error}"));
-            return Ok(());
+        match self.replay() {
+            Ok(lost) => {
+                self.problems.extend(lost.into_iter().map(|text| format!("a text is missing: {text}")))
+            }
+            Err(error) => {
+                self.problems.push(format!("the tables cannot be made again from the ledger: {error}"));
+                return Ok(());
+            }
         }
         for (table, key) in self.rows::<(String, String)>(TABLES, &[])? {
             let rows = self.column(&difference(&table, &key))?;
@@ -164,17 +175,20 @@ impl Rebuild {
         execute(&self.connection, sql, values).map_err(store_error)
     }
 
-    /// Writes the rows of every fact.
-    fn replay(&self) -> StoreResult<()> {
+    /// Writes the rows of every fact, and answers the texts that facts refer to and none keeps.
+    fn replay(&self) -> StoreResult<BTreeSet<String>> {
         let hashes = self.key_hashes()?;
+        let mut lost = BTreeSet::new();
         let mut organizations = BTreeMap::new();
         let mut last = (i64::MIN, 0);
         loop {
             let page =
                 self.rows::<(i64, i64, i64, String)>(ENTRIES, &[last.0.into(), last.1.into(), PAGE.into()])?;
-            let Some((org, number, ..)) = page.last() else { return Ok(()) };
+            let Some((org, number, ..)) = page.last() else { return Ok(lost) };
             last = (*org, *number);
-            self.write(&page, &hashes, &mut organizations)?;
+            let texts = self.write(&page, &hashes, &mut organizations)?;
+            let missing = self.rows::<(String,)>(TEXTS_MISSING, &[list(&texts)?.into()])?;
+            lost.extend(missing.into_iter().map(|(text,)| text));
         }
     }
 
@@ -183,13 +197,15 @@ impl Rebuild {
         rows.into_iter().map(|(key, hash)| Ok((id(&key)?, KeyHash::stored(hash)))).collect()
     }
 
-    /// Writes the rows of a page of facts. `organizations` are the ids of those whose ledgers began, by their keys.
+    /// Writes the rows of a page of facts, and answers the texts that they refer to. `organizations` are the ids of those
+    /// whose ledgers began, by their keys.
     fn write(
         &self,
         page: &[(i64, i64, i64, String)],
         hashes: &BTreeMap<Id, KeyHash>,
         organizations: &mut BTreeMap<i64, Id>,
-    ) -> StoreResult<()> {
+    ) -> StoreResult<BTreeSet<(i64, Hash)>> {
+        let mut texts = BTreeSet::new();
         let (mut rows, mut names, mut intervals) = Default::default();
         let mut batch = Batch { rows: &mut rows, names: &mut names, intervals: &mut intervals };
         for (org, number, at, payload) in page {
@@ -203,22 +219,32 @@ impl Rebuild {
                 || StoreError::corrupt(format_args!("ledger {org} does not begin with an organization"));
             let id = *organizations.get(org).ok_or_else(begun)?;
             batch.index(id, spot, at, &fact, &secrets(&fact, hashes)).map_err(unwritten)?;
-            self.expect_blobs(spot, at, &fact)?;
+            self.expect(spot, at, &fact, &mut texts)?;
         }
         intervals.write(&mut rows).map_err(unwritten)?;
         let key = |org| organizations.iter().find(|(_, id)| **id == org).map_or(0, |(key, _)| *key);
         write_names(&names, key, &mut rows).map_err(unwritten)?;
-        rows.write(&self.connection, Vec::new()).map_err(store_error)
+        rows.write(&self.connection, Vec::new()).map_err(store_error)?;
+        Ok(texts)
     }
 
-    /// Notes the attachments that a fact names.
-    fn expect_blobs(&self, spot: Spot, at: Timestamp, fact: &Fact) -> StoreResult<()> {
+    /// Notes the attachments and texts that a fact names.
+    fn expect(
+        &self,
+        spot: Spot,
+        at: Timestamp,
+        fact: &Fact,
+        texts: &mut BTreeSet<(i64, Hash)>,
+    ) -> StoreResult<()> {
         for row in fact.index_rows(at) {
-            let IndexRow::Attachment(file) = row else { continue };
-            self.execute(
-                PUT_BLOB,
-                &[spot.org.into(), file.sha256.to_string().into(), signed(file.size).into()],
-            )?;
+            match row {
+                IndexRow::Attachment(file) => self.execute(
+                    PUT_BLOB,
+                    &[spot.org.into(), file.sha256.to_string().into(), signed(file.size).into()],
+                )?,
+                IndexRow::TextUse { sha256 } => drop(texts.insert((spot.org, sha256))),
+                _ => {}
+            }
         }
         Ok(())
     }

@@ -394,8 +394,9 @@ impl Batch<'_> {
             IndexRow::Allowed { environment, fingerprint } => {
                 rows.push(Table::Allowance, &(spot.org, environment, fingerprint, spot.index))
             }
-            // Its content is kept before the fact; what is expected to be there follows from the ledger.
-            IndexRow::Attachment(_) => Ok(()),
+            IndexRow::Text { sha256 } => rows.push(Table::Text, &(spot.org, sha256, spot.index)),
+            // Kept before the fact; what is expected to be there follows from the ledger.
+            IndexRow::Attachment(_) | IndexRow::TextUse { .. } => Ok(()),
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::db::SqliteStore;
 use crate::question::{execute, rows};
 use crate::{
     allowlists, artifacts, attestations, environments, ledger, orgs, policies, repos, service_accounts,
-    snapshots, trails,
+    snapshots, texts, trails,
 };
 
 /// Where a fact stands: the organization's key, and the index in its ledger.
@@ -50,6 +50,7 @@ pub(crate) enum Table {
     Instance,
     Version,
     Allowance,
+    Text,
     Head,
 }
 
@@ -79,6 +80,7 @@ impl Table {
             Self::Instance => snapshots::INSERT_INSTANCES,
             Self::Version => policies::INSERT_VERSIONS,
             Self::Allowance => allowlists::PUT_ALLOWANCES,
+            Self::Text => texts::INSERT_TEXTS,
         }
     }
 }

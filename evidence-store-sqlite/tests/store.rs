@@ -9,7 +9,7 @@ use std::time::Duration;
 use evidence_core::auth::{Actor, ActorKind};
 use evidence_core::blobs::{Blobs, CHUNK, Whole};
 use evidence_core::fact::UnknownFields;
-use evidence_core::flows::{EMPTY_TEMPLATE, Flow, FlowFilter, FlowStore, Visibility};
+use evidence_core::flows::{Flow, FlowFilter, FlowStore, Visibility};
 use evidence_core::id::{Id, SystemRandom};
 use evidence_core::ledger::{Hash, Header, Needs, root_of};
 use evidence_core::orgs::OrgStore;
@@ -18,6 +18,7 @@ use evidence_core::page::Window;
 use evidence_core::seed::Seed;
 use evidence_core::shared::{TagFilter, Tags};
 use evidence_core::store::{LedgerStore, Recorder, StoreResult};
+use evidence_core::texts::{TextRef, TextStore};
 use evidence_core::time::Timestamp;
 use evidence_core::{Entry, Evidence, Fact, Guard, Key, Settings, StoreError, Write};
 use evidence_store_sqlite::rusqlite::Connection;
@@ -56,7 +57,7 @@ impl Bench {
             name: name.parse().unwrap(),
             description: "builds".to_owned(),
             visibility: Visibility::Private,
-            template: EMPTY_TEMPLATE.to_owned(),
+            template: None,
             template_id: Id::new(NOW, &SystemRandom),
             repo_url: String::new(),
             tags: Tags::from([("team".to_owned(), "a%b".to_owned())]),
@@ -384,4 +385,30 @@ async fn addresses_and_files_that_cannot_be_used_are_refused_with_one_sentence()
     bench.execute("INSERT INTO _evidence_migrations (version) VALUES (99)");
     let newer = SqliteStore::open(bench.directory.path().join("e.db")).await.unwrap_err();
     assert!(matches!(newer, ConnectError::NewerSchema { found: 99, known: 1 }), "{newer}");
+}
+
+#[tokio::test]
+async fn a_text_that_is_referred_to_and_kept_by_no_entry_is_named() {
+    let bench = Bench::new().await;
+    let (there, lost) = (TextRef::of("there"), TextRef::of("lost"));
+    let flow =
+        |name: &str, text| Fact::FlowCreated { record: Flow { template: Some(text), ..bench.flow(name) } };
+    let kept = Fact::TextKept { text: "there".to_owned() };
+    bench.store.record(bench.write(vec![kept, flow("a", there)], vec![])).await.unwrap();
+    assert_eq!(bench.store.fsck().await.unwrap().problems, Vec::<String>::new());
+    bench.store.record(bench.write(vec![flow("b", lost), flow("c", lost)], vec![])).await.unwrap();
+    let problems = bench.store.fsck().await.unwrap().problems;
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    let digest = lost.sha256.to_string();
+    assert!(problems[0].starts_with("a text is missing: ") && problems[0].contains(&digest), "{problems:?}");
+}
+
+#[tokio::test]
+async fn a_text_that_is_damaged_is_as_good_as_gone() {
+    let bench = Bench::new().await;
+    let kept = ["one", "two"].map(|text| Fact::TextKept { text: text.to_owned() });
+    bench.store.record(bench.write(kept.to_vec(), vec![])).await.unwrap();
+    bench.execute("UPDATE ledger SET payload = 'damaged {' WHERE payload LIKE '%\"one\"%'");
+    let asked = ["one", "two"].map(Hash::of);
+    assert_eq!(bench.store.texts(bench.org, &asked).await.unwrap(), ["two"]);
 }

@@ -13,6 +13,7 @@ use crate::name::{CommitSha, Fingerprint};
 use crate::page::{Listed, Slice, Window};
 use crate::shared::{ExternalUrls, GitCommit, RepoInfo};
 use crate::store::StoreResult;
+use crate::texts::TextRef;
 use crate::time::Timestamp;
 
 pub(crate) use operations::resolve;
@@ -62,8 +63,9 @@ pub struct Artifact {
     pub external_urls: Option<ExternalUrls>,
     /// Remarks.
     pub annotations: Map<String, Value>,
-    /// The template's YAML text that was valid when it was reported.
-    pub template: String,
+    /// The template's YAML text that was valid when it was reported; nothing for
+    /// [`EMPTY_TEMPLATE`](crate::flows::EMPTY_TEMPLATE).
+    pub template: Option<TextRef>,
     /// When it was reported.
     pub created_at: Timestamp,
     /// By whom.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use futures_util::stream;
+use futures_util::{StreamExt, TryFutureExt, stream};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -137,7 +137,7 @@ async fn report(flow: &FlowName, input: &ArtifactInput, cx: &Context<'_>) -> Res
         }
     };
     let repo = draft.repo(input.repo_info.as_ref(), cx).await?;
-    let template = trail.as_ref().map_or(&flow.template, |trail| &trail.template).clone();
+    let template = trail.as_ref().map_or(flow.template, |trail| trail.template);
     let input = input.clone();
     draft.fact(Fact::ArtifactReported {
         record: Artifact {
@@ -257,8 +257,8 @@ impl Operation for GetArtifact {
         };
         let found = cx.store().artifacts(cx.org()?, &filter, Window { offset: 0, limit: 1 }).await?;
         let gone = gone();
-        let found = views(&found.items, Some(&flow), cx).await?;
-        found.into_iter().next().map(Json).ok_or(gone)
+        let found = views(found.items, Some(&flow), cx).await?.next().await.transpose()?;
+        found.map(Json).ok_or(gone)
     }
 }
 
@@ -415,14 +415,15 @@ async fn list(
     let around = Arc::new((cx.lasting(), flow));
     let read = move |ids: Vec<Id>| {
         let around = Arc::clone(&around);
-        async move {
+        let found = async move {
             let (lasting, flow) = &*around;
             let cx = lasting.context();
             let mut found = cx.store().artifacts_by_id(cx.org()?, &ids).await?;
             let place: BTreeMap<Id, usize> = ids.into_iter().zip(0..).collect();
             found.sort_unstable_by_key(|artifact| place.get(&artifact.id).copied());
-            views(&found, flow.as_ref(), &cx).await
-        }
+            views(found, flow.as_ref(), &cx).await
+        };
+        found.try_flatten_stream()
     };
     JsonList::in_batches(listed, (), read).await
 }

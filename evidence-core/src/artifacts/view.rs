@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use futures_util::StreamExt;
 use futures_util::future::try_join3;
+use futures_util::stream::BoxStream;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -18,7 +20,8 @@ use crate::rules::compliance::{self, ReportedArtifact, ReportedAttestation, Stat
 use crate::rules::template::Template;
 use crate::service::Context;
 use crate::shared::{ExternalUrls, GitCommitInfo, RepoInfo, distinct, text};
-use crate::templates::Templates;
+use crate::templates::{Parsed, each_with_template};
+use crate::texts::TextRef;
 use crate::time::{Seconds, Timestamp};
 use crate::trails::{Run, TrailContents, artifact_state, runs};
 
@@ -120,7 +123,7 @@ struct Surroundings {
 /// A trail as far as its artifacts go.
 struct OnTrail {
     name: TrailName,
-    template: Arc<Template>,
+    template: Option<TextRef>,
     artifacts: Vec<ReportedArtifact>,
     /// Oldest first, and once more as they are judged by.
     attestations: Vec<AttestationRow>,
@@ -128,11 +131,11 @@ struct OnTrail {
 }
 
 impl OnTrail {
-    fn new(contents: TrailContents, templates: &Templates) -> Self {
+    fn new(contents: TrailContents) -> Self {
         let TrailContents { trail, artifacts, attestations } = contents;
         Self {
             name: trail.name,
-            template: templates.parsed(&trail.template),
+            template: trail.template,
             artifacts: artifacts.iter().map(ReportedArtifact::from).collect(),
             reported: attestations.iter().map(ReportedAttestation::from).collect(),
             attestations,
@@ -166,6 +169,11 @@ impl Surroundings {
         self.trails.get(&artifact.trail?)
     }
 
+    /// The template that it is judged by: its trail's, else the one that it came with.
+    fn template(&self, artifact: &Artifact) -> Option<TextRef> {
+        self.trail(artifact).map_or(artifact.template, |trail| trail.template)
+    }
+
     /// The attestations that are about this artifact, oldest first.
     fn evidence(&self, artifact: &Artifact) -> Vec<&AttestationRow> {
         let Some(trail) = self.trail(artifact) else { return Vec::new() };
@@ -196,30 +204,38 @@ async fn on_trails(trails: &[Id], cx: &Context<'_>) -> Result<BTreeMap<Id, OnTra
         return Ok(BTreeMap::new());
     }
     let found = cx.store().trail_contents(cx.org()?, trails).await?;
-    let by_id = |contents: TrailContents| (contents.trail.id, OnTrail::new(contents, cx.templates()));
+    let by_id = |contents: TrailContents| (contents.trail.id, OnTrail::new(contents));
     Ok(found.into_iter().map(by_id).collect())
 }
 
-/// These artifacts, in order, as answers carry them; `flow` is that of all of them, where it is known.
+/// These artifacts, in order, as answers carry them, one after the other; `flow` is that of all of them, where it is known.
 pub(super) async fn views(
-    artifacts: &[Artifact],
+    artifacts: Vec<Artifact>,
     flow: Option<&Flow>,
     cx: &Context<'_>,
-) -> Result<Vec<ArtifactView>> {
-    let around = Surroundings::read(artifacts, flow, cx).await?;
-    artifacts.iter().map(|artifact| view(artifact, &around, cx)).collect()
+) -> Result<BoxStream<'static, Result<ArtifactView>>> {
+    let around = Arc::new(Surroundings::read(&artifacts, flow, cx).await?);
+    let with_template = |artifact: Artifact| (around.template(&artifact), artifact);
+    let artifacts = artifacts.into_iter().map(with_template).collect();
+    let view = move |artifact: Artifact, parsed: Arc<Parsed>, cx: &Context<'_>| {
+        if artifact.trail.is_some() && around.trail(&artifact).is_none() {
+            return view(&artifact, &Template::of_lost_trail(), &around, cx);
+        }
+        view(&artifact, &parsed.template, &around, cx)
+    };
+    Ok(each_with_template(artifacts, cx.lasting(), view).boxed())
 }
 
-fn view(artifact: &Artifact, around: &Surroundings, cx: &Context<'_>) -> Result<ArtifactView> {
+fn view(
+    artifact: &Artifact,
+    template: &Template,
+    around: &Surroundings,
+    cx: &Context<'_>,
+) -> Result<ArtifactView> {
     let trail = around.trail(artifact);
-    let template = match trail {
-        Some(trail) => Arc::clone(&trail.template),
-        None if artifact.trail.is_some() => Arc::new(Template::lost()),
-        None => cx.templates().parsed(&artifact.template),
-    };
     let (artifacts, attestations) =
         trail.map(|trail| (trail.artifacts.as_slice(), trail.reported.as_slice())).unwrap_or_default();
-    let state = artifact_state(&template, &artifact.into(), artifacts, attestations);
+    let state = artifact_state(template, &artifact.into(), artifacts, attestations);
     let evidence = around.evidence(artifact);
     let said = |(name, id): (&str, Id)| Some((name.to_owned(), evidence_item(around.shown.get(&id)?)));
     let runs: Vec<&Run> = around.runs.iter().filter(|run| run.fingerprint == artifact.fingerprint).collect();
@@ -251,7 +267,7 @@ fn view(artifact: &Artifact, around: &Surroundings, cx: &Context<'_>) -> Result<
         external_urls: artifact.external_urls.clone().unwrap_or_default(),
         annotations: artifact.annotations.clone(),
         state,
-        template: compliance::expected_names(&template, &artifact.template_reference_name),
+        template: compliance::expected_names(template, &artifact.template_reference_name),
         state_info: template.unreadable().unwrap_or(state_info(state)).to_owned(),
         running: places(&runs, |run| run.until.is_none().then_some(run.from.0)),
         exited: places(&runs, |run| run.until.map(|(index, _)| index)),

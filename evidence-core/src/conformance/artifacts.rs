@@ -10,11 +10,13 @@ use crate::id::Id;
 use crate::page::{Slice, Window};
 use crate::shared::{GitCommit, List};
 use crate::store::Store;
+use crate::texts::TextRef;
 
 use super::fixtures::{
     Org, artifact, artifact_reported, at, awkward, bare_commit, external_urls, fingerprint, flow_created,
     full_commit, full_repo_info, id, named, robot, trail_begun, user_data, window,
 };
+use super::texts::kept;
 use super::{Failure, Outcome, promises, same, same_set};
 
 promises! {
@@ -50,11 +52,11 @@ async fn artifacts_read_back(store: Arc<dyn Store>) -> Outcome {
             ("n".to_owned(), Value::Null),
             ("deep".to_owned(), json!([{ "a": 1.5 }])),
         ]),
-        template: awkward(),
+        template: Some(TextRef::of(&awkward())),
         created_by: robot(),
         ..artifact(111, 100, Some(101), "cd")
     };
-    org.record(vec![flow_created(100, "f"), trail_begun(101, 100, "t")]).await?;
+    org.record(vec![kept(&awkward()), flow_created(100, "f"), trail_begun(101, 100, "t")]).await?;
     let reported = |record: &Artifact| Fact::ArtifactReported { record: record.clone() };
     org.record(vec![reported(&bare), reported(&full)]).await?;
     let listed = store.artifacts(org.id, &ArtifactFilter::default(), Window::ALL).await?;

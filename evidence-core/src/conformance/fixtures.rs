@@ -12,7 +12,7 @@ use crate::attestations::{Attestation, Binding, Details};
 use crate::auth::{Actor, ActorKind};
 use crate::environments::{Environment, EnvironmentKind};
 use crate::fact::{Fact, Guard, UnknownFields, Write};
-use crate::flows::{EMPTY_TEMPLATE, Flow, Visibility};
+use crate::flows::{Flow, Visibility};
 use crate::id::Id;
 use crate::name::Fingerprint;
 use crate::orgs::{OrgKind, Organization};
@@ -172,7 +172,7 @@ pub(crate) fn flow(n: u64, name: &str) -> Flow {
         name: named(name),
         description: String::new(),
         visibility: Visibility::Private,
-        template: EMPTY_TEMPLATE.to_owned(),
+        template: None,
         template_id: id(n + 1_000_000),
         repo_url: String::new(),
         tags: Tags::new(),
@@ -198,7 +198,7 @@ pub(crate) fn trail(n: u64, flow: u64, name: &str) -> Trail {
         origin_url: String::new(),
         user_data: json!({}),
         external_urls: None,
-        template: EMPTY_TEMPLATE.to_owned(),
+        template: None,
         template_id: id(flow + 1_000_000),
         created_at: at(3),
         created_by: jane(),
@@ -234,7 +234,7 @@ pub(crate) fn artifact(n: u64, flow: u64, trail: Option<u64>, start: &str) -> Ar
         user_data: json!({}),
         external_urls: None,
         annotations: Map::new(),
-        template: EMPTY_TEMPLATE.to_owned(),
+        template: None,
         created_at: at(4),
         created_by: jane(),
     }

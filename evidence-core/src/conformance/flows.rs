@@ -7,8 +7,10 @@ use crate::flows::{Flow, FlowFilter, Visibility};
 use crate::page::{Slice, Window};
 use crate::shared::TagFilter;
 use crate::store::{Current, Store};
+use crate::texts::TextRef;
 
 use super::fixtures::{Org, awkward, flow, flow_created, id, robot, tags, window};
+use super::texts::kept;
 use super::{Failure, Outcome, promises, same, same_set};
 
 promises! {
@@ -21,24 +23,27 @@ promises! {
     tags_must_all_match: "Tag filters must all match, by key or by key and value.",
 }
 
+/// A template.
+const TEXT: &str = "version: 1\ntrail:\r\n  attestations: []\n";
+
 async fn flows_read_back(store: Arc<dyn Store>) -> Outcome {
     let org = Org::create(&store, 1, "foo").await?;
     let full = Flow {
         description: awkward(),
         visibility: Visibility::Public,
-        template: "version: 1\ntrail:\r\n  attestations: []\n".to_owned(),
+        template: Some(TextRef::of(TEXT)),
         repo_url: "https://example.com".to_owned(),
         tags: tags(&[("a", "1"), ("b.c", &awkward())]),
         created_by: robot(),
         ..flow(100, "known")
     };
-    org.record(vec![Fact::FlowCreated { record: full.clone() }]).await?;
-    same("created", store.flow(org.id, "known").await?, Some(Current { revision: 1, record: full.clone() }))?;
+    org.record(vec![kept(TEXT), Fact::FlowCreated { record: full.clone() }]).await?;
+    same("created", store.flow(org.id, "known").await?, Some(Current { revision: 2, record: full.clone() }))?;
     let updated = Flow { template_id: id(101), ..flow(100, "known") };
     org.record(vec![Fact::FlowUpdated { record: updated.clone() }]).await?;
-    same("updated", store.flow(org.id, "known").await?, Some(Current { revision: 2, record: updated }))?;
+    same("updated", store.flow(org.id, "known").await?, Some(Current { revision: 3, record: updated }))?;
     org.record(vec![Fact::FlowTagged { record: full.clone() }]).await?;
-    same("tagged", store.flow(org.id, "known").await?, Some(Current { revision: 3, record: full.clone() }))?;
+    same("tagged", store.flow(org.id, "known").await?, Some(Current { revision: 4, record: full.clone() }))?;
     same("by id", store.flows_by_id(org.id, &[id(100)]).await?, vec![full.clone()])?;
     let listed = store.flows(org.id, &FlowFilter::default(), Window::ALL).await?;
     same("listed", listed, Slice { items: vec![full], total: 1 })

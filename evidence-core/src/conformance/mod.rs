@@ -58,6 +58,7 @@ mod recording;
 mod repos;
 mod service_accounts;
 mod snapshots;
+mod texts;
 mod trails;
 mod transfer;
 
@@ -139,6 +140,7 @@ pub fn checks() -> Vec<Check> {
         policies::checks(),
         allowlists::checks(),
         attestation_types::checks(),
+        texts::checks(),
         feed::checks(),
         blobs::checks(),
     ]

@@ -13,6 +13,7 @@ use crate::name::CommitSha;
 use crate::page::{Slice, Window};
 use crate::shared::TagFilter;
 use crate::store::{Current, Store};
+use crate::texts::TextRef;
 use crate::trails::{Trail, TrailContents, TrailFilter};
 
 use super::fixtures::{
@@ -20,6 +21,7 @@ use super::fixtures::{
     fingerprint, flow, flow_created, full_commit, full_repo_info, id, jane, named, robot, tags, trail,
     trail_begun, user_data, window,
 };
+use super::texts::kept;
 use super::{Failure, Outcome, present, promises, same, same_set};
 
 promises! {
@@ -45,15 +47,16 @@ async fn trails_read_back(store: Arc<dyn Store>) -> Outcome {
         origin_url: "https://example.com".to_owned(),
         user_data: user_data(),
         external_urls: Some(external_urls()),
-        template: awkward(),
+        template: Some(TextRef::of(&awkward())),
         created_by: robot(),
         last_modified_at: at(9),
         last_modified_by: jane(),
         ..bare.clone()
     };
-    org.record(vec![flow_created(100, "f"), Fact::TrailBegun { record: bare.clone() }]).await?;
-    for (revision, record) in [(2, bare.clone()), (3, full), (4, bare)] {
-        if revision > 2 {
+    org.record(vec![kept(&awkward()), flow_created(100, "f"), Fact::TrailBegun { record: bare.clone() }])
+        .await?;
+    for (revision, record) in [(3, bare.clone()), (4, full), (5, bare)] {
+        if revision > 3 {
             org.record(vec![Fact::TrailUpdated { record: record.clone(), changes: vec![] }]).await?;
         }
         let found = store.trail(org.id, id(100), "t").await?;

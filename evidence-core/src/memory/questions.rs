@@ -18,7 +18,7 @@ use crate::environments::{Environment, EnvironmentStatus, EnvironmentStore, Know
 use crate::fact::Key;
 use crate::flows::{Flow, FlowFilter, FlowStore};
 use crate::id::Id;
-use crate::ledger::{Frontier, Known, Needs};
+use crate::ledger::{Frontier, Hash, Known, Needs};
 use crate::name::Fingerprint;
 use crate::orgs::{KeyHolder, Member, OrgStore, Organization, Standing, User};
 use crate::page::{Listed, Slice, SortDirection, Window};
@@ -27,6 +27,7 @@ use crate::repos::{Repo, RepoFilter, RepoStore};
 use crate::service_accounts::{ApiKeyRecord, ServiceAccount, ServiceAccountStore};
 use crate::snapshots::{Placed, Snapshot, SnapshotRow, SnapshotStore, Stretch};
 use crate::store::{Current, Health, LedgerStore, StoreError, StoreResult, StoredEntry};
+use crate::texts::TextStore;
 use crate::time::Timestamp;
 use crate::trails::{Trail, TrailContents, TrailFilter, TrailStore};
 
@@ -606,6 +607,16 @@ impl AttestationTypeStore for MemoryStore {
         self.ask(org, |tables| {
             let newest_first = tables.attestation_type_versions.iter().rev();
             newest_first.filter(|version| types.contains(&version.attestation_type)).cloned().collect()
+        })
+    }
+}
+
+#[async_trait]
+impl TextStore for MemoryStore {
+    async fn texts(&self, org: Id, digests: &[Hash]) -> StoreResult<Vec<String>> {
+        let digests: BTreeSet<&Hash> = digests.iter().collect();
+        self.ask(org, |tables| {
+            digests.into_iter().filter_map(|text| tables.texts.get(text).cloned()).collect()
         })
     }
 }

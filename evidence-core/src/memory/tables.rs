@@ -11,6 +11,7 @@ use crate::environments::Environment;
 use crate::fact::Fact;
 use crate::flows::Flow;
 use crate::id::Id;
+use crate::ledger::Hash;
 use crate::name::TrailName;
 use crate::policies::{Policy, PolicyVersion};
 use crate::repos::Repo;
@@ -48,6 +49,7 @@ pub(super) struct Tables {
     pub(super) allowances: Vec<Allowance>,
     pub(super) attestation_types: BTreeMap<Id, Current<AttestationType>>,
     pub(super) attestation_type_versions: Vec<AttestationTypeVersion>,
+    pub(super) texts: BTreeMap<Hash, String>,
 }
 
 /// An instance, and how long it was so.
@@ -114,6 +116,9 @@ impl Tables {
             | Fact::AttestationTypeVersioned { record, version } => {
                 self.attestation_types.insert(record.id, Current { revision, record });
                 self.attestation_type_versions.push(version);
+            }
+            Fact::TextKept { text } => {
+                self.texts.entry(Hash::of(&text)).or_insert(text);
             }
         }
     }

@@ -133,8 +133,27 @@ impl Template {
     }
 
     /// The template of a trail that cannot be read: nothing satisfies it.
-    pub(crate) fn lost() -> Self {
+    pub(crate) fn of_lost_trail() -> Self {
         Self { unreadable: Some("The trail cannot be read".to_owned()), ..Self::default() }
+    }
+
+    /// A template whose text is gone: nothing satisfies it.
+    pub(crate) fn lost() -> Self {
+        let unreadable = Some("The template cannot be read: its text is not in the store".to_owned());
+        Self { unreadable, ..Self::default() }
+    }
+
+    /// About how many bytes of memory it takes.
+    pub(crate) fn bytes(&self) -> usize {
+        let requirements = |list: &[Requirement]| -> usize {
+            let texts = |one: &Requirement| one.name.len() + one.kind.as_str().len();
+            list.iter().map(|one| size_of_val(one) + texts(one)).sum()
+        };
+        let artifact =
+            |one: &ArtifactRequirement| size_of_val(one) + one.name.len() + requirements(&one.attestations);
+        size_of_val(self)
+            + requirements(&self.attestations)
+            + self.artifacts.iter().map(artifact).sum::<usize>()
     }
 
     /// Why it could not be read: `The template cannot be read: …`. None for one that could.

@@ -14,14 +14,15 @@ use crate::rules::compliance::{
 };
 use crate::rules::template::Template;
 use crate::service::Context;
-use crate::templates::Templates;
+use crate::templates::Parsed;
+use crate::texts::in_parts;
 use crate::time::Timestamp;
 
 /// A trail judged by its template.
 #[derive(Debug, Clone)]
 pub(crate) struct Assessed {
     pub(crate) trail: Trail,
-    pub(crate) template: Arc<Template>,
+    pub(crate) parsed: Arc<Parsed>,
     pub(crate) artifacts: Vec<ReportedArtifact>,
     pub(crate) attestations: Vec<ReportedAttestation>,
     pub(crate) status: TrailStatus,
@@ -29,13 +30,12 @@ pub(crate) struct Assessed {
 
 impl Assessed {
     /// Judges a trail by what was reported to it.
-    pub(crate) fn new(contents: TrailContents, templates: &Templates) -> Self {
+    pub(crate) fn new(contents: TrailContents, parsed: Arc<Parsed>) -> Self {
         let TrailContents { trail, artifacts, attestations } = contents;
-        let template = templates.parsed(&trail.template);
         let artifacts: Vec<_> = artifacts.iter().map(ReportedArtifact::from).collect();
         let attestations: Vec<_> = attestations.iter().map(ReportedAttestation::from).collect();
-        let status = compliance::evaluate(&template, trail.created_at, &artifacts, &attestations);
-        Self { trail, template, artifacts, attestations, status }
+        let status = compliance::evaluate(&parsed.template, trail.created_at, &artifacts, &attestations);
+        Self { trail, parsed, artifacts, attestations, status }
     }
 
     /// When evidence last changed: a report, a change of the trail, or its beginning.
@@ -103,14 +103,25 @@ impl From<&AttestationRow> for ReportedAttestation {
     }
 }
 
-/// These trails, judged, by id.
-pub(crate) async fn assessed(ids: &[Id], cx: &Context<'_>) -> Result<BTreeMap<Id, Assessed>> {
+/// What `keep` makes of each of these trails, judged one after the other, in any order.
+pub(crate) async fn judged<T: Send>(
+    ids: &[Id],
+    cx: &Context<'_>,
+    keep: impl Fn(Assessed) -> T + Send,
+) -> Result<Vec<T>> {
     if ids.is_empty() {
-        return Ok(BTreeMap::new());
+        return Ok(Vec::new());
     }
     let contents = cx.store().trail_contents(cx.org()?, ids).await?;
-    let judged = contents.into_iter().map(|contents| Assessed::new(contents, cx.templates()));
-    Ok(judged.map(|assessed| (assessed.trail.id, assessed)).collect())
+    let mut kept = Vec::with_capacity(contents.len());
+    for part in in_parts(contents, |contents| contents.trail.template) {
+        let templates = cx.templates(part.iter().map(|contents| contents.trail.template)).await?;
+        for contents in part {
+            let template = templates.of(contents.trail.template);
+            kept.push(keep(Assessed::new(contents, template)));
+        }
+    }
+    Ok(kept)
 }
 
 /// The last thing that happened in a flow, and the state of its newest trail.
@@ -120,25 +131,35 @@ pub(crate) struct Activity {
     pub(crate) state: State,
 }
 
+/// What was reported to a flow's newest trail.
+struct Reported {
+    flow: Id,
+    activity: Activity,
+    /// Those of its artifacts.
+    fingerprints: Vec<String>,
+}
+
 /// The newest trail's activity, by flow: reports, and what its artifacts did at run time.
 pub(crate) async fn newest_of_flows(flows: &[Id], cx: &Context<'_>) -> Result<BTreeMap<Id, Activity>> {
     let newest = cx.store().newest_trails(cx.org()?, flows).await?;
     let ids: Vec<Id> = newest.iter().map(|trail| trail.id).collect();
-    let judged = assessed(&ids, cx).await?;
-    let fingerprints: Vec<Fingerprint> = judged
-        .values()
-        .flat_map(|trail| &trail.artifacts)
-        .filter_map(|artifact| artifact.fingerprint.parse().ok())
-        .collect();
+    let activity = |trail: Assessed| Reported {
+        flow: trail.trail.flow,
+        activity: Activity { at: trail.last_evidence_at(), state: trail.status.state },
+        fingerprints: trail.artifacts.into_iter().map(|artifact| artifact.fingerprint).collect(),
+    };
+    let reported = judged(&ids, cx, activity).await?;
+    let fingerprints = reported.iter().flat_map(|trail| &trail.fingerprints);
+    let fingerprints: Vec<Fingerprint> = fingerprints.filter_map(|text| text.parse().ok()).collect();
     let mut ran: BTreeMap<String, Timestamp> = BTreeMap::new();
     for stretch in cx.store().stretches(cx.org()?, &fingerprints).await? {
         let at = stretch.until.map_or(stretch.from_at, |(_, at)| at);
         let newest = ran.entry(stretch.fingerprint.into_string()).or_insert(at);
         *newest = at.max(*newest);
     }
-    let activity = |trail: &Assessed| {
-        let ran = trail.artifacts.iter().filter_map(|artifact| ran.get(&artifact.fingerprint).copied());
-        Activity { at: ran.fold(trail.last_evidence_at(), Timestamp::max), state: trail.status.state }
+    let with_runs = |Reported { flow, activity: Activity { at, state }, fingerprints }| {
+        let ran = fingerprints.iter().filter_map(|fingerprint: &String| ran.get(fingerprint).copied());
+        (flow, Activity { at: ran.fold(at, Timestamp::max), state })
     };
-    Ok(judged.values().map(|trail| (trail.trail.flow, activity(trail))).collect())
+    Ok(reported.into_iter().map(with_runs).collect())
 }

@@ -180,7 +180,8 @@ impl History {
         let runs = runs(&fingerprints(&events), cx).await?;
         events.extend(at_run_time(&events, &runs));
         events.sort_by_key(|event| event.at);
-        Ok(Self { events, runs, judged: Assessed::new(contents, cx.templates()), newest, damage })
+        let template = cx.template(contents.trail.template).await?;
+        Ok(Self { events, runs, judged: Assessed::new(contents, template), newest, damage })
     }
 }
 

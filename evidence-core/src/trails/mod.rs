@@ -19,9 +19,10 @@ use crate::name::TrailName;
 use crate::page::{Listed, Slice, Window};
 use crate::shared::{ExternalUrls, GitCommit, RepoInfo, TagFilter};
 use crate::store::{Current, StoreResult, StoredEntry};
+use crate::texts::TextRef;
 use crate::time::Timestamp;
 
-pub(crate) use assessment::{Assessed, artifact_state, assessed, newest_of_flows};
+pub(crate) use assessment::{Activity, Assessed, artifact_state, judged, newest_of_flows};
 pub(crate) use events::{Run, runs};
 pub use operations::*;
 #[cfg(feature = "pdf")]
@@ -50,8 +51,9 @@ pub struct Trail {
     pub user_data: Value,
     /// Labelled links.
     pub external_urls: Option<ExternalUrls>,
-    /// The template's YAML text that it was begun with.
-    pub template: String,
+    /// The template's YAML text that it was begun with; nothing for
+    /// [`EMPTY_TEMPLATE`](crate::flows::EMPTY_TEMPLATE).
+    pub template: Option<TextRef>,
     /// The id of that text.
     pub template_id: Id,
     /// When it was begun.

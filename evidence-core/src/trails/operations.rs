@@ -1,29 +1,33 @@
 //! The operations on trails.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use futures_util::{Stream, TryStreamExt, stream};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::events::History;
-use super::{Assessed, Trail, TrailFilter, assessed};
+use super::{Assessed, Trail, TrailContents, TrailFilter};
 use crate::auth::Scope;
 use crate::decode::{self, Misfit};
 use crate::error::{Error, Resource, Result};
 use crate::fact::{Fact, Guard, Key, RecordKind};
-use crate::flows::{Flow, with_template};
+use crate::flows::Flow;
 use crate::id::Id;
 use crate::name::{FingerprintPrefix, FlowName, OrgName, TrailName};
 use crate::operation::{Document, Envelope, Form, FormParts, Json, JsonList, Method, Operation, Put};
 use crate::page::{PageNumber, Pagination, PerPage};
 use crate::rules::compliance::{ArtifactStatus, AttestationStatus, State};
-use crate::service::{Context, Draft};
+use crate::service::{Context, Draft, Lasting};
 use crate::shared::{
     Acknowledged, Description, ExternalUrls, GitCommit, RepoInfo, ShortText, TagFilter, TagText, Tags,
     UserData, WebUrl, distinct, text,
 };
 use crate::store::Current;
+use crate::templates::{Uploaded, each_with_template};
+use crate::texts::TextRef;
 use crate::time::Seconds;
 
 impl Context<'_> {
@@ -93,8 +97,8 @@ impl Operation for BeginTrail {
     }
 
     async fn run(self, body: Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
-        let (input, template) = with_template(body, cx).await?;
-        let created = cx.retry(|| begin(&self.flow_name, &input, template.as_deref(), cx)).await?;
+        let (input, template) = cx.with_template(body).await?;
+        let created = cx.retry(|| begin(&self.flow_name, &input, template.as_ref(), cx)).await?;
         Ok(Put { created, body: Acknowledged::Ok })
     }
 }
@@ -103,7 +107,7 @@ impl Operation for BeginTrail {
 async fn begin(
     flow: &FlowName,
     input: &TrailInput,
-    template: Option<&str>,
+    template: Option<&Uploaded>,
     cx: &Context<'_>,
 ) -> Result<bool> {
     let mut draft = Draft::default();
@@ -114,7 +118,12 @@ async fn begin(
     let before = known.as_ref().map(|known| &known.record);
     let mut record = before.cloned().unwrap_or_else(|| Trail::begun(&flow, input.name.clone(), cx));
     record.apply(input, repo);
-    record.take_template(template.unwrap_or(&flow.template), &flow, cx);
+    record.take_template(template.map_or(flow.template, |template| template.reference), &flow, cx);
+    let is_kept =
+        record.template == flow.template || before.is_some_and(|before| before.template == record.template);
+    if let Some(template) = template.filter(|_| !is_kept) {
+        draft.keep_template(template, cx).await?;
+    }
     let created = known.is_none();
     match &known {
         None => {
@@ -160,9 +169,9 @@ impl Trail {
         }
     }
 
-    fn take_template(&mut self, template: &str, flow: &Flow, cx: &Context<'_>) {
+    fn take_template(&mut self, template: Option<TextRef>, flow: &Flow, cx: &Context<'_>) {
         if self.template != template {
-            self.template = template.to_owned();
+            self.template = template;
             self.template_id = if template == flow.template { flow.template_id } else { cx.new_id() };
         }
     }
@@ -290,8 +299,8 @@ impl ComplianceStatus {
 impl TrailView {
     fn new(judged: &Assessed, flow: &Flow, events: Vec<Value>, cx: &Context<'_>) -> Self {
         let trail = &judged.trail;
-        let mut template = judged.template.to_json();
-        template["content"] = Value::from(trail.template.as_str());
+        let mut template = judged.parsed.template.to_json();
+        template["content"] = Value::from(judged.parsed.text.as_str());
         Self {
             name: trail.name.clone(),
             description: trail.description.clone(),
@@ -414,11 +423,7 @@ impl Operation for ListTrails {
             page_count: trails.pages(per_page),
         };
         let lasting = cx.lasting();
-        let read = move |ids| {
-            let lasting = lasting.clone();
-            async move { views(ids, &lasting.context()).await }
-        };
-        JsonList::in_batches(trails.items, pagination, read).await
+        JsonList::in_batches(trails.items, pagination, move |ids| views(ids, lasting.clone())).await
     }
 }
 
@@ -426,23 +431,34 @@ impl Envelope<TrailView> for Pagination {
     type Document = TrailList;
 
     fn around(&self) -> Result<(Vec<u8>, Vec<u8>)> {
-        let pagination = serde_json::to_string(self).map_err(|source| Error::Internal {
-            what: "a page's numbers could not be written as JSON",
-            source: source.into(),
-        })?;
-        Ok((b"{\"data\":".to_vec(), format!(",\"pagination\":{pagination}}}").into_bytes()))
+        self.around_data()
     }
 }
 
-/// Trails of a list, in its order: judged, without their histories.
-async fn views(trails: Vec<Id>, cx: &Context<'_>) -> Result<Vec<TrailView>> {
-    let judged = assessed(&trails, cx).await?;
-    let flows = distinct(judged.values().map(|judged| judged.trail.flow));
-    let flows = cx.store().flows_by_id(cx.org()?, &flows).await?;
-    let flows: BTreeMap<Id, Flow> = flows.into_iter().map(|flow| (flow.id, flow)).collect();
-    let view = |trail: &Id| {
-        let judged = judged.get(trail)?;
-        Some(TrailView::new(judged, flows.get(&judged.trail.flow)?, Vec::new(), cx))
+/// Trails of a list, in its order: judged, without their histories, one after the other.
+fn views(trails: Vec<Id>, lasting: Lasting) -> impl Stream<Item = Result<TrailView>> + Send + 'static {
+    let found = in_flows(trails, lasting.clone());
+    let view = |(contents, flow): (TrailContents, Arc<Flow>), template, cx: &Context<'_>| {
+        Ok(TrailView::new(&Assessed::new(contents, template), &flow, Vec::new(), cx))
     };
-    Ok(trails.iter().filter_map(view).collect())
+    stream::once(found).map_ok(move |found| each_with_template(found, lasting.clone(), view)).try_flatten()
+}
+
+/// What was reported to these trails, in their order, with their templates and flows.
+async fn in_flows(
+    trails: Vec<Id>,
+    lasting: Lasting,
+) -> Result<Vec<(Option<TextRef>, (TrailContents, Arc<Flow>))>> {
+    let cx = lasting.context();
+    let mut found = cx.store().trail_contents(cx.org()?, &trails).await?;
+    let place: BTreeMap<Id, usize> = trails.into_iter().zip(0..).collect();
+    found.sort_unstable_by_key(|contents| place.get(&contents.trail.id).copied());
+    let flows = distinct(found.iter().map(|contents| contents.trail.flow));
+    let flows = cx.store().flows_by_id(cx.org()?, &flows).await?;
+    let flows: BTreeMap<Id, Arc<Flow>> = flows.into_iter().map(|flow| (flow.id, Arc::new(flow))).collect();
+    let in_flow = |contents: TrailContents| {
+        let flow = Arc::clone(flows.get(&contents.trail.flow)?);
+        Some((contents.trail.template, (contents, flow)))
+    };
+    Ok(found.into_iter().filter_map(in_flow).collect())
 }

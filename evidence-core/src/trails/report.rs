@@ -317,8 +317,8 @@ fn artifacts(judged: &Assessed, events: &[Event], runs: &[Run]) -> Vec<report::A
     reported
         .map(|artifact| {
             let ran = runs.iter().filter(|run| run.fingerprint == artifact.fingerprint);
-            let Assessed { template, artifacts, attestations, .. } = judged;
-            let state = artifact_state(template, &artifact.into(), artifacts, attestations);
+            let Assessed { parsed, artifacts, attestations, .. } = judged;
+            let state = artifact_state(&parsed.template, &artifact.into(), artifacts, attestations);
             report::Artifact {
                 name: artifact.template_reference_name.clone(),
                 filename: artifact.filename.clone(),

@@ -15,7 +15,7 @@ use evidence_core::environments::{EnvironmentStore, KnownEnvironment};
 use evidence_core::feed::{Advance, FeedStore, Lease};
 use evidence_core::flows::{Flow, FlowFilter, FlowStore};
 use evidence_core::id::Id;
-use evidence_core::ledger::{Frontier, Known, Needs};
+use evidence_core::ledger::{Frontier, Hash, Known, Needs};
 use evidence_core::name::Fingerprint;
 use evidence_core::orgs::{KeyHolder, Member, OrgStore, Organization, Standing, User};
 use evidence_core::page::{Listed, Slice, Window};
@@ -24,6 +24,7 @@ use evidence_core::repos::{Repo, RepoFilter, RepoStore};
 use evidence_core::service_accounts::{ApiKeyRecord, ServiceAccount, ServiceAccountStore};
 use evidence_core::snapshots::{Placed, Snapshot, SnapshotRow, SnapshotStore, Stretch};
 use evidence_core::store::{Health, LedgerStore, Recorder, StoreResult, StoredEntry};
+use evidence_core::texts::TextStore;
 use evidence_core::time::Timestamp;
 use evidence_core::trails::{Trail, TrailContents, TrailFilter, TrailStore};
 use evidence_core::{Current, Entry, Guard, RecordKind, Store, Write};
@@ -33,6 +34,8 @@ use futures_util::future::BoxFuture;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Call {
     Question,
+    /// A question for so many texts.
+    Texts(usize),
     Write,
 }
 
@@ -65,6 +68,14 @@ impl Recorder for Interposed {
             |guard: &Guard| !matches!(guard, Guard::Revision(kind, ..) if Some(*kind) == self.unguarded);
         write.guards.retain(is_kept);
         self.whole.record(write).await
+    }
+}
+
+#[async_trait]
+impl TextStore for Interposed {
+    async fn texts(&self, org: Id, digests: &[Hash]) -> StoreResult<Vec<String>> {
+        (self.before)(Call::Texts(digests.len())).await;
+        self.whole.texts(org, digests).await
     }
 }
 

@@ -37,6 +37,7 @@ mod statements;
 mod strangers;
 mod support;
 mod tags;
+mod templates;
 mod texts;
 mod trails;
 mod unreadable;

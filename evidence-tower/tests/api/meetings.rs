@@ -384,7 +384,7 @@ impl Story {
                 self.flows.insert(record.id, record);
             }
             Fact::TrailBegun { record } | Fact::TrailUpdated { record, .. } => {
-                let template = self.flows.get(&record.flow).map(|flow| flow.template.clone());
+                let template = self.flows.get(&record.flow).map(|flow| flow.template);
                 self.expect("a trail's template", template, Some(record.template));
             }
             Fact::EnvironmentCreated { record } => {

@@ -1,5 +1,8 @@
 //! Every read takes a bounded number of SQL statements: as many with many items as with one.
 
+use std::sync::Arc;
+
+use evidence_core::{Evidence, Settings};
 use evidence_tower::EvidenceApi;
 use http::Request;
 use http::header::AUTHORIZATION;
@@ -128,21 +131,28 @@ async fn a_read_takes_as_many_statements_with_many_items_as_with_one() {
     }
 }
 
-/// Trails with a template of 500,000 bytes each, and an artifact on each.
+/// Trails with a template of 500,000 bytes of their own, an artifact on each, and flows with such templates.
 const LARGE: usize = 8;
 
 #[tokio::test]
 async fn a_list_of_large_records_is_read_while_it_is_sent_and_never_held_whole() {
     let (evidence, store, _folder) = service_on_sqlite().await;
-    let api = Api::new(evidence.clone(), Mount::Tower, "SQLite").await;
-    api.flow("shop", &format!("{TEMPLATE}# {}\n", "x".repeat(500_000))).await;
+    let api = Api::new(evidence, Mount::Tower, "SQLite").await;
+    api.flow("shop", TEMPLATE).await;
     for number in 0..LARGE {
+        let template = |filling: &str| format!("{TEMPLATE}# {number} {}\n", filling.repeat(500_000));
+        api.begin_with("shop", &format!("t{number}"), &template("x")).await.created();
         report(&api, &format!("t{number}"), number).await;
+        api.flow(&format!("flow{number}"), &template("y")).await;
     }
     // The artifacts of a list carry no template: what is large there stays out of the answer.
-    for (path, least) in
-        [("/trails/acme?per_page=100", LARGE * 500_000), ("/artifacts/acme?per_page=1000", 0)]
-    {
+    for (path, items, least) in [
+        ("/trails/acme?per_page=100", LARGE, LARGE * 500_000),
+        ("/flows/acme", LARGE + 1, LARGE * 500_000),
+        ("/artifacts/acme?per_page=1000", LARGE, 0),
+    ] {
+        // One that remembers no template.
+        let evidence = Evidence::new(Arc::clone(&store) as _, Settings::default());
         let request = Request::get(format!("/api/v2{path}")).header(AUTHORIZATION, format!("Bearer {JANE}"));
         let request = request.body(Empty::<bytes::Bytes>::new()).unwrap();
         let before = store.statements();
@@ -156,8 +166,8 @@ async fn a_list_of_large_records_is_read_while_it_is_sent_and_never_held_whole()
             statements.push(store.statements() - before);
         }
         let answer: Value = serde_json::from_slice(&text).unwrap();
-        let items = answer.get("data").unwrap_or(&answer).as_array().unwrap();
-        assert_eq!(items.len(), LARGE, "{path}");
+        let listed = answer.get("data").unwrap_or(&answer).as_array().unwrap();
+        assert_eq!(listed.len(), items, "{path}");
         assert!(text.len() >= least, "{path}: {} bytes", text.len());
         if least > 0 {
             // At most two fit a read of a megabyte: with the first piece, most are still to be read.

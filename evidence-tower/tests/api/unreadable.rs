@@ -3,6 +3,7 @@
 use evidence_core::fact::{Fact, Write};
 use evidence_core::id::Id;
 use evidence_core::policies::PolicyVersion;
+use evidence_core::texts::TextRef;
 use evidence_core::{Settings, Store};
 use serde_json::json;
 
@@ -13,6 +14,26 @@ use crate::trails::COMMIT;
 
 /// No YAML, as a damaged row or a later version may have left it.
 const BROKEN: &str = "trail: ]";
+
+/// How a template cannot be read.
+#[derive(Debug, Clone, Copy)]
+enum Damage {
+    Broken,
+    Lost,
+}
+
+impl Damage {
+    const ALL: [Self; 2] = [Self::Broken, Self::Lost];
+
+    /// Such a template, for a record to refer to.
+    async fn template(self, store: &dyn Store, org: Id) -> Option<TextRef> {
+        match self {
+            Self::Broken => inject(store, org, Fact::TextKept { text: BROKEN.to_owned() }).await,
+            Self::Lost => {}
+        }
+        Some(TextRef::of(BROKEN))
+    }
+}
 
 /// Runs a case over every store, with the store and the id of `acme` at hand.
 pub(crate) async fn over_each_store(case: impl AsyncFn(Api, &dyn Store, Id)) {
@@ -44,6 +65,12 @@ const ARTIFACT: &str =
 
 #[tokio::test]
 async fn nothing_complies_with_a_template_that_cannot_be_read() {
+    for damage in Damage::ALL {
+        nothing_complies_with(damage).await;
+    }
+}
+
+async fn nothing_complies_with(damage: Damage) {
     over_each_store(async |api, store, acme| {
         given_a_compliant_trail(&api).await;
         api.given_environments("docker", &["prod"]).await;
@@ -54,7 +81,7 @@ async fn nothing_complies_with_a_template_that_cannot_be_read() {
 
         let shop = store.flow(acme, "shop").await.unwrap().unwrap().record.id;
         let mut record = store.trail(acme, shop, "t").await.unwrap().unwrap().record;
-        record.template = BROKEN.to_owned();
+        record.template = damage.template(store, acme).await;
         inject(store, acme, Fact::TrailUpdated { record, changes: vec![] }).await;
 
         let trail = api.get("/trails/acme/shop/t").await;
@@ -90,7 +117,13 @@ async fn nothing_complies_with_a_template_that_cannot_be_read() {
 }
 
 #[tokio::test]
-async fn nothing_complies_with_the_broken_template_of_a_report_to_a_flow() {
+async fn nothing_complies_with_a_report_to_a_flow_whose_template_cannot_be_read() {
+    for damage in Damage::ALL {
+        nothing_complies_in_the_flow_with(damage).await;
+    }
+}
+
+async fn nothing_complies_in_the_flow_with(damage: Damage) {
     over_each_store(async |api, store, acme| {
         let artifact = json!({
             "fingerprint": "1".repeat(64), "filename": "x", "git_commit": COMMIT, "build_url": "", "commit_url": "",
@@ -102,7 +135,7 @@ async fn nothing_complies_with_the_broken_template_of_a_report_to_a_flow() {
         let window = evidence_core::page::Window { offset: 0, limit: 1 };
         let mut record = store.artifacts(acme, &filter, window).await.unwrap().items.remove(0);
         record.id = "ffffffff-ffff-4fff-bfff-ffffffff".parse().unwrap();
-        record.template = BROKEN.to_owned();
+        record.template = damage.template(store, acme).await;
         inject(store, acme, Fact::ArtifactReported { record }).await;
         let found = api.get(ARTIFACT).await.expect(200, json!({"state": "INCOMPLETE"})).ok();
         assert!(found["state_info"].as_str().unwrap().starts_with("The template cannot be read: "), "{found}");

@@ -1,0 +1,36 @@
+//! Texts, found by their digests.
+
+use async_trait::async_trait;
+use evidence_core::id::Id;
+use evidence_core::ledger::Hash;
+use evidence_core::store::{StoreResult, readable};
+use evidence_core::texts::TextStore;
+use serde::Deserialize;
+
+use crate::db::PostgresStore;
+use crate::rows::{body, each, list, payload};
+
+/// The first entry that keeps a text stays.
+pub(crate) const INSERT_TEXTS: &str = "
+    INSERT INTO evidence.kept_text (org, sha256, ledger_index)
+    SELECT r.org, r.sha256, r.ledger_index
+    FROM go, UNNEST($text, $text, $bigint) AS r (org, sha256, ledger_index) ORDER BY r.ledger_index
+    ON CONFLICT (org, sha256) DO NOTHING";
+
+pub(crate) const TEXTS: &str =
+    concat!("SELECT t.ledger_index, ", payload!("t"), " FROM ", each!("kept_text", "sha256", "t"));
+
+/// A payload, as far as its text goes.
+#[derive(Deserialize)]
+struct Kept {
+    text: String,
+}
+
+#[async_trait]
+impl TextStore for PostgresStore {
+    async fn texts(&self, org: Id, digests: &[Hash]) -> StoreResult<Vec<String>> {
+        let rows = self.ask(TEXTS).bind(org.to_string()).bind(list(digests)).all().await?;
+        let text = |payload: &str| body::<Kept>(payload).map(|kept| kept.text);
+        readable(org, rows.into_iter().map(|(index, payload): (i64, String)| (index, text(&payload))))
+    }
+}

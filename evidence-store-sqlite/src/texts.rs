@@ -1,0 +1,37 @@
+//! Texts, found by their digests.
+
+use async_trait::async_trait;
+use evidence_core::id::Id;
+use evidence_core::ledger::Hash;
+use evidence_core::store::StoreResult;
+use evidence_core::texts::TextStore;
+use serde::Deserialize;
+
+use crate::db::SqliteStore;
+use crate::rows::{body, once};
+
+/// The first entry that keeps a text stays.
+pub(crate) const INSERT_TEXTS: &str = "
+    INSERT INTO kept_text (org, sha256, ledger_index)
+    SELECT value->>0, value->>1, value->>2 FROM json_each($1) WHERE true ORDER BY value->>2
+    ON CONFLICT (org, sha256) DO NOTHING";
+
+const TEXTS: &str = "
+    SELECT l.idx, l.payload FROM json_each($2) w
+    CROSS JOIN kept_text t ON t.org = (SELECT key FROM organization WHERE id = $1) AND t.sha256 = w.value
+    CROSS JOIN ledger l ON l.org = t.org AND l.idx = t.ledger_index";
+
+/// A payload, as far as its text goes.
+#[derive(Deserialize)]
+struct Kept {
+    text: String,
+}
+
+#[async_trait]
+impl TextStore for SqliteStore {
+    async fn texts(&self, org: Id, digests: &[Hash]) -> StoreResult<Vec<String>> {
+        let question = self.ask(TEXTS).bind(org.to_string()).bind(once(digests)?).long();
+        let text = |payload: &str| body::<Kept>(payload).map(|kept| kept.text);
+        question.readable_as(org, move |(index, payload): (i64, String)| (index, text(&payload))).await
+    }
+}
