@@ -237,6 +237,8 @@ async fn what_waits_to_be_written_has_a_budget_of_bytes() {
         let after = at_once(&mut waiting).await;
         other.execute_batch("COMMIT").unwrap();
         if before.is_pending() && after.is_pending() {
+            // Until it is written it takes the budget.
+            waiting.await.unwrap();
             break outcome;
         }
     };
