@@ -34,7 +34,7 @@ const CHUNK_OF: &str = "
 /// A step of keeping a blob, for the writer: its own transaction.
 #[derive(Debug)]
 pub(crate) struct BlobWrite {
-    org: String,
+    pub(crate) org: Id,
     sha256: String,
     step: Step,
 }
@@ -54,13 +54,6 @@ impl BlobWrite {
         }
     }
 
-    /// A chunk of this size.
-    #[cfg(test)]
-    pub(crate) fn of_size(size: usize) -> Self {
-        let step = Step::Chunk { number: 0, data: vec![0; size] };
-        Self { org: String::new(), sha256: String::new(), step }
-    }
-
     /// Writes it.
     pub(crate) async fn apply(
         &self,
@@ -71,7 +64,7 @@ impl BlobWrite {
             Step::Chunk { .. } => PUT_CHUNK,
             Step::Complete { .. } => COMPLETE,
         };
-        let query = sqlx::query(schema.statement(sql)).bind(&self.org).bind(&self.sha256);
+        let query = sqlx::query(schema.statement(sql)).bind(self.org.to_string()).bind(&self.sha256);
         let query = match &self.step {
             Step::Chunk { number, data } => query.bind(number).bind(data),
             Step::Complete { size } => query.bind(size),
@@ -82,7 +75,7 @@ impl BlobWrite {
 
 impl PostgresStore {
     async fn write_blob(&self, org: Id, sha256: &Fingerprint, step: Step) -> StoreResult<()> {
-        let write = BlobWrite { org: org.to_string(), sha256: sha256.to_string(), step };
+        let write = BlobWrite { org, sha256: sha256.to_string(), step };
         let (reply, outcome) = self.queue.outcome();
         self.queue.submit(Job::Blob(write, reply), outcome).await
     }

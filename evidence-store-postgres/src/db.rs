@@ -6,17 +6,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use evidence_core::queue::{Bounds, Queue, Refused};
 use evidence_core::store::{Health, StoreResult};
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgPool, PgRow};
 use sqlx::{Arguments, AssertSqlSafe, ConnectOptions, Encode, FromRow, Postgres, Type};
 use tokio::sync::mpsc;
 
 use crate::connections::{Address, Connections, Session, Stack, connect};
-use crate::error::{ConnectError, TaskEnded, is_cut, store_error};
+use crate::error::{ConnectError, is_cut, store_error};
 use crate::lookup::{self, Lookup};
-use crate::queue::Queue;
 use crate::schema::{MIGRATED, Schema};
-use crate::writer::Writer;
+use crate::writer::{Job, Writer};
 
 /// How long the first connection may take to be made.
 pub(crate) const CONNECTING: Duration = Duration::from_secs(30);
@@ -35,8 +35,9 @@ pub struct Options {
     /// How long a write, or a question by name, waits for its turn before the store counts as not available. What was
     /// refused for it is not done afterwards. 10 seconds unless said otherwise.
     pub queue_timeout: Duration,
-    /// How many bytes of payload may wait to be written before the store counts as not available; a single write may have
-    /// more. 64 MiB unless said otherwise.
+    /// How many bytes may wait to be written before the store counts as not available. An organization may take half of
+    /// what the others leave; a single write that has more than half of it waits beside, one at a time. 64 MiB unless said
+    /// otherwise.
     pub queue_bytes: usize,
     /// How long a statement may take, and a connection to be made, before the store counts as not available. 10 seconds
     /// unless said otherwise.
@@ -66,7 +67,7 @@ impl Default for Options {
 #[derive(Debug)]
 pub struct PostgresStore {
     pub(crate) reader: Reader,
-    pub(crate) queue: Queue,
+    pub(crate) queue: Queue<Job>,
     pub(crate) lookups: mpsc::Sender<Lookup>,
 }
 
@@ -114,8 +115,9 @@ impl PostgresStore {
         let session = Session::of(connection, &address).await.map_err(ConnectError::connecting)?;
         let reader = Reader { connections, schema, statements: Arc::default() };
         // A write that was begun takes a statement, and perhaps one more that looks what became of it.
-        let grace = address.patience() * 2;
-        let (queue, jobs) = Queue::new(options.queue_bytes, options.queue_timeout, grace);
+        let grace = Some(address.patience() * 2);
+        let bounds = Bounds { bytes: options.queue_bytes, patience: options.queue_timeout, grace };
+        let (queue, jobs) = Queue::new(bounds);
         tokio::spawn(Writer::new(session, reader.clone(), options.mixed_batches).run(jobs));
         let lookups = lookup::open(&reader);
         Ok(Self { reader, queue, lookups })
@@ -125,7 +127,7 @@ impl PostgresStore {
     /// [`evidence_core::StoreError::Unavailable`].
     pub async fn close(&self) {
         self.reader.connections.close().await;
-        self.queue.stop().await;
+        self.queue.stop(Job::Stop).await;
     }
 
     /// How many statements reads and writes have sent so far: tests assert bounds with it.
@@ -209,7 +211,7 @@ impl Question<'_> {
 impl Health for PostgresStore {
     async fn ready(&self) -> StoreResult<()> {
         if self.queue.is_closed() || self.lookups.is_closed() {
-            return Err(TaskEnded.into());
+            return Err(Refused::Closed.into());
         }
         self.ask(MIGRATED).first::<(i64,)>().await.map(drop)
     }

@@ -272,14 +272,3 @@ pub(crate) fn may_be_of_one(error: &sqlx::Error) -> bool {
 pub(crate) fn timed_out() -> sqlx::Error {
     sqlx::Error::Io(std::io::ErrorKind::TimedOut.into())
 }
-
-/// A task of the store has ended: the store was closed, or its runtime was.
-#[derive(Debug, thiserror::Error)]
-#[error("the store was closed")]
-pub(crate) struct TaskEnded;
-
-impl From<TaskEnded> for StoreError {
-    fn from(ended: TaskEnded) -> Self {
-        Self::Unavailable(ended.into())
-    }
-}

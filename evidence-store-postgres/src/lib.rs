@@ -40,7 +40,6 @@ mod orgs;
 #[cfg(test)]
 mod plans;
 mod policies;
-mod queue;
 mod rebuild;
 mod record;
 mod repos;

@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use evidence_core::Current;
 use evidence_core::id::Id;
+use evidence_core::queue::Refused;
 use evidence_core::store::StoreResult;
 use serde::de::DeserializeOwned;
 use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio::time::timeout;
 
 use crate::db::{PostgresStore, Reader};
-use crate::error::{TaskEnded, may_be_of_one, store_error};
-use crate::queue::late;
+use crate::error::{may_be_of_one, store_error};
 use crate::rows::{current, payload};
 
 /// The most questions of one statement.
@@ -150,10 +150,11 @@ impl PostgresStore {
     async fn look_up<T: DeserializeOwned>(&self, name: Name) -> StoreResult<Option<Current<T>>> {
         let (reply, outcome) = oneshot::channel();
         let answered = async {
-            self.lookups.send(Lookup { name, reply }).await.map_err(|_| TaskEnded)?;
-            outcome.await.map_err(|_| TaskEnded)?
+            self.lookups.send(Lookup { name, reply }).await.map_err(|_| Refused::Closed)?;
+            outcome.await.map_err(|_| Refused::Closed)?
         };
-        let found = timeout(self.queue.patience(), answered).await.unwrap_or_else(|_| Err(late()))?;
+        let found =
+            timeout(self.queue.patience(), answered).await.unwrap_or_else(|_| Err(Refused::Late.into()))?;
         found.map(current).transpose()
     }
 }

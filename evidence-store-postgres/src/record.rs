@@ -11,6 +11,7 @@ use evidence_core::fact::{Denoted, Prepared, RecordKind};
 use evidence_core::id::Id;
 use evidence_core::index::IndexRow;
 use evidence_core::ledger::Frontier;
+use evidence_core::queue::Reply;
 use evidence_core::store::{Entry, Recorder, StoreResult};
 use evidence_core::time::Timestamp;
 use evidence_core::transfer::Import;
@@ -21,7 +22,6 @@ use sqlx::{Arguments, Postgres};
 
 use crate::db::PostgresStore;
 use crate::ledger::frontier;
-use crate::queue::Reply;
 use crate::repos;
 use crate::rows::{Rows, Spot, Table, signed, unsigned};
 use crate::snapshots::Intervals;

@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use evidence_core::StoreError;
 use evidence_core::id::Id;
+use evidence_core::queue::{Jobs, Queued, Refused, Reply, Task};
 use evidence_core::store::{Entry, StoreResult};
 use sqlx::PgConnection;
-use tokio::sync::{mpsc, oneshot};
 use tokio::time::{sleep, timeout};
 
 use crate::blobs::BlobWrite;
@@ -23,7 +23,6 @@ use crate::error::{
     is_cut, is_disconnected, is_lost_race, is_read_only, is_serialization_failure, may_be_of_one,
     store_error, timed_out,
 };
-use crate::queue::{Queued, Reply, late};
 use crate::record::{LOOK, Plan, Questions, Seen, Submission};
 use crate::rows::signed;
 
@@ -55,16 +54,15 @@ pub(crate) enum Job {
     /// To write a step of a blob.
     Blob(BlobWrite, Reply<()>),
     /// To end, after everything that came before.
-    Stop(oneshot::Sender<()>),
+    Stop(Reply<()>),
 }
 
-impl Job {
-    /// How much it holds while it waits, in bytes.
-    pub(crate) fn size(&self) -> usize {
+impl Task for Job {
+    fn room(&self) -> Option<(Id, usize)> {
         match self {
-            Self::Record(write) => write.size(),
-            Self::Blob(write, _) => write.size(),
-            Self::Stop(_) => 0,
+            Self::Record(write) => Some((write.org, write.size())),
+            Self::Blob(write, _) => Some((write.org, write.size())),
+            Self::Stop(_) => None,
         }
     }
 }
@@ -102,10 +100,10 @@ impl Writer {
     }
 
     /// Works until the queue is closed or [`Job::Stop`] comes.
-    pub(crate) async fn run(mut self, mut queue: mpsc::Receiver<Queued>) {
+    pub(crate) async fn run(mut self, mut queue: Jobs<Job>) {
         let mut jobs = Vec::new();
         let mut stopped = None;
-        while stopped.is_none() && queue.recv_many(&mut jobs, BATCH).await > 0 {
+        while stopped.is_none() && queue.next(&mut jobs, BATCH).await > 0 {
             let (mut batch, mut rooms) = (Vec::new(), Vec::new());
             for Queued { job, room } in jobs.drain(..) {
                 rooms.push(room);
@@ -122,7 +120,7 @@ impl Writer {
             tracing::warn!(%error, "the store's writer did not close its connection");
         }
         if let Some(reply) = stopped {
-            reply.send(()).ok();
+            reply.send(Ok(()));
         }
     }
 
@@ -132,7 +130,7 @@ impl Writer {
 
     async fn keep(&mut self, write: BlobWrite, reply: Reply<()>) {
         if !reply.begin() {
-            return reply.send(Err(late()));
+            return reply.send(Err(Refused::Late.into()));
         }
         // The same step again changes nothing, so that it may be tried again as a question may.
         let mut outcome = self.step(&write).await;
@@ -178,7 +176,7 @@ impl Writer {
         while let Some(batch) = batches.pop() {
             let (overdue, mut batch): (Vec<_>, Vec<_>) =
                 batch.into_iter().partition(|write| write.reply.is_late());
-            overdue.into_iter().for_each(|write| write.reply.send(Err(late())));
+            overdue.into_iter().for_each(|write| write.reply.send(Err(Refused::Late.into())));
             if batch.is_empty() {
                 continue;
             }
@@ -225,7 +223,7 @@ impl Writer {
                 Err(_) => continue,
             }
             let planned = |write: &Submission| {
-                if write.reply.begin() { plan.accept(write) } else { Ok(Err(late())) }
+                if write.reply.begin() { plan.accept(write) } else { Ok(Err(Refused::Late.into())) }
             };
             let outcomes: Outcomes = batch.iter().map(planned).collect::<Result<_, _>>().map_err(encode)?;
             if plan.is_empty() {

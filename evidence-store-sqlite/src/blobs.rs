@@ -8,7 +8,6 @@ use evidence_core::id::Id;
 use evidence_core::name::Fingerprint;
 use evidence_core::store::StoreResult;
 use rusqlite::Connection;
-use tokio::sync::oneshot;
 
 use crate::db::SqliteStore;
 use crate::question::execute;
@@ -35,7 +34,7 @@ const CHUNK_OF: &str = "
 /// A step of keeping a blob, for the writer: its own transaction.
 #[derive(Debug)]
 pub(crate) struct BlobWrite {
-    org: String,
+    pub(crate) org: Id,
     sha256: String,
     step: Step,
 }
@@ -58,6 +57,7 @@ impl BlobWrite {
     /// Writes it.
     pub(crate) fn apply(self, connection: &Connection) -> rusqlite::Result<()> {
         let Self { org, sha256, step } = self;
+        let org = org.to_string();
         match step {
             Step::Chunk { number, data } => {
                 execute(connection, PUT_CHUNK, &[org.into(), sha256.into(), number.into(), data.into()])
@@ -71,9 +71,9 @@ impl BlobWrite {
 
 impl SqliteStore {
     async fn write_blob(&self, org: Id, sha256: &Fingerprint, step: Step) -> StoreResult<()> {
-        let write = BlobWrite { org: org.to_string(), sha256: sha256.to_string(), step };
-        let (reply, outcome) = oneshot::channel();
-        self.submit(Job::Blob(write, reply), outcome).await
+        let write = BlobWrite { org, sha256: sha256.to_string(), step };
+        let (reply, outcome) = self.queue.outcome();
+        self.queue.submit(Job::Blob(write, reply), outcome).await
     }
 }
 

@@ -8,16 +8,15 @@ use std::thread;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use evidence_core::queue::{Bounds, Queue, Refused};
 use evidence_core::store::{Health, StoreResult};
 use rusqlite::config::DbConfig;
 use rusqlite::types::Value;
 use rusqlite::{Connection, OpenFlags, Row};
-use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
 
-use crate::error::{ConnectError, Unanswered};
+use crate::error::ConnectError;
 use crate::question::{Question, Readers};
-use crate::queue::Queue;
 use crate::writer::{Job, Writer};
 
 const MIGRATIONS: [&str; 1] = [include_str!("../migrations/0001_first.sql")];
@@ -44,8 +43,9 @@ pub struct Options {
     /// How long a write waits for its turn before the store counts as not available. What was refused for it is not done
     /// afterwards. 10 seconds unless said otherwise.
     pub queue_timeout: Duration,
-    /// How many bytes of payload may wait to be written before the store counts as not available; a single write may have
-    /// more. 64 MiB unless said otherwise.
+    /// How many bytes may wait to be written before the store counts as not available. An organization may take half of
+    /// what the others leave; a single write that has more than half of it waits beside, one at a time. 64 MiB unless said
+    /// otherwise.
     pub queue_bytes: usize,
 }
 
@@ -59,7 +59,7 @@ impl Default for Options {
 #[derive(Debug)]
 pub struct SqliteStore {
     pub(crate) readers: Arc<Readers>,
-    queue: Queue,
+    pub(crate) queue: Queue<Job>,
 }
 
 impl SqliteStore {
@@ -122,7 +122,9 @@ impl SqliteStore {
         }
         migrate(&mut connection)?;
         let statements = Arc::new(AtomicU64::new(0));
-        let (queue, jobs) = Queue::new(options.queue_bytes, options.queue_timeout);
+        // SQLite ends what was begun, so that its outcome is always heard.
+        let bounds = Bounds { bytes: options.queue_bytes, patience: options.queue_timeout, grace: None };
+        let (queue, jobs) = Queue::new(bounds);
         let writer = Writer::new(connection, Arc::clone(&statements));
         let started = thread::Builder::new().name("evidence-writer".to_owned()).spawn(|| writer.run(jobs));
         started.map_err(|source| ConnectError::Thread { source })?;
@@ -133,7 +135,7 @@ impl SqliteStore {
     /// [`evidence_core::StoreError::Unavailable`].
     pub async fn close(&self) {
         self.readers.close().await;
-        self.queue.stop().await;
+        self.queue.stop(Job::Stop).await;
     }
 
     /// How many statements have read so far, and two for each transaction that wrote: one that looks at what is there
@@ -147,15 +149,6 @@ impl SqliteStore {
         self.readers.file()
     }
 
-    /// Hands a job to the writer and waits for its outcome.
-    pub(crate) async fn submit<T>(
-        &self,
-        job: Job,
-        outcome: oneshot::Receiver<StoreResult<T>>,
-    ) -> StoreResult<T> {
-        self.queue.submit(job, outcome).await
-    }
-
     /// A question, whose values are bound next.
     pub(crate) fn ask(&self, sql: impl Into<Cow<'static, str>>) -> Question<'_> {
         Question::new(&self.readers, sql.into())
@@ -166,7 +159,7 @@ impl SqliteStore {
 impl Health for SqliteStore {
     async fn ready(&self) -> StoreResult<()> {
         if self.queue.is_closed() {
-            return Err(Unanswered::Closed.into());
+            return Err(Refused::Closed.into());
         }
         self.ask(MIGRATED).first::<(i64,)>().await.map(drop)
     }
@@ -214,7 +207,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let store = SqliteStore::open(directory.path().join("e.db")).await.unwrap();
         store.ready().await.unwrap();
-        store.queue.stop().await;
+        store.queue.stop(Job::Stop).await;
         assert!(matches!(store.ready().await, Err(evidence_core::StoreError::Unavailable(_))));
     }
 }

@@ -150,26 +150,14 @@ where
     }
 }
 
-/// A question, or a write, that nobody will answer.
+/// Every connection is busy, and was for as long as a question waits.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Unanswered {
-    /// The store was closed, or its runtime was.
-    #[error("the store was closed")]
-    Closed,
-    /// The writer did not get round to it in time, and never will.
-    #[error("the store's writer did not get round to it in time")]
-    Late,
-    /// As many bytes wait for the writer as may.
-    #[error("as much as may wait is waiting to be written already")]
-    Full,
-    /// Every connection is busy, and was for as long as a question waits.
-    #[error("no connection of the store came free in time")]
-    Busy,
-}
+#[error("no connection of the store came free in time")]
+pub(crate) struct Busy;
 
-impl From<Unanswered> for StoreError {
-    fn from(unanswered: Unanswered) -> Self {
-        Self::Unavailable(unanswered.into())
+impl From<Busy> for StoreError {
+    fn from(busy: Busy) -> Self {
+        Self::Unavailable(busy.into())
     }
 }
 

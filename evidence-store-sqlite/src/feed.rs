@@ -7,7 +7,6 @@ use evidence_core::store::StoreResult;
 use evidence_core::time::Timestamp;
 use rusqlite::Connection;
 use rusqlite::types::Value;
-use tokio::sync::oneshot;
 
 use crate::db::SqliteStore;
 use crate::question::rows;
@@ -49,8 +48,8 @@ impl FeedWrite {
 
 impl SqliteStore {
     async fn write_feed(&self, sql: &'static str, values: Vec<Value>) -> StoreResult<bool> {
-        let (reply, outcome) = oneshot::channel();
-        self.submit(Job::Feed(FeedWrite { sql, values }, reply), outcome).await
+        let (reply, outcome) = self.queue.outcome();
+        self.queue.submit(Job::Feed(FeedWrite { sql, values }, reply), outcome).await
     }
 }
 

@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use evidence_core::StoreError;
 use evidence_core::id::Id;
 use evidence_core::ledger::{Frontier, Hash, Header, Node};
+use evidence_core::queue::Refused;
 use evidence_core::store::{LedgerStore, StoreResult, StoredEntry};
 use tokio::task::spawn_blocking;
 
 use crate::db::SqliteStore;
-use crate::error::Unanswered;
 use crate::rebuild::Rebuild;
 use crate::rows::{id, list, signed, unsigned, word};
 
@@ -88,7 +88,7 @@ impl SqliteStore {
         }
         let (file, sound) = (self.file().to_owned(), report.problems.is_empty());
         let check = spawn_blocking(move || Rebuild::begin(&file)?.problems(sound));
-        report.problems.extend(check.await.map_err(|_| Unanswered::Closed)??);
+        report.problems.extend(check.await.map_err(|_| Refused::Closed)??);
         Ok(report)
     }
 

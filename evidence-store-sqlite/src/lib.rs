@@ -36,7 +36,6 @@ mod ledger;
 mod orgs;
 mod policies;
 mod question;
-mod queue;
 mod rebuild;
 mod record;
 mod repos;

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use evidence_core::id::Id;
+use evidence_core::queue::Refused;
 use evidence_core::store::{StoreResult, readable};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OpenFlags, Row, Statement};
@@ -16,7 +17,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use crate::db::{PATIENCE, connection};
-use crate::error::{Unanswered, store_error};
+use crate::error::{Busy, store_error};
 
 /// How many connections read.
 const READERS: usize = 8;
@@ -92,7 +93,7 @@ impl Readers {
             drop(places);
             read(rows.map_err(store_error)?)
         });
-        answer.await.map_err(|_| Unanswered::Closed)?
+        answer.await.map_err(|_| Refused::Closed)?
     }
 
     fn with_connection<T>(
@@ -115,8 +116,8 @@ impl Readers {
 
 /// Waits for a place, but not for ever.
 async fn place(places: &Arc<Semaphore>) -> StoreResult<OwnedSemaphorePermit> {
-    let place = timeout(PATIENCE, Arc::clone(places).acquire_owned()).await.map_err(|_| Unanswered::Busy)?;
-    Ok(place.map_err(|_| Unanswered::Closed)?)
+    let place = timeout(PATIENCE, Arc::clone(places).acquire_owned()).await.map_err(|_| Busy)?;
+    Ok(place.map_err(|_| Refused::Closed)?)
 }
 
 /// What a row of an answer is read into.

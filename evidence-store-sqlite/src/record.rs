@@ -12,11 +12,11 @@ use evidence_core::fact::{Denoted, Prepared, RecordKind};
 use evidence_core::id::Id;
 use evidence_core::index::IndexRow;
 use evidence_core::ledger::Frontier;
+use evidence_core::queue::Reply;
 use evidence_core::store::{Entry, Recorder, StoreResult};
 use evidence_core::time::Timestamp;
 use evidence_core::transfer::Import;
 use evidence_core::{Fact, Guard, Key, StoreError, Write};
-use tokio::sync::oneshot;
 
 use crate::db::SqliteStore;
 use crate::ledger::frontier;
@@ -28,18 +28,18 @@ use crate::writer::Job;
 /// A write on its way to the writer, its payloads written and hashed.
 #[derive(Debug)]
 pub(crate) struct Submission {
-    org: Id,
+    pub(crate) org: Id,
     begins: bool,
     /// The index that its first fact must have: imports alone know.
     first: Option<u64>,
     facts: Vec<Prepared>,
     guards: Vec<Guard>,
     secrets: Vec<(Id, KeyHash)>,
-    pub(crate) reply: oneshot::Sender<StoreResult<Vec<Entry>>>,
+    pub(crate) reply: Reply<Vec<Entry>>,
 }
 
 impl Submission {
-    fn new(write: Write, reply: oneshot::Sender<StoreResult<Vec<Entry>>>) -> serde_json::Result<Self> {
+    fn new(write: Write, reply: Reply<Vec<Entry>>) -> serde_json::Result<Self> {
         let begins = write.begins_ledger();
         let Write { org, by, at, facts, guards, secrets } = write;
         let prepare = |fact| Prepared::new(fact, at, by.to_string());
@@ -47,7 +47,7 @@ impl Submission {
         Ok(Self { org, begins, first: None, facts, guards, secrets, reply })
     }
 
-    pub(crate) fn of_import(import: Import, reply: oneshot::Sender<StoreResult<Vec<Entry>>>) -> Self {
+    pub(crate) fn of_import(import: Import, reply: Reply<Vec<Entry>>) -> Self {
         let begins = import.begins_ledger();
         let Import { org, first, facts, secrets, .. } = import;
         Self { org, begins, first: Some(first), facts, guards: Vec::new(), secrets, reply }
@@ -66,9 +66,9 @@ impl Submission {
 #[async_trait]
 impl Recorder for SqliteStore {
     async fn record(&self, write: Write) -> StoreResult<Vec<Entry>> {
-        let (reply, outcome) = oneshot::channel();
+        let (reply, outcome) = self.queue.outcome();
         let submission = Submission::new(write, reply).map_err(|error| StoreError::Failed(error.into()))?;
-        self.submit(Job::Record(submission), outcome).await
+        self.queue.submit(Job::Record(submission), outcome).await
     }
 }
 

@@ -7,7 +7,6 @@ use evidence_core::name::Fingerprint;
 use evidence_core::orgs::Organization;
 use evidence_core::store::StoreResult;
 use evidence_core::transfer::{Import, Transfer};
-use tokio::sync::oneshot;
 
 use crate::db::SqliteStore;
 use crate::record::Submission;
@@ -44,7 +43,7 @@ impl Transfer for SqliteStore {
     }
 
     async fn import(&self, import: Import) -> StoreResult<()> {
-        let (reply, outcome) = oneshot::channel();
-        self.submit(Job::Record(Submission::of_import(import, reply)), outcome).await.map(drop)
+        let (reply, outcome) = self.queue.outcome();
+        self.queue.submit(Job::Record(Submission::of_import(import, reply)), outcome).await.map(drop)
     }
 }

@@ -5,16 +5,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use evidence_core::StoreError;
+use evidence_core::id::Id;
+use evidence_core::queue::{Jobs, Reply, Task};
 use evidence_core::store::{Entry, StoreResult};
 use rusqlite::types::{Type, Value};
 use rusqlite::{Connection, Error, TransactionBehavior};
-use tokio::sync::{mpsc, oneshot};
 
 use crate::blobs::BlobWrite;
 use crate::error::{MACHINE, primary_code, store_error};
 use crate::feed::FeedWrite;
 use crate::question::rows;
-use crate::queue::Queued;
 use crate::record::{LOOK, Plan, Questions, Seen, Submission};
 
 /// The most writes of one transaction.
@@ -29,25 +29,22 @@ pub(crate) enum Job {
     /// To record a write.
     Record(Submission),
     /// To write a step of a blob.
-    Blob(BlobWrite, BlobReply),
+    Blob(BlobWrite, Reply<()>),
     /// To change a lease or a cursor, and tell whether it was changed.
-    Feed(FeedWrite, oneshot::Sender<StoreResult<bool>>),
+    Feed(FeedWrite, Reply<bool>),
     /// To end, after everything that came before.
-    Stop(oneshot::Sender<()>),
+    Stop(Reply<()>),
 }
 
-impl Job {
-    /// How many bytes it has to write.
-    pub(crate) fn size(&self) -> usize {
+impl Task for Job {
+    fn room(&self) -> Option<(Id, usize)> {
         match self {
-            Self::Record(write) => write.size(),
-            Self::Blob(write, _) => write.size(),
-            Self::Feed(..) | Self::Stop(_) => 0,
+            Self::Record(write) => Some((write.org, write.size())),
+            Self::Blob(write, _) => Some((write.org, write.size())),
+            Self::Feed(..) | Self::Stop(_) => None,
         }
     }
 }
-
-type BlobReply = oneshot::Sender<StoreResult<()>>;
 
 /// The writer and its connection, which nobody else uses.
 #[derive(Debug)]
@@ -62,19 +59,20 @@ impl Writer {
     }
 
     /// Works until the queue is closed or [`Job::Stop`] comes.
-    pub(crate) fn run(mut self, mut queue: mpsc::Receiver<Queued>) {
+    pub(crate) fn run(mut self, mut queue: Jobs<Job>) {
         let mut jobs = Vec::new();
         let mut stopped = None;
-        while stopped.is_none() && queue.blocking_recv_many(&mut jobs, BATCH) > 0 {
+        while stopped.is_none() && queue.blocking_next(&mut jobs, BATCH) > 0 {
             let (mut writes, mut blobs, mut rooms) = (Vec::new(), Vec::new(), Vec::new());
-            for (job, room) in jobs.drain(..).filter_map(Queued::begin) {
-                rooms.push(room);
-                match job {
-                    Job::Record(write) => writes.push(write),
-                    Job::Blob(write, reply) => blobs.push((write, reply)),
+            for queued in jobs.drain(..) {
+                rooms.push(queued.room);
+                match queued.job {
+                    Job::Record(write) => writes.extend(begun(write, |write| &write.reply)),
+                    Job::Blob(write, reply) => blobs.extend(begun((write, reply), |(_, reply)| reply)),
                     Job::Feed(write, reply) => {
+                        let Some(reply) = begun(reply, |reply| reply) else { continue };
                         count(&self.statements);
-                        reply.send(write.apply(&self.connection).map_err(store_error)).ok();
+                        reply.send(write.apply(&self.connection).map_err(store_error));
                     }
                     Job::Stop(reply) => stopped = Some(reply),
                 }
@@ -87,12 +85,12 @@ impl Writer {
             tracing::warn!(%error, "the store's writer did not close its connection");
         }
         if let Some(reply) = stopped {
-            reply.send(()).ok();
+            reply.send(Ok(()));
         }
     }
 
     /// Writes steps of blobs, all in one transaction: many uploads share a flush to the disk.
-    fn keep(&mut self, blobs: Vec<(BlobWrite, BlobReply)>) {
+    fn keep(&mut self, blobs: Vec<(BlobWrite, Reply<()>)>) {
         if blobs.is_empty() {
             return;
         }
@@ -100,8 +98,7 @@ impl Writer {
         let (writes, replies): (Vec<_>, Vec<_>) = blobs.into_iter().unzip();
         let outcome = self.attempt_blobs(writes).map_err(Arc::new);
         for reply in replies {
-            // A closed reply channel is a client that has gone.
-            reply.send(outcome.clone().map_err(store_error)).ok();
+            reply.send(outcome.clone().map_err(store_error));
         }
     }
 
@@ -121,7 +118,7 @@ impl Writer {
             match self.attempt(&batch) {
                 Ok(outcomes) => {
                     for (write, outcome) in batch.into_iter().zip(outcomes) {
-                        write.reply.send(outcome).ok();
+                        write.reply.send(outcome);
                     }
                 }
                 Err(error) if batch.len() > 1 && spoilt_by_one(&error) => {
@@ -131,7 +128,7 @@ impl Writer {
                 Err(error) => {
                     let error = Arc::new(error);
                     for write in batch {
-                        write.reply.send(Err(store_error(Arc::clone(&error)))).ok();
+                        write.reply.send(Err(store_error(Arc::clone(&error))));
                     }
                 }
             }
@@ -153,6 +150,11 @@ impl Writer {
         }
         Ok(outcomes)
     }
+}
+
+/// The job, unless its time is over: from now on its caller waits for the outcome.
+fn begun<T, R>(job: T, reply: impl FnOnce(&T) -> &Reply<R>) -> Option<T> {
+    reply(&job).begin().then_some(job)
 }
 
 fn count(statements: &AtomicU64) {

@@ -9,12 +9,14 @@ use std::time::Duration;
 use evidence_core::auth::{Actor, ActorKind};
 use evidence_core::blobs::{Blobs, CHUNK, Whole};
 use evidence_core::fact::UnknownFields;
+use evidence_core::feed::{FeedStore, Lease};
 use evidence_core::flows::{Flow, FlowFilter, FlowStore, Visibility};
 use evidence_core::id::{Id, SystemRandom};
 use evidence_core::ledger::{Hash, Header, Needs, root_of};
 use evidence_core::orgs::OrgStore;
 use evidence_core::orgs::User;
 use evidence_core::page::Window;
+use evidence_core::queue::Refused;
 use evidence_core::seed::Seed;
 use evidence_core::shared::{TagFilter, Tags};
 use evidence_core::store::{LedgerStore, Recorder, StoreResult};
@@ -27,7 +29,7 @@ use tempfile::TempDir;
 
 const NOW: Timestamp = Timestamp::from_seconds(1_776_252_299);
 
-/// A store in a directory of its own, with the organization `acme`.
+/// A store in a directory of its own, with the organizations `acme` and `beta`.
 struct Bench {
     directory: TempDir,
     store: Arc<SqliteStore>,
@@ -43,7 +45,11 @@ impl Bench {
     async fn with(options: &Options) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let store = Arc::new(SqliteStore::open_with(directory.path().join("e.db"), options).await.unwrap());
-        let seed = Seed { user: "jane".parse().unwrap(), orgs: vec!["acme".parse().unwrap()], api_key: None };
+        let seed = Seed {
+            user: "jane".parse().unwrap(),
+            orgs: ["acme", "beta"].map(|org| org.parse().unwrap()).to_vec(),
+            api_key: None,
+        };
         let key = Evidence::new(store.clone(), Settings::default()).seed(&seed).await.unwrap();
         let holder = store.key_holder(&key.hash()).await.unwrap().expect("the key that was seeded");
         let actor = Actor { id: holder.actor.id, name: "jane".to_owned(), kind: ActorKind::User };
@@ -221,32 +227,44 @@ async fn a_write_that_was_refused_is_never_done() {
 }
 
 #[tokio::test]
-async fn what_waits_to_be_written_has_a_budget_of_bytes() {
+async fn an_organization_that_takes_its_share_of_the_queue_leaves_room_for_others_and_for_leases() {
     let bench = Bench::with(&Options { queue_bytes: 64 << 10, ..Options::default() }).await;
-    let large = |name: &str| Flow { description: "x".repeat(100 << 10), ..bench.flow(name) };
-    let other = Connection::open(bench.directory.path().join("e.db")).unwrap();
-    let mut rounds = 0..20;
-    let refused = loop {
-        let round =
-            rounds.next().expect("a round in which the first write waits until the second is answered");
-        other.execute_batch("BEGIN IMMEDIATE").unwrap();
-        let (first, second) = (large(&format!("large-{round}")), bench.flow(&format!("small-{round}")));
-        let mut waiting = pin!(bench.create(&first));
-        let before = at_once(&mut waiting).await;
-        let outcome = bench.create(&second).await;
-        let after = at_once(&mut waiting).await;
-        other.execute_batch("COMMIT").unwrap();
-        if before.is_pending() && after.is_pending() {
-            // Until it is written it takes the budget.
-            waiting.await.unwrap();
-            break outcome;
-        }
+    let beta = bench.store.standing("beta", bench.actor.id).await.unwrap().expect("the organization");
+    let large = |name: &str| Flow { description: "x".repeat(20 << 10), ..bench.flow(name) };
+    let others = |name: &str| {
+        let facts = vec![Fact::FlowCreated { record: bench.flow(name) }];
+        Write { org: beta.organization.id, ..bench.write(facts, vec![]) }
     };
-    let refused = refused.unwrap_err().to_string();
-    assert!(refused.contains("as much as may wait is waiting"), "{refused}");
-    // A single write may have more than the budget.
-    bench.create(&large("alone")).await.unwrap();
-    bench.create(&bench.flow("small")).await.unwrap();
+    let holder = Id::new(NOW, &SystemRandom);
+    let lease =
+        Lease { name: "sweep".to_owned(), holder, expires_at: Timestamp::from_seconds(1_776_252_399) };
+    let locking = Connection::open(bench.directory.path().join("e.db")).unwrap();
+    let mut rounds = 0..20;
+    loop {
+        let round =
+            rounds.next().expect("a round in which the first write waits until the others are answered");
+        let (first, second) = (large(&format!("first-{round}")), large(&format!("second-{round}")));
+        locking.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let mut waiting = pin!(bench.create(&first));
+        assert!(at_once(&mut waiting).await.is_pending());
+        let mut theirs = pin!(bench.store.record(others(&format!("theirs-{round}"))));
+        assert!(at_once(&mut theirs).await.is_pending());
+        let mut leased = pin!(bench.store.acquire_lease(&lease, NOW));
+        assert!(at_once(&mut leased).await.is_pending());
+        // It has more than is left of half of the room.
+        let refused = bench.create(&second).await;
+        let waited = at_once(&mut waiting).await.is_pending();
+        locking.execute_batch("COMMIT").unwrap();
+        let done = theirs.await.is_ok() && leased.await.is_ok();
+        if waited && done {
+            let Err(StoreError::Unavailable(reason)) = refused else { panic!("{refused:?}") };
+            assert_eq!(reason.downcast_ref(), Some(&Refused::Full));
+            break;
+        }
+    }
+    // A single write may have more than there is.
+    let larger = Flow { description: "x".repeat(100 << 10), ..bench.flow("larger") };
+    bench.create(&larger).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
