@@ -31,8 +31,8 @@ use tokio::time::timeout;
 
 const NOW: Timestamp = Timestamp::from_seconds(1_776_252_299);
 
-/// How long may be waited for what must not wait for anything.
-const SOON: Duration = Duration::from_secs(3);
+/// How long may be waited, on a busy machine, for what would otherwise never come.
+const SOON: Duration = Duration::from_secs(60);
 
 /// The organization `acme` in a schema of its own, and a store on it.
 struct Bench {

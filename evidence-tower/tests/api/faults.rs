@@ -285,7 +285,7 @@ async fn a_write_whose_caller_hangs_up_is_done_all_the_same() {
         () = begun.notified() => {}
     }
     go.notify_one();
-    tokio::time::timeout(Duration::from_secs(10), done.notified()).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(60), done.notified()).await.expect("the write is done");
     Api::new(evidence, Mount::Tower, "memory")
         .await
         .get("/flows/acme/web")

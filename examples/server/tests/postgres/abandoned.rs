@@ -1,16 +1,11 @@
 //! Clients that hang up while the database works for them: nobody else waits for what they asked.
 
-use std::time::{Duration, Instant};
-
 use crate::support::{ORG, Server};
 use crate::writing::Outcome;
 use crate::{cluster, create, environments, hold, release, until_waiting};
 
 /// How many connections the program reads with.
 const CONNECTIONS: usize = 8;
-
-/// How long others may take meanwhile; the statements that were abandoned would take for ever.
-const SOON: Duration = Duration::from_secs(3);
 
 #[test]
 #[ignore = "needs PostgreSQL: run cargo xtask test"]
@@ -26,11 +21,10 @@ fn clients_that_hang_up_on_slow_lists_keep_nobody_waiting() {
         let clients: Vec<_> = (0..CONNECTIONS).map(|_| server.send(&list)).collect();
         until_waiting(&cluster, CONNECTIONS);
         drop(clients);
-        let begun = Instant::now();
+        // Statements that were abandoned and went on would have every connection for longer than others wait for one.
         let name = format!("env-{round}");
         assert_eq!(create(&server.address, &server.key, &name), Outcome::Acknowledged);
         assert!(environments(&server).contains(&name));
-        assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
         // What nobody waits for is ended, not left to itself.
         until_waiting(&cluster, 0);
     }

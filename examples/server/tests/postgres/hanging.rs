@@ -9,12 +9,12 @@ use crate::support::{ORG, Server, answer};
 use crate::writing::Outcome;
 use crate::{cluster, create, hold, random_text, release, sound_entries};
 
-/// How long a caller may wait: the documented times to wait for a turn and for a statement, and some more for a busy
+/// How long a caller may wait: the documented times to wait for a turn and for a statement, and as much again for a busy
 /// machine.
-const SOON: Duration = Duration::from_secs(25);
+const SOON: Duration = Duration::from_secs(40);
 
-/// How soon writes succeed once the database goes on.
-const RECOVERY: Duration = Duration::from_secs(5);
+/// How soon writes succeed once the database goes on: five seconds, and some more for a busy machine.
+const RECOVERY: Duration = Duration::from_secs(30);
 
 /// How much memory the requests of clients that hang up may take, in KiB: several times the budget of what waits.
 const GROWTH: u64 = 300 << 10;

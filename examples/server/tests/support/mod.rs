@@ -91,7 +91,7 @@ impl Server {
     /// Opens a connection and sends the beginning of a request.
     pub(crate) fn send(&self, request: &str) -> TcpStream {
         let mut stream = TcpStream::connect(&self.address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(90))).unwrap();
         stream.write_all(request.as_bytes()).unwrap();
         stream
     }
