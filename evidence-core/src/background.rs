@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use futures_util::FutureExt;
 use futures_util::future::select;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, yield_now};
 use tokio::time::{sleep, timeout};
 
 use crate::error::Result;
@@ -74,7 +74,8 @@ pub trait Job: Send + Sync + 'static {
     /// How long it rests after each run.
     fn every(&self) -> Duration;
 
-    /// Does what there is to do now. It is dropped at any point of waiting when the lease is lost or the runner stops, and
+    /// Does what there is to do now. While it computes without waiting, its lease is renewed on the runtime's other
+    /// threads, if it has any. It is dropped at any point of waiting when the lease is lost or the runner stops, and
     /// begun again, here or elsewhere. An error, or a panic, is logged; the next run comes when it would have come anyway.
     ///
     /// # Errors
@@ -189,7 +190,12 @@ async fn work(job: &dyn Job, turn: &Turn, lease: Duration) {
         match timeout(lease / 4, turn.acquire(lease)).await {
             Ok(Ok(Some(expires_at))) => {
                 tracing::info!(job = turn.name, "this process does the job from now on");
-                select(pin!(run(job, turn)), pin!(renew(turn, lease, expires_at))).await;
+                // A task of its own, which goes on while the job computes; it ends with this one.
+                let mut renewal = JoinSet::new();
+                renewal.spawn(renew(turn.clone(), lease, expires_at));
+                // It waits for its turn behind this task until it has run once, and no other thread takes it from there.
+                yield_now().await;
+                select(pin!(run(job, turn)), pin!(renewal.join_next())).await;
                 tracing::warn!(job = turn.name, "the job's lease was lost");
             }
             Ok(Ok(None)) => {}
@@ -215,7 +221,7 @@ async fn run(job: &dyn Job, turn: &Turn) {
 }
 
 /// Renews the lease, and ends when it is lost or has expired: two attempts that are not answered take as long as it lasts.
-async fn renew(turn: &Turn, lease: Duration, mut expires_at: Timestamp) {
+async fn renew(turn: Turn, lease: Duration, mut expires_at: Timestamp) {
     loop {
         sleep(lease / 4).await;
         match timeout(lease / 4, turn.acquire(lease)).await {

@@ -45,7 +45,8 @@ pub struct Advance {
 /// take it from each other, and the compare-and-swap of the cursors keeps them from harm.
 #[async_trait]
 pub trait FeedStore: Send + Sync {
-    /// Takes a lease that nobody else holds at `now`, or renews one that the holder has; answers whether it is held.
+    /// Takes a lease that nobody else holds at `now`, or renews one that the holder has; answers whether it is held. A
+    /// renewal that arrives late, after a later one, shortens nothing.
     async fn acquire_lease(&self, lease: &Lease, now: Timestamp) -> StoreResult<bool>;
     /// Gives a lease back before it expires; one of another holder stays.
     async fn release_lease(&self, name: &str, holder: Id) -> StoreResult<()>;

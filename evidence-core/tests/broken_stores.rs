@@ -70,6 +70,7 @@ enum Defect {
     WritesFactsOneByOne,
     LeasesNeverExpire,
     LeasesAreEverybodys,
+    LeasesEndAsAskedLast,
     CursorsAreSetByAnybody,
     WritesImportsAnew,
     ImportsAnywhere,
@@ -82,7 +83,7 @@ enum Defect {
 }
 
 /// Each defect, and a check that has to find it where no other promise is about the same.
-const DEFECTS: [(Defect, &[&str]); 42] = [
+const DEFECTS: [(Defect, &[&str]); 43] = [
     (Defect::DropsTheLastFact, &[]),
     (Defect::IgnoresGuards, &[]),
     (Defect::KeepsPartOfARefusedWrite, &[]),
@@ -115,6 +116,7 @@ const DEFECTS: [(Defect, &[&str]); 42] = [
     (Defect::GuessesIndexes, &["ledgers_neither_fork_nor_gap"]),
     (Defect::LeasesNeverExpire, &["a_lease_that_expired_is_taken_over"]),
     (Defect::LeasesAreEverybodys, &["one_holds_a_lease"]),
+    (Defect::LeasesEndAsAskedLast, &["a_late_renewal_shortens_nothing"]),
     (
         Defect::CursorsAreSetByAnybody,
         &["a_cursor_goes_on_by_compare_and_swap", "who_lost_the_lease_moves_nothing"],
@@ -331,6 +333,10 @@ impl Blobs for Broken {
 impl FeedStore for Broken {
     async fn acquire_lease(&self, lease: &Lease, now: Timestamp) -> StoreResult<bool> {
         let now = if self.has(Defect::LeasesNeverExpire) { Timestamp::default() } else { now };
+        // Given back and taken again at once: only a holder can do that.
+        if self.has(Defect::LeasesEndAsAskedLast) && self.whole.acquire_lease(lease, now).await? {
+            self.whole.release_lease(&lease.name, lease.holder).await?;
+        }
         Ok(self.whole.acquire_lease(lease, now).await? || self.has(Defect::LeasesAreEverybodys))
     }
 

@@ -12,7 +12,7 @@ use crate::rows::{signed, unsigned};
 
 const ACQUIRE: &str = "
     INSERT INTO evidence.lease AS l (name, holder, expires_at) VALUES ($1, $2, $3)
-    ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, expires_at = excluded.expires_at
+    ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, expires_at = greatest(l.expires_at, excluded.expires_at)
     WHERE l.holder = excluded.holder OR l.expires_at <= $4
     RETURNING l.expires_at";
 

@@ -12,6 +12,7 @@ use super::{Outcome, promises, same};
 promises! {
     one_holds_a_lease: "Of 64 that want a lease at the same time one gets it, and the others do not while it lasts.",
     a_lease_that_expired_is_taken_over: "A lease is renewed by its holder, and taken by another once it has expired.",
+    a_late_renewal_shortens_nothing: "A lease ends when the latest end is reached that its holder asked for, in any order.",
     a_lease_that_was_given_back_is_free: "A lease is given back by its holder alone.",
     a_cursor_goes_on_by_compare_and_swap: "A cursor moves on from where it is, and never back or by an old position.",
     cursors_are_apart: "A consumer's cursors in two organizations, and two consumers' in one, have nothing in common.",
@@ -57,6 +58,19 @@ async fn a_lease_that_expired_is_taken_over(store: Arc<dyn Store>) -> Outcome {
     }
     let other = Lease { name: "another job".to_owned(), ..lease(90, 40) };
     same("another job's", store.acquire_lease(&other, at(1)).await?, true)
+}
+
+async fn a_late_renewal_shortens_nothing(store: Arc<dyn Store>) -> Outcome {
+    for (what, holder, ends, now, expected) in [
+        ("a free one", 90, 10, 1, true),
+        ("one that is renewed", 90, 20, 2, true),
+        ("one whose earlier renewal comes late", 90, 15, 1, true),
+        ("one that was renewed before", 91, 29, 16, false),
+        ("one that has expired", 91, 30, 20, true),
+    ] {
+        same(what, store.acquire_lease(&lease(holder, ends), at(now)).await?, expected)?;
+    }
+    Ok(())
 }
 
 async fn a_lease_that_was_given_back_is_free(store: Arc<dyn Store>) -> Outcome {

@@ -16,7 +16,8 @@ impl FeedStore for MemoryStore {
         let held = state.leases.get(&lease.name);
         let is_free = held.is_none_or(|held| held.holder == lease.holder || held.expires_at <= now);
         if is_free {
-            state.leases.insert(lease.name.clone(), lease.clone());
+            let expires_at = held.map_or(lease.expires_at, |held| held.expires_at.max(lease.expires_at));
+            state.leases.insert(lease.name.clone(), Lease { expires_at, ..lease.clone() });
         }
         Ok(is_free)
     }

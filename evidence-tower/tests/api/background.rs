@@ -1,19 +1,24 @@
 //! Background work: one server of several does it, and another takes over.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use evidence_core::background::{Background, Job, Turn};
-use evidence_core::id::Id;
+use evidence_core::id::{Id, SystemRandom};
 use evidence_core::seed::Seed;
+use evidence_core::time::{Clock, Timestamp};
 use evidence_core::{Error, Evidence, Result, Settings, Store};
+use futures_util::FutureExt;
+use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
+use crate::interposed::Interposed;
 use crate::support::stores;
 
-/// Long enough for a busy machine.
+/// How long a lease lasts by the servers' clock, which goes on when it is told to; four times as often as that it is
+/// asked for, by the runtime's.
 const LEASE: Duration = Duration::from_millis(600);
 
 /// Counts what a server has run, and consumes one organization's ledger.
@@ -46,18 +51,42 @@ impl Job for Count {
     }
 }
 
+/// The clock of all servers.
+#[derive(Default)]
+struct Hand(AtomicI64);
+
+impl Clock for Hand {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(self.0.load(Ordering::SeqCst))
+    }
+}
+
+/// A store that counts what it is asked.
+fn counting(store: &Arc<dyn Store>) -> (Arc<dyn Store>, Arc<AtomicU64>) {
+    let asked = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&asked);
+    let before = move |_| {
+        count.fetch_add(1, Ordering::SeqCst);
+        async {}.boxed()
+    };
+    (Arc::new(Interposed::new(Arc::clone(store), before)), asked)
+}
+
 struct Server {
     job: Arc<Count>,
+    asked: Arc<AtomicU64>,
     background: Background,
 }
 
 impl Server {
     /// A server of its own over the store, at work.
-    fn start(store: &Arc<dyn Store>, org: Id, consumed: &Arc<Mutex<Vec<u64>>>) -> Self {
-        let evidence = Evidence::new(Arc::clone(store), Settings::default());
+    fn start(store: &Arc<dyn Store>, clock: &Arc<Hand>, org: Id, consumed: &Arc<Mutex<Vec<u64>>>) -> Self {
+        let (store, asked) = counting(store);
+        let clock = Arc::clone(clock) as Arc<dyn Clock>;
+        let evidence = Evidence::with_sources(store, Settings::default(), clock, Arc::new(SystemRandom));
         let job = Arc::new(Count { runs: AtomicU64::new(0), org, consumed: Arc::clone(consumed) });
         let background = evidence.background(LEASE, vec![Arc::clone(&job) as _]);
-        Self { job, background }
+        Self { job, asked, background }
     }
 
     fn runs(&self) -> u64 {
@@ -65,13 +94,18 @@ impl Server {
     }
 
     async fn ran(&self) {
-        let ran = async {
-            while self.runs() < 4 {
-                sleep(LEASE / 60).await;
-            }
-        };
-        timeout(Duration::from_secs(20), ran).await.expect("the job is run");
+        until(|| self.runs() >= 4, "the job is run").await;
     }
+}
+
+/// Waits until it is so.
+async fn until(is_so: impl Fn() -> bool, what: &str) {
+    let wait = async {
+        while !is_so() {
+            sleep(LEASE / 60).await;
+        }
+    };
+    timeout(Duration::from_secs(60), wait).await.expect(what);
 }
 
 #[tokio::test]
@@ -85,15 +119,21 @@ async fn one_server_does_the_work_and_when_it_is_gone_another_goes_on_where_it_w
         let entries = stored.store.ledger_head(org).await.unwrap().unwrap().size();
 
         let consumed = Arc::new(Mutex::new(Vec::new()));
-        let start = || Server::start(&stored.store, org, &consumed);
+        let clock = Arc::new(Hand::default());
+        let start = || Server::start(&stored.store, &clock, org, &consumed);
         let first = start();
         first.ran().await;
         let second = start();
-        sleep(LEASE * 2).await;
+        // All that it asks for without the lease is the lease.
+        until(|| second.asked.load(Ordering::SeqCst) > 3, "the lease is asked for").await;
         assert_eq!(second.runs(), 0, "{}: two servers at the same work", stored.name);
 
         // As when its process is killed: the lease is not given back.
         drop(first.background);
+        let asked = second.asked.load(Ordering::SeqCst);
+        until(|| second.asked.load(Ordering::SeqCst) > asked + 1, "the lease is asked for again").await;
+        assert_eq!(second.runs(), 0, "{}: it has not expired", stored.name);
+        clock.0.fetch_add(i64::try_from(LEASE.as_micros()).unwrap(), Ordering::SeqCst);
         second.ran().await;
         let third = start();
         // Given back, so that nobody waits for it to expire.
@@ -102,5 +142,47 @@ async fn one_server_does_the_work_and_when_it_is_gone_another_goes_on_where_it_w
         third.background.stop().await;
         let consumed = consumed.lock().unwrap().clone();
         assert_eq!(consumed, (0..entries).collect::<Vec<_>>(), "{}", stored.name);
+    }
+}
+
+/// Computes without ever waiting, until its lease was renewed twice meanwhile.
+struct Computes {
+    asked: Arc<AtomicU64>,
+    renewed: Arc<Notify>,
+}
+
+#[async_trait]
+impl Job for Computes {
+    fn name(&self) -> &str {
+        "computes"
+    }
+
+    fn every(&self) -> Duration {
+        LEASE
+    }
+
+    async fn run(&self, _: &Turn) -> Result<()> {
+        let (begun, asked) = (Instant::now(), self.asked.load(Ordering::SeqCst));
+        while begun.elapsed() < Duration::from_secs(60) {
+            if self.asked.load(Ordering::SeqCst) > asked + 1 {
+                self.renewed.notify_one();
+                return Ok(());
+            }
+            std::thread::sleep(LEASE / 60);
+        }
+        Err(Error::Forbidden)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_is_renewed_while_its_job_computes() {
+    for stored in stores().await {
+        let (store, asked) = counting(&stored.store);
+        let evidence = Evidence::new(store, Settings::default());
+        let renewed = Arc::new(Notify::new());
+        let job = Computes { asked, renewed: Arc::clone(&renewed) };
+        let background = evidence.background(LEASE, vec![Arc::new(job)]);
+        timeout(Duration::from_secs(30), renewed.notified()).await.expect("the lease is renewed");
+        background.stop().await;
     }
 }
