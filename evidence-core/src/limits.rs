@@ -37,6 +37,11 @@ pub struct Limits {
     pub write: u64,
     /// Different artifacts that run in one environment: 10,000. Each is judged by each of its policies.
     pub running_artifacts: usize,
+    /// Artifacts reported to one trail: 10,000. A trail is judged by all that was reported to it; of reports that come at
+    /// the same time some more may pass.
+    pub trail_artifacts: u64,
+    /// Attestations of one trail: 10,000, as with its artifacts.
+    pub trail_attestations: u64,
 }
 
 impl Default for Limits {
@@ -57,6 +62,8 @@ impl Default for Limits {
             environment_members: 1_000,
             write: 32 << 20,
             running_artifacts: 10_000,
+            trail_artifacts: 10_000,
+            trail_attestations: 10_000,
         }
     }
 }

@@ -3,13 +3,31 @@
 
 use serde_json::{Map, Value};
 
-use crate::error::{Resource, Result};
+use crate::error::{Error, Resource, Result};
 use crate::fact::{Fact, Guard, Key, RecordKind, UnknownFields};
 use crate::flows::Flow;
 use crate::name::{FlowName, TrailName};
 use crate::service::{Context, Draft};
 use crate::store::Current;
 use crate::trails::Trail;
+
+/// Refuses an artifact report that would be one too many for its trail.
+pub(crate) async fn check_artifacts(trail: &Trail, cx: &Context<'_>) -> Result<()> {
+    let most = cx.limits().trail_artifacts;
+    let size = cx.store().trail_size(cx.org()?, trail.id, most).await?;
+    if size.artifacts < most { Ok(()) } else { Err(too_many(trail, most, "artifacts")) }
+}
+
+/// Refuses an attestation that would be one too many for its trail.
+pub(crate) async fn check_attestations(trail: &Trail, cx: &Context<'_>) -> Result<()> {
+    let most = cx.limits().trail_attestations;
+    let size = cx.store().trail_size(cx.org()?, trail.id, most).await?;
+    if size.attestations < most { Ok(()) } else { Err(too_many(trail, most, "attestations")) }
+}
+
+fn too_many(trail: &Trail, most: u64, reports: &str) -> Error {
+    Error::invalid("trail_name", format!("Trail '{}' has {most} {reports} and takes no more", trail.name))
+}
 
 impl Draft {
     /// The flow of this name; a new one, where there is none and the settings allow it.

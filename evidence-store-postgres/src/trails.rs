@@ -5,11 +5,13 @@ use evidence_core::Current;
 use evidence_core::id::Id;
 use evidence_core::page::{Listed, Slice, Window};
 use evidence_core::store::{StoreResult, StoredEntry, readable};
-use evidence_core::trails::{Trail, TrailContents, TrailFilter, TrailStore};
+use evidence_core::trails::{Trail, TrailContents, TrailFilter, TrailSize, TrailStore};
 
 use crate::db::PostgresStore;
 use crate::ledger::EntryRow;
-use crate::rows::{Bound, Listing, Order, array, each, list, listed_record, payload, record};
+use crate::rows::{
+    Bound, Listing, Order, array, each, list, listed_record, payload, record, signed, unsigned,
+};
 use crate::{artifacts, attestations};
 
 /// A trail keeps its flow, its beginning and its places: what is no beginning is numbered apart, for nothing.
@@ -89,6 +91,13 @@ pub(crate) const CONTENTS: &str = concat!(
 /// A row of [`CONTENTS`].
 type Contents = (Option<String>, Option<String>, Option<String>);
 
+/// Counted by indexes alone.
+pub(crate) const SIZE: &str = "
+    SELECT (SELECT count(*) FROM (
+            SELECT FROM evidence.artifact WHERE org = $1 AND trail = $2 LIMIT $3::bigint) a),
+        (SELECT count(*) FROM (
+            SELECT FROM evidence.attestation WHERE org = $1 AND trail = $2 LIMIT $3::bigint) a)";
+
 const ENTRIES: &str = "
     WITH entry AS (
         SELECT begun AS idx FROM evidence.trail WHERE org = $1 AND id = $2
@@ -136,6 +145,12 @@ fn contents(org: Id, (trails, artifacts, attestations): Contents) -> StoreResult
     Ok(TrailContents::together(trails, artifacts, attestations))
 }
 
+/// A row of [`SIZE`].
+fn size(counts: Option<(i64, i64)>) -> StoreResult<TrailSize> {
+    let (artifacts, attestations) = counts.unwrap_or_default();
+    Ok(TrailSize { artifacts: unsigned(artifacts)?, attestations: unsigned(attestations)? })
+}
+
 #[async_trait]
 impl TrailStore for PostgresStore {
     async fn trail(&self, org: Id, flow: Id, name: &str) -> StoreResult<Option<Current<Trail>>> {
@@ -161,6 +176,11 @@ impl TrailStore for PostgresStore {
     async fn trail_contents(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailContents>> {
         let question = self.ask(CONTENTS).bind(org.to_string()).bind(list(trails));
         contents(org, question.first().await?.unwrap_or_default())
+    }
+
+    async fn trail_size(&self, org: Id, trail: Id, most: u64) -> StoreResult<TrailSize> {
+        let question = self.ask(SIZE).bind(org.to_string()).bind(trail.to_string()).bind(signed(most));
+        size(question.first::<(i64, i64)>().await?)
     }
 
     async fn trail_entries(&self, org: Id, trail: Id) -> StoreResult<Vec<StoredEntry>> {

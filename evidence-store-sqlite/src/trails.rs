@@ -5,11 +5,11 @@ use evidence_core::Current;
 use evidence_core::id::Id;
 use evidence_core::page::{Listed, Slice, Window};
 use evidence_core::store::{StoreResult, StoredEntry, readable};
-use evidence_core::trails::{Trail, TrailContents, TrailFilter, TrailStore};
+use evidence_core::trails::{Trail, TrailContents, TrailFilter, TrailSize, TrailStore};
 
 use crate::db::SqliteStore;
 use crate::ledger::entry;
-use crate::rows::{Listing, Order, array, current, listed_record, once, record};
+use crate::rows::{Listing, Order, array, current, listed_record, once, record, signed, unsigned};
 use crate::{artifacts, attestations};
 
 /// A trail keeps its flow, its beginning and its places: what is no beginning is numbered apart, for nothing. The order
@@ -89,6 +89,12 @@ const CONTENTS: &str = concat!(
 /// A row of [`CONTENTS`].
 type Contents = (Option<String>, Option<String>, Option<String>);
 
+/// Counted by indexes alone.
+const SIZE: &str = "
+    SELECT (SELECT count(*) FROM (SELECT 1 FROM artifact WHERE trail = $2 LIMIT $3)),
+        (SELECT count(*) FROM (SELECT 1 FROM attestation WHERE trail = $2 LIMIT $3))
+    FROM trail WHERE id = $2 AND org = (SELECT key FROM organization WHERE id = $1)";
+
 const ENTRIES: &str = "
     WITH entry AS (
         SELECT org, begun AS idx FROM trail WHERE id = $2
@@ -137,6 +143,12 @@ fn contents(org: Id, (trails, artifacts, attestations): Contents) -> StoreResult
     Ok(TrailContents::together(trails, artifacts, attestations))
 }
 
+/// A row of [`SIZE`].
+fn size(counts: Option<(i64, i64)>) -> StoreResult<TrailSize> {
+    let (artifacts, attestations) = counts.unwrap_or_default();
+    Ok(TrailSize { artifacts: unsigned(artifacts)?, attestations: unsigned(attestations)? })
+}
+
 #[async_trait]
 impl TrailStore for SqliteStore {
     async fn trail(&self, org: Id, flow: Id, name: &str) -> StoreResult<Option<Current<Trail>>> {
@@ -163,6 +175,11 @@ impl TrailStore for SqliteStore {
     async fn trail_contents(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailContents>> {
         let question = self.ask(CONTENTS).bind(org.to_string()).bind(once(trails)?).about(trails.len());
         Ok(question.first_as(move |row| contents(org, row)).await?.unwrap_or_default())
+    }
+
+    async fn trail_size(&self, org: Id, trail: Id, most: u64) -> StoreResult<TrailSize> {
+        let question = self.ask(SIZE).bind(org.to_string()).bind(trail.to_string()).bind(signed(most));
+        size(question.first::<(i64, i64)>().await?)
     }
 
     async fn trail_entries(&self, org: Id, trail: Id) -> StoreResult<Vec<StoredEntry>> {

@@ -21,6 +21,7 @@ use crate::name::{
 };
 use crate::operation::{Created, Json, JsonList, Method, Operation};
 use crate::page::{PageNumber, PerPage, Window};
+use crate::recording::check_artifacts;
 use crate::repos::RepoFilter;
 use crate::service::{Context, Draft};
 use crate::shared::{
@@ -129,7 +130,11 @@ async fn report(flow: &FlowName, input: &ArtifactInput, cx: &Context<'_>) -> Res
     let mut draft = Draft::default();
     let flow = draft.flow(flow, cx).await?;
     let trail = match &input.trail_name {
-        Some(name) => Some(draft.trail(&flow, name, cx).await?),
+        Some(name) => {
+            let trail = draft.trail(&flow, name, cx).await?;
+            check_artifacts(&trail, cx).await?;
+            Some(trail)
+        }
         None => {
             // The report takes the flow's template.
             draft.guards.extend(draft.flow.take());

@@ -16,7 +16,7 @@ use crate::fact::Fact;
 use crate::name::{AttestationName, Fingerprint, FingerprintPrefix, FlowName, OrgName, TrailName};
 use crate::operation::{Created, Document, Download, Form, FormParts, Json, Method, Operation};
 use crate::page::Window;
-use crate::recording::Known;
+use crate::recording::{Known, check_attestations};
 use crate::service::{Context, Draft};
 use crate::shared::{
     Acknowledged, Annotations, Description, ExternalUrls, GitCommit, List, RepoInfo, ShortText, UserData,
@@ -190,8 +190,13 @@ impl<C: Claim> PostAttestation<C> {
         Ok(())
     }
 
+    /// The flow and the trail, which has room for one more.
     async fn known(&self, cx: &Context<'_>) -> Result<Known> {
-        Known::read(&self.flow_name, &self.trail_name, cx).await
+        let known = Known::read(&self.flow_name, &self.trail_name, cx).await?;
+        if let Some(trail) = &known.trail {
+            check_attestations(trail, cx).await?;
+        }
+        Ok(known)
     }
 
     /// What the attestation is about: an artifact by fingerprint, one by template name and commit, or the trail.

@@ -14,7 +14,7 @@ use crate::page::{Slice, Window};
 use crate::shared::TagFilter;
 use crate::store::{Current, Store};
 use crate::texts::TextRef;
-use crate::trails::{Trail, TrailContents, TrailFilter};
+use crate::trails::{Trail, TrailContents, TrailFilter, TrailSize};
 
 use super::fixtures::{
     Org, artifact, artifact_reported, at, attestation, attestation_added, awkward, external_urls,
@@ -33,6 +33,7 @@ promises! {
     the_newest_trail_of_each_flow: "`newest_trails` answers one trail for each of the flows that has one.",
     contents_are_complete: "`trail_contents` answers every report to these trails, oldest first.",
     contents_pass_over_unknown_ids: "`trail_contents` passes over unknown ids and other organizations' trails.",
+    sizes_are_counted_up_to_a_limit: "`trail_size` counts a trail's artifacts and attestations, each up to the limit.",
     entries_about_a_trail: "`trail_entries` answers the entries that are about this trail, oldest first.",
 }
 
@@ -299,6 +300,23 @@ async fn contents_pass_over_unknown_ids(store: Arc<dyn Store>) -> Outcome {
     let found = store.trail_contents(org.id, &[102, 201, 999, 101, 101].map(id)).await?;
     same_set("the contents", sizes(found), vec![(id(101), 2, 3), (id(102), 1, 1)])?;
     same("of no trails", sizes(store.trail_contents(org.id, &[]).await?), Vec::new())
+}
+
+async fn sizes_are_counted_up_to_a_limit(store: Arc<dyn Store>) -> Outcome {
+    let (org, other) = with_reports(&store).await?;
+    for (what, org, trail, most, artifacts, attestations) in [
+        ("all", &org, 101, 9, 2, 3),
+        ("as many as may be", &org, 101, 3, 2, 3),
+        ("up to a limit", &org, 101, 2, 2, 2),
+        ("none", &org, 101, 0, 0, 0),
+        ("another trail's", &org, 102, u64::MAX, 1, 1),
+        ("no trail's", &org, 999, 9, 0, 0),
+        ("by another organization", &other, 101, 9, 0, 0),
+    ] {
+        let size = TrailSize { artifacts, attestations };
+        same(what, store.trail_size(org.id, id(trail), most).await?, size)?;
+    }
+    Ok(())
 }
 
 async fn entries_about_a_trail(store: Arc<dyn Store>) -> Outcome {

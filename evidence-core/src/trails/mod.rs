@@ -120,6 +120,15 @@ impl TrailContents {
     }
 }
 
+/// How much was reported to a trail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TrailSize {
+    /// Artifact reports.
+    pub artifacts: u64,
+    /// Attestations.
+    pub attestations: u64,
+}
+
 /// Questions about trails.
 #[async_trait]
 pub trait TrailStore: Send + Sync {
@@ -131,6 +140,8 @@ pub trait TrailStore: Send + Sync {
     async fn newest_trails(&self, org: Id, flows: &[Id]) -> StoreResult<Vec<Trail>>;
     /// These trails and what was reported to them, in any order; unknown ids are passed over.
     async fn trail_contents(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailContents>>;
+    /// How much was reported to this trail, each counted up to `most`; nothing where there is no such trail.
+    async fn trail_size(&self, org: Id, trail: Id, most: u64) -> StoreResult<TrailSize>;
     /// The ledger entries that are about this trail (begun, updated, artifacts, attestations), oldest first.
     async fn trail_entries(&self, org: Id, trail: Id) -> StoreResult<Vec<StoredEntry>>;
 }

@@ -26,7 +26,7 @@ use evidence_core::snapshots::{Placed, Snapshot, SnapshotRow, SnapshotStore, Str
 use evidence_core::store::{Health, LedgerStore, Recorder, StoreResult, StoredEntry};
 use evidence_core::texts::TextStore;
 use evidence_core::time::Timestamp;
-use evidence_core::trails::{Trail, TrailContents, TrailFilter, TrailStore};
+use evidence_core::trails::{Trail, TrailContents, TrailFilter, TrailSize, TrailStore};
 use evidence_core::{Current, Entry, Guard, RecordKind, Store, Write};
 use futures_util::future::BoxFuture;
 
@@ -134,6 +134,7 @@ delegate! {
         fn trails(org: Id, filter: &TrailFilter, window: Window) -> Slice<Listed>;
         fn newest_trails(org: Id, flows: &[Id]) -> Vec<Trail>;
         fn trail_contents(org: Id, trails: &[Id]) -> Vec<TrailContents>;
+        fn trail_size(org: Id, trail: Id, most: u64) -> TrailSize;
         fn trail_entries(org: Id, trail: Id) -> Vec<StoredEntry>;
     }
     ArtifactStore {

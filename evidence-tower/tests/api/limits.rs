@@ -45,6 +45,41 @@ async fn an_environment_has_so_many_policies_and_members_and_no_more() {
 }
 
 #[tokio::test]
+async fn a_trail_takes_so_many_reports_and_no_more() {
+    let api = limited(Limits { trail_artifacts: 2, trail_attestations: 3, ..Limits::default() }).await;
+    let refused = |reports: &str| {
+        let text = format!("Trail 't' has {reports} and takes no more");
+        json!({"message": "Input payload validation failed", "errors": {"trail_name": text}})
+    };
+    let artifact = |digit: &str| {
+        let body = json!({"trail_name": "t", "fingerprint": digit.repeat(64), "filename": "app", "build_url": "b",
+                          "commit_url": "c"});
+        api.post("/artifacts/acme/shop").json(body)
+    };
+    artifact("1").await.created();
+    artifact("1").await.created();
+    artifact("2").await.expect_exactly(400, refused("2 artifacts"));
+    let attest = || api.attest("generic", &json!({"attestation_name": "scan", "is_compliant": true}));
+    for _ in 0..3 {
+        attest().await.created();
+    }
+    attest().await.expect_exactly(400, refused("3 attestations"));
+    let document = json!({"attestation_name": "scan", "is_compliant": true}).to_string();
+    let file = ("name=\"attachment_file\"; filename=\"a.txt\"", "a");
+    let with_file = api.post("/attestations/acme/shop/trail/t/generic");
+    with_file
+        .form(&[("name=\"data_json\"", &document), file])
+        .await
+        .expect_exactly(400, refused("3 attestations"));
+    let events = api.get("/trails/acme/shop/t").await.ok()["events"].as_array().unwrap().len();
+    assert_eq!(events, 1 + 2 + 3);
+    // What is full is this trail.
+    let other = json!({"trail_name": "u", "fingerprint": "2".repeat(64), "filename": "app", "build_url": "b",
+                       "commit_url": "c"});
+    api.post("/artifacts/acme/shop").json(other).await.created();
+}
+
+#[tokio::test]
 async fn a_resource_has_a_hundred_tags_and_no_more() {
     let api = limited(Limits::default()).await;
     api.given_environments("docker", &["prod"]).await;
