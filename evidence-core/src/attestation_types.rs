@@ -383,7 +383,7 @@ impl Content {
         let record = AttestationType {
             description: self.description.clone(),
             version: known.record.version + 1,
-            last_modified_at: cx.now(),
+            last_modified_at: cx.now_after(known.record.last_modified_at),
             ..known.record
         };
         let version = self.version(&record, cx);
@@ -413,7 +413,7 @@ impl Content {
             type_schema: self.type_schema.clone(),
             evaluator: self.evaluator.clone(),
             summary: self.summary.clone(),
-            at: cx.now(),
+            at: of.last_modified_at,
             by: cx.actor(),
         }
     }

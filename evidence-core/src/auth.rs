@@ -162,6 +162,11 @@ impl std::fmt::Display for Role {
 /// What an operation asks of its caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
+    /// Anybody, without a credential: the operation finds out by itself who calls, as of a webhook whose bytes somebody
+    /// else has signed. It records as whom it names ([`Context::as_service_account`](crate::service::Context),
+    /// [`Context::as_operator`](crate::service::Context)), and not without. Anybody may learn from it whether the
+    /// organization of its path exists.
+    Open,
     /// Any valid credential; no organization is involved.
     Authenticated,
     /// Any role.
@@ -180,7 +185,7 @@ impl Scope {
     /// The least role that satisfies the scope.
     pub const fn least_role(self) -> Role {
         match self {
-            Self::Authenticated | Self::Read | Self::ReadFlow => Role::Reader,
+            Self::Open | Self::Authenticated | Self::Read | Self::ReadFlow => Role::Reader,
             Self::Report => Role::Snapshotter,
             Self::Write => Role::Member,
             Self::Admin => Role::Admin,
@@ -231,7 +236,7 @@ impl std::fmt::Display for Actor {
 }
 
 /// An authenticated caller, made by [`crate::EvidenceService::authenticate`] and
-/// [`crate::Evidence::principal_of_user`] alone. It may be kept: whether its key still works and what its holder may do
+/// [`crate::Evidence::principal_of_user`] alone; or [nobody](Self::nobody). It may be kept: whether its key still works and what its holder may do
 /// is looked up at each use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Principal {
@@ -241,6 +246,17 @@ pub struct Principal {
 }
 
 impl Principal {
+    /// Whoever calls an operation of [`Scope::Open`]: no credential is looked at, and no other operation is for them.
+    pub const fn nobody() -> Self {
+        let actor = Actor { id: Id::NONE, name: String::new(), kind: ActorKind::Operator };
+        Self { actor, key: None }
+    }
+
+    /// Whether it is [nobody](Self::nobody): of every other principal there is a record.
+    pub(crate) fn is_nobody(&self) -> bool {
+        self.actor.id == Id::NONE
+    }
+
     /// The user or service account.
     pub const fn actor(&self) -> &Actor {
         &self.actor

@@ -239,7 +239,7 @@ async fn put(input: &EnvironmentInput, cx: &Context<'_>) -> Result<()> {
     if !cx.has_role(Role::Member)? {
         return Err(Error::Forbidden);
     }
-    let updated = Environment { last_modified_at: cx.now(), ..updated? };
+    let updated = Environment { last_modified_at: cx.now_after(record.last_modified_at), ..updated? };
     guards.push(known.unchanged());
     let mut draft = Draft {
         facts: vec![Fact::EnvironmentUpdated { record: updated.clone() }],
@@ -390,7 +390,7 @@ async fn join(logical: &EnvironmentName, physical: &str, cx: &Context<'_>) -> Re
     }
     record.included.push(member.id);
     at_most(cx.limits().environment_members, record.included.len(), "physical_env_name")?;
-    record.last_modified_at = cx.now();
+    record.last_modified_at = cx.now_after(record.last_modified_at);
     let mut draft = Draft::of(Fact::EnvironmentJoined { record, member: member.id }, guard);
     draft.guards.push(Guard::Denotes(Key::Environment(member.name), member.id));
     cx.record(draft).await?;
@@ -446,7 +446,7 @@ async fn attach(environment: &EnvironmentName, names: &[ShortText], cx: &Context
     }
     known.record.policies.extend(&policies);
     at_most(cx.limits().environment_policies, known.record.policies.len(), "policy_names")?;
-    known.record.last_modified_at = cx.now();
+    known.record.last_modified_at = cx.now_after(known.record.last_modified_at);
     let facts = vec![Fact::PoliciesAttached { record: known.record.clone(), policies }];
     let mut draft = Draft { facts, guards, ..Draft::default() };
     draft.extend(assessment::reassess(&known, cx).await?);

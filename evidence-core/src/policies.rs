@@ -420,7 +420,7 @@ fn first(input: &PolicyInput, text: &str, cx: &Context<'_>) -> (Policy, PolicyVe
         created_at: cx.now(),
         created_by: cx.actor(),
         last_modified_at: cx.now(),
-        events: vec![event("creation", cx)],
+        events: vec![event("creation", cx.now(), cx)],
         unknown: UnknownFields::default(),
     };
     let version = version_of(&record, input, text, cx);
@@ -434,19 +434,19 @@ fn updated(
     text: Option<&str>,
     cx: &Context<'_>,
 ) -> (Policy, Option<PolicyVersion>) {
-    let mut record = known.clone();
+    let (mut record, at) = (known.clone(), cx.now_after(known.last_modified_at));
     if let Some(description) = input.description.clone().map(Description::into_string)
         && description != record.description
     {
         record.description = description;
-        record.events.push(event("metadata_update", cx));
+        record.events.push(event("metadata_update", at, cx));
     }
     if text.is_some() {
         record.version += 1;
-        record.events.push(event("new_version", cx));
+        record.events.push(event("new_version", at, cx));
     }
     if record != *known {
-        record.last_modified_at = cx.now();
+        record.last_modified_at = at;
     }
     let version = text.map(|text| version_of(&record, input, text, cx));
     (record, version)
@@ -458,13 +458,13 @@ fn version_of(record: &Policy, input: &PolicyInput, text: &str, cx: &Context<'_>
         version: record.version,
         comment: input.comment.clone().into_string(),
         policy_yaml: text.to_owned(),
-        at: cx.now(),
+        at: record.last_modified_at,
         by: cx.actor(),
     }
 }
 
-fn event(kind: &str, cx: &Context<'_>) -> PolicyEvent {
-    PolicyEvent { kind: kind.to_owned(), at: cx.now(), by: cx.actor() }
+fn event(kind: &str, at: Timestamp, cx: &Context<'_>) -> PolicyEvent {
+    PolicyEvent { kind: kind.to_owned(), at, by: cx.actor() }
 }
 
 /// Judges what runs where the policy is attached by its latest version: each environment in a write of its own, one

@@ -13,7 +13,7 @@ use crate::fact::{Fact, Guard, Write};
 use crate::flows::Visibility;
 use crate::id::{Id, Random, SystemRandom};
 use crate::limits::Limits;
-use crate::name::OrgName;
+use crate::name::{OrgName, ServiceAccountName};
 use crate::operation::Operation;
 use crate::orgs::{KeyHolder, Standing};
 use crate::recent::Recent;
@@ -190,6 +190,10 @@ impl Parts {
     async fn authorize(&self, caller: &Principal, target: &Target) -> Result<Access> {
         let Self { store, clock, callers, .. } = self;
         let (caller, target, now) = (caller.clone(), target.clone(), clock.now());
+        let is_open = target.scope() == Scope::Open;
+        if caller.is_nobody() && !is_open {
+            return Err(Error::Unauthenticated);
+        }
         let bound_to = match &caller.key {
             Some(key) => callers.holder(key, now, &**store).await?.bound_to,
             None => None,
@@ -211,7 +215,7 @@ impl Parts {
             }
             (None, ..) => false,
         };
-        if !is_allowed {
+        if !is_allowed && !is_open {
             return Err(Error::Forbidden);
         }
         let place = Place { org, name: standing.organization.name, role };
@@ -398,6 +402,8 @@ pub struct Context<'a> {
     store: &'a dyn Store,
     attachments: &'a Arc<dyn Blobs>,
     access: &'a Access,
+    /// Whom an operation of [`Scope::Open`] acts as, once it knows.
+    acting: Option<Actor>,
     clock: &'a dyn Clock,
     /// In microseconds.
     now: AtomicI64,
@@ -435,7 +441,32 @@ impl<'a> Context<'a> {
         let Parts { store, attachments, clock, random, settings, templates, .. } = &**parts;
         let (store, clock, random) = (&**store, &**clock, &**random);
         let now = AtomicI64::new(now.as_micros());
-        Self { parts, store, attachments, access, clock, now, random, settings, templates }
+        Self { parts, store, attachments, access, acting: None, clock, now, random, settings, templates }
+    }
+
+    /// The same context for an operation of [`Scope::Open`] that knows who calls: what it records with it, this service
+    /// account of the organization has done.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] where there is no such account; [`Error::Forbidden`] for an operation of another scope.
+    pub async fn as_service_account(&self, name: &ServiceAccountName) -> Result<Context<'a>> {
+        let account = self.service_account(name).await?.record;
+        self.acting_as(account.actor())
+    }
+
+    /// The same with `operator:<name>`, who has no role and no key. The name is what the host says; nothing proves it.
+    ///
+    /// # Errors
+    /// [`Error::Forbidden`] for an operation of another scope.
+    pub fn as_operator(&self, name: &OrgName) -> Result<Context<'a>> {
+        self.acting_as(Actor::operator(name.as_str()))
+    }
+
+    fn acting_as(&self, actor: Actor) -> Result<Context<'a>> {
+        if self.access.target.scope() != Scope::Open {
+            return Err(Error::Forbidden);
+        }
+        Ok(Context { acting: Some(actor), ..Context::over(self.parts, self.access, self.now()) })
     }
 
     /// All of this, beyond the operation.
@@ -456,6 +487,12 @@ impl<'a> Context<'a> {
     /// The instant of the attempt: one for all that it decides, and a later one when it has to decide again.
     pub fn now(&self) -> Timestamp {
         Timestamp::from_micros(self.now.load(Ordering::Relaxed))
+    }
+
+    /// The instant of a change to what last changed then: another server's clock may be ahead, and no record goes back in
+    /// time, as its ledger does not.
+    pub(crate) fn now_after(&self, last: Timestamp) -> Timestamp {
+        self.now().max(last)
     }
 
     /// Runs `attempt`, again as long as it meets a conflict, at the time that it then is.
@@ -512,9 +549,9 @@ impl<'a> Context<'a> {
         &self.access.caller
     }
 
-    /// The caller, as facts remember it.
+    /// The caller, as facts remember it, or whom the operation acts as.
     pub fn actor(&self) -> Actor {
-        self.access.caller.actor.clone()
+        self.acting.as_ref().unwrap_or(&self.access.caller.actor).clone()
     }
 
     /// The organization that the request concerns; an operation without one must not ask.
@@ -578,6 +615,12 @@ impl<'a> Context<'a> {
     pub async fn record(&self, draft: Draft) -> Result<Vec<Entry>> {
         if draft.facts.is_empty() {
             return Ok(Vec::new());
+        }
+        if self.access.target.scope() == Scope::Open && self.acting.is_none() {
+            return Err(Error::Internal {
+                what: "an operation without a credential did not say as whom it records",
+                source: self.access.target.operation().into(),
+            });
         }
         let Draft { facts, guards, secrets, .. } = draft;
         let facts = self.of_good_size(facts).await?;

@@ -31,7 +31,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use evidence_core::auth::Principal;
+use evidence_core::auth::{Principal, Scope};
 use evidence_core::operation::Operations;
 use evidence_core::{Error, EvidenceService};
 use futures_util::FutureExt;
@@ -180,7 +180,10 @@ impl<S: EvidenceService> Inner<S> {
             return read_only(&method, || reply::json_text(self.described.text()));
         }
         let found = self.routes.find(&method, path)?;
-        let caller = self.caller(&head, found.endpoint.basic_auth).await?;
+        let caller = match found.endpoint.scope {
+            Scope::Open => Principal::nobody(),
+            _ => self.caller(&head, found.endpoint.basic_auth).await?,
+        };
         let seen = found.endpoint.headers;
         let parameters = Parameters::new(&found.path, head.uri.query(), &head.headers, seen);
         let target = (found.endpoint.target)(&parameters)?;

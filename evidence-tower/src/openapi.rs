@@ -3,6 +3,7 @@
 use std::sync::OnceLock;
 
 use bytes::Bytes;
+use evidence_core::auth::Scope;
 use evidence_core::operation::{
     Body, BodyKind, FormParts, Method, Operation, Operations, Reply, header_field,
 };
@@ -121,8 +122,9 @@ impl Document {
             set("requestBody", body);
         }
         set("responses", self.responses::<O>());
+        let bearer = (O::SCOPE != Scope::Open).then(|| json!({ "bearer": [] }));
         let basic = O::BASIC_AUTH.then(|| json!({ "basic": [] }));
-        set("security", json!(std::iter::once(json!({ "bearer": [] })).chain(basic).collect::<Vec<_>>()));
+        set("security", json!(bearer.into_iter().chain(basic).collect::<Vec<_>>()));
         Value::Object(operation)
     }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 
-use evidence_core::auth::{Access, Target};
+use evidence_core::auth::{Access, Scope, Target};
 use evidence_core::operation::{Answer, Body, Method, Reply};
 use evidence_core::{Error, EvidenceService, Operation, Result, Visitor, api};
 use tracing::Instrument;
@@ -31,6 +31,7 @@ pub(crate) struct Routes<S> {
 #[derive(Clone)]
 pub(crate) struct Endpoint<S> {
     pub(crate) target: fn(&Parameters) -> Result<Target>,
+    pub(crate) scope: Scope,
     pub(crate) basic_auth: bool,
     /// The request headers it sees.
     pub(crate) headers: &'static [&'static str],
@@ -100,6 +101,7 @@ impl<S: EvidenceService> Visitor for Routes<S> {
     fn visit<O: Operation>(&mut self) {
         let endpoint = Endpoint {
             target: Parameters::target::<O>,
+            scope: O::SCOPE,
             basic_auth: O::BASIC_AUTH,
             headers: O::REQUEST_HEADERS,
             answer: answer::<S, O>,

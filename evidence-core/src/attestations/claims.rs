@@ -211,12 +211,12 @@ impl Claim for Override {
     }
 }
 
-/// The newest attestation of the name that is bound to the same, overrides aside. Nothing guards it: whichever comes
+/// The newest attestation of the name that is about the same, overrides aside. Nothing guards it: whichever comes
 /// first, the override or another report, what is newer in the ledger decides.
 async fn original(about: &Claimed<'_>, cx: &Context<'_>) -> Result<Option<Id>> {
     let Some(trail) = about.trail else { return Ok(None) };
     let found = cx.store().attestations(cx.org()?, &[trail.id], about.name.as_str()).await?;
-    let original = found.iter().find(|one| one.binding == *about.binding && !one.is_override());
+    let original = found.iter().find(|one| one.binding.is_about_same(about.binding) && !one.is_override());
     Ok(original.map(|one| one.id))
 }
 

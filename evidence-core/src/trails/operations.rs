@@ -133,7 +133,7 @@ async fn begin(
         Some(known) => {
             let changes = record.changes_since(&known.record);
             if !changes.is_empty() {
-                record.last_modified_at = cx.now();
+                record.last_modified_at = cx.now_after(record.last_modified_at);
                 record.last_modified_by = cx.actor();
                 let guard = Guard::Revision(RecordKind::Trail, record.id, known.revision);
                 draft.guards.extend(draft.flow.take());

@@ -5,13 +5,19 @@ use std::net::SocketAddr;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use evidence_core::auth::Scope;
+use evidence_core::auth::{Principal, Scope};
 use evidence_core::blobs::Chunks;
-use evidence_core::name::OrgName;
-use evidence_core::operation::{Header, JsonList, Method, Operations, Raw, Streamed, Visitor, WithHeaders};
+use evidence_core::digest::sha256_hex;
+use evidence_core::flows::{FlowInput, PutFlow};
+use evidence_core::name::{FlowName, OrgName, ServiceAccountName};
+use evidence_core::operation::{
+    Form, Header, JsonList, Method, Operations, Put, Raw, Streamed, Visitor, WithHeaders,
+};
 use evidence_core::page::PerPage;
+use evidence_core::schemas::GetFlowTemplateSchema;
 use evidence_core::service::Context;
-use evidence_core::{Error, Limits, Operation, Result, StoreError};
+use evidence_core::shared::{Acknowledged, Description, ShortText};
+use evidence_core::{Error, EvidenceService, Limits, Operation, Result, StoreError};
 use evidence_tower::EvidenceApi;
 use futures_util::{StreamExt, stream};
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, LINK};
@@ -32,6 +38,7 @@ impl Operations for Host {
         v.visit::<Echo>();
         v.visit::<Items>();
         v.visit::<Octets>();
+        v.visit::<Hook>();
     }
 }
 
@@ -172,12 +179,62 @@ impl Operation for Octets {
     }
 }
 
+/// Takes what another program has signed with a secret that it shares with the host, and makes a flow of it.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Hook {
+    org: OrgName,
+    x_signature: Option<ShortText>,
+}
+
+/// What is signed.
+#[derive(Debug, Deserialize)]
+struct Event {
+    flow: FlowName,
+    account: Option<ServiceAccountName>,
+    operator: Option<OrgName>,
+}
+
+fn signature(body: &[u8]) -> String {
+    sha256_hex(&[b"our secret", body].concat())
+}
+
+impl Operation for Hook {
+    const NAME: &'static str = "hook";
+    const METHOD: Method = Method::Post;
+    const PATH: &'static str = "/host/{org}/hook";
+    const SCOPE: Scope = Scope::Open;
+    const SUMMARY: &'static str = "Takes what another program has signed";
+    const REQUEST_HEADERS: &'static [&'static str] = &["X-Signature"];
+    type Body = Raw;
+    type Output = Put<Acknowledged>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, body: Raw, cx: &Context<'_>) -> Result<Self::Output> {
+        if self.x_signature.as_deref() != Some(&signature(&body.bytes)) {
+            return Err(Error::Unauthenticated);
+        }
+        let event: Event =
+            serde_json::from_slice(&body.bytes).map_err(|error| Error::invalid("body", error.to_string()))?;
+        let flow = FlowInput { name: event.flow, description: Description::default(), visibility: None };
+        let put = PutFlow { org: self.org };
+        match (&event.account, &event.operator) {
+            (Some(account), _) => put.run(Form::of(flow), &cx.as_service_account(account).await?).await,
+            (None, Some(operator)) => put.run(Form::of(flow), &cx.as_operator(operator)?).await,
+            (None, None) => put.run(Form::of(flow), cx).await,
+        }
+    }
+}
+
 async fn api() -> EvidenceApi<evidence_core::Evidence> {
     EvidenceApi::new(in_memory().await).with_operations::<Host>()
 }
 
 const KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const PER_PAGE: HeaderName = HeaderName::from_static("x-per-page");
+const SIGNATURE: HeaderName = HeaderName::from_static("x-signature");
 
 #[tokio::test]
 async fn bytes_and_headers_go_in_and_out_as_they_are() {
@@ -247,6 +304,58 @@ async fn an_operation_of_the_host_is_checked_as_those_of_the_api() {
         api.request(http::Method::PUT, "/host/acme/items").await.expect(405, json!({}));
         api.get("/flows/acme").await.expect(200, json!([]));
     }
+}
+
+#[tokio::test]
+async fn an_operation_without_a_credential_records_as_whom_the_host_names() {
+    for mount in MOUNTS {
+        let evidence = in_memory().await;
+        let api = EvidenceApi::new(evidence.clone()).with_operations::<Host>();
+        let api = Api::of(api, mount, "memory").await;
+        let account = json!({"name": "robot", "privilege": "member"});
+        api.post("/service-accounts/acme").json(account).await.created();
+        let store = evidence.store();
+        let jane = store.user("jane").await.unwrap().unwrap();
+        let org = store.standing("acme", jane.id).await.unwrap().unwrap().organization.id;
+        let entries = async || store.ledger_entries(org, 0, 1000).await.unwrap();
+        let before = entries().await.len();
+        let ask = |org: &str, event: &Value, secret: &[u8]| {
+            let body = event.to_string();
+            let signature = sha256_hex(&[secret, body.as_bytes()].concat());
+            let ask = api.request(http::Method::POST, &format!("/host/{org}/hook")).anonymous();
+            ask.bytes("application/json", body).header(SIGNATURE, HeaderValue::from_str(&signature).unwrap())
+        };
+        let ours = b"our secret";
+        let event = |flow: &str, key: &str, name: &str| json!({"flow": flow, key: name});
+
+        ask("acme", &event("a", "operator", "forge"), b"another").await.expect(401, json!({}));
+        ask("nobody", &event("a", "operator", "forge"), ours).await.expect(404, json!({}));
+        ask("acme", &event("a", "account", "nobody"), ours).await.expect(404, json!({}));
+        // It forgot to say as whom: nothing is recorded as nobody.
+        ask("acme", &json!({"flow": "a"}), ours).await.expect(500, json!({}));
+        assert_eq!(entries().await.len(), before, "{mount:?}");
+
+        ask("acme", &event("a", "operator", "forge"), ours).await.expect(201, json!("OK"));
+        ask("acme", &event("b", "account", "robot"), ours).await.expect(201, json!("OK"));
+        // A credential is not looked at.
+        ask("acme", &event("c", "operator", "forge"), ours).key("no-key").await.expect(201, json!("OK"));
+        let actors: Vec<_> = entries().await.drain(before..).map(|entry| entry.actor).collect();
+        assert_eq!(actors, ["operator:forge", "service-account:robot", "operator:forge"], "{mount:?}");
+    }
+}
+
+#[tokio::test]
+async fn nobody_may_do_nothing_that_asks_for_a_credential() {
+    let evidence = in_memory().await;
+    let nobody = Principal::nobody();
+    let org = || "acme".parse().unwrap();
+    let refused = evidence.call(&nobody, Items { org: org(), count: 1, end: End::Complete }, ()).await;
+    assert!(matches!(refused, Err(Error::Unauthenticated)));
+    let put = FlowInput { name: "a".parse().unwrap(), description: Description::default(), visibility: None };
+    let refused = evidence.call(&nobody, PutFlow { org: org() }, Form::of(put)).await;
+    assert!(matches!(refused, Err(Error::Unauthenticated)));
+    let refused = evidence.call(&nobody, GetFlowTemplateSchema {}, ()).await;
+    assert!(matches!(refused, Err(Error::Unauthenticated)));
 }
 
 #[tokio::test]
@@ -340,6 +449,8 @@ async fn the_document_tells_of_the_hosts_operations_and_their_headers() {
     assert_eq!(echo["requestBody"]["content"], json!({"*/*": {}}));
     let headers: Vec<&String> = echo["responses"]["200"]["headers"].as_object().unwrap().keys().collect();
     assert_eq!(headers, ["Link", "X-Seen"]);
+    assert_eq!(echo["security"], json!([{"bearer": []}]));
+    assert_eq!(document["paths"]["/host/{org}/hook"]["post"]["security"], json!([]));
     let items = &document["paths"]["/host/{org}/items"]["get"]["responses"]["200"]["content"];
     assert_eq!(items["application/json"]["schema"]["type"], "array");
     assert!(!document["paths"]["/host/{org}/items"]["get"]["responses"]["200"]["headers"].is_object());

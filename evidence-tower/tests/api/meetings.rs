@@ -600,6 +600,32 @@ async fn who_has_to_decide_again_does_so_at_the_time_that_it_is_then() {
     }
 }
 
+#[tokio::test]
+async fn no_change_is_older_than_the_one_before_it() {
+    for stored in stores().await {
+        let (slow, fast) = (Arc::new(Set::default()), Arc::new(Set::default()));
+        let views =
+            [slow, Arc::clone(&fast)].map(|clock| (Arc::clone(&stored.store), clock as Arc<dyn Clock>));
+        let [behind, ahead] = servers(views, stored.name).await;
+        fast.to(10);
+        let at = Timestamp::from_micros(NOW.as_micros() + 10_000_000).seconds();
+        ahead.put_policy("p", PROVENANCE).await.expect(201, json!({}));
+        ahead.given_environments("docker", &["prod"]).await;
+        ahead.begin("shop", &json!({"name": "t"})).await.created();
+        behind.put_policy("p", &format!("{PROVENANCE}\n")).await.expect(200, json!({}));
+        let environment = json!({"name": "prod", "type": "docker", "description": "changed"});
+        behind.put("/environments/acme").json(environment).await.ok();
+        behind.begin("shop", &json!({"name": "t", "description": "changed"})).await.ok();
+        let changes = json!([{"timestamp": at}, {"timestamp": at}]);
+        let policy = json!({"last_modified_at": at, "versions": changes, "events": changes});
+        behind.get("/policies/acme/p").await.expect(200, policy);
+        let environment = json!({"description": "changed", "last_modified_at": at});
+        behind.get("/environments/acme/prod").await.expect(200, environment);
+        let trail = json!({"description": "changed", "last_modified_at": at});
+        behind.get("/trails/acme/shop/t").await.expect(200, trail);
+    }
+}
+
 const BUSY: usize = 200;
 
 /// How long a busy environment waits after a report.

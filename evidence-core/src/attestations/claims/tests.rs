@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::{Value, from_value, json};
 
 use super::*;
+use crate::artifacts::ReportArtifact;
 use crate::attestation_types::PostAttestationType;
 use crate::attestations::{Attestation, AttestationInput, GetTrailAttestation, PostAttestation};
 use crate::auth::Principal;
@@ -161,6 +162,31 @@ async fn an_override_is_of_its_own_scope_and_needs_no_original() {
         assert_eq!(details.original_attestation_id.is_some(), overridden, "{commit}");
         assert_eq!(state(&service, &jane).await, expected, "{commit}");
     }
+}
+
+#[tokio::test]
+async fn an_override_finds_what_was_said_of_the_same_content_under_another_name() {
+    let (service, jane) = service().await;
+    let report = async |name: &str| {
+        let input = json!({
+            "trail_name": "t", "template_reference_name": name, "fingerprint": "a".repeat(64), "filename": "app",
+            "build_url": "https://ci.example.com/1", "commit_url": "https://git.example.com/1",
+        });
+        let operation = ReportArtifact { org: named("acme"), flow_name: named("shop") };
+        service.call(&jane, operation, Json(from_value(input).unwrap())).await.unwrap();
+    };
+    let on_it = |mut document: Value| {
+        document["artifact_fingerprint"] = json!("a".repeat(64));
+        document
+    };
+    report("cli").await;
+    let failed = on_it(json!({"attestation_name": "scan", "is_compliant": false}));
+    attest::<Generic>(&service, &jane, failed).await.unwrap();
+    report("app").await;
+    attest::<Override>(&service, &jane, on_it(overriding("scan", true))).await.unwrap();
+    let found = recorded(&service, "scan").await;
+    let Details::Override(details) = &found[0].details else { panic!("an override") };
+    assert_eq!(details.original_attestation_id, Some(found[1].id));
 }
 
 #[tokio::test]
