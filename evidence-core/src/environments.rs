@@ -75,6 +75,8 @@ pub struct EnvironmentStatus {
 pub struct KnownEnvironment {
     /// The ledger index of the newest fact about its settings.
     pub revision: u64,
+    /// The ledger index of the newest report that was noted.
+    pub reported: Option<u64>,
     /// Its settings.
     pub record: Environment,
     /// How it stands.
@@ -90,6 +92,11 @@ impl KnownEnvironment {
     /// Holds while nobody changed the settings.
     pub(crate) fn unchanged(&self) -> Guard {
         Guard::Revision(RecordKind::Environment, self.record.id, self.revision)
+    }
+
+    /// Holds while no report was noted: of many that come at the same time one is.
+    pub(crate) fn unreported(&self) -> Option<Guard> {
+        Some(Guard::Revision(RecordKind::Report, self.record.id, self.reported?))
     }
 
     /// Holds while the latest snapshot is still that.

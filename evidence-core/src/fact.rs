@@ -236,11 +236,14 @@ impl Fact {
             Self::AttestationTypeCreated { record, .. } | Self::AttestationTypeVersioned { record, .. } => {
                 (RecordKind::AttestationType, record.id)
             }
+            Self::EnvironmentReported { environment }
+            | Self::SnapshotTaken { snapshot: Snapshot { environment, reported: true, .. } } => {
+                (RecordKind::Report, *environment)
+            }
             Self::OrganizationCreated { .. }
             | Self::UserCreated { .. }
             | Self::ArtifactReported { .. }
             | Self::AttestationAdded { .. }
-            | Self::EnvironmentReported { .. }
             | Self::SnapshotTaken { .. }
             | Self::ArtifactAllowed { .. }
             | Self::TextKept { .. } => return None,
@@ -312,6 +315,8 @@ pub enum RecordKind {
     Trail,
     Repo,
     Environment,
+    /// The newest report on an environment, under the environment's id.
+    Report,
     Policy,
     AttestationType,
     Snapshot,
@@ -328,6 +333,7 @@ impl RecordKind {
             Self::Trail => "trail",
             Self::Repo => "repo",
             Self::Environment => "environment",
+            Self::Report => "report",
             Self::Policy => "policy",
             Self::AttestationType => "attestation_type",
             Self::Snapshot => "snapshot",

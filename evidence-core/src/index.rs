@@ -339,7 +339,9 @@ impl Fact {
             Self::MemberAdded { .. }
             | Self::MemberRemoved { .. }
             | Self::ApiKeyCreated { .. }
-            | Self::ApiKeyRevoked { .. } => {
+            | Self::ApiKeyRevoked { .. }
+            | Self::EnvironmentReported { .. }
+            | Self::SnapshotTaken { .. } => {
                 let archived = matches!(self, Self::MemberRemoved { .. });
                 let name = Cow::Owned(id.to_string());
                 return Some(IndexRow::Record { kind, id, name, tags: None, archived });
@@ -351,8 +353,6 @@ impl Fact {
             | Self::UserCreated { .. }
             | Self::ArtifactReported { .. }
             | Self::AttestationAdded { .. }
-            | Self::EnvironmentReported { .. }
-            | Self::SnapshotTaken { .. }
             | Self::ArtifactAllowed { .. }
             | Self::TextKept { .. } => return None,
         };

@@ -23,7 +23,8 @@ macro_rules! columns {
             "SELECT r.ledger_index, ",
             payload!("r"),
             ", s.idx, s.at, s.compliant,
-            (SELECT h.at FROM evidence.environment_report h WHERE h.org = $1 AND h.environment = r.id)"
+            (SELECT h.at FROM evidence.environment_report h WHERE h.org = $1 AND h.environment = r.id),
+            (SELECT h.ledger_index FROM evidence.record h WHERE h.org = $1 AND h.kind = 'report' AND h.id = r.id)"
         )
     };
 }
@@ -52,10 +53,10 @@ const ENVIRONMENTS: &str = concat!(
     " WHERE r.org = $1 AND r.kind || '' = 'environment' AND NOT r.archived ORDER BY r.name"
 );
 
-type Row = (i64, String, Option<i64>, Option<i64>, Option<bool>, Option<i64>);
+type Row = (i64, String, Option<i64>, Option<i64>, Option<bool>, Option<i64>, Option<i64>);
 
 fn known(
-    (revision, payload, snapshots, changed_at, compliant, reported_at): Row,
+    (revision, payload, snapshots, changed_at, compliant, reported_at, reported): Row,
 ) -> StoreResult<KnownEnvironment> {
     let status = EnvironmentStatus {
         snapshots: snapshots.map_or(Ok(0), unsigned)?,
@@ -63,7 +64,8 @@ fn known(
         compliant,
         reported_at: reported_at.map(Timestamp::from_micros),
     };
-    Ok(KnownEnvironment { revision: unsigned(revision)?, record: record(&payload)?, status })
+    let (revision, reported) = (unsigned(revision)?, reported.map(unsigned).transpose()?);
+    Ok(KnownEnvironment { revision, reported, record: record(&payload)?, status })
 }
 
 #[async_trait]

@@ -184,6 +184,11 @@ fn expected() -> Vec<(&'static str, Vec<&'static str>, Vec<&'static str>)> {
             listed.clone(),
             vec!["artifact_trail org trail", "attestation_trail org trail", payload, "trail_pkey org id"],
         ),
+        (
+            trails::SIZE,
+            vec!["text", "text", "bigint"],
+            vec!["artifact_trail org trail", "attestation_trail org trail"],
+        ),
         (attestations::BY_ID, listed.clone(), vec!["attestation_pkey org id", payload]),
         (snapshots::SNAPSHOT_AT, vec!["text", "text", "bigint"], vec!["snapshot_at org environment at"]),
         (

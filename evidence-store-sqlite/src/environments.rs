@@ -19,7 +19,8 @@ pub(crate) const PUT_REPORTS: &str = "
 macro_rules! columns {
     () => {
         "SELECT l.idx, l.payload, s.idx, s.at, s.compliant,
-            (SELECT h.at FROM environment_report h WHERE h.environment = r.id)"
+            (SELECT h.at FROM environment_report h WHERE h.environment = r.id),
+            (SELECT h.ledger_index FROM record h WHERE h.org = r.org AND h.kind = 'report' AND h.id = r.id)"
     };
 }
 
@@ -47,10 +48,10 @@ const ENVIRONMENTS: &str = concat!(
     ORDER BY r.name"
 );
 
-type Row = (i64, String, Option<i64>, Option<i64>, Option<bool>, Option<i64>);
+type Row = (i64, String, Option<i64>, Option<i64>, Option<bool>, Option<i64>, Option<i64>);
 
 fn known(
-    (revision, payload, snapshots, changed_at, compliant, reported_at): Row,
+    (revision, payload, snapshots, changed_at, compliant, reported_at, reported): Row,
 ) -> StoreResult<KnownEnvironment> {
     let status = EnvironmentStatus {
         snapshots: snapshots.map_or(Ok(0), unsigned)?,
@@ -58,7 +59,8 @@ fn known(
         compliant,
         reported_at: reported_at.map(Timestamp::from_micros),
     };
-    Ok(KnownEnvironment { revision: unsigned(revision)?, record: record(&payload)?, status })
+    let (revision, reported) = (unsigned(revision)?, reported.map(unsigned).transpose()?);
+    Ok(KnownEnvironment { revision, reported, record: record(&payload)?, status })
 }
 
 #[async_trait]

@@ -42,7 +42,7 @@ async fn environments_read_back(store: Arc<dyn Store>) -> Outcome {
         let kind = fact.kind();
         org.record(vec![fact]).await?;
         let status = EnvironmentStatus::default();
-        let current = KnownEnvironment { revision, record: record.clone(), status };
+        let current = KnownEnvironment { revision, reported: None, record: record.clone(), status };
         same(kind, store.environment(org.id, "prod").await?, Some(current.clone()))?;
         same(kind, store.environments(org.id).await?, vec![current])?;
     }
@@ -66,14 +66,15 @@ async fn reports_leave_revisions_alone(store: Arc<dyn Store>) -> Outcome {
     };
     let steps = [
         // Writes of the fixtures are of time 7.
-        (reported(), status(0, None, None, Some(at(7)))),
-        (taken(1, at(9), true, true), status(1, Some(at(9)), Some(true), Some(at(9)))),
-        (reported(), status(1, Some(at(9)), Some(true), Some(at(9)))),
-        (taken(2, at(10), false, false), status(2, Some(at(10)), Some(false), Some(at(9)))),
+        (reported(), 2, status(0, None, None, Some(at(7)))),
+        (taken(1, at(9), true, true), 3, status(1, Some(at(9)), Some(true), Some(at(9)))),
+        (reported(), 4, status(1, Some(at(9)), Some(true), Some(at(9)))),
+        (taken(2, at(10), false, false), 4, status(2, Some(at(10)), Some(false), Some(at(9)))),
     ];
-    for (facts, status) in steps {
+    for (facts, reported, status) in steps {
         org.record(facts).await?;
-        let known = KnownEnvironment { revision: 1, record: environment(100, "prod"), status };
+        let (reported, record) = (Some(reported), environment(100, "prod"));
+        let known = KnownEnvironment { revision: 1, reported, record, status };
         same("the environment", store.environment(org.id, "prod").await?, Some(known.clone()))?;
         same("the list", store.environments(org.id).await?, vec![known])?;
     }

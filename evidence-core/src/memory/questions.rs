@@ -467,9 +467,10 @@ impl Tables {
             snapshots: latest.map_or(0, |latest| latest.index),
             changed_at: latest.map(|latest| latest.at),
             compliant: latest.map(|latest| latest.compliant),
-            reported_at: self.reported.get(&record.id).copied(),
+            reported_at: self.reported.get(&record.id).map(|report| report.record),
         };
-        KnownEnvironment { revision, record, status }
+        let reported = self.reported.get(&record.id).map(|report| report.revision);
+        KnownEnvironment { revision, reported, record, status }
     }
 }
 

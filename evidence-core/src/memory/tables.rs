@@ -38,8 +38,8 @@ pub(super) struct Tables {
     pub(super) attestations: Vec<Current<Attestation>>,
     pub(super) repos: BTreeMap<Id, Current<Repo>>,
     pub(super) environments: BTreeMap<Id, Current<Environment>>,
-    /// When environments were last reported on.
-    pub(super) reported: BTreeMap<Id, Timestamp>,
+    /// When environments were last reported on, and the entry that last said so.
+    pub(super) reported: BTreeMap<Id, Current<Timestamp>>,
     /// Environments that lists leave out.
     pub(super) archived: BTreeSet<Id>,
     pub(super) snapshots: BTreeMap<(Id, u64), Current<Snapshot>>,
@@ -102,10 +102,10 @@ impl Tables {
                 self.archived.insert(record.id);
                 self.put_environment(record, revision);
             }
-            Fact::EnvironmentReported { environment } => self.report(environment, at),
+            Fact::EnvironmentReported { environment } => self.report(environment, revision, at),
             Fact::SnapshotTaken { snapshot } => {
                 if snapshot.reported {
-                    self.report(snapshot.environment, snapshot.at);
+                    self.report(snapshot.environment, revision, snapshot.at);
                 }
                 self.take(snapshot, revision);
             }
@@ -130,9 +130,9 @@ impl Tables {
         }
     }
 
-    fn report(&mut self, environment: Id, at: Timestamp) {
-        let last = self.reported.entry(environment).or_insert(at);
-        *last = at.max(*last);
+    fn report(&mut self, environment: Id, revision: u64, at: Timestamp) {
+        let last = self.reported.entry(environment).or_insert(Current { revision, record: at });
+        *last = Current { revision, record: at.max(last.record) };
     }
 
     fn put_environment(&mut self, record: Environment, revision: u64) {

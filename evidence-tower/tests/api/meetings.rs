@@ -20,6 +20,7 @@ use evidence_core::{Evidence, Fact, RecordKind, Settings, Store};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, join_all};
 use serde_json::{Value, json};
+use tokio::sync::Barrier;
 use tokio::time::{sleep, timeout};
 
 use crate::interposed::{Call, Interposed};
@@ -623,6 +624,41 @@ async fn no_change_is_older_than_the_one_before_it() {
         behind.get("/environments/acme/prod").await.expect(200, environment);
         let trail = json!({"description": "changed", "last_modified_at": at});
         behind.get("/trails/acme/shop/t").await.expect(200, trail);
+    }
+}
+
+const MACHINES: usize = 100;
+
+#[tokio::test]
+async fn many_that_report_the_same_at_the_same_time_note_it_once() {
+    for stored in stores().await {
+        let barrier = Arc::new(Mutex::new(None::<Arc<Barrier>>));
+        let meeting = Arc::clone(&barrier);
+        let before = move |call| {
+            let barrier = if call == Call::Write { meeting.lock().unwrap().clone() } else { None };
+            async move {
+                if let Some(barrier) = barrier {
+                    barrier.wait().await;
+                }
+            }
+            .boxed()
+        };
+        let clock = Arc::new(Set::default());
+        let store = Arc::new(Interposed::new(Arc::clone(&stored.store), before)) as Arc<dyn Store>;
+        let [quiet] = servers([(store, Arc::clone(&clock) as Arc<dyn Clock>)], stored.name).await;
+        quiet.given_environments("docker", &["prod"]).await;
+        quiet.report_running("prod", &[('1', &[1])]).await.expect_exactly(201, json!("OK"));
+        clock.to(100);
+        // All have read what the others have before anybody writes.
+        *barrier.lock().unwrap() = Some(Arc::new(Barrier::new(MACHINES)));
+        let reports = (0..MACHINES).map(|_| quiet.report_running("prod", &[('1', &[1])]));
+        for reply in join_all(reports).await {
+            reply.expect_exactly(200, json!("OK"));
+        }
+        let org = acme(&*stored.store).await;
+        let entries = stored.store.ledger_entries(org, 0, 10_000).await.unwrap();
+        let noted = entries.iter().filter(|entry| entry.kind == "environment_reported").count();
+        assert_eq!(noted, 1, "{}", stored.name);
     }
 }
 
