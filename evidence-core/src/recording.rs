@@ -55,12 +55,6 @@ impl Draft {
         Ok(record)
     }
 
-    /// The trail of this name in `flow`; a new one with the flow's template, where there is none.
-    pub(crate) async fn trail(&mut self, flow: &Flow, name: &TrailName, cx: &Context<'_>) -> Result<Trail> {
-        let known = cx.store().trail(cx.org()?, flow.id, name.as_str()).await?;
-        Ok(self.trail_unless(known.map(|known| known.record), flow, name, cx))
-    }
-
     /// The known trail; else a new one of this name with the flow's template.
     pub(crate) fn trail_unless(
         &mut self,

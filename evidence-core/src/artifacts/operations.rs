@@ -131,9 +131,11 @@ async fn report(flow: &FlowName, input: &ArtifactInput, cx: &Context<'_>) -> Res
     let flow = draft.flow(flow, cx).await?;
     let trail = match &input.trail_name {
         Some(name) => {
-            let trail = draft.trail(&flow, name, cx).await?;
-            check_artifacts(&trail, cx).await?;
-            Some(trail)
+            let known = cx.store().trail(cx.org()?, flow.id, name.as_str()).await?.map(|known| known.record);
+            if let Some(trail) = &known {
+                check_artifacts(trail, cx).await?;
+            }
+            Some(draft.trail_unless(known, &flow, name, cx))
         }
         None => {
             // The report takes the flow's template.
