@@ -615,7 +615,7 @@ async fn no_change_is_older_than_the_one_before_it() {
         ahead.begin("shop", &json!({"name": "t"})).await.created();
         behind.put_policy("p", &format!("{PROVENANCE}\n")).await.expect(200, json!({}));
         let environment = json!({"name": "prod", "type": "docker", "description": "changed"});
-        behind.put("/environments/acme").json(environment).await.ok();
+        behind.put("/environments/acme").json(environment).await.created();
         behind.begin("shop", &json!({"name": "t", "description": "changed"})).await.ok();
         let changes = json!([{"timestamp": at}, {"timestamp": at}]);
         let policy = json!({"last_modified_at": at, "versions": changes, "events": changes});
