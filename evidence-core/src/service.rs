@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use crate::auth::{Access, Actor, ApiKey, Credential, KeyHash, Place, Principal, Scope, Target};
+use crate::auth::{Access, Actor, ApiKey, Credential, KeyHash, Place, Principal, Role, Scope, Target};
 use crate::blobs::Blobs;
 use crate::compute::{Compute, ComputePool};
 use crate::error::{Error, Missing, Resource, Result, Wording};
@@ -403,7 +403,7 @@ pub struct Context<'a> {
     attachments: &'a Arc<dyn Blobs>,
     access: &'a Access,
     /// Whom an operation of [`Scope::Open`] acts as, once it knows.
-    acting: Option<Actor>,
+    acting: Option<Acting>,
     clock: &'a dyn Clock,
     /// In microseconds.
     now: AtomicI64,
@@ -419,6 +419,14 @@ impl std::fmt::Debug for Context<'_> {
             .field("now", &self.now())
             .finish_non_exhaustive()
     }
+}
+
+/// Whom an operation of [`Scope::Open`] acts as.
+#[derive(Debug, Clone)]
+struct Acting {
+    actor: Actor,
+    /// The service account whose privilege is looked at again before anything is recorded, and the least that it needs.
+    account: Option<(ServiceAccountName, Role)>,
 }
 
 /// What a [`Context`] has at hand, for an answer that is made while it is sent.
@@ -445,13 +453,15 @@ impl<'a> Context<'a> {
     }
 
     /// The same context for an operation of [`Scope::Open`] that knows who calls: what it records with it, this service
-    /// account of the organization has done.
+    /// account of the organization has done. The account needs at least the privilege `least`, now and whenever something
+    /// is recorded.
     ///
     /// # Errors
-    /// [`Error::NotFound`] where there is no such account; [`Error::Forbidden`] for an operation of another scope.
-    pub async fn as_service_account(&self, name: &ServiceAccountName) -> Result<Context<'a>> {
-        let account = self.service_account(name).await?.record;
-        self.acting_as(account.actor())
+    /// [`Error::NotFound`] where there is no such account; [`Error::Forbidden`] where its privilege is less, and for an
+    /// operation of another scope.
+    pub async fn as_service_account(&self, name: &ServiceAccountName, least: Role) -> Result<Context<'a>> {
+        let actor = self.privileged(name, least).await?;
+        self.acting_as(Acting { actor, account: Some((name.clone(), least)) })
     }
 
     /// The same with `operator:<name>`, who has no role and no key. The name is what the host says; nothing proves it.
@@ -459,14 +469,23 @@ impl<'a> Context<'a> {
     /// # Errors
     /// [`Error::Forbidden`] for an operation of another scope.
     pub fn as_operator(&self, name: &OrgName) -> Result<Context<'a>> {
-        self.acting_as(Actor::operator(name.as_str()))
+        self.acting_as(Acting { actor: Actor::operator(name.as_str()), account: None })
     }
 
-    fn acting_as(&self, actor: Actor) -> Result<Context<'a>> {
+    fn acting_as(&self, acting: Acting) -> Result<Context<'a>> {
         if self.access.target.scope() != Scope::Open {
             return Err(Error::Forbidden);
         }
-        Ok(Context { acting: Some(actor), ..Context::over(self.parts, self.access, self.now()) })
+        Ok(Context { acting: Some(acting), ..Context::over(self.parts, self.access, self.now()) })
+    }
+
+    /// The service account of this name, if its privilege is enough.
+    async fn privileged(&self, name: &ServiceAccountName, least: Role) -> Result<Actor> {
+        let account = self.service_account(name).await?.record;
+        if account.privilege < least {
+            return Err(Error::Forbidden);
+        }
+        Ok(account.actor())
     }
 
     /// All of this, beyond the operation.
@@ -551,7 +570,7 @@ impl<'a> Context<'a> {
 
     /// The caller, as facts remember it, or whom the operation acts as.
     pub fn actor(&self) -> Actor {
-        self.acting.as_ref().unwrap_or(&self.access.caller.actor).clone()
+        self.acting.as_ref().map_or(&self.access.caller.actor, |acting| &acting.actor).clone()
     }
 
     /// The organization that the request concerns; an operation without one must not ask.
@@ -593,7 +612,13 @@ impl<'a> Context<'a> {
         let (now, then) = (now.place.as_ref(), self.access.place.as_ref());
         let same_org = now.map(|place| place.org) == then.map(|place| place.org);
         let role = |place: Option<&Place>| place.and_then(|place| place.role);
-        if same_org && role(now) >= role(then) { Ok(()) } else { Err(Error::Forbidden) }
+        if !same_org || role(now) < role(then) {
+            return Err(Error::Forbidden);
+        }
+        if let Some(Acting { account: Some((name, least)), .. }) = &self.acting {
+            self.privileged(name, *least).await?;
+        }
+        Ok(())
     }
 
     /// The same facts, but for snapshots that are too large to be recorded: what a report's artifacts come to grows with

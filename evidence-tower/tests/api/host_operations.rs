@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use evidence_core::auth::{Principal, Scope};
+use evidence_core::auth::{Principal, Role, Scope};
 use evidence_core::blobs::Chunks;
 use evidence_core::digest::sha256_hex;
 use evidence_core::flows::{FlowInput, PutFlow};
@@ -221,7 +221,9 @@ impl Operation for Hook {
         let flow = FlowInput { name: event.flow, description: Description::default(), visibility: None };
         let put = PutFlow { org: self.org };
         match (&event.account, &event.operator) {
-            (Some(account), _) => put.run(Form::of(flow), &cx.as_service_account(account).await?).await,
+            (Some(account), _) => {
+                put.run(Form::of(flow), &cx.as_service_account(account, Role::Member).await?).await
+            }
             (None, Some(operator)) => put.run(Form::of(flow), &cx.as_operator(operator)?).await,
             (None, None) => put.run(Form::of(flow), cx).await,
         }
@@ -314,6 +316,8 @@ async fn an_operation_without_a_credential_records_as_whom_the_host_names() {
         let api = Api::of(api, mount, "memory").await;
         let account = json!({"name": "robot", "privilege": "member"});
         api.post("/service-accounts/acme").json(account).await.created();
+        let account = json!({"name": "looker", "privilege": "reader"});
+        api.post("/service-accounts/acme").json(account).await.created();
         let store = evidence.store();
         let jane = store.user("jane").await.unwrap().unwrap();
         let org = store.standing("acme", jane.id).await.unwrap().unwrap().organization.id;
@@ -331,6 +335,7 @@ async fn an_operation_without_a_credential_records_as_whom_the_host_names() {
         ask("acme", &event("a", "operator", "forge"), b"another").await.expect(401, json!({}));
         ask("nobody", &event("a", "operator", "forge"), ours).await.expect(404, json!({}));
         ask("acme", &event("a", "account", "nobody"), ours).await.expect(404, json!({}));
+        ask("acme", &event("a", "account", "looker"), ours).await.expect(403, json!({}));
         // It forgot to say as whom: nothing is recorded as nobody.
         ask("acme", &json!({"flow": "a"}), ours).await.expect(500, json!({}));
         assert_eq!(entries().await.len(), before, "{mount:?}");
