@@ -14,11 +14,11 @@ use std::time::Duration;
 use support::{Database, ORG, Server, program};
 use writing::{Outcome, Record, WRITERS, missing};
 
-/// After how many milliseconds of writing the server is killed, run after run.
-const LIVES: [u64; 5] = [130, 270, 190, 510, 350];
+/// After how many acknowledged writes the server is killed, run after run.
+const LIVES: [usize; 5] = [1, 100, 40, 250, 150];
 
-/// Writes from many threads until the server is killed; what was acknowledged.
-fn write_until_killed(server: &mut Server, life: usize, milliseconds: u64) -> Vec<Record> {
+/// Writes from many threads until so many writes are acknowledged and the server is killed; what was acknowledged.
+fn write_until_killed(server: &mut Server, life: usize, writes: usize) -> Vec<Record> {
     let acknowledged = Mutex::new(Vec::new());
     let Server { child, address, key, .. } = server;
     let write = |writer: usize| {
@@ -28,11 +28,12 @@ fn write_until_killed(server: &mut Server, life: usize, milliseconds: u64) -> Ve
         }
     };
     scope(|threads| {
-        for writer in 0..WRITERS {
-            let write = &write;
-            threads.spawn(move || write(writer));
+        let write = &write;
+        let writers: Vec<_> = (0..WRITERS).map(|writer| threads.spawn(move || write(writer))).collect();
+        while acknowledged.lock().unwrap().len() < writes {
+            assert!(!writers.iter().all(|writer| writer.is_finished()), "the server is gone");
+            sleep(Duration::from_millis(1));
         }
-        sleep(Duration::from_millis(milliseconds));
         child.kill().unwrap();
         child.wait().unwrap();
     });
@@ -44,13 +45,12 @@ fn nothing_acknowledged_is_lost_when_the_server_is_killed() {
     let database = Database::default();
     let mut server = Server::start(&database);
     let mut acknowledged = Vec::new();
-    for (life, milliseconds) in LIVES.into_iter().enumerate() {
-        acknowledged.extend(write_until_killed(&mut server, life, milliseconds));
+    for (life, writes) in LIVES.into_iter().enumerate() {
+        acknowledged.extend(write_until_killed(&mut server, life, writes));
         server = Server::serve(&database, &server.key);
         let checked = program(&["fsck", "--database-url", &database.url]).output().unwrap();
         assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stdout));
     }
-    assert!(acknowledged.len() > WRITERS, "too few writes to tell: {}", acknowledged.len());
     let missing = missing(&acknowledged, &server);
     assert!(missing.is_empty(), "of {}: {missing:?}", acknowledged.len());
 }

@@ -3,7 +3,8 @@
 
 mod support;
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
@@ -33,15 +34,19 @@ fn a_request_that_was_begun_is_answered_before_the_server_ends() {
     let body = r#"{"name":"prod","type":"server","description":""}"#;
     let mut stream = server.send(&format!(
         "PUT /api/v2/environments/acme HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\n\
-         content-type: application/json\r\ncontent-length: {}\r\n\r\n",
+         content-type: application/json\r\ncontent-length: {}\r\nexpect: 100-continue\r\n\r\n",
         server.address,
         server.key,
         body.len()
     ));
-    // The head has to arrive before the signal does.
-    sleep(Duration::from_millis(300));
+    // It is said once the server asks for the body.
+    let mut expected = [0; b"HTTP/1.1 100 Continue\r\n\r\n".len()];
+    stream.read_exact(&mut expected).unwrap();
+    assert_eq!(&expected, b"HTTP/1.1 100 Continue\r\n\r\n");
     terminate(&server);
-    sleep(Duration::from_millis(300));
+    while TcpStream::connect(&server.address).is_ok() {
+        sleep(Duration::from_millis(10));
+    }
     stream.write_all(body.as_bytes()).unwrap();
     let (status, text) = answer(stream);
     assert_eq!(status, 201, "{text}");
