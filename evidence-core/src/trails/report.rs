@@ -170,9 +170,8 @@ fn commit(commit: &GitCommit) -> report::Commit {
 
 fn expectations(judged: &Assessed, attestations: &[&Attestation]) -> Vec<report::Expectation> {
     let row = |scope: &str, status: &AttestationStatus| {
-        let record = status
-            .attestation_id
-            .as_ref()
+        let deciding = status.overridden_attestation_id.as_ref().or(status.attestation_id.as_ref());
+        let record = deciding
             .and_then(|id| attestations.iter().find(|attestation| attestation.id.to_string() == *id));
         report::Expectation {
             scope: scope.to_owned(),
@@ -385,4 +384,52 @@ fn files(attestation: &Attestation) -> impl Iterator<Item = report::Attachment> 
         size: file.size,
         sha256: file.sha256.to_string(),
     })
+}
+
+#[cfg(all(test, feature = "conformance"))]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::attestations::OverrideDetails;
+    use crate::conformance::fixtures::{at, attestation, jane, robot, trail};
+    use crate::rules::template::Template;
+    use crate::templates::Parsed;
+    use crate::trails::TrailContents;
+
+    #[test]
+    fn an_expectation_names_who_decided_it_and_when() {
+        let reported = Attestation {
+            is_compliant: false,
+            created_at: at(5),
+            created_by: robot(),
+            ..attestation(1, 2, 3, "scan")
+        };
+        let overriding = OverrideDetails {
+            reason: "seen by hand".to_owned(),
+            original_attestation_type: "generic".to_owned(),
+            original_attestation_id: Some(reported.id),
+        };
+        let overriding = Attestation {
+            details: attestations::Details::Override(overriding),
+            created_at: at(9),
+            created_by: jane(),
+            ..attestation(4, 2, 3, "scan")
+        };
+        for (attestations, status, by, moment) in [
+            (vec![reported.clone()], ExpectationStatus::NonCompliant, robot(), at(5)),
+            (vec![reported, overriding], ExpectationStatus::Compliant, jane(), at(9)),
+        ] {
+            let contents = TrailContents {
+                trail: trail(3, 2, "t"),
+                artifacts: Vec::new(),
+                attestations: attestations.iter().zip(1..).map(|(one, index)| one.row(index)).collect(),
+            };
+            let parsed = Parsed { text: String::new(), template: Template::default() };
+            let judged = Assessed::new(contents, Arc::new(parsed));
+            let rows = expectations(&judged, &attestations.iter().collect::<Vec<_>>());
+            assert_eq!(rows.len(), 1);
+            assert_eq!((rows[0].status, &rows[0].by, rows[0].at), (status, &by.name, Some(moment)));
+        }
+    }
 }
