@@ -257,6 +257,14 @@ pub struct AttestationStatus {
 }
 
 impl AttestationStatus {
+    fn state(&self) -> State {
+        match self.is_compliant {
+            None => State::Incomplete,
+            Some(true) => State::Compliant,
+            Some(false) => State::NonCompliant,
+        }
+    }
+
     fn missing(requirement: &Requirement) -> Self {
         Self {
             name: requirement.name.clone(),
@@ -353,11 +361,12 @@ pub fn evaluate(
     let scopes = Scopes::new(artifacts, attestations);
     let trail = Standing::new(&template.attestations, &scopes.trail);
     let artifacts_statuses = evaluate_artifacts(template, begun_at, &trail, scopes);
-    let lines = artifacts_statuses.iter().flat_map(|artifact| &artifact.attestations).chain(&trail.lines);
+    let lines = artifacts_statuses.iter().flat_map(|artifact| &artifact.attestations);
+    let states = lines.map(AttestationStatus::state).chain([trail.state]);
     let awaited = artifacts_statuses
         .iter()
         .any(|artifact| artifact.state == ArtifactState::Missing && !artifact.unexpected);
-    let state = match verdict(template, lines) {
+    let state = match verdict(template, states) {
         State::Compliant if awaited => State::Incomplete,
         state => state,
     };
@@ -400,6 +409,35 @@ pub fn evaluate_artifact(
     let on_trail: Vec<_> = attestations.iter().filter(|one| one.binding == Binding::Trail).collect();
     let own: Vec<_> = attestations.iter().filter(|one| subjects.include(&one.binding)).collect();
     evaluate_reported(template, &Standing::new(&template.attestations, &on_trail), artifact, &own)
+}
+
+/// The states of all these reports of artifacts by content and name, as [`evaluate_artifact`] says of each: what was
+/// reported is gone through once, however many artifacts there are.
+pub fn artifact_states<'a>(
+    template: &Template,
+    artifacts: &'a [ReportedArtifact],
+    attestations: &'a [ReportedAttestation],
+) -> BTreeMap<(&'a str, &'a str), State> {
+    let mut subjects: BTreeMap<(&str, &str), BTreeSet<Subject<'_>>> = BTreeMap::new();
+    for artifact in artifacts {
+        let content_and_name = (artifact.fingerprint.as_str(), artifact.name.as_str());
+        subjects.entry(content_and_name).or_default().extend(artifact.subjects());
+    }
+    let mut on_trail = Vec::new();
+    let mut about: BTreeMap<Subject<'_>, Vec<&ReportedAttestation>> = BTreeMap::new();
+    for attestation in attestations {
+        match attestation.binding.subject() {
+            None => on_trail.push(attestation),
+            Some(subject) => about.entry(subject).or_default().push(attestation),
+        }
+    }
+    let trail = Standing::new(&template.attestations, &on_trail);
+    let state = |name: &str, subjects: BTreeSet<Subject<'_>>| {
+        let own: Vec<_> =
+            subjects.iter().filter_map(|subject| about.get(subject)).flatten().copied().collect();
+        verdict(template, [Standing::new(expected_of(template, name), &own).state, trail.state])
+    };
+    subjects.into_iter().map(|(of, subjects)| (of, state(of.1, subjects))).collect()
 }
 
 /// The names of the attestations that an artifact of this template name needs: those of its slot,
@@ -544,7 +582,7 @@ fn evaluate_reported(
     attestations: &[&ReportedAttestation],
 ) -> ArtifactStatus {
     let own = Standing::new(expected_of(template, &artifact.name), attestations);
-    let state = ArtifactState::Reported(verdict(template, own.lines.iter().chain(&trail.lines)));
+    let state = ArtifactState::Reported(verdict(template, [own.state, trail.state]));
     ArtifactStatus {
         name: artifact.listed_as().to_owned(),
         fingerprint: Some(artifact.fingerprint.clone()),
@@ -584,21 +622,28 @@ fn latest(at: Timestamp, scopes: [&Standing; 2]) -> Timestamp {
 }
 
 /// What failed outweighs what is missing; of a template that cannot be read, something always is.
-fn verdict<'s>(template: &Template, lines: impl Iterator<Item = &'s AttestationStatus>) -> State {
-    let mut state = if template.unreadable().is_some() { State::Incomplete } else { State::Compliant };
-    for line in lines {
-        match line.is_compliant {
-            Some(false) => return State::NonCompliant,
-            Some(true) => {}
-            None => state = State::Incomplete,
+fn verdict(template: &Template, states: impl IntoIterator<Item = State>) -> State {
+    let readable = if template.unreadable().is_some() { State::Incomplete } else { State::Compliant };
+    worst(states.into_iter().chain([readable]))
+}
+
+fn worst(states: impl Iterator<Item = State>) -> State {
+    let mut worst = State::Compliant;
+    for state in states {
+        match state {
+            State::NonCompliant => return state,
+            State::Incomplete => worst = state,
+            State::Compliant => {}
         }
     }
-    state
+    worst
 }
 
 /// The attestations of one scope set against what is expected there.
 struct Standing {
     lines: Vec<AttestationStatus>,
+    /// What the lines come to.
+    state: State,
     reported_at: Option<Timestamp>,
 }
 
@@ -624,7 +669,8 @@ impl Standing {
         let mut unexpected: Vec<_> = by_name.into_values().collect();
         unexpected.sort_by_key(|effective| effective.first_index);
         lines.extend(unexpected.iter().map(|effective| effective.line(true)));
-        Self { lines, reported_at }
+        let state = worst(lines.iter().map(AttestationStatus::state));
+        Self { lines, state, reported_at }
     }
 }
 

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::{Assessed, Trail, TrailContents};
 use crate::artifacts::Artifact;
 use crate::attestations::{Attestation, Binding};
+use crate::compute::{LONG_JSON, MANY_JUDGEMENTS};
 use crate::error::Result;
 use crate::fact::Fact;
 use crate::id::Id;
@@ -153,8 +154,49 @@ pub(crate) struct History {
 impl History {
     /// The history of this trail.
     pub(crate) async fn read(trail: Trail, cx: &Context<'_>) -> Result<Self> {
-        let entries = cx.store().trail_entries(cx.org()?, trail.id).await?;
+        let org = cx.org()?;
+        let entries = cx.store().trail_entries(org, trail.id).await?;
         let newest = entries.last().map(|entry| entry.index).unwrap_or_default();
+        let heavy = entries.iter().map(|entry| entry.payload.len()).sum::<usize>() > LONG_JSON;
+        let told = cx.compute().run_if(heavy, move || Told::read(trail, entries, org)).await?;
+        let Told { mut events, mut contents, fingerprints, damage } = told;
+        if damage.is_some() {
+            // What the damaged reports came to stands in their rows.
+            let found = cx.store().trail_contents(org, &[contents.trail.id]).await?.pop();
+            contents = found.ok_or_else(|| StoreError::corrupt("a trail with damaged events is gone"))?;
+        }
+        let runs = runs(&fingerprints, cx).await?;
+        let template = cx.template(contents.trail.template).await?;
+        let heavy = is_long(events.len() + runs.len());
+        let judge = move || {
+            events.extend(at_run_time(&events, &runs));
+            events.sort_by_key(|event| event.at);
+            Self { events, runs, judged: Assessed::new(contents, template), newest, damage }
+        };
+        cx.compute().run_if(heavy, judge).await
+    }
+
+    /// Whether going through it takes about a millisecond.
+    pub(crate) fn is_long(&self) -> bool {
+        is_long(self.events.len())
+    }
+}
+
+const fn is_long(events: usize) -> bool {
+    events > MANY_JUDGEMENTS
+}
+
+/// What a trail's ledger entries tell.
+struct Told {
+    events: Vec<Event>,
+    contents: TrailContents,
+    /// Those of its artifacts.
+    fingerprints: Vec<Fingerprint>,
+    damage: Option<StoreError>,
+}
+
+impl Told {
+    fn read(trail: Trail, entries: Vec<StoredEntry>, org: Id) -> Self {
         let mut contents = TrailContents { trail, artifacts: Vec::new(), attestations: Vec::new() };
         let mut events = Vec::with_capacity(entries.len());
         let mut damage = None;
@@ -167,21 +209,13 @@ impl History {
                 }
                 Ok(None) => {}
                 Err(error) => {
-                    tracing::warn!(organization = %cx.org()?, index, %error, "a history leaves out a damaged event");
+                    tracing::warn!(organization = %org, index, %error, "a history leaves out a damaged event");
                     damage.get_or_insert(error);
                 }
             }
         }
-        if damage.is_some() {
-            // What the damaged reports came to stands in their rows.
-            let found = cx.store().trail_contents(cx.org()?, &[contents.trail.id]).await?.pop();
-            contents = found.ok_or_else(|| StoreError::corrupt("a trail with damaged events is gone"))?;
-        }
-        let runs = runs(&fingerprints(&events), cx).await?;
-        events.extend(at_run_time(&events, &runs));
-        events.sort_by_key(|event| event.at);
-        let template = cx.template(contents.trail.template).await?;
-        Ok(Self { events, runs, judged: Assessed::new(contents, template), newest, damage })
+        let fingerprints = fingerprints(&events);
+        Self { events, contents, fingerprints, damage }
     }
 }
 

@@ -359,9 +359,15 @@ impl Operation for GetTrail {
     async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
         let flow = cx.flow(self.flow_name.as_str()).await?.record;
         let trail = cx.trail(&flow, self.trail_name.as_str()).await?.record;
-        let History { events, judged, .. } = History::read(trail, cx).await?;
+        let history = History::read(trail, cx).await?;
         let org = cx.org()?;
-        let events = events.iter().map(|event| event.to_json(org, &judged.trail)).collect();
+        let heavy = history.is_long();
+        let view = move || {
+            let History { events, judged, .. } = history;
+            let events = events.iter().map(|event| event.to_json(org, &judged.trail)).collect();
+            (judged, events)
+        };
+        let (judged, events) = cx.compute().run_if(heavy, view).await?;
         Ok(Json(TrailView::new(&judged, &flow, events, cx)))
     }
 }

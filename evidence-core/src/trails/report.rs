@@ -7,8 +7,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::Assessed;
 use super::events::{Event, Happening, History, Run};
-use super::{Assessed, Trail, artifact_state};
+use crate::artifacts::Artifact;
 use crate::attestations::{self, Attestation, Binding, JunitSuite};
 use crate::auth::Scope;
 use crate::blobs::Whole;
@@ -16,10 +17,10 @@ use crate::digest::sha256_hex;
 use crate::error::{Error, Missing, Result};
 use crate::id::Id;
 use crate::ledger;
-use crate::name::{FlowName, OrgName, TrailName};
+use crate::name::{Fingerprint, FlowName, OrgName, TrailName};
 use crate::operation::{Download, Method, Operation, Pdf, Reply};
 use crate::report::{self, Details, ExpectationStatus, LedgerPosition, TrailReport};
-use crate::rules::compliance::{self, ArtifactState, AttestationStatus};
+use crate::rules::compliance::{self, ArtifactState, AttestationStatus, State};
 use crate::service::Context;
 use crate::shared::{GitCommit, text};
 use crate::store::StoreError;
@@ -53,8 +54,17 @@ impl Operation for GetAuditPdf {
     async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
         let flow = cx.flow(self.flow_name.as_str()).await.map_err(flow_or_trail)?.record;
         let trail = cx.trail(&flow, self.trail_name.as_str()).await.map_err(flow_or_trail)?.record;
-        let pages = pages(&self.flow_name, trail, cx).await?;
-        let draw = move || report::render(&pages).map(|bytes| (sha256_hex(&bytes), bytes));
+        let mut history = History::read(trail, cx).await?;
+        if let Some(damage) = history.damage.take() {
+            // A report for auditors is whole or there is none.
+            return Err(damage.into());
+        }
+        let ledger = position(last_entry(&history, cx).await?, cx).await?;
+        let (org, flow) = (cx.place()?.name.clone(), self.flow_name.clone());
+        let draw = move || {
+            let pages = pages(&org, &flow, ledger, &history);
+            report::render(&pages).map(|bytes| (sha256_hex(&bytes), bytes))
+        };
         let (digest, bytes) = cx.compute().run(draw).await?.map_err(|source| Error::Internal {
             what: "the PDF could not be drawn",
             source: source.into(),
@@ -78,18 +88,14 @@ fn flow_or_trail(error: Error) -> Error {
 }
 
 /// What the report shows.
-async fn pages(flow: &FlowName, trail: Trail, cx: &Context<'_>) -> Result<TrailReport> {
-    let History { events, runs, judged, newest, damage } = History::read(trail, cx).await?;
-    if let Some(damage) = damage {
-        // A report for auditors is whole or there is none.
-        return Err(damage.into());
-    }
+fn pages(org: &OrgName, flow: &FlowName, ledger: LedgerPosition, history: &History) -> TrailReport {
+    let History { events, runs, judged, .. } = history;
     let trail = &judged.trail;
     let attestations: Vec<&Attestation> = events.iter().filter_map(Event::attestation).collect();
     let deciding = compliance::deciding(&judged.artifacts, &judged.attestations);
-    let last = last_entry(newest, &runs, cx).await?;
-    Ok(TrailReport {
-        organization: cx.place()?.name.to_string(),
+    let filenames = filenames(events);
+    TrailReport {
+        organization: org.to_string(),
         flow: flow.to_string(),
         trail: trail.name.to_string(),
         description: trail.description.clone(),
@@ -101,25 +107,25 @@ async fn pages(flow: &FlowName, trail: Trail, cx: &Context<'_>) -> Result<TrailR
         created_by: trail.created_by.name.clone(),
         last_modified_at: judged.last_evidence_at(),
         commit: trail.git_commit_info.as_ref().map(commit),
-        ledger: position(last, cx).await?,
-        expectations: expectations(&judged, &attestations),
-        attestations: attestations.iter().map(|attestation| claim(attestation, &deciding, &events)).collect(),
-        artifacts: artifacts(&judged, &events, &runs),
+        ledger,
+        expectations: expectations(judged, &attestations),
+        attestations: attestations.iter().map(|one| claim(one, &deciding, &filenames)).collect(),
+        artifacts: artifacts(judged, events, runs),
         events: events.iter().map(line).collect(),
         attachments: attestations.iter().flat_map(|attestation| files(attestation)).collect(),
-    })
+    }
 }
 
 /// The ledger index of the last entry that the page shows: about the trail itself, or a snapshot in which one of its
 /// artifacts started or stopped running.
-async fn last_entry(newest: u64, runs: &[Run], cx: &Context<'_>) -> Result<u64> {
+async fn last_entry(history: &History, cx: &Context<'_>) -> Result<u64> {
     let mut shown: BTreeMap<Id, u64> = BTreeMap::new();
-    for run in runs {
+    for run in &history.runs {
         let snapshot = run.until.map_or(run.from.0, |(index, _)| index);
         let last = shown.entry(run.environment).or_default();
         *last = snapshot.max(*last);
     }
-    let mut last = newest;
+    let mut last = history.newest;
     for (environment, index) in shown {
         if let Some(snapshot) = cx.store().snapshot(cx.org()?, environment, index).await? {
             last = last.max(snapshot.revision);
@@ -149,6 +155,13 @@ impl Event {
         }
     }
 
+    fn artifact(&self) -> Option<&Artifact> {
+        match &self.what {
+            Happening::Artifact(artifact) => Some(artifact),
+            _ => None,
+        }
+    }
+
     fn by(&self) -> String {
         self.by
             .as_deref()
@@ -169,10 +182,11 @@ fn commit(commit: &GitCommit) -> report::Commit {
 }
 
 fn expectations(judged: &Assessed, attestations: &[&Attestation]) -> Vec<report::Expectation> {
+    let by_id: BTreeMap<String, &Attestation> =
+        attestations.iter().map(|attestation| (attestation.id.to_string(), *attestation)).collect();
     let row = |scope: &str, status: &AttestationStatus| {
         let deciding = status.overridden_attestation_id.as_ref().or(status.attestation_id.as_ref());
-        let record = deciding
-            .and_then(|id| attestations.iter().find(|attestation| attestation.id.to_string() == *id));
+        let record = deciding.and_then(|id| by_id.get(id));
         report::Expectation {
             scope: scope.to_owned(),
             name: status.name.clone(),
@@ -205,7 +219,22 @@ fn expectations(judged: &Assessed, attestations: &[&Attestation]) -> Vec<report:
     rows
 }
 
-fn claim(attestation: &Attestation, deciding: &BTreeSet<&str>, events: &[Event]) -> report::Attestation {
+/// The file names of artifacts, by content, as they were first reported.
+type FileNames<'a> = BTreeMap<&'a Fingerprint, &'a str>;
+
+fn filenames(events: &[Event]) -> FileNames<'_> {
+    let mut names = BTreeMap::new();
+    for artifact in events.iter().filter_map(Event::artifact) {
+        names.entry(&artifact.fingerprint).or_insert(artifact.filename.as_str());
+    }
+    names
+}
+
+fn claim(
+    attestation: &Attestation,
+    deciding: &BTreeSet<&str>,
+    filenames: &FileNames<'_>,
+) -> report::Attestation {
     let id = attestation.id.to_string();
     let user_data = match &attestation.user_data {
         Value::Null => None,
@@ -220,7 +249,7 @@ fn claim(attestation: &Attestation, deciding: &BTreeSet<&str>, events: &[Event])
         is_compliant: attestation.is_compliant,
         at: attestation.created_at,
         by: attestation.created_by.name.clone(),
-        target: target(&attestation.binding, events),
+        target: target(&attestation.binding, filenames),
         description: attestation.description.clone().unwrap_or_default(),
         origin_url: attestation.origin_url.clone(),
         annotations: attestation
@@ -235,19 +264,14 @@ fn claim(attestation: &Attestation, deciding: &BTreeSet<&str>, events: &[Event])
     }
 }
 
-fn target(binding: &Binding, events: &[Event]) -> String {
+fn target(binding: &Binding, filenames: &FileNames<'_>) -> String {
     match binding {
         Binding::Trail => "trail".to_owned(),
         Binding::Artifact { fingerprint, target } => {
             let short = fingerprint.as_str().get(..12).unwrap_or_default();
-            let reported = events.iter().find_map(|event| match &event.what {
-                Happening::Artifact(artifact) if artifact.fingerprint == *fingerprint => {
-                    Some(&artifact.filename)
-                }
-                _ => None,
-            });
-            let name = if target.is_empty() { reported } else { Some(target) };
-            format!("{} ({short})", name.map(String::as_str).unwrap_or("artifact"))
+            let reported = filenames.get(fingerprint).copied();
+            let name = if target.is_empty() { reported } else { Some(target.as_str()) };
+            format!("{} ({short})", name.unwrap_or("artifact"))
         }
         Binding::Named { target, commit } => {
             format!("{target}, commit {}", commit.get(..12).unwrap_or(commit))
@@ -309,25 +333,30 @@ fn pull_request(one: crate::attestations::PullRequest) -> report::PullRequest {
 }
 
 fn artifacts(judged: &Assessed, events: &[Event], runs: &[Run]) -> Vec<report::Artifact> {
-    let reported = events.iter().filter_map(|event| match &event.what {
-        Happening::Artifact(artifact) => Some(artifact),
-        _ => None,
-    });
+    let states =
+        compliance::artifact_states(&judged.parsed.template, &judged.artifacts, &judged.attestations);
+    let mut ran: BTreeMap<&Fingerprint, Vec<&Run>> = BTreeMap::new();
+    for run in runs {
+        ran.entry(&run.fingerprint).or_default().push(run);
+    }
+    let reported = events.iter().filter_map(Event::artifact);
     reported
         .map(|artifact| {
-            let ran = runs.iter().filter(|run| run.fingerprint == artifact.fingerprint);
-            let Assessed { parsed, artifacts, attestations, .. } = judged;
-            let state = artifact_state(&parsed.template, &artifact.into(), artifacts, attestations);
+            let state =
+                states.get(&(artifact.fingerprint.as_str(), artifact.template_reference_name.as_str()));
             report::Artifact {
                 name: artifact.template_reference_name.clone(),
                 filename: artifact.filename.clone(),
                 fingerprint: artifact.fingerprint.to_string(),
-                state: state.to_string(),
+                state: state.copied().unwrap_or(State::Incomplete).to_string(),
                 commit: artifact.git_commit_info.as_ref().map(commit),
                 build_url: artifact.build_url.clone(),
                 at: artifact.created_at,
                 by: artifact.created_by.name.clone(),
                 runs: ran
+                    .get(&artifact.fingerprint)
+                    .into_iter()
+                    .flatten()
                     .map(|run| report::Run {
                         environment: run.environment_name.to_string(),
                         from_snapshot: run.from.0,

@@ -679,6 +679,17 @@ proptest! {
         prop_assert!(compliant || !status.is_compliant);
     }
 
+    #[test]
+    fn the_states_of_all_artifacts_are_those_of_each((artifacts, attestations) in arbitrary_reports()) {
+        let template = template_of_names();
+        let states = artifact_states(&template, &artifacts, &attestations);
+        for report in &artifacts {
+            let alone = evaluate_artifact(&template, report, &artifacts, &attestations).state;
+            let state = states.get(&(report.fingerprint.as_str(), report.name.as_str()));
+            prop_assert_eq!(state.copied().map(ArtifactState::Reported), Some(alone));
+        }
+    }
+
     /// Whatever was reported, nothing complies with a template that cannot be read, and every verdict says why.
     #[test]
     fn nothing_complies_with_a_template_that_cannot_be_read(
