@@ -152,7 +152,8 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// The history of this trail.
+    /// The history of this trail, which is shown as its last event has it: it may be written between being read and its
+    /// entries being read.
     pub(crate) async fn read(trail: Trail, cx: &Context<'_>) -> Result<Self> {
         let org = cx.org()?;
         let entries = cx.store().trail_entries(org, trail.id).await?;
@@ -220,12 +221,13 @@ impl Told {
 }
 
 impl TrailContents {
-    /// Adds what was reported at this ledger index.
+    /// Takes in what happened at this ledger index, which is the newest so far.
     fn add(&mut self, what: &Happening, index: u64) {
         match what {
             Happening::Artifact(artifact) => self.artifacts.push(artifact.row(index)),
             Happening::Attestation(attestation) => self.attestations.push(attestation.row(index)),
-            Happening::Begun(_) | Happening::Updated(..) | Happening::Started(_) | Happening::Stopped(_) => {}
+            Happening::Begun(trail) | Happening::Updated(trail, _) => self.trail = trail.clone(),
+            Happening::Started(_) | Happening::Stopped(_) => {}
         }
     }
 }

@@ -1,10 +1,17 @@
 //! Trails: begun, changed, judged and listed (specification, Trails), and their PDF.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use evidence_core::{Evidence, Fact, Settings, Store, Write};
+use futures_util::FutureExt;
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, ETAG};
 use serde_json::{Value, json};
 
+use crate::interposed::Interposed;
 use crate::json::INVALID;
-use crate::support::{Api, Ask, JOHN, for_each_store};
+use crate::mounts::Mount;
+use crate::support::{Api, Ask, JOHN, NOW, each_store, for_each_store};
 
 /// The template of the examples in the documentation: `bar` on the trail, `cli` with `foo`.
 pub(crate) const TEMPLATE: &str = "version: 1\ntrail:\n  attestations:\n    - name: bar\n      type: generic\n  artifacts:\n    - name: cli\n      attestations:\n        - name: foo\n          type: generic\n";
@@ -427,6 +434,47 @@ async fn an_update_names_who_updated_and_not_who_began() {
         assert_eq!(updated["setting_user_id"], own["setting_user_id"], "{own}");
         for event in [begun, updated] {
             assert_eq!(event["trail_data_json"]["creating_user_id"], begun["setting_user_id"]);
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_trail_is_as_its_last_event_says_whatever_is_written_meanwhile() {
+    each_store(async |api: Api, store: Arc<dyn Store>| {
+        api.flow("shop", TEMPLATE).await;
+        api.begin("shop", &json!({"name": "t"})).await.created();
+        let jane = store.user("jane").await.unwrap().unwrap();
+        let org = store.standing("acme", jane.id).await.unwrap().unwrap().organization.id;
+        let shop = store.flow(org, "shop").await.unwrap().unwrap().record.id;
+        for place in 0.. {
+            // Another description, recorded right before this question.
+            let mut record = store.trail(org, shop, "t").await.unwrap().unwrap().record;
+            record.description = format!("before question {place}");
+            let facts = vec![Fact::TrailUpdated { record, changes: vec!["description".to_owned()] }];
+            let write = Write { org, by: jane.actor(), at: NOW, facts, guards: vec![], secrets: vec![] };
+            let pending = Arc::new(Mutex::new(Some(write)));
+            let (asked, to_come, whole) = (AtomicUsize::new(0), Arc::clone(&pending), Arc::clone(&store));
+            let interposed = Interposed::new(Arc::clone(&store), move |_| {
+                let is_here = asked.fetch_add(1, Ordering::Relaxed) == place;
+                let write = if is_here { to_come.lock().unwrap().take() } else { None };
+                let whole = Arc::clone(&whole);
+                async move {
+                    if let Some(write) = write {
+                        whole.record(write).await.unwrap();
+                    }
+                }
+                .boxed()
+            });
+            let evidence = Evidence::new(Arc::new(interposed), Settings::default());
+            let trail =
+                Api::new(evidence, Mount::Tower, "interposed").await.get("/trails/acme/shop/t").await.ok();
+            let last = trail["events"].as_array().unwrap().last().unwrap();
+            assert_eq!(trail["description"], last["trail_data_json"]["description"], "question {place}");
+            if pending.lock().unwrap().is_some() {
+                assert!(place > 0, "the trail is read from the store");
+                break;
+            }
         }
     })
     .await;
