@@ -315,6 +315,7 @@ impl Operation for PutFlow {
     async fn run(self, body: Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
         let (input, template) = cx.with_template(body).await?;
         let created = cx.retry(|| put(&input, template.as_ref(), cx)).await?;
+        cx.remember_kept(template);
         Ok(Put { created, body: Acknowledged::Ok })
     }
 }
@@ -332,17 +333,18 @@ async fn put(input: &FlowInput, template: Option<&Uploaded>, cx: &Context<'_>) -
     record.description = input.description.clone().into_string();
     record.visibility = input.visibility.unwrap_or(record.visibility);
     let mut draft = Draft::default();
-    if let Some(template) = template.filter(|template| template.reference != record.template) {
+    if let Some(template) = template {
         draft.keep_template(template, cx).await?;
-        record.template = template.reference;
-        record.template_id = cx.new_id();
+        if template.reference != record.template {
+            record.template = template.reference;
+            record.template_id = cx.new_id();
+        }
     }
     let created = known.is_none();
-    if known.is_some_and(|known| known.record == record) {
-        return Ok(false);
+    if known.is_none_or(|known| known.record != record) {
+        let fact = if created { Fact::FlowCreated { record } } else { Fact::FlowUpdated { record } };
+        draft.guarded(fact, guard);
     }
-    let fact = if created { Fact::FlowCreated { record } } else { Fact::FlowUpdated { record } };
-    draft.guarded(fact, guard);
     cx.record(draft).await?;
     Ok(created)
 }

@@ -181,7 +181,7 @@ pub enum IndexRow<'a> {
     },
     /// A file that the entry names: its content is kept beside the ledger.
     Attachment(&'a Attachment),
-    /// The text with this digest. The first row of a digest stays.
+    /// The text with this digest. The newest row of a digest replaces older ones.
     Text {
         /// The SHA-256 of the text.
         sha256: Hash,

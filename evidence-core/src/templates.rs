@@ -151,10 +151,15 @@ impl Context<'_> {
         let Some(text) = text else { return Ok((document, None)) };
         let heavy = text.len() > LONG_YAML;
         let uploaded = self.compute().run_if(heavy, move || Uploaded::checked(text)).await??;
-        if let Some(text) = uploaded.reference {
-            self.template_cache().keep(text.sha256, Arc::clone(&uploaded.parsed));
-        }
         Ok((document, Some(uploaded)))
+    }
+
+    /// Remembers a template that was uploaded, once it is kept: what other servers cannot read from the store, this one
+    /// must not judge by.
+    pub(crate) fn remember_kept(&self, uploaded: Option<Uploaded>) {
+        if let Some(Uploaded { parsed, reference: Some(text) }) = uploaded {
+            self.template_cache().keep(text.sha256, parsed);
+        }
     }
 }
 
@@ -200,7 +205,7 @@ impl Uploaded {
 }
 
 impl Draft {
-    /// Keeps the text of a template that the next fact refers to and the organization may not have yet.
+    /// Keeps the text of a template that was uploaded, where the organization does not have it, or no longer whole.
     pub(crate) async fn keep_template(&mut self, uploaded: &Uploaded, cx: &Context<'_>) -> Result<()> {
         match uploaded.reference {
             Some(reference) => self.keep_text(&uploaded.parsed.text, reference, cx).await,

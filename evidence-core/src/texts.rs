@@ -33,15 +33,17 @@ impl TextRef {
 #[async_trait]
 pub trait TextStore: Send + Sync {
     /// Those of the texts with these digests that the organization keeps, once each, in any order; what is unknown or
-    /// cannot be read any more is passed over. They are told apart by their digests.
+    /// cannot be read any more is passed over. They are told apart by their digests. Of several entries that keep a text the
+    /// newest is read, so that keeping it again puts right what was damaged.
     async fn texts(&self, org: Id, digests: &[Hash]) -> StoreResult<Vec<String>>;
 }
 
 impl Draft {
-    /// Keeps a text, which the facts after this one refer to, where the organization does not have it yet. Texts never
-    /// go, so that this needs no guard; two writes that race may both keep one, and the first is the one that is found.
+    /// Keeps a text, which the facts after this one refer to, where the organization does not have it or it cannot be read
+    /// any more. Texts never go, so that this needs no guard; two writes that race may both keep one.
     pub(crate) async fn keep_text(&mut self, text: &str, reference: TextRef, cx: &Context<'_>) -> Result<()> {
-        if cx.store().texts(cx.org()?, &[reference.sha256]).await?.is_empty() {
+        let kept = cx.store().texts(cx.org()?, &[reference.sha256]).await?;
+        if !kept.iter().any(|kept| kept == text) {
             self.fact(Fact::TextKept { text: text.to_owned() });
         }
         Ok(())

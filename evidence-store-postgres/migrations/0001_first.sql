@@ -227,7 +227,7 @@ CREATE TABLE evidence.allowance (
     PRIMARY KEY (org, environment, fingerprint)
 );
 
--- Texts that records refer to, by digest: the first entry that keeps each.
+-- Texts that records refer to, by digest: the newest entry that keeps each.
 CREATE TABLE evidence.kept_text (
     org          text COLLATE "C" NOT NULL,
     sha256       text COLLATE "C" NOT NULL,

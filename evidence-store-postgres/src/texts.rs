@@ -10,12 +10,12 @@ use serde::Deserialize;
 use crate::db::PostgresStore;
 use crate::rows::{body, each, list, payload};
 
-/// The first entry that keeps a text stays.
+/// The newest entry that keeps a text: an older one may be damaged.
 pub(crate) const INSERT_TEXTS: &str = "
-    INSERT INTO evidence.kept_text (org, sha256, ledger_index)
-    SELECT r.org, r.sha256, r.ledger_index
-    FROM go, UNNEST($text, $text, $bigint) AS r (org, sha256, ledger_index) ORDER BY r.ledger_index
-    ON CONFLICT (org, sha256) DO NOTHING";
+    INSERT INTO evidence.kept_text AS t (org, sha256, ledger_index)
+    SELECT r.org, r.sha256, max(r.ledger_index)
+    FROM go, UNNEST($text, $text, $bigint) AS r (org, sha256, ledger_index) GROUP BY r.org, r.sha256
+    ON CONFLICT (org, sha256) DO UPDATE SET ledger_index = greatest(t.ledger_index, excluded.ledger_index)";
 
 pub(crate) const TEXTS: &str =
     concat!("SELECT t.ledger_index, ", payload!("t"), " FROM ", each!("kept_text", "sha256", "t"));

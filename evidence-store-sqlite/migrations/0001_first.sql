@@ -212,7 +212,7 @@ CREATE TABLE allowance (
     PRIMARY KEY (org, environment, fingerprint)
 ) STRICT, WITHOUT ROWID;
 
--- Texts that records refer to, by digest: the first entry that keeps each.
+-- Texts that records refer to, by digest: the newest entry that keeps each.
 CREATE TABLE kept_text (
     org          INTEGER NOT NULL,
     sha256       TEXT NOT NULL,

@@ -10,11 +10,11 @@ use serde::Deserialize;
 use crate::db::SqliteStore;
 use crate::rows::{body, once};
 
-/// The first entry that keeps a text stays.
+/// The newest entry that keeps a text: an older one may be damaged.
 pub(crate) const INSERT_TEXTS: &str = "
     INSERT INTO kept_text (org, sha256, ledger_index)
-    SELECT value->>0, value->>1, value->>2 FROM json_each($1) WHERE true ORDER BY value->>2
-    ON CONFLICT (org, sha256) DO NOTHING";
+    SELECT value->>0, value->>1, max(value->>2) FROM json_each($1) WHERE true GROUP BY value->>0, value->>1
+    ON CONFLICT (org, sha256) DO UPDATE SET ledger_index = max(ledger_index, excluded.ledger_index)";
 
 const TEXTS: &str = "
     SELECT l.idx, l.payload FROM json_each($2) w

@@ -431,4 +431,9 @@ async fn a_text_that_is_damaged_is_as_good_as_gone() {
     bench.execute("UPDATE ledger SET payload = 'damaged {' WHERE payload LIKE '%\"one\"%'");
     let asked = ["one", "two"].map(Hash::of);
     assert_eq!(bench.store.texts(bench.org, &asked).await.unwrap(), ["two"]);
+    // Keeping it again puts it right.
+    bench.store.record(bench.write(vec![kept[0].clone(), kept[0].clone()], vec![])).await.unwrap();
+    let mut texts = bench.store.texts(bench.org, &asked).await.unwrap();
+    texts.sort_unstable();
+    assert_eq!(texts, ["one", "two"]);
 }

@@ -118,7 +118,7 @@ impl Tables {
                 self.attestation_type_versions.push(version);
             }
             Fact::TextKept { text } => {
-                self.texts.entry(Hash::of(&text)).or_insert(text);
+                self.texts.insert(Hash::of(&text), text);
             }
         }
     }

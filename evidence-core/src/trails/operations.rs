@@ -99,6 +99,7 @@ impl Operation for BeginTrail {
     async fn run(self, body: Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
         let (input, template) = cx.with_template(body).await?;
         let created = cx.retry(|| begin(&self.flow_name, &input, template.as_ref(), cx)).await?;
+        cx.remember_kept(template);
         Ok(Put { created, body: Acknowledged::Ok })
     }
 }
@@ -115,13 +116,11 @@ async fn begin(
     let repo = draft.repo(input.repo_info.as_ref(), cx).await?;
     let known = cx.store().trail(cx.org()?, flow.id, input.name.as_str()).await?;
     let key = Key::Trail { flow: flow.id, name: input.name.clone() };
-    let before = known.as_ref().map(|known| &known.record);
-    let mut record = before.cloned().unwrap_or_else(|| Trail::begun(&flow, input.name.clone(), cx));
+    let before = known.as_ref().map(|known| known.record.clone());
+    let mut record = before.unwrap_or_else(|| Trail::begun(&flow, input.name.clone(), cx));
     record.apply(input, repo);
     record.take_template(template.map_or(flow.template, |template| template.reference), &flow, cx);
-    let is_kept =
-        record.template == flow.template || before.is_some_and(|before| before.template == record.template);
-    if let Some(template) = template.filter(|_| !is_kept) {
+    if let Some(template) = template {
         draft.keep_template(template, cx).await?;
     }
     let created = known.is_none();

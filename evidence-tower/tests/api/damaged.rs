@@ -2,8 +2,9 @@
 //! told, and no verdict is better for what was left out.
 
 use std::any::Any;
+use std::sync::Arc;
 
-use evidence_core::Settings;
+use evidence_core::{Evidence, Settings};
 use evidence_store_postgres::sqlx::{self, Connection};
 use evidence_store_sqlite::rusqlite;
 use evidence_test_postgres::Schema;
@@ -200,4 +201,37 @@ async fn no_verdict_is_better_for_what_is_left_out() {
         expect_broken(&api, "/environments/acme/prod").await;
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_damaged_template_is_put_right_by_uploading_it_again() {
+    for Stored { name, store, home } in stores().await {
+        if name == "memory" {
+            continue;
+        }
+        let database = Database(home);
+        let api = Api::new(fixture(Arc::clone(&store), Settings::default()).await, Mount::Tower, name).await;
+        api.flow("shop", TEMPLATE).await;
+        api.begin("shop", &json!({"name": "t"})).await.created();
+        // Remembers nothing yet.
+        let server = async || {
+            Api::new(Evidence::new(Arc::clone(&store), Settings::default()), Mount::Tower, name).await
+        };
+        for of_flow in [true, false] {
+            database.damage("text_kept", "cli").await;
+            let api = server().await;
+            api.get("/flows/acme/shop").await.expect(200, json!({"template": ""}));
+            let again = if of_flow {
+                api.put_flow("acme", "shop", TEMPLATE)
+            } else {
+                api.begin_with("shop", "t", TEMPLATE)
+            };
+            again.await.expect(200, json!("OK"));
+            for api in [api, server().await] {
+                api.get("/flows/acme/shop").await.expect(200, json!({ "template": TEMPLATE }));
+                let trail = json!({"compliance_state": "INCOMPLETE", "template": {"content": TEMPLATE}});
+                api.get("/trails/acme/shop/t").await.expect(200, trail);
+            }
+        }
+    }
 }
