@@ -2,11 +2,15 @@
 
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use evidence_core::conformance;
 use evidence_core::transfer::Transfer;
 use evidence_store_postgres::{Options, PostgresStore};
 use evidence_test_postgres::Schema;
+
+/// What is promised holds on a machine however slow: checks with many callers at once meet no time limit.
+const PATIENCE: Duration = Duration::from_secs(300);
 
 fn main() -> ExitCode {
     if Schema::fresh().is_none() {
@@ -16,7 +20,14 @@ fn main() -> ExitCode {
     let schemas = Mutex::new(Vec::new());
     conformance::main_with_transfer(move || {
         let schema = Schema::fresh().expect("the server that was there just now");
-        let options = Options { schema: schema.name.clone(), connections: 4, ..Options::default() };
+        let options = Options {
+            schema: schema.name.clone(),
+            connections: 4,
+            acquire_timeout: PATIENCE,
+            queue_timeout: PATIENCE,
+            statement_timeout: PATIENCE,
+            ..Options::default()
+        };
         let url = schema.url.clone();
         schemas.lock().unwrap().push(schema);
         async move { Arc::new(PostgresStore::connect_with(&url, &options).await.unwrap()) as Arc<dyn Transfer> }

@@ -28,8 +28,8 @@ const MIGRATED: &str = "SELECT coalesce(max(version), 0) FROM _evidence_migratio
 
 const MIGRATION_DONE: &str = "INSERT INTO _evidence_migrations (version) VALUES ($1)";
 
-/// How long a statement waits for another process's lock, and a question for a free connection.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a statement waits for another process's lock.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What the log of writes is cut back to, in bytes, once it is in the file.
 const LOG_BYTES: i64 = 64 << 20;
@@ -40,6 +40,9 @@ const STATEMENTS: usize = 128;
 /// How a store uses its file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
+    /// How long a question waits for a connection before the store counts as not available. 5 seconds unless said
+    /// otherwise.
+    pub acquire_timeout: Duration,
     /// How long a write waits for its turn before the store counts as not available. What was refused for it is not done
     /// afterwards. 10 seconds unless said otherwise.
     pub queue_timeout: Duration,
@@ -51,7 +54,11 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { queue_timeout: Duration::from_secs(10), queue_bytes: 64 << 20 }
+        Self {
+            acquire_timeout: Duration::from_secs(5),
+            queue_timeout: Duration::from_secs(10),
+            queue_bytes: 64 << 20,
+        }
     }
 }
 
@@ -128,7 +135,8 @@ impl SqliteStore {
         let writer = Writer::new(connection, Arc::clone(&statements));
         let started = thread::Builder::new().name("evidence-writer".to_owned()).spawn(|| writer.run(jobs));
         started.map_err(|source| ConnectError::Thread { source })?;
-        Ok(Self { readers: Arc::new(Readers::new(file, statements)), queue })
+        let readers = Arc::new(Readers::new(file, options.acquire_timeout, statements));
+        Ok(Self { readers, queue })
     }
 
     /// Finishes what was handed to the writer and closes every connection. Later calls answer

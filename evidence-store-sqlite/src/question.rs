@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use evidence_core::id::Id;
 use evidence_core::queue::Refused;
@@ -16,7 +17,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use crate::db::{PATIENCE, connection};
+use crate::db::connection;
 use crate::error::{Busy, store_error};
 
 /// How many connections read.
@@ -32,6 +33,7 @@ const FEW: usize = 16;
 #[derive(Debug)]
 pub(crate) struct Readers {
     file: PathBuf,
+    acquire_timeout: Duration,
     idle: Mutex<Vec<Connection>>,
     places: Arc<Semaphore>,
     for_long: Arc<Semaphore>,
@@ -40,9 +42,9 @@ pub(crate) struct Readers {
 }
 
 impl Readers {
-    pub(crate) fn new(file: PathBuf, statements: Arc<AtomicU64>) -> Self {
+    pub(crate) fn new(file: PathBuf, acquire_timeout: Duration, statements: Arc<AtomicU64>) -> Self {
         let (places, for_long) = (Arc::new(Semaphore::new(READERS)), Arc::new(Semaphore::new(FOR_LONG)));
-        Self { file, idle: Mutex::default(), places, for_long, statements }
+        Self { file, acquire_timeout, idle: Mutex::default(), places, for_long, statements }
     }
 
     pub(crate) fn statements(&self) -> u64 {
@@ -81,12 +83,12 @@ impl Readers {
     {
         self.statements.fetch_add(statements, Ordering::Relaxed);
         if !long {
-            let place = place(&self.places).await?;
+            let place = self.place(&self.places).await?;
             let rows = self.with_connection(rows);
             drop(place);
             return read(rows.map_err(store_error)?);
         }
-        let places = (place(&self.for_long).await?, place(&self.places).await?);
+        let places = (self.place(&self.for_long).await?, self.place(&self.places).await?);
         let readers = Arc::clone(self);
         let answer = spawn_blocking(move || {
             let rows = readers.with_connection(rows);
@@ -107,17 +109,18 @@ impl Readers {
         answer
     }
 
+    /// Waits for a place, but not for ever.
+    async fn place(&self, places: &Arc<Semaphore>) -> StoreResult<OwnedSemaphorePermit> {
+        let place =
+            timeout(self.acquire_timeout, Arc::clone(places).acquire_owned()).await.map_err(|_| Busy)?;
+        Ok(place.map_err(|_| Refused::Closed)?)
+    }
+
     fn connect(&self) -> rusqlite::Result<Connection> {
         let connection = connection(&self.file, OpenFlags::empty())?;
         connection.pragma_update(None, "query_only", "ON")?;
         Ok(connection)
     }
-}
-
-/// Waits for a place, but not for ever.
-async fn place(places: &Arc<Semaphore>) -> StoreResult<OwnedSemaphorePermit> {
-    let place = timeout(PATIENCE, Arc::clone(places).acquire_owned()).await.map_err(|_| Busy)?;
-    Ok(place.map_err(|_| Refused::Closed)?)
 }
 
 /// What a row of an answer is read into.

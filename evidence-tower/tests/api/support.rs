@@ -5,6 +5,7 @@ use std::future::IntoFuture;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use evidence_core::auth::{Actor, ActorKind, ApiKey, Role};
@@ -16,7 +17,7 @@ use evidence_core::seed::Seed;
 use evidence_core::service_accounts::{ApiKeyRecord, ServiceAccount};
 use evidence_core::time::{Clock, Timestamp};
 use evidence_core::{Evidence, EvidenceService, Settings, Store};
-use evidence_store_postgres::{Options, PostgresStore};
+use evidence_store_postgres::PostgresStore;
 use evidence_store_sqlite::SqliteStore;
 use evidence_test_postgres::Schema;
 use evidence_tower::EvidenceApi;
@@ -30,6 +31,8 @@ use crate::mounts::{Carrier, MOUNTS, Mount, SentBody};
 
 /// The instant at which every test runs.
 pub(crate) const NOW: Timestamp = Timestamp::from_seconds(1_783_538_510);
+/// No case meets a time limit of a store, on a machine however slow.
+const PATIENCE: Duration = Duration::from_secs(300);
 /// The key of `jane`, who administers the organization `acme`.
 pub(crate) const JANE: &str = "jane-key";
 /// The key of `john`, who administers the organization `foobar`.
@@ -59,15 +62,31 @@ impl Stored {
     }
 }
 
+async fn sqlite(directory: &tempfile::TempDir) -> SqliteStore {
+    let options = evidence_store_sqlite::Options {
+        acquire_timeout: PATIENCE,
+        queue_timeout: PATIENCE,
+        ..Default::default()
+    };
+    SqliteStore::open_with(directory.path().join("evidence.db"), &options).await.unwrap()
+}
+
 /// Every store that the cases run over: PostgreSQL is among them where there is a server for tests, as under `cargo
 /// xtask test`.
 pub(crate) async fn stores() -> Vec<Stored> {
     let directory = tempfile::tempdir().unwrap();
-    let sqlite = SqliteStore::open(directory.path().join("evidence.db")).await.unwrap();
+    let sqlite = sqlite(&directory).await;
     let mut stores =
         vec![Stored::new("memory", MemoryStore::new(), ()), Stored::new("sqlite", sqlite, directory)];
     if let Some(schema) = Schema::fresh() {
-        let options = Options { schema: schema.name.clone(), connections: 4, ..Options::default() };
+        let options = evidence_store_postgres::Options {
+            schema: schema.name.clone(),
+            connections: 4,
+            acquire_timeout: PATIENCE,
+            queue_timeout: PATIENCE,
+            statement_timeout: PATIENCE,
+            ..Default::default()
+        };
         let postgres = PostgresStore::connect_with(&schema.url, &options).await.unwrap();
         stores.push(Stored::new("postgres", postgres, schema));
     }
@@ -123,7 +142,7 @@ pub(crate) async fn on_sqlite() -> (Api, Arc<SqliteStore>, tempfile::TempDir) {
 /// A service over a SQLite store, and the store, whose file lives as long as the folder.
 pub(crate) async fn service_on_sqlite() -> (Evidence, Arc<SqliteStore>, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
-    let store = Arc::new(SqliteStore::open(folder.path().join("evidence.db")).await.unwrap());
+    let store = Arc::new(sqlite(&folder).await);
     let evidence = fixture(Arc::clone(&store) as _, Settings::default()).await;
     (evidence, store, folder)
 }
