@@ -16,12 +16,13 @@ use crate::error::{Error, Result};
 use crate::fact::{Fact, Guard, RecordKind};
 use crate::id::Id;
 use crate::name::{Fingerprint, PolicyName};
-use crate::policies::{Policy, PolicyVersion};
+use crate::policies::Policy;
 use crate::rules::compliance::{
     self, ArtifactState, ArtifactStatus, AttestationStatus, ReportedArtifact, State,
 };
 use crate::rules::policy::{self, Evaluation, FlowAttestation, FlowContext};
 use crate::service::{Context, Draft};
+use crate::shared::distinct;
 use crate::snapshots::{
     Annotation, AppliedPolicy, ArtifactKey, Instance, PolicyDecision, Provenance, Snapshot,
 };
@@ -65,42 +66,33 @@ struct Rulebook {
 struct Rules {
     name: PolicyName,
     version: u64,
-    policy: policy::Policy,
+    policy: Arc<policy::Policy>,
 }
 
 impl Rulebook {
-    /// These policies at their latest versions.
-    async fn read(ids: &[Id], cx: &Context<'_>) -> Result<Self> {
+    /// These policies at their latest versions; those that were `read` already are not read again.
+    async fn read(ids: &[Id], read: Vec<Current<Policy>>, cx: &Context<'_>) -> Result<Self> {
+        let mut known: BTreeMap<Id, Current<Policy>> =
+            read.into_iter().map(|policy| (policy.record.id, policy)).collect();
+        let unknown: Vec<Id> = ids.iter().filter(|id| !known.contains_key(id)).copied().collect();
+        if !unknown.is_empty() {
+            let read = cx.store().policies_by_id(cx.org()?, &unknown).await?;
+            known.extend(read.into_iter().map(|policy| (policy.record.id, policy)));
+        }
+        let versions = |policy: &Current<Policy>| (policy.record.id, policy.record.version);
+        let versions = Vec::from_iter(ids.iter().filter_map(|id| known.get(id)).map(versions));
+        let parsed = cx.parsed_policies(&versions).await?;
         let mut rulebook = Self::default();
-        if ids.is_empty() {
-            return Ok(rulebook);
-        }
-        let org = cx.org()?;
-        let wanted = cx.store().policies_by_id(org, ids).await?;
-        let versions = cx.store().policy_versions(org, ids).await?;
-        // What cannot be found demands nothing, so that it must not be passed over.
-        let lost = |id: &&Id| {
-            let policy = wanted.iter().map(|known| &known.record).find(|policy| policy.id == **id);
-            policy.is_none_or(|policy| !versions.iter().any(|version| version.is_latest_of(policy)))
-        };
-        if let Some(id) = ids.iter().find(lost) {
-            let what = format_args!("the latest version of policy {id} is missing");
-            return Err(StoreError::corrupt(what).into());
-        }
-        for Current { revision, record: policy } in &wanted {
-            rulebook.guards.push(Guard::Revision(RecordKind::Policy, policy.id, *revision));
-            if let Some(version) = versions.iter().find(|version| version.is_latest_of(policy)) {
-                rulebook.put(policy, version);
-            }
+        for id in &distinct(ids.iter().copied()) {
+            // What cannot be found demands nothing, so that it must not be passed over.
+            let lost = || StoreError::corrupt(format_args!("the latest version of policy {id} is missing"));
+            let Current { revision, record: Policy { name, version, .. } } =
+                known.remove(id).ok_or_else(lost)?;
+            let policy = parsed.get(&(*id, version)).cloned().ok_or_else(lost)?;
+            rulebook.guards.push(Guard::Revision(RecordKind::Policy, *id, revision));
+            rulebook.rules.insert(*id, Rules { name, version, policy });
         }
         Ok(rulebook)
-    }
-
-    /// Judges by this version of the policy from now on; nothing complies with one that cannot be read.
-    fn put(&mut self, policy: &Policy, version: &PolicyVersion) {
-        let parsed = policy::Policy::stored(&version.policy_yaml);
-        let rules = Rules { name: policy.name.clone(), version: version.version, policy: parsed };
-        self.rules.insert(policy.id, rules);
     }
 
     /// By id.
@@ -121,7 +113,7 @@ pub(crate) async fn assess(
     running: &Arc<Running>,
     cx: &Context<'_>,
 ) -> Result<Draft> {
-    let rulebook = Rulebook::read(&known.record.policies, cx);
+    let rulebook = Rulebook::read(&known.record.policies, Vec::new(), cx);
     let (rulebook, open, findings) =
         try_join3(rulebook, open_instances(known, cx), Findings::read(&known.record, running, cx)).await?;
     let assessment = Assessment { running: Arc::clone(running), rulebook, open, findings };
@@ -138,13 +130,18 @@ pub(crate) async fn assess(
 }
 
 /// The snapshot that a change of the policies calls for: what ran in the latest one, judged anew. A draft without facts
-/// when there is none yet, and when it was judged by these versions of these policies.
-pub(crate) async fn reassess(known: &KnownEnvironment, cx: &Context<'_>) -> Result<Draft> {
+/// when there is none yet, and when it was judged by these versions of these policies. `read` are the policies that the
+/// caller has read just now.
+pub(crate) async fn reassess(
+    known: &KnownEnvironment,
+    read: Vec<Current<Policy>>,
+    cx: &Context<'_>,
+) -> Result<Draft> {
     let latest = known.status.snapshots;
     if latest == 0 {
         return Ok(Draft { guards: vec![known.latest()], ..Draft::default() });
     }
-    let rulebook = Rulebook::read(&known.record.policies, cx).await?;
+    let rulebook = Rulebook::read(&known.record.policies, read, cx).await?;
     let snapshot = cx.store().snapshot(cx.org()?, known.record.id, latest).await?;
     let mut guards = rulebook.guards.clone();
     guards.push(known.latest());

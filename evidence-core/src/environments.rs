@@ -16,11 +16,11 @@ use crate::id::Id;
 use crate::limits::at_most;
 use crate::name::{EnvironmentName, OrgName};
 use crate::operation::{Created, Json, Method, Operation};
-use crate::policies;
+use crate::policies::{self, Policy};
 use crate::rules::policy;
 use crate::service::{Context, Draft};
 use crate::shared::{Acknowledged, Description, List, ShortText, Tags};
-use crate::store::StoreResult;
+use crate::store::{Current, StoreResult};
 use crate::time::Timestamp;
 
 pub use view::{EnvironmentList, EnvironmentSort, EnvironmentView, GetEnvironment, ListEnvironments};
@@ -231,7 +231,7 @@ async fn put(input: &EnvironmentInput, cx: &Context<'_>) -> Result<()> {
     at_most(cx.limits().environment_members, included.iter().flatten().count(), "included_environments")?;
     at_most(cx.limits().environment_policies, policies.iter().flatten().count(), "policies")?;
     let Some(known) = known else {
-        let record = input.applied_to(created(input, cx), included, policies)?;
+        let record = input.applied_to(created(input, cx), included, policies.as_deref())?;
         let guard = Guard::Vacant(Key::Environment(input.name.clone()));
         guards.push(guard);
         cx.record(Draft { facts: vec![Fact::EnvironmentCreated { record }], guards, ..Draft::default() })
@@ -239,7 +239,7 @@ async fn put(input: &EnvironmentInput, cx: &Context<'_>) -> Result<()> {
         return Ok(());
     };
     let record = &known.record;
-    let updated = input.applied_to(record.clone(), included, policies);
+    let updated = input.applied_to(record.clone(), included, policies.as_deref());
     if updated.as_ref().is_ok_and(|updated| updated == record) {
         return Ok(());
     }
@@ -255,7 +255,7 @@ async fn put(input: &EnvironmentInput, cx: &Context<'_>) -> Result<()> {
     };
     if updated.policies != record.policies {
         let known = KnownEnvironment { record: updated, ..known };
-        draft.extend(assessment::reassess(&known, cx).await?);
+        draft.extend(assessment::reassess(&known, policies.unwrap_or_default(), cx).await?);
     }
     cx.record(draft).await?;
     Ok(())
@@ -283,7 +283,7 @@ impl EnvironmentInput {
         &self,
         mut record: Environment,
         included: Option<Vec<Environment>>,
-        policies: Option<Vec<Id>>,
+        policies: Option<&[Current<Policy>]>,
     ) -> Result<Environment> {
         if record.kind != self.kind {
             let text =
@@ -305,7 +305,9 @@ impl EnvironmentInput {
             record.description = description;
         }
         record.include_scaling = self.include_scaling.unwrap_or(record.include_scaling);
-        record.policies = policies.unwrap_or(record.policies);
+        if let Some(policies) = policies {
+            record.policies = policies.iter().map(|policy| policy.record.id).collect();
+        }
         Ok(record)
     }
 }
@@ -446,8 +448,9 @@ impl Operation for AttachPolicies {
 async fn attach(environment: &EnvironmentName, names: &[ShortText], cx: &Context<'_>) -> Result<()> {
     let mut known = cx.environment(environment.as_str()).await?;
     let mut guards = vec![known.unchanged()];
-    let mut policies = policies::named(names, "policy_names", &mut guards, cx).await?;
-    policies.retain(|policy| !known.record.policies.contains(policy));
+    let mut attached = policies::named(names, "policy_names", &mut guards, cx).await?;
+    attached.retain(|policy| !known.record.policies.contains(&policy.record.id));
+    let policies: Vec<Id> = attached.iter().map(|policy| policy.record.id).collect();
     if policies.is_empty() {
         return Ok(());
     }
@@ -456,7 +459,7 @@ async fn attach(environment: &EnvironmentName, names: &[ShortText], cx: &Context
     known.record.last_modified_at = cx.now_after(known.record.last_modified_at);
     let facts = vec![Fact::PoliciesAttached { record: known.record.clone(), policies }];
     let mut draft = Draft { facts, guards, ..Draft::default() };
-    draft.extend(assessment::reassess(&known, cx).await?);
+    draft.extend(assessment::reassess(&known, attached, cx).await?);
     cx.record(draft).await?;
     Ok(())
 }

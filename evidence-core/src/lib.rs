@@ -24,6 +24,7 @@ pub mod attestations;
 pub mod auth;
 pub mod background;
 pub mod blobs;
+mod cache;
 pub mod compute;
 #[cfg(feature = "conformance")]
 pub mod conformance;

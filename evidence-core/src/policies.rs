@@ -1,5 +1,7 @@
 //! Policies: what an environment demands of everything that runs in it, as versioned YAML.
 
+mod parsed;
+
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
@@ -22,6 +24,8 @@ use crate::service::{Context, Draft};
 use crate::shared::{Description, ShortText};
 use crate::store::{Current, StoreError, StoreResult};
 use crate::time::{Seconds, Timestamp};
+
+pub(crate) use parsed::{ParsedPolicies, no_policies};
 
 /// A policy as it is recorded; its versions are records of their own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,13 +80,6 @@ pub struct PolicyVersion {
     pub by: Actor,
 }
 
-impl PolicyVersion {
-    /// Whether it is the policy's latest.
-    pub(crate) fn is_latest_of(&self, policy: &Policy) -> bool {
-        self.policy == policy.id && self.version == policy.version
-    }
-}
-
 /// Questions about policies.
 #[async_trait]
 pub trait PolicyStore: Send + Sync {
@@ -94,35 +91,31 @@ pub trait PolicyStore: Send + Sync {
     async fn policies_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Current<Policy>>>;
     /// Every version of these policies, oldest first.
     async fn policy_versions(&self, org: Id, policies: &[Id]) -> StoreResult<Vec<PolicyVersion>>;
+    /// These versions of policies, named by the policy's id and their number, in any order; unknown ones are passed over.
+    async fn policy_versions_by_number(
+        &self,
+        org: Id,
+        versions: &[(Id, u64)],
+    ) -> StoreResult<Vec<PolicyVersion>>;
 }
 
-/// The ids of the policies of these names in their order, each once; `field` named them. `guards` hold while the names
-/// lead there.
+/// The policies of these names in their order, each once; `field` named them. `guards` hold while the names lead there.
 pub(crate) async fn named(
     names: &[ShortText],
     field: &'static str,
     guards: &mut Vec<Guard>,
     cx: &Context<'_>,
-) -> Result<Vec<Id>> {
-    if names.is_empty() {
-        return Ok(Vec::new());
-    }
-    let known = cx.store().policies(cx.org()?).await?;
-    let by_name: BTreeMap<&str, &Policy> =
-        known.iter().map(|policy| (policy.name.as_str(), policy)).collect();
-    let mut ids = Vec::new();
+) -> Result<Vec<Current<Policy>>> {
+    let mut found: Vec<Current<Policy>> = Vec::new();
     for name in names {
-        let Some(policy) = by_name.get(name.as_str()) else {
-            // The list leaves out what cannot be read.
-            cx.store().policy(cx.org()?, name.as_str()).await?;
-            return Err(cx.missing(Resource::Policy, name.as_str()).named_by(field).into());
-        };
-        if !ids.contains(&policy.id) {
-            ids.push(policy.id);
-            guards.push(Guard::Denotes(Key::Policy(policy.name.clone()), policy.id));
+        let known = cx.store().policy(cx.org()?, name).await?;
+        let known = known.ok_or_else(|| cx.missing(Resource::Policy, name.as_str()).named_by(field))?;
+        if !found.iter().any(|policy| policy.record.id == known.record.id) {
+            guards.push(Guard::Denotes(Key::Policy(known.record.name.clone()), known.record.id));
+            found.push(known);
         }
     }
-    Ok(ids)
+    Ok(found)
 }
 
 /// Every version of a policy, oldest first.
@@ -480,7 +473,7 @@ async fn reassess_consumers(policy: &PolicyName, cx: &Context<'_>) -> Result<()>
         let judged = cx.retry(|| async {
             let known = cx.store().environment(org, consumer.record.name.as_str()).await?;
             let Some(known) = known else { return Ok(()) };
-            let mut draft = assessment::reassess(&known, cx).await?;
+            let mut draft = assessment::reassess(&known, Vec::new(), cx).await?;
             draft.guards.push(known.unchanged());
             cx.record(draft).await.map(drop)
         });

@@ -16,9 +16,10 @@ use crate::limits::Limits;
 use crate::name::{OrgName, ServiceAccountName};
 use crate::operation::Operation;
 use crate::orgs::{KeyHolder, Standing};
+use crate::policies::{ParsedPolicies, no_policies};
 use crate::recent::Recent;
 use crate::store::{Entry, Store, StoreError};
-use crate::templates::Templates;
+use crate::templates::{Templates, no_templates};
 use crate::time::{Clock, SystemClock, Timestamp};
 
 /// The whole API, whatever carries it. A decorator (metrics, rate limit, read-only) is one implementation of this.
@@ -147,6 +148,7 @@ struct Parts {
     compute: Compute,
     callers: Callers,
     templates: Templates,
+    policies: ParsedPolicies,
 }
 
 /// Who called lately.
@@ -280,7 +282,8 @@ impl Evidence {
                 settings,
                 compute: Compute::default(),
                 callers: Callers::default(),
-                templates: Templates::default(),
+                templates: no_templates(),
+                policies: no_policies(),
             }),
         }
     }
@@ -311,7 +314,8 @@ impl Evidence {
             settings: settings.clone(),
             compute: compute.clone(),
             callers: Callers::default(),
-            templates: Templates::default(),
+            templates: no_templates(),
+            policies: no_policies(),
         };
         change(&mut parts);
         Self { parts: Arc::new(parts) }
@@ -556,6 +560,11 @@ impl<'a> Context<'a> {
     /// Where CPU-bound work is done.
     pub fn compute(&self) -> &'a Compute {
         &self.parts.compute
+    }
+
+    /// The policies that were parsed lately.
+    pub(crate) fn policy_cache(&self) -> &'a ParsedPolicies {
+        &self.parts.policies
     }
 
     /// The templates that were read and parsed lately.

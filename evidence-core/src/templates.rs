@@ -2,11 +2,12 @@
 //! of a store's trails, and reading one from YAML costs more than all the rest of an answer.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use futures_util::stream::BoxStream;
 use futures_util::{Stream, StreamExt, TryStreamExt, stream};
 
+use crate::cache::Cache;
 use crate::compute::LONG_YAML;
 use crate::error::{Error, Result};
 use crate::flows::EMPTY_TEMPLATE;
@@ -48,55 +49,19 @@ impl Parsed {
 }
 
 /// Templates by the digests of their texts, for every request of a service: those that were used lately.
-#[derive(Debug, Default)]
-pub(crate) struct Templates(Mutex<Generations>);
+pub(crate) type Templates = Cache<Hash, Parsed>;
 
-/// Two generations, so that what is used survives the forgetting.
-#[derive(Debug, Default)]
-struct Generations {
-    recent: BTreeMap<Hash, Arc<Parsed>>,
-    /// The size of the recent ones.
-    bytes: usize,
-    earlier: BTreeMap<Hash, Arc<Parsed>>,
+/// How much memory the templates that are remembered take, in bytes.
+const BUDGET: usize = 16 << 20;
+
+/// A service remembers nothing at first.
+pub(crate) const fn no_templates() -> Templates {
+    Templates::new(BUDGET)
 }
-
-/// The most bytes of a generation.
-const GENERATION: usize = 8 << 20;
 
 impl Templates {
-    fn known(&self, text: &Hash) -> Option<Arc<Parsed>> {
-        let mut generations = self.generations();
-        if let Some(parsed) = generations.recent.get(text) {
-            return Some(Arc::clone(parsed));
-        }
-        let parsed = generations.earlier.remove(text)?;
-        generations.keep(*text, Arc::clone(&parsed));
-        Some(parsed)
-    }
-
-    fn keep(&self, text: Hash, parsed: Arc<Parsed>) {
-        self.generations().keep(text, parsed);
-    }
-
-    fn generations(&self) -> MutexGuard<'_, Generations> {
-        // No template is half kept when a holder of the lock panics.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Generations {
-    fn keep(&mut self, text: Hash, parsed: Arc<Parsed>) {
-        let bytes = parsed.bytes();
-        if bytes > GENERATION {
-            return;
-        }
-        if self.bytes + bytes > GENERATION {
-            self.earlier = std::mem::take(&mut self.recent);
-            self.bytes = 0;
-        }
-        if self.recent.insert(text, parsed).is_none() {
-            self.bytes += bytes;
-        }
+    fn keep(&self, text: Hash, parsed: &Arc<Parsed>) {
+        self.put(text, parsed.bytes(), Arc::clone(parsed));
     }
 }
 
@@ -121,7 +86,7 @@ impl Context<'_> {
         let wanted: BTreeSet<Hash> = wanted.into_iter().flatten().map(|text| text.sha256).collect();
         let (mut found, mut unknown) = (BTreeMap::new(), Vec::new());
         for sha256 in wanted {
-            match cache.known(&sha256) {
+            match cache.get(&sha256) {
                 Some(parsed) => drop(found.insert(sha256, parsed)),
                 None => unknown.push(sha256),
             }
@@ -133,7 +98,7 @@ impl Context<'_> {
             let parsed = |text: String| (Hash::of(&text), Arc::new(Parsed::stored(text)));
             let parse = move || Vec::from_iter(texts.into_iter().map(parsed));
             for (sha256, parsed) in self.compute().run_if(heavy, parse).await? {
-                cache.keep(sha256, Arc::clone(&parsed));
+                cache.keep(sha256, &parsed);
                 found.insert(sha256, parsed);
             }
         }
@@ -158,7 +123,7 @@ impl Context<'_> {
     /// must not judge by.
     pub(crate) fn remember_kept(&self, uploaded: Option<Uploaded>) {
         if let Some(Uploaded { parsed, reference: Some(text) }) = uploaded {
-            self.template_cache().keep(text.sha256, parsed);
+            self.template_cache().keep(text.sha256, &parsed);
         }
     }
 }
@@ -222,12 +187,6 @@ mod tests {
         format!("trail:\n  attestations:\n    - name: {name}\n      type: generic\n")
     }
 
-    fn keep(templates: &Templates, text: String) -> Hash {
-        let sha256 = Hash::of(&text);
-        templates.keep(sha256, Arc::new(Parsed::stored(text)));
-        sha256
-    }
-
     #[test]
     fn an_upload_is_referred_to_unless_it_is_the_empty_template() {
         let uploaded = Uploaded::checked(of_one("review")).unwrap();
@@ -248,26 +207,6 @@ mod tests {
         }
         assert_eq!(*found.of(None), Parsed::empty());
         assert_eq!(Template::parse(EMPTY_TEMPLATE).unwrap(), Parsed::empty().template);
-    }
-
-    #[test]
-    fn no_more_is_remembered_than_fits_and_what_is_used_is() {
-        let templates = Templates::default();
-        let large = |number: usize| format!("{}# {number} {}", of_one("a"), "x".repeat(1 << 20));
-        let used = keep(&templates, of_one("used"));
-        let first = keep(&templates, large(0));
-        for number in 1..40 {
-            keep(&templates, large(number));
-            assert!(templates.known(&used).is_some());
-        }
-        assert!(templates.known(&first).is_none());
-        let generations = templates.generations();
-        for generation in [&generations.recent, &generations.earlier] {
-            assert!(generation.values().map(|parsed| parsed.bytes()).sum::<usize>() <= GENERATION);
-        }
-        drop(generations);
-        let whole = keep(&templates, format!("# {}", "x".repeat(GENERATION)));
-        assert!(templates.known(&whole).is_none());
     }
 
     #[test]

@@ -521,6 +521,7 @@ delegate! { PolicyStore {
     fn policies(org: Id) -> Vec<Policy>;
     fn policies_by_id(org: Id, ids: &[Id]) -> Vec<Current<Policy>>;
     fn policy_versions(org: Id, policies: &[Id]) -> Vec<PolicyVersion>;
+    fn policy_versions_by_number(org: Id, versions: &[(Id, u64)]) -> Vec<PolicyVersion>;
 } }
 delegate! { AllowlistStore {
     fn allowances(org: Id, environment: Option<Id>) -> Vec<Allowance> => |store, allowances| {

@@ -172,6 +172,11 @@ fn expected() -> Vec<(&'static str, Vec<&'static str>, Vec<&'static str>)> {
         ),
         (policies::VERSIONS, listed.clone(), vec![payload, "version_pkey org id"]),
         (texts::TEXTS, listed.clone(), vec!["kept_text_pkey org sha256", payload]),
+        (
+            policies::BY_NUMBER,
+            vec!["text", "text[]", "bigint[]"],
+            vec![payload, "version_pkey org id number"],
+        ),
         (artifacts::BY_ID, listed.clone(), vec!["artifact_pkey org id", payload]),
         (artifacts::PROVENANCE, listed.clone(), vec!["artifact_fingerprint org fingerprint"]),
         (

@@ -1,6 +1,8 @@
 //! Policies: named records, and the versions of policies and attestation types, whose bodies are in the facts that
 //! made them.
 
+use std::collections::BTreeSet;
+
 use async_trait::async_trait;
 use evidence_core::Current;
 use evidence_core::id::Id;
@@ -10,7 +12,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::db::PostgresStore;
-use crate::rows::{body, each, list, payload};
+use crate::rows::{body, each, list, payload, signed};
 
 const KIND: &str = "policy";
 
@@ -26,6 +28,13 @@ pub(crate) const VERSIONS: &str = concat!(
     " ORDER BY v.ledger_index"
 );
 
+pub(crate) const BY_NUMBER: &str = concat!(
+    "SELECT v.ledger_index, ",
+    payload!("v"),
+    " FROM UNNEST($2::text[], $3::bigint[]) AS wanted (id, number) CROSS JOIN LATERAL (
+        SELECT * FROM evidence.version WHERE org = $1 AND id = wanted.id AND number = wanted.number OFFSET 0) v"
+);
+
 /// A payload, as far as its version goes.
 #[derive(Deserialize)]
 struct Versioned<T> {
@@ -36,9 +45,13 @@ impl PostgresStore {
     /// Every version of these records, oldest first.
     pub(crate) async fn versions<T: DeserializeOwned>(&self, org: Id, of: &[Id]) -> StoreResult<Vec<T>> {
         let rows = self.ask(VERSIONS).bind(org.to_string()).bind(list(of)).all().await?;
-        let version = |payload: &str| body::<Versioned<T>>(payload).map(|payload| payload.version);
-        readable(org, rows.into_iter().map(|(index, payload): (i64, String)| (index, version(&payload))))
+        readable(org, rows.into_iter().map(version))
     }
+}
+
+/// The version in the payload of this index.
+fn version<T: DeserializeOwned>((index, payload): (i64, String)) -> (i64, StoreResult<T>) {
+    (index, body::<Versioned<T>>(&payload).map(|payload| payload.version))
 }
 
 #[async_trait]
@@ -58,5 +71,17 @@ impl PolicyStore for PostgresStore {
 
     async fn policy_versions(&self, org: Id, policies: &[Id]) -> StoreResult<Vec<PolicyVersion>> {
         self.versions(org, policies).await
+    }
+
+    async fn policy_versions_by_number(
+        &self,
+        org: Id,
+        versions: &[(Id, u64)],
+    ) -> StoreResult<Vec<PolicyVersion>> {
+        let versions = BTreeSet::from_iter(versions);
+        let (ids, numbers): (Vec<_>, Vec<_>) =
+            versions.into_iter().map(|(policy, number)| (policy.to_string(), signed(*number))).unzip();
+        let rows = self.ask(BY_NUMBER).bind(org.to_string()).bind(ids).bind(numbers).all().await?;
+        readable(org, rows.into_iter().map(version))
     }
 }

@@ -24,6 +24,11 @@ const VERSIONS: &str = "
     WHERE v.org = (SELECT key FROM organization WHERE id = $1)
     ORDER BY v.ledger_index";
 
+const BY_NUMBER: &str = "
+    SELECT l.idx, l.payload FROM json_each($2) w CROSS JOIN version v ON v.id = w.value->>0 AND v.number = w.value->>1
+    CROSS JOIN ledger l ON l.org = v.org AND l.idx = v.ledger_index
+    WHERE v.org = (SELECT key FROM organization WHERE id = $1)";
+
 /// A payload, as far as its version goes.
 #[derive(Deserialize)]
 struct Versioned<T> {
@@ -38,9 +43,13 @@ impl SqliteStore {
         of: &[Id],
     ) -> StoreResult<Vec<T>> {
         let question = self.ask(VERSIONS).bind(org.to_string()).bind(once(of)?).about(of.len());
-        let version = |payload: &str| body::<Versioned<T>>(payload).map(|payload| payload.version);
-        question.readable_as(org, move |(index, payload): (i64, String)| (index, version(&payload))).await
+        question.readable_as(org, version).await
     }
+}
+
+/// The version in the payload of this index.
+fn version<T: DeserializeOwned>((index, payload): (i64, String)) -> (i64, StoreResult<T>) {
+    (index, body::<Versioned<T>>(&payload).map(|payload| payload.version))
 }
 
 #[async_trait]
@@ -60,5 +69,14 @@ impl PolicyStore for SqliteStore {
 
     async fn policy_versions(&self, org: Id, policies: &[Id]) -> StoreResult<Vec<PolicyVersion>> {
         self.versions(org, policies).await
+    }
+
+    async fn policy_versions_by_number(
+        &self,
+        org: Id,
+        versions: &[(Id, u64)],
+    ) -> StoreResult<Vec<PolicyVersion>> {
+        let question = self.ask(BY_NUMBER).bind(org.to_string()).bind(once(versions)?).about(versions.len());
+        question.readable_as(org, version).await
     }
 }

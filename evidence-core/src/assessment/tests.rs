@@ -244,8 +244,11 @@ fn what_has_no_digest_has_no_provenance_and_is_on_no_allowlist() {
     let yaml =
         "_schema: https://example.com/schemas/policy/v1\nartifacts:\n  provenance:\n    required: true\n";
     let mut rulebook = Rulebook::default();
-    let rules =
-        Rules { name: "p".parse().expect("a name"), version: 1, policy: policy::Policy::stored(yaml) };
+    let rules = Rules {
+        name: "p".parse().expect("a name"),
+        version: 1,
+        policy: Arc::new(policy::Policy::stored(yaml)),
+    };
     rulebook.rules.insert(report(9), rules);
     let known = fingerprint('a');
     let flow = FlowContext {

@@ -13,6 +13,7 @@ promises! {
     policies_read_back: "Policies are what was recorded last.",
     policies_are_listed_by_name: "`policies` is ordered by name (bytes), and shows one organization's.",
     versions_are_listed_oldest_first: "`policy_versions` answers every version of these policies, oldest first.",
+    versions_are_found_by_number: "`policy_versions_by_number` answers these versions of these policies, each once.",
 }
 
 fn policy(n: u64, name: &str) -> Policy {
@@ -94,4 +95,29 @@ async fn versions_are_listed_oldest_first(store: Arc<dyn Store>) -> Outcome {
     let found = store.policy_versions(org.id, &[100, 101].map(id)).await?;
     same("of two policies", found.len(), 12)?;
     same("of none", store.policy_versions(org.id, &[]).await?, Vec::new())
+}
+
+async fn versions_are_found_by_number(store: Arc<dyn Store>) -> Outcome {
+    let (org, other) = Org::two(&store).await?;
+    org.record(vec![created(100, "a"), created(101, "b")]).await?;
+    other.record(vec![created(200, "a")]).await?;
+    for n in 2..=11 {
+        let record = Policy { version: n, ..policy(100, "a") };
+        org.record(vec![Fact::PolicyUpdated { record, version: Some(version(100, n)) }]).await?;
+    }
+    let renamed = Policy { version: 11, description: awkward(), ..policy(100, "a") };
+    org.record(vec![Fact::PolicyUpdated { record: renamed, version: None }]).await?;
+    for (wanted, found) in [
+        (vec![], vec![]),
+        (vec![(100, 11)], vec![(100, 11)]),
+        (vec![(101, 1), (100, 2), (101, 1), (100, 10)], vec![(100, 2), (100, 10), (101, 1)]),
+        (vec![(100, 0), (100, 12), (101, 2), (200, 1), (999, 1), (100, u64::MAX)], vec![]),
+    ] {
+        let wanted: Vec<_> = wanted.into_iter().map(|(policy, number)| (id(policy), number)).collect();
+        let mut versions = store.policy_versions_by_number(org.id, &wanted).await?;
+        versions.sort_by_key(|version| (version.policy, version.version));
+        let found = found.into_iter().map(|(policy, number)| version(policy, number)).collect();
+        same("the versions", versions, found)?;
+    }
+    Ok(())
 }

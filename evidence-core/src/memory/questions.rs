@@ -578,6 +578,17 @@ impl PolicyStore for MemoryStore {
             versions.filter(|version| policies.contains(&version.policy)).cloned().collect()
         })
     }
+
+    async fn policy_versions_by_number(
+        &self,
+        org: Id,
+        versions: &[(Id, u64)],
+    ) -> StoreResult<Vec<PolicyVersion>> {
+        self.ask(org, |tables| {
+            let all = tables.policy_versions.iter();
+            all.filter(|one| versions.contains(&(one.policy, one.version))).cloned().collect()
+        })
+    }
 }
 
 #[async_trait]

@@ -17,7 +17,6 @@ use crate::flows::Flow;
 use crate::id::Id;
 use crate::name::{EnvironmentName, OrgName, PolicyName};
 use crate::operation::{Json, Method, Operation};
-use crate::rules::policy;
 use crate::rules::snapshots::Expression;
 use crate::service::Context;
 use crate::shared::{GitCommitInfo, ShortText};
@@ -210,23 +209,19 @@ async fn applied_policies(
     if applied.is_empty() {
         return Ok(Vec::new());
     }
-    let org = cx.org()?;
     let ids: Vec<Id> = applied.iter().map(|applied| applied.policy).collect();
-    let policies = cx.store().policies(org).await?;
+    let policies = cx.store().policies_by_id(cx.org()?, &ids).await?;
     let names: BTreeMap<Id, PolicyName> =
-        policies.into_iter().map(|policy| (policy.id, policy.name)).collect();
-    let versions = cx.store().policy_versions(org, &ids).await?;
+        policies.into_iter().map(|policy| (policy.record.id, policy.record.name)).collect();
+    let versions = Vec::from_iter(applied.iter().map(|applied| (applied.policy, applied.version)));
+    let parsed = cx.parsed_policies(&versions).await?;
     let view = |applied: &AppliedPolicy| {
         let name = names.get(&applied.policy)?;
-        let version = versions
-            .iter()
-            .find(|version| version.policy == applied.policy && version.version == applied.version)?;
-        let parsed = policy::Policy::stored(&version.policy_yaml);
         Some(AppliedPolicyView {
             id: applied.policy,
             name: name.clone(),
             version: applied.version,
-            policy_dump: parsed.to_dump(),
+            policy_dump: parsed.get(&(applied.policy, applied.version))?.to_dump(),
             failing_artifacts: failing(placed, name),
         })
     };

@@ -33,7 +33,8 @@ use futures_util::future::BoxFuture;
 /// What a store is called for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Call {
-    Question,
+    /// The question of this name.
+    Question(&'static str),
     /// A question for so many texts.
     Texts(usize),
     Write,
@@ -85,7 +86,7 @@ macro_rules! delegate {
         #[async_trait]
         impl $trait for Interposed {
             $(async fn $question(&self, $($argument: $of),*) -> StoreResult<$answer> {
-                (self.before)(Call::Question).await;
+                (self.before)(Call::Question(stringify!($question))).await;
                 self.whole.$question($($argument),*).await
             })*
         }
@@ -170,6 +171,7 @@ delegate! {
         fn policies(org: Id) -> Vec<Policy>;
         fn policies_by_id(org: Id, ids: &[Id]) -> Vec<Current<Policy>>;
         fn policy_versions(org: Id, policies: &[Id]) -> Vec<PolicyVersion>;
+        fn policy_versions_by_number(org: Id, versions: &[(Id, u64)]) -> Vec<PolicyVersion>;
     }
     AllowlistStore {
         fn allowances(org: Id, environment: Option<Id>) -> Vec<Allowance>;

@@ -1,9 +1,16 @@
 //! Policies, end to end: versions, texts that are refused, and what a new version does to environments.
 
+use std::sync::{Arc, Mutex};
+
+use evidence_core::Settings;
+use evidence_core::memory::MemoryStore;
+use futures_util::FutureExt;
 use serde_json::json;
 
+use crate::interposed::{Call, Interposed};
+use crate::mounts::Mount;
 use crate::scenery::{COMPLIANCE, PROVENANCE};
-use crate::support::{NOW, for_each_store};
+use crate::support::{Api, NOW, fixture, for_each_store};
 
 const EMPTY: &str = "_schema: https://example.com/schemas/policy/v1\n";
 
@@ -132,4 +139,38 @@ async fn a_new_version_judges_what_runs_where_it_is_attached() {
         api.expect_snapshots("idle", 0).await;
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_version_is_read_when_it_is_first_judged_by_and_no_older_one_is() {
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&asked);
+    let before = move |call| {
+        log.lock().unwrap().push(call);
+        std::future::ready(()).boxed()
+    };
+    let store = Interposed::new(Arc::new(MemoryStore::new()), before);
+    let evidence = fixture(Arc::new(store), Settings::default()).await;
+    let api = Api::new(evidence, Mount::Tower, "memory").await;
+    let about_policies = || {
+        let calls = std::mem::take(&mut *asked.lock().unwrap());
+        let question = |call| match call {
+            Call::Question(name) => Some(name),
+            Call::Texts(_) | Call::Write => None,
+        };
+        Vec::from_iter(calls.into_iter().filter_map(question).filter(|name| name.starts_with("polic")))
+    };
+    api.given_environments("docker", &["prod"]).await;
+    api.report_running("prod", &[('1', &[10])]).await.created();
+    api.put_policy("p", PROVENANCE).await.created();
+    api.put_policy("p", COMPLIANCE).await.ok();
+    about_policies();
+    api.attach("prod", "p").await;
+    assert_eq!(about_policies(), ["policy", "policy_versions_by_number"], "attaching");
+    for running in [&[('1', [10].as_slice())] as &[_], &[('2', &[10])]] {
+        api.report_running("prod", running).await;
+        assert_eq!(about_policies(), ["policies_by_id"], "a report");
+    }
+    api.get("/snapshots/acme/prod/-1").await.ok();
+    assert_eq!(about_policies(), ["policies_by_id"], "a snapshot");
 }
