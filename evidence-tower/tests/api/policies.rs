@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::interposed::{Call, Interposed};
 use crate::mounts::Mount;
-use crate::scenery::{COMPLIANCE, PROVENANCE};
+use crate::scenery::{COMPLIANCE, PROVENANCE, Seen};
 use crate::support::{Api, NOW, fixture, for_each_store};
 
 const EMPTY: &str = "_schema: https://example.com/schemas/policy/v1\n";
@@ -167,7 +167,8 @@ async fn a_version_is_read_when_it_is_first_judged_by_and_no_older_one_is() {
     about_policies();
     api.attach("prod", "p").await;
     assert_eq!(about_policies(), ["policy", "policy_versions_by_number"], "attaching");
-    for running in [&[('1', [10].as_slice())] as &[_], &[('2', &[10])]] {
+    let reports: [&[Seen<'_>]; 2] = [&[('1', &[10])], &[('2', &[10])]];
+    for running in reports {
         api.report_running("prod", running).await;
         assert_eq!(about_policies(), ["policies_by_id"], "a report");
     }
