@@ -15,7 +15,7 @@ use crate::fact::{Fact, Guard, Key, RecordKind, UnknownFields};
 use crate::id::Id;
 use crate::name::{AttestationTypeName, OrgName};
 use crate::operation::{Created, Document, Form, FormParts, Json, Method, Operation};
-use crate::policies::counted;
+use crate::policies::all_readable;
 use crate::service::{Context, Draft};
 use crate::shared::{Acknowledged, Description, List, ShortText, Text};
 use crate::store::{Current, StoreResult};
@@ -216,7 +216,7 @@ impl Operation for GetAttestationType {
         let known = store.attestation_type(org, name.as_str()).await?;
         let known = known.ok_or_else(|| cx.missing(Resource::AttestationType, name.as_str()))?.record;
         let mut versions = store.attestation_type_versions(org, &[known.id]).await?;
-        counted(versions.len(), known.version, known.id)?;
+        all_readable(versions.iter().map(|version| version.version), known.version, known.id)?;
         let org = &cx.place()?.name;
         let Some(wanted) = self.version else {
             return Ok(Json(AttestationTypeView::whole(known, versions, org)));
@@ -376,7 +376,7 @@ impl Content {
             return Ok(());
         };
         let versions = store.attestation_type_versions(org, &[known.record.id]).await?;
-        counted(versions.len(), known.record.version, known.record.id)?;
+        all_readable(versions.iter().map(|version| version.version), known.record.version, known.record.id)?;
         if versions.first().is_some_and(|latest| self.is_in(&known.record, latest)) {
             return Ok(());
         }

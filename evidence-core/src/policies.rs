@@ -121,14 +121,15 @@ pub(crate) async fn named(
 /// Every version of a policy, oldest first.
 async fn versions(policy: &Policy, cx: &Context<'_>) -> Result<Vec<PolicyVersion>> {
     let versions = cx.store().policy_versions(cx.org()?, &[policy.id]).await?;
-    counted(versions.len(), policy.version, policy.id)?;
+    all_readable(versions.iter().map(|version| version.version), policy.version, policy.id)?;
     Ok(versions)
 }
 
-/// Checks that the versions 1 to `latest` of a record are there: a list leaves out what cannot be read. There may be more,
-/// for somebody may have made one since the record was read.
-pub(crate) fn counted(found: usize, latest: u64, of: Id) -> Result<()> {
-    if found as u64 >= latest {
+/// Checks that the versions 1 to `latest` of a record are among these: a list leaves out what cannot be read. The record was
+/// read before, so that a newer version may be there, too.
+pub(crate) fn all_readable(versions: impl Iterator<Item = u64>, latest: u64, of: Id) -> Result<()> {
+    let found = versions.filter(|version| *version <= latest).count();
+    if found as u64 == latest {
         return Ok(());
     }
     let what = format_args!("{found} of the {latest} versions of {of} can be read");
