@@ -3,15 +3,19 @@
 
 use std::any::Any;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use evidence_core::{Evidence, Settings};
+use evidence_core::memory::MemoryStore;
+use evidence_core::{Evidence, Settings, Store};
 use evidence_store_postgres::sqlx::{self, Connection};
 use evidence_store_sqlite::rusqlite;
 use evidence_test_postgres::Schema;
+use futures_util::FutureExt;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::faults::Log;
+use crate::interposed::Interposed;
 use crate::mounts::Mount;
 use crate::scenery::{COMPLIANCE, PROVENANCE, fingerprint};
 use crate::support::{Api, Stored, fixture, stores};
@@ -232,6 +236,38 @@ async fn a_damaged_template_is_put_right_by_uploading_it_again() {
                 let trail = json!({"compliance_state": "INCOMPLETE", "template": {"content": TEMPLATE}});
                 api.get("/trails/acme/shop/t").await.expect(200, trail);
             }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_version_that_comes_while_a_policy_is_read_is_no_damage() {
+    for moment in 1..=12 {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let direct = fixture(Arc::clone(&store), Settings::default()).await;
+        let direct = Api::new(direct, Mount::Tower, "memory").await;
+        direct.put_policy("one", PROVENANCE).await.created();
+        for is_put in [false, true] {
+            let (calls, other) = (AtomicU64::new(0), direct.clone());
+            let meets = move |_| {
+                let is_now = calls.fetch_add(1, Ordering::Relaxed) + 1 == moment;
+                let other = other.clone();
+                async move {
+                    if is_now {
+                        let text = if is_put { PROVENANCE } else { COMPLIANCE };
+                        other.put_policy("one", text).await.ok();
+                    }
+                }
+                .boxed()
+            };
+            let met = Interposed::new(Arc::clone(&store), meets);
+            let met = Evidence::new(Arc::new(met), Settings::default());
+            let met = Api::new(met, Mount::Tower, "met").await;
+            if is_put {
+                met.put_policy("one", PROVENANCE).await.ok()
+            } else {
+                met.get("/policies/acme/one").await.ok()
+            };
         }
     }
 }
