@@ -1,14 +1,26 @@
 //! Work that keeps a core busy for a millisecond or more (drawing a PDF, compressing, parsing what is long) leaves the
 //! async runtime through here, and nowhere else, so that it holds up no other request. Which threads do it is the host's
 //! to say: [`Evidence::with_compute_pool`](crate::Evidence::with_compute_pool).
+//!
+//! What finds no thread waits, at most [`PATIENCE`] long and at most [`WAITING`] jobs of an organization; what comes beyond
+//! is refused, and never begun. Organizations take turns, so that none waits for all the jobs of another.
 
+use std::collections::VecDeque;
 use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use crate::error::{Error, Result};
+use crate::id::Id;
+
+/// How long a job waits for its turn.
+pub const PATIENCE: Duration = Duration::from_secs(10);
+/// How many jobs of an organization may wait at once; those of none count as one organization's.
+pub const WAITING: usize = 64;
 
 /// JSON of more bytes takes about a millisecond to parse or to write.
 pub(crate) const LONG_JSON: usize = 64 << 10;
@@ -45,8 +57,7 @@ pub type Job = Box<dyn FnOnce() + Send>;
 /// let service = Evidence::new(store, Settings::default()).with_compute_pool(Threads);
 /// ```
 pub trait ComputePool: Send + Sync + 'static {
-    /// How many jobs it is given at once at most; 0 counts as 1. It is asked once. Further work waits outside of the pool,
-    /// in the order in which it came.
+    /// How many jobs it is given at once at most; 0 counts as 1. It is asked once. Further work waits outside of the pool.
     fn parallelism(&self) -> usize;
 
     /// Runs the job soon, on a thread that no runtime needs. A job does not panic. One that is dropped fails its request.
@@ -77,16 +88,40 @@ impl ComputePool for BlockingPool {
     }
 }
 
+/// Why a job was never begun: the same call may well succeed later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refused {
+    /// [`WAITING`] jobs of the organization wait already.
+    #[error("as many jobs of the organization as may wait are waiting for the compute pool already")]
+    Full,
+    /// Its turn did not come within [`PATIENCE`].
+    #[error("the compute pool did not get round to it in time")]
+    Late,
+}
+
+impl Refused {
+    /// The refusal among the causes of an error.
+    pub(crate) fn among(error: &(dyn std::error::Error + 'static)) -> Option<Self> {
+        let mut causes = std::iter::successors(Some(error), |error| error.source());
+        causes.find_map(|cause| cause.downcast_ref().copied())
+    }
+}
+
 /// The way into a [`ComputePool`]. Clones share its places.
 #[derive(Clone)]
 pub struct Compute {
     pool: Arc<dyn ComputePool>,
-    places: Arc<Semaphore>,
+    places: Arc<Places>,
+    org: Option<Id>,
 }
 
 impl std::fmt::Debug for Compute {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Compute").field("free", &self.places.available_permits()).finish_non_exhaustive()
+        f.debug_struct("Compute")
+            .field("free", &self.places.turns().free)
+            .field("org", &self.org)
+            .finish_non_exhaustive()
     }
 }
 
@@ -97,19 +132,34 @@ impl Default for Compute {
 }
 
 impl Compute {
-    /// The way into this pool.
+    /// The way into this pool, for no organization.
     pub fn new(pool: impl ComputePool) -> Self {
-        let places = pool.parallelism().clamp(1, Semaphore::MAX_PERMITS);
-        Self { pool: Arc::new(pool), places: Arc::new(Semaphore::new(places)) }
+        let turns = Turns { free: pool.parallelism().max(1), waiting: VecDeque::new() };
+        Self { pool: Arc::new(pool), places: Arc::new(Places(Mutex::new(turns))), org: None }
+    }
+
+    /// The way into the same pool for work on behalf of this organization.
+    #[must_use]
+    pub fn on_behalf_of(self, org: Option<Id>) -> Self {
+        Self { org, ..self }
+    }
+
+    /// Waits for a place. If the future is dropped, so is its turn.
+    async fn place(&self) -> Result<Place, Refused> {
+        let mut turn = self.places.enter(self.org)?;
+        match turn.try_recv() {
+            Ok(place) => Ok(place),
+            Err(_) => timeout(PATIENCE, turn).await.ok().and_then(Result::ok).ok_or(Refused::Late),
+        }
     }
 
     /// Does `work` in the pool. If the future is dropped, work that has not begun never does.
     ///
     /// # Errors
-    /// [`Error::Internal`] when it panics, or the pool drops it.
+    /// [`Error::Overloaded`] when it was not begun; [`Error::Internal`] when it panics, or the pool drops it.
     pub async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
         let failed = |source| Error::Internal { what: "work in the compute pool failed", source };
-        let place = Arc::clone(&self.places).acquire_owned().await.map_err(|error| failed(error.into()))?;
+        let place = self.place().await?;
         let (answer, answered) = oneshot::channel();
         let span = tracing::Span::current();
         self.pool.spawn(Box::new(move || {
@@ -141,16 +191,108 @@ impl Compute {
     }
 }
 
+/// The places of a pool, and who waits for them.
+#[derive(Debug)]
+struct Places(Mutex<Turns>);
+
+#[derive(Debug)]
+struct Turns {
+    /// None where anybody waits.
+    free: usize,
+    /// Who waits, by organization; that whose turn is next comes first.
+    waiting: VecDeque<(Option<Id>, VecDeque<oneshot::Sender<Place>>)>,
+}
+
+/// A place in the pool, which the next has once this is dropped. Empty where somebody else has it now.
+#[derive(Debug)]
+struct Place(Option<Arc<Places>>);
+
+impl Places {
+    fn turns(&self) -> MutexGuard<'_, Turns> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where a place arrives, which it has already if one is free.
+    fn enter(self: &Arc<Self>, org: Option<Id>) -> Result<oneshot::Receiver<Place>, Refused> {
+        let (to, turn) = oneshot::channel();
+        let mut turns = self.turns();
+        if turns.free == 0 {
+            turns.wait(org, to)?;
+            return Ok(turn);
+        }
+        turns.free -= 1;
+        drop(turns);
+        // Its receiver is here.
+        drop(to.send(Place(Some(Arc::clone(self)))));
+        Ok(turn)
+    }
+
+    /// Who has the place next that somebody leaves; it is free if nobody waits.
+    fn leave(&self) -> Option<oneshot::Sender<Place>> {
+        let mut turns = self.turns();
+        let next = turns.next();
+        if next.is_none() {
+            turns.free += 1;
+        }
+        next
+    }
+}
+
+impl Turns {
+    fn wait(&mut self, org: Option<Id>, to: oneshot::Sender<Place>) -> Result<(), Refused> {
+        let Some((_, waiting)) = self.waiting.iter_mut().find(|(other, _)| *other == org) else {
+            self.waiting.push_back((org, VecDeque::from([to])));
+            return Ok(());
+        };
+        // Those who have left since do not count.
+        waiting.retain(|waiter| !waiter.is_closed());
+        if waiting.len() >= WAITING {
+            return Err(Refused::Full);
+        }
+        waiting.push_back(to);
+        Ok(())
+    }
+
+    /// The first of the next organization's who has not left, after which it is the other organizations' turn.
+    fn next(&mut self) -> Option<oneshot::Sender<Place>> {
+        while let Some((org, mut waiting)) = self.waiting.pop_front() {
+            waiting.retain(|waiter| !waiter.is_closed());
+            let next = waiting.pop_front();
+            if !waiting.is_empty() {
+                self.waiting.push_back((org, waiting));
+            }
+            if next.is_some() {
+                return next;
+            }
+        }
+        None
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let Some(places) = self.0.take() else { return };
+        while let Some(next) = places.leave() {
+            match next.send(Self(Some(Arc::clone(&places)))) {
+                Ok(()) => return,
+                // Who was next has left just now: it stays the place that is left here.
+                Err(mut unsent) => unsent.0 = None,
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::future::poll_fn;
-    use std::sync::Mutex;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::task::Poll;
 
     use futures_util::FutureExt;
+    use futures_util::future::BoxFuture;
 
     use super::*;
+    use crate::store::StoreError;
 
     /// A pool whose jobs wait to be taken.
     #[derive(Clone, Default)]
@@ -215,5 +357,108 @@ mod tests {
         assert!((&mut fourth).now_or_never().is_none());
         pool.take().expect("the fourth follows")();
         assert_eq!(fourth.await.unwrap(), 1);
+    }
+
+    fn org(number: u8) -> Option<Id> {
+        Some(format!("00000000-0000-0000-0000-0000000{number}").parse().unwrap())
+    }
+
+    /// What was done, by the numbers of the jobs.
+    #[derive(Clone, Default)]
+    struct Done(Arc<Mutex<Vec<u8>>>);
+
+    impl Done {
+        /// A job that waits for its turn, or was given to the pool.
+        fn start(&self, number: u8, compute: &Compute, org: Option<Id>) -> BoxFuture<'static, Result<()>> {
+            let (done, compute) = (Arc::clone(&self.0), compute.clone().on_behalf_of(org));
+            let work = async move { compute.run(move || done.lock().unwrap().push(number)).await };
+            let mut work = work.boxed();
+            assert!((&mut work).now_or_never().is_none(), "job {number} waits");
+            work
+        }
+
+        fn so_far(&self) -> Vec<u8> {
+            self.0.lock().unwrap().clone()
+        }
+    }
+
+    /// Does all that is to be done.
+    fn finish(pool: &Held, mut started: Vec<BoxFuture<'static, Result<()>>>) {
+        while let Some(job) = pool.take() {
+            assert!(pool.take().is_none(), "one at a time");
+            job();
+            started.retain_mut(|work| match work.now_or_never() {
+                Some(outcome) => outcome.is_err(),
+                None => true,
+            });
+        }
+        assert!(started.is_empty(), "{} were not done", started.len());
+    }
+
+    #[tokio::test]
+    async fn organizations_take_turns() {
+        let (pool, done) = (Held::default(), Done::default());
+        let compute = Compute::new(pool.clone());
+        let mut started = Vec::from_iter((0..50).map(|number| done.start(number, &compute, org(1))));
+        started.push(done.start(100, &compute, org(2)));
+        started.push(done.start(101, &compute, org(2)));
+        started.push(done.start(200, &compute, None));
+        finish(&pool, started);
+        let order = done.so_far();
+        assert_eq!(order[..8], [0, 1, 100, 200, 2, 101, 3, 4]);
+        assert_eq!((order.len(), order.last()), (53, Some(&49)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_waits_too_long_is_refused_and_never_begun() {
+        let (pool, done) = (Held::default(), Done::default());
+        let compute = Compute::new(pool.clone());
+        let first = done.start(0, &compute, org(1));
+        let late = done.start(1, &compute, org(2)).await;
+        assert!(matches!(late, Err(Error::Overloaded(Refused::Late))), "{late:?}");
+        assert_eq!(late.unwrap_err().status(), 503);
+        finish(&pool, vec![first]);
+        finish(&pool, vec![done.start(2, &compute, org(2))]);
+        assert_eq!(done.so_far(), [0, 2]);
+    }
+
+    #[tokio::test]
+    async fn only_so_many_of_an_organization_wait_and_those_who_left_do_not_count() {
+        let (pool, done) = (Held::default(), Done::default());
+        let compute = Compute::new(pool.clone());
+        let mut started = Vec::from_iter((0..=WAITING).map(|_| done.start(0, &compute, org(1))));
+        let full = compute.clone().on_behalf_of(org(1)).run(|| ()).await;
+        assert!(matches!(full, Err(Error::Overloaded(Refused::Full))), "{full:?}");
+        started.push(done.start(1, &compute, org(2)));
+        drop(started.swap_remove(WAITING / 2));
+        started.push(done.start(2, &compute, org(1)));
+        finish(&pool, started);
+        assert_eq!(done.so_far().len(), WAITING + 2);
+    }
+
+    #[tokio::test]
+    async fn whoever_leaves_passes_the_place_on() {
+        let (pool, done) = (Held::default(), Done::default());
+        let compute = Compute::new(pool.clone());
+        let [first, second, third, fourth] =
+            [0, 1, 2, 3].map(|number| done.start(number, &compute, org(number)));
+        drop(second);
+        pool.take().unwrap()();
+        assert!(pool.take().is_none(), "the third has its place and does not know it yet");
+        drop(third);
+        let mut fourth = fourth;
+        assert!((&mut fourth).now_or_never().is_none());
+        finish(&pool, vec![first, fourth]);
+        assert_eq!(done.so_far(), [0, 3]);
+        assert_eq!(compute.places.turns().free, 1);
+    }
+
+    #[test]
+    fn a_refusal_is_found_among_the_causes_of_an_error() {
+        let refused = |refused| std::io::Error::other(Error::Overloaded(refused));
+        let nested = StoreError::Failed(refused(Refused::Late).into());
+        assert_eq!(Refused::among(&nested), Some(Refused::Late));
+        assert_eq!(Refused::among(&refused(Refused::Full)), Some(Refused::Full));
+        assert_eq!(Refused::among(&std::io::Error::other("another")), None);
     }
 }

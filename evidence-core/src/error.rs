@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::compute::Refused;
 use crate::decode::Misfit;
 use crate::store::StoreError;
 use crate::tags::TaggedKind;
@@ -52,6 +53,9 @@ pub enum Error {
     /// The store could not answer, or did not accept.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// CPU-bound work was not begun, because too much of it waits.
+    #[error("too much CPU-bound work is waiting")]
+    Overloaded(#[from] Refused),
     /// A defect of the service or its surroundings, such as a report that cannot be drawn.
     #[error("{what}")]
     Internal {
@@ -79,7 +83,7 @@ pub enum ErrorKind {
     TooLarge,
     /// The body is of a type that is not read.
     UnsupportedMediaType,
-    /// The store is busy or out of reach: the same call may well succeed later.
+    /// The store or the compute pool is busy, or the store out of reach: the same call may well succeed later.
     Unavailable,
     /// Damaged records, failed statements, defects: for whoever runs the service to look into. What the error says is
     /// for the log, not for callers.
@@ -150,7 +154,9 @@ impl Error {
             Self::TooLarge { .. } => ErrorKind::TooLarge,
             Self::UnsupportedMediaType => ErrorKind::UnsupportedMediaType,
             // A race lost too often is a busy store.
-            Self::Store(StoreError::Conflict | StoreError::Unavailable(_)) => ErrorKind::Unavailable,
+            Self::Store(StoreError::Conflict | StoreError::Unavailable(_)) | Self::Overloaded(_) => {
+                ErrorKind::Unavailable
+            }
             Self::Store(_) | Self::Internal { .. } => ErrorKind::Internal,
         }
     }

@@ -45,7 +45,7 @@ pub trait EvidenceService: Clone + Send + Sync + 'static {
     /// How much is taken in.
     fn limits(&self) -> Limits;
 
-    /// Where CPU-bound work is done.
+    /// Where CPU-bound work is done; on behalf of whom, is the caller's to say ([`Compute::on_behalf_of`]).
     fn compute(&self) -> Compute;
 
     /// Answers once the store does.
@@ -557,9 +557,9 @@ impl<'a> Context<'a> {
         &self.settings.limits
     }
 
-    /// Where CPU-bound work is done.
-    pub fn compute(&self) -> &'a Compute {
-        &self.parts.compute
+    /// Where CPU-bound work is done, on behalf of the organization.
+    pub fn compute(&self) -> Compute {
+        self.parts.compute.clone().on_behalf_of(self.org().ok())
     }
 
     /// The policies that were parsed lately.

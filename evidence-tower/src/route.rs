@@ -8,8 +8,9 @@ use std::future::Future;
 use std::pin::Pin;
 
 use evidence_core::auth::{Access, Scope, Target};
+use evidence_core::compute::Compute;
 use evidence_core::operation::{Answer, Body, Method, Reply};
-use evidence_core::{Error, EvidenceService, Operation, Result, Visitor, api};
+use evidence_core::{Error, EvidenceService, Limits, Operation, Result, Visitor, api};
 use tracing::Instrument;
 
 use crate::body::Incoming;
@@ -125,10 +126,10 @@ fn known(method: &http::Method) -> Option<Method> {
 fn answer<S: EvidenceService, O: Operation>(call: Call<S>) -> Answering {
     Box::pin(async move {
         let Call { service, access, parameters, body } = call;
-        let (operation, body) =
-            input::<O>(parameters, body, &service).await.map_err(|e| e.under(O::INVALID))?;
-        let work =
-            async move { service.run(&access, operation, body).await?.answer(&service.compute()).await };
+        let compute = service.compute().on_behalf_of(access.place().map(|place| place.org));
+        let input = input::<O>(parameters, body, &service.limits(), &compute).await;
+        let (operation, body) = input.map_err(|e| e.under(O::INVALID))?;
+        let work = async move { service.run(&access, operation, body).await?.answer(&compute).await };
         match O::METHOD {
             Method::Get => work.await,
             Method::Post | Method::Put | Method::Patch | Method::Delete => detached(work).await,
@@ -139,12 +140,12 @@ fn answer<S: EvidenceService, O: Operation>(call: Call<S>) -> Answering {
 async fn input<O: Operation>(
     parameters: Parameters,
     body: Incoming,
-    service: &impl EvidenceService,
+    limits: &Limits,
+    compute: &Compute,
 ) -> Result<(O, O::Body)> {
     let operation = parameters.read()?;
-    let limits = service.limits();
-    let body = body.read(O::Body::KIND, O::body_limit(&limits), &limits).await?;
-    Ok((operation, O::Body::read_in(body, &service.compute()).await?))
+    let body = body.read(O::Body::KIND, O::body_limit(limits), limits).await?;
+    Ok((operation, O::Body::read_in(body, compute).await?))
 }
 
 /// Runs a write to its end, also when the client hangs up meanwhile: it is recorded or refused, never cut in half.

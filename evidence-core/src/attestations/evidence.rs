@@ -9,6 +9,7 @@ use bytes::Bytes;
 use super::Attachment;
 use super::archive::Archive;
 use crate::blobs::{Blobs, Upload};
+use crate::compute::Refused;
 use crate::error::{Error, Result};
 use crate::id::Id;
 use crate::name::Fingerprint;
@@ -43,10 +44,11 @@ fn described(file: &Upload) -> Attachment {
 /// Keeps each of these files, and the archive of them, which is made of what passes by.
 async fn keep_archive(files: Vec<Upload>, cx: &Context<'_>) -> Result<Attachment> {
     let org = cx.org()?;
-    let mut archive = Archive::new(cx.compute().clone());
+    let mut archive = Archive::new(cx.compute());
     for (path, mut file) in super::archive::paths(files) {
         let mut entry = archive.entry(&path, file.size, &mut *file.content).await.map_err(unmade)?;
-        cx.attachments().keep(org, &file.sha256, &mut entry).await?;
+        let kept = cx.attachments().keep(org, &file.sha256, &mut entry).await;
+        kept.map_err(|error| Refused::among(&error).map_or_else(|| error.into(), Error::from))?;
         entry.finish().await.map_err(unmade)?;
     }
     let Spooled { size, sha256, mut content } = archive.finish().await.map_err(unmade)?;
@@ -63,7 +65,13 @@ async fn keep_archive(files: Vec<Upload>, cx: &Context<'_>) -> Result<Attachment
 }
 
 fn unmade(source: std::io::Error) -> Error {
-    Error::Internal { what: "the archive of an attestation's files could not be made", source: source.into() }
+    match Refused::among(&source) {
+        Some(refused) => refused.into(),
+        None => Error::Internal {
+            what: "the archive of an attestation's files could not be made",
+            source: source.into(),
+        },
+    }
 }
 
 /// A stored file, as a download. Its beginning is read at once, so that a place which does not answer is told by the

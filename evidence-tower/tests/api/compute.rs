@@ -7,10 +7,12 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use bytes::Bytes;
 use evidence_core::blobs::{Blobs, CHUNK, Chunks};
-use evidence_core::compute::{ComputePool, Job};
+use evidence_core::compute::{ComputePool, Job, WAITING};
 use evidence_core::id::Id;
 use evidence_core::name::Fingerprint;
 use evidence_core::store::StoreResult;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
@@ -143,6 +145,23 @@ async fn work_that_fails_is_a_500_for_its_own_request() {
     let pdf = api.get("/trails/acme/web/t/audit_pdf").into_future();
     let (reply, ()) = tokio::join!(pdf, async { drop(pool.next().await) });
     reply.expect(500, json!({}));
+    let (reply, jobs) = answered_meanwhile(&api, &pool, api.get("/trails/acme/web/t/audit_pdf")).await;
+    assert_eq!((reply.status.as_u16(), jobs), (200, 1));
+}
+
+#[tokio::test]
+async fn only_so_much_waits_and_what_comes_beyond_is_told_to_come_again() {
+    let (api, pool) = held().await;
+    api.given_flow_with_template().await;
+    api.given_artifact('a', "t").await;
+    // One has its place, so many wait, and one comes beyond.
+    let asks = (0..WAITING + 2).map(|_| api.get("/trails/acme/web/t/audit_pdf").into_future());
+    let mut asks = FuturesUnordered::from_iter(asks);
+    let refused = asks.next().await.expect("the one that is refused");
+    refused.expect(503, json!({"message": "Service unavailable"})).expect_header("retry-after", "1");
+    drop(asks);
+    let unwanted = pool.next().await;
+    unwanted();
     let (reply, jobs) = answered_meanwhile(&api, &pool, api.get("/trails/acme/web/t/audit_pdf")).await;
     assert_eq!((reply.status.as_u16(), jobs), (200, 1));
 }
