@@ -8,7 +8,7 @@ use evidence_core::time::Timestamp;
 use serde::Deserialize;
 
 use crate::db::PostgresStore;
-use crate::rows::{each, list, listed_record, payload, record};
+use crate::rows::{Payload, each, list, listed_record, payload, record, text_of};
 
 pub(crate) const INSERT_ATTESTATIONS: &str = "
     INSERT INTO evidence.attestation
@@ -51,13 +51,13 @@ pub(crate) const ON_TRAILS: &str = concat!(
 );
 
 /// A row of [`ON_TRAILS`].
-type Told = (i64, String, String, bool, String);
+type Told = (i64, String, String, bool, Payload);
 
 #[async_trait]
 impl AttestationStore for PostgresStore {
     async fn attestation(&self, org: Id, id: Id) -> StoreResult<Option<Attestation>> {
         let question = self.ask(ATTESTATION).bind(org.to_string()).bind(id.to_string());
-        question.first::<(String,)>().await?.map(|(payload,)| record(&payload)).transpose()
+        question.first::<(Payload,)>().await?.map(|(payload,)| record(text_of(&payload)?)).transpose()
     }
 
     async fn attestations_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Attestation>> {
@@ -68,7 +68,7 @@ impl AttestationStore for PostgresStore {
     async fn attestations(&self, org: Id, trails: &[Id], name: &str) -> StoreResult<Vec<Attestation>> {
         let question = self.ask(ON_TRAILS).bind(org.to_string()).bind(list(trails)).bind(name);
         let row = |(index, trail, binding, is_override, payload): Told| {
-            (index, (trail, binding), is_override, record(&payload))
+            (index, (trail, binding), is_override, text_of(&payload).and_then(record))
         };
         newest_first(org, question.all().await?.into_iter().map(row))
     }

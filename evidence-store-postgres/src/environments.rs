@@ -7,7 +7,7 @@ use evidence_core::store::{StoreResult, readable};
 use evidence_core::time::Timestamp;
 
 use crate::db::PostgresStore;
-use crate::rows::{payload, record, unsigned};
+use crate::rows::{Payload, payload, record, text_of, unsigned};
 
 /// A report that comes late does not turn time back.
 pub(crate) const PUT_REPORTS: &str = "
@@ -53,7 +53,7 @@ const ENVIRONMENTS: &str = concat!(
     " WHERE r.org = $1 AND r.kind || '' = 'environment' AND NOT r.archived ORDER BY r.name"
 );
 
-type Row = (i64, String, Option<i64>, Option<i64>, Option<bool>, Option<i64>, Option<i64>);
+type Row = (i64, Payload, Option<i64>, Option<i64>, Option<bool>, Option<i64>, Option<i64>);
 
 fn known(
     (revision, payload, snapshots, changed_at, compliant, reported_at, reported): Row,
@@ -65,7 +65,7 @@ fn known(
         reported_at: reported_at.map(Timestamp::from_micros),
     };
     let (revision, reported) = (unsigned(revision)?, reported.map(unsigned).transpose()?);
-    Ok(KnownEnvironment { revision, reported, record: record(&payload)?, status })
+    Ok(KnownEnvironment { revision, reported, record: record(text_of(&payload)?)?, status })
 }
 
 #[async_trait]

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use crate::db::{PostgresStore, Reader};
 use crate::error::{may_be_of_one, store_error};
-use crate::rows::{current, payload};
+use crate::rows::{Payload, current, payload};
 
 /// The most questions of one statement.
 const GROUP: usize = 64;
@@ -49,7 +49,7 @@ pub(crate) const BY_NAMES: &str = concat!(
 type Name = (Id, &'static str, Option<Id>, String);
 
 /// The index of a record's newest fact, and the fact.
-type Found = (i64, String);
+type Found = (i64, Payload);
 
 /// A question on its way.
 #[derive(Debug)]
@@ -122,7 +122,7 @@ async fn found(
         texts.push(name.as_str());
     }
     let question = reader.ask(BY_NAMES).bind(numbers).bind(orgs).bind(kinds).bind(flows).bind(texts);
-    let rows: Vec<(i64, i64, String)> = question.rows().await?;
+    let rows: Vec<(i64, i64, Payload)> = question.rows().await?;
     Ok(rows.into_iter().map(|(number, revision, payload)| (number, (revision, payload))).collect())
 }
 

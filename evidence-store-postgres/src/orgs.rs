@@ -10,7 +10,7 @@ use evidence_core::store::StoreResult;
 use evidence_core::time::Timestamp;
 
 use crate::db::PostgresStore;
-use crate::rows::{body, id, payload, record, signed, unsigned, word};
+use crate::rows::{Payload, body, id, payload, record, signed, text_of, unsigned, word};
 
 pub(crate) const INSERT_ORGANIZATIONS: &str = "
     INSERT INTO evidence.organization (id, name, record) SELECT r.* FROM go, UNNEST($text, $text, $text) r";
@@ -43,7 +43,7 @@ const MEMBERS: &str = "
 const ANY_ORGANIZATION: &str = "SELECT EXISTS (SELECT 1 FROM evidence.organization)";
 
 pub(crate) const KEY_HOLDER: &str = concat!(
-    "SELECT k.hash, k.owner::text, k.expires_at, k.revoked_at, k.org, ",
+    "SELECT k.hash, k.owner::text, k.expires_at, k.revoked_at, k.org, n.id IS NOT NULL AS is_account, ",
     payload!("n"),
     " AS account
     FROM evidence.api_key k
@@ -59,12 +59,14 @@ struct HolderRow {
     expires_at: Option<i64>,
     revoked_at: Option<i64>,
     org: String,
-    account: Option<String>,
+    is_account: bool,
+    account: Payload,
 }
 
 impl HolderRow {
     fn holder(self) -> StoreResult<KeyHolder> {
-        let account: Option<ServiceAccount> = self.account.as_deref().map(record).transpose()?;
+        let account: Option<ServiceAccount> =
+            self.is_account.then(|| text_of(&self.account).and_then(record)).transpose()?;
         let org = id(&self.org)?;
         Ok(KeyHolder {
             hash: KeyHash::stored(self.hash),

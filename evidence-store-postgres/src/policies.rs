@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::db::PostgresStore;
-use crate::rows::{body, each, list, payload, signed};
+use crate::rows::{Payload, body, each, list, payload, signed, text_of};
 
 const KIND: &str = "policy";
 
@@ -50,8 +50,8 @@ impl PostgresStore {
 }
 
 /// The version in the payload of this index.
-fn version<T: DeserializeOwned>((index, payload): (i64, String)) -> (i64, StoreResult<T>) {
-    (index, body::<Versioned<T>>(&payload).map(|payload| payload.version))
+fn version<T: DeserializeOwned>((index, payload): (i64, Payload)) -> (i64, StoreResult<T>) {
+    (index, text_of(&payload).and_then(body::<Versioned<T>>).map(|payload| payload.version))
 }
 
 #[async_trait]

@@ -215,6 +215,15 @@ fn text(value: Value) -> serde_json::Result<Option<String>> {
     }
 }
 
+/// The payload of a row's fact, or nothing where the ledger lacks the entry: such a one fails by itself, not the rows
+/// beside it.
+pub(crate) type Payload = Option<String>;
+
+/// The text of a payload.
+pub(crate) fn text_of(payload: &Payload) -> StoreResult<&str> {
+    payload.as_deref().ok_or_else(|| StoreError::corrupt("its ledger entry is missing"))
+}
+
 /// A payload, as far as its record goes.
 #[derive(Deserialize)]
 pub(crate) struct Recorded<T> {
@@ -265,17 +274,17 @@ pub(crate) fn list(items: &[impl ToString]) -> Vec<String> {
 }
 
 /// A record and the index of its newest fact.
-pub(crate) fn current<T: DeserializeOwned>((revision, payload): (i64, String)) -> StoreResult<Current<T>> {
-    Ok(Current { revision: unsigned(revision)?, record: record(&payload)? })
+pub(crate) fn current<T: DeserializeOwned>((revision, payload): (i64, Payload)) -> StoreResult<Current<T>> {
+    Ok(Current { revision: unsigned(revision)?, record: record(text_of(&payload)?)? })
 }
 
 /// What a list shows of a row: its fact's index, and the record.
-pub(crate) fn listed_record<T: DeserializeOwned>((index, payload): (i64, String)) -> (i64, StoreResult<T>) {
-    (index, record(&payload))
+pub(crate) fn listed_record<T: DeserializeOwned>((index, payload): (i64, Payload)) -> (i64, StoreResult<T>) {
+    (index, text_of(&payload).and_then(record))
 }
 
 /// The same, with the record's revision.
-pub(crate) fn listed_current<T: DeserializeOwned>(row: (i64, String)) -> (i64, StoreResult<Current<T>>) {
+pub(crate) fn listed_current<T: DeserializeOwned>(row: (i64, Payload)) -> (i64, StoreResult<Current<T>>) {
     (row.0, current(row))
 }
 
@@ -406,9 +415,9 @@ impl PostgresStore {
             Bound::Text(text) => question.bind(text),
             Bound::List(list) => question.bind(list),
         });
-        let rows = question.all::<(i64, Option<i64>, Option<String>)>().await?;
+        let rows = question.all::<(i64, Option<i64>, Payload)>().await?;
         let total = rows.first().map_or(Ok(0), |(total, ..)| unsigned(*total))?;
-        let page = rows.into_iter().filter_map(|(_, index, text)| index.zip(text)).collect();
+        let page = rows.into_iter().filter_map(|(_, index, text)| Some((index?, text))).collect();
         Ok(Slice { items: read(org, page)?, total })
     }
 }
@@ -422,8 +431,9 @@ pub(crate) enum Bound {
 /// What a list shows of the fact of each row `x`: all of it.
 const PAYLOAD: &str = payload!("x");
 
-/// Its id and its size, for which a text that is stored apart is not read.
-const SIZE: &str = concat!("x.id || ' ' || octet_length(", payload!("x"), ")");
+/// Its id and its size, for which a text that is stored apart is not read. Whoever reads on finds out whether it can be
+/// read.
+const SIZE: &str = concat!("x.id || ' ' || coalesce(octet_length(", payload!("x"), "), 0)");
 
 /// What [`SIZE`] says.
 fn sized(text: &str) -> StoreResult<Listed> {
@@ -433,21 +443,21 @@ fn sized(text: &str) -> StoreResult<Listed> {
 }
 
 /// Reads a page of an organization: of each row the index of its fact, and the column that was asked for.
-type ReadPage<T> = fn(Id, Vec<(i64, String)>) -> StoreResult<Vec<T>>;
+type ReadPage<T> = fn(Id, Vec<(i64, Payload)>) -> StoreResult<Vec<T>>;
 
 /// The records of a page that can be read.
-fn readable_records<T: DeserializeOwned>(org: Id, page: Vec<(i64, String)>) -> StoreResult<Vec<T>> {
+fn readable_records<T: DeserializeOwned>(org: Id, page: Vec<(i64, Payload)>) -> StoreResult<Vec<T>> {
     readable(org, page.into_iter().map(listed_record))
 }
 
 /// All records of a page.
-fn all_records<T: DeserializeOwned>(_: Id, page: Vec<(i64, String)>) -> StoreResult<Vec<T>> {
-    page.into_iter().map(|(_, payload)| record(&payload)).collect()
+fn all_records<T: DeserializeOwned>(_: Id, page: Vec<(i64, Payload)>) -> StoreResult<Vec<T>> {
+    page.into_iter().map(|(_, payload)| record(text_of(&payload)?)).collect()
 }
 
 /// What [`SIZE`] says of a page.
-fn sizes(_: Id, page: Vec<(i64, String)>) -> StoreResult<Vec<Listed>> {
-    page.into_iter().map(|(_, text)| sized(&text)).collect()
+fn sizes(_: Id, page: Vec<(i64, Payload)>) -> StoreResult<Vec<Listed>> {
+    page.into_iter().map(|(_, text)| sized(text_of(&text)?)).collect()
 }
 
 /// A list to take a page of: constant pieces of SQL alone, values are bound.

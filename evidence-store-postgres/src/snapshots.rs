@@ -15,7 +15,9 @@ use evidence_core::time::Timestamp;
 use serde::Deserialize;
 
 use crate::db::PostgresStore;
-use crate::rows::{Rows, Table, array, body, each, id, list, payload, signed, unsigned, word};
+use crate::rows::{
+    Payload, Rows, Table, array, body, each, id, list, payload, signed, text_of, unsigned, word,
+};
 
 pub(crate) const INSERT_SNAPSHOTS: &str = "
     INSERT INTO evidence.snapshot (org, environment, idx, at, compliant, ledger_index)
@@ -177,9 +179,9 @@ impl StretchRow {
 impl SnapshotStore for PostgresStore {
     async fn snapshot(&self, org: Id, environment: Id, index: u64) -> StoreResult<Option<Current<Snapshot>>> {
         let question = self.ask(SNAPSHOT).bind(org.to_string()).bind(environment.to_string());
-        let row = question.bind(signed(index)).first::<(i64, String)>().await?;
+        let row = question.bind(signed(index)).first::<(i64, Payload)>().await?;
         let Some((revision, payload)) = row else { return Ok(None) };
-        let Taken { snapshot } = body(&payload)?;
+        let Taken { snapshot } = body(text_of(&payload)?)?;
         Ok(Some(Current { revision: unsigned(revision)?, record: snapshot }))
     }
 

@@ -8,7 +8,7 @@ use evidence_core::texts::TextStore;
 use serde::Deserialize;
 
 use crate::db::PostgresStore;
-use crate::rows::{body, each, list, payload};
+use crate::rows::{Payload, body, each, list, payload, text_of};
 
 /// The newest entry that keeps a text: an older one may be damaged.
 pub(crate) const INSERT_TEXTS: &str = "
@@ -31,6 +31,7 @@ impl TextStore for PostgresStore {
     async fn texts(&self, org: Id, digests: &[Hash]) -> StoreResult<Vec<String>> {
         let rows = self.ask(TEXTS).bind(org.to_string()).bind(list(digests)).all().await?;
         let text = |payload: &str| body::<Kept>(payload).map(|kept| kept.text);
-        readable(org, rows.into_iter().map(|(index, payload): (i64, String)| (index, text(&payload))))
+        let row = |(index, payload): (i64, Payload)| (index, text_of(&payload).and_then(text));
+        readable(org, rows.into_iter().map(row))
     }
 }

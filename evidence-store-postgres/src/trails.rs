@@ -62,9 +62,9 @@ const NEWEST: &str = concat!(
 macro_rules! trail_facts {
     () => {
         concat!(
-            "(SELECT string_agg(t.ledger_index || ' ' || ",
+            "(SELECT string_agg(t.ledger_index || ' ' || coalesce(",
             payload!("t"),
-            ", chr(30)) FROM ",
+            ", ''), chr(30)) FROM ",
             each!("trail", "id", "t"),
             ")"
         )
@@ -98,16 +98,19 @@ pub(crate) const SIZE: &str = "
         (SELECT count(*) FROM (
             SELECT FROM evidence.attestation WHERE org = $1 AND trail = $2 LIMIT $3::bigint) a)";
 
+/// One that the ledger lacks has the kind that it must have had, and nothing else.
 const ENTRIES: &str = "
     WITH entry AS (
-        SELECT begun AS idx FROM evidence.trail WHERE org = $1 AND id = $2
-        UNION ALL SELECT ledger_index FROM evidence.trail_entry WHERE org = $1 AND trail = $2
-        UNION ALL SELECT ledger_index FROM evidence.artifact WHERE org = $1 AND trail = $2
-        UNION ALL SELECT ledger_index FROM evidence.attestation WHERE org = $1 AND trail = $2)
-    SELECT l.idx, l.kind, l.at, l.actor, l.payload_sha256, l.leaf_hash, l.payload
-    FROM entry e CROSS JOIN LATERAL (
-        SELECT * FROM evidence.ledger WHERE org = $1 AND idx = e.idx OFFSET 0) l
-    ORDER BY l.idx";
+        SELECT begun AS idx, 'trail_begun' AS kind FROM evidence.trail WHERE org = $1 AND id = $2
+        UNION ALL SELECT ledger_index, 'trail_updated' FROM evidence.trail_entry WHERE org = $1 AND trail = $2
+        UNION ALL SELECT ledger_index, 'artifact_reported' FROM evidence.artifact WHERE org = $1 AND trail = $2
+        UNION ALL SELECT ledger_index, 'attestation_added' FROM evidence.attestation WHERE org = $1 AND trail = $2)
+    SELECT e.idx, coalesce(l.kind, e.kind) AS kind, coalesce(l.at, 0) AS at, coalesce(l.actor, '') AS actor,
+        coalesce(l.payload_sha256, repeat('0', 64)) AS payload_sha256,
+        coalesce(l.leaf_hash, repeat('0', 64)) AS leaf_hash, coalesce(l.payload, '') AS payload
+    FROM entry e LEFT JOIN LATERAL (
+        SELECT * FROM evidence.ledger WHERE org = $1 AND idx = e.idx OFFSET 0) l ON true
+    ORDER BY e.idx";
 
 fn listing(filter: &TrailFilter) -> Listing {
     let conditions = [

@@ -14,7 +14,7 @@ pub(crate) const PUT_ALLOWANCES: &str = "
     ON CONFLICT (org, environment, fingerprint) DO UPDATE SET ledger_index = excluded.ledger_index";
 
 const ALLOWANCES: &str = "
-    SELECT l.idx, l.payload FROM allowance a CROSS JOIN ledger l ON l.org = a.org AND l.idx = a.ledger_index
+    SELECT a.ledger_index, l.payload FROM allowance a LEFT JOIN ledger l ON l.org = a.org AND l.idx = a.ledger_index
     WHERE a.org = (SELECT key FROM organization WHERE id = $1)";
 
 const IN_ENVIRONMENT: &str = " AND a.environment = $2";

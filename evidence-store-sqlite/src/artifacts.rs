@@ -59,8 +59,8 @@ const FROM_REPOS: &str = " AND x.repo IN (SELECT value FROM json_each($10))";
 const WITH_COMMIT: &str = " AND x.commit_sha <> ''";
 
 const BY_ID: &str = "
-    SELECT l.idx, l.payload FROM json_each($2) w CROSS JOIN artifact a ON a.id = w.value
-    CROSS JOIN ledger l ON l.org = a.org AND l.idx = a.ledger_index
+    SELECT a.ledger_index, l.payload FROM json_each($2) w CROSS JOIN artifact a ON a.id = w.value
+    LEFT JOIN ledger l ON l.org = a.org AND l.idx = a.ledger_index
     WHERE a.org = (SELECT key FROM organization WHERE id = $1)";
 
 const FINGERPRINTS: &str = "

@@ -8,7 +8,7 @@ use evidence_core::time::Timestamp;
 use serde::Deserialize;
 
 use crate::db::SqliteStore;
-use crate::rows::{listed_record, once, record};
+use crate::rows::{Payload, listed_record, once, record};
 
 pub(crate) const INSERT_ATTESTATIONS: &str = "
     INSERT INTO attestation (org, id, trail, name, kind, is_compliant, is_override, binding, at, ledger_index)
@@ -37,28 +37,28 @@ impl Row {
 }
 
 const ATTESTATION: &str = "
-    SELECT l.payload FROM attestation a JOIN ledger l ON l.org = a.org AND l.idx = a.ledger_index
+    SELECT l.payload FROM attestation a LEFT JOIN ledger l ON l.org = a.org AND l.idx = a.ledger_index
     WHERE a.id = $2 AND a.org = (SELECT key FROM organization WHERE id = $1)";
 
 const BY_ID: &str = "
-    SELECT l.idx, l.payload FROM json_each($2) w CROSS JOIN attestation a ON a.id = w.value
-    CROSS JOIN ledger l ON l.org = a.org AND l.idx = a.ledger_index
+    SELECT a.ledger_index, l.payload FROM json_each($2) w CROSS JOIN attestation a ON a.id = w.value
+    LEFT JOIN ledger l ON l.org = a.org AND l.idx = a.ledger_index
     WHERE a.org = (SELECT key FROM organization WHERE id = $1)";
 
 const ON_TRAILS: &str = "
-    SELECT l.idx, a.trail, a.binding, a.is_override, l.payload FROM json_each($2) w
+    SELECT a.ledger_index, a.trail, a.binding, a.is_override, l.payload FROM json_each($2) w
     CROSS JOIN attestation a ON a.trail = w.value AND a.name = $3
-    CROSS JOIN ledger l ON l.org = a.org AND l.idx = a.ledger_index
+    LEFT JOIN ledger l ON l.org = a.org AND l.idx = a.ledger_index
     WHERE a.org = (SELECT key FROM organization WHERE id = $1) ORDER BY a.ledger_index DESC";
 
 /// A row of [`ON_TRAILS`].
-type Told = (i64, String, String, bool, String);
+type Told = (i64, String, String, bool, Payload);
 
 #[async_trait]
 impl AttestationStore for SqliteStore {
     async fn attestation(&self, org: Id, id: Id) -> StoreResult<Option<Attestation>> {
         let question = self.ask(ATTESTATION).bind(org.to_string()).bind(id.to_string());
-        question.first_as(|(payload,): (String,)| record(&payload)).await
+        question.first_as(|(payload,): (Payload,)| record(payload.text()?)).await
     }
 
     async fn attestations_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Attestation>> {
@@ -70,7 +70,7 @@ impl AttestationStore for SqliteStore {
         let question = self.ask(ON_TRAILS).bind(org.to_string()).bind(once(trails)?);
         let question = question.bind(name.to_owned()).about(trails.len());
         let row = |(index, trail, binding, is_override, payload): Told| {
-            (index, (trail, binding), is_override, record(&payload))
+            (index, (trail, binding), is_override, payload.text().and_then(record))
         };
         question.answer(move |rows: Vec<Told>| newest_first(org, rows.into_iter().map(row))).await
     }

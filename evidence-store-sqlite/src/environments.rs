@@ -7,7 +7,7 @@ use evidence_core::store::StoreResult;
 use evidence_core::time::Timestamp;
 
 use crate::db::SqliteStore;
-use crate::rows::{record, unsigned};
+use crate::rows::{Payload, record, unsigned};
 
 /// A report that comes late in a group does not turn time back.
 pub(crate) const PUT_REPORTS: &str = "
@@ -18,7 +18,7 @@ pub(crate) const PUT_REPORTS: &str = "
 /// What is answered of an environment `r` with its entry `l`.
 macro_rules! columns {
     () => {
-        "SELECT l.idx, l.payload, s.idx, s.at, s.compliant,
+        "SELECT r.ledger_index, l.payload, s.idx, s.at, s.compliant,
             (SELECT h.at FROM environment_report h WHERE h.environment = r.id),
             (SELECT h.ledger_index FROM record h WHERE h.org = r.org AND h.kind = 'report' AND h.id = r.id)"
     };
@@ -27,7 +27,7 @@ macro_rules! columns {
 /// The latest snapshot, by its number.
 macro_rules! latest {
     () => {
-        "CROSS JOIN ledger l ON l.org = r.org AND l.idx = r.ledger_index
+        "LEFT JOIN ledger l ON l.org = r.org AND l.idx = r.ledger_index
         LEFT JOIN snapshot s ON s.environment = r.id
             AND s.idx = (SELECT max(n.idx) FROM snapshot n WHERE n.environment = r.id)"
     };
@@ -48,7 +48,7 @@ const ENVIRONMENTS: &str = concat!(
     ORDER BY r.name"
 );
 
-type Row = (i64, String, Option<i64>, Option<i64>, Option<bool>, Option<i64>, Option<i64>);
+type Row = (i64, Payload, Option<i64>, Option<i64>, Option<bool>, Option<i64>, Option<i64>);
 
 fn known(
     (revision, payload, snapshots, changed_at, compliant, reported_at, reported): Row,
@@ -60,7 +60,7 @@ fn known(
         reported_at: reported_at.map(Timestamp::from_micros),
     };
     let (revision, reported) = (unsigned(revision)?, reported.map(unsigned).transpose()?);
-    Ok(KnownEnvironment { revision, reported, record: record(&payload)?, status })
+    Ok(KnownEnvironment { revision, reported, record: record(payload.text()?)?, status })
 }
 
 #[async_trait]

@@ -8,7 +8,7 @@ use evidence_core::store::{LedgerStore, StoreResult, StoredEntry};
 use evidence_core::time::Timestamp;
 
 use crate::db::SqliteStore;
-use crate::rows::{list, signed, unsigned, word};
+use crate::rows::{Payload, list, signed, unsigned, word};
 
 pub(crate) const INSERT_ENTRIES: &str = "
     INSERT INTO ledger (org, idx, kind, at, actor, payload_sha256, leaf_hash, payload)
@@ -41,13 +41,14 @@ const HASHES: &str = "
         CROSS JOIN node n ON n.org = o.key AND n.level = r.value->>0 AND n.idx = r.value->>1 WHERE o.id = $1";
 
 /// A row of the ledger: index, kind, time, actor, the payload's hash, the leaf's hash, payload.
-pub(crate) type EntryRow = (i64, String, i64, String, String, String, String);
+pub(crate) type EntryRow = (i64, String, i64, String, String, String, Payload);
 
-/// Reads an entry.
+/// Reads an entry. A payload that is no text any more becomes one that its hash does not match, and a missing one is empty.
 pub(crate) fn entry(row: EntryRow) -> StoreResult<StoredEntry> {
     let (index, kind, at, actor, payload_sha256, leaf_hash, payload) = row;
     let (payload_sha256, leaf_hash) = (word(&payload_sha256)?, word(&leaf_hash)?);
     let (index, at) = (unsigned(index)?, Timestamp::from_micros(at));
+    let payload = String::from_utf8_lossy(payload.bytes().unwrap_or_default()).into_owned();
     Ok(StoredEntry { index, kind, at, actor, payload_sha256, leaf_hash, payload })
 }
 

@@ -10,7 +10,7 @@ use evidence_core::store::StoreResult;
 use evidence_core::time::Timestamp;
 
 use crate::db::SqliteStore;
-use crate::rows::{body, id, record, signed, unsigned, word};
+use crate::rows::{Payload, body, id, record, signed, unsigned, word};
 
 pub(crate) const INSERT_ORGANIZATIONS: &str = "
     INSERT INTO organization (key, id, name, record)
@@ -43,7 +43,7 @@ const MEMBERS: &str = "
 const ANY_ORGANIZATION: &str = "SELECT EXISTS (SELECT 1 FROM organization)";
 
 const KEY_HOLDER: &str = "
-    SELECT k.hash, k.owner, k.expires_at, k.revoked_at, o.id AS org, l.payload AS account
+    SELECT k.hash, k.owner, k.expires_at, k.revoked_at, o.id, n.id IS NOT NULL, l.payload
     FROM api_key k JOIN organization o ON o.key = k.org
     LEFT JOIN record n ON n.org = k.org AND n.kind = 'service_account' AND n.id = k.owner->>'id'
         AND k.owner->>'kind' = 'service-account'
@@ -51,10 +51,12 @@ const KEY_HOLDER: &str = "
     WHERE k.hash = $1 AND (n.id IS NOT NULL OR k.owner->>'kind' = 'user')";
 
 /// A row of [`KEY_HOLDER`].
-type HolderRow = (String, String, Option<i64>, Option<i64>, String, Option<String>);
+type HolderRow = (String, String, Option<i64>, Option<i64>, String, bool, Payload);
 
-fn holder((hash, owner, expires_at, revoked_at, org, account): HolderRow) -> StoreResult<KeyHolder> {
-    let account: Option<ServiceAccount> = account.as_deref().map(record).transpose()?;
+fn holder(
+    (hash, owner, expires_at, revoked_at, org, is_account, account): HolderRow,
+) -> StoreResult<KeyHolder> {
+    let account: Option<ServiceAccount> = is_account.then(|| account.text().and_then(record)).transpose()?;
     let org = id(&org)?;
     Ok(KeyHolder {
         hash: KeyHash::stored(hash),

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::db::SqliteStore;
-use crate::rows::{body, once};
+use crate::rows::{Payload, body, once};
 
 const KIND: &str = "policy";
 
@@ -19,14 +19,14 @@ pub(crate) const INSERT_VERSIONS: &str = "
     SELECT value->>0, value->>1, value->>2, value->>3 FROM json_each($1)";
 
 const VERSIONS: &str = "
-    SELECT l.idx, l.payload FROM json_each($2) w CROSS JOIN version v ON v.id = w.value
-    CROSS JOIN ledger l ON l.org = v.org AND l.idx = v.ledger_index
+    SELECT v.ledger_index, l.payload FROM json_each($2) w CROSS JOIN version v ON v.id = w.value
+    LEFT JOIN ledger l ON l.org = v.org AND l.idx = v.ledger_index
     WHERE v.org = (SELECT key FROM organization WHERE id = $1)
     ORDER BY v.ledger_index";
 
 const BY_NUMBER: &str = "
-    SELECT l.idx, l.payload FROM json_each($2) w CROSS JOIN version v ON v.id = w.value->>0 AND v.number = w.value->>1
-    CROSS JOIN ledger l ON l.org = v.org AND l.idx = v.ledger_index
+    SELECT v.ledger_index, l.payload FROM json_each($2) w CROSS JOIN version v ON v.id = w.value->>0 AND v.number = w.value->>1
+    LEFT JOIN ledger l ON l.org = v.org AND l.idx = v.ledger_index
     WHERE v.org = (SELECT key FROM organization WHERE id = $1)";
 
 /// A payload, as far as its version goes.
@@ -48,8 +48,8 @@ impl SqliteStore {
 }
 
 /// The version in the payload of this index.
-fn version<T: DeserializeOwned>((index, payload): (i64, String)) -> (i64, StoreResult<T>) {
-    (index, body::<Versioned<T>>(&payload).map(|payload| payload.version))
+fn version<T: DeserializeOwned>((index, payload): (i64, Payload)) -> (i64, StoreResult<T>) {
+    (index, payload.text().and_then(body::<Versioned<T>>).map(|payload| payload.version))
 }
 
 #[async_trait]

@@ -7,7 +7,7 @@ use evidence_core::page::{Listed, Slice, Window};
 use evidence_core::store::{StoreResult, readable};
 use evidence_core::{Current, StoreError};
 use rusqlite::Connection;
-use rusqlite::types::Value;
+use rusqlite::types::{FromSql, FromSqlResult, Value, ValueRef};
 use serde::de::value::StrDeserializer;
 use serde::de::{DeserializeOwned, IntoDeserializer};
 use serde::{Deserialize, Serialize};
@@ -133,6 +133,32 @@ impl Rows {
     }
 }
 
+/// The payload of a row's fact as it is stored: bytes, for damage may leave no text of them, or nothing where the ledger
+/// lacks the entry. So one that cannot be read fails by itself, not the rows beside it.
+#[derive(Debug)]
+pub(crate) struct Payload(Option<Vec<u8>>);
+
+impl FromSql for Payload {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        Ok(Self(value.as_bytes_or_null()?.map(<[u8]>::to_vec)))
+    }
+}
+
+impl Payload {
+    pub(crate) fn bytes(&self) -> Option<&[u8]> {
+        self.0.as_deref()
+    }
+
+    pub(crate) fn text(&self) -> StoreResult<&str> {
+        text(self.bytes().ok_or_else(|| StoreError::corrupt("its ledger entry is missing"))?)
+    }
+}
+
+/// Reads bytes that were stored as text.
+pub(crate) fn text(bytes: &[u8]) -> StoreResult<&str> {
+    std::str::from_utf8(bytes).map_err(StoreError::corrupt)
+}
+
 /// A payload, as far as its record goes.
 #[derive(Deserialize)]
 pub(crate) struct Recorded<T> {
@@ -188,33 +214,33 @@ pub(crate) fn once(items: &[impl Serialize + Ord]) -> StoreResult<String> {
 }
 
 /// A record and the index of its newest fact.
-pub(crate) fn current<T: DeserializeOwned>((revision, payload): (i64, String)) -> StoreResult<Current<T>> {
-    Ok(Current { revision: unsigned(revision)?, record: record(&payload)? })
+pub(crate) fn current<T: DeserializeOwned>((revision, payload): (i64, Payload)) -> StoreResult<Current<T>> {
+    Ok(Current { revision: unsigned(revision)?, record: record(payload.text()?)? })
 }
 
 /// What a list shows of a row: its fact's index, and the record.
-pub(crate) fn listed_record<T: DeserializeOwned>((index, payload): (i64, String)) -> (i64, StoreResult<T>) {
-    (index, record(&payload))
+pub(crate) fn listed_record<T: DeserializeOwned>((index, payload): (i64, Payload)) -> (i64, StoreResult<T>) {
+    (index, payload.text().and_then(record))
 }
 
 /// The same, with the record's revision.
-pub(crate) fn listed_current<T: DeserializeOwned>(row: (i64, String)) -> (i64, StoreResult<Current<T>>) {
+pub(crate) fn listed_current<T: DeserializeOwned>(row: (i64, Payload)) -> (i64, StoreResult<Current<T>>) {
     (row.0, current(row))
 }
 
 const BY_NAME: &str = "
-    SELECT l.idx, l.payload FROM name n
+    SELECT r.ledger_index, l.payload FROM name n
     CROSS JOIN record r ON r.org = n.org AND r.kind = n.kind AND r.id = n.id
-    CROSS JOIN ledger l ON l.org = r.org AND l.idx = r.ledger_index
+    LEFT JOIN ledger l ON l.org = r.org AND l.idx = r.ledger_index
     WHERE n.org = (SELECT key FROM organization WHERE id = $1) AND n.kind = $2 AND n.name = $3";
 
 const BY_IDS: &str = "
-    SELECT l.idx, l.payload FROM json_each($3) w
+    SELECT n.ledger_index, l.payload FROM json_each($3) w
     CROSS JOIN record n ON n.org = (SELECT key FROM organization WHERE id = $1) AND n.kind = $2 AND n.id = w.value
-    CROSS JOIN ledger l ON l.org = n.org AND l.idx = n.ledger_index";
+    LEFT JOIN ledger l ON l.org = n.org AND l.idx = n.ledger_index";
 
 const ALL_NAMED: &str = "
-    SELECT l.idx, l.payload FROM record n CROSS JOIN ledger l ON l.org = n.org AND l.idx = n.ledger_index
+    SELECT n.ledger_index, l.payload FROM record n LEFT JOIN ledger l ON l.org = n.org AND l.idx = n.ledger_index
     WHERE n.org = (SELECT key FROM organization WHERE id = $1) AND n.kind = $2 AND NOT n.archived
     ORDER BY n.name";
 
@@ -311,9 +337,12 @@ impl SqliteStore {
         let (total, page) = (listing.total(), listing.page(column));
         let found = move |connection: &Connection| {
             let snapshot = connection.unchecked_transaction()?;
-            Ok((rows::<(i64,)>(&snapshot, &total, &bound)?, rows::<(i64, String)>(&snapshot, &page, &bound)?))
+            Ok((
+                rows::<(i64,)>(&snapshot, &total, &bound)?,
+                rows::<(i64, Payload)>(&snapshot, &page, &bound)?,
+            ))
         };
-        let read = move |(total, page): (Vec<(i64,)>, Vec<(i64, String)>)| {
+        let read = move |(total, page): (Vec<(i64,)>, Vec<(i64, Payload)>)| {
             let total = total.first().map_or(Ok(0), |(total,)| unsigned(*total))?;
             Ok(Slice { items: read(org, page)?, total })
         };
@@ -324,8 +353,8 @@ impl SqliteStore {
 /// What a list shows of each fact `l` of a row `x`: all of it.
 const PAYLOAD: &str = "l.payload";
 
-/// Its id and its size: a header is read for it, not the text.
-const SIZE: &str = "x.id || ' ' || octet_length(l.payload)";
+/// Its id and its size: a header is read for it, not the text. Whoever reads on finds out whether it can be read.
+const SIZE: &str = "x.id || ' ' || coalesce(octet_length(l.payload), 0)";
 
 /// What [`SIZE`] says.
 fn sized(text: &str) -> StoreResult<Listed> {
@@ -335,21 +364,21 @@ fn sized(text: &str) -> StoreResult<Listed> {
 }
 
 /// Reads a page of an organization: of each row the index of its fact, and the column that was asked for.
-type ReadPage<T> = fn(Id, Vec<(i64, String)>) -> StoreResult<Vec<T>>;
+type ReadPage<T> = fn(Id, Vec<(i64, Payload)>) -> StoreResult<Vec<T>>;
 
 /// The records of a page that can be read.
-fn readable_records<T: DeserializeOwned>(org: Id, page: Vec<(i64, String)>) -> StoreResult<Vec<T>> {
+fn readable_records<T: DeserializeOwned>(org: Id, page: Vec<(i64, Payload)>) -> StoreResult<Vec<T>> {
     readable(org, page.into_iter().map(listed_record))
 }
 
 /// All records of a page.
-fn all_records<T: DeserializeOwned>(_: Id, page: Vec<(i64, String)>) -> StoreResult<Vec<T>> {
-    page.into_iter().map(|(_, payload)| record(&payload)).collect()
+fn all_records<T: DeserializeOwned>(_: Id, page: Vec<(i64, Payload)>) -> StoreResult<Vec<T>> {
+    page.into_iter().map(|(_, payload)| record(payload.text()?)).collect()
 }
 
 /// What [`SIZE`] says of a page.
-fn sizes(_: Id, page: Vec<(i64, String)>) -> StoreResult<Vec<Listed>> {
-    page.into_iter().map(|(_, text)| sized(&text)).collect()
+fn sizes(_: Id, page: Vec<(i64, Payload)>) -> StoreResult<Vec<Listed>> {
+    page.into_iter().map(|(_, text)| sized(text.text()?)).collect()
 }
 
 /// A list to take a page of: constant pieces of SQL alone, values are bound.
@@ -399,7 +428,7 @@ impl Listing {
         };
         format!(
             "SELECT x.ledger_index, {column} FROM (SELECT x.* FROM {all} {window}) x
-            CROSS JOIN ledger l ON l.org = x.org AND l.idx = x.ledger_index ORDER BY {order}"
+            LEFT JOIN ledger l ON l.org = x.org AND l.idx = x.ledger_index ORDER BY {order}"
         )
     }
 

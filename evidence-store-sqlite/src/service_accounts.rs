@@ -19,9 +19,9 @@ pub(crate) const PUT_KEYS: &str = "
     ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at, revoked_at = excluded.revoked_at";
 
 const KEYS: &str = "
-    SELECT l.idx, l.payload FROM api_key k
+    SELECT n.ledger_index, l.payload FROM api_key k
     JOIN record n ON n.org = k.org AND n.kind = 'api_key' AND n.id = k.id
-    JOIN ledger l ON l.org = n.org AND l.idx = n.ledger_index
+    LEFT JOIN ledger l ON l.org = n.org AND l.idx = n.ledger_index
     WHERE k.owner_id = $2 AND k.org = (SELECT key FROM organization WHERE id = $1)
     ORDER BY k.created_at, k.id";
 

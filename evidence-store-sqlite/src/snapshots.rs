@@ -15,7 +15,7 @@ use evidence_core::time::Timestamp;
 use serde::Deserialize;
 
 use crate::db::SqliteStore;
-use crate::rows::{Rows, Table, array, body, id, once, signed, unsigned, word};
+use crate::rows::{Payload, Rows, Table, array, body, id, once, signed, unsigned, word};
 
 pub(crate) const INSERT_SNAPSHOTS: &str = "
     INSERT INTO snapshot (org, environment, idx, at, compliant, ledger_index)
@@ -38,7 +38,7 @@ pub(crate) const INSERT_INSTANCES: &str = "
 const LASTING: i64 = i64::MAX;
 
 const SNAPSHOT: &str = "
-    SELECT l.idx, l.payload FROM snapshot s JOIN ledger l ON l.org = s.org AND l.idx = s.ledger_index
+    SELECT s.ledger_index, l.payload FROM snapshot s LEFT JOIN ledger l ON l.org = s.org AND l.idx = s.ledger_index
     WHERE s.environment = $2 AND s.idx = $3 AND s.org = (SELECT key FROM organization WHERE id = $1)";
 
 const SNAPSHOTS: &str = "
@@ -161,9 +161,9 @@ fn stretch(row: StretchRow) -> StoreResult<Stretch> {
 impl SnapshotStore for SqliteStore {
     async fn snapshot(&self, org: Id, environment: Id, index: u64) -> StoreResult<Option<Current<Snapshot>>> {
         let question = self.ask(SNAPSHOT).bind(org.to_string()).bind(environment.to_string());
-        let row = question.bind(signed(index)).first::<(i64, String)>().await?;
+        let row = question.bind(signed(index)).first::<(i64, Payload)>().await?;
         let Some((revision, payload)) = row else { return Ok(None) };
-        let Taken { snapshot } = body(&payload)?;
+        let Taken { snapshot } = body(payload.text()?)?;
         Ok(Some(Current { revision: unsigned(revision)?, record: snapshot }))
     }
 

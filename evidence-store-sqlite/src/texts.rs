@@ -8,7 +8,7 @@ use evidence_core::texts::TextStore;
 use serde::Deserialize;
 
 use crate::db::SqliteStore;
-use crate::rows::{body, once};
+use crate::rows::{Payload, body, once};
 
 /// The newest entry that keeps a text: an older one may be damaged.
 pub(crate) const INSERT_TEXTS: &str = "
@@ -17,9 +17,9 @@ pub(crate) const INSERT_TEXTS: &str = "
     ON CONFLICT (org, sha256) DO UPDATE SET ledger_index = max(ledger_index, excluded.ledger_index)";
 
 const TEXTS: &str = "
-    SELECT l.idx, l.payload FROM json_each($2) w
+    SELECT t.ledger_index, l.payload FROM json_each($2) w
     CROSS JOIN kept_text t ON t.org = (SELECT key FROM organization WHERE id = $1) AND t.sha256 = w.value
-    CROSS JOIN ledger l ON l.org = t.org AND l.idx = t.ledger_index";
+    LEFT JOIN ledger l ON l.org = t.org AND l.idx = t.ledger_index";
 
 /// A payload, as far as its text goes.
 #[derive(Deserialize)]
@@ -32,6 +32,8 @@ impl TextStore for SqliteStore {
     async fn texts(&self, org: Id, digests: &[Hash]) -> StoreResult<Vec<String>> {
         let question = self.ask(TEXTS).bind(org.to_string()).bind(once(digests)?).long();
         let text = |payload: &str| body::<Kept>(payload).map(|kept| kept.text);
-        question.readable_as(org, move |(index, payload): (i64, String)| (index, text(&payload))).await
+        question
+            .readable_as(org, move |(index, payload): (i64, Payload)| (index, payload.text().and_then(text)))
+            .await
     }
 }

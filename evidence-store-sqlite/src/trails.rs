@@ -1,5 +1,7 @@
 //! Trails, and what was reported to them.
 
+use std::borrow::Cow;
+
 use async_trait::async_trait;
 use evidence_core::Current;
 use evidence_core::id::Id;
@@ -9,7 +11,9 @@ use evidence_core::trails::{Trail, TrailContents, TrailFilter, TrailSize, TrailS
 
 use crate::db::SqliteStore;
 use crate::ledger::entry;
-use crate::rows::{Listing, Order, array, current, listed_record, once, record, signed, unsigned};
+use crate::rows::{
+    Listing, Order, Payload, array, current, listed_record, once, record, signed, text, unsigned,
+};
 use crate::{artifacts, attestations};
 
 /// A trail keeps its flow, its beginning and its places: what is no beginning is numbered apart, for nothing. The order
@@ -32,7 +36,7 @@ pub(crate) const INSERT_ENTRIES: &str = "
     SELECT value->>0, value->>1, value->>2 FROM json_each($1)";
 
 const BY_NAME: &str = "
-    SELECT l.idx, l.payload FROM trail t CROSS JOIN ledger l ON l.org = t.org AND l.idx = t.ledger_index
+    SELECT t.ledger_index, l.payload FROM trail t LEFT JOIN ledger l ON l.org = t.org AND l.idx = t.ledger_index
     WHERE t.flow = $2 AND t.name = $3 AND t.org = (SELECT key FROM organization WHERE id = $1)";
 
 const TRAILS: &str = "trail x WHERE x.org = (SELECT key FROM organization WHERE id = $1)";
@@ -54,18 +58,18 @@ const WITH_FINGERPRINT: &str = " AND x.id IN (
             AND a.fingerprint >= $7 AND a.fingerprint < $7 || 'g')";
 
 const NEWEST: &str = "
-    SELECT l.idx, l.payload FROM json_each($2) f
+    SELECT t.ledger_index, l.payload FROM json_each($2) f
     CROSS JOIN trail t ON t.id = (
         SELECT n.id FROM trail n WHERE n.flow = f.value ORDER BY n.flow_place DESC LIMIT 1)
-    CROSS JOIN ledger l ON l.org = t.org AND l.idx = t.ledger_index
+    LEFT JOIN ledger l ON l.org = t.org AND l.idx = t.ledger_index
     WHERE t.org = (SELECT key FROM organization WHERE id = $1)";
 
 /// The facts of the trails `$2` with their indexes, told apart by what stands in no JSON, so that one that is damaged
 /// spoils no other; or nothing.
 macro_rules! trail_facts {
     () => {
-        "(SELECT group_concat(l.idx || ' ' || l.payload, char(30)) FROM json_each($2) w
-            CROSS JOIN trail t ON t.id = w.value CROSS JOIN ledger l ON l.org = t.org AND l.idx = t.ledger_index
+        "(SELECT group_concat(t.ledger_index || ' ' || coalesce(l.payload, ''), char(30)) FROM json_each($2) w
+            CROSS JOIN trail t ON t.id = w.value LEFT JOIN ledger l ON l.org = t.org AND l.idx = t.ledger_index
             WHERE t.org = (SELECT key FROM organization WHERE id = $1))"
     };
 }
@@ -87,7 +91,7 @@ const CONTENTS: &str = concat!(
 );
 
 /// A row of [`CONTENTS`].
-type Contents = (Option<String>, Option<String>, Option<String>);
+type Contents = (Payload, Option<String>, Option<String>);
 
 /// Counted by indexes alone.
 const SIZE: &str = "
@@ -95,15 +99,17 @@ const SIZE: &str = "
         (SELECT count(*) FROM (SELECT 1 FROM attestation WHERE trail = $2 LIMIT $3))
     FROM trail WHERE id = $2 AND org = (SELECT key FROM organization WHERE id = $1)";
 
+/// One that the ledger lacks has the kind that it must have had, and nothing else.
 const ENTRIES: &str = "
     WITH entry AS (
-        SELECT org, begun AS idx FROM trail WHERE id = $2
-        UNION ALL SELECT org, ledger_index FROM trail_entry WHERE trail = $2
-        UNION ALL SELECT org, ledger_index FROM artifact WHERE trail = $2
-        UNION ALL SELECT org, ledger_index FROM attestation WHERE trail = $2)
-    SELECT l.idx, l.kind, l.at, l.actor, l.payload_sha256, l.leaf_hash, l.payload
-    FROM entry e CROSS JOIN ledger l ON l.org = e.org AND l.idx = e.idx
-    WHERE e.org = (SELECT key FROM organization WHERE id = $1) ORDER BY l.idx";
+        SELECT org, begun AS idx, 'trail_begun' AS kind FROM trail WHERE id = $2
+        UNION ALL SELECT org, ledger_index, 'trail_updated' FROM trail_entry WHERE trail = $2
+        UNION ALL SELECT org, ledger_index, 'artifact_reported' FROM artifact WHERE trail = $2
+        UNION ALL SELECT org, ledger_index, 'attestation_added' FROM attestation WHERE trail = $2)
+    SELECT e.idx, coalesce(l.kind, e.kind), coalesce(l.at, 0), coalesce(l.actor, ''),
+        coalesce(l.payload_sha256, printf('%064d', 0)), coalesce(l.leaf_hash, printf('%064d', 0)), l.payload
+    FROM entry e LEFT JOIN ledger l ON l.org = e.org AND l.idx = e.idx
+    WHERE e.org = (SELECT key FROM organization WHERE id = $1) ORDER BY e.idx";
 
 fn listing(filter: &TrailFilter) -> Listing {
     let conditions = [
@@ -126,18 +132,19 @@ const fn order(filter: &TrailFilter) -> Order {
 }
 
 /// What stands between two facts, as [`CONTENTS`] writes it.
-const SEPARATOR: char = '\u{1e}';
+const SEPARATOR: u8 = 0x1e;
 
 /// A fact of [`CONTENTS`]: its index, and the record.
-fn trail_fact(text: &str) -> (&str, StoreResult<Trail>) {
-    let (index, payload) = text.split_once(' ').unwrap_or((text, ""));
-    (index, record(payload))
+fn trail_fact(fact: &[u8]) -> (Cow<'_, str>, StoreResult<Trail>) {
+    let middle = fact.iter().position(|byte| *byte == b' ').unwrap_or(fact.len());
+    let (index, payload) = fact.split_at(middle);
+    (String::from_utf8_lossy(index), text(payload).and_then(record))
 }
 
 /// What [`CONTENTS`] found, trail by trail.
 fn contents(org: Id, (trails, artifacts, attestations): Contents) -> StoreResult<Vec<TrailContents>> {
-    let trails = trails.as_deref().unwrap_or_default().split_terminator(SEPARATOR).map(trail_fact);
-    let trails: Vec<Trail> = readable(org, trails)?;
+    let facts = trails.bytes().into_iter().flat_map(|facts| facts.split(|byte| *byte == SEPARATOR));
+    let trails: Vec<Trail> = readable(org, facts.map(trail_fact))?;
     let artifacts = array(artifacts)?.into_iter().map(artifacts::Row::artifact).collect();
     let attestations = array(attestations)?.into_iter().map(attestations::Row::attestation).collect();
     Ok(TrailContents::together(trails, artifacts, attestations))
@@ -174,7 +181,7 @@ impl TrailStore for SqliteStore {
 
     async fn trail_contents(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailContents>> {
         let question = self.ask(CONTENTS).bind(org.to_string()).bind(once(trails)?).about(trails.len());
-        Ok(question.first_as(move |row| contents(org, row)).await?.unwrap_or_default())
+        Ok(question.first_as(move |row: Contents| contents(org, row)).await?.unwrap_or_default())
     }
 
     async fn trail_size(&self, org: Id, trail: Id, most: u64) -> StoreResult<TrailSize> {

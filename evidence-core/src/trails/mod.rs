@@ -142,6 +142,7 @@ pub trait TrailStore: Send + Sync {
     async fn trail_contents(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailContents>>;
     /// How much was reported to this trail, each counted up to `most`; nothing where there is no such trail.
     async fn trail_size(&self, org: Id, trail: Id, most: u64) -> StoreResult<TrailSize>;
-    /// The ledger entries that are about this trail (begun, updated, artifacts, attestations), oldest first.
+    /// The ledger entries that are about this trail (begun, updated, artifacts, attestations), oldest first. One that the
+    /// ledger has lost is among them, with an empty payload: nobody should take the others for the whole history.
     async fn trail_entries(&self, org: Id, trail: Id) -> StoreResult<Vec<StoredEntry>>;
 }

@@ -21,20 +21,42 @@ use crate::scenery::{COMPLIANCE, PROVENANCE, fingerprint};
 use crate::support::{Api, Stored, fixture, stores};
 use crate::trails::TEMPLATE;
 
-/// The database of a store.
-struct Database(Box<dyn Any + Send>);
+/// What has become of a ledger entry.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Damage {
+    NoJson,
+    /// PostgreSQL keeps nothing that is no text.
+    NoText,
+    Gone,
+}
+
+/// The database of a store, and what becomes of entries in it.
+struct Database {
+    home: Box<dyn Any + Send>,
+    damage: Damage,
+}
 
 impl Database {
-    /// Makes the one payload of these facts unreadable that has this in it.
+    /// Damages the one entry of these facts that has this in its payload.
     async fn damage(&self, fact: &str, needle: &str) {
-        let changed = if let Some(folder) = self.0.downcast_ref::<TempDir>() {
+        let changed = if let Some(folder) = self.home.downcast_ref::<TempDir>() {
             let connection = rusqlite::Connection::open(folder.path().join("evidence.db")).unwrap();
-            let damage = "UPDATE ledger SET payload = 'damaged {' WHERE kind = $1 AND instr(payload, $2) > 0";
-            connection.execute(damage, [fact, needle]).unwrap()
+            let damage = match self.damage {
+                Damage::NoJson => "UPDATE ledger SET payload = 'damaged {'",
+                Damage::NoText => "UPDATE ledger SET payload = CAST(X'7BFF7D' AS TEXT)",
+                Damage::Gone => "DELETE FROM ledger",
+            };
+            let damage = format!("{damage} WHERE kind = $1 AND instr(payload, $2) > 0");
+            connection.execute(&damage, [fact, needle]).unwrap()
         } else {
-            let schema = self.0.downcast_ref::<Schema>().unwrap();
-            let damage = "SET payload = 'damaged {' WHERE kind = $1 AND strpos(payload, $2) > 0";
-            let damage = format!("UPDATE {}.ledger {damage}", schema.name);
+            let schema = self.home.downcast_ref::<Schema>().unwrap();
+            let ledger = format!("{}.ledger", schema.name);
+            let damage = match self.damage {
+                Damage::NoJson => format!("UPDATE {ledger} SET payload = 'damaged {{'"),
+                Damage::NoText => unreachable!("PostgreSQL keeps text alone"),
+                Damage::Gone => format!("DELETE FROM {ledger}"),
+            };
+            let damage = format!("{damage} WHERE kind = $1 AND strpos(payload, $2) > 0");
             let mut connection = sqlx::PgConnection::connect(&schema.url).await.unwrap();
             let damage = sqlx::query(sqlx::AssertSqlSafe(damage)).bind(fact).bind(needle);
             let changed = damage.execute(&mut connection).await.unwrap().rows_affected();
@@ -44,12 +66,19 @@ impl Database {
     }
 }
 
-/// Runs a case over every store that has a database, with a fresh fixture.
+/// Runs a case over every store that has a database and every damage that it can have, with a fresh fixture.
 async fn over_each_database(case: impl AsyncFn(Api, Database)) {
-    for Stored { name, store, home } in stores().await {
-        if name != "memory" {
-            let evidence = fixture(store, Settings::default()).await;
-            case(Api::new(evidence, Mount::Tower, name).await, Database(home)).await;
+    for damage in [Damage::NoJson, Damage::NoText, Damage::Gone] {
+        for Stored { name, store, home } in stores().await {
+            let is_possible = match name {
+                "memory" => false,
+                "postgres" => damage != Damage::NoText,
+                _ => true,
+            };
+            if is_possible {
+                let evidence = fixture(store, Settings::default()).await;
+                case(Api::new(evidence, Mount::Tower, name).await, Database { home, damage }).await;
+            }
         }
     }
 }
@@ -213,7 +242,7 @@ async fn a_damaged_template_is_put_right_by_uploading_it_again() {
         if name == "memory" {
             continue;
         }
-        let database = Database(home);
+        let database = Database { home, damage: Damage::NoJson };
         let api = Api::new(fixture(Arc::clone(&store), Settings::default()).await, Mount::Tower, name).await;
         api.flow("shop", TEMPLATE).await;
         api.begin("shop", &json!({"name": "t"})).await.created();
