@@ -93,9 +93,11 @@ const PUT_RECORDS: &str = "
         name = excluded.name, ledger_index = excluded.ledger_index, archived = excluded.archived,
         tags = excluded.tags";
 
-/// Gives up all names of records. Its rows come before those of [`PUT_NAMES`], which may be claimed since.
+/// Gives up all names of records. Its rows come before those of [`PUT_NAMES`], which may be claimed since. SQLite would
+/// rather read all names of the organization and kind.
 const RELEASE_NAMES: &str = "
-    DELETE FROM name WHERE (org, kind, id) IN (SELECT value->>0, value->>1, value->>2 FROM json_each($1))";
+    DELETE FROM name INDEXED BY name_id
+    WHERE (org, kind, id) IN (SELECT value->>0, value->>1, value->>2 FROM json_each($1))";
 
 /// Deletes names, whatever they lead to.
 const DELETE_NAMES: &str = "
@@ -444,5 +446,57 @@ impl Listing {
             .skip_while(|detail| !detail.starts_with("CO-ROUTINE"))
             .find(|detail| detail.starts_with("SEARCH x "))
             .unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tables() -> Connection {
+        let connection = Connection::open_in_memory().unwrap();
+        connection.execute_batch(include_str!("../migrations/0001_first.sql")).unwrap();
+        connection
+    }
+
+    #[test]
+    fn names_are_deleted_by_every_column_of_an_index() {
+        let cases = [
+            (RELEASE_NAMES, "name_id (org=? AND kind=? AND id=?)"),
+            (DELETE_NAMES, "PRIMARY KEY (org=? AND kind=? AND name=?)"),
+        ];
+        for (sql, index) in cases {
+            let steps: Vec<(i64, i64, i64, String)> =
+                rows(&tables(), &format!("EXPLAIN QUERY PLAN {sql}"), &[]).unwrap();
+            let search =
+                steps.into_iter().map(|(.., step)| step).find(|step| step.starts_with("SEARCH name "));
+            assert!(search.as_ref().is_some_and(|step| step.ends_with(index)), "{search:?}");
+        }
+    }
+
+    #[test]
+    fn only_names_that_a_row_tells_whole_are_deleted() {
+        let connection = tables();
+        let names =
+            [(1, "flow", "a", "x"), (1, "flow", "b", "y"), (1, "repo", "a", "y"), (2, "flow", "a", "x")];
+        let put = |names: &[(i64, &str, &str, &str)]| {
+            let names: Vec<_> = names.iter().map(|(org, kind, name, id)| (org, kind, name, id, 0)).collect();
+            execute(&connection, PUT_NAMES, &[list(&names).unwrap().into()]).unwrap();
+        };
+        let left = || -> Vec<(i64, String, String)> {
+            rows(&connection, "SELECT org, kind, name FROM name ORDER BY org, kind, name", &[]).unwrap()
+        };
+        let told = |names: &[(i64, &str, &str)]| -> Vec<(i64, String, String)> {
+            names.iter().map(|(org, kind, name)| (*org, (*kind).to_owned(), (*name).to_owned())).collect()
+        };
+        // Each column of the names that stay is one of a row's: no row has them all.
+        for (sql, keys) in [
+            (RELEASE_NAMES, [(1, "flow", "y"), (2, "repo", "y"), (2, "flow", "x")]),
+            (DELETE_NAMES, [(1, "flow", "b"), (2, "repo", "b"), (2, "flow", "a")]),
+        ] {
+            put(&names);
+            execute(&connection, sql, &[list(&keys).unwrap().into()]).unwrap();
+            assert_eq!(left(), told(&[(1, "flow", "a"), (1, "repo", "a")]), "{sql}");
+        }
     }
 }
