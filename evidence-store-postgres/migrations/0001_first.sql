@@ -210,6 +210,9 @@ CREATE TABLE evidence.instance (
 );
 CREATE INDEX instance_until ON evidence.instance (org, environment, until_idx, from_idx);
 CREATE INDEX instance_artifact ON evidence.instance (org, artifact);
+-- What lasts, of however many intervals. Not unique: one statement ends an interval and begins the next in any order.
+CREATE INDEX instance_lasting ON evidence.instance (org, environment, artifact)
+    WHERE until_idx = 9223372036854775807;
 
 CREATE TABLE evidence.version (
     org          text COLLATE "C" NOT NULL,

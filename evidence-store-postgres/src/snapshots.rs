@@ -23,12 +23,20 @@ pub(crate) const INSERT_SNAPSHOTS: &str = "
     INSERT INTO evidence.snapshot (org, environment, idx, at, compliant, ledger_index)
     SELECT r.* FROM go, UNNEST($text, $text, $bigint, $bigint, $boolean, $bigint) r";
 
-/// Ends what lasted before the batch. It is one statement with [`INSERT_INSTANCES`] and so does not see its rows.
+/// Ends what lasted before the batch. It is one statement with [`INSERT_INSTANCES`] and so does not see its rows. What lasts
+/// is looked up in a subquery (`OFFSET 0`) and updated where it lies: a probe of the index for each row, whatever the
+/// statistics say, for nobody else writes to the ledger meanwhile.
 pub(crate) const END_INSTANCES: &str = "
     UPDATE evidence.instance i SET until_idx = e.until_idx, exited = e.exited
-    FROM go, UNNEST($text, $text, $text, $bigint, $boolean) AS e (org, environment, artifact, until_idx, exited)
-    WHERE i.org = e.org AND i.environment = e.environment AND i.artifact = e.artifact
-        AND i.until_idx = 9223372036854775807";
+    FROM (
+        SELECT l.ctid AS place, r.until_idx, r.exited
+        FROM go, UNNEST($text, $text, $text, $bigint, $boolean) AS r (org, environment, artifact, until_idx, exited)
+        CROSS JOIN LATERAL (
+            SELECT ctid FROM evidence.instance
+            WHERE org = r.org AND environment = r.environment AND artifact = r.artifact
+                AND until_idx = 9223372036854775807 OFFSET 0) l
+        OFFSET 0) e
+    WHERE i.ctid = e.place";
 
 pub(crate) const INSERT_INSTANCES: &str = "
     INSERT INTO evidence.instance (org, environment, artifact, from_idx, until_idx, exited, state)

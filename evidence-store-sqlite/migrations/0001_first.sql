@@ -195,6 +195,8 @@ CREATE TABLE instance (
 ) STRICT;
 CREATE INDEX instance_until ON instance (environment, until_idx, from_idx);
 CREATE INDEX instance_artifact ON instance (org, artifact);
+-- What lasts, of however many intervals.
+CREATE INDEX instance_lasting ON instance (environment, artifact) WHERE until_idx = 9223372036854775807;
 
 CREATE TABLE version (
     org          INTEGER NOT NULL,

@@ -21,14 +21,13 @@ pub(crate) const INSERT_SNAPSHOTS: &str = "
     INSERT INTO snapshot (org, environment, idx, at, compliant, ledger_index)
     SELECT value->>0, value->>1, value->>2, value->>3, value->>4, value->>5 FROM json_each($1)";
 
-/// Ends what lasted before the batch. Its rows come before those of [`INSERT_INSTANCES`]. The plus keeps the planner from
-/// looking through everything that runs for each row.
+/// Ends what lasted before the batch. Its rows come before those of [`INSERT_INSTANCES`].
 pub(crate) const END_INSTANCES: &str = "
     UPDATE instance SET until_idx = e.until, exited = e.exited
     FROM (SELECT value->>0 AS environment, value->>1 AS artifact, value->>2 AS until, value->>3 AS exited
           FROM json_each($1)) e
     WHERE instance.environment = e.environment AND instance.artifact = e.artifact
-        AND +instance.until_idx = 9223372036854775807";
+        AND instance.until_idx = 9223372036854775807";
 
 pub(crate) const INSERT_INSTANCES: &str = "
     INSERT INTO instance (org, environment, artifact, from_idx, until_idx, exited, state)
@@ -198,5 +197,23 @@ impl SnapshotStore for SqliteStore {
     async fn stretches(&self, org: Id, fingerprints: &[Fingerprint]) -> StoreResult<Vec<Stretch>> {
         let question = self.ask(STRETCHES).bind(org.to_string()).bind(once(fingerprints)?);
         question.about(fingerprints.len()).all_as(stretch).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::question::rows;
+
+    #[test]
+    fn what_lasts_is_found_without_what_has_ended() {
+        let connection = rusqlite::Connection::open_in_memory().unwrap();
+        connection.execute_batch(include_str!("../migrations/0001_first.sql")).unwrap();
+        let explain = format!("EXPLAIN QUERY PLAN {END_INSTANCES}");
+        let steps: Vec<(i64, i64, i64, String)> = rows(&connection, &explain, &[]).unwrap();
+        let search =
+            steps.into_iter().map(|(.., step)| step).find(|step| step.starts_with("SEARCH instance "));
+        let wanted = "SEARCH instance USING COVERING INDEX instance_lasting (environment=? AND artifact=?)";
+        assert_eq!(search.as_deref(), Some(wanted));
     }
 }
