@@ -4,6 +4,7 @@
 //! where the type wants them, and as lists where they repeat. The texts follow the validation messages that users
 //! of the public command-line client know.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use serde::de::{
@@ -45,13 +46,13 @@ impl Misfit {
         Self { input: Some("None".to_owned()), ..Self::of(field, "Field required") }
     }
 
-    /// The field's path, such as `artifacts[0].digests`; empty for the input as a whole.
+    /// The field's path, such as `artifacts[0].digests`, each name shortened; empty for the input as a whole.
     pub fn field(&self) -> String {
         let mut path = String::new();
         for segment in self.path.iter().rev() {
             match segment {
-                Segment::Field(name) if path.is_empty() => path.push_str(name),
-                Segment::Field(name) => path.extend([".", name]),
+                Segment::Field(name) if path.is_empty() => path.push_str(&shortened(name)),
+                Segment::Field(name) => path.extend([".", &shortened(name)]),
                 Segment::Item(index) => path.push_str(&format!("[{index}]")),
             }
         }
@@ -84,9 +85,14 @@ fn echo(value: &Value) -> String {
         Value::Null => "None".to_owned(),
         Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => value.to_string(),
     };
+    shortened(&text).into_owned()
+}
+
+/// The beginning of a text that somebody sent.
+fn shortened(text: &str) -> Cow<'_, str> {
     match text.char_indices().nth(LONGEST_ECHO) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text,
+        Some((end, _)) => format!("{}…", &text[..end]).into(),
+        None => text.into(),
     }
 }
 
@@ -234,7 +240,7 @@ impl<'de> Visitor<'de> for Distinct {
         let mut object = Map::new();
         while let Some(key) = entries.next_key::<String>()? {
             if object.contains_key(&key) {
-                return Err(de::Error::custom(format_args!("the key '{key}' is given twice")));
+                return Err(de::Error::custom(format_args!("the key '{}' is given twice", shortened(&key))));
             }
             object.insert(key, entries.next_value_seed(Self)?);
         }
@@ -494,7 +500,8 @@ impl<'de> de::MapAccess<'de> for ObjectReader<'_> {
         let Some((name, value)) = self.current else { return Ok(None) };
         let read = no_nul(name).and_then(|name| seed.deserialize(name.into_deserializer()));
         read.map(Some).map_err(|misfit: Misfit| match misfit.path.is_empty() {
-            true => Misfit { input: Some(name.clone()), ..misfit }.below(Segment::Field(name.clone())),
+            true => Misfit { input: Some(shortened(name).into_owned()), ..misfit }
+                .below(Segment::Field(name.clone())),
             false => misfit.about(value),
         })
     }
@@ -692,6 +699,24 @@ mod tests {
         }
         let apart = r#"{"a":{"a":[{"a":1},{"a":-1.5}]},"b":"\u00e9","c":null,"d":true}"#;
         assert_eq!(parse(apart.as_bytes()).unwrap(), serde_json::from_str::<Value>(apart).unwrap());
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Closed {}
+
+    #[test]
+    fn a_long_key_is_told_by_its_beginning_wherever_it_is() {
+        let (key, told) = ("é".repeat(100_000), format!("{}…", "é".repeat(LONGEST_ECHO)));
+        let misfit = from_json::<Closed>(&json!({ &key: 1 })).unwrap_err();
+        assert_eq!(misfit.field(), told);
+        let misfit = from_json::<BTreeMap<String, Query>>(&json!({ &key: {"page": []} })).unwrap_err();
+        assert_eq!(misfit.field(), format!("{told}.page"));
+        let misfit = from_json::<BTreeMap<u64, u64>>(&json!({ &key: 1 })).unwrap_err();
+        assert_eq!(misfit.field(), told);
+        assert!(misfit.message().ends_with(&format!("[input: {told}]")), "{}", misfit.message());
+        let twice = parse(format!("{{\"{key}\":1,\"{key}\":1}}").as_bytes()).unwrap_err();
+        assert!(twice.contains(&format!("the key '{told}' is given twice")) && twice.len() < 1000);
     }
 
     #[test]
