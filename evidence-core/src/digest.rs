@@ -1,10 +1,26 @@
 //! SHA-256 of contents, as the lower-case hex that the API speaks.
 
-use sha2::{Digest, Sha256};
+use sha2::Sha256;
 
 /// The SHA-256 of `bytes`, 64 lower-case hex digits.
 pub fn sha256_hex(bytes: &[u8]) -> String {
-    hex(&Sha256::digest(bytes))
+    hex(&<Sha256 as sha2::Digest>::digest(bytes))
+}
+
+/// The SHA-256 of content that comes in pieces.
+#[derive(Debug, Clone, Default)]
+pub struct Digest(Sha256);
+
+impl Digest {
+    /// Adds the next piece.
+    pub fn update(&mut self, piece: &[u8]) {
+        sha2::Digest::update(&mut self.0, piece);
+    }
+
+    /// The digest of all pieces, 64 lower-case hex digits.
+    pub fn finish(self) -> String {
+        hex(&sha2::Digest::finalize(self.0))
+    }
 }
 
 /// `bytes` in lower-case hex.
@@ -25,5 +41,8 @@ mod tests {
     fn the_digest_of_abc() {
         let digest = super::sha256_hex(b"abc");
         assert_eq!(digest, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+        let mut pieces = super::Digest::default();
+        [b"a".as_slice(), b"", b"bc"].into_iter().for_each(|piece| pieces.update(piece));
+        assert_eq!(pieces.finish(), digest);
     }
 }

@@ -12,7 +12,9 @@ CREATE TABLE evidence.organization (
     record text COLLATE "C" NOT NULL
 );
 
+-- org: in whose ledger the user was made.
 CREATE TABLE evidence.user (
+    org          text COLLATE "C" NOT NULL,
     id           text COLLATE "C" PRIMARY KEY,
     name         text COLLATE "C" NOT NULL UNIQUE,
     record       text COLLATE "C" NOT NULL,

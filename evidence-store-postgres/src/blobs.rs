@@ -16,15 +16,33 @@ use crate::writer::Job;
 
 const EXISTS: &str = "SELECT size FROM evidence.blob WHERE org = $1 AND sha256 = $2";
 
-/// As everywhere, nothing is kept for an organization that does not exist.
-const PUT_CHUNK: &str = "
-    INSERT INTO evidence.blob_chunk (org, sha256, seq, data)
-    SELECT o.id, $2, $3, $4 FROM evidence.organization o WHERE o.id = $1
-    ON CONFLICT (org, sha256, seq) DO UPDATE SET data = excluded.data";
+/// What comes before a statement that a program of this version writes by, if a newer one lets it.
+macro_rules! may_write {
+    ($version:literal) => {
+        concat!(
+            "WITH may AS MATERIALIZED (
+                SELECT coalesce((
+                    SELECT writer FROM evidence._evidence_migrations ORDER BY version DESC LIMIT 1), 0) <= ",
+            $version,
+            " AS may), written AS ("
+        )
+    };
+}
 
-const COMPLETE: &str = "
-    INSERT INTO evidence.blob (org, sha256, size) SELECT o.id, $2, $3 FROM evidence.organization o WHERE o.id = $1
-    ON CONFLICT (org, sha256) DO NOTHING";
+/// As everywhere, nothing is kept for an organization that does not exist.
+const PUT_CHUNK: &str = concat!(
+    may_write!("$5"),
+    "INSERT INTO evidence.blob_chunk (org, sha256, seq, data)
+    SELECT o.id, $2, $3, $4 FROM may, evidence.organization o WHERE may.may AND o.id = $1
+    ON CONFLICT (org, sha256, seq) DO UPDATE SET data = excluded.data) SELECT may FROM may"
+);
+
+const COMPLETE: &str = concat!(
+    may_write!("$4"),
+    "INSERT INTO evidence.blob (org, sha256, size)
+    SELECT o.id, $2, $3 FROM may, evidence.organization o WHERE may.may AND o.id = $1
+    ON CONFLICT (org, sha256) DO NOTHING) SELECT may FROM may"
+);
 
 const CHUNK_OF: &str = "
     SELECT c.data FROM evidence.blob b
@@ -54,22 +72,23 @@ impl BlobWrite {
         }
     }
 
-    /// Writes it.
+    /// Writes it as a program of this version, and answers whether that may.
     pub(crate) async fn apply(
         &self,
         schema: &Schema,
+        version: i64,
         connection: &mut PgConnection,
-    ) -> Result<(), sqlx::Error> {
+    ) -> Result<bool, sqlx::Error> {
         let sql = match self.step {
             Step::Chunk { .. } => PUT_CHUNK,
             Step::Complete { .. } => COMPLETE,
         };
-        let query = sqlx::query(schema.statement(sql)).bind(self.org.to_string()).bind(&self.sha256);
+        let query = sqlx::query_scalar(schema.statement(sql)).bind(self.org.to_string()).bind(&self.sha256);
         let query = match &self.step {
             Step::Chunk { number, data } => query.bind(number).bind(data),
             Step::Complete { size } => query.bind(size),
         };
-        query.execute(connection).await.map(drop)
+        query.bind(version).fetch_one(connection).await
     }
 }
 

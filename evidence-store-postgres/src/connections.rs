@@ -46,6 +46,15 @@ const SETTINGS: &str = "
     SET tcp_keepalives_count = 6;
     SET tcp_user_timeout = '60s'";
 
+/// What connections for work on the whole store are told besides: their statements are few and about everything, so they
+/// are planned for what there is, and take as long as they take.
+const UNHURRIED: &str = "
+    RESET plan_cache_mode;
+    RESET enable_seqscan;
+    RESET enable_hashjoin;
+    RESET enable_mergejoin;
+    SET statement_timeout = 0";
+
 /// By which number the session's statement is cancelled, and whether what matters was taken: a pooler between may have told
 /// another session.
 const TAKEN: &str = "
@@ -113,6 +122,13 @@ impl Session {
             return Err(sqlx::Error::Configuration(weak.into()));
         }
         Ok(Self { connection, number, patience, planned: Instant::now(), used: 0 })
+    }
+
+    /// Makes a connection for work on the whole store.
+    pub(crate) async fn unhurried(address: &Address) -> Result<PgConnection, sqlx::Error> {
+        let mut session = Self::connect(address).await?;
+        told(&mut session.connection, UNHURRIED, session.patience).await?;
+        Ok(session.connection)
     }
 
     /// How long a statement is waited for.

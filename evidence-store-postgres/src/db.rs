@@ -13,9 +13,10 @@ use sqlx::{Arguments, AssertSqlSafe, ConnectOptions, Encode, FromRow, Postgres, 
 use tokio::sync::mpsc;
 
 use crate::connections::{Address, Connections, Session, Stack, connect};
-use crate::error::{ConnectError, is_cut, store_error};
+use crate::error::{ConnectError, Outdated, is_cut, store_error};
 use crate::lookup::{self, Lookup};
-use crate::schema::{MIGRATED, Schema};
+use crate::migrate::{MIGRATIONS, Migration, WRITER, latest, migrate};
+use crate::schema::Schema;
 use crate::writer::{Job, Writer};
 
 /// How long the first connection may take to be made.
@@ -90,7 +91,7 @@ impl PostgresStore {
         let address = address.application_name("evidence").disable_statement_logging();
         let address = Address { options: address, statement_timeout: options.statement_timeout };
         let stack = Stack::new(address, options.connections, options.acquire_timeout);
-        Self::start(Connections::Own(Arc::new(stack)), options).await
+        Self::start(Connections::Own(Arc::new(stack)), options, &MIGRATIONS).await
     }
 
     /// Opens the store in a schema of the database that a host has a pool for. Questions share the pool; the writer
@@ -104,16 +105,21 @@ impl PostgresStore {
     /// [`ConnectError`] says what is wrong and what to do.
     pub async fn from_pool(pool: PgPool, schema: &str) -> Result<Self, ConnectError> {
         let options = Options { schema: schema.to_owned(), ..Options::default() };
-        Self::start(Connections::Host(pool, options.statement_timeout), &options).await
+        Self::start(Connections::Host(pool, options.statement_timeout), &options, &MIGRATIONS).await
     }
 
-    async fn start(connections: Connections, options: &Options) -> Result<Self, ConnectError> {
+    /// Opens the store as a program does that knows these migrations.
+    pub(crate) async fn start(
+        connections: Connections,
+        options: &Options,
+        migrations: &'static [Migration],
+    ) -> Result<Self, ConnectError> {
         let schema = Schema::new(&options.schema)?;
         let address = connections.address();
         let mut connection = connect(&address.options, CONNECTING).await.map_err(ConnectError::connecting)?;
-        schema.migrate(&mut connection).await?;
+        migrate(&schema, &mut connection, &address, migrations).await?;
         let session = Session::of(connection, &address).await.map_err(ConnectError::connecting)?;
-        let reader = Reader { connections, schema, statements: Arc::default() };
+        let reader = Reader { connections, schema, migrations, statements: Arc::default() };
         // A write that was begun takes a statement, and perhaps one more that looks what became of it.
         let grace = Some(address.patience() * 2);
         let bounds = Bounds { bytes: options.queue_bytes, patience: options.queue_timeout, grace };
@@ -146,6 +152,7 @@ impl PostgresStore {
 pub(crate) struct Reader {
     pub(crate) connections: Connections,
     pub(crate) schema: Schema,
+    pub(crate) migrations: &'static [Migration],
     pub(crate) statements: Arc<AtomicU64>,
 }
 
@@ -213,6 +220,10 @@ impl Health for PostgresStore {
         if self.queue.is_closed() || self.lookups.is_closed() {
             return Err(Refused::Closed.into());
         }
-        self.ask(MIGRATED).first::<(i64,)>().await.map(drop)
+        let writer = self.ask(WRITER).first::<(i64,)>().await?;
+        if writer.is_some_and(|(writer,)| writer > latest(self.reader.migrations)) {
+            return Err(Outdated.into());
+        }
+        Ok(())
     }
 }

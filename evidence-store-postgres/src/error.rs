@@ -90,7 +90,7 @@ pub enum ConnectError {
     },
     /// The tables cannot be brought up to date.
     #[error(
-        "the tables cannot be brought to version {version}: {}: nothing was changed",
+        "the tables cannot be brought to version {version}: {}: the next start goes on from here",
         said(.source)
     )]
     Migrate {
@@ -98,6 +98,17 @@ pub enum ConnectError {
         version: i64,
         /// Why.
         source: sqlx::Error,
+    },
+    /// The tables cannot be made again from the ledgers.
+    #[error(
+        "the tables of version {version} cannot be made from the ledgers ({source}): check them with fsck; the next start \
+         goes on from here"
+    )]
+    Reindex {
+        /// The version that failed.
+        version: i64,
+        /// Why.
+        source: StoreError,
     },
     /// The tables were written by a later program.
     #[error("the database has tables of version {found} and this program knows {known}: use a newer program")]
@@ -271,4 +282,17 @@ pub(crate) fn may_be_of_one(error: &sqlx::Error) -> bool {
 /// A statement took longer than a store waits.
 pub(crate) fn timed_out() -> sqlx::Error {
     sqlx::Error::Io(std::io::ErrorKind::TimedOut.into())
+}
+
+/// A program of a later version has brought the tables up to date.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "a newer program has changed the tables, and this one must not write to them any more: start the newer one"
+)]
+pub(crate) struct Outdated;
+
+impl From<Outdated> for StoreError {
+    fn from(outdated: Outdated) -> Self {
+        Self::Unavailable(outdated.into())
+    }
 }

@@ -36,6 +36,7 @@ mod flows;
 mod fsck;
 mod ledger;
 mod lookup;
+mod migrate;
 mod orgs;
 #[cfg(test)]
 mod plans;
@@ -54,5 +55,5 @@ mod writer;
 
 pub use db::{Options, PostgresStore};
 pub use error::ConnectError;
-pub use fsck::FsckReport;
+pub use fsck::{FsckReport, RebuildReport};
 pub use sqlx;

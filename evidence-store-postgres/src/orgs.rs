@@ -16,8 +16,8 @@ pub(crate) const INSERT_ORGANIZATIONS: &str = "
     INSERT INTO evidence.organization (id, name, record) SELECT r.* FROM go, UNNEST($text, $text, $text) r";
 
 pub(crate) const INSERT_USERS: &str = "
-    INSERT INTO evidence.user (id, name, record, ledger_index)
-    SELECT r.* FROM go, UNNEST($text, $text, $text, $bigint) r";
+    INSERT INTO evidence.user (org, id, name, record, ledger_index)
+    SELECT r.* FROM go, UNNEST($text, $text, $text, $text, $bigint) r";
 
 pub(crate) const PUT_MEMBERSHIPS: &str = "
     INSERT INTO evidence.membership (org, \"user\", role) SELECT r.* FROM go, UNNEST($text, $text, $text) r

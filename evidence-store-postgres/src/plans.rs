@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
 
 use crate::connections::{Address, Session};
+use crate::migrate::{MIGRATIONS, migrate};
 use crate::schema::Schema;
 use crate::{
     artifacts, attestations, lookup, orgs, policies, record, rows, service_accounts, snapshots, texts, trails,
@@ -25,7 +26,7 @@ const FILL: &str = "
     INSERT INTO evidence.api_key SELECT 'o', 'id' || n, '{}', 'owner' || n % 50, md5(n::text), n, n, NULL
         FROM generate_series(1, 5000) n;
     INSERT INTO evidence.organization SELECT 'id' || n, 'o' || n, '{}' FROM generate_series(1, 5000) n;
-    INSERT INTO evidence.user SELECT 'id' || n, 'u' || n, '{}', n FROM generate_series(1, 5000) n;
+    INSERT INTO evidence.user SELECT 'id' || n, 'id' || n, 'u' || n, '{}', n FROM generate_series(1, 5000) n;
     INSERT INTO evidence.membership SELECT 'id' || n % 9, 'id' || n, 'admin' FROM generate_series(1, 5000) n;
     INSERT INTO evidence.head SELECT 'id' || n, n, '' FROM generate_series(1, 5000) n;
     INSERT INTO evidence.ledger SELECT 'o', n, 'k', n, 'a', 'h', 'h', '{}' FROM generate_series(1, 5000) n;
@@ -56,9 +57,9 @@ impl Planner {
             evidence_test_postgres::Schema::fresh().expect("EVIDENCE_TEST_POSTGRES_URL names a server");
         let schema = Schema::new(&fresh.name).unwrap();
         let mut connection = PgConnection::connect(&fresh.url).await.unwrap();
-        schema.migrate(&mut connection).await.unwrap();
         let options = fresh.url.parse().unwrap();
         let address = Address { options, statement_timeout: std::time::Duration::from_secs(60) };
+        migrate(&schema, &mut connection, &address, &MIGRATIONS).await.unwrap();
         let session = Session::of(connection, &address).await.unwrap();
         Self { session, schema, _fresh: fresh }
     }
@@ -137,6 +138,7 @@ fn expected() -> Vec<(&'static str, Vec<&'static str>, Vec<&'static str>)> {
             record::LOOK,
             look,
             vec![
+                "_evidence_migrations_pkey",
                 "head_pkey org",
                 "ledger_pkey org idx",
                 "name_pkey org kind name",

@@ -1,51 +1,80 @@
-//! The second half of a check: every table besides the ledger made again from the facts, by the statements that wrote
-//! it, and compared row by row. The tables are made again as temporary ones, whose schema is the session's own, in a
-//! transaction that reads the store as it was when it began.
+//! Every table besides the ledgers made again from the facts, by the statements that wrote it; then compared with what is
+//! stored, or put in its place. The tables are made again as temporary ones, whose schema is the session's own.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use evidence_core::auth::KeyHash;
-use evidence_core::digest::sha256_hex;
+use evidence_core::digest::Digest;
 use evidence_core::id::Id;
 use evidence_core::index::IndexRow;
-use evidence_core::ledger::Hash;
-use evidence_core::store::StoreResult;
-use evidence_core::time::Timestamp;
+use evidence_core::ledger::{Frontier, Hash};
+use evidence_core::store::{StoreResult, StoredEntry};
 use evidence_core::{Fact, StoreError};
-use sqlx::postgres::PgRow;
-use sqlx::{AssertSqlSafe, Connection, FromRow, PgConnection};
+use sqlx::postgres::{PgArguments, PgRow};
+use sqlx::query::QueryAs;
+use sqlx::{AssertSqlSafe, Connection, FromRow, PgConnection, Postgres};
 
-use crate::connections::connect;
-use crate::db::{CONNECTING, PostgresStore};
-use crate::error::store_error;
-use crate::fsck::FsckReport;
+use crate::connections::{Address, Session};
+use crate::error::{Outdated, store_error};
+use crate::ledger::{EntryRow, NodeRow, frontier, node_columns};
+use crate::migrate::{Migration, WRITER, latest, make};
 use crate::record::{Batch, rows_alone, write_names};
-use crate::rows::{Spot, body, id, signed, unsigned};
+use crate::rows::{Spot, body, id, signed, unsigned, word};
 use crate::schema::Schema;
-
-/// How many entries are read and written at a time.
-const PAGE: i64 = 256;
 
 /// How many rows of a table are named; the first of them is what an operator needs.
 const NAMED: u32 = 10;
 
+/// How many chunks of an attachment are read at a time.
+const CHUNKS_AT_A_TIME: i64 = 16;
+
+/// One snapshot for all statements.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ";
 
-const KEY_HASHES: &str = "SELECT id, hash FROM evidence.api_key WHERE hash IS NOT NULL";
+/// Nobody writes until the end: the statement that writes a group locks rows of this table and waits for its lock first,
+/// before it takes its snapshot. Whoever reads does not wait.
+const BEGIN_WRITING: &str = "
+    BEGIN; SET LOCAL lock_timeout = '30s'; LOCK TABLE evidence.head IN EXCLUSIVE MODE; SET LOCAL lock_timeout = 0";
+
+const KEY_HASHES: &str = "SELECT hash FROM evidence.api_key WHERE hash IS NOT NULL";
+
+/// The ledgers after `$1`, whether or not they have a head or an organization: a step of the index for each.
+const LEDGERS: &str = "
+    WITH RECURSIVE begun (org) AS (
+        (SELECT l.org FROM evidence.ledger l WHERE l.org > $1 ORDER BY l.org LIMIT 1)
+        UNION ALL
+        SELECT (SELECT l.org FROM evidence.ledger l WHERE l.org > b.org ORDER BY l.org LIMIT 1)
+        FROM begun b WHERE b.org IS NOT NULL)
+    SELECT x.org, coalesce(o.name, x.org), coalesce(h.size, 0)
+    FROM (SELECT org FROM begun WHERE org IS NOT NULL UNION SELECT org FROM evidence.head WHERE org > $1) x
+    LEFT JOIN evidence.organization o ON o.id = x.org LEFT JOIN evidence.head h ON h.org = x.org
+    ORDER BY x.org";
+
+const HEAD: &str = "SELECT size, frontier FROM evidence.head WHERE org = $1";
 
 const ENTRIES: &str = "
-    SELECT org, idx, at, payload FROM evidence.ledger WHERE (org, idx) > ($1, $2) ORDER BY org, idx LIMIT $3";
+    SELECT idx, kind, at, actor, payload_sha256, leaf_hash, payload FROM evidence.ledger
+    WHERE org = $1 AND idx >= $2 ORDER BY idx LIMIT $3";
+
+const NODES: &str = "
+    SELECT n.level, n.idx, n.hash FROM UNNEST($2::integer[], $3::bigint[]) AS r (level, idx)
+    CROSS JOIN LATERAL (
+        SELECT * FROM evidence.node WHERE org = $1 AND level = r.level AND idx = r.idx OFFSET 0) n";
+
+const SURPLUS: &str = "
+    SELECT (SELECT count(*) FROM evidence.ledger l WHERE l.org = $1 AND l.idx >= $2),
+        (SELECT count(*) FROM evidence.node n WHERE n.org = $1)";
 
 const PUT_BLOB: &str =
     "INSERT INTO evidence.blob (org, sha256, size) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING";
 
-/// The tables that follow from the ledger, and the columns of their primary keys.
+/// The tables that follow from the ledgers, and the columns of their primary keys.
 const TABLES: &str = "
-    SELECT c.relname::text, string_agg('x.' || quote_ident(a.attname), ', ' ORDER BY a.attnum)
+    SELECT c.relname::text, string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum)
     FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid
     JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = ANY(i.indkey)
-    WHERE i.indisprimary AND c.relnamespace = to_regnamespace(quote_ident($1))
-        AND c.relname NOT IN ('ledger', 'node', 'head', 'blob', 'blob_chunk', 'lease', 'cursor')
+    WHERE i.indisprimary AND c.relnamespace = pg_my_temp_schema() AND c.relname NOT IN
+        ('ledger', 'node', 'head', 'blob', 'blob_chunk', 'lease', 'cursor', '_evidence_migrations')
     GROUP BY c.relname ORDER BY c.relname";
 
 /// Columns, constraints and indexes that only one of two schemas has: the one named `$1`, and the temporary one.
@@ -69,6 +98,18 @@ const SCHEMA: &str = "
         GROUP BY what) x
     WHERE cardinality(x.places) < 2";
 
+const VERSIONS: &str = "
+    SELECT version::text FROM (
+        (SELECT * FROM pg_temp._evidence_migrations EXCEPT SELECT * FROM evidence._evidence_migrations)
+        UNION ALL
+        (SELECT * FROM evidence._evidence_migrations EXCEPT SELECT * FROM pg_temp._evidence_migrations)) x";
+
+const REINDEXED: &str = "
+    SELECT upto FROM evidence._evidence_migrations WHERE version = $1 AND steps = $2 AND NOT done FOR UPDATE";
+
+const NOTE_REINDEXED: &str =
+    "UPDATE evidence._evidence_migrations SET steps = $2, upto = $3 WHERE version = $1";
+
 const HOMELESS: &str = "
     SELECT DISTINCT x.name FROM (
         SELECT 'ledger' AS name, org FROM evidence.ledger UNION ALL SELECT 'node', org FROM evidence.node
@@ -84,211 +125,394 @@ const BLOBS_MISSING: &str = "
     SELECT x.org || ' ' || x.sha256 FROM (
         SELECT org, sha256, size FROM pg_temp.blob EXCEPT SELECT org, sha256, size FROM evidence.blob) x";
 
-/// Of the texts `$2` of the organizations `$1`, those that no entry keeps.
+/// Of the texts `$2` of the organization `$1`, those that no entry keeps.
 const TEXTS_MISSING: &str = "
-    SELECT w.org || ' ' || w.sha256 FROM UNNEST($1::text[], $2::text[]) AS w (org, sha256) WHERE NOT EXISTS (
-        SELECT 1 FROM evidence.kept_text t WHERE t.org = w.org AND t.sha256 = w.sha256)";
+    SELECT $1 || ' ' || w.sha256 FROM UNNEST($2::text[]) AS w (sha256) WHERE NOT EXISTS (
+        SELECT 1 FROM evidence.kept_text t WHERE t.org = $1 AND t.sha256 = w.sha256)";
 
-const BLOBS: &str = "
+const NEXT_BLOB: &str = "
     SELECT b.org, b.sha256, b.size FROM evidence.blob b WHERE (b.org, b.sha256) > ($1, $2)
     ORDER BY b.org, b.sha256 LIMIT 1";
 
-const CHUNKS: &str = "SELECT seq, data FROM evidence.blob_chunk WHERE org = $1 AND sha256 = $2 ORDER BY seq";
+const CHUNKS: &str = "
+    SELECT seq, data FROM evidence.blob_chunk WHERE org = $1 AND sha256 = $2 AND seq >= $3 ORDER BY seq LIMIT $4";
 
-/// A session with the tables made again, and the store beside them.
-pub(crate) struct Rebuild {
-    connection: PgConnection,
-    stored: Schema,
-    scratch: Schema,
+/// A ledger of the store: its organization, what to call it, and how many entries its head tells of.
+pub(crate) type Ledger = (String, String, i64);
+
+/// An attachment: its organization, its hash, and its size.
+pub(crate) type Blob = (String, String, i64);
+
+/// The organizations whose ids come after the first and up to the last.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Range {
+    pub(crate) after: String,
+    /// Nothing: all that come after.
+    pub(crate) upto: Option<String>,
 }
 
-impl Rebuild {
-    /// Begins to read the store as it is now. What it makes goes with its connection, which nobody else uses.
-    pub(crate) async fn begin(store: &PostgresStore) -> StoreResult<Self> {
-        let address = store.reader.connections.address().options;
-        let mut connection = connect(&address, CONNECTING).await.map_err(store_error)?;
-        let (stored, scratch) = (store.reader.schema.clone(), Schema::temporary());
-        sqlx::raw_sql(BEGIN).execute(&mut connection).await.map_err(store_error)?;
-        scratch.make(&mut connection).await.map_err(store_error)?;
-        Ok(Self { connection, stored, scratch })
+impl Range {
+    /// The condition that a row is of one of them, which this column tells.
+    fn has(&self, column: &str) -> String {
+        let quoted = |id: &str| id.replace('\'', "''");
+        let upto = self.upto.as_ref().map(|upto| format!(" AND {column} <= '{}'", quoted(upto)));
+        format!("{column} > '{}'{}", quoted(&self.after), upto.unwrap_or_default())
+    }
+}
+
+/// A table that follows from the ledgers.
+#[derive(Debug, Clone)]
+pub(crate) struct Derived {
+    pub(crate) name: String,
+    /// The columns of its primary key, quoted, with a comma between.
+    key: String,
+    /// The column of the organization.
+    org: &'static str,
+}
+
+impl Derived {
+    fn new((name, key): (String, String)) -> Self {
+        let org = if name == "organization" { "id" } else { "org" };
+        Self { name, key, org }
     }
 
-    /// Checks the attachments and, where nothing was found so far, the tables: what they should hold follows from a
-    /// sound ledger only.
-    pub(crate) async fn check(&mut self, report: &mut FsckReport) -> StoreResult<()> {
-        self.check_blobs(report).await?;
-        if report.problems.is_empty() { self.check_tables(report).await } else { Ok(()) }
+    /// The condition that a row is one of those whose marks have these numbers.
+    fn marked(&self, after: u64, upto: u64) -> String {
+        let Self { name, key, .. } = self;
+        format!(
+            "({key}) IN (SELECT {key} FROM pg_temp.\"differs_{name}\" WHERE marked > {after} AND marked <= {upto})"
+        )
     }
 
-    /// Whether every attachment still has the content that it is named after.
-    async fn check_blobs(&mut self, report: &mut FsckReport) -> StoreResult<()> {
-        let mut last = (String::new(), String::new());
-        loop {
-            let query = sqlx::query_as::<_, (String, String, i64)>(self.stored.statement(BLOBS));
-            let next = query.bind(last.0).bind(last.1).fetch_optional(&mut self.connection).await;
-            let Some((org, sha256, size)) = next.map_err(store_error)? else { return Ok(()) };
-            let query = sqlx::query_as::<_, (i64, Vec<u8>)>(self.stored.statement(CHUNKS));
-            let chunks = query.bind(&org).bind(&sha256).fetch_all(&mut self.connection).await;
-            if !is_whole(&chunks.map_err(store_error)?, &sha256, size) {
-                report.problems.push(format!("the attachment {sha256} does not match its hash"));
-            }
-            last = (org, sha256);
-        }
+    fn delete(&self, after: u64, upto: u64) -> String {
+        format!("DELETE FROM evidence.\"{}\" WHERE {}", self.name, self.marked(after, upto))
     }
 
-    /// Makes the tables again and names the rows that differ.
-    async fn check_tables(&mut self, report: &mut FsckReport) -> StoreResult<()> {
-        match self.replay().await {
-            Ok(lost) => {
-                report.problems.extend(lost.into_iter().map(|text| format!("a text is missing: {text}")))
-            }
-            Err(error) => {
-                report.problems.push(format!("the tables cannot be made again from the ledger: {error}"));
-                return Ok(());
-            }
-        }
-        for (table, key) in self.tables().await? {
-            let differing = self.stored.statement(&difference(&table, &key));
-            let rows: Vec<(String,)> = self.rows(sqlx::query_as(differing)).await?;
-            let problem = |(row,)| format!("table {table}: row {row} is not what the ledger says");
-            report.problems.extend(rows.into_iter().map(problem));
-        }
-        let name = self.stored.name().to_owned();
-        for (what, query) in [
-            (
-                "a table or index is not as it was made",
-                sqlx::query_as::<_, (String,)>(AssertSqlSafe(SCHEMA.to_owned())).bind(name),
-            ),
-            ("rows of an organization that does not exist", sqlx::query_as(self.stored.statement(HOMELESS))),
-            ("the hash of an API key is missing", sqlx::query_as(self.stored.statement(HASHES_MISSING))),
-            ("an attachment is missing", sqlx::query_as(self.stored.statement(BLOBS_MISSING))),
-        ] {
-            let found = self.rows(query).await?;
-            report.problems.extend(found.into_iter().map(|(row,)| format!("{what}: {row}")));
-        }
-        Ok(())
+    fn insert(&self, after: u64, upto: u64) -> String {
+        let (name, marked) = (&self.name, self.marked(after, upto));
+        format!("INSERT INTO evidence.\"{name}\" SELECT * FROM pg_temp.\"{name}\" WHERE {marked}")
     }
 
-    async fn rows<R>(
+    /// A subquery of the rows that only one of the two tables has. What was made again is of the range alone.
+    fn difference(&self, range: &Range) -> String {
+        let Self { name, org, .. } = self;
+        let stored = format!("SELECT * FROM evidence.\"{name}\" WHERE {}", range.has(org));
+        format!(
+            "((SELECT * FROM pg_temp.\"{name}\" EXCEPT {stored})
+            UNION ALL ({stored} EXCEPT SELECT * FROM pg_temp.\"{name}\")) x"
+        )
+    }
+}
+
+type Query<'a, R> = QueryAs<'a, Postgres, R, PgArguments>;
+
+/// A session with the tables made again, and the store beside them. What it makes goes with its connection, which nobody
+/// else uses.
+pub(crate) struct Scratch {
+    connection: PgConnection,
+    stored: Schema,
+    made: Schema,
+    migrations: &'static [Migration],
+    tables: Vec<Derived>,
+}
+
+impl Scratch {
+    /// Makes the temporary tables.
+    pub(crate) async fn beside(
+        address: &Address,
+        stored: &Schema,
+        migrations: &'static [Migration],
+    ) -> StoreResult<Self> {
+        let mut connection = Session::unhurried(address).await.map_err(store_error)?;
+        let (stored, made) = (stored.clone(), Schema::temporary());
+        make(&made, &mut connection, migrations).await.map_err(store_error)?;
+        let tables = sqlx::query_as(TABLES).fetch_all(&mut connection).await.map_err(store_error)?;
+        let tables = tables.into_iter().map(Derived::new).collect();
+        Ok(Self { connection, stored, made, migrations, tables })
+    }
+
+    /// Begins to read the store as it is now.
+    pub(crate) async fn begin(&mut self) -> StoreResult<()> {
+        self.execute(BEGIN).await
+    }
+
+    /// Begins to change the store, which nobody else does until the end.
+    pub(crate) async fn begin_writing(&mut self) -> StoreResult<()> {
+        self.execute(BEGIN_WRITING).await
+    }
+
+    /// Begins to change what nobody else does, for it is made ready for a later version.
+    pub(crate) async fn begin_changing(&mut self) -> StoreResult<()> {
+        self.execute("BEGIN").await
+    }
+
+    pub(crate) async fn commit(&mut self) -> StoreResult<()> {
+        self.execute("COMMIT").await
+    }
+
+    /// Forgets what was made.
+    pub(crate) async fn clear(&mut self) -> StoreResult<()> {
+        let names = |prefix: &str| {
+            let tables = self.tables.iter().map(|table| table.name.as_str()).chain(["blob"]);
+            tables.map(|name| format!("pg_temp.\"{prefix}{name}\"")).collect::<Vec<_>>().join(", ")
+        };
+        let clear = format!("TRUNCATE {}; DROP TABLE IF EXISTS {}", names(""), names("differs_"));
+        self.execute(&clear).await
+    }
+
+    /// The ledgers of the organizations after this one.
+    pub(crate) async fn ledgers(&mut self, after: &str) -> StoreResult<Vec<Ledger>> {
+        let query = sqlx::query_as(self.stored.statement(LEDGERS)).bind(after);
+        self.rows(query).await
+    }
+
+    pub(crate) async fn head(&mut self, org: &str) -> StoreResult<Option<Frontier>> {
+        let query = sqlx::query_as::<_, (i64, String)>(self.stored.statement(HEAD)).bind(org);
+        let head = self.rows(query).await?.into_iter().next();
+        head.map(|(size, hex)| frontier(size, &hex)).transpose()
+    }
+
+    pub(crate) async fn entries(
         &mut self,
-        query: sqlx::query::QueryAs<'_, sqlx::Postgres, R, sqlx::postgres::PgArguments>,
-    ) -> StoreResult<Vec<R>>
+        org: &str,
+        first: u64,
+        limit: u64,
+    ) -> StoreResult<Vec<StoredEntry>> {
+        let query = sqlx::query_as::<_, EntryRow>(self.stored.statement(ENTRIES)).bind(org);
+        let rows = self.rows(query.bind(signed(first)).bind(signed(limit))).await?;
+        rows.into_iter().map(StoredEntry::try_from).collect()
+    }
+
+    /// The hashes that are stored of these nodes.
+    pub(crate) async fn nodes(
+        &mut self,
+        org: &str,
+        places: impl Iterator<Item = (u32, u64)>,
+    ) -> StoreResult<BTreeMap<(u32, u64), Hash>> {
+        let (levels, places) = node_columns(places);
+        let query = sqlx::query_as::<_, NodeRow>(self.stored.statement(NODES)).bind(org);
+        let rows = self.rows(query.bind(levels).bind(places)).await?;
+        let node = |(level, index, hash): NodeRow| {
+            Ok(((u32::try_from(level).unwrap_or_default(), unsigned(index)?), word(&hash)?))
+        };
+        rows.into_iter().map(node).collect()
+    }
+
+    /// How many entries lie past a ledger's head, and how many nodes there are.
+    pub(crate) async fn surplus(&mut self, org: &str, size: u64) -> StoreResult<(i64, i64)> {
+        let query = sqlx::query_as(self.stored.statement(SURPLUS)).bind(org).bind(signed(size));
+        Ok(self.rows(query).await?.into_iter().next().unwrap_or_default())
+    }
+
+    /// The hashes of keys, which no ledger has, by their digests, which ledgers have.
+    pub(crate) async fn key_hashes(&mut self) -> StoreResult<BTreeMap<String, KeyHash>> {
+        let hashes = self.column(KEY_HASHES).await?.into_iter().map(KeyHash::stored);
+        Ok(hashes.map(|hash| (hash.fingerprint(), hash)).collect())
+    }
+
+    /// Writes the rows of the next facts of a ledger, and answers the texts that they refer to and none keeps.
+    pub(crate) async fn replay(
+        &mut self,
+        org: &str,
+        entries: &[StoredEntry],
+        hashes: &BTreeMap<String, KeyHash>,
+    ) -> StoreResult<Vec<String>> {
+        let mut texts = BTreeSet::new();
+        let org = id(org)?;
+        let (mut rows, mut names, mut intervals) = Default::default();
+        let mut batch = Batch { rows: &mut rows, names: &mut names, intervals: &mut intervals };
+        for entry in entries {
+            let spot = Spot { org, index: entry.index };
+            let fact: Fact = body(&entry.payload)?;
+            batch.index(spot, entry.at, &fact, &secrets(&fact, hashes)).map_err(unwritten)?;
+            for row in fact.index_rows(entry.at) {
+                match row {
+                    IndexRow::Attachment(file) => {
+                        let query = sqlx::query(self.made.statement(PUT_BLOB)).bind(org.to_string());
+                        let query = query.bind(file.sha256.as_str()).bind(signed(file.size));
+                        query.execute(&mut self.connection).await.map_err(store_error)?;
+                    }
+                    IndexRow::TextUse { sha256 } => drop(texts.insert(sha256.to_string())),
+                    _ => {}
+                }
+            }
+        }
+        intervals.write(&mut rows).map_err(unwritten)?;
+        write_names(&names, &mut rows).map_err(unwritten)?;
+        let (statement, arguments) = rows_alone(rows).map_err(unwritten)?;
+        let query = sqlx::query_with(self.made.statement(&statement), arguments);
+        query.execute(&mut self.connection).await.map_err(store_error)?;
+        let query = sqlx::query_as::<_, (String,)>(self.made.statement(TEXTS_MISSING)).bind(org.to_string());
+        let missing = self.rows(query.bind(texts.into_iter().collect::<Vec<_>>())).await?;
+        Ok(missing.into_iter().map(|(text,)| text).collect())
+    }
+
+    /// What the stored tables have other than they should, of the organizations whose ledgers were replayed.
+    pub(crate) async fn differences(&mut self, range: &Range) -> StoreResult<Vec<String>> {
+        let mut problems = Vec::new();
+        for table in self.tables.clone() {
+            let (Derived { name, key, .. }, difference) = (&table, table.difference(range));
+            let rows =
+                format!("SELECT DISTINCT json_build_array({key})::text FROM {difference} LIMIT {NAMED}");
+            let rows = self.column(&rows).await?;
+            problems.extend(
+                rows.iter().map(|row| format!("table {name}: row {row} is not what the ledger says")),
+            );
+        }
+        let hashes_missing = format!("{HASHES_MISSING} AND {}", range.has("org"));
+        for (what, sql) in [
+            ("the hash of an API key is missing", hashes_missing.as_str()),
+            ("an attachment is missing", BLOBS_MISSING),
+        ] {
+            problems.extend(self.column(sql).await?.iter().map(|row| format!("{what}: {row}")));
+        }
+        Ok(problems)
+    }
+
+    /// What is wrong with the store as a whole.
+    pub(crate) async fn strays(&mut self) -> StoreResult<Vec<String>> {
+        let schema = sqlx::query_as::<_, (String,)>(SCHEMA).bind(self.stored.name().to_owned());
+        let schema = self.rows(schema).await?.into_iter();
+        let mut problems: Vec<_> =
+            schema.map(|(what,)| format!("a table or index is not as it was made: {what}")).collect();
+        for (what, sql) in [
+            ("table _evidence_migrations: not as this program writes it", VERSIONS),
+            ("rows of an organization that does not exist", HOMELESS),
+        ] {
+            problems.extend(self.column(sql).await?.iter().map(|row| format!("{what}: {row}")));
+        }
+        Ok(problems)
+    }
+
+    /// Puts what was made again of every ledger in the place of what is stored, and answers how many rows that changed.
+    /// What is to go goes first from all tables, for names and numbers may have been exchanged.
+    pub(crate) async fn restore(&mut self) -> StoreResult<u64> {
+        let writer: Vec<(i64,)> = self.rows(sqlx::query_as(self.stored.statement(WRITER))).await?;
+        if writer.first().is_some_and(|(writer,)| *writer > latest(self.migrations)) {
+            return Err(Outdated.into());
+        }
+        let (tables, mut marked) = (self.tables.clone(), Vec::new());
+        for table in &tables {
+            marked.push(self.mark(&table.name, &Range::default()).await?);
+        }
+        for (table, rows) in tables.iter().zip(&marked) {
+            self.execute(&table.delete(0, *rows)).await?;
+        }
+        for (table, rows) in tables.iter().zip(&marked) {
+            self.execute(&table.insert(0, *rows)).await?;
+        }
+        Ok(marked.iter().sum())
+    }
+
+    /// Notes the keys of the rows of a table that differ, and answers how many there are.
+    pub(crate) async fn mark(&mut self, name: &str, range: &Range) -> StoreResult<u64> {
+        let Derived { key, .. } = self.table(name)?;
+        let difference = self.table(name)?.difference(range);
+        let marks = format!(
+            "CREATE TEMP TABLE \"differs_{name}\" AS
+            SELECT *, row_number() OVER () AS marked FROM (SELECT DISTINCT {key} FROM {difference}) d"
+        );
+        self.execute(&marks).await?;
+        let count = format!("SELECT count(*) FROM pg_temp.\"differs_{name}\"");
+        let count = self.rows(sqlx::query_as::<_, (i64,)>(AssertSqlSafe(count))).await?;
+        count.first().map_or(Ok(0), |(count,)| unsigned(*count))
+    }
+
+    /// Puts the rows of a table in their place whose marks have numbers after the first and up to the second.
+    pub(crate) async fn exchange(&mut self, name: &str, after: u64, upto: u64) -> StoreResult<()> {
+        let table = self.table(name)?;
+        let (delete, insert) = (table.delete(after, upto), table.insert(after, upto));
+        self.execute(&delete).await?;
+        self.execute(&insert).await
+    }
+
+    fn table(&self, name: &str) -> StoreResult<&Derived> {
+        let table = self.tables.iter().find(|table| table.name == name);
+        table.ok_or_else(|| StoreError::Failed(format!("there is no table {name}").into()))
+    }
+
+    /// The last organization for which the step of a migration was done that follows after so many; nothing if the step
+    /// has ended. It stays so until the end of the transaction.
+    pub(crate) async fn reindexed(&mut self, version: i64, steps: i64) -> StoreResult<Option<String>> {
+        let query = sqlx::query_as::<_, (Option<String>,)>(self.stored.statement(REINDEXED));
+        let upto = self.rows(query.bind(version).bind(steps)).await?;
+        Ok(upto.into_iter().next().map(|(upto,)| upto.unwrap_or_default()))
+    }
+
+    /// Notes that the step was done for these organizations too.
+    pub(crate) async fn note_reindexed(
+        &mut self,
+        version: i64,
+        steps: i64,
+        range: &Range,
+    ) -> StoreResult<()> {
+        let steps = if range.upto.is_some() { steps } else { steps + 1 };
+        let query = sqlx::query(self.stored.statement(NOTE_REINDEXED)).bind(version).bind(steps);
+        let noted = query.bind(range.upto.clone()).execute(&mut self.connection).await;
+        noted.map(drop).map_err(store_error)
+    }
+
+    /// The attachment after this one, and whether it still has the content that it is named after, as the store is at one
+    /// time.
+    pub(crate) async fn next_blob(&mut self, org: &str, sha256: &str) -> StoreResult<Option<(Blob, bool)>> {
+        self.begin().await?;
+        let query = sqlx::query_as(self.stored.statement(NEXT_BLOB)).bind(org).bind(sha256);
+        let next: Option<Blob> = self.rows(query).await?.into_iter().next();
+        let judged = match next {
+            Some(blob) => Some((self.is_whole(&blob).await?, blob)),
+            None => None,
+        };
+        self.commit().await?;
+        Ok(judged.map(|(whole, blob)| (blob, whole)))
+    }
+
+    /// Whether numbered chunks are the content of this hash and size, as a reader finds them. They are read a few at a time.
+    async fn is_whole(&mut self, (org, sha256, size): &Blob) -> StoreResult<bool> {
+        let (mut digest, mut length, mut number) = (Digest::default(), 0, 0);
+        loop {
+            let query =
+                sqlx::query_as::<_, (i64, Vec<u8>)>(self.stored.statement(CHUNKS)).bind(org).bind(sha256);
+            let chunks = self.rows(query.bind(number).bind(CHUNKS_AT_A_TIME)).await?;
+            if chunks.is_empty() {
+                return Ok(signed(length) == *size && digest.finish() == *sha256);
+            }
+            for (seq, data) in chunks {
+                if seq != number || data.is_empty() {
+                    return Ok(false);
+                }
+                digest.update(&data);
+                (number, length) = (number + 1, length + data.len() as u64);
+            }
+        }
+    }
+
+    async fn rows<R>(&mut self, query: Query<'_, R>) -> StoreResult<Vec<R>>
     where
         R: for<'r> FromRow<'r, PgRow> + Send + Unpin,
     {
         query.fetch_all(&mut self.connection).await.map_err(store_error)
     }
 
-    /// Every table that facts are written to, and the columns of its primary key.
-    async fn tables(&mut self) -> StoreResult<Vec<(String, String)>> {
-        let name = self.stored.name().to_owned();
-        self.rows(sqlx::query_as(TABLES).bind(name)).await
+    async fn column(&mut self, sql: &str) -> StoreResult<Vec<String>> {
+        let rows = self.rows(sqlx::query_as::<_, (String,)>(self.stored.statement(sql))).await?;
+        Ok(rows.into_iter().map(|(value,)| value).collect())
     }
 
-    /// Writes the rows of every fact, and answers the texts that facts refer to and none keeps.
-    async fn replay(&mut self) -> StoreResult<BTreeSet<String>> {
-        let hashes = self.key_hashes().await?;
-        let mut lost = BTreeSet::new();
-        let mut last = (String::new(), 0);
-        loop {
-            let query = sqlx::query_as::<_, (String, i64, i64, String)>(self.stored.statement(ENTRIES));
-            let page = self.rows(query.bind(last.0).bind(last.1).bind(PAGE)).await?;
-            let Some((org, number, ..)) = page.last() else { return Ok(lost) };
-            last = (org.clone(), *number);
-            let texts = self.write(&page, &hashes).await?;
-            lost.extend(self.lost(texts).await?);
-        }
+    async fn execute(&mut self, sql: &str) -> StoreResult<()> {
+        let done = sqlx::raw_sql(self.stored.statement(sql)).execute(&mut self.connection).await;
+        done.map(drop).map_err(store_error)
     }
 
-    async fn key_hashes(&mut self) -> StoreResult<BTreeMap<Id, KeyHash>> {
-        let rows: Vec<(String, String)> =
-            self.rows(sqlx::query_as(self.stored.statement(KEY_HASHES))).await?;
-        rows.into_iter().map(|(key, hash)| Ok((id(&key)?, KeyHash::stored(hash)))).collect()
-    }
-
-    /// Of these texts, those that no entry keeps.
-    async fn lost(&mut self, texts: BTreeSet<(Id, Hash)>) -> StoreResult<Vec<String>> {
-        let (orgs, digests): (Vec<_>, Vec<_>) =
-            texts.into_iter().map(|(org, text)| (org.to_string(), text.to_string())).unzip();
-        let query = sqlx::query_as::<_, (String,)>(self.scratch.statement(TEXTS_MISSING));
-        let lost = self.rows(query.bind(orgs).bind(digests)).await?;
-        Ok(lost.into_iter().map(|(text,)| text).collect())
-    }
-
-    /// Writes the rows of a page of facts, and answers the texts that they refer to.
-    async fn write(
-        &mut self,
-        page: &[(String, i64, i64, String)],
-        hashes: &BTreeMap<Id, KeyHash>,
-    ) -> StoreResult<BTreeSet<(Id, Hash)>> {
-        let mut texts = BTreeSet::new();
-        let (mut rows, mut names, mut intervals) = Default::default();
-        let mut batch = Batch { rows: &mut rows, names: &mut names, intervals: &mut intervals };
-        for (org, number, at, payload) in page {
-            let at = Timestamp::from_micros(*at);
-            let spot = Spot { org: id(org)?, index: unsigned(*number)? };
-            let fact: Fact = body(payload)?;
-            batch.index(spot, at, &fact, &secrets(&fact, hashes)).map_err(unwritten)?;
-            self.expect(spot, at, &fact, &mut texts).await?;
-        }
-        intervals.write(&mut rows).map_err(unwritten)?;
-        write_names(&names, &mut rows).map_err(unwritten)?;
-        let (statement, arguments) = rows_alone(rows).map_err(unwritten)?;
-        let query = sqlx::query_with(self.scratch.statement(&statement), arguments);
-        query.execute(&mut self.connection).await.map_err(store_error)?;
-        Ok(texts)
-    }
-
-    /// Notes the attachments and texts that a fact names.
-    async fn expect(
-        &mut self,
-        spot: Spot,
-        at: Timestamp,
-        fact: &Fact,
-        texts: &mut BTreeSet<(Id, Hash)>,
-    ) -> StoreResult<()> {
-        for row in fact.index_rows(at) {
-            match row {
-                IndexRow::Attachment(file) => {
-                    let query = sqlx::query(self.scratch.statement(PUT_BLOB)).bind(spot.org.to_string());
-                    let query = query.bind(file.sha256.as_str()).bind(signed(file.size));
-                    query.execute(&mut self.connection).await.map_err(store_error)?;
-                }
-                IndexRow::TextUse { sha256 } => drop(texts.insert((spot.org, sha256))),
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-
-    /// Ends the reading; the temporary tables go with the session.
+    /// Ends the session, and with it what it has not committed.
     pub(crate) async fn end(self) -> StoreResult<()> {
         self.connection.close().await.map_err(store_error)
     }
 }
 
-/// Whether numbered chunks are the content of this hash and size, as a reader finds them.
-fn is_whole(chunks: &[(i64, Vec<u8>)], sha256: &str, size: i64) -> bool {
-    let in_order = (0..).zip(chunks).all(|(number, (seq, data))| *seq == number && !data.is_empty());
-    let content = chunks.iter().map(|(_, data)| data.as_slice()).collect::<Vec<_>>().concat();
-    in_order && signed(content.len() as u64) == size && sha256_hex(&content) == sha256
-}
-
-/// The hash that a fact's key is kept with, if it is the one whose digest the ledger has.
-fn secrets(fact: &Fact, hashes: &BTreeMap<Id, KeyHash>) -> Vec<(Id, KeyHash)> {
+/// The hash that a fact's key is kept with: the one whose digest the ledger has.
+fn secrets(fact: &Fact, hashes: &BTreeMap<String, KeyHash>) -> Vec<(Id, KeyHash)> {
     let Fact::ApiKeyCreated { record } = fact else { return Vec::new() };
-    let hash = hashes.get(&record.id).filter(|hash| hash.fingerprint() == record.hash_sha256);
-    hash.map(|hash| (record.id, hash.clone())).into_iter().collect()
-}
-
-/// The statement that answers the keys of the rows that only one of the two tables has.
-fn difference(table: &str, key: &str) -> String {
-    format!(
-        "SELECT DISTINCT json_build_array({key})::text FROM (
-            (SELECT * FROM pg_temp.{table} EXCEPT SELECT * FROM evidence.{table})
-            UNION ALL (SELECT * FROM evidence.{table} EXCEPT SELECT * FROM pg_temp.{table})) x
-        LIMIT {NAMED}"
-    )
+    hashes.get(&record.hash_sha256).map(|hash| (record.id, hash.clone())).into_iter().collect()
 }
 
 fn unwritten(error: serde_json::Error) -> StoreError {

@@ -75,7 +75,7 @@ impl Recorder for PostgresStore {
 }
 
 /// Answers, from one snapshot of the database: the heads of the organizations `$1`; what each name leads to, an alias
-/// with a tilde before its id; and the revision of each record. Names and records are subqueries, so that each is a probe
+/// with a tilde before its id; the revision of each record; and the oldest version whose programs may write. Names and records are subqueries, so that each is a probe
 /// of an index whatever the statistics say.
 pub(crate) const LOOK: &str = "
     SELECT 0 AS what, NULL::bigint, h.size, h.org, h.frontier,
@@ -103,7 +103,9 @@ pub(crate) const LOOK: &str = "
         FROM UNNEST($14::bigint[], $15::text[], $16::text[], $17::text[]) AS j (number, org, kind, id)
     UNION ALL SELECT 2, j.number,
         (SELECT t.ledger_index FROM evidence.trail t WHERE t.org = j.org AND t.id = j.id), '', '', 0
-        FROM UNNEST($18::bigint[], $19::text[], $20::text[], $21::text[]) AS j (number, org, kind, id)";
+        FROM UNNEST($18::bigint[], $19::text[], $20::text[], $21::text[]) AS j (number, org, kind, id)
+    UNION ALL SELECT 3, NULL, 
+        (SELECT m.writer FROM evidence._evidence_migrations m ORDER BY m.version DESC LIMIT 1), NULL, '', 0";
 
 /// A row of [`LOOK`]: what it is about, the number of a name or record, a size or revision, an id, a frontier, a time.
 /// What is not there is null.
@@ -112,10 +114,14 @@ pub(crate) type Seen = (i32, Option<i64>, Option<i64>, Option<String>, String, i
 /// Locks the heads `$1`, which stand in the order of their organizations, so that two servers never wait for each other,
 /// and goes on only if each still has the size that was seen: everything that a guard rests on changes with its
 /// organization's ledger alone. Organizations and users are named in the whole store; there the unique indexes decide.
+/// Nor does it go on where a newer program lets this one, of version `$5`, write no more (`migrate.rs`).
 const SWAP: &str = "
     WITH locked AS MATERIALIZED (
         SELECT h.org, h.size FROM evidence.head h WHERE h.org = ANY($1) ORDER BY h.org FOR UPDATE),
-    go AS MATERIALIZED (SELECT 1 WHERE ARRAY(SELECT l.size FROM locked l ORDER BY l.org) = $2),
+    go AS MATERIALIZED (
+        SELECT 1 WHERE ARRAY(SELECT l.size FROM locked l ORDER BY l.org) = $2
+            AND coalesce((
+                SELECT m.writer FROM evidence._evidence_migrations m ORDER BY m.version DESC LIMIT 1), 0) <= $5),
     swapped AS (
         UPDATE evidence.head h SET size = s.size, frontier = s.frontier
         FROM go, UNNEST($1::text[], $3::bigint[], $4::text[]) AS s (org, size, frontier) WHERE h.org = s.org)";
@@ -218,6 +224,8 @@ pub(crate) struct Plan {
     rows: Rows,
     names: NameChanges,
     intervals: Intervals,
+    /// The oldest version whose programs may write.
+    writer: i64,
 }
 
 impl Plan {
@@ -244,11 +252,17 @@ impl Plan {
                         plan.directory.insert_revision(*record, unsigned(revision)?);
                     }
                 }
+                (3, Some(writer), _) => plan.writer = writer,
                 // A name that leads nowhere, a record that is not there.
                 _ => {}
             }
         }
         Ok(plan)
+    }
+
+    /// Whether programs of this version may write.
+    pub(crate) const fn may_be_written(&self, version: i64) -> bool {
+        self.writer <= version
     }
 
     /// Whether there is nothing to write.
@@ -306,9 +320,9 @@ impl Plan {
         Ok(Entry { index: spot.index, leaf_hash })
     }
 
-    /// The statement that writes everything if the ledgers are as they were seen, and answers whether they were; and
-    /// its arguments.
-    pub(crate) fn into_statement(self) -> serde_json::Result<(String, PgArguments)> {
+    /// The statement by which a program of this version writes everything if the ledgers are as they were seen, and that
+    /// answers whether they were; and its arguments.
+    pub(crate) fn into_statement(self, version: i64) -> serde_json::Result<(String, PgArguments)> {
         let Self { ledgers, mut rows, names, intervals, .. } = self;
         let mut heads = Heads::default();
         for (org, Ledger { was, frontier, .. }) in ledgers.iter().filter(|(_, ledger)| ledger.changed) {
@@ -323,7 +337,7 @@ impl Plan {
         }
         intervals.write(&mut rows)?;
         write_names(&names, &mut rows)?;
-        swap(heads, rows)
+        swap(heads, rows, version)
     }
 }
 
@@ -337,11 +351,16 @@ struct Heads {
 }
 
 /// One statement that writes these heads and rows, together or not at all; and its arguments.
-fn swap(heads: Heads, rows: Rows) -> serde_json::Result<(String, PgArguments)> {
+fn swap(heads: Heads, rows: Rows, version: i64) -> serde_json::Result<(String, PgArguments)> {
     let Heads { orgs, sizes_before, sizes, frontiers } = heads;
     let mut arguments = PgArguments::default();
-    let bound =
-        [arguments.add(orgs), arguments.add(sizes_before), arguments.add(sizes), arguments.add(frontiers)];
+    let bound = [
+        arguments.add(orgs),
+        arguments.add(sizes_before),
+        arguments.add(sizes),
+        arguments.add(frontiers),
+        arguments.add(version),
+    ];
     bound.into_iter().collect::<Result<(), _>>().map_err(serde::ser::Error::custom)?;
     let named = |(number, statement)| format!(", write_{number} AS ({statement})");
     let parts: String = (0..).zip(rows.into_statements(&mut arguments)?).map(named).collect();
@@ -350,7 +369,7 @@ fn swap(heads: Heads, rows: Rows) -> serde_json::Result<(String, PgArguments)> {
 
 /// Writes the rows of facts whose ledger is written already, on a connection that nobody shares.
 pub(crate) fn rows_alone(rows: Rows) -> serde_json::Result<(String, PgArguments)> {
-    swap(Heads::default(), rows)
+    swap(Heads::default(), rows, i64::MAX)
 }
 
 /// Writes what became of names.
@@ -399,7 +418,9 @@ impl Batch<'_> {
             IndexRow::Organization(record) => {
                 rows.push(Table::Organization, &(record.id, &record.name, record))
             }
-            IndexRow::User(record) => rows.push(Table::User, &(record.id, &record.name, record, spot.index)),
+            IndexRow::User(record) => {
+                rows.push(Table::User, &(spot.org, record.id, &record.name, record, spot.index))
+            }
             IndexRow::Member { user, role } => rows.push(Table::Membership, &(spot.org, user, role)),
             IndexRow::Name(effect) => {
                 self.names.apply(spot.org, effect);

@@ -20,9 +20,10 @@ use crate::blobs::BlobWrite;
 use crate::connections::Session;
 use crate::db::Reader;
 use crate::error::{
-    is_cut, is_disconnected, is_lost_race, is_read_only, is_serialization_failure, may_be_of_one,
+    Outdated, is_cut, is_disconnected, is_lost_race, is_read_only, is_serialization_failure, may_be_of_one,
     store_error, timed_out,
 };
+use crate::migrate::latest;
 use crate::record::{LOOK, Plan, Questions, Seen, Submission};
 use crate::rows::signed;
 
@@ -137,12 +138,17 @@ impl Writer {
         if outcome.as_ref().is_err_and(|error| is_cut(error) || is_read_only(error)) && reply.begin() {
             outcome = self.step(&write).await;
         }
-        reply.send(outcome.map_err(store_error));
+        reply.send(match outcome {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(Outdated.into()),
+            Err(error) => Err(store_error(error)),
+        });
     }
 
-    async fn step(&mut self, write: &BlobWrite) -> Result<(), sqlx::Error> {
-        let schema = self.reader.schema.clone();
-        self.on_connection(async |connection| write.apply(&schema, connection).await).await
+    /// Whether it was done, and not left to a newer program.
+    async fn step(&mut self, write: &BlobWrite) -> Result<bool, sqlx::Error> {
+        let (schema, version) = (self.reader.schema.clone(), self.version());
+        self.on_connection(async |connection| write.apply(&schema, version, connection).await).await
     }
 
     /// Does one statement's work, making a connection first where there is none. After an error of the connection it
@@ -222,6 +228,9 @@ impl Writer {
                 Err(_) if all_late(batch) => break,
                 Err(_) => continue,
             }
+            if !plan.may_be_written(self.version()) {
+                return Ok(batch.iter().map(|_| Err(Outdated.into())).collect());
+            }
             let planned = |write: &Submission| {
                 if write.reply.begin() { plan.accept(write) } else { Ok(Err(Refused::Late.into())) }
             };
@@ -247,6 +256,11 @@ impl Writer {
         }
         let refusal = if doubts.is_empty() { outrun } else { in_doubt };
         Ok(batch.iter().map(|_| Err(refusal())).collect())
+    }
+
+    /// The version of this program.
+    fn version(&self) -> i64 {
+        latest(self.reader.migrations)
     }
 
     /// What the writes of a batch in doubt are answered, if it turns out to have been written.
@@ -282,7 +296,7 @@ impl Writer {
 
     /// Whether the ledgers were as they were seen, so that everything was written.
     async fn write(&mut self, plan: Plan) -> Result<bool, sqlx::Error> {
-        let (statement, arguments) = plan.into_statement().map_err(encode)?;
+        let (statement, arguments) = plan.into_statement(self.version()).map_err(encode)?;
         let query = sqlx::query_scalar_with(self.reader.schema.statement(&statement), arguments);
         self.on_connection(async |connection| query.fetch_one(connection).await).await
     }

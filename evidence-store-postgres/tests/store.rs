@@ -92,6 +92,15 @@ impl Bench {
         connection.close().await.unwrap();
     }
 
+    /// How many rows a table has.
+    async fn count(&self, table: &str) -> i64 {
+        let mut connection = PgConnection::connect(&self.schema.url).await.unwrap();
+        let sql = AssertSqlSafe(format!("SELECT count(*) FROM {}.{table}", self.schema.name));
+        let count = sqlx::query_scalar(sql).fetch_one(&mut connection).await.unwrap();
+        connection.close().await.unwrap();
+        count
+    }
+
     async fn problems(&self) -> Vec<String> {
         self.store.fsck().await.unwrap().problems
     }
@@ -298,6 +307,97 @@ async fn damage_is_named() {
 
 #[tokio::test]
 #[ignore = "needs PostgreSQL: cargo xtask test"]
+async fn from_a_damaged_ledger_nothing_is_made() {
+    for damage in [
+        "UPDATE {}.ledger SET payload = '{}' WHERE idx = 3",
+        "DELETE FROM {}.ledger WHERE idx = 4",
+        "DELETE FROM {}.node",
+        "DELETE FROM {}.head WHERE size > 9",
+    ] {
+        let bench = Bench::new().await;
+        for number in 0..20 {
+            bench.create(&bench.flow(&format!("flow-{number}"))).await.unwrap();
+        }
+        bench.execute("DELETE FROM {}.record").await;
+        bench.execute(damage).await;
+        let report = bench.store.rebuild().await.unwrap();
+        assert!(!report.problems.is_empty() && report.rows == 0, "{damage}: {report:?}");
+        assert_eq!(bench.count("record").await, 0, "{damage}");
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: cargo xtask test"]
+async fn tables_that_cannot_be_made_whole_stay_as_they_were() {
+    let bench = Bench::new().await;
+    bench.create(&bench.flow("build")).await.unwrap();
+    bench.execute("DELETE FROM {}.record; DELETE FROM {}.name; DELETE FROM {}.user").await;
+    bench.execute("ALTER TABLE {}.user ADD CONSTRAINT refuse CHECK (name = '') NOT VALID").await;
+    bench.store.rebuild().await.unwrap_err();
+    for table in ["record", "name", "user"] {
+        assert_eq!(bench.count(table).await, 0, "{table}");
+    }
+    bench.execute("ALTER TABLE {}.user DROP CONSTRAINT refuse").await;
+    assert_eq!(bench.store.rebuild().await.unwrap().problems, Vec::<String>::new());
+    assert_eq!(bench.problems().await, Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL: cargo xtask test"]
+async fn tables_are_made_again_while_others_write() {
+    let bench = Arc::new(Bench::new().await);
+    let mut writes = tokio::task::JoinSet::new();
+    for number in 0..100 {
+        let bench = bench.clone();
+        writes.spawn(async move { bench.create(&bench.flow(&format!("flow-{number}"))).await });
+    }
+    while !writes.is_empty() {
+        assert_eq!(bench.store.rebuild().await.unwrap().problems, Vec::<String>::new());
+        writes.join_next().await.unwrap().unwrap().unwrap();
+        while let Some(written) = writes.try_join_next() {
+            written.unwrap().unwrap();
+        }
+    }
+    let flows = bench.store.flows(bench.org, &FlowFilter::default(), Window::ALL).await.unwrap();
+    assert_eq!(flows.total, 100);
+    assert_eq!(bench.problems().await, Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL: cargo xtask test"]
+async fn a_check_takes_a_snapshot_for_each_organization() {
+    let bench = Bench::new().await;
+    let evidence = Evidence::new(bench.store.clone(), Settings::default());
+    let orgs: Vec<_> = (0..12).map(|number| format!("org{number}").parse().unwrap()).collect();
+    evidence.seed(&Seed { user: "john".parse().unwrap(), orgs, api_key: None }).await.unwrap();
+    let mut snapshots = Vec::new();
+    let begins = |_: &str| {
+        let runtime = tokio::runtime::Handle::current();
+        let begun = tokio::task::block_in_place(|| {
+            runtime.block_on(async {
+                let mut connection = PgConnection::connect(&bench.schema.url).await.unwrap();
+                let of_the_check = "
+                SELECT DISTINCT a.xact_start::text
+                FROM pg_stat_activity a JOIN pg_locks l ON l.pid = a.pid
+                WHERE a.state = 'idle in transaction' AND l.relation = to_regclass($1)";
+                let head = format!("{}.head", bench.schema.name);
+                let begun: Vec<String> =
+                    sqlx::query_scalar(of_the_check).bind(head).fetch_all(&mut connection).await.unwrap();
+                connection.close().await.unwrap();
+                begun
+            })
+        });
+        assert_eq!(begun.len(), 1, "{begun:?}");
+        snapshots.extend(begun);
+    };
+    let report = bench.store.fsck_with(begins).await.unwrap();
+    assert_eq!((report.problems, snapshots.len() as u64), (vec![], report.organizations));
+    snapshots.dedup();
+    assert!(snapshots.len() > 12, "{snapshots:?}");
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: cargo xtask test"]
 async fn a_closed_store_answers_that_it_is_not_available() {
     let bench = Bench::new().await;
     bench.store.close().await;
@@ -341,7 +441,11 @@ async fn addresses_and_schemas_that_cannot_be_used_are_refused_with_one_sentence
 #[ignore = "needs PostgreSQL: cargo xtask test"]
 async fn tables_of_a_later_program_are_left_alone() {
     let bench = Bench::new().await;
-    bench.execute("INSERT INTO {}._evidence_migrations (version) VALUES (99)").await;
+    bench
+        .execute(
+            "INSERT INTO {}._evidence_migrations (version, writer, steps, done) VALUES (99, 99, 0, false)",
+        )
+        .await;
     let newer = PostgresStore::connect_with(&bench.schema.url, &options(&bench.schema)).await.unwrap_err();
     assert!(matches!(newer, ConnectError::NewerSchema { found: 99, known: 1 }), "{newer}");
 }

@@ -147,6 +147,73 @@ impl Table {
     }
 }
 
+/// The tables that have rows and follow from the ledgers.
+async fn derived(schema: &str, connection: &mut PgConnection) -> Vec<Table> {
+    let rest = ["ledger", "node", "head", "blob", "blob_chunk", "_evidence_migrations"];
+    let mut tables = Table::all(schema, connection).await;
+    tables.retain(|table| !rest.contains(&table.name.as_str()));
+    tables
+}
+
+/// Loses every row that follows from the ledgers, and of keys all but the hashes.
+async fn lose_all(schema: &str, connection: &mut PgConnection) {
+    for Table { name, .. } in derived(schema, connection).await {
+        let lost = match name.as_str() {
+            "api_key" => format!(
+                "UPDATE {schema}.api_key SET org = org || 'x', id = id || 'x', owner = '{{}}',
+                owner_id = '', created_at = 1, expires_at = 1, revoked_at = 1"
+            ),
+            name => format!("DELETE FROM {schema}.{name}"),
+        };
+        sqlx::query(AssertSqlSafe(lost)).execute(&mut *connection).await.unwrap();
+    }
+}
+
+/// Takes away what may be nothing, and some rows, and changes others.
+async fn damage(schema: &str, connection: &mut PgConnection, dice: &mut Dice) {
+    // What keys are found by is in no ledger.
+    let mut tables = derived(schema, connection).await;
+    tables.retain(|table| table.name != "api_key");
+    let mut statements = Vec::new();
+    for Table { name, columns, .. } in &tables {
+        statements
+            .extend(columns.iter().map(|(column, _)| format!("UPDATE {schema}.{name} SET {column} = NULL")));
+    }
+    statements.extend((0..20).map(|_| dice.pick(&tables).tampering(dice)));
+    for statement in statements {
+        // A change that a constraint refuses is none.
+        sqlx::query(AssertSqlSafe(statement)).execute(&mut *connection).await.ok();
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: cargo xtask test"]
+async fn whatever_is_lost_of_the_tables_is_made_again() {
+    let (mut dice, mut mended) = (Dice(1), 0);
+    for check in conformance::checks() {
+        let (schema, store) = filled(&check).await;
+        let mut connection = PgConnection::connect(&schema.url).await.unwrap();
+        let report = store.fsck().await.unwrap();
+        for all in [true, false] {
+            if !report.problems.is_empty() || report.entries == 0 {
+                continue;
+            }
+            if all {
+                lose_all(&schema.name, &mut connection).await;
+            } else {
+                damage(&schema.name, &mut connection, &mut dice).await;
+            }
+            let rebuilt = store.rebuild().await.unwrap();
+            assert_eq!((rebuilt.entries, rebuilt.problems), (report.entries, vec![]), "{}", check.name);
+            assert_eq!(store.fsck().await.unwrap(), report, "{}", check.name);
+            mended += rebuilt.rows;
+        }
+        connection.close().await.unwrap();
+        store.close().await;
+    }
+    assert!(mended > 1000, "{mended}");
+}
+
 /// Tampers with the tables until something has changed, and answers how.
 async fn tamper(schema: &Schema, dice: &mut Dice) -> String {
     let mut connection = PgConnection::connect(&schema.url).await.unwrap();

@@ -9,7 +9,9 @@ CREATE TABLE organization (
     record TEXT NOT NULL
 ) STRICT;
 
+-- org: in whose ledger the user was made.
 CREATE TABLE user (
+    org          INTEGER NOT NULL,
     id           TEXT NOT NULL PRIMARY KEY,
     name         TEXT NOT NULL UNIQUE,
     record       TEXT NOT NULL,

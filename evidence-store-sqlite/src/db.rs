@@ -15,21 +15,13 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, OpenFlags, Row};
 use tokio::task::spawn_blocking;
 
-use crate::error::ConnectError;
+use crate::error::{ConnectError, Outdated};
+use crate::migrate::{MIGRATIONS, Migration, WRITER, latest, migrate};
 use crate::question::{Question, Readers};
 use crate::writer::{Job, Writer};
 
-const MIGRATIONS: [&str; 1] = [include_str!("../migrations/0001_first.sql")];
-
-const MIGRATION_TABLE: &str =
-    "CREATE TABLE IF NOT EXISTS _evidence_migrations (version INTEGER NOT NULL PRIMARY KEY) STRICT";
-
-const MIGRATED: &str = "SELECT coalesce(max(version), 0) FROM _evidence_migrations";
-
-const MIGRATION_DONE: &str = "INSERT INTO _evidence_migrations (version) VALUES ($1)";
-
 /// How long a statement waits for another process's lock.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What the log of writes is cut back to, in bytes, once it is in the file.
 const LOG_BYTES: i64 = 64 << 20;
@@ -67,6 +59,7 @@ impl Default for Options {
 pub struct SqliteStore {
     pub(crate) readers: Arc<Readers>,
     pub(crate) queue: Queue<Job>,
+    pub(crate) migrations: &'static [Migration],
 }
 
 impl SqliteStore {
@@ -105,11 +98,16 @@ impl SqliteStore {
     /// [`ConnectError`] says what is wrong and what to do.
     pub async fn open_with(path: impl AsRef<Path>, options: &Options) -> Result<Self, ConnectError> {
         let (file, options) = (path.as_ref().to_owned(), options.clone());
-        let start = spawn_blocking(move || Self::start(file, &options)).await;
+        let start = spawn_blocking(move || Self::start(file, &options, &MIGRATIONS)).await;
         start.unwrap_or_else(|ended| Err(ConnectError::Thread { source: std::io::Error::other(ended) }))
     }
 
-    fn start(file: PathBuf, options: &Options) -> Result<Self, ConnectError> {
+    /// Opens the store as a program does that knows these migrations.
+    pub(crate) fn start(
+        file: PathBuf,
+        options: &Options,
+        migrations: &'static [Migration],
+    ) -> Result<Self, ConnectError> {
         let unopened = |source| ConnectError::opening(&file, source);
         let mut connection = connection(&file, OpenFlags::SQLITE_OPEN_CREATE).map_err(unopened)?;
         connection.pragma_update(None, "journal_mode", "WAL").map_err(unopened)?;
@@ -127,16 +125,16 @@ impl SqliteStore {
                 return Err(ConnectError::Unsafe { file: file.display().to_string(), setting, found });
             }
         }
-        migrate(&mut connection)?;
+        migrate(&mut connection, &file, migrations)?;
         let statements = Arc::new(AtomicU64::new(0));
         // SQLite ends what was begun, so that its outcome is always heard.
         let bounds = Bounds { bytes: options.queue_bytes, patience: options.queue_timeout, grace: None };
         let (queue, jobs) = Queue::new(bounds);
-        let writer = Writer::new(connection, Arc::clone(&statements));
+        let writer = Writer::new(connection, migrations, Arc::clone(&statements));
         let started = thread::Builder::new().name("evidence-writer".to_owned()).spawn(|| writer.run(jobs));
         started.map_err(|source| ConnectError::Thread { source })?;
         let readers = Arc::new(Readers::new(file, options.acquire_timeout, statements));
-        Ok(Self { readers, queue })
+        Ok(Self { readers, queue, migrations })
     }
 
     /// Finishes what was handed to the writer and closes every connection. Later calls answer
@@ -169,7 +167,11 @@ impl Health for SqliteStore {
         if self.queue.is_closed() {
             return Err(Refused::Closed.into());
         }
-        self.ask(MIGRATED).first::<(i64,)>().await.map(drop)
+        let writer = self.ask(WRITER).first::<(i64,)>().await?;
+        if writer.is_some_and(|(writer,)| writer > latest(self.migrations)) {
+            return Err(Outdated.into());
+        }
+        Ok(())
     }
 }
 
@@ -186,24 +188,6 @@ pub(crate) fn connection(file: &Path, flags: OpenFlags) -> rusqlite::Result<Conn
     // Otherwise a statement may be planned anew for each value that is bound to it.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(connection)
-}
-
-/// Brings the tables up to date.
-pub(crate) fn migrate(connection: &mut Connection) -> Result<(), ConnectError> {
-    use rusqlite::TransactionBehavior::Immediate;
-    let failed = |version| move |source| ConnectError::Migrate { version, source };
-    let transaction = connection.transaction_with_behavior(Immediate).map_err(failed(0))?;
-    transaction.execute_batch(MIGRATION_TABLE).map_err(failed(0))?;
-    let found: i64 = transaction.query_row(MIGRATED, [], |row| row.get(0)).map_err(failed(0))?;
-    let known = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
-    if found > known {
-        return Err(ConnectError::NewerSchema { found, known });
-    }
-    for (version, migration) in (1..).zip(MIGRATIONS).filter(|(version, _)| *version > found) {
-        transaction.execute_batch(migration).map_err(failed(version))?;
-        transaction.execute(MIGRATION_DONE, [version]).map_err(failed(version))?;
-    }
-    transaction.commit().map_err(failed(known))
 }
 
 #[cfg(test)]

@@ -42,8 +42,8 @@ pub enum ConnectError {
     },
     /// The tables cannot be brought up to date.
     #[error(
-        "the tables cannot be brought to version {version} ({}), and nothing was changed: check that the disk has room \
-         and that no other program is at the file",
+        "the tables cannot be brought to version {version} ({}): check that the disk has room and that no other program \
+         is at the file; the next start goes on from here",
         said(.source)
     )]
     Migrate {
@@ -51,6 +51,17 @@ pub enum ConnectError {
         version: i64,
         /// Why.
         source: rusqlite::Error,
+    },
+    /// The tables cannot be made again from the ledgers.
+    #[error(
+        "the tables of version {version} cannot be made from the ledgers ({source}): check them with fsck; the next start \
+         goes on from here"
+    )]
+    Reindex {
+        /// The version that failed.
+        version: i64,
+        /// Why.
+        source: StoreError,
     },
     /// The file cannot be kept as safely as it has to be.
     #[error(
@@ -158,6 +169,19 @@ pub(crate) struct Busy;
 impl From<Busy> for StoreError {
     fn from(busy: Busy) -> Self {
         Self::Unavailable(busy.into())
+    }
+}
+
+/// A program of a later version has brought the tables up to date.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "a newer program has changed the tables, and this one must not write to them any more: start the newer one"
+)]
+pub(crate) struct Outdated;
+
+impl From<Outdated> for StoreError {
+    fn from(outdated: Outdated) -> Self {
+        Self::Unavailable(outdated.into())
     }
 }
 

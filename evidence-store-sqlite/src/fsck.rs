@@ -1,32 +1,29 @@
 //! Checking a whole store: every hash of every ledger computed again from what it stands for, then what follows from
-//! the ledgers (`rebuild.rs`).
+//! the ledgers (`rebuild.rs`); and making again what follows from them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
 
 use evidence_core::StoreError;
-use evidence_core::id::Id;
+use evidence_core::auth::KeyHash;
 use evidence_core::ledger::{Frontier, Hash, Header, Node};
 use evidence_core::queue::Refused;
-use evidence_core::store::{LedgerStore, StoreResult, StoredEntry};
+use evidence_core::store::{StoreResult, StoredEntry};
 use tokio::task::spawn_blocking;
 
 use crate::db::SqliteStore;
-use crate::rebuild::Rebuild;
-use crate::rows::{id, list, signed, unsigned, word};
+use crate::rebuild::{Ledger, Range, Scratch};
+use crate::rows::unsigned;
 
 /// How many entries are held in memory at a time.
 const PAGE: u64 = 256;
 
-const ORGANIZATIONS: &str = "SELECT id, name FROM organization ORDER BY key";
+/// Organizations are looked at together until they have this share of all entries: for each such part some tables are
+/// read from end to end, which have no index by organization, and what is written meanwhile stays in the log.
+const PARTS: u64 = 16;
 
-const NODES: &str = "
-    SELECT n.level, n.idx, n.hash FROM organization o CROSS JOIN json_each($2) j
-    CROSS JOIN node n ON n.org = o.key AND n.level = j.value->>0 AND n.idx = j.value->>1 WHERE o.id = $1";
-
-const SURPLUS: &str = "
-    SELECT (SELECT count(*) FROM ledger l WHERE l.org = o.key AND l.idx >= $2),
-        (SELECT count(*) FROM node n WHERE n.org = o.key)
-    FROM organization o WHERE o.id = $1";
+/// After how many bytes of attachments the log may begin anew.
+const RELIEVED: i64 = 64 << 20;
 
 /// What a check of the whole store found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -39,121 +36,245 @@ pub struct FsckReport {
     pub problems: Vec<String>,
 }
 
-/// The check of one ledger, page after page.
-struct Check<'a> {
-    name: &'a str,
-    frontier: Frontier,
-    nodes: u64,
-    report: &'a mut FsckReport,
-}
-
-impl Check<'_> {
-    fn problem(&mut self, what: impl std::fmt::Display) {
-        self.report.problems.push(format!("organization {}: {what}", self.name));
-    }
-
-    /// Checks an entry and answers the nodes that it completes. The tree goes on from the leaf as it is stored, so
-    /// that one damaged payload is one problem.
-    fn entry(&mut self, entry: &StoredEntry) -> Vec<Node> {
-        let StoredEntry { index, kind, at, actor, payload_sha256, leaf_hash, payload } = entry;
-        if Hash::of(payload) != *payload_sha256 {
-            self.problem(format_args!("the payload of ledger entry {index} does not match its hash"));
-        }
-        let (at, payload_sha256) = (at.as_micros(), *payload_sha256);
-        if (Header { index: *index, kind, at, actor, payload_sha256 }).leaf_hash() != *leaf_hash {
-            self.problem(format_args!("the leaf of ledger entry {index} does not match its header"));
-        }
-        self.report.entries += 1;
-        self.frontier.append(*leaf_hash)
-    }
+/// What making the tables again from the ledgers did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RebuildReport {
+    /// How many organizations there are.
+    pub organizations: u64,
+    /// How many ledger entries the tables were made from.
+    pub entries: u64,
+    /// How many rows were not what the ledgers say and are now.
+    pub rows: u64,
+    /// What is damaged in the ledgers, one sentence each. If there is anything, no row was changed.
+    pub problems: Vec<String>,
 }
 
 impl SqliteStore {
     /// Computes every payload hash, leaf, stored node, head and attachment again, and names what does not match; where
-    /// the ledger is sound, so are the tables that follow from it. Writes may go on meanwhile: ledger entries past the
-    /// head that was read first are not looked at.
+    /// a ledger is sound, so are the tables that follow from it. Writes may go on meanwhile: each organization is looked
+    /// at as it is at some time.
     ///
     /// # Errors
     /// [`StoreError`] when the file cannot be read; damage is reported, not an error.
     pub async fn fsck(&self) -> StoreResult<FsckReport> {
-        let mut report = FsckReport::default();
-        for (org, name) in self.ask(ORGANIZATIONS).long().all::<(String, String)>().await? {
-            report.organizations += 1;
-            match self.fsck_ledger(&org, &name, &mut report).await {
-                Err(StoreError::Corrupt { what }) => {
-                    report.problems.push(format!("organization {name}: {what}"));
-                }
+        self.fsck_with(|_| {}).await
+    }
+
+    /// The same, telling each organization's name, on a thread for slow work, before it is looked at.
+    ///
+    /// # Errors
+    /// As [`Self::fsck`].
+    pub async fn fsck_with(&self, begins: impl FnMut(&str) + Send + 'static) -> StoreResult<FsckReport> {
+        self.walk(begins, |mut walk| {
+            walk.check()?;
+            Ok(walk.report)
+        })
+        .await
+    }
+
+    /// Makes every table that follows from the ledgers again, from them alone but for the hashes of API keys, which no
+    /// ledger has. It is one transaction: nobody writes meanwhile, readers see the tables as they were until all are
+    /// made, and if it breaks off nothing was changed. Nothing is changed either where a ledger is damaged.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the file cannot be read or written; damage is reported, not an error.
+    pub async fn rebuild(&self) -> StoreResult<RebuildReport> {
+        self.walk(|_| {}, |mut walk| walk.rebuild()).await
+    }
+
+    async fn walk<T: Send + 'static>(
+        &self,
+        begins: impl FnMut(&str) + Send + 'static,
+        work: impl FnOnce(Walk) -> StoreResult<T> + Send + 'static,
+    ) -> StoreResult<T> {
+        if self.queue.is_closed() {
+            return Err(Refused::Closed.into());
+        }
+        let (file, begins, migrations) = (self.file().to_owned(), Box::new(begins), self.migrations);
+        let walk = move || {
+            let scratch = Scratch::beside(&file, migrations)?;
+            work(Walk { scratch, begins, report: FsckReport::default(), lost: BTreeSet::new() })
+        };
+        spawn_blocking(walk).await.map_err(|_| Refused::Closed)?
+    }
+}
+
+/// How many entries are looked at together at least.
+pub(crate) fn parts(ledgers: &[Ledger]) -> StoreResult<u64> {
+    Ok(unsigned(ledgers.iter().map(|(.., size)| *size).sum())? / PARTS)
+}
+
+/// A walk through all ledgers. What follows from those that are sound is made again on the way.
+struct Walk {
+    scratch: Scratch,
+    begins: Box<dyn FnMut(&str) + Send>,
+    report: FsckReport,
+    /// The texts that facts refer to and none keeps.
+    lost: BTreeSet<String>,
+}
+
+impl Walk {
+    fn check(&mut self) -> StoreResult<()> {
+        let file = self.scratch.integrity()?;
+        self.report.problems.extend(file.into_iter().map(|line| format!("file: {line}")));
+        let (quota, mut after) = (parts(&self.scratch.ledgers(i64::MIN)?)?, i64::MIN);
+        while after < i64::MAX {
+            self.scratch.begin()?;
+            let before = self.report.problems.len();
+            let range = self.read(after, quota)?;
+            if self.report.problems.len() == before {
+                let differences = self.scratch.differences(range);
+                self.note(differences)?;
+            }
+            self.scratch.commit()?;
+            self.scratch.clear()?;
+            self.scratch.relieve_log()?;
+            after = range.upto;
+        }
+        self.check_blobs()?;
+        let lost =
+            std::mem::take(&mut self.lost).into_iter().map(|text| format!("a text is missing: {text}"));
+        self.report.problems.extend(lost);
+        let strays = self.scratch.strays();
+        self.note(strays)
+    }
+
+    fn rebuild(&mut self) -> StoreResult<RebuildReport> {
+        self.scratch.begin_writing()?;
+        self.read(i64::MIN, u64::MAX)?;
+        let sound = self.report.problems.is_empty();
+        // Otherwise the transaction ends with the connection, undone.
+        let rows = if sound { self.scratch.restore()? } else { 0 };
+        if sound {
+            self.scratch.commit()?;
+        }
+        let FsckReport { organizations, entries, problems } = std::mem::take(&mut self.report);
+        Ok(RebuildReport { organizations, entries, rows, problems })
+    }
+
+    /// Reads the ledgers after an organization until so many entries were read, and answers how far that was.
+    fn read(&mut self, after: i64, quota: u64) -> StoreResult<Range> {
+        let hashes = self.scratch.key_hashes()?;
+        let (mut upto, before) = (None, self.report.entries);
+        for ledger in self.scratch.ledgers(after)? {
+            match upto {
+                Some(upto) if self.report.entries - before >= quota => return Ok(Range { after, upto }),
+                _ => upto = Some(ledger.0),
+            }
+            (self.begins)(&ledger.1);
+            self.report.organizations += 1;
+            match self.ledger(&ledger, &hashes) {
+                Err(StoreError::Corrupt { what }) => self.problem(&ledger, what),
                 outcome => outcome?,
             }
         }
-        let (file, sound) = (self.file().to_owned(), report.problems.is_empty());
-        let check = spawn_blocking(move || Rebuild::begin(&file)?.problems(sound));
-        report.problems.extend(check.await.map_err(|_| Refused::Closed)??);
-        Ok(report)
+        Ok(Range { after, upto: i64::MAX })
     }
 
-    async fn fsck_ledger(&self, org: &str, name: &str, report: &mut FsckReport) -> StoreResult<()> {
-        let org = id(org)?;
-        let Some(head) = self.ledger_head(org).await? else {
-            report.problems.push(format!("organization {name}: its ledger has no head"));
+    fn problem(&mut self, (_, name, _): &Ledger, what: impl Display) {
+        self.report.problems.push(format!("organization {name}: {what}"));
+    }
+
+    /// Adds what was found; that something cannot be read is a finding.
+    fn note(&mut self, found: StoreResult<Vec<String>>) -> StoreResult<()> {
+        match found {
+            Err(StoreError::Corrupt { what }) => self.report.problems.push(what.to_string()),
+            found => self.report.problems.extend(found?),
+        }
+        Ok(())
+    }
+
+    /// Checks a ledger, page after page, and makes again what follows from it for as long as it is sound.
+    fn ledger(&mut self, ledger: &Ledger, hashes: &BTreeMap<String, KeyHash>) -> StoreResult<()> {
+        let org = ledger.0;
+        let Some(head) = self.scratch.head(org)? else {
+            self.problem(ledger, "its ledger has no head");
             return Ok(());
         };
-        let mut check = Check { name, frontier: Frontier::default(), nodes: 0, report };
-        while check.frontier.size() < head.size() {
-            let next = check.frontier.size();
-            let page = self.ledger_entries(org, next, PAGE.min(head.size() - next)).await?;
+        let (mut frontier, mut completed, mut id) = (Frontier::default(), 0, None);
+        let before = self.report.problems.len();
+        while frontier.size() < head.size() {
+            let next = frontier.size();
+            let page = self.scratch.entries(org, next, PAGE.min(head.size() - next))?;
             let mut nodes = Vec::new();
             for (index, entry) in (next..).zip(&page) {
                 if entry.index != index {
                     break;
                 }
-                nodes.extend(check.entry(entry));
+                self.entry(ledger, entry);
+                nodes.extend(frontier.append(entry.leaf_hash));
             }
-            self.fsck_nodes(org, &nodes, &mut check).await?;
-            if check.frontier.size() < next + page.len() as u64 || page.is_empty() {
-                let gap = check.frontier.size();
-                check.problem(format_args!("ledger entry {gap} of {} is missing", head.size()));
+            completed += nodes.len() as u64;
+            self.nodes(ledger, &nodes)?;
+            if frontier.size() < next + page.len() as u64 || page.is_empty() {
+                let (gap, size) = (frontier.size(), head.size());
+                self.problem(ledger, format_args!("ledger entry {gap} of {size} is missing"));
                 return Ok(());
             }
+            if self.report.problems.len() == before {
+                match self.scratch.replay(org, &mut id, &page, hashes) {
+                    Err(error @ StoreError::Unavailable(_)) => return Err(error),
+                    Err(error) => self.problem(
+                        ledger,
+                        format_args!("the tables cannot be made again from its ledger: {error}"),
+                    ),
+                    Ok(lost) => self.lost.extend(lost),
+                }
+            }
         }
-        if check.frontier != head {
-            check.problem("its head does not match its entries");
+        if frontier != head {
+            self.problem(ledger, "its head does not match its entries");
         }
-        self.fsck_surplus(org, &head, &mut check).await
+        let (entries, nodes) = self.scratch.surplus(org, head.size())?;
+        if entries > 0 {
+            self.problem(ledger, format_args!("{entries} ledger entries lie past its head"));
+        }
+        if unsigned(nodes)? > completed {
+            self.problem(ledger, "nodes are stored that belong to no entry");
+        }
+        Ok(())
     }
 
-    async fn fsck_nodes(&self, org: Id, nodes: &[Node], check: &mut Check<'_>) -> StoreResult<()> {
-        let places: Vec<_> = nodes.iter().map(|node| (node.level, node.index)).collect();
-        let question = self.ask(NODES).bind(org.to_string()).bind(list(&places)?).long();
-        let mut stored: BTreeMap<(u32, u64), Hash> = BTreeMap::new();
-        for (level, index, hash) in question.all::<(u32, i64, String)>().await? {
-            stored.insert((level, unsigned(index)?), word(&hash)?);
+    /// Checks an entry. The tree goes on from the leaf as it is stored, so that one damaged payload is one problem.
+    fn entry(&mut self, ledger: &Ledger, entry: &StoredEntry) {
+        let StoredEntry { index, kind, at, actor, payload_sha256, leaf_hash, payload } = entry;
+        if Hash::of(payload) != *payload_sha256 {
+            self.problem(ledger, format_args!("the payload of ledger entry {index} does not match its hash"));
         }
+        let (at, payload_sha256) = (at.as_micros(), *payload_sha256);
+        if (Header { index: *index, kind, at, actor, payload_sha256 }).leaf_hash() != *leaf_hash {
+            self.problem(ledger, format_args!("the leaf of ledger entry {index} does not match its header"));
+        }
+        self.report.entries += 1;
+    }
+
+    fn nodes(&mut self, ledger: &Ledger, nodes: &[Node]) -> StoreResult<()> {
+        let places: Vec<_> = nodes.iter().map(|node| (node.level, node.index)).collect();
+        let stored = self.scratch.nodes(ledger.0, &places)?;
         for Node { level, index, hash } in nodes {
-            check.nodes += 1;
             match stored.get(&(*level, *index)) {
                 Some(found) if found == hash => {}
-                Some(_) => {
-                    check.problem(format_args!("node {index} of level {level} does not match its leaves"))
-                }
-                None => check.problem(format_args!("node {index} of level {level} is missing")),
+                Some(_) => self
+                    .problem(ledger, format_args!("node {index} of level {level} does not match its leaves")),
+                None => self.problem(ledger, format_args!("node {index} of level {level} is missing")),
             }
         }
         Ok(())
     }
 
-    /// Looks for entries past the head and nodes that belong to no leaf, unless the ledger has grown meanwhile.
-    async fn fsck_surplus(&self, org: Id, head: &Frontier, check: &mut Check<'_>) -> StoreResult<()> {
-        let question = self.ask(SURPLUS).bind(org.to_string()).bind(signed(head.size())).long();
-        let Some((entries, nodes)) = question.first::<(i64, i64)>().await? else { return Ok(()) };
-        if self.ledger_head(org).await?.as_ref() != Some(head) {
-            return Ok(());
-        }
-        if entries > 0 {
-            check.problem(format_args!("{entries} ledger entries lie past its head"));
-        }
-        if unsigned(nodes)? > check.nodes {
-            check.problem("nodes are stored that belong to no entry");
+    /// Whether every attachment still has the content that it is named after.
+    fn check_blobs(&mut self) -> StoreResult<()> {
+        let (mut last, mut read) = ((i64::MIN, String::new()), 0);
+        while let Some(((org, sha256, size), whole)) = self.scratch.next_blob((last.0, &last.1))? {
+            if !whole {
+                self.report.problems.push(format!("the attachment {sha256} does not match its hash"));
+            }
+            read += size;
+            if read > RELIEVED {
+                self.scratch.relieve_log()?;
+                read = 0;
+            }
+            last = (org, sha256);
         }
         Ok(())
     }

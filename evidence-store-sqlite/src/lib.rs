@@ -33,6 +33,7 @@ mod feed;
 mod flows;
 mod fsck;
 mod ledger;
+mod migrate;
 mod orgs;
 mod policies;
 mod question;
@@ -49,5 +50,5 @@ mod writer;
 
 pub use db::{Options, SqliteStore};
 pub use error::ConnectError;
-pub use fsck::FsckReport;
+pub use fsck::{FsckReport, RebuildReport};
 pub use rusqlite;

@@ -17,8 +17,8 @@ pub(crate) const INSERT_ORGANIZATIONS: &str = "
     SELECT value->>0, value->>1, value->>2, value->3 FROM json_each($1)";
 
 pub(crate) const INSERT_USERS: &str = "
-    INSERT INTO user (id, name, record, ledger_index)
-    SELECT value->>0, value->>1, value->2, value->>3 FROM json_each($1)";
+    INSERT INTO user (org, id, name, record, ledger_index)
+    SELECT value->>0, value->>1, value->>2, value->3, value->>4 FROM json_each($1)";
 
 pub(crate) const PUT_MEMBERSHIPS: &str = "
     INSERT INTO membership (org, user, role)

@@ -1,48 +1,73 @@
-//! The second half of a check: every table besides the ledger made again from the facts, in a scratch database, by the
-//! statements that wrote it, and compared row by row. The scratch database comes first on its connection and the store
+//! Every table besides the ledgers made again from the facts, in a scratch database, by the statements that wrote it; then
+//! compared with what is stored, or put in its place. The scratch database comes first on its connection and the store
 //! is attached to it, so that those statements find the scratch tables under their own names.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::time::Duration;
 
 use evidence_core::auth::KeyHash;
-use evidence_core::digest::sha256_hex;
+use evidence_core::digest::Digest;
 use evidence_core::id::Id;
 use evidence_core::index::IndexRow;
-use evidence_core::ledger::Hash;
-use evidence_core::store::StoreResult;
-use evidence_core::time::Timestamp;
+use evidence_core::ledger::{Frontier, Hash};
+use evidence_core::store::{StoreResult, StoredEntry};
 use evidence_core::{Fact, StoreError};
 use rusqlite::types::Value;
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, OpenFlags, params};
 
-use crate::db::{connection, migrate};
-use crate::error::{ConnectError, store_error};
+use crate::db::{PATIENCE, connection};
+use crate::error::{Outdated, store_error};
+use crate::ledger::{EntryRow, entry, frontier};
+use crate::migrate::{Migration, make, may_write};
 use crate::question::{self, FromRow, execute};
 use crate::record::{Batch, write_names};
-use crate::rows::{Spot, body, id, list, signed, unsigned};
+use crate::rows::{Spot, body, list, signed, unsigned, word};
 
-/// How many entries are read and written at a time.
-const PAGE: i64 = 256;
+/// How long readers may hold up the log's beginning anew: writers wait meanwhile.
+const RELIEF: Duration = Duration::from_millis(50);
 
 /// How many rows of a table are named; the first of them is what an operator needs.
 const NAMED: u32 = 10;
 
 const ATTACH: &str = "ATTACH DATABASE $1 AS stored";
 
-const INTEGRITY: &str = "PRAGMA stored.integrity_check";
+const KEY_HASHES: &str = "SELECT hash FROM stored.api_key WHERE hash IS NOT NULL";
 
-const KEY_HASHES: &str = "SELECT id, hash FROM stored.api_key WHERE hash IS NOT NULL";
+/// The ledgers after `$1`, whether or not they have a head or an organization: a step of the index for each.
+const LEDGERS: &str = "
+    WITH RECURSIVE begun (org) AS (
+        SELECT min(org) FROM stored.ledger WHERE org > $1
+        UNION ALL SELECT (SELECT min(l.org) FROM stored.ledger l WHERE l.org > b.org) FROM begun b WHERE b.org IS NOT NULL)
+    SELECT x.org, coalesce(o.name, 'of key ' || x.org), coalesce(h.size, 0)
+    FROM (SELECT org FROM begun WHERE org IS NOT NULL UNION SELECT org FROM stored.head WHERE org > $1) x
+    LEFT JOIN stored.organization o ON o.key = x.org LEFT JOIN stored.head h ON h.org = x.org
+    ORDER BY x.org";
+
+const HEAD: &str = "SELECT size, frontier FROM stored.head WHERE org = $1";
 
 const ENTRIES: &str = "
-    SELECT org, idx, at, payload FROM stored.ledger WHERE (org, idx) > ($1, $2) ORDER BY org, idx LIMIT $3";
+    SELECT idx, kind, at, actor, payload_sha256, leaf_hash, payload FROM stored.ledger
+    WHERE org = $1 AND idx >= $2 ORDER BY idx LIMIT $3";
+
+const NODES: &str = "
+    SELECT n.level, n.idx, n.hash FROM json_each($2) j
+    CROSS JOIN stored.node n ON n.org = $1 AND n.level = j.value->>0 AND n.idx = j.value->>1";
+
+const SURPLUS: &str = "
+    SELECT (SELECT count(*) FROM stored.ledger WHERE org = $1 AND idx >= $2),
+        (SELECT count(*) FROM stored.node WHERE org = $1)";
 
 const PUT_BLOB: &str = "INSERT INTO blob (org, sha256, size) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING";
 
+/// The tables that follow from the ledgers, and the columns of their primary keys.
 const TABLES: &str = "
-    SELECT m.name, group_concat('x.' || p.name, ', ') FROM main.sqlite_schema m, pragma_table_info(m.name, 'main') p
-    WHERE m.type = 'table' AND m.name NOT IN ('ledger', 'node', 'head', 'blob', 'blob_chunk', 'lease', 'cursor') AND p.pk > 0
+    SELECT m.name, json_group_array(p.name) FROM main.sqlite_schema m, pragma_table_info(m.name, 'main') p
+    WHERE m.type = 'table' AND p.pk > 0 AND m.name NOT IN
+        ('ledger', 'node', 'head', 'blob', 'blob_chunk', 'lease', 'cursor', '_evidence_migrations')
     GROUP BY m.name ORDER BY m.name";
+
+const STORED_TABLES: &str = "SELECT name FROM stored.sqlite_schema WHERE type = 'table' ORDER BY name";
 
 const SCHEMA: &str = "
     SELECT json_array(x.type, x.name) FROM (
@@ -52,6 +77,17 @@ const SCHEMA: &str = "
             EXCEPT SELECT type, name, sql FROM main.sqlite_schema)) x
     WHERE x.name NOT LIKE 'sqlite\\_%' ESCAPE '\\'";
 
+const VERSIONS: &str = "
+    SELECT json_array(version) FROM (
+        SELECT * FROM (SELECT * FROM main._evidence_migrations EXCEPT SELECT * FROM stored._evidence_migrations)
+        UNION ALL SELECT * FROM (SELECT * FROM stored._evidence_migrations EXCEPT SELECT * FROM main._evidence_migrations))";
+
+const REINDEXED: &str = "
+    SELECT upto FROM stored._evidence_migrations WHERE version = $1 AND steps = $2 AND NOT done";
+
+const NOTE_REINDEXED: &str =
+    "UPDATE stored._evidence_migrations SET steps = $2, upto = $3 WHERE version = $1";
+
 const HOMELESS: &str = "
     SELECT DISTINCT x.name FROM (
         SELECT 'ledger' AS name, org FROM stored.ledger UNION ALL SELECT 'node', org FROM stored.node
@@ -60,106 +96,339 @@ const HOMELESS: &str = "
     WHERE x.org NOT IN (SELECT key FROM stored.organization)";
 
 /// What the ledger says of a key is the digest of its hash, so that the tables made again agree with one that is gone.
-const HASHES_MISSING: &str = "SELECT id FROM stored.api_key WHERE hash IS NULL";
+const HASHES_MISSING: &str = "
+    SELECT id FROM stored.api_key WHERE hash IS NULL";
 
 /// A blob may be kept for a record that was refused afterwards: only those that a fact names must be there.
 const BLOBS_MISSING: &str = "
     SELECT json_array(x.org, x.sha256) FROM (
         SELECT org, sha256, size FROM main.blob EXCEPT SELECT org, sha256, size FROM stored.blob) x";
 
-/// Of the texts `$1`, those that no entry keeps.
+/// Of the texts `$2` of the organization `$1`, those that no entry keeps.
 const TEXTS_MISSING: &str = "
-    SELECT json_array(w.value->>0, w.value->>1) FROM json_each($1) w WHERE NOT EXISTS (
-        SELECT 1 FROM main.kept_text t WHERE t.org = w.value->>0 AND t.sha256 = w.value->>1)";
+    SELECT json_array($1, w.value) FROM json_each($2) w WHERE NOT EXISTS (
+        SELECT 1 FROM main.kept_text t WHERE t.org = $1 AND t.sha256 = w.value)";
 
-const BLOBS: &str = "
+const NEXT_BLOB: &str = "
     SELECT b.org, b.sha256, b.size FROM stored.blob b WHERE (b.org, b.sha256) > ($1, $2)
     ORDER BY b.org, b.sha256 LIMIT 1";
 
 const CHUNKS: &str = "SELECT seq, data FROM stored.blob_chunk WHERE org = $1 AND sha256 = $2 ORDER BY seq";
 
-/// A scratch database, and the store beside it as `stored`.
-pub(crate) struct Rebuild {
-    connection: Connection,
-    problems: Vec<String>,
+/// A ledger of the store: the key of its organization, what to call it, and how many entries its head tells of.
+pub(crate) type Ledger = (i64, String, i64);
+
+/// An attachment: the key of its organization, its hash, and its size.
+pub(crate) type Blob = (i64, String, i64);
+
+/// The organizations whose keys come after the first and up to the last.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Range {
+    pub(crate) after: i64,
+    pub(crate) upto: i64,
 }
 
-impl Rebuild {
-    /// Opens the scratch database, a temporary file that SQLite removes, and begins to read the store in `file` as it
-    /// is now.
-    pub(crate) fn begin(file: &Path) -> StoreResult<Self> {
+impl Range {
+    pub(crate) const ALL: Self = Self { after: i64::MIN, upto: i64::MAX };
+
+    /// The condition that a row is of one of them, which this column tells.
+    fn has(self, column: &str) -> String {
+        let Self { after, upto } = self;
+        format!("{column} > {after} AND {column} <= {upto}")
+    }
+}
+
+/// A table that follows from the ledgers.
+pub(crate) struct Derived {
+    pub(crate) name: String,
+    /// The columns of its primary key, quoted, with a comma between.
+    key: String,
+    /// The column of the organization.
+    org: &'static str,
+}
+
+impl Derived {
+    fn new((name, key): (String, String)) -> StoreResult<Self> {
+        let key: Vec<String> = body(&key)?;
+        let key: Vec<String> = key.iter().map(|column| format!("\"{column}\"")).collect();
+        let org = if name == "organization" { "key" } else { "org" };
+        Ok(Self { key: key.join(", "), org, name })
+    }
+
+    /// The condition that a row is one of those whose marks have these numbers.
+    fn marked(&self, after: u64, upto: u64) -> String {
+        let Self { name, key, .. } = self;
+        format!(
+            "({key}) IN (SELECT {key} FROM main.\"differs_{name}\" WHERE rowid > {after} AND rowid <= {upto})"
+        )
+    }
+
+    /// A subquery of the rows that only one of the two tables has. What was made again is of the range alone.
+    fn difference(&self, range: Range) -> String {
+        let Self { name, org, .. } = self;
+        let stored = format!("SELECT * FROM stored.\"{name}\" WHERE {}", range.has(org));
+        format!(
+            "(SELECT * FROM (SELECT * FROM main.\"{name}\" EXCEPT {stored})
+            UNION ALL SELECT * FROM ({stored} EXCEPT SELECT * FROM main.\"{name}\"))"
+        )
+    }
+}
+
+/// A scratch database, and the store beside it as `stored`.
+pub(crate) struct Scratch {
+    connection: Connection,
+    migrations: &'static [Migration],
+    tables: Vec<Derived>,
+}
+
+impl Scratch {
+    /// Makes the scratch database, a temporary file that SQLite removes, beside the store in `file`.
+    pub(crate) fn beside(file: &Path, migrations: &'static [Migration]) -> StoreResult<Self> {
         let mut connection = connection(Path::new(""), OpenFlags::SQLITE_OPEN_CREATE).map_err(store_error)?;
-        migrate(&mut connection).map_err(unprepared)?;
-        let rebuild = Self { connection, problems: Vec::new() };
-        rebuild.execute(ATTACH, &[file.display().to_string().into()])?;
-        rebuild.execute("BEGIN", &[])?;
-        Ok(rebuild)
+        make(&mut connection, migrations).map_err(store_error)?;
+        let mut scratch = Self { connection, migrations, tables: Vec::new() };
+        scratch.execute(ATTACH, &[file.display().to_string().into()])?;
+        scratch.execute("PRAGMA stored.synchronous = FULL", &[])?;
+        let tables = scratch.rows::<(String, String)>(TABLES, &[])?;
+        scratch.tables = tables.into_iter().map(Derived::new).collect::<StoreResult<_>>()?;
+        Ok(scratch)
     }
 
-    /// Checks the file, the attachments and, where nothing is known to be wrong, the tables: what they should hold
-    /// follows from a sound ledger only. Answers the problems.
-    pub(crate) fn problems(mut self, sound: bool) -> StoreResult<Vec<String>> {
-        match self.check(sound) {
-            Err(StoreError::Corrupt { what }) => self.problems.push(what),
-            outcome => outcome?,
+    /// Begins to read the store as it is now.
+    pub(crate) fn begin(&self) -> StoreResult<()> {
+        self.execute("BEGIN", &[])
+    }
+
+    /// Begins to change the store, which nobody else does until the end.
+    pub(crate) fn begin_writing(&self) -> StoreResult<()> {
+        self.execute("BEGIN IMMEDIATE", &[])
+    }
+
+    pub(crate) fn commit(&self) -> StoreResult<()> {
+        self.execute("COMMIT", &[])
+    }
+
+    /// Has what was written meanwhile moved from the log to the file, so that the log begins anew: where one snapshot
+    /// follows the other it otherwise never can. Where readers hold it up, it is the next time's turn.
+    pub(crate) fn relieve_log(&self) -> StoreResult<()> {
+        self.connection.busy_timeout(RELIEF).map_err(store_error)?;
+        let relieved = self.rows::<(i64,)>("PRAGMA stored.wal_checkpoint(RESTART)", &[]);
+        self.connection.busy_timeout(PATIENCE).map_err(store_error)?;
+        relieved.map(drop)
+    }
+
+    /// Forgets what was made.
+    pub(crate) fn clear(&self) -> StoreResult<()> {
+        let tables = self.tables.iter().map(|table| table.name.as_str());
+        tables.chain(["blob"]).try_for_each(|name| {
+            self.execute(&format!("DROP TABLE IF EXISTS main.\"differs_{name}\""), &[])?;
+            self.execute(&format!("DELETE FROM main.\"{name}\""), &[])
+        })
+    }
+
+    /// What SQLite itself finds wrong with a table and its indexes, each as the store was at some time: of the whole file
+    /// at once it would be the same, and keep everything that is written meanwhile in the log.
+    pub(crate) fn integrity(&self) -> StoreResult<Vec<String>> {
+        let mut found = Vec::new();
+        for table in self.column(STORED_TABLES)? {
+            let lines = self.column(&format!("PRAGMA stored.integrity_check(\"{table}\")"))?;
+            found.extend(lines.into_iter().filter(|line| line != "ok"));
+            self.relieve_log()?;
         }
-        Ok(self.problems)
+        Ok(found)
     }
 
-    fn check(&mut self, sound: bool) -> StoreResult<()> {
-        self.check_file()?;
-        self.check_blobs()?;
-        if sound && self.problems.is_empty() { self.check_tables() } else { Ok(()) }
+    /// The ledgers of the organizations after this one.
+    pub(crate) fn ledgers(&self, after: i64) -> StoreResult<Vec<Ledger>> {
+        self.rows(LEDGERS, &[after.into()])
     }
 
-    /// What SQLite itself finds wrong with the file.
-    fn check_file(&mut self) -> StoreResult<()> {
-        let found = self.column(INTEGRITY)?;
-        let found = found.into_iter().filter(|line| line != "ok");
-        self.problems.extend(found.map(|line| format!("file: {line}")));
-        Ok(())
+    pub(crate) fn head(&self, org: i64) -> StoreResult<Option<Frontier>> {
+        let head = self.rows::<(i64, String)>(HEAD, &[org.into()])?.into_iter().next();
+        head.map(|(size, hex)| frontier(size, &hex)).transpose()
     }
 
-    /// Whether every attachment still has the content that it is named after.
-    fn check_blobs(&mut self) -> StoreResult<()> {
-        let mut last = (i64::MIN, String::new());
-        loop {
-            let next = self.rows::<(i64, String, i64)>(BLOBS, &[last.0.into(), last.1.into()])?;
-            let Some((org, sha256, size)) = next.into_iter().next() else { return Ok(()) };
-            let chunks = self.rows(CHUNKS, &[org.into(), sha256.clone().into()])?;
-            if !is_whole(&chunks, &sha256, size) {
-                self.problems.push(format!("the attachment {sha256} does not match its hash"));
+    pub(crate) fn entries(&self, org: i64, first: u64, limit: u64) -> StoreResult<Vec<StoredEntry>> {
+        let values = [org.into(), signed(first).into(), signed(limit).into()];
+        self.rows::<EntryRow>(ENTRIES, &values)?.into_iter().map(entry).collect()
+    }
+
+    /// The hashes that are stored of these nodes.
+    pub(crate) fn nodes(&self, org: i64, places: &[(u32, u64)]) -> StoreResult<BTreeMap<(u32, u64), Hash>> {
+        let rows = self.rows::<(u32, i64, String)>(NODES, &[org.into(), list(places)?.into()])?;
+        let node = |(level, index, hash): (u32, i64, String)| Ok(((level, unsigned(index)?), word(&hash)?));
+        rows.into_iter().map(node).collect()
+    }
+
+    /// How many entries lie past a ledger's head, and how many nodes there are.
+    pub(crate) fn surplus(&self, org: i64, size: u64) -> StoreResult<(i64, i64)> {
+        let found = self.rows::<(i64, i64)>(SURPLUS, &[org.into(), signed(size).into()])?;
+        Ok(found.into_iter().next().unwrap_or_default())
+    }
+
+    /// The hashes of keys, which no ledger has, by their digests, which ledgers have.
+    pub(crate) fn key_hashes(&self) -> StoreResult<BTreeMap<String, KeyHash>> {
+        let hashes = self.column(KEY_HASHES)?.into_iter().map(KeyHash::stored);
+        Ok(hashes.map(|hash| (hash.fingerprint(), hash)).collect())
+    }
+
+    /// Writes the rows of the next facts of a ledger, and answers the texts that they refer to and none keeps. `id` is that
+    /// of the ledger's organization, which its first fact tells.
+    pub(crate) fn replay(
+        &self,
+        org: i64,
+        id: &mut Option<Id>,
+        entries: &[StoredEntry],
+        hashes: &BTreeMap<String, KeyHash>,
+    ) -> StoreResult<Vec<String>> {
+        let mut texts = BTreeSet::new();
+        let (mut rows, mut names, mut intervals) = Default::default();
+        let mut batch = Batch { rows: &mut rows, names: &mut names, intervals: &mut intervals };
+        for entry in entries {
+            let spot = Spot { org, index: entry.index };
+            let fact: Fact = body(&entry.payload)?;
+            if let Fact::OrganizationCreated { record } = &fact {
+                *id = Some(record.id);
             }
-            last = (org, sha256);
+            let id = id.ok_or_else(|| StoreError::corrupt("it does not begin with an organization"))?;
+            batch.index(id, spot, entry.at, &fact, &secrets(&fact, hashes)).map_err(unwritten)?;
+            for row in fact.index_rows(entry.at) {
+                match row {
+                    IndexRow::Attachment(file) => self.execute(
+                        PUT_BLOB,
+                        &[org.into(), file.sha256.to_string().into(), signed(file.size).into()],
+                    )?,
+                    IndexRow::TextUse { sha256 } => drop(texts.insert(sha256)),
+                    _ => {}
+                }
+            }
         }
+        intervals.write(&mut rows).map_err(unwritten)?;
+        write_names(&names, |_| org, &mut rows).map_err(unwritten)?;
+        rows.write(&self.connection, Vec::new()).map_err(store_error)?;
+        let missing = self.rows::<(String,)>(TEXTS_MISSING, &[org.into(), list(&texts)?.into()])?;
+        Ok(missing.into_iter().map(|(text,)| text).collect())
     }
 
-    /// Makes the tables again and names the rows that differ.
-    fn check_tables(&mut self) -> StoreResult<()> {
-        match self.replay() {
-            Ok(lost) => {
-                self.problems.extend(lost.into_iter().map(|text| format!("a text is missing: {text}")))
-            }
-            Err(error) => {
-                self.problems.push(format!("the tables cannot be made again from the ledger: {error}"));
-                return Ok(());
-            }
-        }
-        for (table, key) in self.rows::<(String, String)>(TABLES, &[])? {
-            let rows = self.column(&difference(&table, &key))?;
-            let problem = |row| format!("table {table}: row {row} is not what the ledger says");
-            self.problems.extend(rows.into_iter().map(problem));
+    /// What the stored tables have other than they should, of the organizations whose ledgers were replayed.
+    pub(crate) fn differences(&self, range: Range) -> StoreResult<Vec<String>> {
+        let mut problems = Vec::new();
+        for table in &self.tables {
+            let Derived { name, key, .. } = table;
+            let difference = table.difference(range);
+            let sql = format!("SELECT DISTINCT json_array({key}) FROM {difference} LIMIT {NAMED}");
+            let rows = self.column(&sql)?;
+            problems.extend(
+                rows.iter().map(|row| format!("table {name}: row {row} is not what the ledger says")),
+            );
         }
         for (what, sql) in [
-            ("a table or index is not as it was made", SCHEMA),
-            ("rows of an organization that does not exist", HOMELESS),
-            ("the hash of an API key is missing", HASHES_MISSING),
-            ("an attachment is missing", BLOBS_MISSING),
+            ("the hash of an API key is missing", &format!("{HASHES_MISSING} AND {}", range.has("org"))),
+            ("an attachment is missing", &BLOBS_MISSING.to_owned()),
         ] {
-            let found = self.column(sql)?;
-            self.problems.extend(found.into_iter().map(|row| format!("{what}: {row}")));
+            problems.extend(self.column(sql)?.iter().map(|row| format!("{what}: {row}")));
         }
-        Ok(())
+        Ok(problems)
+    }
+
+    /// What is wrong with the store as a whole.
+    pub(crate) fn strays(&self) -> StoreResult<Vec<String>> {
+        let mut problems = Vec::new();
+        for (what, sql) in [
+            ("a table or index is not as it was made", SCHEMA),
+            ("table _evidence_migrations: not as this program writes it", VERSIONS),
+            ("rows of an organization that does not exist", HOMELESS),
+        ] {
+            problems.extend(self.column(sql)?.iter().map(|row| format!("{what}: {row}")));
+        }
+        Ok(problems)
+    }
+
+    /// Puts what was made again of every ledger in the place of what is stored, and answers how many rows that changed.
+    /// What is to go goes first from all tables, for names and numbers may have been exchanged.
+    pub(crate) fn restore(&self) -> StoreResult<u64> {
+        if !may_write(&self.connection, "stored", self.migrations).map_err(store_error)? {
+            return Err(Outdated.into());
+        }
+        let marked = self.tables.iter().map(|table| self.mark(&table.name, Range::ALL));
+        let marked = marked.collect::<StoreResult<Vec<_>>>()?;
+        self.tables.iter().zip(&marked).try_for_each(|(table, rows)| self.delete(table, 0, *rows))?;
+        self.tables.iter().zip(&marked).try_for_each(|(table, rows)| self.insert(table, 0, *rows))?;
+        Ok(marked.iter().sum())
+    }
+
+    /// Notes the keys of the rows of a table that differ, and answers how many there are.
+    pub(crate) fn mark(&self, name: &str, range: Range) -> StoreResult<u64> {
+        let table = self.table(name)?;
+        let (Derived { name, key, .. }, difference) = (table, table.difference(range));
+        let marks =
+            format!("CREATE TABLE main.\"differs_{name}\" AS SELECT DISTINCT {key} FROM {difference}");
+        self.execute(&marks, &[])?;
+        let count = self.rows::<(i64,)>(&format!("SELECT count(*) FROM main.\"differs_{name}\""), &[])?;
+        count.first().map_or(Ok(0), |(count,)| unsigned(*count))
+    }
+
+    /// Puts the rows of a table in their place whose marks have numbers after the first and up to the second.
+    pub(crate) fn exchange(&self, name: &str, after: u64, upto: u64) -> StoreResult<()> {
+        let table = self.table(name)?;
+        self.delete(table, after, upto)?;
+        self.insert(table, after, upto)
+    }
+
+    fn delete(&self, table: &Derived, after: u64, upto: u64) -> StoreResult<()> {
+        let (name, marked) = (&table.name, table.marked(after, upto));
+        self.execute(&format!("DELETE FROM stored.\"{name}\" WHERE {marked}"), &[])
+    }
+
+    fn insert(&self, table: &Derived, after: u64, upto: u64) -> StoreResult<()> {
+        let (name, marked) = (&table.name, table.marked(after, upto));
+        let made = format!("SELECT * FROM main.\"{name}\" WHERE {marked}");
+        self.execute(&format!("INSERT INTO stored.\"{name}\" {made}"), &[])
+    }
+
+    fn table(&self, name: &str) -> StoreResult<&Derived> {
+        let table = self.tables.iter().find(|table| table.name == name);
+        table.ok_or_else(|| StoreError::Failed(format!("there is no table {name}").into()))
+    }
+
+    /// The last organization for which the step of a migration was done that follows after so many; nothing if the step
+    /// has ended.
+    pub(crate) fn reindexed(&self, version: i64, steps: i64) -> StoreResult<Option<i64>> {
+        let upto = self.rows::<(Option<i64>,)>(REINDEXED, &[version.into(), steps.into()])?;
+        Ok(upto.into_iter().next().map(|(upto,)| upto.unwrap_or(i64::MIN)))
+    }
+
+    /// Notes that the step was done for these organizations too.
+    pub(crate) fn note_reindexed(&self, version: i64, steps: i64, range: Range) -> StoreResult<()> {
+        let more = range.upto < i64::MAX;
+        let (steps, upto) = if more { (steps, range.upto.into()) } else { (steps + 1, Value::Null) };
+        self.execute(NOTE_REINDEXED, &[version.into(), steps.into(), upto])
+    }
+
+    /// The attachment after this one, and whether it still has the content that it is named after, as the store is at one
+    /// time. It is read chunk by chunk.
+    pub(crate) fn next_blob(&self, (org, sha256): (i64, &str)) -> StoreResult<Option<(Blob, bool)>> {
+        self.begin()?;
+        let next = self.rows::<Blob>(NEXT_BLOB, &[org.into(), sha256.to_owned().into()])?.into_iter().next();
+        let whole = next.as_ref().map(|blob| self.is_whole(blob)).transpose().map_err(store_error)?;
+        self.commit()?;
+        Ok(next.zip(whole))
+    }
+
+    /// Whether numbered chunks are the content of this hash and size, as a reader finds them.
+    fn is_whole(&self, (org, sha256, size): &Blob) -> rusqlite::Result<bool> {
+        let mut statement = self.connection.prepare_cached(CHUNKS)?;
+        let mut rows = statement.query(params![org, sha256])?;
+        let (mut digest, mut length, mut number) = (Digest::default(), 0, 0_i64);
+        while let Some(row) = rows.next()? {
+            let data = row.get_ref(1)?.as_blob()?;
+            if row.get::<_, i64>(0)? != number || data.is_empty() {
+                return Ok(false);
+            }
+            digest.update(data);
+            (number, length) = (number + 1, length + data.len() as u64);
+        }
+        Ok(signed(length) == *size && digest.finish() == *sha256)
     }
 
     fn rows<R: FromRow>(&self, sql: &str, values: &[Value]) -> StoreResult<Vec<R>> {
@@ -174,108 +443,12 @@ impl Rebuild {
     fn execute(&self, sql: &str, values: &[Value]) -> StoreResult<()> {
         execute(&self.connection, sql, values).map_err(store_error)
     }
-
-    /// Writes the rows of every fact, and answers the texts that facts refer to and none keeps.
-    fn replay(&self) -> StoreResult<BTreeSet<String>> {
-        let hashes = self.key_hashes()?;
-        let mut lost = BTreeSet::new();
-        let mut organizations = BTreeMap::new();
-        let mut last = (i64::MIN, 0);
-        loop {
-            let page =
-                self.rows::<(i64, i64, i64, String)>(ENTRIES, &[last.0.into(), last.1.into(), PAGE.into()])?;
-            let Some((org, number, ..)) = page.last() else { return Ok(lost) };
-            last = (*org, *number);
-            let texts = self.write(&page, &hashes, &mut organizations)?;
-            let missing = self.rows::<(String,)>(TEXTS_MISSING, &[list(&texts)?.into()])?;
-            lost.extend(missing.into_iter().map(|(text,)| text));
-        }
-    }
-
-    fn key_hashes(&self) -> StoreResult<BTreeMap<Id, KeyHash>> {
-        let rows = self.rows::<(String, String)>(KEY_HASHES, &[])?;
-        rows.into_iter().map(|(key, hash)| Ok((id(&key)?, KeyHash::stored(hash)))).collect()
-    }
-
-    /// Writes the rows of a page of facts, and answers the texts that they refer to. `organizations` are the ids of those
-    /// whose ledgers began, by their keys.
-    fn write(
-        &self,
-        page: &[(i64, i64, i64, String)],
-        hashes: &BTreeMap<Id, KeyHash>,
-        organizations: &mut BTreeMap<i64, Id>,
-    ) -> StoreResult<BTreeSet<(i64, Hash)>> {
-        let mut texts = BTreeSet::new();
-        let (mut rows, mut names, mut intervals) = Default::default();
-        let mut batch = Batch { rows: &mut rows, names: &mut names, intervals: &mut intervals };
-        for (org, number, at, payload) in page {
-            let at = Timestamp::from_micros(*at);
-            let spot = Spot { org: *org, index: unsigned(*number)? };
-            let fact: Fact = body(payload)?;
-            if let Fact::OrganizationCreated { record } = &fact {
-                organizations.insert(spot.org, record.id);
-            }
-            let begun =
-                || StoreError::corrupt(format_args!("ledger {org} does not begin with an organization"));
-            let id = *organizations.get(org).ok_or_else(begun)?;
-            batch.index(id, spot, at, &fact, &secrets(&fact, hashes)).map_err(unwritten)?;
-            self.expect(spot, at, &fact, &mut texts)?;
-        }
-        intervals.write(&mut rows).map_err(unwritten)?;
-        let key = |org| organizations.iter().find(|(_, id)| **id == org).map_or(0, |(key, _)| *key);
-        write_names(&names, key, &mut rows).map_err(unwritten)?;
-        rows.write(&self.connection, Vec::new()).map_err(store_error)?;
-        Ok(texts)
-    }
-
-    /// Notes the attachments and texts that a fact names.
-    fn expect(
-        &self,
-        spot: Spot,
-        at: Timestamp,
-        fact: &Fact,
-        texts: &mut BTreeSet<(i64, Hash)>,
-    ) -> StoreResult<()> {
-        for row in fact.index_rows(at) {
-            match row {
-                IndexRow::Attachment(file) => self.execute(
-                    PUT_BLOB,
-                    &[spot.org.into(), file.sha256.to_string().into(), signed(file.size).into()],
-                )?,
-                IndexRow::TextUse { sha256 } => drop(texts.insert((spot.org, sha256))),
-                _ => {}
-            }
-        }
-        Ok(())
-    }
 }
 
-/// Whether numbered chunks are the content of this hash and size, as a reader finds them.
-fn is_whole(chunks: &[(i64, Vec<u8>)], sha256: &str, size: i64) -> bool {
-    let in_order = (0..).zip(chunks).all(|(number, (seq, data))| *seq == number && !data.is_empty());
-    let content = chunks.iter().map(|(_, data)| data.as_slice()).collect::<Vec<_>>().concat();
-    in_order && signed(content.len() as u64) == size && sha256_hex(&content) == sha256
-}
-
-/// The hash that a fact's key is kept with, if it is the one whose digest the ledger has.
-fn secrets(fact: &Fact, hashes: &BTreeMap<Id, KeyHash>) -> Vec<(Id, KeyHash)> {
+/// The hash that a fact's key is kept with: the one whose digest the ledger has.
+fn secrets(fact: &Fact, hashes: &BTreeMap<String, KeyHash>) -> Vec<(Id, KeyHash)> {
     let Fact::ApiKeyCreated { record } = fact else { return Vec::new() };
-    let hash = hashes.get(&record.id).filter(|hash| hash.fingerprint() == record.hash_sha256);
-    hash.map(|hash| (record.id, hash.clone())).into_iter().collect()
-}
-
-/// The statement that answers the keys of the rows that only one of the two tables has.
-fn difference(table: &str, key: &str) -> String {
-    format!(
-        "SELECT DISTINCT json_array({key}) FROM (
-            SELECT * FROM (SELECT * FROM main.{table} EXCEPT SELECT * FROM stored.{table})
-            UNION ALL SELECT * FROM (SELECT * FROM stored.{table} EXCEPT SELECT * FROM main.{table})) x
-        LIMIT {NAMED}"
-    )
-}
-
-fn unprepared(error: ConnectError) -> StoreError {
-    StoreError::Failed(error.into())
+    hashes.get(&record.hash_sha256).map(|hash| (record.id, hash.clone())).into_iter().collect()
 }
 
 fn unwritten(error: serde_json::Error) -> StoreError {

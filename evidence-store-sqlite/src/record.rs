@@ -340,7 +340,9 @@ impl Batch<'_> {
             IndexRow::Organization(record) => {
                 rows.push(Table::Organization, &(spot.org, record.id, &record.name, record))
             }
-            IndexRow::User(record) => rows.push(Table::User, &(record.id, &record.name, record, spot.index)),
+            IndexRow::User(record) => {
+                rows.push(Table::User, &(spot.org, record.id, &record.name, record, spot.index))
+            }
             IndexRow::Member { user, role } => rows.push(Table::Membership, &(spot.org, user, role)),
             IndexRow::Name(effect) => {
                 self.names.apply(org, effect);

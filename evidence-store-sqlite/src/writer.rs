@@ -12,8 +12,9 @@ use rusqlite::types::{Type, Value};
 use rusqlite::{Connection, Error, TransactionBehavior};
 
 use crate::blobs::BlobWrite;
-use crate::error::{MACHINE, primary_code, store_error};
+use crate::error::{MACHINE, Outdated, primary_code, store_error};
 use crate::feed::FeedWrite;
+use crate::migrate::{Migration, may_write};
 use crate::question::rows;
 use crate::record::{LOOK, Plan, Questions, Seen, Submission};
 
@@ -50,12 +51,17 @@ impl Task for Job {
 #[derive(Debug)]
 pub(crate) struct Writer {
     connection: Connection,
+    migrations: &'static [Migration],
     statements: Arc<AtomicU64>,
 }
 
 impl Writer {
-    pub(crate) fn new(connection: Connection, statements: Arc<AtomicU64>) -> Self {
-        Self { connection, statements }
+    pub(crate) fn new(
+        connection: Connection,
+        migrations: &'static [Migration],
+        statements: Arc<AtomicU64>,
+    ) -> Self {
+        Self { connection, migrations, statements }
     }
 
     /// Works until the queue is closed or [`Job::Stop`] comes.
@@ -98,16 +104,24 @@ impl Writer {
         let (writes, replies): (Vec<_>, Vec<_>) = blobs.into_iter().unzip();
         let outcome = self.attempt_blobs(writes).map_err(Arc::new);
         for reply in replies {
-            reply.send(outcome.clone().map_err(store_error));
+            reply.send(match &outcome {
+                Ok(true) => Ok(()),
+                Ok(false) => Err(Outdated.into()),
+                Err(error) => Err(store_error(Arc::clone(error))),
+            });
         }
     }
 
-    fn attempt_blobs(&mut self, writes: Vec<BlobWrite>) -> rusqlite::Result<()> {
+    /// Whether it was written, and not left to a newer program.
+    fn attempt_blobs(&mut self, writes: Vec<BlobWrite>) -> rusqlite::Result<bool> {
         let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        if !may_write(&transaction, "main", self.migrations)? {
+            return Ok(false);
+        }
         for write in writes {
             write.apply(&transaction)?;
         }
-        transaction.commit()
+        transaction.commit().map(|()| true)
     }
 
     /// Records these writes. A batch that fails for the sake of one write is halved until that one is alone.
@@ -138,6 +152,9 @@ impl Writer {
     /// One transaction, which excludes every other writer: on an error nothing of the batch was written.
     fn attempt(&mut self, batch: &[Submission]) -> rusqlite::Result<Vec<StoreResult<Vec<Entry>>>> {
         let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        if !may_write(&transaction, "main", self.migrations)? {
+            return Ok(batch.iter().map(|_| Err(Outdated.into())).collect());
+        }
         count(&self.statements);
         let mut plan = look(&transaction, batch)?;
         let outcomes = batch.iter().map(|write| plan.accept(write));

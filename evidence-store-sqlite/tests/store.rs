@@ -81,6 +81,11 @@ impl Bench {
         self.store.record(self.write(vec![Fact::FlowCreated { record: flow.clone() }], vec![])).await
     }
 
+    fn count(&self, table: &str) -> i64 {
+        let connection = Connection::open(self.directory.path().join("e.db")).unwrap();
+        connection.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap()
+    }
+
     fn execute(&self, sql: &str) {
         Connection::open(self.directory.path().join("e.db")).unwrap().execute_batch(sql).unwrap();
     }
@@ -365,6 +370,82 @@ async fn damage_is_named() {
 }
 
 #[tokio::test]
+async fn from_a_damaged_ledger_nothing_is_made() {
+    for damage in [
+        "UPDATE ledger SET payload = '{}' WHERE idx = 3",
+        "DELETE FROM ledger WHERE idx = 4",
+        "DELETE FROM node",
+        "DELETE FROM head WHERE size > 9",
+    ] {
+        let bench = Bench::new().await;
+        for number in 0..20 {
+            bench.create(&bench.flow(&format!("flow-{number}"))).await.unwrap();
+        }
+        bench.execute("DELETE FROM record");
+        bench.execute(damage);
+        let report = bench.store.rebuild().await.unwrap();
+        assert!(!report.problems.is_empty() && report.rows == 0, "{damage}: {report:?}");
+        assert_eq!(bench.count("record"), 0, "{damage}");
+    }
+}
+
+#[tokio::test]
+async fn tables_that_cannot_be_made_whole_stay_as_they_were() {
+    let bench = Bench::new().await;
+    bench.create(&bench.flow("build")).await.unwrap();
+    bench.execute("DELETE FROM record; DELETE FROM name; DELETE FROM user");
+    bench.execute("CREATE TRIGGER refuse BEFORE INSERT ON user BEGIN SELECT RAISE(ABORT, 'no'); END");
+    bench.store.rebuild().await.unwrap_err();
+    assert_eq!([bench.count("record"), bench.count("name"), bench.count("user")], [0, 0, 0]);
+    bench.execute("DROP TRIGGER refuse");
+    assert_eq!(bench.store.rebuild().await.unwrap().problems, Vec::<String>::new());
+    assert_eq!(bench.store.fsck().await.unwrap().problems, Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tables_are_made_again_while_others_write() {
+    let bench = Arc::new(Bench::new().await);
+    let mut writes = tokio::task::JoinSet::new();
+    for number in 0..100 {
+        let bench = bench.clone();
+        writes.spawn(async move { bench.create(&bench.flow(&format!("flow-{number}"))).await });
+    }
+    while !writes.is_empty() {
+        assert_eq!(bench.store.rebuild().await.unwrap().problems, Vec::<String>::new());
+        writes.join_next().await.unwrap().unwrap().unwrap();
+        while let Some(written) = writes.try_join_next() {
+            written.unwrap().unwrap();
+        }
+    }
+    let flows = bench.store.flows(bench.org, &FlowFilter::default(), Window::ALL).await.unwrap();
+    assert_eq!(flows.total, 100);
+    assert_eq!(bench.store.fsck().await.unwrap().problems, Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_log_of_writes_stays_short_while_the_store_is_checked() {
+    const WRITTEN: u64 = 1 << 20;
+    let bench = Arc::new(Bench::new().await);
+    let evidence = Evidence::new(bench.store.clone(), Settings::default());
+    let orgs: Vec<_> = (0..12).map(|number| format!("org{number}").parse().unwrap()).collect();
+    evidence.seed(&Seed { user: "john".parse().unwrap(), orgs, api_key: None }).await.unwrap();
+    let (writer, runtime) = (bench.clone(), tokio::runtime::Handle::current());
+    let told = Arc::new(std::sync::Mutex::new(0));
+    let count = told.clone();
+    let begins = move |_: &str| {
+        *count.lock().unwrap() += 1;
+        let description = "x".repeat(usize::try_from(WRITTEN).unwrap());
+        let name = format!("flow-{}", count.lock().unwrap());
+        let flow = Flow { description, ..writer.flow(&name) };
+        runtime.block_on(writer.create(&flow)).unwrap();
+    };
+    let report = bench.store.fsck_with(begins).await.unwrap();
+    assert_eq!((report.problems, *told.lock().unwrap()), (vec![], report.organizations));
+    let log = std::fs::metadata(bench.directory.path().join("e.db-wal")).unwrap().len();
+    assert!(report.organizations >= 15 && log < 6 * WRITTEN, "{log} bytes");
+}
+
+#[tokio::test]
 async fn a_closed_store_answers_that_it_is_not_available() {
     let bench = Bench::new().await;
     bench.store.close().await;
@@ -402,7 +483,7 @@ async fn addresses_and_files_that_cannot_be_used_are_refused_with_one_sentence()
     assert!(matches!(refused(&nowhere).await, ConnectError::Open { .. }));
 
     let bench = Bench::new().await;
-    bench.execute("INSERT INTO _evidence_migrations (version) VALUES (99)");
+    bench.execute("INSERT INTO _evidence_migrations (version, writer, steps, done) VALUES (99, 99, 0, 0)");
     let newer = SqliteStore::open(bench.directory.path().join("e.db")).await.unwrap_err();
     assert!(matches!(newer, ConnectError::NewerSchema { found: 99, known: 1 }), "{newer}");
 }

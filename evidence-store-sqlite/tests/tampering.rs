@@ -136,6 +136,69 @@ impl Table {
     }
 }
 
+/// What follows from the ledgers.
+fn derived(connection: &Connection) -> Vec<Table> {
+    let rest = ["ledger", "node", "head", "blob", "blob_chunk", "_evidence_migrations"];
+    Table::all(connection).into_iter().filter(|table| !rest.contains(&table.name.as_str())).collect()
+}
+
+/// Loses every row that follows from the ledgers, and of keys all but the hashes.
+fn lose_all(file: &Path) {
+    let connection = Connection::open(file).unwrap();
+    for Table { name, .. } in derived(&connection) {
+        let lost = match name.as_str() {
+            "api_key" => "UPDATE api_key SET org = org + 7, id = id || 'x', owner = '{}', owner_id = '', created_at = 1,
+                expires_at = 1, revoked_at = 1".to_owned(),
+            name => format!("DELETE FROM {name}"),
+        };
+        connection.execute_batch(&lost).unwrap();
+    }
+}
+
+/// Takes away what may be nothing, and some rows, and changes others.
+fn damage(file: &Path, dice: &mut Dice) {
+    let connection = Connection::open(file).unwrap();
+    // What keys are found by is in no ledger.
+    let tables: Vec<_> = derived(&connection).into_iter().filter(|table| table.name != "api_key").collect();
+    for Table { name, columns, .. } in &tables {
+        for column in columns {
+            // What must be something refuses.
+            connection.execute(&format!("UPDATE {name} SET {column} = NULL"), []).ok();
+        }
+    }
+    for _ in 0..40 {
+        connection.execute(&dice.pick(&tables).tampering(dice), []).ok();
+    }
+}
+
+#[tokio::test]
+async fn whatever_is_lost_of_the_tables_is_made_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut dice, mut mended) = (Dice(1), 0);
+    for file in filled(&directory).await {
+        let report = checked(&file).await;
+        if !report.problems.is_empty() || report.entries == 0 {
+            continue;
+        }
+        for all in [true, false] {
+            if all {
+                lose_all(&file)
+            } else {
+                damage(&file, &mut dice)
+            }
+            let store = SqliteStore::open(&file).await.unwrap();
+            let rebuilt = store.rebuild().await.unwrap();
+            assert_eq!((rebuilt.entries, rebuilt.problems), (report.entries, vec![]), "{file:?}");
+            assert_eq!(store.fsck().await.unwrap(), report, "{file:?}");
+            mended += rebuilt.rows;
+            let again = store.rebuild().await.unwrap();
+            assert_eq!((again.rows, again.problems), (0, vec![]), "{file:?}");
+            store.close().await;
+        }
+    }
+    assert!(mended > 1000, "{mended}");
+}
+
 /// Tampers with the file until something has changed, and answers how.
 fn tamper(file: &Path, dice: &mut Dice) -> String {
     let connection = Connection::open(file).unwrap();

@@ -13,7 +13,7 @@ use crate::support::{Api, JANE, JOHN, NOW, Stored, fixture, stores};
 
 /// Runs a case over every store, with the service behind the API.
 async fn each_service(case: impl AsyncFn(Evidence, Api)) {
-    for Stored { name, store, home } in stores().await {
+    for Stored { name, store, home, .. } in stores().await {
         let service = fixture(store, Settings::default()).await;
         let api = Api::new(service.clone(), Mount::Tower, name).await;
         case(service, api).await;

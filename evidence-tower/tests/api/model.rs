@@ -40,7 +40,7 @@ struct Contender {
 }
 
 impl Contender {
-    async fn new(Stored { name, store, home }: Stored, clock: &Arc<Ticking>) -> Self {
+    async fn new(Stored { name, store, home, .. }: Stored, clock: &Arc<Ticking>) -> Self {
         let random = Arc::new(Counter::default());
         let clock = Arc::clone(clock);
         let service = Evidence::with_sources(Arc::clone(&store), Settings::default(), clock, random);

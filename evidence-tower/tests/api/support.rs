@@ -28,6 +28,7 @@ use http_body_util::{BodyExt, Empty, Full};
 use serde_json::Value;
 
 use crate::mounts::{Carrier, MOUNTS, Mount, SentBody};
+use crate::rebuilding::{Asked, Tables};
 
 /// The instant at which every test runs.
 pub(crate) const NOW: Timestamp = Timestamp::from_seconds(1_783_538_510);
@@ -54,11 +55,18 @@ pub(crate) struct Stored {
     pub(crate) name: &'static str,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) home: Box<dyn Any + Send>,
+    /// Of those that are made again from the ledgers.
+    tables: Option<Tables>,
 }
 
 impl Stored {
-    fn new(name: &'static str, store: impl Store, home: impl Any + Send) -> Self {
-        Self { name, store: Arc::new(store), home: Box::new(home) }
+    fn new(
+        name: &'static str,
+        store: Arc<impl Store>,
+        home: impl Any + Send,
+        tables: Option<Tables>,
+    ) -> Self {
+        Self { name, store, home: Box::new(home), tables }
     }
 }
 
@@ -75,9 +83,11 @@ async fn sqlite(directory: &tempfile::TempDir) -> SqliteStore {
 /// xtask test`.
 pub(crate) async fn stores() -> Vec<Stored> {
     let directory = tempfile::tempdir().unwrap();
-    let sqlite = sqlite(&directory).await;
-    let mut stores =
-        vec![Stored::new("memory", MemoryStore::new(), ()), Stored::new("sqlite", sqlite, directory)];
+    let file = directory.path().join("evidence.db");
+    let sqlite = Arc::new(sqlite(&directory).await);
+    let tables = Some(Tables::Sqlite(Arc::clone(&sqlite), file));
+    let memory = Stored::new("memory", Arc::new(MemoryStore::new()), (), None);
+    let mut stores = vec![memory, Stored::new("sqlite", sqlite, directory, tables)];
     if let Some(schema) = Schema::fresh() {
         let options = evidence_store_postgres::Options {
             schema: schema.name.clone(),
@@ -87,8 +97,10 @@ pub(crate) async fn stores() -> Vec<Stored> {
             statement_timeout: PATIENCE,
             ..Default::default()
         };
-        let postgres = PostgresStore::connect_with(&schema.url, &options).await.unwrap();
-        stores.push(Stored::new("postgres", postgres, schema));
+        let postgres = Arc::new(PostgresStore::connect_with(&schema.url, &options).await.unwrap());
+        let (url, name) = (schema.url.clone(), schema.name.clone());
+        let tables = Some(Tables::Postgres { store: Arc::clone(&postgres), url, schema: name });
+        stores.push(Stored::new("postgres", postgres, schema, tables));
     }
     stores
 }
@@ -108,17 +120,26 @@ pub(crate) async fn for_each_store(case: impl AsyncFn(Api)) {
 
 /// Runs a case over every store with a fresh fixture, with the store beside the API.
 pub(crate) async fn each_store(case: impl AsyncFn(Api, Arc<dyn Store>)) {
-    for Stored { name, store, home } in stores().await {
+    for Stored { name, store, home, tables } in stores().await {
         let evidence = fixture(Arc::clone(&store), Settings::default()).await;
-        case(Api::new(evidence, Mount::Tower, name).await, store).await;
+        let api = Api::new(evidence, Mount::Tower, name).await;
+        case(api.clone(), store).await;
+        if let Some(tables) = tables {
+            tables.prove(&api).await;
+        }
         drop(home);
     }
 }
 
 async fn at(mount: Mount, case: &impl AsyncFn(Api)) {
-    for Stored { name, store, home } in stores().await {
+    for Stored { name, store, home, tables } in stores().await {
         let evidence = fixture(store, Settings::default()).await;
-        case(Api::new(evidence, mount, name).await).await;
+        let api = Api::new(evidence, mount, name).await;
+        case(api.clone()).await;
+        // What the tables say does not depend on the mount.
+        if let Some(tables) = tables.filter(|_| mount == Mount::Tower) {
+            tables.prove(&api).await;
+        }
         drop(home);
     }
 }
@@ -238,6 +259,7 @@ pub(crate) struct Api {
     carrier: Carrier,
     pub(crate) mount: Mount,
     store: &'static str,
+    asked: Asked,
 }
 
 impl Api {
@@ -252,7 +274,18 @@ impl Api {
         mount: Mount,
         store: &'static str,
     ) -> Self {
-        Self { carrier: mount.carrier(api).await, mount, store }
+        Self { carrier: mount.carrier(api).await, mount, store, asked: Asked::default() }
+    }
+
+    /// What was asked of it by GET.
+    pub(crate) fn asked(&self) -> &Asked {
+        &self.asked
+    }
+
+    /// Asks by GET once more.
+    pub(crate) fn again(&self, path: &str, headers: HeaderMap) -> Ask {
+        let body = Empty::new().map_err(|never| match never {}).boxed_unsync();
+        Ask { api: self.clone(), method: Method::GET, path: path.to_owned(), headers, body }
     }
 
     /// A request by jane, without a body.
@@ -340,6 +373,10 @@ impl IntoFuture for Ask {
     fn into_future(self) -> Self::IntoFuture {
         let Self { api, method, path, headers, body } = self;
         let context = format!("{method} {path} ({} store, {:?} mount)", api.store, api.mount);
+        if method == Method::GET {
+            let key = format!("{path} {headers:?}");
+            api.asked.lock().unwrap().insert(key, (path.clone(), headers.clone()));
+        }
         let mut request = Request::new(body);
         *request.method_mut() = method;
         *request.uri_mut() = path.parse().unwrap();

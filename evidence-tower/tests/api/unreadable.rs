@@ -37,7 +37,7 @@ impl Damage {
 
 /// Runs a case over every store, with the store and the id of `acme` at hand.
 pub(crate) async fn over_each_store(case: impl AsyncFn(Api, &dyn Store, Id)) {
-    for Stored { name, store, home } in stores().await {
+    for Stored { name, store, home, .. } in stores().await {
         let evidence = fixture(store, Settings::default()).await;
         let api = Api::new(evidence.clone(), Mount::Tower, name).await;
         let jane = evidence.store().user("jane").await.unwrap().unwrap().id;

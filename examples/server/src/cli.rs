@@ -51,7 +51,7 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Key(KeyCommand),
     /// Recompute every ledger, and every table and attachment that follows from it, and compare them with what is stored.
-    Fsck(StoreOptions),
+    Fsck(FsckOptions),
     /// Copy a store into another one, which is made if it is not there: from SQLite to PostgreSQL, say. Begun again, it
     /// goes on where it stopped.
     Copy(CopyOptions),
@@ -94,6 +94,15 @@ pub(crate) struct StoreOptions {
         value_parser = clap::value_parser!(u32).range(1..=1000)
     )]
     pub(crate) database_connections: u32,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FsckOptions {
+    #[command(flatten)]
+    pub(crate) store: StoreOptions,
+    /// Make every table again from the ledgers first, unless one of them is damaged. Nobody writes meanwhile.
+    #[arg(long)]
+    pub(crate) rebuild: bool,
 }
 
 #[derive(Debug, Args)]

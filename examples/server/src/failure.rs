@@ -39,6 +39,8 @@ pub(crate) enum Failure {
     Refused(#[from] Error),
     #[error("the store is damaged: {0} problems")]
     Damaged(usize),
+    #[error("nothing was made again, for the ledgers are damaged: {0} problems; restore them from a backup")]
+    NotRebuilt(usize),
     #[error("the demo database cannot be made: {0}")]
     DemoFile(std::io::Error),
     #[error("the demo could not be filled: {0}")]

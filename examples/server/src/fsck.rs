@@ -1,18 +1,28 @@
-//! `fsck`: whether the store still says what was recorded.
+//! `fsck`: whether the store still says what was recorded, and making it say so again.
 
-use crate::cli::StoreOptions;
+use crate::cli::FsckOptions;
 use crate::failure::Failure;
-use crate::store::{self, Findings};
+use crate::store::{self, Findings, Opened, Rebuilt};
 
 /// Runs the command: every problem on a line of standard output, then a summary.
-pub(crate) async fn run(options: &StoreOptions) -> Result<(), Failure> {
-    let store = store::open_existing(options).await?;
-    let findings = store.fsck().await;
+pub(crate) async fn run(options: &FsckOptions) -> Result<(), Failure> {
+    let store = store::open_existing(&options.store).await?;
+    let outcome = checked(&store, options.rebuild).await;
     store.close().await;
-    let Findings { organizations, entries, problems } = findings?;
-    for problem in &problems {
-        println!("{problem}");
+    outcome
+}
+
+async fn checked(store: &Opened, rebuild: bool) -> Result<(), Failure> {
+    if rebuild {
+        let Rebuilt { rows, problems } = store.rebuild().await?;
+        problems.iter().for_each(|problem| println!("{problem}"));
+        if !problems.is_empty() {
+            return Err(Failure::NotRebuilt(problems.len()));
+        }
+        println!("{rows} rows were not what the ledgers say and were made again");
     }
+    let Findings { organizations, entries, problems } = store.fsck().await?;
+    problems.iter().for_each(|problem| println!("{problem}"));
     println!("{organizations} organizations, {entries} entries, {} problems", problems.len());
     if problems.is_empty() { Ok(()) } else { Err(Failure::Damaged(problems.len())) }
 }

@@ -27,6 +27,13 @@ pub(crate) struct Findings {
     pub(crate) problems: Vec<String>,
 }
 
+/// What making the tables of a store again did.
+#[derive(Debug)]
+pub(crate) struct Rebuilt {
+    pub(crate) rows: u64,
+    pub(crate) problems: Vec<String>,
+}
+
 /// Opens the store, making and migrating it where need be.
 pub(crate) async fn open(options: &StoreOptions) -> Result<Opened, Failure> {
     let url = options.database_url.as_str();
@@ -86,6 +93,20 @@ impl Opened {
                 let evidence_store_postgres::FsckReport { organizations, entries, problems } =
                     store.fsck().await?;
                 Ok(Findings { organizations, entries, problems })
+            }
+        }
+    }
+
+    /// Makes every table again from the ledgers.
+    pub(crate) async fn rebuild(&self) -> Result<Rebuilt, StoreError> {
+        match self {
+            Self::Sqlite(store) => {
+                let evidence_store_sqlite::RebuildReport { rows, problems, .. } = store.rebuild().await?;
+                Ok(Rebuilt { rows, problems })
+            }
+            Self::Postgres(store) => {
+                let evidence_store_postgres::RebuildReport { rows, problems, .. } = store.rebuild().await?;
+                Ok(Rebuilt { rows, problems })
             }
         }
     }

@@ -85,6 +85,35 @@ fn seeding_prints_the_key_alone_and_the_same_key_twice_is_success() {
     assert!(summary.starts_with("1 organizations, ") && summary.ends_with(" 0 problems\n"), "{summary}");
 }
 
+#[test]
+fn tables_are_made_again_from_the_ledgers_unless_those_are_damaged() {
+    let database = Database::default();
+    says(&database, &["seed", "--user", "jane", "--org", "acme"]);
+    let file = database.url.strip_prefix("sqlite://").unwrap();
+    let change =
+        |sql| evidence_store_sqlite::rusqlite::Connection::open(file).unwrap().execute_batch(sql).unwrap();
+    let fsck = |rebuild: &[&str]| {
+        let output =
+            program(&[&["fsck", "--database-url", &database.url], rebuild].concat()).output().unwrap();
+        let [said, told] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+        (output.status.code(), said, told)
+    };
+    change("DELETE FROM membership");
+    let (status, said, told) = fsck(&[]);
+    assert!(status == Some(1) && said.contains("table membership: row "), "{said}{told}");
+    let (status, said, told) = fsck(&["--rebuild"]);
+    let first = said.lines().next().unwrap_or_default();
+    assert_eq!(first, "2 rows were not what the ledgers say and were made again", "{said}{told}");
+    assert!(status == Some(0) && said.ends_with(" 0 problems\n"), "{said}{told}");
+    assert_eq!(says(&database, &["member", "list", "acme"]), "jane admin\n");
+
+    change("DELETE FROM membership; UPDATE ledger SET payload = '{}' WHERE idx = 1");
+    let (status, said, told) = fsck(&["--rebuild"]);
+    assert!(status == Some(1) && said.contains("the payload of ledger entry 1 does not match its hash"));
+    assert!(told.starts_with("nothing was made again, for the ledgers are damaged: "), "{told}");
+    assert_eq!(says(&database, &["member", "list", "acme"]), "");
+}
+
 /// Runs a command over a database, and answers what it says.
 fn says(database: &Database, arguments: &[&str]) -> String {
     let output = program(&[arguments, &["--database-url", &database.url]].concat()).output().unwrap();

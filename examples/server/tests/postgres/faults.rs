@@ -74,7 +74,9 @@ fn a_server_that_cannot_start_says_what_to_do_and_makes_nothing() {
 fn tables_of_a_later_program_are_left_alone() {
     let (cluster, database) = cluster();
     let server = Server::start(&database);
-    cluster.sql("evidence", &["INSERT INTO evidence._evidence_migrations VALUES (999)"]).unwrap();
+    cluster
+        .sql("evidence", &["INSERT INTO evidence._evidence_migrations VALUES (999, 999, 0, NULL, false)"])
+        .unwrap();
     let told = refusal(&database.url, "evidence");
     assert!(told.contains("version 999") && told.contains("use a newer program"), "{told}");
     environments(&server);

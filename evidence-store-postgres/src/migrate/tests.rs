@@ -1,0 +1,209 @@
+//! Two versions of the program at one store: the second one makes a table of another form from the ledgers.
+
+use std::sync::Arc;
+
+use evidence_core::auth::{Actor, ActorKind};
+use evidence_core::fact::UnknownFields;
+use evidence_core::flows::{Flow, FlowStore, Visibility};
+use evidence_core::id::{Id, SystemRandom};
+use evidence_core::orgs::OrgStore;
+use evidence_core::seed::Seed;
+use evidence_core::shared::Tags;
+use evidence_core::store::{Health, LedgerStore, Recorder, StoreResult};
+use evidence_core::time::Timestamp;
+use evidence_core::{Evidence, Fact, Settings, StoreError, Write};
+use evidence_test_postgres::Schema as Fresh;
+use sqlx::FromRow;
+use sqlx::postgres::PgRow;
+
+use super::*;
+use crate::connections::{Connections, Stack};
+use crate::db::{Options, PostgresStore};
+
+const NOW: Timestamp = Timestamp::from_seconds(1_776_252_299);
+
+/// How many records there are before the new version comes, and how many one write makes.
+const RECORDS: usize = 100_000;
+const AT_ONCE: usize = 1000;
+
+/// Records by their ids first, and an index to read them in the order of the ledger.
+static NEW: [Migration; 2] = [
+    Migration { writer: 1, steps: &[Step::Sql(include_str!("../../migrations/0001_first.sql"))] },
+    Migration {
+        writer: 2,
+        steps: &[
+            Step::Sql(
+                "DROP TABLE evidence.record;
+                CREATE TABLE evidence.record (
+                    org          text COLLATE \"C\" NOT NULL,
+                    id           text COLLATE \"C\" NOT NULL,
+                    kind         text COLLATE \"C\" NOT NULL,
+                    name         text COLLATE \"C\" NOT NULL,
+                    archived     boolean NOT NULL,
+                    tags         jsonb NOT NULL,
+                    ledger_index bigint NOT NULL,
+                    PRIMARY KEY (org, id, kind)
+                );
+                CREATE INDEX record_name ON evidence.record (org, (kind || ''), name)",
+            ),
+            Step::Reindex(&["record"]),
+            Step::Index { name: "record_newest", on: "evidence.record (org, ledger_index)" },
+        ],
+    },
+];
+
+async fn open(fresh: &Fresh, migrations: &'static [Migration]) -> Result<PostgresStore, ConnectError> {
+    let options = Options { schema: fresh.name.clone(), connections: 2, ..Options::default() };
+    let address =
+        Address { options: fresh.url.parse().unwrap(), statement_timeout: options.statement_timeout };
+    let stack = Stack::new(address, options.connections, options.acquire_timeout);
+    PostgresStore::start(Connections::Own(Arc::new(stack)), &options, migrations).await
+}
+
+/// A store of the first version, with the organization `acme` and others.
+struct Bench {
+    fresh: Fresh,
+    store: Arc<PostgresStore>,
+    org: Id,
+    actor: Actor,
+}
+
+impl Bench {
+    async fn new(others: usize) -> Self {
+        let fresh = Fresh::fresh().expect("EVIDENCE_TEST_POSTGRES_URL names a server");
+        let store = Arc::new(open(&fresh, &MIGRATIONS).await.unwrap());
+        let orgs = (0..others).map(|number| format!("other{number}").parse().unwrap());
+        let orgs = ["acme".parse().unwrap()].into_iter().chain(orgs).collect();
+        let seed = Seed { user: "jane".parse().unwrap(), orgs, api_key: None };
+        Evidence::new(store.clone(), Settings::default()).seed(&seed).await.unwrap();
+        let user = store.user("jane").await.unwrap().unwrap();
+        let actor = Actor { id: user.id, name: "jane".to_owned(), kind: ActorKind::User };
+        let org = store.standing("acme", user.id).await.unwrap().unwrap().organization.id;
+        Self { fresh, store, org, actor }
+    }
+
+    fn flow(&self, name: &str) -> Fact {
+        let record = Flow {
+            id: Id::new(NOW, &SystemRandom),
+            name: name.parse().unwrap(),
+            description: String::new(),
+            visibility: Visibility::Private,
+            template: None,
+            template_id: Id::new(NOW, &SystemRandom),
+            repo_url: String::new(),
+            tags: Tags::new(),
+            created_at: NOW,
+            created_by: self.actor.clone(),
+            unknown: UnknownFields::default(),
+        };
+        Fact::FlowCreated { record }
+    }
+
+    async fn record(&self, store: &PostgresStore, facts: Vec<Fact>) -> StoreResult<()> {
+        let (org, by) = (self.org, self.actor.clone());
+        store.record(Write { org, by, at: NOW, facts, guards: vec![], secrets: vec![] }).await.map(drop)
+    }
+
+    async fn execute(&self, sql: &str) {
+        let schema = Schema::new(&self.fresh.name).unwrap();
+        let mut connection = PgConnection::connect(&self.fresh.url).await.unwrap();
+        sqlx::raw_sql(schema.statement(sql)).execute(&mut connection).await.unwrap();
+    }
+
+    async fn row<R: for<'r> FromRow<'r, PgRow> + Send + Unpin>(&self, sql: &str) -> R {
+        let schema = Schema::new(&self.fresh.name).unwrap();
+        let mut connection = PgConnection::connect(&self.fresh.url).await.unwrap();
+        sqlx::query_as(schema.statement(sql)).fetch_one(&mut connection).await.unwrap()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL: cargo xtask test"]
+async fn an_older_program_stops_when_a_newer_one_comes_and_nothing_is_lost() {
+    let bench = Arc::new(Bench::new(0).await);
+    for number in 0..RECORDS / AT_ONCE {
+        let facts = (0..AT_ONCE).map(|n| bench.flow(&format!("flow-{number}-{n}"))).collect();
+        bench.record(&bench.store, facts).await.unwrap();
+    }
+    let writing = {
+        let bench = bench.clone();
+        tokio::spawn(async move {
+            for written in 0.. {
+                let fact = bench.flow(&format!("late-{written}"));
+                if let Err(error) = bench.record(&bench.store, vec![fact]).await {
+                    return (written, error);
+                }
+            }
+            unreachable!()
+        })
+    };
+    let new = open(&bench.fresh, &NEW).await.unwrap();
+    let (written, error) = writing.await.unwrap();
+    let told = match error {
+        StoreError::Unavailable(told) => told.to_string(),
+        other => panic!("{other}"),
+    };
+    assert!(told.starts_with("a newer program has changed the tables"), "{told}");
+    assert!(matches!(bench.store.ready().await, Err(StoreError::Unavailable(_))));
+    let last = format!("late-{}", written - 1);
+    assert!(bench.store.flow(bench.org, &last).await.unwrap().is_some(), "the older program reads");
+    let older = open(&bench.fresh, &MIGRATIONS).await.unwrap_err();
+    assert!(matches!(older, ConnectError::NewerSchema { found: 2, known: 1 }), "{older}");
+    assert!(matches!(bench.store.rebuild().await, Err(StoreError::Unavailable(_))));
+
+    new.ready().await.unwrap();
+    bench.record(&new, vec![bench.flow("new")]).await.unwrap();
+    let entries = 1 + RECORDS + written + 1;
+    assert!(new.ledger_head(bench.org).await.unwrap().unwrap().size() >= entries as u64);
+    for name in ["flow-0-0", "flow-99-999", &last, "new"] {
+        assert!(new.flow(bench.org, name).await.unwrap().is_some(), "{name}");
+    }
+    assert_eq!(new.fsck().await.unwrap().problems, Vec::<String>::new());
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: cargo xtask test"]
+async fn a_migration_that_broke_off_goes_on_where_it_was() {
+    let bench = Bench::new(40).await;
+    bench.record(&bench.store, vec![bench.flow("build")]).await.unwrap();
+    // In the middle of the way through the store.
+    let (org,): (String,) = bench
+        .row("SELECT id FROM evidence.organization WHERE name LIKE 'other%' ORDER BY id OFFSET 30 LIMIT 1")
+        .await;
+    let damage =
+        format!("UPDATE evidence.ledger SET payload = 'x' || payload WHERE org = '{org}' AND idx = 0");
+    bench.execute(&damage).await;
+    let error = open(&bench.fresh, &NEW).await.unwrap_err();
+    assert!(error.to_string().contains("organization other"), "{error}");
+    let (steps, upto): (i64, Option<String>) =
+        bench.row("SELECT steps, upto FROM evidence._evidence_migrations WHERE NOT done").await;
+    assert!(steps == 1 && upto.as_ref().is_some_and(|upto| *upto < org), "{upto:?}");
+    let refused = bench.record(&bench.store, vec![bench.flow("late")]).await;
+    assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
+
+    bench.execute(&damage.replace("'x' || payload", "substr(payload, 2)")).await;
+    // And an index that somebody else's building left behind.
+    bench.execute("CREATE INDEX record_newest ON evidence.record (kind)").await;
+    let left = format!(
+        "UPDATE pg_index SET indisvalid = false WHERE indexrelid = '{}.record_newest'::regclass",
+        bench.fresh.name
+    );
+    bench.execute(&left).await;
+    let new = open(&bench.fresh, &NEW).await.unwrap();
+    assert!(new.flow(bench.org, "build").await.unwrap().is_some());
+    assert_eq!(new.fsck().await.unwrap().problems, Vec::<String>::new());
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: cargo xtask test"]
+async fn a_program_that_a_newer_one_leaves_in_place_goes_on() {
+    static BESIDE: [Migration; 2] = [
+        Migration { writer: 1, steps: &[Step::Sql(include_str!("../../migrations/0001_first.sql"))] },
+        Migration { writer: 1, steps: &[Step::Index { name: "more", on: "evidence.record (ledger_index)" }] },
+    ];
+    let bench = Bench::new(0).await;
+    open(&bench.fresh, &BESIDE).await.unwrap();
+    bench.record(&bench.store, vec![bench.flow("build")]).await.unwrap();
+    bench.store.ready().await.unwrap();
+    open(&bench.fresh, &MIGRATIONS).await.unwrap();
+}

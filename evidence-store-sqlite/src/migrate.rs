@@ -1,0 +1,239 @@
+//! Bringing the tables up to date, step by step: by statements, by making tables again from the ledgers, by building
+//! indexes. Each version names the oldest program that may write beside it, and every transaction that writes looks: so an
+//! older one that is still running stops. Where it breaks off, a migration goes on when a program is started again.
+
+use std::path::Path;
+use std::time::Duration;
+
+use evidence_core::StoreError;
+use evidence_core::store::StoreResult;
+use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
+
+use crate::db::PATIENCE;
+use crate::error::ConnectError;
+use crate::fsck::parts;
+use crate::rebuild::{Range, Scratch};
+
+/// What brings the tables from one version to the next.
+#[derive(Debug)]
+pub(crate) struct Migration {
+    /// The oldest version whose programs may write from the first step on: this one, unless what older ones write is what
+    /// the tables should hold. Never older than that of the version before.
+    pub(crate) writer: i64,
+    /// In their order. They are never changed once a program with them was released.
+    pub(crate) steps: &'static [Step],
+}
+
+/// A step of a migration.
+#[derive(Debug)]
+#[cfg_attr(not(test), expect(dead_code, reason = "the first version has nothing to make from ledgers"))]
+pub(crate) enum Step {
+    /// Statements, in one transaction.
+    Sql(&'static str),
+    /// Makes what the tables hold from the ledgers, a few organizations at a time.
+    Reindex(&'static [&'static str]),
+    /// Builds an index of this name, on a table and columns.
+    Index { name: &'static str, on: &'static str },
+}
+
+pub(crate) static MIGRATIONS: [Migration; 1] =
+    [Migration { writer: 1, steps: &[Step::Sql(include_str!("../migrations/0001_first.sql"))] }];
+
+/// steps: how many are done. upto: the last organization of which a step is done that has not ended.
+const TABLE: &str = "
+    CREATE TABLE IF NOT EXISTS _evidence_migrations (
+        version INTEGER NOT NULL PRIMARY KEY,
+        writer  INTEGER NOT NULL,
+        steps   INTEGER NOT NULL,
+        upto    INTEGER,
+        done    INTEGER NOT NULL
+    ) STRICT";
+
+/// The last version that was begun, the last that has ended, and the oldest whose programs may write.
+const VERSION: &str = "
+    SELECT coalesce(max(version), 0), coalesce(max(version) FILTER (WHERE done), 0), coalesce(max(writer), 0)
+    FROM _evidence_migrations";
+
+const BEGUN: &str = "
+    INSERT INTO _evidence_migrations (version, writer, steps, done) VALUES ($1, $2, 0, 0) ON CONFLICT DO NOTHING";
+
+const STEPS: &str = "SELECT steps FROM _evidence_migrations WHERE version = $1 AND NOT done";
+
+// Numbered by hand: SQLite numbers what is named as it comes up in the text.
+const STEP_DONE: &str = "UPDATE _evidence_migrations SET steps = ?2, upto = NULL WHERE version = ?1";
+
+const DONE: &str = "UPDATE _evidence_migrations SET done = 1 WHERE version = $1";
+
+/// The oldest version whose programs may write.
+pub(crate) const WRITER: &str = "SELECT coalesce(max(writer), 0) FROM _evidence_migrations";
+
+/// How long a step waits for its turn: others write meanwhile, again and again.
+const TURN: Duration = Duration::from_secs(60);
+
+/// How many rows of a table one transaction puts in their place.
+const ROWS: usize = 4096;
+
+/// Tables that are due to be made again, after so many steps of a migration.
+#[derive(Debug, Clone, Copy)]
+struct Reindex {
+    steps: i64,
+    tables: &'static [&'static str],
+}
+
+/// The version that these migrations lead to.
+pub(crate) fn latest(migrations: &[Migration]) -> i64 {
+    i64::try_from(migrations.len()).unwrap_or(i64::MAX)
+}
+
+/// Whether programs of the version that these migrations lead to may write to the store that is open as this.
+pub(crate) fn may_write(
+    connection: &Connection,
+    database: &str,
+    migrations: &[Migration],
+) -> rusqlite::Result<bool> {
+    let sql = format!("SELECT coalesce(max(writer), 0) FROM {database}._evidence_migrations");
+    let writer: i64 = connection.prepare_cached(&sql)?.query_row([], |row| row.get(0))?;
+    Ok(writer <= latest(migrations))
+}
+
+/// Brings the tables of the store in `file` up to date, over a connection to it.
+pub(crate) fn migrate(
+    connection: &mut Connection,
+    file: &Path,
+    migrations: &'static [Migration],
+) -> Result<(), ConnectError> {
+    let failed = |version| move |source| ConnectError::Migrate { version, source };
+    connection.busy_timeout(TURN).map_err(failed(0))?;
+    connection.execute_batch(TABLE).map_err(failed(0))?;
+    let known = latest(migrations);
+    let version = connection.query_row(VERSION, [], |row| row.try_into());
+    let (found, done, writer): (i64, i64, i64) = version.map_err(failed(0))?;
+    if writer > known {
+        return Err(ConnectError::NewerSchema { found, known });
+    }
+    // Tables that a newer program has changed are as good, if it lets this one write.
+    let due = if done < known { migrations } else { &[] };
+    for (version, migration) in (1..).zip(due) {
+        while let Some(due) = advance(connection, version, migration).map_err(failed(version))? {
+            reindex(file, migrations, version, due)
+                .map_err(|source| ConnectError::Reindex { version, source })?;
+        }
+    }
+    connection.busy_timeout(PATIENCE).map_err(failed(known))
+}
+
+/// Makes the tables of the latest version where there are none.
+pub(crate) fn make(connection: &mut Connection, migrations: &[Migration]) -> rusqlite::Result<()> {
+    connection.execute_batch(TABLE)?;
+    for (version, migration) in (1..).zip(migrations) {
+        // There is no ledger to make anything from.
+        while let Some(Reindex { steps, .. }) = advance(connection, version, migration)? {
+            connection.execute(STEP_DONE, [version, steps + 1])?;
+        }
+    }
+    Ok(())
+}
+
+/// Takes the steps that a transaction each does; answers the tables to make again, or nothing at the end.
+fn advance(
+    connection: &mut Connection,
+    version: i64,
+    migration: &Migration,
+) -> rusqlite::Result<Option<Reindex>> {
+    loop {
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        transaction.execute(BEGUN, [version, migration.writer])?;
+        let steps = transaction.query_row(STEPS, [version], |row| row.get::<_, i64>(0)).optional()?;
+        // Done, perhaps by another program.
+        let Some(steps) = steps else { return Ok(None) };
+        match usize::try_from(steps).ok().and_then(|steps| migration.steps.get(steps)) {
+            None => drop(transaction.execute(DONE, [version])?),
+            Some(Step::Sql(sql)) => step(&transaction, sql, version, steps)?,
+            Some(Step::Index { name, on }) => {
+                step(&transaction, &format!("CREATE INDEX IF NOT EXISTS {name} ON {on}"), version, steps)?;
+            }
+            Some(Step::Reindex(tables)) => {
+                transaction.commit()?;
+                return Ok(Some(Reindex { steps, tables }));
+            }
+        }
+        transaction.commit()?;
+    }
+}
+
+fn step(transaction: &Transaction<'_>, sql: &str, version: i64, steps: i64) -> rusqlite::Result<()> {
+    transaction.execute_batch(sql)?;
+    transaction.execute(STEP_DONE, [version, steps + 1]).map(drop)
+}
+
+/// Makes tables again from the ledgers. Nobody writes facts meanwhile: programs of older versions may not, those of this
+/// one wait for the end. Where two of them do this at once, each transaction finds out whether the other was faster.
+fn reindex(
+    file: &Path,
+    migrations: &'static [Migration],
+    version: i64,
+    Reindex { steps, tables }: Reindex,
+) -> StoreResult<()> {
+    let scratch = Scratch::beside(file, migrations)?;
+    let quota = parts(&scratch.ledgers(i64::MIN)?)?;
+    while let Some(after) = scratch.reindexed(version, steps)? {
+        scratch.begin()?;
+        let range = replay(&scratch, after, quota)?;
+        let marked =
+            tables.iter().map(|table| scratch.mark(table, range)).collect::<StoreResult<Vec<_>>>()?;
+        scratch.commit()?;
+        for (table, rows) in tables.iter().zip(marked) {
+            for from in (0..rows).step_by(ROWS) {
+                scratch.begin_writing()?;
+                if scratch.reindexed(version, steps)? != Some(after) {
+                    // What is open ends with the connection.
+                    return Ok(());
+                }
+                scratch.exchange(table, from, from + ROWS as u64)?;
+                scratch.commit()?;
+            }
+        }
+        scratch.begin_writing()?;
+        if scratch.reindexed(version, steps)? == Some(after) {
+            scratch.note_reindexed(version, steps, range)?;
+        }
+        scratch.commit()?;
+        scratch.clear()?;
+    }
+    Ok(())
+}
+
+/// Replays the ledgers after an organization until so many entries were read, and answers how far that was.
+fn replay(scratch: &Scratch, after: i64, quota: u64) -> StoreResult<Range> {
+    const PAGE: u64 = 256;
+    let hashes = scratch.key_hashes()?;
+    let (mut upto, mut read) = (None, 0);
+    for (org, name, _) in scratch.ledgers(after)? {
+        match upto {
+            Some(upto) if read >= quota => return Ok(Range { after, upto }),
+            _ => upto = Some(org),
+        }
+        let (mut next, mut id) = (0, None);
+        loop {
+            let page = scratch.entries(org, next, PAGE)?;
+            if page.is_empty() {
+                break;
+            }
+            next += page.len() as u64;
+            scratch.replay(org, &mut id, &page, &hashes).map_err(|error| of(&name, error))?;
+        }
+        read += next;
+    }
+    Ok(Range { after, upto: i64::MAX })
+}
+
+/// Names the organization whose ledger is damaged.
+fn of(name: &str, error: StoreError) -> StoreError {
+    match error {
+        StoreError::Corrupt { what } => StoreError::corrupt(format_args!("organization {name}: {what}")),
+        error => error,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,88 @@
+//! What a case has read is read the same from tables that are made again from the ledgers alone.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use evidence_store_postgres::PostgresStore;
+use evidence_store_postgres::sqlx::{self, AssertSqlSafe, Connection as _, PgConnection};
+use evidence_store_sqlite::SqliteStore;
+use evidence_store_sqlite::rusqlite::Connection;
+use http::{HeaderMap, StatusCode};
+
+use crate::support::Api;
+
+/// The GET requests of a case: paths and headers.
+pub(crate) type Asked = Arc<Mutex<BTreeMap<String, (String, HeaderMap)>>>;
+
+/// What does not follow from the ledgers, besides attachments; of keys, the hashes do not.
+const KEPT: &str =
+    "('ledger', 'node', 'head', 'blob', 'blob_chunk', 'lease', 'cursor', '_evidence_migrations', 'api_key')";
+
+/// Takes from the keys everything but the hashes.
+const KEYS_LOST: &str =
+    "id = id || 'x', owner = '{}', owner_id = '', created_at = 1, expires_at = 1, revoked_at = 1";
+
+/// A store whose tables can be lost.
+#[derive(Clone)]
+pub(crate) enum Tables {
+    Sqlite(Arc<SqliteStore>, PathBuf),
+    Postgres { store: Arc<PostgresStore>, url: String, schema: String },
+}
+
+impl Tables {
+    /// Asks again what was asked, loses every row that follows from the ledgers, makes them again, and asks once more.
+    pub(crate) async fn prove(&self, api: &Api) {
+        let before = answers(api).await;
+        match self {
+            Self::Sqlite(store, file) => {
+                lose_in_file(file);
+                let report = store.rebuild().await.unwrap();
+                assert!(report.problems.is_empty() && report.rows > 0, "{report:?}");
+            }
+            Self::Postgres { store, url, schema } => {
+                lose_in_schema(url, schema).await;
+                let report = store.rebuild().await.unwrap();
+                assert!(report.problems.is_empty() && report.rows > 0, "{report:?}");
+            }
+        }
+        for (before, after) in before.into_iter().zip(answers(api).await) {
+            assert_eq!(after, before, "the tables were made again");
+        }
+    }
+}
+
+async fn answers(api: &Api) -> Vec<(String, StatusCode, Bytes)> {
+    let asked: Vec<_> = api.asked().lock().unwrap().values().cloned().collect();
+    let mut answers = Vec::new();
+    for (path, headers) in asked {
+        let reply = api.again(&path, headers).await;
+        answers.push((path, reply.status, reply.body));
+    }
+    answers
+}
+
+fn lose_in_file(file: &PathBuf) {
+    let connection = Connection::open(file).unwrap();
+    let tables = format!("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT IN {KEPT}");
+    let mut tables = connection.prepare(&tables).unwrap();
+    let tables = tables.query_map([], |row| row.get(0)).unwrap().collect::<Result<Vec<String>, _>>().unwrap();
+    for table in tables {
+        connection.execute_batch(&format!("DELETE FROM \"{table}\"")).unwrap();
+    }
+    connection.execute_batch(&format!("UPDATE api_key SET org = org + 7, {KEYS_LOST}")).unwrap();
+}
+
+async fn lose_in_schema(url: &str, schema: &str) {
+    let mut connection = PgConnection::connect(url).await.unwrap();
+    let tables =
+        format!("SELECT tablename::text FROM pg_tables WHERE schemaname = $1 AND tablename NOT IN {KEPT}");
+    let tables = sqlx::query_scalar::<_, String>(AssertSqlSafe(tables)).bind(schema);
+    let tables = tables.fetch_all(&mut connection).await.unwrap();
+    let lost = tables.iter().map(|table| format!("DELETE FROM {schema}.\"{table}\""));
+    let lost: Vec<_> =
+        lost.chain([format!("UPDATE {schema}.api_key SET org = org || 'x', {KEYS_LOST}")]).collect();
+    sqlx::raw_sql(AssertSqlSafe(lost.join("; "))).execute(&mut connection).await.unwrap();
+    connection.close().await.unwrap();
+}
