@@ -137,9 +137,9 @@ pub struct ReportedArtifact {
 }
 
 impl ReportedArtifact {
-    /// The name it is listed under: without a template name, nothing but its content names it.
-    fn listed_as(&self) -> &str {
-        if self.name.is_empty() { &self.fingerprint } else { &self.name }
+    /// What a later report has to have in common with it to replace it.
+    fn slot(&self) -> Slot<'_> {
+        if self.name.is_empty() { Slot::Content(&self.fingerprint) } else { Slot::Named(&self.name) }
     }
 
     /// Whether both report the same content under the same name: what is said of one is said of the other.
@@ -165,6 +165,14 @@ pub enum Binding {
         /// Commit. `""` binds to nothing.
         commit: String,
     },
+}
+
+/// What names a reported artifact: nothing but its content where it has no template name. The two are kept apart, for a
+/// template name may spell a fingerprint, and must not replace what has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Slot<'a> {
+    Named(&'a str),
+    Content(&'a str),
 }
 
 /// An artifact as attestations speak of it.
@@ -461,17 +469,17 @@ fn expected_of<'t>(template: &'t Template, artifact_name: &str) -> &'t [Requirem
 /// where it is about nothing that was ever reported, it waits.
 struct Scopes<'a> {
     trail: Vec<&'a ReportedAttestation>,
-    /// By the name it is listed under.
-    reported: BTreeMap<&'a str, Newest<'a>>,
+    /// The newest of each slot.
+    reported: BTreeMap<Slot<'a>, Newest<'a>>,
     /// By the name that what they wait for is listed under: the artifact's where that is free, for
     /// those that wait for the commit of the newest of them; else `name@commit`.
     waiting: BTreeMap<String, Vec<&'a ReportedAttestation>>,
 }
 
-/// The newest report of an artifact's name.
+/// The newest report of a slot.
 struct Newest<'a> {
     artifact: &'a ReportedArtifact,
-    /// Of the first report of that name.
+    /// Of its first report.
     first_index: u64,
     /// What is about it.
     attestations: Vec<&'a ReportedAttestation>,
@@ -479,13 +487,13 @@ struct Newest<'a> {
 
 impl<'a> Scopes<'a> {
     fn new(artifacts: &'a [ReportedArtifact], attestations: &'a [ReportedAttestation]) -> Self {
-        let mut reported = newest_by_name(artifacts);
-        let mut listed: BTreeMap<Subject<'a>, BTreeSet<&'a str>> = BTreeMap::new();
+        let mut reported = newest_by_slot(artifacts);
+        let mut listed: BTreeMap<Subject<'a>, BTreeSet<Slot<'a>>> = BTreeMap::new();
         for artifact in artifacts {
-            let name = artifact.listed_as();
-            let stands = reported.get(name).is_some_and(|newest| newest.artifact.is_same_as(artifact));
+            let slot = artifact.slot();
+            let stands = reported.get(&slot).is_some_and(|newest| newest.artifact.is_same_as(artifact));
             for subject in artifact.subjects() {
-                listed.entry(subject).or_default().extend(stands.then_some(name));
+                listed.entry(subject).or_default().extend(stands.then_some(slot));
             }
         }
         let mut trail = Vec::new();
@@ -495,12 +503,12 @@ impl<'a> Scopes<'a> {
                 trail.push(attestation);
                 continue;
             };
-            let Some(names) = listed.get(&subject) else {
+            let Some(slots) = listed.get(&subject) else {
                 waiting.entry(subject).or_default().push(attestation);
                 continue;
             };
-            for name in names {
-                if let Some(newest) = reported.get_mut(name) {
+            for slot in slots {
+                if let Some(newest) = reported.get_mut(slot) {
                     newest.attestations.push(attestation);
                 }
             }
@@ -513,7 +521,7 @@ impl<'a> Scopes<'a> {
 /// Those that wait, by the names that what they wait for is listed under.
 fn named<'a>(
     waiting: BTreeMap<Subject<'a>, Vec<&'a ReportedAttestation>>,
-    reported: &BTreeMap<&str, Newest<'_>>,
+    reported: &BTreeMap<Slot<'_>, Newest<'_>>,
 ) -> BTreeMap<String, Vec<&'a ReportedAttestation>> {
     let newest = |scope: &[&ReportedAttestation]| scope.iter().map(|attestation| attestation.index).max();
     let mut by_age = Vec::from_iter(waiting);
@@ -524,7 +532,9 @@ fn named<'a>(
             Subject::Content(fingerprint) => (fingerprint, ""),
             Subject::Built(name, commit) => (name, commit),
         };
-        let is_free = !reported.contains_key(name) && !named.contains_key(name);
+        let is_reported =
+            [Slot::Named(name), Slot::Content(name)].iter().any(|slot| reported.contains_key(slot));
+        let is_free = !is_reported && !named.contains_key(name);
         named.insert(if is_free { name.to_owned() } else { format!("{name}@{commit}") }, scope);
     }
     named
@@ -537,10 +547,11 @@ fn evaluate_artifacts(
     scopes: Scopes<'_>,
 ) -> Vec<ArtifactStatus> {
     let Scopes { mut reported, mut waiting, .. } = scopes;
+    let spelled: BTreeSet<String> = named_like_content(template, &reported);
     let mut statuses = Vec::new();
     for expected in &template.artifacts {
         let name = expected.name.as_str();
-        statuses.push(match reported.remove(name) {
+        statuses.push(match reported.remove(&Slot::Named(name)) {
             Some(newest) => evaluate_reported(template, trail, newest.artifact, &newest.attestations),
             None => {
                 let own = Standing::new(&expected.attestations, &waiting.remove(name).unwrap_or_default());
@@ -549,7 +560,11 @@ fn evaluate_artifacts(
         });
     }
     let reported = reported.into_values().map(|Newest { artifact, first_index, attestations }| {
-        (first_index, evaluate_reported(template, trail, artifact, &attestations))
+        let mut status = evaluate_reported(template, trail, artifact, &attestations);
+        if artifact.name.is_empty() && spelled.contains(&status.name) {
+            status.name = format!("sha256:{}", status.name);
+        }
+        (first_index, status)
     });
     let waiting = waiting.into_iter().map(|(name, scope)| {
         let first_index = scope.iter().map(|attestation| attestation.index).min().unwrap_or_default();
@@ -561,12 +576,22 @@ fn evaluate_artifacts(
     statuses
 }
 
-/// The newest report of each name, nothing being said of it yet.
-fn newest_by_name(artifacts: &[ReportedArtifact]) -> BTreeMap<&str, Newest<'_>> {
+/// The fingerprints, of artifacts without a name, that are names of other artifacts too.
+fn named_like_content(template: &Template, reported: &BTreeMap<Slot<'_>, Newest<'_>>) -> BTreeSet<String> {
+    let is_name = |name| template.artifact(name).is_some() || reported.contains_key(&Slot::Named(name));
+    let spelled = reported.keys().filter_map(|slot| match slot {
+        Slot::Content(fingerprint) if is_name(fingerprint) => Some((*fingerprint).to_owned()),
+        _ => None,
+    });
+    spelled.collect()
+}
+
+/// The newest report of each slot, nothing being said of it yet.
+fn newest_by_slot(artifacts: &[ReportedArtifact]) -> BTreeMap<Slot<'_>, Newest<'_>> {
     let mut newest = BTreeMap::new();
     for artifact in artifacts {
         let first = Newest { artifact, first_index: artifact.index, attestations: Vec::new() };
-        let kept = newest.entry(artifact.listed_as()).or_insert(first);
+        let kept = newest.entry(artifact.slot()).or_insert(first);
         kept.first_index = artifact.index.min(kept.first_index);
         if artifact.index > kept.artifact.index {
             kept.artifact = artifact;
@@ -584,7 +609,9 @@ fn evaluate_reported(
     let own = Standing::new(expected_of(template, &artifact.name), attestations);
     let state = ArtifactState::Reported(verdict(template, [own.state, trail.state]));
     ArtifactStatus {
-        name: artifact.listed_as().to_owned(),
+        name: match artifact.slot() {
+            Slot::Named(name) | Slot::Content(name) => name.to_owned(),
+        },
         fingerprint: Some(artifact.fingerprint.clone()),
         artifact_id: Some(artifact.id.clone()),
         state,

@@ -517,7 +517,8 @@ fn is_superseded(
         }),
     };
     let listed = |artifact: &ReportedArtifact| {
-        if artifact.name.is_empty() { artifact.fingerprint.clone() } else { artifact.name.clone() }
+        let is_named = !artifact.name.is_empty();
+        (is_named, if is_named { artifact.name.clone() } else { artifact.fingerprint.clone() })
     };
     let is_newest = |artifact: &ReportedArtifact| {
         artifacts.iter().all(|other| listed(other) != listed(artifact) || other.index <= artifact.index)
@@ -559,6 +560,22 @@ fn expect_listed(template: &Template, artifacts: &[ReportedArtifact], attestatio
     }
     let names = BTreeSet::from_iter(status.artifacts.iter().map(|artifact| &artifact.name));
     assert_eq!(names.len(), status.artifacts.len(), "{names:?}");
+}
+
+/// A name that spells a fingerprint replaces nothing that has it.
+#[test]
+fn a_name_that_spells_a_fingerprint_hides_nothing() {
+    let content = |fingerprint: &str| Binding::Artifact { fingerprint: fingerprint.to_owned() };
+    let unnamed = ReportedArtifact { fingerprint: "f1".into(), ..artifact("", 1) };
+    let spelled = ReportedArtifact { fingerprint: "f2".into(), ..artifact("f1", 3) };
+    let artifacts = [unnamed, spelled];
+    let failing = [attestation("scan", false, content("f1"), 2)];
+    for template in [Template::default(), template("trail: {artifacts: [{name: f1}]}")] {
+        let status = evaluate(&template, BEGUN, &artifacts, &failing);
+        assert_eq!(status.state, State::NonCompliant);
+        let names = Vec::from_iter(status.artifacts.iter().map(|artifact| artifact.name.as_str()));
+        assert_eq!(BTreeSet::from_iter(names), BTreeSet::from(["f1", "sha256:f1"]));
+    }
 }
 
 /// Two artifacts of one name, one of them also without its commit, and an attestation of one name about either, by either
