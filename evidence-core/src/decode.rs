@@ -88,8 +88,8 @@ fn echo(value: &Value) -> String {
     shortened(&text).into_owned()
 }
 
-/// The beginning of a text that somebody sent.
-fn shortened(text: &str) -> Cow<'_, str> {
+/// The beginning of a text that somebody sent, as errors tell it.
+pub(crate) fn shortened(text: &str) -> Cow<'_, str> {
     match text.char_indices().nth(LONGEST_ECHO) {
         Some((end, _)) => format!("{}…", &text[..end]).into(),
         None => text.into(),

@@ -8,6 +8,7 @@ use super::request::Requests;
 use super::shape::{Broken, Object, Shape};
 use super::texts::{self, ENVIRONMENT_KINDS, PROVIDERS, ROLES, VISIBILITIES};
 use super::{Known, documents, shared};
+use crate::decode;
 use crate::name::{
     AttestationName, AttestationTypeName, CommitSha, EnvironmentName, Fingerprint, FlowName, PolicyName,
     ServiceAccountName, TagKey, TemplateReferenceName, TrailName,
@@ -298,7 +299,8 @@ pub fn tag_patch() -> Shape {
     let keys = texts::fitting::<TagKey>();
     let bad_keys = texts::misfits::<TagKey>()
         .prop_filter("told by its own text", |key| !key.is_empty() && !key.contains('\u{0}'));
-    let bad_key = bad_keys.prop_map(|key| Broken { field: key.clone(), value: json!({key: "x"}) });
+    let bad_key = bad_keys
+        .prop_map(|key| Broken { field: decode::shortened(&key).into_owned(), value: json!({key: "x"}) });
     let removed = Shape::or_wrong("[.-]{1,2}".prop_map(Value::from), vec![json!(7), json!([])]);
     let patch = Object::new()
         .optional("set_tags", Shape::map(&keys, &Shape::text(), 0..3).or_broken(bad_key))

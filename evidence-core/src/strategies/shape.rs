@@ -30,6 +30,7 @@ impl Broken {
 
     /// The path of what is wrong from the value that has this one as its field `name`.
     fn path_below(&self, name: &str) -> String {
+        let name = decode::shortened(name);
         match self.field.chars().next() {
             None | Some('[') => format!("{name}{}", self.field),
             Some(_) => format!("{name}.{}", self.field),
