@@ -434,6 +434,14 @@ impl Noise {
     }
 }
 
+/// A key as refusals tell it: by its beginning, where it is long.
+fn told(key: &str) -> String {
+    match key.char_indices().nth(200) {
+        Some((end, _)) => format!("{}…", &key[..end]),
+        None => key.to_owned(),
+    }
+}
+
 #[tokio::test]
 async fn every_text_of_a_body_is_taken_at_its_maximum_and_named_past_it() {
     let document = openapi();
@@ -463,12 +471,12 @@ async fn every_text_of_a_body_is_taken_at_its_maximum_and_named_past_it() {
                 assert_eq!(refused.status.as_u16(), 400, "{name}");
                 let mut expected = path.clone();
                 if let Some(Step::Key(key)) = expected.last_mut() {
-                    key.clone_from(&past);
+                    *key = told(&past);
                 }
                 let (expected, errors) = (written(&expected), refused.json());
-                let told = fields(&errors["errors"]);
+                let named = fields(&errors["errors"]);
                 // One field takes a text or a list, and is named as a whole.
-                assert!(told == [expected.as_str()] || told == ["template"], "{name}: {told:?}");
+                assert!(named == [expected.as_str()] || named == ["template"], "{name}: {named:?}");
             }
         }
     })
