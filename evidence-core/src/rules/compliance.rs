@@ -10,6 +10,8 @@
 //! one, and with it what was said of that one. The same content reported again stays what was said
 //! of it, whatever the later report leaves out.
 
+mod scopes;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
@@ -18,6 +20,7 @@ use schemars::JsonSchema;
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
 
+use self::scopes::{Newest, Scopes, Slot, named_like_content};
 use super::template::{Requirement, Template};
 use crate::time::Timestamp;
 
@@ -165,14 +168,6 @@ pub enum Binding {
         /// Commit. `""` binds to nothing.
         commit: String,
     },
-}
-
-/// What names a reported artifact: nothing but its content where it has no template name. The two are kept apart, for a
-/// template name may spell a fingerprint, and must not replace what has it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Slot<'a> {
-    Named(&'a str),
-    Content(&'a str),
 }
 
 /// An artifact as attestations speak of it.
@@ -464,82 +459,6 @@ fn expected_of<'t>(template: &'t Template, artifact_name: &str) -> &'t [Requirem
     template.artifact(artifact_name).map_or(&[], |artifact| &artifact.attestations)
 }
 
-/// Which attestations are of which scope. An attestation about artifacts is of each one that is
-/// the newest of its name, or the same content; of none where all it is about were replaced; and
-/// where it is about nothing that was ever reported, it waits.
-struct Scopes<'a> {
-    trail: Vec<&'a ReportedAttestation>,
-    /// The newest of each slot.
-    reported: BTreeMap<Slot<'a>, Newest<'a>>,
-    /// By the name that what they wait for is listed under: the artifact's where that is free, for
-    /// those that wait for the commit of the newest of them; else `name@commit`.
-    waiting: BTreeMap<String, Vec<&'a ReportedAttestation>>,
-}
-
-/// The newest report of a slot.
-struct Newest<'a> {
-    artifact: &'a ReportedArtifact,
-    /// Of its first report.
-    first_index: u64,
-    /// What is about it.
-    attestations: Vec<&'a ReportedAttestation>,
-}
-
-impl<'a> Scopes<'a> {
-    fn new(artifacts: &'a [ReportedArtifact], attestations: &'a [ReportedAttestation]) -> Self {
-        let mut reported = newest_by_slot(artifacts);
-        let mut listed: BTreeMap<Subject<'a>, BTreeSet<Slot<'a>>> = BTreeMap::new();
-        for artifact in artifacts {
-            let slot = artifact.slot();
-            let stands = reported.get(&slot).is_some_and(|newest| newest.artifact.is_same_as(artifact));
-            for subject in artifact.subjects() {
-                listed.entry(subject).or_default().extend(stands.then_some(slot));
-            }
-        }
-        let mut trail = Vec::new();
-        let mut waiting: BTreeMap<Subject<'a>, Vec<&ReportedAttestation>> = BTreeMap::new();
-        for attestation in attestations {
-            let Some(subject) = attestation.binding.subject() else {
-                trail.push(attestation);
-                continue;
-            };
-            let Some(slots) = listed.get(&subject) else {
-                waiting.entry(subject).or_default().push(attestation);
-                continue;
-            };
-            for slot in slots {
-                if let Some(newest) = reported.get_mut(slot) {
-                    newest.attestations.push(attestation);
-                }
-            }
-        }
-        let waiting = named(waiting, &reported);
-        Self { trail, reported, waiting }
-    }
-}
-
-/// Those that wait, by the names that what they wait for is listed under.
-fn named<'a>(
-    waiting: BTreeMap<Subject<'a>, Vec<&'a ReportedAttestation>>,
-    reported: &BTreeMap<Slot<'_>, Newest<'_>>,
-) -> BTreeMap<String, Vec<&'a ReportedAttestation>> {
-    let newest = |scope: &[&ReportedAttestation]| scope.iter().map(|attestation| attestation.index).max();
-    let mut by_age = Vec::from_iter(waiting);
-    by_age.sort_by_key(|(_, scope)| std::cmp::Reverse(newest(scope)));
-    let mut named = BTreeMap::new();
-    for (subject, scope) in by_age {
-        let (name, commit) = match subject {
-            Subject::Content(fingerprint) => (fingerprint, ""),
-            Subject::Built(name, commit) => (name, commit),
-        };
-        let is_reported =
-            [Slot::Named(name), Slot::Content(name)].iter().any(|slot| reported.contains_key(slot));
-        let is_free = !is_reported && !named.contains_key(name);
-        named.insert(if is_free { name.to_owned() } else { format!("{name}@{commit}") }, scope);
-    }
-    named
-}
-
 fn evaluate_artifacts(
     template: &Template,
     begun_at: Timestamp,
@@ -574,30 +493,6 @@ fn evaluate_artifacts(
     unexpected.sort_by_key(|(first_index, _)| *first_index);
     statuses.extend(unexpected.into_iter().map(|(_, status)| status));
     statuses
-}
-
-/// The fingerprints, of artifacts without a name, that are names of other artifacts too.
-fn named_like_content(template: &Template, reported: &BTreeMap<Slot<'_>, Newest<'_>>) -> BTreeSet<String> {
-    let is_name = |name| template.artifact(name).is_some() || reported.contains_key(&Slot::Named(name));
-    let spelled = reported.keys().filter_map(|slot| match slot {
-        Slot::Content(fingerprint) if is_name(fingerprint) => Some((*fingerprint).to_owned()),
-        _ => None,
-    });
-    spelled.collect()
-}
-
-/// The newest report of each slot, nothing being said of it yet.
-fn newest_by_slot(artifacts: &[ReportedArtifact]) -> BTreeMap<Slot<'_>, Newest<'_>> {
-    let mut newest = BTreeMap::new();
-    for artifact in artifacts {
-        let first = Newest { artifact, first_index: artifact.index, attestations: Vec::new() };
-        let kept = newest.entry(artifact.slot()).or_insert(first);
-        kept.first_index = artifact.index.min(kept.first_index);
-        if artifact.index > kept.artifact.index {
-            kept.artifact = artifact;
-        }
-    }
-    newest
 }
 
 fn evaluate_reported(

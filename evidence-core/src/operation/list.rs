@@ -1,0 +1,156 @@
+//! Long lists: JSON whose items are made while it is sent.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures_util::stream::{self, BoxStream, Stream, StreamExt};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::Serialize;
+
+use super::{Answer, AnswerBody, Reply, Streamed, write_json};
+use crate::blobs::Chunks;
+use crate::compute::Compute;
+use crate::error::Result;
+use crate::id::Id;
+use crate::page::Listed;
+
+/// A JSON answer with status 200 whose items are made while it is sent, so that memory does not grow with the list. Items
+/// that fail before the first are sent are told by the status; later ones break the connection off.
+pub struct JsonList<I, E = ()> {
+    /// The items, in order.
+    pub items: BoxStream<'static, Result<I>>,
+    /// What the list stands in: `()` for nothing.
+    pub envelope: E,
+}
+
+impl<I, E: std::fmt::Debug> std::fmt::Debug for JsonList<I, E> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("JsonList").field("envelope", &self.envelope).finish_non_exhaustive()
+    }
+}
+
+/// What a list of `I` stands in.
+pub trait Envelope<I>: Send + 'static {
+    /// The whole document, as the schema tells it.
+    type Document: JsonSchema;
+    /// The JSON text before the list and after it.
+    ///
+    /// # Errors
+    /// [`Error::Internal`] when it cannot be written.
+    fn around(&self) -> Result<(Vec<u8>, Vec<u8>)>;
+}
+
+impl<I: JsonSchema> Envelope<I> for () {
+    type Document = Vec<I>;
+
+    fn around(&self) -> Result<(Vec<u8>, Vec<u8>)> {
+        Ok((Vec::new(), Vec::new()))
+    }
+}
+
+impl<I: Serialize + Send + 'static> JsonList<I> {
+    /// A plain array of these items.
+    pub fn of(items: impl Stream<Item = Result<I>> + Send + 'static) -> Self {
+        Self { items: items.boxed(), envelope: () }
+    }
+}
+
+impl<I: Send + 'static, E> JsonList<I, E> {
+    /// A list whose items `read` makes of their ids, some at a time ([`Listed::batches`]).
+    pub(crate) async fn in_batches<S>(
+        listed: Vec<Listed>,
+        envelope: E,
+        read: impl Fn(Vec<Id>) -> S + Send + 'static,
+    ) -> Result<Self>
+    where
+        S: Stream<Item = Result<I>> + Send + 'static,
+    {
+        Self::made(stream::iter(Listed::batches(listed)).flat_map(read), envelope).await
+    }
+
+    /// A list of items that are made while it is sent. The first is made before this answers, so that a store which is
+    /// away is told by the status.
+    pub(crate) async fn made(
+        items: impl Stream<Item = Result<I>> + Send + 'static,
+        envelope: E,
+    ) -> Result<Self> {
+        let mut items = items.boxed();
+        let first = items.next().await.transpose()?;
+        let items = stream::iter(first).map(Ok).chain(items).boxed();
+        Ok(Self { items, envelope })
+    }
+}
+
+impl<I: Serialize + Send + 'static, E: Envelope<I>> Reply for JsonList<I, E> {
+    const STATUSES: &'static [u16] = &[200];
+
+    fn schema(generator: &mut SchemaGenerator) -> Option<Schema> {
+        Some(generator.subschema_for::<E::Document>())
+    }
+
+    async fn answer(self, compute: &Compute) -> Result<Answer> {
+        let (before, after) = self.envelope.around()?;
+        let compute = compute.clone();
+        let mut text = ListText { items: self.items, before, after: Some(after), is_first: true, compute };
+        let first = text.piece().await?.unwrap_or_default();
+        Ok(Answer::of(if text.after.is_none() {
+            AnswerBody::Json(first)
+        } else {
+            let content = Box::new(Continued { first: Some(first), text });
+            AnswerBody::Stream(Streamed { media_type: "application/json".to_owned(), content })
+        }))
+    }
+}
+
+/// Items are gathered until they are so many bytes.
+const PIECE: usize = 16 << 10;
+
+/// The text of a list in the making.
+struct ListText<I> {
+    items: BoxStream<'static, Result<I>>,
+    before: Vec<u8>,
+    /// What ends it; nothing once it has ended.
+    after: Option<Vec<u8>>,
+    is_first: bool,
+    compute: Compute,
+}
+
+impl<I: Serialize + Send + 'static> ListText<I> {
+    /// The next piece of text: items of [`PIECE`] bytes together, or one that is longer.
+    async fn piece(&mut self) -> Result<Option<Vec<u8>>> {
+        if self.after.is_none() {
+            return Ok(None);
+        }
+        let mut piece = std::mem::take(&mut self.before);
+        if self.is_first {
+            piece.push(b'[');
+        }
+        while piece.len() < PIECE {
+            let Some(item) = self.items.next().await else {
+                piece.push(b']');
+                piece.extend(self.after.take().unwrap_or_default());
+                break;
+            };
+            if !std::mem::take(&mut self.is_first) {
+                piece.push(b',');
+            }
+            write_json(&mut piece, item?, &self.compute).await?;
+        }
+        Ok(Some(piece))
+    }
+}
+
+/// A text whose beginning is at hand.
+struct Continued<I> {
+    first: Option<Vec<u8>>,
+    text: ListText<I>,
+}
+
+#[async_trait]
+impl<I: Serialize + Send + 'static> Chunks for Continued<I> {
+    async fn next(&mut self) -> std::io::Result<Option<Bytes>> {
+        if let Some(first) = self.first.take() {
+            return Ok(Some(first.into()));
+        }
+        Ok(self.text.piece().await.map_err(std::io::Error::other)?.map(Bytes::from))
+    }
+}

@@ -1,0 +1,372 @@
+//! What an operation has at hand, and the writes that it drafts.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use super::{Parts, Settings};
+use crate::auth::{Access, Actor, KeyHash, Place, Principal, Role, Scope};
+use crate::blobs::Blobs;
+use crate::compute::Compute;
+use crate::error::{Error, Missing, Resource, Result};
+use crate::fact::{Fact, Guard, Write};
+use crate::id::{Id, Random};
+use crate::limits::Limits;
+use crate::name::{OrgName, ServiceAccountName};
+use crate::policies::ParsedPolicies;
+use crate::store::{Entry, Store, StoreError};
+use crate::templates::Templates;
+use crate::time::{Clock, Timestamp};
+
+/// What an operation has at hand. Nothing else reads the time or draws randomness.
+pub struct Context<'a> {
+    parts: &'a Arc<Parts>,
+    store: &'a dyn Store,
+    attachments: &'a Arc<dyn Blobs>,
+    access: &'a Access,
+    /// Whom an operation of [`Scope::Open`] acts as, once it knows.
+    acting: Option<Acting>,
+    clock: &'a dyn Clock,
+    /// In microseconds.
+    now: AtomicI64,
+    random: &'a dyn Random,
+    settings: &'a Settings,
+    templates: &'a Templates,
+}
+
+impl std::fmt::Debug for Context<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Context")
+            .field("access", &self.access)
+            .field("now", &self.now())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Whom an operation of [`Scope::Open`] acts as.
+#[derive(Debug, Clone)]
+struct Acting {
+    actor: Actor,
+    /// The service account whose privilege is looked at again before anything is recorded, and the least that it needs.
+    account: Option<(ServiceAccountName, Role)>,
+}
+
+/// What a [`Context`] has at hand, for an answer that is made while it is sent.
+#[derive(Clone)]
+pub(crate) struct Lasting {
+    parts: Arc<Parts>,
+    access: Access,
+    now: Timestamp,
+}
+
+impl Lasting {
+    /// The context again, at the instant of the request.
+    pub(crate) fn context(&self) -> Context<'_> {
+        Context::over(&self.parts, &self.access, self.now)
+    }
+}
+
+impl<'a> Context<'a> {
+    pub(super) fn over(parts: &'a Arc<Parts>, access: &'a Access, now: Timestamp) -> Self {
+        let Parts { store, attachments, clock, random, settings, templates, .. } = &**parts;
+        let (store, clock, random) = (&**store, &**clock, &**random);
+        let now = AtomicI64::new(now.as_micros());
+        Self { parts, store, attachments, access, acting: None, clock, now, random, settings, templates }
+    }
+
+    /// The same context for an operation of [`Scope::Open`] that knows who calls: what it records with it, this service
+    /// account of the organization has done. The account needs at least the privilege `least`, now and whenever something
+    /// is recorded.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] where there is no such account; [`Error::Forbidden`] where its privilege is less, and for an
+    /// operation of another scope.
+    pub async fn as_service_account(&self, name: &ServiceAccountName, least: Role) -> Result<Context<'a>> {
+        let actor = self.privileged(name, least).await?;
+        self.acting_as(Acting { actor, account: Some((name.clone(), least)) })
+    }
+
+    /// The same with `operator:<name>`, who has no role and no key. The name is what the host says; nothing proves it.
+    ///
+    /// # Errors
+    /// [`Error::Forbidden`] for an operation of another scope.
+    pub fn as_operator(&self, name: &OrgName) -> Result<Context<'a>> {
+        self.acting_as(Acting { actor: Actor::operator(name.as_str()), account: None })
+    }
+
+    fn acting_as(&self, acting: Acting) -> Result<Context<'a>> {
+        if self.access.target.scope() != Scope::Open {
+            return Err(Error::Forbidden);
+        }
+        Ok(Context { acting: Some(acting), ..Context::over(self.parts, self.access, self.now()) })
+    }
+
+    /// The service account of this name, if its privilege is enough.
+    async fn privileged(&self, name: &ServiceAccountName, least: Role) -> Result<Actor> {
+        let account = self.service_account(name).await?.record;
+        if account.privilege < least {
+            return Err(Error::Forbidden);
+        }
+        Ok(account.actor())
+    }
+
+    /// All of this, beyond the operation.
+    pub(crate) fn lasting(&self) -> Lasting {
+        Lasting { parts: Arc::clone(self.parts), access: self.access.clone(), now: self.now() }
+    }
+
+    /// The store, for questions.
+    pub const fn store(&self) -> &'a dyn Store {
+        self.store
+    }
+
+    /// Where the content of attachments is kept; downloads keep it beyond the operation.
+    pub const fn attachments(&self) -> &'a Arc<dyn Blobs> {
+        self.attachments
+    }
+
+    /// The instant of the attempt: one for all that it decides, and a later one when it has to decide again.
+    pub fn now(&self) -> Timestamp {
+        Timestamp::from_micros(self.now.load(Ordering::Relaxed))
+    }
+
+    /// The instant of a change to what last changed then: another server's clock may be ahead, and no record goes back in
+    /// time, as its ledger does not.
+    pub(crate) fn now_after(&self, last: Timestamp) -> Timestamp {
+        self.now().max(last)
+    }
+
+    /// Runs `attempt`, again as long as it meets a conflict, at the time that it then is.
+    pub async fn retry<T, F>(&self, attempt: impl Fn() -> F) -> Result<T>
+    where
+        F: Future<Output = Result<T>>,
+    {
+        retry_on_conflict(|| {
+            self.now.fetch_max(self.clock.now().as_micros(), Ordering::Relaxed);
+            attempt()
+        })
+        .await
+    }
+
+    /// Whether a report that tells nothing new is to be noted, the last one having come in at this time.
+    pub(crate) fn is_heartbeat_due(&self, last: Timestamp) -> bool {
+        let interval = self.settings.heartbeat_interval.as_micros();
+        let passed = self.now().as_micros().saturating_sub(last.as_micros());
+        u128::try_from(passed).is_ok_and(|passed| passed > 0 && passed >= interval)
+    }
+
+    /// A fresh id.
+    pub fn new_id(&self) -> Id {
+        Id::new(self.now(), self.random)
+    }
+
+    /// The source of randomness, for keys.
+    pub fn random(&self) -> &'a dyn Random {
+        self.random
+    }
+
+    /// How the service behaves.
+    pub const fn settings(&self) -> &'a Settings {
+        self.settings
+    }
+
+    /// How much is taken in.
+    pub const fn limits(&self) -> &'a Limits {
+        &self.settings.limits
+    }
+
+    /// Where CPU-bound work is done, on behalf of the organization.
+    pub fn compute(&self) -> Compute {
+        self.parts.compute.clone().on_behalf_of(self.org().ok())
+    }
+
+    /// The policies that were parsed lately.
+    pub(crate) fn policy_cache(&self) -> &'a ParsedPolicies {
+        &self.parts.policies
+    }
+
+    /// The templates that were read and parsed lately.
+    pub(crate) const fn template_cache(&self) -> &'a Templates {
+        self.templates
+    }
+
+    /// The caller.
+    pub const fn caller(&self) -> &'a Principal {
+        &self.access.caller
+    }
+
+    /// The caller, as facts remember it, or whom the operation acts as.
+    pub fn actor(&self) -> Actor {
+        self.acting.as_ref().map_or(&self.access.caller.actor, |acting| &acting.actor).clone()
+    }
+
+    /// The organization that the request concerns; an operation without one must not ask.
+    pub fn place(&self) -> Result<&'a Place> {
+        self.access.place.as_ref().ok_or(Error::Forbidden)
+    }
+
+    /// That organization's id.
+    pub fn org(&self) -> Result<Id> {
+        Ok(self.place()?.org)
+    }
+
+    /// Whether the caller may learn of the organization's environments: whoever has a role there, and so nobody who is
+    /// let in for the sake of a public flow alone.
+    pub fn sees_environments(&self) -> Result<bool> {
+        Ok(self.place()?.role.is_some())
+    }
+
+    /// A thing of this kind and name is missing in the organization.
+    pub fn missing(&self, resource: Resource, name: impl Into<String>) -> Missing {
+        let org = self.access.place.as_ref().map(|place| place.name.to_string()).unwrap_or_default();
+        Missing::new(resource, name, org)
+    }
+
+    /// The address of a page about something in the organization: `{public}/{org}/{path}`.
+    pub fn page_url(&self, path: &str) -> String {
+        let org = self.access.place.as_ref().map(|place| place.name.as_str()).unwrap_or_default();
+        format!("{}/{org}/{path}", self.settings.public_url)
+    }
+
+    /// The address of an operation: `{public}/api/v2/{path}`.
+    pub fn api_url(&self, path: &str) -> String {
+        format!("{}/api/v2/{path}", self.settings.public_url)
+    }
+
+    /// Whether the caller still may, and as much as when the operation began: it may have decided by the role.
+    async fn check_access(&self) -> Result<()> {
+        let now = self.parts.authorize(&self.access.caller, &self.access.target).await?;
+        let (now, then) = (now.place.as_ref(), self.access.place.as_ref());
+        let same_org = now.map(|place| place.org) == then.map(|place| place.org);
+        let role = |place: Option<&Place>| place.and_then(|place| place.role);
+        if !same_org || role(now) < role(then) {
+            return Err(Error::Forbidden);
+        }
+        if let Some(Acting { account: Some((name, least)), .. }) = &self.acting {
+            self.privileged(name, *least).await?;
+        }
+        Ok(())
+    }
+
+    /// The same facts, but for snapshots that are too large to be recorded: what a report's artifacts come to grows with
+    /// the policies that judge each of them. Other facts are bounded by the bodies they come from.
+    async fn of_good_size(&self, facts: Vec<Fact>) -> Result<Vec<Fact>> {
+        let changes = |fact: &Fact| match fact {
+            Fact::SnapshotTaken { snapshot } => snapshot.changes.len(),
+            _ => 0,
+        };
+        let (limit, heavy) = (self.limits().write, facts.iter().any(|fact| changes(fact) > MANY_CHANGES));
+        self.compute().run_if(heavy, move || check_size(&facts, limit).map(|()| facts)).await?
+    }
+
+    /// Records facts under guards, all or none.
+    ///
+    /// # Errors
+    /// [`Error::Unauthenticated`] or [`Error::Forbidden`] where the caller's rights ended meanwhile; [`Error::Store`] with
+    /// [`StoreError::Conflict`] where a guard no longer holds.
+    pub async fn record(&self, draft: Draft) -> Result<Vec<Entry>> {
+        if draft.facts.is_empty() {
+            return Ok(Vec::new());
+        }
+        if self.access.target.scope() == Scope::Open && self.acting.is_none() {
+            return Err(Error::Internal {
+                what: "an operation without a credential did not say as whom it records",
+                source: self.access.target.operation().into(),
+            });
+        }
+        let Draft { facts, guards, secrets, .. } = draft;
+        let facts = self.of_good_size(facts).await?;
+        self.check_access().await?;
+        let access = facts.iter().any(Fact::changes_access);
+        let write = Write { org: self.org()?, by: self.actor(), at: self.now(), facts, guards, secrets };
+        let recorded = self.store.record(write).await;
+        if access {
+            self.parts.callers.forget();
+        }
+        Ok(recorded?)
+    }
+}
+
+/// A snapshot of more changes takes a while to be written as JSON.
+const MANY_CHANGES: usize = 64;
+
+fn check_size(facts: &[Fact], limit: u64) -> Result<()> {
+    for fact in facts.iter().filter(|fact| matches!(fact, Fact::SnapshotTaken { .. })) {
+        let mut size = Size(0);
+        serde_json::to_writer(&mut size, fact).map_err(|error| StoreError::Failed(error.into()))?;
+        if size.0 > limit {
+            return Err(Error::TooLarge { limit, file: false });
+        }
+    }
+    Ok(())
+}
+
+/// Counts the bytes that are written to it.
+struct Size(u64);
+
+impl std::io::Write for Size {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A write in the making: facts, and the guards they rest on.
+#[derive(Debug, Default)]
+pub struct Draft {
+    /// What will have happened, in order.
+    pub facts: Vec<Fact>,
+    /// What must still be so then.
+    pub guards: Vec<Guard>,
+    /// Hashes of new keys.
+    pub secrets: Vec<(Id, KeyHash)>,
+    /// Holds while the flow that was read is as it was: for a trail that begins with its template.
+    pub(crate) flow: Option<Guard>,
+}
+
+impl Draft {
+    /// A draft of one fact under one guard.
+    pub fn of(fact: Fact, guard: Guard) -> Self {
+        Self { facts: vec![fact], guards: vec![guard], ..Self::default() }
+    }
+
+    /// Adds what another draft has.
+    pub fn extend(&mut self, other: Self) {
+        let Self { facts, guards, secrets, .. } = other;
+        self.facts.extend(facts);
+        self.guards.extend(guards);
+        self.secrets.extend(secrets);
+    }
+
+    /// Adds a fact that needs no guard.
+    pub fn fact(&mut self, fact: Fact) {
+        self.facts.push(fact);
+    }
+
+    /// Adds a fact under a guard.
+    pub fn guarded(&mut self, fact: Fact, guard: Guard) {
+        self.facts.push(fact);
+        self.guards.push(guard);
+    }
+}
+
+/// Of the callers who race for one record, one wins each time: enough for so many at the same time.
+const MAX_ATTEMPTS: u8 = 128;
+
+/// Runs `attempt` again as long as it meets a conflict, a bounded number of times, and answers its last outcome.
+pub(crate) async fn retry_on_conflict<T, F>(attempt: impl Fn() -> F) -> Result<T>
+where
+    F: Future<Output = Result<T>>,
+{
+    for _ in 1..MAX_ATTEMPTS {
+        let outcome = attempt().await;
+        if !matches!(outcome, Err(Error::Store(StoreError::Conflict))) {
+            return outcome;
+        }
+    }
+    attempt().await
+}
