@@ -35,7 +35,7 @@ pub trait Envelope<I>: Send + 'static {
     /// The JSON text before the list and after it.
     ///
     /// # Errors
-    /// [`Error::Internal`] when it cannot be written.
+    /// [`crate::Error::Internal`] when it cannot be written.
     fn around(&self) -> Result<(Vec<u8>, Vec<u8>)>;
 }
 
