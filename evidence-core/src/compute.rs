@@ -3,11 +3,13 @@
 //! to say: [`Evidence::with_compute_pool`](crate::Evidence::with_compute_pool).
 //!
 //! What finds no thread waits, at most [`PATIENCE`] long and at most [`WAITING`] jobs of an organization; what comes beyond
-//! is refused, and never begun. Organizations take turns, so that none waits for all the jobs of another.
+//! is refused, and never begun. Organizations take turns, so that none waits for all the jobs of another. What an answer that
+//! is being sent still needs waits whatever waits already; and what a write needs that was recorded is done in any case.
 
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -108,12 +110,26 @@ impl Refused {
     }
 }
 
-/// The way into a [`ComputePool`]. Clones share its places.
+/// How far a request has come: what it may be refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Progress {
+    /// Nothing is lost where it is refused.
+    Asked,
+    /// The beginning of its answer is sent: a refusal would break it off. Its jobs wait, however many do.
+    Answering,
+    /// It has recorded something, which has to be answered: what finds no thread in time is done where it is awaited.
+    Recorded,
+}
+
+/// The way into a [`ComputePool`]. Clones share its places, and what they know of the request's progress.
 #[derive(Clone)]
 pub struct Compute {
     pool: Arc<dyn ComputePool>,
     places: Arc<Places>,
     org: Option<Id>,
+    /// A [`Progress`].
+    progress: Arc<AtomicU8>,
 }
 
 impl std::fmt::Debug for Compute {
@@ -135,18 +151,33 @@ impl Compute {
     /// The way into this pool, for no organization.
     pub fn new(pool: impl ComputePool) -> Self {
         let turns = Turns { free: pool.parallelism().max(1), waiting: VecDeque::new() };
-        Self { pool: Arc::new(pool), places: Arc::new(Places(Mutex::new(turns))), org: None }
+        Self {
+            pool: Arc::new(pool),
+            places: Arc::new(Places(Mutex::new(turns))),
+            org: None,
+            progress: Arc::default(),
+        }
     }
 
-    /// The way into the same pool for work on behalf of this organization.
+    /// The way into the same pool for a request on behalf of this organization.
     #[must_use]
     pub fn on_behalf_of(self, org: Option<Id>) -> Self {
-        Self { org, ..self }
+        Self { org, progress: Arc::default(), ..self }
+    }
+
+    /// Notes how far the request has come; it never goes back.
+    pub fn note(&self, progress: Progress) {
+        self.progress.fetch_max(progress as u8, Ordering::Relaxed);
+    }
+
+    fn has(&self, progress: Progress) -> bool {
+        self.progress.load(Ordering::Relaxed) >= progress as u8
     }
 
     /// Waits for a place. If the future is dropped, so is its turn.
     async fn place(&self) -> Result<Place, Refused> {
-        let mut turn = self.places.enter(self.org)?;
+        let most = if self.has(Progress::Answering) { usize::MAX } else { WAITING };
+        let mut turn = self.places.enter(self.org, most)?;
         match turn.try_recv() {
             Ok(place) => Ok(place),
             Err(_) => timeout(PATIENCE, turn).await.ok().and_then(Result::ok).ok_or(Refused::Late),
@@ -156,10 +187,17 @@ impl Compute {
     /// Does `work` in the pool. If the future is dropped, work that has not begun never does.
     ///
     /// # Errors
-    /// [`Error::Overloaded`] when it was not begun; [`Error::Internal`] when it panics, or the pool drops it.
+    /// [`Error::Overloaded`] when it was not begun, which what was recorded never meets; [`Error::Internal`] when it panics,
+    /// or the pool drops it.
     pub async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
         let failed = |source| Error::Internal { what: "work in the compute pool failed", source };
-        let place = self.place().await?;
+        let place = match self.place().await {
+            Ok(place) => place,
+            Err(_) if self.has(Progress::Recorded) => {
+                return catch_unwind(AssertUnwindSafe(work)).map_err(|_| failed("it panicked".into()));
+            }
+            Err(refused) => return Err(refused.into()),
+        };
         let (answer, answered) = oneshot::channel();
         let span = tracing::Span::current();
         self.pool.spawn(Box::new(move || {
@@ -212,12 +250,12 @@ impl Places {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where a place arrives, which it has already if one is free.
-    fn enter(self: &Arc<Self>, org: Option<Id>) -> Result<oneshot::Receiver<Place>, Refused> {
+    /// Where a place arrives, which it has already if one is free; refused where `most` of the organization wait.
+    fn enter(self: &Arc<Self>, org: Option<Id>, most: usize) -> Result<oneshot::Receiver<Place>, Refused> {
         let (to, turn) = oneshot::channel();
         let mut turns = self.turns();
         if turns.free == 0 {
-            turns.wait(org, to)?;
+            turns.wait(org, to, most)?;
             return Ok(turn);
         }
         turns.free -= 1;
@@ -239,14 +277,14 @@ impl Places {
 }
 
 impl Turns {
-    fn wait(&mut self, org: Option<Id>, to: oneshot::Sender<Place>) -> Result<(), Refused> {
+    fn wait(&mut self, org: Option<Id>, to: oneshot::Sender<Place>, most: usize) -> Result<(), Refused> {
         let Some((_, waiting)) = self.waiting.iter_mut().find(|(other, _)| *other == org) else {
             self.waiting.push_back((org, VecDeque::from([to])));
             return Ok(());
         };
         // Those who have left since do not count.
         waiting.retain(|waiter| !waiter.is_closed());
-        if waiting.len() >= WAITING {
+        if waiting.len() >= most {
             return Err(Refused::Full);
         }
         waiting.push_back(to);
@@ -436,6 +474,28 @@ mod tests {
         started.push(done.start(2, &compute, org(1)));
         finish(&pool, started).await;
         assert_eq!(done.so_far().len(), WAITING + 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_begun_or_recorded_is_not_refused_because_many_wait() {
+        let (pool, done) = (Held::default(), Done::default());
+        let compute = Compute::new(pool.clone());
+        let many = Vec::from_iter((0..=WAITING).map(|_| done.start(0, &compute, org(1))));
+        let [answering, recorded] = [Progress::Answering, Progress::Recorded].map(|progress| {
+            let compute = compute.clone().on_behalf_of(org(1));
+            compute.note(progress);
+            compute.note(Progress::Asked);
+            compute
+        });
+        let answer = answering.run(|| 1);
+        let mut write = std::pin::pin!(recorded.run(|| 2));
+        assert!((&mut write).now_or_never().is_none(), "it waits for its turn");
+        assert!(matches!(answer.await, Err(Error::Overloaded(Refused::Late))));
+        assert_eq!(write.await.unwrap(), 2);
+        let panicked = recorded.run(|| -> u8 { panic!("on purpose") }).await;
+        assert!(matches!(panicked, Err(Error::Internal { .. })), "{panicked:?}");
+        assert_eq!(done.so_far(), [0; 0]);
+        drop(many);
     }
 
     #[tokio::test]

@@ -263,6 +263,9 @@ impl Fact {
             Self::TrailBegun { record } => {
                 claim(Key::Trail { flow: record.flow, name: record.name.clone() }, record.id)
             }
+            Self::ArtifactReported { record } => {
+                record.named().map(|key| NameEffect::Alias(key, record.id)).into_iter().collect()
+            }
             Self::RepoReported { record } => claim(Key::Repo(record.identity.clone()), record.id),
             Self::EnvironmentCreated { record } => claim(Key::Environment(record.name.clone()), record.id),
             Self::EnvironmentRenamed { record, was } => vec![
@@ -287,7 +290,6 @@ impl Fact {
             | Self::FlowUpdated { .. }
             | Self::FlowTagged { .. }
             | Self::TrailUpdated { .. }
-            | Self::ArtifactReported { .. }
             | Self::AttestationAdded { .. }
             | Self::RepoTagged { .. }
             | Self::EnvironmentUpdated { .. }
@@ -303,7 +305,7 @@ impl Fact {
     }
 }
 
-/// The kinds of records in an organization. All but snapshots change, and so have a revision.
+/// The kinds of records in an organization. All but snapshots and artifacts change, and so have a revision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[expect(missing_docs, reason = "the variants are the records")]
 pub enum RecordKind {
@@ -320,6 +322,7 @@ pub enum RecordKind {
     Policy,
     AttestationType,
     Snapshot,
+    Artifact,
 }
 
 impl RecordKind {
@@ -337,13 +340,14 @@ impl RecordKind {
             Self::Policy => "policy",
             Self::AttestationType => "attestation_type",
             Self::Snapshot => "snapshot",
+            Self::Artifact => "artifact",
         }
     }
 
     /// Whether what its names lead to follows from rows of its own ([`crate::index::IndexRow`]): those of trails and
-    /// snapshots never change.
+    /// snapshots never change, and a template's name leads to the newest artifact that has it.
     pub const fn names_itself(self) -> bool {
-        matches!(self, Self::Trail | Self::Snapshot)
+        matches!(self, Self::Trail | Self::Snapshot | Self::Artifact)
     }
 }
 
@@ -369,6 +373,11 @@ pub enum Key {
         environment: Id,
         index: u64,
     },
+    /// A template's name for artifacts of a trail: it leads to the one reported last.
+    Artifact {
+        trail: Id,
+        name: String,
+    },
 }
 
 impl Key {
@@ -384,6 +393,7 @@ impl Key {
             Self::Policy(_) => RecordKind::Policy,
             Self::AttestationType(_) => RecordKind::AttestationType,
             Self::Snapshot { .. } => RecordKind::Snapshot,
+            Self::Artifact { .. } => RecordKind::Artifact,
         })
     }
 
@@ -394,7 +404,7 @@ impl Key {
             Self::ServiceAccount(name) => name.as_ref(),
             Self::Flow(name) => name.as_ref(),
             Self::Trail { name, .. } => name.as_ref(),
-            Self::Repo(identity) => identity,
+            Self::Repo(name) | Self::Artifact { name, .. } => name,
             Self::Environment(name) => name.as_ref(),
             Self::Policy(name) => name.as_ref(),
             Self::AttestationType(name) => name.as_ref(),
@@ -415,7 +425,8 @@ pub enum NameEffect {
     /// The record claims the name. The write is refused with [`crate::StoreError::Conflict`] where another record
     /// claims it; an alias gives way.
     Claim(Key, Id),
-    /// The name that the record claimed becomes an alias: it is still found by it, until another record claims it.
+    /// The name leads to the record, which does not claim it: a former name of it, until another record claims it, or one
+    /// that the newest of several records has.
     Alias(Key, Id),
     /// The record gives up all of its names.
     Release(RecordKind, Id),

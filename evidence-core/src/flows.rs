@@ -218,7 +218,8 @@ impl Operation for ListFlows {
         let newest = trails::newest_of_flows(&ids, cx).await?;
         let with_activity = |flow: Flow| (flow.template, (newest.get(&flow.id).copied(), flow));
         let flows = flows.items.into_iter().map(with_activity).collect();
-        JsonList::made(each_with_template(flows, cx.lasting(), listed), paged.then_some(pagination)).await
+        let items = each_with_template(flows, cx.lasting(), listed);
+        JsonList::made(items, paged.then_some(pagination), &cx.compute()).await
     }
 }
 

@@ -9,24 +9,19 @@ use crate::flows::Flow;
 use crate::name::{FlowName, TrailName};
 use crate::service::{Context, Draft};
 use crate::store::Current;
-use crate::trails::Trail;
+use crate::trails::{Reported, Trail};
 
-/// Refuses an artifact report that would be one too many for its trail.
-pub(crate) async fn check_artifacts(trail: &Trail, cx: &Context<'_>) -> Result<()> {
-    let most = cx.limits().trail_artifacts;
-    let size = cx.store().trail_size(cx.org()?, trail.id, most).await?;
-    if size.artifacts < most { Ok(()) } else { Err(too_many(trail, most, "artifacts")) }
-}
-
-/// Refuses an attestation that would be one too many for its trail.
-pub(crate) async fn check_attestations(trail: &Trail, cx: &Context<'_>) -> Result<()> {
-    let most = cx.limits().trail_attestations;
-    let size = cx.store().trail_size(cx.org()?, trail.id, most).await?;
-    if size.attestations < most { Ok(()) } else { Err(too_many(trail, most, "attestations")) }
-}
-
-fn too_many(trail: &Trail, most: u64, reports: &str) -> Error {
-    Error::invalid("trail_name", format!("Trail '{}' has {most} {reports} and takes no more", trail.name))
+/// Refuses a report of this kind that would be one too many for its trail.
+pub(crate) async fn check_room(trail: &Trail, kind: Reported, cx: &Context<'_>) -> Result<()> {
+    let (most, reports) = match kind {
+        Reported::Artifacts => (cx.limits().trail_artifacts, "artifacts"),
+        Reported::Attestations => (cx.limits().trail_attestations, "attestations"),
+    };
+    if cx.store().trail_size(cx.org()?, trail.id, kind, most).await? < most {
+        return Ok(());
+    }
+    let text = format!("Trail '{}' has {most} {reports} and takes no more", trail.name);
+    Err(Error::invalid("trail_name", text))
 }
 
 impl Draft {

@@ -67,7 +67,7 @@
 //! | [`repos`](RepoStore::repos) | name, search, provider, namespace, tags | name, by bytes, then id | a window, and the total |
 //! | [`trails`](TrailStore::trails) | flow and what else is asked | last begun first by ledger index | a window, and the total |
 //! | [`newest_trails`](TrailStore::newest_trails) | flows | any | one a flow |
-//! | [`trail_size`](TrailStore::trail_size) | the trail: its artifacts, attestations | | two counts, up to so many |
+//! | [`trail_size`](TrailStore::trail_size) | the trail and a kind of reports | | a count, up to so many |
 //! | [`trail_entries`](TrailStore::trail_entries) | the trail: its facts, artifacts, attestations | ledger index | all |
 //! | [`artifacts`](ArtifactStore::artifacts), [`artifacts_listed`](ArtifactStore::artifacts_listed) | flow, trail, prefix, commit, repo | newest first by ledger index | a window, and the total |
 //! | [`fingerprints`](ArtifactStore::fingerprints) | flow and prefix | bytes | the first so many, and the total |

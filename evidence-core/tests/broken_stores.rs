@@ -29,7 +29,7 @@ use evidence_core::snapshots::{Placed, Snapshot, SnapshotRow, SnapshotStore, Str
 use evidence_core::store::{Health, LedgerStore, Recorder, StoreResult, StoredEntry};
 use evidence_core::texts::TextStore;
 use evidence_core::time::Timestamp;
-use evidence_core::trails::{Trail, TrailContents, TrailFilter, TrailSize, TrailStore};
+use evidence_core::trails::{Reported, Trail, TrailContents, TrailFilter, TrailStore};
 use evidence_core::transfer::{Import, Transfer};
 use evidence_core::{Current, Entry, Fact, Guard, Key, RecordKind, StoreError};
 use tokio::runtime::Builder;
@@ -469,9 +469,8 @@ delegate! { TrailStore {
         }
         contents
     };
-    fn trail_size(org: Id, trail: Id, most: u64) -> TrailSize => |store, mut size| {
-        size.attestations += u64::from(store.has(Defect::CountsOnePastTheLimit) && size.attestations > 0);
-        size
+    fn trail_size(org: Id, trail: Id, kind: Reported, most: u64) -> u64 => |store, size| {
+        size + u64::from(store.has(Defect::CountsOnePastTheLimit) && size > 0)
     };
     fn trail_entries(org: Id, trail: Id) -> Vec<StoredEntry>;
 } }

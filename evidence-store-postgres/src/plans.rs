@@ -131,7 +131,7 @@ fn expected() -> Vec<(&'static str, Vec<&'static str>, Vec<&'static str>)> {
     let named = [vec!["bigint[]"], vec!["text[]"; 3]].concat();
     let unscoped = vec!["bigint[]", "text[]"];
     let scoped = |times| vec![named.clone(); times].concat();
-    let look = [vec!["text[]"], scoped(2), unscoped.clone(), unscoped, scoped(3)].concat();
+    let look = [vec!["text[]"], scoped(2), unscoped.clone(), unscoped, scoped(4)].concat();
     let payload = "ledger_pkey org idx";
     vec![
         (
@@ -139,6 +139,7 @@ fn expected() -> Vec<(&'static str, Vec<&'static str>, Vec<&'static str>)> {
             look,
             vec![
                 "_evidence_migrations_pkey",
+                "artifact_trail org trail",
                 "head_pkey org",
                 "ledger_pkey org idx",
                 "name_pkey org kind name",
@@ -192,11 +193,7 @@ fn expected() -> Vec<(&'static str, Vec<&'static str>, Vec<&'static str>)> {
             listed.clone(),
             vec!["artifact_trail org trail", "attestation_trail org trail", payload, "trail_pkey org id"],
         ),
-        (
-            trails::SIZE,
-            vec!["text", "text", "bigint"],
-            vec!["artifact_trail org trail", "attestation_trail org trail"],
-        ),
+        (trails::ATTESTATIONS, vec!["text", "text", "bigint"], vec!["attestation_trail org trail"]),
         (attestations::BY_ID, listed.clone(), vec!["attestation_pkey org id", payload]),
         (snapshots::SNAPSHOT_AT, vec!["text", "text", "bigint"], vec!["snapshot_at org environment at"]),
         (

@@ -97,6 +97,10 @@ pub(crate) const LOOK: &str = "
         (SELECT s.environment FROM evidence.snapshot s
             WHERE s.org = j.org AND s.environment = j.environment AND s.idx = j.idx::bigint), '', 0
         FROM UNNEST($22::bigint[], $23::text[], $24::text[], $25::text[]) AS j (number, org, environment, idx)
+    UNION ALL SELECT 1, j.number, 0,
+        (SELECT '~' || a.id FROM evidence.artifact a WHERE a.org = j.org AND a.trail = j.trail AND a.name = j.name
+            ORDER BY a.ledger_index DESC LIMIT 1), '', 0
+        FROM UNNEST($26::bigint[], $27::text[], $28::text[], $29::text[]) AS j (number, org, trail, name)
     UNION ALL SELECT 2, j.number,
         (SELECT r.ledger_index FROM evidence.record r WHERE r.org = j.org AND r.id = j.id AND r.kind = j.kind),
         '', '', 0
@@ -171,8 +175,16 @@ impl Questions {
 
     /// Binds the arguments of [`LOOK`].
     pub(crate) fn bind<'a>(&self, query: Query<'a>) -> Query<'a> {
-        let [mut named, mut trails, mut orgs, mut users, mut records, mut trail_ids, mut snapshots] =
-            <[Asked; 7]>::default();
+        let [
+            mut named,
+            mut trails,
+            mut orgs,
+            mut users,
+            mut records,
+            mut trail_ids,
+            mut snapshots,
+            mut artifacts,
+        ] = <[Asked; 8]>::default();
         for (number, Name { org, key }) in (0..).zip(&self.names) {
             let name = key.name().into_owned();
             match key {
@@ -182,6 +194,7 @@ impl Questions {
                 Key::Snapshot { environment, .. } => {
                     snapshots.push(number, *org, environment.to_string(), name);
                 }
+                Key::Artifact { trail, .. } => artifacts.push(number, *org, trail.to_string(), name),
                 Key::ServiceAccount(_)
                 | Key::Flow(_)
                 | Key::Repo(_)
@@ -202,7 +215,7 @@ impl Questions {
         };
         let unscoped = |query: Query<'a>, asked: Asked| query.bind(asked.numbers).bind(asked.names);
         let query = unscoped(unscoped(scoped(scoped(query, named), trails), orgs), users);
-        scoped(scoped(scoped(query, records), trail_ids), snapshots)
+        [records, trail_ids, snapshots, artifacts].into_iter().fold(query, scoped)
     }
 }
 

@@ -5,7 +5,7 @@ use evidence_core::Current;
 use evidence_core::id::Id;
 use evidence_core::page::{Listed, Slice, Window};
 use evidence_core::store::{StoreResult, StoredEntry, readable};
-use evidence_core::trails::{Trail, TrailContents, TrailFilter, TrailSize, TrailStore};
+use evidence_core::trails::{Reported, Trail, TrailContents, TrailFilter, TrailStore};
 
 use crate::db::PostgresStore;
 use crate::ledger::EntryRow;
@@ -91,12 +91,11 @@ pub(crate) const CONTENTS: &str = concat!(
 /// A row of [`CONTENTS`].
 type Contents = (Option<String>, Option<String>, Option<String>);
 
-/// Counted by indexes alone.
-pub(crate) const SIZE: &str = "
-    SELECT (SELECT count(*) FROM (
-            SELECT FROM evidence.artifact WHERE org = $1 AND trail = $2 LIMIT $3::bigint) a),
-        (SELECT count(*) FROM (
-            SELECT FROM evidence.attestation WHERE org = $1 AND trail = $2 LIMIT $3::bigint) a)";
+/// Counted by an index alone.
+const ARTIFACTS: &str = "
+    SELECT count(*) FROM (SELECT FROM evidence.artifact WHERE org = $1 AND trail = $2 LIMIT $3::bigint) a";
+pub(crate) const ATTESTATIONS: &str = "
+    SELECT count(*) FROM (SELECT FROM evidence.attestation WHERE org = $1 AND trail = $2 LIMIT $3::bigint) a";
 
 /// One that the ledger lacks has the kind that it must have had, and nothing else.
 const ENTRIES: &str = "
@@ -148,12 +147,6 @@ fn contents(org: Id, (trails, artifacts, attestations): Contents) -> StoreResult
     Ok(TrailContents::together(trails, artifacts, attestations))
 }
 
-/// A row of [`SIZE`].
-fn size(counts: Option<(i64, i64)>) -> StoreResult<TrailSize> {
-    let (artifacts, attestations) = counts.unwrap_or_default();
-    Ok(TrailSize { artifacts: unsigned(artifacts)?, attestations: unsigned(attestations)? })
-}
-
 #[async_trait]
 impl TrailStore for PostgresStore {
     async fn trail(&self, org: Id, flow: Id, name: &str) -> StoreResult<Option<Current<Trail>>> {
@@ -181,9 +174,13 @@ impl TrailStore for PostgresStore {
         contents(org, question.first().await?.unwrap_or_default())
     }
 
-    async fn trail_size(&self, org: Id, trail: Id, most: u64) -> StoreResult<TrailSize> {
-        let question = self.ask(SIZE).bind(org.to_string()).bind(trail.to_string()).bind(signed(most));
-        size(question.first::<(i64, i64)>().await?)
+    async fn trail_size(&self, org: Id, trail: Id, kind: Reported, most: u64) -> StoreResult<u64> {
+        let question = self.ask(match kind {
+            Reported::Artifacts => ARTIFACTS,
+            Reported::Attestations => ATTESTATIONS,
+        });
+        let question = question.bind(org.to_string()).bind(trail.to_string()).bind(signed(most));
+        question.first().await?.map_or(Ok(0), |(count,): (i64,)| unsigned(count))
     }
 
     async fn trail_entries(&self, org: Id, trail: Id) -> StoreResult<Vec<StoredEntry>> {

@@ -88,6 +88,11 @@ pub(crate) const LOOK: &str = "
     UNION ALL SELECT 2, j.value->>0, 0, s.environment, '', 0
         FROM json_each($8) j CROSS JOIN organization o ON o.id = j.value->>1
         CROSS JOIN snapshot s ON s.environment = j.value->>2 AND s.idx = CAST(j.value->>3 AS INTEGER) AND s.org = o.key
+    UNION ALL SELECT 2, j.value->>0, 1, a.id, '', 0
+        FROM json_each($9) j CROSS JOIN organization o ON o.id = j.value->>1
+        CROSS JOIN artifact a ON +a.org = o.key AND a.ledger_index = (
+            SELECT max(n.ledger_index) FROM artifact n WHERE n.trail = j.value->>2 AND n.name = j.value->>3)
+            AND a.trail = j.value->>2
     UNION ALL SELECT 2, j.value->>0, 0, o.id, '', 0
         FROM json_each($4) j CROSS JOIN organization o ON o.name = j.value->>3
     UNION ALL SELECT 2, j.value->>0, 0, u.id, '', 0
@@ -125,15 +130,24 @@ impl Questions {
     }
 
     /// The arguments of [`LOOK`].
-    pub(crate) fn arguments(&self) -> serde_json::Result<[String; 8]> {
-        let [mut named, mut trails, mut orgs, mut users, mut records, mut trail_ids, mut snapshots] =
-            <[Vec<Asked<'_>>; 7]>::default();
+    pub(crate) fn arguments(&self) -> serde_json::Result<[String; 9]> {
+        let [
+            mut named,
+            mut trails,
+            mut orgs,
+            mut users,
+            mut records,
+            mut trail_ids,
+            mut snapshots,
+            mut artifacts,
+        ] = <[Vec<Asked<'_>>; 8]>::default();
         for (number, Name { org, key }) in self.names.iter().enumerate() {
             let (list, scope) = match key {
                 Key::Organization(_) => (&mut orgs, String::new()),
                 Key::User(_) => (&mut users, String::new()),
                 Key::Trail { flow, .. } => (&mut trails, flow.to_string()),
                 Key::Snapshot { environment, .. } => (&mut snapshots, environment.to_string()),
+                Key::Artifact { trail, .. } => (&mut artifacts, trail.to_string()),
                 Key::ServiceAccount(_)
                 | Key::Flow(_)
                 | Key::Repo(_)
@@ -159,6 +173,7 @@ impl Questions {
             json(&records)?,
             json(&trail_ids)?,
             json(&snapshots)?,
+            json(&artifacts)?,
         ])
     }
 }

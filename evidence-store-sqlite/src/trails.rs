@@ -7,7 +7,7 @@ use evidence_core::Current;
 use evidence_core::id::Id;
 use evidence_core::page::{Listed, Slice, Window};
 use evidence_core::store::{StoreResult, StoredEntry, readable};
-use evidence_core::trails::{Trail, TrailContents, TrailFilter, TrailSize, TrailStore};
+use evidence_core::trails::{Reported, Trail, TrailContents, TrailFilter, TrailStore};
 
 use crate::db::SqliteStore;
 use crate::ledger::entry;
@@ -93,10 +93,12 @@ const CONTENTS: &str = concat!(
 /// A row of [`CONTENTS`].
 type Contents = (Payload, Option<String>, Option<String>);
 
-/// Counted by indexes alone.
-const SIZE: &str = "
-    SELECT (SELECT count(*) FROM (SELECT 1 FROM artifact WHERE trail = $2 LIMIT $3)),
-        (SELECT count(*) FROM (SELECT 1 FROM attestation WHERE trail = $2 LIMIT $3))
+/// Counted by an index alone.
+const ARTIFACTS: &str = "
+    SELECT (SELECT count(*) FROM (SELECT 1 FROM artifact WHERE trail = $2 LIMIT $3))
+    FROM trail WHERE id = $2 AND org = (SELECT key FROM organization WHERE id = $1)";
+const ATTESTATIONS: &str = "
+    SELECT (SELECT count(*) FROM (SELECT 1 FROM attestation WHERE trail = $2 LIMIT $3))
     FROM trail WHERE id = $2 AND org = (SELECT key FROM organization WHERE id = $1)";
 
 /// One that the ledger lacks has the kind that it must have had, and nothing else.
@@ -150,12 +152,6 @@ fn contents(org: Id, (trails, artifacts, attestations): Contents) -> StoreResult
     Ok(TrailContents::together(trails, artifacts, attestations))
 }
 
-/// A row of [`SIZE`].
-fn size(counts: Option<(i64, i64)>) -> StoreResult<TrailSize> {
-    let (artifacts, attestations) = counts.unwrap_or_default();
-    Ok(TrailSize { artifacts: unsigned(artifacts)?, attestations: unsigned(attestations)? })
-}
-
 #[async_trait]
 impl TrailStore for SqliteStore {
     async fn trail(&self, org: Id, flow: Id, name: &str) -> StoreResult<Option<Current<Trail>>> {
@@ -184,9 +180,13 @@ impl TrailStore for SqliteStore {
         Ok(question.first_as(move |row: Contents| contents(org, row)).await?.unwrap_or_default())
     }
 
-    async fn trail_size(&self, org: Id, trail: Id, most: u64) -> StoreResult<TrailSize> {
-        let question = self.ask(SIZE).bind(org.to_string()).bind(trail.to_string()).bind(signed(most));
-        size(question.first::<(i64, i64)>().await?)
+    async fn trail_size(&self, org: Id, trail: Id, kind: Reported, most: u64) -> StoreResult<u64> {
+        let question = self.ask(match kind {
+            Reported::Artifacts => ARTIFACTS,
+            Reported::Attestations => ATTESTATIONS,
+        });
+        let question = question.bind(org.to_string()).bind(trail.to_string()).bind(signed(most));
+        question.first().await?.map_or(Ok(0), |(count,): (i64,)| unsigned(count))
     }
 
     async fn trail_entries(&self, org: Id, trail: Id) -> StoreResult<Vec<StoredEntry>> {

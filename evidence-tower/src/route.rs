@@ -8,7 +8,7 @@ use std::future::Future;
 use std::pin::Pin;
 
 use evidence_core::auth::{Access, Scope, Target};
-use evidence_core::compute::Compute;
+use evidence_core::compute::{Compute, Progress};
 use evidence_core::operation::{Answer, Body, Method, Reply};
 use evidence_core::{Error, EvidenceService, Limits, Operation, Result, Visitor, api};
 use tracing::Instrument;
@@ -129,7 +129,13 @@ fn answer<S: EvidenceService, O: Operation>(call: Call<S>) -> Answering {
         let compute = service.compute().on_behalf_of(access.place().map(|place| place.org));
         let input = input::<O>(parameters, body, &service.limits(), &compute).await;
         let (operation, body) = input.map_err(|e| e.under(O::INVALID))?;
-        let work = async move { service.run(&access, operation, body).await?.answer(&compute).await };
+        let work = async move {
+            let output = service.run(&access, operation, body).await?;
+            if O::METHOD != Method::Get {
+                compute.note(Progress::Recorded);
+            }
+            output.answer(&compute).await
+        };
         match O::METHOD {
             Method::Get => work.await,
             Method::Post | Method::Put | Method::Patch | Method::Delete => detached(work).await,

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::auth::Actor;
+use crate::fact::Key;
 use crate::id::Id;
 use crate::name::{CommitSha, Fingerprint};
 use crate::page::{Listed, Slice, Window};
@@ -94,6 +95,12 @@ pub struct ArtifactRow {
 }
 
 impl Artifact {
+    /// The name that leads to this report until another of its trail has it.
+    pub(crate) fn named(&self) -> Option<Key> {
+        let name = Some(&self.template_reference_name).filter(|name| !name.is_empty());
+        self.trail.zip(name).map(|(trail, name)| Key::Artifact { trail, name: name.clone() })
+    }
+
     /// The part that compliance depends on, of a report at this ledger index.
     pub(crate) fn row(&self, index: u64) -> ArtifactRow {
         let Self { id, flow, trail, fingerprint, template_reference_name, .. } = self;

@@ -21,13 +21,14 @@ use crate::name::{
 };
 use crate::operation::{Created, Json, JsonList, Method, Operation};
 use crate::page::{PageNumber, PerPage, Window};
-use crate::recording::check_artifacts;
+use crate::recording::check_room;
 use crate::repos::RepoFilter;
 use crate::service::{Context, Draft};
 use crate::shared::{
     Address, Description, ExternalUrls, FreeForm, GitCommit, List, LongText, RepoInfo, ShortText, Text,
     UserData,
 };
+use crate::trails::Reported;
 
 /// Reports an artifact to a flow, and to a trail of it.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -133,7 +134,7 @@ async fn report(flow: &FlowName, input: &ArtifactInput, cx: &Context<'_>) -> Res
         Some(name) => {
             let known = cx.store().trail(cx.org()?, flow.id, name.as_str()).await?.map(|known| known.record);
             if let Some(trail) = &known {
-                check_artifacts(trail, cx).await?;
+                check_room(trail, Reported::Artifacts, cx).await?;
             }
             Some(draft.trail_unless(known, &flow, name, cx))
         }
@@ -432,7 +433,7 @@ async fn list(
         };
         found.try_flatten_stream()
     };
-    JsonList::in_batches(listed, (), read).await
+    JsonList::in_batches(listed, (), &cx.compute(), read).await
 }
 
 async fn repos_named(name: ShortText, cx: &Context<'_>) -> Result<Vec<Id>> {

@@ -12,17 +12,17 @@ use crate::artifacts::{Artifact, ArtifactFilter};
 use crate::auth::Scope;
 use crate::decode::{self, Misfit};
 use crate::error::{Error, Resource, Result};
-use crate::fact::Fact;
+use crate::fact::{Fact, Guard};
 use crate::name::{AttestationName, Fingerprint, FingerprintPrefix, FlowName, OrgName, TrailName};
 use crate::operation::{Created, Document, Download, Form, FormParts, Json, Method, Operation};
 use crate::page::Window;
-use crate::recording::{Known, check_attestations};
+use crate::recording::{Known, check_room};
 use crate::service::{Context, Draft};
 use crate::shared::{
     Acknowledged, Annotations, Description, ExternalUrls, GitCommit, List, RepoInfo, ShortText, UserData,
     WebUrl, distinct,
 };
-use crate::trails::Trail;
+use crate::trails::{Reported, Trail};
 
 /// Adds an attestation to a trail, with files if there are any.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -133,31 +133,34 @@ impl<C: Claim> Operation for PostAttestation<C> {
         let AttestationInput { base, claim } = body.document;
         if !body.files.is_empty() {
             // Nothing is kept for an attestation that is refused.
-            let Known { trail, .. } = self.known(cx).await?;
-            let binding = self.binding(&base, trail.as_ref(), cx).await?;
-            let about = Claimed { name: &base.attestation_name, trail: trail.as_ref(), binding: &binding };
-            claim.judge(&about, cx).await?;
+            self.draft(&base, &claim, &[], None, cx).await?;
         }
         let (attachments, file) = evidence::keep(body.files, cx).await?;
-        cx.retry(|| self.attest(&base, &claim, &attachments, file.as_ref(), cx)).await?;
+        let attest = async || {
+            let draft = self.draft(&base, &claim, &attachments, file.as_ref(), cx).await?;
+            cx.record(draft).await
+        };
+        cx.retry(attest).await?;
         Ok(Created(Acknowledged::Ok))
     }
 }
 
 impl<C: Claim> PostAttestation<C> {
-    async fn attest(
+    /// The write that adds the attestation, with these files: all that it can be refused for is looked at.
+    async fn draft(
         &self,
         base: &AttestationBase,
         claim: &C,
         attachments: &[Attachment],
         file: Option<&Attachment>,
         cx: &Context<'_>,
-    ) -> Result<()> {
+    ) -> Result<Draft> {
         let Known { flow, trail } = self.known(cx).await?;
-        let binding = self.binding(base, trail.as_ref(), cx).await?;
+        let mut draft = Draft::default();
+        let binding = self.binding(base, trail.as_ref(), &mut draft, cx).await?;
         let about = Claimed { name: &base.attestation_name, trail: trail.as_ref(), binding: &binding };
         let Judgement { kind, is_compliant, details, guards } = claim.judge(&about, cx).await?;
-        let mut draft = Draft { guards, ..Draft::default() };
+        draft.guards.extend(guards);
         let flow = draft.flow_unless(flow, &self.flow_name, cx)?;
         let trail = draft.trail_unless(trail, &flow, &self.trail_name, cx);
         let repo = draft.repo(base.repo_info.as_ref(), cx).await?;
@@ -186,24 +189,25 @@ impl<C: Claim> PostAttestation<C> {
                 created_by: cx.actor(),
             },
         });
-        cx.record(draft).await?;
-        Ok(())
+        Ok(draft)
     }
 
     /// The flow and the trail, which has room for one more.
     async fn known(&self, cx: &Context<'_>) -> Result<Known> {
         let known = Known::read(&self.flow_name, &self.trail_name, cx).await?;
         if let Some(trail) = &known.trail {
-            check_attestations(trail, cx).await?;
+            check_room(trail, Reported::Attestations, cx).await?;
         }
         Ok(known)
     }
 
-    /// What the attestation is about: an artifact by fingerprint, one by template name and commit, or the trail.
+    /// What the attestation is about: an artifact by fingerprint, one by template name and commit, or the trail. One by
+    /// template name alone is the newest that has it when the attestation is recorded.
     async fn binding(
         &self,
         base: &AttestationBase,
         trail: Option<&Trail>,
+        draft: &mut Draft,
         cx: &Context<'_>,
     ) -> Result<Binding> {
         let target = base.target_artifacts.as_ref().and_then(|targets| targets.0.first());
@@ -226,6 +230,7 @@ impl<C: Claim> PostAttestation<C> {
             (None, Some(target), None) => {
                 let found = reported(trail, None, Some(target.as_str()), cx).await?;
                 let artifact = found.ok_or_else(|| Error::invalid("target_artifacts", UNBOUND))?;
+                draft.guards.extend(artifact.named().map(|key| Guard::Denotes(key, artifact.id)));
                 Ok(Binding::Artifact { fingerprint: artifact.fingerprint, target: target.to_string() })
             }
             (None, None, _) => Ok(Binding::Trail),

@@ -6,6 +6,7 @@ use std::task::Poll;
 
 use futures_util::future::join_all;
 
+use crate::artifacts::Artifact;
 use crate::fact::{Fact, Guard, Key, NameEffect, RecordKind, Write};
 use crate::flows::Flow;
 use crate::id::Id;
@@ -13,8 +14,8 @@ use crate::orgs::User;
 use crate::store::{Entry, Store, StoreError, StoreResult};
 
 use super::fixtures::{
-    Org, at, attestation_added, awkward, environment, flow, flow_created, id, named, organization, trail,
-    trail_begun,
+    Org, artifact, at, attestation_added, awkward, environment, flow, flow_created, id, named, organization,
+    trail, trail_begun,
 };
 use super::{
     Failure, Outcome, attestation_types, conflict, ensure, policies, present, promises, same,
@@ -30,6 +31,7 @@ promises! {
     names_belong_to_their_place: "The same name may exist in another organization or flow.",
     vacant_holds_until_there_is_one: "Guard::Vacant holds exactly while no record claims the name.",
     denotes_holds_while_the_name_leads_there: "Guard::Denotes holds exactly while the name leads to the record.",
+    a_template_name_leads_to_the_artifact_reported_last: "A template's name leads to the artifact of the trail reported last.",
     revision_holds_until_the_next_fact: "Guard::Revision holds exactly until the next fact about the record.",
     a_renamed_record_answers_to_its_former_name: "A renamed record is found by both names until another claims the former.",
     an_archived_record_gives_up_its_names: "An archived record is in no list, and its names are free.",
@@ -194,6 +196,49 @@ async fn denotes_holds_while_the_name_leads_there(store: Arc<dyn Store>) -> Outc
     conflict("the name was taken", attempt(304, 100).await)?;
     attempt(305, 101).await.map(drop)?;
     Ok(())
+}
+
+async fn a_template_name_leads_to_the_artifact_reported_last(store: Arc<dyn Store>) -> Outcome {
+    let (org, other) = Org::two(&store).await?;
+    org.record(vec![flow_created(100, "f"), trail_begun(101, 100, "t"), trail_begun(102, 100, "u")]).await?;
+    let reported = |n: u64, trail: Option<u64>, name: &str| Fact::ArtifactReported {
+        record: Artifact { template_reference_name: name.to_owned(), ..artifact(n, 100, trail, "ab") },
+    };
+    let denotes = |name: &str, to: u64| {
+        vec![Guard::Denotes(Key::Artifact { trail: id(101), name: name.to_owned() }, id(to))]
+    };
+    let attempt = async |n: u64, name: &str, to: u64| {
+        org.attempt(vec![flow_created(n, &n.to_string())], denotes(name, to)).await
+    };
+    conflict("nothing was reported", attempt(300, "app", 110).await)?;
+    org.record(vec![reported(110, Some(101), "app")]).await?;
+    attempt(301, "app", 110).await?;
+    for fact in [
+        reported(120, Some(101), "other"),
+        reported(121, Some(101), ""),
+        reported(122, Some(102), "app"),
+        reported(123, None, "app"),
+    ] {
+        org.record(vec![fact]).await?;
+    }
+    attempt(302, "app", 110).await?;
+    conflict("a name in another case", attempt(303, "App", 110).await)?;
+    conflict("no name", attempt(304, "", 121).await)?;
+    org.record(vec![reported(111, Some(101), "app")]).await?;
+    conflict("a later one has it", attempt(305, "app", 110).await)?;
+    attempt(306, "app", 111).await?;
+    let elsewhere = other.attempt(vec![flow_created(307, "g")], denotes("app", 111)).await;
+    conflict("another organization's", elsewhere)?;
+    let unguarded = org.attempt(vec![reported(112, Some(101), "app")], Vec::new());
+    let guarded = org.attempt(vec![flow_created(308, "h")], denotes("app", 111));
+    let (earlier, later) = futures_util::future::join(unguarded, guarded).await;
+    earlier?;
+    // Whichever came first, the ledger has them in the order in which the guard held.
+    if let Ok(entries) = later {
+        let newest = store.ledger_head(org.id).await?.map(|head| head.size() - 1);
+        ensure(entries.first().map(|entry| entry.index) < newest, "the guarded write came first")?;
+    }
+    conflict("the newest of a group", attempt(309, "app", 111).await)
 }
 
 fn env_created(n: u64, name: &str) -> Fact {

@@ -14,7 +14,7 @@ use crate::page::{Slice, Window};
 use crate::shared::TagFilter;
 use crate::store::{Current, Store};
 use crate::texts::TextRef;
-use crate::trails::{Trail, TrailContents, TrailFilter, TrailSize};
+use crate::trails::{Reported, Trail, TrailContents, TrailFilter};
 
 use super::fixtures::{
     Org, artifact, artifact_reported, at, attestation, attestation_added, awkward, external_urls,
@@ -33,7 +33,7 @@ promises! {
     the_newest_trail_of_each_flow: "`newest_trails` answers one trail for each of the flows that has one.",
     contents_are_complete: "`trail_contents` answers every report to these trails, oldest first.",
     contents_pass_over_unknown_ids: "`trail_contents` passes over unknown ids and other organizations' trails.",
-    sizes_are_counted_up_to_a_limit: "`trail_size` counts a trail's artifacts and attestations, each up to the limit.",
+    sizes_are_counted_up_to_a_limit: "`trail_size` counts a trail's artifacts or attestations, up to the limit.",
     entries_about_a_trail: "`trail_entries` answers the entries that are about this trail, oldest first.",
 }
 
@@ -313,8 +313,10 @@ async fn sizes_are_counted_up_to_a_limit(store: Arc<dyn Store>) -> Outcome {
         ("no trail's", &org, 999, 9, 0, 0),
         ("by another organization", &other, 101, 9, 0, 0),
     ] {
-        let size = TrailSize { artifacts, attestations };
-        same(what, store.trail_size(org.id, id(trail), most).await?, size)?;
+        for (kind, size) in [(Reported::Artifacts, artifacts), (Reported::Attestations, attestations)] {
+            let what = format!("{what}: {kind:?}");
+            same(&what, store.trail_size(org.id, id(trail), kind, most).await?, size)?;
+        }
     }
     Ok(())
 }

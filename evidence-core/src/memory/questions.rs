@@ -29,7 +29,7 @@ use crate::snapshots::{Placed, Snapshot, SnapshotRow, SnapshotStore, Stretch};
 use crate::store::{Current, Health, LedgerStore, StoreError, StoreResult, StoredEntry};
 use crate::texts::TextStore;
 use crate::time::Timestamp;
-use crate::trails::{Trail, TrailContents, TrailFilter, TrailSize, TrailStore};
+use crate::trails::{Reported, Trail, TrailContents, TrailFilter, TrailStore};
 
 use super::tables::{Run, Tables};
 use super::{MemoryStore, State};
@@ -280,10 +280,13 @@ impl TrailStore for MemoryStore {
         self.ask(org, |tables| tables.trails_of(trails).map(|trail| tables.contents(trail)).collect())
     }
 
-    async fn trail_size(&self, org: Id, trail: Id, most: u64) -> StoreResult<TrailSize> {
-        self.ask(org, |tables| TrailSize {
-            artifacts: most.min(tables.artifacts_of(trail).count() as u64),
-            attestations: most.min(tables.attestations_of(trail).count() as u64),
+    async fn trail_size(&self, org: Id, trail: Id, kind: Reported, most: u64) -> StoreResult<u64> {
+        self.ask(org, |tables| {
+            let count = match kind {
+                Reported::Artifacts => tables.artifacts_of(trail).count(),
+                Reported::Attestations => tables.attestations_of(trail).count(),
+            };
+            most.min(count as u64)
         })
     }
 

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::{Answer, AnswerBody, Reply, Streamed, write_json};
 use crate::blobs::Chunks;
-use crate::compute::Compute;
+use crate::compute::{Compute, Progress};
 use crate::error::Result;
 use crate::id::Id;
 use crate::page::Listed;
@@ -55,26 +55,29 @@ impl<I: Serialize + Send + 'static> JsonList<I> {
 }
 
 impl<I: Send + 'static, E> JsonList<I, E> {
-    /// A list whose items `read` makes of their ids, some at a time ([`Listed::batches`]).
+    /// A list whose items `read` makes of their ids, some at a time ([`Listed::batches`]), by means of `compute`.
     pub(crate) async fn in_batches<S>(
         listed: Vec<Listed>,
         envelope: E,
+        compute: &Compute,
         read: impl Fn(Vec<Id>) -> S + Send + 'static,
     ) -> Result<Self>
     where
         S: Stream<Item = Result<I>> + Send + 'static,
     {
-        Self::made(stream::iter(Listed::batches(listed)).flat_map(read), envelope).await
+        Self::made(stream::iter(Listed::batches(listed)).flat_map(read), envelope, compute).await
     }
 
-    /// A list of items that are made while it is sent. The first is made before this answers, so that a store which is
-    /// away is told by the status.
+    /// A list of items that are made while it is sent, by means of `compute`. The first is made before this answers, so that
+    /// a store which is away is told by the status.
     pub(crate) async fn made(
         items: impl Stream<Item = Result<I>> + Send + 'static,
         envelope: E,
+        compute: &Compute,
     ) -> Result<Self> {
         let mut items = items.boxed();
         let first = items.next().await.transpose()?;
+        compute.note(Progress::Answering);
         let items = stream::iter(first).map(Ok).chain(items).boxed();
         Ok(Self { items, envelope })
     }
@@ -95,6 +98,7 @@ impl<I: Serialize + Send + 'static, E: Envelope<I>> Reply for JsonList<I, E> {
         Ok(Answer::of(if text.after.is_none() {
             AnswerBody::Json(first)
         } else {
+            text.compute.note(Progress::Answering);
             let content = Box::new(Continued { first: Some(first), text });
             AnswerBody::Stream(Streamed { media_type: "application/json".to_owned(), content })
         }))

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use super::{Parts, Settings};
 use crate::auth::{Access, Actor, KeyHash, Place, Principal, Role, Scope};
 use crate::blobs::Blobs;
-use crate::compute::Compute;
+use crate::compute::{Compute, Progress};
 use crate::error::{Error, Missing, Resource, Result};
 use crate::fact::{Fact, Guard, Write};
 use crate::id::{Id, Random};
@@ -32,6 +32,7 @@ pub struct Context<'a> {
     random: &'a dyn Random,
     settings: &'a Settings,
     templates: &'a Templates,
+    compute: Compute,
 }
 
 impl std::fmt::Debug for Context<'_> {
@@ -57,12 +58,13 @@ pub(crate) struct Lasting {
     parts: Arc<Parts>,
     access: Access,
     now: Timestamp,
+    compute: Compute,
 }
 
 impl Lasting {
     /// The context again, at the instant of the request.
     pub(crate) fn context(&self) -> Context<'_> {
-        Context::over(&self.parts, &self.access, self.now)
+        Context { compute: self.compute.clone(), ..Context::over(&self.parts, &self.access, self.now) }
     }
 }
 
@@ -71,7 +73,20 @@ impl<'a> Context<'a> {
         let Parts { store, attachments, clock, random, settings, templates, .. } = &**parts;
         let (store, clock, random) = (&**store, &**clock, &**random);
         let now = AtomicI64::new(now.as_micros());
-        Self { parts, store, attachments, access, acting: None, clock, now, random, settings, templates }
+        let compute = parts.compute.clone().on_behalf_of(access.place.as_ref().map(|place| place.org));
+        Self {
+            parts,
+            store,
+            attachments,
+            access,
+            acting: None,
+            clock,
+            now,
+            random,
+            settings,
+            templates,
+            compute,
+        }
     }
 
     /// The same context for an operation of [`Scope::Open`] that knows who calls: what it records with it, this service
@@ -98,7 +113,8 @@ impl<'a> Context<'a> {
         if self.access.target.scope() != Scope::Open {
             return Err(Error::Forbidden);
         }
-        Ok(Context { acting: Some(acting), ..Context::over(self.parts, self.access, self.now()) })
+        let compute = self.compute.clone();
+        Ok(Context { acting: Some(acting), compute, ..Context::over(self.parts, self.access, self.now()) })
     }
 
     /// The service account of this name, if its privilege is enough.
@@ -112,7 +128,8 @@ impl<'a> Context<'a> {
 
     /// All of this, beyond the operation.
     pub(crate) fn lasting(&self) -> Lasting {
-        Lasting { parts: Arc::clone(self.parts), access: self.access.clone(), now: self.now() }
+        let (access, compute) = (self.access.clone(), self.compute.clone());
+        Lasting { parts: Arc::clone(self.parts), access, now: self.now(), compute }
     }
 
     /// The store, for questions.
@@ -177,7 +194,7 @@ impl<'a> Context<'a> {
 
     /// Where CPU-bound work is done, on behalf of the organization.
     pub fn compute(&self) -> Compute {
-        self.parts.compute.clone().on_behalf_of(self.org().ok())
+        self.compute.clone()
     }
 
     /// The policies that were parsed lately.
@@ -283,7 +300,9 @@ impl<'a> Context<'a> {
         if access {
             self.parts.callers.forget();
         }
-        Ok(recorded?)
+        let entries = recorded?;
+        self.compute.note(Progress::Recorded);
+        Ok(entries)
     }
 }
 

@@ -120,13 +120,12 @@ impl TrailContents {
     }
 }
 
-/// How much was reported to a trail.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct TrailSize {
-    /// Artifact reports.
-    pub artifacts: u64,
-    /// Attestations.
-    pub attestations: u64,
+/// A kind of reports to a trail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the variants are the kinds")]
+pub enum Reported {
+    Artifacts,
+    Attestations,
 }
 
 /// Questions about trails.
@@ -140,8 +139,8 @@ pub trait TrailStore: Send + Sync {
     async fn newest_trails(&self, org: Id, flows: &[Id]) -> StoreResult<Vec<Trail>>;
     /// These trails and what was reported to them, in any order; unknown ids are passed over.
     async fn trail_contents(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailContents>>;
-    /// How much was reported to this trail, each counted up to `most`; nothing where there is no such trail.
-    async fn trail_size(&self, org: Id, trail: Id, most: u64) -> StoreResult<TrailSize>;
+    /// How many reports of this kind the trail has, counted up to `most`; none where there is no such trail.
+    async fn trail_size(&self, org: Id, trail: Id, kind: Reported, most: u64) -> StoreResult<u64>;
     /// The ledger entries that are about this trail (begun, updated, artifacts, attestations), oldest first. One that the
     /// ledger has lost is among them, with an empty payload: nobody should take the others for the whole history.
     async fn trail_entries(&self, org: Id, trail: Id) -> StoreResult<Vec<StoredEntry>>;

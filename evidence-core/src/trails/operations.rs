@@ -428,7 +428,8 @@ impl Operation for ListTrails {
             page_count: trails.pages(per_page),
         };
         let lasting = cx.lasting();
-        JsonList::in_batches(trails.items, pagination, move |ids| views(ids, lasting.clone())).await
+        let read = move |ids| views(ids, lasting.clone());
+        JsonList::in_batches(trails.items, pagination, &cx.compute(), read).await
     }
 }
 

@@ -1,10 +1,18 @@
 //! Attestations: added with files, read back, downloaded (specification, Attestations).
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use evidence_core::{Evidence, Settings, Store};
+use futures_util::FutureExt;
+use futures_util::future::ready;
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use serde_json::{Value, json};
 
+use crate::interposed::{Call, Interposed};
 use crate::json::INVALID;
-use crate::support::{JOHN, for_each_store};
+use crate::mounts::Mount;
+use crate::support::{Api, JOHN, Stored, fixture, for_each_store, stores};
 use crate::trails::{COMMIT, TEMPLATE};
 
 /// The pull request of the specification's example: approvers with `author`, commits with `sha`.
@@ -246,4 +254,42 @@ async fn one_file_is_downloaded_as_it_is_and_several_as_an_archive() {
         none.expect(404, json!({"message": "This attestation has no evidence file attached."}));
     })
     .await;
+}
+
+#[tokio::test]
+async fn nothing_is_kept_of_files_whose_attestation_is_refused() {
+    for Stored { name, store, home, .. } in stores().await {
+        let kept = Arc::new(AtomicUsize::new(0));
+        let note = Arc::clone(&kept);
+        let noting = Interposed::new(store, move |call| {
+            note.fetch_add(usize::from(call == Call::Question("keep")), Ordering::Relaxed);
+            ready(()).boxed()
+        });
+        let settings = Settings { implicit_flows: false, ..Settings::default() };
+        let noting: Arc<dyn Store> = Arc::new(noting);
+        let strict = Api::new(fixture(Arc::clone(&noting), settings).await, Mount::Tower, name).await;
+        let lenient = Api::new(Evidence::new(noting, Settings::default()), Mount::Tower, name).await;
+        lenient.flow("shop", TEMPLATE).await;
+        let attest = |api: &Api, flow: &str, more: Value| {
+            let mut document = json!({"attestation_name": "scan", "is_compliant": true});
+            document.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            let file = ("name=\"attachment_file\"; filename=\"a.txt\"", "evidence");
+            api.post(&format!("/attestations/acme/{flow}/trail/t/generic"))
+                .form(&[("name=\"data_json\"", &document.to_string()), file])
+        };
+        let repo = json!({"repo_info": {"name": "tags", "url": "https://git.example.com/tags"}});
+        for (what, ask, status) in [
+            ("an unknown flow", attest(&strict, "unknown", json!({})), 404),
+            ("a word of the API", attest(&lenient, "template_file", json!({})), 400),
+            ("a repo", attest(&lenient, "shop", repo), 400),
+            ("an unknown artifact", attest(&lenient, "shop", json!({"target_artifacts": ["cli"]})), 400),
+        ] {
+            let reply = ask.await;
+            assert_eq!(reply.status, status, "{what}: {reply:?}");
+            assert_eq!(kept.load(Ordering::Relaxed), 0, "{what}");
+        }
+        attest(&lenient, "shop", json!({})).await.created();
+        assert_eq!(kept.load(Ordering::Relaxed), 1);
+        drop(home);
+    }
 }

@@ -11,14 +11,17 @@ use evidence_core::compute::{ComputePool, Job, WAITING};
 use evidence_core::id::Id;
 use evidence_core::name::Fingerprint;
 use evidence_core::store::StoreResult;
-use futures_util::StreamExt;
+use evidence_tower::EvidenceApi;
 use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
+use http_body_util::{BodyExt, Empty};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
+use tower::ServiceExt;
 
 use crate::mounts::Mount;
 use crate::scenery::{PROVENANCE, fingerprint};
-use crate::support::{Api, Ask, Reply, in_memory};
+use crate::support::{Api, Ask, JANE, Reply, in_memory};
 
 /// A pool whose jobs wait until they are taken.
 #[derive(Clone, Default)]
@@ -164,6 +167,89 @@ async fn only_so_much_waits_and_what_comes_beyond_is_told_to_come_again() {
     unwanted();
     let (reply, jobs) = answered_meanwhile(&api, &pool, api.get("/trails/acme/web/t/audit_pdf")).await;
     assert_eq!((reply.status.as_u16(), jobs), (200, 1));
+}
+
+/// Fills the pool: one has its place, and as many wait as may.
+async fn filled(api: &Api) -> FuturesUnordered<<Ask as IntoFuture>::IntoFuture> {
+    let asks = (0..WAITING + 2).map(|_| api.get("/trails/acme/web/t/audit_pdf").into_future());
+    let mut asks = FuturesUnordered::from_iter(asks);
+    asks.next().await.expect("the one that is refused").expect(503, json!({}));
+    asks
+}
+
+/// Awaits `work`, which is begun while nothing is done, and then while the jobs that were given to the pool are done, one
+/// after the other.
+async fn in_turn<T>(
+    pool: &Held,
+    mut others: FuturesUnordered<<Ask as IntoFuture>::IntoFuture>,
+    work: impl Future<Output = T>,
+) -> T {
+    let mut work = std::pin::pin!(work);
+    for _ in 0..1_000 {
+        if let Some(done) = (&mut work).now_or_never() {
+            return done;
+        }
+        tokio::task::yield_now().await;
+    }
+    loop {
+        tokio::select! {
+            done = &mut work => return done,
+            Some(other) = others.next() => assert_eq!(other.status, 200),
+            job = pool.next() => job(),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_write_that_was_recorded_is_answered_however_much_waits() {
+    let (api, pool) = held().await;
+    api.given_flow_with_template().await;
+    api.given_artifact('a', "t").await;
+    let put = |text: &str| {
+        let file = ("name=\"policy_file\"; filename=\"p.yml\"", text);
+        api.put("/policies/acme").form(&[("name=\"payload\"", "{\"name\": \"p\"}"), file])
+    };
+    let long = format!("# {}\n{PROVENANCE}", "x".repeat(100 << 10));
+    let (reply, jobs) = answered_meanwhile(&api, &pool, put(&long)).await;
+    assert_eq!((reply.status.as_u16(), jobs > 0), (201, true), "{:?}", reply.body);
+    // What is sent is short; the answer has both versions.
+    let others = filled(&api).await;
+    let reply = in_turn(&pool, others, put(PROVENANCE).into_future()).await;
+    let versions = reply.expect(200, json!({"name": "p"})).ok()["versions"].as_array().map(Vec::len);
+    assert_eq!(versions, Some(2));
+}
+
+#[tokio::test]
+async fn an_answer_that_is_being_sent_waits_for_its_turn_however_much_waits() {
+    let pool = Held::default();
+    let evidence = in_memory().await.with_compute_pool(pool.clone());
+    let api = Api::new(evidence.clone(), Mount::Tower, "memory").await;
+    let document = json!({"name": "web", "description": ""}).to_string();
+    let long = format!("version: 1\n# {}\n", "x".repeat(100 << 10));
+    let parts = [("name=\"data_json\"", &*document), ("name=\"template_file\"; filename=\"t.yml\"", &long)];
+    let put = api.put("/flows/acme/template_file").form(&parts).into_future();
+    in_turn(&pool, FuturesUnordered::new(), put).await.created();
+    for trail in ["t", "u", "v"] {
+        api.begin("web", &json!({"name": trail})).await.created();
+    }
+    let request = http::Request::get("/api/v2/trails/acme").header("authorization", format!("Bearer {JANE}"));
+    let request = request.body(Empty::<Bytes>::new()).unwrap();
+    let begun = async {
+        let mut body = EvidenceApi::new(evidence).oneshot(request).await.unwrap().into_body();
+        let first = body.frame().await.unwrap().unwrap().into_data().unwrap();
+        (body, first.to_vec())
+    };
+    let (mut body, mut text) = in_turn(&pool, FuturesUnordered::new(), begun).await;
+    let others = filled(&api).await;
+    let rest = async {
+        while let Some(frame) = body.frame().await {
+            text.extend_from_slice(&frame.expect("the answer goes on").into_data().unwrap());
+        }
+        text
+    };
+    let text = in_turn(&pool, others, rest).await;
+    let answer: Value = serde_json::from_slice(&text).unwrap();
+    assert_eq!(answer["data"].as_array().map(Vec::len), Some(3));
 }
 
 /// A place for attachments that remembers the longest piece it was given.

@@ -26,7 +26,7 @@ use evidence_core::snapshots::{Placed, Snapshot, SnapshotRow, SnapshotStore, Str
 use evidence_core::store::{Health, LedgerStore, Recorder, StoreResult, StoredEntry};
 use evidence_core::texts::TextStore;
 use evidence_core::time::Timestamp;
-use evidence_core::trails::{Trail, TrailContents, TrailFilter, TrailSize, TrailStore};
+use evidence_core::trails::{Reported, Trail, TrailContents, TrailFilter, TrailStore};
 use evidence_core::{Current, Entry, Guard, RecordKind, Store, Write};
 use futures_util::future::BoxFuture;
 
@@ -55,7 +55,7 @@ impl Interposed {
         Self { whole, before: Box::new(before), unguarded: None }
     }
 
-    /// The same without the guards on the revisions of these records, as if operations forgot them.
+    /// The same without the guards on the revisions and names of these records, as if operations forgot them.
     pub(crate) fn without_guards(self, unguarded: Option<RecordKind>) -> Self {
         Self { unguarded, ..self }
     }
@@ -65,9 +65,12 @@ impl Interposed {
 impl Recorder for Interposed {
     async fn record(&self, mut write: Write) -> StoreResult<Vec<Entry>> {
         (self.before)(Call::Write).await;
-        let is_kept =
-            |guard: &Guard| !matches!(guard, Guard::Revision(kind, ..) if Some(*kind) == self.unguarded);
-        write.guards.retain(is_kept);
+        let kind = |guard: &Guard| match guard {
+            Guard::Revision(kind, ..) => Some(*kind),
+            Guard::Denotes(key, _) => key.kind(),
+            Guard::Vacant(_) => None,
+        };
+        write.guards.retain(|guard| self.unguarded.is_none() || kind(guard) != self.unguarded);
         self.whole.record(write).await
     }
 }
@@ -135,7 +138,7 @@ delegate! {
         fn trails(org: Id, filter: &TrailFilter, window: Window) -> Slice<Listed>;
         fn newest_trails(org: Id, flows: &[Id]) -> Vec<Trail>;
         fn trail_contents(org: Id, trails: &[Id]) -> Vec<TrailContents>;
-        fn trail_size(org: Id, trail: Id, most: u64) -> TrailSize;
+        fn trail_size(org: Id, trail: Id, kind: Reported, most: u64) -> u64;
         fn trail_entries(org: Id, trail: Id) -> Vec<StoredEntry>;
     }
     ArtifactStore {

@@ -35,6 +35,7 @@ mod service_accounts;
 mod snapshots;
 mod specification;
 mod statements;
+mod story;
 mod strangers;
 mod support;
 mod tags;

@@ -2,21 +2,17 @@
 //! which they come through, nobody meets an error of ours, and the ledger tells a story that makes sense: each decision
 //! rests on what was so at its place, no update undoes another, no number is missing, and time never goes back.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use evidence_core::auth::ApiKey;
-use evidence_core::environments::Environment;
-use evidence_core::flows::Flow;
 use evidence_core::id::Id;
 use evidence_core::memory::MemoryStore;
 use evidence_core::seed::Seed;
-use evidence_core::snapshots::{AppliedPolicy, Snapshot};
 use evidence_core::time::{Clock, Timestamp};
-use evidence_core::{Evidence, Fact, RecordKind, Settings, Store};
+use evidence_core::{Evidence, RecordKind, Settings, Store};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, join_all};
 use serde_json::{Value, json};
@@ -26,6 +22,7 @@ use tokio::time::{sleep, timeout};
 use crate::interposed::{Call, Interposed};
 use crate::mounts::Mount;
 use crate::scenery::{PROVENANCE, fingerprint};
+use crate::story::Story;
 use crate::support::{Api, Ask, Counter, JANE, NOW, stores};
 
 /// Goes on by a millisecond with each reading, and is five seconds behind at every third.
@@ -133,8 +130,13 @@ impl Client {
     }
 
     fn artifact(&self, flow: &str, trail: &str) -> Ask {
+        self.built(flow, trail, '1')
+    }
+
+    /// An artifact of this digit with the name `api`.
+    fn built(&self, flow: &str, trail: &str, digit: char) -> Ask {
         let body = json!({
-            "trail_name": trail, "template_reference_name": "api", "fingerprint": fingerprint('1'),
+            "trail_name": trail, "template_reference_name": "api", "fingerprint": fingerprint(digit),
             "filename": "api", "git_commit": "c".repeat(40), "build_url": "http://b/1", "commit_url": "http://c/1",
         });
         self.api().post(&format!("/artifacts/acme/{flow}")).json(&body)
@@ -142,6 +144,14 @@ impl Client {
 
     fn attest(&self, flow: &str, trail: &str) -> Ask {
         let document = json!({"attestation_name": "test", "is_compliant": true}).to_string();
+        let attest = self.api().post(&format!("/attestations/acme/{flow}/trail/{trail}/generic"));
+        attest.form(&[("name=\"data_json\"", &document)])
+    }
+
+    /// An attestation of whatever artifact has the name `api`.
+    fn attest_named(&self, flow: &str, trail: &str) -> Ask {
+        let document = json!({"attestation_name": "test", "is_compliant": true, "target_artifacts": ["api"]})
+            .to_string();
         let attest = self.api().post(&format!("/attestations/acme/{flow}/trail/{trail}/generic"));
         attest.form(&[("name=\"data_json\"", &document)])
     }
@@ -188,7 +198,7 @@ async fn follow(line: Vec<Ask>) -> Vec<String> {
 /// Makes a meeting in a place of its own, whose names end with this.
 type Meet = fn(&Client, &str) -> Meeting;
 
-const MEETINGS: [Meet; 9] = [
+const MEETINGS: [Meet; 10] = [
     // Attaching and a new version.
     |client, place| {
         let (env, policy) = (format!("a-env-{place}"), format!("a-p-{place}"));
@@ -280,6 +290,16 @@ const MEETINGS: [Meet; 9] = [
             ],
         }
     },
+    // Artifacts that have a name one after the other, and attestations of whichever has it.
+    |client, place| {
+        let flow = format!("n-{place}");
+        let built = |digits: &str| digits.chars().map(|digit| client.built(&flow, "t", digit)).collect();
+        let attested = || (0..3).map(|_| client.attest_named(&flow, "t")).collect();
+        Meeting {
+            given: vec![client.flow(&flow, 1), client.artifact(&flow, "t")],
+            lines: vec![built("2345"), built("6789"), attested(), attested()],
+        }
+    },
     // The members of logical environments.
     |client, place| {
         let [a, b, c, joined, put] = ["a", "b", "c", "l", "m"].map(|name| format!("m-{name}-{place}"));
@@ -335,153 +355,6 @@ const MEETINGS: [Meet; 9] = [
     },
 ];
 
-/// An organization as its ledger tells it so far, and what does not fit.
-#[derive(Default)]
-struct Story {
-    at: Timestamp,
-    environments: BTreeMap<Id, Environment>,
-    flows: BTreeMap<Id, Flow>,
-    versions: BTreeMap<Id, u64>,
-    /// Number and time of the latest snapshot.
-    snapshots: BTreeMap<Id, (u64, Timestamp)>,
-    misfits: Vec<String>,
-}
-
-impl Story {
-    async fn read(store: &dyn Store, org: Id) -> Self {
-        let mut story = Self::default();
-        let mut next = 0;
-        loop {
-            let entries = store.ledger_entries(org, next, 500).await.unwrap();
-            let Some(last) = entries.last() else { return story };
-            next = last.index + 1;
-            for entry in entries {
-                story.expect("time goes back", story.at, story.at.min(entry.at));
-                story.at = entry.at;
-                story.tell(serde_json::from_str(&entry.payload).unwrap());
-            }
-        }
-    }
-
-    fn expect<T: PartialEq + std::fmt::Debug>(&mut self, what: &str, expected: T, found: T) {
-        match (expected, found) {
-            (expected, found) if expected == found => {}
-            (expected, found) => self.misfits.push(format!("{what}: {found:?} in place of {expected:?}")),
-        }
-    }
-
-    fn tell(&mut self, fact: Fact) {
-        match fact {
-            Fact::FlowCreated { record } | Fact::FlowUpdated { record } => {
-                let tags =
-                    self.flows.get(&record.id).map_or(record.tags.clone(), |before| before.tags.clone());
-                self.expect("tags of a flow", tags, record.tags.clone());
-                self.flows.insert(record.id, record);
-            }
-            Fact::FlowTagged { record } => {
-                let untagged = |flow: &Flow| Flow { tags: record.tags.clone(), ..flow.clone() };
-                let before = self.flows.get(&record.id).map(untagged);
-                self.expect("a tagged flow", before, Some(record.clone()));
-                self.flows.insert(record.id, record);
-            }
-            Fact::TrailBegun { record } | Fact::TrailUpdated { record, .. } => {
-                let template = self.flows.get(&record.flow).map(|flow| flow.template);
-                self.expect("a trail's template", template, Some(record.template));
-            }
-            Fact::EnvironmentCreated { record } => {
-                self.environments.insert(record.id, record);
-            }
-            Fact::EnvironmentUpdated { record } => {
-                self.environment("an updated environment", record, |before, record| {
-                    let Environment { description, included, policies, .. } = record.clone();
-                    Environment { description, included, policies, ..before }
-                });
-            }
-            Fact::EnvironmentTagged { record } => {
-                self.environment("a tagged environment", record, |before, record| Environment {
-                    tags: record.tags.clone(),
-                    ..before
-                });
-            }
-            Fact::EnvironmentJoined { record, member } => {
-                self.environment("a joined environment", record, |mut before, _| {
-                    before.included.push(member);
-                    before
-                });
-            }
-            Fact::PoliciesAttached { record, policies } => {
-                self.environment("attached policies", record, |mut before, _| {
-                    before.policies.extend(policies);
-                    before
-                });
-            }
-            Fact::PolicyCreated { record, version } => {
-                self.expect("a first version", (1, 1), (record.version, version.version));
-                self.versions.insert(record.id, 1);
-            }
-            Fact::PolicyUpdated { record, version } => {
-                let next = self.versions.get(&record.id).map(|before| before + 1);
-                self.expect("a version", next, version.map(|version| version.version));
-                self.versions.insert(record.id, record.version);
-            }
-            Fact::SnapshotTaken { snapshot } => self.snapshot(&snapshot),
-            _ => {}
-        }
-    }
-
-    /// An environment that `change` makes of the one before; its time of change may be any.
-    fn environment(
-        &mut self,
-        what: &str,
-        record: Environment,
-        change: impl FnOnce(Environment, &Environment) -> Environment,
-    ) {
-        let changed = |before: &Environment| {
-            let last_modified_at = record.last_modified_at;
-            Environment { last_modified_at, ..change(before.clone(), &record) }
-        };
-        let expected = self.environments.get(&record.id).map(changed);
-        self.expect(what, expected, Some(record.clone()));
-        self.environments.insert(record.id, record);
-    }
-
-    fn snapshot(&mut self, snapshot: &Snapshot) {
-        let id = snapshot.environment;
-        let (number, at) = self.snapshots.get(&id).copied().unwrap_or_default();
-        self.expect("the number of a snapshot", number + 1, snapshot.index);
-        self.expect("the time of a snapshot", at, at.min(snapshot.at));
-        self.expect("the policies of a snapshot", self.judges(id), snapshot.policies.clone());
-        self.snapshots.insert(id, (snapshot.index, snapshot.at));
-    }
-
-    /// What an environment is judged by.
-    fn judges(&self, environment: Id) -> Vec<AppliedPolicy> {
-        let mut policies = self.environments[&environment].policies.clone();
-        policies.sort_unstable();
-        policies.into_iter().map(|policy| AppliedPolicy { policy, version: self.versions[&policy] }).collect()
-    }
-
-    /// What the store and the API answer in the end has to fit, too.
-    async fn end(mut self, store: &dyn Store, org: Id, api: &Api) -> Vec<String> {
-        for known in store.environments(org).await.unwrap() {
-            let (id, name) = (known.record.id, &known.record.name);
-            let latest = self.snapshots.get(&id).map(|(number, _)| *number).unwrap_or_default();
-            self.expect("how many snapshots there are", latest, known.status.snapshots);
-            self.expect("an environment", self.environments.get(&id).cloned(), Some(known.record.clone()));
-            if let Some(snapshot) = store.snapshot(org, id, latest).await.unwrap() {
-                let judges = self.judges(id);
-                self.expect(&format!("the latest judgement of {name}"), judges, snapshot.record.policies);
-            }
-            let list = api.get(&format!("/snapshots/acme/{name}?per_page=1000")).await.ok();
-            let lines = list.as_array().unwrap();
-            self.expect("the length of a list", latest, lines.len() as u64);
-            let lasted = |line: &Value| line["duration"].as_i64().unwrap();
-            self.expect("durations", None, lines.iter().map(lasted).find(|lasted| *lasted < 0));
-        }
-        self.misfits
-    }
-}
-
 async fn acme(store: &dyn Store) -> Id {
     let jane = store.user("jane").await.unwrap().unwrap();
     store.standing("acme", jane.id).await.unwrap().unwrap().organization.id
@@ -520,6 +393,7 @@ async fn a_guard_that_is_forgotten_shows() {
         (RecordKind::Policy, "the policies of a snapshot"),
         (RecordKind::Flow, "a trail's template"),
         (RecordKind::Environment, "a tagged environment"),
+        (RecordKind::Artifact, "the artifact of an attestation"),
     ] {
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
         let wrong = wrong(&store, "memory", Some(kind)).await;
