@@ -76,14 +76,16 @@ const INDEX: &str = "
     SELECT i.indisvalid FROM pg_catalog.pg_class c JOIN pg_catalog.pg_index i ON i.indexrelid = c.oid
     JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = $2";
 
-/// steps: how many are done. upto: the last organization of which a step is done that has not ended.
+/// steps: how many are done. upto: the last organization of which a step is done that has not ended. rebuilt: how often
+/// tables were made again, as a store that looked before must look again.
 const TABLE: &str = "
     CREATE TABLE evidence._evidence_migrations (
         version bigint NOT NULL PRIMARY KEY,
         writer  bigint NOT NULL,
         steps   bigint NOT NULL,
         upto    text COLLATE \"C\",
-        done    boolean NOT NULL
+        done    boolean NOT NULL,
+        rebuilt bigint NOT NULL DEFAULT 0
     )";
 
 /// The last version that was begun, the last that has ended, and the oldest whose programs may write.

@@ -100,9 +100,14 @@ const SCHEMA: &str = "
 
 const VERSIONS: &str = "
     SELECT version::text FROM (
-        (SELECT * FROM pg_temp._evidence_migrations EXCEPT SELECT * FROM evidence._evidence_migrations)
+        (SELECT version, writer, steps, upto, done FROM pg_temp._evidence_migrations
+            EXCEPT SELECT version, writer, steps, upto, done FROM evidence._evidence_migrations)
         UNION ALL
-        (SELECT * FROM evidence._evidence_migrations EXCEPT SELECT * FROM pg_temp._evidence_migrations)) x";
+        (SELECT version, writer, steps, upto, done FROM evidence._evidence_migrations
+            EXCEPT SELECT version, writer, steps, upto, done FROM pg_temp._evidence_migrations)) x";
+
+/// Tells the stores that looked at the tables before to look again.
+const NOTE_REBUILT: &str = "UPDATE evidence._evidence_migrations SET rebuilt = rebuilt + 1";
 
 const REINDEXED: &str = "
     SELECT upto FROM evidence._evidence_migrations WHERE version = $1 AND steps = $2 AND NOT done FOR UPDATE";
@@ -401,6 +406,7 @@ impl Scratch {
         for (table, rows) in tables.iter().zip(&marked) {
             self.execute(&table.insert(0, *rows)).await?;
         }
+        self.execute(NOTE_REBUILT).await?;
         Ok(marked.iter().sum())
     }
 

@@ -75,8 +75,9 @@ impl Recorder for PostgresStore {
 }
 
 /// Answers, from one snapshot of the database: the heads of the organizations `$1`; what each name leads to, an alias
-/// with a tilde before its id; the revision of each record; and the oldest version whose programs may write. Names and records are subqueries, so that each is a probe
-/// of an index whatever the statistics say.
+/// with a tilde before its id; the revision of each record; and the oldest version whose programs may write, with how often the
+/// tables were made again. Names and records are subqueries, so that each is a probe of an index whatever the statistics
+/// say.
 pub(crate) const LOOK: &str = "
     SELECT 0 AS what, NULL::bigint, h.size, h.org, h.frontier,
         coalesce((SELECT l.at FROM evidence.ledger l WHERE l.org = h.org AND l.idx = h.size - 1), 0)
@@ -108,8 +109,8 @@ pub(crate) const LOOK: &str = "
     UNION ALL SELECT 2, j.number,
         (SELECT t.ledger_index FROM evidence.trail t WHERE t.org = j.org AND t.id = j.id), '', '', 0
         FROM UNNEST($18::bigint[], $19::text[], $20::text[], $21::text[]) AS j (number, org, kind, id)
-    UNION ALL SELECT 3, NULL, 
-        (SELECT m.writer FROM evidence._evidence_migrations m ORDER BY m.version DESC LIMIT 1), NULL, '', 0";
+    UNION ALL (
+        SELECT 3, m.rebuilt, m.writer, NULL, '', 0 FROM evidence._evidence_migrations m ORDER BY m.version DESC LIMIT 1)";
 
 /// A row of [`LOOK`]: what it is about, the number of a name or record, a size or revision, an id, a frontier, a time.
 /// What is not there is null.
@@ -118,14 +119,16 @@ pub(crate) type Seen = (i32, Option<i64>, Option<i64>, Option<String>, String, i
 /// Locks the heads `$1`, which stand in the order of their organizations, so that two servers never wait for each other,
 /// and goes on only if each still has the size that was seen: everything that a guard rests on changes with its
 /// organization's ledger alone. Organizations and users are named in the whole store; there the unique indexes decide.
-/// Nor does it go on where a newer program lets this one, of version `$5`, write no more (`migrate.rs`).
+/// Nor does it go on where a newer program lets this one, of version `$5`, write no more (`migrate.rs`), or the tables were
+/// made again since it looked, `$6` times then: what was looked at may have been damaged.
 const SWAP: &str = "
     WITH locked AS MATERIALIZED (
         SELECT h.org, h.size FROM evidence.head h WHERE h.org = ANY($1) ORDER BY h.org FOR UPDATE),
     go AS MATERIALIZED (
         SELECT 1 WHERE ARRAY(SELECT l.size FROM locked l ORDER BY l.org) = $2
             AND coalesce((
-                SELECT m.writer FROM evidence._evidence_migrations m ORDER BY m.version DESC LIMIT 1), 0) <= $5),
+                SELECT m.writer <= $5 AND m.rebuilt = $6
+                FROM evidence._evidence_migrations m ORDER BY m.version DESC LIMIT 1), true)),
     swapped AS (
         UPDATE evidence.head h SET size = s.size, frontier = s.frontier
         FROM go, UNNEST($1::text[], $3::bigint[], $4::text[]) AS s (org, size, frontier) WHERE h.org = s.org)";
@@ -239,6 +242,8 @@ pub(crate) struct Plan {
     intervals: Intervals,
     /// The oldest version whose programs may write.
     writer: i64,
+    /// How often the tables were made again.
+    rebuilt: i64,
 }
 
 impl Plan {
@@ -265,7 +270,9 @@ impl Plan {
                         plan.directory.insert_revision(*record, unsigned(revision)?);
                     }
                 }
-                (3, Some(writer), _) => plan.writer = writer,
+                (3, Some(writer), _) => {
+                    (plan.writer, plan.rebuilt) = (writer, number.unwrap_or_default());
+                }
                 // A name that leads nowhere, a record that is not there.
                 _ => {}
             }
@@ -336,7 +343,7 @@ impl Plan {
     /// The statement by which a program of this version writes everything if the ledgers are as they were seen, and that
     /// answers whether they were; and its arguments.
     pub(crate) fn into_statement(self, version: i64) -> serde_json::Result<(String, PgArguments)> {
-        let Self { ledgers, mut rows, names, intervals, .. } = self;
+        let Self { ledgers, mut rows, names, intervals, rebuilt, .. } = self;
         let mut heads = Heads::default();
         for (org, Ledger { was, frontier, .. }) in ledgers.iter().filter(|(_, ledger)| ledger.changed) {
             let Some(was) = was else {
@@ -350,7 +357,7 @@ impl Plan {
         }
         intervals.write(&mut rows)?;
         write_names(&names, &mut rows)?;
-        swap(heads, rows, version)
+        swap(heads, rows, version, rebuilt)
     }
 }
 
@@ -364,7 +371,7 @@ struct Heads {
 }
 
 /// One statement that writes these heads and rows, together or not at all; and its arguments.
-fn swap(heads: Heads, rows: Rows, version: i64) -> serde_json::Result<(String, PgArguments)> {
+fn swap(heads: Heads, rows: Rows, version: i64, rebuilt: i64) -> serde_json::Result<(String, PgArguments)> {
     let Heads { orgs, sizes_before, sizes, frontiers } = heads;
     let mut arguments = PgArguments::default();
     let bound = [
@@ -373,6 +380,7 @@ fn swap(heads: Heads, rows: Rows, version: i64) -> serde_json::Result<(String, P
         arguments.add(sizes),
         arguments.add(frontiers),
         arguments.add(version),
+        arguments.add(rebuilt),
     ];
     bound.into_iter().collect::<Result<(), _>>().map_err(serde::ser::Error::custom)?;
     let named = |(number, statement)| format!(", write_{number} AS ({statement})");
@@ -382,7 +390,7 @@ fn swap(heads: Heads, rows: Rows, version: i64) -> serde_json::Result<(String, P
 
 /// Writes the rows of facts whose ledger is written already, on a connection that nobody shares.
 pub(crate) fn rows_alone(rows: Rows) -> serde_json::Result<(String, PgArguments)> {
-    swap(Heads::default(), rows, i64::MAX)
+    swap(Heads::default(), rows, i64::MAX, 0)
 }
 
 /// Writes what became of names.

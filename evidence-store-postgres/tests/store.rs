@@ -344,6 +344,58 @@ async fn tables_that_cannot_be_made_whole_stay_as_they_were() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs PostgreSQL: cargo xtask test"]
+async fn a_write_that_looked_at_damaged_tables_looks_again_once_they_are_made_again() {
+    let bench = Arc::new(Bench::new().await);
+    bench.create(&bench.flow("build")).await.unwrap();
+    bench.execute("DELETE FROM {}.name").await;
+    let mut connection = PgConnection::connect(&bench.schema.url).await.unwrap();
+    let mut keeping_out = connection.begin().await.unwrap();
+    let lock = AssertSqlSafe(format!("LOCK TABLE {}.head IN EXCLUSIVE MODE", bench.schema.name));
+    sqlx::raw_sql(lock).execute(&mut *keeping_out).await.unwrap();
+    // First the tables wait to be made again, then a write that has looked waits behind them.
+    let rebuilding = tokio::spawn({
+        let store = bench.store.clone();
+        async move { store.rebuild().await }
+    });
+    until_waiting_for_head(&bench, 1).await;
+    let writing = tokio::spawn({
+        let bench = bench.clone();
+        async move {
+            let flow = bench.flow("build");
+            let guard = Guard::Vacant(Key::Flow(flow.name.clone()));
+            bench.store.record(bench.write(vec![Fact::FlowCreated { record: flow }], vec![guard])).await
+        }
+    });
+    until_waiting_for_head(&bench, 2).await;
+    keeping_out.commit().await.unwrap();
+    assert_eq!(rebuilding.await.unwrap().unwrap().problems, Vec::<String>::new());
+    let written = writing.await.unwrap();
+    assert!(matches!(written, Err(StoreError::Conflict)), "{written:?}");
+    assert_eq!(bench.problems().await, Vec::<String>::new());
+}
+
+/// Waits until so many sessions wait for the table of heads.
+async fn until_waiting_for_head(bench: &Bench, sessions: i64) {
+    let mut connection = PgConnection::connect(&bench.schema.url).await.unwrap();
+    loop {
+        let waiting: i64 = sqlx::query_scalar(
+            "SELECT count(*) FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
+            JOIN pg_namespace n ON n.oid = c.relnamespace
+            WHERE NOT l.granted AND c.relname = 'head' AND n.nspname = $1",
+        )
+        .bind(&bench.schema.name)
+        .fetch_one(&mut connection)
+        .await
+        .unwrap();
+        if waiting >= sessions {
+            return connection.close().await.unwrap();
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL: cargo xtask test"]
 async fn tables_are_made_again_while_others_write() {
     let bench = Arc::new(Bench::new().await);
     let mut writes = tokio::task::JoinSet::new();
