@@ -307,6 +307,23 @@ async fn damage_is_named() {
 
 #[tokio::test]
 #[ignore = "needs PostgreSQL: cargo xtask test"]
+async fn what_is_damaged_hides_nothing_of_its_neighbours() {
+    let bench = Bench::new().await;
+    for number in 0..200 {
+        bench.create(&bench.flow(&format!("flow-{number}"))).await.unwrap();
+    }
+    // Small ones are looked at together with the next.
+    let id = bench.org;
+    bench.execute(&format!("UPDATE {{}}.ledger SET payload = '{{}}' WHERE org = '{id}' AND idx = 1")).await;
+    bench.execute(&format!("DELETE FROM {{}}.membership WHERE org <> '{id}'")).await;
+    let problems = bench.problems().await;
+    for expected in ["the payload of ledger entry 1", "table membership"] {
+        assert!(problems.iter().any(|problem| problem.contains(expected)), "{expected}: {problems:?}");
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: cargo xtask test"]
 async fn from_a_damaged_ledger_nothing_is_made() {
     for damage in [
         "UPDATE {}.ledger SET payload = '{}' WHERE idx = 3",
@@ -324,6 +341,26 @@ async fn from_a_damaged_ledger_nothing_is_made() {
         assert!(!report.problems.is_empty() && report.rows == 0, "{damage}: {report:?}");
         assert_eq!(bench.count("record").await, 0, "{damage}");
     }
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: cargo xtask test"]
+async fn an_organization_whose_ledger_is_gone_is_not_made_to_vanish() {
+    let bench = Bench::new().await;
+    for table in ["ledger", "node", "head"] {
+        bench.execute(&format!("DELETE FROM {{}}.{table} WHERE org <> '{}'", bench.org)).await;
+    }
+    let report = bench.store.rebuild().await.unwrap();
+    assert_eq!(
+        report
+            .problems
+            .iter()
+            .filter(|problem| problem.contains("gone: jane") || problem.contains("API key"))
+            .count(),
+        2,
+        "{report:?}"
+    );
+    assert_eq!((report.rows, bench.count("organization").await, bench.count("api_key").await), (0, 2, 1));
 }
 
 #[tokio::test]
@@ -500,6 +537,26 @@ async fn tables_of_a_later_program_are_left_alone() {
         .await;
     let newer = PostgresStore::connect_with(&bench.schema.url, &options(&bench.schema)).await.unwrap_err();
     assert!(matches!(newer, ConnectError::NewerSchema { found: 99, known: 1 }), "{newer}");
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: cargo xtask test"]
+async fn what_a_later_program_took_away_is_not_available() {
+    for change in [
+        "ALTER TABLE {}.record RENAME COLUMN tags TO labels",
+        "ALTER TABLE {}.record RENAME TO entity",
+        "ALTER SCHEMA {} RENAME TO {}_moved",
+    ] {
+        let bench = Bench::new().await;
+        bench.execute(change).await;
+        let listed = bench.store.flows(bench.org, &FlowFilter::default(), Window::ALL).await;
+        assert!(matches!(listed, Err(StoreError::Unavailable(_))), "{change}: {listed:?}");
+        let written = bench.create(&bench.flow("build")).await;
+        assert!(matches!(written, Err(StoreError::Unavailable(_))), "{change}: {written:?}");
+        if change.contains("moved") {
+            bench.execute("ALTER SCHEMA {}_moved RENAME TO {}").await;
+        }
+    }
 }
 
 #[tokio::test]

@@ -370,6 +370,24 @@ async fn damage_is_named() {
 }
 
 #[tokio::test]
+async fn what_is_damaged_hides_nothing_of_its_neighbours() {
+    let bench = Bench::new().await;
+    for number in 0..200 {
+        bench.create(&bench.flow(&format!("flow-{number}"))).await.unwrap();
+    }
+    // Small ones are looked at together with the next.
+    let id = bench.org;
+    bench.execute(&format!(
+        "UPDATE ledger SET payload = '{{}}' WHERE idx = 1 AND org = (SELECT key FROM organization WHERE id = '{id}');
+        DELETE FROM membership WHERE org <> (SELECT key FROM organization WHERE id = '{id}')"
+    ));
+    let problems = bench.store.fsck().await.unwrap().problems;
+    for expected in ["the payload of ledger entry 1", "table membership"] {
+        assert!(problems.iter().any(|problem| problem.contains(expected)), "{expected}: {problems:?}");
+    }
+}
+
+#[tokio::test]
 async fn from_a_damaged_ledger_nothing_is_made() {
     for damage in [
         "UPDATE ledger SET payload = '{}' WHERE idx = 3",
@@ -387,6 +405,27 @@ async fn from_a_damaged_ledger_nothing_is_made() {
         assert!(!report.problems.is_empty() && report.rows == 0, "{damage}: {report:?}");
         assert_eq!(bench.count("record"), 0, "{damage}");
     }
+}
+
+#[tokio::test]
+async fn an_organization_whose_ledger_is_gone_is_not_made_to_vanish() {
+    let bench = Bench::new().await;
+    for table in ["ledger", "node", "head"] {
+        bench.execute(&format!(
+            "DELETE FROM {table} WHERE org = (SELECT key FROM organization WHERE name = 'jane')"
+        ));
+    }
+    let report = bench.store.rebuild().await.unwrap();
+    assert_eq!(
+        report
+            .problems
+            .iter()
+            .filter(|problem| problem.contains("gone: jane") || problem.contains("API key"))
+            .count(),
+        2,
+        "{report:?}"
+    );
+    assert_eq!((report.rows, bench.count("organization"), bench.count("api_key")), (0, 3, 1));
 }
 
 #[tokio::test]
