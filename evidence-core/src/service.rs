@@ -166,10 +166,7 @@ impl Callers {
     /// Who holds the key of this hash, which works.
     async fn holder(&self, hash: &KeyHash, now: Timestamp, store: &dyn Store) -> Result<KeyHolder> {
         let found = self.holders.answer(hash, now, store.key_holder(hash)).await?;
-        let over = |end: Option<Timestamp>| end.is_some_and(|end| end <= now);
-        let works = |holder: &KeyHolder| {
-            holder.hash.matches(hash) && !over(holder.expires_at) && !over(holder.revoked_at)
-        };
+        let works = |holder: &KeyHolder| holder.hash.matches(hash) && holder.is_valid(now);
         found.filter(works).ok_or(Error::Unauthenticated)
     }
 

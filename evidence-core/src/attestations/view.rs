@@ -120,7 +120,7 @@ impl AttestationView {
 }
 
 /// The type's own part, pull requests in both spellings.
-fn details(details: &Details) -> Map<String, Value> {
+pub(crate) fn details(details: &Details) -> Map<String, Value> {
     let mut fields = details.fields();
     if let Details::PullRequest(details) = details {
         let answered = details.pull_requests.iter().map(PullRequest::answered).collect();

@@ -446,13 +446,10 @@ pub fn artifact_states<'a>(
 /// The names of the attestations that an artifact of this template name needs: those of its slot,
 /// then those of its trail.
 pub fn expected_names(template: &Template, artifact_name: &str) -> Vec<String> {
-    let mut names: Vec<String> = Vec::new();
-    for requirement in expected_of(template, artifact_name).iter().chain(&template.attestations) {
-        if !names.contains(&requirement.name) {
-            names.push(requirement.name.clone());
-        }
-    }
-    names
+    let expected = expected_of(template, artifact_name).iter().chain(&template.attestations);
+    let mut seen = BTreeSet::new();
+    let names = expected.map(|requirement| &requirement.name).filter(|name| seen.insert(*name));
+    names.cloned().collect()
 }
 
 fn expected_of<'t>(template: &'t Template, artifact_name: &str) -> &'t [Requirement] {
@@ -468,7 +465,7 @@ fn evaluate_artifacts(
     let Scopes { mut reported, mut waiting, .. } = scopes;
     let spelled: BTreeSet<String> = named_like_content(template, &reported);
     let mut statuses = Vec::new();
-    for expected in &template.artifacts {
+    for expected in template.artifacts.iter() {
         let name = expected.name.as_str();
         statuses.push(match reported.remove(&Slot::Named(name)) {
             Some(newest) => evaluate_reported(template, trail, newest.artifact, &newest.attestations),
