@@ -9,7 +9,7 @@ use futures_util::TryFutureExt;
 use futures_util::future::{try_join, try_join3};
 use serde_json::{Map, Value};
 
-use crate::artifacts::{Artifact, ArtifactRow};
+use crate::artifacts::ArtifactRow;
 use crate::compute::MANY_JUDGEMENTS;
 use crate::environments::{Environment, KnownEnvironment};
 use crate::error::{Error, Result};
@@ -417,21 +417,15 @@ fn in_trail(rows: &[&ArtifactRow], trail: &Assessed) -> Vec<(Id, Standing)> {
 
 /// A report to a flow as a whole is judged by the template it came with, and has no attestations.
 async fn without_trail(rows: &[ArtifactRow], cx: &Context<'_>) -> Result<BTreeMap<Id, Standing>> {
-    let alone: Vec<Id> = rows.iter().filter(|row| row.trail.is_none()).map(|row| row.id).collect();
-    if alone.is_empty() {
-        return Ok(BTreeMap::new());
-    }
-    let reports = cx.store().artifacts_by_id(cx.org()?, &alone).await?;
-    let by_id: BTreeMap<Id, &ArtifactRow> = rows.iter().map(|row| (row.id, row)).collect();
+    let alone = rows.iter().filter(|row| row.trail.is_none());
     let mut standings = BTreeMap::new();
-    for part in in_parts(reports, |report| report.template) {
-        let templates = cx.templates(part.iter().map(|report| report.template)).await?;
-        for Artifact { id, template, .. } in part {
-            let Some(row) = by_id.get(&id) else { continue };
-            let parsed = templates.of(template);
-            let status =
-                compliance::evaluate_artifact(&parsed.template, &ReportedArtifact::from(*row), &[], &[]);
-            standings.insert(id, Standing::new(&status, &[]));
+    for part in in_parts(alone, |row| row.template) {
+        let templates = cx.templates(part.iter().map(|row| row.template)).await?;
+        for row in part {
+            let parsed = templates.of(row.template);
+            let report = ReportedArtifact::from(row);
+            let status = compliance::evaluate_artifact(&parsed.template, &report, &[], &[]);
+            standings.insert(row.id, Standing::new(&status, &[]));
         }
     }
     Ok(standings)

@@ -88,8 +88,8 @@ pub trait EvidenceService: Clone + Send + Sync + 'static {
     /// service.call(&caller, ReportArtifact { org: org()?, flow_name: flow_name()? }, Json(artifact)).await?;
     ///
     /// let trail = GetTrail { org: org()?, flow_name: flow_name()?, trail_name: "release-1".parse()? };
-    /// let Json(trail) = service.call(&caller, trail, ()).await?;
-    /// assert_eq!(trail.created_by, "jane");
+    /// let trail = service.call(&caller, trail, ()).await?;
+    /// assert_eq!(trail.envelope.created_by, "jane");
     /// # Ok(())
     /// # })
     /// # }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use evidence_core::allowlists::{Allowance, AllowlistStore};
 use evidence_core::artifacts::{Artifact, ArtifactFilter, ArtifactRow, ArtifactStore, Matches};
 use evidence_core::attestation_types::{AttestationType, AttestationTypeStore, AttestationTypeVersion};
-use evidence_core::attestations::{Attestation, AttestationStore};
+use evidence_core::attestations::{Attestation, AttestationStore, NamedAttestation};
 use evidence_core::auth::{KeyHash, Role};
 use evidence_core::blobs::{Blobs, Chunks};
 use evidence_core::conformance::{checks, transfer_checks};
@@ -19,7 +19,7 @@ use evidence_core::flows::{Flow, FlowFilter, FlowStore};
 use evidence_core::id::Id;
 use evidence_core::ledger::{Frontier, Hash, Known, Needs};
 use evidence_core::memory::MemoryStore;
-use evidence_core::name::Fingerprint;
+use evidence_core::name::{Fingerprint, TrailName};
 use evidence_core::orgs::{KeyHolder, Member, OrgStore, Organization, Standing, User};
 use evidence_core::page::{Listed, Slice, Window};
 use evidence_core::policies::{Policy, PolicyStore, PolicyVersion};
@@ -29,7 +29,7 @@ use evidence_core::snapshots::{Placed, Snapshot, SnapshotRow, SnapshotStore, Str
 use evidence_core::store::{Health, LedgerStore, Recorder, StoreResult, StoredEntry};
 use evidence_core::texts::TextStore;
 use evidence_core::time::Timestamp;
-use evidence_core::trails::{Reported, Trail, TrailContents, TrailFilter, TrailStore};
+use evidence_core::trails::{Reported, Trail, TrailContents, TrailEntry, TrailFilter, TrailStore};
 use evidence_core::transfer::{Import, Transfer};
 use evidence_core::{Current, Entry, Fact, Guard, Key, RecordKind, StoreError};
 use tokio::runtime::Builder;
@@ -424,6 +424,7 @@ delegate! { LedgerStore {
         }
         entries
     };
+    fn ledger_entries_at(org: Id, indexes: &[u64]) -> Vec<StoredEntry>;
     fn ledger_hashes(org: Id, needs: &Needs) -> Known => |store, mut known| {
         if store.has(Defect::LosesStoredNodes) {
             known.nodes.clear();
@@ -456,7 +457,7 @@ delegate! { TrailStore {
     fn trails(org: Id, filter: &TrailFilter, window: Window) -> Slice<Listed> => |store, slice| {
         Slice { items: backwards(slice.items, store.has(Defect::OldestTrailFirst)), ..slice }
     };
-    fn newest_trails(org: Id, flows: &[Id]) -> Vec<Trail> => |store, mut trails| {
+    fn newest_trails(org: Id, flows: &[Id]) -> Vec<Id> => |store, mut trails| {
         if store.has(Defect::OneNewestTrailOnly) {
             trails.truncate(1);
         }
@@ -469,16 +470,19 @@ delegate! { TrailStore {
         }
         contents
     };
+    fn trail_sizes(org: Id, trails: &[Id]) -> Vec<Listed>;
+    fn trail_names(org: Id, trails: &[Id]) -> Vec<(Id, TrailName)>;
     fn trail_size(org: Id, trail: Id, kind: Reported, most: u64) -> u64 => |store, size| {
         size + u64::from(store.has(Defect::CountsOnePastTheLimit) && size > 0)
     };
-    fn trail_entries(org: Id, trail: Id) -> Vec<StoredEntry>;
+    fn trail_entries(org: Id, trail: Id) -> Vec<TrailEntry>;
 } }
 delegate! { ArtifactStore {
     fn fingerprints(org: Id, flow: Id, prefix: &str, limit: u64) -> Matches;
     fn artifacts(org: Id, filter: &ArtifactFilter, window: Window) -> Slice<Artifact>;
     fn artifacts_listed(org: Id, filter: &ArtifactFilter, window: Window) -> Vec<Listed>;
     fn artifacts_by_id(org: Id, ids: &[Id]) -> Vec<Artifact>;
+    fn reports(org: Id, flow: Id, fingerprint: &Fingerprint) -> Vec<ArtifactRow>;
     fn provenance(org: Id, fingerprints: &[Fingerprint]) -> Vec<ArtifactRow>;
 } }
 delegate! { AttestationStore {
@@ -489,7 +493,7 @@ delegate! { AttestationStore {
         attestation
     };
     fn attestations_by_id(org: Id, ids: &[Id]) -> Vec<Attestation>;
-    fn attestations(org: Id, trails: &[Id], name: &str) -> Vec<Attestation> => |store, attestations| {
+    fn attestations(org: Id, trails: &[Id], name: &str) -> Vec<NamedAttestation> => |store, attestations| {
         backwards(attestations, store.has(Defect::OldestAttestationFirst))
     };
 } }

@@ -124,6 +124,7 @@ CREATE TABLE evidence.trail_entry (
     PRIMARY KEY (org, trail, ledger_index)
 );
 
+-- template: the JSON of what a report without a trail is judged by.
 CREATE TABLE evidence.artifact (
     org          text COLLATE "C" NOT NULL,
     id           text COLLATE "C" NOT NULL,
@@ -134,6 +135,7 @@ CREATE TABLE evidence.artifact (
     commit_sha   text COLLATE "C" NOT NULL,
     branch       text COLLATE "C",
     repo         text COLLATE "C",
+    template     text COLLATE "C",
     at           bigint NOT NULL,
     ledger_index bigint NOT NULL,
     place        bigint NOT NULL,

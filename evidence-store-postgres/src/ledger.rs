@@ -1,5 +1,7 @@
 //! The ledger's tables: entries, stored nodes and heads.
 
+use std::collections::BTreeSet;
+
 use async_trait::async_trait;
 use evidence_core::StoreError;
 use evidence_core::id::Id;
@@ -26,6 +28,11 @@ const HEAD: &str = "SELECT size, frontier FROM evidence.head WHERE org = $1";
 const ENTRIES: &str = "
     SELECT idx, kind, at, actor, payload_sha256, leaf_hash, payload FROM evidence.ledger
     WHERE org = $1 AND idx >= $2 ORDER BY idx LIMIT $3";
+
+const ENTRIES_AT: &str = "
+    SELECT l.idx, l.kind, l.at, l.actor, l.payload_sha256, l.leaf_hash, l.payload
+    FROM UNNEST($2::bigint[]) AS w (idx) CROSS JOIN LATERAL (
+        SELECT * FROM evidence.ledger WHERE org = $1 AND idx = w.idx OFFSET 0) l";
 
 /// Lateral subqueries that stay such (`OFFSET 0`): probes of an index, whatever the statistics say.
 const HASHES: &str = "
@@ -88,6 +95,12 @@ impl LedgerStore for PostgresStore {
 
     async fn ledger_entries(&self, org: Id, first: u64, limit: u64) -> StoreResult<Vec<StoredEntry>> {
         let question = self.ask(ENTRIES).bind(org.to_string()).bind(signed(first)).bind(signed(limit));
+        question.all::<EntryRow>().await?.into_iter().map(StoredEntry::try_from).collect()
+    }
+
+    async fn ledger_entries_at(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<StoredEntry>> {
+        let indexes = BTreeSet::from_iter(indexes).into_iter().map(|index| signed(*index));
+        let question = self.ask(ENTRIES_AT).bind(org.to_string()).bind(Vec::from_iter(indexes));
         question.all::<EntryRow>().await?.into_iter().map(StoredEntry::try_from).collect()
     }
 

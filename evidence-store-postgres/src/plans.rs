@@ -181,6 +181,13 @@ fn expected() -> Vec<(&'static str, Vec<&'static str>, Vec<&'static str>)> {
             vec!["text", "text[]", "bigint[]"],
             vec![payload, "version_pkey org id number"],
         ),
+        (artifacts::REPORTS, vec!["text", "text", "text"], vec!["artifact_fingerprint org fingerprint"]),
+        (
+            trails::SIZES,
+            listed.clone(),
+            vec!["trail_pkey org id", "artifact_trail org trail", "attestation_trail org trail", payload],
+        ),
+        (trails::NAMES, listed.clone(), vec!["trail_pkey org id"]),
         (artifacts::BY_ID, listed.clone(), vec!["artifact_pkey org id", payload]),
         (artifacts::PROVENANCE, listed.clone(), vec!["artifact_fingerprint org fingerprint"]),
         (

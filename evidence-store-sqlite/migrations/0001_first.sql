@@ -114,6 +114,7 @@ CREATE TABLE trail_entry (
     PRIMARY KEY (trail, ledger_index)
 ) STRICT, WITHOUT ROWID;
 
+-- template: the JSON of what a report without a trail is judged by.
 CREATE TABLE artifact (
     org          INTEGER NOT NULL,
     id           TEXT NOT NULL PRIMARY KEY,
@@ -124,6 +125,7 @@ CREATE TABLE artifact (
     commit_sha   TEXT NOT NULL,
     branch       TEXT,
     repo         TEXT,
+    template     TEXT,
     at           INTEGER NOT NULL,
     ledger_index INTEGER NOT NULL,
     place        INTEGER NOT NULL,

@@ -8,7 +8,7 @@ use evidence_core::store::{LedgerStore, StoreResult, StoredEntry};
 use evidence_core::time::Timestamp;
 
 use crate::db::SqliteStore;
-use crate::rows::{Payload, list, signed, unsigned, word};
+use crate::rows::{Payload, list, once, signed, unsigned, word};
 
 pub(crate) const INSERT_ENTRIES: &str = "
     INSERT INTO ledger (org, idx, kind, at, actor, payload_sha256, leaf_hash, payload)
@@ -32,6 +32,11 @@ const HEAD: &str = "
 const ENTRIES: &str = "
     SELECT idx, kind, at, actor, payload_sha256, leaf_hash, payload FROM ledger
     WHERE org = (SELECT key FROM organization WHERE id = $1) AND idx >= $2 ORDER BY idx LIMIT $3";
+
+const ENTRIES_AT: &str = "
+    SELECT l.idx, l.kind, l.at, l.actor, l.payload_sha256, l.leaf_hash, l.payload
+    FROM json_each($2) w CROSS JOIN ledger l
+        ON l.org = (SELECT key FROM organization WHERE id = $1) AND l.idx = w.value";
 
 const HASHES: &str = "
     SELECT 0, l.idx, l.leaf_hash FROM organization o CROSS JOIN json_each($2) r
@@ -68,6 +73,11 @@ impl LedgerStore for SqliteStore {
     async fn ledger_entries(&self, org: Id, first: u64, limit: u64) -> StoreResult<Vec<StoredEntry>> {
         let question = self.ask(ENTRIES).bind(org.to_string()).bind(signed(first)).bind(signed(limit)).long();
         question.all_as(entry).await
+    }
+
+    async fn ledger_entries_at(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<StoredEntry>> {
+        let question = self.ask(ENTRIES_AT).bind(org.to_string()).bind(once(indexes)?);
+        question.about(indexes.len()).all_as(entry).await
     }
 
     async fn ledger_hashes(&self, org: Id, needs: &Needs) -> StoreResult<Known> {

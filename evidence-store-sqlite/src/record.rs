@@ -376,9 +376,10 @@ impl Batch<'_> {
                 rows.push(Table::Trail, &(spot.org, id, flow, name, spot.index, begins))?;
                 if begins { Ok(()) } else { rows.push(Table::TrailEntry, &(spot.org, id, spot.index)) }
             }
-            IndexRow::Artifact { id, flow, trail, fingerprint, name, commit, branch, repo, at } => {
+            IndexRow::Artifact { id, flow, trail, fingerprint, name, commit, branch, repo, template, at } => {
+                let (org, index) = (spot.org, spot.index);
                 let row =
-                    (spot.org, id, flow, trail, fingerprint, name, commit, branch, repo, at, spot.index);
+                    (org, id, flow, trail, fingerprint, name, commit, branch, repo, template, at, index);
                 rows.push(Table::Artifact, &row)
             }
             IndexRow::Attestation { id, trail, name, kind, is_compliant, is_override, binding, at } => {

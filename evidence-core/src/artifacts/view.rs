@@ -132,7 +132,7 @@ struct OnTrail {
 
 impl OnTrail {
     fn new(contents: TrailContents) -> Self {
-        let TrailContents { trail, artifacts, attestations } = contents;
+        let TrailContents { trail, artifacts, attestations, .. } = contents;
         Self {
             name: trail.name,
             template: trail.template,

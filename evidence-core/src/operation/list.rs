@@ -37,6 +37,11 @@ pub trait Envelope<I>: Send + 'static {
     /// # Errors
     /// [`crate::Error::Internal`] when it cannot be written.
     fn around(&self) -> Result<(Vec<u8>, Vec<u8>)>;
+
+    /// Whether writing that text takes about a millisecond.
+    fn is_long(&self) -> bool {
+        false
+    }
 }
 
 impl<I: JsonSchema> Envelope<I> for () {
@@ -91,9 +96,10 @@ impl<I: Serialize + Send + 'static, E: Envelope<I>> Reply for JsonList<I, E> {
     }
 
     async fn answer(self, compute: &Compute) -> Result<Answer> {
-        let (before, after) = self.envelope.around()?;
+        let Self { items, envelope } = self;
+        let (before, after) = compute.run_if(envelope.is_long(), move || envelope.around()).await??;
         let compute = compute.clone();
-        let mut text = ListText { items: self.items, before, after: Some(after), is_first: true, compute };
+        let mut text = ListText { items, before, after: Some(after), is_first: true, compute };
         let first = text.piece().await?.unwrap_or_default();
         Ok(Answer::of(if text.after.is_none() {
             AnswerBody::Json(first)

@@ -260,13 +260,11 @@ impl Sources {
         let trails: BTreeSet<Id> = artifacts.iter().filter_map(|artifact| artifact.trail).collect();
         let (flows, trails) = (Vec::from_iter(flows), Vec::from_iter(trails));
         let (flows, trails) =
-            try_join(cx.store().flows_by_id(org, &flows), cx.store().trail_contents(org, &trails)).await?;
-        let trail_name =
-            |contents: crate::trails::TrailContents| (contents.trail.id, contents.trail.name.into_string());
+            try_join(cx.store().flows_by_id(org, &flows), cx.store().trail_names(org, &trails)).await?;
         Ok(Self {
             artifacts: artifacts.into_iter().map(|artifact| (artifact.id, artifact)).collect(),
             flows: flows.into_iter().map(|flow| (flow.id, flow)).collect(),
-            trail_names: trails.into_iter().map(trail_name).collect(),
+            trail_names: trails.into_iter().map(|(trail, name)| (trail, name.into_string())).collect(),
         })
     }
 

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use evidence_core::allowlists::{Allowance, AllowlistStore};
 use evidence_core::artifacts::{Artifact, ArtifactFilter, ArtifactRow, ArtifactStore, Matches};
 use evidence_core::attestation_types::{AttestationType, AttestationTypeStore, AttestationTypeVersion};
-use evidence_core::attestations::{Attestation, AttestationStore};
+use evidence_core::attestations::{Attestation, AttestationStore, NamedAttestation};
 use evidence_core::auth::KeyHash;
 use evidence_core::blobs::{Blobs, Chunks};
 use evidence_core::environments::{EnvironmentStore, KnownEnvironment};
@@ -16,7 +16,7 @@ use evidence_core::feed::{Advance, FeedStore, Lease};
 use evidence_core::flows::{Flow, FlowFilter, FlowStore};
 use evidence_core::id::Id;
 use evidence_core::ledger::{Frontier, Hash, Known, Needs};
-use evidence_core::name::Fingerprint;
+use evidence_core::name::{Fingerprint, TrailName};
 use evidence_core::orgs::{KeyHolder, Member, OrgStore, Organization, Standing, User};
 use evidence_core::page::{Listed, Slice, Window};
 use evidence_core::policies::{Policy, PolicyStore, PolicyVersion};
@@ -26,7 +26,7 @@ use evidence_core::snapshots::{Placed, Snapshot, SnapshotRow, SnapshotStore, Str
 use evidence_core::store::{Health, LedgerStore, Recorder, StoreResult, StoredEntry};
 use evidence_core::texts::TextStore;
 use evidence_core::time::Timestamp;
-use evidence_core::trails::{Reported, Trail, TrailContents, TrailFilter, TrailStore};
+use evidence_core::trails::{Reported, Trail, TrailContents, TrailEntry, TrailFilter, TrailStore};
 use evidence_core::{Current, Entry, Guard, RecordKind, Store, Write};
 use futures_util::future::BoxFuture;
 
@@ -113,6 +113,7 @@ delegate! {
     LedgerStore {
         fn ledger_head(org: Id) -> Option<Frontier>;
         fn ledger_entries(org: Id, first: u64, limit: u64) -> Vec<StoredEntry>;
+        fn ledger_entries_at(org: Id, indexes: &[u64]) -> Vec<StoredEntry>;
         fn ledger_hashes(org: Id, needs: &Needs) -> Known;
     }
     OrgStore {
@@ -136,22 +137,25 @@ delegate! {
     TrailStore {
         fn trail(org: Id, flow: Id, name: &str) -> Option<Current<Trail>>;
         fn trails(org: Id, filter: &TrailFilter, window: Window) -> Slice<Listed>;
-        fn newest_trails(org: Id, flows: &[Id]) -> Vec<Trail>;
+        fn newest_trails(org: Id, flows: &[Id]) -> Vec<Id>;
+        fn trail_sizes(org: Id, trails: &[Id]) -> Vec<Listed>;
         fn trail_contents(org: Id, trails: &[Id]) -> Vec<TrailContents>;
+        fn trail_names(org: Id, trails: &[Id]) -> Vec<(Id, TrailName)>;
         fn trail_size(org: Id, trail: Id, kind: Reported, most: u64) -> u64;
-        fn trail_entries(org: Id, trail: Id) -> Vec<StoredEntry>;
+        fn trail_entries(org: Id, trail: Id) -> Vec<TrailEntry>;
     }
     ArtifactStore {
         fn fingerprints(org: Id, flow: Id, prefix: &str, limit: u64) -> Matches;
         fn artifacts(org: Id, filter: &ArtifactFilter, window: Window) -> Slice<Artifact>;
         fn artifacts_listed(org: Id, filter: &ArtifactFilter, window: Window) -> Vec<Listed>;
         fn artifacts_by_id(org: Id, ids: &[Id]) -> Vec<Artifact>;
+        fn reports(org: Id, flow: Id, fingerprint: &Fingerprint) -> Vec<ArtifactRow>;
         fn provenance(org: Id, fingerprints: &[Fingerprint]) -> Vec<ArtifactRow>;
     }
     AttestationStore {
         fn attestation(org: Id, id: Id) -> Option<Attestation>;
         fn attestations_by_id(org: Id, ids: &[Id]) -> Vec<Attestation>;
-        fn attestations(org: Id, trails: &[Id], name: &str) -> Vec<Attestation>;
+        fn attestations(org: Id, trails: &[Id], name: &str) -> Vec<NamedAttestation>;
     }
     RepoStore {
         fn repo_by_identity(org: Id, identity: &str) -> Option<Current<Repo>>;
