@@ -15,7 +15,7 @@ use crate::{
 /// Some thousand rows in every table that the statements ask, without statistics.
 const FILL: &str = "
     INSERT INTO evidence.artifact SELECT 'o', 'id' || n, 'flow' || n % 9, 'trail' || n % 400, md5(n::text), 'a',
-        md5(n::text), 'b' || n % 9, 'repo' || n % 50, n, n, n, n FROM generate_series(1, 5000) n;
+        md5(n::text), 'b' || n % 9, 'repo' || n % 50, NULL, n, n, n, n FROM generate_series(1, 5000) n;
     INSERT INTO evidence.trail SELECT 'o', 'id' || n, 'flow' || n % 9, 't' || n, n, n, n, n
         FROM generate_series(1, 5000) n;
     INSERT INTO evidence.attestation SELECT 'o', 'id' || n, 'trail' || n % 400, 'test', 'generic', true, false, '{}', n, n
