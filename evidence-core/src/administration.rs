@@ -327,8 +327,6 @@ impl Administration<'_> {
     /// The personal organization, and the keys that work.
     async fn active_keys(&self, user: &User) -> Result<(Id, Vec<Current<ApiKeyRecord>>)> {
         let (home, now) = (self.home(user).await?, self.service.now());
-        let mut keys = self.store().api_keys(home, user.id).await?;
-        keys.retain(|key| key.record.is_active(now));
-        Ok((home, keys))
+        Ok((home, self.store().api_keys(home, user.id, now).await?))
     }
 }

@@ -111,7 +111,8 @@ impl Turn {
         &self.evidence
     }
 
-    /// At most `limit` entries of an organization's ledger from the job's cursor on.
+    /// At most `limit` entries of an organization's ledger from the job's cursor on, fewer where they are long
+    /// ([`LEDGER_PAGE`](crate::store::LEDGER_PAGE)).
     ///
     /// # Errors
     /// [`crate::Error::Store`] when the store fails.

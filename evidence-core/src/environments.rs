@@ -81,6 +81,8 @@ pub struct KnownEnvironment {
     pub record: Environment,
     /// How it stands.
     pub status: EnvironmentStatus,
+    /// Whether it is archived: no list shows it, and no logical environment counts it.
+    pub archived: bool,
 }
 
 impl KnownEnvironment {
@@ -155,6 +157,8 @@ pub trait EnvironmentStore: Send + Sync {
     async fn environment(&self, org: Id, name: &str) -> StoreResult<Option<KnownEnvironment>>;
     /// All environments but for the archived ones, by name (bytes).
     async fn environments(&self, org: Id) -> StoreResult<Vec<KnownEnvironment>>;
+    /// The environments of these ids, archived ones too, in any order.
+    async fn environments_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<KnownEnvironment>>;
 }
 
 impl Context<'_> {

@@ -59,10 +59,10 @@
 //! | [`service_account`](ServiceAccountStore::service_account), [`flow`](FlowStore::flow), [`trail`](TrailStore::trail), [`repo_by_identity`](RepoStore::repo_by_identity), [`environment`](EnvironmentStore::environment), [`policy`](PolicyStore::policy), [`attestation_type`](AttestationTypeStore::attestation_type) | the name, with its revision | | one |
 //! | [`users_by_name`](crate::orgs::OrgStore::users_by_name), [`organizations_by_name`](crate::orgs::OrgStore::organizations_by_name) | a name to begin after | name, by bytes | at most so many |
 //! | [`members`](crate::orgs::OrgStore::members) | the organization | name of the user, by bytes | all |
-//! | [`repo`](RepoStore::repo), [`attestation`](AttestationStore::attestation) | the id | | one |
-//! | [`flows_by_id`](FlowStore::flows_by_id), [`artifacts_by_id`](ArtifactStore::artifacts_by_id), [`attestations_by_id`](AttestationStore::attestations_by_id), [`trail_contents`](TrailStore::trail_contents) | ids, unknown ones passed over | any | one an id |
+//! | [`repo`](RepoStore::repo), [`attestation`](AttestationStore::attestation), [`api_key`](ServiceAccountStore::api_key) | the id | | one |
+//! | [`flows_by_id`](FlowStore::flows_by_id), [`artifacts_by_id`](ArtifactStore::artifacts_by_id), [`attestations_by_id`](AttestationStore::attestations_by_id), [`trail_contents`](TrailStore::trail_contents), [`environments_by_id`](EnvironmentStore::environments_by_id) | ids, unknown ones passed over | any | one an id |
 //! | [`service_accounts`](ServiceAccountStore::service_accounts), [`environments`](EnvironmentStore::environments), [`policies`](PolicyStore::policies) | the organization | name, by bytes | all |
-//! | [`api_keys`](ServiceAccountStore::api_keys) | the owner | oldest first, then id | all |
+//! | [`api_keys`](ServiceAccountStore::api_keys) | the owner | oldest first, then id | all that work |
 //! | [`flows`](FlowStore::flows) | part of the name, tags | name, by bytes | a window, and the total |
 //! | [`repos`](RepoStore::repos) | name, search, provider, namespace, tags | name, by bytes, then id | a window, and the total |
 //! | [`trails`](TrailStore::trails) | flow and what else is asked | last begun first by ledger index | a window, and the total |
@@ -81,7 +81,7 @@
 //! | [`attestation_types`](AttestationTypeStore::attestation_types), [`attestation_type_versions`](AttestationTypeStore::attestation_type_versions) | the organization, types | newest first | all |
 //! | [`allowances`](AllowlistStore::allowances) | the organization, an environment | newest first by ledger index | the newest of each pair |
 //! | [`texts`](TextStore::texts) | digests | any | one a digest, of the first entry that keeps it |
-//! | [`ledger_entries`](LedgerStore::ledger_entries) | index | index | at most so many |
+//! | [`ledger_entries`](LedgerStore::ledger_entries) | index | index | at most so many, and [`LEDGER_PAGE`] |
 //!
 //! A snapshot's fact tells changes, not states: what runs in snapshot `n` is what changed last at or before it and has
 //! not exited. The stores keep an interval for each run of an artifact, from a snapshot until before another.
@@ -197,6 +197,9 @@ pub struct StoredEntry {
     pub payload: String,
 }
 
+/// A page of a ledger ends once its payloads have so many bytes. It always has an entry, however long.
+pub const LEDGER_PAGE: u64 = 4 << 20;
+
 /// The one way to change anything.
 #[async_trait]
 pub trait Recorder: Send + Sync {
@@ -209,7 +212,7 @@ pub trait Recorder: Send + Sync {
 pub trait LedgerStore: Send + Sync {
     /// The head of an organization's ledger; `None` when there is no such organization.
     async fn ledger_head(&self, org: Id) -> StoreResult<Option<Frontier>>;
-    /// At most `limit` entries from `first` on, by index.
+    /// At most `limit` entries from `first` on, by index: none that [`LEDGER_PAGE`] bytes of others come before.
     async fn ledger_entries(&self, org: Id, first: u64, limit: u64) -> StoreResult<Vec<StoredEntry>>;
     /// The leaf hashes and stored nodes of `needs`, as far as they exist.
     async fn ledger_hashes(&self, org: Id, needs: &Needs) -> StoreResult<Known>;

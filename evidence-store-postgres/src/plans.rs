@@ -9,7 +9,7 @@ use crate::connections::{Address, Session};
 use crate::migrate::{MIGRATIONS, migrate};
 use crate::schema::Schema;
 use crate::{
-    artifacts, attestations, lookup, orgs, policies, record, rows, service_accounts, snapshots, texts, trails,
+    artifacts, attestations, ledger, lookup, orgs, policies, record, rows, service_accounts, snapshots, texts, trails,
 };
 
 /// Some thousand rows in every table that the statements ask, without statistics.
@@ -171,9 +171,10 @@ fn expected() -> Vec<(&'static str, Vec<&'static str>, Vec<&'static str>)> {
         ),
         (
             service_accounts::KEYS,
-            vec!["text", "text"],
+            vec!["text", "text", "bigint"],
             vec!["api_key_owner org owner_id", payload, "record_pkey org id"],
         ),
+        (ledger::ENTRIES, vec!["text", "bigint", "bigint", "bigint"], vec![payload]),
         (policies::VERSIONS, listed.clone(), vec![payload, "version_pkey org id"]),
         (texts::TEXTS, listed.clone(), vec!["kept_text_pkey org sha256", payload]),
         (

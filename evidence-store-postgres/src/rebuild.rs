@@ -8,7 +8,7 @@ use evidence_core::digest::Digest;
 use evidence_core::id::Id;
 use evidence_core::index::IndexRow;
 use evidence_core::ledger::{Frontier, Hash};
-use evidence_core::store::{StoreResult, StoredEntry};
+use evidence_core::store::{LEDGER_PAGE, StoreResult, StoredEntry};
 use evidence_core::{Fact, StoreError};
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::QueryAs;
@@ -16,7 +16,7 @@ use sqlx::{AssertSqlSafe, Connection, FromRow, PgConnection, Postgres};
 
 use crate::connections::{Address, Session};
 use crate::error::{Outdated, store_error};
-use crate::ledger::{EntryRow, NodeRow, frontier, node_columns};
+use crate::ledger::{ENTRIES, EntryRow, NodeRow, frontier, node_columns};
 use crate::migrate::{Migration, WRITER, latest, make};
 use crate::record::{Batch, rows_alone, write_names};
 use crate::rows::{Spot, body, id, signed, unsigned, word};
@@ -51,10 +51,6 @@ const LEDGERS: &str = "
     ORDER BY x.org";
 
 const HEAD: &str = "SELECT size, frontier FROM evidence.head WHERE org = $1";
-
-const ENTRIES: &str = "
-    SELECT idx, kind, at, actor, payload_sha256, leaf_hash, payload FROM evidence.ledger
-    WHERE org = $1 AND idx >= $2 ORDER BY idx LIMIT $3";
 
 const NODES: &str = "
     SELECT n.level, n.idx, n.hash FROM UNNEST($2::integer[], $3::bigint[]) AS r (level, idx)
@@ -279,7 +275,8 @@ impl Scratch {
         limit: u64,
     ) -> StoreResult<Vec<StoredEntry>> {
         let query = sqlx::query_as::<_, EntryRow>(self.stored.statement(ENTRIES)).bind(org);
-        let rows = self.rows(query.bind(signed(first)).bind(signed(limit))).await?;
+        let query = query.bind(signed(first)).bind(signed(limit)).bind(signed(LEDGER_PAGE));
+        let rows = self.rows(query).await?;
         rows.into_iter().map(StoredEntry::try_from).collect()
     }
 

@@ -5,11 +5,13 @@ use evidence_core::Current;
 use evidence_core::id::Id;
 use evidence_core::service_accounts::{ApiKeyRecord, ServiceAccount, ServiceAccountStore};
 use evidence_core::store::StoreResult;
+use evidence_core::time::Timestamp;
 
 use crate::db::PostgresStore;
 use crate::rows::{current, payload};
 
 const KIND: &str = "service_account";
+const KEY: &str = "api_key";
 
 /// A later fact about a key changes when it ends and never its hash.
 pub(crate) const PUT_KEYS: &str = "
@@ -24,7 +26,9 @@ pub(crate) const KEYS: &str = concat!(
     payload!("n"),
     " FROM evidence.api_key k
     CROSS JOIN LATERAL (SELECT * FROM evidence.record WHERE org = $1 AND id = k.id OFFSET 0) n
-    WHERE k.org = $1 AND k.owner_id = $2 AND n.kind = 'api_key' ORDER BY k.created_at, k.id"
+    WHERE k.org = $1 AND k.owner_id = $2 AND n.kind = 'api_key'
+        AND coalesce(k.expires_at > $3, true) AND coalesce(k.revoked_at > $3, true)
+    ORDER BY k.created_at, k.id"
 );
 
 #[async_trait]
@@ -38,8 +42,13 @@ impl ServiceAccountStore for PostgresStore {
         Ok(accounts.into_iter().map(|account| account.record).collect())
     }
 
-    async fn api_keys(&self, org: Id, owner: Id) -> StoreResult<Vec<Current<ApiKeyRecord>>> {
-        let rows = self.ask(KEYS).bind(org.to_string()).bind(owner.to_string()).all().await?;
+    async fn api_key(&self, org: Id, id: Id) -> StoreResult<Option<Current<ApiKeyRecord>>> {
+        self.by_id(org, KEY, id).await
+    }
+
+    async fn api_keys(&self, org: Id, owner: Id, at: Timestamp) -> StoreResult<Vec<Current<ApiKeyRecord>>> {
+        let question = self.ask(KEYS).bind(org.to_string()).bind(owner.to_string()).bind(at.as_micros());
+        let rows = question.all().await?;
         rows.into_iter().map(current).collect()
     }
 }

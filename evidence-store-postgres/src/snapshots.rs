@@ -56,7 +56,7 @@ const SNAPSHOTS: &str = "
     SELECT s.idx, s.at,
         (SELECT n.at FROM evidence.snapshot n
             WHERE n.org = s.org AND n.environment = s.environment AND n.idx = s.idx + 1),
-        s.compliant
+        s.compliant, s.ledger_index
     FROM evidence.snapshot s WHERE s.org = $1 AND s.environment = $2 AND s.idx BETWEEN $3 AND $4 ORDER BY s.idx";
 
 /// Of equal times the greatest number: one probe of an index, however long ago.
@@ -151,9 +151,10 @@ struct Taken {
     snapshot: Snapshot,
 }
 
-fn line((index, at, until, compliant): (i64, i64, Option<i64>, bool)) -> StoreResult<SnapshotRow> {
+fn line(row: (i64, i64, Option<i64>, bool, i64)) -> StoreResult<SnapshotRow> {
+    let (index, at, until, compliant, revision) = row;
     let (at, until) = (Timestamp::from_micros(at), until.map(Timestamp::from_micros));
-    Ok(SnapshotRow { index: unsigned(index)?, at, until, compliant })
+    Ok(SnapshotRow { index: unsigned(index)?, at, until, compliant, revision: unsigned(revision)? })
 }
 
 #[derive(sqlx::FromRow)]

@@ -11,14 +11,14 @@ use evidence_core::digest::Digest;
 use evidence_core::id::Id;
 use evidence_core::index::IndexRow;
 use evidence_core::ledger::{Frontier, Hash};
-use evidence_core::store::{StoreResult, StoredEntry};
+use evidence_core::store::{LEDGER_PAGE, StoreResult, StoredEntry};
 use evidence_core::{Fact, StoreError};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OpenFlags, params};
 
 use crate::db::{PATIENCE, connection};
 use crate::error::{Outdated, store_error};
-use crate::ledger::{EntryRow, entry, frontier};
+use crate::ledger::{EntryRow, entry, frontier, page_of_entries};
 use crate::migrate::{Migration, make, may_write};
 use crate::question::{self, FromRow, execute};
 use crate::record::{Batch, write_names};
@@ -46,9 +46,7 @@ const LEDGERS: &str = "
 
 const HEAD: &str = "SELECT size, frontier FROM stored.head WHERE org = $1";
 
-const ENTRIES: &str = "
-    SELECT idx, kind, at, actor, payload_sha256, leaf_hash, payload FROM stored.ledger
-    WHERE org = $1 AND idx >= $2 ORDER BY idx LIMIT $3";
+const ENTRIES: &str = page_of_entries!("stored.ledger", "$1");
 
 const NODES: &str = "
     SELECT n.level, n.idx, n.hash FROM json_each($2) j
@@ -249,7 +247,7 @@ impl Scratch {
     }
 
     pub(crate) fn entries(&self, org: i64, first: u64, limit: u64) -> StoreResult<Vec<StoredEntry>> {
-        let values = [org.into(), signed(first).into(), signed(limit).into()];
+        let values = [org.into(), signed(first).into(), signed(limit).into(), signed(LEDGER_PAGE).into()];
         self.rows::<EntryRow>(ENTRIES, &values)?.into_iter().map(entry).collect()
     }
 

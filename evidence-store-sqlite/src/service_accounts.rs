@@ -5,11 +5,13 @@ use evidence_core::Current;
 use evidence_core::id::Id;
 use evidence_core::service_accounts::{ApiKeyRecord, ServiceAccount, ServiceAccountStore};
 use evidence_core::store::StoreResult;
+use evidence_core::time::Timestamp;
 
 use crate::db::SqliteStore;
 use crate::rows::current;
 
 const KIND: &str = "service_account";
+const KEY: &str = "api_key";
 
 /// A later fact about a key changes when it ends and never its hash.
 pub(crate) const PUT_KEYS: &str = "
@@ -23,6 +25,7 @@ const KEYS: &str = "
     JOIN record n ON n.org = k.org AND n.kind = 'api_key' AND n.id = k.id
     LEFT JOIN ledger l ON l.org = n.org AND l.idx = n.ledger_index
     WHERE k.owner_id = $2 AND k.org = (SELECT key FROM organization WHERE id = $1)
+        AND coalesce(k.expires_at > $3, true) AND coalesce(k.revoked_at > $3, true)
     ORDER BY k.created_at, k.id";
 
 #[async_trait]
@@ -36,8 +39,12 @@ impl ServiceAccountStore for SqliteStore {
         Ok(accounts.into_iter().map(|account| account.record).collect())
     }
 
-    async fn api_keys(&self, org: Id, owner: Id) -> StoreResult<Vec<Current<ApiKeyRecord>>> {
-        let question = self.ask(KEYS).bind(org.to_string()).bind(owner.to_string()).long();
-        question.all_as(current).await
+    async fn api_key(&self, org: Id, id: Id) -> StoreResult<Option<Current<ApiKeyRecord>>> {
+        self.by_id(org, KEY, id).await
+    }
+
+    async fn api_keys(&self, org: Id, owner: Id, at: Timestamp) -> StoreResult<Vec<Current<ApiKeyRecord>>> {
+        let question = self.ask(KEYS).bind(org.to_string()).bind(owner.to_string()).bind(at.as_micros());
+        question.long().all_as(current).await
     }
 }

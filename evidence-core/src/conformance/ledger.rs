@@ -18,6 +18,7 @@ promises! {
     leaves_can_be_recomputed: "Indexes have no gap, and every hash follows from what it covers.",
     the_head_follows_every_write: "Leaf, interior nodes and head change in the same transaction.",
     entries_come_in_windows: "`ledger_entries` answers at most `limit` entries from `first` on.",
+    pages_end_after_some_megabytes: "`ledger_entries` answers no entry that so many bytes of others come before, and always one.",
     inclusion_can_be_proved: "`ledger_hashes` answers what inclusion proofs need.",
     growth_can_be_proved: "`ledger_hashes` answers what consistency proofs need.",
     unknown_hashes_are_passed_over: "`ledger_hashes` answers as far as leaves and nodes exist.",
@@ -121,6 +122,31 @@ async fn entries_come_in_windows(store: Arc<dyn Store>) -> Outcome {
         (10, 5, 10..10),
         (0, 0, 0..0),
         (2, 0, 2..2),
+    ] {
+        let entries = store.ledger_entries(org.id, first, limit).await?;
+        let indexes = entries.iter().map(|entry| entry.index).collect();
+        same(&format!("{limit} entries from {first} on"), indexes, expected.collect::<Vec<u64>>())?;
+    }
+    Ok(())
+}
+
+async fn pages_end_after_some_megabytes(store: Arc<dyn Store>) -> Outcome {
+    let org = Org::create(&store, 1, "foo").await?;
+    let megabytes = [3, 3, 5, 0, 5, 0, 0];
+    for (n, megabytes) in (0..).zip(megabytes) {
+        // What cannot be compressed takes as much as it is long on every store.
+        let text = format!("{n}{}", "ü".repeat(megabytes << 19));
+        org.record(vec![Fact::TextKept { text }]).await?;
+    }
+    for (first, limit, expected) in [
+        (0, 100, 0..3),
+        (1, 100, 1..3),
+        (1, 1, 1..2),
+        (2, 100, 2..4),
+        (3, 100, 3..4),
+        (4, 100, 4..6),
+        (5, 100, 5..6),
+        (6, 100, 6..8),
     ] {
         let entries = store.ledger_entries(org.id, first, limit).await?;
         let indexes = entries.iter().map(|entry| entry.index).collect();

@@ -93,11 +93,15 @@ async fn keys_read_back(store: Arc<dyn Store>) -> Outcome {
     let org = Org::create(&store, 1, "foo").await?;
     let record = give_key(&org, key(100, robot(), at(1)), &KeyHash::of("secret")).await?;
     let bare = vec![Current { revision: 1, record: record.clone() }];
-    same("a bare one", store.api_keys(org.id, robot().id).await?, bare)?;
+    same("a bare one", store.api_keys(org.id, robot().id, at(1)).await?, bare)?;
     let record =
         ApiKeyRecord { description: awkward(), expires_at: Some(at(5)), revoked_at: Some(at(4)), ..record };
     org.record(vec![Fact::ApiKeyRevoked { record: record.clone() }]).await?;
-    same("a full one", store.api_keys(org.id, robot().id).await?, vec![Current { revision: 2, record }])
+    let full = Current { revision: 2, record };
+    same("a full one", store.api_keys(org.id, robot().id, at(3)).await?, vec![full.clone()])?;
+    same("one that was revoked", store.api_keys(org.id, robot().id, at(4)).await?, Vec::new())?;
+    same("by its id", store.api_key(org.id, id(100)).await?, Some(full))?;
+    same("by another id", store.api_key(org.id, id(101)).await?, None)
 }
 
 async fn keys_are_listed_oldest_first(store: Arc<dyn Store>) -> Outcome {
@@ -105,13 +109,15 @@ async fn keys_are_listed_oldest_first(store: Arc<dyn Store>) -> Outcome {
     let stranger = Actor { id: id(92), name: "robot".to_owned(), kind: ActorKind::ServiceAccount };
     let keys = [(103, 3, robot()), (102, 1, robot()), (101, 2, robot()), (104, 1, stranger)];
     for (n, created, owner) in keys {
-        let record = ApiKeyRecord { expires_at: Some(at(created)), ..key(n, owner, at(created)) };
+        let record = ApiKeyRecord { expires_at: Some(at(10 * created)), ..key(n, owner, at(created)) };
         give_key(&org, record, &KeyHash::of(&n.to_string())).await?;
     }
     give_key(&other, key(200, robot(), at(0)), &KeyHash::of("200")).await?;
     let ids =
         |keys: Vec<Current<ApiKeyRecord>>| keys.into_iter().map(|key| key.record.id).collect::<Vec<_>>();
-    same("the keys", ids(store.api_keys(org.id, id(91)).await?), [102, 101, 103].map(id).to_vec())?;
-    same("another's keys", ids(store.api_keys(org.id, id(92)).await?), vec![id(104)])?;
-    same("nobody's keys", ids(store.api_keys(org.id, id(93)).await?), Vec::new())
+    same("the keys", ids(store.api_keys(org.id, id(91), at(9)).await?), [102, 101, 103].map(id).to_vec())?;
+    same("those that work yet", ids(store.api_keys(org.id, id(91), at(20)).await?), vec![id(103)])?;
+    same("another's keys", ids(store.api_keys(org.id, id(92), at(9)).await?), vec![id(104)])?;
+    same("nobody's keys", ids(store.api_keys(org.id, id(93), at(9)).await?), Vec::new())?;
+    same("another organization's key", store.api_key(org.id, id(200)).await?, None)
 }

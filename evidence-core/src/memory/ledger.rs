@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::fact::{Fact, Prepared};
 use crate::id::Id;
 use crate::ledger::{Frontier, Hash, Known, Needs};
-use crate::store::{Entry, StoredEntry};
+use crate::store::{Entry, LEDGER_PAGE, StoredEntry};
 use crate::time::Timestamp;
 
 /// Entries without gap from 0 on.
@@ -48,7 +48,13 @@ impl Ledger {
     pub(super) fn entries(&self, first: u64, limit: u64) -> Vec<StoredEntry> {
         let wanted = first..first.saturating_add(limit);
         let entries = self.entries.iter().map(|recorded| &recorded.entry);
-        entries.filter(|entry| wanted.contains(&entry.index)).cloned().collect()
+        let mut bytes = 0;
+        let fits = |entry: &&StoredEntry| {
+            let fits = bytes < LEDGER_PAGE;
+            bytes += entry.payload.len() as u64;
+            fits
+        };
+        entries.filter(|entry| wanted.contains(&entry.index)).take_while(fits).cloned().collect()
     }
 
     pub(super) fn about_trail(&self, trail: Id) -> Vec<StoredEntry> {

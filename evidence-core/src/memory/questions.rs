@@ -165,10 +165,14 @@ impl ServiceAccountStore for MemoryStore {
         self.ask(org, |tables| records(&tables.service_accounts, |account| account.name.clone()))
     }
 
-    async fn api_keys(&self, org: Id, owner: Id) -> StoreResult<Vec<Current<ApiKeyRecord>>> {
-        let mut keys: Vec<_> = self.ask(org, |tables| {
-            tables.keys.values().filter(|key| key.record.owner.id == owner).cloned().collect()
-        })?;
+    async fn api_key(&self, org: Id, id: Id) -> StoreResult<Option<Current<ApiKeyRecord>>> {
+        self.ask(org, |tables| tables.keys.get(&id).cloned())
+    }
+
+    async fn api_keys(&self, org: Id, owner: Id, at: Timestamp) -> StoreResult<Vec<Current<ApiKeyRecord>>> {
+        let works = |key: &&Current<ApiKeyRecord>| key.record.owner.id == owner && key.record.is_active(at);
+        let mut keys: Vec<_> =
+            self.ask(org, |tables| tables.keys.values().filter(works).cloned().collect())?;
         keys.sort_by_key(|key: &Current<ApiKeyRecord>| (key.record.created_at, key.record.id));
         Ok(keys)
     }
@@ -460,12 +464,19 @@ impl EnvironmentStore for MemoryStore {
             listed
         })
     }
+
+    async fn environments_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<KnownEnvironment>> {
+        self.ask(org, |tables| {
+            let environments = tables.environments.values().filter(|known| ids.contains(&known.record.id));
+            environments.map(|known| tables.known(known.clone())).collect()
+        })
+    }
 }
 
 impl Tables {
     fn known(&self, current: Current<Environment>) -> KnownEnvironment {
         let Current { revision, record } = current;
-        let latest = self.snapshots_of(record.id).next_back();
+        let latest = self.snapshots_of(record.id).next_back().map(|latest| &latest.record);
         let status = EnvironmentStatus {
             snapshots: latest.map_or(0, |latest| latest.index),
             changed_at: latest.map(|latest| latest.at),
@@ -473,22 +484,24 @@ impl Tables {
             reported_at: self.reported.get(&record.id).map(|report| report.record),
         };
         let reported = self.reported.get(&record.id).map(|report| report.revision);
-        KnownEnvironment { revision, reported, record, status }
+        let archived = self.archived.contains(&record.id);
+        KnownEnvironment { revision, reported, record, status, archived }
     }
 }
 
 impl Tables {
-    fn snapshots_of(&self, environment: Id) -> impl DoubleEndedIterator<Item = &Snapshot> {
-        self.snapshots.range((environment, 0)..=(environment, u64::MAX)).map(|(_, snapshot)| &snapshot.record)
+    fn snapshots_of(&self, environment: Id) -> impl DoubleEndedIterator<Item = &Current<Snapshot>> {
+        self.snapshots.range((environment, 0)..=(environment, u64::MAX)).map(|(_, snapshot)| snapshot)
     }
 
-    fn line(&self, snapshot: &Snapshot) -> SnapshotRow {
+    fn line(&self, Current { revision, record: snapshot }: &Current<Snapshot>) -> SnapshotRow {
         let next = snapshot.index.checked_add(1).map(|next| (snapshot.environment, next));
         SnapshotRow {
             index: snapshot.index,
             at: snapshot.at,
             until: next.and_then(|next| self.snapshots.get(&next)).map(|next| next.record.at),
             compliant: snapshot.compliant,
+            revision: *revision,
         }
     }
 }
@@ -522,14 +535,15 @@ impl SnapshotStore for MemoryStore {
     ) -> StoreResult<Vec<SnapshotRow>> {
         self.ask(org, |tables| {
             let snapshots = tables.snapshots_of(environment);
-            let within = snapshots.filter(|snapshot| range.contains(&snapshot.index));
+            let within = snapshots.filter(|snapshot| range.contains(&snapshot.record.index));
             within.map(|snapshot| tables.line(snapshot)).collect()
         })
     }
 
     async fn snapshot_at(&self, org: Id, environment: Id, at: Timestamp) -> StoreResult<u64> {
         self.ask(org, |tables| {
-            let before = tables.snapshots_of(environment).filter(|snapshot| snapshot.at <= at);
+            let all = tables.snapshots_of(environment).map(|snapshot| &snapshot.record);
+            let before = all.filter(|snapshot| snapshot.at <= at);
             before.max_by_key(|snapshot| (snapshot.at, snapshot.index)).map_or(0, |snapshot| snapshot.index)
         })
     }

@@ -127,9 +127,8 @@ async fn last_entry(history: &History, cx: &Context<'_>) -> Result<u64> {
     }
     let mut last = history.newest;
     for (environment, index) in shown {
-        if let Some(snapshot) = cx.store().snapshot(cx.org()?, environment, index).await? {
-            last = last.max(snapshot.revision);
-        }
+        let rows = cx.store().snapshots(cx.org()?, environment, index..=index).await?;
+        last = rows.iter().map(|row| row.revision).fold(last, Ord::max);
     }
     Ok(last)
 }
@@ -140,11 +139,12 @@ async fn position(index: u64, cx: &Context<'_>) -> Result<LedgerPosition> {
     let size = index + 1;
     let damaged =
         |error: &dyn std::fmt::Display| StoreError::corrupt(format_args!("ledger of {org}: {error}"));
-    let entry = cx.store().ledger_entries(org, index, 1).await?.into_iter().next();
-    let entry = entry.ok_or_else(|| damaged(&format_args!("no entry {index}")))?;
-    let known = cx.store().ledger_hashes(org, &ledger::root_needs(size)).await?;
+    let mut needs = ledger::root_needs(size);
+    needs.leaves.push(index..size);
+    let known = cx.store().ledger_hashes(org, &needs).await?;
+    let leaf = known.leaves.get(&index).ok_or_else(|| damaged(&format_args!("no entry {index}")))?;
     let root = ledger::root_at(size, &known).map_err(|error| damaged(&error))?;
-    Ok(LedgerPosition { index, leaf_hash: entry.leaf_hash.to_string(), size, root: root.to_string() })
+    Ok(LedgerPosition { index, leaf_hash: leaf.to_string(), size, root: root.to_string() })
 }
 
 impl Event {

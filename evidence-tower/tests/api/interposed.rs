@@ -1,7 +1,8 @@
 //! A store in which something happens before each question and each write: what it takes to have requests meet.
 
+use std::fmt::Debug;
 use std::ops::RangeInclusive;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -40,11 +41,15 @@ pub(crate) enum Call {
     Write,
 }
 
+/// The questions that were asked, and about how many bytes each was answered with.
+pub(crate) type Answered = Arc<Mutex<Vec<(&'static str, usize)>>>;
+
 /// A store that waits for `before` with each call.
 pub(crate) struct Interposed {
     whole: Arc<dyn Store>,
     before: Box<dyn Fn(Call) -> BoxFuture<'static, ()> + Send + Sync>,
     unguarded: Option<RecordKind>,
+    answered: Option<Answered>,
 }
 
 impl Interposed {
@@ -52,7 +57,20 @@ impl Interposed {
         whole: Arc<dyn Store>,
         before: impl Fn(Call) -> BoxFuture<'static, ()> + Send + Sync + 'static,
     ) -> Self {
-        Self { whole, before: Box::new(before), unguarded: None }
+        Self { whole, before: Box::new(before), unguarded: None, answered: None }
+    }
+
+    /// A store that notes how large its answers are.
+    pub(crate) fn measured(whole: Arc<dyn Store>) -> (Self, Answered) {
+        let answered = Answered::default();
+        let store = Self::new(whole, |_| Box::pin(std::future::ready(())));
+        (Self { answered: Some(Arc::clone(&answered)), ..store }, answered)
+    }
+
+    fn note(&self, question: &'static str, answer: &impl Debug) {
+        if let Some(answered) = &self.answered {
+            answered.lock().unwrap().push((question, format!("{answer:?}").len()));
+        }
     }
 
     /// The same without the guards on the revisions and names of these records, as if operations forgot them.
@@ -79,7 +97,9 @@ impl Recorder for Interposed {
 impl TextStore for Interposed {
     async fn texts(&self, org: Id, digests: &[Hash]) -> StoreResult<Vec<String>> {
         (self.before)(Call::Texts(digests.len())).await;
-        self.whole.texts(org, digests).await
+        let texts = self.whole.texts(org, digests).await;
+        self.note("texts", &texts);
+        texts
     }
 }
 
@@ -90,7 +110,9 @@ macro_rules! delegate {
         impl $trait for Interposed {
             $(async fn $question(&self, $($argument: $of),*) -> StoreResult<$answer> {
                 (self.before)(Call::Question(stringify!($question))).await;
-                self.whole.$question($($argument),*).await
+                let answer = self.whole.$question($($argument),*).await;
+                self.note(stringify!($question), &answer);
+                answer
             })*
         }
     )*};
@@ -126,7 +148,8 @@ delegate! {
     ServiceAccountStore {
         fn service_account(org: Id, name: &str) -> Option<Current<ServiceAccount>>;
         fn service_accounts(org: Id) -> Vec<ServiceAccount>;
-        fn api_keys(org: Id, owner: Id) -> Vec<Current<ApiKeyRecord>>;
+        fn api_key(org: Id, id: Id) -> Option<Current<ApiKeyRecord>>;
+        fn api_keys(org: Id, owner: Id, at: Timestamp) -> Vec<Current<ApiKeyRecord>>;
     }
     FlowStore {
         fn flow(org: Id, name: &str) -> Option<Current<Flow>>;
@@ -161,6 +184,7 @@ delegate! {
     EnvironmentStore {
         fn environment(org: Id, name: &str) -> Option<KnownEnvironment>;
         fn environments(org: Id) -> Vec<KnownEnvironment>;
+        fn environments_by_id(org: Id, ids: &[Id]) -> Vec<KnownEnvironment>;
     }
     SnapshotStore {
         fn snapshot(org: Id, environment: Id, index: u64) -> Option<Current<Snapshot>>;

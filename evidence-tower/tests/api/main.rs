@@ -26,6 +26,7 @@ mod mounts;
 mod orgs;
 mod policies;
 mod races;
+mod reading;
 mod rebuilding;
 mod reports;
 mod repos;
