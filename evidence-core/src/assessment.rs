@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::fact::{Fact, Guard, RecordKind};
 use crate::id::Id;
 use crate::name::{Fingerprint, PolicyName};
-use crate::policies::Policy;
+use crate::policies::{Policy, VersionKey};
 use crate::rules::compliance::{
     self, ArtifactState, ArtifactStatus, AttestationStatus, ReportedArtifact, State,
 };
@@ -66,7 +66,11 @@ struct Rulebook {
 struct Rules {
     name: PolicyName,
     version: u64,
-    policy: Arc<policy::Policy>,
+}
+
+/// What cannot be found demands nothing, so that it must not be passed over.
+fn lost(policy: Id) -> Error {
+    StoreError::corrupt(format_args!("the latest version of policy {policy} is missing")).into()
 }
 
 impl Rulebook {
@@ -79,29 +83,24 @@ impl Rulebook {
             let read = cx.store().policies_by_id(cx.org()?, &unknown).await?;
             known.extend(read.into_iter().map(|policy| (policy.record.id, policy)));
         }
-        let versions = |policy: &Current<Policy>| (policy.record.id, policy.record.version);
-        let versions = Vec::from_iter(ids.iter().filter_map(|id| known.get(id)).map(versions));
-        let parsed = cx.parsed_policies(&versions).await?;
         let mut rulebook = Self::default();
         for id in &distinct(ids.iter().copied()) {
-            // What cannot be found demands nothing, so that it must not be passed over.
-            let lost = || StoreError::corrupt(format_args!("the latest version of policy {id} is missing"));
             let Current { revision, record: Policy { name, version, .. } } =
-                known.remove(id).ok_or_else(lost)?;
-            let policy = parsed.get(&(*id, version)).cloned().ok_or_else(lost)?;
+                known.remove(id).ok_or_else(|| lost(*id))?;
             rulebook.guards.push(Guard::Revision(RecordKind::Policy, *id, revision));
-            rulebook.rules.insert(*id, Rules { name, version, policy });
+            rulebook.rules.insert(*id, Rules { name, version });
         }
         Ok(rulebook)
     }
 
     /// By id.
-    fn iter(&self) -> impl Iterator<Item = (Id, &Rules)> + Clone {
-        self.rules.iter().map(|(id, rules)| (*id, rules))
+    fn versions(&self) -> Vec<VersionKey> {
+        self.rules.iter().map(|(policy, rules)| (*policy, rules.version)).collect()
     }
 
     fn applied(&self) -> Vec<AppliedPolicy> {
-        self.iter().map(|(policy, rules)| AppliedPolicy { policy, version: rules.version }).collect()
+        let applied = |(policy, version)| AppliedPolicy { policy, version };
+        self.versions().into_iter().map(applied).collect()
     }
 }
 
@@ -178,18 +177,30 @@ impl Assessment {
         self.running.len().max(self.open.len()).saturating_mul(self.rulebook.rules.len().max(1))
     }
 
-    /// Judges everything that runs, and compares it with the latest snapshot.
+    /// Judges everything that runs, by a few policies at a time, and compares it with the latest snapshot.
     async fn outcome(self, known: &KnownEnvironment, cx: &Context<'_>) -> Result<Outcome> {
+        let heavy = self.judgements() > MANY_JUDGEMENTS;
+        let Self { running, rulebook, open, findings } = self;
+        let mut tried = cx.compute().run_if(heavy, move || Tried::all(&running, findings)).await?;
+        for part in cx.policies_in_parts(&rulebook.versions()).await? {
+            let parsed = cx.parsed_policies(&part).await?;
+            let policy = |version: &VersionKey| parsed.get(version).cloned().ok_or_else(|| lost(version.0));
+            let policies = part.iter().map(policy).collect::<Result<Vec<_>>>()?;
+            let judge = move || {
+                tried.iter_mut().for_each(|artifact| artifact.judge(&policies));
+                tried
+            };
+            tried = cx.compute().run_if(heavy, judge).await?;
+        }
         let index = known.status.snapshots + 1;
-        let decide = move |Self { running, rulebook, open, findings }: Self| {
-            let judged = judge(&running, &rulebook, findings);
+        let decide = move || {
+            let judged: Vec<_> = tried.into_iter().map(|artifact| artifact.judged(&rulebook)).collect();
             let verdicts = judged.iter().map(|artifact| artifact.compliant);
             // What runs nowhere is judged, too.
             let compliant = policy::snapshot_compliant(verdicts, !rulebook.rules.is_empty());
             Outcome { difference: difference(&open, &judged, index), rulebook, compliant }
         };
-        let heavy = self.judgements() > MANY_JUDGEMENTS;
-        cx.compute().run_if(heavy, move || decide(self)).await
+        cx.compute().run_if(heavy, decide).await
     }
 }
 
@@ -254,32 +265,51 @@ impl Findings {
     }
 }
 
-fn judge(running: &Running, rulebook: &Rulebook, findings: Findings) -> Vec<Judged> {
-    let Findings { allowed, mut origins } = findings;
-    let rules = rulebook.iter();
-    let judge = |(key, sighting): (&ArtifactKey, &Sighting)| {
-        let fingerprint = sighting.fingerprint.as_ref();
-        let origins = fingerprint.and_then(|fingerprint| origins.remove(fingerprint)).unwrap_or_default();
-        let is_allowed = fingerprint.is_some_and(|fingerprint| allowed.contains(fingerprint));
-        let contexts: Vec<FlowContext> = origins.iter().map(|origin| origin.context.clone()).collect();
-        let evaluations: Vec<Evaluation> =
-            rules.clone().map(|(_, rules)| policy::evaluate(&rules.policy, &contexts)).collect();
+/// A running artifact that is being judged.
+struct Tried {
+    key: ArtifactKey,
+    sighting: Sighting,
+    is_allowed: bool,
+    provenance: Vec<Provenance>,
+    contexts: Vec<FlowContext>,
+    /// What the policies said so far, in their order.
+    evaluations: Vec<Evaluation>,
+}
+
+impl Tried {
+    fn all(running: &Running, findings: Findings) -> Vec<Self> {
+        let Findings { allowed, mut origins } = findings;
+        let tried = |(key, sighting): (&ArtifactKey, &Sighting)| {
+            let fingerprint = sighting.fingerprint.as_ref();
+            let origins = fingerprint.and_then(|fingerprint| origins.remove(fingerprint)).unwrap_or_default();
+            Self {
+                key: key.clone(),
+                sighting: sighting.clone(),
+                is_allowed: fingerprint.is_some_and(|fingerprint| allowed.contains(fingerprint)),
+                provenance: origins.iter().map(Origin::provenance).collect(),
+                contexts: origins.into_iter().map(|origin| origin.context).collect(),
+                evaluations: Vec::new(),
+            }
+        };
+        running.iter().map(tried).collect()
+    }
+
+    fn judge(&mut self, policies: &[Arc<policy::Policy>]) {
+        let contexts = &self.contexts;
+        self.evaluations.extend(policies.iter().map(|policy| policy::evaluate(policy, contexts)));
+    }
+
+    fn judged(self, rulebook: &Rulebook) -> Judged {
+        let Self { key, sighting, is_allowed, provenance, evaluations, .. } = self;
         let compliant = policy::artifact_verdict(is_allowed, &evaluations);
-        let decisions = rules.clone().zip(evaluations).map(|((_, rules), evaluation)| PolicyDecision {
+        let decisions = rulebook.rules.values().zip(evaluations).map(|(rules, evaluation)| PolicyDecision {
             policy_name: rules.name.clone(),
             policy_version: rules.version,
             status: evaluation.state(),
             rule_evaluations: evaluation.rules,
         });
-        Judged {
-            key: key.clone(),
-            sighting: sighting.clone(),
-            compliant,
-            provenance: origins.iter().map(Origin::provenance).collect(),
-            decisions: decisions.collect(),
-        }
-    };
-    running.iter().map(judge).collect()
+        Judged { key, sighting, compliant, provenance, decisions: decisions.collect() }
+    }
 }
 
 /// A report of a running artifact: the newest in its flow, and how it stands there.

@@ -150,22 +150,22 @@ impl<T> Slice<T> {
 
 /// An item of a list whose items are read apart, some at a time: what tells how many of them fit memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Listed {
-    /// The item's id.
-    pub id: Id,
+pub struct Listed<K = Id> {
+    /// The item's id, or what else it is found by.
+    pub id: K,
     /// The bytes of its newest fact, as stored.
     pub bytes: u64,
 }
 
-impl Listed {
+impl<K> Listed<K> {
     /// More items are not read at once.
     const MOST: usize = 64;
     /// The facts that are read at once are no longer than this together, in bytes; a longer one is read alone.
     const LARGEST: u64 = 1 << 20;
 
     /// The ids of these items, in order, in parts that fit memory.
-    pub fn batches(items: Vec<Self>) -> Vec<Vec<Id>> {
-        let mut batches: Vec<Vec<Id>> = Vec::new();
+    pub fn batches(items: Vec<Self>) -> Vec<Vec<K>> {
+        let mut batches: Vec<Vec<K>> = Vec::new();
         let mut room = 0;
         for Self { id, bytes } in items {
             match batches.last_mut().filter(|batch| batch.len() < Self::MOST && bytes <= room) {
@@ -305,11 +305,11 @@ mod tests {
             assert_eq!(batches.concat(), Vec::from_iter((0..sizes.len()).map(id)));
             Vec::from_iter(batches.iter().map(Vec::len))
         };
-        let half = Listed::LARGEST / 2;
+        let half = Listed::<Id>::LARGEST / 2;
         assert_eq!(sizes(&[]), [0; 0]);
         assert_eq!(sizes(&[half, half, 1, half, half]), [2, 2, 1]);
-        assert_eq!(sizes(&[1, Listed::LARGEST, u64::MAX, 1, 1]), [1, 1, 1, 2]);
-        assert_eq!(sizes(&[1; Listed::MOST * 2 + 1]), [Listed::MOST, Listed::MOST, 1]);
+        assert_eq!(sizes(&[1, Listed::<Id>::LARGEST, u64::MAX, 1, 1]), [1, 1, 1, 2]);
+        assert_eq!(sizes(&[1; Listed::<Id>::MOST * 2 + 1]), [Listed::<Id>::MOST, Listed::<Id>::MOST, 1]);
     }
 
     proptest! {

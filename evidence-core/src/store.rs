@@ -76,8 +76,7 @@
 //! | [`snapshot`](SnapshotStore::snapshot), [`snapshots`](SnapshotStore::snapshots), [`snapshot_at`](SnapshotStore::snapshot_at) | environment and number or time | number | one, or a range |
 //! | [`instances`](SnapshotStore::instances) | environment and number | artifact key | all that ran or exited |
 //! | [`stretches`](SnapshotStore::stretches) | fingerprints | environment, fingerprint, first snapshot | all |
-//! | [`policy_versions`](PolicyStore::policy_versions) | policies | oldest first | all |
-//! | [`policy_versions_by_number`](PolicyStore::policy_versions_by_number) | policies and numbers | any | one a number |
+//! | [`policy_version_sizes`](PolicyStore::policy_version_sizes), [`policy_versions_by_number`](PolicyStore::policy_versions_by_number) | policies and numbers | any | one a number |
 //! | [`attestation_types`](AttestationTypeStore::attestation_types), [`attestation_type_versions`](AttestationTypeStore::attestation_type_versions) | the organization, types | newest first | all |
 //! | [`allowances`](AllowlistStore::allowances) | the organization, an environment | newest first by ledger index | the newest of each pair |
 //! | [`texts`](TextStore::texts) | digests | any | one a digest, of the first entry that keeps it |

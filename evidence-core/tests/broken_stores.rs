@@ -22,7 +22,7 @@ use evidence_core::memory::MemoryStore;
 use evidence_core::name::Fingerprint;
 use evidence_core::orgs::{KeyHolder, Member, OrgStore, Organization, Standing, User};
 use evidence_core::page::{Listed, Slice, Window};
-use evidence_core::policies::{Policy, PolicyStore, PolicyVersion};
+use evidence_core::policies::{Policy, PolicyStore, PolicyVersion, VersionKey};
 use evidence_core::repos::{Repo, RepoFilter, RepoStore};
 use evidence_core::service_accounts::{ApiKeyRecord, ServiceAccount, ServiceAccountStore};
 use evidence_core::snapshots::{Placed, Snapshot, SnapshotRow, SnapshotStore, Stretch};
@@ -538,8 +538,8 @@ delegate! { PolicyStore {
     fn policy(org: Id, name: &str) -> Option<Current<Policy>>;
     fn policies(org: Id) -> Vec<Policy>;
     fn policies_by_id(org: Id, ids: &[Id]) -> Vec<Current<Policy>>;
-    fn policy_versions(org: Id, policies: &[Id]) -> Vec<PolicyVersion>;
-    fn policy_versions_by_number(org: Id, versions: &[(Id, u64)]) -> Vec<PolicyVersion>;
+    fn policy_version_sizes(org: Id, versions: &[VersionKey]) -> Vec<Listed<VersionKey>>;
+    fn policy_versions_by_number(org: Id, versions: &[VersionKey]) -> Vec<PolicyVersion>;
 } }
 delegate! { AllowlistStore {
     fn allowances(org: Id, environment: Option<Id>) -> Vec<Allowance> => |store, allowances| {

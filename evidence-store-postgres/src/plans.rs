@@ -9,7 +9,8 @@ use crate::connections::{Address, Session};
 use crate::migrate::{MIGRATIONS, migrate};
 use crate::schema::Schema;
 use crate::{
-    artifacts, attestations, ledger, lookup, orgs, policies, record, rows, service_accounts, snapshots, texts, trails,
+    artifacts, attestations, ledger, lookup, orgs, policies, record, rows, service_accounts, snapshots,
+    texts, trails,
 };
 
 /// Some thousand rows in every table that the statements ask, without statistics.
@@ -177,6 +178,7 @@ fn expected() -> Vec<(&'static str, Vec<&'static str>, Vec<&'static str>)> {
         (ledger::ENTRIES, vec!["text", "bigint", "bigint", "bigint"], vec![payload]),
         (policies::VERSIONS, listed.clone(), vec![payload, "version_pkey org id"]),
         (texts::TEXTS, listed.clone(), vec!["kept_text_pkey org sha256", payload]),
+        (policies::SIZES, vec!["text", "text[]", "bigint[]"], vec![payload, "version_pkey org id number"]),
         (
             policies::BY_NUMBER,
             vec!["text", "text[]", "bigint[]"],

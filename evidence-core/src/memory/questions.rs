@@ -22,7 +22,7 @@ use crate::ledger::{Frontier, Hash, Known, Needs};
 use crate::name::Fingerprint;
 use crate::orgs::{KeyHolder, Member, OrgStore, Organization, Standing, User};
 use crate::page::{Listed, Slice, SortDirection, Window};
-use crate::policies::{Policy, PolicyStore, PolicyVersion};
+use crate::policies::{Policy, PolicyStore, PolicyVersion, VersionKey};
 use crate::repos::{Repo, RepoFilter, RepoStore};
 use crate::service_accounts::{ApiKeyRecord, ServiceAccount, ServiceAccountStore};
 use crate::snapshots::{Placed, Snapshot, SnapshotRow, SnapshotStore, Stretch};
@@ -589,17 +589,21 @@ impl PolicyStore for MemoryStore {
         })
     }
 
-    async fn policy_versions(&self, org: Id, policies: &[Id]) -> StoreResult<Vec<PolicyVersion>> {
-        self.ask(org, |tables| {
-            let versions = tables.policy_versions.iter();
-            versions.filter(|version| policies.contains(&version.policy)).cloned().collect()
-        })
+    async fn policy_version_sizes(
+        &self,
+        org: Id,
+        versions: &[VersionKey],
+    ) -> StoreResult<Vec<Listed<VersionKey>>> {
+        let listed = |version: &PolicyVersion| {
+            Ok(Listed { id: (version.policy, version.version), bytes: bytes(version)? })
+        };
+        self.policy_versions_by_number(org, versions).await?.iter().map(listed).collect()
     }
 
     async fn policy_versions_by_number(
         &self,
         org: Id,
-        versions: &[(Id, u64)],
+        versions: &[VersionKey],
     ) -> StoreResult<Vec<PolicyVersion>> {
         self.ask(org, |tables| {
             let all = tables.policy_versions.iter();

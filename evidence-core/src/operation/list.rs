@@ -106,7 +106,7 @@ impl<I: Serialize + Send + 'static, E: Envelope<I>> Reply for JsonList<I, E> {
 }
 
 /// Items are gathered until they are so many bytes.
-const PIECE: usize = 16 << 10;
+pub(super) const PIECE: usize = 16 << 10;
 
 /// The text of a list in the making.
 struct ListText<I> {

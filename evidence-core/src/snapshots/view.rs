@@ -214,14 +214,18 @@ async fn applied_policies(
     let names: BTreeMap<Id, PolicyName> =
         policies.into_iter().map(|policy| (policy.record.id, policy.record.name)).collect();
     let versions = Vec::from_iter(applied.iter().map(|applied| (applied.policy, applied.version)));
-    let parsed = cx.parsed_policies(&versions).await?;
+    let mut dumps = BTreeMap::new();
+    for part in cx.policies_in_parts(&versions).await? {
+        let parsed = cx.parsed_policies(&part).await?;
+        dumps.extend(parsed.into_iter().map(|(version, policy)| (version, policy.to_dump())));
+    }
     let view = |applied: &AppliedPolicy| {
         let name = names.get(&applied.policy)?;
         Some(AppliedPolicyView {
             id: applied.policy,
             name: name.clone(),
             version: applied.version,
-            policy_dump: parsed.get(&(applied.policy, applied.version))?.to_dump(),
+            policy_dump: dumps.remove(&(applied.policy, applied.version))?,
             failing_artifacts: failing(placed, name),
         })
     };

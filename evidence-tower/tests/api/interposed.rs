@@ -20,7 +20,7 @@ use evidence_core::ledger::{Frontier, Hash, Known, Needs};
 use evidence_core::name::Fingerprint;
 use evidence_core::orgs::{KeyHolder, Member, OrgStore, Organization, Standing, User};
 use evidence_core::page::{Listed, Slice, Window};
-use evidence_core::policies::{Policy, PolicyStore, PolicyVersion};
+use evidence_core::policies::{Policy, PolicyStore, PolicyVersion, VersionKey};
 use evidence_core::repos::{Repo, RepoFilter, RepoStore};
 use evidence_core::service_accounts::{ApiKeyRecord, ServiceAccount, ServiceAccountStore};
 use evidence_core::snapshots::{Placed, Snapshot, SnapshotRow, SnapshotStore, Stretch};
@@ -197,8 +197,8 @@ delegate! {
         fn policy(org: Id, name: &str) -> Option<Current<Policy>>;
         fn policies(org: Id) -> Vec<Policy>;
         fn policies_by_id(org: Id, ids: &[Id]) -> Vec<Current<Policy>>;
-        fn policy_versions(org: Id, policies: &[Id]) -> Vec<PolicyVersion>;
-        fn policy_versions_by_number(org: Id, versions: &[(Id, u64)]) -> Vec<PolicyVersion>;
+        fn policy_version_sizes(org: Id, versions: &[VersionKey]) -> Vec<Listed<VersionKey>>;
+        fn policy_versions_by_number(org: Id, versions: &[VersionKey]) -> Vec<PolicyVersion>;
     }
     AllowlistStore {
         fn allowances(org: Id, environment: Option<Id>) -> Vec<Allowance>;
