@@ -259,9 +259,13 @@ struct Findings {
 
 impl Findings {
     async fn read(environment: &Environment, running: &Running, cx: &Context<'_>) -> Result<Self> {
-        let allowances = cx.store().allowances(cx.org()?, Some(environment.id)).map_err(Error::from);
-        let (allowances, origins) = try_join(allowances, origins(running, cx)).await?;
-        Ok(Self { allowed: allowances.into_iter().map(|entry| entry.fingerprint).collect(), origins })
+        let fingerprints = digests(running);
+        if fingerprints.is_empty() {
+            return Ok(Self { allowed: BTreeSet::new(), origins: BTreeMap::new() });
+        }
+        let allowed = cx.store().allowed(cx.org()?, environment.id, &fingerprints).map_err(Error::from);
+        let (allowed, origins) = try_join(allowed, origins(&fingerprints, cx)).await?;
+        Ok(Self { allowed: allowed.into_iter().collect(), origins })
     }
 }
 
@@ -325,14 +329,16 @@ impl Origin {
     }
 }
 
-async fn origins(running: &Running, cx: &Context<'_>) -> Result<BTreeMap<Fingerprint, Vec<Origin>>> {
-    let fingerprints: Vec<Fingerprint> =
-        running.values().filter_map(|sighting| sighting.fingerprint.clone()).collect();
-    if fingerprints.is_empty() {
-        return Ok(BTreeMap::new());
-    }
+fn digests(running: &Running) -> Vec<Fingerprint> {
+    running.values().filter_map(|sighting| sighting.fingerprint.clone()).collect()
+}
+
+async fn origins(
+    fingerprints: &[Fingerprint],
+    cx: &Context<'_>,
+) -> Result<BTreeMap<Fingerprint, Vec<Origin>>> {
     let org = cx.org()?;
-    let rows = cx.store().provenance(org, &fingerprints).await?;
+    let rows = cx.store().provenance(org, fingerprints).await?;
     let flows: BTreeSet<Id> = rows.iter().map(|row| row.flow).collect();
     let flows = Vec::from_iter(flows);
     let flows = cx.store().flows_by_id(org, &flows).map_err(Error::from);

@@ -261,7 +261,7 @@ async fn put(input: &EnvironmentInput, cx: &Context<'_>) -> Result<()> {
         let known = KnownEnvironment { record: updated, ..known };
         draft.extend(assessment::reassess(&known, policies.unwrap_or_default(), cx).await?);
     }
-    cx.record(draft).await?;
+    cx.record(draft).await.map_err(|error| error.of_field("policies"))?;
     Ok(())
 }
 
@@ -464,6 +464,6 @@ async fn attach(environment: &EnvironmentName, names: &[ShortText], cx: &Context
     let facts = vec![Fact::PoliciesAttached { record: known.record.clone(), policies }];
     let mut draft = Draft { facts, guards, ..Draft::default() };
     draft.extend(assessment::reassess(&known, attached, cx).await?);
-    cx.record(draft).await?;
+    cx.record(draft).await.map_err(|error| error.of_field("policy_names"))?;
     Ok(())
 }

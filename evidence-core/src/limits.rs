@@ -33,6 +33,8 @@ pub struct Limits {
     pub environment_policies: usize,
     /// Members of a logical environment: 1,000.
     pub environment_members: usize,
+    /// Artifacts that the allowlist has for one environment: 10,000. Of those allowed at the same time some more may pass.
+    pub environment_allowances: u64,
     /// Versions of one policy: 1,000. Answers about it show them all.
     pub policy_versions: u64,
     /// Keys of one service account that work: 1,000. Of those made at the same time some more may pass.
@@ -64,6 +66,7 @@ impl Default for Limits {
             tags: 100,
             environment_policies: 100,
             environment_members: 1_000,
+            environment_allowances: 10_000,
             policy_versions: 1_000,
             api_keys: 1_000,
             write: 32 << 20,

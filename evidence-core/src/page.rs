@@ -297,7 +297,7 @@ mod tests {
 
     #[test]
     fn items_are_read_in_order_as_many_at_a_time_as_fit() {
-        let id = |number: usize| format!("00000000-0000-0000-0000-{number:08x}").parse().unwrap();
+        let id = |number: usize| -> Id { format!("00000000-0000-0000-0000-{number:08x}").parse().unwrap() };
         let sizes = |sizes: &[u64]| {
             let items =
                 sizes.iter().enumerate().map(|(number, bytes)| Listed { id: id(number), bytes: *bytes });

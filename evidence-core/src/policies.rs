@@ -408,7 +408,15 @@ async fn reassess_consumers(policy: &PolicyName, cx: &Context<'_>) -> Result<()>
             draft.guards.push(known.unchanged());
             cx.record(draft).await.map(drop)
         });
-        outcome = outcome.and(judged.await);
+        let judged = match judged.await {
+            // The policy is recorded; whoever reports what runs there is told that it is too much.
+            Err(error @ Error::Invalid { .. }) => {
+                tracing::warn!(environment = %consumer.record.name, %error, "an environment is not judged anew");
+                Ok(())
+            }
+            judged => judged,
+        };
+        outcome = outcome.and(judged);
     }
     outcome
 }

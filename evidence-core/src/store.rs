@@ -78,7 +78,10 @@
 //! | [`stretches`](SnapshotStore::stretches) | fingerprints | environment, fingerprint, first snapshot | all |
 //! | [`policy_version_sizes`](PolicyStore::policy_version_sizes), [`policy_versions_by_number`](PolicyStore::policy_versions_by_number) | policies and numbers | any | one a number |
 //! | [`attestation_types`](AttestationTypeStore::attestation_types), [`attestation_type_versions`](AttestationTypeStore::attestation_type_versions) | the organization, types | newest first | all |
-//! | [`allowances`](AllowlistStore::allowances) | the organization, an environment | newest first by ledger index | the newest of each pair |
+//! | [`allowances_listed`](AllowlistStore::allowances_listed) | the organization | newest first by ledger index | the newest of each environment and fingerprint |
+//! | [`allowances`](AllowlistStore::allowances) | ledger indexes | newest first by ledger index | one an index |
+//! | [`allowed`](AllowlistStore::allowed) | environment and fingerprints | any | one a fingerprint |
+//! | [`allowlist_size`](AllowlistStore::allowlist_size) | the environment | | a count, up to so many |
 //! | [`texts`](TextStore::texts) | digests | any | one a digest, of the first entry that keeps it |
 //! | [`ledger_entries`](LedgerStore::ledger_entries) | index | index | at most so many, and [`LEDGER_PAGE`] |
 //!

@@ -542,9 +542,12 @@ delegate! { PolicyStore {
     fn policy_versions_by_number(org: Id, versions: &[VersionKey]) -> Vec<PolicyVersion>;
 } }
 delegate! { AllowlistStore {
-    fn allowances(org: Id, environment: Option<Id>) -> Vec<Allowance> => |store, allowances| {
-        if store.has(Defect::RepeatsAllowances) { [allowances.clone(), allowances].concat() } else { allowances }
+    fn allowances_listed(org: Id) -> Vec<Listed<u64>> => |store, listed| {
+        if store.has(Defect::RepeatsAllowances) { [listed.clone(), listed].concat() } else { listed }
     };
+    fn allowances(org: Id, indexes: &[u64]) -> Vec<Allowance>;
+    fn allowed(org: Id, environment: Id, fingerprints: &[Fingerprint]) -> Vec<Fingerprint>;
+    fn allowlist_size(org: Id, environment: Id, most: u64) -> u64;
 } }
 #[async_trait]
 impl TextStore for Broken {

@@ -38,8 +38,8 @@ pub struct ReportArtifact {
     pub flow_name: FlowName,
 }
 
-/// A file or image name: 1 to 255 characters.
-pub type FileName = Text<255, 1>;
+/// The name of a file, or the reference of an image: 1 to 4,096 characters.
+pub type FileName = Text<4096, 1>;
 
 /// Names of attestations as an artifact's reporter sends them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

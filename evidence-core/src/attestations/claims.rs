@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::pull_requests::{GitProvider, PullRequest, null_as_empty};
 use super::{Binding, Details, JunitDetails, OverrideDetails, PullRequestDetails};
+use crate::decode::MOST_VALUES;
 use crate::error::Result;
 use crate::fact::Guard;
 use crate::id::Id;
@@ -85,12 +86,15 @@ impl Claim for Generic {
     }
 }
 
+/// The suites of one attestation: each is seven values of JSON at least.
+const MOST_SUITES: usize = MOST_VALUES / 7 - 1;
+
 /// Results of test suites: compliant when nothing failed and nothing broke.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Junit {
     /// The suites.
-    pub junit_results: List<JunitSuite, 100_000>,
+    pub junit_results: List<JunitSuite, MOST_SUITES>,
 }
 
 /// The results of one test suite.

@@ -120,7 +120,7 @@ impl Directory {
             changed_at,
             // What is known of a member that cannot be read is that it cannot be.
             state: logical_environment_state(
-                (environment.record.included.iter().filter(|id| !self.archived.contains(id)))
+                (environment.record.included.iter().filter(|id| !self.archived.contains(*id)))
                     .map(|id| self.environments.get(id)?.state()),
             ),
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use futures_util::stream::{self, BoxStream};
-use futures_util::{Stream, StreamExt, TryStreamExt};
+use futures_util::{StreamExt, TryStreamExt};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
@@ -120,14 +120,14 @@ fn slots(policy: Policy, environments: &[KnownEnvironment]) -> Result<Vec<Slot>>
     // Two objects that become one.
     before.pop();
     before.extend_from_slice(b",\"versions\":[");
-    after.splice(..1, *b"],");
+    drop(after.splice(..1, *b"],"));
     let versions = (1..=policy.version).map(|number| Slot::Version((policy.id, number)));
     Ok([Slot::Text(before)].into_iter().chain(versions).chain([Slot::Text(after)]).collect())
 }
 
 /// What becomes of a version that cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Lost {
+enum Lost {
     /// The answer fails.
     Fails,
     /// The answer shows the others.
@@ -140,7 +140,7 @@ pub(super) async fn text(
     environments: &[KnownEnvironment],
     cx: &Context<'_>,
 ) -> Result<BoxStream<'static, Result<Vec<u8>>>> {
-    Ok(filled(slots(policy, environments)?, Lost::Fails, cx).await?.boxed())
+    filled(slots(policy, environments)?, Lost::Fails, cx).await
 }
 
 /// The JSON text of a list of policies.
@@ -157,7 +157,7 @@ pub(super) async fn list_text(
         all.extend(slots(policy, environments)?);
     }
     all.push(Slot::Text(b"]".to_vec()));
-    Ok(filled(all, Lost::IsLeftOut, cx).await?.boxed())
+    filled(all, Lost::IsLeftOut, cx).await
 }
 
 /// The text of these slots, whose versions are read some at a time.
@@ -165,7 +165,7 @@ async fn filled(
     slots: Vec<Slot>,
     lost: Lost,
     cx: &Context<'_>,
-) -> Result<impl Stream<Item = Result<Vec<u8>>> + Send + use<>> {
+) -> Result<BoxStream<'static, Result<Vec<u8>>>> {
     let versions = slots.iter().filter_map(|slot| match slot {
         Slot::Version(version) => Some(*version),
         Slot::Text(_) => None,
@@ -192,10 +192,11 @@ async fn filled(
         std::future::ready(Some(Ok(text)))
     };
     let pieces = pieces.map_ok(|part| part.map(Ok)).try_flatten();
-    Ok(pieces.scan(true, move |is_first, piece: Result<Piece>| match piece {
+    let text = pieces.scan(true, move |is_first, piece: Result<Piece>| match piece {
         Ok(piece) => with_commas(is_first, piece),
         Err(error) => std::future::ready(Some(Err(error))),
-    }))
+    });
+    Ok(text.boxed())
 }
 
 enum Piece {

@@ -201,7 +201,10 @@ delegate! {
         fn policy_versions_by_number(org: Id, versions: &[VersionKey]) -> Vec<PolicyVersion>;
     }
     AllowlistStore {
-        fn allowances(org: Id, environment: Option<Id>) -> Vec<Allowance>;
+        fn allowances_listed(org: Id) -> Vec<Listed<u64>>;
+        fn allowances(org: Id, indexes: &[u64]) -> Vec<Allowance>;
+        fn allowed(org: Id, environment: Id, fingerprints: &[Fingerprint]) -> Vec<Fingerprint>;
+        fn allowlist_size(org: Id, environment: Id, most: u64) -> u64;
     }
     AttestationTypeStore {
         fn attestation_type(org: Id, name: &str) -> Option<Current<AttestationType>>;
