@@ -7,7 +7,7 @@ use evidence_core::allowlists::{Allowance, AllowlistStore};
 use evidence_core::id::Id;
 use evidence_core::name::Fingerprint;
 use evidence_core::page::Listed;
-use evidence_core::store::{StoreResult, readable};
+use evidence_core::store::StoreResult;
 
 use crate::db::PostgresStore;
 use crate::rows::{list, listed_record, payload, signed, unsigned, word};
@@ -49,8 +49,7 @@ impl AllowlistStore for PostgresStore {
     async fn allowances(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<Allowance>> {
         let indexes: Vec<i64> =
             BTreeSet::from_iter(indexes).into_iter().map(|index| signed(*index)).collect();
-        let rows = self.ask(BY_INDEX).bind(org.to_string()).bind(indexes).all().await?;
-        readable(org, rows.into_iter().map(listed_record))
+        self.ask(BY_INDEX).bind(org.to_string()).bind(indexes).readable_as(org, listed_record).await
     }
 
     async fn allowed(

@@ -5,7 +5,7 @@ use evidence_core::artifacts::{Artifact, ArtifactFilter, ArtifactRow, ArtifactSt
 use evidence_core::id::Id;
 use evidence_core::name::Fingerprint;
 use evidence_core::page::{Listed, Slice, Window};
-use evidence_core::store::{StoreResult, readable};
+use evidence_core::store::StoreResult;
 use evidence_core::time::Timestamp;
 use serde::Deserialize;
 
@@ -160,15 +160,14 @@ impl ArtifactStore for PostgresStore {
     }
 
     async fn artifacts_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Artifact>> {
-        let rows = self.ask(BY_ID).bind(org.to_string()).bind(list(ids)).all().await?;
-        readable(org, rows.into_iter().map(listed_record))
+        self.ask(BY_ID).bind(org.to_string()).bind(list(ids)).readable_as(org, listed_record).await
     }
 
     async fn provenance(&self, org: Id, fingerprints: &[Fingerprint]) -> StoreResult<Vec<ArtifactRow>> {
         let question = self.ask(PROVENANCE).bind(org.to_string()).bind(list(fingerprints));
-        let found = question.first::<(Option<String>,)>().await?;
-        let rows: Vec<Row> = array(found.and_then(|(json,)| json))?;
-        Ok(rows.into_iter().map(Row::artifact).collect())
+        let rows =
+            |(json,): (Option<String>,)| Ok(array(json)?.into_iter().map(Row::artifact).collect::<Vec<_>>());
+        Ok(question.first_as(rows).await?.unwrap_or_default())
     }
 }
 

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use evidence_core::attestations::{Attestation, AttestationRow, AttestationStore, Binding, newest_first};
 use evidence_core::id::Id;
-use evidence_core::store::{StoreResult, readable};
+use evidence_core::store::StoreResult;
 use evidence_core::time::Timestamp;
 use serde::Deserialize;
 
@@ -61,8 +61,7 @@ impl AttestationStore for PostgresStore {
     }
 
     async fn attestations_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Attestation>> {
-        let rows = self.ask(BY_ID).bind(org.to_string()).bind(list(ids)).all().await?;
-        readable(org, rows.into_iter().map(listed_record))
+        self.ask(BY_ID).bind(org.to_string()).bind(list(ids)).readable_as(org, listed_record).await
     }
 
     async fn attestations(&self, org: Id, trails: &[Id], name: &str) -> StoreResult<Vec<Attestation>> {
@@ -70,6 +69,6 @@ impl AttestationStore for PostgresStore {
         let row = |(index, trail, binding, is_override, payload): Told| {
             (index, (trail, binding), is_override, text_of(&payload).and_then(record))
         };
-        newest_first(org, question.all().await?.into_iter().map(row))
+        question.answer(move |rows: Vec<Told>| newest_first(org, rows.into_iter().map(row))).await
     }
 }

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use evidence_core::environments::{EnvironmentStatus, EnvironmentStore, KnownEnvironment};
 use evidence_core::id::Id;
-use evidence_core::store::{StoreResult, readable};
+use evidence_core::store::StoreResult;
 use evidence_core::time::Timestamp;
 
 use crate::db::PostgresStore;
@@ -79,12 +79,12 @@ impl EnvironmentStore for PostgresStore {
     }
 
     async fn environments(&self, org: Id) -> StoreResult<Vec<KnownEnvironment>> {
-        let rows = self.ask(ENVIRONMENTS).bind(org.to_string()).all().await?;
-        readable(org, rows.into_iter().map(|row: Row| (row.0, known(row))))
+        let question = self.ask(ENVIRONMENTS).bind(org.to_string());
+        question.readable_as(org, |row: Row| (row.0, known(row))).await
     }
 
     async fn environments_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<KnownEnvironment>> {
-        let rows = self.ask(BY_ID).bind(org.to_string()).bind(list(ids)).all().await?;
-        readable(org, rows.into_iter().map(|row: Row| (row.0, known(row))))
+        let question = self.ask(BY_ID).bind(org.to_string()).bind(list(ids));
+        question.readable_as(org, |row: Row| (row.0, known(row))).await
     }
 }

@@ -95,7 +95,7 @@ impl LedgerStore for PostgresStore {
     async fn ledger_entries(&self, org: Id, first: u64, limit: u64) -> StoreResult<Vec<StoredEntry>> {
         let question = self.ask(ENTRIES).bind(org.to_string()).bind(signed(first)).bind(signed(limit));
         let question = question.bind(signed(LEDGER_PAGE));
-        question.all::<EntryRow>().await?.into_iter().map(StoredEntry::try_from).collect()
+        question.all_as(|row: EntryRow| StoredEntry::try_from(row)).await
     }
 
     async fn ledger_hashes(&self, org: Id, needs: &Needs) -> StoreResult<Known> {

@@ -8,7 +8,7 @@ use evidence_core::Current;
 use evidence_core::id::Id;
 use evidence_core::page::Listed;
 use evidence_core::policies::{Policy, PolicyStore, PolicyVersion, VersionKey};
-use evidence_core::store::{StoreResult, readable};
+use evidence_core::store::StoreResult;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -51,9 +51,12 @@ struct Versioned<T> {
 
 impl PostgresStore {
     /// Every version of these records, oldest first.
-    pub(crate) async fn versions<T: DeserializeOwned>(&self, org: Id, of: &[Id]) -> StoreResult<Vec<T>> {
-        let rows = self.ask(VERSIONS).bind(org.to_string()).bind(list(of)).all().await?;
-        readable(org, rows.into_iter().map(version))
+    pub(crate) async fn versions<T: DeserializeOwned + Send + 'static>(
+        &self,
+        org: Id,
+        of: &[Id],
+    ) -> StoreResult<Vec<T>> {
+        self.ask(VERSIONS).bind(org.to_string()).bind(list(of)).readable_as(org, version).await
     }
 }
 
@@ -103,7 +106,7 @@ impl PolicyStore for PostgresStore {
         versions: &[VersionKey],
     ) -> StoreResult<Vec<PolicyVersion>> {
         let (ids, numbers) = columns(versions);
-        let rows = self.ask(BY_NUMBER).bind(org.to_string()).bind(ids).bind(numbers).all().await?;
-        readable(org, rows.into_iter().map(version))
+        let question = self.ask(BY_NUMBER).bind(org.to_string()).bind(ids).bind(numbers);
+        question.readable_as(org, version).await
     }
 }

@@ -336,14 +336,14 @@ pub(crate) const ALL_NAMED: &str = concat!(
 
 impl PostgresStore {
     /// The records of this kind and these ids, in any order.
-    pub(crate) async fn by_ids<T: DeserializeOwned>(
+    pub(crate) async fn by_ids<T: DeserializeOwned + Send + 'static>(
         &self,
         org: Id,
         kind: &'static str,
         ids: &[Id],
     ) -> StoreResult<Vec<Current<T>>> {
         let question = self.ask(BY_IDS).bind(org.to_string()).bind(list(ids)).bind(kind);
-        readable(org, question.all().await?.into_iter().map(listed_current))
+        question.readable_as(org, listed_current).await
     }
 
     /// The record of this kind and id.
@@ -358,17 +358,16 @@ impl PostgresStore {
     }
 
     /// Every record of this kind, by name, but for the archived ones.
-    pub(crate) async fn all_named<T: DeserializeOwned>(
+    pub(crate) async fn all_named<T: DeserializeOwned + Send + 'static>(
         &self,
         org: Id,
         kind: &'static str,
     ) -> StoreResult<Vec<Current<T>>> {
-        let rows = self.ask(ALL_NAMED).bind(org.to_string()).bind(kind).all().await?;
-        readable(org, rows.into_iter().map(listed_current))
+        self.ask(ALL_NAMED).bind(org.to_string()).bind(kind).readable_as(org, listed_current).await
     }
 
     /// A window of the records whose facts `listing` finds, and how many there are. The values are those of `$4` onwards.
-    pub(crate) async fn page<T: DeserializeOwned>(
+    pub(crate) async fn page<T: DeserializeOwned + Send + 'static>(
         &self,
         org: Id,
         listing: &Listing,
@@ -379,7 +378,7 @@ impl PostgresStore {
     }
 
     /// The same, for what decisions rest on: nothing is left out.
-    pub(crate) async fn whole_page<T: DeserializeOwned>(
+    pub(crate) async fn whole_page<T: DeserializeOwned + Send + 'static>(
         &self,
         org: Id,
         listing: &Listing,
@@ -401,7 +400,7 @@ impl PostgresStore {
     }
 
     /// A window, and how many there are: one statement, so that the two agree.
-    async fn window<T>(
+    async fn window<T: Send + 'static>(
         &self,
         org: Id,
         sql: &str,
@@ -415,10 +414,12 @@ impl PostgresStore {
             Bound::Text(text) => question.bind(text),
             Bound::List(list) => question.bind(list),
         });
-        let rows = question.all::<(i64, Option<i64>, Payload)>().await?;
-        let total = rows.first().map_or(Ok(0), |(total, ..)| unsigned(*total))?;
-        let page = rows.into_iter().filter_map(|(_, index, text)| Some((index?, text))).collect();
-        Ok(Slice { items: read(org, page)?, total })
+        let slice = move |rows: Vec<(i64, Option<i64>, Payload)>| {
+            let total = rows.first().map_or(Ok(0), |(total, ..)| unsigned(*total))?;
+            let page = rows.into_iter().filter_map(|(_, index, text)| Some((index?, text))).collect();
+            Ok(Slice { items: read(org, page)?, total })
+        };
+        question.answer(slice).await
     }
 }
 

@@ -165,13 +165,13 @@ impl TrailStore for PostgresStore {
     }
 
     async fn newest_trails(&self, org: Id, flows: &[Id]) -> StoreResult<Vec<Trail>> {
-        let rows = self.ask(NEWEST).bind(org.to_string()).bind(list(flows)).all().await?;
-        readable(org, rows.into_iter().map(listed_record))
+        self.ask(NEWEST).bind(org.to_string()).bind(list(flows)).readable_as(org, listed_record).await
     }
 
     async fn trail_contents(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailContents>> {
         let question = self.ask(CONTENTS).bind(org.to_string()).bind(list(trails));
-        contents(org, question.first().await?.unwrap_or_default())
+        let found = question.first_as(move |row: Contents| contents(org, row)).await?;
+        Ok(found.unwrap_or_default())
     }
 
     async fn trail_size(&self, org: Id, trail: Id, kind: Reported, most: u64) -> StoreResult<u64> {
@@ -185,7 +185,7 @@ impl TrailStore for PostgresStore {
 
     async fn trail_entries(&self, org: Id, trail: Id) -> StoreResult<Vec<StoredEntry>> {
         let question = self.ask(ENTRIES).bind(org.to_string()).bind(trail.to_string());
-        question.all::<EntryRow>().await?.into_iter().map(StoredEntry::try_from).collect()
+        question.all_as(|row: EntryRow| StoredEntry::try_from(row)).await
     }
 }
 

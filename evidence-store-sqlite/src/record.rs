@@ -39,11 +39,10 @@ pub(crate) struct Submission {
 }
 
 impl Submission {
-    fn new(write: Write, reply: Reply<Vec<Entry>>) -> serde_json::Result<Self> {
+    async fn new(write: Write, reply: Reply<Vec<Entry>>) -> StoreResult<Self> {
         let begins = write.begins_ledger();
         let Write { org, by, at, facts, guards, secrets } = write;
-        let prepare = |fact| Prepared::new(fact, at, by.to_string());
-        let facts = facts.into_iter().map(prepare).collect::<serde_json::Result<_>>()?;
+        let facts = Prepared::all(facts, at, by.to_string()).await?;
         Ok(Self { org, begins, first: None, facts, guards, secrets, reply })
     }
 
@@ -67,7 +66,7 @@ impl Submission {
 impl Recorder for SqliteStore {
     async fn record(&self, write: Write) -> StoreResult<Vec<Entry>> {
         let (reply, outcome) = self.queue.outcome();
-        let submission = Submission::new(write, reply).map_err(|error| StoreError::Failed(error.into()))?;
+        let submission = Submission::new(write, reply).await?;
         self.queue.submit(Job::Record(submission), outcome).await
     }
 }
