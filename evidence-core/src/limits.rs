@@ -39,7 +39,8 @@ pub struct Limits {
     pub policy_versions: u64,
     /// Keys of one service account that work: 1,000. Of those made at the same time some more may pass.
     pub api_keys: usize,
-    /// Bytes of what one request records: 32 MiB. All who write share the store's writer.
+    /// Bytes of a snapshot as it is recorded: 32 MiB, beyond which the field that leads to it is refused
+    /// ([`Error::Invalid`]). All who write share the store's writer.
     pub write: u64,
     /// Different artifacts that run in one environment: 10,000. Each is judged by each of its policies.
     pub running_artifacts: usize,

@@ -518,3 +518,17 @@ async fn a_text_that_is_damaged_is_as_good_as_gone() {
     texts.sort_unstable();
     assert_eq!(texts, ["one", "two"]);
 }
+
+#[tokio::test]
+async fn a_ledger_of_long_entries_is_checked_and_made_again_page_after_page() {
+    let bench = Bench::new().await;
+    let before = bench.store.fsck().await.unwrap().entries;
+    for number in 0..3 {
+        let text = format!("{number}{}", "x".repeat(3 << 20));
+        bench.store.record(bench.write(vec![Fact::TextKept { text }], vec![])).await.unwrap();
+    }
+    let report = bench.store.fsck().await.unwrap();
+    assert_eq!((report.entries, report.problems), (before + 3, Vec::new()));
+    let report = bench.store.rebuild().await.unwrap();
+    assert_eq!((report.entries, report.rows, report.problems), (before + 3, 0, Vec::new()));
+}
