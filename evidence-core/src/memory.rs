@@ -7,6 +7,7 @@ mod feed;
 mod ledger;
 mod questions;
 mod record;
+mod runtime;
 mod tables;
 mod transfer;
 

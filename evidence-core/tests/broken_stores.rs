@@ -19,7 +19,7 @@ use evidence_core::flows::{Flow, FlowFilter, FlowStore};
 use evidence_core::id::Id;
 use evidence_core::ledger::{Frontier, Hash, Known, Needs};
 use evidence_core::memory::MemoryStore;
-use evidence_core::name::Fingerprint;
+use evidence_core::name::{Fingerprint, TrailName};
 use evidence_core::orgs::{KeyHolder, Member, OrgStore, Organization, Standing, User};
 use evidence_core::page::{Listed, Slice, Window};
 use evidence_core::policies::{Policy, PolicyStore, PolicyVersion, VersionKey};
@@ -480,6 +480,7 @@ delegate! { TrailStore {
         }
         trails
     };
+    fn trail_names(org: Id, trails: &[Id]) -> Vec<(Id, TrailName)>;
     fn trail_contents(org: Id, trails: &[Id]) -> Vec<TrailContents> => |store, mut contents| {
         if store.has(Defect::ForgetsTheOverride) {
             let rows = contents.iter_mut().flat_map(|contents| &mut contents.attestations);

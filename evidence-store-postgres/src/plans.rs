@@ -184,6 +184,7 @@ fn expected() -> Vec<(&'static str, Vec<&'static str>, Vec<&'static str>)> {
             vec!["text", "text[]", "bigint[]"],
             vec![payload, "version_pkey org id number"],
         ),
+        (trails::NAMES, listed.clone(), vec!["trail_pkey org id"]),
         (artifacts::BY_ID, listed.clone(), vec!["artifact_pkey org id", payload]),
         (artifacts::PROVENANCE, listed.clone(), vec!["artifact_fingerprint org fingerprint"]),
         (

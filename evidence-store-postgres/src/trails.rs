@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 use evidence_core::Current;
 use evidence_core::id::Id;
+use evidence_core::name::TrailName;
 use evidence_core::page::{Listed, Slice, Window};
 use evidence_core::store::{StoreResult, StoredEntry, readable};
 use evidence_core::trails::{Reported, Trail, TrailContents, TrailFilter, TrailStore};
@@ -10,7 +11,7 @@ use evidence_core::trails::{Reported, Trail, TrailContents, TrailFilter, TrailSt
 use crate::db::PostgresStore;
 use crate::ledger::EntryRow;
 use crate::rows::{
-    Bound, Listing, Order, array, each, list, listed_record, payload, record, signed, unsigned,
+    Bound, Listing, Order, array, each, id, list, listed_record, payload, record, signed, unsigned, word,
 };
 use crate::{artifacts, attestations};
 
@@ -129,6 +130,8 @@ const fn order(filter: &TrailFilter) -> Order {
     }
 }
 
+pub(crate) const NAMES: &str = concat!("SELECT t.id, t.name FROM ", each!("trail", "id", "t"));
+
 /// What stands between two facts, as [`CONTENTS`] writes it.
 const SEPARATOR: char = '\u{1e}';
 
@@ -166,6 +169,11 @@ impl TrailStore for PostgresStore {
 
     async fn newest_trails(&self, org: Id, flows: &[Id]) -> StoreResult<Vec<Trail>> {
         self.ask(NEWEST).bind(org.to_string()).bind(list(flows)).readable_as(org, listed_record).await
+    }
+
+    async fn trail_names(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<(Id, TrailName)>> {
+        let question = self.ask(NAMES).bind(org.to_string()).bind(list(trails));
+        question.all_as(|(trail, name): (String, String)| Ok((id(&trail)?, word(&name)?))).await
     }
 
     async fn trail_contents(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailContents>> {

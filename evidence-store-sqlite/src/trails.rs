@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use async_trait::async_trait;
 use evidence_core::Current;
 use evidence_core::id::Id;
+use evidence_core::name::TrailName;
 use evidence_core::page::{Listed, Slice, Window};
 use evidence_core::store::{StoreResult, StoredEntry, readable};
 use evidence_core::trails::{Reported, Trail, TrailContents, TrailFilter, TrailStore};
@@ -12,7 +13,7 @@ use evidence_core::trails::{Reported, Trail, TrailContents, TrailFilter, TrailSt
 use crate::db::SqliteStore;
 use crate::ledger::entry;
 use crate::rows::{
-    Listing, Order, Payload, array, current, listed_record, once, record, signed, text, unsigned,
+    Listing, Order, Payload, array, current, id, listed_record, once, record, signed, text, unsigned, word,
 };
 use crate::{artifacts, attestations};
 
@@ -152,6 +153,10 @@ fn contents(org: Id, (trails, artifacts, attestations): Contents) -> StoreResult
     Ok(TrailContents::together(trails, artifacts, attestations))
 }
 
+const NAMES: &str = "
+    SELECT t.id, t.name FROM json_each($2) w CROSS JOIN trail t ON t.id = w.value
+    WHERE t.org = (SELECT key FROM organization WHERE id = $1)";
+
 #[async_trait]
 impl TrailStore for SqliteStore {
     async fn trail(&self, org: Id, flow: Id, name: &str) -> StoreResult<Option<Current<Trail>>> {
@@ -173,6 +178,11 @@ impl TrailStore for SqliteStore {
     async fn newest_trails(&self, org: Id, flows: &[Id]) -> StoreResult<Vec<Trail>> {
         let question = self.ask(NEWEST).bind(org.to_string()).bind(once(flows)?).about(flows.len());
         question.readable_as(org, listed_record).await
+    }
+
+    async fn trail_names(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<(Id, TrailName)>> {
+        let question = self.ask(NAMES).bind(org.to_string()).bind(once(trails)?).about(trails.len());
+        question.all_as(|(trail, name): (String, String)| Ok((id(&trail)?, word(&name)?))).await
     }
 
     async fn trail_contents(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailContents>> {

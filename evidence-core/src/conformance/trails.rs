@@ -28,6 +28,7 @@ promises! {
     trails_read_back: "Trails are what was recorded last, absent options too.",
     trails_are_found_in_their_flow: "A trail is found by its name (bytes) in its flow and organization alone.",
     trails_are_listed_newest_first: "`trails` is ordered by when they were begun (by ledger index), the last first.",
+    names_are_of_these_trails: "`trail_names` answers the names of these trails, as far as there are any.",
     trail_windows_have_the_right_total: "A window past the end is empty, with the right total.",
     trails_are_narrowed: "Everything given in a trail filter must match.",
     the_newest_trail_of_each_flow: "`newest_trails` answers one trail for each of the flows that has one.",
@@ -131,6 +132,17 @@ async fn trails_are_listed_newest_first(store: Arc<dyn Store>) -> Outcome {
     let all = TrailFilter::default();
     same("the trails", listed(&org, &all).await?, [114, 115, 111, 112, 113].map(id).to_vec())?;
     same("the other's trails", listed(&other, &all).await?, [212, 211].map(id).to_vec())
+}
+
+async fn names_are_of_these_trails(store: Arc<dyn Store>) -> Outcome {
+    let (org, other) = Org::two(&store).await?;
+    org.record(vec![trail_begun(101, 100, "t"), trail_begun(102, 100, "u"), trail_begun(103, 104, "t")])
+        .await?;
+    other.record(vec![trail_begun(201, 200, "v")]).await?;
+    let mut found = store.trail_names(org.id, &[103, 201, 999, 101, 103].map(id)).await?;
+    found.sort();
+    same("the names", found, vec![(id(101), named("t")), (id(103), named("t"))])?;
+    same("of none", store.trail_names(org.id, &[]).await?, Vec::new())
 }
 
 async fn trail_windows_have_the_right_total(store: Arc<dyn Store>) -> Outcome {

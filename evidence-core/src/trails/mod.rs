@@ -137,6 +137,8 @@ pub trait TrailStore: Send + Sync {
     async fn trails(&self, org: Id, filter: &TrailFilter, window: Window) -> StoreResult<Slice<Listed>>;
     /// The newest trail of each of these flows that has one.
     async fn newest_trails(&self, org: Id, flows: &[Id]) -> StoreResult<Vec<Trail>>;
+    /// The names of these trails, in any order; unknown ids are passed over.
+    async fn trail_names(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<(Id, TrailName)>>;
     /// These trails and what was reported to them, in any order; unknown ids are passed over.
     async fn trail_contents(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailContents>>;
     /// How many reports of this kind the trail has, counted up to `most`; none where there is no such trail.

@@ -17,7 +17,7 @@ use evidence_core::feed::{Advance, FeedStore, Lease};
 use evidence_core::flows::{Flow, FlowFilter, FlowStore};
 use evidence_core::id::Id;
 use evidence_core::ledger::{Frontier, Hash, Known, Needs};
-use evidence_core::name::Fingerprint;
+use evidence_core::name::{Fingerprint, TrailName};
 use evidence_core::orgs::{KeyHolder, Member, OrgStore, Organization, Standing, User};
 use evidence_core::page::{Listed, Slice, Window};
 use evidence_core::policies::{Policy, PolicyStore, PolicyVersion, VersionKey};
@@ -160,6 +160,7 @@ delegate! {
         fn trail(org: Id, flow: Id, name: &str) -> Option<Current<Trail>>;
         fn trails(org: Id, filter: &TrailFilter, window: Window) -> Slice<Listed>;
         fn newest_trails(org: Id, flows: &[Id]) -> Vec<Trail>;
+        fn trail_names(org: Id, trails: &[Id]) -> Vec<(Id, TrailName)>;
         fn trail_contents(org: Id, trails: &[Id]) -> Vec<TrailContents>;
         fn trail_size(org: Id, trail: Id, kind: Reported, most: u64) -> u64;
         fn trail_entries(org: Id, trail: Id) -> Vec<StoredEntry>;

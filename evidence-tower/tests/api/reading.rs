@@ -169,3 +169,24 @@ async fn an_environment_is_judged_by_a_few_large_policies_at_a_time() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn a_snapshot_reads_of_trails_their_names() {
+    each_store(async |api: Api, store: Arc<dyn Store>| {
+        api.environment("prod").await;
+        let artifact = json!({
+            "trail_name": "t", "fingerprint": digest(0), "filename": "app", "build_url": "b", "commit_url": "c",
+        });
+        api.post("/artifacts/acme/shop").json(artifact).await.created();
+        for _ in 0..40 {
+            let attestation = json!({"attestation_name": "scan", "is_compliant": true});
+            api.attest("generic", &attestation).await.created();
+        }
+        api.put("/environments/acme/prod/report/docker").json(running(1)).await.created();
+        let (api, answered) = measured(&store).await;
+        let snapshot = api.get("/snapshots/acme/prod/1").await.ok();
+        assert_eq!(snapshot["artifacts"][0]["flows"][0]["trail_name"], "t");
+        expect_at_most(&answered, 6_000, "a snapshot");
+    })
+    .await;
+}
