@@ -119,7 +119,8 @@ impl Operation for ListAllowlist {
                 Ok::<_, Error>(stream::iter(allowances.into_iter().filter_map(record).collect::<Vec<_>>()))
             }
         };
-        JsonList::made(stream::iter(Listed::batches(listed)).then(read).try_flatten(), ()).await
+        let items = stream::iter(Listed::batches(listed)).then(read).try_flatten();
+        JsonList::made(items, (), &cx.compute()).await
     }
 }
 

@@ -167,7 +167,7 @@ impl Operation for ListPolicies {
     async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
         let policies = cx.store().policies(cx.org()?).await?;
         let environments = cx.store().environments(cx.org()?).await?;
-        Ok(JsonText::new(view::list_text(policies, &environments, cx).await?))
+        Ok(JsonText::new(view::list_text(policies, &environments, cx).await?, cx.compute()))
     }
 }
 
@@ -198,7 +198,7 @@ impl Operation for GetPolicy {
         let missing = || cx.missing(Resource::Policy, self.policy_name.as_str());
         let policy = known.ok_or_else(missing)?.record;
         let environments = cx.store().environments(org).await?;
-        Ok(JsonText::new(view::text(policy, &environments, cx).await?))
+        Ok(JsonText::new(view::text(policy, &environments, cx).await?, cx.compute()))
     }
 }
 
@@ -279,7 +279,7 @@ impl Operation for PutPolicy {
             reassess_consumers(&input.name, cx).await?;
         }
         let environments = cx.store().environments(cx.org()?).await?;
-        let body = JsonText::new(view::text(policy, &environments, cx).await?);
+        let body = JsonText::new(view::text(policy, &environments, cx).await?, cx.compute());
         Ok(Put { created, body })
     }
 }

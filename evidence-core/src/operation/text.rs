@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::{Answer, AnswerBody, PIECE, Put, Reply, Streamed, Success, unwritable};
 use crate::blobs::Chunks;
-use crate::compute::Compute;
+use crate::compute::{Compute, Progress};
 use crate::error::Result;
 
 /// A JSON answer with status 200 whose text is made while it is sent; `D` is the document as the schema tells it. What
@@ -18,6 +18,7 @@ use crate::error::Result;
 pub struct JsonText<D> {
     /// The text, in pieces.
     pub text: BoxStream<'static, Result<Vec<u8>>>,
+    compute: Compute,
     document: PhantomData<fn() -> D>,
 }
 
@@ -28,9 +29,9 @@ impl<D> std::fmt::Debug for JsonText<D> {
 }
 
 impl<D> JsonText<D> {
-    /// The document that has this text.
-    pub fn new(text: impl Stream<Item = Result<Vec<u8>>> + Send + 'static) -> Self {
-        Self { text: text.boxed(), document: PhantomData }
+    /// The document that has this text, which is made by means of `compute`.
+    pub fn new(text: impl Stream<Item = Result<Vec<u8>>> + Send + 'static, compute: Compute) -> Self {
+        Self { text: text.boxed(), compute, document: PhantomData }
     }
 
     async fn body(self) -> Result<AnswerBody> {
@@ -39,6 +40,7 @@ impl<D> JsonText<D> {
         if gathered.text.is_none() {
             return Ok(AnswerBody::Json(first));
         }
+        self.compute.note(Progress::Answering);
         let content = Box::new(Gathered { first: Some(first), ..gathered });
         Ok(AnswerBody::Stream(Streamed { media_type: "application/json".to_owned(), content }))
     }
