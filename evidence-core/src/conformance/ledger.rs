@@ -132,21 +132,18 @@ async fn entries_come_in_windows(store: Arc<dyn Store>) -> Outcome {
 
 async fn pages_end_after_some_megabytes(store: Arc<dyn Store>) -> Outcome {
     let org = Org::create(&store, 1, "foo").await?;
-    let megabytes = [3, 3, 5, 0, 5, 0, 0];
+    let megabytes = [3, 3, 0, 5, 0];
     for (n, megabytes) in (0..).zip(megabytes) {
-        // What cannot be compressed takes as much as it is long on every store.
-        let text = format!("{n}{}", "ü".repeat(megabytes << 19));
-        org.record(vec![Fact::TextKept { text }]).await?;
+        org.record(vec![Fact::TextKept { text: format!("{n}{}", "x".repeat(megabytes << 20)) }]).await?;
     }
     for (first, limit, expected) in [
         (0, 100, 0..3),
         (1, 100, 1..3),
         (1, 1, 1..2),
-        (2, 100, 2..4),
-        (3, 100, 3..4),
-        (4, 100, 4..6),
+        (2, 100, 2..5),
+        (3, 100, 3..5),
+        (4, 100, 4..5),
         (5, 100, 5..6),
-        (6, 100, 6..8),
     ] {
         let entries = store.ledger_entries(org.id, first, limit).await?;
         let indexes = entries.iter().map(|entry| entry.index).collect();
