@@ -130,3 +130,10 @@ pub trait Blobs: Send + Sync {
     /// such blob.
     async fn chunk(&self, org: Id, sha256: &Fingerprint, number: u64) -> StoreResult<Option<Bytes>>;
 }
+
+/// A place for attachments outside of the store: a directory, a bucket.
+#[async_trait]
+pub trait OutsideBlobs: Blobs {
+    /// Removes a blob, if it is there.
+    async fn remove(&self, org: Id, sha256: &Fingerprint) -> StoreResult<()>;
+}

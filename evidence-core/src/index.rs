@@ -179,7 +179,8 @@ pub enum IndexRow<'a> {
         /// The artifact.
         fingerprint: &'a Fingerprint,
     },
-    /// A file that the entry names: its content is kept beside the ledger.
+    /// A file that the entry names: its content is kept beside the ledger, and is not pending any more
+    /// ([`crate::sweep`]). One row a content.
     Attachment(&'a Attachment),
     /// The text with this digest. The newest row of a digest replaces older ones.
     Text {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::auth::{Access, ApiKey, Credential, KeyHash, Place, Principal, Scope, Target};
-use crate::blobs::Blobs;
+use crate::blobs::{Blobs, OutsideBlobs};
 use crate::compute::{Compute, ComputePool};
 use crate::error::{Error, Missing, Resource, Result, Wording};
 use crate::flows::Visibility;
@@ -19,6 +19,7 @@ use crate::orgs::{KeyHolder, Standing};
 use crate::policies::{ParsedPolicies, no_policies};
 use crate::recent::Recent;
 use crate::store::Store;
+use crate::sweep::Attachments;
 use crate::templates::{Templates, no_templates};
 use crate::time::{Clock, SystemClock, Timestamp};
 
@@ -144,7 +145,8 @@ pub struct Evidence {
 
 struct Parts {
     store: Arc<dyn Store>,
-    attachments: Arc<dyn Blobs>,
+    attachments: Attachments,
+    blobs: Arc<dyn Blobs>,
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
     settings: Settings,
@@ -275,10 +277,11 @@ impl Evidence {
         clock: Arc<dyn Clock>,
         random: Arc<dyn Random>,
     ) -> Self {
-        let attachments = Arc::clone(&store) as Arc<dyn Blobs>;
+        let attachments = Attachments::Inside(Arc::clone(&store));
         Self {
             parts: Arc::new(Parts {
                 store,
+                blobs: attachments.blobs(),
                 attachments,
                 clock,
                 random,
@@ -294,8 +297,11 @@ impl Evidence {
     /// The same service with the content of attachments in another place than its store: a directory, a bucket. What
     /// was kept before is looked for there, too.
     #[must_use]
-    pub fn with_attachments(self, attachments: Arc<dyn Blobs>) -> Self {
-        self.with(|parts| parts.attachments = attachments)
+    pub fn with_attachments(self, attachments: Arc<dyn OutsideBlobs>) -> Self {
+        self.with(|parts| {
+            parts.attachments = Attachments::Outside(attachments);
+            parts.blobs = parts.attachments.blobs();
+        })
     }
 
     /// The same service with its CPU-bound work done in this pool, in place of a [`BlockingPool`].
@@ -308,10 +314,11 @@ impl Evidence {
 
     /// The same service with other parts, which has forgotten what it remembered.
     fn with(self, change: impl FnOnce(&mut Parts)) -> Self {
-        let Parts { store, attachments, clock, random, settings, compute, .. } = &*self.parts;
+        let Parts { store, attachments, blobs, clock, random, settings, compute, .. } = &*self.parts;
         let mut parts = Parts {
             store: Arc::clone(store),
-            attachments: Arc::clone(attachments),
+            attachments: attachments.clone(),
+            blobs: Arc::clone(blobs),
             clock: Arc::clone(clock),
             random: Arc::clone(random),
             settings: settings.clone(),
@@ -337,6 +344,11 @@ impl Evidence {
     /// The store below.
     pub fn store(&self) -> &dyn Store {
         &*self.parts.store
+    }
+
+    /// Where the contents of attachments are.
+    pub(crate) fn attachments(&self) -> &Attachments {
+        &self.parts.attachments
     }
 
     pub(crate) fn now(&self) -> Timestamp {

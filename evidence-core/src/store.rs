@@ -31,7 +31,8 @@
 //!    meet on several threads (`races`).
 //! 3. The rows of the other facts, and the questions about them: `orgs`, `service_accounts`, `flows`, `trails`,
 //!    `artifacts`, `attestations`, `repos`, `environments`, `snapshots`, `policies`, `allowlists`, `attestation_types`, `texts`.
-//! 4. [`Blobs`] (`blobs`), [`FeedStore`] (`feed`), and [`Transfer`](crate::transfer::Transfer) if it is to be copied (`transfer`).
+//! 4. [`Blobs`] (`blobs`), [`PendingStore`] (`pending`), [`FeedStore`] (`feed`), and [`Transfer`](crate::transfer::Transfer)
+//!    if it is to be copied (`transfer`).
 //!
 //! ## What recording has to do
 //!
@@ -106,6 +107,7 @@ use crate::policies::PolicyStore;
 use crate::repos::RepoStore;
 use crate::service_accounts::ServiceAccountStore;
 use crate::snapshots::SnapshotStore;
+use crate::sweep::PendingStore;
 use crate::texts::TextStore;
 use crate::time::Timestamp;
 use crate::trails::TrailStore;
@@ -247,6 +249,7 @@ pub trait Store:
     + AttestationTypeStore
     + TextStore
     + FeedStore
+    + PendingStore
     + 'static
 {
 }
@@ -270,6 +273,7 @@ impl<T> Store for T where
         + AttestationTypeStore
         + TextStore
         + FeedStore
+        + PendingStore
         + 'static
 {
 }

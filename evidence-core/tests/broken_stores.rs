@@ -27,6 +27,7 @@ use evidence_core::repos::{Repo, RepoFilter, RepoStore};
 use evidence_core::service_accounts::{ApiKeyRecord, ServiceAccount, ServiceAccountStore};
 use evidence_core::snapshots::{Placed, Snapshot, SnapshotRow, SnapshotStore, Stretch};
 use evidence_core::store::{Health, LedgerStore, Recorder, StoreResult, StoredEntry};
+use evidence_core::sweep::{AttachmentState, Pending, PendingStore};
 use evidence_core::texts::TextStore;
 use evidence_core::time::Timestamp;
 use evidence_core::trails::{Reported, Trail, TrailContents, TrailFilter, TrailStore};
@@ -73,6 +74,9 @@ enum Defect {
     LeasesAreEverybodys,
     LeasesEndAsAskedLast,
     CursorsAreSetByAnybody,
+    RemovesWhateverIsNoted,
+    NotesWhatIsBeingRemoved,
+    RemovesWhatOthersHave,
     WritesImportsAnew,
     ImportsAnywhere,
     KeepsPartOfARefusedImport,
@@ -85,7 +89,7 @@ enum Defect {
 }
 
 /// Each defect, and a check that has to find it where no other promise is about the same.
-const DEFECTS: [(Defect, &[&str]); 45] = [
+const DEFECTS: [(Defect, &[&str]); 48] = [
     (Defect::DropsTheLastFact, &[]),
     (Defect::IgnoresGuards, &[]),
     (Defect::KeepsPartOfARefusedWrite, &[]),
@@ -124,6 +128,12 @@ const DEFECTS: [(Defect, &[&str]); 45] = [
         Defect::CursorsAreSetByAnybody,
         &["a_cursor_goes_on_by_compare_and_swap", "who_lost_the_lease_moves_nothing"],
     ),
+    (
+        Defect::RemovesWhateverIsNoted,
+        &["only_what_is_as_it_was_read_is_removed", "who_keeps_it_again_has_it"],
+    ),
+    (Defect::NotesWhatIsBeingRemoved, &["what_is_being_removed_is_not_kept"]),
+    (Defect::RemovesWhatOthersHave, &["an_organizations_notes_are_its_own"]),
     (Defect::WritesImportsAnew, &["imports_keep_the_leaves"]),
     (Defect::ImportsAnywhere, &["imports_go_on_at_the_end"]),
     (Defect::KeepsPartOfARefusedImport, &["imports_are_whole"]),
@@ -355,6 +365,40 @@ impl FeedStore for Broken {
     async fn advance_cursor(&self, advance: &Advance, now: Timestamp) -> StoreResult<bool> {
         let moved = self.whole.advance_cursor(advance, now).await?;
         Ok(moved || self.has(Defect::CursorsAreSetByAnybody))
+    }
+}
+
+#[async_trait]
+impl PendingStore for Broken {
+    async fn attachment_state(&self, org: Id, sha256: &Fingerprint) -> StoreResult<AttachmentState> {
+        self.whole.attachment_state(org, sha256).await
+    }
+
+    async fn put_pending(&self, org: Id, sha256: &Fingerprint, at: Timestamp) -> StoreResult<bool> {
+        Ok(self.whole.put_pending(org, sha256, at).await? || self.has(Defect::NotesWhatIsBeingRemoved))
+    }
+
+    async fn pending(&self, after: Option<&Pending>, limit: u64) -> StoreResult<Vec<Pending>> {
+        self.whole.pending(after, limit).await
+    }
+
+    async fn begin_removal(&self, pending: &Pending, at: Timestamp) -> StoreResult<bool> {
+        self.whole.begin_removal(pending, at).await
+    }
+
+    async fn end_removal(&self, pending: &Pending) -> StoreResult<bool> {
+        let mut notes = self.whole.pending(None, u64::MAX).await?;
+        notes.retain(|note| note.sha256 == pending.sha256);
+        if self.has(Defect::RemovesWhateverIsNoted) {
+            notes.retain(|note| note.org == pending.org);
+        } else if !self.has(Defect::RemovesWhatOthersHave) {
+            notes = vec![pending.clone()];
+        }
+        let mut removed = false;
+        for note in notes {
+            removed |= self.whole.end_removal(&note).await?;
+        }
+        Ok(removed)
     }
 }
 

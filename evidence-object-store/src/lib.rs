@@ -28,7 +28,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use evidence_core::StoreError;
-use evidence_core::blobs::{Blobs, CHUNK, Chunks, Parts};
+use evidence_core::blobs::{Blobs, CHUNK, Chunks, OutsideBlobs, Parts};
 use evidence_core::id::Id;
 use evidence_core::name::Fingerprint;
 use evidence_core::store::StoreResult;
@@ -137,6 +137,16 @@ impl Blobs for ObjectBlobs {
                 Some(size) if start < size => Err(unavailable(error)),
                 Some(_) | None => Ok(None),
             },
+        }
+    }
+}
+
+#[async_trait]
+impl OutsideBlobs for ObjectBlobs {
+    async fn remove(&self, org: Id, sha256: &Fingerprint) -> StoreResult<()> {
+        match self.objects.delete(&self.path(org, sha256)).await {
+            Ok(()) | Err(Error::NotFound { .. }) => Ok(()),
+            Err(error) => Err(unavailable(error)),
         }
     }
 }

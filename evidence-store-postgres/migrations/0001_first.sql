@@ -240,6 +240,24 @@ CREATE TABLE evidence.kept_text (
     PRIMARY KEY (org, sha256)
 );
 
+-- Contents that records name: they are kept beside the ledger.
+CREATE TABLE evidence.attachment (
+    org    text COLLATE "C" NOT NULL,
+    sha256 text COLLATE "C" NOT NULL,
+    size   bigint NOT NULL,
+    PRIMARY KEY (org, sha256)
+);
+
+-- Contents that no record names yet, since when they are kept, and since when they are being removed. A note is there
+-- before the first chunk is.
+CREATE TABLE evidence.attachment_pending (
+    org         text COLLATE "C" NOT NULL,
+    sha256      text COLLATE "C" NOT NULL,
+    kept_at     bigint NOT NULL,
+    removing_at bigint,
+    PRIMARY KEY (org, sha256)
+);
+
 -- A blob exists once its row is here; chunks without one belong to a blob that is still coming, or never came.
 CREATE TABLE evidence.blob (
     org    text COLLATE "C" NOT NULL,

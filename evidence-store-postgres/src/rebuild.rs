@@ -61,16 +61,13 @@ const SURPLUS: &str = "
     SELECT (SELECT count(*) FROM evidence.ledger l WHERE l.org = $1 AND l.idx >= $2),
         (SELECT count(*) FROM evidence.node n WHERE n.org = $1)";
 
-const PUT_BLOB: &str =
-    "INSERT INTO evidence.blob (org, sha256, size) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING";
-
 /// The tables that follow from the ledgers, and the columns of their primary keys.
 const TABLES: &str = "
     SELECT c.relname::text, string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum)
     FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid
     JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = ANY(i.indkey)
     WHERE i.indisprimary AND c.relnamespace = pg_my_temp_schema() AND c.relname NOT IN
-        ('ledger', 'node', 'head', 'blob', 'blob_chunk', 'lease', 'cursor', '_evidence_migrations')
+        ('ledger', 'node', 'head', 'blob', 'blob_chunk', 'attachment_pending', 'lease', 'cursor', '_evidence_migrations')
     GROUP BY c.relname ORDER BY c.relname";
 
 /// Columns, constraints and indexes that only one of two schemas has: the one named `$1`, and the temporary one.
@@ -110,7 +107,8 @@ const HOMELESS: &str = "
     SELECT DISTINCT x.name FROM (
         SELECT 'ledger' AS name, org FROM evidence.ledger UNION ALL SELECT 'node', org FROM evidence.node
         UNION ALL SELECT 'head', org FROM evidence.head UNION ALL SELECT 'blob', org FROM evidence.blob
-        UNION ALL SELECT 'blob_chunk', org FROM evidence.blob_chunk) x
+        UNION ALL SELECT 'blob_chunk', org FROM evidence.blob_chunk
+        UNION ALL SELECT 'attachment_pending', org FROM evidence.attachment_pending) x
     WHERE x.org NOT IN (SELECT id FROM evidence.organization)";
 
 /// What the ledger says of a key is the digest of its hash, so that the tables made again agree with one that is gone.
@@ -119,7 +117,7 @@ const HASHES_MISSING: &str = "SELECT id FROM evidence.api_key WHERE hash IS NULL
 /// A blob may be kept for a record that was refused afterwards: only those that a fact names must be there.
 const BLOBS_MISSING: &str = "
     SELECT x.org || ' ' || x.sha256 FROM (
-        SELECT org, sha256, size FROM pg_temp.blob EXCEPT SELECT org, sha256, size FROM evidence.blob) x";
+        SELECT org, sha256, size FROM pg_temp.attachment EXCEPT SELECT org, sha256, size FROM evidence.blob) x";
 
 /// Of the texts `$2` of the organization `$1`, those that no entry keeps.
 const TEXTS_MISSING: &str = "
@@ -249,7 +247,7 @@ impl Scratch {
     /// Forgets what was made.
     pub(crate) async fn clear(&mut self) -> StoreResult<()> {
         let names = |prefix: &str| {
-            let tables = self.tables.iter().map(|table| table.name.as_str()).chain(["blob"]);
+            let tables = self.tables.iter().map(|table| table.name.as_str());
             tables.map(|name| format!("pg_temp.\"{prefix}{name}\"")).collect::<Vec<_>>().join(", ")
         };
         let clear = format!("TRUNCATE {}; DROP TABLE IF EXISTS {}", names(""), names("differs_"));
@@ -323,14 +321,8 @@ impl Scratch {
             let fact: Fact = body(&entry.payload)?;
             batch.index(spot, entry.at, &fact, &secrets(&fact, hashes)).map_err(unwritten)?;
             for row in fact.index_rows(entry.at) {
-                match row {
-                    IndexRow::Attachment(file) => {
-                        let query = sqlx::query(self.made.statement(PUT_BLOB)).bind(org.to_string());
-                        let query = query.bind(file.sha256.as_str()).bind(signed(file.size));
-                        query.execute(&mut self.connection).await.map_err(store_error)?;
-                    }
-                    IndexRow::TextUse { sha256 } => drop(texts.insert(sha256.to_string())),
-                    _ => {}
+                if let IndexRow::TextUse { sha256 } = row {
+                    texts.insert(sha256.to_string());
                 }
             }
         }

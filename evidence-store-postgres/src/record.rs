@@ -487,8 +487,12 @@ impl Batch<'_> {
                 rows.push(Table::Allowance, &(spot.org, environment, fingerprint, spot.index))
             }
             IndexRow::Text { sha256 } => rows.push(Table::Text, &(spot.org, sha256, spot.index)),
-            // Kept before the fact; what is expected to be there follows from the ledger.
-            IndexRow::Attachment(_) | IndexRow::TextUse { .. } => Ok(()),
+            IndexRow::Attachment(file) => {
+                rows.push(Table::Attachment, &(spot.org, &file.sha256, file.size))?;
+                rows.push(Table::PendingGone, &(spot.org, &file.sha256))
+            }
+            // What is expected to be there follows from the ledger.
+            IndexRow::TextUse { .. } => Ok(()),
         }
     }
 }

@@ -224,6 +224,24 @@ CREATE TABLE kept_text (
     PRIMARY KEY (org, sha256)
 ) STRICT, WITHOUT ROWID;
 
+-- Contents that records name: they are kept beside the ledger.
+CREATE TABLE attachment (
+    org    INTEGER NOT NULL,
+    sha256 TEXT NOT NULL,
+    size   INTEGER NOT NULL,
+    PRIMARY KEY (org, sha256)
+) STRICT, WITHOUT ROWID;
+
+-- Contents that no record names yet, since when they are kept, and since when they are being removed. A note is there
+-- before the first chunk is.
+CREATE TABLE attachment_pending (
+    org         INTEGER NOT NULL,
+    sha256      TEXT NOT NULL,
+    kept_at     INTEGER NOT NULL,
+    removing_at INTEGER,
+    PRIMARY KEY (org, sha256)
+) STRICT, WITHOUT ROWID;
+
 -- A blob exists once its row is here; chunks without one belong to a blob that is still coming, or never came.
 CREATE TABLE blob (
     org    INTEGER NOT NULL,

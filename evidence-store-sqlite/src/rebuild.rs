@@ -56,13 +56,11 @@ const SURPLUS: &str = "
     SELECT (SELECT count(*) FROM stored.ledger WHERE org = $1 AND idx >= $2),
         (SELECT count(*) FROM stored.node WHERE org = $1)";
 
-const PUT_BLOB: &str = "INSERT INTO blob (org, sha256, size) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING";
-
 /// The tables that follow from the ledgers, and the columns of their primary keys.
 const TABLES: &str = "
     SELECT m.name, json_group_array(p.name) FROM main.sqlite_schema m, pragma_table_info(m.name, 'main') p
     WHERE m.type = 'table' AND p.pk > 0 AND m.name NOT IN
-        ('ledger', 'node', 'head', 'blob', 'blob_chunk', 'lease', 'cursor', '_evidence_migrations')
+        ('ledger', 'node', 'head', 'blob', 'blob_chunk', 'attachment_pending', 'lease', 'cursor', '_evidence_migrations')
     GROUP BY m.name ORDER BY m.name";
 
 const STORED_TABLES: &str = "SELECT name FROM stored.sqlite_schema WHERE type = 'table' ORDER BY name";
@@ -90,7 +88,8 @@ const HOMELESS: &str = "
     SELECT DISTINCT x.name FROM (
         SELECT 'ledger' AS name, org FROM stored.ledger UNION ALL SELECT 'node', org FROM stored.node
         UNION ALL SELECT 'head', org FROM stored.head UNION ALL SELECT 'blob', org FROM stored.blob
-        UNION ALL SELECT 'blob_chunk', org FROM stored.blob_chunk) x
+        UNION ALL SELECT 'blob_chunk', org FROM stored.blob_chunk
+        UNION ALL SELECT 'attachment_pending', org FROM stored.attachment_pending) x
     WHERE x.org NOT IN (SELECT key FROM stored.organization)";
 
 /// What the ledger says of a key is the digest of its hash, so that the tables made again agree with one that is gone.
@@ -100,7 +99,7 @@ const HASHES_MISSING: &str = "
 /// A blob may be kept for a record that was refused afterwards: only those that a fact names must be there.
 const BLOBS_MISSING: &str = "
     SELECT json_array(x.org, x.sha256) FROM (
-        SELECT org, sha256, size FROM main.blob EXCEPT SELECT org, sha256, size FROM stored.blob) x";
+        SELECT org, sha256, size FROM main.attachment EXCEPT SELECT org, sha256, size FROM stored.blob) x";
 
 /// Of the texts `$2` of the organization `$1`, those that no entry keeps.
 const TEXTS_MISSING: &str = "
@@ -218,7 +217,7 @@ impl Scratch {
     /// Forgets what was made.
     pub(crate) fn clear(&self) -> StoreResult<()> {
         let tables = self.tables.iter().map(|table| table.name.as_str());
-        tables.chain(["blob"]).try_for_each(|name| {
+        tables.into_iter().try_for_each(|name| {
             self.execute(&format!("DROP TABLE IF EXISTS main.\"differs_{name}\""), &[])?;
             self.execute(&format!("DELETE FROM main.\"{name}\""), &[])
         })
@@ -291,13 +290,8 @@ impl Scratch {
             let id = id.ok_or_else(|| StoreError::corrupt("it does not begin with an organization"))?;
             batch.index(id, spot, entry.at, &fact, &secrets(&fact, hashes)).map_err(unwritten)?;
             for row in fact.index_rows(entry.at) {
-                match row {
-                    IndexRow::Attachment(file) => self.execute(
-                        PUT_BLOB,
-                        &[org.into(), file.sha256.to_string().into(), signed(file.size).into()],
-                    )?,
-                    IndexRow::TextUse { sha256 } => drop(texts.insert(sha256)),
-                    _ => {}
+                if let IndexRow::TextUse { sha256 } = row {
+                    texts.insert(sha256);
                 }
             }
         }

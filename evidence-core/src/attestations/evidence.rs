@@ -17,19 +17,34 @@ use crate::operation::Download;
 use crate::service::Context;
 use crate::spool::Spooled;
 use crate::store::{StoreError, StoreResult};
+use crate::sweep::may_be_named;
+use crate::time::Timestamp;
 
-/// Keeps these files; answers their descriptions, and that of what the evidence download gives.
-pub(super) async fn keep(
-    mut files: Vec<Upload>,
-    cx: &Context<'_>,
-) -> Result<(Vec<Attachment>, Option<Attachment>)> {
-    let attachments = Vec::from_iter(files.iter().map(described));
+/// What was kept for an attestation.
+pub(super) struct Kept {
+    /// The descriptions of its files.
+    pub(super) attachments: Vec<Attachment>,
+    /// That of what the evidence download gives.
+    pub(super) evidence: Option<Attachment>,
+    since: Timestamp,
+}
+
+impl Kept {
+    /// Refuses what was kept so long ago that it may be swept before it is recorded.
+    pub(super) fn check(&self, cx: &Context<'_>) -> Result<()> {
+        if self.attachments.is_empty() { Ok(()) } else { Ok(may_be_named(self.since, cx.now())?) }
+    }
+}
+
+/// Keeps these files.
+pub(super) async fn keep(mut files: Vec<Upload>, cx: &Context<'_>) -> Result<Kept> {
+    let (attachments, since) = (Vec::from_iter(files.iter().map(described)), cx.now());
     if let [only] = files.as_mut_slice() {
-        cx.attachments().keep(cx.org()?, &only.sha256, &mut *only.content).await?;
+        cx.keep_attachment(&only.sha256, &mut *only.content).await?;
     }
     let evidence =
         if files.len() > 1 { Some(keep_archive(files, cx).await?) } else { attachments.first().cloned() };
-    Ok((attachments, evidence))
+    Ok(Kept { attachments, evidence, since })
 }
 
 fn described(file: &Upload) -> Attachment {
@@ -43,19 +58,18 @@ fn described(file: &Upload) -> Attachment {
 
 /// Keeps each of these files, and the archive of them, which is made of what passes by.
 async fn keep_archive(files: Vec<Upload>, cx: &Context<'_>) -> Result<Attachment> {
-    let org = cx.org()?;
     let mut archive = Archive::new(cx.compute());
     for (path, mut file) in super::archive::paths(files) {
         let mut entry = archive.entry(&path, file.size, &mut *file.content).await.map_err(unmade)?;
-        let kept = cx.attachments().keep(org, &file.sha256, &mut entry).await;
-        kept.map_err(|error| Refused::among(&error).map_or_else(|| error.into(), Error::from))?;
+        let kept = cx.keep_attachment(&file.sha256, &mut entry).await;
+        kept.map_err(|error| Refused::among(&error).map_or(error, Error::from))?;
         entry.finish().await.map_err(unmade)?;
     }
     let Spooled { size, sha256, mut content } = archive.finish().await.map_err(unmade)?;
     let sha256: Fingerprint = sha256
         .parse()
         .map_err(|source| Error::Internal { what: "an archive has no digest", source: Box::new(source) })?;
-    cx.attachments().keep(org, &sha256, &mut *content).await?;
+    cx.keep_attachment(&sha256, &mut *content).await?;
     Ok(Attachment {
         file_name: "evidence.tgz".to_owned(),
         media_type: "application/gzip".to_owned(),

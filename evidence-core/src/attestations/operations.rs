@@ -135,9 +135,10 @@ impl<C: Claim> Operation for PostAttestation<C> {
             // Nothing is kept for an attestation that is refused.
             self.draft(&base, &claim, &[], None, cx).await?;
         }
-        let (attachments, file) = evidence::keep(body.files, cx).await?;
+        let kept = evidence::keep(body.files, cx).await?;
         let attest = async || {
-            let draft = self.draft(&base, &claim, &attachments, file.as_ref(), cx).await?;
+            let draft = self.draft(&base, &claim, &kept.attachments, kept.evidence.as_ref(), cx).await?;
+            kept.check(cx)?;
             cx.record(draft).await
         };
         cx.retry(attest).await?;

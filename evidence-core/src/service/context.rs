@@ -6,15 +6,16 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use super::{Parts, Settings};
 use crate::auth::{Access, Actor, KeyHash, Place, Principal, Role, Scope};
-use crate::blobs::Blobs;
+use crate::blobs::{Blobs, Chunks};
 use crate::compute::{Compute, Progress};
 use crate::error::{Error, Missing, Resource, Result};
 use crate::fact::{Fact, Guard, Write};
 use crate::id::{Id, Random};
 use crate::limits::Limits;
-use crate::name::{OrgName, ServiceAccountName};
+use crate::name::{Fingerprint, OrgName, ServiceAccountName};
 use crate::policies::ParsedPolicies;
 use crate::store::{Entry, Store, StoreError};
+use crate::sweep;
 use crate::templates::Templates;
 use crate::time::{Clock, Timestamp};
 
@@ -70,7 +71,7 @@ impl Lasting {
 
 impl<'a> Context<'a> {
     pub(super) fn over(parts: &'a Arc<Parts>, access: &'a Access, now: Timestamp) -> Self {
-        let Parts { store, attachments, clock, random, settings, templates, .. } = &**parts;
+        let Parts { store, blobs: attachments, clock, random, settings, templates, .. } = &**parts;
         let (store, clock, random) = (&**store, &**clock, &**random);
         let now = AtomicI64::new(now.as_micros());
         let compute = parts.compute.clone().on_behalf_of(access.place.as_ref().map(|place| place.org));
@@ -135,6 +136,16 @@ impl<'a> Context<'a> {
     /// The store, for questions.
     pub const fn store(&self) -> &'a dyn Store {
         self.store
+    }
+
+    /// Keeps the content of an attachment, durably, for a record that is about to name it. Where none comes to name it, it
+    /// is removed after a while ([`sweep`]).
+    ///
+    /// # Errors
+    /// [`Error::Store`], with [`StoreError::Unavailable`] where the same content is just being removed.
+    pub async fn keep_attachment(&self, sha256: &Fingerprint, content: &mut dyn Chunks) -> Result<()> {
+        let places = (self.store, &**self.attachments);
+        Ok(sweep::keep(places, (self.org()?, sha256), content, self.clock.now()).await?)
     }
 
     /// Where the content of attachments is kept; downloads keep it beyond the operation.

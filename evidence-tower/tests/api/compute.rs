@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use evidence_core::blobs::{Blobs, CHUNK, Chunks};
+use evidence_core::blobs::{Blobs, CHUNK, Chunks, OutsideBlobs};
 use evidence_core::compute::{ComputePool, Job, WAITING};
 use evidence_core::id::Id;
 use evidence_core::name::Fingerprint;
@@ -268,6 +268,13 @@ impl Blobs for Longest {
 
     async fn chunk(&self, _: Id, _: &Fingerprint, _: u64) -> StoreResult<Option<Bytes>> {
         Ok(None)
+    }
+}
+
+#[async_trait]
+impl OutsideBlobs for Longest {
+    async fn remove(&self, _: Id, _: &Fingerprint) -> StoreResult<()> {
+        Ok(())
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use evidence_core::auth::{Access, Credential, Principal, Target};
-use evidence_core::blobs::{Blobs, CHUNK, Chunks};
+use evidence_core::blobs::{Blobs, CHUNK, Chunks, OutsideBlobs};
 use evidence_core::compute::Compute;
 use evidence_core::id::Id;
 use evidence_core::name::Fingerprint;
@@ -170,6 +170,13 @@ impl Blobs for Nowhere {
     }
 }
 
+#[async_trait]
+impl OutsideBlobs for Nowhere {
+    async fn remove(&self, _: Id, _: &Fingerprint) -> StoreResult<()> {
+        Ok(())
+    }
+}
+
 #[tokio::test]
 async fn a_download_of_what_is_not_to_be_had_fails_before_it_begins() {
     for (is_away, status) in [(true, 503), (false, 500)] {
@@ -203,6 +210,13 @@ impl Blobs for Lossy {
     async fn chunk(&self, _: Id, _: &Fingerprint, number: u64) -> StoreResult<Option<Bytes>> {
         let is_there = self.repeats || number == 0;
         Ok(is_there.then(|| Bytes::from(vec![b'x'; CHUNK])))
+    }
+}
+
+#[async_trait]
+impl OutsideBlobs for Lossy {
+    async fn remove(&self, _: Id, _: &Fingerprint) -> StoreResult<()> {
+        Ok(())
     }
 }
 

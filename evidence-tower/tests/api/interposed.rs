@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
@@ -25,10 +26,11 @@ use evidence_core::repos::{Repo, RepoFilter, RepoStore};
 use evidence_core::service_accounts::{ApiKeyRecord, ServiceAccount, ServiceAccountStore};
 use evidence_core::snapshots::{Placed, Snapshot, SnapshotRow, SnapshotStore, Stretch};
 use evidence_core::store::{Health, LedgerStore, Recorder, StoreResult, StoredEntry};
+use evidence_core::sweep::{AttachmentState, Pending, PendingStore};
 use evidence_core::texts::TextStore;
 use evidence_core::time::Timestamp;
 use evidence_core::trails::{Reported, Trail, TrailContents, TrailFilter, TrailStore};
-use evidence_core::{Current, Entry, Guard, RecordKind, Store, Write};
+use evidence_core::{Current, Entry, Guard, RecordKind, Store, StoreError, Write};
 use futures_util::future::BoxFuture;
 
 /// What a store is called for.
@@ -50,6 +52,7 @@ pub(crate) struct Interposed {
     before: Box<dyn Fn(Call) -> BoxFuture<'static, ()> + Send + Sync>,
     unguarded: Option<RecordKind>,
     answered: Option<Answered>,
+    refuses: Arc<AtomicBool>,
 }
 
 impl Interposed {
@@ -57,7 +60,8 @@ impl Interposed {
         whole: Arc<dyn Store>,
         before: impl Fn(Call) -> BoxFuture<'static, ()> + Send + Sync + 'static,
     ) -> Self {
-        Self { whole, before: Box::new(before), unguarded: None, answered: None }
+        let before = Box::new(before);
+        Self { whole, before, unguarded: None, answered: None, refuses: Arc::default() }
     }
 
     /// A store that notes how large its answers are.
@@ -65,6 +69,11 @@ impl Interposed {
         let answered = Answered::default();
         let store = Self::new(whole, |_| Box::pin(std::future::ready(())));
         (Self { answered: Some(Arc::clone(&answered)), ..store }, answered)
+    }
+
+    /// The same that takes no writes while it is told to refuse them.
+    pub(crate) fn refusing(self, refuses: Arc<AtomicBool>) -> Self {
+        Self { refuses, ..self }
     }
 
     fn note(&self, question: &'static str, answer: &impl Debug) {
@@ -83,6 +92,9 @@ impl Interposed {
 impl Recorder for Interposed {
     async fn record(&self, mut write: Write) -> StoreResult<Vec<Entry>> {
         (self.before)(Call::Write).await;
+        if self.refuses.load(Ordering::SeqCst) {
+            return Err(StoreError::Unavailable("it takes no writes".into()));
+        }
         let kind = |guard: &Guard| match guard {
             Guard::Revision(kind, ..) => Some(*kind),
             Guard::Denotes(key, _) => key.kind(),
@@ -100,6 +112,32 @@ impl TextStore for Interposed {
         let texts = self.whole.texts(org, digests).await;
         self.note("texts", &texts);
         texts
+    }
+}
+
+#[async_trait]
+impl FeedStore for Interposed {
+    /// As a database does, it goes on where nobody waits for the answer any more.
+    async fn acquire_lease(&self, lease: &Lease, now: Timestamp) -> StoreResult<bool> {
+        let (whole, lease) = (Arc::clone(&self.whole), lease.clone());
+        let before = (self.before)(Call::Question("acquire_lease"));
+        let acquired = async move {
+            before.await;
+            whole.acquire_lease(&lease, now).await
+        };
+        tokio::spawn(acquired).await.unwrap()
+    }
+
+    async fn release_lease(&self, name: &str, holder: Id) -> StoreResult<()> {
+        self.whole.release_lease(name, holder).await
+    }
+
+    async fn cursor(&self, consumer: &str, org: Id) -> StoreResult<u64> {
+        self.whole.cursor(consumer, org).await
+    }
+
+    async fn advance_cursor(&self, advance: &Advance, now: Timestamp) -> StoreResult<bool> {
+        self.whole.advance_cursor(advance, now).await
     }
 }
 
@@ -126,11 +164,12 @@ delegate! {
         fn keep(org: Id, sha256: &Fingerprint, content: &mut dyn Chunks) -> ();
         fn chunk(org: Id, sha256: &Fingerprint, number: u64) -> Option<Bytes>;
     }
-    FeedStore {
-        fn acquire_lease(lease: &Lease, now: Timestamp) -> bool;
-        fn release_lease(name: &str, holder: Id) -> ();
-        fn cursor(consumer: &str, org: Id) -> u64;
-        fn advance_cursor(advance: &Advance, now: Timestamp) -> bool;
+    PendingStore {
+        fn attachment_state(org: Id, sha256: &Fingerprint) -> AttachmentState;
+        fn put_pending(org: Id, sha256: &Fingerprint, at: Timestamp) -> bool;
+        fn pending(after: Option<&Pending>, limit: u64) -> Vec<Pending>;
+        fn begin_removal(pending: &Pending, at: Timestamp) -> bool;
+        fn end_removal(pending: &Pending) -> bool;
     }
     LedgerStore {
         fn ledger_head(org: Id) -> Option<Frontier>;

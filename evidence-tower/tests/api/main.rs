@@ -39,6 +39,7 @@ mod statements;
 mod story;
 mod strangers;
 mod support;
+mod sweeping;
 mod tags;
 mod templates;
 mod texts;
