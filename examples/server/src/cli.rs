@@ -1,6 +1,7 @@
 //! The command line: commands, options and their environment variables. Nothing is done here.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use evidence_core::Wording;
@@ -8,6 +9,7 @@ use evidence_core::api_keys::KeyDescription;
 use evidence_core::auth::Role;
 use evidence_core::id::Id;
 use evidence_core::name::OrgName;
+use evidence_core::sweep::Sweep;
 
 const DEFAULT_SCHEMA: &str = "evidence";
 
@@ -163,6 +165,16 @@ pub(crate) struct ApiOptions {
     /// How often a report that tells nothing new is noted, at most, for each environment.
     #[arg(long, env = "EVIDENCE_HEARTBEAT_SECONDS", value_name = "SECONDS", default_value_t = 60)]
     pub(crate) heartbeat_seconds: u64,
+    /// After how many hours the content of an attachment is removed that no record came to name: it was refused, or its
+    /// upload broke off.
+    #[arg(
+        long = "sweep-after-hours",
+        env = "EVIDENCE_SWEEP_AFTER_HOURS",
+        value_name = "HOURS",
+        default_value = "24",
+        value_parser = sweep
+    )]
+    pub(crate) sweep: Sweep,
     #[command(flatten)]
     pub(crate) log: LogOptions,
 }
@@ -341,6 +353,12 @@ pub(crate) enum LogFormat {
     Json,
 }
 
+fn sweep(hours: &str) -> Result<Sweep, String> {
+    let hours: u32 = hours.parse().map_err(|_| "it must be a whole number of hours".to_owned())?;
+    let grace = Duration::from_secs(u64::from(hours) * 60 * 60);
+    Sweep::after(grace).map_err(|error| error.to_string())
+}
+
 fn public_url(text: &str) -> Result<String, &'static str> {
     let host = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
     match host.map(|host| host.trim_end_matches('/')) {
@@ -357,6 +375,19 @@ mod tests {
     fn no_command_means_serve() {
         let cli = Cli::try_parse_from(["evidence-server", "--listen", "127.0.0.1:0"]).unwrap();
         assert!(matches!(cli.command(), Command::Serve(options) if options.api.listen.port() == 0));
+    }
+
+    #[test]
+    fn attachments_are_not_swept_while_a_record_may_come_to_name_them() {
+        let swept = |hours| Cli::try_parse_from(["evidence-server", "--sweep-after-hours", hours]);
+        for hours in ["2", "24", "4294967295"] {
+            assert!(swept(hours).is_ok(), "{hours}");
+        }
+        for hours in ["0", "1", "-3", "1.5", ""] {
+            let refusal = swept(hours).unwrap_err().to_string();
+            assert!(refusal.contains("--sweep-after-hours"), "{refusal}");
+        }
+        assert!(swept("1").unwrap_err().to_string().contains("cannot be swept after 3600 seconds"));
     }
 
     #[test]

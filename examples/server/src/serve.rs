@@ -6,6 +6,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use evidence_core::background::{LEASE, jobs};
+use evidence_core::sweep::Sweep;
 use evidence_core::{Evidence, Limits, Settings};
 use evidence_object_store::ObjectBlobs;
 use evidence_tower::EvidenceApi;
@@ -32,6 +34,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const BODY_PATIENCE: Duration = Duration::from_secs(600);
 /// How long running requests may take once a signal asked to stop.
 const DRAIN: Duration = Duration::from_secs(30);
+/// How long background work may take to let go of what it does, once requests are answered.
+const LAST_WORK: Duration = Duration::from_secs(10);
 /// How long to wait when no connection can be accepted, such as for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -47,6 +51,7 @@ pub(crate) async fn run(options: ServeOptions) -> Result<(), Failure> {
             "The store is empty. To make a user and a key: evidence-server seed --user NAME, with the same --database-url"
         );
     }
+    let sweep = api.sweep;
     let door = Door::open(&api).await?;
     let service = Evidence::new(store.store(), door.settings(&api));
     let service = match attachments {
@@ -54,7 +59,7 @@ pub(crate) async fn run(options: ServeOptions) -> Result<(), Failure> {
         None => service,
     };
     println!("Listening on http://{}", door.address);
-    door.serve(service, &store).await
+    door.serve(service, sweep, &store).await
 }
 
 /// A bound socket and the signals that close it.
@@ -87,10 +92,11 @@ impl Door {
         }
     }
 
-    /// Serves until a signal, drains, and closes the store.
-    pub(crate) async fn serve(self, service: Evidence, store: &Opened) -> Result<(), Failure> {
+    /// Serves, and does the background work, until a signal; then drains, stops that work, and closes the store.
+    pub(crate) async fn serve(self, service: Evidence, sweep: Sweep, store: &Opened) -> Result<(), Failure> {
         let Self { listener, address, mut stop } = self;
         tracing::info!(%address, "listening");
+        let background = service.background(LEASE, jobs(sweep));
         let connections = Connections::new(EvidenceApi::new(service));
         let mut stopped = pin!(stop.asked());
         loop {
@@ -108,6 +114,11 @@ impl Door {
         drop(listener);
         tracing::info!("draining");
         connections.drain().await;
+        if tokio::time::timeout(LAST_WORK, background.stop()).await.is_err() {
+            tracing::warn!(
+                "background work did not end and was cut off: other servers take over when its lease expires"
+            );
+        }
         store.close().await;
         tracing::info!("stopped");
         Ok(())
