@@ -72,16 +72,15 @@ const FINGERPRINTS: &str = "
     FROM (SELECT 1) AS one LEFT JOIN (SELECT fingerprint FROM found ORDER BY fingerprint LIMIT $4) f ON true
     ORDER BY f.fingerprint";
 
-/// One row with everything, as a JSON array or nothing: a row costs more than what is in it. The plus, and the
-/// flow as an expression, keep the planner from walking a flow for the greatest index.
+/// One row with everything, as a JSON array or nothing: a row costs more than what is in it. The reports of the
+/// fingerprints are gone through once, for the planner may walk a flow to find the newest there.
 pub(crate) const PROVENANCE: &str = concat!(
     "SELECT '[' || string_agg(",
     row_json!(),
-    ", ',' ORDER BY a.ledger_index) || ']' FROM ",
+    ", ',' ORDER BY a.ledger_index) || ']' FROM (
+        SELECT DISTINCT ON (a.fingerprint, a.flow) a.* FROM ",
     each!("artifact", "fingerprint", "a"),
-    " WHERE a.ledger_index = (
-        SELECT max(n.ledger_index + 0) FROM evidence.artifact n
-        WHERE n.org = a.org AND n.fingerprint = a.fingerprint AND n.flow || '' = a.flow)"
+    " ORDER BY a.fingerprint, a.flow, a.trail IS NULL, a.ledger_index DESC) a"
 );
 
 fn listing(filter: &ArtifactFilter) -> Listing {

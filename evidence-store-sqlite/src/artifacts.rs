@@ -79,8 +79,9 @@ const PROVENANCE: &str = concat!(
     ") || ']' FROM json_each($2) w
     CROSS JOIN artifact a ON a.org = (SELECT key FROM organization WHERE id = $1) AND a.fingerprint = w.value
     WHERE a.ledger_index = (
-            SELECT max(n.ledger_index) FROM artifact n
-            WHERE n.org = a.org AND n.fingerprint = a.fingerprint AND n.flow = a.flow)"
+            SELECT n.ledger_index FROM artifact n
+            WHERE n.org = a.org AND n.fingerprint = a.fingerprint AND n.flow = a.flow
+            ORDER BY (n.trail IS NOT NULL) DESC, n.ledger_index DESC LIMIT 1)"
 );
 
 fn listing(filter: &ArtifactFilter) -> Listing {

@@ -38,9 +38,10 @@ pub struct Artifact {
     pub description: String,
     /// The template's name for it, `""` without one.
     pub template_reference_name: String,
-    /// The commit it was built from.
+    /// The commit it was built from. A report that does not name it may tell it with what it says of the commit: then it is
+    /// that one's hash, if given in full.
     pub git_commit: Option<CommitSha>,
-    /// More about that commit.
+    /// What was said of a commit; where it names another than `git_commit`, that one counts.
     pub git_commit_info: Option<GitCommit>,
     /// The repository, as reported.
     pub repo_info: Option<RepoInfo>,
@@ -170,6 +171,7 @@ pub trait ArtifactStore: Send + Sync {
     ) -> StoreResult<Vec<Listed>>;
     /// The reports of these ids, in any order; unknown ids are passed over.
     async fn artifacts_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Artifact>>;
-    /// For each of these fingerprints and each flow it was reported to, the newest report, ordered by ledger index.
+    /// For each of these fingerprints and each flow it was reported to, the newest report to a trail, or the newest of all
+    /// where none is to a trail; ordered by ledger index.
     async fn provenance(&self, org: Id, fingerprints: &[Fingerprint]) -> StoreResult<Vec<ArtifactRow>>;
 }

@@ -61,6 +61,8 @@ pub struct ArtifactInput {
     pub fingerprint: Fingerprint,
     pub filename: FileName,
     pub description: Option<Description>,
+    /// The commit that the artifact was built from. Without it, `git_commit_info.sha1` is, if it is a hash in full; where
+    /// the two differ, `git_commit` counts.
     pub git_commit: Option<CommitSha>,
     pub git_commit_info: Option<GitCommit>,
     pub repo_info: Option<RepoInfo>,
@@ -145,6 +147,8 @@ async fn report(flow: &FlowName, input: &ArtifactInput, cx: &Context<'_>) -> Res
         }
     };
     let repo = draft.repo(input.repo_info.as_ref(), cx).await?;
+    let told = || input.git_commit_info.as_ref().and_then(|commit| commit.sha1.parse().ok());
+    let git_commit = input.git_commit.clone().or_else(told);
     let template = trail.as_ref().map_or(flow.template, |trail| trail.template);
     let input = input.clone();
     draft.fact(Fact::ArtifactReported {
@@ -159,7 +163,7 @@ async fn report(flow: &FlowName, input: &ArtifactInput, cx: &Context<'_>) -> Res
                 .template_reference_name
                 .map(|name| name.to_string())
                 .unwrap_or_default(),
-            git_commit: input.git_commit,
+            git_commit,
             git_commit_info: input.git_commit_info,
             repo_info: input.repo_info,
             repo,

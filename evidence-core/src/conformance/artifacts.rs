@@ -27,6 +27,7 @@ promises! {
     artifacts_are_narrowed: "Everything given in an artifact filter must match.",
     artifacts_by_id_pass_over_unknown_ids: "`artifacts_by_id` passes over unknown ids and other organizations'.",
     provenance_is_the_newest_of_each_flow: "`provenance` answers the newest report of each fingerprint and flow.",
+    provenance_prefers_trails: "A report without a trail is `provenance` only where the flow has no other of the fingerprint.",
 }
 
 async fn artifacts_read_back(store: Arc<dyn Store>) -> Outcome {
@@ -209,4 +210,25 @@ async fn provenance_is_the_newest_of_each_flow(store: Arc<dyn Store>) -> Outcome
     ];
     same("their details", details, expected)?;
     same("of no fingerprints", store.provenance(org.id, &[]).await?, Vec::new())
+}
+
+async fn provenance_prefers_trails(store: Arc<dyn Store>) -> Outcome {
+    let org = Org::create(&store, 1, "foo").await?;
+    org.record(vec![flow_created(100, "f"), flow_created(101, "g"), trail_begun(102, 100, "t")]).await?;
+    org.record(vec![
+        artifact_reported(110, 100, Some(102), "ab"),
+        artifact_reported(111, 100, Some(102), "ab"),
+        artifact_reported(112, 100, None, "ab"),
+        artifact_reported(113, 100, None, "cd"),
+        artifact_reported(114, 101, None, "ab"),
+        artifact_reported(115, 101, None, "ab"),
+    ])
+    .await?;
+    let asked = ["ab", "cd"].map(fingerprint);
+    let found = async || -> Result<Vec<Id>, Failure> {
+        Ok(store.provenance(org.id, &asked).await?.iter().map(|row| row.id).collect())
+    };
+    same("the rows", found().await?, [111, 113, 115].map(id).to_vec())?;
+    org.record(vec![artifact_reported(116, 100, Some(102), "cd")]).await?;
+    same("once there is a trail", found().await?, [111, 115, 116].map(id).to_vec())
 }

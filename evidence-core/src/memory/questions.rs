@@ -369,8 +369,9 @@ impl ArtifactStore for MemoryStore {
     async fn provenance(&self, org: Id, fingerprints: &[Fingerprint]) -> StoreResult<Vec<ArtifactRow>> {
         let newest: BTreeMap<_, ArtifactRow> = self.ask(org, |tables| {
             let rows = tables.artifacts.iter().map(|artifact| artifact.record.row(artifact.revision));
-            let wanted = rows.filter(|row| fingerprints.contains(&row.fingerprint));
-            wanted.map(|row| ((row.fingerprint.clone(), row.flow), row)).collect()
+            let mut wanted = Vec::from_iter(rows.filter(|row| fingerprints.contains(&row.fingerprint)));
+            wanted.sort_by_key(|row| (row.trail.is_some(), row.index));
+            wanted.into_iter().map(|row| ((row.fingerprint.clone(), row.flow), row)).collect()
         })?;
         let mut rows: Vec<_> = newest.into_values().collect();
         rows.sort_by_key(|row| row.index);
