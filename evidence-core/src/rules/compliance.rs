@@ -10,6 +10,7 @@
 //! one, and with it what was said of that one. The same content reported again stays what was said
 //! of it, whatever the later report leaves out.
 
+mod contents;
 mod scopes;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,6 +21,7 @@ use schemars::JsonSchema;
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
 
+pub use self::contents::{ContentStatus, artifact_states, content_statuses};
 use self::scopes::{Newest, Scopes, Slot, named_like_content};
 use super::template::{Requirement, Template};
 use crate::time::Timestamp;
@@ -412,35 +414,6 @@ pub fn evaluate_artifact(
     let on_trail: Vec<_> = attestations.iter().filter(|one| one.binding == Binding::Trail).collect();
     let own: Vec<_> = attestations.iter().filter(|one| subjects.include(&one.binding)).collect();
     evaluate_reported(template, &Standing::new(&template.attestations, &on_trail), artifact, &own)
-}
-
-/// The states of all these reports of artifacts by content and name, as [`evaluate_artifact`] says of each: what was
-/// reported is gone through once, however many artifacts there are.
-pub fn artifact_states<'a>(
-    template: &Template,
-    artifacts: &'a [ReportedArtifact],
-    attestations: &'a [ReportedAttestation],
-) -> BTreeMap<(&'a str, &'a str), State> {
-    let mut subjects: BTreeMap<(&str, &str), BTreeSet<Subject<'_>>> = BTreeMap::new();
-    for artifact in artifacts {
-        let content_and_name = (artifact.fingerprint.as_str(), artifact.name.as_str());
-        subjects.entry(content_and_name).or_default().extend(artifact.subjects());
-    }
-    let mut on_trail = Vec::new();
-    let mut about: BTreeMap<Subject<'_>, Vec<&ReportedAttestation>> = BTreeMap::new();
-    for attestation in attestations {
-        match attestation.binding.subject() {
-            None => on_trail.push(attestation),
-            Some(subject) => about.entry(subject).or_default().push(attestation),
-        }
-    }
-    let trail = Standing::new(&template.attestations, &on_trail);
-    let state = |name: &str, subjects: BTreeSet<Subject<'_>>| {
-        let own: Vec<_> =
-            subjects.iter().filter_map(|subject| about.get(subject)).flatten().copied().collect();
-        verdict(template, [Standing::new(expected_of(template, name), &own).state, trail.state])
-    };
-    subjects.into_iter().map(|(of, subjects)| (of, state(of.1, subjects))).collect()
 }
 
 /// The names of the attestations that an artifact of this template name needs: those of its slot,

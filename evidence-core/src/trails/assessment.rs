@@ -104,7 +104,7 @@ impl From<&AttestationRow> for ReportedAttestation {
 }
 
 /// What `keep` makes of each of these trails, judged one after the other, in any order.
-pub(crate) async fn judged<T: Send>(
+async fn judged<T: Send>(
     ids: &[Id],
     cx: &Context<'_>,
     keep: impl Fn(Assessed) -> T + Send,

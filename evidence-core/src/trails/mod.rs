@@ -22,7 +22,7 @@ use crate::store::{Current, StoreResult, StoredEntry};
 use crate::texts::TextRef;
 use crate::time::Timestamp;
 
-pub(crate) use assessment::{Activity, Assessed, artifact_state, judged, newest_of_flows};
+pub(crate) use assessment::{Activity, Assessed, artifact_state, newest_of_flows};
 pub(crate) use events::{Run, runs};
 pub use operations::*;
 #[cfg(feature = "pdf")]

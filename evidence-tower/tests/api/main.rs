@@ -14,6 +14,7 @@ mod documentation;
 mod environments;
 mod faults;
 mod flows;
+mod gates;
 mod host_operations;
 mod identity;
 mod interposed;
