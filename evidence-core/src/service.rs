@@ -1,6 +1,7 @@
 //! The service: authenticates, authorizes and runs operations over a store, with no transport in it.
 
 mod context;
+mod turns;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use crate::error::{Error, Missing, Resource, Result, Wording};
 use crate::flows::Visibility;
 use crate::id::{Id, Random, SystemRandom};
 use crate::limits::Limits;
-use crate::name::OrgName;
+use crate::name::{EnvironmentName, OrgName};
 use crate::operation::Operation;
 use crate::orgs::{KeyHolder, Standing};
 use crate::policies::{ParsedPolicies, no_policies};
@@ -21,6 +22,8 @@ use crate::recent::Recent;
 use crate::store::Store;
 use crate::templates::{Templates, no_templates};
 use crate::time::{Clock, SystemClock, Timestamp};
+
+use self::turns::Turns;
 
 pub use context::*;
 pub(crate) use context::{Lasting, retry_on_conflict};
@@ -152,6 +155,8 @@ struct Parts {
     callers: Callers,
     templates: Templates,
     policies: ParsedPolicies,
+    /// Environments that are judged.
+    judging: Turns<(Id, EnvironmentName)>,
 }
 
 /// Who called lately.
@@ -287,6 +292,7 @@ impl Evidence {
                 callers: Callers::default(),
                 templates: no_templates(),
                 policies: no_policies(),
+                judging: Turns::default(),
             }),
         }
     }
@@ -319,6 +325,7 @@ impl Evidence {
             callers: Callers::default(),
             templates: no_templates(),
             policies: no_policies(),
+            judging: Turns::default(),
         };
         change(&mut parts);
         Self { parts: Arc::new(parts) }

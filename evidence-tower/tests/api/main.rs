@@ -9,6 +9,7 @@ mod attestations;
 mod background;
 mod bodies;
 mod compute;
+mod contended;
 mod damaged;
 mod documentation;
 mod environments;

@@ -519,13 +519,15 @@ async fn many_that_report_the_same_at_the_same_time_note_it_once() {
         };
         let clock = Arc::new(Set::default());
         let store = Arc::new(Interposed::new(Arc::clone(&stored.store), before)) as Arc<dyn Store>;
-        let [quiet] = servers([(store, Arc::clone(&clock) as Arc<dyn Clock>)], stored.name).await;
+        let clocked = |_| (Arc::clone(&store), Arc::clone(&clock) as Arc<dyn Clock>);
+        let machines: [Api; MACHINES] = servers(std::array::from_fn(clocked), stored.name).await;
+        let quiet = &machines[0];
         quiet.given_environments("docker", &["prod"]).await;
         quiet.report_running("prod", &[('1', &[1])]).await.expect_exactly(201, json!("OK"));
         clock.to(100);
         // All have read what the others have before anybody writes.
         *barrier.lock().unwrap() = Some(Arc::new(Barrier::new(MACHINES)));
-        let reports = (0..MACHINES).map(|_| quiet.report_running("prod", &[('1', &[1])]));
+        let reports = machines.iter().map(|machine| machine.report_running("prod", &[('1', &[1])]));
         for reply in join_all(reports).await {
             reply.expect_exactly(200, json!("OK"));
         }
