@@ -65,7 +65,7 @@ impl Operation for GetAuditPdf {
             let pages = pages(&org, &flow, ledger, &history);
             report::render(&pages).map(|bytes| (sha256_hex(&bytes), bytes))
         };
-        let (digest, bytes) = cx.compute().run(draw).await?.map_err(|source| Error::Internal {
+        let (digest, bytes) = cx.compute().run_long(draw).await?.map_err(|source| Error::Internal {
             what: "the PDF could not be drawn",
             source: source.into(),
         })?;
