@@ -348,6 +348,27 @@ async fn an_attachment_that_broke_off_is_not_there_until_it_is_kept_whole() {
 }
 
 #[tokio::test]
+async fn an_attachment_that_is_damaged_is_put_right_by_keeping_it_again() {
+    let bench = Bench::new().await;
+    let content: Vec<u8> = (0..CHUNK * 2 + 7).map(|n| u8::try_from(n % 251).unwrap()).collect();
+    let sha256 = evidence_core::digest::sha256_hex(&content).parse().unwrap();
+    let keep = async || bench.store.keep(bench.org, &sha256, &mut Whole::new(content.clone())).await.unwrap();
+    keep().await;
+    for damage in [
+        "DELETE FROM blob_chunk WHERE seq = 1",
+        "UPDATE blob_chunk SET data = substr(data, 2) || substr(data, 1, 1) WHERE seq = 2",
+        "UPDATE blob_chunk SET data = substr(data, 1, 9)",
+        "INSERT INTO blob_chunk SELECT org, sha256, 3, data FROM blob_chunk WHERE seq = 2",
+        "UPDATE blob SET size = 1",
+    ] {
+        bench.execute(damage);
+        assert_eq!(bench.store.fsck().await.unwrap().problems.len(), 1, "{damage}");
+        keep().await;
+        assert_eq!(bench.store.fsck().await.unwrap().problems, Vec::<String>::new(), "{damage}");
+    }
+}
+
+#[tokio::test]
 async fn damage_is_named() {
     let cases = [
         ("UPDATE ledger SET payload = '{}' WHERE idx = 3", "payload of ledger entry 3"),

@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use super::Attachment;
 use super::archive::Archive;
-use crate::blobs::{Blobs, Upload};
+use crate::blobs::{Blobs, Chunks, Kept, Upload};
 use crate::compute::Refused;
 use crate::error::{Error, Result};
 use crate::id::Id;
@@ -16,7 +16,6 @@ use crate::name::Fingerprint;
 use crate::operation::Download;
 use crate::service::Context;
 use crate::spool::Spooled;
-use crate::store::{StoreError, StoreResult};
 
 /// Keeps these files; answers their descriptions, and that of what the evidence download gives.
 pub(super) async fn keep(
@@ -74,64 +73,26 @@ fn unmade(source: std::io::Error) -> Error {
     }
 }
 
-/// A stored file, as a download. Its beginning is read at once, so that a place which does not answer is told by the
-/// status and not by a body that breaks off.
+/// A stored file, as a download. Its beginning is read at once, so that a place which does not answer, or has lost it, is
+/// told by the status and not by a body that breaks off.
 pub(super) async fn download(file: &Attachment, org: Id, cx: &Context<'_>) -> Result<Download> {
     let blobs = Arc::clone(cx.attachments());
-    let first = blobs.chunk(org, &file.sha256, 0).await?;
-    if first.is_none() && file.size > 0 {
-        return Err(incomplete(&file.sha256).into());
-    }
+    let kept = Kept::open(blobs, org, file.sha256.clone(), Some(file.size)).await?;
     Ok(Download {
         media_type: file.media_type.clone(),
         file_name: file.file_name.clone(),
         size: file.size,
         etag: Some(file.sha256.to_string()),
-        content: Box::new(Stored {
-            first,
-            blobs,
-            org,
-            sha256: file.sha256.clone(),
-            next: 0,
-            rest: file.size,
-        }),
+        content: Box::new(Stored(kept)),
     })
 }
 
-/// A blob that is not as long as its record says.
-fn incomplete(sha256: &Fingerprint) -> StoreError {
-    StoreError::corrupt(format_args!("the content of the attachment {sha256} is not whole"))
-}
-
-/// A blob read chunk by chunk. One that is shorter or longer than it should be is an error, which breaks the answer
-/// off: an end would tell the caller that this was all.
-struct Stored {
-    first: Option<Bytes>,
-    blobs: Arc<dyn Blobs>,
-    org: Id,
-    sha256: Fingerprint,
-    next: u64,
-    /// How many bytes are still to come.
-    rest: u64,
-}
-
-impl Stored {
-    async fn chunk(&mut self) -> StoreResult<Option<Bytes>> {
-        let chunk = match self.first.take() {
-            Some(first) => Some(first),
-            None if self.rest == 0 => return Ok(None),
-            None => self.blobs.chunk(self.org, &self.sha256, self.next).await?,
-        };
-        self.next += 1;
-        let chunk = chunk.filter(|chunk| !chunk.is_empty()).ok_or_else(|| incomplete(&self.sha256))?;
-        self.rest = self.rest.checked_sub(chunk.len() as u64).ok_or_else(|| incomplete(&self.sha256))?;
-        Ok(Some(chunk))
-    }
-}
+/// The content of a download.
+struct Stored(Kept<Arc<dyn Blobs>>);
 
 #[async_trait]
-impl crate::blobs::Chunks for Stored {
+impl Chunks for Stored {
     async fn next(&mut self) -> std::io::Result<Option<Bytes>> {
-        self.chunk().await.map_err(std::io::Error::other)
+        self.0.chunk().await.map_err(std::io::Error::other)
     }
 }

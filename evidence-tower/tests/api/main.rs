@@ -4,6 +4,7 @@ mod access;
 mod administration;
 mod allowlists;
 mod artifacts;
+mod attachments;
 mod attestation_types;
 mod attestations;
 mod background;
