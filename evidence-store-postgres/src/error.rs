@@ -110,6 +110,26 @@ pub enum ConnectError {
         /// Why.
         source: StoreError,
     },
+    /// The schema is not there, or holds something else.
+    #[error(
+        "schema '{schema}' has no tables of an evidence store: check the address and the schema's name, or make a store \
+         there first"
+    )]
+    NoStore {
+        /// The schema.
+        schema: String,
+    },
+    /// The tables would have to be brought up to date first.
+    #[error(
+        "the database has tables of version {found} and this program needs {known}: start a server of this version, which \
+         brings them up to date"
+    )]
+    OlderSchema {
+        /// The version found.
+        found: i64,
+        /// The version that this program needs.
+        known: i64,
+    },
     /// The tables were written by a later program.
     #[error("the database has tables of version {found} and this program knows {known}: use a newer program")]
     NewerSchema {

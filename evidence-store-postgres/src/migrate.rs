@@ -121,6 +121,34 @@ pub(crate) fn latest(migrations: &[Migration]) -> i64 {
     i64::try_from(migrations.len()).unwrap_or(i64::MAX)
 }
 
+/// Refuses a schema without a store, or whose tables this program would bring up to date first.
+pub(crate) async fn expect_migrated(
+    schema: &Schema,
+    connection: &mut PgConnection,
+    migrations: &[Migration],
+) -> Result<(), ConnectError> {
+    check_server(connection).await?;
+    let known = latest(migrations);
+    match migrated(schema, connection, migrations, ConnectError::connecting).await? {
+        None => Err(ConnectError::NoStore { schema: schema.name().to_owned() }),
+        Some(found) if found < known => Err(ConnectError::OlderSchema { found, known }),
+        Some(_) => Ok(()),
+    }
+}
+
+/// Refuses a server on which the statements do not work.
+async fn check_server(connection: &mut PgConnection) -> Result<(), ConnectError> {
+    let (server, encoding): (i64, String) =
+        sqlx::query_as(SERVER).fetch_one(connection).await.map_err(ConnectError::connecting)?;
+    if server < OLDEST_SERVER {
+        return Err(ConnectError::OldServer(server));
+    }
+    if encoding != "UTF8" {
+        return Err(ConnectError::Encoding(encoding));
+    }
+    Ok(())
+}
+
 /// Brings the tables of a schema up to date, if they are not.
 pub(crate) async fn migrate(
     schema: &Schema,
@@ -128,14 +156,7 @@ pub(crate) async fn migrate(
     address: &Address,
     migrations: &'static [Migration],
 ) -> Result<(), ConnectError> {
-    let (server, encoding): (i64, String) =
-        sqlx::query_as(SERVER).fetch_one(&mut *connection).await.map_err(ConnectError::connecting)?;
-    if server < OLDEST_SERVER {
-        return Err(ConnectError::OldServer(server));
-    }
-    if encoding != "UTF8" {
-        return Err(ConnectError::Encoding(encoding));
-    }
+    check_server(connection).await?;
     let failed = |version| move |source| ConnectError::migrating(schema.name(), version, source);
     // Nothing is locked or made where nothing is missing: a user with no such right, or a standby, will do.
     if is_latest(schema, connection, migrations, failed(0)).await? {
@@ -159,20 +180,32 @@ pub(crate) async fn migrate(
     sqlx::query(UNLOCK).bind(schema.name()).execute(connection).await.map(drop).map_err(failed(0))
 }
 
-/// Whether nothing is missing. Tables that a newer program has changed are as good, unless it does not let this one write.
+/// Whether nothing is missing.
 async fn is_latest(
     schema: &Schema,
     connection: &mut PgConnection,
     migrations: &[Migration],
     failed: impl Fn(sqlx::Error) -> ConnectError,
 ) -> Result<bool, ConnectError> {
+    let done = migrated(schema, connection, migrations, failed).await?;
+    Ok(done.is_some_and(|done| done >= latest(migrations)))
+}
+
+/// The last version that was reached; nothing where there are no tables. Tables that a newer program has changed are as
+/// good, unless it does not let this one write.
+async fn migrated(
+    schema: &Schema,
+    connection: &mut PgConnection,
+    migrations: &[Migration],
+    failed: impl Fn(sqlx::Error) -> ConnectError,
+) -> Result<Option<i64>, ConnectError> {
     let exists = sqlx::query_scalar(TABLE_EXISTS).bind(schema.name()).fetch_one(&mut *connection).await;
     if !exists.map_err(&failed)? {
-        return Ok(false);
+        return Ok(None);
     }
     let found = sqlx::query_as(schema.statement(VERSION)).fetch_one(connection).await;
     let ((found, done, writer), known): ((i64, i64, i64), _) = (found.map_err(&failed)?, latest(migrations));
-    if writer > known { Err(ConnectError::NewerSchema { found, known }) } else { Ok(done >= known) }
+    if writer > known { Err(ConnectError::NewerSchema { found, known }) } else { Ok(Some(done)) }
 }
 
 /// Makes the schema and the table of versions where they are missing.

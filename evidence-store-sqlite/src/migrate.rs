@@ -39,6 +39,9 @@ pub(crate) enum Step {
 pub(crate) static MIGRATIONS: [Migration; 1] =
     [Migration { writer: 1, steps: &[Step::Sql(include_str!("../migrations/0001_first.sql"))] }];
 
+const TABLE_EXISTS: &str =
+    "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = '_evidence_migrations')";
+
 /// steps: how many are done. upto: the last organization of which a step is done that has not ended.
 const TABLE: &str = "
     CREATE TABLE IF NOT EXISTS _evidence_migrations (
@@ -96,6 +99,32 @@ pub(crate) fn may_write(
     Ok(writer <= latest(migrations))
 }
 
+/// Refuses a file that is no store, or whose tables this program would bring up to date first.
+pub(crate) fn expect_migrated(
+    connection: &Connection,
+    file: &Path,
+    migrations: &[Migration],
+) -> Result<(), ConnectError> {
+    let failed = |source| ConnectError::opening(file, source);
+    if !connection.query_row(TABLE_EXISTS, [], |row| row.get::<_, bool>(0)).map_err(failed)? {
+        return Err(ConnectError::NoStore { file: file.display().to_string() });
+    }
+    let (found, known) = (migrated(connection, migrations, failed)?, latest(migrations));
+    if found < known { Err(ConnectError::OlderSchema { found, known }) } else { Ok(()) }
+}
+
+/// The last version that was reached. Tables that a newer program has changed are as good, unless it does not let this
+/// one write.
+fn migrated(
+    connection: &Connection,
+    migrations: &[Migration],
+    failed: impl FnOnce(rusqlite::Error) -> ConnectError,
+) -> Result<i64, ConnectError> {
+    let version = connection.query_row(VERSION, [], |row| row.try_into());
+    let ((found, done, writer), known): ((i64, i64, i64), _) = (version.map_err(failed)?, latest(migrations));
+    if writer > known { Err(ConnectError::NewerSchema { found, known }) } else { Ok(done) }
+}
+
 /// Brings the tables of the store in `file` up to date, over a connection to it.
 pub(crate) fn migrate(
     connection: &mut Connection,
@@ -106,13 +135,7 @@ pub(crate) fn migrate(
     connection.busy_timeout(TURN).map_err(failed(0))?;
     connection.execute_batch(TABLE).map_err(failed(0))?;
     let known = latest(migrations);
-    let version = connection.query_row(VERSION, [], |row| row.try_into());
-    let (found, done, writer): (i64, i64, i64) = version.map_err(failed(0))?;
-    if writer > known {
-        return Err(ConnectError::NewerSchema { found, known });
-    }
-    // Tables that a newer program has changed are as good, if it lets this one write.
-    let due = if done < known { migrations } else { &[] };
+    let due = if migrated(connection, migrations, failed(0))? < known { migrations } else { &[] };
     for (version, migration) in (1..).zip(due) {
         while let Some(due) = advance(connection, version, migration).map_err(failed(version))? {
             reindex(file, migrations, version, due)

@@ -53,7 +53,15 @@ static NEW: [Migration; 2] = [
 ];
 
 async fn open(fresh: &Fresh, migrations: &'static [Migration]) -> Result<PostgresStore, ConnectError> {
-    let options = Options { schema: fresh.name.clone(), connections: 2, ..Options::default() };
+    open_with(fresh, Options::default(), migrations).await
+}
+
+async fn open_with(
+    fresh: &Fresh,
+    options: Options,
+    migrations: &'static [Migration],
+) -> Result<PostgresStore, ConnectError> {
+    let options = Options { schema: fresh.name.clone(), connections: 2, ..options };
     let address =
         Address { options: fresh.url.parse().unwrap(), statement_timeout: options.statement_timeout };
     let stack = Stack::new(address, options.connections, options.acquire_timeout);
@@ -206,4 +214,27 @@ async fn a_program_that_a_newer_one_leaves_in_place_goes_on() {
     bench.record(&bench.store, vec![bench.flow("build")]).await.unwrap();
     bench.store.ready().await.unwrap();
     open(&bench.fresh, &MIGRATIONS).await.unwrap();
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: cargo xtask test"]
+async fn a_store_that_is_opened_as_it_is_is_neither_made_nor_brought_up_to_date() {
+    let bench = Bench::new(0).await;
+    let open_as_it_is = async |fresh: &Fresh, migrations: &'static [Migration]| {
+        open_with(fresh, Options { migrate: false, ..Options::default() }, migrations).await
+    };
+    let older = open_as_it_is(&bench.fresh, &NEW).await.unwrap_err();
+    assert!(matches!(older, ConnectError::OlderSchema { found: 1, known: 2 }), "{older}");
+    bench.record(&bench.store, vec![bench.flow("build")]).await.unwrap();
+    let same = open_as_it_is(&bench.fresh, &MIGRATIONS).await.unwrap();
+    assert!(same.flow(bench.org, "build").await.unwrap().is_some());
+    open(&bench.fresh, &NEW).await.unwrap();
+    let newer = open_as_it_is(&bench.fresh, &MIGRATIONS).await.unwrap_err();
+    assert!(matches!(newer, ConnectError::NewerSchema { found: 2, known: 1 }), "{newer}");
+
+    let nothing = Fresh::fresh().expect("EVIDENCE_TEST_POSTGRES_URL names a server");
+    for _ in 0..2 {
+        let none = open_as_it_is(&nothing, &MIGRATIONS).await.unwrap_err();
+        assert!(matches!(none, ConnectError::NoStore { .. }), "{none}");
+    }
 }

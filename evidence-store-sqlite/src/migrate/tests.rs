@@ -182,3 +182,20 @@ async fn a_program_that_a_newer_one_leaves_in_place_goes_on() {
     bench.store.ready().await.unwrap();
     open(bench.file.clone(), &MIGRATIONS).await.unwrap();
 }
+
+#[tokio::test]
+async fn a_store_that_is_opened_as_it_is_is_not_brought_up_to_date() {
+    let bench = Bench::new(0).await;
+    let open_as_it_is = async |migrations: &'static [Migration]| {
+        let (file, options) = (bench.file.clone(), Options { migrate: false, ..Options::default() });
+        spawn_blocking(move || SqliteStore::start(file, &options, migrations)).await.unwrap()
+    };
+    let older = open_as_it_is(&NEW).await.unwrap_err();
+    assert!(matches!(older, ConnectError::OlderSchema { found: 1, known: 2 }), "{older}");
+    bench.record(&bench.store, vec![bench.flow("build")]).await.unwrap();
+    let same = open_as_it_is(&MIGRATIONS).await.unwrap();
+    assert!(same.flow(bench.org, "build").await.unwrap().is_some());
+    open(bench.file.clone(), &NEW).await.unwrap();
+    let newer = open_as_it_is(&MIGRATIONS).await.unwrap_err();
+    assert!(matches!(newer, ConnectError::NewerSchema { found: 2, known: 1 }), "{newer}");
+}

@@ -51,6 +51,7 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Key(KeyCommand),
     /// Recompute every ledger, and every table and attachment that follows from it, and compare them with what is stored.
+    /// The store must be there, in the version of this program.
     Fsck(FsckOptions),
     /// Copy a store into another one, which is made if it is not there: from SQLite to PostgreSQL, say. Begun again, it
     /// goes on where it stopped.
@@ -82,7 +83,7 @@ pub(crate) struct StoreOptions {
         hide_env_values = true
     )]
     pub(crate) database_url: String,
-    /// The schema of a PostgreSQL database that holds the tables; made if it is not there.
+    /// The schema of a PostgreSQL database that holds the tables; made by what may make a store, if it is not there.
     #[arg(long, env = "EVIDENCE_DATABASE_SCHEMA", value_name = "NAME", default_value = DEFAULT_SCHEMA)]
     pub(crate) database_schema: String,
     /// The most connections for reading from a PostgreSQL database; one more is for writing.
@@ -107,7 +108,7 @@ pub(crate) struct FsckOptions {
 
 #[derive(Debug, Args)]
 pub(crate) struct CopyOptions {
-    /// The store to copy; it must be there.
+    /// The store to copy; it must be there, in the version of this program.
     #[arg(long, value_name = "URL")]
     pub(crate) from: String,
     /// The schema of its tables, in a PostgreSQL database.
