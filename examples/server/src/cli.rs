@@ -149,6 +149,15 @@ pub(crate) struct ApiOptions {
     /// The address to listen on; port 0 takes a free one.
     #[arg(long, env = "EVIDENCE_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:8001")]
     pub(crate) listen: SocketAddr,
+    /// The most connections that are open at a time; others wait until one ends.
+    #[arg(
+        long,
+        env = "EVIDENCE_MAX_CONNECTIONS",
+        value_name = "NUMBER",
+        default_value_t = 10_000,
+        value_parser = connections
+    )]
+    pub(crate) max_connections: usize,
     /// The address that people reach the server by, which links in answers begin with; http://localhost and the port
     /// when it is absent.
     #[arg(long, env = "EVIDENCE_PUBLIC_URL", value_name = "URL", value_parser = public_url)]
@@ -340,6 +349,11 @@ pub(crate) enum LogFormat {
     #[default]
     Text,
     Json,
+}
+
+fn connections(text: &str) -> Result<usize, &'static str> {
+    let number = text.parse().ok().filter(|number| (1..=1_000_000).contains(number));
+    number.ok_or("it must be a number from 1 to 1000000")
 }
 
 fn public_url(text: &str) -> Result<String, &'static str> {
