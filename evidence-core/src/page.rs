@@ -160,27 +160,33 @@ pub struct Listed<K = Id> {
 impl<K> Listed<K> {
     /// More items are not read at once.
     const MOST: usize = 64;
-    /// The facts that are read at once are no longer than this together, in bytes; a longer one is read alone.
-    const LARGEST: u64 = 1 << 20;
 
     /// The ids of these items, in order, in parts that fit memory.
     pub fn batches(items: Vec<Self>) -> Vec<Vec<K>> {
-        let mut batches: Vec<Vec<K>> = Vec::new();
-        let mut room = 0;
-        for Self { id, bytes } in items {
-            match batches.last_mut().filter(|batch| batch.len() < Self::MOST && bytes <= room) {
-                Some(batch) => {
-                    batch.push(id);
-                    room -= bytes;
-                }
-                None => {
-                    batches.push(vec![id]);
-                    room = Self::LARGEST.saturating_sub(bytes);
-                }
+        in_batches(items.into_iter().map(|Self { id, bytes }| (id, bytes)), Self::MOST)
+    }
+}
+
+/// More bytes are not read at once; what is longer is read alone.
+const LARGEST: u64 = 1 << 20;
+
+/// Items of so many bytes, in order, in parts that fit memory, of at most so many.
+pub(crate) fn in_batches<T>(items: impl IntoIterator<Item = (T, u64)>, most: usize) -> Vec<Vec<T>> {
+    let mut batches: Vec<Vec<T>> = Vec::new();
+    let mut room = 0;
+    for (item, bytes) in items {
+        match batches.last_mut().filter(|batch| batch.len() < most && bytes <= room) {
+            Some(batch) => {
+                batch.push(item);
+                room -= bytes;
+            }
+            None => {
+                batches.push(vec![item]);
+                room = LARGEST.saturating_sub(bytes);
             }
         }
-        batches
     }
+    batches
 }
 
 /// Where to go from a page in an envelope, its `_links`.
@@ -305,10 +311,10 @@ mod tests {
             assert_eq!(batches.concat(), Vec::from_iter((0..sizes.len()).map(id)));
             Vec::from_iter(batches.iter().map(Vec::len))
         };
-        let half = Listed::<Id>::LARGEST / 2;
+        let half = LARGEST / 2;
         assert_eq!(sizes(&[]), [0; 0]);
         assert_eq!(sizes(&[half, half, 1, half, half]), [2, 2, 1]);
-        assert_eq!(sizes(&[1, Listed::<Id>::LARGEST, u64::MAX, 1, 1]), [1, 1, 1, 2]);
+        assert_eq!(sizes(&[1, LARGEST, u64::MAX, 1, 1]), [1, 1, 1, 2]);
         assert_eq!(sizes(&[1; Listed::<Id>::MOST * 2 + 1]), [Listed::<Id>::MOST, Listed::<Id>::MOST, 1]);
     }
 

@@ -401,8 +401,9 @@ async fn reassess_consumers(policy: &PolicyName, cx: &Context<'_>) -> Result<()>
     let environments = cx.store().environments(org).await?;
     let mut outcome = Ok(());
     for consumer in consumers(&environments, policy.record.id) {
-        let judged = cx.retry(|| async {
-            let known = cx.store().environment(org, consumer.record.name.as_str()).await?;
+        let name = &consumer.record.name;
+        let judged = cx.retry_in_turn(name, || async {
+            let known = cx.store().environment(org, name.as_str()).await?;
             let Some(known) = known else { return Ok(()) };
             let mut draft = assessment::reassess(&known, Vec::new(), cx).await?;
             draft.guards.push(known.unchanged());

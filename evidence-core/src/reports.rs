@@ -55,7 +55,7 @@ impl Report {
     /// Takes the report in: status 201 when that took a snapshot.
     async fn receive(self, environment: &EnvironmentName, cx: &Context<'_>) -> Result<Put<Acknowledged>> {
         at_most(cx.limits().running_artifacts, self.running.len(), "artifacts")?;
-        let created = cx.retry(|| self.receive_once(environment, cx)).await?;
+        let created = cx.retry_in_turn(environment, || self.receive_once(environment, cx)).await?;
         Ok(Put { created, body: Acknowledged::Ok })
     }
 

@@ -31,7 +31,8 @@
 //!    meet on several threads (`races`).
 //! 3. The rows of the other facts, and the questions about them: `orgs`, `service_accounts`, `flows`, `trails`,
 //!    `artifacts`, `attestations`, `repos`, `environments`, `snapshots`, `policies`, `allowlists`, `attestation_types`, `texts`.
-//! 4. [`Blobs`] (`blobs`), [`FeedStore`] (`feed`), and [`Transfer`](crate::transfer::Transfer) if it is to be copied (`transfer`).
+//! 4. [`Blobs`] (`blobs`), [`PendingStore`] (`pending`), [`FeedStore`] (`feed`), and [`Transfer`](crate::transfer::Transfer)
+//!    if it is to be copied (`transfer`).
 //!
 //! ## What recording has to do
 //!
@@ -60,7 +61,7 @@
 //! | [`users_by_name`](crate::orgs::OrgStore::users_by_name), [`organizations_by_name`](crate::orgs::OrgStore::organizations_by_name) | a name to begin after | name, by bytes | at most so many |
 //! | [`members`](crate::orgs::OrgStore::members) | the organization | name of the user, by bytes | all |
 //! | [`repo`](RepoStore::repo), [`attestation`](AttestationStore::attestation), [`api_key`](ServiceAccountStore::api_key) | the id | | one |
-//! | [`flows_by_id`](FlowStore::flows_by_id), [`artifacts_by_id`](ArtifactStore::artifacts_by_id), [`attestations_by_id`](AttestationStore::attestations_by_id), [`trail_contents`](TrailStore::trail_contents), [`trail_names`](TrailStore::trail_names), [`environments_by_id`](EnvironmentStore::environments_by_id) | ids, unknown ones passed over | any | one an id |
+//! | [`flows_by_id`](FlowStore::flows_by_id), [`artifacts_by_id`](ArtifactStore::artifacts_by_id), [`attestations_by_id`](AttestationStore::attestations_by_id), [`trail_contents`](TrailStore::trail_contents), [`trail_names`](TrailStore::trail_names), [`trail_sizes`](TrailStore::trail_sizes), [`environments_by_id`](EnvironmentStore::environments_by_id) | ids, unknown ones passed over | any | one an id |
 //! | [`service_accounts`](ServiceAccountStore::service_accounts), [`environments`](EnvironmentStore::environments), [`policies`](PolicyStore::policies) | the organization | name, by bytes | all |
 //! | [`api_keys`](ServiceAccountStore::api_keys) | the owner | oldest first, then id | all that work |
 //! | [`flows`](FlowStore::flows) | part of the name, tags | name, by bytes | a window, and the total |
@@ -71,6 +72,7 @@
 //! | [`trail_entries`](TrailStore::trail_entries) | the trail: its facts, artifacts, attestations | ledger index | all |
 //! | [`artifacts`](ArtifactStore::artifacts), [`artifacts_listed`](ArtifactStore::artifacts_listed) | flow, trail, prefix, commit, repo | newest first by ledger index | a window, and the total |
 //! | [`fingerprints`](ArtifactStore::fingerprints) | flow and prefix | bytes | the first so many, and the total |
+//! | [`reports`](ArtifactStore::reports) | flow and fingerprint | oldest first by ledger index | all |
 //! | [`provenance`](ArtifactStore::provenance) | fingerprints | ledger index | the newest of each flow |
 //! | [`attestations`](AttestationStore::attestations) | trails and a name | newest first by ledger index | all |
 //! | [`snapshot`](SnapshotStore::snapshot), [`snapshots`](SnapshotStore::snapshots), [`snapshot_at`](SnapshotStore::snapshot_at) | environment and number or time | number | one, or a range |
@@ -84,6 +86,7 @@
 //! | [`allowlist_size`](AllowlistStore::allowlist_size) | the environment | | a count, up to so many |
 //! | [`texts`](TextStore::texts) | digests | any | one a digest, of the first entry that keeps it |
 //! | [`ledger_entries`](LedgerStore::ledger_entries) | index | index | at most so many, and [`LEDGER_PAGE`] |
+//! | [`ledger_entries_at`](LedgerStore::ledger_entries_at) | indexes | any | one an index |
 //!
 //! A snapshot's fact tells changes, not states: what runs in snapshot `n` is what changed last at or before it and has
 //! not exited. The stores keep an interval for each run of an artifact, from a snapshot until before another.
@@ -106,6 +109,7 @@ use crate::policies::PolicyStore;
 use crate::repos::RepoStore;
 use crate::service_accounts::ServiceAccountStore;
 use crate::snapshots::SnapshotStore;
+use crate::sweep::PendingStore;
 use crate::texts::TextStore;
 use crate::time::Timestamp;
 use crate::trails::TrailStore;
@@ -216,6 +220,8 @@ pub trait LedgerStore: Send + Sync {
     async fn ledger_head(&self, org: Id) -> StoreResult<Option<Frontier>>;
     /// At most `limit` entries from `first` on, by index: none that [`LEDGER_PAGE`] bytes of others come before.
     async fn ledger_entries(&self, org: Id, first: u64, limit: u64) -> StoreResult<Vec<StoredEntry>>;
+    /// The entries at these indexes, in any order; unknown ones are passed over.
+    async fn ledger_entries_at(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<StoredEntry>>;
     /// The leaf hashes and stored nodes of `needs`, as far as they exist.
     async fn ledger_hashes(&self, org: Id, needs: &Needs) -> StoreResult<Known>;
 }
@@ -247,6 +253,7 @@ pub trait Store:
     + AttestationTypeStore
     + TextStore
     + FeedStore
+    + PendingStore
     + 'static
 {
 }
@@ -270,6 +277,7 @@ impl<T> Store for T where
         + AttestationTypeStore
         + TextStore
         + FeedStore
+        + PendingStore
         + 'static
 {
 }

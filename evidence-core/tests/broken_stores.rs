@@ -8,7 +8,7 @@ use bytes::Bytes;
 use evidence_core::allowlists::{Allowance, AllowlistStore};
 use evidence_core::artifacts::{Artifact, ArtifactFilter, ArtifactRow, ArtifactStore, Matches};
 use evidence_core::attestation_types::{AttestationType, AttestationTypeStore, AttestationTypeVersion};
-use evidence_core::attestations::{Attestation, AttestationStore};
+use evidence_core::attestations::{Attestation, AttestationStore, NamedAttestation};
 use evidence_core::auth::{KeyHash, Role};
 use evidence_core::blobs::{Blobs, Chunks};
 use evidence_core::conformance::{checks, transfer_checks};
@@ -27,9 +27,10 @@ use evidence_core::repos::{Repo, RepoFilter, RepoStore};
 use evidence_core::service_accounts::{ApiKeyRecord, ServiceAccount, ServiceAccountStore};
 use evidence_core::snapshots::{Placed, Snapshot, SnapshotRow, SnapshotStore, Stretch};
 use evidence_core::store::{Health, LedgerStore, Recorder, StoreResult, StoredEntry};
+use evidence_core::sweep::{AttachmentState, Pending, PendingStore};
 use evidence_core::texts::TextStore;
 use evidence_core::time::Timestamp;
-use evidence_core::trails::{Reported, Trail, TrailContents, TrailFilter, TrailStore};
+use evidence_core::trails::{Reported, Trail, TrailContents, TrailEntry, TrailFilter, TrailStore};
 use evidence_core::transfer::{Import, Transfer};
 use evidence_core::{Current, Entry, Fact, Guard, Key, RecordKind, StoreError};
 use tokio::runtime::Builder;
@@ -73,6 +74,9 @@ enum Defect {
     LeasesAreEverybodys,
     LeasesEndAsAskedLast,
     CursorsAreSetByAnybody,
+    RemovesWhateverIsNoted,
+    NotesWhatIsBeingRemoved,
+    RemovesWhatOthersHave,
     WritesImportsAnew,
     ImportsAnywhere,
     KeepsPartOfARefusedImport,
@@ -85,7 +89,7 @@ enum Defect {
 }
 
 /// Each defect, and a check that has to find it where no other promise is about the same.
-const DEFECTS: [(Defect, &[&str]); 45] = [
+const DEFECTS: [(Defect, &[&str]); 48] = [
     (Defect::DropsTheLastFact, &[]),
     (Defect::IgnoresGuards, &[]),
     (Defect::KeepsPartOfARefusedWrite, &[]),
@@ -124,6 +128,12 @@ const DEFECTS: [(Defect, &[&str]); 45] = [
         Defect::CursorsAreSetByAnybody,
         &["a_cursor_goes_on_by_compare_and_swap", "who_lost_the_lease_moves_nothing"],
     ),
+    (
+        Defect::RemovesWhateverIsNoted,
+        &["only_what_is_as_it_was_read_is_removed", "who_keeps_it_again_has_it"],
+    ),
+    (Defect::NotesWhatIsBeingRemoved, &["what_is_being_removed_is_not_kept"]),
+    (Defect::RemovesWhatOthersHave, &["an_organizations_notes_are_its_own"]),
     (Defect::WritesImportsAnew, &["imports_keep_the_leaves"]),
     (Defect::ImportsAnywhere, &["imports_go_on_at_the_end"]),
     (Defect::KeepsPartOfARefusedImport, &["imports_are_whole"]),
@@ -359,6 +369,40 @@ impl FeedStore for Broken {
 }
 
 #[async_trait]
+impl PendingStore for Broken {
+    async fn attachment_state(&self, org: Id, sha256: &Fingerprint) -> StoreResult<AttachmentState> {
+        self.whole.attachment_state(org, sha256).await
+    }
+
+    async fn put_pending(&self, org: Id, sha256: &Fingerprint, at: Timestamp) -> StoreResult<bool> {
+        Ok(self.whole.put_pending(org, sha256, at).await? || self.has(Defect::NotesWhatIsBeingRemoved))
+    }
+
+    async fn pending(&self, after: Option<&Pending>, limit: u64) -> StoreResult<Vec<Pending>> {
+        self.whole.pending(after, limit).await
+    }
+
+    async fn begin_removal(&self, pending: &Pending, at: Timestamp) -> StoreResult<bool> {
+        self.whole.begin_removal(pending, at).await
+    }
+
+    async fn end_removal(&self, pending: &Pending) -> StoreResult<bool> {
+        let mut notes = self.whole.pending(None, u64::MAX).await?;
+        notes.retain(|note| note.sha256 == pending.sha256);
+        if self.has(Defect::RemovesWhateverIsNoted) {
+            notes.retain(|note| note.org == pending.org);
+        } else if !self.has(Defect::RemovesWhatOthersHave) {
+            notes = vec![pending.clone()];
+        }
+        let mut removed = false;
+        for note in notes {
+            removed |= self.whole.end_removal(&note).await?;
+        }
+        Ok(removed)
+    }
+}
+
+#[async_trait]
 impl FlowStore for Broken {
     async fn flow(&self, org: Id, name: &str) -> StoreResult<Option<Current<Flow>>> {
         let mut answer = self.whole.flow(org, name).await?;
@@ -440,6 +484,10 @@ impl LedgerStore for Broken {
         Ok(entries)
     }
 
+    async fn ledger_entries_at(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<StoredEntry>> {
+        self.whole.ledger_entries_at(org, indexes).await
+    }
+
     async fn ledger_hashes(&self, org: Id, needs: &Needs) -> StoreResult<Known> {
         let mut known = self.whole.ledger_hashes(org, needs).await?;
         if self.has(Defect::LosesStoredNodes) {
@@ -474,7 +522,7 @@ delegate! { TrailStore {
     fn trails(org: Id, filter: &TrailFilter, window: Window) -> Slice<Listed> => |store, slice| {
         Slice { items: backwards(slice.items, store.has(Defect::OldestTrailFirst)), ..slice }
     };
-    fn newest_trails(org: Id, flows: &[Id]) -> Vec<Trail> => |store, mut trails| {
+    fn newest_trails(org: Id, flows: &[Id]) -> Vec<Id> => |store, mut trails| {
         if store.has(Defect::OneNewestTrailOnly) {
             trails.truncate(1);
         }
@@ -488,16 +536,18 @@ delegate! { TrailStore {
         }
         contents
     };
+    fn trail_sizes(org: Id, trails: &[Id]) -> Vec<Listed>;
     fn trail_size(org: Id, trail: Id, kind: Reported, most: u64) -> u64 => |store, size| {
         size + u64::from(store.has(Defect::CountsOnePastTheLimit) && size > 0)
     };
-    fn trail_entries(org: Id, trail: Id) -> Vec<StoredEntry>;
+    fn trail_entries(org: Id, trail: Id) -> Vec<TrailEntry>;
 } }
 delegate! { ArtifactStore {
     fn fingerprints(org: Id, flow: Id, prefix: &str, limit: u64) -> Matches;
     fn artifacts(org: Id, filter: &ArtifactFilter, window: Window) -> Slice<Artifact>;
     fn artifacts_listed(org: Id, filter: &ArtifactFilter, window: Window) -> Vec<Listed>;
     fn artifacts_by_id(org: Id, ids: &[Id]) -> Vec<Artifact>;
+    fn reports(org: Id, flow: Id, fingerprint: &Fingerprint) -> Vec<ArtifactRow>;
     fn provenance(org: Id, fingerprints: &[Fingerprint]) -> Vec<ArtifactRow>;
 } }
 delegate! { AttestationStore {
@@ -508,7 +558,7 @@ delegate! { AttestationStore {
         attestation
     };
     fn attestations_by_id(org: Id, ids: &[Id]) -> Vec<Attestation>;
-    fn attestations(org: Id, trails: &[Id], name: &str) -> Vec<Attestation> => |store, attestations| {
+    fn attestations(org: Id, trails: &[Id], name: &str) -> Vec<NamedAttestation> => |store, attestations| {
         backwards(attestations, store.has(Defect::OldestAttestationFirst))
     };
 } }

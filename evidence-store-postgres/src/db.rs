@@ -17,7 +17,7 @@ use tokio::task::spawn_blocking;
 use crate::connections::{Address, Connections, Session, Stack, connect};
 use crate::error::{ConnectError, Outdated, is_cut, store_error};
 use crate::lookup::{self, Lookup};
-use crate::migrate::{MIGRATIONS, Migration, WRITER, latest, migrate};
+use crate::migrate::{MIGRATIONS, Migration, WRITER, expect_migrated, latest, migrate};
 use crate::schema::Schema;
 use crate::writer::{Job, Writer};
 
@@ -49,6 +49,9 @@ pub struct Options {
     /// them write. False for databases that spread the tables over machines by organization and want each transaction
     /// on one of them, as Citus does.
     pub mixed_batches: bool,
+    /// Whether the schema and its tables are made where there are none, and brought up to date. A store is otherwise
+    /// opened as it is, and refused where this program cannot use it so. True unless said otherwise.
+    pub migrate: bool,
 }
 
 impl Default for Options {
@@ -61,6 +64,7 @@ impl Default for Options {
             queue_bytes: 64 << 20,
             statement_timeout: Duration::from_secs(10),
             mixed_batches: true,
+            migrate: true,
         }
     }
 }
@@ -75,8 +79,8 @@ pub struct PostgresStore {
 }
 
 impl PostgresStore {
-    /// Opens the store at `postgres://user:password@host:port/database` and brings its tables up to date. The options
-    /// of libpq's addresses are understood; `?host=/directory` names the directory of a socket.
+    /// Opens the store at `postgres://user:password@host:port/database` and brings its tables up to date
+    /// ([`Options::migrate`]). The options of libpq's addresses are understood; `?host=/directory` names the directory of a socket.
     ///
     /// # Errors
     /// [`ConnectError`] says what is wrong and what to do.
@@ -119,7 +123,11 @@ impl PostgresStore {
         let schema = Schema::new(&options.schema)?;
         let address = connections.address();
         let mut connection = connect(&address.options, CONNECTING).await.map_err(ConnectError::connecting)?;
-        migrate(&schema, &mut connection, &address, migrations).await?;
+        if options.migrate {
+            migrate(&schema, &mut connection, &address, migrations).await?;
+        } else {
+            expect_migrated(&schema, &mut connection, migrations).await?;
+        }
         let session = Session::of(connection, &address).await.map_err(ConnectError::connecting)?;
         let reader = Reader { connections, schema, migrations, statements: Arc::default() };
         // A write that was begun takes a statement, and perhaps one more that looks what became of it.

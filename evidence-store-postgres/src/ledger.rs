@@ -1,5 +1,7 @@
 //! The ledger's tables: entries, stored nodes and heads.
 
+use std::collections::BTreeSet;
+
 use async_trait::async_trait;
 use evidence_core::StoreError;
 use evidence_core::id::Id;
@@ -32,6 +34,11 @@ pub(crate) const ENTRIES: &str = "
             WHERE org = $1 AND idx >= $2 ORDER BY idx LIMIT $3) s) p
     CROSS JOIN LATERAL (SELECT * FROM evidence.ledger WHERE org = $1 AND idx = p.idx OFFSET 0) l
     WHERE p.bytes_before < $4 ORDER BY p.idx";
+
+const ENTRIES_AT: &str = "
+    SELECT l.idx, l.kind, l.at, l.actor, l.payload_sha256, l.leaf_hash, l.payload
+    FROM UNNEST($2::bigint[]) AS w (idx) CROSS JOIN LATERAL (
+        SELECT * FROM evidence.ledger WHERE org = $1 AND idx = w.idx OFFSET 0) l";
 
 /// Lateral subqueries that stay such (`OFFSET 0`): probes of an index, whatever the statistics say.
 const HASHES: &str = "
@@ -96,6 +103,12 @@ impl LedgerStore for PostgresStore {
         let question = self.ask(ENTRIES).bind(org.to_string()).bind(signed(first)).bind(signed(limit));
         let question = question.bind(signed(LEDGER_PAGE));
         question.all_as(|row: EntryRow| StoredEntry::try_from(row)).await
+    }
+
+    async fn ledger_entries_at(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<StoredEntry>> {
+        let indexes = BTreeSet::from_iter(indexes).into_iter().map(|index| signed(*index));
+        let question = self.ask(ENTRIES_AT).bind(org.to_string()).bind(Vec::from_iter(indexes));
+        question.all::<EntryRow>().await?.into_iter().map(StoredEntry::try_from).collect()
     }
 
     async fn ledger_hashes(&self, org: Id, needs: &Needs) -> StoreResult<Known> {

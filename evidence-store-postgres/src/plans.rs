@@ -16,7 +16,7 @@ use crate::{
 /// Some thousand rows in every table that the statements ask, without statistics.
 const FILL: &str = "
     INSERT INTO evidence.artifact SELECT 'o', 'id' || n, 'flow' || n % 9, 'trail' || n % 400, md5(n::text), 'a',
-        md5(n::text), 'b' || n % 9, 'repo' || n % 50, n, n, n, n FROM generate_series(1, 5000) n;
+        md5(n::text), 'b' || n % 9, 'repo' || n % 50, NULL, n, n, n, n FROM generate_series(1, 5000) n;
     INSERT INTO evidence.trail SELECT 'o', 'id' || n, 'flow' || n % 9, 't' || n, n, n, n, n
         FROM generate_series(1, 5000) n;
     INSERT INTO evidence.attestation SELECT 'o', 'id' || n, 'trail' || n % 400, 'test', 'generic', true, false, '{}', n, n
@@ -183,6 +183,12 @@ fn expected() -> Vec<(&'static str, Vec<&'static str>, Vec<&'static str>)> {
             policies::BY_NUMBER,
             vec!["text", "text[]", "bigint[]"],
             vec![payload, "version_pkey org id number"],
+        ),
+        (artifacts::REPORTS, vec!["text", "text", "text"], vec!["artifact_fingerprint org fingerprint"]),
+        (
+            trails::SIZES,
+            listed.clone(),
+            vec!["trail_pkey org id", "artifact_trail org trail", "attestation_trail org trail", payload],
         ),
         (trails::NAMES, listed.clone(), vec!["trail_pkey org id"]),
         (artifacts::BY_ID, listed.clone(), vec!["artifact_pkey org id", payload]),

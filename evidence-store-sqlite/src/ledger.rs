@@ -8,7 +8,7 @@ use evidence_core::store::{LEDGER_PAGE, LedgerStore, StoreResult, StoredEntry};
 use evidence_core::time::Timestamp;
 
 use crate::db::SqliteStore;
-use crate::rows::{Payload, list, signed, unsigned, word};
+use crate::rows::{Payload, list, once, signed, unsigned, word};
 
 pub(crate) const INSERT_ENTRIES: &str = "
     INSERT INTO ledger (org, idx, kind, at, actor, payload_sha256, leaf_hash, payload)
@@ -52,6 +52,11 @@ pub(crate) use page_of_entries;
 
 const ENTRIES: &str = page_of_entries!("ledger", "(SELECT key FROM organization WHERE id = $1)");
 
+const ENTRIES_AT: &str = "
+    SELECT l.idx, l.kind, l.at, l.actor, l.payload_sha256, l.leaf_hash, l.payload
+    FROM json_each($2) w CROSS JOIN ledger l
+        ON l.org = (SELECT key FROM organization WHERE id = $1) AND l.idx = w.value";
+
 const HASHES: &str = "
     SELECT 0, l.idx, l.leaf_hash FROM organization o CROSS JOIN json_each($2) r
         CROSS JOIN ledger l ON l.org = o.key AND l.idx >= r.value->>0 AND l.idx < r.value->>1 WHERE o.id = $1
@@ -87,6 +92,11 @@ impl LedgerStore for SqliteStore {
     async fn ledger_entries(&self, org: Id, first: u64, limit: u64) -> StoreResult<Vec<StoredEntry>> {
         let question = self.ask(ENTRIES).bind(org.to_string()).bind(signed(first)).bind(signed(limit));
         question.bind(signed(LEDGER_PAGE)).long().all_as(entry).await
+    }
+
+    async fn ledger_entries_at(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<StoredEntry>> {
+        let question = self.ask(ENTRIES_AT).bind(org.to_string()).bind(once(indexes)?);
+        question.about(indexes.len()).all_as(entry).await
     }
 
     async fn ledger_hashes(&self, org: Id, needs: &Needs) -> StoreResult<Known> {

@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::Artifact;
-use crate::attestations::{Attestation, AttestationRow};
+use crate::attestations::{Attestation, AttestationRow, details};
 use crate::error::Result;
 use crate::flows::Flow;
 use crate::id::Id;
@@ -132,7 +132,7 @@ struct OnTrail {
 
 impl OnTrail {
     fn new(contents: TrailContents) -> Self {
-        let TrailContents { trail, artifacts, attestations } = contents;
+        let TrailContents { trail, artifacts, attestations, .. } = contents;
         Self {
             name: trail.name,
             template: trail.template,
@@ -328,7 +328,7 @@ impl Context<'_> {
 
 /// An attestation among an artifact's evidence.
 fn evidence_item(attestation: &Attestation) -> Value {
-    let fields = attestation.details.fields();
+    let fields = details(&attestation.details);
     let detail = |key: &str| fields.get(key).cloned().unwrap_or(Value::Null);
     json!({
         "evidence_type": attestation.kind,

@@ -252,7 +252,7 @@ fn what_has_no_digest_has_no_provenance_and_is_on_no_allowlist() {
         trail_name: String::new(),
         artifact_state: State::Compliant,
         reason: None,
-        tags: BTreeMap::new(),
+        tags: Arc::default(),
         attestations: Vec::new(),
     };
     let running = |artifact: Judged| Running::from([(artifact.key, artifact.sighting)]);

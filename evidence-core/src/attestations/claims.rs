@@ -220,8 +220,9 @@ impl Claim for Override {
 async fn original(about: &Claimed<'_>, cx: &Context<'_>) -> Result<Option<Id>> {
     let Some(trail) = about.trail else { return Ok(None) };
     let found = cx.store().attestations(cx.org()?, &[trail.id], about.name.as_str()).await?;
-    let original = found.iter().find(|one| one.binding.is_about_same(about.binding) && !one.is_override());
-    Ok(original.map(|one| one.id))
+    let mut rows = found.iter().map(|one| &one.row);
+    let original = rows.find(|row| row.binding.is_about_same(about.binding) && !row.is_override);
+    Ok(original.map(|row| row.id))
 }
 
 #[cfg(test)]

@@ -186,6 +186,7 @@ impl PullRequest {
                 "branch": commit.branch,
                 "timestamp": seconds(&commit.timestamp),
                 "url": commit.url,
+                "parents": commit.parents,
                 "verified": commit.verified,
                 "signature_state": commit.signature_state,
             })

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::artifacts::{Artifact, ArtifactFilter, ArtifactRow, ArtifactStore, Matches};
 use crate::attestation_types::{AttestationType, AttestationTypeStore, AttestationTypeVersion};
-use crate::attestations::{Attestation, AttestationStore};
+use crate::attestations::{Attestation, AttestationStore, NamedAttestation};
 use crate::auth::{ActorKind, KeyHash, Role};
 use crate::blobs::{Blobs, CHUNK, Chunks};
 use crate::fact::Key;
@@ -25,7 +25,7 @@ use crate::service_accounts::{ApiKeyRecord, ServiceAccount, ServiceAccountStore}
 use crate::store::{Current, Health, LedgerStore, StoreError, StoreResult, StoredEntry};
 use crate::texts::TextStore;
 use crate::time::Timestamp;
-use crate::trails::{Reported, Trail, TrailContents, TrailFilter, TrailStore};
+use crate::trails::{REPORT_BYTES, Reported, Trail, TrailContents, TrailEntry, TrailFilter, TrailStore};
 
 use super::tables::Tables;
 use super::{MemoryStore, State};
@@ -45,6 +45,10 @@ impl LedgerStore for MemoryStore {
 
     async fn ledger_entries(&self, org: Id, first: u64, limit: u64) -> StoreResult<Vec<StoredEntry>> {
         self.ask(org, |tables| tables.ledger.entries(first, limit))
+    }
+
+    async fn ledger_entries_at(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<StoredEntry>> {
+        self.ask(org, |tables| tables.ledger.entries_at(indexes))
     }
 
     async fn ledger_hashes(&self, org: Id, needs: &Needs) -> StoreResult<Known> {
@@ -232,13 +236,14 @@ impl Tables {
     }
 
     /// The trails of these ids.
-    fn trails_of<'a>(&'a self, ids: &'a [Id]) -> impl Iterator<Item = &'a Trail> {
-        self.trails.values().map(|trail| &trail.record).filter(|trail| ids.contains(&trail.id))
+    fn trails_of<'a>(&'a self, ids: &'a [Id]) -> impl Iterator<Item = &'a Current<Trail>> {
+        self.trails.values().filter(|trail| ids.contains(&trail.record.id))
     }
 
-    fn contents(&self, trail: &Trail) -> TrailContents {
+    fn contents(&self, Current { revision, record: trail }: &Current<Trail>) -> TrailContents {
         TrailContents {
             trail: trail.clone(),
+            revision: *revision,
             artifacts: self
                 .artifacts_of(trail.id)
                 .map(|artifact| artifact.record.row(artifact.revision))
@@ -269,23 +274,30 @@ impl TrailStore for MemoryStore {
         Ok(Slice { items: found.items.iter().map(listed).collect::<StoreResult<_>>()?, total: found.total })
     }
 
-    async fn newest_trails(&self, org: Id, flows: &[Id]) -> StoreResult<Vec<Trail>> {
+    async fn newest_trails(&self, org: Id, flows: &[Id]) -> StoreResult<Vec<Id>> {
         self.ask(org, |tables| {
             let (mut seen, trails) = (BTreeSet::new(), tables.trails_newest_first());
-            trails.filter(|trail| flows.contains(&trail.flow) && seen.insert(trail.flow)).collect()
+            let newest = trails.filter(|trail| flows.contains(&trail.flow) && seen.insert(trail.flow));
+            newest.map(|trail| trail.id).collect()
         })
     }
 
-    async fn trail_names(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<(Id, TrailName)>> {
-        self.ask(org, |tables| {
-            let known = tables.trails.values().map(|trail| &trail.record);
-            let named = known.filter(|trail| trails.contains(&trail.id));
-            named.map(|trail| (trail.id, trail.name.clone())).collect()
-        })
+    async fn trail_sizes(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<Listed>> {
+        let contents = self.trail_contents(org, trails).await?;
+        let size = |TrailContents { trail, artifacts, attestations, .. }: &TrailContents| {
+            let reports = (artifacts.len() + attestations.len()) as u64;
+            Ok(Listed { id: trail.id, bytes: bytes(trail)? + reports * REPORT_BYTES })
+        };
+        contents.iter().map(size).collect()
     }
 
     async fn trail_contents(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailContents>> {
         self.ask(org, |tables| tables.trails_of(trails).map(|trail| tables.contents(trail)).collect())
+    }
+
+    async fn trail_names(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<(Id, TrailName)>> {
+        let name = |trail: &Current<Trail>| (trail.record.id, trail.record.name.clone());
+        self.ask(org, |tables| tables.trails_of(trails).map(name).collect())
     }
 
     async fn trail_size(&self, org: Id, trail: Id, kind: Reported, most: u64) -> StoreResult<u64> {
@@ -298,7 +310,7 @@ impl TrailStore for MemoryStore {
         })
     }
 
-    async fn trail_entries(&self, org: Id, trail: Id) -> StoreResult<Vec<StoredEntry>> {
+    async fn trail_entries(&self, org: Id, trail: Id) -> StoreResult<Vec<TrailEntry>> {
         self.ask(org, |tables| tables.ledger.about_trail(trail))
     }
 }
@@ -374,11 +386,19 @@ impl ArtifactStore for MemoryStore {
         })
     }
 
+    async fn reports(&self, org: Id, flow: Id, fingerprint: &Fingerprint) -> StoreResult<Vec<ArtifactRow>> {
+        self.ask(org, |tables| {
+            let rows = tables.artifacts.iter().map(|artifact| artifact.record.row(artifact.revision));
+            rows.filter(|row| row.flow == flow && row.fingerprint == *fingerprint).collect()
+        })
+    }
+
     async fn provenance(&self, org: Id, fingerprints: &[Fingerprint]) -> StoreResult<Vec<ArtifactRow>> {
         let newest: BTreeMap<_, ArtifactRow> = self.ask(org, |tables| {
             let rows = tables.artifacts.iter().map(|artifact| artifact.record.row(artifact.revision));
-            let wanted = rows.filter(|row| fingerprints.contains(&row.fingerprint));
-            wanted.map(|row| ((row.fingerprint.clone(), row.flow), row)).collect()
+            let mut wanted = Vec::from_iter(rows.filter(|row| fingerprints.contains(&row.fingerprint)));
+            wanted.sort_by_key(|row| (row.trail.is_some(), row.index));
+            wanted.into_iter().map(|row| ((row.fingerprint.clone(), row.flow), row)).collect()
         })?;
         let mut rows: Vec<_> = newest.into_values().collect();
         rows.sort_by_key(|row| row.index);
@@ -402,12 +422,16 @@ impl AttestationStore for MemoryStore {
         })
     }
 
-    async fn attestations(&self, org: Id, trails: &[Id], name: &str) -> StoreResult<Vec<Attestation>> {
-        self.ask(org, |tables| {
-            let newest_first = tables.attestations.iter().rev().map(|attestation| &attestation.record);
-            let named = newest_first.filter(|attestation| attestation.name.as_str() == name);
-            named.filter(|attestation| trails.contains(&attestation.trail)).cloned().collect()
-        })
+    async fn attestations(&self, org: Id, trails: &[Id], name: &str) -> StoreResult<Vec<NamedAttestation>> {
+        let found: Vec<Current<Attestation>> = self.ask(org, |tables| {
+            let newest_first = tables.attestations.iter().rev();
+            let named = newest_first.filter(|attestation| attestation.record.name.as_str() == name);
+            named.filter(|attestation| trails.contains(&attestation.record.trail)).cloned().collect()
+        })?;
+        let named = |Current { revision, record }: &Current<Attestation>| {
+            Ok(NamedAttestation { row: record.row(*revision), bytes: bytes(record)? })
+        };
+        found.iter().map(named).collect()
     }
 }
 

@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::decode::shortened;
 use crate::name::BadText;
 
 /// The greatest size of free-form JSON, in bytes as it is written without white space.
@@ -294,7 +295,8 @@ macro_rules! keys {
             fn from_str(text: &str) -> Result<Self, String> {
                 let fits = |$text: &str| $fits;
                 if text.is_empty() || !fits(text) {
-                    return Err(format!(concat!($word, " '{}' should match pattern '{}'"), text, $pattern));
+                    let told = shortened(text);
+                    return Err(format!(concat!($word, " '{}' should match pattern '{}'"), told, $pattern));
                 }
                 text.parse().map(Self).map_err(|error: BadText| error.to_string())
             }

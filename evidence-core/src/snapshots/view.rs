@@ -299,7 +299,7 @@ impl Sources {
         Ok(Self {
             artifacts,
             flows: flows.into_iter().map(|flow| (flow.id, flow)).collect(),
-            trail_names: trails.into_iter().map(|(id, name)| (id, name.into_string())).collect(),
+            trail_names: trails.into_iter().map(|(trail, name)| (trail, name.into_string())).collect(),
         })
     }
 

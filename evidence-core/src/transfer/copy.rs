@@ -5,10 +5,8 @@ use std::collections::VecDeque;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use sha2::{Digest, Sha256};
 
-use crate::blobs::Chunks;
-use crate::digest::hex;
+use crate::blobs::{BlobReader, Chunks};
 use crate::id::Id;
 use crate::ledger::{Frontier, root_at, root_needs};
 use crate::name::{Fingerprint, OrgName};
@@ -241,7 +239,8 @@ impl Ledger<'_> {
         let mut copied = 0;
         while let Some(sha256) = missing.next().await? {
             let org = self.organization.id;
-            let mut content = Content::of(self.from, org, &sha256);
+            let kept = BlobReader::open(self.from, org, sha256.clone(), None).await;
+            let mut content = Content { kept: kept.map_err(CopyError::Source)?, failure: None };
             let kept = self.to.keep(org, &sha256, &mut content).await;
             if let Some(failure) = content.failure {
                 return Err(CopyError::Source(failure));
@@ -305,40 +304,16 @@ impl Missing<'_> {
     }
 }
 
-/// An attachment of the source, on its way: it fails at its end where it is not what its digest says.
+/// An attachment of the source, on its way to the target, which is told nothing of why the source fails.
 struct Content<'a> {
-    store: &'a dyn Transfer,
-    org: Id,
-    sha256: &'a Fingerprint,
-    chunks: u64,
-    digest: Sha256,
+    kept: BlobReader<&'a dyn Transfer>,
     failure: Option<StoreError>,
-}
-
-impl<'a> Content<'a> {
-    fn of(store: &'a dyn Transfer, org: Id, sha256: &'a Fingerprint) -> Self {
-        Self { store, org, sha256, chunks: 0, digest: Sha256::new(), failure: None }
-    }
-
-    async fn chunk(&mut self) -> StoreResult<Option<Bytes>> {
-        let chunk = self.store.chunk(self.org, self.sha256, self.chunks).await?;
-        self.chunks += 1;
-        match &chunk {
-            Some(bytes) => self.digest.update(bytes),
-            None if hex(&self.digest.clone().finalize()) == self.sha256.as_str() => {}
-            None => {
-                let what = format_args!("the content of attachment {} is another", self.sha256);
-                return Err(StoreError::corrupt(what));
-            }
-        }
-        Ok(chunk)
-    }
 }
 
 #[async_trait]
 impl Chunks for Content<'_> {
     async fn next(&mut self) -> std::io::Result<Option<Bytes>> {
-        self.chunk().await.map_err(|error| {
+        self.kept.chunk().await.map_err(|error| {
             self.failure = Some(error);
             std::io::Error::other("the source failed")
         })

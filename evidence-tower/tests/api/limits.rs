@@ -81,6 +81,24 @@ async fn a_trail_takes_so_many_reports_and_no_more() {
 }
 
 #[tokio::test]
+async fn a_pdf_shows_so_many_bytes_and_no_more() {
+    let api = limited(Limits { audit_pdf: 5_000, ..Limits::default() }).await;
+    let attest = |description: String| {
+        api.attest(
+            "generic",
+            &json!({"attestation_name": "scan", "is_compliant": true, "description": description}),
+        )
+    };
+    attest(String::new()).await.created();
+    assert_eq!(api.get("/trails/acme/shop/t/audit_pdf").await.status, 200);
+    attest("x".repeat(5_000)).await.created();
+    let reply = api.get("/trails/acme/shop/t/audit_pdf").await.expect(400, json!({}));
+    let told = reply.json()["errors"]["trail_name"].as_str().unwrap().to_owned();
+    assert!(told.ends_with("bytes of reports; a PDF shows 5000 at most"), "{told}");
+    api.get("/trails/acme/shop/t").await.ok();
+}
+
+#[tokio::test]
 async fn a_resource_has_a_hundred_tags_and_no_more() {
     let api = limited(Limits::default()).await;
     api.given_environments("docker", &["prod"]).await;
