@@ -53,13 +53,14 @@ async fn a_client_that_stops_in_the_middle_of_a_body_is_answered_and_cut_off() {
     assert!(ended.is_ok() && answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer:?}");
 }
 
-/// Asks over HTTP/2, with a window of so many bytes, and waits for the text of the answer.
-async fn asked(client: DuplexStream, window: u32) -> Result<Bytes, hyper::Error> {
+/// Asks over HTTP/2, with a window of so many bytes, and takes the text of the answer after so long.
+async fn asked(client: DuplexStream, window: u32, after: Duration) -> Result<Bytes, hyper::Error> {
     let mut http = http2::Builder::new(TokioExecutor::new());
     http.initial_stream_window_size(window).timer(TokioTimer::new());
     let (mut requests, connection) = http.handshake(TokioIo::new(client)).await?;
     tokio::spawn(connection);
     let response = requests.send_request(Request::new(Empty::<Bytes>::new())).await?;
+    tokio::time::sleep(after).await;
     Ok(response.into_body().collect().await?.to_bytes())
 }
 
@@ -67,7 +68,7 @@ async fn asked(client: DuplexStream, window: u32) -> Result<Bytes, hyper::Error>
 async fn an_answer_that_nobody_takes_is_given_up() {
     // Nothing of it fits, or a part.
     for window in [0, 1, 3] {
-        let answer = timeout(10 * PATIENCE, asked(connected(Duration::ZERO), window)).await;
+        let answer = timeout(10 * PATIENCE, asked(connected(Duration::ZERO), window, 5 * PATIENCE)).await;
         let error = answer.expect("the stream ends").unwrap_err();
         assert!(format!("{error:?}").contains("CANCEL"), "{window}: {error:?}");
     }
@@ -75,5 +76,5 @@ async fn an_answer_that_nobody_takes_is_given_up() {
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_is_taken_is_whole_however_long_it_is_worked_on() {
-    assert_eq!(asked(connected(5 * PATIENCE), 1 << 16).await.unwrap(), "done");
+    assert_eq!(asked(connected(5 * PATIENCE), 1 << 16, Duration::ZERO).await.unwrap(), "done");
 }
