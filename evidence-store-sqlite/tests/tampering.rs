@@ -169,7 +169,8 @@ fn damage(file: &Path, dice: &mut Dice) {
             connection.execute(&format!("UPDATE {name} SET {column} = NULL"), []).ok();
         }
     }
-    for _ in 0..40 {
+    let times = if tables.is_empty() { 0 } else { 40 };
+    for _ in 0..times {
         connection.execute(&dice.pick(&tables).tampering(dice), []).ok();
     }
 }
