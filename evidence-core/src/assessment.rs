@@ -99,6 +99,17 @@ impl Rulebook {
         self.rules.iter().map(|(policy, rules)| (*policy, rules.version)).collect()
     }
 
+    /// Whether one of the policies has rules about attestations.
+    async fn asks_for_attestations(&self, cx: &Context<'_>) -> Result<bool> {
+        for part in cx.policies_in_parts(&self.versions()).await? {
+            let parsed = cx.parsed_policies(&part).await?;
+            if parsed.values().any(|policy| !policy.attestations.is_empty()) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     fn applied(&self) -> Vec<AppliedPolicy> {
         let applied = |(policy, version)| AppliedPolicy { policy, version };
         self.versions().into_iter().map(applied).collect()
@@ -183,21 +194,21 @@ impl Assessment {
     async fn outcome(self, known: &KnownEnvironment, cx: &Context<'_>) -> Result<Outcome> {
         let heavy = self.judgements() > MANY_JUDGEMENTS;
         let Self { running, rulebook, open, standings } = self;
-        let find = move || Ok::<_, Error>(Tried::all(&running, standings.findings()?));
-        let mut tried = cx.compute().run_if(heavy, find).await??;
+        let find = move || Ok::<_, Error>(Candidate::all(&running, standings.findings()?));
+        let mut candidates = cx.compute().run_if(heavy, find).await??;
         for part in cx.policies_in_parts(&rulebook.versions()).await? {
             let parsed = cx.parsed_policies(&part).await?;
             let policy = |version: &VersionKey| parsed.get(version).cloned().ok_or_else(|| lost(version.0));
             let policies = part.iter().map(policy).collect::<Result<Vec<_>>>()?;
             let judge = move || {
-                tried.iter_mut().for_each(|artifact| artifact.judge(&policies));
-                tried
+                candidates.iter_mut().for_each(|artifact| artifact.judge(&policies));
+                candidates
             };
-            tried = cx.compute().run_if(heavy, judge).await?;
+            candidates = cx.compute().run_if(heavy, judge).await?;
         }
         let index = known.status.snapshots + 1;
         let decide = move || {
-            let judged: Vec<_> = tried.into_iter().map(|artifact| artifact.judged(&rulebook)).collect();
+            let judged: Vec<_> = candidates.into_iter().map(|artifact| artifact.judged(&rulebook)).collect();
             let verdicts = judged.iter().map(|artifact| artifact.compliant);
             // What runs nowhere is judged, too.
             let compliant = policy::snapshot_compliant(verdicts, !rulebook.rules.is_empty());
@@ -261,7 +272,7 @@ struct Findings {
 }
 
 /// A running artifact that is being judged.
-struct Tried {
+struct Candidate {
     key: ArtifactKey,
     sighting: Sighting,
     is_allowed: bool,
@@ -271,10 +282,10 @@ struct Tried {
     evaluations: Vec<Evaluation>,
 }
 
-impl Tried {
+impl Candidate {
     fn all(running: &Running, findings: Findings) -> Vec<Self> {
         let Findings { allowed, mut origins } = findings;
-        let tried = |(key, sighting): (&ArtifactKey, &Sighting)| {
+        let candidate = |(key, sighting): (&ArtifactKey, &Sighting)| {
             let fingerprint = sighting.fingerprint.as_ref();
             let origins = fingerprint.and_then(|fingerprint| origins.remove(fingerprint)).unwrap_or_default();
             Self {
@@ -286,7 +297,7 @@ impl Tried {
                 evaluations: Vec::new(),
             }
         };
-        running.iter().map(tried).collect()
+        running.iter().map(candidate).collect()
     }
 
     fn judge(&mut self, policies: &[Arc<policy::Policy>]) {
@@ -357,12 +368,12 @@ impl Reports {
         Ok(Self { allowed, rows, flows: flows.into_iter().map(|flow| (flow.id, flow)).collect(), alone })
     }
 
-    /// How the reports stand in their trails. The attestations are kept only where there are policies to ask for some.
+    /// How the reports stand in their trails. The attestations are kept only where a policy asks for some.
     async fn judged(self, rulebook: &Rulebook, cx: &Context<'_>) -> Result<Standings> {
         let Self { allowed, rows, flows, alone } = self;
         let running: Arc<BTreeSet<Fingerprint>> =
             Arc::new(rows.iter().map(|row| row.fingerprint.clone()).collect());
-        let asked = !rulebook.rules.is_empty();
+        let asked = rulebook.asks_for_attestations(cx).await?;
         let mut trails = BTreeMap::new();
         let reported = distinct(rows.iter().filter_map(|row| row.trail));
         for ids in fitting(&reported, cx).await? {
@@ -537,6 +548,7 @@ impl Judged {
             created,
             context,
             from,
+            since: before.map_or(from, |before| before.since),
             compliant: self.compliant,
             provenance: self.provenance.clone(),
             policy_decisions: self.decisions.clone(),

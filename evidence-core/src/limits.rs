@@ -49,6 +49,8 @@ pub struct Limits {
     pub trail_artifacts: u64,
     /// Attestations of one trail: 10,000, as with its artifacts.
     pub trail_attestations: u64,
+    /// Runs of an artifact in one environment that answers about it show: the 100 newest, and the first.
+    pub runs: u32,
     /// Bytes of what was reported to a trail that a PDF shows, which is drawn in memory: 16 MiB.
     pub audit_pdf: u64,
 }
@@ -76,6 +78,7 @@ impl Default for Limits {
             running_artifacts: 10_000,
             trail_artifacts: 10_000,
             trail_attestations: 10_000,
+            runs: 100,
             audit_pdf: 16 << 20,
         }
     }

@@ -76,6 +76,8 @@ pub struct Instance {
     pub context: Map<String, Value>,
     /// The first snapshot with these data.
     pub from: u64,
+    /// The first snapshot of the run that this is a part of.
+    pub since: u64,
     /// What made it differ in that snapshot.
     pub annotation: Annotation,
     /// Whether it may run; nothing without policies.
@@ -151,23 +153,19 @@ pub struct SnapshotRow {
     pub revision: u64,
 }
 
-/// A stretch in which an artifact ran in an environment with the same data. Stretches that meet are one run.
+/// An uninterrupted run of an artifact in an environment.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stretch {
+pub struct Run {
     /// The artifact.
     pub fingerprint: Fingerprint,
     /// The environment's id.
     pub environment: Id,
     /// The environment's name.
     pub environment_name: EnvironmentName,
-    /// The first snapshot.
-    pub from: u64,
-    /// When that was taken.
-    pub from_at: Timestamp,
+    /// The first snapshot, and when that was taken.
+    pub from: (u64, Timestamp),
     /// The snapshot in which it had ended, and when that was taken; nothing while it lasts.
     pub until: Option<(u64, Timestamp)>,
-    /// Whether it ended because the artifact no longer ran.
-    pub exited: bool,
 }
 
 /// Questions about snapshots.
@@ -187,8 +185,9 @@ pub trait SnapshotStore: Send + Sync {
     async fn snapshot_at(&self, org: Id, environment: Id, at: Timestamp) -> StoreResult<u64>;
     /// What runs in snapshot `index`, and what exited with it, by artifact key.
     async fn instances(&self, org: Id, environment: Id, index: u64) -> StoreResult<Vec<Placed>>;
-    /// Where and when the artifacts with these digests ran, ordered by environment, fingerprint and first snapshot.
-    async fn stretches(&self, org: Id, fingerprints: &[Fingerprint]) -> StoreResult<Vec<Stretch>>;
+    /// Where and when the artifacts with these digests ran, ordered by environment, fingerprint and first snapshot: of each
+    /// artifact in each environment the first run and the `newest` last ones.
+    async fn runs(&self, org: Id, fingerprints: &[Fingerprint], newest: u32) -> StoreResult<Vec<Run>>;
 }
 
 impl Context<'_> {

@@ -25,7 +25,7 @@ use evidence_core::page::{Listed, Slice, Window};
 use evidence_core::policies::{Policy, PolicyStore, PolicyVersion, VersionKey};
 use evidence_core::repos::{Repo, RepoFilter, RepoStore};
 use evidence_core::service_accounts::{ApiKeyRecord, ServiceAccount, ServiceAccountStore};
-use evidence_core::snapshots::{Placed, Snapshot, SnapshotRow, SnapshotStore, Stretch};
+use evidence_core::snapshots::{Placed, Run, Snapshot, SnapshotRow, SnapshotStore};
 use evidence_core::store::{Health, LedgerStore, Recorder, StoreResult, StoredEntry};
 use evidence_core::sweep::{AttachmentState, Pending, PendingStore};
 use evidence_core::texts::TextStore;
@@ -64,7 +64,8 @@ enum Defect {
     MembersAreBackwards,
     ForgetsExits,
     DropsWhatHasNoDigest,
-    StretchesAreBackwards,
+    RunsAreBackwards,
+    ForgetsTheFirstRun,
     RepeatsAllowances,
     LooksAtGuardsBeforehand,
     TellsLosersThatTheyWon,
@@ -89,7 +90,7 @@ enum Defect {
 }
 
 /// Each defect, and a check that has to find it where no other promise is about the same.
-const DEFECTS: [(Defect, &[&str]); 48] = [
+const DEFECTS: [(Defect, &[&str]); 49] = [
     (Defect::DropsTheLastFact, &[]),
     (Defect::IgnoresGuards, &[]),
     (Defect::KeepsPartOfARefusedWrite, &[]),
@@ -116,7 +117,8 @@ const DEFECTS: [(Defect, &[&str]); 48] = [
     (Defect::MembersAreBackwards, &[]),
     (Defect::ForgetsExits, &[]),
     (Defect::DropsWhatHasNoDigest, &["what_has_no_digest_runs_by_its_name"]),
-    (Defect::StretchesAreBackwards, &[]),
+    (Defect::RunsAreBackwards, &[]),
+    (Defect::ForgetsTheFirstRun, &["the_first_run_is_shown_with_the_newest"]),
     (Defect::RepeatsAllowances, &[]),
     (Defect::LooksAtGuardsBeforehand, &["one_takes_a_name", "no_update_is_lost"]),
     (Defect::TellsLosersThatTheyWon, &["one_makes_an_organization", "one_makes_a_user"]),
@@ -581,8 +583,13 @@ delegate! { SnapshotStore {
         placed.retain(|placed| !store.has(Defect::DropsWhatHasNoDigest) || placed.instance.fingerprint.is_some());
         placed
     };
-    fn stretches(org: Id, fingerprints: &[Fingerprint]) -> Vec<Stretch> => |store, stretches| {
-        backwards(stretches, store.has(Defect::StretchesAreBackwards))
+    fn runs(org: Id, fingerprints: &[Fingerprint], newest: u32) -> Vec<Run> => |store, runs| {
+        let place = |run: &Run| (run.environment, run.fingerprint.clone());
+        let runs = match store.has(Defect::ForgetsTheFirstRun) {
+            true => runs.chunk_by(|left, right| place(left) == place(right)).flat_map(|of| &of[1..]).cloned().collect(),
+            false => runs,
+        };
+        backwards(runs, store.has(Defect::RunsAreBackwards))
     };
 } }
 delegate! { PolicyStore {

@@ -207,13 +207,16 @@ CREATE TABLE evidence.instance (
     environment text COLLATE "C" NOT NULL,
     artifact    text COLLATE "C" NOT NULL,
     from_idx    bigint NOT NULL,
+    since_idx   bigint NOT NULL,
     until_idx   bigint NOT NULL,
     exited      boolean NOT NULL,
     state       text COLLATE "C" NOT NULL,
     PRIMARY KEY (org, environment, artifact, from_idx)
 );
 CREATE INDEX instance_until ON evidence.instance (org, environment, until_idx, from_idx);
-CREATE INDEX instance_artifact ON evidence.instance (org, artifact);
+-- The last of the intervals that make up a run.
+CREATE INDEX instance_run ON evidence.instance (org, artifact, environment, since_idx)
+    WHERE exited OR until_idx = 9223372036854775807;
 -- What lasts, of however many intervals. Not unique: one statement ends an interval and begins the next in any order.
 CREATE INDEX instance_lasting ON evidence.instance (org, environment, artifact)
     WHERE until_idx = 9223372036854775807;

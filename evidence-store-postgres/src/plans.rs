@@ -212,10 +212,10 @@ fn expected() -> Vec<(&'static str, Vec<&'static str>, Vec<&'static str>)> {
             vec!["instance_until org environment until_idx from_idx", "snapshot_pkey org environment idx"],
         ),
         (
-            snapshots::STRETCHES,
-            listed,
+            snapshots::RUNS,
+            vec!["text", "text[]", "bigint"],
             vec![
-                "instance_artifact org artifact",
+                "instance_run org artifact environment since_idx",
                 "record_pkey org id kind",
                 "snapshot_pkey org environment idx",
             ],

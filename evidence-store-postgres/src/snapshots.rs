@@ -7,17 +7,13 @@ use async_trait::async_trait;
 use evidence_core::Current;
 use evidence_core::id::Id;
 use evidence_core::name::Fingerprint;
-use evidence_core::snapshots::{
-    ArtifactKey, Instance, Placed, Snapshot, SnapshotRow, SnapshotStore, Stretch,
-};
+use evidence_core::snapshots::{ArtifactKey, Instance, Placed, Run, Snapshot, SnapshotRow, SnapshotStore};
 use evidence_core::store::StoreResult;
 use evidence_core::time::Timestamp;
 use serde::Deserialize;
 
 use crate::db::PostgresStore;
-use crate::rows::{
-    Payload, Rows, Table, array, body, each, id, list, payload, signed, text_of, unsigned, word,
-};
+use crate::rows::{Payload, Rows, Table, array, body, id, list, payload, signed, text_of, unsigned, word};
 
 pub(crate) const INSERT_SNAPSHOTS: &str = "
     INSERT INTO evidence.snapshot (org, environment, idx, at, compliant, ledger_index)
@@ -39,8 +35,8 @@ pub(crate) const END_INSTANCES: &str = "
     WHERE i.ctid = e.place";
 
 pub(crate) const INSERT_INSTANCES: &str = "
-    INSERT INTO evidence.instance (org, environment, artifact, from_idx, until_idx, exited, state)
-    SELECT r.* FROM go, UNNEST($text, $text, $text, $bigint, $bigint, $boolean, $text) r";
+    INSERT INTO evidence.instance (org, environment, artifact, from_idx, since_idx, until_idx, exited, state)
+    SELECT r.* FROM go, UNNEST($text, $text, $text, $bigint, $bigint, $bigint, $boolean, $text) r";
 
 /// `until_idx` of what lasts.
 const LASTING: i64 = i64::MAX;
@@ -74,22 +70,44 @@ pub(crate) const INSTANCES: &str = "
         AND (i.until_idx > $3 OR i.exited)
         AND EXISTS (SELECT 1 FROM evidence.snapshot WHERE org = $1 AND environment = $2 AND idx = $3)";
 
-/// The name is a subquery, never a join: a probe of the index for each stretch, whatever else there is.
-pub(crate) const STRETCHES: &str = concat!(
-    "SELECT i.artifact AS fingerprint, i.environment, (
+/// A row for the last interval of each run, by an index that has no others. An artifact's environments are found one after
+/// the other, and of each its first run and its newest, so that the work is that of what is shown. The name is a
+/// subquery, never a join: a probe of the index for each run, whatever else there is.
+pub(crate) const RUNS: &str = "
+    WITH RECURSIVE place AS (
+        SELECT w.value AS artifact, (
+            SELECT i.environment FROM evidence.instance i
+            WHERE i.org = $1 AND i.artifact = w.value AND (i.exited OR i.until_idx = 9223372036854775807)
+            ORDER BY i.environment LIMIT 1) AS environment
+        FROM UNNEST($2::text[]) AS w (value)
+        UNION ALL
+        SELECT p.artifact, (
+            SELECT i.environment FROM evidence.instance i
+            WHERE i.org = $1 AND i.artifact = p.artifact AND i.environment > p.environment
+                AND (i.exited OR i.until_idx = 9223372036854775807)
+            ORDER BY i.environment LIMIT 1)
+        FROM place p WHERE p.environment IS NOT NULL)
+    SELECT p.artifact AS fingerprint, p.environment, (
             SELECT n.name FROM evidence.record n
-            WHERE n.org = $1 AND n.kind = 'environment' AND n.id = i.environment) AS environment_name,
-        i.from_idx, b.at AS from_at, e.idx AS until_idx, e.at AS until_at, i.exited
-    FROM ",
-    each!("instance", "artifact", "i"),
-    " CROSS JOIN LATERAL (
+            WHERE n.org = $1 AND n.kind = 'environment' AND n.id = p.environment) AS environment_name,
+        b.idx AS from_idx, b.at AS from_at, e.idx AS until_idx, e.at AS until_at
+    FROM place p CROSS JOIN LATERAL (
+        (SELECT f.since_idx, f.until_idx FROM evidence.instance f
+            WHERE f.org = $1 AND f.artifact = p.artifact AND f.environment = p.environment
+                AND (f.exited OR f.until_idx = 9223372036854775807)
+            ORDER BY f.since_idx LIMIT 1)
+        UNION
+        (SELECT l.since_idx, l.until_idx FROM evidence.instance l
+            WHERE l.org = $1 AND l.artifact = p.artifact AND l.environment = p.environment
+                AND (l.exited OR l.until_idx = 9223372036854775807)
+            ORDER BY l.since_idx DESC LIMIT $3)) i
+    CROSS JOIN LATERAL (
         SELECT * FROM evidence.snapshot
-        WHERE org = $1 AND environment = i.environment AND idx = i.from_idx OFFSET 0) b
+        WHERE org = $1 AND environment = p.environment AND idx = i.since_idx OFFSET 0) b
     LEFT JOIN LATERAL (
         SELECT * FROM evidence.snapshot
-        WHERE org = $1 AND environment = i.environment AND idx = i.until_idx OFFSET 0) e ON true
-    ORDER BY i.environment, i.artifact, i.from_idx"
-);
+        WHERE org = $1 AND environment = p.environment AND idx = i.until_idx OFFSET 0) e ON true
+    ORDER BY p.environment, p.artifact, i.since_idx";
 
 /// An interval that begins in a batch, and may end in it.
 #[derive(Debug)]
@@ -138,7 +156,7 @@ impl Intervals {
             rows.push(Table::InstanceEnd, end)?;
         }
         for Begun { org, environment, artifact, instance, until, exited } in &self.begun {
-            let row = (org, environment, artifact, instance.from, until, exited, instance);
+            let row = (org, environment, artifact, instance.from, instance.since, until, exited, instance);
             rows.push(Table::Instance, &row)?;
         }
         Ok(())
@@ -158,7 +176,7 @@ fn line(row: (i64, i64, Option<i64>, bool, i64)) -> StoreResult<SnapshotRow> {
 }
 
 #[derive(sqlx::FromRow)]
-struct StretchRow {
+struct RunRow {
     fingerprint: String,
     environment: String,
     environment_name: String,
@@ -166,20 +184,17 @@ struct StretchRow {
     from_at: i64,
     until_idx: Option<i64>,
     until_at: Option<i64>,
-    exited: bool,
 }
 
-impl StretchRow {
-    fn stretch(self) -> StoreResult<Stretch> {
+impl RunRow {
+    fn run(self) -> StoreResult<Run> {
         let until_idx = self.until_idx.map(unsigned).transpose()?;
-        Ok(Stretch {
+        Ok(Run {
             fingerprint: word(&self.fingerprint)?,
             environment: id(&self.environment)?,
             environment_name: word(&self.environment_name)?,
-            from: unsigned(self.from_idx)?,
-            from_at: Timestamp::from_micros(self.from_at),
+            from: (unsigned(self.from_idx)?, Timestamp::from_micros(self.from_at)),
             until: until_idx.zip(self.until_at.map(Timestamp::from_micros)),
-            exited: self.exited,
         })
     }
 }
@@ -222,7 +237,8 @@ impl SnapshotStore for PostgresStore {
         Ok(question.bind(signed(index)).first_as(placed).await?.unwrap_or_default())
     }
 
-    async fn stretches(&self, org: Id, fingerprints: &[Fingerprint]) -> StoreResult<Vec<Stretch>> {
-        self.ask(STRETCHES).bind(org.to_string()).bind(list(fingerprints)).all_as(StretchRow::stretch).await
+    async fn runs(&self, org: Id, fingerprints: &[Fingerprint], newest: u32) -> StoreResult<Vec<Run>> {
+        let question = self.ask(RUNS).bind(org.to_string()).bind(list(fingerprints)).bind(i64::from(newest));
+        question.all_as(RunRow::run).await
     }
 }

@@ -192,13 +192,16 @@ CREATE TABLE instance (
     environment TEXT NOT NULL,
     artifact    TEXT NOT NULL,
     from_idx    INTEGER NOT NULL,
+    since_idx   INTEGER NOT NULL,
     until_idx   INTEGER NOT NULL,
     exited      INTEGER NOT NULL,
     state       TEXT NOT NULL,
     PRIMARY KEY (environment, artifact, from_idx)
 ) STRICT;
 CREATE INDEX instance_until ON instance (environment, until_idx, from_idx);
-CREATE INDEX instance_artifact ON instance (org, artifact);
+-- The last of the intervals that make up a run.
+CREATE INDEX instance_run ON instance (org, artifact, environment, since_idx)
+    WHERE exited OR until_idx = 9223372036854775807;
 -- What lasts, of however many intervals.
 CREATE INDEX instance_lasting ON instance (environment, artifact) WHERE until_idx = 9223372036854775807;
 

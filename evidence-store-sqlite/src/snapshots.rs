@@ -7,9 +7,7 @@ use async_trait::async_trait;
 use evidence_core::Current;
 use evidence_core::id::Id;
 use evidence_core::name::Fingerprint;
-use evidence_core::snapshots::{
-    ArtifactKey, Instance, Placed, Snapshot, SnapshotRow, SnapshotStore, Stretch,
-};
+use evidence_core::snapshots::{ArtifactKey, Instance, Placed, Run, Snapshot, SnapshotRow, SnapshotStore};
 use evidence_core::store::StoreResult;
 use evidence_core::time::Timestamp;
 use serde::Deserialize;
@@ -30,8 +28,8 @@ pub(crate) const END_INSTANCES: &str = "
         AND instance.until_idx = 9223372036854775807";
 
 pub(crate) const INSERT_INSTANCES: &str = "
-    INSERT INTO instance (org, environment, artifact, from_idx, until_idx, exited, state)
-    SELECT value->>0, value->>1, value->>2, value->>3, value->>4, value->>5, value->6 FROM json_each($1)";
+    INSERT INTO instance (org, environment, artifact, from_idx, since_idx, until_idx, exited, state)
+    SELECT value->>0, value->>1, value->>2, value->>3, value->>4, value->>5, value->>6, value->7 FROM json_each($1)";
 
 /// `until_idx` of what lasts.
 const LASTING: i64 = i64::MAX;
@@ -62,17 +60,41 @@ const INSTANCES: &str = "
     WHERE s.environment = $2 AND s.idx = $3 AND s.org = (SELECT key FROM organization WHERE id = $1)
         AND (i.until_idx > s.idx OR i.exited)";
 
-/// The name is a subquery, never a join: a probe of the index for each stretch, whatever else there is.
-const STRETCHES: &str = "
+/// A row for the last interval of each run, by an index that has no others. An artifact's environments are found one after
+/// the other, and of each its first run and its newest, so that the work is that of what is shown. The name is a
+/// subquery, never a join: a probe of the index for each run, whatever else there is.
+const RUNS: &str = "
+    WITH RECURSIVE place (artifact, environment) AS (
+        SELECT value, (
+            SELECT min(i.environment) FROM instance i
+            WHERE i.org = (SELECT key FROM organization WHERE id = $1) AND i.artifact = value
+                AND (i.exited OR i.until_idx = 9223372036854775807))
+        FROM json_each($2)
+        UNION ALL
+        SELECT p.artifact, (
+            SELECT min(i.environment) FROM instance i
+            WHERE i.org = (SELECT key FROM organization WHERE id = $1) AND i.artifact = p.artifact
+                AND i.environment > p.environment AND (i.exited OR i.until_idx = 9223372036854775807))
+        FROM place p WHERE p.environment IS NOT NULL)
     SELECT i.artifact, i.environment, (
             SELECT n.name FROM record n
             WHERE n.org = i.org AND n.kind = 'environment' AND n.id = i.environment),
-        i.from_idx, b.at, e.idx, e.at, i.exited
-    FROM json_each($2) w CROSS JOIN instance i ON i.artifact = w.value
-    JOIN snapshot b ON b.environment = i.environment AND b.idx = i.from_idx
+        b.idx, b.at, e.idx, e.at
+    FROM place p CROSS JOIN instance i ON i.rowid IN (
+        SELECT * FROM (
+            SELECT f.rowid FROM instance f
+            WHERE f.org = (SELECT key FROM organization WHERE id = $1) AND f.artifact = p.artifact
+                AND f.environment = p.environment AND (f.exited OR f.until_idx = 9223372036854775807)
+            ORDER BY f.since_idx LIMIT 1)
+        UNION
+        SELECT * FROM (
+            SELECT l.rowid FROM instance l
+            WHERE l.org = (SELECT key FROM organization WHERE id = $1) AND l.artifact = p.artifact
+                AND l.environment = p.environment AND (l.exited OR l.until_idx = 9223372036854775807)
+            ORDER BY l.since_idx DESC LIMIT $3))
+    CROSS JOIN snapshot b ON b.environment = i.environment AND b.idx = i.since_idx
     LEFT JOIN snapshot e ON e.environment = i.environment AND e.idx = i.until_idx
-    WHERE i.org = (SELECT key FROM organization WHERE id = $1)
-    ORDER BY i.environment, i.artifact, i.from_idx";
+    ORDER BY i.environment, i.artifact, i.since_idx";
 
 /// An interval that begins in a batch, and may end in it.
 #[derive(Debug)]
@@ -121,7 +143,7 @@ impl Intervals {
             rows.push(Table::InstanceEnd, end)?;
         }
         for Begun { org, environment, artifact, instance, until, exited } in &self.begun {
-            let row = (org, environment, artifact, instance.from, until, exited, instance);
+            let row = (org, environment, artifact, instance.from, instance.since, until, exited, instance);
             rows.push(Table::Instance, &row)?;
         }
         Ok(())
@@ -140,20 +162,18 @@ fn line(row: (i64, i64, Option<i64>, bool, i64)) -> StoreResult<SnapshotRow> {
     Ok(SnapshotRow { index: unsigned(index)?, at, until, compliant, revision: unsigned(revision)? })
 }
 
-/// A row of [`STRETCHES`].
-type StretchRow = (String, String, String, i64, i64, Option<i64>, Option<i64>, bool);
+/// A row of [`RUNS`].
+type RunRow = (String, String, String, i64, i64, Option<i64>, Option<i64>);
 
-fn stretch(row: StretchRow) -> StoreResult<Stretch> {
-    let (fingerprint, environment, name, from, from_at, until, until_at, exited) = row;
+fn run(row: RunRow) -> StoreResult<Run> {
+    let (fingerprint, environment, name, from, from_at, until, until_at) = row;
     let until = until.map(unsigned).transpose()?;
-    Ok(Stretch {
+    Ok(Run {
         fingerprint: word(&fingerprint)?,
         environment: id(&environment)?,
         environment_name: word(&name)?,
-        from: unsigned(from)?,
-        from_at: Timestamp::from_micros(from_at),
+        from: (unsigned(from)?, Timestamp::from_micros(from_at)),
         until: until.zip(until_at.map(Timestamp::from_micros)),
-        exited,
     })
 }
 
@@ -195,9 +215,9 @@ impl SnapshotStore for SqliteStore {
         Ok(question.bind(signed(index)).long().first_as(placed).await?.unwrap_or_default())
     }
 
-    async fn stretches(&self, org: Id, fingerprints: &[Fingerprint]) -> StoreResult<Vec<Stretch>> {
-        let question = self.ask(STRETCHES).bind(org.to_string()).bind(once(fingerprints)?);
-        question.about(fingerprints.len()).all_as(stretch).await
+    async fn runs(&self, org: Id, fingerprints: &[Fingerprint], newest: u32) -> StoreResult<Vec<Run>> {
+        let question = self.ask(RUNS).bind(org.to_string()).bind(once(fingerprints)?).bind(i64::from(newest));
+        question.about(fingerprints.len()).all_as(run).await
     }
 }
 
@@ -216,5 +236,27 @@ mod tests {
             steps.into_iter().map(|(.., step)| step).find(|step| step.starts_with("SEARCH instance "));
         let wanted = "SEARCH instance USING COVERING INDEX instance_lasting (environment=? AND artifact=?)";
         assert_eq!(search.as_deref(), Some(wanted));
+    }
+
+    #[test]
+    fn runs_are_found_without_their_parts() {
+        let connection = rusqlite::Connection::open_in_memory().unwrap();
+        connection.execute_batch(include_str!("../migrations/0001_first.sql")).unwrap();
+        let explain = format!("EXPLAIN QUERY PLAN {RUNS}");
+        let steps: Vec<(i64, i64, i64, String)> = rows(&connection, &explain, &[]).unwrap();
+        let found: Vec<&str> = steps.iter().map(|(.., step)| step.as_str()).collect();
+        for (instance, conditions) in [
+            ("i", "org=? AND artifact=?"),
+            ("i", "org=? AND artifact=? AND environment>?"),
+            ("f", "org=? AND artifact=? AND environment=?"),
+            ("l", "org=? AND artifact=? AND environment=?"),
+        ] {
+            let wanted = format!("SEARCH {instance} USING COVERING INDEX instance_run ({conditions})");
+            assert!(found.contains(&wanted.as_str()), "{wanted}: {found:#?}");
+        }
+        assert!(found.contains(&"SEARCH i USING INTEGER PRIMARY KEY (rowid=?)"), "{found:#?}");
+        let whole = |step: &&&str| step.starts_with("SCAN") && !step.contains("VIRTUAL TABLE");
+        let scans: Vec<_> = found.iter().filter(whole).filter(|step| !step.starts_with("SCAN p")).collect();
+        assert_eq!(scans, Vec::<&&str>::new(), "{found:#?}");
     }
 }

@@ -20,10 +20,11 @@ use crate::rules::compliance::{self, ReportedArtifact, ReportedAttestation, Stat
 use crate::rules::template::Template;
 use crate::service::Context;
 use crate::shared::{ExternalUrls, GitCommitInfo, RepoInfo, distinct, text};
+use crate::snapshots::Run;
 use crate::templates::{Parsed, each_with_template};
 use crate::texts::TextRef;
 use crate::time::{Seconds, Timestamp};
-use crate::trails::{Run, TrailContents, artifact_state, runs};
+use crate::trails::{TrailContents, artifact_state, runs};
 
 /// An artifact (specification, Artifact). Every key is there; what nobody reported is the empty value of its type.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -115,7 +116,7 @@ pub struct HistoryEvent {
 struct Surroundings {
     flows: BTreeMap<Id, Flow>,
     trails: BTreeMap<Id, OnTrail>,
-    runs: Vec<Run>,
+    runs: BTreeMap<Fingerprint, Vec<Run>>,
     /// What the attestations say that are shown: the newest of each name.
     shown: BTreeMap<Id, Attestation>,
 }
@@ -151,7 +152,10 @@ impl Surroundings {
         let (flows, trails, runs) =
             try_join3(flows(artifacts, flow, cx), on_trails(&trails, cx), runs(&fingerprints, cx)).await?;
         let flows = flows.into_iter().map(|flow| (flow.id, flow)).collect();
-        let mut around = Self { flows, trails, runs, shown: BTreeMap::new() };
+        let mut around = Self { flows, trails, runs: BTreeMap::new(), shown: BTreeMap::new() };
+        for run in runs {
+            around.runs.entry(run.fingerprint.clone()).or_default().push(run);
+        }
         let newest = |artifact| newest(&around.evidence(artifact)).into_values();
         let shown = distinct(artifacts.iter().flat_map(newest));
         if !shown.is_empty() {
@@ -238,7 +242,7 @@ fn view(
     let state = artifact_state(template, &artifact.into(), artifacts, attestations);
     let evidence = around.evidence(artifact);
     let said = |(name, id): (&str, Id)| Some((name.to_owned(), evidence_item(around.shown.get(&id)?)));
-    let runs: Vec<&Run> = around.runs.iter().filter(|run| run.fingerprint == artifact.fingerprint).collect();
+    let runs = around.runs.get(&artifact.fingerprint).map(Vec::as_slice).unwrap_or_default();
     let committed = artifact.git_commit_info.as_ref().and_then(|commit| commit.timestamp).map(|at| at.0);
     let last = evidence.iter().map(|attestation| attestation.at).fold(artifact.created_at, Ord::max);
     let (org, flow_name, fingerprint) =
@@ -251,8 +255,8 @@ fn view(
         last_modified_at: last.decimal(),
         evidence: newest(&evidence).into_iter().filter_map(said).collect(),
         flow_name: flow_name.to_owned(),
-        commit_lead_times: committed.map(|at| lead_times(&runs, at)).unwrap_or_default(),
-        build_lead_times: lead_times(&runs, artifact.created_at),
+        commit_lead_times: committed.map(|at| lead_times(runs, at)).unwrap_or_default(),
+        build_lead_times: lead_times(runs, artifact.created_at),
         trail_name: trail.map(|trail| trail.name.to_string()).unwrap_or_default(),
         template_reference_name: artifact.template_reference_name.clone(),
         git_commit: artifact.git_commit.as_ref().map(ToString::to_string).unwrap_or_default(),
@@ -269,9 +273,9 @@ fn view(
         state,
         template: compliance::expected_names(template, &artifact.template_reference_name),
         state_info: template.unreadable().unwrap_or(state_info(state)).to_owned(),
-        running: places(&runs, |run| run.until.is_none().then_some(run.from.0)),
-        exited: places(&runs, |run| run.until.map(|(index, _)| index)),
-        history: if cx.sees_environments()? { history(artifact, &evidence, &runs) } else { Vec::new() },
+        running: places(runs, |run| run.until.is_none().then_some(run.from.0)),
+        exited: places(runs, |run| run.until.map(|(index, _)| index)),
+        history: if cx.sees_environments()? { history(artifact, &evidence, runs) } else { Vec::new() },
     })
 }
 
@@ -283,8 +287,8 @@ const fn state_info(state: State) -> &'static str {
     }
 }
 
-fn places(runs: &[&Run], index: impl Fn(&Run) -> Option<u64>) -> Vec<SnapshotPlace> {
-    let place = |run: &&Run| {
+fn places(runs: &[Run], index: impl Fn(&Run) -> Option<u64>) -> Vec<SnapshotPlace> {
+    let place = |run: &Run| {
         let snapshot_index = index(run)?;
         Some(SnapshotPlace { environment_name: run.environment_name.to_string(), snapshot_index })
     };
@@ -292,7 +296,7 @@ fn places(runs: &[&Run], index: impl Fn(&Run) -> Option<u64>) -> Vec<SnapshotPla
 }
 
 /// The seconds from `since` until the first run in each environment.
-fn lead_times(runs: &[&Run], since: Timestamp) -> BTreeMap<String, Seconds> {
+fn lead_times(runs: &[Run], since: Timestamp) -> BTreeMap<String, Seconds> {
     let mut first: BTreeMap<String, Timestamp> = BTreeMap::new();
     for run in runs {
         let started = first.entry(run.environment_name.to_string()).or_insert(run.from.1);
@@ -301,7 +305,7 @@ fn lead_times(runs: &[&Run], since: Timestamp) -> BTreeMap<String, Seconds> {
     first.into_iter().map(|(environment, started)| (environment, started.since(since))).collect()
 }
 
-fn history(artifact: &Artifact, evidence: &[&AttestationRow], runs: &[&Run]) -> Vec<HistoryEvent> {
+fn history(artifact: &Artifact, evidence: &[&AttestationRow], runs: &[Run]) -> Vec<HistoryEvent> {
     let created = match artifact.template_reference_name.as_str() {
         "" => "Artifact created".to_owned(),
         name => format!("{name} reported"),

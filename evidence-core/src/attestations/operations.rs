@@ -1,6 +1,6 @@
 //! The operations on attestations. Every type is added by the same operation, generic over its [`Claim`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::marker::PhantomData;
 
 use futures_util::stream;
@@ -338,32 +338,20 @@ impl Operation for GetArtifactAttestation {
             Err(Error::NotFound(_)) => return Ok(JsonList::of(stream::empty())),
             resolved => resolved?,
         };
-        let mut reports: BTreeMap<Id, Vec<ArtifactRow>> = BTreeMap::new();
-        for report in cx.store().reports(org, flow.id, &fingerprint).await? {
-            if let Some(trail) = report.trail {
-                reports.entry(trail).or_default().push(report);
-            }
-        }
-        let trails = Vec::from_iter(reports.keys().copied());
+        let reports = cx.store().reports(org, flow.id, &fingerprint).await?;
+        let trails = distinct(reports.iter().filter_map(|report| report.trail));
         let mut found = cx.store().attestations(org, &trails, self.attestation_name.as_str()).await?;
-        found.retain(|NamedAttestation { row, .. }| {
-            let reports = reports.get(&row.trail).map(Vec::as_slice).unwrap_or_default();
-            reports.iter().any(|report| concerns(&row.binding, report))
+        let built =
+            |report: ArtifactRow| Some((report.trail?, report.template_reference_name, report.git_commit));
+        let built: BTreeSet<_> = reports.into_iter().filter_map(built).collect();
+        found.retain(|NamedAttestation { row, .. }| match &row.binding {
+            Binding::Trail => false,
+            Binding::Artifact { fingerprint: of, .. } => *of == fingerprint,
+            Binding::Named { target, commit } => built.contains(&(row.trail, target.clone(), commit.clone())),
         });
         let trails = distinct(found.iter().map(|attestation| attestation.row.trail));
         let trails = cx.store().trail_names(org, &trails).await?.into_iter().collect();
         listed(found, flow, trails, cx).await
-    }
-}
-
-/// Whether an attestation with this binding is about this artifact.
-fn concerns(binding: &Binding, artifact: &ArtifactRow) -> bool {
-    match binding {
-        Binding::Trail => false,
-        Binding::Artifact { fingerprint, .. } => *fingerprint == artifact.fingerprint,
-        Binding::Named { target, commit } => {
-            *target == artifact.template_reference_name && *commit == artifact.git_commit
-        }
     }
 }
 

@@ -13,8 +13,8 @@ use crate::page::Window;
 use crate::rules::compliance::State;
 use crate::rules::policy::{Resolution, ResolutionContext, ResolutionKind, Rule, RuleEvaluation, RuleKind};
 use crate::snapshots::{
-    Annotation, AppliedPolicy, ArtifactKey, Instance, Placed, PolicyDecision, Provenance, Snapshot,
-    SnapshotRow, Stretch,
+    Annotation, AppliedPolicy, ArtifactKey, Instance, Placed, PolicyDecision, Provenance, Run, Snapshot,
+    SnapshotRow,
 };
 use crate::store::{Current, Store};
 
@@ -28,7 +28,8 @@ promises! {
     what_has_no_digest_runs_by_its_name: "What has no digest is told apart by its name, from what has one too.",
     snapshots_are_listed: "`snapshots` answers the lines of a range by number, as far as there are any.",
     snapshots_are_found_by_time: "`snapshot_at` answers the newest snapshot at or before an instant.",
-    stretches_are_ordered: "`stretches` is ordered by environment, fingerprint and first snapshot.",
+    runs_are_ordered: "`runs` is ordered by environment, fingerprint and first snapshot, however often what runs changed.",
+    the_first_run_is_shown_with_the_newest: "`runs` answers an artifact's first run in an environment and its newest ones.",
     nothing_ran_elsewhere: "Unknown environments, snapshots and fingerprints have nothing, and others are not shown.",
 }
 
@@ -39,11 +40,17 @@ fn instance(start: &str, from: u64) -> Instance {
         created: vec![1_700_000_000],
         context: Map::new(),
         from,
+        since: from,
         annotation: Annotation { kind: "started-compliant".to_owned(), was: 0, now: 1 },
         compliant: None,
         provenance: Vec::new(),
         policy_decisions: Vec::new(),
     }
+}
+
+/// The same, of a run that began before.
+fn changed(start: &str, since: u64, from: u64) -> Instance {
+    Instance { since, ..instance(start, from) }
 }
 
 /// What has no digest but this name.
@@ -159,9 +166,13 @@ async fn several(store: &Arc<dyn Store>) -> Result<(Org, Org), Failure> {
     other.record(vec![created(200, "prod")]).await?;
     other.record(vec![snapshot_taken(snapshot(200, 1, &["aa", "dd"], &[]))]).await?;
     let story: [(&[&str], &[&str]); 5] =
-        [(&["bb", "aa"], &[]), (&["cc"], &["bb"]), (&["aa"], &[]), (&["bb"], &["aa"]), (&[], &[])];
+        [(&["bb", "aa"], &[]), (&["cc"], &["bb"]), (&[], &[]), (&["bb"], &["aa"]), (&[], &[])];
     for (index, (changes, exits)) in (1..).zip(story) {
-        org.record(vec![snapshot_taken(snapshot(101, index, changes, exits))]).await?;
+        let mut taken = snapshot(101, index, changes, exits);
+        if index == 3 {
+            taken.changes.push(changed("aa", 1, 3));
+        }
+        org.record(vec![snapshot_taken(taken)]).await?;
     }
     org.record(vec![snapshot_taken(snapshot(100, 1, &["aa"], &[]))]).await?;
     Ok((org, other))
@@ -178,7 +189,7 @@ async fn what_ran_in_each_snapshot(store: Arc<dyn Store>) -> Outcome {
     ];
     for (index, expected) in (1..).zip(story) {
         let place = |(start, from, exited): &(&str, u64, bool)| Placed {
-            instance: instance(start, *from),
+            instance: if *start == "aa" { changed("aa", 1, *from) } else { instance(start, *from) },
             exited: *exited,
         };
         let found = store.instances(org.id, id(101), index).await?;
@@ -199,7 +210,7 @@ async fn what_has_no_digest_runs_by_its_name(store: Arc<dyn Store>) -> Outcome {
         undigested(&long, 1),
     ];
     let task = json!({ "ecs_context": { "task_arn": awkward(), "cluster_name": null } });
-    let seen_otherwise = Instance { context: context(task), ..undigested("web", 2) };
+    let seen_otherwise = Instance { context: context(task), since: 1, ..undigested("web", 2) };
     let digested = Instance { name: "web".to_owned(), ..instance("bb", 3) };
     let story = [
         (first.clone(), vec![]),
@@ -239,9 +250,9 @@ async fn what_has_no_digest_runs_by_its_name(store: Arc<dyn Store>) -> Outcome {
 
     let digest_of_a_name: Fingerprint = named(&sha256_hex(b"web"));
     let asked = [fingerprint("aa"), fingerprint("bb"), digest_of_a_name];
-    let stretches = store.stretches(org.id, &asked).await?.into_iter();
-    let stretches: Vec<_> = stretches.map(|stretch| (stretch.fingerprint, stretch.from)).collect();
-    same("the stretches", stretches, vec![(fingerprint("aa"), 1), (fingerprint("bb"), 3)])
+    let runs = store.runs(org.id, &asked, 10).await?.into_iter();
+    let runs: Vec<_> = runs.map(|run| (run.fingerprint, run.from.0)).collect();
+    same("the runs", runs, vec![(fingerprint("aa"), 1), (fingerprint("bb"), 3)])
 }
 
 async fn snapshots_are_listed(store: Arc<dyn Store>) -> Outcome {
@@ -285,28 +296,64 @@ async fn snapshots_are_found_by_time(store: Arc<dyn Store>) -> Outcome {
     same("of no environment", store.snapshot_at(org.id, id(999), taken(5)).await?, 0)
 }
 
-async fn stretches_are_ordered(store: Arc<dyn Store>) -> Outcome {
-    let (org, _) = several(&store).await?;
-    let stretch = |(environment, name), start, from, until: Option<u64>, exited| Stretch {
+fn run((environment, name): (u64, &str), start: &str, from: u64, until: Option<u64>) -> Run {
+    let place = |index| (index, taken(index));
+    Run {
         fingerprint: fingerprint(start),
         environment: id(environment),
         environment_name: named(name),
-        from,
-        from_at: taken(from),
-        until: until.map(|until| (until, taken(until))),
-        exited,
-    };
+        from: place(from),
+        until: until.map(place),
+    }
+}
+
+async fn runs_are_ordered(store: Arc<dyn Store>) -> Outcome {
+    let (org, _) = several(&store).await?;
     let (test, prod) = ((100, "test"), (101, "prod"));
     let expected = vec![
-        stretch(test, "aa", 1, None, false),
-        stretch(prod, "aa", 1, Some(3), false),
-        stretch(prod, "aa", 3, Some(4), true),
-        stretch(prod, "bb", 1, Some(2), true),
-        stretch(prod, "bb", 4, None, false),
+        run(test, "aa", 1, None),
+        run(prod, "aa", 1, Some(4)),
+        run(prod, "bb", 1, Some(2)),
+        run(prod, "bb", 4, None),
     ];
     let asked = ["bb", "ee", "aa", "dd", "aa"].map(fingerprint);
-    same("the stretches", store.stretches(org.id, &asked).await?, expected)?;
-    same("of no artifacts", store.stretches(org.id, &[]).await?, Vec::new())
+    same("the runs", store.runs(org.id, &asked, 10).await?, expected)?;
+    same("of no artifacts", store.runs(org.id, &[], 10).await?, Vec::new())
+}
+
+/// In `prod` two artifacts take turns, the first of them over and over and the other once; in `test` one runs on.
+async fn the_first_run_is_shown_with_the_newest(store: Arc<dyn Store>) -> Outcome {
+    let org = Org::create(&store, 1, "foo").await?;
+    let created = |n, name| Fact::EnvironmentCreated { record: environment(n, name) };
+    org.record(vec![created(101, "prod"), created(100, "test")]).await?;
+    org.record(vec![snapshot_taken(snapshot(100, 1, &["aa"], &[]))]).await?;
+    let story: [(&[&str], &[&str]); 8] = [
+        (&["aa", "bb"], &[]),
+        (&[], &["aa"]),
+        (&["aa"], &[]),
+        (&[], &["aa", "bb"]),
+        (&["aa"], &[]),
+        (&[], &["aa"]),
+        (&["aa"], &[]),
+        (&["bb"], &[]),
+    ];
+    for (index, (changes, exits)) in (1..).zip(story) {
+        org.record(vec![snapshot_taken(snapshot(101, index, changes, exits))]).await?;
+    }
+    let (test, prod) = ((100, "test"), (101, "prod"));
+    let aa = [(1, Some(2)), (3, Some(4)), (5, Some(6)), (7, None)]
+        .map(|(from, until)| run(prod, "aa", from, until));
+    let bb = [(1, Some(4)), (8, None)].map(|(from, until)| run(prod, "bb", from, until));
+    for (newest, shown) in
+        [(0, vec![0]), (1, vec![0, 3]), (2, vec![0, 2, 3]), (3, vec![0, 1, 2, 3]), (9, vec![0, 1, 2, 3])]
+    {
+        let shown = shown.into_iter().filter_map(|place: usize| aa.get(place).cloned());
+        let last = bb.iter().take(if newest == 0 { 1 } else { 2 }).cloned();
+        let expected = std::iter::once(run(test, "aa", 1, None)).chain(shown).chain(last).collect();
+        let found = store.runs(org.id, &[fingerprint("bb"), fingerprint("aa")], newest).await?;
+        same(&format!("the first and {newest}"), found, expected)?;
+    }
+    Ok(())
 }
 
 async fn nothing_ran_elsewhere(store: Arc<dyn Store>) -> Outcome {
@@ -325,7 +372,7 @@ async fn nothing_ran_elsewhere(store: Arc<dyn Store>) -> Outcome {
     }
     let rows = store.snapshots(org.id, id(200), 1..=5).await?;
     same("the other's lines", rows, Vec::new())?;
-    let stretches = store.stretches(other.id, &[fingerprint("aa")]).await?;
-    let stretch = present("the stretch", stretches.first())?;
-    same("the other's stretches", (stretches.len(), stretch.environment), (1, id(200)))
+    let runs = store.runs(other.id, &[fingerprint("aa")], 10).await?;
+    let run = present("the run", runs.first())?;
+    same("the other's runs", (runs.len(), run.environment), (1, id(200)))
 }

@@ -12,13 +12,13 @@ use crate::id::Id;
 use crate::name::Fingerprint;
 use crate::page::Listed;
 use crate::policies::{Policy, PolicyStore, PolicyVersion, VersionKey};
-use crate::snapshots::{Placed, Snapshot, SnapshotRow, SnapshotStore, Stretch};
+use crate::snapshots::{Placed, Run, Snapshot, SnapshotRow, SnapshotStore};
 use crate::store::{Current, StoreResult};
 use crate::time::Timestamp;
 
 use super::MemoryStore;
 use super::questions::{bytes, records};
-use super::tables::{Run, Tables};
+use super::tables::{Interval, Tables};
 
 #[async_trait]
 impl EnvironmentStore for MemoryStore {
@@ -80,16 +80,16 @@ impl Tables {
 }
 
 impl Tables {
-    fn stretch(&self, run: &Run) -> Option<Stretch> {
-        let environment = &self.environments.get(&run.environment)?.record;
-        Some(Stretch {
-            fingerprint: run.instance.fingerprint.clone()?,
-            environment: run.environment,
+    /// The run whose last interval this is.
+    fn run(&self, interval: &Interval) -> Option<Run> {
+        let environment = &self.environments.get(&interval.environment)?.record;
+        let since = interval.instance.since;
+        Some(Run {
+            fingerprint: interval.instance.fingerprint.clone()?,
+            environment: interval.environment,
             environment_name: environment.name.clone(),
-            from: run.instance.from,
-            from_at: run.from_at,
-            until: run.until,
-            exited: run.exited,
+            from: (since, self.snapshots.get(&(interval.environment, since))?.record.at),
+            until: interval.until,
         })
     }
 }
@@ -126,22 +126,32 @@ impl SnapshotStore for MemoryStore {
             if !tables.snapshots.contains_key(&(environment, index)) {
                 return Vec::new();
             }
-            let runs = tables.runs.iter().filter(|run| run.environment == environment);
-            let mut runs: Vec<_> = runs.filter(|run| run.covers(index) || run.exited_in(index)).collect();
-            runs.sort_by(|left, right| left.artifact.cmp(&right.artifact));
-            let placed = |run: &Run| Placed { instance: run.instance.clone(), exited: run.exited_in(index) };
-            runs.into_iter().map(placed).collect()
+            let there = |one: &&Interval| one.covers(index) || one.exited_in(index);
+            let intervals = tables.intervals.iter().filter(|one| one.environment == environment);
+            let mut intervals: Vec<_> = intervals.filter(there).collect();
+            intervals.sort_by(|left, right| left.artifact.cmp(&right.artifact));
+            let placed =
+                |one: &Interval| Placed { instance: one.instance.clone(), exited: one.exited_in(index) };
+            intervals.into_iter().map(placed).collect()
         })
     }
 
-    async fn stretches(&self, org: Id, fingerprints: &[Fingerprint]) -> StoreResult<Vec<Stretch>> {
-        let mut stretches: Vec<_> = self.ask(org, |tables| {
-            let asked =
-                |run: &&Run| run.instance.fingerprint.as_ref().is_some_and(|it| fingerprints.contains(it));
-            tables.runs.iter().filter(asked).filter_map(|run| tables.stretch(run)).collect()
+    async fn runs(&self, org: Id, fingerprints: &[Fingerprint], newest: u32) -> StoreResult<Vec<Run>> {
+        let mut runs: Vec<_> = self.ask(org, |tables| {
+            let asked = |one: &&Interval| {
+                let fingerprint = one.instance.fingerprint.as_ref();
+                (one.exited || one.until.is_none()) && fingerprint.is_some_and(|it| fingerprints.contains(it))
+            };
+            tables.intervals.iter().filter(asked).filter_map(|last| tables.run(last)).collect()
         })?;
-        stretches.sort_by_cached_key(|run| (run.environment, run.fingerprint.clone(), run.from));
-        Ok(stretches)
+        let place = |run: &Run| (run.environment, run.fingerprint.clone());
+        runs.sort_by_cached_key(|run| (place(run), run.from.0));
+        let newest = newest as usize;
+        let shown = |runs: &[Run]| match runs.len().checked_sub(newest) {
+            Some(older @ 1..) => [&runs[..1], &runs[older..]].concat(),
+            _ => runs.to_vec(),
+        };
+        Ok(runs.chunk_by(|left, right| place(left) == place(right)).flat_map(shown).collect())
     }
 }
 

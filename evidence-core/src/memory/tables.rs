@@ -43,7 +43,7 @@ pub(super) struct Tables {
     /// Environments that lists leave out.
     pub(super) archived: BTreeSet<Id>,
     pub(super) snapshots: BTreeMap<(Id, u64), Current<Snapshot>>,
-    pub(super) runs: Vec<Run>,
+    pub(super) intervals: Vec<Interval>,
     pub(super) policies: BTreeMap<Id, Current<Policy>>,
     pub(super) policy_versions: Vec<PolicyVersion>,
     pub(super) allowances: Vec<Current<Allowance>>,
@@ -54,11 +54,10 @@ pub(super) struct Tables {
 
 /// An instance, and how long it was so.
 #[derive(Debug)]
-pub(super) struct Run {
+pub(super) struct Interval {
     pub(super) environment: Id,
     pub(super) artifact: ArtifactKey,
     pub(super) instance: Instance,
-    pub(super) from_at: Timestamp,
     /// The snapshot in which it was no longer so, and when that was taken.
     pub(super) until: Option<(u64, Timestamp)>,
     pub(super) exited: bool,
@@ -147,27 +146,26 @@ impl Tables {
     /// A change ends what the artifact was and begins what it is; an exit ends it for good.
     fn take(&mut self, snapshot: Snapshot, revision: u64) {
         let changed: BTreeSet<ArtifactKey> = snapshot.changes.iter().map(Instance::key).collect();
-        for run in self.runs.iter_mut().filter(|run| run.lasts_in(snapshot.environment)) {
-            let exited = snapshot.exits.contains(&run.artifact);
-            if exited || changed.contains(&run.artifact) {
-                run.until = Some((snapshot.index, snapshot.at));
-                run.exited = exited;
+        for interval in self.intervals.iter_mut().filter(|one| one.lasts_in(snapshot.environment)) {
+            let exited = snapshot.exits.contains(&interval.artifact);
+            if exited || changed.contains(&interval.artifact) {
+                interval.until = Some((snapshot.index, snapshot.at));
+                interval.exited = exited;
             }
         }
-        let begun = |instance: &Instance| Run {
+        let begun = |instance: &Instance| Interval {
             environment: snapshot.environment,
             artifact: instance.key(),
             instance: instance.clone(),
-            from_at: snapshot.at,
             until: None,
             exited: false,
         };
-        self.runs.extend(snapshot.changes.iter().map(begun));
+        self.intervals.extend(snapshot.changes.iter().map(begun));
         self.snapshots.insert((snapshot.environment, snapshot.index), Current { revision, record: snapshot });
     }
 }
 
-impl Run {
+impl Interval {
     fn lasts_in(&self, environment: Id) -> bool {
         self.environment == environment && self.until.is_none()
     }

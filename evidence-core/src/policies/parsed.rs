@@ -66,7 +66,10 @@ impl Context<'_> {
         };
         let parse = move || Vec::from_iter(read.into_iter().map(parse));
         for (key, bytes, policy) in self.compute().run_if(heavy, parse).await? {
-            cache.put(key, bytes.max(LEAST), Arc::clone(&policy));
+            // What was damaged may be put right.
+            if policy.is_readable() {
+                cache.put(key, bytes.max(LEAST), Arc::clone(&policy));
+            }
             found.insert(key, policy);
         }
         Ok(found)

@@ -88,6 +88,11 @@ impl Policy {
         })
     }
 
+    /// Whether it is what was stored, rather than what stands in for a policy that cannot be read.
+    pub const fn is_readable(&self) -> bool {
+        self.unreadable.is_none()
+    }
+
     /// The first part of the policy that this version cannot evaluate, as (path, reason). To store
     /// the policy all the same would promise a gate that does not close.
     pub fn unsupported(&self) -> Option<(String, String)> {

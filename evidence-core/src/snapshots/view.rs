@@ -386,6 +386,7 @@ mod tests {
             created: vec![1, 2, 3],
             context: serde_json::Map::new(),
             from: 4,
+            since: 1,
             annotation: said("became-compliant", 2, 3),
             compliant: Some(true),
             provenance: Vec::new(),

@@ -162,9 +162,9 @@ pub(crate) async fn newest_of_flows(flows: &[Id], cx: &Context<'_>) -> Result<BT
     let fingerprints = reported.iter().flat_map(|trail| &trail.fingerprints);
     let fingerprints: Vec<Fingerprint> = fingerprints.filter_map(|text| text.parse().ok()).collect();
     let mut ran: BTreeMap<String, Timestamp> = BTreeMap::new();
-    for stretch in cx.store().stretches(cx.org()?, &fingerprints).await? {
-        let at = stretch.until.map_or(stretch.from_at, |(_, at)| at);
-        let newest = ran.entry(stretch.fingerprint.into_string()).or_insert(at);
+    for run in cx.store().runs(cx.org()?, &fingerprints, 1).await? {
+        let (_, at) = run.until.unwrap_or(run.from);
+        let newest = ran.entry(run.fingerprint.into_string()).or_insert(at);
         *newest = at.max(*newest);
     }
     let with_runs = |Reported { flow, activity: Activity { at, state }, fingerprints }| {

@@ -16,7 +16,7 @@ use crate::name::{EnvironmentName, Fingerprint};
 use crate::page::in_batches;
 use crate::service::{Context, Lasting};
 use crate::shared::{GitCommit, RepoInfo, distinct};
-use crate::snapshots::Stretch;
+use crate::snapshots::Run;
 use crate::store::{StoreError, StoreResult, StoredEntry};
 use crate::time::Timestamp;
 
@@ -50,45 +50,15 @@ pub(crate) struct Moment {
     pub(crate) snapshot: u64,
 }
 
-/// One uninterrupted run of an artifact in an environment.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Run {
-    pub(crate) fingerprint: Fingerprint,
-    pub(crate) environment: Id,
-    pub(crate) environment_name: EnvironmentName,
-    pub(crate) from: (u64, Timestamp),
-    pub(crate) until: Option<(u64, Timestamp)>,
-}
-
-/// Where and when these artifacts ran, by environment, fingerprint and time: stretches that meet made one. Nowhere, as
-/// far as a caller may know who does not see environments.
+/// Where and when these artifacts ran, by environment, fingerprint and time: first, and last ([`Limits::runs`]). Nowhere,
+/// as far as a caller may know who does not see environments.
+///
+/// [`Limits::runs`]: crate::Limits::runs
 pub(crate) async fn runs(fingerprints: &[Fingerprint], cx: &Context<'_>) -> Result<Vec<Run>> {
     if fingerprints.is_empty() || !cx.sees_environments()? {
         return Ok(Vec::new());
     }
-    Ok(joined(cx.store().stretches(cx.org()?, fingerprints).await?))
-}
-
-fn joined(stretches: Vec<Stretch>) -> Vec<Run> {
-    let mut runs: Vec<Run> = Vec::new();
-    for stretch in stretches {
-        let goes_on = |run: &&mut Run| {
-            run.environment == stretch.environment
-                && run.fingerprint == stretch.fingerprint
-                && run.until.is_some_and(|(index, _)| index == stretch.from)
-        };
-        match runs.last_mut().filter(goes_on) {
-            Some(run) => run.until = stretch.until,
-            None => runs.push(Run {
-                fingerprint: stretch.fingerprint,
-                environment: stretch.environment,
-                environment_name: stretch.environment_name,
-                from: (stretch.from, stretch.from_at),
-                until: stretch.until,
-            }),
-        }
-    }
-    runs
+    Ok(cx.store().runs(cx.org()?, fingerprints, cx.limits().runs).await?)
 }
 
 /// The kinds of facts that are events of a trail.

@@ -23,7 +23,7 @@ use crate::texts::TextRef;
 use crate::time::Timestamp;
 
 pub(crate) use assessment::{Activity, Assessed, artifact_state, fitting, newest_of_flows};
-pub(crate) use events::{Run, runs};
+pub(crate) use events::runs;
 pub use operations::*;
 #[cfg(feature = "pdf")]
 pub use report::GetAuditPdf;

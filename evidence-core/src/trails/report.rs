@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::Assessed;
-use super::events::{Event, Happening, History, Run};
+use super::events::{Event, Happening, History};
 use crate::artifacts::Artifact;
 use crate::attestations::{self, Attestation, Binding, JunitSuite};
 use crate::auth::Scope;
@@ -23,6 +23,7 @@ use crate::report::{self, Details, ExpectationStatus, LedgerPosition, TrailRepor
 use crate::rules::compliance::{self, ArtifactState, AttestationStatus, State};
 use crate::service::Context;
 use crate::shared::{GitCommit, text};
+use crate::snapshots::Run;
 use crate::store::StoreError;
 
 /// Downloads the trail PDF report (specification, Trails).

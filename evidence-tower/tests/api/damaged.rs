@@ -270,6 +270,33 @@ async fn a_damaged_template_is_put_right_by_uploading_it_again() {
 }
 
 #[tokio::test]
+async fn a_policy_that_was_damaged_is_read_again() {
+    for Stored { name, store, home, .. } in stores().await {
+        let Some(folder) = home.downcast_ref::<TempDir>() else { continue };
+        let connection = rusqlite::Connection::open(folder.path().join("evidence.db")).unwrap();
+        let replace = |this: &str, that: &str| {
+            let sql = "UPDATE ledger SET payload = replace(payload, $1, $2) WHERE kind = 'policy_created'";
+            assert_eq!(connection.execute(sql, [this, that]).unwrap(), 1);
+        };
+        let api = Api::new(fixture(store, Settings::default()).await, Mount::Tower, name).await;
+        api.given_environments("docker", &["prod"]).await;
+        api.given_flow_with_template().await;
+        api.begin("web", &json!({"name": "t"})).await.created();
+        api.given_artifact('1', "t").await;
+        api.put_policy("p", PROVENANCE).await.created();
+        api.attach("prod", "p").await;
+
+        replace("provenance", "provenence");
+        api.report_running("prod", &[('1', &[1])]).await.created();
+        api.get("/snapshots/acme/prod/1").await.expect(200, json!({"compliant": false}));
+
+        replace("provenence", "provenance");
+        api.report_running("prod", &[('1', &[1])]).await.created();
+        api.get("/snapshots/acme/prod/2").await.expect(200, json!({"compliant": true}));
+    }
+}
+
+#[tokio::test]
 async fn a_version_that_comes_while_a_policy_is_read_is_no_damage() {
     for moment in 1..=12 {
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new());

@@ -24,7 +24,7 @@ use evidence_core::page::{Listed, Slice, Window};
 use evidence_core::policies::{Policy, PolicyStore, PolicyVersion, VersionKey};
 use evidence_core::repos::{Repo, RepoFilter, RepoStore};
 use evidence_core::service_accounts::{ApiKeyRecord, ServiceAccount, ServiceAccountStore};
-use evidence_core::snapshots::{Placed, Snapshot, SnapshotRow, SnapshotStore, Stretch};
+use evidence_core::snapshots::{Placed, Run, Snapshot, SnapshotRow, SnapshotStore};
 use evidence_core::store::{Health, LedgerStore, Recorder, StoreResult, StoredEntry};
 use evidence_core::sweep::{AttachmentState, Pending, PendingStore};
 use evidence_core::texts::TextStore;
@@ -233,7 +233,7 @@ delegate! {
         fn snapshots(org: Id, environment: Id, range: RangeInclusive<u64>) -> Vec<SnapshotRow>;
         fn snapshot_at(org: Id, environment: Id, at: Timestamp) -> u64;
         fn instances(org: Id, environment: Id, index: u64) -> Vec<Placed>;
-        fn stretches(org: Id, fingerprints: &[Fingerprint]) -> Vec<Stretch>;
+        fn runs(org: Id, fingerprints: &[Fingerprint], newest: u32) -> Vec<Run>;
     }
     PolicyStore {
         fn policy(org: Id, name: &str) -> Option<Current<Policy>>;

@@ -202,6 +202,32 @@ async fn an_environment_runs_so_many_different_artifacts_and_no_more() {
     api.expect_snapshots("prod", 1).await;
 }
 
+/// An artifact that starts and stops again and again.
+#[tokio::test]
+async fn an_artifact_shows_its_first_run_and_the_newest() {
+    let api = limited(Limits { runs: 2, ..Limits::default() }).await;
+    api.given_environments("docker", &["prod"]).await;
+    api.given_flow_with_template().await;
+    api.begin("web", &json!({"name": "t"})).await.created();
+    api.given_artifact('1', "t").await;
+    for _ in 0..4 {
+        api.report_running("prod", &[('1', &[1])]).await.created();
+        // Another number of instances is part of the run.
+        api.report_running("prod", &[('1', &[1, 2]), ('2', &[1])]).await.created();
+        api.report_running("prod", &[]).await.created();
+    }
+    let artifact = api.get(&format!("/artifacts/acme/web/fingerprint/{}", fingerprint('1'))).await.ok();
+    let exited = artifact["exited"].as_array().unwrap().iter().map(|place| &place["snapshot_index"]);
+    assert_eq!(exited.collect::<Vec<_>>(), [3, 9, 12]);
+    let trail = api.get("/trails/acme/web/t").await.ok();
+    let of = |kind: &str| {
+        let events = trail["events"].as_array().unwrap().iter().filter(|event| event["type"] == kind);
+        events.map(|event| event["snapshot_index"].as_u64().unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(of("artifact_started_running"), [1, 7, 10]);
+    assert_eq!(of("artifact_stopped_running"), [3, 9, 12]);
+}
+
 #[tokio::test]
 async fn a_snapshot_that_is_too_large_is_refused_and_changes_nothing() {
     let api = limited(Limits { write: 2_000, ..Limits::default() }).await;

@@ -281,6 +281,7 @@ async fn what_has_no_digest_is_shown_with_its_context_and_judged_as_without_prov
             created: vec![created],
             context: context.as_object().unwrap().clone(),
             from: 1,
+            since: 1,
             annotation: Annotation { kind: "started-unknown".to_owned(), was: 0, now: 1 },
             compliant: None,
             provenance: vec![],
