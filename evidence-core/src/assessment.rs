@@ -15,18 +15,17 @@ use crate::error::{Error, Result};
 use crate::fact::{Fact, Guard, RecordKind};
 use crate::flows::Flow;
 use crate::id::Id;
-use crate::name::{Fingerprint, PolicyName};
+use crate::ledger::Hash;
+use crate::name::Fingerprint;
 use crate::policies::{Policy, VersionKey};
 use crate::rules::compliance::{
     self, ArtifactState, AttestationStatus, ContentStatus, ReportedArtifact, ReportedAttestation, State,
 };
-use crate::rules::policy::{self, Evaluation, FlowAttestation, FlowContext};
+use crate::rules::policy::{self, FlowAttestation, FlowContext};
 use crate::rules::template::Template;
 use crate::service::{Context, Draft};
 use crate::shared::distinct;
-use crate::snapshots::{
-    Annotation, AppliedPolicy, ArtifactKey, Instance, PolicyDecision, Provenance, Snapshot,
-};
+use crate::snapshots::{Annotation, AppliedPolicy, ArtifactKey, Instance, Provenance, Snapshot};
 use crate::store::{Current, StoreError};
 use crate::texts::in_parts;
 use crate::trails::{TrailContents, fitting};
@@ -58,15 +57,9 @@ impl Sighting {
 /// The policies that an environment is judged by, by id.
 #[derive(Debug, Default)]
 struct Rulebook {
-    rules: BTreeMap<Id, Rules>,
+    versions: BTreeMap<Id, u64>,
     /// Hold while these are the latest versions.
     guards: Vec<Guard>,
-}
-
-#[derive(Debug)]
-struct Rules {
-    name: PolicyName,
-    version: u64,
 }
 
 /// What cannot be found demands nothing, so that it must not be passed over.
@@ -86,17 +79,16 @@ impl Rulebook {
         }
         let mut rulebook = Self::default();
         for id in &distinct(ids.iter().copied()) {
-            let Current { revision, record: Policy { name, version, .. } } =
-                known.remove(id).ok_or_else(|| lost(*id))?;
+            let Current { revision, record } = known.remove(id).ok_or_else(|| lost(*id))?;
             rulebook.guards.push(Guard::Revision(RecordKind::Policy, *id, revision));
-            rulebook.rules.insert(*id, Rules { name, version });
+            rulebook.versions.insert(*id, record.version);
         }
         Ok(rulebook)
     }
 
     /// By id.
     fn versions(&self) -> Vec<VersionKey> {
-        self.rules.iter().map(|(policy, rules)| (*policy, rules.version)).collect()
+        self.versions.iter().map(|(policy, version)| (*policy, *version)).collect()
     }
 
     /// Whether one of the policies has rules about attestations.
@@ -187,7 +179,7 @@ struct Outcome {
 impl Assessment {
     /// How many judgements it takes.
     fn judgements(&self) -> usize {
-        self.running.len().max(self.open.len()).saturating_mul(self.rulebook.rules.len().max(1))
+        self.running.len().max(self.open.len()).saturating_mul(self.rulebook.versions.len().max(1))
     }
 
     /// Judges everything that runs, by a few policies at a time, and compares it with the latest snapshot.
@@ -208,10 +200,11 @@ impl Assessment {
         }
         let index = known.status.snapshots + 1;
         let decide = move || {
-            let judged: Vec<_> = candidates.into_iter().map(|artifact| artifact.judged(&rulebook)).collect();
+            let judged_by = AppliedPolicy::digest(&rulebook.applied());
+            let judged: Vec<_> = candidates.into_iter().map(|artifact| artifact.judged(judged_by)).collect();
             let verdicts = judged.iter().map(|artifact| artifact.compliant);
             // What runs nowhere is judged, too.
-            let compliant = policy::snapshot_compliant(verdicts, !rulebook.rules.is_empty());
+            let compliant = policy::snapshot_compliant(verdicts, judged_by.is_some());
             Outcome { difference: difference(&open, &judged, index), rulebook, compliant }
         };
         cx.compute().run_if(heavy, decide).await
@@ -261,7 +254,8 @@ struct Judged {
     sighting: Sighting,
     compliant: Option<bool>,
     provenance: Vec<Provenance>,
-    decisions: Vec<PolicyDecision>,
+    judged_by: Option<Hash>,
+    violates: Vec<u16>,
 }
 
 /// What running artifacts are judged by, policies aside; by their digests, so that one without has no provenance and is on
@@ -278,8 +272,8 @@ struct Candidate {
     is_allowed: bool,
     provenance: Vec<Provenance>,
     contexts: Vec<FlowContext>,
-    /// What the policies said so far, in their order.
-    evaluations: Vec<Evaluation>,
+    /// Whether it satisfies each of the policies so far, in their order.
+    satisfied: Vec<bool>,
 }
 
 impl Candidate {
@@ -294,7 +288,7 @@ impl Candidate {
                 is_allowed: fingerprint.is_some_and(|fingerprint| allowed.contains(fingerprint)),
                 provenance: origins.iter().map(Origin::provenance).collect(),
                 contexts: origins.into_iter().map(|origin| origin.context).collect(),
-                evaluations: Vec::new(),
+                satisfied: Vec::new(),
             }
         };
         running.iter().map(candidate).collect()
@@ -302,19 +296,15 @@ impl Candidate {
 
     fn judge(&mut self, policies: &[Arc<policy::Policy>]) {
         let contexts = &self.contexts;
-        self.evaluations.extend(policies.iter().map(|policy| policy::evaluate(policy, contexts)));
+        self.satisfied.extend(policies.iter().map(|policy| policy::evaluate(policy, contexts).satisfied));
     }
 
-    fn judged(self, rulebook: &Rulebook) -> Judged {
-        let Self { key, sighting, is_allowed, provenance, evaluations, .. } = self;
-        let compliant = policy::artifact_verdict(is_allowed, &evaluations);
-        let decisions = rulebook.rules.values().zip(evaluations).map(|(rules, evaluation)| PolicyDecision {
-            policy_name: rules.name.clone(),
-            policy_version: rules.version,
-            status: evaluation.state(),
-            rule_evaluations: evaluation.rules,
-        });
-        Judged { key, sighting, compliant, provenance, decisions: decisions.collect() }
+    fn judged(self, judged_by: Option<Hash>) -> Judged {
+        let Self { key, sighting, is_allowed, provenance, satisfied, .. } = self;
+        let compliant = policy::artifact_verdict(is_allowed, &satisfied);
+        let places = (0..=u16::MAX).zip(satisfied);
+        let violates = places.filter(|(_, satisfied)| !satisfied).map(|(place, _)| place).collect();
+        Judged { key, sighting, compliant, provenance, judged_by, violates }
     }
 }
 
@@ -327,7 +317,8 @@ struct Origin {
 
 impl Origin {
     fn provenance(&self) -> Provenance {
-        Provenance { artifact: self.report, state: self.context.artifact_state }
+        let FlowContext { artifact_state, reason, .. } = &self.context;
+        Provenance { artifact: self.report, state: *artifact_state, reason: reason.clone() }
     }
 }
 
@@ -551,17 +542,9 @@ impl Judged {
             since: before.map_or(from, |before| before.since),
             compliant: self.compliant,
             provenance: self.provenance.clone(),
-            policy_decisions: self.decisions.clone(),
+            judged_by: self.judged_by,
+            violates: self.violates.clone(),
         }
-    }
-
-    /// Whether the recorded decisions are by the same versions of the same policies. What these say follows from the
-    /// provenance, so where that is the same too the decisions are.
-    fn is_judged_as(&self, before: &Instance) -> bool {
-        fn judges(decisions: &[PolicyDecision]) -> impl Iterator<Item = (&PolicyName, u64)> {
-            decisions.iter().map(|decision| (&decision.policy_name, decision.policy_version))
-        }
-        judges(&self.decisions).eq(judges(&before.policy_decisions))
     }
 }
 
@@ -597,7 +580,8 @@ impl Change {
             _ if reports(&before.provenance) != reports(&now.provenance) => Self::UpdatedProvenance,
             _ if before.compliant != now.compliant
                 || before.provenance != now.provenance
-                || !now.is_judged_as(before) =>
+                || before.judged_by != now.judged_by
+                || before.violates != now.violates =>
             {
                 Self::Changed
             }

@@ -15,6 +15,7 @@ use crate::auth::Scope;
 use crate::environments::KnownEnvironment;
 use crate::error::{Error, Resource, Result};
 use crate::id::Id;
+use crate::ledger::Hash;
 use crate::name::{EnvironmentName, Fingerprint, OrgName, PolicyName};
 use crate::operation::{Json, Method, Operation};
 use crate::page::{PageNumber, PerPage, Window};
@@ -42,7 +43,7 @@ pub struct Snapshot {
     pub compliant: bool,
     /// Whether a report led to it, rather than a change of policies.
     pub reported: bool,
-    /// The policies it was judged by.
+    /// The policies it was judged by, by id.
     pub policies: Vec<AppliedPolicy>,
     /// Artifacts that began to run, or whose data differ from the snapshot before.
     pub changes: Vec<Instance>,
@@ -57,6 +58,14 @@ pub struct AppliedPolicy {
     pub policy: Id,
     /// Which version of it.
     pub version: u64,
+}
+
+impl AppliedPolicy {
+    /// What lists of policies are told apart by: the SHA-256 of their ids and versions. Nothing of no policies.
+    pub(crate) fn digest(applied: &[Self]) -> Option<Hash> {
+        let line = |one: &Self| format!("{} {}\n", one.policy, one.version);
+        (!applied.is_empty()).then(|| Hash::of(applied.iter().map(line).collect::<String>()))
+    }
 }
 
 /// An artifact running in an environment, unchanged since snapshot `from`.
@@ -84,8 +93,14 @@ pub struct Instance {
     pub compliant: Option<bool>,
     /// Where it comes from: its newest report in each flow, and its state there.
     pub provenance: Vec<Provenance>,
-    /// What the policies said, in the order of their ids.
-    pub policy_decisions: Vec<PolicyDecision>,
+    /// The digest of the policies that it was judged by ([`Snapshot::policies`]): the SHA-256 of a line for each, `<id>
+    /// <version>` and a line feed. Nothing without policies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub judged_by: Option<Hash>,
+    /// Which of these it violates, by their places, ascending. What their rules say of it follows from the provenance and is
+    /// evaluated when it is shown: recorded, it would be as long as the policies times the flows.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub violates: Vec<u16>,
 }
 
 impl Instance {
@@ -96,7 +111,7 @@ impl Instance {
 }
 
 /// What a version of a policy said of an artifact.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PolicyDecision {
     /// The policy.
     pub policy_name: PolicyName,
@@ -104,7 +119,7 @@ pub struct PolicyDecision {
     pub policy_version: u64,
     /// `COMPLIANT` or `NON-COMPLIANT`.
     pub status: State,
-    /// What each of its rules said.
+    /// What each of its rules said; nothing where that is not known any more.
     pub rule_evaluations: Vec<RuleEvaluation>,
 }
 
@@ -115,6 +130,9 @@ pub struct Provenance {
     pub artifact: Id,
     /// Its state in that report's trail.
     pub state: State,
+    /// Why, where no attestation accounts for it: the template cannot be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 /// What made an artifact differ from the snapshot before.

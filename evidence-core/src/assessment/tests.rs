@@ -35,8 +35,9 @@ fn judged(digit: char, compliant: Option<bool>) -> Judged {
             context: Map::new(),
         },
         compliant,
-        provenance: vec![Provenance { artifact: report(1), state: State::Compliant }],
-        decisions: vec![decision("p", 1)],
+        provenance: vec![from_report(1)],
+        judged_by: policies(&[(1, 1)]),
+        violates: if compliant == Some(false) { vec![0] } else { vec![] },
     }
 }
 
@@ -55,15 +56,16 @@ fn context(value: &serde_json::Value) -> Map<String, Value> {
     value.as_object().cloned().expect("an object")
 }
 
-/// What this version of a policy that demands nothing says.
-fn decision(policy: &str, version: u64) -> PolicyDecision {
-    let evaluation = policy::evaluate(&policy::Policy::default(), &[]);
-    PolicyDecision {
-        policy_name: policy.parse().expect("a name"),
-        policy_version: version,
-        status: evaluation.state(),
-        rule_evaluations: evaluation.rules,
-    }
+/// These policies at these versions.
+fn policies(applied: &[(u8, u64)]) -> Option<Hash> {
+    let applied =
+        applied.iter().map(|(policy, version)| AppliedPolicy { policy: report(*policy), version: *version });
+    AppliedPolicy::digest(&Vec::from_iter(applied))
+}
+
+/// A compliant report.
+fn from_report(number: u8) -> Provenance {
+    Provenance { artifact: report(number), state: State::Compliant, reason: None }
 }
 
 /// What runs after these were judged in snapshot 1.
@@ -122,7 +124,7 @@ fn the_same_fingerprints_take_a_snapshot_only_for_provenance_and_verdicts() {
             "a report in another flow too",
             yes(),
             with(yes(), |now| {
-                now.provenance.push(Provenance { artifact: report(2), state: State::Compliant });
+                now.provenance.push(from_report(2));
             }),
             Some("updated-provenance"),
             true,
@@ -137,25 +139,32 @@ fn the_same_fingerprints_take_a_snapshot_only_for_provenance_and_verdicts() {
         (
             "a new version",
             yes(),
-            with(yes(), |now| now.decisions[0].policy_version = 2),
+            with(yes(), |now| now.judged_by = policies(&[(1, 2)])),
             Some("changed"),
             true,
         ),
         (
             "another policy",
             yes(),
-            with(yes(), |now| now.decisions = vec![decision("q", 1)]),
+            with(yes(), |now| now.judged_by = policies(&[(2, 1)])),
             Some("changed"),
             true,
         ),
         (
             "one policy more",
             yes(),
-            with(yes(), |now| now.decisions.push(decision("q", 1))),
+            with(yes(), |now| now.judged_by = policies(&[(1, 1), (2, 1)])),
             Some("changed"),
             true,
         ),
-        ("no policy any more", yes(), with(yes(), |now| now.decisions.clear()), Some("changed"), true),
+        ("no policy any more", yes(), with(yes(), |now| now.judged_by = None), Some("changed"), true),
+        (
+            "another policy is violated",
+            judged('a', Some(false)),
+            with(judged('a', Some(false)), |now| now.violates = vec![1]),
+            Some("changed"),
+            true,
+        ),
         (
             "verdict and report",
             yes(),

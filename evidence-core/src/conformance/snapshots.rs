@@ -8,13 +8,12 @@ use serde_json::{Map, Value, json};
 use crate::digest::sha256_hex;
 use crate::fact::{Fact, Guard, Key};
 use crate::id::Id;
+use crate::ledger::Hash;
 use crate::name::Fingerprint;
 use crate::page::Window;
 use crate::rules::compliance::State;
-use crate::rules::policy::{Resolution, ResolutionContext, ResolutionKind, Rule, RuleEvaluation, RuleKind};
 use crate::snapshots::{
-    Annotation, AppliedPolicy, ArtifactKey, Instance, Placed, PolicyDecision, Provenance, Run, Snapshot,
-    SnapshotRow,
+    Annotation, AppliedPolicy, ArtifactKey, Instance, Placed, Provenance, Run, Snapshot, SnapshotRow,
 };
 use crate::store::{Current, Store};
 
@@ -44,7 +43,8 @@ fn instance(start: &str, from: u64) -> Instance {
         annotation: Annotation { kind: "started-compliant".to_owned(), was: 0, now: 1 },
         compliant: None,
         provenance: Vec::new(),
-        policy_decisions: Vec::new(),
+        judged_by: None,
+        violates: Vec::new(),
     }
 }
 
@@ -62,24 +62,6 @@ fn context(value: Value) -> Map<String, Value> {
     match value {
         Value::Object(context) => context,
         _ => Map::new(),
-    }
-}
-
-/// What this version of a policy said that asks for provenance where there is none.
-fn decision(policy: &str, version: u64) -> PolicyDecision {
-    let resolution =
-        Resolution { kind: ResolutionKind::MissingProvenance, context: ResolutionContext::default() };
-    let rule = Rule { kind: RuleKind::Provenance, definition: user_data() };
-    PolicyDecision {
-        policy_name: named(policy),
-        policy_version: version,
-        status: State::NonCompliant,
-        rule_evaluations: vec![RuleEvaluation {
-            rule,
-            satisfied: Some(false),
-            ignored: false,
-            resolutions: vec![resolution],
-        }],
     }
 }
 
@@ -106,15 +88,19 @@ fn snapshot_taken(snapshot: Snapshot) -> Fact {
 
 async fn snapshots_read_back(store: Arc<dyn Store>) -> Outcome {
     let org = Org::create(&store, 1, "foo").await?;
-    let provenance = |n, state| Provenance { artifact: id(n), state };
+    let provenance = |n, state, reason: Option<String>| Provenance { artifact: id(n), state, reason };
     let full = Instance {
         name: awkward(),
         created: vec![-1, 0, 1_700_000_000],
         context: context(user_data()),
         annotation: Annotation { kind: "changed".to_owned(), was: 7, now: 3 },
         compliant: Some(false),
-        provenance: vec![provenance(108, State::Incomplete), provenance(107, State::Compliant)],
-        policy_decisions: vec![decision("q", 2), decision("p", 1)],
+        provenance: vec![
+            provenance(108, State::Incomplete, Some(awkward())),
+            provenance(107, State::Compliant, None),
+        ],
+        judged_by: Some(Hash::of("policies")),
+        violates: vec![0, 7, 99],
         ..instance("bb", 1)
     };
     let bare = Instance { created: Vec::new(), ..instance("aa", 1) };

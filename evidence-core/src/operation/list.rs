@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::{Answer, AnswerBody, Reply, Streamed, write_json};
 use crate::blobs::Chunks;
 use crate::compute::{Compute, Progress};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::id::Id;
 use crate::page::Listed;
 
@@ -42,6 +42,20 @@ pub trait Envelope<I>: Send + 'static {
     fn is_long(&self) -> bool {
         false
     }
+}
+
+/// The JSON text around the items of a document whose last member is the list, which is empty in it.
+///
+/// # Errors
+/// [`Error::Internal`] when it cannot be written, or does not end so.
+pub(crate) fn around_last(document: &impl Serialize) -> Result<(Vec<u8>, Vec<u8>)> {
+    const END: &[u8] = b"[]}";
+    let unwritable = |source| Error::Internal { what: "a document could not be written as JSON", source };
+    let mut text = serde_json::to_vec(document).map_err(|error| unwritable(error.into()))?;
+    if text.split_off(text.len().saturating_sub(END.len())) != END {
+        return Err(unwritable("its list is not its end".into()));
+    }
+    Ok((text, b"}".to_vec()))
 }
 
 impl<I: JsonSchema> Envelope<I> for () {

@@ -521,11 +521,11 @@ fn resolutions(
 
 /// Whether an artifact may run in an environment: it is on the allowlist, or every attached policy
 /// is satisfied. Unknown without policies.
-pub fn artifact_verdict(allow_listed: bool, evaluations: &[Evaluation]) -> Option<bool> {
+pub fn artifact_verdict(allow_listed: bool, satisfied: &[bool]) -> Option<bool> {
     if allow_listed {
         return Some(true);
     }
-    (!evaluations.is_empty()).then(|| evaluations.iter().all(|policy| policy.satisfied))
+    (!satisfied.is_empty()).then(|| satisfied.iter().all(|satisfied| *satisfied))
 }
 
 /// Whether a snapshot is compliant: a policy is attached, and every running artifact is compliant.

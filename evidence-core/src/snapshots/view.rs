@@ -2,21 +2,28 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
+use futures_util::StreamExt;
 use futures_util::future::try_join;
+use futures_util::stream;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Annotation, AppliedPolicy, Instance, Placed, PolicyDecision, Snapshot};
+use super::{Annotation, AppliedPolicy, Instance, Placed, PolicyDecision, Provenance, Snapshot};
 use crate::artifacts::Artifact;
 use crate::auth::Scope;
+use crate::compute::MANY_JUDGEMENTS;
 use crate::environments::{EnvironmentKind, KnownEnvironment};
 use crate::error::{Error, Resource, Result};
 use crate::flows::Flow;
 use crate::id::Id;
+use crate::ledger::Hash;
 use crate::name::{EnvironmentName, Fingerprint, OrgName, PolicyName};
-use crate::operation::{Json, Method, Operation};
+use crate::operation::{Envelope, JsonList, Method, Operation, around_last};
+use crate::rules::compliance::State;
+use crate::rules::policy::{self, FlowContext, Policy};
 use crate::rules::snapshots::Expression;
 use crate::service::Context;
 use crate::shared::{GitCommit, GitCommitInfo, ShortText, distinct};
@@ -39,7 +46,7 @@ impl Operation for GetSnapshot {
     const SCOPE: Scope = Scope::Read;
     const SUMMARY: &'static str = "Gets a snapshot of an environment";
     type Body = ();
-    type Output = Json<SnapshotView>;
+    type Output = JsonList<SnapshotArtifact, SnapshotView>;
 
     fn org(&self) -> Option<&OrgName> {
         Some(&self.org)
@@ -55,7 +62,7 @@ impl Operation for GetSnapshot {
         let missing = || cx.missing(Resource::Snapshot, unresolved(&environment, &expression, resolved, cx));
         let index = index.ok_or_else(missing)?;
         let snapshot = cx.store().snapshot(cx.org()?, environment.record.id, index).await?;
-        SnapshotView::gather(&environment, snapshot.ok_or_else(missing)?.record, cx).await.map(Json)
+        SnapshotView::gather(&environment, snapshot.ok_or_else(missing)?.record, cx).await
     }
 }
 
@@ -93,10 +100,23 @@ pub struct SnapshotView {
     pub kind: EnvironmentKind,
     pub compliant: bool,
     pub html_url: String,
-    /// The newest first; those that stopped running with this snapshot last.
-    pub artifacts: Vec<SnapshotArtifact>,
     /// By id; the decisions of each artifact are in the same order.
     pub applied_policies: Vec<AppliedPolicyView>,
+    /// The newest first; those that stopped running with this snapshot last. Made while they are sent.
+    pub artifacts: Vec<SnapshotArtifact>,
+}
+
+impl Envelope<SnapshotArtifact> for SnapshotView {
+    type Document = Self;
+
+    fn around(&self) -> Result<(Vec<u8>, Vec<u8>)> {
+        around_last(self)
+    }
+
+    fn is_long(&self) -> bool {
+        let failing = self.applied_policies.iter().map(|policy| policy.failing_artifacts.len());
+        failing.sum::<usize>() > MANY_JUDGEMENTS
+    }
 }
 
 /// An artifact of a snapshot. The keys from `flow_name` to `commit_lead_time` repeat the first of `flows`.
@@ -161,37 +181,63 @@ pub struct AppliedPolicyView {
 }
 
 impl SnapshotView {
-    async fn gather(known: &KnownEnvironment, snapshot: Snapshot, cx: &Context<'_>) -> Result<Self> {
+    async fn gather(
+        known: &KnownEnvironment,
+        snapshot: Snapshot,
+        cx: &Context<'_>,
+    ) -> Result<JsonList<SnapshotArtifact, Self>> {
         let environment = &known.record;
         let (org, index) = (cx.org()?, snapshot.index);
-        let placed = cx.store().instances(org, environment.id, index).await?;
+        let mut placed = cx.store().instances(org, environment.id, index).await?;
         let row = cx.store().snapshots(org, environment.id, index..=index).await?;
         let sources = Sources::read(&placed, cx).await?;
-        let applied_policies = applied_policies(&snapshot.policies, &placed, cx).await?;
-        let mut artifacts: Vec<_> =
-            placed.into_iter().map(|placed| sources.artifact(placed, index, cx)).collect();
-        artifacts.sort_by_key(|artifact| {
-            (artifact.annotation.now == 0, Reverse(artifact.created.last().copied()))
+        let rules = Rules::read(snapshot.policies, cx).await?;
+        let judged_before = |placed: &Placed| placed.instance.judged_by != rules.digest;
+        // What exited with this snapshot was judged by the policies of the one before.
+        let rules_before = if placed.iter().any(judged_before) {
+            let before = cx.store().snapshot(org, environment.id, index.saturating_sub(1)).await?;
+            Rules::read(before.map(|before| before.record.policies).unwrap_or_default(), cx).await?
+        } else {
+            Rules::default()
+        };
+        placed.sort_by_cached_key(|placed| {
+            (placed.running_instances() == 0, Reverse(placed.instance.created.last().copied()))
         });
-        Ok(Self {
+        let view = Self {
             index,
             is_latest: index == known.status.snapshots,
             next_snapshot_timestamp: row.first().and_then(|row| row.until).map(Timestamp::seconds),
-            artifact_compliance_count: compliance_count(&artifacts),
+            artifact_compliance_count: compliance_count(&placed),
             timestamp: snapshot.at.seconds(),
             kind: environment.kind,
             compliant: snapshot.compliant,
             html_url: cx.page_url(&format!("environments/{}/snapshots/{index}", environment.name)),
-            artifacts,
-            applied_policies,
-        })
+            applied_policies: rules.applied(&placed),
+            artifacts: Vec::new(),
+        };
+        let shown = Arc::new(Shown { index, sources, rules, rules_before });
+        let (compute, lasting) = (cx.compute(), cx.lasting());
+        let artifact = move |placed: Placed| {
+            let (shown, lasting) = (Arc::clone(&shown), lasting.clone());
+            let heavy = shown.judgements(&placed.instance) > MANY_JUDGEMENTS;
+            let compute = compute.clone();
+            async move { compute.run_if(heavy, move || shown.artifact(placed, &lasting.context())).await }
+        };
+        JsonList::made(stream::iter(placed).then(artifact), view, &cx.compute()).await
     }
 }
 
-fn compliance_count(artifacts: &[SnapshotArtifact]) -> BTreeMap<&'static str, u64> {
+impl Placed {
+    /// In the snapshot that it is placed in.
+    fn running_instances(&self) -> usize {
+        if self.exited { 0 } else { self.instance.created.len() }
+    }
+}
+
+fn compliance_count(placed: &[Placed]) -> BTreeMap<&'static str, u64> {
     let mut count = BTreeMap::from([("true", 0), ("false", 0), ("null", 0)]);
-    for artifact in artifacts.iter().filter(|artifact| artifact.annotation.now > 0) {
-        let verdict = match artifact.compliant {
+    for placed in placed.iter().filter(|placed| placed.running_instances() > 0) {
+        let verdict = match placed.instance.compliant {
             Some(true) => "true",
             Some(false) => "false",
             None => "null",
@@ -201,45 +247,76 @@ fn compliance_count(artifacts: &[SnapshotArtifact]) -> BTreeMap<&'static str, u6
     count
 }
 
-async fn applied_policies(
-    applied: &[AppliedPolicy],
-    placed: &[Placed],
-    cx: &Context<'_>,
-) -> Result<Vec<AppliedPolicyView>> {
-    if applied.is_empty() {
-        return Ok(Vec::new());
-    }
-    let ids: Vec<Id> = applied.iter().map(|applied| applied.policy).collect();
-    let policies = cx.store().policies_by_id(cx.org()?, &ids).await?;
-    let names: BTreeMap<Id, PolicyName> =
-        policies.into_iter().map(|policy| (policy.record.id, policy.record.name)).collect();
-    let versions = Vec::from_iter(applied.iter().map(|applied| (applied.policy, applied.version)));
-    let mut dumps = BTreeMap::new();
-    for part in cx.policies_in_parts(&versions).await? {
-        let parsed = cx.parsed_policies(&part).await?;
-        dumps.extend(parsed.into_iter().map(|(version, policy)| (version, policy.to_dump())));
-    }
-    let view = |applied: &AppliedPolicy| {
-        let name = names.get(&applied.policy)?;
-        Some(AppliedPolicyView {
-            id: applied.policy,
-            name: name.clone(),
-            version: applied.version,
-            policy_dump: dumps.remove(&(applied.policy, applied.version))?,
-            failing_artifacts: failing(placed, name),
-        })
-    };
-    Ok(applied.iter().filter_map(view).collect())
+/// The policies that what ran was judged by, in the order of their ids.
+#[derive(Default)]
+struct Rules {
+    digest: Option<Hash>,
+    policies: Vec<Rule>,
 }
 
-fn failing(placed: &[Placed], policy: &PolicyName) -> Vec<String> {
-    let fails = |instance: &Instance| {
-        let mut decisions = instance.policy_decisions.iter();
-        instance.compliant == Some(false)
-            && decisions.any(|decision| decision.policy_name == *policy && !decision.status.is_compliant())
-    };
-    let running = placed.iter().filter(|placed| !placed.exited).map(|placed| &placed.instance);
-    running.filter(|instance| fails(instance)).map(fingerprint).collect()
+/// A version of a policy, as far as it can be found.
+struct Rule {
+    id: Id,
+    version: u64,
+    name: Option<PolicyName>,
+    policy: Option<Arc<Policy>>,
+}
+
+impl Rules {
+    async fn read(applied: Vec<AppliedPolicy>, cx: &Context<'_>) -> Result<Self> {
+        let Some(digest) = AppliedPolicy::digest(&applied) else { return Ok(Self::default()) };
+        let ids: Vec<Id> = applied.iter().map(|applied| applied.policy).collect();
+        let policies = cx.store().policies_by_id(cx.org()?, &ids).await?;
+        let mut names: BTreeMap<Id, PolicyName> =
+            policies.into_iter().map(|policy| (policy.record.id, policy.record.name)).collect();
+        let versions = Vec::from_iter(applied.iter().map(|applied| (applied.policy, applied.version)));
+        let mut parsed = BTreeMap::new();
+        for part in cx.policies_in_parts(&versions).await? {
+            parsed.extend(cx.parsed_policies(&part).await?);
+        }
+        let rule = |(id, version)| Rule {
+            id,
+            version,
+            name: names.remove(&id),
+            policy: parsed.remove(&(id, version)),
+        };
+        Ok(Self { digest: Some(digest), policies: versions.into_iter().map(rule).collect() })
+    }
+
+    /// As the snapshot shows them in which this is placed.
+    fn applied(&self, placed: &[Placed]) -> Vec<AppliedPolicyView> {
+        let running = || placed.iter().filter(|placed| !placed.exited).map(|placed| &placed.instance);
+        let denied = || running().filter(|instance| instance.compliant == Some(false));
+        let view = |(place, rule): (u16, &Rule)| {
+            let fails = |instance: &&Instance| instance.violates.binary_search(&place).is_ok();
+            Some(AppliedPolicyView {
+                id: rule.id,
+                name: rule.name.clone()?,
+                version: rule.version,
+                policy_dump: rule.policy.as_ref()?.to_dump(),
+                failing_artifacts: denied().filter(fails).map(fingerprint).collect(),
+            })
+        };
+        (0..=u16::MAX).zip(&self.policies).filter_map(view).collect()
+    }
+
+    /// What was decided of an instance that was reported in these flows.
+    fn decisions(&self, instance: &Instance, contexts: &[FlowContext]) -> Vec<PolicyDecision> {
+        let decision = |(place, rule): (u16, &Rule)| {
+            let satisfied = instance.violates.binary_search(&place).is_err();
+            let evaluation = rule.policy.as_ref().map(|policy| policy::evaluate(policy, contexts));
+            // What was recorded counts. Where the policy says something else now, as one whose text was damaged may, its
+            // rules do not tell why.
+            let evaluation = evaluation.filter(|evaluation| evaluation.satisfied == satisfied);
+            Some(PolicyDecision {
+                policy_name: rule.name.clone()?,
+                policy_version: rule.version,
+                status: if satisfied { State::Compliant } else { State::NonCompliant },
+                rule_evaluations: evaluation.map(|evaluation| evaluation.rules).unwrap_or_default(),
+            })
+        };
+        (0..=u16::MAX).zip(&self.policies).filter_map(decision).collect()
+    }
 }
 
 /// The fingerprint as answers show it.
@@ -303,38 +380,24 @@ impl Sources {
         })
     }
 
-    fn artifact(&self, placed: Placed, index: u64, cx: &Context<'_>) -> SnapshotArtifact {
-        let Placed { mut instance, exited } = placed;
-        let flows = self.flows_of(&instance, cx);
-        let annotation = annotation(&instance, exited, index);
-        let first = flows.first().cloned();
-        let text =
-            |field: fn(&ArtifactFlow) -> &String| first.as_ref().map(field).cloned().unwrap_or_default();
-        SnapshotArtifact {
-            fingerprint: fingerprint(&instance),
-            name: instance.name,
-            compliant: instance.compliant,
-            deployments: Vec::new(),
-            created: instance.created,
-            pods: instance.context.remove("pods"),
-            ecs_context: instance.context.remove("ecs_context"),
-            annotation,
-            reasons_for_incompliance: Vec::new(),
-            flow_name: text(|flow| &flow.flow_name),
-            git_commit: text(|flow| &flow.git_commit),
-            commit_url: text(|flow| &flow.commit_url),
-            html_url: text(|flow| &flow.html_url),
-            flow_html_url: text(|flow| &flow.flow_html_url),
-            deployment_diff: first.as_ref().and_then(|flow| flow.deployment_diff.clone()),
-            commit_lead_time: first.as_ref().and_then(|flow| flow.commit_lead_time),
-            flows,
-            policy_decisions: instance.policy_decisions,
+    /// What was known where this was reported, when it was judged.
+    fn context(&self, provenance: &Provenance) -> FlowContext {
+        let source = self.artifacts.get(&provenance.artifact);
+        let flow = source.and_then(|source| self.flows.get(&source.flow));
+        let trail = source.and_then(|source| self.trail_names.get(&source.trail?));
+        FlowContext {
+            flow_name: flow.map(|flow| flow.name.to_string()).unwrap_or_default(),
+            trail_name: trail.cloned().unwrap_or_default(),
+            artifact_state: provenance.state,
+            reason: provenance.reason.clone(),
+            tags: Arc::default(),
+            attestations: Vec::new(),
         }
     }
 
     fn flows_of(&self, instance: &Instance, cx: &Context<'_>) -> Vec<ArtifactFlow> {
         let created = instance.created.first().copied();
-        let flow_of = |provenance: &super::Provenance| {
+        let flow_of = |provenance: &Provenance| {
             let artifact = self.artifacts.get(&provenance.artifact)?;
             let flow = &self.flows.get(&artifact.flow)?.name;
             let commit = artifact.commit.as_ref();
@@ -358,6 +421,65 @@ impl Sources {
             })
         };
         instance.provenance.iter().filter_map(flow_of).collect()
+    }
+}
+
+/// What the artifacts of a snapshot are shown by.
+struct Shown {
+    index: u64,
+    sources: Sources,
+    rules: Rules,
+    /// Those of the snapshot before, where something was judged by these.
+    rules_before: Rules,
+}
+
+impl Shown {
+    /// What this instance was judged by.
+    fn rules(&self, instance: &Instance) -> Option<&Rules> {
+        [&self.rules, &self.rules_before].into_iter().find(|rules| rules.digest == instance.judged_by)
+    }
+
+    /// How many judgements showing this instance takes.
+    fn judgements(&self, instance: &Instance) -> usize {
+        let policies = self.rules(instance).map_or(0, |rules| rules.policies.len());
+        policies.saturating_mul(instance.provenance.len().max(1))
+    }
+
+    fn artifact(&self, placed: Placed, cx: &Context<'_>) -> SnapshotArtifact {
+        let Placed { mut instance, exited } = placed;
+        let flows = self.sources.flows_of(&instance, cx);
+        let annotation = annotation(&instance, exited, self.index);
+        let policy_decisions = self.decisions(&instance);
+        let first = flows.first().cloned();
+        let text =
+            |field: fn(&ArtifactFlow) -> &String| first.as_ref().map(field).cloned().unwrap_or_default();
+        SnapshotArtifact {
+            fingerprint: fingerprint(&instance),
+            name: instance.name,
+            compliant: instance.compliant,
+            deployments: Vec::new(),
+            created: instance.created,
+            pods: instance.context.remove("pods"),
+            ecs_context: instance.context.remove("ecs_context"),
+            annotation,
+            reasons_for_incompliance: Vec::new(),
+            flow_name: text(|flow| &flow.flow_name),
+            git_commit: text(|flow| &flow.git_commit),
+            commit_url: text(|flow| &flow.commit_url),
+            html_url: text(|flow| &flow.html_url),
+            flow_html_url: text(|flow| &flow.flow_html_url),
+            deployment_diff: first.as_ref().and_then(|flow| flow.deployment_diff.clone()),
+            commit_lead_time: first.as_ref().and_then(|flow| flow.commit_lead_time),
+            flows,
+            policy_decisions,
+        }
+    }
+
+    fn decisions(&self, instance: &Instance) -> Vec<PolicyDecision> {
+        let contexts = instance.provenance.iter().map(|provenance| self.sources.context(provenance));
+        self.rules(instance)
+            .map(|rules| rules.decisions(instance, &Vec::from_iter(contexts)))
+            .unwrap_or_default()
     }
 }
 
@@ -390,7 +512,8 @@ mod tests {
             annotation: said("became-compliant", 2, 3),
             compliant: Some(true),
             provenance: Vec::new(),
-            policy_decisions: Vec::new(),
+            judged_by: None,
+            violates: Vec::new(),
         };
         let table = [
             (false, 4, said("became-compliant", 2, 3)),

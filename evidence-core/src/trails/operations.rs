@@ -18,7 +18,7 @@ use crate::fact::{Fact, Guard, Key, RecordKind};
 use crate::flows::Flow;
 use crate::id::Id;
 use crate::name::{FingerprintPrefix, FlowName, OrgName, TrailName};
-use crate::operation::{Document, Envelope, Form, FormParts, JsonList, Method, Operation, Put};
+use crate::operation::{Document, Envelope, Form, FormParts, JsonList, Method, Operation, Put, around_last};
 use crate::page::{PageNumber, Pagination, PerPage};
 use crate::rules::compliance::{ArtifactStatus, AttestationStatus, State};
 use crate::service::{Context, Draft, Lasting};
@@ -371,13 +371,7 @@ impl Envelope<Value> for TrailView {
     type Document = Self;
 
     fn around(&self) -> Result<(Vec<u8>, Vec<u8>)> {
-        let unwritable = |source| Error::Internal { what: "a trail could not be written as JSON", source };
-        let mut text = serde_json::to_vec(self).map_err(|error| unwritable(error.into()))?;
-        let after = text.split_off(text.len().saturating_sub(NO_EVENTS.len()));
-        if after != NO_EVENTS {
-            return Err(unwritable("its events are not its end".into()));
-        }
-        Ok((text, b"}".to_vec()))
+        around_last(self)
     }
 
     fn is_long(&self) -> bool {
@@ -387,9 +381,6 @@ impl Envelope<Value> for TrailView {
         attestations_statuses.len() + lines.sum::<usize>() > MANY_JUDGEMENTS || template > LONG_JSON
     }
 }
-
-/// How the JSON of a trail ends in whose place its events are written.
-const NO_EVENTS: &[u8] = b"[]}";
 
 /// A page of trails.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]

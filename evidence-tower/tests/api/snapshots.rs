@@ -285,7 +285,8 @@ async fn what_has_no_digest_is_shown_with_its_context_and_judged_as_without_prov
             annotation: Annotation { kind: "started-unknown".to_owned(), was: 0, now: 1 },
             compliant: None,
             provenance: vec![],
-            policy_decisions: vec![],
+            judged_by: None,
+            violates: vec![],
         };
         let snapshot = Snapshot {
             environment,

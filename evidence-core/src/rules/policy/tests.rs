@@ -308,8 +308,8 @@ fn a_rule_that_cannot_be_evaluated_is_not_satisfied() {
 
 #[test]
 fn an_artifact_may_run_if_it_is_allow_listed_or_every_policy_is_satisfied() {
-    let satisfied = || evaluate(&policy(false, false), &[]);
-    let violated = || evaluate(&policy(true, false), &[]);
+    let satisfied = || evaluate(&policy(false, false), &[]).satisfied;
+    let violated = || evaluate(&policy(true, false), &[]).satisfied;
     let table = [
         (false, vec![], None),
         (true, vec![], Some(true)),
@@ -317,8 +317,8 @@ fn an_artifact_may_run_if_it_is_allow_listed_or_every_policy_is_satisfied() {
         (false, vec![satisfied()], Some(true)),
         (false, vec![satisfied(), violated()], Some(false)),
     ];
-    for (allow_listed, evaluations, expected) in table {
-        assert_eq!(artifact_verdict(allow_listed, &evaluations), expected);
+    for (allow_listed, satisfied, expected) in table {
+        assert_eq!(artifact_verdict(allow_listed, &satisfied), expected);
     }
 }
 
