@@ -50,11 +50,14 @@ impl ApiKeyRecord {
 impl Context<'_> {
     /// The working key of this id, or [`Error::NotFound`]; a text that is no id is no key's.
     async fn active_key(&self, account: &ServiceAccount, key_id: &str) -> Result<Current<ApiKeyRecord>> {
-        let keys = self.store().api_keys(self.org()?, account.id).await?;
-        let wanted = |key: &Current<ApiKeyRecord>| {
-            key_id.parse() == Ok(key.record.id) && key.record.is_active(self.now())
+        let key = match key_id.parse() {
+            Ok(id) => self.store().api_key(self.org()?, id).await?,
+            Err(_) => None,
         };
-        Ok(keys.into_iter().find(wanted).ok_or_else(|| self.missing(Resource::ApiKey, key_id))?)
+        let works = |key: &Current<ApiKeyRecord>| {
+            key.record.owner.id == account.id && key.record.is_active(self.now())
+        };
+        Ok(key.filter(works).ok_or_else(|| self.missing(Resource::ApiKey, key_id))?)
     }
 }
 
@@ -511,7 +514,7 @@ mod tests {
             (json!({"description": "x", "expires_at": null, "other": 1}), None),
         ];
         for (body, field) in create {
-            let refused = from_json::<ApiKeyInput>(&body).err().map(|misfit| misfit.field());
+            let refused = from_json::<ApiKeyInput>(&body.clone().into()).err().map(|misfit| misfit.field());
             assert_eq!(refused.as_deref(), field, "{body}");
         }
         let rotate = [
@@ -524,7 +527,8 @@ mod tests {
             (json!({"expires_at": 4_102_444_801_i64}), Some("expires_at")),
         ];
         for (body, field) in rotate {
-            let refused = from_json::<ApiKeyRotation>(&body).err().map(|misfit| misfit.field());
+            let refused =
+                from_json::<ApiKeyRotation>(&body.clone().into()).err().map(|misfit| misfit.field());
             assert_eq!(refused.as_deref(), field, "{body}");
         }
     }

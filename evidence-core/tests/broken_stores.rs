@@ -450,6 +450,7 @@ delegate! { ServiceAccountStore {
     fn service_account(org: Id, name: &str) -> Option<Current<ServiceAccount>>;
     fn service_accounts(org: Id) -> Vec<ServiceAccount>;
     fn api_keys(org: Id, owner: Id) -> Vec<Current<ApiKeyRecord>>;
+    fn api_key(org: Id, id: Id) -> Option<Current<ApiKeyRecord>>;
 } }
 delegate! { TrailStore {
     fn trail(org: Id, flow: Id, name: &str) -> Option<Current<Trail>>;

@@ -4,10 +4,10 @@ use async_trait::async_trait;
 use evidence_core::Current;
 use evidence_core::id::Id;
 use evidence_core::service_accounts::{ApiKeyRecord, ServiceAccount, ServiceAccountStore};
-use evidence_core::store::StoreResult;
+use evidence_core::store::{StoreResult, readable};
 
 use crate::db::PostgresStore;
-use crate::rows::{current, payload};
+use crate::rows::{listed_current, payload};
 
 const KIND: &str = "service_account";
 
@@ -40,6 +40,10 @@ impl ServiceAccountStore for PostgresStore {
 
     async fn api_keys(&self, org: Id, owner: Id) -> StoreResult<Vec<Current<ApiKeyRecord>>> {
         let rows = self.ask(KEYS).bind(org.to_string()).bind(owner.to_string()).all().await?;
-        rows.into_iter().map(current).collect()
+        readable(org, rows.into_iter().map(listed_current))
+    }
+
+    async fn api_key(&self, org: Id, id: Id) -> StoreResult<Option<Current<ApiKeyRecord>>> {
+        self.by_id(org, "api_key", id).await
     }
 }

@@ -7,7 +7,7 @@ use evidence_core::service_accounts::{ApiKeyRecord, ServiceAccount, ServiceAccou
 use evidence_core::store::StoreResult;
 
 use crate::db::SqliteStore;
-use crate::rows::current;
+use crate::rows::listed_current;
 
 const KIND: &str = "service_account";
 
@@ -38,6 +38,10 @@ impl ServiceAccountStore for SqliteStore {
 
     async fn api_keys(&self, org: Id, owner: Id) -> StoreResult<Vec<Current<ApiKeyRecord>>> {
         let question = self.ask(KEYS).bind(org.to_string()).bind(owner.to_string()).long();
-        question.all_as(current).await
+        question.readable_as(org, listed_current).await
+    }
+
+    async fn api_key(&self, org: Id, id: Id) -> StoreResult<Option<Current<ApiKeyRecord>>> {
+        self.by_id(org, "api_key", id).await
     }
 }

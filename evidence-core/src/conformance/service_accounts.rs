@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::auth::{Actor, ActorKind, KeyHash, Role};
 use crate::fact::{Fact, UnknownFields, Write};
 use crate::service_accounts::{ApiKeyRecord, ServiceAccount};
-use crate::store::{Current, Store};
+use crate::store::{Current, Store, StoreResult};
 use crate::time::Timestamp;
 
 use super::fixtures::{Org, at, awkward, id, jane, named, robot};
@@ -113,5 +113,9 @@ async fn keys_are_listed_oldest_first(store: Arc<dyn Store>) -> Outcome {
         |keys: Vec<Current<ApiKeyRecord>>| keys.into_iter().map(|key| key.record.id).collect::<Vec<_>>();
     same("the keys", ids(store.api_keys(org.id, id(91)).await?), [102, 101, 103].map(id).to_vec())?;
     same("another's keys", ids(store.api_keys(org.id, id(92)).await?), vec![id(104)])?;
-    same("nobody's keys", ids(store.api_keys(org.id, id(93)).await?), Vec::new())
+    same("nobody's keys", ids(store.api_keys(org.id, id(93)).await?), Vec::new())?;
+    let one = async |n| StoreResult::Ok(store.api_key(org.id, id(n)).await?.map(|key| key.record.id));
+    same("a key", one(102).await?, Some(id(102)))?;
+    same("another organization's key", one(200).await?, None)?;
+    same("no key", one(105).await?, None)
 }

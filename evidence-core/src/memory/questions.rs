@@ -172,6 +172,10 @@ impl ServiceAccountStore for MemoryStore {
         keys.sort_by_key(|key: &Current<ApiKeyRecord>| (key.record.created_at, key.record.id));
         Ok(keys)
     }
+
+    async fn api_key(&self, org: Id, id: Id) -> StoreResult<Option<Current<ApiKeyRecord>>> {
+        self.ask(org, |tables| tables.keys.get(&id).cloned())
+    }
 }
 
 impl FlowFilter {

@@ -127,6 +127,7 @@ delegate! {
         fn service_account(org: Id, name: &str) -> Option<Current<ServiceAccount>>;
         fn service_accounts(org: Id) -> Vec<ServiceAccount>;
         fn api_keys(org: Id, owner: Id) -> Vec<Current<ApiKeyRecord>>;
+        fn api_key(org: Id, id: Id) -> Option<Current<ApiKeyRecord>>;
     }
     FlowStore {
         fn flow(org: Id, name: &str) -> Option<Current<Flow>>;
