@@ -15,13 +15,14 @@ use crate::compute::LONG_YAML;
 use crate::decode::{self, Misfit};
 use crate::environments::KnownEnvironment;
 use crate::error::{Error, Resource, Result};
-use crate::fact::{Fact, Guard, Key, RecordKind, UnknownFields};
+use crate::fact::{Fact, Guard, Key, RecordKind, UnknownFields, keep_unknown_fields};
 use crate::id::Id;
+use crate::json::JsonValue;
 use crate::name::{EnvironmentName, OrgName, PolicyName};
 use crate::operation::{Document, Form, FormParts, Json, Method, Operation, Put};
 use crate::rules::policy;
 use crate::service::{Context, Draft};
-use crate::shared::{Description, ShortText};
+use crate::shared::{Description, ShortText, push_newest};
 use crate::store::{Current, StoreError, StoreResult};
 use crate::time::{Seconds, Timestamp};
 
@@ -29,6 +30,7 @@ pub(crate) use parsed::{ParsedPolicies, no_policies};
 
 /// A policy as it is recorded; its versions are records of their own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct Policy {
     /// Its id.
     pub id: Id,
@@ -44,23 +46,24 @@ pub struct Policy {
     pub created_by: Actor,
     /// When it last changed.
     pub last_modified_at: Timestamp,
-    /// What happened to it.
-    pub events: Vec<PolicyEvent>,
+    /// When its description changed: the newest 100 times, oldest first. What else happened to it stands in its versions.
+    pub description_changes: Vec<DescriptionChange>,
     /// What a newer version of the program recorded beside.
-    #[serde(flatten)]
+    #[serde(flatten, skip_deserializing)]
     pub unknown: UnknownFields,
 }
 
-/// Something that happened to a policy.
+keep_unknown_fields!(Policy);
+
+/// That a policy's description was changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PolicyEvent {
-    /// `creation`, `metadata_update` or `new_version`.
-    #[serde(rename = "type")]
-    pub kind: String,
+pub struct DescriptionChange {
     /// When.
     pub at: Timestamp,
     /// By whom.
     pub by: Actor,
+    /// The policy's latest version at that time.
+    pub version: u64,
 }
 
 /// One immutable version of a policy.
@@ -191,15 +194,30 @@ impl From<PolicyVersion> for PolicyVersionView {
     }
 }
 
-impl From<PolicyEvent> for PolicyEventView {
-    fn from(event: PolicyEvent) -> Self {
-        Self { kind: event.kind, timestamp: event.at.seconds(), user: event.by.name, data: BTreeMap::new() }
+impl PolicyEventView {
+    fn new(kind: &str, at: Timestamp, by: &Actor) -> Self {
+        Self { kind: kind.to_owned(), timestamp: at.seconds(), user: by.name.clone(), data: BTreeMap::new() }
+    }
+
+    /// What happened to a policy, oldest first: a change of its description comes after the version that it found.
+    fn of(policy: &Policy, versions: &[PolicyVersion]) -> Vec<Self> {
+        let made = versions.iter().map(|made| {
+            let kind = if made.version == 1 { "creation" } else { "new_version" };
+            (made.version, Self::new(kind, made.at, &made.by))
+        });
+        let changes = policy.description_changes.iter();
+        let changed =
+            changes.map(|change| (change.version, Self::new("metadata_update", change.at, &change.by)));
+        let mut events: Vec<_> = made.chain(changed).collect();
+        events.sort_by_key(|(version, _)| *version);
+        events.into_iter().map(|(_, event)| event).collect()
     }
 }
 
 impl PolicyView {
     fn new(policy: Policy, versions: Vec<PolicyVersion>, environments: &[KnownEnvironment]) -> Self {
         let consumers = consumers(environments, policy.id).map(|known| known.record.name.clone());
+        let events = PolicyEventView::of(&policy, &versions);
         Self {
             name: policy.name,
             description: policy.description,
@@ -208,7 +226,7 @@ impl PolicyView {
             last_modified_at: policy.last_modified_at.seconds(),
             archived: false,
             versions: versions.into_iter().map(Into::into).collect(),
-            events: policy.events.into_iter().map(Into::into).collect(),
+            events,
             consuming_envs: consumers.collect(),
         }
     }
@@ -337,7 +355,7 @@ const FILE: &str = "policy_file";
 impl Document for PolicyInput {
     const PARTS: FormParts = FormParts { document: "payload", file: FILE, many: false };
 
-    fn read(value: &Value) -> Result<Self, Misfit> {
+    fn read(value: &JsonValue) -> Result<Self, Misfit> {
         decode::from_json(value)
     }
 }
@@ -415,7 +433,7 @@ fn first(input: &PolicyInput, text: &str, cx: &Context<'_>) -> (Policy, PolicyVe
         created_at: cx.now(),
         created_by: cx.actor(),
         last_modified_at: cx.now(),
-        events: vec![event("creation", cx.now(), cx)],
+        description_changes: Vec::new(),
         unknown: UnknownFields::default(),
     };
     let version = version_of(&record, input, text, cx);
@@ -434,11 +452,11 @@ fn updated(
         && description != record.description
     {
         record.description = description;
-        record.events.push(event("metadata_update", at, cx));
+        let change = DescriptionChange { at, by: cx.actor(), version: record.version };
+        push_newest(&mut record.description_changes, change);
     }
     if text.is_some() {
         record.version += 1;
-        record.events.push(event("new_version", at, cx));
     }
     if record != *known {
         record.last_modified_at = at;
@@ -456,10 +474,6 @@ fn version_of(record: &Policy, input: &PolicyInput, text: &str, cx: &Context<'_>
         at: record.last_modified_at,
         by: cx.actor(),
     }
-}
-
-fn event(kind: &str, at: Timestamp, cx: &Context<'_>) -> PolicyEvent {
-    PolicyEvent { kind: kind.to_owned(), at, by: cx.actor() }
 }
 
 /// Judges what runs where the policy is attached by its latest version: each environment in a write of its own, one

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::events::History;
+use super::events::{EventView, History};
 use super::{Assessed, Trail, TrailContents, TrailFilter};
 use crate::auth::Scope;
 use crate::decode::{self, Misfit};
@@ -16,6 +16,7 @@ use crate::error::{Error, Resource, Result};
 use crate::fact::{Fact, Guard, Key, RecordKind};
 use crate::flows::Flow;
 use crate::id::Id;
+use crate::json::{JsonText, JsonValue};
 use crate::name::{FingerprintPrefix, FlowName, OrgName, TrailName};
 use crate::operation::{Document, Envelope, Form, FormParts, Json, JsonList, Method, Operation, Put};
 use crate::page::{PageNumber, Pagination, PerPage};
@@ -23,7 +24,7 @@ use crate::rules::compliance::{ArtifactStatus, AttestationStatus, State};
 use crate::service::{Context, Draft, Lasting};
 use crate::shared::{
     Acknowledged, Description, ExternalUrls, GitCommit, RepoInfo, ShortText, TagFilter, TagText, Tags,
-    UserData, WebUrl, distinct, text,
+    UserData, WebUrl, distinct, push_newest, text,
 };
 use crate::store::Current;
 use crate::templates::{Uploaded, each_with_template};
@@ -78,7 +79,7 @@ impl TrailInput {
 impl Document for TrailInput {
     const PARTS: FormParts = FormParts { document: "data_json", file: "template_file", many: false };
 
-    fn read(value: &Value) -> Result<Self, Misfit> {
+    fn read(value: &JsonValue) -> Result<Self, Misfit> {
         decode::from_json(value)
     }
 }
@@ -164,7 +165,7 @@ impl Trail {
             self.user_data = user_data;
         }
         if let Some(repo) = repo.filter(|repo| !self.repo_ids.contains(repo)) {
-            self.repo_ids.push(repo);
+            push_newest(&mut self.repo_ids, repo);
         }
     }
 
@@ -199,7 +200,7 @@ pub struct TrailView {
     pub description: String,
     pub git_commit_info: Option<TrailCommit>,
     pub origin_url: String,
-    pub user_data: Value,
+    pub user_data: JsonText,
     pub repo_ids: Vec<Id>,
     pub external_urls: Option<ExternalUrls>,
     pub created_at: Seconds,
@@ -211,7 +212,8 @@ pub struct TrailView {
     pub is_compliant: bool,
     pub flow: TrailFlow,
     pub html_url: String,
-    pub events: Vec<Value>,
+    #[schemars(with = "Vec<Value>")]
+    pub events: Vec<EventView>,
 }
 
 /// The flow of a trail.
@@ -296,7 +298,7 @@ impl ComplianceStatus {
 }
 
 impl TrailView {
-    fn new(judged: &Assessed, flow: &Flow, events: Vec<Value>, cx: &Context<'_>) -> Self {
+    fn new(judged: &Assessed, flow: &Flow, events: Vec<EventView>, cx: &Context<'_>) -> Self {
         let trail = &judged.trail;
         let mut template = judged.parsed.template.to_json();
         template["content"] = Value::from(judged.parsed.text.as_str());
@@ -363,7 +365,7 @@ impl Operation for GetTrail {
         let heavy = history.is_long();
         let view = move || {
             let History { events, judged, .. } = history;
-            let events = events.iter().map(|event| event.to_json(org, &judged.trail)).collect();
+            let events = events.iter().map(|event| event.view(org, &judged.trail)).collect();
             (judged, events)
         };
         let (judged, events) = cx.compute().run_if(heavy, view).await?;
