@@ -1,71 +1,171 @@
-//! Facts are frozen: each kind has a payload in `tests/golden`, as some version of the program wrote it, which every later
-//! version reads and writes byte for byte. A golden file of a released version is never changed; what is new in a fact is
-//! optional and left out where it is absent.
+//! Facts are frozen: each kind has payloads in `tests/golden`, a line each, as some version of the program wrote them, which
+//! every later version reads and writes byte for byte. Together they have every form that a fact is recorded in: each
+//! field absent and there, each variant. A line of a released version is never changed; what is new in a fact is optional
+//! and left out where it is absent.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use evidence_core::conformance::checks;
+use evidence_core::json::{self, JsonValue};
 use evidence_core::memory::MemoryStore;
+use evidence_core::store::LedgerStore;
 use evidence_core::transfer::Transfer;
 use evidence_core::{Fact, RecordKind, Store};
-use serde_json::{Value, json};
 
-/// Kinds that a check records, each with the longest payload that it has there.
-fn recorded() -> BTreeMap<String, String> {
+/// Fields whose texts are variants.
+const VARIANTS: [&str; 10] =
+    ["to", "type", "kind", "provider", "git_provider", "state", "status", "role", "privilege", "visibility"];
+
+/// Fields with whatever somebody put into them, which is read as it is.
+const FREE: [&str; 9] = [
+    "user_data",
+    "additional_info",
+    "annotations",
+    "tags",
+    "external_urls",
+    "context",
+    "type_schema",
+    "evaluator",
+    "definition",
+];
+
+/// Variants that are there whatever the checks record.
+const ALL: [(&str, &[&str]); 4] = [
+    (
+        "attestation_added",
+        &[
+            "record.details.type=generic",
+            "record.details.type=junit",
+            "record.details.type=pull_request",
+            "record.details.type=override",
+            "record.binding.to=trail",
+            "record.binding.to=artifact",
+            "record.binding.to=named",
+        ],
+    ),
+    ("snapshot_taken", &["snapshot.changes[].fingerprint=text", "snapshot.changes[].name=text"]),
+    ("policy_updated", &["version=null", "version.policy_yaml=text"]),
+    ("artifact_reported", &["record.trail=null", "record.trail=text"]),
+];
+
+/// What is particular about the form of a payload.
+fn forms(value: &JsonValue, path: &str, found: &mut BTreeSet<String>) {
+    let field = path.rsplit('.').next().unwrap_or_default();
+    let form = match value {
+        JsonValue::Null => "null",
+        JsonValue::Bool(_) => "flag",
+        JsonValue::Number(_) => "number",
+        JsonValue::String(text) if VARIANTS.contains(&field) => text.as_str(),
+        JsonValue::String(_) => "text",
+        JsonValue::Array(items) if items.is_empty() => "[]",
+        JsonValue::Object(fields) if fields.is_empty() => "{}",
+        _ if FREE.contains(&field) => "free",
+        JsonValue::Array(items) => {
+            return items.iter().for_each(|item| forms(item, &format!("{path}[]"), found));
+        }
+        JsonValue::Object(fields) => {
+            let names: Vec<_> = fields.iter().map(|(name, _)| name.as_str()).collect();
+            found.insert(format!("{path}={{{}}}", names.join(",")));
+            let dot = if path.is_empty() { "" } else { "." };
+            return fields
+                .iter()
+                .for_each(|(name, value)| forms(value, &format!("{path}{dot}{name}"), found));
+        }
+    };
+    found.insert(format!("{path}={form}"));
+}
+
+/// The forms in what a payload says of its fact.
+fn forms_of(payload: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let JsonValue::Object(fact) = json::parse(payload.as_bytes()).unwrap() else { panic!("{payload}") };
+    forms(&fact[0].1, "", &mut found);
+    found
+}
+
+fn all_forms(payloads: &[String]) -> BTreeSet<String> {
+    payloads.iter().flat_map(|payload| forms_of(payload)).collect()
+}
+
+/// The payloads that the checks record, by kind, the longest first but for very long ones.
+fn recorded() -> BTreeMap<String, Vec<String>> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
-    let mut longest = BTreeMap::<String, String>::new();
+    let mut recorded = BTreeMap::<String, Vec<String>>::new();
     for check in checks() {
         let store = Arc::new(MemoryStore::new());
         runtime.block_on((check.run)(Arc::clone(&store) as Arc<dyn Store>)).unwrap();
-        let entries = runtime.block_on(async {
-            let mut entries = Vec::new();
-            for organization in store.organizations(None, 100).await.unwrap() {
-                entries.extend(
-                    evidence_core::store::LedgerStore::ledger_entries(&*store, organization.id, 0, 1000)
-                        .await
-                        .unwrap(),
-                );
-            }
-            entries
-        });
-        for entry in entries {
-            let known = longest.entry(entry.kind).or_default();
-            if entry.payload.len() > known.len() {
-                *known = entry.payload;
+        for organization in runtime.block_on(store.organizations(None, 100)).unwrap() {
+            for entry in runtime.block_on(store.ledger_entries(organization.id, 0, 1000)).unwrap() {
+                recorded.entry(entry.kind).or_default().push(entry.payload);
             }
         }
     }
-    longest
+    for payloads in recorded.values_mut() {
+        payloads.sort_by_key(|payload| (payload.len() > 16 << 10, Reverse(payload.len())));
+        payloads.dedup();
+    }
+    recorded
 }
 
 fn file(kind: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(format!("{kind}.json"))
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(format!("{kind}.jsonl"))
 }
 
-fn golden(kind: &str) -> String {
-    std::fs::read_to_string(file(kind)).unwrap_or_else(|error| panic!("{kind}: {error}"))
+fn golden(kind: &str) -> Vec<String> {
+    let text = std::fs::read_to_string(file(kind)).unwrap_or_default();
+    text.lines().map(str::to_owned).collect()
 }
 
-/// Every kind that the checks record, which are all kinds. `EVIDENCE_WRITE_GOLDEN=1` writes the files that are missing,
-/// for a kind that is new.
-fn kinds() -> Vec<String> {
+/// What the checks record, which is every kind. `EVIDENCE_WRITE_GOLDEN=1` freezes a payload for each form that has none yet.
+static RECORDED: LazyLock<BTreeMap<String, Vec<String>>> = LazyLock::new(|| {
     let recorded = recorded();
     if std::env::var_os("EVIDENCE_WRITE_GOLDEN").is_some() {
-        for (kind, payload) in &recorded {
-            if !file(kind).exists() {
-                std::fs::write(file(kind), payload).unwrap();
-            }
+        for (kind, payloads) in &recorded {
+            freeze(kind, payloads);
         }
     }
-    recorded.into_keys().collect()
+    recorded
+});
+
+fn freeze(kind: &str, payloads: &[String]) {
+    let mut lines = golden(kind);
+    let mut frozen = all_forms(&lines);
+    for payload in payloads {
+        let forms = forms_of(payload);
+        if !forms.is_subset(&frozen) {
+            frozen.extend(forms);
+            lines.push(payload.clone());
+        }
+    }
+    std::fs::write(file(kind), lines.join("\n") + "\n").unwrap();
+}
+
+/// The frozen payloads, each with its kind.
+fn frozen() -> impl Iterator<Item = (&'static str, String)> {
+    RECORDED.keys().flat_map(|kind| golden(kind).into_iter().map(|payload| (kind.as_str(), payload)))
 }
 
 #[test]
-fn every_kind_of_fact_is_read_and_written_as_it_was() {
-    for kind in kinds() {
-        let payload = golden(&kind);
+fn every_form_that_is_recorded_is_frozen() {
+    for (kind, payloads) in &*RECORDED {
+        let (recorded, frozen) = (all_forms(payloads), all_forms(&golden(kind)));
+        let new: Vec<_> = recorded.difference(&frozen).collect();
+        assert!(new.is_empty(), "{kind}: {new:?}");
+    }
+    for (kind, variants) in ALL {
+        let frozen = all_forms(&golden(kind));
+        for variant in variants {
+            assert!(frozen.contains(*variant), "{kind}: {variant} is in none of {frozen:?}");
+        }
+    }
+}
+
+#[test]
+fn every_frozen_payload_is_read_and_written_as_it_was() {
+    for (kind, payload) in frozen() {
         let fact: Fact = serde_json::from_str(&payload).unwrap_or_else(|error| panic!("{kind}: {error}"));
         assert_eq!(fact.kind(), kind);
         assert_eq!(serde_json::to_string(&fact).unwrap(), payload, "{kind}");
@@ -74,15 +174,19 @@ fn every_kind_of_fact_is_read_and_written_as_it_was() {
 
 #[test]
 fn fields_of_a_record_that_are_not_known_survive_its_being_recorded_again() {
-    for kind in kinds() {
-        let mut payload: Value = serde_json::from_str(&golden(&kind)).unwrap();
-        let fact: Fact = serde_json::from_value(payload.clone()).unwrap();
+    for (kind, payload) in frozen() {
+        let fact: Fact = serde_json::from_str(&payload).unwrap();
         // Records without a revision are never recorded again, and a membership or a report is set anew.
         if fact.subject().is_none_or(|(kind, _)| matches!(kind, RecordKind::Member | RecordKind::Report)) {
             continue;
         }
-        payload["record"]["from_a_newer_version"] = json!({"a": [1, null, "b"]});
-        let fact: Fact = serde_json::from_value(payload.clone()).unwrap();
-        assert_eq!(serde_json::to_value(&fact).unwrap(), payload, "{kind}");
+        let newer = r#"{"record":{"from_a_newer_version":{"a":[1e400,-0,null,"b"]},"#;
+        let payload = payload.replacen(r#"{"record":{"#, newer, 1);
+        let fact: Fact = serde_json::from_str(&payload).unwrap();
+        let written = serde_json::to_string(&fact).unwrap();
+        assert!(written.contains(r#""from_a_newer_version":{"a":[1e400,-0,null,"b"]}"#), "{kind}: {written}");
+        assert_eq!(serde_json::from_str::<Fact>(&written).unwrap(), fact, "{kind}");
+        // Where it stands does not matter.
+        assert_eq!(written.len(), payload.len(), "{kind}");
     }
 }
