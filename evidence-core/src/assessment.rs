@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use futures_util::TryFutureExt;
 use futures_util::future::{try_join, try_join3};
-use serde_json::{Map, Value};
 
 use crate::artifacts::{Artifact, ArtifactRow};
 use crate::compute::MANY_JUDGEMENTS;
@@ -15,6 +14,7 @@ use crate::environments::{Environment, KnownEnvironment};
 use crate::error::{Error, Result};
 use crate::fact::{Fact, Guard, RecordKind};
 use crate::id::Id;
+use crate::json::JsonFields;
 use crate::name::{Fingerprint, PolicyName};
 use crate::policies::Policy;
 use crate::rules::compliance::{
@@ -43,7 +43,7 @@ pub(crate) struct Sighting {
     /// When its instances were created, in epoch seconds, ascending.
     pub(crate) created: Vec<i64>,
     /// What only environments of its kind tell.
-    pub(crate) context: Map<String, Value>,
+    pub(crate) context: JsonFields,
 }
 
 impl Sighting {

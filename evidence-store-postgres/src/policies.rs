@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use async_trait::async_trait;
 use evidence_core::Current;
+use evidence_core::fact::said;
 use evidence_core::id::Id;
 use evidence_core::policies::{Policy, PolicyStore, PolicyVersion};
 use evidence_core::store::{StoreResult, readable};
@@ -12,7 +13,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::db::PostgresStore;
-use crate::rows::{Payload, body, each, list, payload, signed, text_of};
+use crate::rows::{Payload, each, list, payload, signed, text_of};
 
 const KIND: &str = "policy";
 
@@ -51,7 +52,7 @@ impl PostgresStore {
 
 /// The version in the payload of this index.
 fn version<T: DeserializeOwned>((index, payload): (i64, Payload)) -> (i64, StoreResult<T>) {
-    (index, text_of(&payload).and_then(body::<Versioned<T>>).map(|payload| payload.version))
+    (index, text_of(&payload).and_then(said::<Versioned<T>>).map(|payload| payload.version))
 }
 
 #[async_trait]

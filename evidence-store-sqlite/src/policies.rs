@@ -3,6 +3,7 @@
 
 use async_trait::async_trait;
 use evidence_core::Current;
+use evidence_core::fact::said;
 use evidence_core::id::Id;
 use evidence_core::policies::{Policy, PolicyStore, PolicyVersion};
 use evidence_core::store::StoreResult;
@@ -10,7 +11,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::db::SqliteStore;
-use crate::rows::{Payload, body, once};
+use crate::rows::{Payload, once};
 
 const KIND: &str = "policy";
 
@@ -49,7 +50,7 @@ impl SqliteStore {
 
 /// The version in the payload of this index.
 fn version<T: DeserializeOwned>((index, payload): (i64, Payload)) -> (i64, StoreResult<T>) {
-    (index, payload.text().and_then(body::<Versioned<T>>).map(|payload| payload.version))
+    (index, payload.text().and_then(said::<Versioned<T>>).map(|payload| payload.version))
 }
 
 #[async_trait]

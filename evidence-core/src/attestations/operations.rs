@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::view::views;
 use super::{Attachment, Attestation, AttestationView, Binding, Claim, Claimed, Judgement, evidence};
@@ -13,6 +13,7 @@ use crate::auth::Scope;
 use crate::decode::{self, Misfit};
 use crate::error::{Error, Resource, Result};
 use crate::fact::{Fact, Guard};
+use crate::json::{JsonText, JsonValue};
 use crate::name::{AttestationName, Fingerprint, FingerprintPrefix, FlowName, OrgName, TrailName};
 use crate::operation::{Created, Document, Download, Form, FormParts, Json, Method, Operation};
 use crate::page::Window;
@@ -86,13 +87,16 @@ pub struct AttestationInput<C> {
 impl<C: Claim> Document for AttestationInput<C> {
     const PARTS: FormParts = FormParts { document: "data_json", file: "attachment_file", many: true };
 
-    fn read(value: &Value) -> Result<Self, Misfit> {
-        let Value::Object(fields) = value else {
+    fn read(value: &JsonValue) -> Result<Self, Misfit> {
+        let JsonValue::Object(fields) = value else {
             return Err(Misfit::of("data_json", "Input should be a valid dictionary"));
         };
-        let (base, own): (Map<String, Value>, Map<String, Value>) =
-            fields.clone().into_iter().partition(|(field, _)| BASE_FIELDS.contains(&field.as_str()));
-        Ok(Self { base: decode::from_json(&base.into())?, claim: decode::from_json(&own.into())? })
+        let (base, own) =
+            fields.iter().cloned().partition(|(field, _)| BASE_FIELDS.contains(&field.as_str()));
+        Ok(Self {
+            base: decode::from_json(&JsonValue::Object(base))?,
+            claim: decode::from_json(&JsonValue::Object(own))?,
+        })
     }
 }
 
@@ -181,7 +185,7 @@ impl<C: Claim> PostAttestation<C> {
                 repo,
                 external_urls: base.external_urls,
                 annotations: base.annotations,
-                user_data: base.user_data.map_or_else(|| Value::Object(Map::new()), |UserData(data)| data),
+                user_data: base.user_data.map_or_else(JsonText::empty_object, |UserData(data)| data),
                 details,
                 attachments: attachments.to_vec(),
                 evidence: file.cloned(),

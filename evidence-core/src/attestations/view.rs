@@ -7,10 +7,11 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::{Attachment, Attestation, Binding, Details, PullRequest};
+use super::{Attachment, Attestation, Binding};
 use crate::error::Result;
 use crate::flows::Flow;
 use crate::id::Id;
+use crate::json::{JsonFields, JsonText};
 use crate::name::{AttestationName, Fingerprint};
 use crate::service::Context;
 use crate::shared::{Annotations, ExternalUrls, GitCommitInfo, RepoInfo, distinct};
@@ -38,10 +39,11 @@ pub struct AttestationView {
     pub evidence_archive_path: Option<String>,
     pub evidence_archive_fingerprint: Option<Fingerprint>,
     pub attachments: Vec<AttachmentView>,
-    pub user_data: Value,
+    pub user_data: JsonText,
     pub created_at: Seconds,
     #[serde(flatten)]
-    pub details: Map<String, Value>,
+    #[schemars(with = "Map<String, Value>")]
+    pub details: JsonFields,
     pub html_url: String,
     pub flow_name: String,
     pub trail_name: String,
@@ -105,7 +107,7 @@ impl AttestationView {
             attachments: attestation.attachments.iter().map(AttachmentView::from).collect(),
             user_data: attestation.user_data,
             created_at: attestation.created_at.seconds(),
-            details: details(&attestation.details),
+            details: attestation.details.answered(),
             html_url: format!("{}?attestation_id={id}", cx.trail_url(&flow.name, &trail.name)),
             flow_name: flow.name.to_string(),
             trail_name: trail.name.to_string(),
@@ -117,16 +119,6 @@ impl AttestationView {
             origin_url: attestation.origin_url,
         })
     }
-}
-
-/// The type's own part, pull requests in both spellings.
-fn details(details: &Details) -> Map<String, Value> {
-    let mut fields = details.fields();
-    if let Details::PullRequest(details) = details {
-        let answered = details.pull_requests.iter().map(PullRequest::answered).collect();
-        fields.insert("pull_requests".to_owned(), Value::Array(answered));
-    }
-    fields
 }
 
 /// These attestations, in order, as answers carry them.
