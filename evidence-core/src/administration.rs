@@ -206,10 +206,9 @@ impl Administration<'_> {
     /// [`Error::NotFound`] without such a user; [`Error::Store`] when the store fails.
     pub async fn keys(&self, user: &OrgName) -> Result<Vec<ApiKeyView>> {
         let user = self.user(user).await?;
-        let (keys, now) =
-            (self.store().api_keys(self.home(&user).await?, user.id).await?, self.service.now());
-        let active = keys.into_iter().map(|key| key.record).filter(|key| key.is_active(now));
-        Ok(active.map(ApiKeyView::from).collect())
+        let (home, now) = (self.home(&user).await?, self.service.now());
+        let keys = self.store().api_keys(home, user.id, now).await?;
+        Ok(keys.into_iter().map(|key| key.record.into()).collect())
     }
 
     /// Revokes a key of a user, at once.

@@ -1,19 +1,24 @@
 //! The allowlist: artifacts that may run in an environment whatever its policies say.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use async_trait::async_trait;
+use futures_util::stream;
+use futures_util::{StreamExt, TryStreamExt};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::auth::{Actor, Scope};
-use crate::error::Result;
+use crate::environments::Environment;
+use crate::error::{Error, Result};
 use crate::fact::{Fact, Guard, Key};
 use crate::id::Id;
 use crate::name::{EnvironmentName, Fingerprint, OrgName};
-use crate::operation::{Created, Json, Method, Operation};
+use crate::operation::{Created, Json, JsonList, Method, Operation};
+use crate::page::Listed;
 use crate::service::{Context, Draft};
-use crate::shared::{Acknowledged, Description, ShortText};
+use crate::shared::{Acknowledged, Description, LongText};
 use crate::store::StoreResult;
 use crate::time::{Timestamp, WholeSeconds};
 
@@ -39,8 +44,19 @@ pub struct Allowance {
 /// Questions about the allowlist.
 #[async_trait]
 pub trait AllowlistStore: Send + Sync {
-    /// The newest entry of each environment and fingerprint, newest first (by ledger index); of one environment or all.
-    async fn allowances(&self, org: Id, environment: Option<Id>) -> StoreResult<Vec<Allowance>>;
+    /// The newest entry of each environment and fingerprint, newest first: its ledger index, and how large it is.
+    async fn allowances_listed(&self, org: Id) -> StoreResult<Vec<Listed<u64>>>;
+    /// The entries at these ledger indexes, newest first; unknown ones are passed over.
+    async fn allowances(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<Allowance>>;
+    /// Those of these artifacts that are allowed in the environment, in any order.
+    async fn allowed(
+        &self,
+        org: Id,
+        environment: Id,
+        fingerprints: &[Fingerprint],
+    ) -> StoreResult<Vec<Fingerprint>>;
+    /// How many artifacts are allowed in the environment, counted up to `most`.
+    async fn allowlist_size(&self, org: Id, environment: Id, most: u64) -> StoreResult<u64>;
 }
 
 /// An allowlist entry as answers carry it (specification, Allowlist record).
@@ -79,22 +95,32 @@ impl Operation for ListAllowlist {
     const SCOPE: Scope = Scope::Read;
     const SUMMARY: &'static str = "Lists the artifacts that are allowed in environments";
     type Body = ();
-    type Output = Json<Vec<AllowlistRecord>>;
+    type Output = JsonList<AllowlistRecord>;
 
     fn org(&self) -> Option<&OrgName> {
         Some(&self.org)
     }
 
     async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
-        let allowances = cx.store().allowances(cx.org()?, None).await?;
+        let listed = cx.store().allowances_listed(cx.org()?).await?;
         let environments = cx.store().environments(cx.org()?).await?;
         let names: BTreeMap<Id, EnvironmentName> =
             environments.into_iter().map(|known| (known.record.id, known.record.name)).collect();
-        let record = |allowance: Allowance| {
-            let name = names.get(&allowance.environment)?.clone();
-            Some(AllowlistRecord::new(allowance, name))
+        let (names, lasting) = (Arc::new(names), cx.lasting());
+        let read = move |indexes: Vec<u64>| {
+            let (names, lasting) = (Arc::clone(&names), lasting.clone());
+            async move {
+                let cx = lasting.context();
+                let allowances = cx.store().allowances(cx.org()?, &indexes).await?;
+                let record = |allowance: Allowance| {
+                    let name = names.get(&allowance.environment)?.clone();
+                    Some(Ok(AllowlistRecord::new(allowance, name)))
+                };
+                Ok::<_, Error>(stream::iter(allowances.into_iter().filter_map(record).collect::<Vec<_>>()))
+            }
         };
-        Ok(Json(allowances.into_iter().filter_map(record).collect()))
+        let items = stream::iter(Listed::batches(listed)).then(read).try_flatten();
+        JsonList::made(items, (), &cx.compute()).await
     }
 }
 
@@ -112,7 +138,7 @@ pub struct AllowArtifact {
 #[schemars(rename = "AllowlistPutInput")]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct AllowlistInput {
-    pub artifact_name: ShortText,
+    pub artifact_name: LongText,
     pub artifact_fingerprint: Fingerprint,
     pub description: Description,
 }
@@ -136,8 +162,20 @@ impl Operation for AllowArtifact {
     }
 }
 
+/// Refuses an artifact that would be one too many for the environment.
+async fn check_size(environment: &Environment, artifact: &Fingerprint, cx: &Context<'_>) -> Result<()> {
+    let (store, org, most) = (cx.store(), cx.org()?, cx.limits().environment_allowances);
+    let is_known = !store.allowed(org, environment.id, std::slice::from_ref(artifact)).await?.is_empty();
+    if is_known || store.allowlist_size(org, environment.id, most).await? < most {
+        return Ok(());
+    }
+    let text = format!("Environment '{}' allows {most} artifacts and takes no more", environment.name);
+    Err(Error::invalid("artifact_fingerprint", text))
+}
+
 async fn allow(environment: &EnvironmentName, input: AllowlistInput, cx: &Context<'_>) -> Result<()> {
     let known = cx.environment(environment.as_str()).await?;
+    check_size(&known.record, &input.artifact_fingerprint, cx).await?;
     let record = Allowance {
         id: cx.new_id(),
         environment: known.record.id,

@@ -59,6 +59,17 @@ impl Context<'_> {
         };
         Ok(key.filter(works).ok_or_else(|| self.missing(Resource::ApiKey, key_id))?)
     }
+
+    /// Refuses a key that would be one too many for its account.
+    async fn check_keys(&self, account: &ServiceAccount) -> Result<()> {
+        let most = self.limits().api_keys;
+        let keys = self.store().api_key_count(self.org()?, account.id, self.now()).await?;
+        if keys < most as u64 {
+            return Ok(());
+        }
+        let text = format!("Service account '{}' has {most} keys that work and takes no more", account.name);
+        Err(Error::invalid("name", text))
+    }
 }
 
 impl Draft {
@@ -242,8 +253,8 @@ impl Operation for ListApiKeys {
 
     async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
         let account = cx.service_account(&self.name).await?.record;
-        let keys = cx.store().api_keys(cx.org()?, account.id).await?.into_iter().map(|key| key.record);
-        Ok(Json(keys.filter(|key| key.is_active(cx.now())).map(ApiKeyView::from).collect()))
+        let keys = cx.store().api_keys(cx.org()?, account.id, cx.now()).await?;
+        Ok(Json(keys.into_iter().map(|key| key.record.into()).collect()))
     }
 }
 
@@ -293,6 +304,7 @@ impl CreateApiKey {
         cx: &Context<'_>,
     ) -> Result<NewApiKey> {
         let account = cx.managed_account(&self.name).await?;
+        cx.check_keys(&account.record).await?;
         let mut draft = Draft::default();
         let (key, record) = draft.new_key(&account, description.clone().into_string(), expires_at, cx);
         cx.record(draft).await?;
@@ -414,6 +426,7 @@ impl RotateApiKey {
     ) -> Result<RotatedApiKey> {
         let account = cx.managed_account(&self.name).await?;
         let Current { revision, record } = cx.active_key(&account.record, &self.key_id).await?;
+        cx.check_keys(&account.record).await?;
         let guard = Guard::Revision(RecordKind::ApiKey, record.id, revision);
         let old = record.revoked(grace.end(cx.now()));
         let grace_period_expires_at = old.revoked_at.unwrap_or_default().seconds();

@@ -5,22 +5,23 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use futures_util::TryFutureExt;
 use futures_util::future::{try_join, try_join3};
 
-use crate::artifacts::{Artifact, ArtifactRow};
+use crate::artifacts::ArtifactRow;
 use crate::compute::MANY_JUDGEMENTS;
 use crate::environments::{Environment, KnownEnvironment};
 use crate::error::{Error, Result};
 use crate::fact::{Fact, Guard, RecordKind};
+use crate::flows::Flow;
 use crate::id::Id;
 use crate::json::JsonFields;
 use crate::name::{Fingerprint, PolicyName};
-use crate::policies::Policy;
+use crate::policies::{Policy, VersionKey};
 use crate::rules::compliance::{
-    self, ArtifactState, ArtifactStatus, AttestationStatus, ReportedArtifact, State,
+    self, ArtifactState, AttestationStatus, ContentStatus, ReportedArtifact, ReportedAttestation, State,
 };
 use crate::rules::policy::{self, Evaluation, FlowAttestation, FlowContext};
+use crate::rules::template::Template;
 use crate::service::{Context, Draft};
 use crate::shared::distinct;
 use crate::snapshots::{
@@ -28,7 +29,7 @@ use crate::snapshots::{
 };
 use crate::store::{Current, StoreError};
 use crate::texts::in_parts;
-use crate::trails::{self, Assessed};
+use crate::trails::{TrailContents, fitting};
 
 /// What runs.
 pub(crate) type Running = BTreeMap<ArtifactKey, Sighting>;
@@ -66,7 +67,11 @@ struct Rulebook {
 struct Rules {
     name: PolicyName,
     version: u64,
-    policy: Arc<policy::Policy>,
+}
+
+/// What cannot be found demands nothing, so that it must not be passed over.
+fn lost(policy: Id) -> Error {
+    StoreError::corrupt(format_args!("the latest version of policy {policy} is missing")).into()
 }
 
 impl Rulebook {
@@ -79,29 +84,24 @@ impl Rulebook {
             let read = cx.store().policies_by_id(cx.org()?, &unknown).await?;
             known.extend(read.into_iter().map(|policy| (policy.record.id, policy)));
         }
-        let versions = |policy: &Current<Policy>| (policy.record.id, policy.record.version);
-        let versions = Vec::from_iter(ids.iter().filter_map(|id| known.get(id)).map(versions));
-        let parsed = cx.parsed_policies(&versions).await?;
         let mut rulebook = Self::default();
         for id in &distinct(ids.iter().copied()) {
-            // What cannot be found demands nothing, so that it must not be passed over.
-            let lost = || StoreError::corrupt(format_args!("the latest version of policy {id} is missing"));
             let Current { revision, record: Policy { name, version, .. } } =
-                known.remove(id).ok_or_else(lost)?;
-            let policy = parsed.get(&(*id, version)).cloned().ok_or_else(lost)?;
+                known.remove(id).ok_or_else(|| lost(*id))?;
             rulebook.guards.push(Guard::Revision(RecordKind::Policy, *id, revision));
-            rulebook.rules.insert(*id, Rules { name, version, policy });
+            rulebook.rules.insert(*id, Rules { name, version });
         }
         Ok(rulebook)
     }
 
     /// By id.
-    fn iter(&self) -> impl Iterator<Item = (Id, &Rules)> + Clone {
-        self.rules.iter().map(|(id, rules)| (*id, rules))
+    fn versions(&self) -> Vec<VersionKey> {
+        self.rules.iter().map(|(policy, rules)| (*policy, rules.version)).collect()
     }
 
     fn applied(&self) -> Vec<AppliedPolicy> {
-        self.iter().map(|(policy, rules)| AppliedPolicy { policy, version: rules.version }).collect()
+        let applied = |(policy, version)| AppliedPolicy { policy, version };
+        self.versions().into_iter().map(applied).collect()
     }
 }
 
@@ -114,9 +114,10 @@ pub(crate) async fn assess(
     cx: &Context<'_>,
 ) -> Result<Draft> {
     let rulebook = Rulebook::read(&known.record.policies, Vec::new(), cx);
-    let (rulebook, open, findings) =
-        try_join3(rulebook, open_instances(known, cx), Findings::read(&known.record, running, cx)).await?;
-    let assessment = Assessment { running: Arc::clone(running), rulebook, open, findings };
+    let (rulebook, open, reports) =
+        try_join3(rulebook, open_instances(known, cx), Reports::read(&known.record, running, cx)).await?;
+    let standings = reports.judged(&rulebook, cx).await?;
+    let assessment = Assessment { running: Arc::clone(running), rulebook, open, standings };
     let Outcome { rulebook, difference, compliant } = assessment.outcome(known, cx).await?;
     let first = known.status.snapshots == 0;
     let mut guards = rulebook.guards.clone();
@@ -150,8 +151,8 @@ pub(crate) async fn reassess(
     }
     let open = open_instances(known, cx).await?;
     let running: Running = open.iter().map(|(key, open)| (key.clone(), Sighting::of(open))).collect();
-    let findings = Findings::read(&known.record, &running, cx).await?;
-    let assessment = Assessment { running: Arc::new(running), rulebook, open, findings };
+    let standings = Reports::read(&known.record, &running, cx).await?.judged(&rulebook, cx).await?;
+    let assessment = Assessment { running: Arc::new(running), rulebook, open, standings };
     let Outcome { rulebook, difference, compliant } = assessment.outcome(known, cx).await?;
     let facts = vec![taken(known, compliant, difference, &rulebook, false, cx)];
     Ok(Draft { facts, guards, ..Draft::default() })
@@ -162,7 +163,7 @@ struct Assessment {
     running: Arc<Running>,
     rulebook: Rulebook,
     open: BTreeMap<ArtifactKey, Instance>,
-    findings: Findings,
+    standings: Standings,
 }
 
 /// What came of it.
@@ -178,18 +179,31 @@ impl Assessment {
         self.running.len().max(self.open.len()).saturating_mul(self.rulebook.rules.len().max(1))
     }
 
-    /// Judges everything that runs, and compares it with the latest snapshot.
+    /// Judges everything that runs, by a few policies at a time, and compares it with the latest snapshot.
     async fn outcome(self, known: &KnownEnvironment, cx: &Context<'_>) -> Result<Outcome> {
+        let heavy = self.judgements() > MANY_JUDGEMENTS;
+        let Self { running, rulebook, open, standings } = self;
+        let find = move || Ok::<_, Error>(Tried::all(&running, standings.findings()?));
+        let mut tried = cx.compute().run_if(heavy, find).await??;
+        for part in cx.policies_in_parts(&rulebook.versions()).await? {
+            let parsed = cx.parsed_policies(&part).await?;
+            let policy = |version: &VersionKey| parsed.get(version).cloned().ok_or_else(|| lost(version.0));
+            let policies = part.iter().map(policy).collect::<Result<Vec<_>>>()?;
+            let judge = move || {
+                tried.iter_mut().for_each(|artifact| artifact.judge(&policies));
+                tried
+            };
+            tried = cx.compute().run_if(heavy, judge).await?;
+        }
         let index = known.status.snapshots + 1;
-        let decide = move |Self { running, rulebook, open, findings }: Self| {
-            let judged = judge(&running, &rulebook, findings);
+        let decide = move || {
+            let judged: Vec<_> = tried.into_iter().map(|artifact| artifact.judged(&rulebook)).collect();
             let verdicts = judged.iter().map(|artifact| artifact.compliant);
             // What runs nowhere is judged, too.
             let compliant = policy::snapshot_compliant(verdicts, !rulebook.rules.is_empty());
             Outcome { difference: difference(&open, &judged, index), rulebook, compliant }
         };
-        let heavy = self.judgements() > MANY_JUDGEMENTS;
-        cx.compute().run_if(heavy, move || decide(self)).await
+        cx.compute().run_if(heavy, decide).await
     }
 }
 
@@ -246,40 +260,51 @@ struct Findings {
     origins: BTreeMap<Fingerprint, Vec<Origin>>,
 }
 
-impl Findings {
-    async fn read(environment: &Environment, running: &Running, cx: &Context<'_>) -> Result<Self> {
-        let allowances = cx.store().allowances(cx.org()?, Some(environment.id)).map_err(Error::from);
-        let (allowances, origins) = try_join(allowances, origins(running, cx)).await?;
-        Ok(Self { allowed: allowances.into_iter().map(|entry| entry.fingerprint).collect(), origins })
-    }
+/// A running artifact that is being judged.
+struct Tried {
+    key: ArtifactKey,
+    sighting: Sighting,
+    is_allowed: bool,
+    provenance: Vec<Provenance>,
+    contexts: Vec<FlowContext>,
+    /// What the policies said so far, in their order.
+    evaluations: Vec<Evaluation>,
 }
 
-fn judge(running: &Running, rulebook: &Rulebook, findings: Findings) -> Vec<Judged> {
-    let Findings { allowed, mut origins } = findings;
-    let rules = rulebook.iter();
-    let judge = |(key, sighting): (&ArtifactKey, &Sighting)| {
-        let fingerprint = sighting.fingerprint.as_ref();
-        let origins = fingerprint.and_then(|fingerprint| origins.remove(fingerprint)).unwrap_or_default();
-        let is_allowed = fingerprint.is_some_and(|fingerprint| allowed.contains(fingerprint));
-        let contexts: Vec<FlowContext> = origins.iter().map(|origin| origin.context.clone()).collect();
-        let evaluations: Vec<Evaluation> =
-            rules.clone().map(|(_, rules)| policy::evaluate(&rules.policy, &contexts)).collect();
+impl Tried {
+    fn all(running: &Running, findings: Findings) -> Vec<Self> {
+        let Findings { allowed, mut origins } = findings;
+        let tried = |(key, sighting): (&ArtifactKey, &Sighting)| {
+            let fingerprint = sighting.fingerprint.as_ref();
+            let origins = fingerprint.and_then(|fingerprint| origins.remove(fingerprint)).unwrap_or_default();
+            Self {
+                key: key.clone(),
+                sighting: sighting.clone(),
+                is_allowed: fingerprint.is_some_and(|fingerprint| allowed.contains(fingerprint)),
+                provenance: origins.iter().map(Origin::provenance).collect(),
+                contexts: origins.into_iter().map(|origin| origin.context).collect(),
+                evaluations: Vec::new(),
+            }
+        };
+        running.iter().map(tried).collect()
+    }
+
+    fn judge(&mut self, policies: &[Arc<policy::Policy>]) {
+        let contexts = &self.contexts;
+        self.evaluations.extend(policies.iter().map(|policy| policy::evaluate(policy, contexts)));
+    }
+
+    fn judged(self, rulebook: &Rulebook) -> Judged {
+        let Self { key, sighting, is_allowed, provenance, evaluations, .. } = self;
         let compliant = policy::artifact_verdict(is_allowed, &evaluations);
-        let decisions = rules.clone().zip(evaluations).map(|((_, rules), evaluation)| PolicyDecision {
+        let decisions = rulebook.rules.values().zip(evaluations).map(|(rules, evaluation)| PolicyDecision {
             policy_name: rules.name.clone(),
             policy_version: rules.version,
             status: evaluation.state(),
             rule_evaluations: evaluation.rules,
         });
-        Judged {
-            key: key.clone(),
-            sighting: sighting.clone(),
-            compliant,
-            provenance: origins.iter().map(Origin::provenance).collect(),
-            decisions: decisions.collect(),
-        }
-    };
-    running.iter().map(judge).collect()
+        Judged { key, sighting, compliant, provenance, decisions: decisions.collect() }
+    }
 }
 
 /// A report of a running artifact: the newest in its flow, and how it stands there.
@@ -295,36 +320,72 @@ impl Origin {
     }
 }
 
-async fn origins(running: &Running, cx: &Context<'_>) -> Result<BTreeMap<Fingerprint, Vec<Origin>>> {
-    let fingerprints: Vec<Fingerprint> =
-        running.values().filter_map(|sighting| sighting.fingerprint.clone()).collect();
-    if fingerprints.is_empty() {
-        return Ok(BTreeMap::new());
-    }
-    let org = cx.org()?;
-    let rows = cx.store().provenance(org, &fingerprints).await?;
-    let flows: BTreeSet<Id> = rows.iter().map(|row| row.flow).collect();
-    let flows = Vec::from_iter(flows);
-    let flows = cx.store().flows_by_id(org, &flows).map_err(Error::from);
-    let (flows, standings) = try_join(flows, Standings::read(&rows, cx)).await?;
-    let flows: BTreeMap<Id, _> = flows.into_iter().map(|flow| (flow.id, flow)).collect();
-    let mut origins: BTreeMap<Fingerprint, Vec<Origin>> = BTreeMap::new();
-    for row in rows {
-        // One report that is passed over may be the one that does not comply.
-        let lost = || StoreError::corrupt(format_args!("the flow {} of a running artifact", row.flow));
-        let flow = flows.get(&row.flow).ok_or_else(lost)?;
-        let Standing { state, reason, attestations } = standings.standing(&row);
-        let context = FlowContext {
-            flow_name: flow.name.to_string(),
-            trail_name: standings.trail_name(&row),
-            artifact_state: state,
-            reason,
-            tags: flow.tags.clone(),
-            attestations,
+/// What was reported of what runs.
+struct Reports {
+    allowed: BTreeSet<Fingerprint>,
+    /// The newest of each flow.
+    rows: Vec<ArtifactRow>,
+    flows: BTreeMap<Id, Flow>,
+    /// How those without a trail stand, by report.
+    alone: BTreeMap<Id, Standing>,
+}
+
+impl Reports {
+    async fn read(environment: &Environment, running: &Running, cx: &Context<'_>) -> Result<Self> {
+        let org = cx.org()?;
+        let fingerprints: Vec<Fingerprint> =
+            running.values().filter_map(|sighting| sighting.fingerprint.clone()).collect();
+        let reported = async {
+            match fingerprints.as_slice() {
+                [] => Ok((Vec::new(), Vec::new())),
+                some => {
+                    let allowed = cx.store().allowed(org, environment.id, some);
+                    try_join(allowed, cx.store().provenance(org, some)).await
+                }
+            }
         };
-        origins.entry(row.fingerprint).or_default().push(Origin { report: row.id, context });
+        let (allowed, rows) = reported.await?;
+        let allowed = allowed.into_iter().collect();
+        let flows = distinct(rows.iter().map(|row| row.flow));
+        let flows = async {
+            match flows.as_slice() {
+                [] => Ok(Vec::new()),
+                some => cx.store().flows_by_id(org, some).await.map_err(Error::from),
+            }
+        };
+        let (flows, alone) = try_join(flows, without_trail(&rows, cx)).await?;
+        Ok(Self { allowed, rows, flows: flows.into_iter().map(|flow| (flow.id, flow)).collect(), alone })
     }
-    Ok(origins)
+
+    /// How the reports stand in their trails. The attestations are kept only where there are policies to ask for some.
+    async fn judged(self, rulebook: &Rulebook, cx: &Context<'_>) -> Result<Standings> {
+        let Self { allowed, rows, flows, alone } = self;
+        let running: Arc<BTreeSet<Fingerprint>> =
+            Arc::new(rows.iter().map(|row| row.fingerprint.clone()).collect());
+        let asked = !rulebook.rules.is_empty();
+        let mut trails = BTreeMap::new();
+        let reported = distinct(rows.iter().filter_map(|row| row.trail));
+        for ids in fitting(&reported, cx).await? {
+            let contents = cx.store().trail_contents(cx.org()?, &ids).await?;
+            for part in in_parts(contents, |contents| contents.trail.template) {
+                let templates = cx.templates(part.iter().map(|contents| contents.trail.template)).await?;
+                let reported =
+                    |contents: &TrailContents| contents.artifacts.len() + contents.attestations.len();
+                let heavy = part.iter().map(reported).sum::<usize>() > MANY_JUDGEMENTS;
+                let running = Arc::clone(&running);
+                let judge = move || {
+                    let running: BTreeSet<&str> = running.iter().map(Fingerprint::as_str).collect();
+                    let judge = |contents: TrailContents| {
+                        let template = templates.of(contents.trail.template);
+                        (contents.trail.id, InTrail::new(&contents, &template.template, &running, asked))
+                    };
+                    Vec::from_iter(part.into_iter().map(judge))
+                };
+                trails.extend(cx.compute().run_if(heavy, judge).await?);
+            }
+        }
+        Ok(Standings { allowed, rows, flows, trails, alone })
+    }
 }
 
 /// How an artifact report stands.
@@ -334,104 +395,95 @@ struct Standing {
     /// Why, where no attestation accounts for it.
     reason: Option<String>,
     /// What counts for it: its own attestations and those of its trail.
-    attestations: Vec<FlowAttestation>,
+    attestations: Vec<Arc<[FlowAttestation]>>,
 }
 
-impl Standing {
-    fn new(status: &ArtifactStatus, on_trail: &[AttestationStatus]) -> Self {
-        let state = match status.state {
-            ArtifactState::Reported(state) => state,
-            ArtifactState::Missing => State::Incomplete,
+/// What a trail says of what runs.
+struct InTrail {
+    name: String,
+    standings: BTreeMap<String, Standing>,
+}
+
+impl InTrail {
+    fn new(contents: &TrailContents, template: &Template, running: &BTreeSet<&str>, asked: bool) -> Self {
+        let artifacts = Vec::from_iter(contents.artifacts.iter().map(ReportedArtifact::from));
+        let attestations = Vec::from_iter(contents.attestations.iter().map(ReportedAttestation::from));
+        let counts = |line: AttestationStatus| {
+            let AttestationStatus { name, kind, is_compliant, .. } = line;
+            is_compliant.map(|is_compliant| FlowAttestation { name, kind, is_compliant })
         };
-        let counts = |line: &AttestationStatus| {
-            let (name, kind) = (line.name.clone(), line.kind.clone());
-            line.is_compliant.map(|is_compliant| FlowAttestation { name, kind, is_compliant })
+        let none: Arc<[FlowAttestation]> = Arc::default();
+        let keep = |lines: Vec<AttestationStatus>| {
+            if asked { lines.into_iter().filter_map(counts).collect() } else { Arc::clone(&none) }
         };
-        let attestations = status.attestations.iter().chain(on_trail).filter_map(counts).collect();
-        Self { state, reason: status.state_info.clone(), attestations }
+        let found = compliance::content_statuses(template, &artifacts, &attestations, running, keep);
+        let standing = |(fingerprint, status): (&str, ContentStatus<_>)| {
+            let ContentStatus { state, attestations } = status;
+            let reason = template.unreadable().map(str::to_owned);
+            (fingerprint.to_owned(), Standing { state, reason, attestations })
+        };
+        let standings = found.into_iter().map(standing).collect();
+        Self { name: contents.trail.name.to_string(), standings }
     }
 }
 
-/// How artifact reports stand in their trails, or alone where they have none.
+/// How what runs stands wherever it was reported.
 struct Standings {
-    /// The names of the trails.
-    trails: BTreeMap<Id, String>,
-    /// By report: those of the trails, and those without one.
-    reports: BTreeMap<Id, Standing>,
+    allowed: BTreeSet<Fingerprint>,
+    rows: Vec<ArtifactRow>,
+    flows: BTreeMap<Id, Flow>,
+    trails: BTreeMap<Id, InTrail>,
+    /// Of reports without a trail.
+    alone: BTreeMap<Id, Standing>,
 }
 
 impl Standings {
-    async fn read(rows: &[ArtifactRow], cx: &Context<'_>) -> Result<Self> {
-        let mut by_trail: BTreeMap<Id, Vec<&ArtifactRow>> = BTreeMap::new();
+    fn findings(self) -> Result<Findings> {
+        let Self { allowed, rows, flows, mut trails, mut alone } = self;
+        let tags: BTreeMap<Id, _> =
+            flows.iter().map(|(id, flow)| (*id, Arc::new(flow.tags.clone()))).collect();
+        let mut origins: BTreeMap<Fingerprint, Vec<Origin>> = BTreeMap::new();
         for row in rows {
-            if let Some(trail) = row.trail {
-                by_trail.entry(trail).or_default().push(row);
-            }
+            // One report that is passed over may be the one that does not comply.
+            let lost = || StoreError::corrupt(format_args!("the flow {} of a running artifact", row.flow));
+            let flow = flows.get(&row.flow).ok_or_else(lost)?;
+            let (trail_name, standing) = match row.trail {
+                None => (String::new(), alone.remove(&row.id)),
+                Some(trail) => trails.get_mut(&trail).map_or_else(Default::default, |trail| {
+                    (trail.name.clone(), trail.standings.remove(row.fingerprint.as_str()))
+                }),
+            };
+            let unknown = Standing { state: State::Incomplete, reason: None, attestations: Vec::new() };
+            let Standing { state, reason, attestations } = standing.unwrap_or(unknown);
+            let context = FlowContext {
+                flow_name: flow.name.to_string(),
+                trail_name,
+                artifact_state: state,
+                reason,
+                tags: tags.get(&row.flow).cloned().unwrap_or_default(),
+                attestations,
+            };
+            origins.entry(row.fingerprint).or_default().push(Origin { report: row.id, context });
         }
-        let ids = Vec::from_iter(by_trail.keys().copied());
-        let standings = |trail: Assessed| {
-            let rows = by_trail.get(&trail.trail.id).map(Vec::as_slice).unwrap_or_default();
-            (trail.trail.id, trail.trail.name.to_string(), in_trail(rows, &trail))
-        };
-        let judged = trails::judged(&ids, cx, standings);
-        let (judged, mut reports) = try_join(judged, without_trail(rows, cx)).await?;
-        let mut trails = BTreeMap::new();
-        for (id, name, standings) in judged {
-            trails.insert(id, name);
-            reports.extend(standings);
-        }
-        Ok(Self { trails, reports })
+        Ok(Findings { allowed, origins })
     }
-
-    fn trail_name(&self, row: &ArtifactRow) -> String {
-        row.trail.and_then(|id| self.trails.get(&id)).cloned().unwrap_or_default()
-    }
-
-    fn standing(&self, row: &ArtifactRow) -> Standing {
-        let unknown = Standing { state: State::Incomplete, reason: None, attestations: Vec::new() };
-        self.reports.get(&row.id).cloned().unwrap_or(unknown)
-    }
-}
-
-/// How these reports to the trail stand. Judging it has found that already of the newest of each name.
-fn in_trail(rows: &[&ArtifactRow], trail: &Assessed) -> Vec<(Id, Standing)> {
-    let reported = trail.status.artifacts.iter();
-    let newest: BTreeMap<&str, &ArtifactStatus> =
-        reported.filter_map(|artifact| Some((artifact.artifact_id.as_deref()?, artifact))).collect();
-    let standing = |row: &&ArtifactRow| {
-        let on_trail = &trail.status.attestations;
-        let standing = match newest.get(row.id.to_string().as_str()) {
-            Some(status) => Standing::new(status, on_trail),
-            None => {
-                let report = ReportedArtifact::from(*row);
-                let Assessed { parsed, artifacts, attestations, .. } = trail;
-                let replaced =
-                    compliance::evaluate_artifact(&parsed.template, &report, artifacts, attestations);
-                Standing::new(&replaced, on_trail)
-            }
-        };
-        (row.id, standing)
-    };
-    rows.iter().map(standing).collect()
 }
 
 /// A report to a flow as a whole is judged by the template it came with, and has no attestations.
 async fn without_trail(rows: &[ArtifactRow], cx: &Context<'_>) -> Result<BTreeMap<Id, Standing>> {
-    let alone: Vec<Id> = rows.iter().filter(|row| row.trail.is_none()).map(|row| row.id).collect();
-    if alone.is_empty() {
-        return Ok(BTreeMap::new());
-    }
-    let reports = cx.store().artifacts_by_id(cx.org()?, &alone).await?;
-    let by_id: BTreeMap<Id, &ArtifactRow> = rows.iter().map(|row| (row.id, row)).collect();
+    let alone = rows.iter().filter(|row| row.trail.is_none());
     let mut standings = BTreeMap::new();
-    for part in in_parts(reports, |report| report.template) {
-        let templates = cx.templates(part.iter().map(|report| report.template)).await?;
-        for Artifact { id, template, .. } in part {
-            let Some(row) = by_id.get(&id) else { continue };
-            let parsed = templates.of(template);
-            let status =
-                compliance::evaluate_artifact(&parsed.template, &ReportedArtifact::from(*row), &[], &[]);
-            standings.insert(id, Standing::new(&status, &[]));
+    for part in in_parts(alone, |row| row.template) {
+        let templates = cx.templates(part.iter().map(|row| row.template)).await?;
+        for row in part {
+            let parsed = templates.of(row.template);
+            let report = ReportedArtifact::from(row);
+            let status = compliance::evaluate_artifact(&parsed.template, &report, &[], &[]);
+            let state = match status.state {
+                ArtifactState::Reported(state) => state,
+                ArtifactState::Missing => State::Incomplete,
+            };
+            standings.insert(row.id, Standing { state, reason: status.state_info, attestations: Vec::new() });
         }
     }
     Ok(standings)

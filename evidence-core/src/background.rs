@@ -15,10 +15,11 @@ use tokio::task::{JoinSet, yield_now};
 use tokio::time::{sleep, timeout};
 
 use crate::error::Result;
-use crate::feed::{Advance, Lease};
+use crate::feed::{Advance, LONGEST_LEASE, Lease};
 use crate::id::Id;
 use crate::service::Evidence;
 use crate::store::{StoreError, StoredEntry};
+use crate::sweep::Sweep;
 use crate::time::Timestamp;
 
 /// A kind of background work.
@@ -83,6 +84,11 @@ pub trait Job: Send + Sync + 'static {
     async fn run(&self, turn: &Turn) -> Result<()>;
 }
 
+/// The service's own background work, which a host extends by jobs of its own.
+pub fn jobs(sweep: Sweep) -> Vec<Arc<dyn Job>> {
+    vec![Arc::new(sweep)]
+}
+
 /// How long another server waits for one that does not renew its leases, by default.
 pub const LEASE: Duration = Duration::from_secs(30);
 
@@ -111,7 +117,8 @@ impl Turn {
         &self.evidence
     }
 
-    /// At most `limit` entries of an organization's ledger from the job's cursor on.
+    /// At most `limit` entries of an organization's ledger from the job's cursor on, fewer where they are long
+    /// ([`LEDGER_PAGE`](crate::store::LEDGER_PAGE)).
     ///
     /// # Errors
     /// [`crate::Error::Store`] when the store fails.
@@ -167,16 +174,16 @@ impl Background {
 
 impl Evidence {
     /// Does these jobs from now on, on the Tokio runtime that this is called on, each while this process holds its lease;
-    /// `lease` is how long that lasts when nobody renews it any more ([`LEASE`]).
+    /// `lease` is how long that lasts when nobody renews it any more ([`LEASE`]), [`LONGEST_LEASE`] at most.
     pub fn background(&self, lease: Duration, jobs: Vec<Arc<dyn Job>>) -> Background {
+        let lease = lease.min(LONGEST_LEASE);
         let (stop, stopped) = watch::channel(false);
         let mut running = JoinSet::new();
         for job in jobs {
             let turn = Turn { evidence: self.clone(), name: job.name().to_owned(), holder: self.new_id() };
-            let mut stopped = stopped.clone();
+            let stopped = Stopped(stopped.clone());
             running.spawn(async move {
-                let stopping = stopped.wait_for(|stopped| *stopped);
-                select(pin!(work(&*job, &turn, lease)), pin!(stopping)).await;
+                work(&*job, &turn, lease, stopped).await;
                 turn.release().await;
             });
         }
@@ -184,19 +191,35 @@ impl Evidence {
     }
 }
 
-/// Waits for the lease, does the job while it is held, and waits again when it is lost.
-async fn work(job: &dyn Job, turn: &Turn, lease: Duration) {
-    loop {
+/// That the runner was told to stop.
+#[derive(Debug, Clone)]
+struct Stopped(watch::Receiver<bool>);
+
+impl Stopped {
+    fn is_so(&self) -> bool {
+        *self.0.borrow()
+    }
+
+    /// Waits for it.
+    async fn asked(&mut self) {
+        // A runner that is gone has ended its tasks.
+        self.0.wait_for(|stopped| *stopped).await.ok();
+    }
+
+    /// Waits for it so long.
+    async fn asked_within(&mut self, time: Duration) {
+        timeout(time, self.asked()).await.ok();
+    }
+}
+
+/// Waits for the lease, does the job while it is held, and waits again when it is lost, until it is to stop. What asks for
+/// the lease is never dropped on the way: the store may answer it all the same, after the lease was given back.
+async fn work(job: &dyn Job, turn: &Turn, lease: Duration, mut stopped: Stopped) {
+    while !stopped.is_so() {
         match timeout(lease / 4, turn.acquire(lease)).await {
             Ok(Ok(Some(expires_at))) => {
                 tracing::info!(job = turn.name, "this process does the job from now on");
-                // A task of its own, which goes on while the job computes; it ends with this one.
-                let mut renewal = JoinSet::new();
-                renewal.spawn(renew(turn.clone(), lease, expires_at));
-                // It waits for its turn behind this task until it has run once, and no other thread takes it from there.
-                yield_now().await;
-                select(pin!(run(job, turn)), pin!(renewal.join_next())).await;
-                tracing::warn!(job = turn.name, "the job's lease was lost");
+                hold(job, turn, lease, expires_at, &mut stopped).await;
             }
             Ok(Ok(None)) => {}
             Ok(Err(error)) => {
@@ -204,8 +227,22 @@ async fn work(job: &dyn Job, turn: &Turn, lease: Duration) {
             }
             Err(_) => tracing::warn!(job = turn.name, "the store does not answer who holds the job's lease"),
         }
-        sleep(lease / 4).await;
+        stopped.asked_within(lease / 4).await;
     }
+}
+
+/// Does the job while its lease is renewed.
+async fn hold(job: &dyn Job, turn: &Turn, lease: Duration, expires_at: Timestamp, stopped: &mut Stopped) {
+    // A task of its own, which goes on while the job computes; it ends with this one.
+    let mut renewal = JoinSet::new();
+    renewal.spawn(renew(turn.clone(), lease, expires_at, stopped.clone()));
+    // It waits for its turn behind this task until it has run once, and no other thread takes it from there.
+    yield_now().await;
+    select(select(pin!(run(job, turn)), pin!(stopped.asked())), pin!(renewal.join_next())).await;
+    if !stopped.is_so() {
+        tracing::warn!(job = turn.name, "the job's lease was lost");
+    }
+    while renewal.join_next().await.is_some() {}
 }
 
 /// Runs the job again and again.
@@ -220,10 +257,14 @@ async fn run(job: &dyn Job, turn: &Turn) {
     }
 }
 
-/// Renews the lease, and ends when it is lost or has expired: two attempts that are not answered take as long as it lasts.
-async fn renew(turn: Turn, lease: Duration, mut expires_at: Timestamp) {
-    loop {
-        sleep(lease / 4).await;
+/// Renews the lease, and ends when it is to stop, or the lease is lost or has expired: two attempts that are not answered
+/// take as long as it lasts.
+async fn renew(turn: Turn, lease: Duration, mut expires_at: Timestamp, mut stopped: Stopped) {
+    while !stopped.is_so() {
+        stopped.asked_within(lease / 4).await;
+        if stopped.is_so() {
+            return;
+        }
         match timeout(lease / 4, turn.acquire(lease)).await {
             Ok(Ok(Some(renewed))) => expires_at = renewed,
             Ok(Ok(None)) => return,

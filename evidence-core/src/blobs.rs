@@ -1,9 +1,12 @@
 //! Attachments, kept by content beside the records: written in chunks, durable before the record that names them,
 //! read back chunk by chunk so that nothing is ever held whole.
 
+use std::ops::Deref;
+
 use async_trait::async_trait;
 use bytes::Bytes;
 
+use crate::digest::Digest;
 use crate::error::{Error, Result};
 use crate::id::Id;
 use crate::name::Fingerprint;
@@ -123,10 +126,86 @@ pub(crate) fn unreadable(source: std::io::Error) -> Error {
 /// Where attachments are kept: by organization and content.
 #[async_trait]
 pub trait Blobs: Send + Sync {
-    /// Keeps `content` under its digest; once this answers, it is durable. Keeping the same content again is no change.
+    /// Keeps `content` under its digest; once this answers, it is durable. Keeping the same content again is no change, but
+    /// that it puts right what was lost or altered meanwhile ([`is_whole`]).
     async fn keep(&self, org: Id, sha256: &Fingerprint, content: &mut dyn Chunks) -> StoreResult<()>;
 
     /// Chunk `number` (from 0, [`CHUNK`] bytes each but the last) of a blob; `None` past its end or when there is no
     /// such blob.
     async fn chunk(&self, org: Id, sha256: &Fingerprint, number: u64) -> StoreResult<Option<Bytes>>;
+}
+
+/// A place for attachments outside of the store: a directory, a bucket.
+#[async_trait]
+pub trait OutsideBlobs: Blobs {
+    /// Removes a blob, if it is there.
+    async fn remove(&self, org: Id, sha256: &Fingerprint) -> StoreResult<()>;
+}
+
+/// Whether a blob can be read to its end and is what its digest says. This reads all of it, which costs about what
+/// receiving it once more has cost.
+///
+/// # Errors
+/// Whatever keeps it from being read.
+pub async fn is_whole(blobs: &dyn Blobs, org: Id, sha256: &Fingerprint) -> StoreResult<bool> {
+    let read = async {
+        let mut kept = BlobReader::open(blobs, org, sha256.clone(), None).await?;
+        while kept.chunk().await?.is_some() {}
+        Ok::<_, StoreError>(())
+    };
+    match read.await {
+        Ok(()) => Ok(true),
+        Err(StoreError::Corrupt { .. }) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// A blob read chunk by chunk. One that is not what its digest says is an error before the last chunk is given out: an end
+/// would tell the reader that this was all.
+pub(crate) struct BlobReader<B> {
+    blobs: B,
+    org: Id,
+    sha256: Fingerprint,
+    /// The number of the chunk to read next.
+    next: u64,
+    /// How many bytes are still to be read, where that is known.
+    rest: Option<u64>,
+    digest: Digest,
+    is_read: bool,
+    /// Read, and not given out yet.
+    ahead: Option<Bytes>,
+}
+
+impl<B: Deref<Target: Blobs> + Send + Sync> BlobReader<B> {
+    /// Reads the first chunk.
+    pub(crate) async fn open(blobs: B, org: Id, sha256: Fingerprint, size: Option<u64>) -> StoreResult<Self> {
+        let digest = Digest::default();
+        let mut kept = Self { blobs, org, sha256, next: 0, rest: size, digest, is_read: false, ahead: None };
+        kept.ahead = kept.read().await?;
+        Ok(kept)
+    }
+
+    /// The next chunk; `None` at the end.
+    pub(crate) async fn chunk(&mut self) -> StoreResult<Option<Bytes>> {
+        let chunk = self.ahead.take();
+        if chunk.is_some() && !self.is_read {
+            self.ahead = self.read().await?;
+        }
+        Ok(chunk)
+    }
+
+    async fn read(&mut self) -> StoreResult<Option<Bytes>> {
+        let chunk = self.blobs.chunk(self.org, &self.sha256, self.next).await?.unwrap_or_default();
+        let rest = self.rest.map(|rest| rest.checked_sub(chunk.len() as u64));
+        self.digest.update(&chunk);
+        self.next += 1;
+        self.rest = rest.flatten();
+        self.is_read = chunk.len() < CHUNK || self.rest == Some(0);
+        let is_longer = rest == Some(None);
+        if is_longer || (self.is_read && std::mem::take(&mut self.digest).finish() != self.sha256.as_str()) {
+            let what = format_args!("the content of the attachment {} is not whole", self.sha256);
+            return Err(StoreError::corrupt(what));
+        }
+        Ok(Some(chunk).filter(|chunk| !chunk.is_empty()))
+    }
 }

@@ -5,14 +5,19 @@
 //! What finds no thread waits, at most [`PATIENCE`] long and at most [`WAITING`] jobs of an organization; what comes beyond
 //! is refused, and never begun. Organizations take turns, so that none waits for all the jobs of another. What an answer that
 //! is being sent still needs waits whatever waits already; and what a write needs that was recorded is done in any case.
+//!
+//! Jobs that take seconds have half of the places at most ([`Compute::run_long`]), so that the others, of which a request may
+//! have several, do not wait for them each time.
 
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
@@ -67,7 +72,7 @@ pub trait ComputePool: Send + Sync + 'static {
 }
 
 /// The default pool: the runtime's own threads for blocking work ([`tokio::task::spawn_blocking`]), one fewer at once than
-/// the machine has cores and at least one, so that a core is left for everything else.
+/// the machine has cores, so that one is left for everything else, and at least two, so that a long job takes not all of it.
 #[derive(Debug, Clone, Copy)]
 pub struct BlockingPool {
     threads: usize,
@@ -76,7 +81,7 @@ pub struct BlockingPool {
 impl Default for BlockingPool {
     fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        Self { threads: cores.saturating_sub(1).max(1) }
+        Self { threads: cores.saturating_sub(1).max(2) }
     }
 }
 
@@ -127,6 +132,8 @@ pub enum Progress {
 pub struct Compute {
     pool: Arc<dyn ComputePool>,
     places: Arc<Places>,
+    /// Who has a place here, of half as many, may wait for one there with a long job.
+    long: Arc<Places>,
     org: Option<Id>,
     /// A [`Progress`].
     progress: Arc<AtomicU8>,
@@ -150,13 +157,9 @@ impl Default for Compute {
 impl Compute {
     /// The way into this pool, for no organization.
     pub fn new(pool: impl ComputePool) -> Self {
-        let turns = Turns { free: pool.parallelism().max(1), waiting: VecDeque::new() };
-        Self {
-            pool: Arc::new(pool),
-            places: Arc::new(Places(Mutex::new(turns))),
-            org: None,
-            progress: Arc::default(),
-        }
+        let places = pool.parallelism().max(1);
+        let (places, long) = (Places::new(places), Places::new((places / 2).max(1)));
+        Self { pool: Arc::new(pool), places, long, org: None, progress: Arc::default() }
     }
 
     /// The way into the same pool for a request on behalf of this organization.
@@ -174,13 +177,16 @@ impl Compute {
         self.progress.load(Ordering::Relaxed) >= progress as u8
     }
 
-    /// Waits for a place. If the future is dropped, so is its turn.
-    async fn place(&self) -> Result<Place, Refused> {
+    /// Waits for a place, with a long job for one among the long first. If the future is dropped, so is its turn.
+    async fn place(&self, is_long: bool) -> Result<(Place, Option<Place>), Refused> {
         let most = if self.has(Progress::Answering) { usize::MAX } else { WAITING };
-        let mut turn = self.places.enter(self.org, most)?;
-        match turn.try_recv() {
-            Ok(place) => Ok(place),
-            Err(_) => timeout(PATIENCE, turn).await.ok().and_then(Result::ok).ok_or(Refused::Late),
+        let mut waiting = pin!(async {
+            let long = if is_long { Some(self.long.place(self.org, most).await?) } else { None };
+            Ok::<_, Refused>((self.places.place(self.org, most).await?, long))
+        });
+        match waiting.as_mut().now_or_never() {
+            Some(at_once) => at_once,
+            None => timeout(PATIENCE, waiting).await.unwrap_or(Err(Refused::Late)),
         }
     }
 
@@ -190,8 +196,24 @@ impl Compute {
     /// [`Error::Overloaded`] when it was not begun, which what was recorded never meets; [`Error::Internal`] when it panics,
     /// or the pool drops it.
     pub async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+        self.run_as(false, work).await
+    }
+
+    /// Does `work` that may take seconds in the pool. Such work has half of the places at most, and of several never all.
+    ///
+    /// # Errors
+    /// Those of [`Self::run`].
+    pub async fn run_long<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+        self.run_as(true, work).await
+    }
+
+    async fn run_as<T: Send + 'static>(
+        &self,
+        is_long: bool,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T> {
         let failed = |source| Error::Internal { what: "work in the compute pool failed", source };
-        let place = match self.place().await {
+        let place = match self.place(is_long).await {
             Ok(place) => place,
             Err(_) if self.has(Progress::Recorded) => {
                 return catch_unwind(AssertUnwindSafe(work)).map_err(|_| failed("it panicked".into()));
@@ -248,6 +270,19 @@ struct Place(Option<Arc<Places>>);
 impl Places {
     fn turns(&self) -> MutexGuard<'_, Turns> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn new(free: usize) -> Arc<Self> {
+        Arc::new(Self(Mutex::new(Turns { free, waiting: VecDeque::new() })))
+    }
+
+    /// Waits for a place.
+    async fn place(self: &Arc<Self>, org: Option<Id>, most: usize) -> Result<Place, Refused> {
+        let mut turn = self.enter(org, most)?;
+        match turn.try_recv() {
+            Ok(place) => Ok(place),
+            Err(_) => turn.await.map_err(|_| Refused::Late),
+        }
     }
 
     /// Where a place arrives, which it has already if one is free; refused where `most` of the organization wait.
@@ -326,7 +361,6 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::task::Poll;
 
-    use futures_util::FutureExt;
     use futures_util::future::BoxFuture;
 
     use super::*;

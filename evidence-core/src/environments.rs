@@ -84,6 +84,8 @@ pub struct KnownEnvironment {
     pub record: Environment,
     /// How it stands.
     pub status: EnvironmentStatus,
+    /// Whether it is archived: no list shows it, and no logical environment counts it.
+    pub archived: bool,
 }
 
 impl KnownEnvironment {
@@ -158,6 +160,8 @@ pub trait EnvironmentStore: Send + Sync {
     async fn environment(&self, org: Id, name: &str) -> StoreResult<Option<KnownEnvironment>>;
     /// All environments but for the archived ones, by name (bytes).
     async fn environments(&self, org: Id) -> StoreResult<Vec<KnownEnvironment>>;
+    /// The environments of these ids, archived ones too, in any order.
+    async fn environments_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<KnownEnvironment>>;
 }
 
 impl Context<'_> {
@@ -215,7 +219,7 @@ impl Operation for PutEnvironment {
     }
 
     async fn run(self, Json(input): Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
-        cx.retry(|| put(&input, cx)).await?;
+        cx.retry_in_turn(&input.name, || put(&input, cx)).await?;
         Ok(Created(Acknowledged::Ok))
     }
 }
@@ -260,7 +264,7 @@ async fn put(input: &EnvironmentInput, cx: &Context<'_>) -> Result<()> {
         let known = KnownEnvironment { record: updated, ..known };
         draft.extend(assessment::reassess(&known, policies.unwrap_or_default(), cx).await?);
     }
-    cx.record(draft).await?;
+    cx.record(draft).await.map_err(|error| error.of_field("policies"))?;
     Ok(())
 }
 
@@ -443,7 +447,7 @@ impl Operation for AttachPolicies {
         if names.is_empty() {
             return Err(Error::invalid("policy_names", "List should have at least 1 item"));
         }
-        cx.retry(|| attach(&self.env_name, names, cx)).await?;
+        cx.retry_in_turn(&self.env_name, || attach(&self.env_name, names, cx)).await?;
         Ok(Json(Acknowledged::Ok))
     }
 }
@@ -463,6 +467,6 @@ async fn attach(environment: &EnvironmentName, names: &[ShortText], cx: &Context
     let facts = vec![Fact::PoliciesAttached { record: known.record.clone(), policies }];
     let mut draft = Draft { facts, guards, ..Draft::default() };
     draft.extend(assessment::reassess(&known, attached, cx).await?);
-    cx.record(draft).await?;
+    cx.record(draft).await.map_err(|error| error.of_field("policy_names"))?;
     Ok(())
 }

@@ -12,6 +12,7 @@ use crate::artifacts::Artifact;
 use crate::attestation_types::{AttestationType, AttestationTypeVersion};
 use crate::attestations::Attestation;
 use crate::auth::{Actor, KeyHash};
+use crate::compute::LONG_JSON;
 use crate::environments::Environment;
 use crate::flows::Flow;
 use crate::id::Id;
@@ -24,6 +25,7 @@ use crate::policies::{Policy, PolicyVersion};
 use crate::repos::Repo;
 use crate::service_accounts::{ApiKeyRecord, ServiceAccount};
 use crate::snapshots::Snapshot;
+use crate::store::{StoreError, StoreResult};
 use crate::time::Timestamp;
 use crate::trails::Trail;
 
@@ -476,6 +478,26 @@ impl Write {
     }
 }
 
+/// Whether the JSON of these facts takes about a millisecond to write.
+fn is_long(facts: &[Fact]) -> bool {
+    let mut room = Room(LONG_JSON);
+    facts.iter().any(|fact| serde_json::to_writer(&mut room, fact).is_err())
+}
+
+/// Takes so many bytes, and no more.
+struct Room(usize);
+
+impl std::io::Write for Room {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 = self.0.checked_sub(bytes.len()).ok_or(std::io::ErrorKind::StorageFull)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
 /// A fact as it enters a ledger: all that its leaf covers, but for the index.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Prepared {
@@ -501,6 +523,25 @@ impl Prepared {
         Ok(Self { fact, at, actor, payload_sha256: Hash::of(&payload), payload })
     }
 
+    /// The same of the facts of one write: on a thread for slow work where they are long, so that they hold up no other
+    /// request.
+    ///
+    /// # Errors
+    /// [`StoreError::Failed`] when a fact cannot be written.
+    pub async fn all(facts: Vec<Fact>, at: Timestamp, actor: String) -> StoreResult<Vec<Self>> {
+        let prepare = move |facts: Vec<Fact>| {
+            let prepared = facts.into_iter().map(|fact| Self::new(fact, at, actor.clone()));
+            prepared.collect::<serde_json::Result<Vec<_>>>()
+        };
+        let prepared = if is_long(&facts) {
+            let prepared = tokio::task::spawn_blocking(move || prepare(facts)).await;
+            prepared.map_err(|error| StoreError::Failed(error.into()))?
+        } else {
+            prepare(facts)
+        };
+        prepared.map_err(|error| StoreError::Failed(error.into()))
+    }
+
     /// The hash of its leaf at this index, recorded at this time: its own, or that of the entry before where that is
     /// later, so that time never goes back in a ledger.
     pub fn leaf_hash(&self, index: u64, at: Timestamp) -> Hash {
@@ -508,5 +549,27 @@ impl Prepared {
         let header =
             Header { index, kind: fact.kind(), at: at.as_micros(), actor, payload_sha256: *payload_sha256 };
         header.leaf_hash()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn long_facts_are_written_on_another_thread() {
+        let facts = |length: usize| vec![Fact::TextKept { text: "x".repeat(length) }; 2];
+        let at = Timestamp::from_seconds(5);
+        let prepare = |length| Prepared::all(facts(length), at, "user:jane".to_owned());
+        let expected = |length| {
+            let prepared = |fact| Prepared::new(fact, at, "user:jane".to_owned()).unwrap();
+            facts(length).into_iter().map(prepared).collect::<Vec<_>>()
+        };
+        let short = prepare(1_000).now_or_never().expect("short facts are written at once");
+        assert_eq!(short.unwrap(), expected(1_000));
+        assert!(prepare(4 << 20).now_or_never().is_none());
+        assert_eq!(prepare(4 << 20).await.unwrap(), expected(4 << 20));
     }
 }

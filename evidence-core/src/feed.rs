@@ -9,11 +9,23 @@
 //!
 //! Neither is evidence. Both lie beside the ledgers: they are not made again from them, not copied, and not checked.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 
 use crate::id::Id;
 use crate::store::StoreResult;
 use crate::time::Timestamp;
+
+/// The longest lease. One that would last longer, by the clock of whoever wants it, was taken by a clock that was far
+/// ahead: it is nobody's, for otherwise a job could rest for as long as that clock was wrong.
+pub const LONGEST_LEASE: Duration = Duration::from_secs(10 * 60);
+
+/// From when on, at `now`, the end of a lease lies too far ahead.
+pub fn too_far(now: Timestamp) -> Timestamp {
+    let longest = i64::try_from(LONGEST_LEASE.as_micros()).unwrap_or(i64::MAX);
+    Timestamp::from_micros(now.as_micros().saturating_add(longest))
+}
 
 /// The right to do a job, until it expires.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,7 +58,7 @@ pub struct Advance {
 #[async_trait]
 pub trait FeedStore: Send + Sync {
     /// Takes a lease that nobody else holds at `now`, or renews one that the holder has; answers whether it is held. A
-    /// renewal that arrives late, after a later one, shortens nothing.
+    /// renewal that arrives late, after a later one, shortens nothing. A lease that ends after [`too_far`] is nobody's.
     async fn acquire_lease(&self, lease: &Lease, now: Timestamp) -> StoreResult<bool>;
     /// Gives a lease back before it expires; one of another holder stays.
     async fn release_lease(&self, name: &str, holder: Id) -> StoreResult<()>;

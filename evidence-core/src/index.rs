@@ -91,6 +91,8 @@ pub enum IndexRow<'a> {
         branch: Option<&'a str>,
         /// The repo it was built from.
         repo: Option<Id>,
+        /// The template that a report without a trail is judged by.
+        template: Option<TextRef>,
         /// When it was reported.
         at: Timestamp,
     },
@@ -179,7 +181,8 @@ pub enum IndexRow<'a> {
         /// The artifact.
         fingerprint: &'a Fingerprint,
     },
-    /// A file that the entry names: its content is kept beside the ledger.
+    /// A file that the entry names: its content is kept beside the ledger, and is not pending any more
+    /// ([`crate::sweep`]). One row a content.
     Attachment(&'a Attachment),
     /// The text with this digest. The newest row of a digest replaces older ones.
     Text {
@@ -241,6 +244,7 @@ impl Fact {
                 commit: record.git_commit.as_ref().map(AsRef::<str>::as_ref).unwrap_or_default(),
                 branch: record.git_commit_info.as_ref().and_then(|info| info.branch.as_deref()),
                 repo: record.repo,
+                template: record.own_template(),
                 at: record.created_at,
             }),
             Self::AttestationAdded { record } => {

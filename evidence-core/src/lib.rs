@@ -66,6 +66,7 @@ pub mod spool;
 pub mod store;
 #[cfg(feature = "proptest")]
 pub mod strategies;
+pub mod sweep;
 pub mod tags;
 mod templates;
 pub mod texts;

@@ -33,7 +33,14 @@ pub struct Limits {
     pub environment_policies: usize,
     /// Members of a logical environment: 1,000.
     pub environment_members: usize,
-    /// Bytes of what one request records: 32 MiB. All who write share the store's writer.
+    /// Artifacts that the allowlist has for one environment: 10,000. Of those allowed at the same time some more may pass.
+    pub environment_allowances: u64,
+    /// Versions of one policy: 1,000. Answers about it show them all.
+    pub policy_versions: u64,
+    /// Keys of one service account that work: 1,000. Of those made at the same time some more may pass.
+    pub api_keys: usize,
+    /// Bytes of a snapshot as it is recorded: 32 MiB, beyond which the field that leads to it is refused
+    /// ([`Error::Invalid`]). All who write share the store's writer.
     pub write: u64,
     /// Different artifacts that run in one environment: 10,000. Each is judged by each of its policies.
     pub running_artifacts: usize,
@@ -42,6 +49,8 @@ pub struct Limits {
     pub trail_artifacts: u64,
     /// Attestations of one trail: 10,000, as with its artifacts.
     pub trail_attestations: u64,
+    /// Bytes of what was reported to a trail that a PDF shows, which is drawn in memory: 16 MiB.
+    pub audit_pdf: u64,
 }
 
 impl Default for Limits {
@@ -60,10 +69,14 @@ impl Default for Limits {
             tags: 100,
             environment_policies: 100,
             environment_members: 1_000,
+            environment_allowances: 10_000,
+            policy_versions: 1_000,
+            api_keys: 1_000,
             write: 32 << 20,
             running_artifacts: 10_000,
             trail_artifacts: 10_000,
             trail_attestations: 10_000,
+            audit_pdf: 16 << 20,
         }
     }
 }

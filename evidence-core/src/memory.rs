@@ -5,12 +5,14 @@
 
 mod feed;
 mod ledger;
+mod pending;
 mod questions;
 mod record;
+mod runtime;
 mod tables;
 mod transfer;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use bytes::Bytes;
@@ -23,6 +25,7 @@ use crate::id::Id;
 use crate::name::Fingerprint;
 use crate::orgs::{Organization, User};
 use crate::store::{Current, StoreError, StoreResult};
+use crate::time::Timestamp;
 use tables::Tables;
 
 /// A [`crate::Store`] that lives and ends with the process.
@@ -47,6 +50,10 @@ struct State {
     leases: BTreeMap<String, Lease>,
     /// Cursors by organization and consumer.
     cursors: BTreeMap<(Id, String), u64>,
+    /// Contents that records name.
+    named: BTreeSet<(Id, Fingerprint)>,
+    /// Contents that no record names yet: when they were kept, and when their removal began.
+    pending: BTreeMap<(Id, Fingerprint), (Timestamp, Option<Timestamp>)>,
     /// Attachments by organization and content.
     blobs: BTreeMap<(Id, Fingerprint), Bytes>,
 }

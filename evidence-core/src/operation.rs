@@ -3,6 +3,7 @@
 //! [`crate::api`].
 
 mod list;
+mod stream;
 
 use std::future::Future;
 
@@ -22,6 +23,7 @@ use crate::name::{FlowName, OrgName};
 use crate::service::Context;
 
 pub use list::*;
+pub use stream::*;
 
 /// The five HTTP methods of the API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

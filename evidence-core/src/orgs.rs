@@ -87,6 +87,13 @@ pub struct KeyHolder {
     pub revoked_at: Option<Timestamp>,
 }
 
+impl KeyHolder {
+    /// Whether the key is neither expired nor revoked at this time.
+    pub fn is_valid(&self, now: Timestamp) -> bool {
+        [self.expires_at, self.revoked_at].into_iter().flatten().all(|end| now < end)
+    }
+}
+
 /// What a store says of a caller and an organization.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Standing {

@@ -150,37 +150,43 @@ impl<T> Slice<T> {
 
 /// An item of a list whose items are read apart, some at a time: what tells how many of them fit memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Listed {
-    /// The item's id.
-    pub id: Id,
+pub struct Listed<K = Id> {
+    /// The item's id, or what else it is found by.
+    pub id: K,
     /// The bytes of its newest fact, as stored.
     pub bytes: u64,
 }
 
-impl Listed {
+impl<K> Listed<K> {
     /// More items are not read at once.
     const MOST: usize = 64;
-    /// The facts that are read at once are no longer than this together, in bytes; a longer one is read alone.
-    const LARGEST: u64 = 1 << 20;
 
     /// The ids of these items, in order, in parts that fit memory.
-    pub fn batches(items: Vec<Self>) -> Vec<Vec<Id>> {
-        let mut batches: Vec<Vec<Id>> = Vec::new();
-        let mut room = 0;
-        for Self { id, bytes } in items {
-            match batches.last_mut().filter(|batch| batch.len() < Self::MOST && bytes <= room) {
-                Some(batch) => {
-                    batch.push(id);
-                    room -= bytes;
-                }
-                None => {
-                    batches.push(vec![id]);
-                    room = Self::LARGEST.saturating_sub(bytes);
-                }
+    pub fn batches(items: Vec<Self>) -> Vec<Vec<K>> {
+        in_batches(items.into_iter().map(|Self { id, bytes }| (id, bytes)), Self::MOST)
+    }
+}
+
+/// More bytes are not read at once; what is longer is read alone.
+const LARGEST: u64 = 1 << 20;
+
+/// Items of so many bytes, in order, in parts that fit memory, of at most so many.
+pub(crate) fn in_batches<T>(items: impl IntoIterator<Item = (T, u64)>, most: usize) -> Vec<Vec<T>> {
+    let mut batches: Vec<Vec<T>> = Vec::new();
+    let mut room = 0;
+    for (item, bytes) in items {
+        match batches.last_mut().filter(|batch| batch.len() < most && bytes <= room) {
+            Some(batch) => {
+                batch.push(item);
+                room -= bytes;
+            }
+            None => {
+                batches.push(vec![item]);
+                room = LARGEST.saturating_sub(bytes);
             }
         }
-        batches
     }
+    batches
 }
 
 /// Where to go from a page in an envelope, its `_links`.
@@ -297,7 +303,7 @@ mod tests {
 
     #[test]
     fn items_are_read_in_order_as_many_at_a_time_as_fit() {
-        let id = |number: usize| format!("00000000-0000-0000-0000-{number:08x}").parse().unwrap();
+        let id = |number: usize| -> Id { format!("00000000-0000-0000-0000-{number:08x}").parse().unwrap() };
         let sizes = |sizes: &[u64]| {
             let items =
                 sizes.iter().enumerate().map(|(number, bytes)| Listed { id: id(number), bytes: *bytes });
@@ -305,11 +311,11 @@ mod tests {
             assert_eq!(batches.concat(), Vec::from_iter((0..sizes.len()).map(id)));
             Vec::from_iter(batches.iter().map(Vec::len))
         };
-        let half = Listed::LARGEST / 2;
+        let half = LARGEST / 2;
         assert_eq!(sizes(&[]), [0; 0]);
         assert_eq!(sizes(&[half, half, 1, half, half]), [2, 2, 1]);
-        assert_eq!(sizes(&[1, Listed::LARGEST, u64::MAX, 1, 1]), [1, 1, 1, 2]);
-        assert_eq!(sizes(&[1; Listed::MOST * 2 + 1]), [Listed::MOST, Listed::MOST, 1]);
+        assert_eq!(sizes(&[1, LARGEST, u64::MAX, 1, 1]), [1, 1, 1, 2]);
+        assert_eq!(sizes(&[1; Listed::<Id>::MOST * 2 + 1]), [Listed::<Id>::MOST, Listed::<Id>::MOST, 1]);
     }
 
     proptest! {

@@ -1,13 +1,11 @@
 //! Policies: what an environment demands of everything that runs in it, as versioned YAML.
 
 mod parsed;
-
-use std::collections::BTreeMap;
+mod view;
 
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::assessment;
 use crate::auth::{Actor, Scope};
@@ -18,13 +16,16 @@ use crate::error::{Error, Resource, Result};
 use crate::fact::{Fact, Guard, Key, RecordKind, UnknownFields, keep_unknown_fields};
 use crate::id::Id;
 use crate::json::JsonValue;
-use crate::name::{EnvironmentName, OrgName, PolicyName};
-use crate::operation::{Document, Form, FormParts, Json, Method, Operation, Put};
+use crate::name::{OrgName, PolicyName};
+use crate::operation::{Document, Form, FormParts, JsonStream, Method, Operation, Put};
+use crate::page::Listed;
 use crate::rules::policy;
 use crate::service::{Context, Draft};
 use crate::shared::{Description, ShortText, push_newest};
 use crate::store::{Current, StoreError, StoreResult};
-use crate::time::{Seconds, Timestamp};
+use crate::time::Timestamp;
+
+pub use view::{AfterVersions, BeforeVersions, PolicyEventView, PolicyVersionView, PolicyView};
 
 pub(crate) use parsed::{ParsedPolicies, no_policies};
 
@@ -83,6 +84,9 @@ pub struct PolicyVersion {
     pub by: Actor,
 }
 
+/// A policy's id, and the number of one of its versions.
+pub type VersionKey = (Id, u64);
+
 /// Questions about policies.
 #[async_trait]
 pub trait PolicyStore: Send + Sync {
@@ -92,13 +96,18 @@ pub trait PolicyStore: Send + Sync {
     async fn policies(&self, org: Id) -> StoreResult<Vec<Policy>>;
     /// The policies of these ids, in any order.
     async fn policies_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Current<Policy>>>;
-    /// Every version of these policies, oldest first.
-    async fn policy_versions(&self, org: Id, policies: &[Id]) -> StoreResult<Vec<PolicyVersion>>;
-    /// These versions of policies, named by the policy's id and their number, in any order; unknown ones are passed over.
+    /// How large these versions of policies are, named by the policy's id and their number, in any order; unknown ones are
+    /// passed over.
+    async fn policy_version_sizes(
+        &self,
+        org: Id,
+        versions: &[VersionKey],
+    ) -> StoreResult<Vec<Listed<VersionKey>>>;
+    /// These versions, in any order; unknown ones are passed over.
     async fn policy_versions_by_number(
         &self,
         org: Id,
-        versions: &[(Id, u64)],
+        versions: &[VersionKey],
     ) -> StoreResult<Vec<PolicyVersion>>;
 }
 
@@ -121,13 +130,6 @@ pub(crate) async fn named(
     Ok(found)
 }
 
-/// Every version of a policy, oldest first.
-async fn versions(policy: &Policy, cx: &Context<'_>) -> Result<Vec<PolicyVersion>> {
-    let versions = cx.store().policy_versions(cx.org()?, &[policy.id]).await?;
-    all_readable(versions.iter().map(|version| version.version), policy.version, policy.id)?;
-    Ok(versions)
-}
-
 /// Checks that the versions 1 to `latest` of a record are among these: a list leaves out what cannot be read. The record was
 /// read before, so that a newer version may be there, too.
 pub(crate) fn all_readable(versions: impl Iterator<Item = u64>, latest: u64, of: Id) -> Result<()> {
@@ -137,114 +139,6 @@ pub(crate) fn all_readable(versions: impl Iterator<Item = u64>, latest: u64, of:
     }
     let what = format_args!("{found} of the {latest} versions of {of} can be read");
     Err(StoreError::corrupt(what).into())
-}
-
-/// A policy as answers carry it.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-#[schemars(rename = "Policy")]
-#[expect(missing_docs, reason = "the names say it")]
-pub struct PolicyView {
-    pub name: PolicyName,
-    pub description: String,
-    pub created_by: String,
-    pub created_at: Seconds,
-    pub last_modified_at: Seconds,
-    /// Always false: policies stay.
-    pub archived: bool,
-    /// Oldest first.
-    pub versions: Vec<PolicyVersionView>,
-    /// Oldest first.
-    pub events: Vec<PolicyEventView>,
-    /// The names of the environments that it is attached to, sorted.
-    pub consuming_envs: Vec<EnvironmentName>,
-}
-
-/// A version of a policy as answers carry it.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-#[expect(missing_docs, reason = "the names say it")]
-pub struct PolicyVersionView {
-    pub version: u64,
-    pub comment: String,
-    pub timestamp: Seconds,
-    pub created_by: String,
-    /// The text as uploaded, byte for byte.
-    pub policy_yaml: String,
-}
-
-/// Something that happened to a policy, as answers carry it.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-#[expect(missing_docs, reason = "the names say it")]
-pub struct PolicyEventView {
-    #[serde(rename = "type")]
-    pub kind: String,
-    pub timestamp: Seconds,
-    pub user: String,
-    pub data: BTreeMap<String, Value>,
-}
-
-impl From<PolicyVersion> for PolicyVersionView {
-    fn from(version: PolicyVersion) -> Self {
-        Self {
-            version: version.version,
-            comment: version.comment,
-            timestamp: version.at.seconds(),
-            created_by: version.by.name,
-            policy_yaml: version.policy_yaml,
-        }
-    }
-}
-
-impl PolicyEventView {
-    fn new(kind: &str, at: Timestamp, by: &Actor) -> Self {
-        Self { kind: kind.to_owned(), timestamp: at.seconds(), user: by.name.clone(), data: BTreeMap::new() }
-    }
-
-    /// What happened to a policy, oldest first: a change of its description comes after the version that it found.
-    fn of(policy: &Policy, versions: &[PolicyVersion]) -> Vec<Self> {
-        let made = versions.iter().map(|made| {
-            let kind = if made.version == 1 { "creation" } else { "new_version" };
-            (made.version, Self::new(kind, made.at, &made.by))
-        });
-        let changes = policy.description_changes.iter();
-        let changed =
-            changes.map(|change| (change.version, Self::new("metadata_update", change.at, &change.by)));
-        let mut events: Vec<_> = made.chain(changed).collect();
-        events.sort_by_key(|(version, _)| *version);
-        events.into_iter().map(|(_, event)| event).collect()
-    }
-}
-
-impl PolicyView {
-    fn new(policy: Policy, versions: Vec<PolicyVersion>, environments: &[KnownEnvironment]) -> Self {
-        let consumers = consumers(environments, policy.id).map(|known| known.record.name.clone());
-        let events = PolicyEventView::of(&policy, &versions);
-        Self {
-            name: policy.name,
-            description: policy.description,
-            created_by: policy.created_by.name,
-            created_at: policy.created_at.seconds(),
-            last_modified_at: policy.last_modified_at.seconds(),
-            archived: false,
-            versions: versions.into_iter().map(Into::into).collect(),
-            events,
-            consuming_envs: consumers.collect(),
-        }
-    }
-
-    /// The answers for these policies, in their order.
-    async fn of(policies: Vec<Policy>, cx: &Context<'_>) -> Result<Vec<Self>> {
-        let ids: Vec<Id> = policies.iter().map(|policy| policy.id).collect();
-        let mut versions: BTreeMap<Id, Vec<PolicyVersion>> = BTreeMap::new();
-        for version in cx.store().policy_versions(cx.org()?, &ids).await? {
-            versions.entry(version.policy).or_default().push(version);
-        }
-        let environments = cx.store().environments(cx.org()?).await?;
-        let view = |policy: Policy| {
-            let versions = versions.remove(&policy.id).unwrap_or_default();
-            Self::new(policy, versions, &environments)
-        };
-        Ok(policies.into_iter().map(view).collect())
-    }
 }
 
 /// The environments that a policy is attached to; by name, as the store lists them.
@@ -266,7 +160,7 @@ impl Operation for ListPolicies {
     const SCOPE: Scope = Scope::Read;
     const SUMMARY: &'static str = "Lists the policies of an organization";
     type Body = ();
-    type Output = Json<Vec<PolicyView>>;
+    type Output = JsonStream<Vec<PolicyView>>;
 
     fn org(&self) -> Option<&OrgName> {
         Some(&self.org)
@@ -274,7 +168,8 @@ impl Operation for ListPolicies {
 
     async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
         let policies = cx.store().policies(cx.org()?).await?;
-        Ok(Json(PolicyView::of(policies, cx).await?))
+        let environments = cx.store().environments(cx.org()?).await?;
+        Ok(JsonStream::new(view::list_text(policies, &environments, cx).await?, cx.compute()))
     }
 }
 
@@ -293,7 +188,7 @@ impl Operation for GetPolicy {
     const SCOPE: Scope = Scope::Read;
     const SUMMARY: &'static str = "Gets a policy";
     type Body = ();
-    type Output = Json<PolicyView>;
+    type Output = JsonStream<PolicyView>;
 
     fn org(&self) -> Option<&OrgName> {
         Some(&self.org)
@@ -304,9 +199,8 @@ impl Operation for GetPolicy {
         let known = cx.store().policy(org, self.policy_name.as_str()).await?;
         let missing = || cx.missing(Resource::Policy, self.policy_name.as_str());
         let policy = known.ok_or_else(missing)?.record;
-        let versions = versions(&policy, cx).await?;
         let environments = cx.store().environments(org).await?;
-        Ok(Json(PolicyView::new(policy, versions, &environments)))
+        Ok(JsonStream::new(view::text(policy, &environments, cx).await?, cx.compute()))
     }
 }
 
@@ -367,7 +261,7 @@ impl Operation for PutPolicy {
     const SCOPE: Scope = Scope::Write;
     const SUMMARY: &'static str = "Creates a policy or adds a version to it";
     type Body = Form<PolicyInput>;
-    type Output = Put<PolicyView>;
+    type Output = Put<JsonStream<PolicyView>>;
 
     fn org(&self) -> Option<&OrgName> {
         Some(&self.org)
@@ -382,11 +276,13 @@ impl Operation for PutPolicy {
             }
             None => None,
         };
-        let (put, versioned) = cx.retry(|| put(&input, text.as_deref(), cx)).await?;
+        let Done { created, policy, versioned } = cx.retry(|| put(&input, text.as_deref(), cx)).await?;
         if versioned {
             reassess_consumers(&input.name, cx).await?;
         }
-        Ok(put)
+        let environments = cx.store().environments(cx.org()?).await?;
+        let body = JsonStream::new(view::text(policy, &environments, cx).await?, cx.compute());
+        Ok(Put { created, body })
     }
 }
 
@@ -399,29 +295,47 @@ fn check(text: &str) -> Result<()> {
     }
 }
 
-/// The answer, and whether its text may be new to environments that the policy is attached to: that of an earlier
-/// attempt may be, too, which broke off before they were judged by it.
-async fn put(input: &PolicyInput, text: Option<&str>, cx: &Context<'_>) -> Result<(Put<PolicyView>, bool)> {
-    let org = cx.org()?;
-    let known = cx.store().policy(org, input.name.as_str()).await?;
-    let environments = cx.store().environments(org).await?;
+/// What became of a policy that was put.
+struct Done {
+    created: bool,
+    policy: Policy,
+    /// Whether its text may be new to environments that the policy is attached to: that of an earlier attempt may be, too,
+    /// which broke off before they were judged by it.
+    versioned: bool,
+}
+
+async fn put(input: &PolicyInput, text: Option<&str>, cx: &Context<'_>) -> Result<Done> {
+    let known = cx.store().policy(cx.org()?, input.name.as_str()).await?;
     let Some(Current { revision, record }) = known else {
         let text = text.ok_or_else(|| Error::invalid(FILE, "Field required [input: None]"))?;
         let (record, version) = first(input, text, cx);
-        let fact = Fact::PolicyCreated { record: record.clone(), version: version.clone() };
+        let fact = Fact::PolicyCreated { record: record.clone(), version };
         cx.record(Draft::of(fact, Guard::Vacant(Key::Policy(input.name.clone())))).await?;
-        let body = PolicyView::new(record, vec![version], &environments);
-        return Ok((Put { created: true, body }, false));
+        return Ok(Done { created: true, policy: record, versioned: false });
     };
-    let mut versions = versions(&record, cx).await?;
-    let latest = versions.last().map(|version| version.policy_yaml.as_str());
-    let (policy, version) = updated(&record, input, text.filter(|text| Some(*text) != latest), cx);
+    let is_new = match text {
+        Some(text) => latest_text(&record, cx).await? != text,
+        None => false,
+    };
+    let most = cx.limits().policy_versions;
+    if is_new && record.version >= most {
+        let text = format!("Policy '{}' has {most} versions and takes no more", record.name);
+        return Err(Error::invalid(FILE, text));
+    }
+    let (policy, version) = updated(&record, input, text.filter(|_| is_new), cx);
     if policy != record {
-        let fact = Fact::PolicyUpdated { record: policy.clone(), version: version.clone() };
+        let fact = Fact::PolicyUpdated { record: policy.clone(), version };
         cx.record(Draft::of(fact, Guard::Revision(RecordKind::Policy, record.id, revision))).await?;
     }
-    versions.extend(version);
-    Ok((Put { created: false, body: PolicyView::new(policy, versions, &environments) }, text.is_some()))
+    Ok(Done { created: false, policy, versioned: text.is_some() })
+}
+
+/// The text of the latest version.
+async fn latest_text(policy: &Policy, cx: &Context<'_>) -> Result<String> {
+    let latest = (policy.id, policy.version);
+    let found = cx.store().policy_versions_by_number(cx.org()?, &[latest]).await?.pop();
+    let lost = || StoreError::corrupt(format_args!("the latest version of policy {} is missing", policy.id));
+    Ok(found.ok_or_else(lost)?.policy_yaml)
 }
 
 fn first(input: &PolicyInput, text: &str, cx: &Context<'_>) -> (Policy, PolicyVersion) {
@@ -485,14 +399,23 @@ async fn reassess_consumers(policy: &PolicyName, cx: &Context<'_>) -> Result<()>
     let environments = cx.store().environments(org).await?;
     let mut outcome = Ok(());
     for consumer in consumers(&environments, policy.record.id) {
-        let judged = cx.retry(|| async {
-            let known = cx.store().environment(org, consumer.record.name.as_str()).await?;
+        let name = &consumer.record.name;
+        let judged = cx.retry_in_turn(name, || async {
+            let known = cx.store().environment(org, name.as_str()).await?;
             let Some(known) = known else { return Ok(()) };
             let mut draft = assessment::reassess(&known, Vec::new(), cx).await?;
             draft.guards.push(known.unchanged());
             cx.record(draft).await.map(drop)
         });
-        outcome = outcome.and(judged.await);
+        let judged = match judged.await {
+            // The policy is recorded; whoever reports what runs there is told that it is too much.
+            Err(error @ Error::Invalid { .. }) => {
+                tracing::warn!(environment = %consumer.record.name, %error, "an environment is not judged anew");
+                Ok(())
+            }
+            judged => judged,
+        };
+        outcome = outcome.and(judged);
     }
     outcome
 }

@@ -6,8 +6,8 @@
 //! and nothing that they gave up happens once it goes on.
 //!
 //! What waits takes room until it is done, and what finds none is refused at once: the room is what waiting costs in
-//! memory. An organization may take half of what the others leave, so that there is always room for one more of them. What
-//! is larger than half of all the room waits beside it, one such job at a time: no size is refused for ever. Jobs of no
+//! memory. An organization may take half of what the others leave, so that there is always room for one more of them. A job
+//! that is larger than all of that waits beside the room, one such job at a time: no size is refused for ever. Jobs of no
 //! organization (leases, cursors) take no room and are never refused for want of it.
 
 use std::collections::BTreeMap;
@@ -202,7 +202,12 @@ pub struct Outcome<T> {
 impl<T> Outcome<T> {
     async fn wait(mut self, grace: Option<Duration>) -> StoreResult<T> {
         match timeout_at(self.deadline, &mut self.from).await {
-            Ok(outcome) => return outcome.map_err(|_| Refused::Closed)?,
+            Ok(Ok(outcome)) => return outcome,
+            // A writer lets go of what is late, perhaps before the time of its caller is seen to be over here.
+            Ok(Err(_)) if Instant::now() < self.deadline || decide(&self.claim, GIVEN_UP) != GIVEN_UP => {
+                return Err(Refused::Closed.into());
+            }
+            Ok(Err(_)) => return Err(Refused::Late.into()),
             Err(_) if decide(&self.claim, GIVEN_UP) == GIVEN_UP => return Err(Refused::Late.into()),
             Err(_) => {}
         }
@@ -227,7 +232,7 @@ struct Shares {
     of: BTreeMap<Id, usize>,
     /// Of all of them.
     total: usize,
-    /// Whether a job waits that is too large for any share.
+    /// Whether a job waits that was too large for its organization's share.
     beside: bool,
 }
 
@@ -235,7 +240,7 @@ struct Shares {
 #[derive(Debug)]
 pub struct Taken {
     room: Arc<Room>,
-    /// None where the job is too large for any share.
+    /// None where the job waits beside.
     share: Option<(Id, usize)>,
 }
 
@@ -246,18 +251,17 @@ impl Room {
 
     fn take(self: &Arc<Self>, org: Id, bytes: usize) -> Option<Taken> {
         let mut shares = self.shares();
-        let share = if bytes > self.bytes / 2 {
+        let own = shares.of.get(&org).copied().unwrap_or_default();
+        let most = (self.bytes - (shares.total - own)) / 2;
+        let share = if bytes > most {
             if shares.beside {
                 return None;
             }
             shares.beside = true;
             None
+        } else if own + bytes > most {
+            return None;
         } else {
-            let own = shares.of.get(&org).copied().unwrap_or_default();
-            let left_by_others = self.bytes - (shares.total - own);
-            if own + bytes > left_by_others / 2 {
-                return None;
-            }
             shares.of.insert(org, own + bytes);
             shares.total += bytes;
             Some((org, bytes))

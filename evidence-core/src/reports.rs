@@ -13,11 +13,12 @@ use crate::environments::{Environment, EnvironmentKind};
 use crate::error::{Error, INVALID_REPORT, Result};
 use crate::fact::Fact;
 use crate::json::JsonFields;
+use crate::json::MOST_VALUES;
 use crate::limits::{Limits, at_most};
 use crate::name::{EnvironmentName, Fingerprint, OrgName};
 use crate::operation::{Json, Method, Operation, Put};
 use crate::service::Context;
-use crate::shared::{Acknowledged, List, ShortText};
+use crate::shared::{Acknowledged, List, LongText};
 use crate::snapshots::ArtifactKey;
 
 /// What runs in an environment of one kind.
@@ -54,7 +55,7 @@ impl Report {
     /// Takes the report in: status 201 when that took a snapshot.
     async fn receive(self, environment: &EnvironmentName, cx: &Context<'_>) -> Result<Put<Acknowledged>> {
         at_most(cx.limits().running_artifacts, self.running.len(), "artifacts")?;
-        let created = cx.retry(|| self.receive_once(environment, cx)).await?;
+        let created = cx.retry_in_turn(environment, || self.receive_once(environment, cx)).await?;
         Ok(Put { created, body: Acknowledged::Ok })
     }
 
@@ -86,17 +87,17 @@ impl Report {
 /// The names of one running artifact.
 const MOST_DIGESTS: usize = 1000;
 
-/// The artifacts of one report.
-const MOST_RUNNING: usize = 100_000;
+/// The artifacts of one report: each is four values of JSON at least.
+const MOST_RUNNING: usize = MOST_VALUES / 4 - 1;
 
 /// What an artifact consists of: names, and the SHA-256 of each; at least one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
-pub struct Digests(pub BTreeMap<ShortText, Fingerprint>);
+pub struct Digests(pub BTreeMap<LongText, Fingerprint>);
 
 impl<'de> Deserialize<'de> for Digests {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let digests = BTreeMap::<ShortText, Fingerprint>::deserialize(deserializer)?;
+        let digests = BTreeMap::<LongText, Fingerprint>::deserialize(deserializer)?;
         if digests.len() > MOST_DIGESTS {
             let text = format_args!("Dictionary should have at most {MOST_DIGESTS} items");
             return Err(serde::de::Error::custom(text));
@@ -114,7 +115,7 @@ impl JsonSchema for Digests {
     }
     fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
         let digest = generator.subschema_for::<Fingerprint>();
-        let name = generator.subschema_for::<ShortText>();
+        let name = generator.subschema_for::<LongText>();
         schemars::json_schema!({
             "type": "object", "minProperties": 1, "maxProperties": MOST_DIGESTS, "propertyNames": name,
             "additionalProperties": digest,

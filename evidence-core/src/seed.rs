@@ -55,7 +55,10 @@ impl Evidence {
         }
         let key = seed.api_key.clone().unwrap_or_else(|| self.new_key());
         match self.store().key_holder(&key.hash()).await? {
-            Some(holder) if holder.actor.id == user.id => return Ok(key),
+            Some(holder) if holder.actor.id == user.id && holder.is_valid(self.now()) => return Ok(key),
+            Some(holder) if holder.actor.id == user.id => {
+                return Err(Error::invalid("api_key", "this key was revoked or has expired"));
+            }
             Some(_) => return Err(Error::invalid("api_key", "this key belongs to somebody else")),
             None => {}
         }

@@ -1,26 +1,30 @@
 //! The service: authenticates, authorizes and runs operations over a store, with no transport in it.
 
 mod context;
+mod turns;
 
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::auth::{Access, ApiKey, Credential, KeyHash, Place, Principal, Scope, Target};
-use crate::blobs::Blobs;
+use crate::blobs::{Blobs, OutsideBlobs};
 use crate::compute::{Compute, ComputePool};
 use crate::error::{Error, Missing, Resource, Result, Wording};
 use crate::flows::Visibility;
 use crate::id::{Id, Random, SystemRandom};
 use crate::limits::Limits;
-use crate::name::OrgName;
+use crate::name::{EnvironmentName, OrgName};
 use crate::operation::Operation;
 use crate::orgs::{KeyHolder, Standing};
 use crate::policies::{ParsedPolicies, no_policies};
 use crate::recent::Recent;
 use crate::store::Store;
+use crate::sweep::Attachments;
 use crate::templates::{Templates, no_templates};
 use crate::time::{Clock, SystemClock, Timestamp};
+
+use self::turns::Turns;
 
 pub use context::*;
 pub(crate) use context::{Lasting, retry_on_conflict};
@@ -88,8 +92,8 @@ pub trait EvidenceService: Clone + Send + Sync + 'static {
     /// service.call(&caller, ReportArtifact { org: org()?, flow_name: flow_name()? }, Json(artifact)).await?;
     ///
     /// let trail = GetTrail { org: org()?, flow_name: flow_name()?, trail_name: "release-1".parse()? };
-    /// let Json(trail) = service.call(&caller, trail, ()).await?;
-    /// assert_eq!(trail.created_by, "jane");
+    /// let trail = service.call(&caller, trail, ()).await?;
+    /// assert_eq!(trail.envelope.created_by, "jane");
     /// # Ok(())
     /// # })
     /// # }
@@ -144,7 +148,8 @@ pub struct Evidence {
 
 struct Parts {
     store: Arc<dyn Store>,
-    attachments: Arc<dyn Blobs>,
+    attachments: Attachments,
+    blobs: Arc<dyn Blobs>,
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
     settings: Settings,
@@ -152,6 +157,8 @@ struct Parts {
     callers: Callers,
     templates: Templates,
     policies: ParsedPolicies,
+    /// Environments that are judged.
+    judging: Turns<(Id, EnvironmentName)>,
 }
 
 /// Who called lately.
@@ -166,10 +173,7 @@ impl Callers {
     /// Who holds the key of this hash, which works.
     async fn holder(&self, hash: &KeyHash, now: Timestamp, store: &dyn Store) -> Result<KeyHolder> {
         let found = self.holders.answer(hash, now, store.key_holder(hash)).await?;
-        let over = |end: Option<Timestamp>| end.is_some_and(|end| end <= now);
-        let works = |holder: &KeyHolder| {
-            holder.hash.matches(hash) && !over(holder.expires_at) && !over(holder.revoked_at)
-        };
+        let works = |holder: &KeyHolder| holder.hash.matches(hash) && holder.is_valid(now);
         found.filter(works).ok_or(Error::Unauthenticated)
     }
 
@@ -275,10 +279,11 @@ impl Evidence {
         clock: Arc<dyn Clock>,
         random: Arc<dyn Random>,
     ) -> Self {
-        let attachments = Arc::clone(&store) as Arc<dyn Blobs>;
+        let attachments = Attachments::Inside(Arc::clone(&store));
         Self {
             parts: Arc::new(Parts {
                 store,
+                blobs: attachments.blobs(),
                 attachments,
                 clock,
                 random,
@@ -287,6 +292,7 @@ impl Evidence {
                 callers: Callers::default(),
                 templates: no_templates(),
                 policies: no_policies(),
+                judging: Turns::default(),
             }),
         }
     }
@@ -294,8 +300,11 @@ impl Evidence {
     /// The same service with the content of attachments in another place than its store: a directory, a bucket. What
     /// was kept before is looked for there, too.
     #[must_use]
-    pub fn with_attachments(self, attachments: Arc<dyn Blobs>) -> Self {
-        self.with(|parts| parts.attachments = attachments)
+    pub fn with_attachments(self, attachments: Arc<dyn OutsideBlobs>) -> Self {
+        self.with(|parts| {
+            parts.attachments = Attachments::Outside(attachments);
+            parts.blobs = parts.attachments.blobs();
+        })
     }
 
     /// The same service with its CPU-bound work done in this pool, in place of a [`BlockingPool`].
@@ -308,10 +317,11 @@ impl Evidence {
 
     /// The same service with other parts, which has forgotten what it remembered.
     fn with(self, change: impl FnOnce(&mut Parts)) -> Self {
-        let Parts { store, attachments, clock, random, settings, compute, .. } = &*self.parts;
+        let Parts { store, attachments, blobs, clock, random, settings, compute, .. } = &*self.parts;
         let mut parts = Parts {
             store: Arc::clone(store),
-            attachments: Arc::clone(attachments),
+            attachments: attachments.clone(),
+            blobs: Arc::clone(blobs),
             clock: Arc::clone(clock),
             random: Arc::clone(random),
             settings: settings.clone(),
@@ -319,6 +329,7 @@ impl Evidence {
             callers: Callers::default(),
             templates: no_templates(),
             policies: no_policies(),
+            judging: Turns::default(),
         };
         change(&mut parts);
         Self { parts: Arc::new(parts) }
@@ -337,6 +348,11 @@ impl Evidence {
     /// The store below.
     pub fn store(&self) -> &dyn Store {
         &*self.parts.store
+    }
+
+    /// Where the contents of attachments are.
+    pub(crate) fn attachments(&self) -> &Attachments {
+        &self.parts.attachments
     }
 
     pub(crate) fn now(&self) -> Timestamp {

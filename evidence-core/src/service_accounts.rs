@@ -71,10 +71,12 @@ pub trait ServiceAccountStore: Send + Sync {
     async fn service_account(&self, org: Id, name: &str) -> StoreResult<Option<Current<ServiceAccount>>>;
     /// All service accounts, by name.
     async fn service_accounts(&self, org: Id) -> StoreResult<Vec<ServiceAccount>>;
-    /// All keys of this owner, revoked and expired ones too, oldest first.
-    async fn api_keys(&self, org: Id, owner: Id) -> StoreResult<Vec<Current<ApiKeyRecord>>>;
-    /// The key of this id, revoked or expired too.
+    /// The key of this id, also one that no longer works.
     async fn api_key(&self, org: Id, id: Id) -> StoreResult<Option<Current<ApiKeyRecord>>>;
+    /// The keys of this owner that work at this time, oldest first.
+    async fn api_keys(&self, org: Id, owner: Id, at: Timestamp) -> StoreResult<Vec<Current<ApiKeyRecord>>>;
+    /// How many keys of this owner work at this time, those too whose records are damaged.
+    async fn api_key_count(&self, org: Id, owner: Id, at: Timestamp) -> StoreResult<u64>;
 }
 
 impl ServiceAccount {

@@ -252,6 +252,14 @@ mod tests {
     }
 
     #[test]
+    fn a_long_key_is_told_by_its_beginning() {
+        let long = ".".repeat(100_000);
+        for told in [long.parse::<AnnotationKey>().unwrap_err(), long.parse::<LinkLabel>().unwrap_err()] {
+            assert!(told.len() < 1000, "{}", told.len());
+        }
+    }
+
+    #[test]
     fn an_origin_is_an_absolute_web_url_of_at_most_2_kib() {
         let longest = format!("https://e/{}", "a".repeat(LONGEST_URL - 10));
         for url in [

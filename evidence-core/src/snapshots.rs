@@ -147,6 +147,8 @@ pub struct SnapshotRow {
     pub until: Option<Timestamp>,
     /// Its verdict.
     pub compliant: bool,
+    /// The ledger index of the fact that took it.
+    pub revision: u64,
 }
 
 /// A stretch in which an artifact ran in an environment with the same data. Stretches that meet are one run.
@@ -359,7 +361,7 @@ mod tests {
             (later, None, 20, 0, 0),
         ];
         for (at, until, from, to, duration) in table {
-            let row = SnapshotRow { index: 1, at, until, compliant: true };
+            let row = SnapshotRow { index: 1, at, until, compliant: true, revision: 0 };
             let expected = SnapshotSummary {
                 index: 1,
                 from: WholeSeconds(from),

@@ -13,8 +13,7 @@
 //! - Time and ids come from the caller. A store reads no clock and draws no randomness.
 //! - Questions and facts of one organization never show or touch another's.
 //! - A stored record that cannot be read is [`StoreError::Corrupt`] where it is asked for alone; a list leaves it out and
-//!   names it in the log ([`readable`]), so that it hides no other.
-//!   [`artifacts`](ArtifactStore::artifacts) and [`instances`](SnapshotStore::instances) are no such lists: decisions rest
+//!   names it in the log ([`readable`]), so that it hides no other. [`artifacts`](ArtifactStore::artifacts) and [`instances`](SnapshotStore::instances) are no such lists: decisions rest
 //!   on all that they answer.
 //! - A question takes a bounded number of statements, whatever the size of its answer.
 //!
@@ -31,7 +30,8 @@
 //!    meet on several threads (`races`).
 //! 3. The rows of the other facts, and the questions about them: `orgs`, `service_accounts`, `flows`, `trails`,
 //!    `artifacts`, `attestations`, `repos`, `environments`, `snapshots`, `policies`, `allowlists`, `attestation_types`, `texts`.
-//! 4. [`Blobs`] (`blobs`), [`FeedStore`] (`feed`), and [`Transfer`](crate::transfer::Transfer) if it is to be copied (`transfer`).
+//! 4. [`Blobs`] (`blobs`), [`PendingStore`] (`pending`), [`FeedStore`] (`feed`), and [`Transfer`](crate::transfer::Transfer)
+//!    if it is to be copied (`transfer`).
 //!
 //! ## What recording has to do
 //!
@@ -59,11 +59,11 @@
 //! | [`service_account`](ServiceAccountStore::service_account), [`flow`](FlowStore::flow), [`trail`](TrailStore::trail), [`repo_by_identity`](RepoStore::repo_by_identity), [`environment`](EnvironmentStore::environment), [`policy`](PolicyStore::policy), [`attestation_type`](AttestationTypeStore::attestation_type) | the name, with its revision | | one |
 //! | [`users_by_name`](crate::orgs::OrgStore::users_by_name), [`organizations_by_name`](crate::orgs::OrgStore::organizations_by_name) | a name to begin after | name, by bytes | at most so many |
 //! | [`members`](crate::orgs::OrgStore::members) | the organization | name of the user, by bytes | all |
-//! | [`repo`](RepoStore::repo), [`attestation`](AttestationStore::attestation) | the id | | one |
-//! | [`flows_by_id`](FlowStore::flows_by_id), [`artifacts_by_id`](ArtifactStore::artifacts_by_id), [`attestations_by_id`](AttestationStore::attestations_by_id), [`trail_contents`](TrailStore::trail_contents) | ids, unknown ones passed over | any | one an id |
+//! | [`repo`](RepoStore::repo), [`attestation`](AttestationStore::attestation), [`api_key`](ServiceAccountStore::api_key) | the id | | one |
+//! | [`flows_by_id`](FlowStore::flows_by_id), [`artifacts_by_id`](ArtifactStore::artifacts_by_id), [`attestations_by_id`](AttestationStore::attestations_by_id), [`trail_contents`](TrailStore::trail_contents), [`trail_names`](TrailStore::trail_names), [`trail_sizes`](TrailStore::trail_sizes), [`environments_by_id`](EnvironmentStore::environments_by_id) | ids, unknown ones passed over | any | one an id |
 //! | [`service_accounts`](ServiceAccountStore::service_accounts), [`environments`](EnvironmentStore::environments), [`policies`](PolicyStore::policies) | the organization | name, by bytes | all |
-//! | [`api_keys`](ServiceAccountStore::api_keys) | the owner | oldest first, then id | all |
-//! | [`api_key`](ServiceAccountStore::api_key) | the id | | one |
+//! | [`api_keys`](ServiceAccountStore::api_keys) | the owner | oldest first, then id | all that work |
+//! | [`api_key_count`](ServiceAccountStore::api_key_count) | the owner | | the number of those that work, damaged ones too |
 //! | [`flows`](FlowStore::flows) | part of the name, tags | name, by bytes | a window, and the total |
 //! | [`repos`](RepoStore::repos) | name, search, provider, namespace, tags | name, by bytes, then id | a window, and the total |
 //! | [`trails`](TrailStore::trails) | flow and what else is asked | last begun first by ledger index | a window, and the total |
@@ -72,17 +72,21 @@
 //! | [`trail_entries`](TrailStore::trail_entries) | the trail: its facts, artifacts, attestations | ledger index | all |
 //! | [`artifacts`](ArtifactStore::artifacts), [`artifacts_listed`](ArtifactStore::artifacts_listed) | flow, trail, prefix, commit, repo | newest first by ledger index | a window, and the total |
 //! | [`fingerprints`](ArtifactStore::fingerprints) | flow and prefix | bytes | the first so many, and the total |
+//! | [`reports`](ArtifactStore::reports) | flow and fingerprint | oldest first by ledger index | all |
 //! | [`provenance`](ArtifactStore::provenance) | fingerprints | ledger index | the newest of each flow |
 //! | [`attestations`](AttestationStore::attestations) | trails and a name | newest first by ledger index | all |
 //! | [`snapshot`](SnapshotStore::snapshot), [`snapshots`](SnapshotStore::snapshots), [`snapshot_at`](SnapshotStore::snapshot_at) | environment and number or time | number | one, or a range |
 //! | [`instances`](SnapshotStore::instances) | environment and number | artifact key | all that ran or exited |
 //! | [`stretches`](SnapshotStore::stretches) | fingerprints | environment, fingerprint, first snapshot | all |
-//! | [`policy_versions`](PolicyStore::policy_versions) | policies | oldest first | all |
-//! | [`policy_versions_by_number`](PolicyStore::policy_versions_by_number) | policies and numbers | any | one a number |
+//! | [`policy_version_sizes`](PolicyStore::policy_version_sizes), [`policy_versions_by_number`](PolicyStore::policy_versions_by_number) | policies and numbers | any | one a number |
 //! | [`attestation_types`](AttestationTypeStore::attestation_types), [`attestation_type_versions`](AttestationTypeStore::attestation_type_versions) | the organization, types | newest first | all |
-//! | [`allowances`](AllowlistStore::allowances) | the organization, an environment | newest first by ledger index | the newest of each pair |
+//! | [`allowances_listed`](AllowlistStore::allowances_listed) | the organization | newest first by ledger index | the newest of each environment and fingerprint |
+//! | [`allowances`](AllowlistStore::allowances) | ledger indexes | newest first by ledger index | one an index |
+//! | [`allowed`](AllowlistStore::allowed) | environment and fingerprints | any | one a fingerprint |
+//! | [`allowlist_size`](AllowlistStore::allowlist_size) | the environment | | a count, up to so many |
 //! | [`texts`](TextStore::texts) | digests | any | one a digest, of the first entry that keeps it |
-//! | [`ledger_entries`](LedgerStore::ledger_entries) | index | index | at most so many |
+//! | [`ledger_entries`](LedgerStore::ledger_entries) | index | index | at most so many, and [`LEDGER_PAGE`] |
+//! | [`ledger_entries_at`](LedgerStore::ledger_entries_at) | indexes | any | one an index |
 //!
 //! A snapshot's fact tells changes, not states: what runs in snapshot `n` is what changed last at or before it and has
 //! not exited. The stores keep an interval for each run of an artifact, from a snapshot until before another.
@@ -105,6 +109,7 @@ use crate::policies::PolicyStore;
 use crate::repos::RepoStore;
 use crate::service_accounts::ServiceAccountStore;
 use crate::snapshots::SnapshotStore;
+use crate::sweep::PendingStore;
 use crate::texts::TextStore;
 use crate::time::Timestamp;
 use crate::trails::TrailStore;
@@ -143,8 +148,8 @@ impl StoreError {
 }
 
 /// What can be read of a list's records, each of which comes with the ledger index of its fact; of organizations and users,
-/// which are listed in the whole store, with the name. One that is damaged is
-/// left out, so that it hides no other, and is named in the log. Whoever rests a decision on what a list has checks that it is all there.
+/// which are listed in the whole store, with the name. One that is damaged is left out, so that it hides no other, and is
+/// named in the log. Whoever rests a decision on what a list has checks that it is all there.
 ///
 /// # Errors
 /// What an item has failed with, where it is not [`StoreError::Corrupt`].
@@ -199,6 +204,9 @@ pub struct StoredEntry {
     pub payload: String,
 }
 
+/// A page of a ledger ends once its payloads have so many bytes. It always has an entry, however long.
+pub const LEDGER_PAGE: u64 = 4 << 20;
+
 /// The one way to change anything.
 #[async_trait]
 pub trait Recorder: Send + Sync {
@@ -211,8 +219,10 @@ pub trait Recorder: Send + Sync {
 pub trait LedgerStore: Send + Sync {
     /// The head of an organization's ledger; `None` when there is no such organization.
     async fn ledger_head(&self, org: Id) -> StoreResult<Option<Frontier>>;
-    /// At most `limit` entries from `first` on, by index.
+    /// At most `limit` entries from `first` on, by index: none that [`LEDGER_PAGE`] bytes of others come before.
     async fn ledger_entries(&self, org: Id, first: u64, limit: u64) -> StoreResult<Vec<StoredEntry>>;
+    /// The entries at these indexes, in any order; unknown ones are passed over.
+    async fn ledger_entries_at(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<StoredEntry>>;
     /// The leaf hashes and stored nodes of `needs`, as far as they exist.
     async fn ledger_hashes(&self, org: Id, needs: &Needs) -> StoreResult<Known>;
 }
@@ -244,6 +254,7 @@ pub trait Store:
     + AttestationTypeStore
     + TextStore
     + FeedStore
+    + PendingStore
     + 'static
 {
 }
@@ -267,6 +278,7 @@ impl<T> Store for T where
         + AttestationTypeStore
         + TextStore
         + FeedStore
+        + PendingStore
         + 'static
 {
 }

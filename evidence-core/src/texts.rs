@@ -58,11 +58,19 @@ pub(crate) fn in_parts<T>(
     items: impl IntoIterator<Item = T>,
     text: impl Fn(&T) -> Option<TextRef>,
 ) -> Vec<Vec<T>> {
+    in_parts_by(items, |item| text(item).map(|text| (text.sha256, text.size)))
+}
+
+/// The same of texts that are told apart by anything, each with its size in bytes.
+pub(crate) fn in_parts_by<T, K: Ord>(
+    items: impl IntoIterator<Item = T>,
+    text: impl Fn(&T) -> Option<(K, u64)>,
+) -> Vec<Vec<T>> {
     let mut parts: Vec<Vec<T>> = Vec::new();
     let (mut distinct, mut room) = (BTreeSet::new(), 0);
     for item in items {
-        let text = text(&item).filter(|text| !distinct.contains(text));
-        let size = text.map_or(0, |text| text.size);
+        let text = text(&item).filter(|(text, _)| !distinct.contains(text));
+        let size = text.as_ref().map_or(0, |(_, size)| *size);
         match parts.last_mut().filter(|_| size <= room) {
             Some(part) => {
                 part.push(item);
@@ -74,7 +82,7 @@ pub(crate) fn in_parts<T>(
                 room = LARGEST.saturating_sub(size);
             }
         }
-        distinct.extend(text);
+        distinct.extend(text.map(|(text, _)| text));
     }
     parts
 }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use evidence_core::allowlists::{Allowance, AllowlistStore};
 use evidence_core::artifacts::{Artifact, ArtifactFilter, ArtifactRow, ArtifactStore, Matches};
 use evidence_core::attestation_types::{AttestationType, AttestationTypeStore, AttestationTypeVersion};
-use evidence_core::attestations::{Attestation, AttestationStore};
+use evidence_core::attestations::{Attestation, AttestationStore, NamedAttestation};
 use evidence_core::auth::{KeyHash, Role};
 use evidence_core::blobs::{Blobs, Chunks};
 use evidence_core::conformance::{checks, transfer_checks};
@@ -19,17 +19,18 @@ use evidence_core::flows::{Flow, FlowFilter, FlowStore};
 use evidence_core::id::Id;
 use evidence_core::ledger::{Frontier, Hash, Known, Needs};
 use evidence_core::memory::MemoryStore;
-use evidence_core::name::Fingerprint;
+use evidence_core::name::{Fingerprint, TrailName};
 use evidence_core::orgs::{KeyHolder, Member, OrgStore, Organization, Standing, User};
 use evidence_core::page::{Listed, Slice, Window};
-use evidence_core::policies::{Policy, PolicyStore, PolicyVersion};
+use evidence_core::policies::{Policy, PolicyStore, PolicyVersion, VersionKey};
 use evidence_core::repos::{Repo, RepoFilter, RepoStore};
 use evidence_core::service_accounts::{ApiKeyRecord, ServiceAccount, ServiceAccountStore};
 use evidence_core::snapshots::{Placed, Snapshot, SnapshotRow, SnapshotStore, Stretch};
 use evidence_core::store::{Health, LedgerStore, Recorder, StoreResult, StoredEntry};
+use evidence_core::sweep::{AttachmentState, Pending, PendingStore};
 use evidence_core::texts::TextStore;
 use evidence_core::time::Timestamp;
-use evidence_core::trails::{Reported, Trail, TrailContents, TrailFilter, TrailStore};
+use evidence_core::trails::{Reported, Trail, TrailContents, TrailEntry, TrailFilter, TrailStore};
 use evidence_core::transfer::{Import, Transfer};
 use evidence_core::{Current, Entry, Fact, Guard, Key, RecordKind, StoreError};
 use tokio::runtime::Builder;
@@ -73,6 +74,9 @@ enum Defect {
     LeasesAreEverybodys,
     LeasesEndAsAskedLast,
     CursorsAreSetByAnybody,
+    RemovesWhateverIsNoted,
+    NotesWhatIsBeingRemoved,
+    RemovesWhatOthersHave,
     WritesImportsAnew,
     ImportsAnywhere,
     KeepsPartOfARefusedImport,
@@ -81,10 +85,11 @@ enum Defect {
     ShowsOtherOrganizationsBlobs,
     ShowsOtherOrganizationsTexts,
     RepeatsTexts,
+    AnswersPagesOfAnySize,
 }
 
 /// Each defect, and a check that has to find it where no other promise is about the same.
-const DEFECTS: [(Defect, &[&str]); 44] = [
+const DEFECTS: [(Defect, &[&str]); 48] = [
     (Defect::DropsTheLastFact, &[]),
     (Defect::IgnoresGuards, &[]),
     (Defect::KeepsPartOfARefusedWrite, &[]),
@@ -123,6 +128,12 @@ const DEFECTS: [(Defect, &[&str]); 44] = [
         Defect::CursorsAreSetByAnybody,
         &["a_cursor_goes_on_by_compare_and_swap", "who_lost_the_lease_moves_nothing"],
     ),
+    (
+        Defect::RemovesWhateverIsNoted,
+        &["only_what_is_as_it_was_read_is_removed", "who_keeps_it_again_has_it"],
+    ),
+    (Defect::NotesWhatIsBeingRemoved, &["what_is_being_removed_is_not_kept"]),
+    (Defect::RemovesWhatOthersHave, &["an_organizations_notes_are_its_own"]),
     (Defect::WritesImportsAnew, &["imports_keep_the_leaves"]),
     (Defect::ImportsAnywhere, &["imports_go_on_at_the_end"]),
     (Defect::KeepsPartOfARefusedImport, &["imports_are_whole"]),
@@ -130,6 +141,7 @@ const DEFECTS: [(Defect, &[&str]); 44] = [
     (Defect::ForgetsKeyHashes, &["key_hashes_are_answered", "copies_are_equal"]),
     (Defect::ShowsOtherOrganizationsBlobs, &["blobs_come_by_digest"]),
     (Defect::ShowsOtherOrganizationsTexts, &["texts_are_an_organizations_own"]),
+    (Defect::AnswersPagesOfAnySize, &["pages_end_after_some_megabytes"]),
     (Defect::RepeatsTexts, &["a_text_that_is_kept_twice_is_one"]),
     (Defect::WritesFactsOneByOne, &["ledgers_neither_fork_nor_gap", "readers_see_whole_writes"]),
 ];
@@ -357,6 +369,40 @@ impl FeedStore for Broken {
 }
 
 #[async_trait]
+impl PendingStore for Broken {
+    async fn attachment_state(&self, org: Id, sha256: &Fingerprint) -> StoreResult<AttachmentState> {
+        self.whole.attachment_state(org, sha256).await
+    }
+
+    async fn put_pending(&self, org: Id, sha256: &Fingerprint, at: Timestamp) -> StoreResult<bool> {
+        Ok(self.whole.put_pending(org, sha256, at).await? || self.has(Defect::NotesWhatIsBeingRemoved))
+    }
+
+    async fn pending(&self, after: Option<&Pending>, limit: u64) -> StoreResult<Vec<Pending>> {
+        self.whole.pending(after, limit).await
+    }
+
+    async fn begin_removal(&self, pending: &Pending, at: Timestamp) -> StoreResult<bool> {
+        self.whole.begin_removal(pending, at).await
+    }
+
+    async fn end_removal(&self, pending: &Pending) -> StoreResult<bool> {
+        let mut notes = self.whole.pending(None, u64::MAX).await?;
+        notes.retain(|note| note.sha256 == pending.sha256);
+        if self.has(Defect::RemovesWhateverIsNoted) {
+            notes.retain(|note| note.org == pending.org);
+        } else if !self.has(Defect::RemovesWhatOthersHave) {
+            notes = vec![pending.clone()];
+        }
+        let mut removed = false;
+        for note in notes {
+            removed |= self.whole.end_removal(&note).await?;
+        }
+        Ok(removed)
+    }
+}
+
+#[async_trait]
 impl FlowStore for Broken {
     async fn flow(&self, org: Id, name: &str) -> StoreResult<Option<Current<Flow>>> {
         let mut answer = self.whole.flow(org, name).await?;
@@ -412,25 +458,44 @@ fn backwards<T>(mut list: Vec<T>, really: bool) -> Vec<T> {
 }
 
 delegate! { Health { fn ready() -> (); } }
-delegate! { LedgerStore {
-    fn ledger_head(org: Id) -> Option<Frontier> => |store, head| match head {
-        Some(_) if store.has(Defect::HeadIsEmpty) => Some(Frontier::default()),
-        None if store.has(Defect::UnknownLedgerHasAHead) => Some(Frontier::default()),
-        head => head,
-    };
-    fn ledger_entries(org: Id, first: u64, limit: u64) -> Vec<StoredEntry> => |store, mut entries| {
-        if store.has(Defect::LeafHashIsAnother) {
+#[async_trait]
+impl LedgerStore for Broken {
+    async fn ledger_head(&self, org: Id) -> StoreResult<Option<Frontier>> {
+        Ok(match self.whole.ledger_head(org).await? {
+            Some(_) if self.has(Defect::HeadIsEmpty) => Some(Frontier::default()),
+            None if self.has(Defect::UnknownLedgerHasAHead) => Some(Frontier::default()),
+            head => head,
+        })
+    }
+
+    async fn ledger_entries(&self, org: Id, first: u64, limit: u64) -> StoreResult<Vec<StoredEntry>> {
+        let mut entries = self.whole.ledger_entries(org, first, limit).await?;
+        while self.has(Defect::AnswersPagesOfAnySize) && !entries.is_empty() {
+            let (next, room) = (first + entries.len() as u64, limit - entries.len() as u64);
+            let more = self.whole.ledger_entries(org, next, room).await?;
+            if more.is_empty() {
+                break;
+            }
+            entries.extend(more);
+        }
+        if self.has(Defect::LeafHashIsAnother) {
             entries.iter_mut().for_each(|entry| entry.leaf_hash = entry.payload_sha256);
         }
-        entries
-    };
-    fn ledger_hashes(org: Id, needs: &Needs) -> Known => |store, mut known| {
-        if store.has(Defect::LosesStoredNodes) {
+        Ok(entries)
+    }
+
+    async fn ledger_entries_at(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<StoredEntry>> {
+        self.whole.ledger_entries_at(org, indexes).await
+    }
+
+    async fn ledger_hashes(&self, org: Id, needs: &Needs) -> StoreResult<Known> {
+        let mut known = self.whole.ledger_hashes(org, needs).await?;
+        if self.has(Defect::LosesStoredNodes) {
             known.nodes.clear();
         }
-        known
-    };
-} }
+        Ok(known)
+    }
+}
 delegate! { OrgStore {
     fn standing(org: &str, user: Id) -> Option<Standing>;
     fn user(name: &str) -> Option<User>;
@@ -449,20 +514,22 @@ delegate! { OrgStore {
 delegate! { ServiceAccountStore {
     fn service_account(org: Id, name: &str) -> Option<Current<ServiceAccount>>;
     fn service_accounts(org: Id) -> Vec<ServiceAccount>;
-    fn api_keys(org: Id, owner: Id) -> Vec<Current<ApiKeyRecord>>;
     fn api_key(org: Id, id: Id) -> Option<Current<ApiKeyRecord>>;
+    fn api_keys(org: Id, owner: Id, at: Timestamp) -> Vec<Current<ApiKeyRecord>>;
+    fn api_key_count(org: Id, owner: Id, at: Timestamp) -> u64;
 } }
 delegate! { TrailStore {
     fn trail(org: Id, flow: Id, name: &str) -> Option<Current<Trail>>;
     fn trails(org: Id, filter: &TrailFilter, window: Window) -> Slice<Listed> => |store, slice| {
         Slice { items: backwards(slice.items, store.has(Defect::OldestTrailFirst)), ..slice }
     };
-    fn newest_trails(org: Id, flows: &[Id]) -> Vec<Trail> => |store, mut trails| {
+    fn newest_trails(org: Id, flows: &[Id]) -> Vec<Id> => |store, mut trails| {
         if store.has(Defect::OneNewestTrailOnly) {
             trails.truncate(1);
         }
         trails
     };
+    fn trail_names(org: Id, trails: &[Id]) -> Vec<(Id, TrailName)>;
     fn trail_contents(org: Id, trails: &[Id]) -> Vec<TrailContents> => |store, mut contents| {
         if store.has(Defect::ForgetsTheOverride) {
             let rows = contents.iter_mut().flat_map(|contents| &mut contents.attestations);
@@ -470,16 +537,18 @@ delegate! { TrailStore {
         }
         contents
     };
+    fn trail_sizes(org: Id, trails: &[Id]) -> Vec<Listed>;
     fn trail_size(org: Id, trail: Id, kind: Reported, most: u64) -> u64 => |store, size| {
         size + u64::from(store.has(Defect::CountsOnePastTheLimit) && size > 0)
     };
-    fn trail_entries(org: Id, trail: Id) -> Vec<StoredEntry>;
+    fn trail_entries(org: Id, trail: Id) -> Vec<TrailEntry>;
 } }
 delegate! { ArtifactStore {
     fn fingerprints(org: Id, flow: Id, prefix: &str, limit: u64) -> Matches;
     fn artifacts(org: Id, filter: &ArtifactFilter, window: Window) -> Slice<Artifact>;
     fn artifacts_listed(org: Id, filter: &ArtifactFilter, window: Window) -> Vec<Listed>;
     fn artifacts_by_id(org: Id, ids: &[Id]) -> Vec<Artifact>;
+    fn reports(org: Id, flow: Id, fingerprint: &Fingerprint) -> Vec<ArtifactRow>;
     fn provenance(org: Id, fingerprints: &[Fingerprint]) -> Vec<ArtifactRow>;
 } }
 delegate! { AttestationStore {
@@ -490,7 +559,7 @@ delegate! { AttestationStore {
         attestation
     };
     fn attestations_by_id(org: Id, ids: &[Id]) -> Vec<Attestation>;
-    fn attestations(org: Id, trails: &[Id], name: &str) -> Vec<Attestation> => |store, attestations| {
+    fn attestations(org: Id, trails: &[Id], name: &str) -> Vec<NamedAttestation> => |store, attestations| {
         backwards(attestations, store.has(Defect::OldestAttestationFirst))
     };
 } }
@@ -502,6 +571,7 @@ delegate! { RepoStore {
 delegate! { EnvironmentStore {
     fn environment(org: Id, name: &str) -> Option<KnownEnvironment>;
     fn environments(org: Id) -> Vec<KnownEnvironment>;
+    fn environments_by_id(org: Id, ids: &[Id]) -> Vec<KnownEnvironment>;
 } }
 delegate! { SnapshotStore {
     fn snapshot(org: Id, environment: Id, index: u64) -> Option<Current<Snapshot>>;
@@ -520,13 +590,16 @@ delegate! { PolicyStore {
     fn policy(org: Id, name: &str) -> Option<Current<Policy>>;
     fn policies(org: Id) -> Vec<Policy>;
     fn policies_by_id(org: Id, ids: &[Id]) -> Vec<Current<Policy>>;
-    fn policy_versions(org: Id, policies: &[Id]) -> Vec<PolicyVersion>;
-    fn policy_versions_by_number(org: Id, versions: &[(Id, u64)]) -> Vec<PolicyVersion>;
+    fn policy_version_sizes(org: Id, versions: &[VersionKey]) -> Vec<Listed<VersionKey>>;
+    fn policy_versions_by_number(org: Id, versions: &[VersionKey]) -> Vec<PolicyVersion>;
 } }
 delegate! { AllowlistStore {
-    fn allowances(org: Id, environment: Option<Id>) -> Vec<Allowance> => |store, allowances| {
-        if store.has(Defect::RepeatsAllowances) { [allowances.clone(), allowances].concat() } else { allowances }
+    fn allowances_listed(org: Id) -> Vec<Listed<u64>> => |store, listed| {
+        if store.has(Defect::RepeatsAllowances) { [listed.clone(), listed].concat() } else { listed }
     };
+    fn allowances(org: Id, indexes: &[u64]) -> Vec<Allowance>;
+    fn allowed(org: Id, environment: Id, fingerprints: &[Fingerprint]) -> Vec<Fingerprint>;
+    fn allowlist_size(org: Id, environment: Id, most: u64) -> u64;
 } }
 #[async_trait]
 impl TextStore for Broken {

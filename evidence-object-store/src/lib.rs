@@ -2,7 +2,7 @@
 //! wherever an [`object_store::ObjectStore`] of the host's leads.
 //!
 //! Everything else stays in the store; only the content of attachments goes here, under `{organization}/{sha256}`, so
-//! that the same content is kept once an organization and never overwritten with other bytes.
+//! that the same content is kept once an organization and only ever overwritten where it is no longer what it was.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -28,10 +28,12 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use evidence_core::StoreError;
-use evidence_core::blobs::{Blobs, CHUNK, Chunks, Parts};
+use evidence_core::blobs::{Blobs, CHUNK, Chunks, OutsideBlobs, Parts};
+use evidence_core::digest::Digest;
 use evidence_core::id::Id;
 use evidence_core::name::Fingerprint;
 use evidence_core::store::StoreResult;
+use futures_util::TryStreamExt;
 use object_store::path::Path;
 use object_store::{Error, MultipartUpload, ObjectStore, ObjectStoreExt, PutPayload};
 
@@ -65,6 +67,20 @@ impl ObjectBlobs {
             Err(Error::NotFound { .. }) => Ok(None),
             Err(error) => Err(unavailable(error)),
         }
+    }
+
+    /// Whether there is an object, and it is what its digest says. It is read as it comes, with one request.
+    async fn is_whole(&self, path: &Path, sha256: &Fingerprint) -> StoreResult<bool> {
+        let mut content = match self.objects.get(path).await {
+            Ok(found) => found.into_stream(),
+            Err(Error::NotFound { .. }) => return Ok(false),
+            Err(error) => return Err(unavailable(error)),
+        };
+        let mut digest = Digest::default();
+        while let Some(piece) = content.try_next().await.map_err(unavailable)? {
+            digest.update(&piece);
+        }
+        Ok(digest.finish() == sha256.as_str())
     }
 
     /// Sends a first part and the rest behind it. An upload that breaks off is given up, and leaves nothing to be read.
@@ -112,7 +128,7 @@ fn range(number: u64) -> Option<Range<u64>> {
 impl Blobs for ObjectBlobs {
     async fn keep(&self, org: Id, sha256: &Fingerprint, content: &mut dyn Chunks) -> StoreResult<()> {
         let path = self.path(org, sha256);
-        if self.size(&path).await?.is_some() {
+        if self.is_whole(&path, sha256).await? {
             return Ok(());
         }
         let mut parts = Parts::new(content, PART);
@@ -137,6 +153,16 @@ impl Blobs for ObjectBlobs {
                 Some(size) if start < size => Err(unavailable(error)),
                 Some(_) | None => Ok(None),
             },
+        }
+    }
+}
+
+#[async_trait]
+impl OutsideBlobs for ObjectBlobs {
+    async fn remove(&self, org: Id, sha256: &Fingerprint) -> StoreResult<()> {
+        match self.objects.delete(&self.path(org, sha256)).await {
+            Ok(()) | Err(Error::NotFound { .. }) => Ok(()),
+            Err(error) => Err(unavailable(error)),
         }
     }
 }

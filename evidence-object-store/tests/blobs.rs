@@ -6,8 +6,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use evidence_core::Store;
-use evidence_core::blobs::{Blobs, Chunks};
+use evidence_core::blobs::{Blobs, CHUNK, Chunks, Whole};
 use evidence_core::conformance::run_blobs;
+use evidence_core::digest::sha256_hex;
 use evidence_core::id::{Id, SystemRandom};
 use evidence_core::memory::MemoryStore;
 use evidence_core::name::Fingerprint;
@@ -77,6 +78,31 @@ async fn a_large_attachment_is_there_whole_or_not_at_all() {
             let expected: Vec<u8> =
                 (0..u8::try_from(size).unwrap()).rev().flat_map(|byte| [byte; 4]).collect();
             assert_eq!(found, expected, "{address}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_object_that_is_not_whole_is_put_right_by_keeping_it_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_, blobs) = places(&format!("file://{}", directory.path().display()));
+    let org = Id::new(Timestamp::from_seconds(1), &SystemRandom);
+    // In one request, and in parts.
+    for size in [CHUNK + 1, (5 << 20) + 1] {
+        let content = vec![b'x'; size];
+        let sha256: Fingerprint = sha256_hex(&content).parse().unwrap();
+        let file = directory.path().join(org.to_string()).join(sha256.as_str());
+        let keep = async || blobs.keep(org, &sha256, &mut Whole::new(content.clone())).await.unwrap();
+        keep().await;
+        let written = std::fs::metadata(&file).unwrap().modified().unwrap();
+        keep().await;
+        assert_eq!(std::fs::metadata(&file).unwrap().modified().unwrap(), written, "it was whole");
+        let mut altered = content.clone();
+        altered[size / 2] = b'y';
+        for damaged in [&content[..size - 1], &[], &altered, &[&content[..], b"x"].concat()] {
+            std::fs::write(&file, damaged).unwrap();
+            keep().await;
+            assert!(std::fs::read(&file).unwrap() == content, "{} of {size} bytes", damaged.len());
         }
     }
 }

@@ -124,6 +124,7 @@ CREATE TABLE evidence.trail_entry (
     PRIMARY KEY (org, trail, ledger_index)
 );
 
+-- template: the JSON of what a report without a trail is judged by.
 CREATE TABLE evidence.artifact (
     org          text COLLATE "C" NOT NULL,
     id           text COLLATE "C" NOT NULL,
@@ -134,6 +135,7 @@ CREATE TABLE evidence.artifact (
     commit_sha   text COLLATE "C" NOT NULL,
     branch       text COLLATE "C",
     repo         text COLLATE "C",
+    template     text COLLATE "C",
     at           bigint NOT NULL,
     ledger_index bigint NOT NULL,
     place        bigint NOT NULL,
@@ -237,6 +239,24 @@ CREATE TABLE evidence.kept_text (
     org          text COLLATE "C" NOT NULL,
     sha256       text COLLATE "C" NOT NULL,
     ledger_index bigint NOT NULL,
+    PRIMARY KEY (org, sha256)
+);
+
+-- Contents that records name: they are kept beside the ledger.
+CREATE TABLE evidence.attachment (
+    org    text COLLATE "C" NOT NULL,
+    sha256 text COLLATE "C" NOT NULL,
+    size   bigint NOT NULL,
+    PRIMARY KEY (org, sha256)
+);
+
+-- Contents that no record names yet, since when they are kept, and since when they are being removed. A note is there
+-- before the first chunk is.
+CREATE TABLE evidence.attachment_pending (
+    org         text COLLATE "C" NOT NULL,
+    sha256      text COLLATE "C" NOT NULL,
+    kept_at     bigint NOT NULL,
+    removing_at bigint,
     PRIMARY KEY (org, sha256)
 );
 

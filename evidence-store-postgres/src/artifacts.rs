@@ -5,7 +5,8 @@ use evidence_core::artifacts::{Artifact, ArtifactFilter, ArtifactRow, ArtifactSt
 use evidence_core::id::Id;
 use evidence_core::name::Fingerprint;
 use evidence_core::page::{Listed, Slice, Window};
-use evidence_core::store::{StoreResult, readable};
+use evidence_core::store::StoreResult;
+use evidence_core::texts::TextRef;
 use evidence_core::time::Timestamp;
 use serde::Deserialize;
 
@@ -15,8 +16,9 @@ use crate::rows::{Bound, Listing, Order, array, each, list, listed_record, paylo
 /// Numbered as trails are.
 pub(crate) const INSERT_ARTIFACTS: &str = "
     INSERT INTO evidence.artifact
-        (org, id, flow, trail, fingerprint, name, commit_sha, branch, repo, at, ledger_index, place, flow_place)
-    SELECT r.org, r.id, r.flow, r.trail, r.fingerprint, r.name, r.commit_sha, r.branch, r.repo, r.at, r.ledger_index,
+        (org, id, flow, trail, fingerprint, name, commit_sha, branch, repo, template, at, ledger_index, place, flow_place)
+    SELECT r.org, r.id, r.flow, r.trail, r.fingerprint, r.name, r.commit_sha, r.branch, r.repo, r.template, r.at,
+        r.ledger_index,
         r.places + row_number() OVER (PARTITION BY r.org ORDER BY r.ledger_index),
         r.flow_places + row_number() OVER (PARTITION BY r.org, r.flow ORDER BY r.ledger_index)
     FROM (
@@ -24,26 +26,28 @@ pub(crate) const INSERT_ARTIFACTS: &str = "
             coalesce((SELECT max(a.place) FROM evidence.artifact a WHERE a.org = b.org), 0) AS places,
             coalesce((SELECT max(a.flow_place) FROM evidence.artifact a WHERE a.org = b.org AND a.flow = b.flow), 0)
                 AS flow_places
-        FROM go, UNNEST($text, $text, $text, $text, $text, $text, $text, $text, $text, $bigint, $bigint)
-            AS b (org, id, flow, trail, fingerprint, name, commit_sha, branch, repo, at, ledger_index)
+        FROM go, UNNEST($text, $text, $text, $text, $text, $text, $text, $text, $text, $text, $bigint, $bigint)
+            AS b (org, id, flow, trail, fingerprint, name, commit_sha, branch, repo, template, at, ledger_index)
         OFFSET 0) r";
 
 /// The JSON that [`Row`] reads, of a row `a`.
 macro_rules! row_json {
     () => {
-        "json_build_array(a.id, a.flow, a.trail, a.fingerprint, a.name, a.commit_sha, a.at, a.ledger_index)::text"
+        "json_build_array(a.id, a.flow, a.trail, a.fingerprint, a.name, a.commit_sha, a.template::json, a.at,
+            a.ledger_index)::text"
     };
 }
 pub(crate) use row_json;
 
 /// The columns that compliance depends on.
 #[derive(Deserialize)]
-pub(crate) struct Row(Id, Id, Option<Id>, Fingerprint, String, String, Timestamp, u64);
+pub(crate) struct Row(Id, Id, Option<Id>, Fingerprint, String, String, Option<TextRef>, Timestamp, u64);
 
 impl Row {
     pub(crate) fn artifact(self) -> ArtifactRow {
-        let Self(id, flow, trail, fingerprint, template_reference_name, git_commit, at, index) = self;
-        ArtifactRow { id, flow, trail, fingerprint, template_reference_name, git_commit, at, index }
+        let Self(id, flow, trail, fingerprint, template_reference_name, git_commit, template, at, index) =
+            self;
+        ArtifactRow { id, flow, trail, fingerprint, template_reference_name, git_commit, template, at, index }
     }
 }
 
@@ -61,6 +65,13 @@ const ON_BRANCH: &str = " AND x.branch = $9";
 const FROM_REPOS: &str = " AND x.repo = ANY($10)";
 const WITH_COMMIT: &str = " AND x.commit_sha <> ''";
 
+pub(crate) const REPORTS: &str = concat!(
+    "SELECT '[' || string_agg(",
+    row_json!(),
+    ", ',' ORDER BY a.ledger_index) || ']' FROM evidence.artifact a
+    WHERE a.org = $1 AND a.flow || '' = $2 AND a.fingerprint = $3"
+);
+
 pub(crate) const BY_ID: &str =
     concat!("SELECT a.ledger_index, ", payload!("a"), " FROM ", each!("artifact", "id", "a"));
 
@@ -72,16 +83,15 @@ const FINGERPRINTS: &str = "
     FROM (SELECT 1) AS one LEFT JOIN (SELECT fingerprint FROM found ORDER BY fingerprint LIMIT $4) f ON true
     ORDER BY f.fingerprint";
 
-/// One row with everything, as a JSON array or nothing: a row costs more than what is in it. The plus, and the
-/// flow as an expression, keep the planner from walking a flow for the greatest index.
+/// One row with everything, as a JSON array or nothing: a row costs more than what is in it. The reports of the
+/// fingerprints are gone through once, for the planner may walk a flow to find the newest there.
 pub(crate) const PROVENANCE: &str = concat!(
     "SELECT '[' || string_agg(",
     row_json!(),
-    ", ',' ORDER BY a.ledger_index) || ']' FROM ",
+    ", ',' ORDER BY a.ledger_index) || ']' FROM (
+        SELECT DISTINCT ON (a.fingerprint, a.flow) a.* FROM ",
     each!("artifact", "fingerprint", "a"),
-    " WHERE a.ledger_index = (
-        SELECT max(n.ledger_index + 0) FROM evidence.artifact n
-        WHERE n.org = a.org AND n.fingerprint = a.fingerprint AND n.flow || '' = a.flow)"
+    " ORDER BY a.fingerprint, a.flow, a.trail IS NULL, a.ledger_index DESC) a"
 );
 
 fn listing(filter: &ArtifactFilter) -> Listing {
@@ -160,15 +170,20 @@ impl ArtifactStore for PostgresStore {
     }
 
     async fn artifacts_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Artifact>> {
-        let rows = self.ask(BY_ID).bind(org.to_string()).bind(list(ids)).all().await?;
-        readable(org, rows.into_iter().map(listed_record))
+        self.ask(BY_ID).bind(org.to_string()).bind(list(ids)).readable_as(org, listed_record).await
+    }
+
+    async fn reports(&self, org: Id, flow: Id, fingerprint: &Fingerprint) -> StoreResult<Vec<ArtifactRow>> {
+        let question = self.ask(REPORTS).bind(org.to_string()).bind(flow.to_string());
+        let json = question.bind(fingerprint.as_str()).first::<(Option<String>,)>().await?;
+        Ok(array(json.and_then(|(json,)| json))?.into_iter().map(Row::artifact).collect())
     }
 
     async fn provenance(&self, org: Id, fingerprints: &[Fingerprint]) -> StoreResult<Vec<ArtifactRow>> {
         let question = self.ask(PROVENANCE).bind(org.to_string()).bind(list(fingerprints));
-        let found = question.first::<(Option<String>,)>().await?;
-        let rows: Vec<Row> = array(found.and_then(|(json,)| json))?;
-        Ok(rows.into_iter().map(Row::artifact).collect())
+        let rows =
+            |(json,): (Option<String>,)| Ok(array(json)?.into_iter().map(Row::artifact).collect::<Vec<_>>());
+        Ok(question.first_as(rows).await?.unwrap_or_default())
     }
 }
 

@@ -1,14 +1,14 @@
 //! Attestations: a narrow row each, with the body in the ledger.
 
 use async_trait::async_trait;
-use evidence_core::attestations::{Attestation, AttestationRow, AttestationStore, Binding, newest_first};
+use evidence_core::attestations::{Attestation, AttestationRow, AttestationStore, Binding, NamedAttestation};
 use evidence_core::id::Id;
-use evidence_core::store::{StoreResult, readable};
+use evidence_core::store::StoreResult;
 use evidence_core::time::Timestamp;
 use serde::Deserialize;
 
 use crate::db::PostgresStore;
-use crate::rows::{Payload, each, list, listed_record, payload, record, text_of};
+use crate::rows::{Payload, body, each, list, listed_record, payload, record, text_of, unsigned};
 
 pub(crate) const INSERT_ATTESTATIONS: &str = "
     INSERT INTO evidence.attestation
@@ -42,16 +42,21 @@ const ATTESTATION: &str =
 pub(crate) const BY_ID: &str =
     concat!("SELECT a.ledger_index, ", payload!("a"), " FROM ", each!("attestation", "id", "a"));
 
+/// A text that is stored apart is not read for its size.
 pub(crate) const ON_TRAILS: &str = concat!(
-    "SELECT a.ledger_index, a.trail, a.binding, a.is_override, ",
+    "SELECT ",
+    row_json!(),
+    ", coalesce(octet_length(",
     payload!("a"),
-    " FROM ",
+    "), 0)::bigint FROM ",
     each!("attestation", "trail", "a"),
     " WHERE a.name = $3 ORDER BY a.ledger_index DESC"
 );
 
 /// A row of [`ON_TRAILS`].
-type Told = (i64, String, String, bool, Payload);
+fn named((json, bytes): (String, i64)) -> StoreResult<NamedAttestation> {
+    Ok(NamedAttestation { row: body::<Row>(&json)?.attestation(), bytes: unsigned(bytes)? })
+}
 
 #[async_trait]
 impl AttestationStore for PostgresStore {
@@ -61,15 +66,11 @@ impl AttestationStore for PostgresStore {
     }
 
     async fn attestations_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Attestation>> {
-        let rows = self.ask(BY_ID).bind(org.to_string()).bind(list(ids)).all().await?;
-        readable(org, rows.into_iter().map(listed_record))
+        self.ask(BY_ID).bind(org.to_string()).bind(list(ids)).readable_as(org, listed_record).await
     }
 
-    async fn attestations(&self, org: Id, trails: &[Id], name: &str) -> StoreResult<Vec<Attestation>> {
+    async fn attestations(&self, org: Id, trails: &[Id], name: &str) -> StoreResult<Vec<NamedAttestation>> {
         let question = self.ask(ON_TRAILS).bind(org.to_string()).bind(list(trails)).bind(name);
-        let row = |(index, trail, binding, is_override, payload): Told| {
-            (index, (trail, binding), is_override, text_of(&payload).and_then(record))
-        };
-        newest_first(org, question.all().await?.into_iter().map(row))
+        question.all().await?.into_iter().map(named).collect()
     }
 }

@@ -1,9 +1,10 @@
 //! Attachments: chunks of a fixed size, each written by itself, and a row that makes the blob exist once all are there.
-//! A keep that breaks off leaves chunks that nobody sees and that the next keep of the same content writes over.
+//! A keep that breaks off leaves chunks that nobody sees and that the next keep of the same content writes over, as it does
+//! those of a blob that is no longer whole.
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use evidence_core::blobs::{Blobs, CHUNK, Chunks, Parts};
+use evidence_core::blobs::{Blobs, CHUNK, Chunks, Parts, is_whole};
 use evidence_core::id::Id;
 use evidence_core::name::Fingerprint;
 use evidence_core::store::StoreResult;
@@ -14,7 +15,11 @@ use crate::rows::signed;
 use crate::schema::Schema;
 use crate::writer::Job;
 
-const EXISTS: &str = "SELECT size FROM evidence.blob WHERE org = $1 AND sha256 = $2";
+/// Whether the chunks of a blob have as many bytes as it says; no row where there is no such blob.
+const HAS_ITS_SIZE: &str = "
+    SELECT b.size = (
+        SELECT coalesce(sum(length(c.data)), 0) FROM evidence.blob_chunk c WHERE c.org = b.org AND c.sha256 = b.sha256)
+    FROM evidence.blob b WHERE b.org = $1 AND b.sha256 = $2";
 
 /// What comes before a statement that a program of this version writes by, if a newer one lets it.
 macro_rules! may_write {
@@ -37,11 +42,16 @@ const PUT_CHUNK: &str = concat!(
     ON CONFLICT (org, sha256, seq) DO UPDATE SET data = excluded.data) SELECT may FROM may"
 );
 
+/// Chunks past the end go: no keep of this content has written them.
 const COMPLETE: &str = concat!(
-    may_write!("$4"),
+    may_write!("$5"),
     "INSERT INTO evidence.blob (org, sha256, size)
     SELECT o.id, $2, $3 FROM may, evidence.organization o WHERE may.may AND o.id = $1
-    ON CONFLICT (org, sha256) DO NOTHING) SELECT may FROM may"
+    ON CONFLICT (org, sha256) DO UPDATE SET size = excluded.size),
+    surplus AS (
+        DELETE FROM evidence.blob_chunk c USING may
+        WHERE may.may AND c.org = $1 AND c.sha256 = $2 AND c.seq >= $4)
+    SELECT may FROM may"
 );
 
 const CHUNK_OF: &str = "
@@ -60,7 +70,7 @@ pub(crate) struct BlobWrite {
 #[derive(Debug)]
 enum Step {
     Chunk { number: i64, data: Vec<u8> },
-    Complete { size: i64 },
+    Complete { size: i64, chunks: i64 },
 }
 
 impl BlobWrite {
@@ -86,7 +96,7 @@ impl BlobWrite {
         let query = sqlx::query_scalar(schema.statement(sql)).bind(self.org.to_string()).bind(&self.sha256);
         let query = match &self.step {
             Step::Chunk { number, data } => query.bind(number).bind(data),
-            Step::Complete { size } => query.bind(size),
+            Step::Complete { size, chunks } => query.bind(size).bind(chunks),
         };
         query.bind(version).fetch_one(connection).await
     }
@@ -103,8 +113,8 @@ impl PostgresStore {
 #[async_trait]
 impl Blobs for PostgresStore {
     async fn keep(&self, org: Id, sha256: &Fingerprint, content: &mut dyn Chunks) -> StoreResult<()> {
-        let kept = self.ask(EXISTS).bind(org.to_string()).bind(sha256.as_str());
-        if kept.first::<(i64,)>().await?.is_some() {
+        let has_its_size = self.ask(HAS_ITS_SIZE).bind(org.to_string()).bind(sha256.as_str());
+        if has_its_size.first::<(bool,)>().await? == Some((true,)) && is_whole(self, org, sha256).await? {
             return Ok(());
         }
         let (mut parts, mut number, mut size) = (Parts::new(content, CHUNK), 0, 0);
@@ -113,7 +123,7 @@ impl Blobs for PostgresStore {
             self.write_blob(org, sha256, Step::Chunk { number, data }).await?;
             number += 1;
         }
-        self.write_blob(org, sha256, Step::Complete { size: signed(size) }).await
+        self.write_blob(org, sha256, Step::Complete { size: signed(size), chunks: number }).await
     }
 
     async fn chunk(&self, org: Id, sha256: &Fingerprint, number: u64) -> StoreResult<Option<Bytes>> {

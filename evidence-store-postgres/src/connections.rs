@@ -53,6 +53,7 @@ const UNHURRIED: &str = "
     RESET enable_seqscan;
     RESET enable_hashjoin;
     RESET enable_mergejoin;
+    SET idle_in_transaction_session_timeout = 0;
     SET statement_timeout = 0";
 
 /// By which number the session's statement is cancelled, and whether what matters was taken: a pooler between may have told

@@ -6,16 +6,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use evidence_core::id::Id;
 use evidence_core::queue::{Bounds, Queue, Refused};
-use evidence_core::store::{Health, StoreResult};
+use evidence_core::store::{Health, StoreResult, readable};
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgPool, PgRow};
-use sqlx::{Arguments, AssertSqlSafe, ConnectOptions, Encode, FromRow, Postgres, Type};
+use sqlx::{Arguments, AssertSqlSafe, ConnectOptions, Encode, FromRow, Postgres, Row, Type};
 use tokio::sync::mpsc;
+use tokio::task::spawn_blocking;
 
 use crate::connections::{Address, Connections, Session, Stack, connect};
 use crate::error::{ConnectError, Outdated, is_cut, store_error};
 use crate::lookup::{self, Lookup};
-use crate::migrate::{MIGRATIONS, Migration, WRITER, latest, migrate};
+use crate::migrate::{MIGRATIONS, Migration, WRITER, expect_migrated, latest, migrate};
 use crate::schema::Schema;
 use crate::writer::{Job, Writer};
 
@@ -47,6 +49,9 @@ pub struct Options {
     /// them write. False for databases that spread the tables over machines by organization and want each transaction
     /// on one of them, as Citus does.
     pub mixed_batches: bool,
+    /// Whether the schema and its tables are made where there are none, and brought up to date. A store is otherwise
+    /// opened as it is, and refused where this program cannot use it so. True unless said otherwise.
+    pub migrate: bool,
 }
 
 impl Default for Options {
@@ -59,6 +64,7 @@ impl Default for Options {
             queue_bytes: 64 << 20,
             statement_timeout: Duration::from_secs(10),
             mixed_batches: true,
+            migrate: true,
         }
     }
 }
@@ -73,8 +79,8 @@ pub struct PostgresStore {
 }
 
 impl PostgresStore {
-    /// Opens the store at `postgres://user:password@host:port/database` and brings its tables up to date. The options
-    /// of libpq's addresses are understood; `?host=/directory` names the directory of a socket.
+    /// Opens the store at `postgres://user:password@host:port/database` and brings its tables up to date
+    /// ([`Options::migrate`]). The options of libpq's addresses are understood; `?host=/directory` names the directory of a socket.
     ///
     /// # Errors
     /// [`ConnectError`] says what is wrong and what to do.
@@ -117,7 +123,11 @@ impl PostgresStore {
         let schema = Schema::new(&options.schema)?;
         let address = connections.address();
         let mut connection = connect(&address.options, CONNECTING).await.map_err(ConnectError::connecting)?;
-        migrate(&schema, &mut connection, &address, migrations).await?;
+        if options.migrate {
+            migrate(&schema, &mut connection, &address, migrations).await?;
+        } else {
+            expect_migrated(&schema, &mut connection, migrations).await?;
+        }
         let session = Session::of(connection, &address).await.map_err(ConnectError::connecting)?;
         let reader = Reader { connections, schema, migrations, statements: Arc::default() };
         // A write that was begun takes a statement, and perhaps one more that looks what became of it.
@@ -196,6 +206,57 @@ impl Question<'_> {
         Ok(self.all().await?.into_iter().next())
     }
 
+    /// What the first row says.
+    pub(crate) async fn first_as<R, T>(
+        self,
+        read: impl FnOnce(R) -> StoreResult<T> + Send + 'static,
+    ) -> StoreResult<Option<T>>
+    where
+        R: for<'r> FromRow<'r, PgRow> + Send + Unpin + 'static,
+        T: Send + 'static,
+    {
+        self.answer(|rows: Vec<R>| rows.into_iter().next().map(read).transpose()).await
+    }
+
+    /// What each row says.
+    pub(crate) async fn all_as<R, T>(
+        self,
+        read: impl FnMut(R) -> StoreResult<T> + Send + 'static,
+    ) -> StoreResult<Vec<T>>
+    where
+        R: for<'r> FromRow<'r, PgRow> + Send + Unpin + 'static,
+        T: Send + 'static,
+    {
+        self.answer(|rows: Vec<R>| rows.into_iter().map(read).collect()).await
+    }
+
+    /// What the rows of a list say, each with the ledger index of its fact: all that can be read.
+    pub(crate) async fn readable_as<R, T>(
+        self,
+        org: Id,
+        read: impl FnMut(R) -> (i64, StoreResult<T>) + Send + 'static,
+    ) -> StoreResult<Vec<T>>
+    where
+        R: for<'r> FromRow<'r, PgRow> + Send + Unpin + 'static,
+        T: Send + 'static,
+    {
+        self.answer(move |rows: Vec<R>| readable(org, rows.into_iter().map(read))).await
+    }
+
+    /// What all rows say together.
+    pub(crate) async fn answer<R, T>(
+        self,
+        read: impl FnOnce(Vec<R>) -> StoreResult<T> + Send + 'static,
+    ) -> StoreResult<T>
+    where
+        R: for<'r> FromRow<'r, PgRow> + Send + Unpin + 'static,
+        T: Send + 'static,
+    {
+        let rows = self.all::<Weighed<R>>().await?;
+        let bytes = rows.iter().map(|row| row.bytes).sum();
+        said(bytes, move || read(rows.into_iter().map(|row| row.row).collect())).await
+    }
+
     /// Every row, asked once more where the connection turned out to be dead: nothing is changed by a question.
     pub(crate) async fn rows<R>(self) -> Result<Vec<R>, sqlx::Error>
     where
@@ -214,6 +275,36 @@ impl Question<'_> {
     }
 }
 
+/// Reading more bytes of JSON takes about a millisecond.
+const LONG: usize = 64 << 10;
+
+/// What so many bytes of rows say: read on a thread for slow work where they are many, so that they hold up no other request.
+async fn said<T: Send + 'static>(
+    bytes: usize,
+    read: impl FnOnce() -> StoreResult<T> + Send + 'static,
+) -> StoreResult<T> {
+    if bytes <= LONG {
+        return read();
+    }
+    spawn_blocking(read).await.map_err(|_| Refused::Closed)?
+}
+
+/// A row, and how many bytes its values have.
+struct Weighed<R> {
+    bytes: usize,
+    row: R,
+}
+
+impl<'r, R: FromRow<'r, PgRow>> FromRow<'r, PgRow> for Weighed<R> {
+    fn from_row(row: &'r PgRow) -> Result<Self, sqlx::Error> {
+        let mut bytes = 0;
+        for column in 0..row.len() {
+            bytes += row.try_get_raw(column)?.as_bytes().map_or(0, <[u8]>::len);
+        }
+        Ok(Self { bytes, row: R::from_row(row)? })
+    }
+}
+
 #[async_trait]
 impl Health for PostgresStore {
     async fn ready(&self) -> StoreResult<()> {
@@ -225,5 +316,18 @@ impl Health for PostgresStore {
             return Err(Outdated.into());
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_long_is_read_on_another_thread() {
+        let here = std::thread::current().id();
+        let reader = || Ok(std::thread::current().id());
+        assert_eq!(said(LONG, reader).await.unwrap(), here);
+        assert_ne!(said(LONG + 1, reader).await.unwrap(), here);
     }
 }

@@ -3,11 +3,11 @@
 use async_trait::async_trait;
 use evidence_core::environments::{EnvironmentStatus, EnvironmentStore, KnownEnvironment};
 use evidence_core::id::Id;
-use evidence_core::store::{StoreResult, readable};
+use evidence_core::store::StoreResult;
 use evidence_core::time::Timestamp;
 
 use crate::db::PostgresStore;
-use crate::rows::{Payload, payload, record, text_of, unsigned};
+use crate::rows::{Payload, each, list, payload, record, text_of, unsigned};
 
 /// A report that comes late does not turn time back.
 pub(crate) const PUT_REPORTS: &str = "
@@ -22,7 +22,7 @@ macro_rules! columns {
         concat!(
             "SELECT r.ledger_index, ",
             payload!("r"),
-            ", s.idx, s.at, s.compliant,
+            ", r.archived, s.idx, s.at, s.compliant,
             (SELECT h.at FROM evidence.environment_report h WHERE h.org = $1 AND h.environment = r.id),
             (SELECT h.ledger_index FROM evidence.record h WHERE h.org = $1 AND h.kind = 'report' AND h.id = r.id)"
         )
@@ -53,10 +53,13 @@ const ENVIRONMENTS: &str = concat!(
     " WHERE r.org = $1 AND r.kind || '' = 'environment' AND NOT r.archived ORDER BY r.name"
 );
 
-type Row = (i64, Payload, Option<i64>, Option<i64>, Option<bool>, Option<i64>, Option<i64>);
+const BY_ID: &str =
+    concat!(columns!(), " FROM ", each!("record", "id", "r"), latest!(), " WHERE r.kind = 'environment'");
+
+type Row = (i64, Payload, bool, Option<i64>, Option<i64>, Option<bool>, Option<i64>, Option<i64>);
 
 fn known(
-    (revision, payload, snapshots, changed_at, compliant, reported_at, reported): Row,
+    (revision, payload, archived, snapshots, changed_at, compliant, reported_at, reported): Row,
 ) -> StoreResult<KnownEnvironment> {
     let status = EnvironmentStatus {
         snapshots: snapshots.map_or(Ok(0), unsigned)?,
@@ -65,7 +68,7 @@ fn known(
         reported_at: reported_at.map(Timestamp::from_micros),
     };
     let (revision, reported) = (unsigned(revision)?, reported.map(unsigned).transpose()?);
-    Ok(KnownEnvironment { revision, reported, record: record(text_of(&payload)?)?, status })
+    Ok(KnownEnvironment { revision, reported, record: record(text_of(&payload)?)?, status, archived })
 }
 
 #[async_trait]
@@ -76,7 +79,12 @@ impl EnvironmentStore for PostgresStore {
     }
 
     async fn environments(&self, org: Id) -> StoreResult<Vec<KnownEnvironment>> {
-        let rows = self.ask(ENVIRONMENTS).bind(org.to_string()).all().await?;
-        readable(org, rows.into_iter().map(|row: Row| (row.0, known(row))))
+        let question = self.ask(ENVIRONMENTS).bind(org.to_string());
+        question.readable_as(org, |row: Row| (row.0, known(row))).await
+    }
+
+    async fn environments_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<KnownEnvironment>> {
+        let question = self.ask(BY_ID).bind(org.to_string()).bind(list(ids));
+        question.readable_as(org, |row: Row| (row.0, known(row))).await
     }
 }

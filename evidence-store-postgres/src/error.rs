@@ -84,10 +84,7 @@ pub enum ConnectError {
     #[error(
         "another program is bringing the tables up to date and has not finished: try again, or end what holds the lock"
     )]
-    Busy {
-        /// What the server said.
-        source: sqlx::Error,
-    },
+    Busy,
     /// The tables cannot be brought up to date.
     #[error(
         "the tables cannot be brought to version {version}: {}: the next start goes on from here",
@@ -109,6 +106,26 @@ pub enum ConnectError {
         version: i64,
         /// Why.
         source: StoreError,
+    },
+    /// The schema is not there, or holds something else.
+    #[error(
+        "schema '{schema}' has no tables of an evidence store: check the address and the schema's name, or make a store \
+         there first"
+    )]
+    NoStore {
+        /// The schema.
+        schema: String,
+    },
+    /// The tables would have to be brought up to date first.
+    #[error(
+        "the database has tables of version {found} and this program needs {known}: start a server of this version, which \
+         brings them up to date"
+    )]
+    OlderSchema {
+        /// The version found.
+        found: i64,
+        /// The version that this program needs.
+        known: i64,
     },
     /// The tables were written by a later program.
     #[error("the database has tables of version {found} and this program knows {known}: use a newer program")]
@@ -161,7 +178,7 @@ impl ConnectError {
         match class_and_code(&source) {
             Some((_, "42501")) => Self::MayNotCreate { schema: schema.to_owned(), source },
             Some((_, "25006")) => Self::ReadOnly { source },
-            Some((_, "55P03")) => Self::Busy { source },
+            Some((_, "55P03")) => Self::Busy,
             _ => Self::Migrate { version, source },
         }
     }
@@ -188,8 +205,8 @@ fn class_and_code(error: &sqlx::Error) -> Option<(&str, &str)> {
 const MACHINE: [&str; 5] = ["08", "28", "53", "57", "58"];
 
 /// Codes of other classes that do: read-only transaction, no such database, lock not available, serialization failure,
-/// deadlock.
-const MACHINE_CODES: [&str; 5] = ["25006", "3D000", "55P03", "40001", "40P01"];
+/// deadlock; and no such schema, table or column, which a newer program has taken away.
+const MACHINE_CODES: [&str; 8] = ["25006", "3D000", "55P03", "40001", "40P01", "3F000", "42P01", "42703"];
 
 /// data_corrupted and index_corrupted.
 const DAMAGED: [&str; 2] = ["XX001", "XX002"];
@@ -260,8 +277,9 @@ pub(crate) fn is_read_only(error: &sqlx::Error) -> bool {
 /// intervention (a shutdown, a timeout), system error.
 const OF_NO_ROW: [&str; 5] = ["08", "28", "40", "57", "58"];
 
-/// Codes of other classes: read-only transaction, no such database, full disk, too many connections, lock not available.
-const OF_NO_ROW_CODES: [&str; 5] = ["25006", "3D000", "53100", "53300", "55P03"];
+/// Codes of other classes: read-only transaction, no such database, full disk, too many connections, lock not available,
+/// no such schema, table or column.
+const OF_NO_ROW_CODES: [&str; 8] = ["25006", "3D000", "53100", "53300", "55P03", "3F000", "42P01", "42703"];
 
 /// The code of a statement that was cancelled at its timeout.
 const TOOK_TOO_LONG: &str = "57014";

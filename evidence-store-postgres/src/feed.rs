@@ -2,7 +2,7 @@
 //! changes nothing more: only an advance that had happened is then told as one that did not, which its trait allows.
 
 use async_trait::async_trait;
-use evidence_core::feed::{Advance, FeedStore, Lease};
+use evidence_core::feed::{Advance, FeedStore, Lease, too_far};
 use evidence_core::id::Id;
 use evidence_core::store::StoreResult;
 use evidence_core::time::Timestamp;
@@ -12,8 +12,9 @@ use crate::rows::{signed, unsigned};
 
 const ACQUIRE: &str = "
     INSERT INTO evidence.lease AS l (name, holder, expires_at) VALUES ($1, $2, $3)
-    ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, expires_at = greatest(l.expires_at, excluded.expires_at)
-    WHERE l.holder = excluded.holder OR l.expires_at <= $4
+    ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, expires_at = CASE
+        WHEN l.expires_at > $5 THEN excluded.expires_at ELSE greatest(l.expires_at, excluded.expires_at) END
+    WHERE l.holder = excluded.holder OR l.expires_at <= $4 OR l.expires_at > $5
     RETURNING l.expires_at";
 
 const RELEASE: &str = "DELETE FROM evidence.lease WHERE name = $1 AND holder = $2 RETURNING expires_at";
@@ -37,6 +38,7 @@ impl FeedStore for PostgresStore {
         let Lease { name, holder, expires_at } = lease;
         let question = self.ask(ACQUIRE).bind(name.as_str()).bind(holder.to_string());
         let question = question.bind(expires_at.as_micros()).bind(now.as_micros());
+        let question = question.bind(too_far(now).as_micros());
         Ok(question.first::<(i64,)>().await?.is_some())
     }
 

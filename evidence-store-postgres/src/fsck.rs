@@ -95,6 +95,28 @@ pub(crate) fn parts(ledgers: &[Ledger]) -> StoreResult<u64> {
     Ok(unsigned(ledgers.iter().map(|(.., size)| *size).sum())? / PARTS)
 }
 
+/// What of an entry does not match its hashes.
+fn flaws(entry: &StoredEntry) -> impl Iterator<Item = String> {
+    let StoredEntry { index, kind, at, actor, payload_sha256, leaf_hash, payload } = entry;
+    let payload = (Hash::of(payload) != *payload_sha256)
+        .then(|| format!("the payload of ledger entry {index} does not match its hash"));
+    let header = Header { index: *index, kind, at: at.as_micros(), actor, payload_sha256: *payload_sha256 };
+    let leaf = (header.leaf_hash() != *leaf_hash)
+        .then(|| format!("the leaf of ledger entry {index} does not match its header"));
+    payload.into_iter().chain(leaf)
+}
+
+/// Whether these are the entries of a ledger from an index on, as they were recorded.
+pub(crate) fn check_page(first: u64, page: &[StoredEntry]) -> StoreResult<()> {
+    for (index, entry) in (first..).zip(page) {
+        let missing = (entry.index != index).then(|| format!("ledger entry {index} is missing"));
+        if let Some(flaw) = missing.or_else(|| flaws(entry).next()) {
+            return Err(StoreError::corrupt(flaw));
+        }
+    }
+    Ok(())
+}
+
 /// A walk through all ledgers. What follows from those that are sound is made again on the way.
 struct Walk<F> {
     scratch: Scratch,
@@ -109,12 +131,9 @@ impl<F: FnMut(&str) + Send> Walk<F> {
         let (quota, mut after) = (parts(&self.scratch.ledgers("").await?)?, Some(String::new()));
         while let Some(begin) = after {
             self.scratch.begin().await?;
-            let before = self.report.problems.len();
             let range = self.read(begin, quota).await?;
-            if self.report.problems.len() == before {
-                let differences = self.scratch.differences(&range).await;
-                self.note(differences)?;
-            }
+            let differences = self.scratch.differences(&range).await;
+            self.note(differences)?;
             self.scratch.commit().await?;
             self.scratch.clear().await?;
             after = range.upto;
@@ -130,6 +149,8 @@ impl<F: FnMut(&str) + Send> Walk<F> {
     async fn rebuild(&mut self) -> StoreResult<RebuildReport> {
         self.scratch.begin_writing().await?;
         self.read(String::new(), u64::MAX).await?;
+        let unaccounted = self.scratch.unaccounted().await?;
+        self.report.problems.extend(unaccounted);
         let sound = self.report.problems.is_empty();
         // Otherwise the transaction ends with the connection, undone.
         let rows = if sound { self.scratch.restore().await? } else { 0 };
@@ -143,20 +164,25 @@ impl<F: FnMut(&str) + Send> Walk<F> {
     /// Reads the ledgers after an organization until so many entries were read, and answers how far that was.
     async fn read(&mut self, after: String, quota: u64) -> StoreResult<Range> {
         let hashes = self.scratch.key_hashes().await?;
-        let (mut upto, before) = (None, self.report.entries);
-        for ledger in self.scratch.ledgers(&after).await? {
-            if upto.is_some() && self.report.entries - before >= quota {
-                return Ok(Range { after, upto });
+        let mut range = Range { after, ..Range::default() };
+        let before = self.report.entries;
+        for ledger in self.scratch.ledgers(&range.after).await? {
+            if range.upto.is_some() && self.report.entries - before >= quota {
+                return Ok(range);
             }
-            upto = Some(ledger.0.clone());
+            range.upto = Some(ledger.0.clone());
             (self.begins)(&ledger.1);
             self.report.organizations += 1;
+            let problems = self.report.problems.len();
             match self.ledger(&ledger, &hashes).await {
                 Err(StoreError::Corrupt { what }) => self.problem(&ledger, what),
                 outcome => outcome?,
             }
+            if self.report.problems.len() > problems {
+                range.damaged.push(ledger.0);
+            }
         }
-        Ok(Range { after, upto: None })
+        Ok(Range { upto: None, ..range })
     }
 
     fn problem(&mut self, (_, name, _): &Ledger, what: impl Display) {
@@ -225,14 +251,7 @@ impl<F: FnMut(&str) + Send> Walk<F> {
 
     /// Checks an entry. The tree goes on from the leaf as it is stored, so that one damaged payload is one problem.
     fn entry(&mut self, ledger: &Ledger, entry: &StoredEntry) {
-        let StoredEntry { index, kind, at, actor, payload_sha256, leaf_hash, payload } = entry;
-        if Hash::of(payload) != *payload_sha256 {
-            self.problem(ledger, format_args!("the payload of ledger entry {index} does not match its hash"));
-        }
-        let (at, payload_sha256) = (at.as_micros(), *payload_sha256);
-        if (Header { index: *index, kind, at, actor, payload_sha256 }).leaf_hash() != *leaf_hash {
-            self.problem(ledger, format_args!("the leaf of ledger entry {index} does not match its header"));
-        }
+        flaws(entry).for_each(|flaw| self.problem(ledger, flaw));
         self.report.entries += 1;
     }
 

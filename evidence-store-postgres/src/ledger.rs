@@ -1,10 +1,12 @@
 //! The ledger's tables: entries, stored nodes and heads.
 
+use std::collections::BTreeSet;
+
 use async_trait::async_trait;
 use evidence_core::StoreError;
 use evidence_core::id::Id;
 use evidence_core::ledger::{Frontier, Known, Needs};
-use evidence_core::store::{LedgerStore, StoreResult, StoredEntry};
+use evidence_core::store::{LEDGER_PAGE, LedgerStore, StoreResult, StoredEntry};
 use evidence_core::time::Timestamp;
 
 use crate::db::PostgresStore;
@@ -23,9 +25,20 @@ pub(crate) const INSERT_HEADS: &str = "
 
 const HEAD: &str = "SELECT size, frontier FROM evidence.head WHERE org = $1";
 
-const ENTRIES: &str = "
-    SELECT idx, kind, at, actor, payload_sha256, leaf_hash, payload FROM evidence.ledger
-    WHERE org = $1 AND idx >= $2 ORDER BY idx LIMIT $3";
+/// At most `$3` entries of a ledger from `$2` on, but none that `$4` bytes of others come before. The payloads are measured
+/// without being read.
+pub(crate) const ENTRIES: &str = "
+    SELECT l.idx, l.kind, l.at, l.actor, l.payload_sha256, l.leaf_hash, l.payload FROM (
+        SELECT idx, sum(size) OVER (ORDER BY idx) - size AS bytes_before FROM (
+            SELECT idx, octet_length(payload) AS size FROM evidence.ledger
+            WHERE org = $1 AND idx >= $2 ORDER BY idx LIMIT $3) s) p
+    CROSS JOIN LATERAL (SELECT * FROM evidence.ledger WHERE org = $1 AND idx = p.idx OFFSET 0) l
+    WHERE p.bytes_before < $4 ORDER BY p.idx";
+
+const ENTRIES_AT: &str = "
+    SELECT l.idx, l.kind, l.at, l.actor, l.payload_sha256, l.leaf_hash, l.payload
+    FROM UNNEST($2::bigint[]) AS w (idx) CROSS JOIN LATERAL (
+        SELECT * FROM evidence.ledger WHERE org = $1 AND idx = w.idx OFFSET 0) l";
 
 /// Lateral subqueries that stay such (`OFFSET 0`): probes of an index, whatever the statistics say.
 const HASHES: &str = "
@@ -88,6 +101,13 @@ impl LedgerStore for PostgresStore {
 
     async fn ledger_entries(&self, org: Id, first: u64, limit: u64) -> StoreResult<Vec<StoredEntry>> {
         let question = self.ask(ENTRIES).bind(org.to_string()).bind(signed(first)).bind(signed(limit));
+        let question = question.bind(signed(LEDGER_PAGE));
+        question.all_as(|row: EntryRow| StoredEntry::try_from(row)).await
+    }
+
+    async fn ledger_entries_at(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<StoredEntry>> {
+        let indexes = BTreeSet::from_iter(indexes).into_iter().map(|index| signed(*index));
+        let question = self.ask(ENTRIES_AT).bind(org.to_string()).bind(Vec::from_iter(indexes));
         question.all::<EntryRow>().await?.into_iter().map(StoredEntry::try_from).collect()
     }
 

@@ -38,6 +38,7 @@ mod ledger;
 mod lookup;
 mod migrate;
 mod orgs;
+mod pending;
 #[cfg(test)]
 mod plans;
 mod policies;

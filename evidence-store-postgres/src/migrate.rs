@@ -5,13 +5,17 @@
 //! One program at a time does this, under a lock a schema, and only if something is missing: so that many servers may
 //! start at once, and each finds all of a version or waits for it.
 
+use std::collections::BTreeSet;
+use std::time::Duration;
+
 use evidence_core::StoreError;
 use evidence_core::store::StoreResult;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
+use tokio::time::{Instant, sleep};
 
 use crate::connections::Address;
 use crate::error::ConnectError;
-use crate::fsck::parts;
+use crate::fsck::{check_page, parts};
 use crate::rebuild::{Range, Scratch};
 use crate::schema::Schema;
 
@@ -31,7 +35,8 @@ pub(crate) struct Migration {
 pub(crate) enum Step {
     /// Statements, in one transaction.
     Sql(&'static str),
-    /// Makes what the tables hold from the ledgers, a few organizations at a time.
+    /// Has these tables made from the ledgers, a few organizations at a time, once every step of every version is done: what
+    /// makes rows makes those of the latest version.
     Reindex(&'static [&'static str]),
     /// Builds an index of this name, on a table and columns, while others read and write.
     Index { name: &'static str, on: &'static str },
@@ -40,19 +45,45 @@ pub(crate) enum Step {
 pub(crate) static MIGRATIONS: [Migration; 1] =
     [Migration { writer: 1, steps: &[Step::Sql(include_str!("../migrations/0001_first.sql"))] }];
 
+const _: () = assert!(agree(&MIGRATIONS), "a version lets programs write that its tables are not made for");
+
+/// Whether no version lets programs write that the version before keeps out, or that write to tables while it makes them
+/// again.
+const fn agree(migrations: &[Migration]) -> bool {
+    let (mut version, mut oldest) = (0, 0);
+    while version < migrations.len() {
+        let Migration { writer, steps } = &migrations[version];
+        version += 1;
+        if *writer < oldest || *writer > version as i64 {
+            return false;
+        }
+        oldest = *writer;
+        let mut step = 0;
+        while step < steps.len() {
+            if matches!(steps[step], Step::Reindex(_)) && *writer < version as i64 {
+                return false;
+            }
+            step += 1;
+        }
+    }
+    true
+}
+
 /// The oldest server that the statements were tried on.
 const OLDEST_SERVER: i64 = 15;
 
 const SERVER: &str =
     "SELECT current_setting('server_version_num')::bigint / 10000, current_setting('server_encoding')";
 
-/// One lock a schema, held by the session: some steps are more than a transaction.
-const LOCK: &str = "SELECT pg_advisory_lock(hashtextextended('evidence migrations: ' || $1, 0))";
+/// One lock a schema, held by the session: some steps are more than a transaction. Tried again and again, and not waited
+/// for: who waits has a snapshot, for whose end building an index waits.
+const LOCK: &str = "SELECT pg_try_advisory_lock(hashtextextended('evidence migrations: ' || $1, 0))";
 
 const UNLOCK: &str = "SELECT pg_advisory_unlock(hashtextextended('evidence migrations: ' || $1, 0))";
 
-/// How long to wait for another server that is at it, and for those that write.
-const WAITING: &str = "SET lock_timeout = '30s'";
+/// How long to wait for another server that is at it, and how long between two attempts.
+const WAITING: Duration = Duration::from_secs(30);
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// For as long as it takes.
 const WORKING: &str = "SET lock_timeout = 0; SET statement_timeout = 0";
@@ -76,14 +107,16 @@ const INDEX: &str = "
     SELECT i.indisvalid FROM pg_catalog.pg_class c JOIN pg_catalog.pg_index i ON i.indexrelid = c.oid
     JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = $2";
 
-/// steps: how many are done. upto: the last organization of which a step is done that has not ended.
+/// steps: how many are done. upto: the last organization whose tables were made again, until all were. rebuilt: how often
+/// `rebuild` has made them again: a store that looked before must look again.
 const TABLE: &str = "
     CREATE TABLE evidence._evidence_migrations (
         version bigint NOT NULL PRIMARY KEY,
         writer  bigint NOT NULL,
         steps   bigint NOT NULL,
         upto    text COLLATE \"C\",
-        done    boolean NOT NULL
+        done    boolean NOT NULL,
+        rebuilt bigint NOT NULL DEFAULT 0
     )";
 
 /// The last version that was begun, the last that has ended, and the oldest whose programs may write.
@@ -98,9 +131,11 @@ const BEGUN: &str = "
 const STEPS: &str =
     "SELECT steps FROM evidence._evidence_migrations WHERE version = $1 AND NOT done FOR UPDATE";
 
-const STEP_DONE: &str = "UPDATE evidence._evidence_migrations SET steps = $2, upto = NULL WHERE version = $1";
+const STEP_DONE: &str = "UPDATE evidence._evidence_migrations SET steps = $2 WHERE version = $1";
 
-const DONE: &str = "UPDATE evidence._evidence_migrations SET done = true WHERE version = $1";
+const BEHIND: &str = "SELECT version FROM evidence._evidence_migrations WHERE NOT done";
+
+const DONE: &str = "UPDATE evidence._evidence_migrations SET done = true WHERE version <= $1";
 
 /// The oldest version whose programs may write.
 pub(crate) const WRITER: &str =
@@ -109,16 +144,46 @@ pub(crate) const WRITER: &str =
 /// How many rows of a table one transaction puts in their place.
 const ROWS: usize = 4096;
 
-/// Tables that are due to be made again, after so many steps of a migration.
-#[derive(Debug, Clone, Copy)]
+/// Tables that are due to be made again for a version.
+#[derive(Debug, Clone)]
 struct Reindex {
-    steps: i64,
-    tables: &'static [&'static str],
+    version: i64,
+    tables: Vec<&'static str>,
+    /// How many rows of a table one transaction puts in their place.
+    part: usize,
 }
 
 /// The version that these migrations lead to.
 pub(crate) fn latest(migrations: &[Migration]) -> i64 {
     i64::try_from(migrations.len()).unwrap_or(i64::MAX)
+}
+
+/// Refuses a schema without a store, or whose tables this program would bring up to date first.
+pub(crate) async fn expect_migrated(
+    schema: &Schema,
+    connection: &mut PgConnection,
+    migrations: &[Migration],
+) -> Result<(), ConnectError> {
+    check_server(connection).await?;
+    let known = latest(migrations);
+    match migrated(schema, connection, migrations, ConnectError::connecting).await? {
+        None => Err(ConnectError::NoStore { schema: schema.name().to_owned() }),
+        Some(found) if found < known => Err(ConnectError::OlderSchema { found, known }),
+        Some(_) => Ok(()),
+    }
+}
+
+/// Refuses a server on which the statements do not work.
+async fn check_server(connection: &mut PgConnection) -> Result<(), ConnectError> {
+    let (server, encoding): (i64, String) =
+        sqlx::query_as(SERVER).fetch_one(connection).await.map_err(ConnectError::connecting)?;
+    if server < OLDEST_SERVER {
+        return Err(ConnectError::OldServer(server));
+    }
+    if encoding != "UTF8" {
+        return Err(ConnectError::Encoding(encoding));
+    }
+    Ok(())
 }
 
 /// Brings the tables of a schema up to date, if they are not.
@@ -128,51 +193,70 @@ pub(crate) async fn migrate(
     address: &Address,
     migrations: &'static [Migration],
 ) -> Result<(), ConnectError> {
-    let (server, encoding): (i64, String) =
-        sqlx::query_as(SERVER).fetch_one(&mut *connection).await.map_err(ConnectError::connecting)?;
-    if server < OLDEST_SERVER {
-        return Err(ConnectError::OldServer(server));
-    }
-    if encoding != "UTF8" {
-        return Err(ConnectError::Encoding(encoding));
-    }
+    check_server(connection).await?;
     let failed = |version| move |source| ConnectError::migrating(schema.name(), version, source);
     // Nothing is locked or made where nothing is missing: a user with no such right, or a standby, will do.
     if is_latest(schema, connection, migrations, failed(0)).await? {
         return Ok(());
     }
-    sqlx::raw_sql(WAITING).execute(&mut *connection).await.map_err(failed(0))?;
-    sqlx::query(LOCK).bind(schema.name()).execute(&mut *connection).await.map_err(failed(0))?;
+    let until = Instant::now() + WAITING;
+    while !sqlx::query_scalar(LOCK)
+        .bind(schema.name())
+        .fetch_one(&mut *connection)
+        .await
+        .map_err(failed(0))?
+    {
+        if Instant::now() > until {
+            return Err(ConnectError::Busy);
+        }
+        sleep(PAUSE).await;
+    }
     if !is_latest(schema, connection, migrations, failed(0)).await? {
         sqlx::raw_sql(WORKING).execute(&mut *connection).await.map_err(failed(0))?;
         prepare(schema, connection).await.map_err(failed(0))?;
         for (version, migration) in (1..).zip(migrations) {
-            while let Some(due) =
-                advance(schema, connection, version, migration).await.map_err(failed(version))?
-            {
-                reindex(schema, address, migrations, version, due)
-                    .await
-                    .map_err(|source| ConnectError::Reindex { version, source })?;
-            }
+            advance(schema, connection, version, migration).await.map_err(failed(version))?;
+        }
+        let version = latest(migrations);
+        let due = due(schema, connection, migrations).await.map_err(failed(version))?;
+        if due.tables.is_empty() {
+            let done = sqlx::query(schema.statement(DONE)).bind(version);
+            done.execute(&mut *connection).await.map_err(failed(version))?;
+        } else {
+            reindex(schema, address, migrations, &due)
+                .await
+                .map_err(|source| ConnectError::Reindex { version, source })?;
         }
     }
     sqlx::query(UNLOCK).bind(schema.name()).execute(connection).await.map(drop).map_err(failed(0))
 }
 
-/// Whether nothing is missing. Tables that a newer program has changed are as good, unless it does not let this one write.
+/// Whether nothing is missing.
 async fn is_latest(
     schema: &Schema,
     connection: &mut PgConnection,
     migrations: &[Migration],
     failed: impl Fn(sqlx::Error) -> ConnectError,
 ) -> Result<bool, ConnectError> {
+    let done = migrated(schema, connection, migrations, failed).await?;
+    Ok(done.is_some_and(|done| done >= latest(migrations)))
+}
+
+/// The last version that was reached; nothing where there are no tables. Tables that a newer program has changed are as
+/// good, unless it does not let this one write.
+async fn migrated(
+    schema: &Schema,
+    connection: &mut PgConnection,
+    migrations: &[Migration],
+    failed: impl Fn(sqlx::Error) -> ConnectError,
+) -> Result<Option<i64>, ConnectError> {
     let exists = sqlx::query_scalar(TABLE_EXISTS).bind(schema.name()).fetch_one(&mut *connection).await;
     if !exists.map_err(&failed)? {
-        return Ok(false);
+        return Ok(None);
     }
     let found = sqlx::query_as(schema.statement(VERSION)).fetch_one(connection).await;
     let ((found, done, writer), known): ((i64, i64, i64), _) = (found.map_err(&failed)?, latest(migrations));
-    if writer > known { Err(ConnectError::NewerSchema { found, known }) } else { Ok(done >= known) }
+    if writer > known { Err(ConnectError::NewerSchema { found, known }) } else { Ok(Some(done)) }
 }
 
 /// Makes the schema and the table of versions where they are missing.
@@ -219,13 +303,13 @@ pub(crate) async fn make(
     Ok(())
 }
 
-/// Takes the next steps; answers the tables to make again, or nothing at the end.
+/// Takes the steps to a version.
 async fn advance(
     schema: &Schema,
     connection: &mut PgConnection,
     version: i64,
     migration: &Migration,
-) -> Result<Option<Reindex>, sqlx::Error> {
+) -> Result<(), sqlx::Error> {
     loop {
         let mut transaction = connection.begin().await?;
         if version > 1 {
@@ -233,34 +317,49 @@ async fn advance(
         }
         let begun = sqlx::query(schema.statement(BEGUN)).bind(version).bind(migration.writer);
         begun.execute(&mut *transaction).await?;
-        let steps = sqlx::query_scalar(schema.statement(STEPS)).bind(version);
-        let Some(steps) = steps.fetch_optional(&mut *transaction).await? else { return Ok(None) };
+        let steps = sqlx::query_scalar::<_, i64>(schema.statement(STEPS)).bind(version);
+        let Some(steps) = steps.fetch_optional(&mut *transaction).await? else { return Ok(()) };
         let step: Option<&Step> =
             usize::try_from(steps).ok().and_then(|steps: usize| migration.steps.get(steps));
+        let done = sqlx::query(schema.statement(STEP_DONE)).bind(version).bind(steps + 1);
         match step {
-            None => {
-                let done = sqlx::query(schema.statement(DONE)).bind(version);
-                done.execute(&mut *transaction).await?;
-            }
+            None => return transaction.commit().await,
             Some(Step::Sql(sql)) => {
                 sqlx::raw_sql(schema.statement(sql)).execute(&mut *transaction).await?;
-                let done = sqlx::query(schema.statement(STEP_DONE)).bind(version).bind(steps + 1);
                 done.execute(&mut *transaction).await?;
-            }
-            Some(Step::Reindex(tables)) => {
                 transaction.commit().await?;
-                return Ok(Some(Reindex { steps, tables }));
+            }
+            Some(Step::Reindex(_)) => {
+                done.execute(&mut *transaction).await?;
+                transaction.commit().await?;
             }
             Some(Step::Index { name, on }) => {
                 transaction.commit().await?;
                 build(schema, connection, name, on).await?;
-                let done = sqlx::query(schema.statement(STEP_DONE)).bind(version).bind(steps + 1);
                 done.execute(&mut *connection).await?;
-                continue;
             }
         }
-        transaction.commit().await?;
     }
+}
+
+/// The tables to make again for all versions that are not done, in the form that the last one gives them.
+async fn due(
+    schema: &Schema,
+    connection: &mut PgConnection,
+    migrations: &[Migration],
+) -> Result<Reindex, sqlx::Error> {
+    let behind: Vec<i64> = sqlx::query_scalar(schema.statement(BEHIND)).fetch_all(connection).await?;
+    Ok(Reindex { version: latest(migrations), tables: reindexed(migrations, &behind), part: ROWS })
+}
+
+/// The tables that these versions have made again.
+fn reindexed(migrations: &[Migration], versions: &[i64]) -> Vec<&'static str> {
+    let steps = (1..).zip(migrations).filter(|(version, _)| versions.contains(version));
+    let tables = steps.flat_map(|(_, migration)| migration.steps).filter_map(|step| match step {
+        Step::Reindex(tables) => Some(*tables),
+        Step::Sql(_) | Step::Index { .. } => None,
+    });
+    BTreeSet::from_iter(tables.flatten().copied()).into_iter().collect()
 }
 
 /// Builds an index while others read and write, in no transaction. What was left of one that broke off goes first.
@@ -285,32 +384,38 @@ async fn build(
 
 /// Makes tables again from the ledgers. Nobody writes facts meanwhile: programs of older versions may not, those of this
 /// one wait for the end. Where the lock was lost and another one does the same, each transaction finds out whether that
-/// was faster.
+/// was faster, or a newer one has begun, which makes them again then.
 async fn reindex(
     schema: &Schema,
     address: &Address,
     migrations: &'static [Migration],
-    version: i64,
-    Reindex { steps, tables }: Reindex,
+    due: &Reindex,
 ) -> StoreResult<()> {
     let mut scratch = Scratch::beside(address, schema, migrations).await?;
     let quota = parts(&scratch.ledgers("").await?)?;
-    while let Some(after) = scratch.reindexed(version, steps).await? {
+    while let Some(after) = scratch.reindexed(due.version).await? {
         let range = replay(&mut scratch, &after, quota).await?;
-        for table in tables {
+        for table in &due.tables {
+            // A later version may have dropped it.
+            if !scratch.has(table) {
+                continue;
+            }
             let rows = scratch.mark(table, &range).await?;
-            for from in (0..rows).step_by(ROWS) {
-                scratch.begin_changing().await?;
-                if scratch.reindexed(version, steps).await?.as_ref() != Some(&after) {
-                    return scratch.end().await;
+            let ours = match put(&mut scratch, due.version, due.part, &after, table, rows).await {
+                // What is unique goes from a row of one part to a row of another: all of them are one part then.
+                Err(StoreError::Conflict) => {
+                    scratch.roll_back().await?;
+                    put(&mut scratch, due.version, usize::MAX, &after, table, rows).await?
                 }
-                scratch.exchange(table, from, from + ROWS as u64).await?;
-                scratch.commit().await?;
+                ours => ours?,
+            };
+            if !ours {
+                return scratch.end().await;
             }
         }
         scratch.begin_changing().await?;
-        if scratch.reindexed(version, steps).await?.as_ref() == Some(&after) {
-            scratch.note_reindexed(version, steps, &range).await?;
+        if scratch.reindexed(due.version).await?.as_ref() == Some(&after) {
+            scratch.note_reindexed(due.version, &range).await?;
         }
         scratch.commit().await?;
         scratch.clear().await?;
@@ -318,14 +423,34 @@ async fn reindex(
     scratch.end().await
 }
 
+/// Puts the rows of a table that differ in their place, part by part; answers whether nobody else was faster.
+async fn put(
+    scratch: &mut Scratch,
+    version: i64,
+    part: usize,
+    after: &str,
+    table: &str,
+    rows: u64,
+) -> StoreResult<bool> {
+    for from in (0..rows).step_by(part) {
+        scratch.begin_changing().await?;
+        if scratch.reindexed(version).await?.as_deref() != Some(after) {
+            return Ok(false);
+        }
+        scratch.exchange(table, from, from.saturating_add(part as u64).min(rows)).await?;
+        scratch.commit().await?;
+    }
+    Ok(true)
+}
+
 /// Replays the ledgers after an organization until so many entries were read, and answers how far that was.
 async fn replay(scratch: &mut Scratch, after: &str, quota: u64) -> StoreResult<Range> {
     const PAGE: u64 = 256;
     let hashes = scratch.key_hashes().await?;
-    let (mut upto, mut read) = (None, 0);
+    let (mut range, mut read) = (Range { after: after.to_owned(), ..Range::default() }, 0);
     for (org, name, _) in scratch.ledgers(after).await? {
-        if upto.is_some() && read >= quota {
-            return Ok(Range { after: after.to_owned(), upto });
+        if range.upto.is_some() && read >= quota {
+            return Ok(range);
         }
         let mut next = 0;
         loop {
@@ -333,13 +458,14 @@ async fn replay(scratch: &mut Scratch, after: &str, quota: u64) -> StoreResult<R
             if page.is_empty() {
                 break;
             }
+            check_page(next, &page).map_err(|error| of(&name, error))?;
             next += page.len() as u64;
             scratch.replay(&org, &page, &hashes).await.map_err(|error| of(&name, error))?;
         }
         read += next;
-        upto = Some(org);
+        range.upto = Some(org);
     }
-    Ok(Range { after: after.to_owned(), upto: None })
+    Ok(Range { upto: None, ..range })
 }
 
 /// Names the organization whose ledger is damaged.

@@ -9,13 +9,14 @@ use crate::connections::{Address, Session};
 use crate::migrate::{MIGRATIONS, migrate};
 use crate::schema::Schema;
 use crate::{
-    artifacts, attestations, lookup, orgs, policies, record, rows, service_accounts, snapshots, texts, trails,
+    artifacts, attestations, ledger, lookup, orgs, policies, record, rows, service_accounts, snapshots,
+    texts, trails,
 };
 
 /// Some thousand rows in every table that the statements ask, without statistics.
 const FILL: &str = "
     INSERT INTO evidence.artifact SELECT 'o', 'id' || n, 'flow' || n % 9, 'trail' || n % 400, md5(n::text), 'a',
-        md5(n::text), 'b' || n % 9, 'repo' || n % 50, n, n, n, n FROM generate_series(1, 5000) n;
+        md5(n::text), 'b' || n % 9, 'repo' || n % 50, NULL, n, n, n, n FROM generate_series(1, 5000) n;
     INSERT INTO evidence.trail SELECT 'o', 'id' || n, 'flow' || n % 9, 't' || n, n, n, n, n
         FROM generate_series(1, 5000) n;
     INSERT INTO evidence.attestation SELECT 'o', 'id' || n, 'trail' || n % 400, 'test', 'generic', true, false, '{}', n, n
@@ -171,16 +172,26 @@ fn expected() -> Vec<(&'static str, Vec<&'static str>, Vec<&'static str>)> {
         ),
         (
             service_accounts::KEYS,
-            vec!["text", "text"],
+            vec!["text", "text", "bigint"],
             vec!["api_key_owner org owner_id", payload, "record_pkey org id"],
         ),
+        (service_accounts::KEY_COUNT, vec!["text", "text", "bigint"], vec!["api_key_owner org owner_id"]),
+        (ledger::ENTRIES, vec!["text", "bigint", "bigint", "bigint"], vec![payload]),
         (policies::VERSIONS, listed.clone(), vec![payload, "version_pkey org id"]),
         (texts::TEXTS, listed.clone(), vec!["kept_text_pkey org sha256", payload]),
+        (policies::SIZES, vec!["text", "text[]", "bigint[]"], vec![payload, "version_pkey org id number"]),
         (
             policies::BY_NUMBER,
             vec!["text", "text[]", "bigint[]"],
             vec![payload, "version_pkey org id number"],
         ),
+        (artifacts::REPORTS, vec!["text", "text", "text"], vec!["artifact_fingerprint org fingerprint"]),
+        (
+            trails::SIZES,
+            listed.clone(),
+            vec!["trail_pkey org id", "artifact_trail org trail", "attestation_trail org trail", payload],
+        ),
+        (trails::NAMES, listed.clone(), vec!["trail_pkey org id"]),
         (artifacts::BY_ID, listed.clone(), vec!["artifact_pkey org id", payload]),
         (artifacts::PROVENANCE, listed.clone(), vec!["artifact_fingerprint org fingerprint"]),
         (

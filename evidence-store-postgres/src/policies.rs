@@ -7,13 +7,14 @@ use async_trait::async_trait;
 use evidence_core::Current;
 use evidence_core::fact::said;
 use evidence_core::id::Id;
-use evidence_core::policies::{Policy, PolicyStore, PolicyVersion};
-use evidence_core::store::{StoreResult, readable};
+use evidence_core::page::Listed;
+use evidence_core::policies::{Policy, PolicyStore, PolicyVersion, VersionKey};
+use evidence_core::store::StoreResult;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::db::PostgresStore;
-use crate::rows::{Payload, each, list, payload, signed, text_of};
+use crate::rows::{Payload, each, id, list, payload, signed, text_of, unsigned};
 
 const KIND: &str = "policy";
 
@@ -29,12 +30,19 @@ pub(crate) const VERSIONS: &str = concat!(
     " ORDER BY v.ledger_index"
 );
 
-pub(crate) const BY_NUMBER: &str = concat!(
-    "SELECT v.ledger_index, ",
-    payload!("v"),
-    " FROM UNNEST($2::text[], $3::bigint[]) AS wanted (id, number) CROSS JOIN LATERAL (
-        SELECT * FROM evidence.version WHERE org = $1 AND id = wanted.id AND number = wanted.number OFFSET 0) v"
-);
+/// The versions `v` of the policies `$2` and numbers `$3`.
+macro_rules! by_number {
+    () => {
+        " FROM UNNEST($2::text[], $3::bigint[]) AS wanted (id, number) CROSS JOIN LATERAL (
+            SELECT * FROM evidence.version WHERE org = $1 AND id = wanted.id AND number = wanted.number OFFSET 0) v"
+    };
+}
+
+pub(crate) const BY_NUMBER: &str = concat!("SELECT v.ledger_index, ", payload!("v"), by_number!());
+
+/// The payloads are measured without being read.
+pub(crate) const SIZES: &str =
+    concat!("SELECT v.id, v.number, coalesce(octet_length(", payload!("v"), "), 0)::bigint", by_number!());
 
 /// A payload, as far as its version goes.
 #[derive(Deserialize)]
@@ -44,15 +52,28 @@ struct Versioned<T> {
 
 impl PostgresStore {
     /// Every version of these records, oldest first.
-    pub(crate) async fn versions<T: DeserializeOwned>(&self, org: Id, of: &[Id]) -> StoreResult<Vec<T>> {
-        let rows = self.ask(VERSIONS).bind(org.to_string()).bind(list(of)).all().await?;
-        readable(org, rows.into_iter().map(version))
+    pub(crate) async fn versions<T: DeserializeOwned + Send + 'static>(
+        &self,
+        org: Id,
+        of: &[Id],
+    ) -> StoreResult<Vec<T>> {
+        self.ask(VERSIONS).bind(org.to_string()).bind(list(of)).readable_as(org, version).await
     }
 }
 
 /// The version in the payload of this index.
 fn version<T: DeserializeOwned>((index, payload): (i64, Payload)) -> (i64, StoreResult<T>) {
     (index, text_of(&payload).and_then(said::<Versioned<T>>).map(|payload| payload.version))
+}
+
+/// The ids and the numbers, each pair once, to bind.
+fn columns(versions: &[VersionKey]) -> (Vec<String>, Vec<i64>) {
+    let versions = BTreeSet::from_iter(versions);
+    versions.into_iter().map(|(policy, number)| (policy.to_string(), signed(*number))).unzip()
+}
+
+fn size((policy, number, bytes): (String, i64, i64)) -> StoreResult<Listed<VersionKey>> {
+    Ok(Listed { id: (id(&policy)?, unsigned(number)?), bytes: unsigned(bytes)? })
 }
 
 #[async_trait]
@@ -70,19 +91,23 @@ impl PolicyStore for PostgresStore {
         self.by_ids(org, KIND, ids).await
     }
 
-    async fn policy_versions(&self, org: Id, policies: &[Id]) -> StoreResult<Vec<PolicyVersion>> {
-        self.versions(org, policies).await
+    async fn policy_version_sizes(
+        &self,
+        org: Id,
+        versions: &[VersionKey],
+    ) -> StoreResult<Vec<Listed<VersionKey>>> {
+        let (ids, numbers) = columns(versions);
+        let rows = self.ask(SIZES).bind(org.to_string()).bind(ids).bind(numbers).all().await?;
+        rows.into_iter().map(size).collect()
     }
 
     async fn policy_versions_by_number(
         &self,
         org: Id,
-        versions: &[(Id, u64)],
+        versions: &[VersionKey],
     ) -> StoreResult<Vec<PolicyVersion>> {
-        let versions = BTreeSet::from_iter(versions);
-        let (ids, numbers): (Vec<_>, Vec<_>) =
-            versions.into_iter().map(|(policy, number)| (policy.to_string(), signed(*number))).unzip();
-        let rows = self.ask(BY_NUMBER).bind(org.to_string()).bind(ids).bind(numbers).all().await?;
-        readable(org, rows.into_iter().map(version))
+        let (ids, numbers) = columns(versions);
+        let question = self.ask(BY_NUMBER).bind(org.to_string()).bind(ids).bind(numbers);
+        question.readable_as(org, version).await
     }
 }

@@ -8,7 +8,7 @@ use evidence_core::digest::Digest;
 use evidence_core::id::Id;
 use evidence_core::index::IndexRow;
 use evidence_core::ledger::{Frontier, Hash};
-use evidence_core::store::{StoreResult, StoredEntry};
+use evidence_core::store::{LEDGER_PAGE, StoreResult, StoredEntry};
 use evidence_core::{Fact, StoreError};
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::QueryAs;
@@ -16,7 +16,7 @@ use sqlx::{AssertSqlSafe, Connection, FromRow, PgConnection, Postgres};
 
 use crate::connections::{Address, Session};
 use crate::error::{Outdated, store_error};
-use crate::ledger::{EntryRow, NodeRow, frontier, node_columns};
+use crate::ledger::{ENTRIES, EntryRow, NodeRow, frontier, node_columns};
 use crate::migrate::{Migration, WRITER, latest, make};
 use crate::record::{Batch, rows_alone, write_names};
 use crate::rows::{Spot, body, id, signed, unsigned, word};
@@ -52,10 +52,6 @@ const LEDGERS: &str = "
 
 const HEAD: &str = "SELECT size, frontier FROM evidence.head WHERE org = $1";
 
-const ENTRIES: &str = "
-    SELECT idx, kind, at, actor, payload_sha256, leaf_hash, payload FROM evidence.ledger
-    WHERE org = $1 AND idx >= $2 ORDER BY idx LIMIT $3";
-
 const NODES: &str = "
     SELECT n.level, n.idx, n.hash FROM UNNEST($2::integer[], $3::bigint[]) AS r (level, idx)
     CROSS JOIN LATERAL (
@@ -65,16 +61,13 @@ const SURPLUS: &str = "
     SELECT (SELECT count(*) FROM evidence.ledger l WHERE l.org = $1 AND l.idx >= $2),
         (SELECT count(*) FROM evidence.node n WHERE n.org = $1)";
 
-const PUT_BLOB: &str =
-    "INSERT INTO evidence.blob (org, sha256, size) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING";
-
 /// The tables that follow from the ledgers, and the columns of their primary keys.
 const TABLES: &str = "
     SELECT c.relname::text, string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum)
     FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid
     JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = ANY(i.indkey)
     WHERE i.indisprimary AND c.relnamespace = pg_my_temp_schema() AND c.relname NOT IN
-        ('ledger', 'node', 'head', 'blob', 'blob_chunk', 'lease', 'cursor', '_evidence_migrations')
+        ('ledger', 'node', 'head', 'blob', 'blob_chunk', 'attachment_pending', 'lease', 'cursor', '_evidence_migrations')
     GROUP BY c.relname ORDER BY c.relname";
 
 /// Columns, constraints and indexes that only one of two schemas has: the one named `$1`, and the temporary one.
@@ -100,22 +93,37 @@ const SCHEMA: &str = "
 
 const VERSIONS: &str = "
     SELECT version::text FROM (
-        (SELECT * FROM pg_temp._evidence_migrations EXCEPT SELECT * FROM evidence._evidence_migrations)
+        (SELECT version, writer, steps, upto, done FROM pg_temp._evidence_migrations
+            EXCEPT SELECT version, writer, steps, upto, done FROM evidence._evidence_migrations)
         UNION ALL
-        (SELECT * FROM evidence._evidence_migrations EXCEPT SELECT * FROM pg_temp._evidence_migrations)) x";
+        (SELECT version, writer, steps, upto, done FROM evidence._evidence_migrations
+            EXCEPT SELECT version, writer, steps, upto, done FROM pg_temp._evidence_migrations)) x";
 
+/// Tells the stores that looked at the tables before to look again.
+const NOTE_REBUILT: &str = "UPDATE evidence._evidence_migrations SET rebuilt = rebuilt + 1";
+
+/// Nothing where the version is done, or a newer one was begun. It stays so until the end of the transaction.
 const REINDEXED: &str = "
-    SELECT upto FROM evidence._evidence_migrations WHERE version = $1 AND steps = $2 AND NOT done FOR UPDATE";
+    SELECT m.upto FROM evidence._evidence_migrations m WHERE m.version = $1 AND NOT m.done
+        AND NOT EXISTS (SELECT FROM evidence._evidence_migrations n WHERE n.version > $1) FOR UPDATE OF m";
 
-const NOTE_REINDEXED: &str =
-    "UPDATE evidence._evidence_migrations SET steps = $2, upto = $3 WHERE version = $1";
+const NOTE_REINDEXED: &str = "UPDATE evidence._evidence_migrations SET upto = $2 WHERE version = $1";
 
+const REINDEXED_ALL: &str =
+    "UPDATE evidence._evidence_migrations SET done = true, upto = NULL WHERE version <= $1";
+
+/// The table, if it has rows of an organization that does not exist: a step of its index for each organization.
 const HOMELESS: &str = "
-    SELECT DISTINCT x.name FROM (
-        SELECT 'ledger' AS name, org FROM evidence.ledger UNION ALL SELECT 'node', org FROM evidence.node
-        UNION ALL SELECT 'head', org FROM evidence.head UNION ALL SELECT 'blob', org FROM evidence.blob
-        UNION ALL SELECT 'blob_chunk', org FROM evidence.blob_chunk) x
-    WHERE x.org NOT IN (SELECT id FROM evidence.organization)";
+    WITH RECURSIVE x (org) AS (
+        (SELECT t.org FROM evidence.{table} t ORDER BY t.org LIMIT 1)
+        UNION ALL
+        SELECT (SELECT t.org FROM evidence.{table} t WHERE t.org > x.org ORDER BY t.org LIMIT 1)
+        FROM x WHERE x.org IS NOT NULL)
+    SELECT '{table}' WHERE EXISTS (
+        SELECT FROM x WHERE x.org IS NOT NULL AND x.org NOT IN (SELECT id FROM evidence.organization))";
+
+/// Tables that are not made again from the ledgers and have rows of organizations.
+const OF_ORGANIZATIONS: [&str; 6] = ["ledger", "node", "head", "blob", "blob_chunk", "attachment_pending"];
 
 /// What the ledger says of a key is the digest of its hash, so that the tables made again agree with one that is gone.
 const HASHES_MISSING: &str = "SELECT id FROM evidence.api_key WHERE hash IS NULL";
@@ -123,7 +131,17 @@ const HASHES_MISSING: &str = "SELECT id FROM evidence.api_key WHERE hash IS NULL
 /// A blob may be kept for a record that was refused afterwards: only those that a fact names must be there.
 const BLOBS_MISSING: &str = "
     SELECT x.org || ' ' || x.sha256 FROM (
-        SELECT org, sha256, size FROM pg_temp.blob EXCEPT SELECT org, sha256, size FROM evidence.blob) x";
+        SELECT org, sha256, size FROM pg_temp.attachment EXCEPT SELECT org, sha256, size FROM evidence.blob) x";
+
+/// Organizations whose ledgers are gone: what is made again has none of that name.
+const LEDGERS_GONE: &str = "
+    SELECT o.name FROM evidence.organization o WHERE NOT EXISTS (
+        SELECT 1 FROM pg_temp.organization m WHERE m.id = o.id OR m.name = o.name)";
+
+/// Keys that no ledger tells of, whose hashes nothing could bring back.
+const KEYS_UNKNOWN: &str = "
+    SELECT k.id FROM evidence.api_key k WHERE k.hash IS NOT NULL AND NOT EXISTS (
+        SELECT 1 FROM pg_temp.api_key m WHERE m.id = k.id OR m.hash = k.hash)";
 
 /// Of the texts `$2` of the organization `$1`, those that no entry keeps.
 const TEXTS_MISSING: &str = "
@@ -149,14 +167,17 @@ pub(crate) struct Range {
     pub(crate) after: String,
     /// Nothing: all that come after.
     pub(crate) upto: Option<String>,
+    /// Those among them whose ledgers are damaged, so that nothing can be compared with them.
+    pub(crate) damaged: Vec<String>,
 }
 
 impl Range {
     /// The condition that a row is of one of them, which this column tells.
     fn has(&self, column: &str) -> String {
-        let quoted = |id: &str| id.replace('\'', "''");
-        let upto = self.upto.as_ref().map(|upto| format!(" AND {column} <= '{}'", quoted(upto)));
-        format!("{column} > '{}'{}", quoted(&self.after), upto.unwrap_or_default())
+        let quoted = |id: &str| format!("'{}'", id.replace('\'', "''"));
+        let upto = self.upto.as_ref().map(|upto| format!(" AND {column} <= {}", quoted(upto)));
+        let damaged = self.damaged.iter().map(|id| format!(" AND {column} <> {}", quoted(id)));
+        [format!("{column} > {}", quoted(&self.after))].into_iter().chain(upto).chain(damaged).collect()
     }
 }
 
@@ -193,14 +214,12 @@ impl Derived {
         format!("INSERT INTO evidence.\"{name}\" SELECT * FROM pg_temp.\"{name}\" WHERE {marked}")
     }
 
-    /// A subquery of the rows that only one of the two tables has. What was made again is of the range alone.
+    /// A subquery of the rows that only one of the two tables has.
     fn difference(&self, range: &Range) -> String {
         let Self { name, org, .. } = self;
-        let stored = format!("SELECT * FROM evidence.\"{name}\" WHERE {}", range.has(org));
-        format!(
-            "((SELECT * FROM pg_temp.\"{name}\" EXCEPT {stored})
-            UNION ALL ({stored} EXCEPT SELECT * FROM pg_temp.\"{name}\")) x"
-        )
+        let of = |schema: &str| format!("SELECT * FROM {schema}.\"{name}\" WHERE {}", range.has(org));
+        let (stored, made) = (of("evidence"), of("pg_temp"));
+        format!("(({made} EXCEPT {stored}) UNION ALL ({stored} EXCEPT {made})) x")
     }
 }
 
@@ -250,10 +269,14 @@ impl Scratch {
         self.execute("COMMIT").await
     }
 
+    pub(crate) async fn roll_back(&mut self) -> StoreResult<()> {
+        self.execute("ROLLBACK").await
+    }
+
     /// Forgets what was made.
     pub(crate) async fn clear(&mut self) -> StoreResult<()> {
         let names = |prefix: &str| {
-            let tables = self.tables.iter().map(|table| table.name.as_str()).chain(["blob"]);
+            let tables = self.tables.iter().map(|table| table.name.as_str());
             tables.map(|name| format!("pg_temp.\"{prefix}{name}\"")).collect::<Vec<_>>().join(", ")
         };
         let clear = format!("TRUNCATE {}; DROP TABLE IF EXISTS {}", names(""), names("differs_"));
@@ -279,7 +302,8 @@ impl Scratch {
         limit: u64,
     ) -> StoreResult<Vec<StoredEntry>> {
         let query = sqlx::query_as::<_, EntryRow>(self.stored.statement(ENTRIES)).bind(org);
-        let rows = self.rows(query.bind(signed(first)).bind(signed(limit))).await?;
+        let query = query.bind(signed(first)).bind(signed(limit)).bind(signed(LEDGER_PAGE));
+        let rows = self.rows(query).await?;
         rows.into_iter().map(StoredEntry::try_from).collect()
     }
 
@@ -326,14 +350,8 @@ impl Scratch {
             let fact: Fact = body(&entry.payload)?;
             batch.index(spot, entry.at, &fact, &secrets(&fact, hashes)).map_err(unwritten)?;
             for row in fact.index_rows(entry.at) {
-                match row {
-                    IndexRow::Attachment(file) => {
-                        let query = sqlx::query(self.made.statement(PUT_BLOB)).bind(org.to_string());
-                        let query = query.bind(file.sha256.as_str()).bind(signed(file.size));
-                        query.execute(&mut self.connection).await.map_err(store_error)?;
-                    }
-                    IndexRow::TextUse { sha256 } => drop(texts.insert(sha256.to_string())),
-                    _ => {}
+                if let IndexRow::TextUse { sha256 } = row {
+                    texts.insert(sha256.to_string());
                 }
             }
         }
@@ -375,9 +393,25 @@ impl Scratch {
         let schema = self.rows(schema).await?.into_iter();
         let mut problems: Vec<_> =
             schema.map(|(what,)| format!("a table or index is not as it was made: {what}")).collect();
+        let versions = self.column(VERSIONS).await?.into_iter();
+        problems.extend(
+            versions.map(|row| format!("table _evidence_migrations: not as this program writes it: {row}")),
+        );
+        for table in OF_ORGANIZATIONS {
+            let homeless = self.column(&HOMELESS.replace("{table}", table)).await?.into_iter();
+            problems.extend(
+                homeless.map(|table| format!("rows of an organization that does not exist: {table}")),
+            );
+        }
+        Ok(problems)
+    }
+
+    /// What would be lost for good if what was made again took the place of what is stored.
+    pub(crate) async fn unaccounted(&mut self) -> StoreResult<Vec<String>> {
+        let mut problems = Vec::new();
         for (what, sql) in [
-            ("table _evidence_migrations: not as this program writes it", VERSIONS),
-            ("rows of an organization that does not exist", HOMELESS),
+            ("the ledger of an organization is gone", LEDGERS_GONE),
+            ("no ledger tells of an API key", KEYS_UNKNOWN),
         ] {
             problems.extend(self.column(sql).await?.iter().map(|row| format!("{what}: {row}")));
         }
@@ -401,6 +435,7 @@ impl Scratch {
         for (table, rows) in tables.iter().zip(&marked) {
             self.execute(&table.insert(0, *rows)).await?;
         }
+        self.execute(NOTE_REBUILT).await?;
         Ok(marked.iter().sum())
     }
 
@@ -431,25 +466,25 @@ impl Scratch {
         table.ok_or_else(|| StoreError::Failed(format!("there is no table {name}").into()))
     }
 
-    /// The last organization for which the step of a migration was done that follows after so many; nothing if the step
-    /// has ended. It stays so until the end of the transaction.
-    pub(crate) async fn reindexed(&mut self, version: i64, steps: i64) -> StoreResult<Option<String>> {
-        let query = sqlx::query_as::<_, (Option<String>,)>(self.stored.statement(REINDEXED));
-        let upto = self.rows(query.bind(version).bind(steps)).await?;
+    /// Whether there is such a table that follows from the ledgers.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.tables.iter().any(|table| table.name == name)
+    }
+
+    /// The last organization whose tables were made again for a version; nothing if all were, or a newer program does it.
+    pub(crate) async fn reindexed(&mut self, version: i64) -> StoreResult<Option<String>> {
+        let query = sqlx::query_as::<_, (Option<String>,)>(self.stored.statement(REINDEXED)).bind(version);
+        let upto = self.rows(query).await?;
         Ok(upto.into_iter().next().map(|(upto,)| upto.unwrap_or_default()))
     }
 
-    /// Notes that the step was done for these organizations too.
-    pub(crate) async fn note_reindexed(
-        &mut self,
-        version: i64,
-        steps: i64,
-        range: &Range,
-    ) -> StoreResult<()> {
-        let steps = if range.upto.is_some() { steps } else { steps + 1 };
-        let query = sqlx::query(self.stored.statement(NOTE_REINDEXED)).bind(version).bind(steps);
-        let noted = query.bind(range.upto.clone()).execute(&mut self.connection).await;
-        noted.map(drop).map_err(store_error)
+    /// Notes that the tables of these organizations were made again too.
+    pub(crate) async fn note_reindexed(&mut self, version: i64, range: &Range) -> StoreResult<()> {
+        let query = match &range.upto {
+            Some(upto) => sqlx::query(self.stored.statement(NOTE_REINDEXED)).bind(version).bind(upto),
+            None => sqlx::query(self.stored.statement(REINDEXED_ALL)).bind(version),
+        };
+        query.execute(&mut self.connection).await.map(drop).map_err(store_error)
     }
 
     /// The attachment after this one, and whether it still has the content that it is named after, as the store is at one

@@ -41,11 +41,10 @@ pub(crate) struct Submission {
 }
 
 impl Submission {
-    fn new(write: Write, reply: Reply<Vec<Entry>>) -> serde_json::Result<Self> {
+    async fn new(write: Write, reply: Reply<Vec<Entry>>) -> StoreResult<Self> {
         let begins = write.begins_ledger();
         let Write { org, by, at, facts, guards, secrets } = write;
-        let prepare = |fact| Prepared::new(fact, at, by.to_string());
-        let facts = facts.into_iter().map(prepare).collect::<serde_json::Result<_>>()?;
+        let facts = Prepared::all(facts, at, by.to_string()).await?;
         Ok(Self { org, begins, first: None, facts, guards, secrets, reply })
     }
 
@@ -69,14 +68,15 @@ impl Submission {
 impl Recorder for PostgresStore {
     async fn record(&self, write: Write) -> StoreResult<Vec<Entry>> {
         let (reply, outcome) = self.queue.outcome();
-        let submission = Submission::new(write, reply).map_err(|error| StoreError::Failed(error.into()))?;
+        let submission = Submission::new(write, reply).await?;
         self.queue.submit(Job::Record(submission), outcome).await
     }
 }
 
 /// Answers, from one snapshot of the database: the heads of the organizations `$1`; what each name leads to, an alias
-/// with a tilde before its id; the revision of each record; and the oldest version whose programs may write. Names and records are subqueries, so that each is a probe
-/// of an index whatever the statistics say.
+/// with a tilde before its id; the revision of each record; and the oldest version whose programs may write, with how often the
+/// tables were made again. Names and records are subqueries, so that each is a probe of an index whatever the statistics
+/// say.
 pub(crate) const LOOK: &str = "
     SELECT 0 AS what, NULL::bigint, h.size, h.org, h.frontier,
         coalesce((SELECT l.at FROM evidence.ledger l WHERE l.org = h.org AND l.idx = h.size - 1), 0)
@@ -98,7 +98,7 @@ pub(crate) const LOOK: &str = "
             WHERE s.org = j.org AND s.environment = j.environment AND s.idx = j.idx::bigint), '', 0
         FROM UNNEST($22::bigint[], $23::text[], $24::text[], $25::text[]) AS j (number, org, environment, idx)
     UNION ALL SELECT 1, j.number, 0,
-        (SELECT '~' || a.id FROM evidence.artifact a WHERE a.org = j.org AND a.trail = j.trail AND a.name = j.name
+        (SELECT '~' || a.id FROM evidence.artifact a WHERE a.org = j.org AND a.trail = j.trail AND a.name = j.name AND a.name <> ''
             ORDER BY a.ledger_index DESC LIMIT 1), '', 0
         FROM UNNEST($26::bigint[], $27::text[], $28::text[], $29::text[]) AS j (number, org, trail, name)
     UNION ALL SELECT 2, j.number,
@@ -108,8 +108,8 @@ pub(crate) const LOOK: &str = "
     UNION ALL SELECT 2, j.number,
         (SELECT t.ledger_index FROM evidence.trail t WHERE t.org = j.org AND t.id = j.id), '', '', 0
         FROM UNNEST($18::bigint[], $19::text[], $20::text[], $21::text[]) AS j (number, org, kind, id)
-    UNION ALL SELECT 3, NULL, 
-        (SELECT m.writer FROM evidence._evidence_migrations m ORDER BY m.version DESC LIMIT 1), NULL, '', 0";
+    UNION ALL (
+        SELECT 3, m.rebuilt, m.writer, NULL, '', 0 FROM evidence._evidence_migrations m ORDER BY m.version DESC LIMIT 1)";
 
 /// A row of [`LOOK`]: what it is about, the number of a name or record, a size or revision, an id, a frontier, a time.
 /// What is not there is null.
@@ -118,14 +118,16 @@ pub(crate) type Seen = (i32, Option<i64>, Option<i64>, Option<String>, String, i
 /// Locks the heads `$1`, which stand in the order of their organizations, so that two servers never wait for each other,
 /// and goes on only if each still has the size that was seen: everything that a guard rests on changes with its
 /// organization's ledger alone. Organizations and users are named in the whole store; there the unique indexes decide.
-/// Nor does it go on where a newer program lets this one, of version `$5`, write no more (`migrate.rs`).
+/// Nor does it go on where a newer program lets this one, of version `$5`, write no more (`migrate.rs`), or the tables were
+/// made again since it looked, `$6` times then: what was looked at may have been damaged.
 const SWAP: &str = "
     WITH locked AS MATERIALIZED (
         SELECT h.org, h.size FROM evidence.head h WHERE h.org = ANY($1) ORDER BY h.org FOR UPDATE),
     go AS MATERIALIZED (
         SELECT 1 WHERE ARRAY(SELECT l.size FROM locked l ORDER BY l.org) = $2
             AND coalesce((
-                SELECT m.writer FROM evidence._evidence_migrations m ORDER BY m.version DESC LIMIT 1), 0) <= $5),
+                SELECT m.writer <= $5 AND m.rebuilt = $6
+                FROM evidence._evidence_migrations m ORDER BY m.version DESC LIMIT 1), true)),
     swapped AS (
         UPDATE evidence.head h SET size = s.size, frontier = s.frontier
         FROM go, UNNEST($1::text[], $3::bigint[], $4::text[]) AS s (org, size, frontier) WHERE h.org = s.org)";
@@ -239,6 +241,8 @@ pub(crate) struct Plan {
     intervals: Intervals,
     /// The oldest version whose programs may write.
     writer: i64,
+    /// How often the tables were made again.
+    rebuilt: i64,
 }
 
 impl Plan {
@@ -265,7 +269,9 @@ impl Plan {
                         plan.directory.insert_revision(*record, unsigned(revision)?);
                     }
                 }
-                (3, Some(writer), _) => plan.writer = writer,
+                (3, Some(writer), _) => {
+                    (plan.writer, plan.rebuilt) = (writer, number.unwrap_or_default());
+                }
                 // A name that leads nowhere, a record that is not there.
                 _ => {}
             }
@@ -336,7 +342,7 @@ impl Plan {
     /// The statement by which a program of this version writes everything if the ledgers are as they were seen, and that
     /// answers whether they were; and its arguments.
     pub(crate) fn into_statement(self, version: i64) -> serde_json::Result<(String, PgArguments)> {
-        let Self { ledgers, mut rows, names, intervals, .. } = self;
+        let Self { ledgers, mut rows, names, intervals, rebuilt, .. } = self;
         let mut heads = Heads::default();
         for (org, Ledger { was, frontier, .. }) in ledgers.iter().filter(|(_, ledger)| ledger.changed) {
             let Some(was) = was else {
@@ -350,7 +356,7 @@ impl Plan {
         }
         intervals.write(&mut rows)?;
         write_names(&names, &mut rows)?;
-        swap(heads, rows, version)
+        swap(heads, rows, version, rebuilt)
     }
 }
 
@@ -364,7 +370,7 @@ struct Heads {
 }
 
 /// One statement that writes these heads and rows, together or not at all; and its arguments.
-fn swap(heads: Heads, rows: Rows, version: i64) -> serde_json::Result<(String, PgArguments)> {
+fn swap(heads: Heads, rows: Rows, version: i64, rebuilt: i64) -> serde_json::Result<(String, PgArguments)> {
     let Heads { orgs, sizes_before, sizes, frontiers } = heads;
     let mut arguments = PgArguments::default();
     let bound = [
@@ -373,6 +379,7 @@ fn swap(heads: Heads, rows: Rows, version: i64) -> serde_json::Result<(String, P
         arguments.add(sizes),
         arguments.add(frontiers),
         arguments.add(version),
+        arguments.add(rebuilt),
     ];
     bound.into_iter().collect::<Result<(), _>>().map_err(serde::ser::Error::custom)?;
     let named = |(number, statement)| format!(", write_{number} AS ({statement})");
@@ -382,7 +389,7 @@ fn swap(heads: Heads, rows: Rows, version: i64) -> serde_json::Result<(String, P
 
 /// Writes the rows of facts whose ledger is written already, on a connection that nobody shares.
 pub(crate) fn rows_alone(rows: Rows) -> serde_json::Result<(String, PgArguments)> {
-    swap(Heads::default(), rows, i64::MAX)
+    swap(Heads::default(), rows, i64::MAX, 0)
 }
 
 /// Writes what became of names.
@@ -452,9 +459,10 @@ impl Batch<'_> {
                 rows.push(Table::Trail, &(spot.org, id, flow, name, spot.index, begins, spot.index))?;
                 if begins { Ok(()) } else { rows.push(Table::TrailEntry, &(spot.org, id, spot.index)) }
             }
-            IndexRow::Artifact { id, flow, trail, fingerprint, name, commit, branch, repo, at } => {
+            IndexRow::Artifact { id, flow, trail, fingerprint, name, commit, branch, repo, template, at } => {
+                let (org, index) = (spot.org, spot.index);
                 let row =
-                    (spot.org, id, flow, trail, fingerprint, name, commit, branch, repo, at, spot.index);
+                    (org, id, flow, trail, fingerprint, name, commit, branch, repo, template, at, index);
                 rows.push(Table::Artifact, &row)
             }
             IndexRow::Attestation { id, trail, name, kind, is_compliant, is_override, binding, at } => {
@@ -488,8 +496,12 @@ impl Batch<'_> {
                 rows.push(Table::Allowance, &(spot.org, environment, fingerprint, spot.index))
             }
             IndexRow::Text { sha256 } => rows.push(Table::Text, &(spot.org, sha256, spot.index)),
-            // Kept before the fact; what is expected to be there follows from the ledger.
-            IndexRow::Attachment(_) | IndexRow::TextUse { .. } => Ok(()),
+            IndexRow::Attachment(file) => {
+                rows.push(Table::Attachment, &(spot.org, &file.sha256, file.size))?;
+                rows.push(Table::PendingGone, &(spot.org, &file.sha256))
+            }
+            // What is expected to be there follows from the ledger.
+            IndexRow::TextUse { .. } => Ok(()),
         }
     }
 }

@@ -17,8 +17,8 @@ use sqlx::postgres::PgArguments;
 
 use crate::db::PostgresStore;
 use crate::{
-    allowlists, artifacts, attestations, environments, ledger, orgs, policies, repos, service_accounts,
-    snapshots, texts, trails,
+    allowlists, artifacts, attestations, environments, ledger, orgs, pending, policies, repos,
+    service_accounts, snapshots, texts, trails,
 };
 
 /// Where a fact stands: the organization, and the index in its ledger.
@@ -45,6 +45,8 @@ pub(crate) enum Table {
     TrailEntry,
     Artifact,
     Attestation,
+    Attachment,
+    PendingGone,
     Repo,
     Snapshot,
     EnvironmentReport,
@@ -76,6 +78,8 @@ impl Table {
             Self::TrailEntry => trails::INSERT_ENTRIES,
             Self::Artifact => artifacts::INSERT_ARTIFACTS,
             Self::Attestation => attestations::INSERT_ATTESTATIONS,
+            Self::Attachment => pending::INSERT_ATTACHMENTS,
+            Self::PendingGone => pending::FORGET,
             Self::Repo => repos::PUT_REPOS,
             Self::Snapshot => snapshots::INSERT_SNAPSHOTS,
             Self::EnvironmentReport => environments::PUT_REPORTS,
@@ -104,6 +108,8 @@ impl Table {
             | Self::TrailEntry
             | Self::Artifact
             | Self::Attestation
+            | Self::Attachment
+            | Self::PendingGone
             | Self::Snapshot
             | Self::EnvironmentReport
             | Self::InstanceEnd
@@ -331,14 +337,14 @@ pub(crate) const ALL_NAMED: &str = concat!(
 
 impl PostgresStore {
     /// The records of this kind and these ids, in any order.
-    pub(crate) async fn by_ids<T: DeserializeOwned>(
+    pub(crate) async fn by_ids<T: DeserializeOwned + Send + 'static>(
         &self,
         org: Id,
         kind: &'static str,
         ids: &[Id],
     ) -> StoreResult<Vec<Current<T>>> {
         let question = self.ask(BY_IDS).bind(org.to_string()).bind(list(ids)).bind(kind);
-        readable(org, question.all().await?.into_iter().map(listed_current))
+        question.readable_as(org, listed_current).await
     }
 
     /// The record of this kind and id.
@@ -353,17 +359,16 @@ impl PostgresStore {
     }
 
     /// Every record of this kind, by name, but for the archived ones.
-    pub(crate) async fn all_named<T: DeserializeOwned>(
+    pub(crate) async fn all_named<T: DeserializeOwned + Send + 'static>(
         &self,
         org: Id,
         kind: &'static str,
     ) -> StoreResult<Vec<Current<T>>> {
-        let rows = self.ask(ALL_NAMED).bind(org.to_string()).bind(kind).all().await?;
-        readable(org, rows.into_iter().map(listed_current))
+        self.ask(ALL_NAMED).bind(org.to_string()).bind(kind).readable_as(org, listed_current).await
     }
 
     /// A window of the records whose facts `listing` finds, and how many there are. The values are those of `$4` onwards.
-    pub(crate) async fn page<T: DeserializeOwned>(
+    pub(crate) async fn page<T: DeserializeOwned + Send + 'static>(
         &self,
         org: Id,
         listing: &Listing,
@@ -374,7 +379,7 @@ impl PostgresStore {
     }
 
     /// The same, for what decisions rest on: nothing is left out.
-    pub(crate) async fn whole_page<T: DeserializeOwned>(
+    pub(crate) async fn whole_page<T: DeserializeOwned + Send + 'static>(
         &self,
         org: Id,
         listing: &Listing,
@@ -396,7 +401,7 @@ impl PostgresStore {
     }
 
     /// A window, and how many there are: one statement, so that the two agree.
-    async fn window<T>(
+    async fn window<T: Send + 'static>(
         &self,
         org: Id,
         sql: &str,
@@ -410,10 +415,12 @@ impl PostgresStore {
             Bound::Text(text) => question.bind(text),
             Bound::List(list) => question.bind(list),
         });
-        let rows = question.all::<(i64, Option<i64>, Payload)>().await?;
-        let total = rows.first().map_or(Ok(0), |(total, ..)| unsigned(*total))?;
-        let page = rows.into_iter().filter_map(|(_, index, text)| Some((index?, text))).collect();
-        Ok(Slice { items: read(org, page)?, total })
+        let slice = move |rows: Vec<(i64, Option<i64>, Payload)>| {
+            let total = rows.first().map_or(Ok(0), |(total, ..)| unsigned(*total))?;
+            let page = rows.into_iter().filter_map(|(_, index, text)| Some((index?, text))).collect();
+            Ok(Slice { items: read(org, page)?, total })
+        };
+        question.answer(slice).await
     }
 }
 

@@ -55,7 +55,7 @@ const SNAPSHOTS: &str = "
     SELECT s.idx, s.at,
         (SELECT n.at FROM evidence.snapshot n
             WHERE n.org = s.org AND n.environment = s.environment AND n.idx = s.idx + 1),
-        s.compliant
+        s.compliant, s.ledger_index
     FROM evidence.snapshot s WHERE s.org = $1 AND s.environment = $2 AND s.idx BETWEEN $3 AND $4 ORDER BY s.idx";
 
 /// Of equal times the greatest number: one probe of an index, however long ago.
@@ -152,9 +152,10 @@ struct Taken {
     snapshot: Snapshot,
 }
 
-fn line((index, at, until, compliant): (i64, i64, Option<i64>, bool)) -> StoreResult<SnapshotRow> {
+fn line(row: (i64, i64, Option<i64>, bool, i64)) -> StoreResult<SnapshotRow> {
+    let (index, at, until, compliant, revision) = row;
     let (at, until) = (Timestamp::from_micros(at), until.map(Timestamp::from_micros));
-    Ok(SnapshotRow { index: unsigned(index)?, at, until, compliant })
+    Ok(SnapshotRow { index: unsigned(index)?, at, until, compliant, revision: unsigned(revision)? })
 }
 
 #[derive(sqlx::FromRow)]
@@ -188,10 +189,11 @@ impl StretchRow {
 impl SnapshotStore for PostgresStore {
     async fn snapshot(&self, org: Id, environment: Id, index: u64) -> StoreResult<Option<Current<Snapshot>>> {
         let question = self.ask(SNAPSHOT).bind(org.to_string()).bind(environment.to_string());
-        let row = question.bind(signed(index)).first::<(i64, Payload)>().await?;
-        let Some((revision, payload)) = row else { return Ok(None) };
-        let Taken { snapshot } = said(text_of(&payload)?)?;
-        Ok(Some(Current { revision: unsigned(revision)?, record: snapshot }))
+        let taken = |(revision, payload): (i64, Payload)| {
+            let Taken { snapshot } = said(text_of(&payload)?)?;
+            Ok(Current { revision: unsigned(revision)?, record: snapshot })
+        };
+        question.bind(signed(index)).first_as(taken).await
     }
 
     async fn snapshots(
@@ -213,15 +215,15 @@ impl SnapshotStore for PostgresStore {
 
     async fn instances(&self, org: Id, environment: Id, index: u64) -> StoreResult<Vec<Placed>> {
         let question = self.ask(INSTANCES).bind(org.to_string()).bind(environment.to_string());
-        let found = question.bind(signed(index)).first::<(Option<String>,)>().await?;
-        let mut placed: Vec<(Instance, bool)> = array(found.and_then(|(json,)| json))?;
-        placed.sort_by_cached_key(|(instance, _)| (instance.key(), instance.from));
-        Ok(placed.into_iter().map(|(instance, exited)| Placed { instance, exited }).collect())
+        let placed = |(json,): (Option<String>,)| {
+            let mut placed: Vec<(Instance, bool)> = array(json)?;
+            placed.sort_by_cached_key(|(instance, _)| (instance.key(), instance.from));
+            Ok(placed.into_iter().map(|(instance, exited)| Placed { instance, exited }).collect())
+        };
+        Ok(question.bind(signed(index)).first_as(placed).await?.unwrap_or_default())
     }
 
     async fn stretches(&self, org: Id, fingerprints: &[Fingerprint]) -> StoreResult<Vec<Stretch>> {
-        let rows =
-            self.ask(STRETCHES).bind(org.to_string()).bind(list(fingerprints)).all::<StretchRow>().await?;
-        rows.into_iter().map(StretchRow::stretch).collect()
+        self.ask(STRETCHES).bind(org.to_string()).bind(list(fingerprints)).all_as(StretchRow::stretch).await
     }
 }

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use evidence_core::fact::said;
 use evidence_core::id::Id;
 use evidence_core::ledger::Hash;
-use evidence_core::store::{StoreResult, readable};
+use evidence_core::store::StoreResult;
 use evidence_core::texts::TextStore;
 use serde::Deserialize;
 
@@ -30,9 +30,8 @@ struct Kept {
 #[async_trait]
 impl TextStore for PostgresStore {
     async fn texts(&self, org: Id, digests: &[Hash]) -> StoreResult<Vec<String>> {
-        let rows = self.ask(TEXTS).bind(org.to_string()).bind(list(digests)).all().await?;
         let text = |payload: &str| said::<Kept>(payload).map(|kept| kept.text);
-        let row = |(index, payload): (i64, Payload)| (index, text_of(&payload).and_then(text));
-        readable(org, rows.into_iter().map(row))
+        let row = move |(index, payload): (i64, Payload)| (index, text_of(&payload).and_then(text));
+        self.ask(TEXTS).bind(org.to_string()).bind(list(digests)).readable_as(org, row).await
     }
 }

@@ -1,17 +1,17 @@
 //! Trails, and what was reported to them.
 
 use async_trait::async_trait;
-use evidence_core::Current;
 use evidence_core::id::Id;
+use evidence_core::name::TrailName;
 use evidence_core::page::{Listed, Slice, Window};
-use evidence_core::store::{StoreResult, StoredEntry, readable};
-use evidence_core::trails::{Reported, Trail, TrailContents, TrailFilter, TrailStore};
+use evidence_core::store::{StoreResult, readable};
+use evidence_core::trails::{
+    REPORT_BYTES, Reported, Trail, TrailContents, TrailEntry, TrailFilter, TrailStore,
+};
+use evidence_core::{Current, StoreError};
 
 use crate::db::PostgresStore;
-use crate::ledger::EntryRow;
-use crate::rows::{
-    Bound, Listing, Order, array, each, list, listed_record, payload, record, signed, unsigned,
-};
+use crate::rows::{Bound, Listing, Order, array, each, id, list, payload, record, signed, unsigned, word};
 use crate::{artifacts, attestations};
 
 /// A trail keeps its flow, its beginning and its places: what is no beginning is numbered apart, for nothing.
@@ -49,12 +49,19 @@ const WITH_FINGERPRINT: &str = " AND x.id IN (
         SELECT a.trail FROM evidence.artifact a
         WHERE a.org = $1 AND a.fingerprint >= $7 AND a.fingerprint < $7 || 'g')";
 
-const NEWEST: &str = concat!(
-    "SELECT t.ledger_index, ",
+const NEWEST: &str = "
+    SELECT t.id FROM UNNEST($2::text[]) AS f (flow) CROSS JOIN LATERAL (
+        SELECT id FROM evidence.trail
+        WHERE org = $1 AND flow || '' = f.flow ORDER BY flow_place DESC LIMIT 1) t";
+
+/// Counted by indexes alone; a text that is stored apart is not read for its size.
+pub(crate) const SIZES: &str = concat!(
+    "SELECT t.id, coalesce(octet_length(",
     payload!("t"),
-    " FROM UNNEST($2::text[]) AS f (flow) CROSS JOIN LATERAL (
-        SELECT org, ledger_index FROM evidence.trail
-        WHERE org = $1 AND flow || '' = f.flow ORDER BY flow_place DESC LIMIT 1) t"
+    "), 0)::bigint,
+        (SELECT count(*) FROM evidence.artifact a WHERE a.org = $1 AND a.trail = t.id)
+        + (SELECT count(*) FROM evidence.attestation a WHERE a.org = $1 AND a.trail = t.id) FROM ",
+    each!("trail", "id", "t")
 );
 
 /// The facts of the trails `$2` with their indexes, told apart by what stands in no JSON, so that one that is damaged
@@ -91,25 +98,24 @@ pub(crate) const CONTENTS: &str = concat!(
 /// A row of [`CONTENTS`].
 type Contents = (Option<String>, Option<String>, Option<String>);
 
+pub(crate) const NAMES: &str = concat!("SELECT t.id, t.name FROM ", each!("trail", "id", "t"));
+
 /// Counted by an index alone.
 const ARTIFACTS: &str = "
     SELECT count(*) FROM (SELECT FROM evidence.artifact WHERE org = $1 AND trail = $2 LIMIT $3::bigint) a";
 pub(crate) const ATTESTATIONS: &str = "
     SELECT count(*) FROM (SELECT FROM evidence.attestation WHERE org = $1 AND trail = $2 LIMIT $3::bigint) a";
 
-/// One that the ledger lacks has the kind that it must have had, and nothing else.
+/// A text that is stored apart is not read for its size.
 const ENTRIES: &str = "
     WITH entry AS (
-        SELECT begun AS idx, 'trail_begun' AS kind FROM evidence.trail WHERE org = $1 AND id = $2
-        UNION ALL SELECT ledger_index, 'trail_updated' FROM evidence.trail_entry WHERE org = $1 AND trail = $2
-        UNION ALL SELECT ledger_index, 'artifact_reported' FROM evidence.artifact WHERE org = $1 AND trail = $2
-        UNION ALL SELECT ledger_index, 'attestation_added' FROM evidence.attestation WHERE org = $1 AND trail = $2)
-    SELECT e.idx, coalesce(l.kind, e.kind) AS kind, coalesce(l.at, 0) AS at, coalesce(l.actor, '') AS actor,
-        coalesce(l.payload_sha256, repeat('0', 64)) AS payload_sha256,
-        coalesce(l.leaf_hash, repeat('0', 64)) AS leaf_hash, coalesce(l.payload, '') AS payload
-    FROM entry e LEFT JOIN LATERAL (
-        SELECT * FROM evidence.ledger WHERE org = $1 AND idx = e.idx OFFSET 0) l ON true
-    ORDER BY e.idx";
+        SELECT begun AS idx FROM evidence.trail WHERE org = $1 AND id = $2
+        UNION ALL SELECT ledger_index FROM evidence.trail_entry WHERE org = $1 AND trail = $2
+        UNION ALL SELECT ledger_index FROM evidence.artifact WHERE org = $1 AND trail = $2
+        UNION ALL SELECT ledger_index FROM evidence.attestation WHERE org = $1 AND trail = $2)
+    SELECT e.idx, coalesce(
+            (SELECT octet_length(l.payload) FROM evidence.ledger l WHERE l.org = $1 AND l.idx = e.idx), 0)::bigint
+    FROM entry e ORDER BY e.idx";
 
 fn listing(filter: &TrailFilter) -> Listing {
     let conditions = [
@@ -133,15 +139,16 @@ const fn order(filter: &TrailFilter) -> Order {
 const SEPARATOR: char = '\u{1e}';
 
 /// A fact of [`CONTENTS`]: its index, and the record.
-fn trail_fact(text: &str) -> (&str, StoreResult<Trail>) {
+fn trail_fact(text: &str) -> (&str, StoreResult<Current<Trail>>) {
     let (index, payload) = text.split_once(' ').unwrap_or((text, ""));
-    (index, record(payload))
+    let revision = || index.parse().map_err(|_| StoreError::corrupt(format_args!("'{index}' is no index")));
+    (index, record(payload).and_then(|record| Ok(Current { revision: revision()?, record })))
 }
 
 /// What [`CONTENTS`] found, trail by trail.
 fn contents(org: Id, (trails, artifacts, attestations): Contents) -> StoreResult<Vec<TrailContents>> {
     let trails = trails.as_deref().unwrap_or_default().split_terminator(SEPARATOR).map(trail_fact);
-    let trails: Vec<Trail> = readable(org, trails)?;
+    let trails: Vec<Current<Trail>> = readable(org, trails)?;
     let artifacts = array(artifacts)?.into_iter().map(artifacts::Row::artifact).collect();
     let attestations = array(attestations)?.into_iter().map(attestations::Row::attestation).collect();
     Ok(TrailContents::together(trails, artifacts, attestations))
@@ -164,14 +171,28 @@ impl TrailStore for PostgresStore {
         self.listed(org, &listing(filter), window, values.map(Bound::Text).into()).await
     }
 
-    async fn newest_trails(&self, org: Id, flows: &[Id]) -> StoreResult<Vec<Trail>> {
-        let rows = self.ask(NEWEST).bind(org.to_string()).bind(list(flows)).all().await?;
-        readable(org, rows.into_iter().map(listed_record))
+    async fn newest_trails(&self, org: Id, flows: &[Id]) -> StoreResult<Vec<Id>> {
+        let rows = self.ask(NEWEST).bind(org.to_string()).bind(list(flows)).all::<(String,)>().await?;
+        rows.into_iter().map(|(trail,)| id(&trail)).collect()
+    }
+
+    async fn trail_sizes(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<Listed>> {
+        let size = |(trail, bytes, reports): (String, i64, i64)| {
+            Ok(Listed { id: id(&trail)?, bytes: unsigned(bytes)? + unsigned(reports)? * REPORT_BYTES })
+        };
+        let question = self.ask(SIZES).bind(org.to_string()).bind(list(trails));
+        question.all().await?.into_iter().map(size).collect()
     }
 
     async fn trail_contents(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailContents>> {
         let question = self.ask(CONTENTS).bind(org.to_string()).bind(list(trails));
-        contents(org, question.first().await?.unwrap_or_default())
+        let found = question.first_as(move |row: Contents| contents(org, row)).await?;
+        Ok(found.unwrap_or_default())
+    }
+
+    async fn trail_names(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<(Id, TrailName)>> {
+        let rows = self.ask(NAMES).bind(org.to_string()).bind(list(trails)).all::<(String, String)>().await?;
+        rows.into_iter().map(|(trail, name)| Ok((id(&trail)?, word(&name)?))).collect()
     }
 
     async fn trail_size(&self, org: Id, trail: Id, kind: Reported, most: u64) -> StoreResult<u64> {
@@ -183,9 +204,11 @@ impl TrailStore for PostgresStore {
         question.first().await?.map_or(Ok(0), |(count,): (i64,)| unsigned(count))
     }
 
-    async fn trail_entries(&self, org: Id, trail: Id) -> StoreResult<Vec<StoredEntry>> {
+    async fn trail_entries(&self, org: Id, trail: Id) -> StoreResult<Vec<TrailEntry>> {
         let question = self.ask(ENTRIES).bind(org.to_string()).bind(trail.to_string());
-        question.all::<EntryRow>().await?.into_iter().map(StoredEntry::try_from).collect()
+        let entry =
+            |(index, bytes): (i64, i64)| Ok(TrailEntry { index: unsigned(index)?, bytes: unsigned(bytes)? });
+        question.all().await?.into_iter().map(entry).collect()
     }
 }
 

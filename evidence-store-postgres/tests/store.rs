@@ -284,6 +284,28 @@ async fn an_attachment_that_broke_off_is_not_there_until_it_is_kept_whole() {
 
 #[tokio::test]
 #[ignore = "needs PostgreSQL: cargo xtask test"]
+async fn an_attachment_that_is_damaged_is_put_right_by_keeping_it_again() {
+    let bench = Bench::new().await;
+    let content: Vec<u8> = (0..CHUNK * 2 + 7).map(|n| u8::try_from(n % 251).unwrap()).collect();
+    let sha256 = evidence_core::digest::sha256_hex(&content).parse().unwrap();
+    let keep = async || bench.store.keep(bench.org, &sha256, &mut Whole::new(content.clone())).await.unwrap();
+    keep().await;
+    for damage in [
+        "DELETE FROM {}.blob_chunk WHERE seq = 1",
+        "UPDATE {}.blob_chunk SET data = substr(data, 2) || substr(data, 1, 1) WHERE seq = 2",
+        "UPDATE {}.blob_chunk SET data = substr(data, 1, 9)",
+        "INSERT INTO {}.blob_chunk SELECT org, sha256, 3, data FROM {}.blob_chunk WHERE seq = 2",
+        "UPDATE {}.blob SET size = 1",
+    ] {
+        bench.execute(damage).await;
+        assert_eq!(bench.problems().await.len(), 1, "{damage}");
+        keep().await;
+        assert_eq!(bench.problems().await, Vec::<String>::new(), "{damage}");
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: cargo xtask test"]
 async fn damage_is_named() {
     let cases = [
         ("UPDATE {}.ledger SET payload = '{}' WHERE idx = 3", "payload of ledger entry 3"),
@@ -302,6 +324,23 @@ async fn damage_is_named() {
         bench.execute(damage).await;
         let problems = bench.problems().await;
         assert!(problems.iter().any(|problem| problem.contains(expected)), "{damage}: {problems:?}");
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: cargo xtask test"]
+async fn what_is_damaged_hides_nothing_of_its_neighbours() {
+    let bench = Bench::new().await;
+    for number in 0..200 {
+        bench.create(&bench.flow(&format!("flow-{number}"))).await.unwrap();
+    }
+    // Small ones are looked at together with the next.
+    let id = bench.org;
+    bench.execute(&format!("UPDATE {{}}.ledger SET payload = '{{}}' WHERE org = '{id}' AND idx = 1")).await;
+    bench.execute(&format!("DELETE FROM {{}}.membership WHERE org <> '{id}'")).await;
+    let problems = bench.problems().await;
+    for expected in ["the payload of ledger entry 1", "table membership"] {
+        assert!(problems.iter().any(|problem| problem.contains(expected)), "{expected}: {problems:?}");
     }
 }
 
@@ -328,6 +367,26 @@ async fn from_a_damaged_ledger_nothing_is_made() {
 
 #[tokio::test]
 #[ignore = "needs PostgreSQL: cargo xtask test"]
+async fn an_organization_whose_ledger_is_gone_is_not_made_to_vanish() {
+    let bench = Bench::new().await;
+    for table in ["ledger", "node", "head"] {
+        bench.execute(&format!("DELETE FROM {{}}.{table} WHERE org <> '{}'", bench.org)).await;
+    }
+    let report = bench.store.rebuild().await.unwrap();
+    assert_eq!(
+        report
+            .problems
+            .iter()
+            .filter(|problem| problem.contains("gone: jane") || problem.contains("API key"))
+            .count(),
+        2,
+        "{report:?}"
+    );
+    assert_eq!((report.rows, bench.count("organization").await, bench.count("api_key").await), (0, 2, 1));
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: cargo xtask test"]
 async fn tables_that_cannot_be_made_whole_stay_as_they_were() {
     let bench = Bench::new().await;
     bench.create(&bench.flow("build")).await.unwrap();
@@ -340,6 +399,58 @@ async fn tables_that_cannot_be_made_whole_stay_as_they_were() {
     bench.execute("ALTER TABLE {}.user DROP CONSTRAINT refuse").await;
     assert_eq!(bench.store.rebuild().await.unwrap().problems, Vec::<String>::new());
     assert_eq!(bench.problems().await, Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL: cargo xtask test"]
+async fn a_write_that_looked_at_damaged_tables_looks_again_once_they_are_made_again() {
+    let bench = Arc::new(Bench::new().await);
+    bench.create(&bench.flow("build")).await.unwrap();
+    bench.execute("DELETE FROM {}.name").await;
+    let mut connection = PgConnection::connect(&bench.schema.url).await.unwrap();
+    let mut keeping_out = connection.begin().await.unwrap();
+    let lock = AssertSqlSafe(format!("LOCK TABLE {}.head IN EXCLUSIVE MODE", bench.schema.name));
+    sqlx::raw_sql(lock).execute(&mut *keeping_out).await.unwrap();
+    // First the tables wait to be made again, then a write that has looked waits behind them.
+    let rebuilding = tokio::spawn({
+        let store = bench.store.clone();
+        async move { store.rebuild().await }
+    });
+    until_waiting_for_head(&bench, 1).await;
+    let writing = tokio::spawn({
+        let bench = bench.clone();
+        async move {
+            let flow = bench.flow("build");
+            let guard = Guard::Vacant(Key::Flow(flow.name.clone()));
+            bench.store.record(bench.write(vec![Fact::FlowCreated { record: flow }], vec![guard])).await
+        }
+    });
+    until_waiting_for_head(&bench, 2).await;
+    keeping_out.commit().await.unwrap();
+    assert_eq!(rebuilding.await.unwrap().unwrap().problems, Vec::<String>::new());
+    let written = writing.await.unwrap();
+    assert!(matches!(written, Err(StoreError::Conflict)), "{written:?}");
+    assert_eq!(bench.problems().await, Vec::<String>::new());
+}
+
+/// Waits until so many sessions wait for the table of heads.
+async fn until_waiting_for_head(bench: &Bench, sessions: i64) {
+    let mut connection = PgConnection::connect(&bench.schema.url).await.unwrap();
+    loop {
+        let waiting: i64 = sqlx::query_scalar(
+            "SELECT count(*) FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
+            JOIN pg_namespace n ON n.oid = c.relnamespace
+            WHERE NOT l.granted AND c.relname = 'head' AND n.nspname = $1",
+        )
+        .bind(&bench.schema.name)
+        .fetch_one(&mut connection)
+        .await
+        .unwrap();
+        if waiting >= sessions {
+            return connection.close().await.unwrap();
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -448,6 +559,26 @@ async fn tables_of_a_later_program_are_left_alone() {
         .await;
     let newer = PostgresStore::connect_with(&bench.schema.url, &options(&bench.schema)).await.unwrap_err();
     assert!(matches!(newer, ConnectError::NewerSchema { found: 99, known: 1 }), "{newer}");
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: cargo xtask test"]
+async fn what_a_later_program_took_away_is_not_available() {
+    for change in [
+        "ALTER TABLE {}.record RENAME COLUMN ledger_index TO position",
+        "ALTER TABLE {}.record RENAME TO entity",
+        "ALTER SCHEMA {} RENAME TO {}_moved",
+    ] {
+        let bench = Bench::new().await;
+        bench.execute(change).await;
+        let listed = bench.store.flows(bench.org, &FlowFilter::default(), Window::ALL).await;
+        assert!(matches!(listed, Err(StoreError::Unavailable(_))), "{change}: {listed:?}");
+        let written = bench.create(&bench.flow("build")).await;
+        assert!(matches!(written, Err(StoreError::Unavailable(_))), "{change}: {written:?}");
+        if change.contains("moved") {
+            bench.execute("ALTER SCHEMA {}_moved RENAME TO {}").await;
+        }
+    }
 }
 
 #[tokio::test]
@@ -649,4 +780,19 @@ async fn a_text_that_is_damaged_is_as_good_as_gone() {
     let mut texts = bench.store.texts(bench.org, &asked).await.unwrap();
     texts.sort_unstable();
     assert_eq!(texts, ["one", "two"]);
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: cargo xtask test"]
+async fn a_ledger_of_long_entries_is_checked_and_made_again_page_after_page() {
+    let bench = Bench::new().await;
+    let before = bench.store.fsck().await.unwrap().entries;
+    for number in 0..3 {
+        let text = format!("{number}{}", "x".repeat(3 << 20));
+        bench.store.record(bench.write(vec![Fact::TextKept { text }], vec![])).await.unwrap();
+    }
+    let report = bench.store.fsck().await.unwrap();
+    assert_eq!((report.entries, report.problems), (before + 3, Vec::new()));
+    let report = bench.store.rebuild().await.unwrap();
+    assert_eq!((report.entries, report.rows, report.problems), (before + 3, 0, Vec::new()));
 }

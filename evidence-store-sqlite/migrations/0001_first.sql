@@ -114,6 +114,7 @@ CREATE TABLE trail_entry (
     PRIMARY KEY (trail, ledger_index)
 ) STRICT, WITHOUT ROWID;
 
+-- template: the JSON of what a report without a trail is judged by.
 CREATE TABLE artifact (
     org          INTEGER NOT NULL,
     id           TEXT NOT NULL PRIMARY KEY,
@@ -124,13 +125,14 @@ CREATE TABLE artifact (
     commit_sha   TEXT NOT NULL,
     branch       TEXT,
     repo         TEXT,
+    template     TEXT,
     at           INTEGER NOT NULL,
     ledger_index INTEGER NOT NULL,
     place        INTEGER NOT NULL,
     flow_place   INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX artifact_org ON artifact (org, place);
-CREATE INDEX artifact_fingerprint ON artifact (org, fingerprint, flow, ledger_index);
+CREATE INDEX artifact_fingerprint ON artifact (org, fingerprint, flow, trail IS NOT NULL, ledger_index);
 CREATE UNIQUE INDEX artifact_flow ON artifact (flow, flow_place);
 CREATE INDEX artifact_trail ON artifact (trail, ledger_index) WHERE trail IS NOT NULL;
 CREATE INDEX artifact_commit ON artifact (flow, commit_sha, ledger_index);
@@ -221,6 +223,24 @@ CREATE TABLE kept_text (
     org          INTEGER NOT NULL,
     sha256       TEXT NOT NULL,
     ledger_index INTEGER NOT NULL,
+    PRIMARY KEY (org, sha256)
+) STRICT, WITHOUT ROWID;
+
+-- Contents that records name: they are kept beside the ledger.
+CREATE TABLE attachment (
+    org    INTEGER NOT NULL,
+    sha256 TEXT NOT NULL,
+    size   INTEGER NOT NULL,
+    PRIMARY KEY (org, sha256)
+) STRICT, WITHOUT ROWID;
+
+-- Contents that no record names yet, since when they are kept, and since when they are being removed. A note is there
+-- before the first chunk is.
+CREATE TABLE attachment_pending (
+    org         INTEGER NOT NULL,
+    sha256      TEXT NOT NULL,
+    kept_at     INTEGER NOT NULL,
+    removing_at INTEGER,
     PRIMARY KEY (org, sha256)
 ) STRICT, WITHOUT ROWID;
 

@@ -3,30 +3,65 @@
 use async_trait::async_trait;
 use evidence_core::allowlists::{Allowance, AllowlistStore};
 use evidence_core::id::Id;
+use evidence_core::name::Fingerprint;
+use evidence_core::page::Listed;
 use evidence_core::store::StoreResult;
 
 use crate::db::SqliteStore;
-use crate::rows::listed_record;
+use crate::rows::{listed_record, once, signed, unsigned, word};
 
 pub(crate) const PUT_ALLOWANCES: &str = "
     INSERT INTO allowance (org, environment, fingerprint, ledger_index)
     SELECT value->>0, value->>1, value->>2, value->>3 FROM json_each($1) WHERE true
     ON CONFLICT (org, environment, fingerprint) DO UPDATE SET ledger_index = excluded.ledger_index";
 
-const ALLOWANCES: &str = "
-    SELECT a.ledger_index, l.payload FROM allowance a LEFT JOIN ledger l ON l.org = a.org AND l.idx = a.ledger_index
-    WHERE a.org = (SELECT key FROM organization WHERE id = $1)";
+/// The payloads are measured without being read.
+const LISTED: &str = "
+    SELECT a.ledger_index, coalesce(octet_length(l.payload), 0) FROM allowance a
+    LEFT JOIN ledger l ON l.org = a.org AND l.idx = a.ledger_index
+    WHERE a.org = (SELECT key FROM organization WHERE id = $1) ORDER BY a.ledger_index DESC";
 
-const IN_ENVIRONMENT: &str = " AND a.environment = $2";
+const BY_INDEX: &str = "
+    SELECT w.value, l.payload FROM json_each($2) w
+    LEFT JOIN ledger l ON l.org = (SELECT key FROM organization WHERE id = $1) AND l.idx = w.value
+    ORDER BY w.value DESC";
 
-const NEWEST_FIRST: &str = " ORDER BY a.ledger_index DESC";
+const ALLOWED: &str = "
+    SELECT a.fingerprint FROM json_each($3) w CROSS JOIN allowance a
+        ON a.org = (SELECT key FROM organization WHERE id = $1) AND a.environment = $2 AND a.fingerprint = w.value";
+
+const SIZE: &str = "
+    SELECT count(*) FROM (
+        SELECT 1 FROM allowance
+        WHERE org = (SELECT key FROM organization WHERE id = $1) AND environment = $2 LIMIT $3)";
 
 #[async_trait]
 impl AllowlistStore for SqliteStore {
-    async fn allowances(&self, org: Id, environment: Option<Id>) -> StoreResult<Vec<Allowance>> {
-        let narrowed = environment.map_or("", |_| IN_ENVIRONMENT);
-        let question = self.ask([ALLOWANCES, narrowed, NEWEST_FIRST].concat()).bind(org.to_string());
-        let question = question.bind(environment.map(|id| id.to_string())).long();
+    async fn allowances_listed(&self, org: Id) -> StoreResult<Vec<Listed<u64>>> {
+        let listed =
+            |(index, bytes): (i64, i64)| Ok(Listed { id: unsigned(index)?, bytes: unsigned(bytes)? });
+        self.ask(LISTED).bind(org.to_string()).long().all_as(listed).await
+    }
+
+    async fn allowances(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<Allowance>> {
+        let question = self.ask(BY_INDEX).bind(org.to_string()).bind(once(indexes)?).long();
         question.readable_as(org, listed_record).await
+    }
+
+    async fn allowed(
+        &self,
+        org: Id,
+        environment: Id,
+        fingerprints: &[Fingerprint],
+    ) -> StoreResult<Vec<Fingerprint>> {
+        let question = self.ask(ALLOWED).bind(org.to_string()).bind(environment.to_string());
+        let question = question.bind(once(fingerprints)?).about(fingerprints.len());
+        question.all_as(|(fingerprint,): (String,)| word(&fingerprint)).await
+    }
+
+    async fn allowlist_size(&self, org: Id, environment: Id, most: u64) -> StoreResult<u64> {
+        let question = self.ask(SIZE).bind(org.to_string()).bind(environment.to_string());
+        let count = question.bind(signed(most)).first::<(i64,)>().await?;
+        count.map_or(Ok(0), |(count,)| unsigned(count))
     }
 }

@@ -6,6 +6,7 @@ use evidence_core::id::Id;
 use evidence_core::name::Fingerprint;
 use evidence_core::page::{Listed, Slice, Window};
 use evidence_core::store::StoreResult;
+use evidence_core::texts::TextRef;
 use evidence_core::time::Timestamp;
 use serde::Deserialize;
 
@@ -14,32 +15,33 @@ use crate::rows::{Listing, Order, array, list, listed_record, once, signed, unsi
 
 pub(crate) const INSERT_ARTIFACTS: &str = "
     INSERT INTO artifact
-        (org, id, flow, trail, fingerprint, name, commit_sha, branch, repo, at, ledger_index, place, flow_place)
+        (org, id, flow, trail, fingerprint, name, commit_sha, branch, repo, template, at, ledger_index, place, flow_place)
     SELECT r.*,
         coalesce((SELECT max(a.place) FROM artifact a WHERE a.org = r.org), 0)
             + row_number() OVER (PARTITION BY r.org ORDER BY r.idx),
         coalesce((SELECT max(a.flow_place) FROM artifact a WHERE a.flow = r.flow), 0)
             + row_number() OVER (PARTITION BY r.flow ORDER BY r.idx)
     FROM (SELECT value->>0 AS org, value->>1, value->>2 AS flow, value->>3, value->>4, value->>5, value->>6,
-              value->>7, value->>8, value->>9, value->>10 AS idx
+              value->>7, value->>8, value->>9, value->>10, value->>11 AS idx
           FROM json_each($1)) r";
 
 /// The JSON that [`Row`] reads, of a row `a`.
 macro_rules! row_json {
     () => {
-        "json_array(a.id, a.flow, a.trail, a.fingerprint, a.name, a.commit_sha, a.at, a.ledger_index)"
+        "json_array(a.id, a.flow, a.trail, a.fingerprint, a.name, a.commit_sha, json(a.template), a.at, a.ledger_index)"
     };
 }
 pub(crate) use row_json;
 
 /// The columns that compliance depends on.
 #[derive(Deserialize)]
-pub(crate) struct Row(Id, Id, Option<Id>, Fingerprint, String, String, Timestamp, u64);
+pub(crate) struct Row(Id, Id, Option<Id>, Fingerprint, String, String, Option<TextRef>, Timestamp, u64);
 
 impl Row {
     pub(crate) fn artifact(self) -> ArtifactRow {
-        let Self(id, flow, trail, fingerprint, template_reference_name, git_commit, at, index) = self;
-        ArtifactRow { id, flow, trail, fingerprint, template_reference_name, git_commit, at, index }
+        let Self(id, flow, trail, fingerprint, template_reference_name, git_commit, template, at, index) =
+            self;
+        ArtifactRow { id, flow, trail, fingerprint, template_reference_name, git_commit, template, at, index }
     }
 }
 
@@ -57,6 +59,13 @@ const COMMIT_BEGINS: &str = " AND x.commit_sha >= $8 AND x.commit_sha < $8 || 'g
 const ON_BRANCH: &str = " AND x.branch = $9";
 const FROM_REPOS: &str = " AND x.repo IN (SELECT value FROM json_each($10))";
 const WITH_COMMIT: &str = " AND x.commit_sha <> ''";
+
+const REPORTS: &str = concat!(
+    "SELECT '[' || group_concat(",
+    row_json!(),
+    ") || ']' FROM artifact a
+    WHERE a.org = (SELECT key FROM organization WHERE id = $1) AND a.flow = $2 AND a.fingerprint = $3"
+);
 
 const BY_ID: &str = "
     SELECT a.ledger_index, l.payload FROM json_each($2) w CROSS JOIN artifact a ON a.id = w.value
@@ -79,8 +88,9 @@ const PROVENANCE: &str = concat!(
     ") || ']' FROM json_each($2) w
     CROSS JOIN artifact a ON a.org = (SELECT key FROM organization WHERE id = $1) AND a.fingerprint = w.value
     WHERE a.ledger_index = (
-            SELECT max(n.ledger_index) FROM artifact n
-            WHERE n.org = a.org AND n.fingerprint = a.fingerprint AND n.flow = a.flow)"
+            SELECT n.ledger_index FROM artifact n
+            WHERE n.org = a.org AND n.fingerprint = a.fingerprint AND n.flow = a.flow
+            ORDER BY (n.trail IS NOT NULL) DESC, n.ledger_index DESC LIMIT 1)"
 );
 
 fn listing(filter: &ArtifactFilter) -> Listing {
@@ -130,6 +140,13 @@ fn values(filter: &ArtifactFilter) -> StoreResult<Vec<Option<String>>> {
     ])
 }
 
+/// The rows of a JSON array, or of nothing.
+fn oldest_first((json,): (Option<String>,)) -> StoreResult<Vec<ArtifactRow>> {
+    let mut rows: Vec<_> = array(json)?.into_iter().map(Row::artifact).collect();
+    rows.sort_unstable_by_key(|row| row.index);
+    Ok(rows)
+}
+
 #[async_trait]
 impl ArtifactStore for SqliteStore {
     async fn fingerprints(&self, org: Id, flow: Id, prefix: &str, limit: u64) -> StoreResult<Matches> {
@@ -164,13 +181,14 @@ impl ArtifactStore for SqliteStore {
         question.readable_as(org, listed_record).await
     }
 
+    async fn reports(&self, org: Id, flow: Id, fingerprint: &Fingerprint) -> StoreResult<Vec<ArtifactRow>> {
+        let question = self.ask(REPORTS).bind(org.to_string()).bind(flow.to_string());
+        let question = question.bind(fingerprint.to_string()).long();
+        Ok(question.first_as(oldest_first).await?.unwrap_or_default())
+    }
+
     async fn provenance(&self, org: Id, fingerprints: &[Fingerprint]) -> StoreResult<Vec<ArtifactRow>> {
         let question = self.ask(PROVENANCE).bind(org.to_string()).bind(once(fingerprints)?);
-        let oldest_first = |(json,): (Option<String>,)| {
-            let mut rows: Vec<_> = array(json)?.into_iter().map(Row::artifact).collect();
-            rows.sort_unstable_by_key(|row| row.index);
-            Ok(rows)
-        };
         Ok(question.about(fingerprints.len()).first_as(oldest_first).await?.unwrap_or_default())
     }
 }

@@ -1,14 +1,14 @@
 //! Attestations: a narrow row each, with the body in the ledger.
 
 use async_trait::async_trait;
-use evidence_core::attestations::{Attestation, AttestationRow, AttestationStore, Binding, newest_first};
+use evidence_core::attestations::{Attestation, AttestationRow, AttestationStore, Binding, NamedAttestation};
 use evidence_core::id::Id;
 use evidence_core::store::StoreResult;
 use evidence_core::time::Timestamp;
 use serde::Deserialize;
 
 use crate::db::SqliteStore;
-use crate::rows::{Payload, listed_record, once, record};
+use crate::rows::{Payload, body, listed_record, once, record, unsigned};
 
 pub(crate) const INSERT_ATTESTATIONS: &str = "
     INSERT INTO attestation (org, id, trail, name, kind, is_compliant, is_override, binding, at, ledger_index)
@@ -45,14 +45,19 @@ const BY_ID: &str = "
     LEFT JOIN ledger l ON l.org = a.org AND l.idx = a.ledger_index
     WHERE a.org = (SELECT key FROM organization WHERE id = $1)";
 
-const ON_TRAILS: &str = "
-    SELECT a.ledger_index, a.trail, a.binding, a.is_override, l.payload FROM json_each($2) w
+const ON_TRAILS: &str = concat!(
+    "SELECT ",
+    row_json!(),
+    ", coalesce(octet_length(l.payload), 0) FROM json_each($2) w
     CROSS JOIN attestation a ON a.trail = w.value AND a.name = $3
     LEFT JOIN ledger l ON l.org = a.org AND l.idx = a.ledger_index
-    WHERE a.org = (SELECT key FROM organization WHERE id = $1) ORDER BY a.ledger_index DESC";
+    WHERE a.org = (SELECT key FROM organization WHERE id = $1) ORDER BY a.ledger_index DESC"
+);
 
 /// A row of [`ON_TRAILS`].
-type Told = (i64, String, String, bool, Payload);
+fn named((json, bytes): (String, i64)) -> StoreResult<NamedAttestation> {
+    Ok(NamedAttestation { row: body::<Row>(&json)?.attestation(), bytes: unsigned(bytes)? })
+}
 
 #[async_trait]
 impl AttestationStore for SqliteStore {
@@ -66,12 +71,8 @@ impl AttestationStore for SqliteStore {
         question.readable_as(org, listed_record).await
     }
 
-    async fn attestations(&self, org: Id, trails: &[Id], name: &str) -> StoreResult<Vec<Attestation>> {
+    async fn attestations(&self, org: Id, trails: &[Id], name: &str) -> StoreResult<Vec<NamedAttestation>> {
         let question = self.ask(ON_TRAILS).bind(org.to_string()).bind(once(trails)?);
-        let question = question.bind(name.to_owned()).about(trails.len());
-        let row = |(index, trail, binding, is_override, payload): Told| {
-            (index, (trail, binding), is_override, payload.text().and_then(record))
-        };
-        question.answer(move |rows: Vec<Told>| newest_first(org, rows.into_iter().map(row))).await
+        question.bind(name.to_owned()).about(trails.len()).all_as(named).await
     }
 }

@@ -1,9 +1,10 @@
 //! Attachments: chunks of a fixed size, each written by itself, and a row that makes the blob exist once all are there.
-//! A keep that breaks off leaves chunks that nobody sees and that the next keep of the same content writes over.
+//! A keep that breaks off leaves chunks that nobody sees and that the next keep of the same content writes over, as it does
+//! those of a blob that is no longer whole.
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use evidence_core::blobs::{Blobs, CHUNK, Chunks, Parts};
+use evidence_core::blobs::{Blobs, CHUNK, Chunks, Parts, is_whole};
 use evidence_core::id::Id;
 use evidence_core::name::Fingerprint;
 use evidence_core::store::StoreResult;
@@ -14,8 +15,10 @@ use crate::question::execute;
 use crate::rows::signed;
 use crate::writer::Job;
 
-const EXISTS: &str = "
-    SELECT size FROM blob WHERE org = (SELECT key FROM organization WHERE id = $1) AND sha256 = $2";
+/// Whether the chunks of a blob have as many bytes as it says; no row where there is no such blob.
+const HAS_ITS_SIZE: &str = "
+    SELECT b.size = (SELECT coalesce(sum(length(c.data)), 0) FROM blob_chunk c WHERE c.org = b.org AND c.sha256 = b.sha256)
+    FROM blob b WHERE b.org = (SELECT key FROM organization WHERE id = $1) AND b.sha256 = $2";
 
 const PUT_CHUNK: &str = "
     INSERT INTO blob_chunk (org, sha256, seq, data) SELECT key, $2, $3, $4 FROM organization WHERE id = $1
@@ -23,7 +26,12 @@ const PUT_CHUNK: &str = "
 
 const COMPLETE: &str = "
     INSERT INTO blob (org, sha256, size) SELECT key, $2, $3 FROM organization WHERE id = $1
-    ON CONFLICT (org, sha256) DO NOTHING";
+    ON CONFLICT (org, sha256) DO UPDATE SET size = excluded.size";
+
+/// Chunks past the end, which no keep of this content has written.
+const DROP_SURPLUS: &str = "
+    DELETE FROM blob_chunk
+    WHERE org = (SELECT key FROM organization WHERE id = $1) AND sha256 = $2 AND seq >= $3";
 
 const CHUNK_OF: &str = "
     SELECT c.data FROM organization o
@@ -42,7 +50,7 @@ pub(crate) struct BlobWrite {
 #[derive(Debug)]
 enum Step {
     Chunk { number: i64, data: Vec<u8> },
-    Complete { size: i64 },
+    Complete { size: i64, chunks: i64 },
 }
 
 impl BlobWrite {
@@ -62,7 +70,9 @@ impl BlobWrite {
             Step::Chunk { number, data } => {
                 execute(connection, PUT_CHUNK, &[org.into(), sha256.into(), number.into(), data.into()])
             }
-            Step::Complete { size } => {
+            Step::Complete { size, chunks } => {
+                let (of, named) = (org.clone(), sha256.clone());
+                execute(connection, DROP_SURPLUS, &[of.into(), named.into(), chunks.into()])?;
                 execute(connection, COMPLETE, &[org.into(), sha256.into(), size.into()])
             }
         }
@@ -80,8 +90,8 @@ impl SqliteStore {
 #[async_trait]
 impl Blobs for SqliteStore {
     async fn keep(&self, org: Id, sha256: &Fingerprint, content: &mut dyn Chunks) -> StoreResult<()> {
-        let kept = self.ask(EXISTS).bind(org.to_string()).bind(sha256.to_string());
-        if kept.first::<(i64,)>().await?.is_some() {
+        let has_its_size = self.ask(HAS_ITS_SIZE).bind(org.to_string()).bind(sha256.to_string()).long();
+        if has_its_size.first::<(bool,)>().await? == Some((true,)) && is_whole(self, org, sha256).await? {
             return Ok(());
         }
         let (mut parts, mut number, mut size) = (Parts::new(content, CHUNK), 0, 0);
@@ -90,7 +100,7 @@ impl Blobs for SqliteStore {
             self.write_blob(org, sha256, Step::Chunk { number, data }).await?;
             number += 1;
         }
-        self.write_blob(org, sha256, Step::Complete { size: signed(size) }).await
+        self.write_blob(org, sha256, Step::Complete { size: signed(size), chunks: number }).await
     }
 
     async fn chunk(&self, org: Id, sha256: &Fingerprint, number: u64) -> StoreResult<Option<Bytes>> {

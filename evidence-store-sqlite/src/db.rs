@@ -16,7 +16,7 @@ use rusqlite::{Connection, OpenFlags, Row};
 use tokio::task::spawn_blocking;
 
 use crate::error::{ConnectError, Outdated};
-use crate::migrate::{MIGRATIONS, Migration, WRITER, latest, migrate};
+use crate::migrate::{MIGRATIONS, Migration, WRITER, expect_migrated, latest, migrate};
 use crate::question::{Question, Readers};
 use crate::writer::{Job, Writer};
 
@@ -42,6 +42,9 @@ pub struct Options {
     /// what the others leave; a single write that has more than half of it waits beside, one at a time. 64 MiB unless said
     /// otherwise.
     pub queue_bytes: usize,
+    /// Whether the file and its tables are made where there are none, and brought up to date. A store is otherwise opened
+    /// as it is, and refused where this program cannot use it so. True unless said otherwise.
+    pub migrate: bool,
 }
 
 impl Default for Options {
@@ -50,6 +53,7 @@ impl Default for Options {
             acquire_timeout: Duration::from_secs(5),
             queue_timeout: Duration::from_secs(10),
             queue_bytes: 64 << 20,
+            migrate: true,
         }
     }
 }
@@ -63,7 +67,8 @@ pub struct SqliteStore {
 }
 
 impl SqliteStore {
-    /// Opens the store at `sqlite://path`, making the file if there is none and bringing its tables up to date.
+    /// Opens the store at `sqlite://path`, making the file if there is none and bringing its tables up to date
+    /// ([`Options::migrate`]).
     ///
     /// # Errors
     /// [`ConnectError`] says what is wrong and what to do.
@@ -109,7 +114,12 @@ impl SqliteStore {
         migrations: &'static [Migration],
     ) -> Result<Self, ConnectError> {
         let unopened = |source| ConnectError::opening(&file, source);
-        let mut connection = connection(&file, OpenFlags::SQLITE_OPEN_CREATE).map_err(unopened)?;
+        let flags = if options.migrate { OpenFlags::SQLITE_OPEN_CREATE } else { OpenFlags::empty() };
+        let mut connection = connection(&file, flags).map_err(unopened)?;
+        if !options.migrate {
+            // Before anything is set, which would change the file of another program.
+            expect_migrated(&connection, &file, migrations)?;
+        }
         connection.pragma_update(None, "journal_mode", "WAL").map_err(unopened)?;
         connection.pragma_update(None, "synchronous", "FULL").map_err(unopened)?;
         connection.pragma_update(None, "journal_size_limit", LOG_BYTES).map_err(unopened)?;
@@ -125,7 +135,9 @@ impl SqliteStore {
                 return Err(ConnectError::Unsafe { file: file.display().to_string(), setting, found });
             }
         }
-        migrate(&mut connection, &file, migrations)?;
+        if options.migrate {
+            migrate(&mut connection, &file, migrations)?;
+        }
         let statements = Arc::new(AtomicU64::new(0));
         // SQLite ends what was begun, so that its outcome is always heard.
         let bounds = Bounds { bytes: options.queue_bytes, patience: options.queue_timeout, grace: None };

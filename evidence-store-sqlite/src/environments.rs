@@ -7,7 +7,7 @@ use evidence_core::store::StoreResult;
 use evidence_core::time::Timestamp;
 
 use crate::db::SqliteStore;
-use crate::rows::{Payload, record, unsigned};
+use crate::rows::{Payload, once, record, unsigned};
 
 /// A report that comes late in a group does not turn time back.
 pub(crate) const PUT_REPORTS: &str = "
@@ -18,7 +18,7 @@ pub(crate) const PUT_REPORTS: &str = "
 /// What is answered of an environment `r` with its entry `l`.
 macro_rules! columns {
     () => {
-        "SELECT r.ledger_index, l.payload, s.idx, s.at, s.compliant,
+        "SELECT r.ledger_index, l.payload, r.archived, s.idx, s.at, s.compliant,
             (SELECT h.at FROM environment_report h WHERE h.environment = r.id),
             (SELECT h.ledger_index FROM record h WHERE h.org = r.org AND h.kind = 'report' AND h.id = r.id)"
     };
@@ -48,10 +48,17 @@ const ENVIRONMENTS: &str = concat!(
     ORDER BY r.name"
 );
 
-type Row = (i64, Payload, Option<i64>, Option<i64>, Option<bool>, Option<i64>, Option<i64>);
+const BY_ID: &str = concat!(
+    columns!(),
+    " FROM json_each($2) w CROSS JOIN record r
+        ON r.org = (SELECT key FROM organization WHERE id = $1) AND r.kind = 'environment' AND r.id = w.value ",
+    latest!()
+);
+
+type Row = (i64, Payload, bool, Option<i64>, Option<i64>, Option<bool>, Option<i64>, Option<i64>);
 
 fn known(
-    (revision, payload, snapshots, changed_at, compliant, reported_at, reported): Row,
+    (revision, payload, archived, snapshots, changed_at, compliant, reported_at, reported): Row,
 ) -> StoreResult<KnownEnvironment> {
     let status = EnvironmentStatus {
         snapshots: snapshots.map_or(Ok(0), unsigned)?,
@@ -60,7 +67,7 @@ fn known(
         reported_at: reported_at.map(Timestamp::from_micros),
     };
     let (revision, reported) = (unsigned(revision)?, reported.map(unsigned).transpose()?);
-    Ok(KnownEnvironment { revision, reported, record: record(payload.text()?)?, status })
+    Ok(KnownEnvironment { revision, reported, record: record(payload.text()?)?, status, archived })
 }
 
 #[async_trait]
@@ -71,6 +78,11 @@ impl EnvironmentStore for SqliteStore {
 
     async fn environments(&self, org: Id) -> StoreResult<Vec<KnownEnvironment>> {
         let question = self.ask(ENVIRONMENTS).bind(org.to_string()).long();
+        question.readable_as(org, |row: Row| (row.0, known(row))).await
+    }
+
+    async fn environments_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<KnownEnvironment>> {
+        let question = self.ask(BY_ID).bind(org.to_string()).bind(once(ids)?).about(ids.len());
         question.readable_as(org, |row: Row| (row.0, known(row))).await
     }
 }

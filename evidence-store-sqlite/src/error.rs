@@ -82,6 +82,23 @@ pub enum ConnectError {
         /// Why not.
         source: std::io::Error,
     },
+    /// The file holds something else, or nothing.
+    #[error("'{file}' has no tables of an evidence store: check the address, or make a store there first")]
+    NoStore {
+        /// The file.
+        file: String,
+    },
+    /// The tables would have to be brought up to date first.
+    #[error(
+        "the file has tables of version {found} and this program needs {known}: start a server of this version, which \
+         brings them up to date"
+    )]
+    OlderSchema {
+        /// The version found.
+        found: i64,
+        /// The version that this program needs.
+        known: i64,
+    },
     /// The file was written by a later program.
     #[error("the file has tables of version {found} and this program knows {known}: use a newer program")]
     NewerSchema {

@@ -1,7 +1,7 @@
 //! Leases and cursors of background work: one statement each, by the writer, so that nobody comes between.
 
 use async_trait::async_trait;
-use evidence_core::feed::{Advance, FeedStore, Lease};
+use evidence_core::feed::{Advance, FeedStore, Lease, too_far};
 use evidence_core::id::Id;
 use evidence_core::store::StoreResult;
 use evidence_core::time::Timestamp;
@@ -15,8 +15,9 @@ use crate::writer::Job;
 
 const ACQUIRE: &str = "
     INSERT INTO lease AS l (name, holder, expires_at) VALUES ($1, $2, $3)
-    ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, expires_at = max(l.expires_at, excluded.expires_at)
-    WHERE l.holder = excluded.holder OR l.expires_at <= $4
+    ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, expires_at = CASE
+        WHEN l.expires_at > $5 THEN excluded.expires_at ELSE max(l.expires_at, excluded.expires_at) END
+    WHERE l.holder = excluded.holder OR l.expires_at <= $4 OR l.expires_at > $5
     RETURNING 1";
 
 const RELEASE: &str = "DELETE FROM lease WHERE name = $1 AND holder = $2 RETURNING 1";
@@ -57,8 +58,9 @@ impl SqliteStore {
 impl FeedStore for SqliteStore {
     async fn acquire_lease(&self, lease: &Lease, now: Timestamp) -> StoreResult<bool> {
         let Lease { name, holder, expires_at } = lease;
-        let (ends, now) = (expires_at.as_micros().into(), now.as_micros().into());
-        self.write_feed(ACQUIRE, vec![name.clone().into(), holder.to_string().into(), ends, now]).await
+        let names = [name.clone(), holder.to_string()].map(Value::from);
+        let times = [*expires_at, now, too_far(now)].map(|time| Value::from(time.as_micros()));
+        self.write_feed(ACQUIRE, names.into_iter().chain(times).collect()).await
     }
 
     async fn release_lease(&self, name: &str, holder: Id) -> StoreResult<()> {

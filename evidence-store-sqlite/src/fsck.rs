@@ -104,6 +104,28 @@ pub(crate) fn parts(ledgers: &[Ledger]) -> StoreResult<u64> {
     Ok(unsigned(ledgers.iter().map(|(.., size)| *size).sum())? / PARTS)
 }
 
+/// What of an entry does not match its hashes.
+fn flaws(entry: &StoredEntry) -> impl Iterator<Item = String> {
+    let StoredEntry { index, kind, at, actor, payload_sha256, leaf_hash, payload } = entry;
+    let payload = (Hash::of(payload) != *payload_sha256)
+        .then(|| format!("the payload of ledger entry {index} does not match its hash"));
+    let header = Header { index: *index, kind, at: at.as_micros(), actor, payload_sha256: *payload_sha256 };
+    let leaf = (header.leaf_hash() != *leaf_hash)
+        .then(|| format!("the leaf of ledger entry {index} does not match its header"));
+    payload.into_iter().chain(leaf)
+}
+
+/// Whether these are the entries of a ledger from an index on, as they were recorded.
+pub(crate) fn check_page(first: u64, page: &[StoredEntry]) -> StoreResult<()> {
+    for (index, entry) in (first..).zip(page) {
+        let missing = (entry.index != index).then(|| format!("ledger entry {index} is missing"));
+        if let Some(flaw) = missing.or_else(|| flaws(entry).next()) {
+            return Err(StoreError::corrupt(flaw));
+        }
+    }
+    Ok(())
+}
+
 /// A walk through all ledgers. What follows from those that are sound is made again on the way.
 struct Walk {
     scratch: Scratch,
@@ -120,12 +142,9 @@ impl Walk {
         let (quota, mut after) = (parts(&self.scratch.ledgers(i64::MIN)?)?, i64::MIN);
         while after < i64::MAX {
             self.scratch.begin()?;
-            let before = self.report.problems.len();
             let range = self.read(after, quota)?;
-            if self.report.problems.len() == before {
-                let differences = self.scratch.differences(range);
-                self.note(differences)?;
-            }
+            let differences = self.scratch.differences(&range);
+            self.note(differences)?;
             self.scratch.commit()?;
             self.scratch.clear()?;
             self.scratch.relieve_log()?;
@@ -142,6 +161,8 @@ impl Walk {
     fn rebuild(&mut self) -> StoreResult<RebuildReport> {
         self.scratch.begin_writing()?;
         self.read(i64::MIN, u64::MAX)?;
+        let unaccounted = self.scratch.unaccounted()?;
+        self.report.problems.extend(unaccounted);
         let sound = self.report.problems.is_empty();
         // Otherwise the transaction ends with the connection, undone.
         let rows = if sound { self.scratch.restore()? } else { 0 };
@@ -155,20 +176,25 @@ impl Walk {
     /// Reads the ledgers after an organization until so many entries were read, and answers how far that was.
     fn read(&mut self, after: i64, quota: u64) -> StoreResult<Range> {
         let hashes = self.scratch.key_hashes()?;
-        let (mut upto, before) = (None, self.report.entries);
+        let mut range = Range { after, ..Range::ALL };
+        let before = self.report.entries;
         for ledger in self.scratch.ledgers(after)? {
-            match upto {
-                Some(upto) if self.report.entries - before >= quota => return Ok(Range { after, upto }),
-                _ => upto = Some(ledger.0),
+            if range.upto < i64::MAX && self.report.entries - before >= quota {
+                return Ok(range);
             }
+            range.upto = ledger.0;
             (self.begins)(&ledger.1);
             self.report.organizations += 1;
+            let problems = self.report.problems.len();
             match self.ledger(&ledger, &hashes) {
                 Err(StoreError::Corrupt { what }) => self.problem(&ledger, what),
                 outcome => outcome?,
             }
+            if self.report.problems.len() > problems {
+                range.damaged.push(ledger.0);
+            }
         }
-        Ok(Range { after, upto: i64::MAX })
+        Ok(Range { upto: i64::MAX, ..range })
     }
 
     fn problem(&mut self, (_, name, _): &Ledger, what: impl Display) {
@@ -237,14 +263,7 @@ impl Walk {
 
     /// Checks an entry. The tree goes on from the leaf as it is stored, so that one damaged payload is one problem.
     fn entry(&mut self, ledger: &Ledger, entry: &StoredEntry) {
-        let StoredEntry { index, kind, at, actor, payload_sha256, leaf_hash, payload } = entry;
-        if Hash::of(payload) != *payload_sha256 {
-            self.problem(ledger, format_args!("the payload of ledger entry {index} does not match its hash"));
-        }
-        let (at, payload_sha256) = (at.as_micros(), *payload_sha256);
-        if (Header { index: *index, kind, at, actor, payload_sha256 }).leaf_hash() != *leaf_hash {
-            self.problem(ledger, format_args!("the leaf of ledger entry {index} does not match its header"));
-        }
+        flaws(entry).for_each(|flaw| self.problem(ledger, flaw));
         self.report.entries += 1;
     }
 

@@ -4,11 +4,11 @@ use async_trait::async_trait;
 use evidence_core::StoreError;
 use evidence_core::id::Id;
 use evidence_core::ledger::{Frontier, Known, Needs};
-use evidence_core::store::{LedgerStore, StoreResult, StoredEntry};
+use evidence_core::store::{LEDGER_PAGE, LedgerStore, StoreResult, StoredEntry};
 use evidence_core::time::Timestamp;
 
 use crate::db::SqliteStore;
-use crate::rows::{Payload, list, signed, unsigned, word};
+use crate::rows::{Payload, list, once, signed, unsigned, word};
 
 pub(crate) const INSERT_ENTRIES: &str = "
     INSERT INTO ledger (org, idx, kind, at, actor, payload_sha256, leaf_hash, payload)
@@ -29,9 +29,33 @@ pub(crate) const PUT_HEADS: &str = "
 const HEAD: &str = "
     SELECT h.size, h.frontier FROM organization o JOIN head h ON h.org = o.key WHERE o.id = $1";
 
-const ENTRIES: &str = "
-    SELECT idx, kind, at, actor, payload_sha256, leaf_hash, payload FROM ledger
-    WHERE org = (SELECT key FROM organization WHERE id = $1) AND idx >= $2 ORDER BY idx LIMIT $3";
+/// At most `$3` entries of a ledger from `$2` on, but none that `$4` bytes of others come before. The payloads are measured
+/// without being read.
+macro_rules! page_of_entries {
+    ($ledger:literal, $org:literal) => {
+        concat!(
+            "SELECT l.idx, l.kind, l.at, l.actor, l.payload_sha256, l.leaf_hash, l.payload FROM (
+                SELECT idx, sum(size) OVER (ORDER BY idx) - size AS bytes_before FROM (
+                    SELECT idx, coalesce(octet_length(payload), 0) AS size FROM ",
+            $ledger,
+            " WHERE org = ",
+            $org,
+            " AND idx >= $2 ORDER BY idx LIMIT $3)) p CROSS JOIN ",
+            $ledger,
+            " l ON l.org = ",
+            $org,
+            " AND l.idx = p.idx WHERE p.bytes_before < $4 ORDER BY p.idx"
+        )
+    };
+}
+pub(crate) use page_of_entries;
+
+const ENTRIES: &str = page_of_entries!("ledger", "(SELECT key FROM organization WHERE id = $1)");
+
+const ENTRIES_AT: &str = "
+    SELECT l.idx, l.kind, l.at, l.actor, l.payload_sha256, l.leaf_hash, l.payload
+    FROM json_each($2) w CROSS JOIN ledger l
+        ON l.org = (SELECT key FROM organization WHERE id = $1) AND l.idx = w.value";
 
 const HASHES: &str = "
     SELECT 0, l.idx, l.leaf_hash FROM organization o CROSS JOIN json_each($2) r
@@ -66,8 +90,13 @@ impl LedgerStore for SqliteStore {
     }
 
     async fn ledger_entries(&self, org: Id, first: u64, limit: u64) -> StoreResult<Vec<StoredEntry>> {
-        let question = self.ask(ENTRIES).bind(org.to_string()).bind(signed(first)).bind(signed(limit)).long();
-        question.all_as(entry).await
+        let question = self.ask(ENTRIES).bind(org.to_string()).bind(signed(first)).bind(signed(limit));
+        question.bind(signed(LEDGER_PAGE)).long().all_as(entry).await
+    }
+
+    async fn ledger_entries_at(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<StoredEntry>> {
+        let question = self.ask(ENTRIES_AT).bind(org.to_string()).bind(once(indexes)?);
+        question.about(indexes.len()).all_as(entry).await
     }
 
     async fn ledger_hashes(&self, org: Id, needs: &Needs) -> StoreResult<Known> {

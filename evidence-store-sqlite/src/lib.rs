@@ -35,6 +35,7 @@ mod fsck;
 mod ledger;
 mod migrate;
 mod orgs;
+mod pending;
 mod policies;
 mod question;
 mod rebuild;

@@ -2,6 +2,7 @@
 //! indexes. Each version names the oldest program that may write beside it, and every transaction that writes looks: so an
 //! older one that is still running stops. Where it breaks off, a migration goes on when a program is started again.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
 
 use crate::db::PATIENCE;
 use crate::error::ConnectError;
-use crate::fsck::parts;
+use crate::fsck::{check_page, parts};
 use crate::rebuild::{Range, Scratch};
 
 /// What brings the tables from one version to the next.
@@ -30,7 +31,8 @@ pub(crate) struct Migration {
 pub(crate) enum Step {
     /// Statements, in one transaction.
     Sql(&'static str),
-    /// Makes what the tables hold from the ledgers, a few organizations at a time.
+    /// Has these tables made from the ledgers, a few organizations at a time, once every step of every version is done: what
+    /// makes rows makes those of the latest version.
     Reindex(&'static [&'static str]),
     /// Builds an index of this name, on a table and columns.
     Index { name: &'static str, on: &'static str },
@@ -39,7 +41,34 @@ pub(crate) enum Step {
 pub(crate) static MIGRATIONS: [Migration; 1] =
     [Migration { writer: 1, steps: &[Step::Sql(include_str!("../migrations/0001_first.sql"))] }];
 
-/// steps: how many are done. upto: the last organization of which a step is done that has not ended.
+const _: () = assert!(agree(&MIGRATIONS), "a version lets programs write that its tables are not made for");
+
+/// Whether no version lets programs write that the version before keeps out, or that write to tables while it makes them
+/// again.
+const fn agree(migrations: &[Migration]) -> bool {
+    let (mut version, mut oldest) = (0, 0);
+    while version < migrations.len() {
+        let Migration { writer, steps } = &migrations[version];
+        version += 1;
+        if *writer < oldest || *writer > version as i64 {
+            return false;
+        }
+        oldest = *writer;
+        let mut step = 0;
+        while step < steps.len() {
+            if matches!(steps[step], Step::Reindex(_)) && *writer < version as i64 {
+                return false;
+            }
+            step += 1;
+        }
+    }
+    true
+}
+
+const TABLE_EXISTS: &str =
+    "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = '_evidence_migrations')";
+
+/// steps: how many are done. upto: the last organization whose tables were made again, until all were.
 const TABLE: &str = "
     CREATE TABLE IF NOT EXISTS _evidence_migrations (
         version INTEGER NOT NULL PRIMARY KEY,
@@ -60,9 +89,11 @@ const BEGUN: &str = "
 const STEPS: &str = "SELECT steps FROM _evidence_migrations WHERE version = $1 AND NOT done";
 
 // Numbered by hand: SQLite numbers what is named as it comes up in the text.
-const STEP_DONE: &str = "UPDATE _evidence_migrations SET steps = ?2, upto = NULL WHERE version = ?1";
+const STEP_DONE: &str = "UPDATE _evidence_migrations SET steps = ?2 WHERE version = ?1";
 
-const DONE: &str = "UPDATE _evidence_migrations SET done = 1 WHERE version = $1";
+const BEHIND: &str = "SELECT version FROM _evidence_migrations WHERE NOT done";
+
+const DONE: &str = "UPDATE _evidence_migrations SET done = 1 WHERE version <= $1";
 
 /// The oldest version whose programs may write.
 pub(crate) const WRITER: &str = "SELECT coalesce(max(writer), 0) FROM _evidence_migrations";
@@ -73,11 +104,13 @@ const TURN: Duration = Duration::from_secs(60);
 /// How many rows of a table one transaction puts in their place.
 const ROWS: usize = 4096;
 
-/// Tables that are due to be made again, after so many steps of a migration.
-#[derive(Debug, Clone, Copy)]
+/// Tables that are due to be made again for a version.
+#[derive(Debug, Clone)]
 struct Reindex {
-    steps: i64,
-    tables: &'static [&'static str],
+    version: i64,
+    tables: Vec<&'static str>,
+    /// How many rows of a table one transaction puts in their place.
+    part: usize,
 }
 
 /// The version that these migrations lead to.
@@ -96,6 +129,32 @@ pub(crate) fn may_write(
     Ok(writer <= latest(migrations))
 }
 
+/// Refuses a file that is no store, or whose tables this program would bring up to date first.
+pub(crate) fn expect_migrated(
+    connection: &Connection,
+    file: &Path,
+    migrations: &[Migration],
+) -> Result<(), ConnectError> {
+    let failed = |source| ConnectError::opening(file, source);
+    if !connection.query_row(TABLE_EXISTS, [], |row| row.get::<_, bool>(0)).map_err(failed)? {
+        return Err(ConnectError::NoStore { file: file.display().to_string() });
+    }
+    let (found, known) = (migrated(connection, migrations, failed)?, latest(migrations));
+    if found < known { Err(ConnectError::OlderSchema { found, known }) } else { Ok(()) }
+}
+
+/// The last version that was reached. Tables that a newer program has changed are as good, unless it does not let this
+/// one write.
+fn migrated(
+    connection: &Connection,
+    migrations: &[Migration],
+    failed: impl FnOnce(rusqlite::Error) -> ConnectError,
+) -> Result<i64, ConnectError> {
+    let version = connection.query_row(VERSION, [], |row| row.try_into());
+    let ((found, done, writer), known): ((i64, i64, i64), _) = (version.map_err(failed)?, latest(migrations));
+    if writer > known { Err(ConnectError::NewerSchema { found, known }) } else { Ok(done) }
+}
+
 /// Brings the tables of the store in `file` up to date, over a connection to it.
 pub(crate) fn migrate(
     connection: &mut Connection,
@@ -106,17 +165,16 @@ pub(crate) fn migrate(
     connection.busy_timeout(TURN).map_err(failed(0))?;
     connection.execute_batch(TABLE).map_err(failed(0))?;
     let known = latest(migrations);
-    let version = connection.query_row(VERSION, [], |row| row.try_into());
-    let (found, done, writer): (i64, i64, i64) = version.map_err(failed(0))?;
-    if writer > known {
-        return Err(ConnectError::NewerSchema { found, known });
-    }
-    // Tables that a newer program has changed are as good, if it lets this one write.
-    let due = if done < known { migrations } else { &[] };
-    for (version, migration) in (1..).zip(due) {
-        while let Some(due) = advance(connection, version, migration).map_err(failed(version))? {
-            reindex(file, migrations, version, due)
-                .map_err(|source| ConnectError::Reindex { version, source })?;
+    if migrated(connection, migrations, failed(0))? < known {
+        for (version, migration) in (1..).zip(migrations) {
+            advance(connection, version, migration).map_err(failed(version))?;
+        }
+        let due = due(connection, migrations).map_err(failed(known))?;
+        if due.tables.is_empty() {
+            connection.execute(DONE, [known]).map_err(failed(known))?;
+        } else {
+            reindex(file, migrations, &due)
+                .map_err(|source| ConnectError::Reindex { version: known, source })?;
         }
     }
     connection.busy_timeout(PATIENCE).map_err(failed(known))
@@ -126,39 +184,46 @@ pub(crate) fn migrate(
 pub(crate) fn make(connection: &mut Connection, migrations: &[Migration]) -> rusqlite::Result<()> {
     connection.execute_batch(TABLE)?;
     for (version, migration) in (1..).zip(migrations) {
-        // There is no ledger to make anything from.
-        while let Some(Reindex { steps, .. }) = advance(connection, version, migration)? {
-            connection.execute(STEP_DONE, [version, steps + 1])?;
-        }
+        advance(connection, version, migration)?;
     }
-    Ok(())
+    connection.execute(DONE, [latest(migrations)]).map(drop)
 }
 
-/// Takes the steps that a transaction each does; answers the tables to make again, or nothing at the end.
-fn advance(
-    connection: &mut Connection,
-    version: i64,
-    migration: &Migration,
-) -> rusqlite::Result<Option<Reindex>> {
+/// Takes the steps to a version, a transaction each.
+fn advance(connection: &mut Connection, version: i64, migration: &Migration) -> rusqlite::Result<()> {
     loop {
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         transaction.execute(BEGUN, [version, migration.writer])?;
         let steps = transaction.query_row(STEPS, [version], |row| row.get::<_, i64>(0)).optional()?;
         // Done, perhaps by another program.
-        let Some(steps) = steps else { return Ok(None) };
+        let Some(steps) = steps else { return Ok(()) };
         match usize::try_from(steps).ok().and_then(|steps| migration.steps.get(steps)) {
-            None => drop(transaction.execute(DONE, [version])?),
+            None => return transaction.commit(),
             Some(Step::Sql(sql)) => step(&transaction, sql, version, steps)?,
             Some(Step::Index { name, on }) => {
                 step(&transaction, &format!("CREATE INDEX IF NOT EXISTS {name} ON {on}"), version, steps)?;
             }
-            Some(Step::Reindex(tables)) => {
-                transaction.commit()?;
-                return Ok(Some(Reindex { steps, tables }));
-            }
+            Some(Step::Reindex(_)) => step(&transaction, "", version, steps)?,
         }
         transaction.commit()?;
     }
+}
+
+/// The tables to make again for all versions that are not done, in the form that the last one gives them.
+fn due(connection: &Connection, migrations: &[Migration]) -> rusqlite::Result<Reindex> {
+    let behind: Vec<i64> =
+        connection.prepare(BEHIND)?.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
+    Ok(Reindex { version: latest(migrations), tables: reindexed(migrations, &behind), part: ROWS })
+}
+
+/// The tables that these versions have made again.
+fn reindexed(migrations: &[Migration], versions: &[i64]) -> Vec<&'static str> {
+    let steps = (1..).zip(migrations).filter(|(version, _)| versions.contains(version));
+    let tables = steps.flat_map(|(_, migration)| migration.steps).filter_map(|step| match step {
+        Step::Reindex(tables) => Some(*tables),
+        Step::Sql(_) | Step::Index { .. } => None,
+    });
+    BTreeSet::from_iter(tables.flatten().copied()).into_iter().collect()
 }
 
 fn step(transaction: &Transaction<'_>, sql: &str, version: i64, steps: i64) -> rusqlite::Result<()> {
@@ -167,40 +232,60 @@ fn step(transaction: &Transaction<'_>, sql: &str, version: i64, steps: i64) -> r
 }
 
 /// Makes tables again from the ledgers. Nobody writes facts meanwhile: programs of older versions may not, those of this
-/// one wait for the end. Where two of them do this at once, each transaction finds out whether the other was faster.
-fn reindex(
-    file: &Path,
-    migrations: &'static [Migration],
-    version: i64,
-    Reindex { steps, tables }: Reindex,
-) -> StoreResult<()> {
+/// one wait for the end. Where two of them do this at once, each transaction finds out whether the other was faster, or a
+/// newer one has begun, which makes them again then.
+fn reindex(file: &Path, migrations: &'static [Migration], due: &Reindex) -> StoreResult<()> {
     let scratch = Scratch::beside(file, migrations)?;
     let quota = parts(&scratch.ledgers(i64::MIN)?)?;
-    while let Some(after) = scratch.reindexed(version, steps)? {
+    while let Some(after) = scratch.reindexed(due.version)? {
         scratch.begin()?;
         let range = replay(&scratch, after, quota)?;
-        let marked =
-            tables.iter().map(|table| scratch.mark(table, range)).collect::<StoreResult<Vec<_>>>()?;
+        // A later version may have dropped one.
+        let tables = || due.tables.iter().filter(|table| scratch.has(table));
+        let marked = tables().map(|table| scratch.mark(table, &range)).collect::<StoreResult<Vec<_>>>()?;
         scratch.commit()?;
-        for (table, rows) in tables.iter().zip(marked) {
-            for from in (0..rows).step_by(ROWS) {
-                scratch.begin_writing()?;
-                if scratch.reindexed(version, steps)? != Some(after) {
-                    // What is open ends with the connection.
-                    return Ok(());
+        for (table, rows) in tables().zip(marked) {
+            let ours = match put(&scratch, due.version, due.part, after, table, rows) {
+                // What is unique goes from a row of one part to a row of another: all of them are one part then.
+                Err(StoreError::Conflict) => {
+                    scratch.roll_back()?;
+                    put(&scratch, due.version, usize::MAX, after, table, rows)?
                 }
-                scratch.exchange(table, from, from + ROWS as u64)?;
-                scratch.commit()?;
+                ours => ours?,
+            };
+            if !ours {
+                // What is open ends with the connection.
+                return Ok(());
             }
         }
         scratch.begin_writing()?;
-        if scratch.reindexed(version, steps)? == Some(after) {
-            scratch.note_reindexed(version, steps, range)?;
+        if scratch.reindexed(due.version)? == Some(after) {
+            scratch.note_reindexed(due.version, &range)?;
         }
         scratch.commit()?;
         scratch.clear()?;
     }
     Ok(())
+}
+
+/// Puts the rows of a table that differ in their place, part by part; answers whether nobody else was faster.
+fn put(
+    scratch: &Scratch,
+    version: i64,
+    part: usize,
+    after: i64,
+    table: &str,
+    rows: u64,
+) -> StoreResult<bool> {
+    for from in (0..rows).step_by(part) {
+        scratch.begin_writing()?;
+        if scratch.reindexed(version)? != Some(after) {
+            return Ok(false);
+        }
+        scratch.exchange(table, from, from.saturating_add(part as u64).min(rows))?;
+        scratch.commit()?;
+    }
+    Ok(true)
 }
 
 /// Replays the ledgers after an organization until so many entries were read, and answers how far that was.
@@ -210,7 +295,7 @@ fn replay(scratch: &Scratch, after: i64, quota: u64) -> StoreResult<Range> {
     let (mut upto, mut read) = (None, 0);
     for (org, name, _) in scratch.ledgers(after)? {
         match upto {
-            Some(upto) if read >= quota => return Ok(Range { after, upto }),
+            Some(upto) if read >= quota => return Ok(Range { after, upto, ..Range::ALL }),
             _ => upto = Some(org),
         }
         let (mut next, mut id) = (0, None);
@@ -219,12 +304,13 @@ fn replay(scratch: &Scratch, after: i64, quota: u64) -> StoreResult<Range> {
             if page.is_empty() {
                 break;
             }
+            check_page(next, &page).map_err(|error| of(&name, error))?;
             next += page.len() as u64;
             scratch.replay(org, &mut id, &page, &hashes).map_err(|error| of(&name, error))?;
         }
         read += next;
     }
-    Ok(Range { after, upto: i64::MAX })
+    Ok(Range { after, ..Range::ALL })
 }
 
 /// Names the organization whose ledger is damaged.

@@ -5,13 +5,14 @@ use async_trait::async_trait;
 use evidence_core::Current;
 use evidence_core::fact::said;
 use evidence_core::id::Id;
-use evidence_core::policies::{Policy, PolicyStore, PolicyVersion};
+use evidence_core::page::Listed;
+use evidence_core::policies::{Policy, PolicyStore, PolicyVersion, VersionKey};
 use evidence_core::store::StoreResult;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::db::SqliteStore;
-use crate::rows::{Payload, once};
+use crate::rows::{Payload, id, once, unsigned};
 
 const KIND: &str = "policy";
 
@@ -25,10 +26,23 @@ const VERSIONS: &str = "
     WHERE v.org = (SELECT key FROM organization WHERE id = $1)
     ORDER BY v.ledger_index";
 
-const BY_NUMBER: &str = "
-    SELECT v.ledger_index, l.payload FROM json_each($2) w CROSS JOIN version v ON v.id = w.value->>0 AND v.number = w.value->>1
-    LEFT JOIN ledger l ON l.org = v.org AND l.idx = v.ledger_index
-    WHERE v.org = (SELECT key FROM organization WHERE id = $1)";
+/// The versions `v` of these records and numbers, with their entries `l`.
+macro_rules! by_number {
+    ($columns:literal) => {
+        concat!(
+            "SELECT ",
+            $columns,
+            " FROM json_each($2) w CROSS JOIN version v ON v.id = w.value->>0 AND v.number = w.value->>1
+            LEFT JOIN ledger l ON l.org = v.org AND l.idx = v.ledger_index
+            WHERE v.org = (SELECT key FROM organization WHERE id = $1)"
+        )
+    };
+}
+
+const BY_NUMBER: &str = by_number!("v.ledger_index, l.payload");
+
+/// The payloads are measured without being read.
+const SIZES: &str = by_number!("v.id, v.number, coalesce(octet_length(l.payload), 0)");
 
 /// A payload, as far as its version goes.
 #[derive(Deserialize)]
@@ -53,6 +67,10 @@ fn version<T: DeserializeOwned>((index, payload): (i64, Payload)) -> (i64, Store
     (index, payload.text().and_then(said::<Versioned<T>>).map(|payload| payload.version))
 }
 
+fn size((policy, number, bytes): (String, i64, i64)) -> StoreResult<Listed<VersionKey>> {
+    Ok(Listed { id: (id(&policy)?, unsigned(number)?), bytes: unsigned(bytes)? })
+}
+
 #[async_trait]
 impl PolicyStore for SqliteStore {
     async fn policy(&self, org: Id, name: &str) -> StoreResult<Option<Current<Policy>>> {
@@ -68,14 +86,19 @@ impl PolicyStore for SqliteStore {
         self.by_ids(org, KIND, ids).await
     }
 
-    async fn policy_versions(&self, org: Id, policies: &[Id]) -> StoreResult<Vec<PolicyVersion>> {
-        self.versions(org, policies).await
+    async fn policy_version_sizes(
+        &self,
+        org: Id,
+        versions: &[VersionKey],
+    ) -> StoreResult<Vec<Listed<VersionKey>>> {
+        let question = self.ask(SIZES).bind(org.to_string()).bind(once(versions)?).about(versions.len());
+        question.all_as(size).await
     }
 
     async fn policy_versions_by_number(
         &self,
         org: Id,
-        versions: &[(Id, u64)],
+        versions: &[VersionKey],
     ) -> StoreResult<Vec<PolicyVersion>> {
         let question = self.ask(BY_NUMBER).bind(org.to_string()).bind(once(versions)?).about(versions.len());
         question.readable_as(org, version).await

@@ -11,14 +11,14 @@ use evidence_core::digest::Digest;
 use evidence_core::id::Id;
 use evidence_core::index::IndexRow;
 use evidence_core::ledger::{Frontier, Hash};
-use evidence_core::store::{StoreResult, StoredEntry};
+use evidence_core::store::{LEDGER_PAGE, StoreResult, StoredEntry};
 use evidence_core::{Fact, StoreError};
 use rusqlite::types::Value;
-use rusqlite::{Connection, OpenFlags, params};
+use rusqlite::{Connection, OpenFlags, params, params_from_iter};
 
 use crate::db::{PATIENCE, connection};
 use crate::error::{Outdated, store_error};
-use crate::ledger::{EntryRow, entry, frontier};
+use crate::ledger::{EntryRow, entry, frontier, page_of_entries};
 use crate::migrate::{Migration, make, may_write};
 use crate::question::{self, FromRow, execute};
 use crate::record::{Batch, write_names};
@@ -46,9 +46,7 @@ const LEDGERS: &str = "
 
 const HEAD: &str = "SELECT size, frontier FROM stored.head WHERE org = $1";
 
-const ENTRIES: &str = "
-    SELECT idx, kind, at, actor, payload_sha256, leaf_hash, payload FROM stored.ledger
-    WHERE org = $1 AND idx >= $2 ORDER BY idx LIMIT $3";
+const ENTRIES: &str = page_of_entries!("stored.ledger", "$1");
 
 const NODES: &str = "
     SELECT n.level, n.idx, n.hash FROM json_each($2) j
@@ -58,13 +56,11 @@ const SURPLUS: &str = "
     SELECT (SELECT count(*) FROM stored.ledger WHERE org = $1 AND idx >= $2),
         (SELECT count(*) FROM stored.node WHERE org = $1)";
 
-const PUT_BLOB: &str = "INSERT INTO blob (org, sha256, size) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING";
-
 /// The tables that follow from the ledgers, and the columns of their primary keys.
 const TABLES: &str = "
     SELECT m.name, json_group_array(p.name) FROM main.sqlite_schema m, pragma_table_info(m.name, 'main') p
     WHERE m.type = 'table' AND p.pk > 0 AND m.name NOT IN
-        ('ledger', 'node', 'head', 'blob', 'blob_chunk', 'lease', 'cursor', '_evidence_migrations')
+        ('ledger', 'node', 'head', 'blob', 'blob_chunk', 'attachment_pending', 'lease', 'cursor', '_evidence_migrations')
     GROUP BY m.name ORDER BY m.name";
 
 const STORED_TABLES: &str = "SELECT name FROM stored.sqlite_schema WHERE type = 'table' ORDER BY name";
@@ -82,18 +78,26 @@ const VERSIONS: &str = "
         SELECT * FROM (SELECT * FROM main._evidence_migrations EXCEPT SELECT * FROM stored._evidence_migrations)
         UNION ALL SELECT * FROM (SELECT * FROM stored._evidence_migrations EXCEPT SELECT * FROM main._evidence_migrations))";
 
+/// Nothing where the version is done, or a newer one was begun.
 const REINDEXED: &str = "
-    SELECT upto FROM stored._evidence_migrations WHERE version = $1 AND steps = $2 AND NOT done";
+    SELECT upto FROM stored._evidence_migrations WHERE version = $1 AND NOT done
+        AND NOT EXISTS (SELECT 1 FROM stored._evidence_migrations WHERE version > $1)";
 
-const NOTE_REINDEXED: &str =
-    "UPDATE stored._evidence_migrations SET steps = $2, upto = $3 WHERE version = $1";
+const NOTE_REINDEXED: &str = "UPDATE stored._evidence_migrations SET upto = $2 WHERE version = $1";
 
+const REINDEXED_ALL: &str =
+    "UPDATE stored._evidence_migrations SET done = 1, upto = NULL WHERE version <= $1";
+
+/// The table, if it has rows of an organization that does not exist: a step of its index for each organization.
 const HOMELESS: &str = "
-    SELECT DISTINCT x.name FROM (
-        SELECT 'ledger' AS name, org FROM stored.ledger UNION ALL SELECT 'node', org FROM stored.node
-        UNION ALL SELECT 'head', org FROM stored.head UNION ALL SELECT 'blob', org FROM stored.blob
-        UNION ALL SELECT 'blob_chunk', org FROM stored.blob_chunk) x
-    WHERE x.org NOT IN (SELECT key FROM stored.organization)";
+    WITH RECURSIVE x (org) AS (
+        SELECT min(org) FROM stored.{table}
+        UNION ALL SELECT (SELECT min(t.org) FROM stored.{table} t WHERE t.org > x.org) FROM x WHERE x.org IS NOT NULL)
+    SELECT '{table}' WHERE EXISTS (
+        SELECT 1 FROM x WHERE x.org IS NOT NULL AND x.org NOT IN (SELECT key FROM stored.organization))";
+
+/// Tables that are not made again from the ledgers and have rows of organizations.
+const OF_ORGANIZATIONS: [&str; 6] = ["ledger", "node", "head", "blob", "blob_chunk", "attachment_pending"];
 
 /// What the ledger says of a key is the digest of its hash, so that the tables made again agree with one that is gone.
 const HASHES_MISSING: &str = "
@@ -102,7 +106,17 @@ const HASHES_MISSING: &str = "
 /// A blob may be kept for a record that was refused afterwards: only those that a fact names must be there.
 const BLOBS_MISSING: &str = "
     SELECT json_array(x.org, x.sha256) FROM (
-        SELECT org, sha256, size FROM main.blob EXCEPT SELECT org, sha256, size FROM stored.blob) x";
+        SELECT org, sha256, size FROM main.attachment EXCEPT SELECT org, sha256, size FROM stored.blob) x";
+
+/// Organizations whose ledgers are gone: what is made again has none of that name.
+const LEDGERS_GONE: &str = "
+    SELECT o.name FROM stored.organization o WHERE NOT EXISTS (
+        SELECT 1 FROM main.organization m WHERE m.id = o.id OR m.name = o.name)";
+
+/// Keys that no ledger tells of, whose hashes nothing could bring back.
+const KEYS_UNKNOWN: &str = "
+    SELECT k.id FROM stored.api_key k WHERE k.hash IS NOT NULL AND NOT EXISTS (
+        SELECT 1 FROM main.api_key m WHERE m.id = k.id OR m.hash = k.hash)";
 
 /// Of the texts `$2` of the organization `$1`, those that no entry keeps.
 const TEXTS_MISSING: &str = "
@@ -122,27 +136,30 @@ pub(crate) type Ledger = (i64, String, i64);
 pub(crate) type Blob = (i64, String, i64);
 
 /// The organizations whose keys come after the first and up to the last.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Range {
     pub(crate) after: i64,
     pub(crate) upto: i64,
+    /// Those among them whose ledgers are damaged, so that nothing can be compared with them.
+    pub(crate) damaged: Vec<i64>,
 }
 
 impl Range {
-    pub(crate) const ALL: Self = Self { after: i64::MIN, upto: i64::MAX };
+    pub(crate) const ALL: Self = Self { after: i64::MIN, upto: i64::MAX, damaged: Vec::new() };
 
     /// The condition that a row is of one of them, which this column tells.
-    fn has(self, column: &str) -> String {
-        let Self { after, upto } = self;
-        format!("{column} > {after} AND {column} <= {upto}")
+    fn has(&self, column: &str) -> String {
+        let Self { after, upto, damaged } = self;
+        let damaged = damaged.iter().map(|org| format!(" AND {column} <> {org}"));
+        [format!("{column} > {after} AND {column} <= {upto}")].into_iter().chain(damaged).collect()
     }
 }
 
 /// A table that follows from the ledgers.
 pub(crate) struct Derived {
     pub(crate) name: String,
-    /// The columns of its primary key, quoted, with a comma between.
-    key: String,
+    /// The columns of its primary key, quoted.
+    key: Vec<String>,
     /// The column of the organization.
     org: &'static str,
 }
@@ -150,27 +167,22 @@ pub(crate) struct Derived {
 impl Derived {
     fn new((name, key): (String, String)) -> StoreResult<Self> {
         let key: Vec<String> = body(&key)?;
-        let key: Vec<String> = key.iter().map(|column| format!("\"{column}\"")).collect();
+        let key = key.iter().map(|column| format!("\"{column}\"")).collect();
         let org = if name == "organization" { "key" } else { "org" };
-        Ok(Self { key: key.join(", "), org, name })
+        Ok(Self { key, org, name })
     }
 
-    /// The condition that a row is one of those whose marks have these numbers.
-    fn marked(&self, after: u64, upto: u64) -> String {
-        let Self { name, key, .. } = self;
-        format!(
-            "({key}) IN (SELECT {key} FROM main.\"differs_{name}\" WHERE rowid > {after} AND rowid <= {upto})"
-        )
+    /// The columns of its primary key, with a comma between.
+    fn columns(&self) -> String {
+        self.key.join(", ")
     }
 
-    /// A subquery of the rows that only one of the two tables has. What was made again is of the range alone.
-    fn difference(&self, range: Range) -> String {
+    /// A subquery of the rows that only one of the two tables has.
+    fn difference(&self, range: &Range) -> String {
         let Self { name, org, .. } = self;
-        let stored = format!("SELECT * FROM stored.\"{name}\" WHERE {}", range.has(org));
-        format!(
-            "(SELECT * FROM (SELECT * FROM main.\"{name}\" EXCEPT {stored})
-            UNION ALL SELECT * FROM ({stored} EXCEPT SELECT * FROM main.\"{name}\"))"
-        )
+        let of = |database: &str| format!("SELECT * FROM {database}.\"{name}\" WHERE {}", range.has(org));
+        let (stored, made) = (of("stored"), of("main"));
+        format!("(SELECT * FROM ({made} EXCEPT {stored}) UNION ALL SELECT * FROM ({stored} EXCEPT {made}))")
     }
 }
 
@@ -208,6 +220,10 @@ impl Scratch {
         self.execute("COMMIT", &[])
     }
 
+    pub(crate) fn roll_back(&self) -> StoreResult<()> {
+        self.execute("ROLLBACK", &[])
+    }
+
     /// Has what was written meanwhile moved from the log to the file, so that the log begins anew: where one snapshot
     /// follows the other it otherwise never can. Where readers hold it up, it is the next time's turn.
     pub(crate) fn relieve_log(&self) -> StoreResult<()> {
@@ -220,7 +236,7 @@ impl Scratch {
     /// Forgets what was made.
     pub(crate) fn clear(&self) -> StoreResult<()> {
         let tables = self.tables.iter().map(|table| table.name.as_str());
-        tables.chain(["blob"]).try_for_each(|name| {
+        tables.into_iter().try_for_each(|name| {
             self.execute(&format!("DROP TABLE IF EXISTS main.\"differs_{name}\""), &[])?;
             self.execute(&format!("DELETE FROM main.\"{name}\""), &[])
         })
@@ -249,7 +265,7 @@ impl Scratch {
     }
 
     pub(crate) fn entries(&self, org: i64, first: u64, limit: u64) -> StoreResult<Vec<StoredEntry>> {
-        let values = [org.into(), signed(first).into(), signed(limit).into()];
+        let values = [org.into(), signed(first).into(), signed(limit).into(), signed(LEDGER_PAGE).into()];
         self.rows::<EntryRow>(ENTRIES, &values)?.into_iter().map(entry).collect()
     }
 
@@ -293,13 +309,8 @@ impl Scratch {
             let id = id.ok_or_else(|| StoreError::corrupt("it does not begin with an organization"))?;
             batch.index(id, spot, entry.at, &fact, &secrets(&fact, hashes)).map_err(unwritten)?;
             for row in fact.index_rows(entry.at) {
-                match row {
-                    IndexRow::Attachment(file) => self.execute(
-                        PUT_BLOB,
-                        &[org.into(), file.sha256.to_string().into(), signed(file.size).into()],
-                    )?,
-                    IndexRow::TextUse { sha256 } => drop(texts.insert(sha256)),
-                    _ => {}
+                if let IndexRow::TextUse { sha256 } = row {
+                    texts.insert(sha256);
                 }
             }
         }
@@ -311,11 +322,10 @@ impl Scratch {
     }
 
     /// What the stored tables have other than they should, of the organizations whose ledgers were replayed.
-    pub(crate) fn differences(&self, range: Range) -> StoreResult<Vec<String>> {
+    pub(crate) fn differences(&self, range: &Range) -> StoreResult<Vec<String>> {
         let mut problems = Vec::new();
         for table in &self.tables {
-            let Derived { name, key, .. } = table;
-            let difference = table.difference(range);
+            let (name, key, difference) = (&table.name, table.columns(), table.difference(range));
             let sql = format!("SELECT DISTINCT json_array({key}) FROM {difference} LIMIT {NAMED}");
             let rows = self.column(&sql)?;
             problems.extend(
@@ -337,7 +347,24 @@ impl Scratch {
         for (what, sql) in [
             ("a table or index is not as it was made", SCHEMA),
             ("table _evidence_migrations: not as this program writes it", VERSIONS),
-            ("rows of an organization that does not exist", HOMELESS),
+        ] {
+            problems.extend(self.column(sql)?.iter().map(|row| format!("{what}: {row}")));
+        }
+        for table in OF_ORGANIZATIONS {
+            let homeless = self.column(&HOMELESS.replace("{table}", table))?.into_iter();
+            problems.extend(
+                homeless.map(|table| format!("rows of an organization that does not exist: {table}")),
+            );
+        }
+        Ok(problems)
+    }
+
+    /// What would be lost for good if what was made again took the place of what is stored.
+    pub(crate) fn unaccounted(&self) -> StoreResult<Vec<String>> {
+        let mut problems = Vec::new();
+        for (what, sql) in [
+            ("the ledger of an organization is gone", LEDGERS_GONE),
+            ("no ledger tells of an API key", KEYS_UNKNOWN),
         ] {
             problems.extend(self.column(sql)?.iter().map(|row| format!("{what}: {row}")));
         }
@@ -350,7 +377,7 @@ impl Scratch {
         if !may_write(&self.connection, "stored", self.migrations).map_err(store_error)? {
             return Err(Outdated.into());
         }
-        let marked = self.tables.iter().map(|table| self.mark(&table.name, Range::ALL));
+        let marked = self.tables.iter().map(|table| self.mark(&table.name, &Range::ALL));
         let marked = marked.collect::<StoreResult<Vec<_>>>()?;
         self.tables.iter().zip(&marked).try_for_each(|(table, rows)| self.delete(table, 0, *rows))?;
         self.tables.iter().zip(&marked).try_for_each(|(table, rows)| self.insert(table, 0, *rows))?;
@@ -358,9 +385,9 @@ impl Scratch {
     }
 
     /// Notes the keys of the rows of a table that differ, and answers how many there are.
-    pub(crate) fn mark(&self, name: &str, range: Range) -> StoreResult<u64> {
+    pub(crate) fn mark(&self, name: &str, range: &Range) -> StoreResult<u64> {
         let table = self.table(name)?;
-        let (Derived { name, key, .. }, difference) = (table, table.difference(range));
+        let (key, difference) = (table.columns(), table.difference(range));
         let marks =
             format!("CREATE TABLE main.\"differs_{name}\" AS SELECT DISTINCT {key} FROM {difference}");
         self.execute(&marks, &[])?;
@@ -375,15 +402,38 @@ impl Scratch {
         self.insert(table, after, upto)
     }
 
+    // Row by row, and by a join: for a row value in a list SQLite uses the first column of the key alone.
+
     fn delete(&self, table: &Derived, after: u64, upto: u64) -> StoreResult<()> {
-        let (name, marked) = (&table.name, table.marked(after, upto));
-        self.execute(&format!("DELETE FROM stored.\"{name}\" WHERE {marked}"), &[])
+        let Derived { name, key, .. } = table;
+        let columns = table.columns();
+        let marked = format!(
+            "SELECT {columns} FROM main.\"differs_{name}\" WHERE rowid > {after} AND rowid <= {upto}"
+        );
+        let is = key.iter().map(|column| format!("{column} = ?")).collect::<Vec<_>>().join(" AND ");
+        let delete = || {
+            let mut delete = self.connection.prepare(&format!("DELETE FROM stored.\"{name}\" WHERE {is}"))?;
+            let mut marked = self.connection.prepare(&marked)?;
+            let mut rows = marked.query([])?;
+            while let Some(row) = rows.next()? {
+                let values = (0..key.len()).map(|column| row.get::<_, Value>(column));
+                delete.execute(params_from_iter(values.collect::<Result<Vec<_>, _>>()?))?;
+            }
+            Ok(())
+        };
+        delete().map_err(store_error::<rusqlite::Error>)
     }
 
-    fn insert(&self, table: &Derived, after: u64, upto: u64) -> StoreResult<()> {
-        let (name, marked) = (&table.name, table.marked(after, upto));
-        let made = format!("SELECT * FROM main.\"{name}\" WHERE {marked}");
-        self.execute(&format!("INSERT INTO stored.\"{name}\" {made}"), &[])
+    fn insert(&self, Derived { name, key, .. }: &Derived, after: u64, upto: u64) -> StoreResult<()> {
+        let is =
+            key.iter().map(|column| format!("t.{column} = d.{column}")).collect::<Vec<_>>().join(" AND ");
+        self.execute(
+            &format!(
+                "INSERT INTO stored.\"{name}\" SELECT t.* FROM main.\"differs_{name}\" d
+                CROSS JOIN main.\"{name}\" t ON {is} WHERE d.rowid > {after} AND d.rowid <= {upto}"
+            ),
+            &[],
+        )
     }
 
     fn table(&self, name: &str) -> StoreResult<&Derived> {
@@ -391,18 +441,23 @@ impl Scratch {
         table.ok_or_else(|| StoreError::Failed(format!("there is no table {name}").into()))
     }
 
-    /// The last organization for which the step of a migration was done that follows after so many; nothing if the step
-    /// has ended.
-    pub(crate) fn reindexed(&self, version: i64, steps: i64) -> StoreResult<Option<i64>> {
-        let upto = self.rows::<(Option<i64>,)>(REINDEXED, &[version.into(), steps.into()])?;
+    /// Whether there is such a table that follows from the ledgers.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.tables.iter().any(|table| table.name == name)
+    }
+
+    /// The last organization whose tables were made again for a version; nothing if all were, or a newer program does it.
+    pub(crate) fn reindexed(&self, version: i64) -> StoreResult<Option<i64>> {
+        let upto = self.rows::<(Option<i64>,)>(REINDEXED, &[version.into()])?;
         Ok(upto.into_iter().next().map(|(upto,)| upto.unwrap_or(i64::MIN)))
     }
 
-    /// Notes that the step was done for these organizations too.
-    pub(crate) fn note_reindexed(&self, version: i64, steps: i64, range: Range) -> StoreResult<()> {
-        let more = range.upto < i64::MAX;
-        let (steps, upto) = if more { (steps, range.upto.into()) } else { (steps + 1, Value::Null) };
-        self.execute(NOTE_REINDEXED, &[version.into(), steps.into(), upto])
+    /// Notes that the tables of these organizations were made again too.
+    pub(crate) fn note_reindexed(&self, version: i64, range: &Range) -> StoreResult<()> {
+        if range.upto < i64::MAX {
+            return self.execute(NOTE_REINDEXED, &[version.into(), range.upto.into()]);
+        }
+        self.execute(REINDEXED_ALL, &[version.into()])
     }
 
     /// The attachment after this one, and whether it still has the content that it is named after, as the store is at one

@@ -39,11 +39,10 @@ pub(crate) struct Submission {
 }
 
 impl Submission {
-    fn new(write: Write, reply: Reply<Vec<Entry>>) -> serde_json::Result<Self> {
+    async fn new(write: Write, reply: Reply<Vec<Entry>>) -> StoreResult<Self> {
         let begins = write.begins_ledger();
         let Write { org, by, at, facts, guards, secrets } = write;
-        let prepare = |fact| Prepared::new(fact, at, by.to_string());
-        let facts = facts.into_iter().map(prepare).collect::<serde_json::Result<_>>()?;
+        let facts = Prepared::all(facts, at, by.to_string()).await?;
         Ok(Self { org, begins, first: None, facts, guards, secrets, reply })
     }
 
@@ -67,7 +66,7 @@ impl Submission {
 impl Recorder for SqliteStore {
     async fn record(&self, write: Write) -> StoreResult<Vec<Entry>> {
         let (reply, outcome) = self.queue.outcome();
-        let submission = Submission::new(write, reply).map_err(|error| StoreError::Failed(error.into()))?;
+        let submission = Submission::new(write, reply).await?;
         self.queue.submit(Job::Record(submission), outcome).await
     }
 }
@@ -91,7 +90,7 @@ pub(crate) const LOOK: &str = "
     UNION ALL SELECT 2, j.value->>0, 1, a.id, '', 0
         FROM json_each($9) j CROSS JOIN organization o ON o.id = j.value->>1
         CROSS JOIN artifact a ON +a.org = o.key AND a.ledger_index = (
-            SELECT max(n.ledger_index) FROM artifact n WHERE n.trail = j.value->>2 AND n.name = j.value->>3)
+            SELECT max(n.ledger_index) FROM artifact n WHERE n.trail = j.value->>2 AND n.name = j.value->>3 AND n.name <> '')
             AND a.trail = j.value->>2
     UNION ALL SELECT 2, j.value->>0, 0, o.id, '', 0
         FROM json_each($4) j CROSS JOIN organization o ON o.name = j.value->>3
@@ -376,9 +375,10 @@ impl Batch<'_> {
                 rows.push(Table::Trail, &(spot.org, id, flow, name, spot.index, begins))?;
                 if begins { Ok(()) } else { rows.push(Table::TrailEntry, &(spot.org, id, spot.index)) }
             }
-            IndexRow::Artifact { id, flow, trail, fingerprint, name, commit, branch, repo, at } => {
+            IndexRow::Artifact { id, flow, trail, fingerprint, name, commit, branch, repo, template, at } => {
+                let (org, index) = (spot.org, spot.index);
                 let row =
-                    (spot.org, id, flow, trail, fingerprint, name, commit, branch, repo, at, spot.index);
+                    (org, id, flow, trail, fingerprint, name, commit, branch, repo, template, at, index);
                 rows.push(Table::Artifact, &row)
             }
             IndexRow::Attestation { id, trail, name, kind, is_compliant, is_override, binding, at } => {
@@ -412,8 +412,12 @@ impl Batch<'_> {
                 rows.push(Table::Allowance, &(spot.org, environment, fingerprint, spot.index))
             }
             IndexRow::Text { sha256 } => rows.push(Table::Text, &(spot.org, sha256, spot.index)),
-            // Kept before the fact; what is expected to be there follows from the ledger.
-            IndexRow::Attachment(_) | IndexRow::TextUse { .. } => Ok(()),
+            IndexRow::Attachment(file) => {
+                rows.push(Table::Attachment, &(spot.org, &file.sha256, file.size))?;
+                rows.push(Table::PendingGone, &(spot.org, &file.sha256))
+            }
+            // What is expected to be there follows from the ledger.
+            IndexRow::TextUse { .. } => Ok(()),
         }
     }
 }

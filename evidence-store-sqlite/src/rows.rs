@@ -16,8 +16,8 @@ use serde::de::{DeserializeOwned, IntoDeserializer};
 use crate::db::SqliteStore;
 use crate::question::{execute, rows};
 use crate::{
-    allowlists, artifacts, attestations, environments, ledger, orgs, policies, repos, service_accounts,
-    snapshots, texts, trails,
+    allowlists, artifacts, attestations, environments, ledger, orgs, pending, policies, repos,
+    service_accounts, snapshots, texts, trails,
 };
 
 /// Where a fact stands: the organization's key, and the index in its ledger.
@@ -44,6 +44,8 @@ pub(crate) enum Table {
     TrailEntry,
     Artifact,
     Attestation,
+    Attachment,
+    PendingGone,
     Repo,
     Snapshot,
     EnvironmentReport,
@@ -74,6 +76,8 @@ impl Table {
             Self::TrailEntry => trails::INSERT_ENTRIES,
             Self::Artifact => artifacts::INSERT_ARTIFACTS,
             Self::Attestation => attestations::INSERT_ATTESTATIONS,
+            Self::Attachment => pending::INSERT_ATTACHMENTS,
+            Self::PendingGone => pending::FORGET,
             Self::Repo => repos::PUT_REPOS,
             Self::Snapshot => snapshots::INSERT_SNAPSHOTS,
             Self::EnvironmentReport => environments::PUT_REPORTS,

@@ -43,7 +43,7 @@ const SNAPSHOT: &str = "
 
 const SNAPSHOTS: &str = "
     SELECT s.idx, s.at, (SELECT n.at FROM snapshot n WHERE n.environment = s.environment AND n.idx = s.idx + 1),
-        s.compliant
+        s.compliant, s.ledger_index
     FROM snapshot s
     WHERE s.environment = $2 AND s.idx BETWEEN $3 AND $4
         AND s.org = (SELECT key FROM organization WHERE id = $1) ORDER BY s.idx";
@@ -135,9 +135,10 @@ struct Taken {
     snapshot: Snapshot,
 }
 
-fn line((index, at, until, compliant): (i64, i64, Option<i64>, bool)) -> StoreResult<SnapshotRow> {
+fn line(row: (i64, i64, Option<i64>, bool, i64)) -> StoreResult<SnapshotRow> {
+    let (index, at, until, compliant, revision) = row;
     let (at, until) = (Timestamp::from_micros(at), until.map(Timestamp::from_micros));
-    Ok(SnapshotRow { index: unsigned(index)?, at, until, compliant })
+    Ok(SnapshotRow { index: unsigned(index)?, at, until, compliant, revision: unsigned(revision)? })
 }
 
 /// A row of [`STRETCHES`].

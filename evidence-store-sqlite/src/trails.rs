@@ -3,17 +3,17 @@
 use std::borrow::Cow;
 
 use async_trait::async_trait;
-use evidence_core::Current;
 use evidence_core::id::Id;
+use evidence_core::name::TrailName;
 use evidence_core::page::{Listed, Slice, Window};
-use evidence_core::store::{StoreResult, StoredEntry, readable};
-use evidence_core::trails::{Reported, Trail, TrailContents, TrailFilter, TrailStore};
+use evidence_core::store::{StoreResult, readable};
+use evidence_core::trails::{
+    REPORT_BYTES, Reported, Trail, TrailContents, TrailEntry, TrailFilter, TrailStore,
+};
+use evidence_core::{Current, StoreError};
 
 use crate::db::SqliteStore;
-use crate::ledger::entry;
-use crate::rows::{
-    Listing, Order, Payload, array, current, listed_record, once, record, signed, text, unsigned,
-};
+use crate::rows::{Listing, Order, Payload, array, current, id, once, record, signed, text, unsigned, word};
 use crate::{artifacts, attestations};
 
 /// A trail keeps its flow, its beginning and its places: what is no beginning is numbered apart, for nothing. The order
@@ -58,9 +58,17 @@ const WITH_FINGERPRINT: &str = " AND x.id IN (
             AND a.fingerprint >= $7 AND a.fingerprint < $7 || 'g')";
 
 const NEWEST: &str = "
-    SELECT t.ledger_index, l.payload FROM json_each($2) f
+    SELECT t.id FROM json_each($2) f
     CROSS JOIN trail t ON t.id = (
         SELECT n.id FROM trail n WHERE n.flow = f.value ORDER BY n.flow_place DESC LIMIT 1)
+    WHERE t.org = (SELECT key FROM organization WHERE id = $1)";
+
+/// Counted by indexes alone.
+const SIZES: &str = "
+    SELECT t.id, coalesce(octet_length(l.payload), 0),
+        (SELECT count(*) FROM artifact a WHERE a.trail = t.id)
+        + (SELECT count(*) FROM attestation a WHERE a.trail = t.id)
+    FROM json_each($2) w CROSS JOIN trail t ON t.id = w.value
     LEFT JOIN ledger l ON l.org = t.org AND l.idx = t.ledger_index
     WHERE t.org = (SELECT key FROM organization WHERE id = $1)";
 
@@ -93,6 +101,10 @@ const CONTENTS: &str = concat!(
 /// A row of [`CONTENTS`].
 type Contents = (Payload, Option<String>, Option<String>);
 
+const NAMES: &str = "
+    SELECT t.id, t.name FROM json_each($2) w CROSS JOIN trail t ON t.id = w.value
+    WHERE t.org = (SELECT key FROM organization WHERE id = $1)";
+
 /// Counted by an index alone.
 const ARTIFACTS: &str = "
     SELECT (SELECT count(*) FROM (SELECT 1 FROM artifact WHERE trail = $2 LIMIT $3))
@@ -101,16 +113,14 @@ const ATTESTATIONS: &str = "
     SELECT (SELECT count(*) FROM (SELECT 1 FROM attestation WHERE trail = $2 LIMIT $3))
     FROM trail WHERE id = $2 AND org = (SELECT key FROM organization WHERE id = $1)";
 
-/// One that the ledger lacks has the kind that it must have had, and nothing else.
 const ENTRIES: &str = "
     WITH entry AS (
-        SELECT org, begun AS idx, 'trail_begun' AS kind FROM trail WHERE id = $2
-        UNION ALL SELECT org, ledger_index, 'trail_updated' FROM trail_entry WHERE trail = $2
-        UNION ALL SELECT org, ledger_index, 'artifact_reported' FROM artifact WHERE trail = $2
-        UNION ALL SELECT org, ledger_index, 'attestation_added' FROM attestation WHERE trail = $2)
-    SELECT e.idx, coalesce(l.kind, e.kind), coalesce(l.at, 0), coalesce(l.actor, ''),
-        coalesce(l.payload_sha256, printf('%064d', 0)), coalesce(l.leaf_hash, printf('%064d', 0)), l.payload
-    FROM entry e LEFT JOIN ledger l ON l.org = e.org AND l.idx = e.idx
+        SELECT org, begun AS idx FROM trail WHERE id = $2
+        UNION ALL SELECT org, ledger_index FROM trail_entry WHERE trail = $2
+        UNION ALL SELECT org, ledger_index FROM artifact WHERE trail = $2
+        UNION ALL SELECT org, ledger_index FROM attestation WHERE trail = $2)
+    SELECT e.idx, coalesce(octet_length(l.payload), 0) FROM entry e
+    LEFT JOIN ledger l ON l.org = e.org AND l.idx = e.idx
     WHERE e.org = (SELECT key FROM organization WHERE id = $1) ORDER BY e.idx";
 
 fn listing(filter: &TrailFilter) -> Listing {
@@ -137,16 +147,20 @@ const fn order(filter: &TrailFilter) -> Order {
 const SEPARATOR: u8 = 0x1e;
 
 /// A fact of [`CONTENTS`]: its index, and the record.
-fn trail_fact(fact: &[u8]) -> (Cow<'_, str>, StoreResult<Trail>) {
+fn trail_fact(fact: &[u8]) -> (Cow<'_, str>, StoreResult<Current<Trail>>) {
     let middle = fact.iter().position(|byte| *byte == b' ').unwrap_or(fact.len());
     let (index, payload) = fact.split_at(middle);
-    (String::from_utf8_lossy(index), text(payload).and_then(record))
+    let index = String::from_utf8_lossy(index);
+    let revision = || index.parse().map_err(|_| StoreError::corrupt(format_args!("'{index}' is no index")));
+    let trail =
+        text(payload).and_then(record).and_then(|record| Ok(Current { revision: revision()?, record }));
+    (index, trail)
 }
 
 /// What [`CONTENTS`] found, trail by trail.
 fn contents(org: Id, (trails, artifacts, attestations): Contents) -> StoreResult<Vec<TrailContents>> {
     let facts = trails.bytes().into_iter().flat_map(|facts| facts.split(|byte| *byte == SEPARATOR));
-    let trails: Vec<Trail> = readable(org, facts.map(trail_fact))?;
+    let trails: Vec<Current<Trail>> = readable(org, facts.map(trail_fact))?;
     let artifacts = array(artifacts)?.into_iter().map(artifacts::Row::artifact).collect();
     let attestations = array(attestations)?.into_iter().map(attestations::Row::attestation).collect();
     Ok(TrailContents::together(trails, artifacts, attestations))
@@ -170,9 +184,22 @@ impl TrailStore for SqliteStore {
         self.listed(org, &listing(filter), window, values).await
     }
 
-    async fn newest_trails(&self, org: Id, flows: &[Id]) -> StoreResult<Vec<Trail>> {
+    async fn newest_trails(&self, org: Id, flows: &[Id]) -> StoreResult<Vec<Id>> {
         let question = self.ask(NEWEST).bind(org.to_string()).bind(once(flows)?).about(flows.len());
-        question.readable_as(org, listed_record).await
+        question.all_as(|(trail,): (String,)| id(&trail)).await
+    }
+
+    async fn trail_sizes(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<Listed>> {
+        let question = self.ask(SIZES).bind(org.to_string()).bind(once(trails)?).about(trails.len());
+        let size = |(trail, bytes, reports): (String, i64, i64)| {
+            Ok(Listed { id: id(&trail)?, bytes: unsigned(bytes)? + unsigned(reports)? * REPORT_BYTES })
+        };
+        question.all_as(size).await
+    }
+
+    async fn trail_names(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<(Id, TrailName)>> {
+        let question = self.ask(NAMES).bind(org.to_string()).bind(once(trails)?).about(trails.len());
+        question.all_as(|(trail, name): (String, String)| Ok((id(&trail)?, word(&name)?))).await
     }
 
     async fn trail_contents(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailContents>> {
@@ -189,8 +216,10 @@ impl TrailStore for SqliteStore {
         question.first().await?.map_or(Ok(0), |(count,): (i64,)| unsigned(count))
     }
 
-    async fn trail_entries(&self, org: Id, trail: Id) -> StoreResult<Vec<StoredEntry>> {
+    async fn trail_entries(&self, org: Id, trail: Id) -> StoreResult<Vec<TrailEntry>> {
         let question = self.ask(ENTRIES).bind(org.to_string()).bind(trail.to_string()).long();
+        let entry =
+            |(index, bytes): (i64, i64)| Ok(TrailEntry { index: unsigned(index)?, bytes: unsigned(bytes)? });
         question.all_as(entry).await
     }
 }

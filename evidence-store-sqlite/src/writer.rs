@@ -15,6 +15,7 @@ use crate::blobs::BlobWrite;
 use crate::error::{MACHINE, Outdated, primary_code, store_error};
 use crate::feed::FeedWrite;
 use crate::migrate::{Migration, may_write};
+use crate::pending::PendingWrite;
 use crate::question::rows;
 use crate::record::{LOOK, Plan, Questions, Seen, Submission};
 
@@ -33,6 +34,8 @@ pub(crate) enum Job {
     Blob(BlobWrite, Reply<()>),
     /// To change a lease or a cursor, and tell whether it was changed.
     Feed(FeedWrite, Reply<bool>),
+    /// To change a note of a content that no record names, and tell whether it was changed.
+    Pending(PendingWrite, Reply<bool>),
     /// To end, after everything that came before.
     Stop(Reply<()>),
 }
@@ -42,7 +45,7 @@ impl Task for Job {
         match self {
             Self::Record(write) => Some((write.org, write.size())),
             Self::Blob(write, _) => Some((write.org, write.size())),
-            Self::Feed(..) | Self::Stop(_) => None,
+            Self::Feed(..) | Self::Pending(..) | Self::Stop(_) => None,
         }
     }
 }
@@ -80,6 +83,10 @@ impl Writer {
                         count(&self.statements);
                         reply.send(write.apply(&self.connection).map_err(store_error));
                     }
+                    Job::Pending(write, reply) => {
+                        let Some(reply) = begun(reply, |reply| reply) else { continue };
+                        reply.send(self.note(write));
+                    }
                     Job::Stop(reply) => stopped = Some(reply),
                 }
             }
@@ -93,6 +100,19 @@ impl Writer {
         if let Some(reply) = stopped {
             reply.send(Ok(()));
         }
+    }
+
+    /// Changes a note, in a transaction of its own.
+    fn note(&mut self, write: PendingWrite) -> StoreResult<bool> {
+        count(&self.statements);
+        let immediate = TransactionBehavior::Immediate;
+        let transaction = self.connection.transaction_with_behavior(immediate).map_err(store_error)?;
+        if !may_write(&transaction, "main", self.migrations).map_err(store_error)? {
+            return Err(Outdated.into());
+        }
+        let changed = write.apply(&transaction).map_err(store_error)?;
+        transaction.commit().map_err(store_error)?;
+        Ok(changed)
     }
 
     /// Writes steps of blobs, all in one transaction: many uploads share a flush to the disk.

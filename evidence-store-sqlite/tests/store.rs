@@ -348,6 +348,27 @@ async fn an_attachment_that_broke_off_is_not_there_until_it_is_kept_whole() {
 }
 
 #[tokio::test]
+async fn an_attachment_that_is_damaged_is_put_right_by_keeping_it_again() {
+    let bench = Bench::new().await;
+    let content: Vec<u8> = (0..CHUNK * 2 + 7).map(|n| u8::try_from(n % 251).unwrap()).collect();
+    let sha256 = evidence_core::digest::sha256_hex(&content).parse().unwrap();
+    let keep = async || bench.store.keep(bench.org, &sha256, &mut Whole::new(content.clone())).await.unwrap();
+    keep().await;
+    for damage in [
+        "DELETE FROM blob_chunk WHERE seq = 1",
+        "UPDATE blob_chunk SET data = zeroblob(length(data)) WHERE seq = 2",
+        "UPDATE blob_chunk SET data = substr(data, 1, 9)",
+        "INSERT INTO blob_chunk SELECT org, sha256, 3, data FROM blob_chunk WHERE seq = 2",
+        "UPDATE blob SET size = 1",
+    ] {
+        bench.execute(damage);
+        assert_eq!(bench.store.fsck().await.unwrap().problems.len(), 1, "{damage}");
+        keep().await;
+        assert_eq!(bench.store.fsck().await.unwrap().problems, Vec::<String>::new(), "{damage}");
+    }
+}
+
+#[tokio::test]
 async fn damage_is_named() {
     let cases = [
         ("UPDATE ledger SET payload = '{}' WHERE idx = 3", "payload of ledger entry 3"),
@@ -370,6 +391,24 @@ async fn damage_is_named() {
 }
 
 #[tokio::test]
+async fn what_is_damaged_hides_nothing_of_its_neighbours() {
+    let bench = Bench::new().await;
+    for number in 0..200 {
+        bench.create(&bench.flow(&format!("flow-{number}"))).await.unwrap();
+    }
+    // Small ones are looked at together with the next.
+    let id = bench.org;
+    bench.execute(&format!(
+        "UPDATE ledger SET payload = '{{}}' WHERE idx = 1 AND org = (SELECT key FROM organization WHERE id = '{id}');
+        DELETE FROM membership WHERE org <> (SELECT key FROM organization WHERE id = '{id}')"
+    ));
+    let problems = bench.store.fsck().await.unwrap().problems;
+    for expected in ["the payload of ledger entry 1", "table membership"] {
+        assert!(problems.iter().any(|problem| problem.contains(expected)), "{expected}: {problems:?}");
+    }
+}
+
+#[tokio::test]
 async fn from_a_damaged_ledger_nothing_is_made() {
     for damage in [
         "UPDATE ledger SET payload = '{}' WHERE idx = 3",
@@ -387,6 +426,27 @@ async fn from_a_damaged_ledger_nothing_is_made() {
         assert!(!report.problems.is_empty() && report.rows == 0, "{damage}: {report:?}");
         assert_eq!(bench.count("record"), 0, "{damage}");
     }
+}
+
+#[tokio::test]
+async fn an_organization_whose_ledger_is_gone_is_not_made_to_vanish() {
+    let bench = Bench::new().await;
+    for table in ["ledger", "node", "head"] {
+        bench.execute(&format!(
+            "DELETE FROM {table} WHERE org = (SELECT key FROM organization WHERE name = 'jane')"
+        ));
+    }
+    let report = bench.store.rebuild().await.unwrap();
+    assert_eq!(
+        report
+            .problems
+            .iter()
+            .filter(|problem| problem.contains("gone: jane") || problem.contains("API key"))
+            .count(),
+        2,
+        "{report:?}"
+    );
+    assert_eq!((report.rows, bench.count("organization"), bench.count("api_key")), (0, 3, 1));
 }
 
 #[tokio::test]
@@ -517,4 +577,18 @@ async fn a_text_that_is_damaged_is_as_good_as_gone() {
     let mut texts = bench.store.texts(bench.org, &asked).await.unwrap();
     texts.sort_unstable();
     assert_eq!(texts, ["one", "two"]);
+}
+
+#[tokio::test]
+async fn a_ledger_of_long_entries_is_checked_and_made_again_page_after_page() {
+    let bench = Bench::new().await;
+    let before = bench.store.fsck().await.unwrap().entries;
+    for number in 0..3 {
+        let text = format!("{number}{}", "x".repeat(3 << 20));
+        bench.store.record(bench.write(vec![Fact::TextKept { text }], vec![])).await.unwrap();
+    }
+    let report = bench.store.fsck().await.unwrap();
+    assert_eq!((report.entries, report.problems), (before + 3, Vec::new()));
+    let report = bench.store.rebuild().await.unwrap();
+    assert_eq!((report.entries, report.rows, report.problems), (before + 3, 0, Vec::new()));
 }

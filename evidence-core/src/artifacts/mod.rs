@@ -38,9 +38,10 @@ pub struct Artifact {
     pub description: String,
     /// The template's name for it, `""` without one.
     pub template_reference_name: String,
-    /// The commit it was built from.
+    /// The commit it was built from. A report that does not name it may tell it with what it says of the commit: then it is
+    /// that one's hash, if given in full.
     pub git_commit: Option<CommitSha>,
-    /// More about that commit.
+    /// What was said of a commit; where it names another than `git_commit`, that one counts.
     pub git_commit_info: Option<GitCommit>,
     /// The repository, as reported.
     pub repo_info: Option<RepoInfo>,
@@ -88,6 +89,9 @@ pub struct ArtifactRow {
     pub template_reference_name: String,
     /// The commit it was built from, `""` without one.
     pub git_commit: String,
+    /// The template's text that a report to a flow as a whole is judged by; nothing for one to a trail, and for
+    /// [`EMPTY_TEMPLATE`](crate::flows::EMPTY_TEMPLATE).
+    pub template: Option<TextRef>,
     /// When it was reported.
     pub at: Timestamp,
     /// Its ledger index: larger is newer.
@@ -95,6 +99,11 @@ pub struct ArtifactRow {
 }
 
 impl Artifact {
+    /// The template that it is judged by, where no trail has one for it.
+    pub(crate) const fn own_template(&self) -> Option<TextRef> {
+        if self.trail.is_none() { self.template } else { None }
+    }
+
     /// The name that leads to this report until another of its trail has it.
     pub(crate) fn named(&self) -> Option<Key> {
         let name = Some(&self.template_reference_name).filter(|name| !name.is_empty());
@@ -111,6 +120,7 @@ impl Artifact {
             fingerprint: fingerprint.clone(),
             template_reference_name: template_reference_name.clone(),
             git_commit: self.git_commit.as_ref().map(ToString::to_string).unwrap_or_default(),
+            template: self.own_template(),
             at: self.created_at,
             index,
         }
@@ -170,6 +180,9 @@ pub trait ArtifactStore: Send + Sync {
     ) -> StoreResult<Vec<Listed>>;
     /// The reports of these ids, in any order; unknown ids are passed over.
     async fn artifacts_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Artifact>>;
-    /// For each of these fingerprints and each flow it was reported to, the newest report, ordered by ledger index.
+    /// Every report of this fingerprint to this flow, oldest (by ledger index) first.
+    async fn reports(&self, org: Id, flow: Id, fingerprint: &Fingerprint) -> StoreResult<Vec<ArtifactRow>>;
+    /// For each of these fingerprints and each flow it was reported to, the newest report to a trail, or the newest of all
+    /// where none is to a trail; ordered by ledger index.
     async fn provenance(&self, org: Id, fingerprints: &[Fingerprint]) -> StoreResult<Vec<ArtifactRow>>;
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use futures_util::{StreamExt, TryFutureExt, stream};
+use futures_util::{Stream, StreamExt, TryFutureExt, TryStreamExt, stream};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -19,13 +19,13 @@ use crate::name::{
     TrailName,
 };
 use crate::operation::{Created, Json, JsonList, Method, Operation};
-use crate::page::{PageNumber, PerPage, Window};
+use crate::page::{PageNumber, PerPage, Window, in_batches};
 use crate::recording::check_room;
 use crate::repos::RepoFilter;
-use crate::service::{Context, Draft};
+use crate::service::{Context, Draft, Lasting};
 use crate::shared::{
     Address, Description, ExternalUrls, FreeForm, GitCommit, List, LongText, RepoInfo, ShortText, Text,
-    UserData,
+    UserData, distinct,
 };
 use crate::trails::Reported;
 
@@ -37,8 +37,8 @@ pub struct ReportArtifact {
     pub flow_name: FlowName,
 }
 
-/// A file or image name: 1 to 255 characters.
-pub type FileName = Text<255, 1>;
+/// The name of a file, or the reference of an image: 1 to 4,096 characters.
+pub type FileName = Text<4096, 1>;
 
 /// Names of attestations as an artifact's reporter sends them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -60,6 +60,8 @@ pub struct ArtifactInput {
     pub fingerprint: Fingerprint,
     pub filename: FileName,
     pub description: Option<Description>,
+    /// The commit that the artifact was built from. Without it, `git_commit_info.sha1` is, if it is a hash in full; where
+    /// the two differ, `git_commit` counts.
     pub git_commit: Option<CommitSha>,
     pub git_commit_info: Option<GitCommit>,
     pub repo_info: Option<RepoInfo>,
@@ -144,6 +146,8 @@ async fn report(flow: &FlowName, input: &ArtifactInput, cx: &Context<'_>) -> Res
         }
     };
     let repo = draft.repo(input.repo_info.as_ref(), cx).await?;
+    let told = || input.git_commit_info.as_ref().and_then(|commit| commit.sha1.parse().ok());
+    let git_commit = input.git_commit.clone().or_else(told);
     let template = trail.as_ref().map_or(flow.template, |trail| trail.template);
     let input = input.clone();
     draft.fact(Fact::ArtifactReported {
@@ -158,7 +162,7 @@ async fn report(flow: &FlowName, input: &ArtifactInput, cx: &Context<'_>) -> Res
                 .template_reference_name
                 .map(|name| name.to_string())
                 .unwrap_or_default(),
-            git_commit: input.git_commit,
+            git_commit,
             git_commit_info: input.git_commit_info,
             repo_info: input.repo_info,
             repo,
@@ -201,14 +205,18 @@ async fn narrowed(
 const MOST_NAMED: u64 = 10;
 
 /// The one fingerprint in the flow that begins with `prefix`.
-pub(crate) async fn resolve(flow: &Flow, prefix: &FingerprintPrefix, cx: &Context<'_>) -> Result<String> {
-    if prefix.as_str().len() == Fingerprint::LONGEST {
-        return Ok(prefix.to_string());
+pub(crate) async fn resolve(
+    flow: &Flow,
+    prefix: &FingerprintPrefix,
+    cx: &Context<'_>,
+) -> Result<Fingerprint> {
+    if let Ok(whole) = prefix.as_str().parse() {
+        return Ok(whole);
     }
     let matches = cx.store().fingerprints(cx.org()?, flow.id, prefix.as_str(), MOST_NAMED).await?;
     match matches.first.as_slice() {
         [] => Err(missing(flow, prefix, cx)),
-        [only] => Ok(only.to_string()),
+        [only] => Ok(only.clone()),
         several => {
             let named: Vec<&str> = several.iter().map(AsRef::as_ref).collect();
             let text = format!("matches {} fingerprints: {}", matches.count, named.join(", "));
@@ -259,7 +267,7 @@ impl Operation for GetArtifact {
             flow: Some(flow.id),
             trail: trail.map_err(|()| gone())?,
             id: self.attestation_id,
-            fingerprint: Some(fingerprint),
+            fingerprint: Some(fingerprint.into_string()),
             ..ArtifactFilter::default()
         };
         let found = cx.store().artifacts(cx.org()?, &filter, Window { offset: 0, limit: 1 }).await?;
@@ -353,7 +361,7 @@ impl Operation for GetLatestCommit {
         };
         let filter = ArtifactFilter {
             flow: Some(flow.id),
-            fingerprint: Some(fingerprint),
+            fingerprint: Some(fingerprint.into_string()),
             branch: self.branch.filter(|branch| !branch.is_empty()).map(ShortText::into_string),
             with_commit: true,
             ..ArtifactFilter::default()
@@ -428,11 +436,37 @@ async fn list(
             let mut found = cx.store().artifacts_by_id(cx.org()?, &ids).await?;
             let place: BTreeMap<Id, usize> = ids.into_iter().zip(0..).collect();
             found.sort_unstable_by_key(|artifact| place.get(&artifact.id).copied());
-            views(found, flow.as_ref(), &cx).await
+            by_trails(found, flow.clone(), lasting.clone()).await
         };
         found.try_flatten_stream()
     };
     JsonList::in_batches(listed, (), &cx.compute(), read).await
+}
+
+/// These artifacts, in order, as answers carry them: those whose trails fit memory together at a time.
+async fn by_trails(
+    artifacts: Vec<Artifact>,
+    flow: Option<Flow>,
+    lasting: Lasting,
+) -> Result<impl Stream<Item = Result<ArtifactView>> + Send + 'static> {
+    let cx = lasting.context();
+    let trails = distinct(artifacts.iter().filter_map(|artifact| artifact.trail));
+    let sizes = cx.store().trail_sizes(cx.org()?, &trails).await?;
+    let sizes: BTreeMap<Id, u64> = sizes.into_iter().map(|listed| (listed.id, listed.bytes)).collect();
+    let mut last = None;
+    let weighed = artifacts.into_iter().map(|artifact| {
+        // Those of one trail mostly stand together.
+        let size = artifact.trail.filter(|_| artifact.trail != last).and_then(|trail| sizes.get(&trail));
+        last = artifact.trail;
+        let size = size.copied().unwrap_or_default();
+        (artifact, size)
+    });
+    let parts = stream::iter(in_batches(weighed, usize::MAX));
+    let read = move |part| {
+        let (lasting, flow) = (lasting.clone(), flow.clone());
+        async move { views(part, flow.as_ref(), &lasting.context()).await }
+    };
+    Ok(parts.then(read).try_flatten())
 }
 
 async fn repos_named(name: ShortText, cx: &Context<'_>) -> Result<Vec<Id>> {

@@ -136,7 +136,7 @@ struct OnTrail {
 
 impl OnTrail {
     fn new(contents: TrailContents) -> Self {
-        let TrailContents { trail, artifacts, attestations } = contents;
+        let TrailContents { trail, artifacts, attestations, .. } = contents;
         Self {
             name: trail.name,
             template: trail.template,
@@ -354,7 +354,7 @@ pub struct EvidenceView {
 
 impl From<&Attestation> for EvidenceView {
     fn from(attestation: &Attestation) -> Self {
-        let mut fields = attestation.details.fields();
+        let mut fields = attestation.details.answered();
         let mut detail = |key: &str| fields.remove(key).unwrap_or_default();
         Self {
             evidence_type: attestation.kind.clone(),

@@ -243,20 +243,16 @@ fn a_digest_makes_another_artifact_of_what_had_none_whatever_its_name() {
 fn what_has_no_digest_has_no_provenance_and_is_on_no_allowlist() {
     let yaml =
         "_schema: https://example.com/schemas/policy/v1\nartifacts:\n  provenance:\n    required: true\n";
-    let mut rulebook = Rulebook::default();
-    let rules = Rules {
-        name: "p".parse().expect("a name"),
-        version: 1,
-        policy: Arc::new(policy::Policy::stored(yaml)),
-    };
-    rulebook.rules.insert(report(9), rules);
+    let policies = [Arc::new(policy::Policy::stored(yaml))];
+    let rules = Rules { name: "p".parse().expect("a name"), version: 1 };
+    let rulebook = Rulebook { rules: [(report(9), rules)].into(), guards: Vec::new() };
     let known = fingerprint('a');
     let flow = FlowContext {
         flow_name: "web".to_owned(),
         trail_name: String::new(),
         artifact_state: State::Compliant,
         reason: None,
-        tags: BTreeMap::new(),
+        tags: Arc::default(),
         attestations: Vec::new(),
     };
     let running = |artifact: Judged| Running::from([(artifact.key, artifact.sighting)]);
@@ -272,10 +268,12 @@ fn what_has_no_digest_has_no_provenance_and_is_on_no_allowlist() {
         (disguised(), true, Some(false), 0),
     ];
     for (running, allowed, compliant, origins) in table {
-        let found: Vec<_> = judge(&running, &rulebook, findings(allowed))
-            .into_iter()
-            .map(|judged| (judged.compliant, judged.provenance.len()))
-            .collect();
+        let judged = |mut artifact: Tried| {
+            artifact.judge(&policies);
+            artifact.judged(&rulebook)
+        };
+        let found = Tried::all(&running, findings(allowed)).into_iter().map(judged);
+        let found: Vec<_> = found.map(|judged| (judged.compliant, judged.provenance.len())).collect();
         assert_eq!(found, [(compliant, origins)], "{running:?}, allowed: {allowed}");
     }
 }

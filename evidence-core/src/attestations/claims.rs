@@ -10,6 +10,7 @@ use super::{Binding, Details, JunitDetails, OverrideDetails, PullRequestDetails}
 use crate::error::Result;
 use crate::fact::Guard;
 use crate::id::Id;
+use crate::json::MOST_VALUES;
 use crate::name::AttestationName;
 use crate::service::Context;
 use crate::shared::{Description, List, ShortText};
@@ -85,12 +86,15 @@ impl Claim for Generic {
     }
 }
 
+/// The suites of one attestation: each is seven values of JSON at least.
+const MOST_SUITES: usize = MOST_VALUES / 7 - 1;
+
 /// Results of test suites: compliant when nothing failed and nothing broke.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Junit {
     /// The suites.
-    pub junit_results: List<JunitSuite, 100_000>,
+    pub junit_results: List<JunitSuite, MOST_SUITES>,
 }
 
 /// The results of one test suite.
@@ -216,8 +220,9 @@ impl Claim for Override {
 async fn original(about: &Claimed<'_>, cx: &Context<'_>) -> Result<Option<Id>> {
     let Some(trail) = about.trail else { return Ok(None) };
     let found = cx.store().attestations(cx.org()?, &[trail.id], about.name.as_str()).await?;
-    let original = found.iter().find(|one| one.binding.is_about_same(about.binding) && !one.is_override());
-    Ok(original.map(|one| one.id))
+    let mut rows = found.iter().map(|one| &one.row);
+    let original = rows.find(|row| row.binding.is_about_same(about.binding) && !row.is_override);
+    Ok(original.map(|row| row.id))
 }
 
 #[cfg(test)]

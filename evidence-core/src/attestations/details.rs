@@ -77,7 +77,7 @@ impl Details {
     }
 
     /// The type's own keys as answers carry them: pull requests in both spellings.
-    pub(super) fn answered(&self) -> JsonFields {
+    pub(crate) fn answered(&self) -> JsonFields {
         match self {
             Self::PullRequest(details) => fields_of(&AnsweredPullRequests {
                 git_provider: details.git_provider,

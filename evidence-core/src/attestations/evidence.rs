@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use super::Attachment;
 use super::archive::Archive;
-use crate::blobs::{Blobs, Upload};
+use crate::blobs::{BlobReader, Blobs, Chunks, Upload};
 use crate::compute::Refused;
 use crate::error::{Error, Result};
 use crate::id::Id;
@@ -16,20 +16,34 @@ use crate::name::Fingerprint;
 use crate::operation::Download;
 use crate::service::Context;
 use crate::spool::Spooled;
-use crate::store::{StoreError, StoreResult};
+use crate::sweep::may_be_named;
+use crate::time::Timestamp;
 
-/// Keeps these files; answers their descriptions, and that of what the evidence download gives.
-pub(super) async fn keep(
-    mut files: Vec<Upload>,
-    cx: &Context<'_>,
-) -> Result<(Vec<Attachment>, Option<Attachment>)> {
-    let attachments = Vec::from_iter(files.iter().map(described));
+/// What was kept for an attestation.
+pub(super) struct Kept {
+    /// The descriptions of its files.
+    pub(super) attachments: Vec<Attachment>,
+    /// That of what the evidence download gives.
+    pub(super) evidence: Option<Attachment>,
+    since: Timestamp,
+}
+
+impl Kept {
+    /// Refuses what was kept so long ago that it may be swept before it is recorded.
+    pub(super) fn check(&self, cx: &Context<'_>) -> Result<()> {
+        if self.attachments.is_empty() { Ok(()) } else { Ok(may_be_named(self.since, cx.now())?) }
+    }
+}
+
+/// Keeps these files.
+pub(super) async fn keep(mut files: Vec<Upload>, cx: &Context<'_>) -> Result<Kept> {
+    let (attachments, since) = (Vec::from_iter(files.iter().map(described)), cx.now());
     if let [only] = files.as_mut_slice() {
-        cx.attachments().keep(cx.org()?, &only.sha256, &mut *only.content).await?;
+        cx.keep_attachment(&only.sha256, &mut *only.content).await?;
     }
     let evidence =
         if files.len() > 1 { Some(keep_archive(files, cx).await?) } else { attachments.first().cloned() };
-    Ok((attachments, evidence))
+    Ok(Kept { attachments, evidence, since })
 }
 
 fn described(file: &Upload) -> Attachment {
@@ -43,19 +57,18 @@ fn described(file: &Upload) -> Attachment {
 
 /// Keeps each of these files, and the archive of them, which is made of what passes by.
 async fn keep_archive(files: Vec<Upload>, cx: &Context<'_>) -> Result<Attachment> {
-    let org = cx.org()?;
     let mut archive = Archive::new(cx.compute());
     for (path, mut file) in super::archive::paths(files) {
         let mut entry = archive.entry(&path, file.size, &mut *file.content).await.map_err(unmade)?;
-        let kept = cx.attachments().keep(org, &file.sha256, &mut entry).await;
-        kept.map_err(|error| Refused::among(&error).map_or_else(|| error.into(), Error::from))?;
+        let kept = cx.keep_attachment(&file.sha256, &mut entry).await;
+        kept.map_err(|error| Refused::among(&error).map_or(error, Error::from))?;
         entry.finish().await.map_err(unmade)?;
     }
     let Spooled { size, sha256, mut content } = archive.finish().await.map_err(unmade)?;
     let sha256: Fingerprint = sha256
         .parse()
         .map_err(|source| Error::Internal { what: "an archive has no digest", source: Box::new(source) })?;
-    cx.attachments().keep(org, &sha256, &mut *content).await?;
+    cx.keep_attachment(&sha256, &mut *content).await?;
     Ok(Attachment {
         file_name: "evidence.tgz".to_owned(),
         media_type: "application/gzip".to_owned(),
@@ -74,64 +87,26 @@ fn unmade(source: std::io::Error) -> Error {
     }
 }
 
-/// A stored file, as a download. Its beginning is read at once, so that a place which does not answer is told by the
-/// status and not by a body that breaks off.
+/// A stored file, as a download. Its beginning is read at once, so that a place which does not answer, or has lost it, is
+/// told by the status and not by a body that breaks off.
 pub(super) async fn download(file: &Attachment, org: Id, cx: &Context<'_>) -> Result<Download> {
     let blobs = Arc::clone(cx.attachments());
-    let first = blobs.chunk(org, &file.sha256, 0).await?;
-    if first.is_none() && file.size > 0 {
-        return Err(incomplete(&file.sha256).into());
-    }
+    let kept = BlobReader::open(blobs, org, file.sha256.clone(), Some(file.size)).await?;
     Ok(Download {
         media_type: file.media_type.clone(),
         file_name: file.file_name.clone(),
         size: file.size,
         etag: Some(file.sha256.to_string()),
-        content: Box::new(Stored {
-            first,
-            blobs,
-            org,
-            sha256: file.sha256.clone(),
-            next: 0,
-            rest: file.size,
-        }),
+        content: Box::new(Stored(kept)),
     })
 }
 
-/// A blob that is not as long as its record says.
-fn incomplete(sha256: &Fingerprint) -> StoreError {
-    StoreError::corrupt(format_args!("the content of the attachment {sha256} is not whole"))
-}
-
-/// A blob read chunk by chunk. One that is shorter or longer than it should be is an error, which breaks the answer
-/// off: an end would tell the caller that this was all.
-struct Stored {
-    first: Option<Bytes>,
-    blobs: Arc<dyn Blobs>,
-    org: Id,
-    sha256: Fingerprint,
-    next: u64,
-    /// How many bytes are still to come.
-    rest: u64,
-}
-
-impl Stored {
-    async fn chunk(&mut self) -> StoreResult<Option<Bytes>> {
-        let chunk = match self.first.take() {
-            Some(first) => Some(first),
-            None if self.rest == 0 => return Ok(None),
-            None => self.blobs.chunk(self.org, &self.sha256, self.next).await?,
-        };
-        self.next += 1;
-        let chunk = chunk.filter(|chunk| !chunk.is_empty()).ok_or_else(|| incomplete(&self.sha256))?;
-        self.rest = self.rest.checked_sub(chunk.len() as u64).ok_or_else(|| incomplete(&self.sha256))?;
-        Ok(Some(chunk))
-    }
-}
+/// The content of a download.
+struct Stored(BlobReader<Arc<dyn Blobs>>);
 
 #[async_trait]
-impl crate::blobs::Chunks for Stored {
+impl Chunks for Stored {
     async fn next(&mut self) -> std::io::Result<Option<Bytes>> {
-        self.chunk().await.map_err(std::io::Error::other)
+        self.0.chunk().await.map_err(std::io::Error::other)
     }
 }

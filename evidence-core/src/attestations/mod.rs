@@ -4,11 +4,10 @@ mod archive;
 mod claims;
 mod details;
 mod evidence;
+mod listed;
 mod operations;
 mod pull_requests;
 mod view;
-
-use std::collections::BTreeSet;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -18,7 +17,7 @@ use crate::id::Id;
 use crate::json::JsonText;
 use crate::name::{AttestationName, Fingerprint};
 use crate::shared::{Annotations, ExternalUrls, GitCommit, RepoInfo};
-use crate::store::{StoreResult, readable};
+use crate::store::StoreResult;
 use crate::time::Timestamp;
 
 pub use claims::*;
@@ -73,7 +72,7 @@ pub struct Attestation {
 }
 
 /// What an attestation is about.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "to")]
 pub enum Binding {
     /// The trail as a whole.
@@ -165,27 +164,13 @@ impl Attestation {
     }
 }
 
-/// Reads the attestations of a name, newest first, each with its ledger index, its scope (trail and binding, in whatever
-/// form a store has them) and whether it is an override. One that is damaged is left out where a newer one of its scope
-/// stands for it; else it is what decides, and the list has no answer without it.
-///
-/// # Errors
-/// What such a one, or the store, has failed with.
-pub fn newest_first<I: std::fmt::Display, S: Ord>(
-    org: Id,
-    rows: impl IntoIterator<Item = (I, S, bool, StoreResult<Attestation>)>,
-) -> StoreResult<Vec<Attestation>> {
-    let (mut decided, mut found) = (BTreeSet::new(), Vec::new());
-    for (index, scope, is_override, attestation) in rows {
-        match &attestation {
-            // An override decides, too, but says what it overrides.
-            Ok(_) if !is_override => drop(decided.insert(scope)),
-            Err(_) if !decided.contains(&scope) => return attestation.map(|_| Vec::new()),
-            Ok(_) | Err(_) => {}
-        }
-        found.push((index, attestation));
-    }
-    readable(org, found)
+/// An attestation of a name, whose body is read apart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamedAttestation {
+    /// What compliance depends on.
+    pub row: AttestationRow,
+    /// The bytes of its fact, as stored.
+    pub bytes: u64,
 }
 
 /// Questions about attestations.
@@ -195,6 +180,6 @@ pub trait AttestationStore: Send + Sync {
     async fn attestation(&self, org: Id, id: Id) -> StoreResult<Option<Attestation>>;
     /// The attestations of these ids, in any order; unknown ids are passed over.
     async fn attestations_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Attestation>>;
-    /// The attestations of this name on these trails, newest (by ledger index) first; see [`newest_first`].
-    async fn attestations(&self, org: Id, trails: &[Id], name: &str) -> StoreResult<Vec<Attestation>>;
+    /// The attestations of this name on these trails, newest (by ledger index) first, without what they say.
+    async fn attestations(&self, org: Id, trails: &[Id], name: &str) -> StoreResult<Vec<NamedAttestation>>;
 }

@@ -1,21 +1,27 @@
 //! The operations on attestations. Every type is added by the same operation, generic over its [`Claim`].
 
+use std::collections::BTreeMap;
 use std::marker::PhantomData;
 
+use futures_util::stream;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::listed::listed;
 use super::view::views;
-use super::{Attachment, Attestation, AttestationView, Binding, Claim, Claimed, Judgement, evidence};
-use crate::artifacts::{Artifact, ArtifactFilter};
+use super::{
+    Attachment, Attestation, AttestationView, Binding, Claim, Claimed, Judgement, NamedAttestation, evidence,
+};
+use crate::artifacts::{Artifact, ArtifactFilter, ArtifactRow};
 use crate::auth::Scope;
 use crate::decode::{self, Misfit};
 use crate::error::{Error, Resource, Result};
 use crate::fact::{Fact, Guard};
+use crate::id::Id;
 use crate::json::{JsonText, JsonValue};
 use crate::name::{AttestationName, Fingerprint, FingerprintPrefix, FlowName, OrgName, TrailName};
-use crate::operation::{Created, Document, Download, Form, FormParts, Json, Method, Operation};
+use crate::operation::{Created, Document, Download, Form, FormParts, Json, JsonList, Method, Operation};
 use crate::page::Window;
 use crate::recording::{Known, check_room};
 use crate::service::{Context, Draft};
@@ -139,9 +145,10 @@ impl<C: Claim> Operation for PostAttestation<C> {
             // Nothing is kept for an attestation that is refused.
             self.draft(&base, &claim, &[], None, cx).await?;
         }
-        let (attachments, file) = evidence::keep(body.files, cx).await?;
+        let kept = evidence::keep(body.files, cx).await?;
         let attest = async || {
-            let draft = self.draft(&base, &claim, &attachments, file.as_ref(), cx).await?;
+            let draft = self.draft(&base, &claim, &kept.attachments, kept.evidence.as_ref(), cx).await?;
+            kept.check(cx)?;
             cx.record(draft).await
         };
         cx.retry(attest).await?;
@@ -281,7 +288,7 @@ impl Operation for GetTrailAttestation {
     const SCOPE: Scope = Scope::ReadFlow;
     const SUMMARY: &'static str = "Gets a trail's attestations of a name, newest first";
     type Body = ();
-    type Output = Json<Vec<AttestationView>>;
+    type Output = JsonList<AttestationView>;
 
     fn org(&self) -> Option<&OrgName> {
         Some(&self.org)
@@ -296,9 +303,8 @@ impl Operation for GetTrailAttestation {
         let trail = cx.trail(&flow, self.trail_name.as_str()).await?.record;
         let name = self.attestation_name.as_str();
         let mut found = cx.store().attestations(cx.org()?, &[trail.id], name).await?;
-        found.retain(|attestation| attestation.binding == Binding::Trail);
-        let view = |attestation| AttestationView::new(attestation, &flow, &trail, cx);
-        Ok(Json(found.into_iter().map(view).collect::<Result<_>>()?))
+        found.retain(|attestation| attestation.row.binding == Binding::Trail);
+        listed(found, flow, BTreeMap::from([(trail.id, trail.name)]), cx).await
     }
 }
 
@@ -319,7 +325,7 @@ impl Operation for GetArtifactAttestation {
     const SCOPE: Scope = Scope::ReadFlow;
     const SUMMARY: &'static str = "Gets an artifact's attestations of a name, newest first";
     type Body = ();
-    type Output = Json<Vec<AttestationView>>;
+    type Output = JsonList<AttestationView>;
 
     fn org(&self) -> Option<&OrgName> {
         Some(&self.org)
@@ -333,34 +339,34 @@ impl Operation for GetArtifactAttestation {
         let org = cx.org()?;
         let flow = cx.flow(self.flow_name.as_str()).await?.record;
         let fingerprint = match crate::artifacts::resolve(&flow, &self.fingerprint, cx).await {
-            Err(Error::NotFound(_)) => return Ok(Json(Vec::new())),
+            Err(Error::NotFound(_)) => return Ok(JsonList::of(stream::empty())),
             resolved => resolved?,
         };
-        let filter = ArtifactFilter {
-            flow: Some(flow.id),
-            fingerprint: Some(fingerprint),
-            ..ArtifactFilter::default()
-        };
-        let artifacts = cx.store().artifacts(org, &filter, Window::ALL).await?.items;
-        let trails = distinct(artifacts.iter().filter_map(|artifact| artifact.trail));
+        let mut reports: BTreeMap<Id, Vec<ArtifactRow>> = BTreeMap::new();
+        for report in cx.store().reports(org, flow.id, &fingerprint).await? {
+            if let Some(trail) = report.trail {
+                reports.entry(trail).or_default().push(report);
+            }
+        }
+        let trails = Vec::from_iter(reports.keys().copied());
         let mut found = cx.store().attestations(org, &trails, self.attestation_name.as_str()).await?;
-        found.retain(|attestation| {
-            artifacts.iter().any(|artifact| {
-                artifact.trail == Some(attestation.trail) && concerns(&attestation.binding, artifact)
-            })
+        found.retain(|NamedAttestation { row, .. }| {
+            let reports = reports.get(&row.trail).map(Vec::as_slice).unwrap_or_default();
+            reports.iter().any(|report| concerns(&row.binding, report))
         });
-        Ok(Json(views(found, cx).await?))
+        let trails = distinct(found.iter().map(|attestation| attestation.row.trail));
+        let trails = cx.store().trail_names(org, &trails).await?.into_iter().collect();
+        listed(found, flow, trails, cx).await
     }
 }
 
 /// Whether an attestation with this binding is about this artifact.
-fn concerns(binding: &Binding, artifact: &Artifact) -> bool {
+fn concerns(binding: &Binding, artifact: &ArtifactRow) -> bool {
     match binding {
         Binding::Trail => false,
         Binding::Artifact { fingerprint, .. } => *fingerprint == artifact.fingerprint,
         Binding::Named { target, commit } => {
-            *target == artifact.template_reference_name
-                && artifact.git_commit.as_ref().is_some_and(|sha| sha.as_str() == commit)
+            *target == artifact.template_reference_name && *commit == artifact.git_commit
         }
     }
 }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 
 use crate::name::CommitSha;
-use crate::shared::{Address, GitCommit, List, ShortText, VcsProvider};
+use crate::shared::{Address, GitCommit, List, LongText, ShortText, VcsProvider};
 use crate::time::SentSeconds;
 
 /// The host of pull requests: a repo's provider, or `azure`.
@@ -64,7 +64,7 @@ pub struct PullRequest {
     pub url: Address,
     pub state: ShortText,
     #[serde(default)]
-    pub title: Option<ShortText>,
+    pub title: Option<LongText>,
     #[serde(default)]
     pub author: Option<ShortText>,
     #[serde(default)]
@@ -186,6 +186,7 @@ impl PullRequest {
                 "branch": commit.branch,
                 "timestamp": seconds(&commit.timestamp),
                 "url": commit.url,
+                "parents": commit.parents,
                 "verified": commit.verified,
                 "signature_state": commit.signature_state,
             })

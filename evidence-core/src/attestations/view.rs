@@ -12,11 +12,10 @@ use crate::error::Result;
 use crate::flows::Flow;
 use crate::id::Id;
 use crate::json::{JsonFields, JsonText};
-use crate::name::{AttestationName, Fingerprint};
+use crate::name::{AttestationName, Fingerprint, FlowName, TrailName};
 use crate::service::Context;
 use crate::shared::{Annotations, ExternalUrls, GitCommitInfo, RepoInfo, distinct};
 use crate::time::Seconds;
-use crate::trails::Trail;
 
 /// An attestation. The keys of its type (`junit_results`, `pull_requests`, …) stand beside the others.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -73,13 +72,13 @@ impl From<&Attachment> for AttachmentView {
 impl AttestationView {
     pub(super) fn new(
         attestation: Attestation,
-        flow: &Flow,
-        trail: &Trail,
+        flow: &FlowName,
+        trail: &TrailName,
         cx: &Context<'_>,
     ) -> Result<Self> {
         let place = cx.place()?;
         let (org, id, name) = (&place.name, attestation.id, &attestation.name);
-        let base = format!("attestations/{org}/{}/trail/{}", flow.name, trail.name);
+        let base = format!("attestations/{org}/{flow}/trail/{trail}");
         let mut links = json!({ "self": { "href": cx.api_url(&format!("{base}/{name}")) } });
         if attestation.evidence.is_some() {
             links["evidence"] = json!({ "href": cx.api_url(&format!("{base}/attestation/{id}/evidence")) });
@@ -108,9 +107,9 @@ impl AttestationView {
             user_data: attestation.user_data,
             created_at: attestation.created_at.seconds(),
             details: attestation.details.answered(),
-            html_url: format!("{}?attestation_id={id}", cx.trail_url(&flow.name, &trail.name)),
-            flow_name: flow.name.to_string(),
-            trail_name: trail.name.to_string(),
+            html_url: format!("{}?attestation_id={id}", cx.trail_url(flow, trail)),
+            flow_name: flow.to_string(),
+            trail_name: trail.to_string(),
             reported_by: attestation.created_by.name,
             has_audit_package: true,
             links,
@@ -130,13 +129,12 @@ pub(super) async fn views(attestations: Vec<Attestation>, cx: &Context<'_>) -> R
     let trails = distinct(attestations.iter().map(|attestation| attestation.trail));
     let org = cx.org()?;
     let (flows, trails) =
-        try_join(cx.store().flows_by_id(org, &flows), cx.store().trail_contents(org, &trails)).await?;
+        try_join(cx.store().flows_by_id(org, &flows), cx.store().trail_names(org, &trails)).await?;
     let flows: BTreeMap<Id, Flow> = flows.into_iter().map(|flow| (flow.id, flow)).collect();
-    let trails: BTreeMap<Id, Trail> =
-        trails.into_iter().map(|contents| (contents.trail.id, contents.trail)).collect();
+    let trails: BTreeMap<Id, TrailName> = trails.into_iter().collect();
     let view = |attestation: Attestation| {
         let (flow, trail) = (flows.get(&attestation.flow)?, trails.get(&attestation.trail)?);
-        Some(AttestationView::new(attestation, flow, trail, cx))
+        Some(AttestationView::new(attestation, &flow.name, trail, cx))
     };
     attestations.into_iter().filter_map(view).collect()
 }

@@ -1,18 +1,19 @@
 //! Checks of [`crate::allowlists::AllowlistStore`].
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::allowlists::Allowance;
 use crate::fact::Fact;
-use crate::id::Id;
 use crate::store::Store;
 
 use super::fixtures::{Org, at, awkward, environment, fingerprint, id, robot};
-use super::{Outcome, promises, same};
+use super::{Outcome, ensure, promises, same};
 
 promises! {
     allowances_read_back: "Allowlist entries are what was recorded.",
-    allowances_are_listed_newest_first: "`allowances` answers the newest of each environment and fingerprint, newest first.",
+    allowances_are_listed_newest_first: "`allowances_listed` answers the newest of each environment and fingerprint, newest first.",
+    artifacts_are_allowed_where_they_are: "`allowed` and `allowlist_size` answer what is allowed in one environment.",
 }
 
 fn allowance(n: u64, environment: u64, start: &str) -> Allowance {
@@ -40,8 +41,9 @@ async fn allowances_read_back(store: Arc<dyn Store>) -> Outcome {
     let full = Allowance { artifact_name: awkward(), description: awkward(), ..allowance(110, 100, "ab") };
     org.record(vec![environment_created(100, "prod"), Fact::ArtifactAllowed { record: full.clone() }])
         .await?;
-    same("all", store.allowances(org.id, None).await?, vec![full.clone()])?;
-    same("of the environment", store.allowances(org.id, Some(id(100))).await?, vec![full])
+    same("by its index", store.allowances(org.id, &[2, 2]).await?, vec![full])?;
+    same("by none", store.allowances(org.id, &[]).await?, Vec::new())?;
+    same("by an unknown one", store.allowances(org.id, &[3]).await?, Vec::new())
 }
 
 async fn allowances_are_listed_newest_first(store: Arc<dyn Store>) -> Outcome {
@@ -56,17 +58,33 @@ async fn allowances_are_listed_newest_first(store: Arc<dyn Store>) -> Outcome {
         Fact::ArtifactAllowed { record: early },
     ])
     .await?;
-    let cases: [(Option<Id>, &[u64]); 5] = [
-        (None, &[110, 113, 114]),
-        (Some(id(100)), &[110, 113]),
-        (Some(id(101)), &[114]),
-        (Some(id(200)), &[]),
-        (Some(id(999)), &[]),
-    ];
-    for (environment, expected) in cases {
-        let found = store.allowances(org.id, environment).await?;
-        let found: Vec<_> = found.into_iter().map(|allowance| allowance.id).collect();
-        same(&format!("of {environment:?}"), found, expected.iter().map(|n| id(*n)).collect())?;
+    let listed = store.allowances_listed(org.id).await?;
+    // After the organization and two environments.
+    same("the list", listed.iter().map(|listed| listed.id).collect(), vec![6, 5, 4])?;
+    ensure(listed.iter().all(|listed| listed.bytes >= 64), "an entry is larger than its fingerprint")?;
+    let indexes = Vec::from_iter(listed.iter().rev().map(|listed| listed.id));
+    let found = store.allowances(org.id, &indexes).await?;
+    same(
+        "the entries",
+        found.into_iter().map(|allowance| allowance.id).collect(),
+        [110, 113, 114].map(id).to_vec(),
+    )
+}
+
+async fn artifacts_are_allowed_where_they_are(store: Arc<dyn Store>) -> Outcome {
+    let (org, other) = Org::two(&store).await?;
+    org.record(vec![environment_created(100, "prod"), environment_created(101, "test")]).await?;
+    other.record(vec![environment_created(200, "prod"), allowed(210, 200, "ef")]).await?;
+    org.record(vec![allowed(112, 100, "ab"), allowed(113, 100, "cd"), allowed(114, 101, "cd")]).await?;
+    org.record(vec![allowed(115, 100, "ab")]).await?;
+    let asked = ["ab", "cd", "ef", "ab"].map(fingerprint);
+    for (environment, expected) in [(100, vec!["ab", "cd"]), (101, vec!["cd"]), (200, vec![]), (999, vec![])]
+    {
+        let found = BTreeSet::from_iter(store.allowed(org.id, id(environment), &asked).await?);
+        let size = expected.len() as u64;
+        same("what is allowed", found, expected.into_iter().map(fingerprint).collect())?;
+        same("how many are", store.allowlist_size(org.id, id(environment), 9).await?, size)?;
+        same("counted up to 1", store.allowlist_size(org.id, id(environment), 1).await?, size.min(1))?;
     }
-    Ok(())
+    same("of none", store.allowed(org.id, id(100), &[]).await?, Vec::new())
 }

@@ -24,7 +24,9 @@ promises! {
     artifact_windows_have_the_right_total: "A window past the end is empty, with the right total.",
     artifacts_are_narrowed: "Everything given in an artifact filter must match.",
     artifacts_by_id_pass_over_unknown_ids: "`artifacts_by_id` passes over unknown ids and other organizations'.",
+    reports_of_an_artifact_are_listed_oldest_first: "`reports` of a fingerprint to a flow, oldest (by ledger index) first.",
     provenance_is_the_newest_of_each_flow: "`provenance` answers the newest report of each fingerprint and flow.",
+    provenance_prefers_trails: "A report without a trail is `provenance` only where the flow has no other of the fingerprint.",
 }
 
 async fn artifacts_read_back(store: Arc<dyn Store>) -> Outcome {
@@ -185,6 +187,33 @@ async fn artifacts_by_id_pass_over_unknown_ids(store: Arc<dyn Store>) -> Outcome
     same("no ids", store.artifacts_by_id(org.id, &[]).await?, Vec::new())
 }
 
+async fn reports_of_an_artifact_are_listed_oldest_first(store: Arc<dyn Store>) -> Outcome {
+    let org = several(&store).await?;
+    let text = TextRef::of("a template");
+    let with_template =
+        |n: u64, trail: Option<u64>| Artifact { template: Some(text), ..artifact(n, 100, trail, "ab1") };
+    let later = [with_template(130, None), with_template(131, Some(102))];
+    org.record(later.map(|record| Fact::ArtifactReported { record }).into()).await?;
+    let reports = async |flow: u64, start: &str| store.reports(org.id, id(flow), &fingerprint(start)).await;
+    let found = reports(100, "ab1").await?;
+    let indexes: Vec<u64> = found.iter().map(|row| row.index).collect();
+    same("their order", indexes.clone(), sorted(&indexes))?;
+    let last: Vec<_> = found.iter().rev().take(2).map(|row| (row.id, row.trail, row.template)).collect();
+    let expected = vec![(id(131), Some(id(102)), None), (id(130), None, Some(text))];
+    same("a template where there is no trail", last, expected)?;
+    let all = org.store.artifacts(org.id, &ArtifactFilter::default(), Window::ALL).await?.items;
+    let of = |artifact: &&Artifact| artifact.flow == id(100) && artifact.fingerprint == fingerprint("ab1");
+    same("the reports", indexes.len(), all.iter().filter(of).count())?;
+    same("to another flow", reports(999, "ab1").await?, Vec::new())?;
+    same("of another artifact", reports(100, "ffff").await?, Vec::new())
+}
+
+fn sorted(indexes: &[u64]) -> Vec<u64> {
+    let mut sorted = indexes.to_vec();
+    sorted.sort_unstable();
+    sorted
+}
+
 async fn provenance_is_the_newest_of_each_flow(store: Arc<dyn Store>) -> Outcome {
     let org = several(&store).await?;
     let asked = ["cd", "ab1", "ee", "ab1"].map(fingerprint);
@@ -204,4 +233,25 @@ async fn provenance_is_the_newest_of_each_flow(store: Arc<dyn Store>) -> Outcome
     ];
     same("their details", details, expected)?;
     same("of no fingerprints", store.provenance(org.id, &[]).await?, Vec::new())
+}
+
+async fn provenance_prefers_trails(store: Arc<dyn Store>) -> Outcome {
+    let org = Org::create(&store, 1, "foo").await?;
+    org.record(vec![flow_created(100, "f"), flow_created(101, "g"), trail_begun(102, 100, "t")]).await?;
+    org.record(vec![
+        artifact_reported(110, 100, Some(102), "ab"),
+        artifact_reported(111, 100, Some(102), "ab"),
+        artifact_reported(112, 100, None, "ab"),
+        artifact_reported(113, 100, None, "cd"),
+        artifact_reported(114, 101, None, "ab"),
+        artifact_reported(115, 101, None, "ab"),
+    ])
+    .await?;
+    let asked = ["ab", "cd"].map(fingerprint);
+    let found = async || -> Result<Vec<Id>, Failure> {
+        Ok(store.provenance(org.id, &asked).await?.iter().map(|row| row.id).collect())
+    };
+    same("the rows", found().await?, [111, 113, 115].map(id).to_vec())?;
+    org.record(vec![artifact_reported(116, 100, Some(102), "cd")]).await?;
+    same("once there is a trail", found().await?, [111, 115, 116].map(id).to_vec())
 }

@@ -13,6 +13,7 @@ use super::{Outcome, promises, same};
 promises! {
     environments_read_back: "Environments are what the last fact about them says, absent options too.",
     reports_leave_revisions_alone: "What an environment's reports made of it is read back, and is no part of its revision.",
+    environments_are_found_by_id: "`environments_by_id` answers the environments of these ids, archived ones too.",
     environments_are_listed_by_name: "`environments` is ordered by name (bytes), and shows one organization's.",
 }
 
@@ -42,7 +43,8 @@ async fn environments_read_back(store: Arc<dyn Store>) -> Outcome {
         let kind = fact.kind();
         org.record(vec![fact]).await?;
         let status = EnvironmentStatus::default();
-        let current = KnownEnvironment { revision, reported: None, record: record.clone(), status };
+        let current =
+            KnownEnvironment { revision, reported: None, record: record.clone(), status, archived: false };
         same(kind, store.environment(org.id, "prod").await?, Some(current.clone()))?;
         same(kind, store.environments(org.id).await?, vec![current])?;
     }
@@ -74,9 +76,37 @@ async fn reports_leave_revisions_alone(store: Arc<dyn Store>) -> Outcome {
     for (facts, reported, status) in steps {
         org.record(facts).await?;
         let (reported, record) = (Some(reported), environment(100, "prod"));
-        let known = KnownEnvironment { revision: 1, reported, record, status };
+        let known = KnownEnvironment { revision: 1, reported, record, status, archived: false };
         same("the environment", store.environment(org.id, "prod").await?, Some(known.clone()))?;
         same("the list", store.environments(org.id).await?, vec![known])?;
+    }
+    Ok(())
+}
+
+async fn environments_are_found_by_id(store: Arc<dyn Store>) -> Outcome {
+    let (org, other) = Org::two(&store).await?;
+    let created = |n, name| Fact::EnvironmentCreated { record: environment(n, name) };
+    org.record(vec![created(100, "b"), created(101, "a"), created(102, "c")]).await?;
+    other.record(vec![created(200, "a")]).await?;
+    let snapshot = super::snapshots::snapshot(101, 1, &[], &[]);
+    let archived = Fact::EnvironmentArchived { record: environment(101, "a") };
+    org.record(vec![Fact::SnapshotTaken { snapshot }, archived]).await?;
+    for (ids, expected) in [
+        (vec![], vec![]),
+        (vec![100, 200, 999, 100], vec![(100, 1, 0, false)]),
+        (vec![102, 101], vec![(101, 5, 1, true), (102, 3, 0, false)]),
+    ] {
+        let ids: Vec<_> = ids.into_iter().map(id).collect();
+        let mut found = store.environments_by_id(org.id, &ids).await?;
+        found.sort_by_key(|known| known.record.id);
+        let found = found
+            .iter()
+            .map(|known| (known.record.id, known.revision, known.status.snapshots, known.archived));
+        let expected: Vec<_> = expected
+            .into_iter()
+            .map(|(n, revision, snapshots, archived)| (id(n), revision, snapshots, archived))
+            .collect();
+        same("the environments", found.collect(), expected)?;
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::feed::{Advance, Lease};
+use crate::feed::{Advance, LONGEST_LEASE, Lease};
 use crate::store::Store;
 
 use super::fixtures::{Org, at, id};
@@ -13,6 +13,7 @@ promises! {
     one_holds_a_lease: "Of 64 that want a lease at the same time one gets it, and the others do not while it lasts.",
     a_lease_that_expired_is_taken_over: "A lease is renewed by its holder, and taken by another once it has expired.",
     a_late_renewal_shortens_nothing: "A lease ends when the latest end is reached that its holder asked for, in any order.",
+    a_lease_that_ends_too_far_ahead_is_nobodys: "A lease that lasts longer than any may, by the clock of whoever wants it, is free.",
     a_lease_that_was_given_back_is_free: "A lease is given back by its holder alone.",
     a_cursor_goes_on_by_compare_and_swap: "A cursor moves on from where it is, and never back or by an old position.",
     cursors_are_apart: "A consumer's cursors in two organizations, and two consumers' in one, have nothing in common.",
@@ -71,6 +72,22 @@ async fn a_late_renewal_shortens_nothing(store: Arc<dyn Store>) -> Outcome {
         same(what, store.acquire_lease(&lease(holder, ends), at(now)).await?, expected)?;
     }
     Ok(())
+}
+
+async fn a_lease_that_ends_too_far_ahead_is_nobodys(store: Arc<dyn Store>) -> Outcome {
+    let longest = i64::try_from(LONGEST_LEASE.as_secs()).unwrap_or(i64::MAX);
+    for (what, holder, ends, now, expected) in [
+        ("one by a clock that is an hour ahead", 90, 3610, 3600, true),
+        ("one that ends too far ahead", 91, 30, 20, true),
+        ("one that was lost", 90, 31, 21, false),
+        ("its own from before", 91, 40, 29, true),
+        ("one of the longest", 91, 30 + longest, 30, true),
+        ("one that lasts no longer than any may", 90, 40, 31, false),
+        ("one that does, by another clock", 90, 39, 29, true),
+    ] {
+        same(what, store.acquire_lease(&lease(holder, ends), at(now)).await?, expected)?;
+    }
+    same("when it ends", store.acquire_lease(&lease(91, 60), at(39)).await?, true)
 }
 
 async fn a_lease_that_was_given_back_is_free(store: Arc<dyn Store>) -> Outcome {

@@ -18,6 +18,8 @@ promises! {
     leaves_can_be_recomputed: "Indexes have no gap, and every hash follows from what it covers.",
     the_head_follows_every_write: "Leaf, interior nodes and head change in the same transaction.",
     entries_come_in_windows: "`ledger_entries` answers at most `limit` entries from `first` on.",
+    entries_are_found_by_index: "`ledger_entries_at` passes over unknown indexes and other organizations' entries.",
+    pages_end_after_some_megabytes: "`ledger_entries` answers no entry that so many bytes of others come before, and always one.",
     inclusion_can_be_proved: "`ledger_hashes` answers what inclusion proofs need.",
     growth_can_be_proved: "`ledger_hashes` answers what consistency proofs need.",
     unknown_hashes_are_passed_over: "`ledger_hashes` answers as far as leaves and nodes exist.",
@@ -129,6 +131,28 @@ async fn entries_come_in_windows(store: Arc<dyn Store>) -> Outcome {
     Ok(())
 }
 
+async fn pages_end_after_some_megabytes(store: Arc<dyn Store>) -> Outcome {
+    let org = Org::create(&store, 1, "foo").await?;
+    let megabytes = [3, 3, 0, 5, 0];
+    for (n, megabytes) in (0..).zip(megabytes) {
+        org.record(vec![Fact::TextKept { text: format!("{n}{}", "x".repeat(megabytes << 20)) }]).await?;
+    }
+    for (first, limit, expected) in [
+        (0, 100, 0..3),
+        (1, 100, 1..3),
+        (1, 1, 1..2),
+        (2, 100, 2..5),
+        (3, 100, 3..5),
+        (4, 100, 4..5),
+        (5, 100, 5..6),
+    ] {
+        let entries = store.ledger_entries(org.id, first, limit).await?;
+        let indexes = entries.iter().map(|entry| entry.index).collect();
+        same(&format!("{limit} entries from {first} on"), indexes, expected.collect::<Vec<u64>>())?;
+    }
+    Ok(())
+}
+
 /// An organization with a ledger of 300 leaves, so that nodes of levels 4 and 8 are stored.
 async fn grown(store: &Arc<dyn Store>) -> Result<(Org, Vec<Hash>), Failure> {
     let org = Org::create(store, 1, "foo").await?;
@@ -138,6 +162,21 @@ async fn grown(store: &Arc<dyn Store>) -> Result<(Org, Vec<Hash>), Failure> {
     let leaves = leaves(&whole(store, org.id).await?);
     same("the size", leaves.len(), 300)?;
     Ok((org, leaves))
+}
+
+async fn entries_are_found_by_index(store: Arc<dyn Store>) -> Outcome {
+    let (org, other) = Org::two(&store).await?;
+    for n in 0..3 {
+        org.record(vec![flow_created(100 + n, &n.to_string())]).await?;
+    }
+    let mut found = store.ledger_entries_at(org.id, &[3, 1, u64::MAX, 9, 3]).await?;
+    found.sort_by_key(|entry| entry.index);
+    let mut expected = store.ledger_entries(org.id, 1, 3).await?;
+    expected.remove(1);
+    same("the entries", found, expected)?;
+    same("at no index", store.ledger_entries_at(org.id, &[]).await?, Vec::new())?;
+    let found = store.ledger_entries_at(other.id, &[1, 2, 3]).await?;
+    same("of another organization", found, store.ledger_entries(other.id, 1, 3).await?)
 }
 
 async fn inclusion_can_be_proved(store: Arc<dyn Store>) -> Outcome {

@@ -52,6 +52,7 @@ mod harness;
 mod ledger;
 mod lists;
 mod orgs;
+mod pending;
 mod policies;
 mod races;
 mod recording;
@@ -143,6 +144,7 @@ pub fn checks() -> Vec<Check> {
         texts::checks(),
         feed::checks(),
         blobs::checks(),
+        pending::checks(),
     ]
     .concat()
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::auth::{Actor, ActorKind, KeyHash, Role};
 use crate::fact::{Fact, UnknownFields, Write};
 use crate::service_accounts::{ApiKeyRecord, ServiceAccount};
-use crate::store::{Current, Store, StoreResult};
+use crate::store::{Current, Store};
 use crate::time::Timestamp;
 
 use super::fixtures::{Org, at, awkward, id, jane, named, robot};
@@ -15,7 +15,7 @@ promises! {
     service_accounts_read_back: "Service accounts are what was recorded last, absent options too.",
     service_accounts_are_listed_by_name: "`service_accounts` is ordered by name, and shows one organization's.",
     keys_read_back: "API keys are what was recorded last, absent options too.",
-    keys_are_listed_oldest_first: "`api_keys` lists this owner's keys, ended ones too, oldest first.",
+    keys_are_listed_oldest_first: "`api_keys` lists this owner's keys that work, oldest first, and `api_key_count` counts them.",
 }
 
 pub(super) fn bare(n: u64, name: &str) -> ServiceAccount {
@@ -93,11 +93,15 @@ async fn keys_read_back(store: Arc<dyn Store>) -> Outcome {
     let org = Org::create(&store, 1, "foo").await?;
     let record = give_key(&org, key(100, robot(), at(1)), &KeyHash::of("secret")).await?;
     let bare = vec![Current { revision: 1, record: record.clone() }];
-    same("a bare one", store.api_keys(org.id, robot().id).await?, bare)?;
+    same("a bare one", store.api_keys(org.id, robot().id, at(1)).await?, bare)?;
     let record =
         ApiKeyRecord { description: awkward(), expires_at: Some(at(5)), revoked_at: Some(at(4)), ..record };
     org.record(vec![Fact::ApiKeyRevoked { record: record.clone() }]).await?;
-    same("a full one", store.api_keys(org.id, robot().id).await?, vec![Current { revision: 2, record }])
+    let full = Current { revision: 2, record };
+    same("a full one", store.api_keys(org.id, robot().id, at(3)).await?, vec![full.clone()])?;
+    same("one that was revoked", store.api_keys(org.id, robot().id, at(4)).await?, Vec::new())?;
+    same("by its id", store.api_key(org.id, id(100)).await?, Some(full))?;
+    same("by another id", store.api_key(org.id, id(101)).await?, None)
 }
 
 async fn keys_are_listed_oldest_first(store: Arc<dyn Store>) -> Outcome {
@@ -105,17 +109,20 @@ async fn keys_are_listed_oldest_first(store: Arc<dyn Store>) -> Outcome {
     let stranger = Actor { id: id(92), name: "robot".to_owned(), kind: ActorKind::ServiceAccount };
     let keys = [(103, 3, robot()), (102, 1, robot()), (101, 2, robot()), (104, 1, stranger)];
     for (n, created, owner) in keys {
-        let record = ApiKeyRecord { expires_at: Some(at(created)), ..key(n, owner, at(created)) };
+        let record = ApiKeyRecord { expires_at: Some(at(10 * created)), ..key(n, owner, at(created)) };
         give_key(&org, record, &KeyHash::of(&n.to_string())).await?;
     }
     give_key(&other, key(200, robot(), at(0)), &KeyHash::of("200")).await?;
     let ids =
         |keys: Vec<Current<ApiKeyRecord>>| keys.into_iter().map(|key| key.record.id).collect::<Vec<_>>();
-    same("the keys", ids(store.api_keys(org.id, id(91)).await?), [102, 101, 103].map(id).to_vec())?;
-    same("another's keys", ids(store.api_keys(org.id, id(92)).await?), vec![id(104)])?;
-    same("nobody's keys", ids(store.api_keys(org.id, id(93)).await?), Vec::new())?;
-    let one = async |n| StoreResult::Ok(store.api_key(org.id, id(n)).await?.map(|key| key.record.id));
-    same("a key", one(102).await?, Some(id(102)))?;
-    same("another organization's key", one(200).await?, None)?;
-    same("no key", one(105).await?, None)
+    same("the keys", ids(store.api_keys(org.id, id(91), at(9)).await?), [102, 101, 103].map(id).to_vec())?;
+    same("those that work yet", ids(store.api_keys(org.id, id(91), at(20)).await?), vec![id(103)])?;
+    same("another's keys", ids(store.api_keys(org.id, id(92), at(9)).await?), vec![id(104)])?;
+    same("nobody's keys", ids(store.api_keys(org.id, id(93), at(9)).await?), Vec::new())?;
+    let count = async |n, seconds| store.api_key_count(org.id, id(n), at(seconds)).await;
+    same("how many keys", count(91, 9).await?, 3)?;
+    same("how many work yet", count(91, 20).await?, 1)?;
+    same("how many of another's", count(92, 9).await?, 1)?;
+    same("how many of nobody's", count(93, 9).await?, 0)?;
+    same("another organization's key", store.api_key(org.id, id(200)).await?, None)
 }

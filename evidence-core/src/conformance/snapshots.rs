@@ -249,6 +249,8 @@ async fn snapshots_are_listed(store: Arc<dyn Store>) -> Outcome {
         at: taken(index),
         until: (index < 5).then(|| taken(index + 1)),
         compliant: index.is_multiple_of(2),
+        // After the organization and two environments.
+        revision: index + 2,
     };
     let cases = [
         (1..=5, vec![1, 2, 3, 4, 5]),

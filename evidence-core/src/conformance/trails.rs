@@ -8,11 +8,11 @@ use crate::fact::Fact;
 use crate::flows::Flow;
 use crate::id::Id;
 use crate::name::CommitSha;
-use crate::page::{Slice, Window};
+use crate::page::{Listed, Slice, Window};
 use crate::shared::TagFilter;
 use crate::store::{Current, Store};
 use crate::texts::TextRef;
-use crate::trails::{Reported, Trail, TrailContents, TrailFilter};
+use crate::trails::{REPORT_BYTES, Reported, Trail, TrailContents, TrailEntry, TrailFilter};
 
 use super::fixtures::{
     Org, artifact, artifact_reported, at, attestation, attestation_added, awkward, external_urls,
@@ -26,11 +26,14 @@ promises! {
     trails_read_back: "Trails are what was recorded last, absent options too.",
     trails_are_found_in_their_flow: "A trail is found by its name (bytes) in its flow and organization alone.",
     trails_are_listed_newest_first: "`trails` is ordered by when they were begun (by ledger index), the last first.",
+    names_are_of_these_trails: "`trail_names` answers the names of these trails, as far as there are any.",
     trail_windows_have_the_right_total: "A window past the end is empty, with the right total.",
     trails_are_narrowed: "Everything given in a trail filter must match.",
     the_newest_trail_of_each_flow: "`newest_trails` answers one trail for each of the flows that has one.",
     contents_are_complete: "`trail_contents` answers every report to these trails, oldest first.",
     contents_pass_over_unknown_ids: "`trail_contents` passes over unknown ids and other organizations' trails.",
+    names_pass_over_unknown_ids: "`trail_names` passes over unknown ids and other organizations' trails.",
+    sizes_tell_how_much_is_read: "`trail_sizes` answers the bytes of a trail's fact, and so many for each report.",
     sizes_are_counted_up_to_a_limit: "`trail_size` counts a trail's artifacts or attestations, up to the limit.",
     entries_about_a_trail: "`trail_entries` answers the entries that are about this trail, oldest first.",
 }
@@ -67,9 +70,10 @@ async fn trails_read_back(store: Arc<dyn Store>) -> Outcome {
         });
         same("listed", listed, Slice { items: vec![(record.id, true)], total: 1 })?;
         let contents = store.trail_contents(org.id, &[id(101)]).await?;
-        let trails: Vec<_> = contents.into_iter().map(|contents| contents.trail).collect();
-        same("with its contents", trails, vec![record.clone()])?;
-        same("the newest", store.newest_trails(org.id, &[id(100)]).await?, vec![record])?;
+        let trails: Vec<_> =
+            contents.into_iter().map(|contents| (contents.revision, contents.trail)).collect();
+        same("with its contents", trails, vec![(revision, record.clone())])?;
+        same("the newest", store.newest_trails(org.id, &[id(100)]).await?, vec![record.id])?;
     }
     Ok(())
 }
@@ -131,6 +135,17 @@ async fn trails_are_listed_newest_first(store: Arc<dyn Store>) -> Outcome {
     same("the other's trails", listed(&other, &all).await?, [212, 211].map(id).to_vec())
 }
 
+async fn names_are_of_these_trails(store: Arc<dyn Store>) -> Outcome {
+    let (org, other) = Org::two(&store).await?;
+    org.record(vec![trail_begun(101, 100, "t"), trail_begun(102, 100, "u"), trail_begun(103, 104, "t")])
+        .await?;
+    other.record(vec![trail_begun(201, 200, "v")]).await?;
+    let mut found = store.trail_names(org.id, &[103, 201, 999, 101, 103].map(id)).await?;
+    found.sort();
+    same("the names", found, vec![(id(101), named("t")), (id(103), named("t"))])?;
+    same("of none", store.trail_names(org.id, &[]).await?, Vec::new())
+}
+
 async fn trail_windows_have_the_right_total(store: Arc<dyn Store>) -> Outcome {
     let (org, _) = several(&store).await?;
     let filter = TrailFilter { flow: Some(id(101)), ..TrailFilter::default() };
@@ -190,10 +205,7 @@ async fn the_newest_trail_of_each_flow(store: Arc<dyn Store>) -> Outcome {
     let (org, _) = several(&store).await?;
     let newest = |asked: Vec<Id>| {
         let store = Arc::clone(&store);
-        async move {
-            let trails = store.newest_trails(org.id, &asked).await?;
-            Ok::<_, Failure>(trails.into_iter().map(|trail| trail.id).collect::<Vec<_>>())
-        }
+        async move { Ok::<_, Failure>(store.newest_trails(org.id, &asked).await?) }
     };
     let asked = [100, 101, 102, 200, 999, 100].map(id).to_vec();
     same_set("the newest", newest(asked).await?, [112, 114].map(id).to_vec())?;
@@ -247,6 +259,7 @@ fn reports() -> (Vec<Fact>, Vec<ArtifactRow>, Vec<AttestationRow>) {
         fingerprint: artifact.fingerprint.clone(),
         template_reference_name: artifact.template_reference_name.clone(),
         git_commit: artifact.git_commit.as_ref().map(ToString::to_string).unwrap_or_default(),
+        template: None,
         at: artifact.created_at,
         index,
     };
@@ -282,7 +295,7 @@ async fn with_reports(store: &Arc<dyn Store>) -> Result<(Org, Org), Failure> {
 async fn contents_are_complete(store: Arc<dyn Store>) -> Outcome {
     let (org, _) = with_reports(&store).await?;
     let contents = store.trail_contents(org.id, &[id(101)]).await?.pop();
-    let TrailContents { trail: found, artifacts, attestations } = present("the contents", contents)?;
+    let TrailContents { trail: found, artifacts, attestations, .. } = present("the contents", contents)?;
     let (_, expected_artifacts, expected_attestations) = reports();
     same("the trail", found, trail(101, 100, "t"))?;
     same("the artifacts", artifacts, expected_artifacts)?;
@@ -298,6 +311,26 @@ async fn contents_pass_over_unknown_ids(store: Arc<dyn Store>) -> Outcome {
     let found = store.trail_contents(org.id, &[102, 201, 999, 101, 101].map(id)).await?;
     same_set("the contents", sizes(found), vec![(id(101), 2, 3), (id(102), 1, 1)])?;
     same("of no trails", sizes(store.trail_contents(org.id, &[]).await?), Vec::new())
+}
+
+async fn names_pass_over_unknown_ids(store: Arc<dyn Store>) -> Outcome {
+    let (org, _) = with_reports(&store).await?;
+    let found = store.trail_names(org.id, &[102, 201, 999, 101, 101].map(id)).await?;
+    same_set("the names", found, vec![(id(101), named("t")), (id(102), named("u"))])?;
+    same("of no trails", store.trail_names(org.id, &[]).await?, Vec::new())
+}
+
+async fn sizes_tell_how_much_is_read(store: Arc<dyn Store>) -> Outcome {
+    let (org, _) = with_reports(&store).await?;
+    let found = store.trail_sizes(org.id, &[102, 201, 999, 101, 101].map(id)).await?;
+    let (base, small) = (json_bytes(&trail(101, 100, "t")), 0..100);
+    let reports = |listed: Listed| {
+        let rest = listed.bytes.saturating_sub(base);
+        (listed.id, rest / REPORT_BYTES, small.contains(&(rest % REPORT_BYTES)))
+    };
+    let found = found.into_iter().map(reports).collect();
+    same_set("the sizes", found, vec![(id(101), 5, true), (id(102), 2, true)])?;
+    same("of no trails", store.trail_sizes(org.id, &[]).await?, Vec::new())
 }
 
 async fn sizes_are_counted_up_to_a_limit(store: Arc<dyn Store>) -> Outcome {
@@ -326,9 +359,10 @@ async fn entries_about_a_trail(store: Arc<dyn Store>) -> Outcome {
     let entries = store.trail_entries(org.id, id(101)).await?;
     let indexes: Vec<u64> = entries.iter().map(|entry| entry.index).collect();
     same("the indexes", indexes, vec![2, 4, 5, 7, 10, 11, 12])?;
-    for entry in entries {
-        let stored = store.ledger_entries(org.id, entry.index, 1).await?;
-        same("the entry", vec![entry], stored)?;
+    for TrailEntry { index, bytes } in entries {
+        let stored = store.ledger_entries(org.id, index, 1).await?;
+        let sizes: Vec<u64> = stored.iter().map(|entry| entry.payload.len() as u64).collect();
+        same("the bytes of an entry", vec![bytes], sizes)?;
     }
     same("of another organization", store.trail_entries(other.id, id(101)).await?, Vec::new())?;
     same("of no trail", store.trail_entries(org.id, id(999)).await?, Vec::new())

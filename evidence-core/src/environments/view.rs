@@ -1,20 +1,23 @@
 //! Environments as answers show them: names in place of ids, and what a logical environment takes from its members.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures_util::TryFutureExt;
+use futures_util::future::try_join;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{EnvironmentKind, KnownEnvironment};
 use crate::auth::Scope;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::id::Id;
 use crate::name::{EnvironmentName, OrgName, PolicyName};
 use crate::operation::{Json, Method, Operation};
 use crate::page::{PageLinks, PageNumber, PerPage, Slice, SortDirection};
 use crate::rules::policy::logical_environment_state;
 use crate::service::Context;
-use crate::shared::{List, ShortText, TagFilter, TagText, Tags};
+use crate::shared::{List, ShortText, TagFilter, TagText, Tags, distinct};
 use crate::time::{Seconds, Timestamp};
 
 impl KnownEnvironment {
@@ -60,18 +63,40 @@ struct Standing {
 /// The names behind the ids that environments hold.
 struct Directory {
     environments: BTreeMap<Id, KnownEnvironment>,
+    /// Members of logical environments that are archived: they are left out.
+    archived: BTreeSet<Id>,
     policies: BTreeMap<Id, PolicyName>,
 }
 
 impl Directory {
-    async fn read(cx: &Context<'_>) -> Result<Self> {
+    /// What stands behind the ids that these environments hold. They are in it themselves.
+    async fn of(listed: Vec<KnownEnvironment>, cx: &Context<'_>) -> Result<Self> {
         let org = cx.org()?;
-        let environments = cx.store().environments(org).await?;
-        let policies = cx.store().policies(org).await?;
-        Ok(Self {
-            environments: environments.into_iter().map(|known| (known.record.id, known)).collect(),
-            policies: policies.into_iter().map(|policy| (policy.id, policy.name)).collect(),
-        })
+        let mut environments: BTreeMap<Id, KnownEnvironment> =
+            listed.into_iter().map(|known| (known.record.id, known)).collect();
+        let held =
+            |ids: fn(&KnownEnvironment) -> &Vec<Id>| distinct(environments.values().flat_map(ids).copied());
+        let mut members = held(|known| &known.record.included);
+        members.retain(|member| !environments.contains_key(member));
+        let policies = held(|known| &known.record.policies);
+        let members = async {
+            if members.is_empty() {
+                return Ok(Vec::new());
+            }
+            cx.store().environments_by_id(org, &members).await
+        };
+        let policies = cx.store().policies_by_id(org, &policies).map_err(Error::from);
+        let (members, policies) = try_join(members.map_err(Error::from), policies).await?;
+        let mut archived = BTreeSet::new();
+        for member in members {
+            if member.archived {
+                archived.insert(member.record.id);
+            } else {
+                environments.insert(member.record.id, member);
+            }
+        }
+        let policies = policies.into_iter().map(|policy| (policy.record.id, policy.record.name));
+        Ok(Self { environments, archived, policies: policies.collect() })
     }
 
     fn members<'a>(
@@ -95,7 +120,8 @@ impl Directory {
             changed_at,
             // What is known of a member that cannot be read is that it cannot be.
             state: logical_environment_state(
-                environment.record.included.iter().map(|id| self.environments.get(id)?.state()),
+                (environment.record.included.iter().filter(|id| !self.archived.contains(*id)))
+                    .map(|id| self.environments.get(id)?.state()),
             ),
         }
     }
@@ -193,7 +219,8 @@ impl Operation for ListEnvironments {
     }
 
     async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
-        let directory = Directory::read(cx).await?;
+        let listed = cx.store().environments(cx.org()?).await?;
+        let directory = Directory::of(listed, cx).await?;
         let org = &cx.place()?.name;
         let found = self.select(&directory);
         let view = |environments: &[&KnownEnvironment]| {
@@ -288,7 +315,7 @@ impl Operation for GetEnvironment {
 
     async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
         let environment = cx.environment(self.env_name.as_str()).await?;
-        let directory = Directory::read(cx).await?;
+        let directory = Directory::of(vec![environment.clone()], cx).await?;
         Ok(Json(directory.view(&environment, &cx.place()?.name)))
     }
 }

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use crate::feed::{Advance, FeedStore, Lease};
+use crate::feed::{Advance, FeedStore, Lease, too_far};
 use crate::id::Id;
 use crate::store::StoreResult;
 use crate::time::Timestamp;
@@ -14,6 +14,7 @@ impl FeedStore for MemoryStore {
     async fn acquire_lease(&self, lease: &Lease, now: Timestamp) -> StoreResult<bool> {
         let mut state = self.write()?;
         let held = state.leases.get(&lease.name);
+        let held = held.filter(|held| held.expires_at <= too_far(now));
         let is_free = held.is_none_or(|held| held.holder == lease.holder || held.expires_at <= now);
         if is_free {
             let expires_at = held.map_or(lease.expires_at, |held| held.expires_at.max(lease.expires_at));

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use crate::fact::{Fact, Prepared};
 use crate::id::Id;
 use crate::ledger::{Frontier, Hash, Known, Needs};
-use crate::store::{Entry, StoredEntry};
+use crate::store::{Entry, LEDGER_PAGE, StoredEntry};
 use crate::time::Timestamp;
+use crate::trails::TrailEntry;
 
 /// Entries without gap from 0 on.
 #[derive(Debug, Default)]
@@ -48,12 +49,27 @@ impl Ledger {
     pub(super) fn entries(&self, first: u64, limit: u64) -> Vec<StoredEntry> {
         let wanted = first..first.saturating_add(limit);
         let entries = self.entries.iter().map(|recorded| &recorded.entry);
-        entries.filter(|entry| wanted.contains(&entry.index)).cloned().collect()
+        let mut bytes = 0;
+        let fits = |entry: &&StoredEntry| {
+            let fits = bytes < LEDGER_PAGE;
+            bytes += entry.payload.len() as u64;
+            fits
+        };
+        entries.filter(|entry| wanted.contains(&entry.index)).take_while(fits).cloned().collect()
     }
 
-    pub(super) fn about_trail(&self, trail: Id) -> Vec<StoredEntry> {
+    pub(super) fn entries_at(&self, indexes: &[u64]) -> Vec<StoredEntry> {
+        let entries = self.entries.iter().map(|recorded| &recorded.entry);
+        entries.filter(|entry| indexes.contains(&entry.index)).cloned().collect()
+    }
+
+    pub(super) fn about_trail(&self, trail: Id) -> Vec<TrailEntry> {
         let about = self.entries.iter().filter(|recorded| recorded.trail == Some(trail));
-        about.map(|recorded| recorded.entry.clone()).collect()
+        let entry = |Recorded { entry, .. }: &Recorded| TrailEntry {
+            index: entry.index,
+            bytes: entry.payload.len() as u64,
+        };
+        about.map(entry).collect()
     }
 
     pub(super) fn hashes(&self, needs: &Needs) -> Known {

@@ -2,40 +2,36 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::{Bound, RangeInclusive};
+use std::ops::Bound;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use serde::Serialize;
 
-use crate::allowlists::{Allowance, AllowlistStore};
 use crate::artifacts::{Artifact, ArtifactFilter, ArtifactRow, ArtifactStore, Matches};
 use crate::attestation_types::{AttestationType, AttestationTypeStore, AttestationTypeVersion};
-use crate::attestations::{Attestation, AttestationStore};
+use crate::attestations::{Attestation, AttestationStore, NamedAttestation};
 use crate::auth::{ActorKind, KeyHash, Role};
 use crate::blobs::{Blobs, CHUNK, Chunks};
-use crate::environments::{Environment, EnvironmentStatus, EnvironmentStore, KnownEnvironment};
 use crate::fact::Key;
 use crate::flows::{Flow, FlowFilter, FlowStore};
 use crate::id::Id;
 use crate::ledger::{Frontier, Hash, Known, Needs};
-use crate::name::Fingerprint;
+use crate::name::{Fingerprint, TrailName};
 use crate::orgs::{KeyHolder, Member, OrgStore, Organization, Standing, User};
 use crate::page::{Listed, Slice, SortDirection, Window};
-use crate::policies::{Policy, PolicyStore, PolicyVersion};
 use crate::repos::{Repo, RepoFilter, RepoStore};
 use crate::service_accounts::{ApiKeyRecord, ServiceAccount, ServiceAccountStore};
-use crate::snapshots::{Placed, Snapshot, SnapshotRow, SnapshotStore, Stretch};
 use crate::store::{Current, Health, LedgerStore, StoreError, StoreResult, StoredEntry};
 use crate::texts::TextStore;
 use crate::time::Timestamp;
-use crate::trails::{Reported, Trail, TrailContents, TrailFilter, TrailStore};
+use crate::trails::{REPORT_BYTES, Reported, Trail, TrailContents, TrailEntry, TrailFilter, TrailStore};
 
-use super::tables::{Run, Tables};
+use super::tables::Tables;
 use super::{MemoryStore, State};
 
 /// Clones of the records, by name.
-fn records<T: Clone, N: Ord>(table: &BTreeMap<Id, Current<T>>, name: impl Fn(&T) -> N) -> Vec<T> {
+pub(super) fn records<T: Clone, N: Ord>(table: &BTreeMap<Id, Current<T>>, name: impl Fn(&T) -> N) -> Vec<T> {
     let mut records: Vec<_> = table.values().map(|current| current.record.clone()).collect();
     records.sort_by_key(name);
     records
@@ -49,6 +45,10 @@ impl LedgerStore for MemoryStore {
 
     async fn ledger_entries(&self, org: Id, first: u64, limit: u64) -> StoreResult<Vec<StoredEntry>> {
         self.ask(org, |tables| tables.ledger.entries(first, limit))
+    }
+
+    async fn ledger_entries_at(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<StoredEntry>> {
+        self.ask(org, |tables| tables.ledger.entries_at(indexes))
     }
 
     async fn ledger_hashes(&self, org: Id, needs: &Needs) -> StoreResult<Known> {
@@ -165,16 +165,20 @@ impl ServiceAccountStore for MemoryStore {
         self.ask(org, |tables| records(&tables.service_accounts, |account| account.name.clone()))
     }
 
-    async fn api_keys(&self, org: Id, owner: Id) -> StoreResult<Vec<Current<ApiKeyRecord>>> {
-        let mut keys: Vec<_> = self.ask(org, |tables| {
-            tables.keys.values().filter(|key| key.record.owner.id == owner).cloned().collect()
-        })?;
+    async fn api_key(&self, org: Id, id: Id) -> StoreResult<Option<Current<ApiKeyRecord>>> {
+        self.ask(org, |tables| tables.keys.get(&id).cloned())
+    }
+
+    async fn api_keys(&self, org: Id, owner: Id, at: Timestamp) -> StoreResult<Vec<Current<ApiKeyRecord>>> {
+        let works = |key: &&Current<ApiKeyRecord>| key.record.owner.id == owner && key.record.is_active(at);
+        let mut keys: Vec<_> =
+            self.ask(org, |tables| tables.keys.values().filter(works).cloned().collect())?;
         keys.sort_by_key(|key: &Current<ApiKeyRecord>| (key.record.created_at, key.record.id));
         Ok(keys)
     }
 
-    async fn api_key(&self, org: Id, id: Id) -> StoreResult<Option<Current<ApiKeyRecord>>> {
-        self.ask(org, |tables| tables.keys.get(&id).cloned())
+    async fn api_key_count(&self, org: Id, owner: Id, at: Timestamp) -> StoreResult<u64> {
+        Ok(self.api_keys(org, owner, at).await?.len() as u64)
     }
 }
 
@@ -236,13 +240,14 @@ impl Tables {
     }
 
     /// The trails of these ids.
-    fn trails_of<'a>(&'a self, ids: &'a [Id]) -> impl Iterator<Item = &'a Trail> {
-        self.trails.values().map(|trail| &trail.record).filter(|trail| ids.contains(&trail.id))
+    fn trails_of<'a>(&'a self, ids: &'a [Id]) -> impl Iterator<Item = &'a Current<Trail>> {
+        self.trails.values().filter(|trail| ids.contains(&trail.record.id))
     }
 
-    fn contents(&self, trail: &Trail) -> TrailContents {
+    fn contents(&self, Current { revision, record: trail }: &Current<Trail>) -> TrailContents {
         TrailContents {
             trail: trail.clone(),
+            revision: *revision,
             artifacts: self
                 .artifacts_of(trail.id)
                 .map(|artifact| artifact.record.row(artifact.revision))
@@ -273,15 +278,30 @@ impl TrailStore for MemoryStore {
         Ok(Slice { items: found.items.iter().map(listed).collect::<StoreResult<_>>()?, total: found.total })
     }
 
-    async fn newest_trails(&self, org: Id, flows: &[Id]) -> StoreResult<Vec<Trail>> {
+    async fn newest_trails(&self, org: Id, flows: &[Id]) -> StoreResult<Vec<Id>> {
         self.ask(org, |tables| {
             let (mut seen, trails) = (BTreeSet::new(), tables.trails_newest_first());
-            trails.filter(|trail| flows.contains(&trail.flow) && seen.insert(trail.flow)).collect()
+            let newest = trails.filter(|trail| flows.contains(&trail.flow) && seen.insert(trail.flow));
+            newest.map(|trail| trail.id).collect()
         })
+    }
+
+    async fn trail_sizes(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<Listed>> {
+        let contents = self.trail_contents(org, trails).await?;
+        let size = |TrailContents { trail, artifacts, attestations, .. }: &TrailContents| {
+            let reports = (artifacts.len() + attestations.len()) as u64;
+            Ok(Listed { id: trail.id, bytes: bytes(trail)? + reports * REPORT_BYTES })
+        };
+        contents.iter().map(size).collect()
     }
 
     async fn trail_contents(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailContents>> {
         self.ask(org, |tables| tables.trails_of(trails).map(|trail| tables.contents(trail)).collect())
+    }
+
+    async fn trail_names(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<(Id, TrailName)>> {
+        let name = |trail: &Current<Trail>| (trail.record.id, trail.record.name.clone());
+        self.ask(org, |tables| tables.trails_of(trails).map(name).collect())
     }
 
     async fn trail_size(&self, org: Id, trail: Id, kind: Reported, most: u64) -> StoreResult<u64> {
@@ -294,13 +314,13 @@ impl TrailStore for MemoryStore {
         })
     }
 
-    async fn trail_entries(&self, org: Id, trail: Id) -> StoreResult<Vec<StoredEntry>> {
+    async fn trail_entries(&self, org: Id, trail: Id) -> StoreResult<Vec<TrailEntry>> {
         self.ask(org, |tables| tables.ledger.about_trail(trail))
     }
 }
 
 /// The bytes of a record, as other stores keep it.
-fn bytes(record: &impl Serialize) -> StoreResult<u64> {
+pub(super) fn bytes(record: &impl Serialize) -> StoreResult<u64> {
     let text = serde_json::to_vec(record).map_err(StoreError::corrupt)?;
     Ok(text.len() as u64)
 }
@@ -370,11 +390,19 @@ impl ArtifactStore for MemoryStore {
         })
     }
 
+    async fn reports(&self, org: Id, flow: Id, fingerprint: &Fingerprint) -> StoreResult<Vec<ArtifactRow>> {
+        self.ask(org, |tables| {
+            let rows = tables.artifacts.iter().map(|artifact| artifact.record.row(artifact.revision));
+            rows.filter(|row| row.flow == flow && row.fingerprint == *fingerprint).collect()
+        })
+    }
+
     async fn provenance(&self, org: Id, fingerprints: &[Fingerprint]) -> StoreResult<Vec<ArtifactRow>> {
         let newest: BTreeMap<_, ArtifactRow> = self.ask(org, |tables| {
             let rows = tables.artifacts.iter().map(|artifact| artifact.record.row(artifact.revision));
-            let wanted = rows.filter(|row| fingerprints.contains(&row.fingerprint));
-            wanted.map(|row| ((row.fingerprint.clone(), row.flow), row)).collect()
+            let mut wanted = Vec::from_iter(rows.filter(|row| fingerprints.contains(&row.fingerprint)));
+            wanted.sort_by_key(|row| (row.trail.is_some(), row.index));
+            wanted.into_iter().map(|row| ((row.fingerprint.clone(), row.flow), row)).collect()
         })?;
         let mut rows: Vec<_> = newest.into_values().collect();
         rows.sort_by_key(|row| row.index);
@@ -398,12 +426,16 @@ impl AttestationStore for MemoryStore {
         })
     }
 
-    async fn attestations(&self, org: Id, trails: &[Id], name: &str) -> StoreResult<Vec<Attestation>> {
-        self.ask(org, |tables| {
-            let newest_first = tables.attestations.iter().rev().map(|attestation| &attestation.record);
-            let named = newest_first.filter(|attestation| attestation.name.as_str() == name);
-            named.filter(|attestation| trails.contains(&attestation.trail)).cloned().collect()
-        })
+    async fn attestations(&self, org: Id, trails: &[Id], name: &str) -> StoreResult<Vec<NamedAttestation>> {
+        let found: Vec<Current<Attestation>> = self.ask(org, |tables| {
+            let newest_first = tables.attestations.iter().rev();
+            let named = newest_first.filter(|attestation| attestation.record.name.as_str() == name);
+            named.filter(|attestation| trails.contains(&attestation.record.trail)).cloned().collect()
+        })?;
+        let named = |Current { revision, record }: &Current<Attestation>| {
+            Ok(NamedAttestation { row: record.row(*revision), bytes: bytes(record)? })
+        };
+        found.iter().map(named).collect()
     }
 }
 
@@ -444,172 +476,6 @@ impl RepoStore for MemoryStore {
         repos.retain(|repo| filter.admits(repo));
         repos.sort_by(|left, right| filter.order(left, right));
         Ok(Slice::of(repos, window))
-    }
-}
-
-#[async_trait]
-impl EnvironmentStore for MemoryStore {
-    async fn environment(&self, org: Id, name: &str) -> StoreResult<Option<KnownEnvironment>> {
-        let key = name.parse().ok().map(Key::Environment);
-        let found = self.by_name(org, key, |tables| &tables.environments)?;
-        self.ask(org, |tables| found.map(|found| tables.known(found)))
-    }
-
-    async fn environments(&self, org: Id) -> StoreResult<Vec<KnownEnvironment>> {
-        self.ask(org, |tables| {
-            let listed = tables.environments.values();
-            let listed = listed.filter(|known| !tables.archived.contains(&known.record.id));
-            let mut listed: Vec<_> = listed.map(|known| tables.known(known.clone())).collect();
-            listed.sort_by(|left, right| left.record.name.cmp(&right.record.name));
-            listed
-        })
-    }
-}
-
-impl Tables {
-    fn known(&self, current: Current<Environment>) -> KnownEnvironment {
-        let Current { revision, record } = current;
-        let latest = self.snapshots_of(record.id).next_back();
-        let status = EnvironmentStatus {
-            snapshots: latest.map_or(0, |latest| latest.index),
-            changed_at: latest.map(|latest| latest.at),
-            compliant: latest.map(|latest| latest.compliant),
-            reported_at: self.reported.get(&record.id).map(|report| report.record),
-        };
-        let reported = self.reported.get(&record.id).map(|report| report.revision);
-        KnownEnvironment { revision, reported, record, status }
-    }
-}
-
-impl Tables {
-    fn snapshots_of(&self, environment: Id) -> impl DoubleEndedIterator<Item = &Snapshot> {
-        self.snapshots.range((environment, 0)..=(environment, u64::MAX)).map(|(_, snapshot)| &snapshot.record)
-    }
-
-    fn line(&self, snapshot: &Snapshot) -> SnapshotRow {
-        let next = snapshot.index.checked_add(1).map(|next| (snapshot.environment, next));
-        SnapshotRow {
-            index: snapshot.index,
-            at: snapshot.at,
-            until: next.and_then(|next| self.snapshots.get(&next)).map(|next| next.record.at),
-            compliant: snapshot.compliant,
-        }
-    }
-}
-
-impl Tables {
-    fn stretch(&self, run: &Run) -> Option<Stretch> {
-        let environment = &self.environments.get(&run.environment)?.record;
-        Some(Stretch {
-            fingerprint: run.instance.fingerprint.clone()?,
-            environment: run.environment,
-            environment_name: environment.name.clone(),
-            from: run.instance.from,
-            from_at: run.from_at,
-            until: run.until,
-            exited: run.exited,
-        })
-    }
-}
-
-#[async_trait]
-impl SnapshotStore for MemoryStore {
-    async fn snapshot(&self, org: Id, environment: Id, index: u64) -> StoreResult<Option<Current<Snapshot>>> {
-        self.ask(org, |tables| tables.snapshots.get(&(environment, index)).cloned())
-    }
-
-    async fn snapshots(
-        &self,
-        org: Id,
-        environment: Id,
-        range: RangeInclusive<u64>,
-    ) -> StoreResult<Vec<SnapshotRow>> {
-        self.ask(org, |tables| {
-            let snapshots = tables.snapshots_of(environment);
-            let within = snapshots.filter(|snapshot| range.contains(&snapshot.index));
-            within.map(|snapshot| tables.line(snapshot)).collect()
-        })
-    }
-
-    async fn snapshot_at(&self, org: Id, environment: Id, at: Timestamp) -> StoreResult<u64> {
-        self.ask(org, |tables| {
-            let before = tables.snapshots_of(environment).filter(|snapshot| snapshot.at <= at);
-            before.max_by_key(|snapshot| (snapshot.at, snapshot.index)).map_or(0, |snapshot| snapshot.index)
-        })
-    }
-
-    async fn instances(&self, org: Id, environment: Id, index: u64) -> StoreResult<Vec<Placed>> {
-        self.ask(org, |tables| {
-            if !tables.snapshots.contains_key(&(environment, index)) {
-                return Vec::new();
-            }
-            let runs = tables.runs.iter().filter(|run| run.environment == environment);
-            let mut runs: Vec<_> = runs.filter(|run| run.covers(index) || run.exited_in(index)).collect();
-            runs.sort_by(|left, right| left.artifact.cmp(&right.artifact));
-            let placed = |run: &Run| Placed { instance: run.instance.clone(), exited: run.exited_in(index) };
-            runs.into_iter().map(placed).collect()
-        })
-    }
-
-    async fn stretches(&self, org: Id, fingerprints: &[Fingerprint]) -> StoreResult<Vec<Stretch>> {
-        let mut stretches: Vec<_> = self.ask(org, |tables| {
-            let asked =
-                |run: &&Run| run.instance.fingerprint.as_ref().is_some_and(|it| fingerprints.contains(it));
-            tables.runs.iter().filter(asked).filter_map(|run| tables.stretch(run)).collect()
-        })?;
-        stretches.sort_by_cached_key(|run| (run.environment, run.fingerprint.clone(), run.from));
-        Ok(stretches)
-    }
-}
-
-#[async_trait]
-impl PolicyStore for MemoryStore {
-    async fn policy(&self, org: Id, name: &str) -> StoreResult<Option<Current<Policy>>> {
-        self.by_name(org, name.parse().ok().map(Key::Policy), |tables| &tables.policies)
-    }
-
-    async fn policies(&self, org: Id) -> StoreResult<Vec<Policy>> {
-        self.ask(org, |tables| records(&tables.policies, |policy| policy.name.clone()))
-    }
-
-    async fn policies_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Current<Policy>>> {
-        self.ask(org, |tables| {
-            let policies = tables.policies.values();
-            policies.filter(|policy| ids.contains(&policy.record.id)).cloned().collect()
-        })
-    }
-
-    async fn policy_versions(&self, org: Id, policies: &[Id]) -> StoreResult<Vec<PolicyVersion>> {
-        self.ask(org, |tables| {
-            let versions = tables.policy_versions.iter();
-            versions.filter(|version| policies.contains(&version.policy)).cloned().collect()
-        })
-    }
-
-    async fn policy_versions_by_number(
-        &self,
-        org: Id,
-        versions: &[(Id, u64)],
-    ) -> StoreResult<Vec<PolicyVersion>> {
-        self.ask(org, |tables| {
-            let all = tables.policy_versions.iter();
-            all.filter(|one| versions.contains(&(one.policy, one.version))).cloned().collect()
-        })
-    }
-}
-
-#[async_trait]
-impl AllowlistStore for MemoryStore {
-    async fn allowances(&self, org: Id, environment: Option<Id>) -> StoreResult<Vec<Allowance>> {
-        self.ask(org, |tables| {
-            let mut seen = BTreeSet::new();
-            let newest_first = tables.allowances.iter().rev();
-            newest_first
-                .filter(|allowance| environment.is_none_or(|wanted| wanted == allowance.environment))
-                .filter(|allowance| seen.insert((allowance.environment, &allowance.fingerprint)))
-                .cloned()
-                .collect()
-        })
     }
 }
 

@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use crate::auth::KeyHash;
 use crate::fact::{Fact, Guard, Prepared, Write};
 use crate::id::Id;
+use crate::index::IndexRow;
 use crate::store::{Entry, Recorder, StoreError, StoreResult};
 use crate::transfer::Import;
 
@@ -92,6 +93,13 @@ impl State {
         let tables = self.tables.entry(org).or_default();
         let (entry, at) = tables.ledger.append(prepared, exactly);
         self.directory.apply(org, &fact, entry.index);
+        for row in fact.index_rows(at) {
+            if let IndexRow::Attachment(file) = row {
+                let content = (org, file.sha256.clone());
+                self.pending.remove(&content);
+                self.named.insert(content);
+            }
+        }
         match fact {
             Fact::OrganizationCreated { record } => {
                 self.organizations.insert(record.name.to_string(), record);

@@ -46,7 +46,7 @@ pub(super) struct Tables {
     pub(super) runs: Vec<Run>,
     pub(super) policies: BTreeMap<Id, Current<Policy>>,
     pub(super) policy_versions: Vec<PolicyVersion>,
-    pub(super) allowances: Vec<Allowance>,
+    pub(super) allowances: Vec<Current<Allowance>>,
     pub(super) attestation_types: BTreeMap<Id, Current<AttestationType>>,
     pub(super) attestation_type_versions: Vec<AttestationTypeVersion>,
     pub(super) texts: BTreeMap<Hash, String>,
@@ -111,7 +111,7 @@ impl Tables {
             }
             Fact::PolicyCreated { record, version } => self.put_policy(record, Some(version), revision),
             Fact::PolicyUpdated { record, version } => self.put_policy(record, version, revision),
-            Fact::ArtifactAllowed { record } => self.allowances.push(record),
+            Fact::ArtifactAllowed { record } => self.allowances.push(Current { revision, record }),
             Fact::AttestationTypeCreated { record, version }
             | Fact::AttestationTypeVersioned { record, version } => {
                 self.attestation_types.insert(record.id, Current { revision, record });

@@ -37,6 +37,11 @@ pub trait Envelope<I>: Send + 'static {
     /// # Errors
     /// [`crate::Error::Internal`] when it cannot be written.
     fn around(&self) -> Result<(Vec<u8>, Vec<u8>)>;
+
+    /// Whether writing that text takes about a millisecond.
+    fn is_long(&self) -> bool {
+        false
+    }
 }
 
 impl<I: JsonSchema> Envelope<I> for () {
@@ -91,9 +96,11 @@ impl<I: Serialize + Send + 'static, E: Envelope<I>> Reply for JsonList<I, E> {
     }
 
     async fn answer(self, compute: &Compute) -> Result<Answer> {
-        let (before, after) = self.envelope.around()?;
+        let Self { items, envelope } = self;
+        let (mut before, after) = compute.run_if(envelope.is_long(), move || envelope.around()).await??;
+        before.push(b'[');
         let compute = compute.clone();
-        let mut text = ListText { items: self.items, before, after: Some(after), is_first: true, compute };
+        let mut text = ListText { items, before, after: Some(after), is_first: true, compute };
         let first = text.piece().await?.unwrap_or_default();
         Ok(Answer::of(if text.after.is_none() {
             AnswerBody::Json(first)
@@ -106,7 +113,7 @@ impl<I: Serialize + Send + 'static, E: Envelope<I>> Reply for JsonList<I, E> {
 }
 
 /// Items are gathered until they are so many bytes.
-const PIECE: usize = 16 << 10;
+pub(super) const PIECE: usize = 16 << 10;
 
 /// The text of a list in the making.
 struct ListText<I> {
@@ -125,9 +132,6 @@ impl<I: Serialize + Send + 'static> ListText<I> {
             return Ok(None);
         }
         let mut piece = std::mem::take(&mut self.before);
-        if self.is_first {
-            piece.push(b'[');
-        }
         while piece.len() < PIECE {
             let Some(item) = self.items.next().await else {
                 piece.push(b']');

@@ -6,13 +6,10 @@ use std::sync::Arc;
 use crate::cache::Cache;
 use crate::compute::LONG_YAML;
 use crate::error::Result;
-use crate::id::Id;
-use crate::policies::PolicyVersion;
+use crate::policies::{PolicyVersion, VersionKey};
 use crate::rules::policy::Policy;
 use crate::service::Context;
-
-/// A policy's id, and the number of one of its versions.
-pub(crate) type VersionKey = (Id, u64);
+use crate::texts::in_parts_by;
 
 /// Versions of policies, parsed.
 pub(crate) type ParsedPolicies = Cache<VersionKey, Policy>;
@@ -29,6 +26,21 @@ pub(crate) const fn no_policies() -> ParsedPolicies {
 }
 
 impl Context<'_> {
+    /// These versions of policies, in order, in parts that fit memory once they are read and parsed. What is remembered
+    /// takes no more.
+    pub(crate) async fn policies_in_parts(&self, versions: &[VersionKey]) -> Result<Vec<Vec<VersionKey>>> {
+        let cache = self.policy_cache();
+        let unknown: Vec<VersionKey> =
+            versions.iter().filter(|version| cache.get(version).is_none()).copied().collect();
+        let sizes = match unknown.as_slice() {
+            [] => Vec::new(),
+            unknown => self.store().policy_version_sizes(self.org()?, unknown).await?,
+        };
+        let sizes: BTreeMap<VersionKey, u64> = sizes.into_iter().map(|size| (size.id, size.bytes)).collect();
+        let size = |version: &VersionKey| sizes.get(version).map(|bytes| (*version, *bytes));
+        Ok(in_parts_by(versions.iter().copied(), size))
+    }
+
     /// These versions of policies, each read and parsed if it is not remembered; unknown ones are left out. Nothing complies
     /// with one that cannot be read.
     pub(crate) async fn parsed_policies(

@@ -86,6 +86,19 @@ async fn the_outcome_of_a_job_that_was_begun_is_waited_for_as_long_as_is_said() 
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_job_that_the_writer_lets_go_is_late_or_the_writer_has_ended() {
+    for (after, expected) in [(PATIENCE, Refused::Late), (PATIENCE / 2, Refused::Closed)] {
+        let (queue, mut jobs) = queue();
+        let mut caller = pin!(submit(&queue, None));
+        assert!(caller.as_mut().now_or_never().is_none());
+        let job = next(&mut jobs).await;
+        tokio::time::advance(after).await;
+        drop(job);
+        assert_eq!(refused(caller.await), expected);
+    }
+}
+
 #[tokio::test]
 async fn what_comes_after_the_end_is_refused() {
     let (queue, jobs) = queue();
@@ -116,6 +129,19 @@ async fn room_is_free_again_once_a_job_is_done() {
     assert!(!finds_room(&queue, org(1), 0));
     drop(room);
     assert!(finds_room(&queue, org(1), ROOM / 2 - OVERHEAD));
+}
+
+#[tokio::test]
+async fn no_job_is_refused_for_its_size_while_a_larger_one_is_taken() {
+    let (queue, mut jobs) = queue();
+    while finds_room(&queue, org(1), 0) {}
+    // More than the half that is left to it, less than half of all.
+    let size = ROOM / 3;
+    assert!(finds_room(&queue, org(2), size));
+    assert!(!finds_room(&queue, org(2), size));
+    assert!(finds_room(&queue, org(2), 0));
+    while next(&mut jobs).await.job.0 != Some((org(2), size)) {}
+    assert!(finds_room(&queue, org(2), size));
 }
 
 #[tokio::test]

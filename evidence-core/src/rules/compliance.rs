@@ -10,6 +10,7 @@
 //! one, and with it what was said of that one. The same content reported again stays what was said
 //! of it, whatever the later report leaves out.
 
+mod contents;
 mod scopes;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,6 +21,7 @@ use schemars::JsonSchema;
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
 
+pub use self::contents::{ContentStatus, artifact_states, content_statuses};
 use self::scopes::{Newest, Scopes, Slot, named_like_content};
 use super::template::{Requirement, Template};
 use crate::time::Timestamp;
@@ -414,45 +416,13 @@ pub fn evaluate_artifact(
     evaluate_reported(template, &Standing::new(&template.attestations, &on_trail), artifact, &own)
 }
 
-/// The states of all these reports of artifacts by content and name, as [`evaluate_artifact`] says of each: what was
-/// reported is gone through once, however many artifacts there are.
-pub fn artifact_states<'a>(
-    template: &Template,
-    artifacts: &'a [ReportedArtifact],
-    attestations: &'a [ReportedAttestation],
-) -> BTreeMap<(&'a str, &'a str), State> {
-    let mut subjects: BTreeMap<(&str, &str), BTreeSet<Subject<'_>>> = BTreeMap::new();
-    for artifact in artifacts {
-        let content_and_name = (artifact.fingerprint.as_str(), artifact.name.as_str());
-        subjects.entry(content_and_name).or_default().extend(artifact.subjects());
-    }
-    let mut on_trail = Vec::new();
-    let mut about: BTreeMap<Subject<'_>, Vec<&ReportedAttestation>> = BTreeMap::new();
-    for attestation in attestations {
-        match attestation.binding.subject() {
-            None => on_trail.push(attestation),
-            Some(subject) => about.entry(subject).or_default().push(attestation),
-        }
-    }
-    let trail = Standing::new(&template.attestations, &on_trail);
-    let state = |name: &str, subjects: BTreeSet<Subject<'_>>| {
-        let own: Vec<_> =
-            subjects.iter().filter_map(|subject| about.get(subject)).flatten().copied().collect();
-        verdict(template, [Standing::new(expected_of(template, name), &own).state, trail.state])
-    };
-    subjects.into_iter().map(|(of, subjects)| (of, state(of.1, subjects))).collect()
-}
-
 /// The names of the attestations that an artifact of this template name needs: those of its slot,
 /// then those of its trail.
 pub fn expected_names(template: &Template, artifact_name: &str) -> Vec<String> {
-    let mut names: Vec<String> = Vec::new();
-    for requirement in expected_of(template, artifact_name).iter().chain(&template.attestations) {
-        if !names.contains(&requirement.name) {
-            names.push(requirement.name.clone());
-        }
-    }
-    names
+    let expected = expected_of(template, artifact_name).iter().chain(&template.attestations);
+    let mut seen = BTreeSet::new();
+    let names = expected.map(|requirement| &requirement.name).filter(|name| seen.insert(*name));
+    names.cloned().collect()
 }
 
 fn expected_of<'t>(template: &'t Template, artifact_name: &str) -> &'t [Requirement] {
@@ -468,7 +438,7 @@ fn evaluate_artifacts(
     let Scopes { mut reported, mut waiting, .. } = scopes;
     let spelled: BTreeSet<String> = named_like_content(template, &reported);
     let mut statuses = Vec::new();
-    for expected in &template.artifacts {
+    for expected in template.artifacts.iter() {
         let name = expected.name.as_str();
         statuses.push(match reported.remove(&Slot::Named(name)) {
             Some(newest) => evaluate_reported(template, trail, newest.artifact, &newest.attestations),

@@ -8,6 +8,7 @@
 //! [`Policy::unsupported`] tells so, and such a policy must not be stored.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -138,7 +139,8 @@ impl AttestationRule {
             (self.name == ANY_NAME || self.name == one.name) && self.kind.matches(&one.kind)
         };
         let is_plain = self.condition.is_none() && self.for_control.is_none();
-        let fitting: Vec<_> = flow.attestations.iter().filter(fits).filter(|_| is_plain).collect();
+        let attestations = flow.attestations.iter().flat_map(|list| list.iter());
+        let fitting: Vec<_> = attestations.filter(fits).filter(|_| is_plain).collect();
         if fitting.is_empty() {
             ResolutionKind::MissingAttestation
         } else if !self.must_be_compliant || fitting.iter().any(|one| one.is_compliant) {
@@ -284,9 +286,10 @@ pub struct FlowContext {
     /// Why it is in that state, where no attestation accounts for it.
     pub reason: Option<String>,
     /// The flow's tags.
-    pub tags: BTreeMap<String, String>,
-    /// Every attestation that counts for the artifact: its own and those of its trail, the newest of each name.
-    pub attestations: Vec<FlowAttestation>,
+    pub tags: Arc<BTreeMap<String, String>>,
+    /// Every attestation that counts for the artifact: lists of its own and of those of its trail, of each the newest of
+    /// each name. Artifacts of one trail share them.
+    pub attestations: Vec<Arc<[FlowAttestation]>>,
 }
 
 /// An attestation as policies see it: its standing, without its body.

@@ -4,7 +4,9 @@
 //! byte; what is here is its meaning. What a trail makes of it is in
 //! [`compliance`](super::compliance).
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Deref;
 use std::str::FromStr;
 
 use serde::{Serialize, Serializer};
@@ -101,6 +103,31 @@ pub struct ArtifactRequirement {
     pub attestations: Vec<Requirement>,
 }
 
+/// The artifacts that a template expects, in its order, and found by their names.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct ArtifactRequirements {
+    list: Vec<ArtifactRequirement>,
+    #[serde(skip)]
+    by_name: BTreeMap<String, usize>,
+}
+
+impl FromIterator<ArtifactRequirement> for ArtifactRequirements {
+    fn from_iter<I: IntoIterator<Item = ArtifactRequirement>>(artifacts: I) -> Self {
+        let list = Vec::from_iter(artifacts);
+        let by_name = list.iter().zip(0..).map(|(artifact, place)| (artifact.name.clone(), place)).collect();
+        Self { list, by_name }
+    }
+}
+
+impl Deref for ArtifactRequirements {
+    type Target = [ArtifactRequirement];
+
+    fn deref(&self) -> &Self::Target {
+        &self.list
+    }
+}
+
 /// What a trail expects. The default, also written `version: 1`, expects nothing; what
 /// [`Template::stored`] could not read expects something that nobody can tell, so that nothing
 /// satisfies it.
@@ -108,8 +135,8 @@ pub struct ArtifactRequirement {
 pub struct Template {
     /// Attestations expected of the trail itself, in the order of the template.
     pub attestations: Vec<Requirement>,
-    /// Artifacts expected, in the order of the template.
-    pub artifacts: Vec<ArtifactRequirement>,
+    /// Artifacts expected.
+    pub artifacts: ArtifactRequirements,
     /// Why it could not be read, as answers say it.
     #[serde(skip)]
     unreadable: Option<String>,
@@ -149,8 +176,9 @@ impl Template {
             let texts = |one: &Requirement| one.name.len() + one.kind.as_str().len();
             list.iter().map(|one| size_of_val(one) + texts(one)).sum()
         };
-        let artifact =
-            |one: &ArtifactRequirement| size_of_val(one) + one.name.len() + requirements(&one.attestations);
+        let artifact = |one: &ArtifactRequirement| {
+            size_of_val(one) + 2 * one.name.len() + requirements(&one.attestations)
+        };
         size_of_val(self)
             + requirements(&self.attestations)
             + self.artifacts.iter().map(artifact).sum::<usize>()
@@ -163,7 +191,7 @@ impl Template {
 
     /// The artifact requirement of this name.
     pub fn artifact(&self, name: &str) -> Option<&ArtifactRequirement> {
-        self.artifacts.iter().find(|artifact| artifact.name == name)
+        self.artifacts.get(*self.artifacts.by_name.get(name)?)
     }
 
     /// The parsed form that trails carry: `{version, trail: {attestations, artifacts}}`.

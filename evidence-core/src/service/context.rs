@@ -3,18 +3,22 @@
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::{Parts, Settings};
 use crate::auth::{Access, Actor, KeyHash, Place, Principal, Role, Scope};
-use crate::blobs::Blobs;
+use crate::blobs::{Blobs, Chunks};
 use crate::compute::{Compute, Progress};
 use crate::error::{Error, Missing, Resource, Result};
 use crate::fact::{Fact, Guard, Write};
 use crate::id::{Id, Random};
 use crate::limits::Limits;
-use crate::name::{OrgName, ServiceAccountName};
+use crate::name::{EnvironmentName, Fingerprint, OrgName, ServiceAccountName};
 use crate::policies::ParsedPolicies;
 use crate::store::{Entry, Store, StoreError};
+use crate::sweep;
 use crate::templates::Templates;
 use crate::time::{Clock, Timestamp};
 
@@ -70,7 +74,7 @@ impl Lasting {
 
 impl<'a> Context<'a> {
     pub(super) fn over(parts: &'a Arc<Parts>, access: &'a Access, now: Timestamp) -> Self {
-        let Parts { store, attachments, clock, random, settings, templates, .. } = &**parts;
+        let Parts { store, blobs: attachments, clock, random, settings, templates, .. } = &**parts;
         let (store, clock, random) = (&**store, &**clock, &**random);
         let now = AtomicI64::new(now.as_micros());
         let compute = parts.compute.clone().on_behalf_of(access.place.as_ref().map(|place| place.org));
@@ -137,6 +141,16 @@ impl<'a> Context<'a> {
         self.store
     }
 
+    /// Keeps the content of an attachment, durably, for a record that is about to name it. Where none comes to name it, it
+    /// is removed after a while ([`sweep`]).
+    ///
+    /// # Errors
+    /// [`Error::Store`], with [`StoreError::Unavailable`] where the same content is just being removed.
+    pub async fn keep_attachment(&self, sha256: &Fingerprint, content: &mut dyn Chunks) -> Result<()> {
+        let places = (self.store, &**self.attachments);
+        Ok(sweep::keep(places, (self.org()?, sha256), content, self.clock.now()).await?)
+    }
+
     /// Where the content of attachments is kept; downloads keep it beyond the operation.
     pub const fn attachments(&self) -> &'a Arc<dyn Blobs> {
         self.attachments
@@ -154,15 +168,40 @@ impl<'a> Context<'a> {
     }
 
     /// Runs `attempt`, again as long as it meets a conflict, at the time that it then is.
+    ///
+    /// # Errors
+    /// Those of the last attempt, which is not begun later than 30 seconds after the first.
     pub async fn retry<T, F>(&self, attempt: impl Fn() -> F) -> Result<T>
     where
         F: Future<Output = Result<T>>,
     {
-        retry_on_conflict(|| {
+        self.retry_until(Instant::now() + RETRYING, attempt).await
+    }
+
+    async fn retry_until<T, F>(&self, deadline: Instant, attempt: impl Fn() -> F) -> Result<T>
+    where
+        F: Future<Output = Result<T>>,
+    {
+        let attempt = || {
             self.now.fetch_max(self.clock.now().as_micros(), Ordering::Relaxed);
             attempt()
-        })
-        .await
+        };
+        retry_until(deadline, attempt).await
+    }
+
+    /// The same for what judges this environment: after all other requests of this server that do, of which each would
+    /// judge it again for each of the others.
+    pub(crate) async fn retry_in_turn<T, F>(
+        &self,
+        environment: &EnvironmentName,
+        attempt: impl Fn() -> F,
+    ) -> Result<T>
+    where
+        F: Future<Output = Result<T>>,
+    {
+        let (at, deadline) = ((self.org()?, environment.clone()), Instant::now() + RETRYING);
+        let judged = self.parts.judging.take(at, deadline, self.retry_until(deadline, attempt)).await;
+        judged.unwrap_or(Err(Error::Store(StoreError::Conflict)))
     }
 
     /// Whether a report that tells nothing new is to be noted, the last one having come in at this time.
@@ -314,7 +353,10 @@ fn check_size(facts: &[Fact], limit: u64) -> Result<()> {
         let mut size = Size(0);
         serde_json::to_writer(&mut size, fact).map_err(|error| StoreError::Failed(error.into()))?;
         if size.0 > limit {
-            return Err(Error::TooLarge { limit, file: false });
+            let text = format!(
+                "What runs comes to more than {limit} bytes, with what the policies say of each artifact"
+            );
+            return Err(Error::invalid("artifacts", text));
         }
     }
     Ok(())
@@ -376,16 +418,54 @@ impl Draft {
 /// Of the callers who race for one record, one wins each time: enough for so many at the same time.
 const MAX_ATTEMPTS: u8 = 128;
 
-/// Runs `attempt` again as long as it meets a conflict, a bounded number of times, and answers its last outcome.
+/// How long attempts are begun after the first. The caller is told to come again later, and nothing was recorded.
+const RETRYING: Duration = Duration::from_secs(30);
+
+/// Runs `attempt` again as long as it meets a conflict, a bounded number of times in bounded time, and answers its last
+/// outcome.
 pub(crate) async fn retry_on_conflict<T, F>(attempt: impl Fn() -> F) -> Result<T>
 where
     F: Future<Output = Result<T>>,
 {
-    for _ in 1..MAX_ATTEMPTS {
+    retry_until(Instant::now() + RETRYING, attempt).await
+}
+
+/// The same until `deadline`. What was begun is not broken off, for it may have been recorded.
+async fn retry_until<T, F>(deadline: Instant, attempt: impl Fn() -> F) -> Result<T>
+where
+    F: Future<Output = Result<T>>,
+{
+    let mut attempts = 1;
+    loop {
         let outcome = attempt().await;
-        if !matches!(outcome, Err(Error::Store(StoreError::Conflict))) {
+        let is_lost = matches!(outcome, Err(Error::Store(StoreError::Conflict)));
+        if !is_lost || attempts == MAX_ATTEMPTS || Instant::now() >= deadline {
             return outcome;
         }
+        attempts += 1;
     }
-    attempt().await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU64;
+
+    use tokio::time::sleep;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn who_loses_every_race_is_told_so_in_time() {
+        for (each, expected) in [(1_000, 31), (60_000, 1), (1, u64::from(MAX_ATTEMPTS))] {
+            let attempts = AtomicU64::new(0);
+            let lost = retry_on_conflict(|| async {
+                attempts.fetch_add(1, Ordering::Relaxed);
+                sleep(Duration::from_millis(each)).await;
+                Err::<(), _>(Error::Store(StoreError::Conflict))
+            });
+            assert_eq!(lost.await.unwrap_err().status(), 503);
+            let attempts = attempts.into_inner();
+            assert!((1..=expected).contains(&attempts), "{attempts} of {each} ms");
+        }
+    }
 }

@@ -7,6 +7,7 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::decode::shortened;
 use crate::json::JsonText;
 use crate::name::BadText;
 
@@ -299,7 +300,8 @@ macro_rules! keys {
             fn from_str(text: &str) -> Result<Self, String> {
                 let fits = |$text: &str| $fits;
                 if text.is_empty() || !fits(text) {
-                    return Err(format!(concat!($word, " '{}' should match pattern '{}'"), text, $pattern));
+                    let told = shortened(text);
+                    return Err(format!(concat!($word, " '{}' should match pattern '{}'"), told, $pattern));
                 }
                 text.parse().map(Self).map_err(|error: BadText| error.to_string())
             }

@@ -16,11 +16,11 @@ use crate::error::{Error, Resource, Result};
 use crate::flows::Flow;
 use crate::id::Id;
 use crate::json::JsonText;
-use crate::name::{EnvironmentName, OrgName, PolicyName};
+use crate::name::{EnvironmentName, Fingerprint, OrgName, PolicyName};
 use crate::operation::{Json, Method, Operation};
 use crate::rules::snapshots::Expression;
 use crate::service::Context;
-use crate::shared::{GitCommitInfo, ShortText};
+use crate::shared::{GitCommit, GitCommitInfo, ShortText, distinct};
 use crate::time::{Seconds, Timestamp};
 
 /// Gets one snapshot of an environment.
@@ -215,14 +215,18 @@ async fn applied_policies(
     let names: BTreeMap<Id, PolicyName> =
         policies.into_iter().map(|policy| (policy.record.id, policy.record.name)).collect();
     let versions = Vec::from_iter(applied.iter().map(|applied| (applied.policy, applied.version)));
-    let parsed = cx.parsed_policies(&versions).await?;
+    let mut dumps = BTreeMap::new();
+    for part in cx.policies_in_parts(&versions).await? {
+        let parsed = cx.parsed_policies(&part).await?;
+        dumps.extend(parsed.into_iter().map(|(version, policy)| (version, policy.to_dump())));
+    }
     let view = |applied: &AppliedPolicy| {
         let name = names.get(&applied.policy)?;
         Some(AppliedPolicyView {
             id: applied.policy,
             name: name.clone(),
             version: applied.version,
-            policy_dump: parsed.get(&(applied.policy, applied.version))?.to_dump(),
+            policy_dump: dumps.remove(&(applied.policy, applied.version))?,
             failing_artifacts: failing(placed, name),
         })
     };
@@ -244,9 +248,37 @@ fn fingerprint(instance: &Instance) -> String {
     instance.fingerprint.as_ref().map(ToString::to_string).unwrap_or_default()
 }
 
+/// What a snapshot shows of the report that an artifact comes from.
+struct Source {
+    flow: Id,
+    trail: Option<Id>,
+    fingerprint: Fingerprint,
+    template_reference_name: String,
+    git_commit: String,
+    commit_url: String,
+    commit: Option<GitCommit>,
+}
+
+impl From<Artifact> for Source {
+    fn from(report: Artifact) -> Self {
+        Self {
+            flow: report.flow,
+            trail: report.trail,
+            fingerprint: report.fingerprint,
+            template_reference_name: report.template_reference_name,
+            git_commit: report.git_commit.as_ref().map(ToString::to_string).unwrap_or_default(),
+            commit_url: report.commit_url,
+            commit: report.git_commit_info,
+        }
+    }
+}
+
+/// So many reports are read at once: each has what its reporter wanted kept along, which is not shown.
+const REPORTS: usize = 64;
+
 /// The reports, flows and trails that the artifacts of a snapshot come from.
 struct Sources {
-    artifacts: BTreeMap<Id, Artifact>,
+    artifacts: BTreeMap<Id, Source>,
     flows: BTreeMap<Id, Flow>,
     trail_names: BTreeMap<Id, String>,
 }
@@ -256,18 +288,19 @@ impl Sources {
         let org = cx.org()?;
         let provenance = placed.iter().flat_map(|placed| &placed.instance.provenance);
         let reports: BTreeSet<Id> = provenance.map(|provenance| provenance.artifact).collect();
-        let artifacts = cx.store().artifacts_by_id(org, &Vec::from_iter(reports)).await?;
-        let flows: BTreeSet<Id> = artifacts.iter().map(|artifact| artifact.flow).collect();
-        let trails: BTreeSet<Id> = artifacts.iter().filter_map(|artifact| artifact.trail).collect();
-        let (flows, trails) = (Vec::from_iter(flows), Vec::from_iter(trails));
+        let mut artifacts = BTreeMap::new();
+        for part in Vec::from_iter(reports).chunks(REPORTS) {
+            let reports = cx.store().artifacts_by_id(org, part).await?;
+            artifacts.extend(reports.into_iter().map(|report| (report.id, Source::from(report))));
+        }
+        let flows = distinct(artifacts.values().map(|artifact| artifact.flow));
+        let trails = distinct(artifacts.values().filter_map(|artifact| artifact.trail));
         let (flows, trails) =
-            try_join(cx.store().flows_by_id(org, &flows), cx.store().trail_contents(org, &trails)).await?;
-        let trail_name =
-            |contents: crate::trails::TrailContents| (contents.trail.id, contents.trail.name.into_string());
+            try_join(cx.store().flows_by_id(org, &flows), cx.store().trail_names(org, &trails)).await?;
         Ok(Self {
-            artifacts: artifacts.into_iter().map(|artifact| (artifact.id, artifact)).collect(),
+            artifacts,
             flows: flows.into_iter().map(|flow| (flow.id, flow)).collect(),
-            trail_names: trails.into_iter().map(trail_name).collect(),
+            trail_names: trails.into_iter().map(|(trail, name)| (trail, name.into_string())).collect(),
         })
     }
 
@@ -305,17 +338,17 @@ impl Sources {
         let flow_of = |provenance: &super::Provenance| {
             let artifact = self.artifacts.get(&provenance.artifact)?;
             let flow = &self.flows.get(&artifact.flow)?.name;
-            let commit = artifact.git_commit_info.as_ref();
+            let commit = artifact.commit.as_ref();
             let committed = commit.and_then(|commit| commit.timestamp).map(|at| at.0);
             let reference = &artifact.template_reference_name;
             Some(ArtifactFlow {
                 flow_name: flow.to_string(),
                 trail_name: artifact.trail.and_then(|trail| self.trail_names.get(&trail)).cloned(),
                 template_reference_name: Some(reference.clone()).filter(|name| !name.is_empty()),
-                git_commit: artifact.git_commit.as_ref().map(ToString::to_string).unwrap_or_default(),
+                git_commit: artifact.git_commit.clone(),
                 commit_url: artifact.commit_url.clone(),
                 git_commit_info: commit.map(GitCommitInfo::from),
-                html_url: cx.artifact_url(flow.as_str(), &artifact.fingerprint, artifact.id),
+                html_url: cx.artifact_url(flow.as_str(), &artifact.fingerprint, provenance.artifact),
                 flow_html_url: cx.page_url(&format!("flows/{flow}")),
                 deployment_diff: None,
                 commit_lead_time: created

@@ -9,6 +9,7 @@ use crate::attestations::{AttestationRow, Binding};
 use crate::error::Result;
 use crate::id::Id;
 use crate::name::Fingerprint;
+use crate::page::Listed;
 use crate::rules::compliance::{
     self, ArtifactState, ReportedArtifact, ReportedAttestation, State, TrailStatus,
 };
@@ -31,7 +32,7 @@ pub(crate) struct Assessed {
 impl Assessed {
     /// Judges a trail by what was reported to it.
     pub(crate) fn new(contents: TrailContents, parsed: Arc<Parsed>) -> Self {
-        let TrailContents { trail, artifacts, attestations } = contents;
+        let TrailContents { trail, artifacts, attestations, .. } = contents;
         let artifacts: Vec<_> = artifacts.iter().map(ReportedArtifact::from).collect();
         let attestations: Vec<_> = attestations.iter().map(ReportedAttestation::from).collect();
         let status = compliance::evaluate(&parsed.template, trail.created_at, &artifacts, &attestations);
@@ -104,24 +105,34 @@ impl From<&AttestationRow> for ReportedAttestation {
 }
 
 /// What `keep` makes of each of these trails, judged one after the other, in any order.
-pub(crate) async fn judged<T: Send>(
+async fn judged<T: Send>(
     ids: &[Id],
     cx: &Context<'_>,
     keep: impl Fn(Assessed) -> T + Send,
 ) -> Result<Vec<T>> {
-    if ids.is_empty() {
-        return Ok(Vec::new());
-    }
-    let contents = cx.store().trail_contents(cx.org()?, ids).await?;
-    let mut kept = Vec::with_capacity(contents.len());
-    for part in in_parts(contents, |contents| contents.trail.template) {
-        let templates = cx.templates(part.iter().map(|contents| contents.trail.template)).await?;
-        for contents in part {
-            let template = templates.of(contents.trail.template);
-            kept.push(keep(Assessed::new(contents, template)));
+    let mut kept = Vec::with_capacity(ids.len());
+    for ids in fitting(ids, cx).await? {
+        let contents = cx.store().trail_contents(cx.org()?, &ids).await?;
+        for part in in_parts(contents, |contents| contents.trail.template) {
+            let templates = cx.templates(part.iter().map(|contents| contents.trail.template)).await?;
+            for contents in part {
+                let template = templates.of(contents.trail.template);
+                kept.push(keep(Assessed::new(contents, template)));
+            }
         }
     }
     Ok(kept)
+}
+
+/// These trails, in order, in parts whose contents fit memory.
+pub(crate) async fn fitting(ids: &[Id], cx: &Context<'_>) -> Result<Vec<Vec<Id>>> {
+    if ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut sizes = cx.store().trail_sizes(cx.org()?, ids).await?;
+    let place: BTreeMap<Id, usize> = ids.iter().copied().zip(0..).collect();
+    sizes.sort_unstable_by_key(|listed| place.get(&listed.id).copied());
+    Ok(Listed::batches(sizes))
 }
 
 /// The last thing that happened in a flow, and the state of its newest trail.
@@ -142,13 +153,12 @@ struct Reported {
 /// The newest trail's activity, by flow: reports, and what its artifacts did at run time.
 pub(crate) async fn newest_of_flows(flows: &[Id], cx: &Context<'_>) -> Result<BTreeMap<Id, Activity>> {
     let newest = cx.store().newest_trails(cx.org()?, flows).await?;
-    let ids: Vec<Id> = newest.iter().map(|trail| trail.id).collect();
     let activity = |trail: Assessed| Reported {
         flow: trail.trail.flow,
         activity: Activity { at: trail.last_evidence_at(), state: trail.status.state },
         fingerprints: trail.artifacts.into_iter().map(|artifact| artifact.fingerprint).collect(),
     };
-    let reported = judged(&ids, cx, activity).await?;
+    let reported = judged(&newest, cx, activity).await?;
     let fingerprints = reported.iter().flat_map(|trail| &trail.fingerprints);
     let fingerprints: Vec<Fingerprint> = fingerprints.filter_map(|text| text.parse().ok()).collect();
     let mut ran: BTreeMap<String, Timestamp> = BTreeMap::new();

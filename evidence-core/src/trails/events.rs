@@ -1,19 +1,21 @@
 //! A trail's history: what was reported to it, read from the ledger, and what its artifacts did at run time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
+use futures_util::{Stream, TryStreamExt, stream};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Assessed, Trail, TrailContents};
-use crate::artifacts::Artifact;
+use super::{Assessed, Trail, TrailEntry};
+use crate::artifacts::{Artifact, ArtifactRow};
 use crate::attestations::{Attestation, Binding};
 use crate::compute::{LONG_JSON, MANY_JUDGEMENTS};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::fact::Fact;
 use crate::id::Id;
 use crate::name::{EnvironmentName, Fingerprint};
-use crate::service::Context;
+use crate::page::in_batches;
+use crate::service::{Context, Lasting};
 use crate::shared::{
     Address, Description, FreeForm, GitCommit, List, RepoInfo, ShortText, VcsProvider, distinct,
 };
@@ -152,21 +154,15 @@ fn event(entry: StoredEntry) -> StoreResult<Option<Event>> {
     Ok(Some(Event { at: entry.at, by: Some(entry.actor), what }))
 }
 
-/// What happened at run time to artifacts that these events report.
-fn at_run_time(reported: &[Event], runs: &[Run]) -> Vec<Event> {
-    let names: BTreeMap<&Fingerprint, &str> = reported
-        .iter()
-        .filter_map(|event| match &event.what {
-            Happening::Artifact(artifact) => {
-                Some((&artifact.fingerprint, artifact.template_reference_name.as_str()))
-            }
-            _ => None,
-        })
-        .collect();
+/// What happened at run time to these artifacts, oldest first.
+fn at_run_time(artifacts: &[ArtifactRow], runs: &[Run]) -> Vec<Event> {
+    let name =
+        |artifact: &ArtifactRow| (artifact.fingerprint.clone(), artifact.template_reference_name.clone());
+    let names: BTreeMap<Fingerprint, String> = artifacts.iter().map(name).collect();
     let events = |run: &Run| {
         let moment = |snapshot| Moment {
             fingerprint: run.fingerprint.clone(),
-            template_reference_name: names.get(&run.fingerprint).copied().unwrap_or_default().to_owned(),
+            template_reference_name: names.get(&run.fingerprint).cloned().unwrap_or_default(),
             environment: run.environment,
             environment_name: run.environment_name.clone(),
             snapshot,
@@ -176,119 +172,158 @@ fn at_run_time(reported: &[Event], runs: &[Run]) -> Vec<Event> {
             run.until.map(|(index, at)| Event { at, by: None, what: Happening::Stopped(moment(index)) });
         std::iter::once(started).chain(stopped)
     };
-    runs.iter().flat_map(events).collect()
+    let mut events: Vec<Event> = runs.iter().flat_map(events).collect();
+    events.sort_by_key(|event| event.at);
+    events
 }
 
-/// Everything about a trail, read from the ledger: what happened to it, and what that comes to.
+/// A trail and what it comes to, and where its events are told: the ledger, whose entries are read some at a time.
 #[derive(Debug)]
 pub(crate) struct History {
-    /// What happened, oldest first.
-    pub(crate) events: Vec<Event>,
+    /// The entries about it, oldest first.
+    entries: Vec<TrailEntry>,
+    /// What happened at run time, oldest first.
+    moments: Vec<Event>,
     /// Where and when its artifacts ran.
     pub(crate) runs: Vec<Run>,
     /// The trail, judged by what was reported to it.
     pub(crate) judged: Assessed,
     /// The ledger index of the newest fact about it.
     pub(crate) newest: u64,
-    /// Why the events are not all there, where one of them cannot be read.
-    pub(crate) damage: Option<StoreError>,
 }
 
 impl History {
-    /// The history of this trail, which is shown as its last event has it: it may be written between being read and its
-    /// entries being read.
-    pub(crate) async fn read(trail: Trail, cx: &Context<'_>) -> Result<Self> {
+    /// The history of this trail, up to one instant.
+    pub(crate) async fn read(trail: Id, cx: &Context<'_>) -> Result<Self> {
         let org = cx.org()?;
-        let entries = cx.store().trail_entries(org, trail.id).await?;
-        let newest = entries.last().map(|entry| entry.index).unwrap_or_default();
-        let heavy = entries.iter().map(|entry| entry.payload.len()).sum::<usize>() > LONG_JSON;
-        let told = cx.compute().run_if(heavy, move || Told::read(trail, entries, org)).await?;
-        let Told { mut events, mut contents, fingerprints, damage } = told;
-        if damage.is_some() {
-            // What the damaged reports came to stands in their rows.
-            let found = cx.store().trail_contents(org, &[contents.trail.id]).await?.pop();
-            contents = found.ok_or_else(|| StoreError::corrupt("a trail with damaged events is gone"))?;
-        }
+        let contents = cx.store().trail_contents(org, &[trail]).await?.pop();
+        let contents = contents.ok_or_else(|| StoreError::corrupt("a trail cannot be read any more"))?;
+        let newest = contents.newest();
+        let mut entries = cx.store().trail_entries(org, trail).await?;
+        // What came in between is no part of it.
+        entries.retain(|entry| entry.index <= newest);
+        let fingerprints = distinct(contents.artifacts.iter().map(|row| row.fingerprint.clone()));
         let runs = runs(&fingerprints, cx).await?;
         let template = cx.template(contents.trail.template).await?;
-        let heavy = is_long(events.len() + runs.len());
+        let heavy = entries.len() + runs.len() > MANY_JUDGEMENTS;
         let judge = move || {
-            events.extend(at_run_time(&events, &runs));
-            events.sort_by_key(|event| event.at);
-            Self { events, runs, judged: Assessed::new(contents, template), newest, damage }
+            let moments = at_run_time(&contents.artifacts, &runs);
+            Self { entries, moments, runs, judged: Assessed::new(contents, template), newest }
         };
         cx.compute().run_if(heavy, judge).await
     }
 
-    /// Whether going through it takes about a millisecond.
-    pub(crate) fn is_long(&self) -> bool {
-        is_long(self.events.len())
+    /// The bytes of what was reported.
+    #[cfg(feature = "pdf")]
+    pub(crate) fn bytes(&self) -> u64 {
+        self.entries.iter().map(|entry| entry.bytes).sum()
+    }
+
+    /// What happened, oldest first, read while it is asked for. A damaged event is left out.
+    pub(crate) fn told(
+        self,
+        lasting: Lasting,
+    ) -> (Assessed, impl Stream<Item = Result<Event>> + Send + 'static) {
+        let Self { entries, moments, judged, .. } = self;
+        let chronicle = Chronicle { batches: batches(entries), moments: moments.into(), lasting };
+        let events = stream::try_unfold(chronicle, |mut chronicle| async move {
+            let part = chronicle.part().await?;
+            Ok::<_, Error>(part.map(|events| (stream::iter(events.into_iter().map(Ok)), chronicle)))
+        });
+        (judged, events.try_flatten())
+    }
+
+    /// All that happened, oldest first.
+    ///
+    /// # Errors
+    /// Why one of the events cannot be read.
+    #[cfg(feature = "pdf")]
+    pub(crate) async fn events(&self, cx: &Context<'_>) -> Result<Vec<Event>> {
+        let mut events = Vec::with_capacity(self.entries.len());
+        for indexes in batches(self.entries.clone()) {
+            let part = Part::read(indexes, cx).await?;
+            if let Some(damage) = part.damage {
+                return Err(damage.into());
+            }
+            events.extend(part.events);
+        }
+        events.extend(self.moments.iter().cloned());
+        events.sort_by_key(|event| event.at);
+        Ok(events)
     }
 }
 
-const fn is_long(events: usize) -> bool {
-    events > MANY_JUDGEMENTS
+/// More entries are not read at once.
+const MOST: usize = 512;
+
+fn batches(entries: Vec<TrailEntry>) -> VecDeque<Vec<u64>> {
+    in_batches(entries.into_iter().map(|entry| (entry.index, entry.bytes)), MOST).into()
 }
 
-/// What a trail's ledger entries tell.
-struct Told {
+/// A history that is being told: time never goes back in a ledger.
+struct Chronicle {
+    batches: VecDeque<Vec<u64>>,
+    moments: VecDeque<Event>,
+    lasting: Lasting,
+}
+
+impl Chronicle {
+    async fn part(&mut self) -> Result<Option<Vec<Event>>> {
+        let Some(indexes) = self.batches.pop_front() else {
+            return Ok((!self.moments.is_empty()).then(|| self.moments.drain(..).collect()));
+        };
+        let mut told = Vec::with_capacity(indexes.len());
+        for event in Part::read(indexes, &self.lasting.context()).await?.events {
+            while let Some(moment) = self.moments.pop_front_if(|moment| moment.at < event.at) {
+                told.push(moment);
+            }
+            told.push(event);
+        }
+        Ok(Some(told))
+    }
+}
+
+/// What some of a trail's ledger entries tell.
+struct Part {
     events: Vec<Event>,
-    contents: TrailContents,
-    /// Those of its artifacts.
-    fingerprints: Vec<Fingerprint>,
+    /// Why the events are not all there, where one of them cannot be read.
+    #[cfg_attr(not(feature = "pdf"), expect(dead_code, reason = "the PDF alone is whole or not at all"))]
     damage: Option<StoreError>,
 }
 
-impl Told {
-    fn read(trail: Trail, entries: Vec<StoredEntry>, org: Id) -> Self {
-        let mut contents = TrailContents { trail, artifacts: Vec::new(), attestations: Vec::new() };
-        let mut events = Vec::with_capacity(entries.len());
-        let mut damage = None;
-        for entry in entries {
-            let index = entry.index;
-            match event(entry) {
-                Ok(Some(event)) => {
-                    contents.add(&event.what, index);
-                    events.push(event);
-                }
-                Ok(None) => {}
+impl Part {
+    async fn read(indexes: Vec<u64>, cx: &Context<'_>) -> Result<Self> {
+        let org = cx.org()?;
+        let entries = cx.store().ledger_entries_at(org, &indexes).await?;
+        let heavy = entries.iter().map(|entry| entry.payload.len()).sum::<usize>() > LONG_JSON;
+        cx.compute().run_if(heavy, move || Self::of(&indexes, entries, org)).await
+    }
+
+    fn of(indexes: &[u64], entries: Vec<StoredEntry>, org: Id) -> Self {
+        let mut entries: BTreeMap<u64, StoredEntry> =
+            entries.into_iter().map(|entry| (entry.index, entry)).collect();
+        let (mut events, mut damage) = (Vec::with_capacity(indexes.len()), None);
+        for index in indexes {
+            let lost = || StoreError::corrupt(format_args!("ledger entry {index} is missing"));
+            match entries.remove(index).ok_or_else(lost).and_then(event) {
+                Ok(told) => events.extend(told),
                 Err(error) => {
                     tracing::warn!(organization = %org, index, %error, "a history leaves out a damaged event");
                     damage.get_or_insert(error);
                 }
             }
         }
-        let fingerprints = fingerprints(&events);
-        Self { events, contents, fingerprints, damage }
+        Self { events, damage }
     }
-}
-
-impl TrailContents {
-    /// Takes in what happened at this ledger index, which is the newest so far.
-    fn add(&mut self, what: &Happening, index: u64) {
-        match what {
-            Happening::Artifact(artifact) => self.artifacts.push(artifact.row(index)),
-            Happening::Attestation(attestation) => self.attestations.push(attestation.row(index)),
-            Happening::Begun(trail) | Happening::Updated(trail, _) => self.trail = trail.clone(),
-            Happening::Started(_) | Happening::Stopped(_) => {}
-        }
-    }
-}
-
-fn fingerprints(events: &[Event]) -> Vec<Fingerprint> {
-    distinct(events.iter().filter_map(|event| match &event.what {
-        Happening::Artifact(artifact) => Some(artifact.fingerprint.clone()),
-        _ => None,
-    }))
 }
 
 impl Event {
     /// The event as answers carry it.
-    pub(crate) fn view(&self, org: Id, trail: &Trail) -> EventView {
+    pub(crate) fn view(&self, org: Id, flow: Id, trail: Id) -> EventView {
         EventView {
             org_id: org,
-            flow_id: trail.flow,
-            trail_id: trail.id,
+            flow_id: flow,
+            trail_id: trail,
             timestamp: self.at.seconds(),
             kind: self.what.kind(),
             git_commit_info: self.what.commit().map(commit),

@@ -18,11 +18,11 @@ use crate::json::JsonText;
 use crate::name::TrailName;
 use crate::page::{Listed, Slice, Window};
 use crate::shared::{ExternalUrls, GitCommit, RepoInfo, TagFilter};
-use crate::store::{Current, StoreResult, StoredEntry};
+use crate::store::{Current, StoreResult};
 use crate::texts::TextRef;
 use crate::time::Timestamp;
 
-pub(crate) use assessment::{Activity, Assessed, artifact_state, judged, newest_of_flows};
+pub(crate) use assessment::{Activity, Assessed, artifact_state, fitting, newest_of_flows};
 pub use events::{EventRepo, EventView};
 pub(crate) use events::{Run, runs};
 pub use operations::*;
@@ -89,6 +89,8 @@ pub struct TrailFilter {
 pub struct TrailContents {
     /// The trail.
     pub trail: Trail,
+    /// The ledger index of its newest fact.
+    pub revision: u64,
     /// Every artifact reported to it, oldest first.
     pub artifacts: Vec<ArtifactRow>,
     /// Every attestation reported to it, oldest first.
@@ -96,13 +98,25 @@ pub struct TrailContents {
 }
 
 impl TrailContents {
+    /// The ledger index of the newest fact about the trail.
+    pub(crate) fn newest(&self) -> u64 {
+        let artifacts = self.artifacts.iter().map(|row| row.index);
+        let attestations = self.attestations.iter().map(|row| row.index);
+        artifacts.chain(attestations).fold(self.revision, u64::max)
+    }
+
     /// Puts trails and what was reported to them together, for stores that read each apart, in any order.
     pub fn together(
-        trails: impl IntoIterator<Item = Trail>,
+        trails: impl IntoIterator<Item = Current<Trail>>,
         mut artifacts: Vec<ArtifactRow>,
         mut attestations: Vec<AttestationRow>,
     ) -> Vec<Self> {
-        let bare = |trail| Self { trail, artifacts: Vec::new(), attestations: Vec::new() };
+        let bare = |Current { revision, record: trail }| Self {
+            trail,
+            revision,
+            artifacts: Vec::new(),
+            attestations: Vec::new(),
+        };
         let mut contents = Vec::from_iter(trails.into_iter().map(bare));
         contents.sort_unstable_by_key(|of| of.trail.id);
         artifacts.sort_unstable_by_key(|artifact| artifact.index);
@@ -124,6 +138,18 @@ impl TrailContents {
     }
 }
 
+/// A ledger entry about a trail, which is read apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TrailEntry {
+    /// Its index.
+    pub index: u64,
+    /// The bytes of its payload, as stored.
+    pub bytes: u64,
+}
+
+/// About as many bytes of memory a report to a trail takes, as far as compliance depends on it.
+pub const REPORT_BYTES: u64 = 256;
+
 /// A kind of reports to a trail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the variants are the kinds")]
@@ -139,13 +165,18 @@ pub trait TrailStore: Send + Sync {
     async fn trail(&self, org: Id, flow: Id, name: &str) -> StoreResult<Option<Current<Trail>>>;
     /// Trails, the last begun first: by the ledger index of their beginning.
     async fn trails(&self, org: Id, filter: &TrailFilter, window: Window) -> StoreResult<Slice<Listed>>;
-    /// The newest trail of each of these flows that has one.
-    async fn newest_trails(&self, org: Id, flows: &[Id]) -> StoreResult<Vec<Trail>>;
+    /// The id of the newest trail of each of these flows that has one, in any order.
+    async fn newest_trails(&self, org: Id, flows: &[Id]) -> StoreResult<Vec<Id>>;
+    /// About how much [`trail_contents`](Self::trail_contents) reads of these trails, each: the bytes of its newest fact, and
+    /// [`REPORT_BYTES`] for each report to it. In any order; unknown ids are passed over.
+    async fn trail_sizes(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<Listed>>;
     /// These trails and what was reported to them, in any order; unknown ids are passed over.
     async fn trail_contents(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailContents>>;
+    /// The names of these trails, in any order; unknown ids are passed over.
+    async fn trail_names(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<(Id, TrailName)>>;
     /// How many reports of this kind the trail has, counted up to `most`; none where there is no such trail.
     async fn trail_size(&self, org: Id, trail: Id, kind: Reported, most: u64) -> StoreResult<u64>;
-    /// The ledger entries that are about this trail (begun, updated, artifacts, attestations), oldest first. One that the
-    /// ledger has lost is among them, with an empty payload: nobody should take the others for the whole history.
-    async fn trail_entries(&self, org: Id, trail: Id) -> StoreResult<Vec<StoredEntry>>;
+    /// The ledger entries that are about this trail (begun, updated, artifacts, attestations), oldest first, without what
+    /// they say. One that the ledger has lost is among them: nobody should take the others for the whole history.
+    async fn trail_entries(&self, org: Id, trail: Id) -> StoreResult<Vec<TrailEntry>>;
 }

@@ -9,8 +9,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::events::{EventView, History};
-use super::{Assessed, Trail, TrailContents, TrailFilter};
+use super::{Assessed, Trail, TrailContents, TrailFilter, fitting};
 use crate::auth::Scope;
+use crate::compute::{LONG_JSON, MANY_JUDGEMENTS};
 use crate::decode::{self, Misfit};
 use crate::error::{Error, Resource, Result};
 use crate::fact::{Fact, Guard, Key, RecordKind};
@@ -18,7 +19,7 @@ use crate::flows::Flow;
 use crate::id::Id;
 use crate::json::{JsonText, JsonValue};
 use crate::name::{FingerprintPrefix, FlowName, OrgName, TrailName};
-use crate::operation::{Document, Envelope, Form, FormParts, Json, JsonList, Method, Operation, Put};
+use crate::operation::{Document, Envelope, Form, FormParts, JsonList, Method, Operation, Put};
 use crate::page::{PageNumber, Pagination, PerPage};
 use crate::rules::compliance::{ArtifactStatus, AttestationStatus, State};
 use crate::service::{Context, Draft, Lasting};
@@ -212,6 +213,7 @@ pub struct TrailView {
     pub is_compliant: bool,
     pub flow: TrailFlow,
     pub html_url: String,
+    // Last, for the answer about one trail writes them in their place; lists leave them out.
     #[schemars(with = "Vec<Value>")]
     pub events: Vec<EventView>,
 }
@@ -298,7 +300,7 @@ impl ComplianceStatus {
 }
 
 impl TrailView {
-    fn new(judged: &Assessed, flow: &Flow, events: Vec<EventView>, cx: &Context<'_>) -> Self {
+    fn new(judged: &Assessed, flow: &Flow, cx: &Context<'_>) -> Self {
         let trail = &judged.trail;
         let mut template = judged.parsed.template.to_json();
         template["content"] = Value::from(judged.parsed.text.as_str());
@@ -319,7 +321,7 @@ impl TrailView {
             is_compliant: judged.status.is_compliant,
             flow: TrailFlow { name: flow.name.clone(), tags: flow.tags.clone() },
             html_url: cx.trail_url(&flow.name, &trail.name),
-            events,
+            events: Vec::new(),
         }
     }
 }
@@ -347,7 +349,7 @@ impl Operation for GetTrail {
     const SCOPE: Scope = Scope::ReadFlow;
     const SUMMARY: &'static str = "Gets a trail with its compliance and its history";
     type Body = ();
-    type Output = Json<TrailView>;
+    type Output = JsonList<EventView, TrailView>;
 
     fn org(&self) -> Option<&OrgName> {
         Some(&self.org)
@@ -360,18 +362,36 @@ impl Operation for GetTrail {
     async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
         let flow = cx.flow(self.flow_name.as_str()).await?.record;
         let trail = cx.trail(&flow, self.trail_name.as_str()).await?.record;
-        let history = History::read(trail, cx).await?;
         let org = cx.org()?;
-        let heavy = history.is_long();
-        let view = move || {
-            let History { events, judged, .. } = history;
-            let events = events.iter().map(|event| event.view(org, &judged.trail)).collect();
-            (judged, events)
-        };
-        let (judged, events) = cx.compute().run_if(heavy, view).await?;
-        Ok(Json(TrailView::new(&judged, &flow, events, cx)))
+        let (judged, events) = History::read(trail.id, cx).await?.told(cx.lasting());
+        let events = events.map_ok(move |event| event.view(org, flow.id, trail.id));
+        JsonList::made(events, TrailView::new(&judged, &flow, cx), &cx.compute()).await
     }
 }
+
+impl Envelope<EventView> for TrailView {
+    type Document = Self;
+
+    fn around(&self) -> Result<(Vec<u8>, Vec<u8>)> {
+        let unwritable = |source| Error::Internal { what: "a trail could not be written as JSON", source };
+        let mut text = serde_json::to_vec(self).map_err(|error| unwritable(error.into()))?;
+        let after = text.split_off(text.len().saturating_sub(NO_EVENTS.len()));
+        if after != NO_EVENTS {
+            return Err(unwritable("its events are not its end".into()));
+        }
+        Ok((text, b"}".to_vec()))
+    }
+
+    fn is_long(&self) -> bool {
+        let ComplianceStatus { attestations_statuses, artifacts_statuses, .. } = &self.compliance_status;
+        let lines = artifacts_statuses.values().map(|artifact| 1 + artifact.status.attestations.len());
+        let template = self.template["content"].as_str().map_or(0, str::len);
+        attestations_statuses.len() + lines.sum::<usize>() > MANY_JUDGEMENTS || template > LONG_JSON
+    }
+}
+
+/// How the JSON of a trail ends in whose place its events are written.
+const NO_EVENTS: &[u8] = b"[]}";
 
 /// A page of trails.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -445,11 +465,21 @@ impl Envelope<TrailView> for Pagination {
 
 /// Trails of a list, in its order: judged, without their histories, one after the other.
 fn views(trails: Vec<Id>, lasting: Lasting) -> impl Stream<Item = Result<TrailView>> + Send + 'static {
-    let found = in_flows(trails, lasting.clone());
+    let parts = fitted(trails, lasting.clone());
     let view = |(contents, flow): (TrailContents, Arc<Flow>), template, cx: &Context<'_>| {
-        Ok(TrailView::new(&Assessed::new(contents, template), &flow, Vec::new(), cx))
+        Ok(TrailView::new(&Assessed::new(contents, template), &flow, cx))
     };
-    stream::once(found).map_ok(move |found| each_with_template(found, lasting.clone(), view)).try_flatten()
+    let parts = stream::once(parts).try_flatten();
+    let read = move |ids| {
+        let lasting = lasting.clone();
+        async move { Ok(each_with_template(in_flows(ids, lasting.clone()).await?, lasting, view)) }
+    };
+    parts.and_then(read).try_flatten()
+}
+
+/// These trails in parts that are read one after the other.
+async fn fitted(trails: Vec<Id>, lasting: Lasting) -> Result<impl Stream<Item = Result<Vec<Id>>> + Send> {
+    Ok(stream::iter(fitting(&trails, &lasting.context()).await?.into_iter().map(Ok)))
 }
 
 /// What was reported to these trails, in their order, with their templates and flows.

@@ -54,18 +54,22 @@ impl Operation for GetAuditPdf {
     async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
         let flow = cx.flow(self.flow_name.as_str()).await.map_err(flow_or_trail)?.record;
         let trail = cx.trail(&flow, self.trail_name.as_str()).await.map_err(flow_or_trail)?.record;
-        let mut history = History::read(trail, cx).await?;
-        if let Some(damage) = history.damage.take() {
-            // A report for auditors is whole or there is none.
-            return Err(damage.into());
+        let history = History::read(trail.id, cx).await?;
+        let (bytes, most) = (history.bytes(), cx.limits().audit_pdf);
+        if bytes > most {
+            let text =
+                format!("Trail '{}' has {bytes} bytes of reports; a PDF shows {most} at most", trail.name);
+            return Err(Error::invalid("trail_name", text));
         }
+        // A report for auditors is whole or there is none.
+        let events = history.events(cx).await?;
         let ledger = position(last_entry(&history, cx).await?, cx).await?;
         let (org, flow) = (cx.place()?.name.clone(), self.flow_name.clone());
         let draw = move || {
-            let pages = pages(&org, &flow, ledger, &history);
+            let pages = pages(&org, &flow, ledger, &history, &events);
             report::render(&pages).map(|bytes| (sha256_hex(&bytes), bytes))
         };
-        let (digest, bytes) = cx.compute().run(draw).await?.map_err(|source| Error::Internal {
+        let (digest, bytes) = cx.compute().run_long(draw).await?.map_err(|source| Error::Internal {
             what: "the PDF could not be drawn",
             source: source.into(),
         })?;
@@ -88,8 +92,14 @@ fn flow_or_trail(error: Error) -> Error {
 }
 
 /// What the report shows.
-fn pages(org: &OrgName, flow: &FlowName, ledger: LedgerPosition, history: &History) -> TrailReport {
-    let History { events, runs, judged, .. } = history;
+fn pages(
+    org: &OrgName,
+    flow: &FlowName,
+    ledger: LedgerPosition,
+    history: &History,
+    events: &[Event],
+) -> TrailReport {
+    let History { runs, judged, .. } = history;
     let trail = &judged.trail;
     let attestations: Vec<&Attestation> = events.iter().filter_map(Event::attestation).collect();
     let deciding = compliance::deciding(&judged.artifacts, &judged.attestations);
@@ -127,9 +137,8 @@ async fn last_entry(history: &History, cx: &Context<'_>) -> Result<u64> {
     }
     let mut last = history.newest;
     for (environment, index) in shown {
-        if let Some(snapshot) = cx.store().snapshot(cx.org()?, environment, index).await? {
-            last = last.max(snapshot.revision);
-        }
+        let rows = cx.store().snapshots(cx.org()?, environment, index..=index).await?;
+        last = rows.iter().map(|row| row.revision).fold(last, Ord::max);
     }
     Ok(last)
 }
@@ -140,11 +149,12 @@ async fn position(index: u64, cx: &Context<'_>) -> Result<LedgerPosition> {
     let size = index + 1;
     let damaged =
         |error: &dyn std::fmt::Display| StoreError::corrupt(format_args!("ledger of {org}: {error}"));
-    let entry = cx.store().ledger_entries(org, index, 1).await?.into_iter().next();
-    let entry = entry.ok_or_else(|| damaged(&format_args!("no entry {index}")))?;
-    let known = cx.store().ledger_hashes(org, &ledger::root_needs(size)).await?;
+    let mut needs = ledger::root_needs(size);
+    needs.leaves.push(index..size);
+    let known = cx.store().ledger_hashes(org, &needs).await?;
+    let leaf = known.leaves.get(&index).ok_or_else(|| damaged(&format_args!("no entry {index}")))?;
     let root = ledger::root_at(size, &known).map_err(|error| damaged(&error))?;
-    Ok(LedgerPosition { index, leaf_hash: entry.leaf_hash.to_string(), size, root: root.to_string() })
+    Ok(LedgerPosition { index, leaf_hash: leaf.to_string(), size, root: root.to_string() })
 }
 
 impl Event {
@@ -449,6 +459,7 @@ mod tests {
         ] {
             let contents = TrailContents {
                 trail: trail(3, 2, "t"),
+                revision: 0,
                 artifacts: Vec::new(),
                 attestations: attestations.iter().zip(1..).map(|(one, index)| one.row(index)).collect(),
             };

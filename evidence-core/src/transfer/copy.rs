@@ -5,10 +5,8 @@ use std::collections::VecDeque;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use sha2::{Digest, Sha256};
 
-use crate::blobs::Chunks;
-use crate::digest::hex;
+use crate::blobs::{BlobReader, Chunks};
 use crate::id::Id;
 use crate::ledger::{Frontier, root_at, root_needs};
 use crate::name::{Fingerprint, OrgName};
@@ -19,9 +17,6 @@ use super::{Import, Transfer};
 
 /// How many organizations, entries or attachments are listed at a time.
 const PAGE: u64 = 128;
-
-/// How many bytes of payload are written at a time, unless a single entry has more; about as many are read at a time.
-const PART: usize = 4 << 20;
 
 /// What a copy found and did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -207,24 +202,19 @@ impl Ledger<'_> {
 
     async fn copy_entries(&self, first: u64, end: u64) -> Result<(), CopyError> {
         let org = self.organization.id;
-        let (mut next, mut most) = (first, PAGE);
+        let mut next = first;
         while next < end {
-            let limit = most.min(end - next);
+            let limit = PAGE.min(end - next);
             let page = self.from.ledger_entries(org, next, limit).await.map_err(CopyError::Source)?;
             if page.first().is_none_or(|entry| entry.index != next) {
                 return Err(CopyError::Incomplete { org: self.name(), index: next });
             }
             next += page.len() as u64;
-            let parts = parts(page);
-            // Entries beside each other are often about as long.
-            most = if parts.len() > 1 { (limit / 2).max(1) } else { (most * 2).min(PAGE) };
-            for part in parts {
-                let import = self.import(part).await.map_err(CopyError::Source)?;
-                self.to.import(import).await.map_err(|error| match error {
-                    StoreError::Conflict => CopyError::Refused(self.name()),
-                    error => CopyError::Target(error),
-                })?;
-            }
+            let import = self.import(page).await.map_err(CopyError::Source)?;
+            self.to.import(import).await.map_err(|error| match error {
+                StoreError::Conflict => CopyError::Refused(self.name()),
+                error => CopyError::Target(error),
+            })?;
         }
         Ok(())
     }
@@ -249,7 +239,8 @@ impl Ledger<'_> {
         let mut copied = 0;
         while let Some(sha256) = missing.next().await? {
             let org = self.organization.id;
-            let mut content = Content::of(self.from, org, &sha256);
+            let kept = BlobReader::open(self.from, org, sha256.clone(), None).await;
+            let mut content = Content { kept: kept.map_err(CopyError::Source)?, failure: None };
             let kept = self.to.keep(org, &sha256, &mut content).await;
             if let Some(failure) = content.failure {
                 return Err(CopyError::Source(failure));
@@ -259,22 +250,6 @@ impl Ledger<'_> {
         }
         Ok(copied)
     }
-}
-
-/// The entries in their order, cut where their payloads exceed [`PART`].
-fn parts(entries: Vec<StoredEntry>) -> Vec<Vec<StoredEntry>> {
-    let (mut parts, mut bytes): (Vec<Vec<_>>, usize) = (Vec::new(), 0);
-    for entry in entries {
-        bytes += entry.payload.len();
-        match parts.last_mut().filter(|_| bytes <= PART) {
-            Some(part) => part.push(entry),
-            None => {
-                bytes = entry.payload.len();
-                parts.push(vec![entry]);
-            }
-        }
-    }
-    parts
 }
 
 /// The digests of an organization's attachments, a page at a time.
@@ -329,76 +304,18 @@ impl Missing<'_> {
     }
 }
 
-/// An attachment of the source, on its way: it fails at its end where it is not what its digest says.
+/// An attachment of the source, on its way to the target, which is told nothing of why the source fails.
 struct Content<'a> {
-    store: &'a dyn Transfer,
-    org: Id,
-    sha256: &'a Fingerprint,
-    chunks: u64,
-    digest: Sha256,
+    kept: BlobReader<&'a dyn Transfer>,
     failure: Option<StoreError>,
-}
-
-impl<'a> Content<'a> {
-    fn of(store: &'a dyn Transfer, org: Id, sha256: &'a Fingerprint) -> Self {
-        Self { store, org, sha256, chunks: 0, digest: Sha256::new(), failure: None }
-    }
-
-    async fn chunk(&mut self) -> StoreResult<Option<Bytes>> {
-        let chunk = self.store.chunk(self.org, self.sha256, self.chunks).await?;
-        self.chunks += 1;
-        match &chunk {
-            Some(bytes) => self.digest.update(bytes),
-            None if hex(&self.digest.clone().finalize()) == self.sha256.as_str() => {}
-            None => {
-                let what = format_args!("the content of attachment {} is another", self.sha256);
-                return Err(StoreError::corrupt(what));
-            }
-        }
-        Ok(chunk)
-    }
 }
 
 #[async_trait]
 impl Chunks for Content<'_> {
     async fn next(&mut self) -> std::io::Result<Option<Bytes>> {
-        self.chunk().await.map_err(|error| {
+        self.kept.chunk().await.map_err(|error| {
             self.failure = Some(error);
             std::io::Error::other("the source failed")
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::ledger::Hash;
-    use crate::time::Timestamp;
-
-    #[test]
-    fn entries_are_written_in_parts_of_some_megabytes() {
-        let hash = Hash::of("");
-        let entry = |(index, length): (u64, usize)| StoredEntry {
-            index,
-            kind: "flow_created".to_owned(),
-            at: Timestamp::from_seconds(0),
-            actor: "jane".to_owned(),
-            payload_sha256: hash,
-            leaf_hash: hash,
-            payload: "x".repeat(length),
-        };
-        let table: [(&[usize], &[&[u64]]); 5] = [
-            (&[], &[]),
-            (&[1, 2, 3], &[&[0, 1, 2]]),
-            (&[PART / 2, PART / 2, 1, 1], &[&[0, 1], &[2, 3]]),
-            (&[PART + 1, 1, PART + 1], &[&[0], &[1], &[2]]),
-            (&[1, PART, PART, 1], &[&[0], &[1], &[2], &[3]]),
-        ];
-        for (lengths, wanted) in table {
-            let entries = (0..).zip(lengths.iter().copied()).map(entry).collect();
-            let found: Vec<Vec<u64>> =
-                parts(entries).iter().map(|part| part.iter().map(|entry| entry.index).collect()).collect();
-            assert_eq!(found, wanted, "{lengths:?}");
-        }
     }
 }

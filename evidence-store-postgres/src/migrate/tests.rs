@@ -26,37 +26,54 @@ const NOW: Timestamp = Timestamp::from_seconds(1_776_252_299);
 const RECORDS: usize = 100_000;
 const AT_ONCE: usize = 1000;
 
+const FIRST: Migration =
+    Migration { writer: 1, steps: &[Step::Sql(include_str!("../../migrations/0001_first.sql"))] };
+
 /// Records by their ids first, and an index to read them in the order of the ledger.
-static NEW: [Migration; 2] = [
-    Migration { writer: 1, steps: &[Step::Sql(include_str!("../../migrations/0001_first.sql"))] },
-    Migration {
-        writer: 2,
-        steps: &[
-            Step::Sql(
-                "DROP TABLE evidence.record;
-                CREATE TABLE evidence.record (
-                    org          text COLLATE \"C\" NOT NULL,
-                    id           text COLLATE \"C\" NOT NULL,
-                    kind         text COLLATE \"C\" NOT NULL,
-                    name         text COLLATE \"C\" NOT NULL,
-                    archived     boolean NOT NULL,
-                    tags         jsonb NOT NULL,
-                    ledger_index bigint NOT NULL,
-                    PRIMARY KEY (org, id, kind)
-                );
-                CREATE INDEX record_name ON evidence.record (org, (kind || ''), name)",
-            ),
-            Step::Reindex(&["record"]),
-            Step::Index { name: "record_newest", on: "evidence.record (org, ledger_index)" },
-        ],
-    },
-];
+const SECOND: Migration = Migration {
+    writer: 2,
+    steps: &[
+        Step::Sql(
+            "DROP TABLE evidence.record;
+            CREATE TABLE evidence.record (
+                org          text COLLATE \"C\" NOT NULL,
+                id           text COLLATE \"C\" NOT NULL,
+                kind         text COLLATE \"C\" NOT NULL,
+                name         text COLLATE \"C\" NOT NULL,
+                archived     boolean NOT NULL,
+                tags         jsonb NOT NULL,
+                ledger_index bigint NOT NULL,
+                PRIMARY KEY (org, id, kind)
+            );
+            CREATE INDEX record_name ON evidence.record (org, (kind || ''), name)",
+        ),
+        Step::Reindex(&["record"]),
+        Step::Index { name: "record_newest", on: "evidence.record (org, ledger_index)" },
+    ],
+};
+
+/// A column more of the table that the second version makes again.
+const THIRD: Migration =
+    Migration { writer: 3, steps: &[Step::Sql("ALTER TABLE evidence.record ADD COLUMN note text")] };
+
+static NEW: [Migration; 2] = [FIRST, SECOND];
+
+fn address(fresh: &Fresh) -> Address {
+    let options = fresh.url.parse().unwrap();
+    Address { options, statement_timeout: Options::default().statement_timeout }
+}
 
 async fn open(fresh: &Fresh, migrations: &'static [Migration]) -> Result<PostgresStore, ConnectError> {
-    let options = Options { schema: fresh.name.clone(), connections: 2, ..Options::default() };
-    let address =
-        Address { options: fresh.url.parse().unwrap(), statement_timeout: options.statement_timeout };
-    let stack = Stack::new(address, options.connections, options.acquire_timeout);
+    open_with(fresh, Options::default(), migrations).await
+}
+
+async fn open_with(
+    fresh: &Fresh,
+    options: Options,
+    migrations: &'static [Migration],
+) -> Result<PostgresStore, ConnectError> {
+    let options = Options { schema: fresh.name.clone(), connections: 2, ..options };
+    let stack = Stack::new(address(fresh), options.connections, options.acquire_timeout);
     PostgresStore::start(Connections::Own(Arc::new(stack)), &options, migrations).await
 }
 
@@ -125,10 +142,11 @@ async fn an_older_program_stops_when_a_newer_one_comes_and_nothing_is_lost() {
         let facts = (0..AT_ONCE).map(|n| bench.flow(&format!("flow-{number}-{n}"))).collect();
         bench.record(&bench.store, facts).await.unwrap();
     }
+    bench.record(&bench.store, vec![bench.flow("late-0")]).await.unwrap();
     let writing = {
         let bench = bench.clone();
         tokio::spawn(async move {
-            for written in 0.. {
+            for written in 1.. {
                 let fact = bench.flow(&format!("late-{written}"));
                 if let Err(error) = bench.record(&bench.store, vec![fact]).await {
                     return (written, error);
@@ -177,13 +195,13 @@ async fn a_migration_that_broke_off_goes_on_where_it_was() {
     assert!(error.to_string().contains("organization other"), "{error}");
     let (steps, upto): (i64, Option<String>) =
         bench.row("SELECT steps, upto FROM evidence._evidence_migrations WHERE NOT done").await;
-    assert!(steps == 1 && upto.as_ref().is_some_and(|upto| *upto < org), "{upto:?}");
+    assert!(steps == 3 && upto.as_ref().is_some_and(|upto| *upto < org), "{upto:?}");
     let refused = bench.record(&bench.store, vec![bench.flow("late")]).await;
     assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
 
     bench.execute(&damage.replace("'x' || payload", "substr(payload, 2)")).await;
     // And an index that somebody else's building left behind.
-    bench.execute("CREATE INDEX record_newest ON evidence.record (kind)").await;
+    bench.execute("UPDATE evidence._evidence_migrations SET steps = 2 WHERE version = 2").await;
     let left = format!(
         "UPDATE pg_index SET indisvalid = false WHERE indexrelid = '{}.record_newest'::regclass",
         bench.fresh.name
@@ -206,4 +224,94 @@ async fn a_program_that_a_newer_one_leaves_in_place_goes_on() {
     bench.record(&bench.store, vec![bench.flow("build")]).await.unwrap();
     bench.store.ready().await.unwrap();
     open(&bench.fresh, &MIGRATIONS).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL: cargo xtask test"]
+async fn what_is_unique_may_go_from_a_row_of_one_part_to_a_row_of_another() {
+    let bench = Bench::new(0).await;
+    let another = Seed { user: "jane".parse().unwrap(), orgs: vec![], api_key: None };
+    Evidence::new(bench.store.clone(), Settings::default()).seed(&another).await.unwrap();
+    let swap = "
+        CREATE TEMP TABLE was AS SELECT id, hash FROM evidence.api_key;
+        UPDATE evidence.api_key SET hash = id;
+        UPDATE evidence.api_key k SET hash = (SELECT was.hash FROM was WHERE was.id <> k.id)";
+    bench.execute(swap).await;
+    assert_eq!(bench.store.fsck().await.unwrap().problems.len(), 2);
+    let begun =
+        "INSERT INTO evidence._evidence_migrations (version, writer, steps, done) VALUES (2, 1, 0, false)";
+    bench.execute(begun).await;
+    let due = Reindex { version: 2, tables: vec!["api_key"], part: 1 };
+    let schema = Schema::new(&bench.fresh.name).unwrap();
+    reindex(&schema, &address(&bench.fresh), &MIGRATIONS, &due).await.unwrap();
+    bench.execute("DELETE FROM evidence._evidence_migrations WHERE version = 2").await;
+    assert_eq!(bench.store.fsck().await.unwrap().problems, Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL: cargo xtask test"]
+async fn servers_that_start_at_once_pass_every_step_and_a_version_may_be_left_out() {
+    static LATER: [Migration; 3] = [FIRST, SECOND, THIRD];
+    for migrations in [&NEW as &'static [Migration], &LATER] {
+        let bench = Bench::new(3).await;
+        bench.record(&bench.store, vec![bench.flow("build")]).await.unwrap();
+        let open = || open(&bench.fresh, migrations);
+        let (one, two, three) = tokio::join!(open(), open(), open());
+        for store in [one, two, three] {
+            let store = store.unwrap();
+            assert!(store.flow(bench.org, "build").await.unwrap().is_some());
+            assert_eq!(store.fsck().await.unwrap().problems, Vec::<String>::new());
+        }
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: cargo xtask test"]
+async fn from_a_ledger_with_a_gap_nothing_is_made() {
+    let bench = Bench::new(0).await;
+    for name in ["a", "b", "c"] {
+        bench.record(&bench.store, vec![bench.flow(name)]).await.unwrap();
+    }
+    bench.execute(&format!("DELETE FROM evidence.ledger WHERE org = '{}' AND idx = 3", bench.org)).await;
+    let error = open(&bench.fresh, &NEW).await.unwrap_err();
+    assert!(error.to_string().contains("ledger entry 3 is missing"), "{error}");
+}
+
+#[test]
+fn versions_that_would_let_the_wrong_programs_write_are_refused() {
+    const fn version(writer: i64, steps: &'static [Step]) -> Migration {
+        Migration { writer, steps }
+    }
+    assert!(agree(&NEW));
+    assert!(agree(&[version(1, &[]), version(1, &[Step::Sql("")])]));
+    for wrong in [
+        [version(1, &[]), version(2, &[]), version(1, &[])].as_slice(),
+        &[version(1, &[]), version(1, &[Step::Reindex(&["record"])])],
+        &[version(2, &[])],
+    ] {
+        assert!(!agree(wrong), "{wrong:?}");
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: cargo xtask test"]
+async fn a_store_that_is_opened_as_it_is_is_neither_made_nor_brought_up_to_date() {
+    let bench = Bench::new(0).await;
+    let open_as_it_is = async |fresh: &Fresh, migrations: &'static [Migration]| {
+        open_with(fresh, Options { migrate: false, ..Options::default() }, migrations).await
+    };
+    let older = open_as_it_is(&bench.fresh, &NEW).await.unwrap_err();
+    assert!(matches!(older, ConnectError::OlderSchema { found: 1, known: 2 }), "{older}");
+    bench.record(&bench.store, vec![bench.flow("build")]).await.unwrap();
+    let same = open_as_it_is(&bench.fresh, &MIGRATIONS).await.unwrap();
+    assert!(same.flow(bench.org, "build").await.unwrap().is_some());
+    open(&bench.fresh, &NEW).await.unwrap();
+    let newer = open_as_it_is(&bench.fresh, &MIGRATIONS).await.unwrap_err();
+    assert!(matches!(newer, ConnectError::NewerSchema { found: 2, known: 1 }), "{newer}");
+
+    let nothing = Fresh::fresh().expect("EVIDENCE_TEST_POSTGRES_URL names a server");
+    for _ in 0..2 {
+        let none = open_as_it_is(&nothing, &MIGRATIONS).await.unwrap_err();
+        assert!(matches!(none, ConnectError::NoStore { .. }), "{none}");
+    }
 }

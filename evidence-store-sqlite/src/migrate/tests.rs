@@ -25,31 +25,37 @@ const NOW: Timestamp = Timestamp::from_seconds(1_776_252_299);
 const RECORDS: usize = 100_000;
 const AT_ONCE: usize = 1000;
 
+const FIRST: Migration =
+    Migration { writer: 1, steps: &[Step::Sql(include_str!("../../migrations/0001_first.sql"))] };
+
 /// Records by their ids first, and an index to read them in the order of the ledger.
-static NEW: [Migration; 2] = [
-    Migration { writer: 1, steps: &[Step::Sql(include_str!("../../migrations/0001_first.sql"))] },
-    Migration {
-        writer: 2,
-        steps: &[
-            Step::Sql(
-                "DROP TABLE record;
-                CREATE TABLE record (
-                    org          INTEGER NOT NULL,
-                    id           TEXT NOT NULL,
-                    kind         TEXT NOT NULL,
-                    name         TEXT NOT NULL,
-                    archived     INTEGER NOT NULL,
-                    tags         TEXT NOT NULL,
-                    ledger_index INTEGER NOT NULL,
-                    PRIMARY KEY (org, id, kind)
-                ) STRICT, WITHOUT ROWID;
-                CREATE INDEX record_name ON record (org, kind, name)",
-            ),
-            Step::Reindex(&["record"]),
-            Step::Index { name: "record_newest", on: "record (org, ledger_index)" },
-        ],
-    },
-];
+const SECOND: Migration = Migration {
+    writer: 2,
+    steps: &[
+        Step::Sql(
+            "DROP TABLE record;
+            CREATE TABLE record (
+                org          INTEGER NOT NULL,
+                id           TEXT NOT NULL,
+                kind         TEXT NOT NULL,
+                name         TEXT NOT NULL,
+                archived     INTEGER NOT NULL,
+                tags         TEXT NOT NULL,
+                ledger_index INTEGER NOT NULL,
+                PRIMARY KEY (org, id, kind)
+            ) STRICT, WITHOUT ROWID;
+            CREATE INDEX record_name ON record (org, kind, name)",
+        ),
+        Step::Reindex(&["record"]),
+        Step::Index { name: "record_newest", on: "record (org, ledger_index)" },
+    ],
+};
+
+/// A column more of the table that the second version makes again.
+const THIRD: Migration =
+    Migration { writer: 3, steps: &[Step::Sql("ALTER TABLE record ADD COLUMN note TEXT")] };
+
+static NEW: [Migration; 2] = [FIRST, SECOND];
 
 async fn open(file: PathBuf, migrations: &'static [Migration]) -> Result<SqliteStore, ConnectError> {
     spawn_blocking(move || SqliteStore::start(file, &Options::default(), migrations)).await.unwrap()
@@ -113,10 +119,11 @@ async fn an_older_program_stops_when_a_newer_one_comes_and_nothing_is_lost() {
         let facts = (0..AT_ONCE).map(|n| bench.flow(&format!("flow-{number}-{n}"))).collect();
         bench.record(&bench.store, facts).await.unwrap();
     }
+    bench.record(&bench.store, vec![bench.flow("late-0")]).await.unwrap();
     let writing = {
         let bench = bench.clone();
         tokio::spawn(async move {
-            for written in 0.. {
+            for written in 1.. {
                 let fact = bench.flow(&format!("late-{written}"));
                 if let Err(error) = bench.record(&bench.store, vec![fact]).await {
                     return (written, error);
@@ -160,7 +167,7 @@ async fn a_migration_that_broke_off_goes_on_where_it_was() {
     let done = done
         .query_row("SELECT steps, upto FROM _evidence_migrations WHERE NOT done", [], |row| row.try_into());
     let (steps, upto): (i64, i64) = done.unwrap();
-    assert!(steps == 1 && (1..30).contains(&upto), "{upto}");
+    assert!(steps == 3 && (1..30).contains(&upto), "{upto}");
     let refused = bench.record(&bench.store, vec![bench.flow("late")]).await;
     assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
 
@@ -181,4 +188,77 @@ async fn a_program_that_a_newer_one_leaves_in_place_goes_on() {
     bench.record(&bench.store, vec![bench.flow("build")]).await.unwrap();
     bench.store.ready().await.unwrap();
     open(bench.file.clone(), &MIGRATIONS).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_unique_may_go_from_a_row_of_one_part_to_a_row_of_another() {
+    let bench = Bench::new(0).await;
+    let another = Seed { user: "jane".parse().unwrap(), orgs: vec![], api_key: None };
+    Evidence::new(bench.store.clone(), Settings::default()).seed(&another).await.unwrap();
+    bench.execute(
+        "CREATE TEMP TABLE was AS SELECT id, hash FROM api_key;
+        UPDATE api_key SET hash = id;
+        UPDATE api_key SET hash = (SELECT was.hash FROM was WHERE was.id <> api_key.id)",
+    );
+    assert_eq!(bench.store.fsck().await.unwrap().problems.len(), 2);
+    bench.execute("INSERT INTO _evidence_migrations (version, writer, steps, done) VALUES (2, 1, 0, 0)");
+    let due = Reindex { version: 2, tables: vec!["api_key"], part: 1 };
+    let file = bench.file.clone();
+    spawn_blocking(move || reindex(&file, &MIGRATIONS, &due)).await.unwrap().unwrap();
+    bench.execute("DELETE FROM _evidence_migrations WHERE version = 2");
+    assert_eq!(bench.store.fsck().await.unwrap().problems, Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_version_may_be_left_out() {
+    static LATER: [Migration; 3] = [FIRST, SECOND, THIRD];
+    let bench = Bench::new(3).await;
+    bench.record(&bench.store, vec![bench.flow("build")]).await.unwrap();
+    let store = open(bench.file.clone(), &LATER).await.unwrap();
+    assert!(store.flow(bench.org, "build").await.unwrap().is_some());
+    assert_eq!(store.fsck().await.unwrap().problems, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn from_a_ledger_with_a_gap_nothing_is_made() {
+    let bench = Bench::new(0).await;
+    for name in ["a", "b", "c"] {
+        bench.record(&bench.store, vec![bench.flow(name)]).await.unwrap();
+    }
+    bench.execute("DELETE FROM ledger WHERE idx = 3");
+    let error = open(bench.file.clone(), &NEW).await.unwrap_err();
+    assert!(error.to_string().contains("ledger entry 3 is missing"), "{error}");
+}
+
+#[test]
+fn versions_that_would_let_the_wrong_programs_write_are_refused() {
+    const fn version(writer: i64, steps: &'static [Step]) -> Migration {
+        Migration { writer, steps }
+    }
+    assert!(agree(&NEW));
+    assert!(agree(&[version(1, &[]), version(1, &[Step::Sql("")])]));
+    for wrong in [
+        [version(1, &[]), version(2, &[]), version(1, &[])].as_slice(),
+        &[version(1, &[]), version(1, &[Step::Reindex(&["record"])])],
+        &[version(2, &[])],
+    ] {
+        assert!(!agree(wrong), "{wrong:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_is_opened_as_it_is_is_not_brought_up_to_date() {
+    let bench = Bench::new(0).await;
+    let open_as_it_is = async |migrations: &'static [Migration]| {
+        let (file, options) = (bench.file.clone(), Options { migrate: false, ..Options::default() });
+        spawn_blocking(move || SqliteStore::start(file, &options, migrations)).await.unwrap()
+    };
+    let older = open_as_it_is(&NEW).await.unwrap_err();
+    assert!(matches!(older, ConnectError::OlderSchema { found: 1, known: 2 }), "{older}");
+    bench.record(&bench.store, vec![bench.flow("build")]).await.unwrap();
+    let same = open_as_it_is(&MIGRATIONS).await.unwrap();
+    assert!(same.flow(bench.org, "build").await.unwrap().is_some());
+    open(bench.file.clone(), &NEW).await.unwrap();
+    let newer = open_as_it_is(&MIGRATIONS).await.unwrap_err();
+    assert!(matches!(newer, ConnectError::NewerSchema { found: 2, known: 1 }), "{newer}");
 }

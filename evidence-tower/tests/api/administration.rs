@@ -1,10 +1,11 @@
 //! What the operator of a host manages, as the API's callers meet it.
 
 use evidence_core::api_keys::ApiKeyInput;
-use evidence_core::auth::Role;
+use evidence_core::auth::{ApiKey, Role};
 use evidence_core::id::Id;
 use evidence_core::name::OrgName;
 use evidence_core::orgs::Member;
+use evidence_core::seed::Seed;
 use evidence_core::{Error, Evidence, Result, Settings};
 use serde_json::json;
 
@@ -209,6 +210,10 @@ async fn a_users_key_works_until_it_is_revoked() {
         assert_eq!(status().await, 401);
         assert_eq!(refusal(by.revoke_key(&john, id).await), (404, "key_id".to_owned()));
         assert_eq!(descriptions().await, "seeded");
+
+        let seed =
+            Seed { user: john.clone(), orgs: vec![], api_key: Some(ApiKey::imported(made.key.clone())) };
+        assert_eq!(refusal(service.seed(&seed).await.map(drop)), (400, "api_key".to_owned()));
     })
     .await;
 }

@@ -21,7 +21,10 @@ fn pull_request() -> Value {
         "url": "https://git.example.com/pr/1", "state": "MERGED", "title": "T", "author": "ann", "head_ref": "feature",
         "merge_commit": COMMIT, "created_at": 1, "merged_at": 2,
         "approvers": [{"author": "bob", "state": "APPROVED", "timestamp": 3}],
-        "commits": [{"sha": COMMIT, "message": "m", "author": "a", "author_username": "b", "branch": "main", "timestamp": 4}],
+        "commits": [{
+            "sha": COMMIT, "message": "m", "author": "a", "author_username": "b", "branch": "main", "timestamp": 4,
+            "parents": [COMMIT],
+        }],
     })
 }
 
@@ -39,6 +42,7 @@ async fn post_pull_request_adds_the_attestation_and_what_it_names() {
         let mut answered = pull_request();
         answered["approvers"][0]["username"] = json!("bob");
         answered["commits"][0]["sha1"] = json!(COMMIT);
+        answered["commits"][0]["parents"] = json!([COMMIT]);
         let expected = json!([{
             "schema_version": 2, "attestation_type": "pull_request", "attestation_name": "review", "is_compliant": true,
             "artifact_fingerprint": null, "target_artifacts": null, "git_provider": "github", "pull_requests": [answered],
@@ -49,6 +53,19 @@ async fn post_pull_request_adds_the_attestation_and_what_it_names() {
         let id = found[0]["attestation_id"].as_str().unwrap();
         api.get(&format!("/attestations/acme?attestation_id={id}")).await.expect(200, json!({"data": expected}));
         api.get("/trails/acme/shop/t").await.expect(200, json!({"compliance_state": "COMPLIANT"}));
+
+        // Among an artifact's evidence it looks the same.
+        let fingerprint = "f".repeat(64);
+        let artifact = json!({"fingerprint": fingerprint, "filename": "a", "git_commit": COMMIT, "trail_name": "t",
+                              "build_url": "https://b/1", "commit_url": "https://c/1"});
+        api.post("/artifacts/acme/shop").json(artifact).await.created();
+        let mut about = document();
+        about["artifact_fingerprint"] = json!(fingerprint);
+        api.attest("pull_request", &about).await.created();
+        let mut answered = expected[0]["pull_requests"].clone();
+        answered[0]["approvers"][0]["timestamp"] = json!(3);
+        let artifact = api.get(&format!("/artifacts/acme/shop/fingerprint/{fingerprint}")).await;
+        artifact.expect(200, json!({"evidence": {"review": {"pull_requests": answered}}}));
     })
     .await;
 }

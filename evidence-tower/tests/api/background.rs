@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use evidence_core::background::{Background, Job, Turn};
+use evidence_core::feed::{LONGEST_LEASE, Lease};
 use evidence_core::id::{Id, SystemRandom};
 use evidence_core::seed::Seed;
-use evidence_core::time::{Clock, Timestamp};
+use evidence_core::time::{Clock, SystemClock, Timestamp};
 use evidence_core::{Error, Evidence, Result, Settings, Store};
 use futures_util::FutureExt;
 use tokio::sync::Notify;
@@ -184,5 +185,57 @@ async fn a_lease_is_renewed_while_its_job_computes() {
         let background = evidence.background(LEASE, vec![Arc::new(job)]);
         timeout(Duration::from_secs(30), renewed.notified()).await.expect("the lease is renewed");
         background.stop().await;
+    }
+}
+
+/// Rests.
+struct Idle;
+
+#[async_trait]
+impl Job for Idle {
+    fn name(&self) -> &str {
+        "idle"
+    }
+
+    fn every(&self) -> Duration {
+        LEASE
+    }
+
+    async fn run(&self, _: &Turn) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn who_has_stopped_takes_no_lease_any_more() {
+    for stored in stores().await {
+        let (asked, answer) = (Arc::new(AtomicU64::new(0)), Arc::new(Notify::new()));
+        let (count, go) = (Arc::clone(&asked), Arc::clone(&answer));
+        // The first time that it is asked for, it is answered when the test lets it.
+        let before = move |_| {
+            let (is_first, go) = (count.fetch_add(1, Ordering::SeqCst) == 0, Arc::clone(&go));
+            async move {
+                if is_first {
+                    go.notified().await;
+                }
+            }
+            .boxed()
+        };
+        let store: Arc<dyn Store> = Arc::new(Interposed::new(Arc::clone(&stored.store), before));
+        let evidence = Evidence::new(store, Settings::default());
+        let background = evidence.background(LONGEST_LEASE, vec![Arc::new(Idle)]);
+        until(|| asked.load(Ordering::SeqCst) > 0, "the lease is asked for").await;
+        let stopping = tokio::spawn(background.stop());
+        // It ends now, if it does not wait for the answer.
+        for _ in 0..64 {
+            tokio::task::yield_now().await;
+        }
+        answer.notify_one();
+        stopping.await.unwrap();
+        let now = SystemClock.now();
+        let expires_at = Timestamp::from_micros(now.as_micros() + 1);
+        let other = Lease { name: "idle".to_owned(), holder: Id::new(now, &SystemRandom), expires_at };
+        assert!(stored.store.acquire_lease(&other, now).await.unwrap(), "{}: it was given back", stored.name);
+        drop(stored.home);
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use evidence_core::blobs::{Blobs, CHUNK, Chunks};
+use evidence_core::blobs::{Blobs, CHUNK, Chunks, OutsideBlobs};
 use evidence_core::compute::{ComputePool, Job, WAITING};
 use evidence_core::id::Id;
 use evidence_core::name::Fingerprint;
@@ -24,15 +24,16 @@ use crate::scenery::{PROVENANCE, fingerprint};
 use crate::support::{Api, Ask, JANE, Reply, in_memory};
 
 /// A pool whose jobs wait until they are taken.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 struct Held {
+    places: usize,
     jobs: Arc<Mutex<VecDeque<Job>>>,
     given: Arc<Notify>,
 }
 
 impl ComputePool for Held {
     fn parallelism(&self) -> usize {
-        1
+        self.places
     }
 
     fn spawn(&self, job: Job) {
@@ -55,7 +56,12 @@ impl Held {
 }
 
 async fn held() -> (Api, Held) {
-    let pool = Held::default();
+    held_in(1).await
+}
+
+/// A pool of so many places.
+async fn held_in(places: usize) -> (Api, Held) {
+    let pool = Held { places, jobs: Arc::default(), given: Arc::default() };
     let evidence = in_memory().await.with_compute_pool(pool.clone());
     (Api::new(evidence, Mount::Tower, "memory").await, pool)
 }
@@ -141,6 +147,54 @@ async fn other_requests_are_answered_while_a_long_one_is_worked_on() {
 }
 
 #[tokio::test]
+async fn what_a_long_trail_has_is_judged_off_the_runtime_however_little_runs() {
+    let (api, pool) = held().await;
+    api.given_flow_with_template().await;
+    api.given_environments("docker", &["prod"]).await;
+    api.given_artifact('a', "t").await;
+    for n in 0..300 {
+        let data = json!({"attestation_name": format!("check-{n}"), "is_compliant": true}).to_string();
+        let attest = api.post("/attestations/acme/web/trail/t/generic");
+        attest.form(&[("name=\"data_json\"", &data)]).await.created();
+    }
+    let artifact = json!({"digests": {"image": fingerprint('a')}, "creationTimestamp": 1});
+    let ask = api.put("/environments/acme/prod/report/docker").json(json!({"artifacts": [artifact]}));
+    let (reply, jobs) = answered_meanwhile(&api, &pool, ask).await;
+    assert_eq!((reply.status.as_u16(), jobs), (201, 1), "{:?}", reply.body);
+}
+
+#[tokio::test]
+async fn drawing_leaves_half_of_the_places_to_what_is_shorter() {
+    let (api, pool) = held_in(4).await;
+    api.given_flow_with_template().await;
+    api.given_environments("docker", &["prod"]).await;
+    api.given_artifact('a', "t").await;
+    let mut drawn: FuturesUnordered<_> =
+        (0..5).map(|_| api.get("/trails/acme/web/t/audit_pdf").into_future()).collect();
+    let mut polls = 0;
+    while polls < 100 {
+        assert!(drawn.next().now_or_never().is_none());
+        tokio::task::yield_now().await;
+        polls += usize::from(pool.jobs.lock().unwrap().len() >= 2);
+    }
+    let drawing = Vec::from_iter(pool.jobs.lock().unwrap().drain(..));
+    assert_eq!(drawing.len(), 2, "PDFs at once");
+    let long = api.put("/environments/acme/prod/report/docker").json(report(1_000));
+    let (reply, jobs) = answered_meanwhile(&api, &pool, long).await;
+    assert_eq!((reply.status.as_u16(), jobs > 0), (201, true), "{:?}", reply.body);
+    drawing.into_iter().for_each(|job| job());
+    for _ in 0..5 {
+        let reply = loop {
+            tokio::select! {
+                reply = drawn.next() => break reply,
+                job = pool.next() => job(),
+            }
+        };
+        reply.expect("a reply for each").expect_header("content-type", "application/pdf");
+    }
+}
+
+#[tokio::test]
 async fn work_that_fails_is_a_500_for_its_own_request() {
     let (api, pool) = held().await;
     api.given_flow_with_template().await;
@@ -171,7 +225,12 @@ async fn only_so_much_waits_and_what_comes_beyond_is_told_to_come_again() {
 
 /// Fills the pool: one has its place, and as many wait as may.
 async fn filled(api: &Api) -> FuturesUnordered<<Ask as IntoFuture>::IntoFuture> {
-    let asks = (0..WAITING + 2).map(|_| api.get("/trails/acme/web/t/audit_pdf").into_future());
+    let long = format!("# {}\n{PROVENANCE}", "x".repeat(8 << 10));
+    let policy = [
+        ("name=\"payload\"", "{\"name\": \"other\"}"),
+        ("name=\"policy_file\"; filename=\"p.yml\"", long.as_str()),
+    ];
+    let asks = (0..WAITING + 2).map(|_| api.put("/policies/acme").form(&policy).into_future());
     let mut asks = FuturesUnordered::from_iter(asks);
     asks.next().await.expect("the one that is refused").expect(503, json!({}));
     asks
@@ -194,7 +253,7 @@ async fn in_turn<T>(
     loop {
         tokio::select! {
             done = &mut work => return done,
-            Some(other) = others.next() => assert_eq!(other.status, 200),
+            Some(other) = others.next() => assert!(other.status.is_success(), "{other:?}"),
             job = pool.next() => job(),
         }
     }
@@ -221,7 +280,7 @@ async fn a_write_that_was_recorded_is_answered_however_much_waits() {
 
 #[tokio::test]
 async fn an_answer_that_is_being_sent_waits_for_its_turn_however_much_waits() {
-    let pool = Held::default();
+    let pool = Held { places: 1, jobs: Arc::default(), given: Arc::default() };
     let evidence = in_memory().await.with_compute_pool(pool.clone());
     let api = Api::new(evidence.clone(), Mount::Tower, "memory").await;
     let document = json!({"name": "web", "description": ""}).to_string();
@@ -268,6 +327,13 @@ impl Blobs for Longest {
 
     async fn chunk(&self, _: Id, _: &Fingerprint, _: u64) -> StoreResult<Option<Bytes>> {
         Ok(None)
+    }
+}
+
+#[async_trait]
+impl OutsideBlobs for Longest {
+    async fn remove(&self, _: Id, _: &Fingerprint) -> StoreResult<()> {
+        Ok(())
     }
 }
 

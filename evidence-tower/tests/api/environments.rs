@@ -1,10 +1,12 @@
 //! Environments, end to end: the specification's rows for joining and attaching, and the upsert, list and look-up
 //! around them.
 
+use evidence_core::fact::Fact;
 use serde_json::{Value, json};
 
 use crate::scenery::{COMPLIANCE, PROVENANCE};
 use crate::support::{NOW, for_each_store};
+use crate::unreadable::{inject, over_each_store};
 
 const ONLY_PHYSICAL: &str = "Can only add physical environments to logical environments";
 
@@ -331,6 +333,37 @@ async fn attach_adds_policies_all_or_nothing_and_judges_the_latest_snapshot_anew
         for key in ["snapshotter-key", "reader-key"] {
             attach("prod", names(&["a"])).key(key).await.expect(403, json!({}));
         }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_archived_member_is_left_out_of_a_logical_environment() {
+    over_each_store(async |api, store, acme| {
+        api.given_environments("docker", &["a", "b"]).await;
+        api.put_policy("p", PROVENANCE).await.created();
+        for (member, running) in [("a", [].as_slice()), ("b", &[('1', [1].as_slice())])] {
+            api.attach(member, "p").await;
+            api.report_running(member, running).await.created();
+        }
+        let all =
+            json!({"name": "all", "type": "logical", "description": "", "included_environments": ["a", "b"]});
+        api.put("/environments/acme").json(&all).await.created();
+        let both = json!({"state": false, "included_environments": ["a", "b"]});
+        api.get("/environments/acme/all").await.expect(200, both);
+
+        let archive = async |name: &str| {
+            let record = store.environment(acme, name).await.unwrap().unwrap().record;
+            inject(store, acme, Fact::EnvironmentArchived { record }).await;
+        };
+        archive("b").await;
+        let alone = json!({"state": true, "included_environments": ["a"]});
+        api.get("/environments/acme/all").await.expect(200, alone.clone());
+        let listed = api.get("/environments/acme?type=logical").await.ok();
+        assert_eq!((&listed[0]["state"], &listed[0]["included_environments"]), (&json!(true), &json!(["a"])));
+        archive("a").await;
+        let none = json!({"state": null, "included_environments": []});
+        api.get("/environments/acme/all").await.expect(200, none);
     })
     .await;
 }

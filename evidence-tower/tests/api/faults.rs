@@ -2,13 +2,14 @@
 
 use std::future::IntoFuture;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use evidence_core::auth::{Access, Credential, Principal, Target};
-use evidence_core::blobs::{Blobs, CHUNK, Chunks};
+use evidence_core::blobs::{Blobs, CHUNK, Chunks, OutsideBlobs};
 use evidence_core::compute::Compute;
 use evidence_core::id::Id;
 use evidence_core::name::Fingerprint;
@@ -154,9 +155,10 @@ async fn a_failure_is_answered_without_its_cause_and_logged_with_it() {
     }
 }
 
-/// A place for attachments that does not answer, or that has lost them.
+/// A place for attachments that does not answer any more from some time on, or that has lost them.
+#[derive(Default)]
 struct Nowhere {
-    is_away: bool,
+    is_away: AtomicBool,
 }
 
 #[async_trait]
@@ -166,14 +168,26 @@ impl Blobs for Nowhere {
     }
 
     async fn chunk(&self, _: Id, _: &Fingerprint, _: u64) -> StoreResult<Option<Bytes>> {
-        if self.is_away { Err(StoreError::Unavailable(SECRET.into())) } else { Ok(None) }
+        if self.is_away.load(Ordering::Relaxed) {
+            Err(StoreError::Unavailable(SECRET.into()))
+        } else {
+            Ok(None)
+        }
+    }
+}
+
+#[async_trait]
+impl OutsideBlobs for Nowhere {
+    async fn remove(&self, _: Id, _: &Fingerprint) -> StoreResult<()> {
+        Ok(())
     }
 }
 
 #[tokio::test]
 async fn a_download_of_what_is_not_to_be_had_fails_before_it_begins() {
     for (is_away, status) in [(true, 503), (false, 500)] {
-        let evidence = in_memory().await.with_attachments(Arc::new(Nowhere { is_away }));
+        let place = Arc::new(Nowhere::default());
+        let evidence = in_memory().await.with_attachments(place.clone());
         let api = Api::new(evidence, Mount::Tower, "nowhere").await;
         let flow = [("name=\"data_json\"", r#"{"name": "shop", "description": ""}"#)];
         api.put("/flows/acme/template_file").form(&flow).await.created();
@@ -184,6 +198,7 @@ async fn a_download_of_what_is_not_to_be_had_fails_before_it_begins() {
         api.post("/attestations/acme/shop/trail/t/generic").form(&parts).await.created();
         let found = api.get("/attestations/acme/shop/trail/t/one").await.ok();
         let id = found[0]["attestation_id"].as_str().unwrap();
+        place.is_away.store(is_away, Ordering::Relaxed);
         let download = api.get(&format!("/attestations/acme/shop/trail/t/attestation/{id}/evidence")).await;
         download.expect(status, json!({}));
     }
@@ -203,6 +218,13 @@ impl Blobs for Lossy {
     async fn chunk(&self, _: Id, _: &Fingerprint, number: u64) -> StoreResult<Option<Bytes>> {
         let is_there = self.repeats || number == 0;
         Ok(is_there.then(|| Bytes::from(vec![b'x'; CHUNK])))
+    }
+}
+
+#[async_trait]
+impl OutsideBlobs for Lossy {
+    async fn remove(&self, _: Id, _: &Fingerprint) -> StoreResult<()> {
+        Ok(())
     }
 }
 

@@ -1,14 +1,16 @@
 //! A store in which something happens before each question and each write: what it takes to have requests meet.
 
+use std::fmt::Debug;
 use std::ops::RangeInclusive;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use evidence_core::allowlists::{Allowance, AllowlistStore};
 use evidence_core::artifacts::{Artifact, ArtifactFilter, ArtifactRow, ArtifactStore, Matches};
 use evidence_core::attestation_types::{AttestationType, AttestationTypeStore, AttestationTypeVersion};
-use evidence_core::attestations::{Attestation, AttestationStore};
+use evidence_core::attestations::{Attestation, AttestationStore, NamedAttestation};
 use evidence_core::auth::KeyHash;
 use evidence_core::blobs::{Blobs, Chunks};
 use evidence_core::environments::{EnvironmentStore, KnownEnvironment};
@@ -16,18 +18,19 @@ use evidence_core::feed::{Advance, FeedStore, Lease};
 use evidence_core::flows::{Flow, FlowFilter, FlowStore};
 use evidence_core::id::Id;
 use evidence_core::ledger::{Frontier, Hash, Known, Needs};
-use evidence_core::name::Fingerprint;
+use evidence_core::name::{Fingerprint, TrailName};
 use evidence_core::orgs::{KeyHolder, Member, OrgStore, Organization, Standing, User};
 use evidence_core::page::{Listed, Slice, Window};
-use evidence_core::policies::{Policy, PolicyStore, PolicyVersion};
+use evidence_core::policies::{Policy, PolicyStore, PolicyVersion, VersionKey};
 use evidence_core::repos::{Repo, RepoFilter, RepoStore};
 use evidence_core::service_accounts::{ApiKeyRecord, ServiceAccount, ServiceAccountStore};
 use evidence_core::snapshots::{Placed, Snapshot, SnapshotRow, SnapshotStore, Stretch};
 use evidence_core::store::{Health, LedgerStore, Recorder, StoreResult, StoredEntry};
+use evidence_core::sweep::{AttachmentState, Pending, PendingStore};
 use evidence_core::texts::TextStore;
 use evidence_core::time::Timestamp;
-use evidence_core::trails::{Reported, Trail, TrailContents, TrailFilter, TrailStore};
-use evidence_core::{Current, Entry, Guard, RecordKind, Store, Write};
+use evidence_core::trails::{Reported, Trail, TrailContents, TrailEntry, TrailFilter, TrailStore};
+use evidence_core::{Current, Entry, Guard, RecordKind, Store, StoreError, Write};
 use futures_util::future::BoxFuture;
 
 /// What a store is called for.
@@ -40,11 +43,16 @@ pub(crate) enum Call {
     Write,
 }
 
+/// The questions that were asked, and about how many bytes each was answered with.
+pub(crate) type Answered = Arc<Mutex<Vec<(&'static str, usize)>>>;
+
 /// A store that waits for `before` with each call.
 pub(crate) struct Interposed {
     whole: Arc<dyn Store>,
     before: Box<dyn Fn(Call) -> BoxFuture<'static, ()> + Send + Sync>,
     unguarded: Option<RecordKind>,
+    refuses: Arc<AtomicBool>,
+    answered: Option<Answered>,
 }
 
 impl Interposed {
@@ -52,7 +60,25 @@ impl Interposed {
         whole: Arc<dyn Store>,
         before: impl Fn(Call) -> BoxFuture<'static, ()> + Send + Sync + 'static,
     ) -> Self {
-        Self { whole, before: Box::new(before), unguarded: None }
+        Self { whole, before: Box::new(before), unguarded: None, refuses: Arc::default(), answered: None }
+    }
+
+    /// The same that takes no writes while it is told to refuse them.
+    pub(crate) fn refusing(self, refuses: Arc<AtomicBool>) -> Self {
+        Self { refuses, ..self }
+    }
+
+    /// A store that notes how large its answers are.
+    pub(crate) fn measured(whole: Arc<dyn Store>) -> (Self, Answered) {
+        let answered = Answered::default();
+        let store = Self::new(whole, |_| Box::pin(std::future::ready(())));
+        (Self { answered: Some(Arc::clone(&answered)), ..store }, answered)
+    }
+
+    fn note(&self, question: &'static str, answer: &impl Debug) {
+        if let Some(answered) = &self.answered {
+            answered.lock().unwrap().push((question, format!("{answer:?}").len()));
+        }
     }
 
     /// The same without the guards on the revisions and names of these records, as if operations forgot them.
@@ -65,6 +91,9 @@ impl Interposed {
 impl Recorder for Interposed {
     async fn record(&self, mut write: Write) -> StoreResult<Vec<Entry>> {
         (self.before)(Call::Write).await;
+        if self.refuses.load(Ordering::SeqCst) {
+            return Err(StoreError::Unavailable("it takes no writes".into()));
+        }
         let kind = |guard: &Guard| match guard {
             Guard::Revision(kind, ..) => Some(*kind),
             Guard::Denotes(key, _) => key.kind(),
@@ -79,7 +108,35 @@ impl Recorder for Interposed {
 impl TextStore for Interposed {
     async fn texts(&self, org: Id, digests: &[Hash]) -> StoreResult<Vec<String>> {
         (self.before)(Call::Texts(digests.len())).await;
-        self.whole.texts(org, digests).await
+        let texts = self.whole.texts(org, digests).await;
+        self.note("texts", &texts);
+        texts
+    }
+}
+
+#[async_trait]
+impl FeedStore for Interposed {
+    /// As a database does, it goes on where nobody waits for the answer any more.
+    async fn acquire_lease(&self, lease: &Lease, now: Timestamp) -> StoreResult<bool> {
+        let (whole, lease) = (Arc::clone(&self.whole), lease.clone());
+        let before = (self.before)(Call::Question("acquire_lease"));
+        let acquired = async move {
+            before.await;
+            whole.acquire_lease(&lease, now).await
+        };
+        tokio::spawn(acquired).await.unwrap()
+    }
+
+    async fn release_lease(&self, name: &str, holder: Id) -> StoreResult<()> {
+        self.whole.release_lease(name, holder).await
+    }
+
+    async fn cursor(&self, consumer: &str, org: Id) -> StoreResult<u64> {
+        self.whole.cursor(consumer, org).await
+    }
+
+    async fn advance_cursor(&self, advance: &Advance, now: Timestamp) -> StoreResult<bool> {
+        self.whole.advance_cursor(advance, now).await
     }
 }
 
@@ -90,7 +147,9 @@ macro_rules! delegate {
         impl $trait for Interposed {
             $(async fn $question(&self, $($argument: $of),*) -> StoreResult<$answer> {
                 (self.before)(Call::Question(stringify!($question))).await;
-                self.whole.$question($($argument),*).await
+                let answer = self.whole.$question($($argument),*).await;
+                self.note(stringify!($question), &answer);
+                answer
             })*
         }
     )*};
@@ -104,15 +163,17 @@ delegate! {
         fn keep(org: Id, sha256: &Fingerprint, content: &mut dyn Chunks) -> ();
         fn chunk(org: Id, sha256: &Fingerprint, number: u64) -> Option<Bytes>;
     }
-    FeedStore {
-        fn acquire_lease(lease: &Lease, now: Timestamp) -> bool;
-        fn release_lease(name: &str, holder: Id) -> ();
-        fn cursor(consumer: &str, org: Id) -> u64;
-        fn advance_cursor(advance: &Advance, now: Timestamp) -> bool;
+    PendingStore {
+        fn attachment_state(org: Id, sha256: &Fingerprint) -> AttachmentState;
+        fn put_pending(org: Id, sha256: &Fingerprint, at: Timestamp) -> bool;
+        fn pending(after: Option<&Pending>, limit: u64) -> Vec<Pending>;
+        fn begin_removal(pending: &Pending, at: Timestamp) -> bool;
+        fn end_removal(pending: &Pending) -> bool;
     }
     LedgerStore {
         fn ledger_head(org: Id) -> Option<Frontier>;
         fn ledger_entries(org: Id, first: u64, limit: u64) -> Vec<StoredEntry>;
+        fn ledger_entries_at(org: Id, indexes: &[u64]) -> Vec<StoredEntry>;
         fn ledger_hashes(org: Id, needs: &Needs) -> Known;
     }
     OrgStore {
@@ -126,8 +187,9 @@ delegate! {
     ServiceAccountStore {
         fn service_account(org: Id, name: &str) -> Option<Current<ServiceAccount>>;
         fn service_accounts(org: Id) -> Vec<ServiceAccount>;
-        fn api_keys(org: Id, owner: Id) -> Vec<Current<ApiKeyRecord>>;
         fn api_key(org: Id, id: Id) -> Option<Current<ApiKeyRecord>>;
+        fn api_keys(org: Id, owner: Id, at: Timestamp) -> Vec<Current<ApiKeyRecord>>;
+        fn api_key_count(org: Id, owner: Id, at: Timestamp) -> u64;
     }
     FlowStore {
         fn flow(org: Id, name: &str) -> Option<Current<Flow>>;
@@ -137,22 +199,25 @@ delegate! {
     TrailStore {
         fn trail(org: Id, flow: Id, name: &str) -> Option<Current<Trail>>;
         fn trails(org: Id, filter: &TrailFilter, window: Window) -> Slice<Listed>;
-        fn newest_trails(org: Id, flows: &[Id]) -> Vec<Trail>;
+        fn newest_trails(org: Id, flows: &[Id]) -> Vec<Id>;
+        fn trail_sizes(org: Id, trails: &[Id]) -> Vec<Listed>;
         fn trail_contents(org: Id, trails: &[Id]) -> Vec<TrailContents>;
+        fn trail_names(org: Id, trails: &[Id]) -> Vec<(Id, TrailName)>;
         fn trail_size(org: Id, trail: Id, kind: Reported, most: u64) -> u64;
-        fn trail_entries(org: Id, trail: Id) -> Vec<StoredEntry>;
+        fn trail_entries(org: Id, trail: Id) -> Vec<TrailEntry>;
     }
     ArtifactStore {
         fn fingerprints(org: Id, flow: Id, prefix: &str, limit: u64) -> Matches;
         fn artifacts(org: Id, filter: &ArtifactFilter, window: Window) -> Slice<Artifact>;
         fn artifacts_listed(org: Id, filter: &ArtifactFilter, window: Window) -> Vec<Listed>;
         fn artifacts_by_id(org: Id, ids: &[Id]) -> Vec<Artifact>;
+        fn reports(org: Id, flow: Id, fingerprint: &Fingerprint) -> Vec<ArtifactRow>;
         fn provenance(org: Id, fingerprints: &[Fingerprint]) -> Vec<ArtifactRow>;
     }
     AttestationStore {
         fn attestation(org: Id, id: Id) -> Option<Attestation>;
         fn attestations_by_id(org: Id, ids: &[Id]) -> Vec<Attestation>;
-        fn attestations(org: Id, trails: &[Id], name: &str) -> Vec<Attestation>;
+        fn attestations(org: Id, trails: &[Id], name: &str) -> Vec<NamedAttestation>;
     }
     RepoStore {
         fn repo_by_identity(org: Id, identity: &str) -> Option<Current<Repo>>;
@@ -162,6 +227,7 @@ delegate! {
     EnvironmentStore {
         fn environment(org: Id, name: &str) -> Option<KnownEnvironment>;
         fn environments(org: Id) -> Vec<KnownEnvironment>;
+        fn environments_by_id(org: Id, ids: &[Id]) -> Vec<KnownEnvironment>;
     }
     SnapshotStore {
         fn snapshot(org: Id, environment: Id, index: u64) -> Option<Current<Snapshot>>;
@@ -174,11 +240,14 @@ delegate! {
         fn policy(org: Id, name: &str) -> Option<Current<Policy>>;
         fn policies(org: Id) -> Vec<Policy>;
         fn policies_by_id(org: Id, ids: &[Id]) -> Vec<Current<Policy>>;
-        fn policy_versions(org: Id, policies: &[Id]) -> Vec<PolicyVersion>;
-        fn policy_versions_by_number(org: Id, versions: &[(Id, u64)]) -> Vec<PolicyVersion>;
+        fn policy_version_sizes(org: Id, versions: &[VersionKey]) -> Vec<Listed<VersionKey>>;
+        fn policy_versions_by_number(org: Id, versions: &[VersionKey]) -> Vec<PolicyVersion>;
     }
     AllowlistStore {
-        fn allowances(org: Id, environment: Option<Id>) -> Vec<Allowance>;
+        fn allowances_listed(org: Id) -> Vec<Listed<u64>>;
+        fn allowances(org: Id, indexes: &[u64]) -> Vec<Allowance>;
+        fn allowed(org: Id, environment: Id, fingerprints: &[Fingerprint]) -> Vec<Fingerprint>;
+        fn allowlist_size(org: Id, environment: Id, most: u64) -> u64;
     }
     AttestationTypeStore {
         fn attestation_type(org: Id, name: &str) -> Option<Current<AttestationType>>;

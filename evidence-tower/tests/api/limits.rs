@@ -3,8 +3,9 @@
 use evidence_core::{Limits, Settings};
 use serde_json::{Value, json};
 
+use crate::json::INVALID;
 use crate::mounts::Mount;
-use crate::scenery::PROVENANCE;
+use crate::scenery::{COMPLIANCE, PROVENANCE, fingerprint};
 use crate::support::{Api, in_memory_with};
 
 async fn limited(limits: Limits) -> Api {
@@ -77,6 +78,24 @@ async fn a_trail_takes_so_many_reports_and_no_more() {
     let other = json!({"trail_name": "u", "fingerprint": "2".repeat(64), "filename": "app", "build_url": "b",
                        "commit_url": "c"});
     api.post("/artifacts/acme/shop").json(other).await.created();
+}
+
+#[tokio::test]
+async fn a_pdf_shows_so_many_bytes_and_no_more() {
+    let api = limited(Limits { audit_pdf: 5_000, ..Limits::default() }).await;
+    let attest = |description: String| {
+        api.attest(
+            "generic",
+            &json!({"attestation_name": "scan", "is_compliant": true, "description": description}),
+        )
+    };
+    attest(String::new()).await.created();
+    assert_eq!(api.get("/trails/acme/shop/t/audit_pdf").await.status, 200);
+    attest("x".repeat(5_000)).await.created();
+    let reply = api.get("/trails/acme/shop/t/audit_pdf").await.expect(400, json!({}));
+    let told = reply.json()["errors"]["trail_name"].as_str().unwrap().to_owned();
+    assert!(told.ends_with("bytes of reports; a PDF shows 5000 at most"), "{told}");
+    api.get("/trails/acme/shop/t").await.ok();
 }
 
 #[tokio::test]
@@ -189,7 +208,115 @@ async fn a_snapshot_that_is_too_large_is_refused_and_changes_nothing() {
     api.given_environments("docker", &["prod"]).await;
     api.report_running("prod", &[('1', &[1])]).await.expect_exactly(201, json!("OK"));
     let many: Vec<i64> = (0..1_000).collect();
-    let refused = json!({"message": "Request body too large"});
-    api.report_running("prod", &[('1', &[1]), ('2', &many)]).await.expect_exactly(413, refused);
+    let text = "What runs comes to more than 2000 bytes, with what the policies say of each artifact";
+    let refused = json!({"message": "Invalid report data", "errors": {"artifacts": text}});
+    api.report_running("prod", &[('1', &[1]), ('2', &many)]).await.expect_exactly(400, refused);
     api.expect_snapshots("prod", 1).await;
+
+    // Each of these says something of what runs.
+    let names: Vec<String> = (0..9).map(|number| format!("p{number}")).collect();
+    for name in &names {
+        api.put_policy(name, PROVENANCE).await.created();
+    }
+    let refused = |field: &str| json!({"message": INVALID, "errors": {field: text}});
+    let attach = api.post("/environments/acme/prod/policies").json(json!({ "policy_names": names }));
+    attach.await.expect_exactly(400, refused("policy_names"));
+    let put = json!({"name": "prod", "type": "docker", "description": "", "policies": names});
+    api.put("/environments/acme").json(put).await.expect_exactly(400, refused("policies"));
+    api.expect_snapshots("prod", 1).await;
+}
+
+#[tokio::test]
+async fn a_key_an_allowance_and_a_version_too_many_are_refused() {
+    let limits = Limits { api_keys: 2, environment_allowances: 2, policy_versions: 2, ..Limits::default() };
+    let api = limited(limits).await;
+    let refused = |field: &str, text: &str| json!({"message": INVALID, "errors": {field: text}});
+    api.post("/service-accounts/acme").json(json!({"name": "ci", "privilege": "reader"})).await.created();
+    let keys = "/service-accounts/acme/ci/api-keys";
+    let create = || api.post(keys).json(json!({"description": "laptop"}));
+    let first = create().await.created()["id"].as_str().unwrap().to_owned();
+    create().await.created();
+    let text = "Service account 'ci' has 2 keys that work and takes no more";
+    create().await.expect_exactly(400, refused("name", text));
+    let rotate = api.post(&format!("{keys}/{first}/rotate")).json(json!({}));
+    rotate.await.expect_exactly(400, refused("name", text));
+    api.delete(&format!("{keys}/{first}")).await.ok();
+    create().await.created();
+
+    api.given_environments("docker", &["prod", "test"]).await;
+    let allow = |environment: &str, digit: &str| {
+        let body = json!({"artifact_name": "a", "artifact_fingerprint": digit.repeat(64), "description": ""});
+        api.put(&format!("/allowlists/acme/{environment}")).json(body)
+    };
+    for digit in ["1", "2", "1"] {
+        allow("prod", digit).await.created();
+    }
+    let text = "Environment 'prod' allows 2 artifacts and takes no more";
+    allow("prod", "3").await.expect_exactly(400, refused("artifact_fingerprint", text));
+    allow("test", "3").await.created();
+
+    for version in [PROVENANCE, COMPLIANCE, COMPLIANCE] {
+        assert!(api.put_policy("p", version).await.status.is_success());
+    }
+    let text = "Policy 'p' has 2 versions and takes no more";
+    api.put_policy("p", PROVENANCE).await.expect_exactly(400, refused("policy_file", text));
+}
+
+#[tokio::test]
+async fn the_longest_lists_that_are_documented_fit_a_body() {
+    let document = evidence_tower::openapi();
+    let longest = |schema: &str, list: &str| {
+        let longest = &document["components"]["schemas"][schema]["properties"][list]["maxItems"];
+        usize::try_from(longest.as_u64().unwrap()).unwrap()
+    };
+    let api = limited(Limits::default()).await;
+    api.given_environments("docker", &["prod"]).await;
+    let most = longest("DockerReport", "artifacts");
+    let artifact = json!({"digests": {"app": fingerprint('1')}, "creationTimestamp": 1});
+    let report = |many| {
+        let body = json!({"type": "docker", "artifacts": vec![artifact.clone(); many]});
+        api.put("/environments/acme/prod/report/docker").json(body)
+    };
+    report(most).await.created();
+    assert_eq!(report(most + 1).await.status, 400);
+
+    let most = longest("JUnitAttestationPostInput", "junit_results");
+    let suite = json!({"name": "s", "failures": 0, "errors": 0, "skipped": 0, "total": 0, "duration": 0});
+    let attest = |many| {
+        api.attest("junit", &json!({"attestation_name": "t", "junit_results": vec![suite.clone(); many]}))
+    };
+    attest(most).await.created();
+    assert_eq!(attest(most + 1).await.status, 400);
+}
+
+#[tokio::test]
+async fn image_references_and_titles_may_be_long() {
+    let api = limited(Limits::default()).await;
+    api.given_environments("docker", &["prod"]).await;
+    let reference = |length: usize| {
+        format!("registry.example.com/{}@sha256:{}", "a".repeat(length - 93), fingerprint('1'))
+    };
+    for (length, status) in [(4_096, 201), (4_097, 400)] {
+        let name = reference(length);
+        let artifact = json!({"trail_name": "t", "fingerprint": fingerprint('1'), "filename": name, "build_url": "b",
+                              "commit_url": "c"});
+        let report =
+            json!({"artifacts": [{"digests": {name.clone(): fingerprint('2')}, "creationTimestamp": 1}]});
+        let allowance =
+            json!({"artifact_name": name, "artifact_fingerprint": fingerprint('1'), "description": ""});
+        let pull_request = json!({"url": "https://example.com/1", "merge_commit": "c".repeat(40), "state": "MERGED",
+                                  "title": "x".repeat(length), "approvers": []});
+        let pull_requests =
+            json!({"attestation_name": "pr", "git_provider": "github", "pull_requests": [pull_request]});
+        let asks = [
+            api.post("/artifacts/acme/shop").json(artifact),
+            api.put("/environments/acme/prod/report/docker").json(report),
+            api.put("/allowlists/acme/prod").json(allowance),
+            api.attest("pull_request", &pull_requests),
+        ];
+        for ask in asks {
+            let reply = ask.await;
+            assert_eq!(reply.status, status, "{}", String::from_utf8_lossy(&reply.body));
+        }
+    }
 }

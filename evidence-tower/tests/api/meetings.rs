@@ -59,17 +59,21 @@ async fn servers<const N: usize>(
     stores: [(Arc<dyn Store>, Arc<dyn Clock>); N],
     name: &'static str,
 ) -> [Api; N] {
+    many_servers(stores.into(), name).await.try_into().ok().unwrap()
+}
+
+/// The same for so many that they do not fit a stack.
+async fn many_servers(stores: Vec<(Arc<dyn Store>, Arc<dyn Clock>)>, name: &'static str) -> Vec<Api> {
     let random = Arc::new(Counter::default());
     // Every report is noted, however little it tells.
     let settings = Settings { heartbeat_interval: Duration::ZERO, ..Settings::default() };
-    let servers = stores.map(|(store, clock)| {
-        Evidence::with_sources(store, settings.clone(), clock, Arc::clone(&random) as _)
-    });
+    let server =
+        |(store, clock)| Evidence::with_sources(store, settings.clone(), clock, Arc::clone(&random) as _);
+    let servers: Vec<Evidence> = stores.into_iter().map(server).collect();
     let api_key = Some(ApiKey::imported(JANE.to_owned()));
     let seed = Seed { user: "jane".parse().unwrap(), orgs: vec!["acme".parse().unwrap()], api_key };
     servers[0].seed(&seed).await.unwrap();
-    let apis = servers.map(|server| Api::new(server, Mount::Tower, name));
-    join_all(apis).await.try_into().ok().unwrap()
+    join_all(servers.into_iter().map(|server| Api::new(server, Mount::Tower, name))).await
 }
 
 /// The text of a policy; odd ones ask for provenance.
@@ -519,13 +523,15 @@ async fn many_that_report_the_same_at_the_same_time_note_it_once() {
         };
         let clock = Arc::new(Set::default());
         let store = Arc::new(Interposed::new(Arc::clone(&stored.store), before)) as Arc<dyn Store>;
-        let [quiet] = servers([(store, Arc::clone(&clock) as Arc<dyn Clock>)], stored.name).await;
+        let clocked = |_| (Arc::clone(&store), Arc::clone(&clock) as Arc<dyn Clock>);
+        let machines = many_servers((0..MACHINES).map(clocked).collect(), stored.name).await;
+        let quiet = &machines[0];
         quiet.given_environments("docker", &["prod"]).await;
         quiet.report_running("prod", &[('1', &[1])]).await.expect_exactly(201, json!("OK"));
         clock.to(100);
         // All have read what the others have before anybody writes.
         *barrier.lock().unwrap() = Some(Arc::new(Barrier::new(MACHINES)));
-        let reports = (0..MACHINES).map(|_| quiet.report_running("prod", &[('1', &[1])]));
+        let reports = machines.iter().map(|machine| machine.report_running("prod", &[('1', &[1])]));
         for reply in join_all(reports).await {
             reply.expect_exactly(200, json!("OK"));
         }

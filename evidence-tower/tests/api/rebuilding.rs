@@ -17,8 +17,7 @@ use crate::support::Api;
 pub(crate) type Asked = Arc<Mutex<BTreeMap<String, (String, HeaderMap)>>>;
 
 /// What does not follow from the ledgers, besides attachments; of keys, the hashes do not.
-const KEPT: &str =
-    "('ledger', 'node', 'head', 'blob', 'blob_chunk', 'lease', 'cursor', '_evidence_migrations', 'api_key')";
+const KEPT: &str = "('ledger', 'node', 'head', 'blob', 'blob_chunk', 'attachment_pending', 'lease', 'cursor', '_evidence_migrations', 'api_key')";
 
 /// Takes from the keys everything but the hashes.
 const KEYS_LOST: &str =
@@ -32,21 +31,47 @@ pub(crate) enum Tables {
 }
 
 impl Tables {
+    /// Loses every row that follows from the ledgers.
+    pub(crate) async fn lose(&self) {
+        match self {
+            Self::Sqlite(_, file) => lose_in_file(file),
+            Self::Postgres { url, schema, .. } => lose_in_schema(url, schema).await,
+        }
+    }
+
+    /// Executes a statement that both databases understand.
+    pub(crate) async fn execute(&self, sql: &str) {
+        match self {
+            Self::Sqlite(_, file) => Connection::open(file).unwrap().execute_batch(sql).unwrap(),
+            Self::Postgres { url, schema, .. } => {
+                let mut connection = PgConnection::connect(url).await.unwrap();
+                let sql = format!("SET search_path TO {schema}; {sql}");
+                sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut connection).await.unwrap();
+                connection.close().await.unwrap();
+            }
+        }
+    }
+
+    /// Makes them again.
+    pub(crate) async fn rebuild(&self) {
+        let (rows, problems) = match self {
+            Self::Sqlite(store, _) => {
+                let report = store.rebuild().await.unwrap();
+                (report.rows, report.problems)
+            }
+            Self::Postgres { store, .. } => {
+                let report = store.rebuild().await.unwrap();
+                (report.rows, report.problems)
+            }
+        };
+        assert!(problems.is_empty() && rows > 0, "{rows} rows: {problems:?}");
+    }
+
     /// Asks again what was asked, loses every row that follows from the ledgers, makes them again, and asks once more.
     pub(crate) async fn prove(&self, api: &Api) {
         let before = answers(api).await;
-        match self {
-            Self::Sqlite(store, file) => {
-                lose_in_file(file);
-                let report = store.rebuild().await.unwrap();
-                assert!(report.problems.is_empty() && report.rows > 0, "{report:?}");
-            }
-            Self::Postgres { store, url, schema } => {
-                lose_in_schema(url, schema).await;
-                let report = store.rebuild().await.unwrap();
-                assert!(report.problems.is_empty() && report.rows > 0, "{report:?}");
-            }
-        }
+        self.lose().await;
+        self.rebuild().await;
         for (before, after) in before.into_iter().zip(answers(api).await) {
             assert_eq!(after, before, "the tables were made again");
         }

@@ -1,17 +1,23 @@
 //! Every read takes a bounded number of SQL statements: as many with many items as with one.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
-use evidence_core::{Evidence, Settings};
+use evidence_core::{Evidence, Settings, Store};
+use evidence_store_sqlite::SqliteStore;
 use evidence_tower::EvidenceApi;
+use futures_util::FutureExt;
+use futures_util::future::ready;
 use http::Request;
 use http::header::AUTHORIZATION;
 use http_body_util::{BodyExt, Empty};
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
+use crate::interposed::{Call, Interposed};
 use crate::mounts::Mount;
-use crate::support::{Api, JANE, on_sqlite, service_on_sqlite};
+use crate::support::{Api, Ask, JANE, each_store, on_sqlite, service_on_sqlite};
 use crate::trails::TEMPLATE;
 
 const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
@@ -134,6 +140,148 @@ async fn a_read_takes_as_many_statements_with_many_items_as_with_one() {
 /// Trails with a template of 500,000 bytes of their own, an artifact on each, and flows with such templates.
 const LARGE: usize = 8;
 
+/// What is answered by a service that remembers nothing, and how many statements it has taken with each piece.
+async fn sent(store: &Arc<SqliteStore>, path: &str) -> (Vec<u8>, Vec<u64>) {
+    let evidence = Evidence::new(Arc::clone(store) as _, Settings::default());
+    let request = Request::get(format!("/api/v2{path}")).header(AUTHORIZATION, format!("Bearer {JANE}"));
+    let request = request.body(Empty::<bytes::Bytes>::new()).unwrap();
+    let before = store.statements();
+    let mut body = EvidenceApi::new(evidence).oneshot(request).await.unwrap().into_body();
+    let (mut text, mut statements) = (Vec::new(), Vec::new());
+    while let Some(frame) = body.frame().await {
+        let piece = frame.unwrap().into_data().unwrap();
+        assert!(piece.len() < 600_000, "{path}: a piece of {} bytes", piece.len());
+        text.extend_from_slice(&piece);
+        statements.push(store.statements() - before);
+    }
+    (text, statements)
+}
+
+/// Attestations of 200,000 bytes.
+const BODIES: usize = 20;
+
+#[tokio::test]
+async fn attestations_are_read_while_they_are_sent_and_never_held_whole() {
+    let (api, store, _folder) = on_sqlite().await;
+    api.flow("shop", TEMPLATE).await;
+    report(&api, "t", 0).await;
+    let attest = async |more: Value| {
+        let mut document = json!({"attestation_name": "large", "is_compliant": true,
+                                  "user_data": {"text": "x".repeat(200_000)}});
+        document.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let form = [("name=\"data_json\"", &*document.to_string())];
+        api.post("/attestations/acme/shop/trail/t/generic").form(&form).await.created();
+    };
+    for _ in 0..BODIES {
+        attest(json!({})).await;
+        attest(json!({"artifact_fingerprint": fingerprint(0)})).await;
+    }
+    let artifact = format!("/attestations/acme/shop/artifact/{}/large", fingerprint(0));
+    for path in ["/attestations/acme/shop/trail/t/large", &artifact] {
+        let (text, statements) = sent(&store, path).await;
+        let answer: Value = serde_json::from_slice(&text).unwrap();
+        assert_eq!(answer.as_array().map(Vec::len), Some(BODIES), "{path}");
+        // Five fit a read of a megabyte.
+        let (first, last) = (statements[0], statements[statements.len() - 1]);
+        assert!(last >= first + 3, "{path}: {statements:?}");
+    }
+    // Of what is told of each event little is shown, and all of it is read.
+    let (text, statements) = sent(&store, "/trails/acme/shop/t").await;
+    let trail: Value = serde_json::from_slice(&text).unwrap();
+    assert_eq!(trail["events"].as_array().map(Vec::len), Some(4 + 2 * BODIES));
+    assert!(statements[statements.len() - 1] >= 12, "{statements:?}");
+}
+
+#[tokio::test]
+async fn trails_that_do_not_fit_memory_together_are_read_one_part_after_the_other() {
+    each_store(async |_, store: Arc<dyn Store>| {
+        let read = Arc::new(AtomicUsize::new(0));
+        let note = Arc::clone(&read);
+        let noting = Interposed::new(store, move |call| {
+            note.fetch_add(usize::from(call == Call::Question("trail_contents")), Ordering::Relaxed);
+            ready(()).boxed()
+        });
+        let evidence = Evidence::new(Arc::new(noting), Settings::default());
+        let api = Api::new(evidence, Mount::Tower, "noting").await;
+        let mut running = Vec::new();
+        for number in 0..LARGE {
+            let (flow, user_data) = (format!("f{number}"), json!({"text": "x".repeat(200_000)}));
+            api.flow(&flow, TEMPLATE).await;
+            api.begin(&flow, &json!({"name": "t", "user_data": user_data})).await.created();
+            let artifact = json!({"trail_name": "t", "fingerprint": fingerprint(number), "filename": "app",
+                                  "build_url": "b", "commit_url": "c"});
+            api.post(&format!("/artifacts/acme/{flow}")).json(artifact).await.created();
+            running.push(json!({"digests": {"app": fingerprint(number)}, "creationTimestamp": 1}));
+        }
+        api.put("/environments/acme")
+            .json(json!({"name": "prod", "type": "server", "description": ""}))
+            .await
+            .created();
+        let report = api.put("/environments/acme/prod/report/server").json(json!({ "artifacts": running }));
+        for (what, ask) in [
+            ("flows", api.get("/flows/acme")),
+            ("trails", api.get("/trails/acme?per_page=100")),
+            ("artifacts", api.get("/artifacts/acme")),
+            ("a report", report),
+        ] {
+            read.store(0, Ordering::Relaxed);
+            let reply = ask.await;
+            assert!(reply.status.is_success(), "{what}: {reply:?}");
+            let parts = read.load(Ordering::Relaxed);
+            // Five fit a read of a megabyte.
+            assert_eq!(parts, 2, "{what}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn no_record_is_read_for_its_name_or_its_template_alone() {
+    each_store(async |_, store: Arc<dyn Store>| {
+        let asked = Arc::new(Mutex::new(BTreeSet::new()));
+        let note = Arc::clone(&asked);
+        let noting = Interposed::new(store, move |call| {
+            if let Call::Question(name) = call {
+                note.lock().unwrap().insert(name);
+            }
+            ready(()).boxed()
+        });
+        let evidence = Evidence::new(Arc::new(noting), Settings::default());
+        let api = Api::new(evidence, Mount::Tower, "noting").await;
+        api.flow("shop", TEMPLATE).await;
+        report(&api, "t", 0).await;
+        let alone =
+            json!({"fingerprint": fingerprint(1), "filename": "app", "build_url": "b", "commit_url": "c"});
+        api.post("/artifacts/acme/shop").json(alone).await.created();
+        api.put("/environments/acme")
+            .json(json!({"name": "prod", "type": "server", "description": ""}))
+            .await
+            .created();
+        let bar = api.get("/attestations/acme/shop/trail/t/bar").await.ok();
+        let by_id =
+            format!("/attestations/acme?attestation_id={}", bar[0]["attestation_id"].as_str().unwrap());
+        let running = [0, 1].map(|n| json!({"digests": {"app": fingerprint(n)}, "creationTimestamp": 1}));
+        let running = api.put("/environments/acme/prod/report/server").json(json!({ "artifacts": running }));
+        let of_artifact = format!("/attestations/acme/shop/artifact/{}/foo", fingerprint(0));
+        let step = async |what: &str, ask: Ask, never: &str| {
+            asked.lock().unwrap().clear();
+            let reply = ask.await;
+            assert!(reply.status.is_success(), "{what}: {reply:?}");
+            let asked = asked.lock().unwrap();
+            assert!(!asked.contains(never), "{what}: {asked:?}");
+        };
+        step("a report", running, "artifacts_by_id").await;
+        step("a snapshot", api.get("/snapshots/acme/prod/1"), "trail_contents").await;
+        step("an attestation", api.get(&by_id), "trail_contents").await;
+        step("attestations of an artifact", api.get(&of_artifact), "artifacts").await;
+        let snapshot = api.get("/snapshots/acme/prod/1").await.ok();
+        let flows =
+            snapshot["artifacts"].as_array().unwrap().iter().map(|one| one["flows"][0]["trail_name"].clone());
+        assert_eq!(Vec::from_iter(flows), [json!("t"), Value::Null]);
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn a_list_of_large_records_is_read_while_it_is_sent_and_never_held_whole() {
     let (evidence, store, _folder) = service_on_sqlite().await;
@@ -151,20 +299,7 @@ async fn a_list_of_large_records_is_read_while_it_is_sent_and_never_held_whole()
         ("/flows/acme", LARGE + 1, LARGE * 500_000),
         ("/artifacts/acme?per_page=1000", LARGE, 0),
     ] {
-        // One that remembers no template.
-        let evidence = Evidence::new(Arc::clone(&store) as _, Settings::default());
-        let request = Request::get(format!("/api/v2{path}")).header(AUTHORIZATION, format!("Bearer {JANE}"));
-        let request = request.body(Empty::<bytes::Bytes>::new()).unwrap();
-        let before = store.statements();
-        let mut body = EvidenceApi::new(evidence.clone()).oneshot(request).await.unwrap().into_body();
-        let mut text = Vec::new();
-        let mut statements = Vec::new();
-        while let Some(frame) = body.frame().await {
-            let piece = frame.unwrap().into_data().unwrap();
-            assert!(piece.len() < 600_000, "{path}: a piece of {} bytes", piece.len());
-            text.extend_from_slice(&piece);
-            statements.push(store.statements() - before);
-        }
+        let (text, statements) = sent(&store, path).await;
         let answer: Value = serde_json::from_slice(&text).unwrap();
         let listed = answer.get("data").unwrap_or(&answer).as_array().unwrap();
         assert_eq!(listed.len(), items, "{path}");

@@ -56,7 +56,7 @@ pub(crate) struct Stored {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) home: Box<dyn Any + Send>,
     /// Of those that are made again from the ledgers.
-    tables: Option<Tables>,
+    pub(crate) tables: Option<Tables>,
 }
 
 impl Stored {

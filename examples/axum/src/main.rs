@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use evidence_core::background::{LEASE, jobs};
+use evidence_core::sweep::Sweep;
 use evidence_core::{Evidence, Settings};
 use evidence_example_axum::app;
 use evidence_example_axum::sessions::Sessions;
@@ -12,6 +14,10 @@ use tokio::net::TcpListener;
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let store = Arc::new(SqliteStore::connect("sqlite://evidence.db").await?);
     let sessions = Sessions::from_iter([("s3cret".to_owned(), "jane".to_owned())]);
-    let app = app(Evidence::new(store, Settings::default()), sessions);
-    Ok(axum::serve(TcpListener::bind("127.0.0.1:8001").await?, app).await?)
+    let service = Evidence::new(store, Settings::default());
+    // The service's own background work; jobs of the application's own are added to the list.
+    let background = service.background(LEASE, jobs(Sweep::default()));
+    axum::serve(TcpListener::bind("127.0.0.1:8001").await?, app(service, sessions)).await?;
+    background.stop().await;
+    Ok(())
 }

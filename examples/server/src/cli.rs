@@ -1,6 +1,7 @@
 //! The command line: commands, options and their environment variables. Nothing is done here.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use evidence_core::Wording;
@@ -8,6 +9,7 @@ use evidence_core::api_keys::KeyDescription;
 use evidence_core::auth::Role;
 use evidence_core::id::Id;
 use evidence_core::name::OrgName;
+use evidence_core::sweep::Sweep;
 
 const DEFAULT_SCHEMA: &str = "evidence";
 
@@ -51,6 +53,7 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Key(KeyCommand),
     /// Recompute every ledger, and every table and attachment that follows from it, and compare them with what is stored.
+    /// The store must be there, in the version of this program.
     Fsck(FsckOptions),
     /// Copy a store into another one, which is made if it is not there: from SQLite to PostgreSQL, say. Begun again, it
     /// goes on where it stopped.
@@ -82,7 +85,7 @@ pub(crate) struct StoreOptions {
         hide_env_values = true
     )]
     pub(crate) database_url: String,
-    /// The schema of a PostgreSQL database that holds the tables; made if it is not there.
+    /// The schema of a PostgreSQL database that holds the tables; made by what may make a store, if it is not there.
     #[arg(long, env = "EVIDENCE_DATABASE_SCHEMA", value_name = "NAME", default_value = DEFAULT_SCHEMA)]
     pub(crate) database_schema: String,
     /// The most connections for reading from a PostgreSQL database; one more is for writing.
@@ -107,7 +110,7 @@ pub(crate) struct FsckOptions {
 
 #[derive(Debug, Args)]
 pub(crate) struct CopyOptions {
-    /// The store to copy; it must be there.
+    /// The store to copy; it must be there, in the version of this program.
     #[arg(long, value_name = "URL")]
     pub(crate) from: String,
     /// The schema of its tables, in a PostgreSQL database.
@@ -148,6 +151,15 @@ pub(crate) struct ApiOptions {
     /// The address to listen on; port 0 takes a free one.
     #[arg(long, env = "EVIDENCE_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:8001")]
     pub(crate) listen: SocketAddr,
+    /// The most connections that are open at a time; others wait until one ends.
+    #[arg(
+        long,
+        env = "EVIDENCE_MAX_CONNECTIONS",
+        value_name = "NUMBER",
+        default_value_t = 10_000,
+        value_parser = connections
+    )]
+    pub(crate) max_connections: usize,
     /// The address that people reach the server by, which links in answers begin with; http://localhost and the port
     /// when it is absent.
     #[arg(long, env = "EVIDENCE_PUBLIC_URL", value_name = "URL", value_parser = public_url)]
@@ -163,6 +175,16 @@ pub(crate) struct ApiOptions {
     /// How often a report that tells nothing new is noted, at most, for each environment.
     #[arg(long, env = "EVIDENCE_HEARTBEAT_SECONDS", value_name = "SECONDS", default_value_t = 60)]
     pub(crate) heartbeat_seconds: u64,
+    /// After how many hours the content of an attachment is removed that no record came to name: it was refused, or its
+    /// upload broke off.
+    #[arg(
+        long = "sweep-after-hours",
+        env = "EVIDENCE_SWEEP_AFTER_HOURS",
+        value_name = "HOURS",
+        default_value = "24",
+        value_parser = sweep
+    )]
+    pub(crate) sweep: Sweep,
     #[command(flatten)]
     pub(crate) log: LogOptions,
 }
@@ -341,6 +363,17 @@ pub(crate) enum LogFormat {
     Json,
 }
 
+fn sweep(hours: &str) -> Result<Sweep, String> {
+    let hours: u32 = hours.parse().map_err(|_| "it must be a whole number of hours".to_owned())?;
+    let grace = Duration::from_secs(u64::from(hours) * 60 * 60);
+    Sweep::after(grace).map_err(|error| error.to_string())
+}
+
+fn connections(text: &str) -> Result<usize, &'static str> {
+    let number = text.parse().ok().filter(|number| (1..=1_000_000).contains(number));
+    number.ok_or("it must be a number from 1 to 1000000")
+}
+
 fn public_url(text: &str) -> Result<String, &'static str> {
     let host = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
     match host.map(|host| host.trim_end_matches('/')) {
@@ -357,6 +390,19 @@ mod tests {
     fn no_command_means_serve() {
         let cli = Cli::try_parse_from(["evidence-server", "--listen", "127.0.0.1:0"]).unwrap();
         assert!(matches!(cli.command(), Command::Serve(options) if options.api.listen.port() == 0));
+    }
+
+    #[test]
+    fn attachments_are_not_swept_while_a_record_may_come_to_name_them() {
+        let swept = |hours| Cli::try_parse_from(["evidence-server", "--sweep-after-hours", hours]);
+        for hours in ["2", "24", "4294967295"] {
+            assert!(swept(hours).is_ok(), "{hours}");
+        }
+        for hours in ["0", "1", "1.5", ""] {
+            let refusal = swept(hours).unwrap_err().to_string();
+            assert!(refusal.contains("--sweep-after-hours"), "{refusal}");
+        }
+        assert!(swept("1").unwrap_err().to_string().contains("cannot be swept after 3600 seconds"));
     }
 
     #[test]

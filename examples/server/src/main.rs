@@ -6,6 +6,7 @@
 //! crates, so that a host can leave this one out.
 
 mod administer;
+mod answers;
 mod cli;
 mod copy;
 mod demo;

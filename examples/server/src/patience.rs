@@ -1,9 +1,11 @@
-//! Limits to waiting for a peer. A connection on which nothing was read and nothing written for a while is cut off, so
-//! that clients who stop reading or sending cannot hold sockets and buffers for ever; a body that keeps coming, byte by
-//! byte, ends at a deadline of its own.
+//! Limits to waiting for a peer. A connection on which the peer is silent, or takes nothing of what is written, for a while
+//! is cut off, so that clients who stop reading or sending cannot hold sockets and buffers for ever; a body that keeps
+//! coming, byte by byte, ends at a deadline of its own. A peer that waits for the service is never the one to blame.
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -11,30 +13,69 @@ use http_body::{Body, Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
-type BoxError = Box<dyn std::error::Error + Send + Sync>;
+/// Any error, as bodies have them.
+pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// A stream that fails with [`io::ErrorKind::TimedOut`] once it made no progress, in either direction, for as long as
-/// its patience lasts.
+/// How much of what came in over a connection the service is at work on.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Working(Arc<AtomicUsize>);
+
+impl Working {
+    /// Counts one more until what this answers is dropped.
+    pub(crate) fn begin(&self) -> Work {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Work(self.clone())
+    }
+
+    fn is_any(&self) -> bool {
+        self.0.load(Ordering::Relaxed) > 0
+    }
+}
+
+/// Something that the service is at work on.
+#[derive(Debug)]
+pub(crate) struct Work(Working);
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A stream that fails with [`io::ErrorKind::TimedOut`] once the peer was silent, or took nothing of what is written, for
+/// as long as its patience lasts. While the service works, silence is what the peer owes.
 #[derive(Debug)]
 pub(crate) struct Patient<S> {
     stream: S,
     patience: Duration,
-    deadline: Pin<Box<Sleep>>,
+    working: Working,
+    silence: Pin<Box<Sleep>>,
+    /// Since a write began to wait.
+    stuck: Option<Pin<Box<Sleep>>>,
+    has_spoken: bool,
 }
 
 impl<S> Patient<S> {
-    /// Waits for `stream` no longer than this without progress.
-    pub(crate) fn new(stream: S, patience: Duration) -> Self {
-        Self { stream, patience, deadline: Box::pin(sleep(patience)) }
+    /// Waits for `stream` no longer than this, but for as long as the service works.
+    pub(crate) fn new(stream: S, patience: Duration, working: Working) -> Self {
+        let silence = Box::pin(sleep(patience));
+        Self { stream, patience, working, silence, stuck: None, has_spoken: false }
     }
 
-    /// Passes progress on and starts the wait anew; turns a wait that took too long into an error.
-    fn judge<T>(&mut self, cx: &mut Context<'_>, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+    fn begin_silence(&mut self) {
+        self.silence.as_mut().reset(Instant::now() + self.patience);
+    }
+
+    /// Passes a write's progress on; turns one that waited too long into an error.
+    fn written<T>(&mut self, cx: &mut Context<'_>, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if outcome.is_ready() {
-            self.deadline.as_mut().reset(Instant::now() + self.patience);
+            self.stuck = None;
+            self.begin_silence();
             return outcome;
         }
-        ready!(self.deadline.as_mut().poll(cx));
+        let patience = self.patience;
+        ready!(self.stuck.get_or_insert_with(|| Box::pin(sleep(patience))).as_mut().poll(cx));
+        tracing::warn!(?patience, "a connection was cut: the peer took nothing of what was written");
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 }
@@ -46,14 +87,29 @@ impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let outcome = Pin::new(&mut self.stream).poll_read(cx, buf);
-        self.judge(cx, outcome)
+        if outcome.is_ready() {
+            self.has_spoken = true;
+            self.begin_silence();
+            return outcome;
+        }
+        if self.working.is_any() {
+            // The answer wakes the connection, and so brings it back here.
+            self.begin_silence();
+            return Poll::Pending;
+        }
+        ready!(self.silence.as_mut().poll(cx));
+        // Connections that are opened in advance, or to see who listens, are no news.
+        if self.has_spoken {
+            tracing::warn!(patience = ?self.patience, "a connection was cut: the peer was silent");
+        }
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let outcome = Pin::new(&mut self.stream).poll_write(cx, buf);
-        self.judge(cx, outcome)
+        self.written(cx, outcome)
     }
 
     fn poll_write_vectored(
@@ -62,7 +118,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let outcome = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
-        self.judge(cx, outcome)
+        self.written(cx, outcome)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -79,19 +135,28 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
     }
 }
 
-/// A request's body that fails with [`io::ErrorKind::TimedOut`] unless all of it comes in time, counted from when it was
-/// first waited for.
+/// How long a body may take.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Allowed {
+    /// The next piece of it.
+    pub(crate) piece: Duration,
+    /// The whole, counted from when it was first waited for.
+    pub(crate) whole: Duration,
+}
+
+/// A request's body that fails with [`io::ErrorKind::TimedOut`] unless it comes in time.
 #[derive(Debug)]
 pub(crate) struct Timely<B> {
     body: B,
-    patience: Duration,
-    deadline: Option<Pin<Box<Sleep>>>,
+    allowed: Allowed,
+    piece: Option<Pin<Box<Sleep>>>,
+    whole: Option<Pin<Box<Sleep>>>,
 }
 
 impl<B> Timely<B> {
-    /// Waits for the whole of `body` no longer than this.
-    pub(crate) const fn new(body: B, patience: Duration) -> Self {
-        Self { body, patience, deadline: None }
+    /// Waits for `body` no longer than this.
+    pub(crate) const fn new(body: B, allowed: Allowed) -> Self {
+        Self { body, allowed, piece: None, whole: None }
     }
 }
 
@@ -106,12 +171,18 @@ where
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<B::Data>, BoxError>>> {
-        if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) {
+        let this = &mut *self;
+        if let Poll::Ready(frame) = Pin::new(&mut this.body).poll_frame(cx) {
+            this.piece = None;
             return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
         }
-        let patience = self.patience;
-        let deadline = self.deadline.get_or_insert_with(|| Box::pin(sleep(patience)));
-        ready!(deadline.as_mut().poll(cx));
+        let Allowed { piece, whole } = this.allowed;
+        let next = this.piece.get_or_insert_with(|| Box::pin(sleep(piece))).as_mut().poll(cx);
+        let end = this.whole.get_or_insert_with(|| Box::pin(sleep(whole))).as_mut().poll(cx);
+        if next.is_pending() && end.is_pending() {
+            return Poll::Pending;
+        }
+        tracing::warn!(?piece, ?whole, "a request was given up: its body did not come in time");
         Poll::Ready(Some(Err(io::Error::from(io::ErrorKind::TimedOut).into())))
     }
 
@@ -134,24 +205,28 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(30);
 
+    fn patient<S>(stream: S) -> Patient<S> {
+        Patient::new(stream, PATIENCE, Working::default())
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_silent_peer_is_cut_off() {
         let (near, _far) = tokio::io::duplex(16);
-        let error = Patient::new(near, PATIENCE).read_u8().await.unwrap_err();
+        let error = patient(near).read_u8().await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_peer_that_stops_reading_is_cut_off() {
         let (near, _far) = tokio::io::duplex(16);
-        let error = Patient::new(near, PATIENCE).write_all(&[0; 17]).await.unwrap_err();
+        let error = patient(near).write_all(&[0; 17]).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_slow_peer_is_waited_for_while_it_makes_progress() {
         let (near, mut far) = tokio::io::duplex(16);
-        let mut near = Patient::new(near, PATIENCE);
+        let mut near = patient(near);
         let sender = tokio::spawn(async move {
             for _ in 0..3 {
                 sleep(PATIENCE - Duration::from_secs(1)).await;
@@ -175,10 +250,15 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_body_that_drips_is_cut_off_and_one_that_comes_in_time_is_not() {
-        let pause = Duration::from_secs(1);
-        let in_time = Timely::new(dripping(29, pause), PATIENCE).collect().await.unwrap();
-        assert_eq!(in_time.to_bytes().len(), 29);
-        let error = Timely::new(dripping(31, pause), PATIENCE).collect().await.unwrap_err();
-        assert_eq!(error.downcast_ref::<io::Error>().unwrap().kind(), io::ErrorKind::TimedOut);
+        let allowed = Allowed { piece: Duration::from_secs(5), whole: Duration::from_secs(30) };
+        let collected = async |bytes, pause| {
+            let body = Timely::new(dripping(bytes, Duration::from_secs(pause)), allowed).collect().await;
+            body.map(|body| body.to_bytes().len())
+        };
+        assert_eq!(collected(29, 1).await.unwrap(), 29);
+        for (bytes, pause) in [(31, 1), (1, 6)] {
+            let error = collected(bytes, pause).await.unwrap_err();
+            assert_eq!(error.downcast_ref::<io::Error>().unwrap().kind(), io::ErrorKind::TimedOut);
+        }
     }
 }

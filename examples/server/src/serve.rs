@@ -1,37 +1,47 @@
 //! `serve`: the API on a socket, HTTP/1 and HTTP/2 on the same port, until a signal asks to stop; then every request
 //! that was begun is answered before the process ends.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
+use evidence_core::background::{LEASE, jobs};
+use evidence_core::sweep::Sweep;
 use evidence_core::{Evidence, Limits, Settings};
 use evidence_object_store::ObjectBlobs;
 use evidence_tower::EvidenceApi;
-use http::Request;
+use http::{Request, Response};
+use http_body::Body;
 use hyper::body::Incoming;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulShutdown;
-use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tower::ServiceExt;
+use tokio::sync::Semaphore;
+use tower::{Service, ServiceExt};
 
+use crate::answers::{Answer, Streams};
 use crate::cli::{ApiOptions, ServeOptions, Switch};
 use crate::failure::Failure;
 use crate::logging;
-use crate::patience::{Patient, Timely};
+use crate::patience::{Allowed, BoxError, Patient, Timely, Working};
 use crate::store::{self, Opened};
 
 /// How long a client may take over a request's head; an idle connection ends after as long.
 const HEAD_PATIENCE: Duration = Duration::from_secs(30);
-/// How long a connection may rest in the middle of a request or an answer.
+/// How long a client may rest in the middle of a request or an answer.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long the whole body of a request may take to come.
-const BODY_PATIENCE: Duration = Duration::from_secs(600);
+/// How long the body of a request may take to come.
+const BODY: Allowed = Allowed { piece: PATIENCE, whole: Duration::from_secs(600) };
 /// How long running requests may take once a signal asked to stop.
 const DRAIN: Duration = Duration::from_secs(30);
+/// How long background work may take to let go of what it does, once requests are answered.
+const LAST_WORK: Duration = Duration::from_secs(10);
 /// How long to wait when no connection can be accepted, such as for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -47,6 +57,7 @@ pub(crate) async fn run(options: ServeOptions) -> Result<(), Failure> {
             "The store is empty. To make a user and a key: evidence-server seed --user NAME, with the same --database-url"
         );
     }
+    let sweep = api.sweep;
     let door = Door::open(&api).await?;
     let service = Evidence::new(store.store(), door.settings(&api));
     let service = match attachments {
@@ -54,7 +65,7 @@ pub(crate) async fn run(options: ServeOptions) -> Result<(), Failure> {
         None => service,
     };
     println!("Listening on http://{}", door.address);
-    door.serve(service, &store).await
+    door.serve(service, sweep, &store).await
 }
 
 /// A bound socket and the signals that close it.
@@ -63,6 +74,8 @@ pub(crate) struct Door {
     listener: TcpListener,
     /// The address it listens on.
     pub(crate) address: SocketAddr,
+    /// A permit for each connection that may be open.
+    places: Arc<Semaphore>,
     stop: Stop,
 }
 
@@ -72,7 +85,8 @@ impl Door {
         let failed = |source| Failure::Listen { address: options.listen, source };
         let listener = TcpListener::bind(options.listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        Ok(Self { listener, address, stop: Stop::listen().map_err(Failure::Signals)? })
+        let places = Arc::new(Semaphore::new(options.max_connections));
+        Ok(Self { listener, address, places, stop: Stop::listen().map_err(Failure::Signals)? })
     }
 
     /// What the service is told about how it is reached and how it behaves.
@@ -87,16 +101,26 @@ impl Door {
         }
     }
 
-    /// Serves until a signal, drains, and closes the store.
-    pub(crate) async fn serve(self, service: Evidence, store: &Opened) -> Result<(), Failure> {
-        let Self { listener, address, mut stop } = self;
+    /// Serves, and does the background work, until a signal; then drains, stops that work, and closes the store.
+    pub(crate) async fn serve(self, service: Evidence, sweep: Sweep, store: &Opened) -> Result<(), Failure> {
+        let Self { listener, address, places, mut stop } = self;
         tracing::info!(%address, "listening");
+        let background = service.background(LEASE, jobs(sweep));
         let connections = Connections::new(EvidenceApi::new(service));
         let mut stopped = pin!(stop.asked());
         loop {
+            // Whoever finds no place waits in the queue of the socket.
+            let next = async { (Arc::clone(&places).acquire_owned().await, listener.accept().await) };
             tokio::select! {
-                accepted = listener.accept() => match accepted {
-                    Ok((stream, _)) => connections.begin(stream),
+                (place, accepted) = next => match accepted {
+                    Ok((stream, _)) => {
+                        at_once(&stream);
+                        let connection = connections.carry(stream);
+                        tokio::spawn(async move {
+                            connection.await;
+                            drop(place);
+                        });
+                    }
                     Err(error) => {
                         tracing::warn!(%error, "a connection could not be accepted");
                         tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -108,41 +132,66 @@ impl Door {
         drop(listener);
         tracing::info!("draining");
         connections.drain().await;
+        if tokio::time::timeout(LAST_WORK, background.stop()).await.is_err() {
+            tracing::warn!(
+                "background work did not end and was cut off: other servers take over when its lease expires"
+            );
+        }
         store.close().await;
         tracing::info!("stopped");
         Ok(())
     }
 }
 
+/// Has what is written sent at once: an answer in two writes can otherwise wait for the peer's delayed acknowledgement.
+fn at_once(stream: &TcpStream) {
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "TCP_NODELAY could not be set");
+    }
+}
+
 /// The connections at work.
-struct Connections {
-    api: EvidenceApi<Evidence>,
-    http: auto::Builder<TokioExecutor>,
+struct Connections<A> {
+    api: A,
+    http: auto::Builder<Streams>,
     running: GracefulShutdown,
 }
 
-impl Connections {
-    fn new(api: EvidenceApi<Evidence>) -> Self {
-        let mut http = auto::Builder::new(TokioExecutor::new());
+impl<A, B> Connections<A>
+where
+    A: Service<Request<Timely<Incoming>>, Response = Response<B>, Error = Infallible>,
+    A: Clone + Send + 'static,
+    A::Future: Send,
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static,
+{
+    fn new(api: A) -> Self {
+        let mut http = auto::Builder::new(Streams { patience: PATIENCE });
         http.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_PATIENCE);
         http.http2().timer(TokioTimer::new()).keep_alive_interval(HEAD_PATIENCE);
         Self { api, http, running: GracefulShutdown::new() }
     }
 
-    fn begin(&self, stream: TcpStream) {
-        // Without this an answer in two writes can wait for the peer's delayed acknowledgement.
-        if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%error, "TCP_NODELAY could not be set");
-        }
-        let stream = TokioIo::new(Patient::new(stream, PATIENCE));
-        let timely = |request: Request<Incoming>| request.map(|body| Timely::new(body, BODY_PATIENCE));
-        let service = TowerToHyperService::new(self.api.clone().map_request(timely));
+    /// Answers what comes over a connection, until it ends.
+    fn carry<S>(&self, stream: S) -> impl Future<Output = ()> + Send + use<A, B, S>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let (api, working) = (self.api.clone(), Working::default());
+        let stream = TokioIo::new(Patient::new(stream, PATIENCE, working.clone()));
+        let service = service_fn(move |request: Request<Incoming>| {
+            let (api, working, work) = (api.clone(), working.clone(), working.begin());
+            async move {
+                let response = api.oneshot(request.map(|body| Timely::new(body, BODY))).await;
+                drop(work);
+                response.map(|response| response.map(|body| Answer::new(body, working)))
+            }
+        });
         let connection = self.running.watch(self.http.serve_connection(stream, service).into_owned());
-        tokio::spawn(async move {
+        async move {
             if let Err(error) = connection.await {
                 tracing::debug!(error, "a connection broke");
             }
-        });
+        }
     }
 
     async fn drain(self) {
@@ -188,3 +237,6 @@ impl Stop {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use evidence_core::transfer::Transfer;
 use evidence_core::{Store, StoreError};
-use evidence_store_postgres::{Options, PostgresStore};
+use evidence_store_postgres::PostgresStore;
 use evidence_store_sqlite::SqliteStore;
 
 use crate::cli::StoreOptions;
@@ -36,24 +36,29 @@ pub(crate) struct Rebuilt {
 
 /// Opens the store, making and migrating it where need be.
 pub(crate) async fn open(options: &StoreOptions) -> Result<Opened, Failure> {
-    let url = options.database_url.as_str();
-    if sqlite_file(url).is_some() {
-        return Ok(Opened::Sqlite(Arc::new(SqliteStore::connect(url).await?)));
-    }
-    if is_postgres(url) {
-        let StoreOptions { database_schema: schema, database_connections: connections, .. } = options.clone();
-        let options = Options { schema, connections, ..Options::default() };
-        return Ok(Opened::Postgres(Arc::new(PostgresStore::connect_with(url, &options).await?)));
-    }
-    Err(Failure::UnknownStore)
+    connect(options, true).await
 }
 
-/// Opens a store that must be there already.
+/// Opens a store that must be there already, in the version of this program.
 pub(crate) async fn open_existing(options: &StoreOptions) -> Result<Opened, Failure> {
     match sqlite_file(&options.database_url) {
         Some(file) if !file.is_file() => Err(Failure::NoDatabase(file.to_owned())),
-        _ => open(options).await,
+        _ => connect(options, false).await,
     }
+}
+
+async fn connect(options: &StoreOptions, migrate: bool) -> Result<Opened, Failure> {
+    let url = options.database_url.as_str();
+    if sqlite_file(url).is_some() {
+        let options = evidence_store_sqlite::Options { migrate, ..Default::default() };
+        return Ok(Opened::Sqlite(Arc::new(SqliteStore::connect_with(url, &options).await?)));
+    }
+    if is_postgres(url) {
+        let StoreOptions { database_schema: schema, database_connections: connections, .. } = options.clone();
+        let options = evidence_store_postgres::Options { schema, connections, migrate, ..Default::default() };
+        return Ok(Opened::Postgres(Arc::new(PostgresStore::connect_with(url, &options).await?)));
+    }
+    Err(Failure::UnknownStore)
 }
 
 impl Opened {

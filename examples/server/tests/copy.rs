@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 use copying::{command, copied, fill, sound, trail};
-use support::{Database, program};
+use support::{Database, Server, program};
 
 #[test]
 fn a_copy_answers_as_the_original_does_and_has_the_same_ledgers() {
@@ -55,7 +55,8 @@ fn what_cannot_be_copied_is_told_in_a_sentence() {
     let [filled, other, empty, missing] = std::array::from_fn(|_| Database::default());
     fill(&filled);
     fill(&other);
-    std::fs::write(file(&empty), "").unwrap();
+    // The start of a server makes it.
+    drop(Server::serve(&empty, ""));
     let nowhere = Database::from("oracle://host/db".to_owned());
     for (from, to, sentence) in [
         (&missing, &other, "there is no database file"),

@@ -212,6 +212,30 @@ fn the_demo_tells_of_requests_that_work() {
 }
 
 #[test]
+fn a_connection_too_many_waits_until_another_one_ends() {
+    let database = Database::default();
+    let key = Server::start(&database).key.clone();
+    let mut program = program(&[]);
+    program.env("EVIDENCE_MAX_CONNECTIONS", "1");
+    let server = Server::run(program, &database, &key);
+    let request = format!("GET /ready HTTP/1.1\r\nhost: {}\r\n\r\n", server.address);
+    let mut first = server.send(&request);
+    let mut ready = [0; 1000];
+    assert!(first.read(&mut ready).unwrap() > 0);
+    let second = server.send(&request.replace("\r\n\r\n", "\r\nconnection: close\r\n\r\n"));
+    second.set_nonblocking(true).unwrap();
+    for _ in 0..100 {
+        first.write_all(request.as_bytes()).unwrap();
+        assert!(first.read(&mut ready).unwrap() > 0);
+        let waiting = second.peek(&mut ready).unwrap_err();
+        assert_eq!(waiting.kind(), std::io::ErrorKind::WouldBlock);
+    }
+    drop(first);
+    second.set_nonblocking(false).unwrap();
+    assert_eq!(answer(second).0, 200);
+}
+
+#[test]
 fn attachments_are_kept_in_the_directory_that_is_named() {
     let database = Database::default();
     let key = Server::start(&database).key.clone();

@@ -1,6 +1,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use futures_util::StreamExt;
+
 use serde_json::{Value, from_value, json};
 
 use super::*;
@@ -44,13 +46,17 @@ async fn recorded(service: &Evidence, name: &str) -> Vec<Attestation> {
     let org = service.store().standing("acme", jane.id).await.unwrap().unwrap().organization.id;
     let flow = service.store().flow(org, "shop").await.unwrap().unwrap().record.id;
     let trail = service.store().trail(org, flow, "t").await.unwrap().unwrap().record.id;
-    service.store().attestations(org, &[trail], name).await.unwrap()
+    let named = service.store().attestations(org, &[trail], name).await.unwrap();
+    let mut recorded = Vec::new();
+    for one in named {
+        recorded.extend(service.store().attestation(org, one.row.id).await.unwrap());
+    }
+    recorded
 }
 
 async fn state(service: &Evidence, jane: &Principal) -> State {
     let trail = GetTrail { org: named("acme"), flow_name: named("shop"), trail_name: named("t") };
-    let Json(trail) = service.call(jane, trail, ()).await.unwrap();
-    trail.compliance_state
+    service.call(jane, trail, ()).await.unwrap().envelope.compliance_state
 }
 
 /// Of one attestation of this document: its type, and whether it is compliant.
@@ -131,8 +137,8 @@ async fn an_override_names_what_it_overrides_and_decides_until_another_report() 
         trail_name: named("t"),
         attestation_name: named("scan"),
     };
-    let Json(answered) = service.call(&jane, get, ()).await.unwrap();
-    let answered = serde_json::to_value(&answered[0]).unwrap();
+    let mut answered = service.call(&jane, get, ()).await.unwrap().items;
+    let answered = serde_json::to_value(answered.next().await.unwrap().unwrap()).unwrap();
     assert_eq!(answered["reason"], "seen by hand");
     assert_eq!(answered["original_attestation_id"], json!(original));
 

@@ -103,7 +103,7 @@ pub(super) fn named_like_content(
 }
 
 /// The newest report of each slot, nothing being said of it yet.
-fn newest_by_slot(artifacts: &[ReportedArtifact]) -> BTreeMap<Slot<'_>, Newest<'_>> {
+pub(super) fn newest_by_slot(artifacts: &[ReportedArtifact]) -> BTreeMap<Slot<'_>, Newest<'_>> {
     let mut newest = BTreeMap::new();
     for artifact in artifacts {
         let first = Newest { artifact, first_index: artifact.index, attestations: Vec::new() };

@@ -7,7 +7,7 @@ const BEGUN: Timestamp = Timestamp::from_micros(1_000_000);
 const FINGERPRINT: &str = "f1";
 const COMMIT: &str = "c1";
 
-fn template(yaml: &str) -> Template {
+pub(super) fn template(yaml: &str) -> Template {
     Template::parse(yaml).unwrap_or_else(|errors| panic!("{errors}"))
 }
 
@@ -19,7 +19,7 @@ fn sample() -> Template {
     )
 }
 
-fn artifact(name: &str, index: u64) -> ReportedArtifact {
+pub(super) fn artifact(name: &str, index: u64) -> ReportedArtifact {
     ReportedArtifact {
         id: format!("artifact-{index}"),
         fingerprint: FINGERPRINT.to_owned(),
@@ -30,7 +30,12 @@ fn artifact(name: &str, index: u64) -> ReportedArtifact {
     }
 }
 
-fn attestation(name: &str, is_compliant: bool, binding: Binding, index: u64) -> ReportedAttestation {
+pub(super) fn attestation(
+    name: &str,
+    is_compliant: bool,
+    binding: Binding,
+    index: u64,
+) -> ReportedAttestation {
     ReportedAttestation {
         id: format!("attestation-{index}"),
         name: name.to_owned(),
@@ -626,10 +631,10 @@ fn arbitrary_binding() -> impl Strategy<Value = Binding> {
     prop_oneof![Just(Binding::Trail), by_content, by_name]
 }
 
-type Reports = (Vec<ReportedArtifact>, Vec<ReportedAttestation>);
+pub(super) type Reports = (Vec<ReportedArtifact>, Vec<ReportedAttestation>);
 
 /// Artifacts and attestations with distinct places in the ledger.
-fn arbitrary_reports() -> impl Strategy<Value = Reports> {
+pub(super) fn arbitrary_reports() -> impl Strategy<Value = Reports> {
     let artifacts = prop::collection::vec(("f[12]", "[xy]?", "(c1)?"), 0..4);
     let fields = ("[abc]", any::<bool>(), arbitrary_binding(), any::<bool>());
     let attestations = prop::collection::vec(fields, 0..8);
@@ -656,7 +661,7 @@ fn shuffled() -> impl Strategy<Value = (Reports, Reports)> {
     })
 }
 
-fn template_of_names() -> Template {
+pub(super) fn template_of_names() -> Template {
     template(
         "trail: {attestations: [{name: a, type: generic}, {name: b, type: junit}],
                  artifacts: [{name: x, attestations: [{name: a, type: '*'}]}]}",

@@ -203,7 +203,7 @@ fn flow(name: &str, artifact_state: State) -> FlowContext {
         trail_name: format!("{name}-7"),
         artifact_state,
         reason: None,
-        tags: BTreeMap::new(),
+        tags: Arc::default(),
         attestations: Vec::new(),
     }
 }
@@ -423,7 +423,8 @@ fn an_attestation_rule_looks_at_what_counts_for_the_artifact() {
         ("name: scan, type: generic, if: \"${{ true }}\"", ResolutionKind::MissingAttestation),
     ];
     for (text, expected) in table {
-        let context = FlowContext { attestations: given.to_vec(), ..flow("web", State::Compliant) };
+        let context =
+            FlowContext { attestations: vec![Arc::from(given.clone())], ..flow("web", State::Compliant) };
         let evaluation = evaluate(&rule(text), &[context]);
         assert_eq!(evaluation.rules[2].resolutions[0].kind, expected, "{text}");
         assert_eq!(evaluation.satisfied, expected == ResolutionKind::RuleSatisfied, "{text}");

@@ -50,7 +50,7 @@ pub(crate) async fn run(options: DemoOptions) -> Result<(), Failure> {
     let story = Story::new(&history, own_binary().map_err(Failure::DemoFile)?, &url);
     story.tell(&client).await?;
     println!("{}", welcome(&url, &key, &story));
-    door.serve(service, &store).await
+    door.serve(service, api.sweep, &store).await
 }
 
 async fn seed(service: &Evidence) -> Result<ApiKey, Failure> {

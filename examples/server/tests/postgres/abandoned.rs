@@ -12,9 +12,10 @@ const CONNECTIONS: usize = 8;
 fn clients_that_hang_up_on_slow_lists_keep_nobody_waiting() {
     let (cluster, database) = cluster();
     let server = Server::start(&database);
-    hold(&cluster, "LOCK TABLE evidence.artifact IN ACCESS EXCLUSIVE MODE");
+    // Of the tables of lists, one that no write looks at.
+    hold(&cluster, "LOCK TABLE evidence.repo IN ACCESS EXCLUSIVE MODE");
     let list = format!(
-        "GET /api/v2/artifacts/{ORG} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {}\r\n\r\n",
+        "GET /api/v2/repos/{ORG} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {}\r\n\r\n",
         server.key
     );
     for round in 0..3 {

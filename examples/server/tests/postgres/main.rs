@@ -6,6 +6,7 @@ mod abandoned;
 mod copy;
 #[path = "../support/copying.rs"]
 mod copying;
+mod existing;
 mod faults;
 mod hanging;
 mod noise;

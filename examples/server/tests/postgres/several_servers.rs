@@ -3,9 +3,10 @@
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::thread::scope;
+use std::thread::{scope, sleep};
+use std::time::Duration;
 
-use crate::support::{ORG, Server};
+use crate::support::{ORG, Server, program};
 use crate::writing::{Outcome, Record, WRITERS, missing};
 use crate::{cluster, environments, sound_entries};
 
@@ -118,4 +119,32 @@ fn ten_servers_start_at_once_on_an_empty_database() {
         assert_eq!(server.ask("GET", "/ready", "text/plain", "").0, 200);
     }
     assert_eq!(sound_entries(&database), 0);
+}
+
+#[test]
+#[ignore = "needs PostgreSQL: run cargo xtask test"]
+fn when_the_server_that_does_the_background_work_is_killed_another_does_it() {
+    let (cluster, database) = cluster();
+    let sql = |statement: &str| cluster.sql("evidence", &[statement]).unwrap();
+    // A content that was about to be kept long ago.
+    let leave_one = || {
+        sql("INSERT INTO evidence.attachment_pending (org, sha256, kept_at)
+            SELECT id, repeat('a', 64), 1 FROM evidence.organization WHERE name = 'acme'");
+    };
+    let until_swept = || {
+        while sql("SELECT count(*) FROM evidence.attachment_pending") != "0" {
+            sleep(Duration::from_millis(100));
+        }
+        sql("SELECT holder FROM evidence.lease WHERE name = 'sweep-attachments'")
+    };
+    let seeded = program(&["seed", "--database-url", &database.url, "--user", "jane", "--org", ORG]).status();
+    assert!(seeded.unwrap().success());
+    leave_one();
+    let mut first = Server::serve(&database, "no key");
+    let holder = until_swept();
+    let _second = Server::serve(&database, "no key");
+    first.child.kill().unwrap();
+    first.child.wait().unwrap();
+    leave_one();
+    assert_ne!(until_swept(), holder);
 }

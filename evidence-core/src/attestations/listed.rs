@@ -1,0 +1,109 @@
+//! Attestations of a name, in lists: their bodies are read while they are sent.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use futures_util::{FutureExt, TryStreamExt, stream};
+
+use super::{Attestation, AttestationRow, AttestationView, NamedAttestation};
+use crate::error::Result;
+use crate::flows::Flow;
+use crate::id::Id;
+use crate::name::TrailName;
+use crate::operation::JsonList;
+use crate::page::Listed;
+use crate::service::{Context, Lasting};
+use crate::store::StoreError;
+
+/// What the attestations of a list have in common.
+struct Around {
+    flow: Flow,
+    trails: BTreeMap<Id, TrailName>,
+    /// Those that a list has no answer without.
+    needed: BTreeSet<Id>,
+    lasting: Lasting,
+}
+
+/// These attestations of a name, newest first, as answers carry them. One that is damaged is left out where a newer one of
+/// its scope stands for it; else it is what decides, and the list has no answer without it.
+pub(super) async fn listed(
+    named: Vec<NamedAttestation>,
+    flow: Flow,
+    trails: BTreeMap<Id, TrailName>,
+    cx: &Context<'_>,
+) -> Result<JsonList<AttestationView>> {
+    let needed = needed(named.iter().map(|one| &one.row));
+    let around = Arc::new(Around { flow, trails, needed, lasting: cx.lasting() });
+    let listed = named.into_iter().map(|one| Listed { id: one.row.id, bytes: one.bytes }).collect();
+    let read = move |ids| {
+        let around = Arc::clone(&around);
+        async move { around.views(ids).await.map(stream::iter) }.into_stream().try_flatten()
+    };
+    JsonList::in_batches(listed, (), &cx.compute(), read).await
+}
+
+/// Of each scope the newest that is no override, and what overrides it: overrides decide, too, but say what they override.
+fn needed<'a>(newest_first: impl Iterator<Item = &'a AttestationRow>) -> BTreeSet<Id> {
+    let mut decided = BTreeSet::new();
+    let mut decides = |row: &AttestationRow| {
+        let scope = (row.trail, row.binding.clone());
+        let is_open = !decided.contains(&scope);
+        if !row.is_override {
+            decided.insert(scope);
+        }
+        is_open
+    };
+    newest_first.filter(|row| decides(row)).map(|row| row.id).collect()
+}
+
+impl Around {
+    async fn views(&self, ids: Vec<Id>) -> Result<Vec<Result<AttestationView>>> {
+        let cx = self.lasting.context();
+        let found = cx.store().attestations_by_id(cx.org()?, &ids).await?;
+        let mut found: BTreeMap<Id, Attestation> = found.into_iter().map(|one| (one.id, one)).collect();
+        let view = |id: Id| match found.remove(&id) {
+            Some(attestation) => {
+                let trail = self.trails.get(&attestation.trail)?;
+                Some(AttestationView::new(attestation, &self.flow.name, trail, &cx))
+            }
+            None if self.needed.contains(&id) => {
+                Some(Err(StoreError::corrupt(format_args!("the attestation {id} cannot be read")).into()))
+            }
+            None => None,
+        };
+        Ok(ids.into_iter().filter_map(view).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Binding;
+    use super::*;
+
+    #[test]
+    fn what_decides_in_a_scope_is_needed() {
+        let id = |n: u64| -> Id { format!("00000000-0000-0000-0000-{n:08x}").parse().unwrap() };
+        let row = |n: u64, trail: u64, binding: &Binding, is_override: bool| AttestationRow {
+            id: id(n),
+            trail: id(trail),
+            name: "scan".to_owned(),
+            kind: "generic".to_owned(),
+            is_compliant: true,
+            is_override,
+            binding: binding.clone(),
+            at: crate::time::Timestamp::default(),
+            index: n,
+        };
+        let (whole, named) =
+            (Binding::Trail, Binding::Named { target: "cli".to_owned(), commit: "c".to_owned() });
+        let rows = [
+            row(9, 1, &whole, true),
+            row(8, 1, &named, false),
+            row(7, 1, &whole, false),
+            row(6, 2, &whole, false),
+            row(5, 1, &whole, true),
+            row(4, 1, &named, false),
+        ];
+        assert_eq!(needed(rows.iter()), BTreeSet::from([9, 8, 7, 6].map(id)));
+    }
+}

@@ -1,0 +1,88 @@
+use std::cell::Cell;
+
+use proptest::prelude::*;
+
+use super::super::tests::{arbitrary_reports, artifact, attestation, template, template_of_names};
+use super::super::{ArtifactState, Binding, evaluate_artifact};
+use super::*;
+
+fn reported(fingerprint: &str, name: &str, index: u64) -> ReportedArtifact {
+    ReportedArtifact { fingerprint: fingerprint.to_owned(), ..artifact(name, index) }
+}
+
+/// What was reported, in order: content and name; and what `f1` is then.
+type Case<'a> = (&'a [(&'a str, &'a str)], &'a [&'a str]);
+
+#[test]
+fn content_is_what_nothing_else_is_since_and_what_it_was_last_called() {
+    let table: [Case<'_>; 9] = [
+        (&[("f1", "")], &[""]),
+        (&[("f1", "x")], &["x"]),
+        (&[("f1", "x"), ("f1", "")], &["", "x"]),
+        (&[("f1", "x"), ("f1", "y")], &["x", "y"]),
+        (&[("f1", "x"), ("f2", "x")], &["x"]),
+        (&[("f1", "x"), ("f2", "x"), ("f1", "")], &["", "x"]),
+        (&[("f1", "x"), ("f2", "x"), ("f1", "y")], &["y"]),
+        (&[("f1", "x"), ("f1", "y"), ("f2", "x"), ("f2", "y")], &["y"]),
+        (&[("f2", "x")], &[]),
+    ];
+    for (reports, expected) in table {
+        let reports = Vec::from_iter((0..).zip(reports).map(|(index, (of, name))| reported(of, name, index)));
+        for reports in [reports.clone(), Vec::from_iter(reports.into_iter().rev())] {
+            let found = names(&reports, &BTreeSet::from(["f1"])).remove("f1").unwrap_or_default();
+            assert_eq!(Vec::from_iter(found), expected, "{reports:?}");
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn content_is_no_better_than_any_artifact_that_it_is((artifacts, attestations) in arbitrary_reports()) {
+        let template = template_of_names();
+        let wanted = BTreeSet::from(["f1"]);
+        let found = content_statuses(&template, &artifacts, &attestations, &wanted, |lines| lines);
+        let is_reported = artifacts.iter().any(|artifact| artifact.fingerprint == "f1");
+        prop_assert_eq!(found.len(), usize::from(is_reported));
+        for (fingerprint, names) in names(&artifacts, &wanted) {
+            let of = |name: &&str| {
+                let same = |one: &&ReportedArtifact| one.fingerprint == fingerprint && one.name == **name;
+                let report = artifacts.iter().find(same).expect("it was reported so");
+                evaluate_artifact(&template, report, &artifacts, &attestations)
+            };
+            let each = Vec::from_iter(names.iter().map(of));
+            let is = |state| each.iter().any(|status| status.state == ArtifactState::Reported(state));
+            let worst = [State::NonCompliant, State::Incomplete].into_iter().find(|state| is(*state));
+            let content = &found[fingerprint];
+            prop_assert_eq!(content.state, worst.unwrap_or(State::Compliant));
+            let own: Vec<_> = each.into_iter().map(|status| status.attestations).collect();
+            prop_assert_eq!(&content.attestations[..own.len()], &own[..]);
+            prop_assert_eq!(content.attestations.len(), own.len() + 1);
+        }
+    }
+}
+
+#[test]
+fn what_a_trail_says_is_worked_out_once_however_much_of_it_runs() {
+    const MANY: u64 = 20_000;
+    let template = template("trail: {artifacts: [{name: cli, attestations: [{name: scan, type: generic}]}]}");
+    let artifacts = Vec::from_iter((0..MANY).map(|n| reported(&format!("f{n}"), "cli", n)));
+    let check = |n: u64| attestation(&format!("check-{}", n % 10_000), true, Binding::Trail, MANY + n);
+    let mut attestations = Vec::from_iter((0..MANY).map(check));
+    let scan = Binding::Named { name: "cli".to_owned(), commit: artifacts[0].commit.clone() };
+    attestations.push(attestation("scan", true, scan, 2 * MANY));
+    let of_one = Binding::Artifact { fingerprint: "f7".to_owned() };
+    attestations.push(attestation("scan", false, of_one, 2 * MANY + 1));
+    let running = artifacts.iter().map(|artifact| artifact.fingerprint.as_str()).collect();
+    let lists = Cell::new(0);
+    let count = |lines: Vec<AttestationStatus>| {
+        lists.set(lists.get() + 1);
+        lines.len()
+    };
+    let found = content_statuses(&template, &artifacts, &attestations, &running, count);
+    let failing = found.iter().filter(|(_, status)| !status.state.is_compliant());
+    assert_eq!(Vec::from_iter(failing.map(|(fingerprint, _)| *fingerprint)), ["f7"]);
+    assert!(found.values().all(|status| status.attestations == [1, 10_000]));
+    assert_eq!(found.len(), artifacts.len());
+    // The trail's, that of all artifacts but one, and that one's.
+    assert_eq!(lists.get(), 3);
+}

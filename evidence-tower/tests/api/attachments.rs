@@ -1,0 +1,112 @@
+//! Attachments whose content was lost or altered where it is kept: no download of them looks whole, and the same file
+//! uploaded again puts them right.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use evidence_core::blobs::CHUNK;
+use evidence_core::{Evidence, Settings};
+use evidence_store_postgres::sqlx::{self, Connection};
+use evidence_store_sqlite::rusqlite;
+use evidence_test_postgres::Schema;
+use evidence_tower::EvidenceApi;
+use http::Request;
+use http::header::{AUTHORIZATION, ETAG};
+use http_body_util::{BodyExt, Empty};
+use serde_json::json;
+use tempfile::TempDir;
+use tower::ServiceExt;
+
+use crate::mounts::Mount;
+use crate::support::{Api, JANE, Stored, fixture, stores};
+
+/// What becomes of chunks: in SQLite, and in PostgreSQL.
+const DAMAGES: [(&str, &str); 3] = [
+    (
+        "UPDATE blob_chunk SET data = zeroblob(length(data)) WHERE seq = 1",
+        "UPDATE blob_chunk SET data = decode(repeat('00', length(data)), 'hex') WHERE seq = 1",
+    ),
+    ("DELETE FROM blob_chunk WHERE seq = 1", "DELETE FROM blob_chunk WHERE seq = 1"),
+    ("UPDATE blob_chunk SET data = substr(data, 1, 1)", "UPDATE blob_chunk SET data = substr(data, 1, 1)"),
+];
+
+async fn damage(home: &(dyn Any + Send), (sqlite, postgres): (&str, &str)) {
+    if let Some(folder) = home.downcast_ref::<TempDir>() {
+        let connection = rusqlite::Connection::open(folder.path().join("evidence.db")).unwrap();
+        assert!(connection.execute(sqlite, []).unwrap() > 0);
+    } else {
+        let schema = home.downcast_ref::<Schema>().unwrap();
+        let mut connection = sqlx::PgConnection::connect(&schema.url).await.unwrap();
+        let path = format!("SET search_path TO {}", schema.name);
+        sqlx::raw_sql(sqlx::AssertSqlSafe(path)).execute(&mut connection).await.unwrap();
+        let damage = sqlx::raw_sql(sqlx::AssertSqlSafe(postgres.to_owned()));
+        assert!(damage.execute(&mut connection).await.unwrap().rows_affected() > 0);
+    }
+}
+
+/// Attests with these files, and answers where to get them.
+async fn attest(api: &Api, name: &str, files: &[&str]) -> String {
+    let document = json!({"attestation_name": name, "is_compliant": true}).to_string();
+    let names: Vec<String> = (0..files.len())
+        .map(|number| format!("name=\"attachment_file.{number}\"; filename=\"{number}.txt\""))
+        .collect();
+    let mut parts = vec![("name=\"data_json\"", document.as_str())];
+    parts.extend(names.iter().map(String::as_str).zip(files.iter().copied()));
+    api.post("/attestations/acme/shop/trail/t/generic").form(&parts).await.created();
+    let found = api.get(&format!("/attestations/acme/shop/trail/t/{name}")).await.ok();
+    let id = found[0]["attestation_id"].as_str().unwrap();
+    format!("/api/v2/attestations/acme/shop/trail/t/attestation/{id}/evidence")
+}
+
+/// A download with the digest that it is announced with; nothing where it fails or breaks off.
+async fn download(evidence: &Evidence, path: &str) -> Option<(String, Bytes)> {
+    let request = Request::get(path).header(AUTHORIZATION, format!("Bearer {JANE}"));
+    let request = request.body(Empty::<Bytes>::new()).unwrap();
+    let Ok(response) = EvidenceApi::new(evidence.clone()).oneshot(request).await;
+    let (head, body) = response.into_parts();
+    let body = body.collect().await.ok().filter(|_| head.status == 200)?;
+    Some((head.headers[ETAG].to_str().unwrap().trim_matches('"').to_owned(), body.to_bytes()))
+}
+
+#[tokio::test]
+async fn damaged_content_is_never_given_out_as_whole_and_uploading_it_again_puts_it_right() {
+    let long = "0123456789abcdef".repeat(CHUNK / 8) + "the end";
+    for Stored { name, store, home, .. } in stores().await {
+        if name == "memory" {
+            continue;
+        }
+        let evidence = fixture(Arc::clone(&store), Settings::default()).await;
+        let api = Api::new(evidence.clone(), Mount::Tower, name).await;
+        let first = attest(&api, "one", &[&long]).await;
+        for what in DAMAGES {
+            damage(&*home, what).await;
+            let found = download(&evidence, &first).await;
+            assert!(found.is_none(), "{name}: {what:?}: {:?}", found.map(|(etag, body)| (etag, body.len())));
+            let second = attest(&api, "two", &[&long]).await;
+            for path in [&first, &second] {
+                let (etag, body) = download(&evidence, path).await.expect(what.0);
+                assert!(body == long, "{name}: {what:?}");
+                assert_eq!(etag, evidence_core::digest::sha256_hex(&body));
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_damaged_archive_is_never_given_out_as_whole_and_uploading_its_files_again_puts_it_right() {
+    for Stored { name, store, home, .. } in stores().await {
+        if name == "memory" {
+            continue;
+        }
+        let evidence = fixture(Arc::clone(&store), Settings::default()).await;
+        let api = Api::new(evidence.clone(), Mount::Tower, name).await;
+        let first = attest(&api, "one", &["a", "b"]).await;
+        let whole = download(&evidence, &first).await.unwrap();
+        let reversed = "UPDATE blob_chunk SET data = substr(data, 2) || substr(data, 1, 1)";
+        damage(&*home, ("UPDATE blob_chunk SET data = zeroblob(length(data))", reversed)).await;
+        assert_eq!(download(&evidence, &first).await, None, "{name}");
+        attest(&api, "two", &["a", "b"]).await;
+        assert_eq!(download(&evidence, &first).await, Some(whole), "{name}");
+    }
+}

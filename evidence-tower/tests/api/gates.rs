@@ -1,0 +1,159 @@
+//! Environments as gates: what leaves a running artifact non-compliant, whatever is reported beside it or after it.
+
+use serde_json::{Value, json};
+
+use crate::scenery::{COMPLIANCE, PROVENANCE, Seen, fingerprint};
+use crate::support::{Api, for_each_store};
+
+const RUNNING: [Seen<'static>; 1] = [('1', &[10])];
+
+/// A report of the artifact `digit` to the flow `web`, with this much more.
+fn artifact(digit: char, more: Value) -> Value {
+    let mut body = json!({
+        "fingerprint": fingerprint(digit), "filename": "api:1", "build_url": "http://b/1", "commit_url": "http://c/1",
+    });
+    let Value::Object(more) = more else { panic!("{more} is no object") };
+    body.as_object_mut().expect("an object").extend(more);
+    body
+}
+
+impl Api {
+    async fn report_to_web(&self, digit: char, more: Value) {
+        self.post("/artifacts/acme/web")
+            .json(artifact(digit, more))
+            .await
+            .expect(201, json!({"message": "OK"}));
+    }
+
+    async fn attest_in_web(&self, trail: &str, data: Value) {
+        let attest = self.post(&format!("/attestations/acme/web/trail/{trail}/generic"));
+        attest.form(&[("name=\"data_json\"", &data.to_string())]).await.expect_exactly(201, json!("OK"));
+    }
+
+    /// An environment `prod` where every artifact needs provenance and compliance in its trail, and the flow `web`.
+    async fn given_gate(&self) {
+        self.given_environments("docker", &["prod"]).await;
+        self.given_flow_with_template().await;
+        for (name, text) in [("provenance", PROVENANCE), ("compliance", COMPLIANCE)] {
+            self.put_policy(name, text).await.created();
+            self.attach("prod", name).await;
+        }
+    }
+
+    /// Reports that the artifact 1 runs, and what the latest snapshot then says.
+    async fn expect_at_gate(&self, compliant: bool) {
+        let reply = self.report_running("prod", &RUNNING).await;
+        assert!(reply.status.is_success(), "{reply:?}");
+        let expected = json!({"compliant": compliant, "artifacts": [{"compliant": compliant}]});
+        self.get("/snapshots/acme/prod/-1").await.expect(200, expected);
+        self.get("/environments/acme/prod").await.expect(200, json!({"state": compliant}));
+    }
+}
+
+#[tokio::test]
+async fn a_report_without_a_trail_does_not_stand_for_the_trail_where_the_artifact_fails() {
+    for_each_store(async |api| {
+        api.given_gate().await;
+        api.given_artifact('1', "t").await;
+        api.given_test('1', "t", false).await;
+        api.expect_at_gate(false).await;
+        api.report_to_web('1', json!({})).await;
+        api.expect_at_gate(false).await;
+        api.report_to_web('1', json!({"template_reference_name": "other"})).await;
+        api.expect_at_gate(false).await;
+        // A later trail does.
+        api.given_artifact('1', "t2").await;
+        api.given_test('1', "t2", true).await;
+        api.expect_at_gate(true).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn content_needs_what_its_trail_asks_of_it_though_it_is_reported_again_without_its_name() {
+    for_each_store(async |api| {
+        api.given_gate().await;
+        api.given_artifact('1', "t").await;
+        api.expect_at_gate(false).await;
+        // Without its name, and under another that asks for nothing.
+        api.report_to_web('1', json!({"trail_name": "t"})).await;
+        api.expect_at_gate(false).await;
+        api.report_to_web('1', json!({"trail_name": "t", "template_reference_name": "other"})).await;
+        api.expect_at_gate(false).await;
+        let api_status = json!({"artifacts_statuses": {"api": {"status": "INCOMPLETE", "artifact_fingerprint": fingerprint('1')}}});
+        api.get("/trails/acme/web/t").await.expect(200, json!({"compliance_status": api_status}));
+        api.given_test('1', "t", true).await;
+        api.expect_at_gate(true).await;
+        api.given_test('1', "t", false).await;
+        api.expect_at_gate(false).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn content_whose_name_another_has_since_is_what_it_was_last_called() {
+    for_each_store(async |api| {
+        api.given_gate().await;
+        // A wrong name is put right by the next, once the name is another artifact's.
+        api.given_artifact('1', "wrong").await;
+        api.given_artifact('2', "wrong").await;
+        api.expect_at_gate(false).await;
+        api.report_to_web('1', json!({"trail_name": "wrong", "template_reference_name": "other"})).await;
+        api.given_test('2', "wrong", true).await;
+        api.expect_at_gate(true).await;
+        // A report without a name calls it nothing else.
+        api.given_artifact('1', "right").await;
+        api.given_artifact('2', "right").await;
+        api.report_to_web('1', json!({"trail_name": "right"})).await;
+        api.expect_at_gate(false).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_commit_told_with_its_message_alone_is_the_artifacts_commit() {
+    for_each_store(async |api| {
+        api.given_gate().await;
+        let commit = "c".repeat(40);
+        let info = json!({"sha1": commit, "message": "m", "author": "a", "branch": "main", "timestamp": 1000});
+        let more = json!({"trail_name": "t", "template_reference_name": "api", "git_commit_info": info});
+        api.report_to_web('1', more).await;
+        let data = |compliant: bool| {
+            json!({
+                "attestation_name": "test", "target_artifacts": ["api"], "git_commit_info": info, "is_compliant": compliant,
+            })
+        };
+        api.attest_in_web("t", data(false)).await;
+        api.expect_at_gate(false).await;
+        let trail = api.get("/trails/acme/web/t").await.ok();
+        let statuses = &trail["compliance_status"]["artifacts_statuses"];
+        assert_eq!(statuses.as_object().map(serde_json::Map::len), Some(1), "{statuses}");
+        assert_eq!(statuses["api"]["status"], "NON-COMPLIANT", "{statuses}");
+        let by_commit = json!([{"fingerprint": fingerprint('1'), "git_commit": commit}]);
+        api.get("/artifacts/acme/web/commit_sha/ccccc").await.expect(200, by_commit);
+        let latest = api.get(&format!("/artifacts/acme/web/{}/latest_commit", fingerprint('1'))).await;
+        latest.expect_exactly(200, json!({"latest_commit": commit}));
+        api.attest_in_web("t", data(true)).await;
+        api.expect_at_gate(true).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn of_two_commits_the_artifacts_own_counts() {
+    for_each_store(async |api| {
+        api.given_gate().await;
+        let (own, told) = ("a".repeat(40), "c".repeat(40));
+        let info = json!({"sha1": told, "message": "m", "author": "a", "branch": "main", "timestamp": 1000});
+        let more = json!({
+            "trail_name": "t", "template_reference_name": "api", "git_commit": own, "git_commit_info": info,
+        });
+        api.report_to_web('1', more).await;
+        let latest = api.get(&format!("/artifacts/acme/web/{}/latest_commit", fingerprint('1'))).await;
+        latest.expect_exactly(200, json!({"latest_commit": own}));
+        let found = json!([{"git_commit": own, "git_commit_info": {"sha1": told}}]);
+        api.get("/artifacts/acme/web/commit_sha/aaaaa").await.expect(200, found);
+        api.get("/artifacts/acme/web/commit_sha/ccccc").await.expect_exactly(200, json!([]));
+    })
+    .await;
+}

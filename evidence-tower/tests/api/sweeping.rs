@@ -1,0 +1,301 @@
+//! Contents of attachments that no record came to name are removed after a while, and no others.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use evidence_core::blobs::{Blobs, Chunks, OutsideBlobs};
+use evidence_core::digest::sha256_hex;
+use evidence_core::id::{Id, SystemRandom};
+use evidence_core::name::Fingerprint;
+use evidence_core::store::StoreResult;
+use evidence_core::sweep::{GRACE, GraceTooShort, LEAST_GRACE, Sweep};
+use evidence_core::time::{Clock, Timestamp};
+use evidence_core::{Evidence, Settings, Store};
+use evidence_object_store::ObjectBlobs;
+use futures_util::FutureExt;
+use http::header::RETRY_AFTER;
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::interposed::Interposed;
+use crate::mounts::Mount;
+use crate::support::{Api, NOW, Stored, fixture, in_memory, stores};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// A clock that goes on when it is told to.
+struct Hand(AtomicI64);
+
+impl Hand {
+    fn new() -> Arc<Self> {
+        Arc::new(Self(AtomicI64::new(NOW.as_micros())))
+    }
+
+    fn pass(&self, time: Duration) {
+        self.0.fetch_add(i64::try_from(time.as_micros()).unwrap(), Ordering::SeqCst);
+    }
+}
+
+impl Clock for Hand {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(self.0.load(Ordering::SeqCst))
+    }
+}
+
+fn sweep() -> Sweep {
+    Sweep::after(LEAST_GRACE).unwrap()
+}
+
+fn digest(content: &str) -> Fingerprint {
+    sha256_hex(content.as_bytes()).parse().unwrap()
+}
+
+/// Reports files, and answers the status, and whether to come again.
+async fn attest(api: &Api, files: &[&str]) -> (u16, bool) {
+    let names: Vec<_> =
+        (0..files.len()).map(|n| format!("name=\"attachment_file.{n}\"; filename=\"{n}\"")).collect();
+    let document = json!({"attestation_name": "one", "is_compliant": true}).to_string();
+    let mut parts = vec![("name=\"data_json\"", document.as_str())];
+    parts.extend(names.iter().map(String::as_str).zip(files.iter().copied()));
+    let reply = api.post("/attestations/acme/shop/trail/t/generic").form(&parts).await;
+    (reply.status.as_u16(), reply.headers.contains_key(RETRY_AFTER))
+}
+
+const CREATED: (u16, bool) = (201, false);
+const AWAY: (u16, bool) = (503, true);
+
+async fn acme(store: &Arc<dyn Store>) -> Id {
+    let jane = store.user("jane").await.unwrap().unwrap();
+    store.standing("acme", jane.id).await.unwrap().unwrap().organization.id
+}
+
+/// The service over every store, with the attachments inside of it and in a directory.
+async fn everywhere() -> Vec<(Stored, Option<TempDir>)> {
+    let inside = stores().await.into_iter().map(|stored| (stored, None));
+    let outside = stores().await.into_iter().map(|stored| (stored, Some(tempfile::tempdir().unwrap())));
+    inside.chain(outside).collect()
+}
+
+fn placed(evidence: Evidence, directory: &Path) -> (Evidence, Arc<ObjectBlobs>) {
+    let place = ObjectBlobs::open(&format!("file://{}", directory.display())).unwrap();
+    let place = Arc::new(place);
+    (evidence.with_attachments(Arc::clone(&place) as _), place)
+}
+
+struct Case {
+    name: String,
+    api: Api,
+    evidence: Evidence,
+    clock: Arc<Hand>,
+    refuses: Arc<AtomicBool>,
+    store: Arc<dyn Store>,
+    blobs: Arc<dyn Blobs>,
+    org: Id,
+}
+
+impl Case {
+    async fn of(stored: &Stored, directory: Option<&TempDir>) -> Self {
+        let store = Arc::clone(&stored.store);
+        fixture(Arc::clone(&store), Settings::default()).await;
+        let (clock, refuses) = (Hand::new(), Arc::new(AtomicBool::new(false)));
+        let whole = Interposed::new(Arc::clone(&store), |_| async {}.boxed()).refusing(Arc::clone(&refuses));
+        let (settings, random) = (Settings::default(), Arc::new(SystemRandom));
+        let evidence = Evidence::with_sources(Arc::new(whole), settings, clock.clone(), random);
+        let (evidence, blobs) = match directory {
+            None => (evidence, Arc::clone(&store) as Arc<dyn Blobs>),
+            Some(directory) => {
+                let (evidence, place) = placed(evidence, directory.path());
+                (evidence, place as _)
+            }
+        };
+        let api = Api::new(evidence.clone(), Mount::Tower, stored.name).await;
+        let name = format!("{}, in a directory: {}", stored.name, directory.is_some());
+        Self { name, api, evidence, clock, refuses, org: acme(&store).await, store, blobs }
+    }
+
+    /// Reports files that are kept, and whose record is not.
+    async fn refused(&self, files: &[&str]) {
+        self.refuses.store(true, Ordering::SeqCst);
+        assert_eq!(attest(&self.api, files).await, AWAY, "{}", self.name);
+        self.refuses.store(false, Ordering::SeqCst);
+    }
+
+    async fn swept(&self) -> u64 {
+        sweep().pass(&self.evidence).await.unwrap()
+    }
+
+    async fn has(&self, content: &str) -> bool {
+        self.blobs.chunk(self.org, &digest(content), 0).await.unwrap().is_some()
+    }
+
+    async fn notes(&self) -> usize {
+        self.store.pending(None, 100).await.unwrap().len()
+    }
+}
+
+#[tokio::test]
+async fn what_a_refused_attestation_left_is_removed_and_what_an_accepted_one_has_stays() {
+    for (stored, directory) in everywhere().await {
+        let case = Case::of(&stored, directory.as_ref()).await;
+        let Case { name, api, .. } = &case;
+        case.refused(&["refused", "both"]).await;
+        // Two files, and their archive.
+        assert_eq!(case.notes().await, 3, "{name}");
+        assert_eq!(attest(api, &["accepted"]).await, CREATED, "{name}");
+        assert_eq!(attest(api, &["both"]).await, CREATED, "{name}");
+        case.refused(&["accepted"]).await;
+        assert_eq!(case.notes().await, 2, "{name}");
+        case.clock.pass(LEAST_GRACE - MINUTE);
+        assert_eq!((case.swept().await, case.has("refused").await), (0, true), "{name}: before the grace");
+        case.clock.pass(MINUTE);
+        assert_eq!((case.swept().await, case.notes().await), (2, 0), "{name}");
+        for (content, stays) in [("refused", false), ("accepted", true), ("both", true)] {
+            assert_eq!(case.has(content).await, stays, "{name}: {content}");
+        }
+        let found = api.get("/attestations/acme/shop/trail/t/one").await.ok();
+        let id = found[0]["attestation_id"].as_str().unwrap();
+        let download = format!("/attestations/acme/shop/trail/t/attestation/{id}/evidence");
+        assert_eq!(api.get(&download).await.body, "both", "{name}");
+        if let Some(directory) = directory {
+            let files = std::fs::read_dir(directory.path().join(case.org.to_string())).unwrap().count();
+            assert_eq!(files, 2, "{name}");
+        }
+        drop(stored.home);
+    }
+}
+
+#[tokio::test]
+async fn what_is_uploaded_again_is_kept_for_another_grace() {
+    for (stored, directory) in everywhere().await {
+        let case = Case::of(&stored, directory.as_ref()).await;
+        let Case { name, api, .. } = &case;
+        for _ in 0..2 {
+            case.refused(&["a"]).await;
+            case.clock.pass(LEAST_GRACE - MINUTE);
+            assert_eq!((case.swept().await, case.has("a").await), (0, true), "{name}");
+        }
+        case.clock.pass(MINUTE);
+        assert_eq!((case.swept().await, case.has("a").await), (1, false), "{name}");
+        assert_eq!(attest(api, &["a"]).await, CREATED, "{name}");
+        case.clock.pass(2 * GRACE);
+        assert_eq!((case.swept().await, case.has("a").await), (0, true), "{name}");
+        drop(stored.home);
+    }
+}
+
+#[tokio::test]
+async fn what_is_being_removed_elsewhere_is_answered_503_until_that_is_done_by_whoever_comes_next() {
+    for stored in stores().await {
+        let directory = tempfile::tempdir().unwrap();
+        let case = Case::of(&stored, Some(&directory)).await;
+        let Case { name, api, .. } = &case;
+        case.refused(&["a"]).await;
+        let note = case.store.pending(None, 1).await.unwrap().remove(0);
+        case.clock.pass(LEAST_GRACE);
+        // As a server does that is killed then.
+        assert!(case.store.begin_removal(&note, case.clock.now()).await.unwrap(), "{name}");
+        assert_eq!(attest(api, &["a"]).await, AWAY, "{name}");
+        assert_eq!((case.swept().await, case.notes().await), (0, 1), "{name}: it may still be at it");
+        case.clock.pass(10 * MINUTE);
+        assert_eq!((case.swept().await, case.has("a").await), (1, false), "{name}");
+        assert_eq!(attest(api, &["a"]).await, CREATED, "{name}");
+        assert!(case.has("a").await, "{name}");
+        drop(stored.home);
+    }
+}
+
+#[tokio::test]
+async fn lost_rows_lead_to_no_removal() {
+    for (stored, directory) in everywhere().await {
+        let Some(tables) = stored.tables.clone() else { continue };
+        let case = Case::of(&stored, directory.as_ref()).await;
+        let Case { name, api, .. } = &case;
+        assert_eq!(attest(api, &["a"]).await, CREATED, "{name}");
+        case.refused(&["b"]).await;
+        case.clock.pass(LEAST_GRACE);
+        // The table that names contents alone: the same is uploaded once more, and refused.
+        tables.execute("DELETE FROM attachment").await;
+        case.refused(&["a"]).await;
+        case.clock.pass(GRACE);
+        tables.execute("UPDATE _evidence_migrations SET done = NOT done").await;
+        assert_eq!(case.swept().await, 0, "{name}: while tables are brought up to date");
+        tables.execute("UPDATE _evidence_migrations SET done = NOT done").await;
+        assert_eq!((case.swept().await, case.has("a").await), (1, true), "{name}");
+        case.refused(&["b"]).await;
+        case.clock.pass(GRACE);
+        tables.lose().await;
+        assert_eq!(case.swept().await, 0, "{name}: without an organization");
+        tables.rebuild().await;
+        assert_eq!(
+            (case.swept().await, case.has("a").await, case.has("b").await),
+            (1, true, false),
+            "{name}"
+        );
+        drop(stored.home);
+    }
+}
+
+#[tokio::test]
+async fn a_note_that_was_left_behind_goes_without_the_content() {
+    for (stored, directory) in everywhere().await {
+        let Some(tables) = stored.tables.clone() else { continue };
+        let case = Case::of(&stored, directory.as_ref()).await;
+        let Case { name, api, .. } = &case;
+        assert_eq!(attest(api, &["a"]).await, CREATED, "{name}");
+        tables
+            .execute(
+                "INSERT INTO attachment_pending (org, sha256, kept_at) SELECT org, sha256, 1 FROM attachment",
+            )
+            .await;
+        assert_eq!(case.notes().await, 1, "{name}");
+        case.swept().await;
+        assert_eq!((case.notes().await, case.has("a").await), (0, true), "{name}");
+        drop(stored.home);
+    }
+}
+
+/// A place in which time passes while something is kept.
+struct Slow(Arc<Hand>);
+
+#[async_trait]
+impl Blobs for Slow {
+    async fn keep(&self, _: Id, _: &Fingerprint, _: &mut dyn Chunks) -> StoreResult<()> {
+        self.0.pass(30 * MINUTE);
+        Ok(())
+    }
+
+    async fn chunk(&self, _: Id, _: &Fingerprint, _: u64) -> StoreResult<Option<Bytes>> {
+        Ok(None)
+    }
+}
+
+#[async_trait]
+impl OutsideBlobs for Slow {
+    async fn remove(&self, _: Id, _: &Fingerprint) -> StoreResult<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn what_was_kept_too_long_ago_is_not_recorded() {
+    let store = stores().await.remove(0).store;
+    fixture(Arc::clone(&store), Settings::default()).await;
+    let clock = Hand::new();
+    let evidence = Evidence::with_sources(store, Settings::default(), clock.clone(), Arc::new(SystemRandom));
+    let api = Api::new(evidence.with_attachments(Arc::new(Slow(clock))), Mount::Tower, "memory").await;
+    assert_eq!(attest(&api, &["a"]).await, AWAY);
+    assert_eq!(attest(&api, &[]).await, CREATED);
+    api.get("/attestations/acme/shop/trail/t/one").await.expect(200, json!([{"attachments": []}]));
+}
+
+#[tokio::test]
+async fn a_grace_is_no_shorter_than_a_record_may_take() {
+    let short = LEAST_GRACE - Duration::from_nanos(1);
+    assert_eq!(Sweep::after(short).unwrap_err(), GraceTooShort(short));
+    let evidence = in_memory().await;
+    assert_eq!(sweep().pass(&evidence).await.unwrap(), 0);
+}

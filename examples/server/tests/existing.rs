@@ -1,0 +1,62 @@
+//! Commands that are about what a store holds neither make nor change one where there is none that they know.
+#![cfg(unix)]
+
+#[expect(dead_code, reason = "no server runs here")]
+mod support;
+
+use std::path::Path;
+
+use evidence_store_sqlite::rusqlite::Connection;
+use support::{Database, program};
+
+fn file(database: &Database) -> &Path {
+    Path::new(database.url.strip_prefix("sqlite://").expect("a file"))
+}
+
+/// Expects each of these commands to refuse a store with a sentence that has this in it, and to leave its file as it is.
+fn expect_refused(database: &Database, sentence: &str) {
+    let target = Database::default();
+    let before = std::fs::read(file(database)).unwrap();
+    for arguments in [
+        &["fsck", "--database-url", &database.url][..],
+        &["fsck", "--rebuild", "--database-url", &database.url],
+        &["copy", "--from", &database.url, "--to", &target.url],
+        &["member", "set", "acme", "jane", "admin", "--database-url", &database.url],
+    ] {
+        let refused = program(arguments).output().unwrap();
+        let [said, told] = [refused.stdout, refused.stderr].map(|text| String::from_utf8(text).unwrap());
+        assert_eq!((refused.status.code(), said.as_str()), (Some(1), ""), "{arguments:?}: {told}");
+        assert!(told.contains(sentence) && told.lines().count() == 1, "{arguments:?}: {told}");
+        assert!(std::fs::read(file(database)).unwrap() == before, "{arguments:?} changed the file");
+    }
+    assert!(!file(&target).exists(), "nothing is made of what cannot be copied");
+}
+
+#[test]
+fn a_file_of_another_program_is_no_store() {
+    let database = Database::default();
+    let connection = Connection::open(file(&database)).unwrap();
+    connection.execute_batch("CREATE TABLE notes (text TEXT); INSERT INTO notes VALUES ('mine')").unwrap();
+    connection.close().unwrap();
+    expect_refused(&database, "has no tables of an evidence store");
+}
+
+#[test]
+fn a_store_of_another_version_is_left_as_it_is() {
+    for (change, sentence) in [
+        ("UPDATE _evidence_migrations SET done = 0", "has tables of version 0 and this program needs 1"),
+        (
+            "INSERT INTO _evidence_migrations (version, writer, steps, done) VALUES (99, 99, 0, 0)",
+            "has tables of version 99 and this program knows 1",
+        ),
+    ] {
+        let database = Database::default();
+        let seed = ["seed", "--database-url", &database.url, "--user", "jane", "--org", "acme"];
+        assert!(program(&seed).output().unwrap().status.success());
+        let connection = Connection::open(file(&database)).unwrap();
+        // Otherwise the log goes into the file when the last connection is closed.
+        connection.execute_batch(&format!("{change}; PRAGMA journal_mode = DELETE")).unwrap();
+        connection.close().unwrap();
+        expect_refused(&database, sentence);
+    }
+}
