@@ -1,19 +1,21 @@
 //! Facts are frozen: each kind has payloads in `tests/golden`, a line each, as some version of the program wrote them, which
 //! every later version reads and writes byte for byte. Together they have every form that a fact is recorded in: each
-//! field absent and there, each variant. A line of a released version is never changed; what is new in a fact is optional
-//! and left out where it is absent.
+//! field absent and there, each variant of each enum. A line of a released version is never changed; what is new in a fact is
+//! optional and left out where it is absent.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
 
+use evidence_core::attestations::{JunitDetails, OverrideDetails, PullRequestDetails};
 use evidence_core::conformance::checks;
 use evidence_core::json::{self, JsonValue};
 use evidence_core::memory::MemoryStore;
 use evidence_core::store::LedgerStore;
 use evidence_core::transfer::Transfer;
 use evidence_core::{Fact, RecordKind, Store};
+use serde::de::DeserializeOwned;
 
 /// Fields whose texts are variants.
 const VARIANTS: [&str; 10] =
@@ -119,16 +121,114 @@ fn golden(kind: &str) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
-/// What the checks record, which is every kind. `EVIDENCE_WRITE_GOLDEN=1` freezes a payload for each form that has none yet.
+/// The variants that serde expects where it finds none of them.
+fn expected<T: DeserializeOwned>(text: &str) -> Option<Vec<String>> {
+    let error = serde_json::from_str::<T>(text).err()?.to_string();
+    let (_, expected) = error.strip_prefix("unknown variant")?.split_once("expected ")?;
+    Some(expected.split('`').skip(1).step_by(2).map(str::to_owned).collect())
+}
+
+/// The kinds of facts.
+fn kinds() -> Vec<String> {
+    expected::<Fact>(r#"{"?":{}}"#).expect("a fact is an enum")
+}
+
+/// A text in a payload that stands for a variant of an enum.
+struct Choice {
+    /// Which of the payload's texts it is.
+    place: usize,
+    chosen: String,
+    variants: Vec<String>,
+}
+
+fn choices(payload: &str) -> Vec<Choice> {
+    let mut fact = json::parse(payload.as_bytes()).unwrap();
+    let texts: Vec<String> = texts(&mut fact).into_iter().map(|text| text.clone()).collect();
+    let choice = |(place, chosen): (usize, String)| {
+        let variants = variants(&with_text(payload, place, "?"))?;
+        Some(Choice { place, chosen, variants })
+    };
+    texts.into_iter().enumerate().filter_map(choice).collect()
+}
+
+/// The variants of the enum whose variant in this payload is none. Details are looked at by themselves: what an attestation
+/// says in an unknown way is kept as it is.
+fn variants(payload: &str) -> Option<Vec<String>> {
+    let details = || {
+        let JsonValue::Object(fact) = json::parse(payload.as_bytes()).unwrap() else { return None };
+        let details = serde_json::to_string(field(field(&fact[0].1, "record")?, "details")?).unwrap();
+        expected::<JunitDetails>(&details)
+            .or_else(|| expected::<PullRequestDetails>(&details))
+            .or_else(|| expected::<OverrideDetails>(&details))
+    };
+    expected::<Fact>(payload).or_else(details)
+}
+
+fn field<'a>(value: &'a JsonValue, name: &str) -> Option<&'a JsonValue> {
+    let JsonValue::Object(fields) = value else { return None };
+    fields.iter().find(|(known, _)| known == name).map(|(_, value)| value)
+}
+
+fn texts(value: &mut JsonValue) -> Vec<&mut String> {
+    match value {
+        JsonValue::Null | JsonValue::Bool(_) | JsonValue::Number(_) => Vec::new(),
+        JsonValue::String(text) => vec![text],
+        JsonValue::Array(items) => items.iter_mut().flat_map(texts).collect(),
+        JsonValue::Object(fields) => fields.iter_mut().flat_map(|(_, value)| texts(value)).collect(),
+    }
+}
+
+/// The payload with this text in the place of another.
+fn with_text(payload: &str, place: usize, text: &str) -> String {
+    let mut fact = json::parse(payload.as_bytes()).unwrap();
+    *texts(&mut fact)[place] = text.to_owned();
+    serde_json::to_string(&fact).unwrap()
+}
+
+/// The enums of which some variant is frozen, by all their variants, with those that are.
+fn frozen_variants() -> BTreeMap<Vec<String>, BTreeSet<String>> {
+    let mut frozen = BTreeMap::<_, BTreeSet<_>>::new();
+    for (_, payload) in self::frozen() {
+        for choice in choices(&payload) {
+            frozen.entry(choice.variants).or_default().insert(choice.chosen);
+        }
+    }
+    frozen
+}
+
+/// What the checks record. `EVIDENCE_WRITE_GOLDEN=1` freezes a payload for each form and each variant that has none yet.
 static RECORDED: LazyLock<BTreeMap<String, Vec<String>>> = LazyLock::new(|| {
     let recorded = recorded();
     if std::env::var_os("EVIDENCE_WRITE_GOLDEN").is_some() {
         for (kind, payloads) in &recorded {
             freeze(kind, payloads);
         }
+        freeze_variants();
     }
     recorded
 });
+
+/// Freezes payloads with the variants that no check records.
+fn freeze_variants() {
+    let mut frozen = frozen_variants();
+    for kind in kinds() {
+        let mut lines = golden(&kind);
+        for payload in lines.clone() {
+            for Choice { place, variants, .. } in choices(&payload) {
+                let known = frozen.entry(variants.clone()).or_default();
+                for variant in variants {
+                    let other = with_text(&payload, place, &variant);
+                    // Some variants have fields of their own: those have to be recorded.
+                    if !known.contains(&variant) && serde_json::from_str::<Fact>(&other).is_ok() {
+                        known.insert(variant);
+                        lines.push(other);
+                    }
+                }
+            }
+        }
+        std::fs::write(file(&kind), lines.join("\n") + "\n").unwrap();
+    }
+}
 
 fn freeze(kind: &str, payloads: &[String]) {
     let mut lines = golden(kind);
@@ -144,8 +244,27 @@ fn freeze(kind: &str, payloads: &[String]) {
 }
 
 /// The frozen payloads, each with its kind.
-fn frozen() -> impl Iterator<Item = (&'static str, String)> {
-    RECORDED.keys().flat_map(|kind| golden(kind).into_iter().map(|payload| (kind.as_str(), payload)))
+fn frozen() -> impl Iterator<Item = (String, String)> {
+    kinds().into_iter().flat_map(|kind| golden(&kind).into_iter().map(move |payload| (kind.clone(), payload)))
+}
+
+#[test]
+fn every_kind_is_recorded_and_frozen() {
+    assert_eq!(BTreeSet::from_iter(kinds()), RECORDED.keys().cloned().collect());
+    for kind in kinds() {
+        assert!(!golden(&kind).is_empty(), "{kind}");
+    }
+}
+
+#[test]
+fn every_variant_is_frozen() {
+    LazyLock::force(&RECORDED);
+    let frozen = frozen_variants();
+    assert!(frozen.len() > 10, "{frozen:?}");
+    for (variants, frozen) in frozen {
+        let missing: Vec<_> = variants.iter().filter(|variant| !frozen.contains(*variant)).collect();
+        assert!(missing.is_empty(), "{missing:?} of {variants:?}");
+    }
 }
 
 #[test]
@@ -165,6 +284,7 @@ fn every_form_that_is_recorded_is_frozen() {
 
 #[test]
 fn every_frozen_payload_is_read_and_written_as_it_was() {
+    LazyLock::force(&RECORDED);
     for (kind, payload) in frozen() {
         let fact: Fact = serde_json::from_str(&payload).unwrap_or_else(|error| panic!("{kind}: {error}"));
         assert_eq!(fact.kind(), kind);
@@ -174,6 +294,7 @@ fn every_frozen_payload_is_read_and_written_as_it_was() {
 
 #[test]
 fn fields_of_a_record_that_are_not_known_survive_its_being_recorded_again() {
+    LazyLock::force(&RECORDED);
     for (kind, payload) in frozen() {
         let fact: Fact = serde_json::from_str(&payload).unwrap();
         // Records without a revision are never recorded again, and a membership or a report is set anew.

@@ -73,13 +73,13 @@ async fn attestations_read_back(store: Arc<dyn Store>) -> Outcome {
         binding: Binding::Named { target: "app".to_owned(), commit: "5".repeat(40) },
         ..attestation(112, 100, 101, "nulls")
     };
-    let of_type = |n, text: &str| {
+    let of_type = |n, name, text: &str| {
         let details = Details::from(free_form(text));
         same("the type is known", matches!(details, Details::Other(_)), false)?;
-        Ok::<_, Failure>(Attestation { details, ..attestation(n, 100, 101, "typed") })
+        Ok::<_, Failure>(Attestation { details, ..attestation(n, 100, 101, name) })
     };
-    let junit = of_type(113, JUNIT)?;
-    let pull_requests = of_type(114, PULL_REQUESTS)?;
+    let junit = of_type(113, "junit", JUNIT)?;
+    let pull_requests = of_type(114, "pull-requests", PULL_REQUESTS)?;
     org.record(vec![flow_created(100, "f"), trail_begun(101, 100, "t")]).await?;
     for record in [attestation(110, 100, 101, "bare"), full(), nulls, junit, pull_requests] {
         org.record(vec![Fact::AttestationAdded { record: record.clone() }]).await?;

@@ -49,7 +49,7 @@ pub struct BeforeVersions {
 /// What an answer says of a policy after the versions.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct AfterVersions {
-    /// Oldest first.
+    /// Oldest first. Of the changes of its description the newest 100 are there.
     pub events: Vec<PolicyEventView>,
     /// The names of the environments that it is attached to, sorted.
     pub consuming_envs: Vec<EnvironmentName>,

@@ -202,6 +202,7 @@ pub struct TrailView {
     pub git_commit_info: Option<TrailCommit>,
     pub origin_url: String,
     pub user_data: JsonText,
+    /// The repos it was reported from, the newest 100 of them.
     pub repo_ids: Vec<Id>,
     pub external_urls: Option<ExternalUrls>,
     pub created_at: Seconds,

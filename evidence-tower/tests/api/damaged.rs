@@ -9,7 +9,7 @@ use evidence_core::api_keys::ApiKeyInput;
 use evidence_core::auth::Role;
 use evidence_core::memory::MemoryStore;
 use evidence_core::name::OrgName;
-use evidence_core::{Evidence, Settings, Store};
+use evidence_core::{Evidence, Limits, Settings, Store};
 use evidence_store_postgres::sqlx::{self, Connection};
 use evidence_store_sqlite::rusqlite;
 use evidence_test_postgres::Schema;
@@ -91,6 +91,9 @@ impl Database {
     }
 }
 
+/// So many keys may an account have.
+const MOST_KEYS: usize = 4;
+
 /// Runs a case over every store that has a database and every damage that it can have, with a fresh fixture.
 async fn over_each_database(case: impl AsyncFn(Api, Database)) {
     for damage in [Damage::NoJson, Damage::NoText, Damage::Gone] {
@@ -101,7 +104,8 @@ async fn over_each_database(case: impl AsyncFn(Api, Database)) {
                 _ => true,
             };
             if is_possible {
-                let evidence = fixture(store, Settings::default()).await;
+                let limits = Limits { api_keys: MOST_KEYS, ..Limits::default() };
+                let evidence = fixture(store, Settings { limits, ..Settings::default() }).await;
                 let api = Api::new(evidence.clone(), Mount::Tower, name).await;
                 case(api, Database { home, damage, service: evidence }).await;
             }
@@ -221,7 +225,13 @@ async fn who_cannot_be_read_hides_nobody_else_and_gives_no_right() {
         database.damage("api_key_created", "damaged-of-account").await;
         let after = listed(&api, keys, "", "description").await;
         assert_eq!((after.len() + 1, after.contains(&json!("sound"))), (before.len(), true), "{after:?}");
-        // It still works, so nobody is told that there is none.
+        // It still works, so it counts.
+        made("the last").await;
+        let text = format!("Service account 'admin-key' has {MOST_KEYS} keys that work and takes no more");
+        let refused = json!({"errors": {"name": text}});
+        assert_eq!(before.len() + 1, MOST_KEYS);
+        api.post(keys).json(json!({"description": "one too many"})).await.expect(400, refused);
+        // And nobody is told that there is none.
         let path = format!("{keys}/{}", damaged.as_str().unwrap());
         expect_broken(&api, &path).await;
         let (status, message) = BROKEN;
