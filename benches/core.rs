@@ -39,7 +39,7 @@ async fn main() -> Outcome {
 
 async fn attest(evidence: &Evidence, jane: &Principal, name: &str) -> Outcome {
     let operation = PostAttestation::<Generic>::new(ORG.parse()?, FLOW.parse()?, TRAIL.parse()?);
-    let document = serde_json::from_str(&attestation_document(name))?;
+    let document = evidence_core::json::parse(attestation_document(name).as_bytes())?;
     let document = AttestationInput::read(&document).map_err(|misfit| misfit.field().to_owned())?;
     evidence.call(jane, operation, Form { document, files: Vec::new() }).await?;
     Ok(())

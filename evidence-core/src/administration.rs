@@ -205,7 +205,9 @@ impl Administration<'_> {
     /// # Errors
     /// [`Error::NotFound`] without such a user; [`Error::Store`] when the store fails.
     pub async fn keys(&self, user: &OrgName) -> Result<Vec<ApiKeyView>> {
-        let (_, keys) = self.active_keys(&self.user(user).await?).await?;
+        let user = self.user(user).await?;
+        let (home, now) = (self.home(&user).await?, self.service.now());
+        let keys = self.store().api_keys(home, user.id, now).await?;
         Ok(keys.into_iter().map(|key| key.record.into()).collect())
     }
 
@@ -220,14 +222,13 @@ impl Administration<'_> {
 
     async fn try_revoke_key(&self, user: &OrgName, key: Id) -> Result<()> {
         let user = self.user(user).await?;
-        let (home, keys) = self.active_keys(&user).await?;
-        let key = keys
-            .into_iter()
-            .find(|found| found.record.id == key)
+        let (home, now) = (self.home(&user).await?, self.service.now());
+        let found = self.store().api_key(home, key).await?;
+        let Current { revision, record } = found
+            .filter(|found| found.record.owner.id == user.id && found.record.is_active(now))
             .ok_or_else(|| Missing::new(Resource::ApiKey, key.to_string(), user.name.as_str()))?;
-        let Current { revision, record } = key;
         let guard = Guard::Revision(RecordKind::ApiKey, record.id, revision);
-        let record = record.revoked(self.service.now());
+        let record = record.revoked(now);
         self.record(home, Draft::of(Fact::ApiKeyRevoked { record }, guard)).await
     }
 
@@ -322,11 +323,5 @@ impl Administration<'_> {
     /// The personal organization of a user, whose ledger has their keys.
     async fn home(&self, user: &User) -> Result<Id> {
         Ok(self.organization(&user.name).await?.id)
-    }
-
-    /// The personal organization, and the keys that work.
-    async fn active_keys(&self, user: &User) -> Result<(Id, Vec<Current<ApiKeyRecord>>)> {
-        let (home, now) = (self.home(user).await?, self.service.now());
-        Ok((home, self.store().api_keys(home, user.id, now).await?))
     }
 }

@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use futures_util::future::{try_join, try_join3};
-use serde_json::{Map, Value};
 
 use crate::artifacts::ArtifactRow;
 use crate::compute::MANY_JUDGEMENTS;
@@ -15,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::fact::{Fact, Guard, RecordKind};
 use crate::flows::Flow;
 use crate::id::Id;
+use crate::json::JsonFields;
 use crate::ledger::Hash;
 use crate::name::Fingerprint;
 use crate::policies::{Policy, VersionKey};
@@ -43,7 +43,7 @@ pub(crate) struct Sighting {
     /// When its instances were created, in epoch seconds, ascending.
     pub(crate) created: Vec<i64>,
     /// What only environments of its kind tell.
-    pub(crate) context: Map<String, Value>,
+    pub(crate) context: JsonFields,
 }
 
 impl Sighting {

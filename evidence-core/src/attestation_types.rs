@@ -11,8 +11,9 @@ use crate::auth::{Actor, Scope};
 use crate::compute::LONG_JSON;
 use crate::decode::{self, Misfit};
 use crate::error::{Error, Resource, Result};
-use crate::fact::{Fact, Guard, Key, RecordKind, UnknownFields};
+use crate::fact::{Fact, Guard, Key, RecordKind, UnknownFields, keep_unknown_fields};
 use crate::id::Id;
+use crate::json::{self, JsonText, JsonValue};
 use crate::name::{AttestationTypeName, OrgName};
 use crate::operation::{Created, Document, Form, FormParts, Json, Method, Operation};
 use crate::policies::all_readable;
@@ -23,6 +24,7 @@ use crate::time::{Seconds, Timestamp};
 
 /// A custom attestation type as it is recorded; its versions are records of their own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct AttestationType {
     /// Its id.
     pub id: Id,
@@ -41,9 +43,11 @@ pub struct AttestationType {
     /// When it last changed.
     pub last_modified_at: Timestamp,
     /// What a newer version of the program recorded beside.
-    #[serde(flatten)]
+    #[serde(flatten, skip_deserializing)]
     pub unknown: UnknownFields,
 }
+
+keep_unknown_fields!(AttestationType);
 
 /// One immutable version of a custom attestation type.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -53,7 +57,7 @@ pub struct AttestationTypeVersion {
     /// Its number, from 1.
     pub version: u64,
     /// The JSON Schema that its data must fit.
-    pub type_schema: Option<Value>,
+    pub type_schema: Option<JsonText>,
     /// How its data are judged: `{content_type: "jq", rules: […]}` or `{content_type: "default"}`.
     pub evaluator: Value,
     /// What of the data is shown: a list of `{name, expression}`.
@@ -112,7 +116,7 @@ pub struct VersionView {
     /// The JSON Schema, absent when there is none. It is JSON and not a string that holds JSON: the public clients
     /// either read it as the object it is or show its compact text as it came, and both are served by this.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub type_schema: Option<Value>,
+    pub type_schema: Option<JsonText>,
     pub evaluator: Value,
     pub summary: Option<Value>,
 }
@@ -255,7 +259,7 @@ pub struct AttestationTypeInput {
 impl Document for AttestationTypeInput {
     const PARTS: FormParts = FormParts { document: "data_json", file: "type_schema", many: false };
 
-    fn read(value: &Value) -> Result<Self, Misfit> {
+    fn read(value: &JsonValue) -> Result<Self, Misfit> {
         decode::from_json(value)
     }
 }
@@ -337,9 +341,9 @@ impl Operation for PostAttestationType {
 }
 
 /// Reads a type schema: a JSON object, of whatever form.
-fn read_schema(text: &str) -> Result<Value> {
-    let value = decode::parse(text.as_bytes()).map_err(|text| Error::invalid("type_schema", text))?;
-    if !value.is_object() {
+fn read_schema(text: &str) -> Result<JsonText> {
+    let value = json::parse(text.as_bytes()).map_err(|text| Error::invalid("type_schema", text))?;
+    if !matches!(value, JsonValue::Object(_)) {
         return Err(Error::invalid("type_schema", "Input should be a valid dictionary"));
     }
     decode::from_json(&value).map_err(|misfit| Error::misfit(&misfit, "type_schema"))
@@ -350,13 +354,13 @@ fn read_schema(text: &str) -> Result<Value> {
 struct Content {
     name: AttestationTypeName,
     description: Option<String>,
-    type_schema: Option<Value>,
+    type_schema: Option<JsonText>,
     evaluator: Value,
     summary: Option<Value>,
 }
 
 impl Content {
-    fn new(input: AttestationTypeInput, type_schema: Option<Value>) -> Self {
+    fn new(input: AttestationTypeInput, type_schema: Option<JsonText>) -> Self {
         Self {
             name: input.name,
             description: input.description.map(Description::into_string),
@@ -448,7 +452,7 @@ mod tests {
         ];
         for (sent, kept) in table {
             let input: AttestationTypeInput =
-                decode::from_json(&json!({"name": "x", "evaluator": sent})).unwrap();
+                decode::from_json(&json!({"name": "x", "evaluator": sent}).into()).unwrap();
             assert_eq!(Content::new(input, None).evaluator, kept, "{sent}");
         }
     }
@@ -481,14 +485,16 @@ mod tests {
             ),
         ];
         for (sent, field) in table {
-            let refused = decode::from_json::<AttestationTypeInput>(&sent).err().map(|misfit| misfit.field());
+            let refused = decode::from_json::<AttestationTypeInput>(&sent.clone().into())
+                .err()
+                .map(|misfit| misfit.field());
             assert_eq!(refused.as_deref(), field, "{sent}");
         }
     }
 
     #[test]
     fn a_type_schema_is_a_json_object() {
-        assert_eq!(read_schema(r#"{"type": "object"}"#).unwrap(), json!({"type": "object"}));
+        assert_eq!(read_schema(r#"{"maximum": 1e400}"#).unwrap().as_str(), r#"{"maximum":1e400}"#);
         for text in ["", "[]", "null", "\"x\"", "{", r#"{"a": "\u0000"}"#] {
             let Err(Error::Invalid { fields, .. }) = read_schema(text) else { panic!("{text} is accepted") };
             assert!(!fields.is_empty(), "{text}");

@@ -1,10 +1,8 @@
 //! From JSON and from URL parameters to Rust types, with errors that name the field and quote what was sent.
 //!
-//! One serde deserializer over [`Value`] serves both: parameters are strings that read as integers and booleans
+//! One serde deserializer over [`JsonValue`] serves both: parameters are strings that read as integers and booleans
 //! where the type wants them, and as lists where they repeat. The texts follow the validation messages that users
 //! of the public command-line client know.
-
-mod json;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,9 +10,9 @@ use std::fmt;
 use serde::de::{
     self, DeserializeOwned, DeserializeSeed, Deserializer, Expected, IntoDeserializer, Unexpected, Visitor,
 };
-use serde_json::{Map, Value};
+use serde_json::{Map, Number, Value};
 
-pub use json::{DEEPEST, MOST_VALUES, parse};
+use crate::json::{JsonText, JsonValue};
 
 const LONGEST_ECHO: usize = 200;
 
@@ -64,7 +62,7 @@ impl Misfit {
         }
     }
 
-    fn about(mut self, value: &Value) -> Self {
+    fn about(mut self, value: &JsonValue) -> Self {
         self.input.get_or_insert_with(|| echo(value));
         self
     }
@@ -76,11 +74,13 @@ impl Misfit {
 }
 
 /// What was sent, shortened: strings bare, everything else as JSON, null as `None`.
-fn echo(value: &Value) -> String {
+fn echo(value: &JsonValue) -> String {
     let text = match value {
-        Value::String(text) => text.clone(),
-        Value::Null => "None".to_owned(),
-        Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => value.to_string(),
+        JsonValue::String(text) => text.clone(),
+        JsonValue::Null => "None".to_owned(),
+        JsonValue::Bool(_) | JsonValue::Number(_) | JsonValue::Array(_) | JsonValue::Object(_) => {
+            serde_json::to_string(value).unwrap_or_default()
+        }
     };
     shortened(&text).into_owned()
 }
@@ -164,18 +164,19 @@ fn alternatives(variants: &[&str]) -> String {
 }
 
 /// Reads a JSON value as a `T`.
-pub fn from_json<T: DeserializeOwned>(value: &Value) -> Result<T, Misfit> {
+pub fn from_json<T: DeserializeOwned>(value: &JsonValue) -> Result<T, Misfit> {
     T::deserialize(Reader { value, from_text: false })
 }
 
 /// Reads URL parameters as a `T`: every value in `parameters` is a string, or a list of them where one repeats.
-pub fn from_parameters<T: DeserializeOwned>(parameters: &Map<String, Value>) -> Result<T, Misfit> {
-    T::deserialize(ObjectReader::new(parameters, true))
+pub fn from_parameters<T: DeserializeOwned>(parameters: Map<String, Value>) -> Result<T, Misfit> {
+    let fields = Vec::from_iter(parameters.into_iter().map(|(name, value)| (name, value.into())));
+    T::deserialize(ObjectReader::new(&fields, true))
 }
 
 #[derive(Clone, Copy)]
 struct Reader<'a> {
-    value: &'a Value,
+    value: &'a JsonValue,
     /// Whether strings read as numbers and booleans, and lists as their last item.
     from_text: bool,
 }
@@ -184,7 +185,7 @@ impl<'a> Reader<'a> {
     /// The single value: of a repeated parameter the last one wins.
     fn single(self) -> Self {
         match self.value {
-            Value::Array(items) if self.from_text => {
+            JsonValue::Array(items) if self.from_text => {
                 items.last().map_or(self, |value| Self { value, ..self })
             }
             _ => self,
@@ -192,24 +193,31 @@ impl<'a> Reader<'a> {
     }
 
     fn text(self) -> Option<&'a str> {
-        self.value.as_str().filter(|_| self.from_text)
+        match self.value {
+            JsonValue::String(text) if self.from_text => Some(text),
+            _ => None,
+        }
     }
 
     fn any<'de, V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
         match self.value {
-            Value::Null => visitor.visit_unit(),
-            Value::Bool(value) => visitor.visit_bool(*value),
-            Value::Number(number) => match (number.as_u64(), number.as_i64(), number.as_f64()) {
-                (Some(value), ..) => visitor.visit_u64(value),
-                (_, Some(value), _) => visitor.visit_i64(value),
-                (.., Some(value)) => visitor.visit_f64(value),
-                (None, None, None) => Err(de::Error::custom("Input should be a valid number")),
-            },
-            Value::String(text) => no_nul(text).and_then(|text| visitor.visit_str(text)),
-            Value::Array(items) => {
+            JsonValue::Null => visitor.visit_unit(),
+            JsonValue::Bool(value) => visitor.visit_bool(*value),
+            JsonValue::Number(text) => {
+                let number = serde_json::from_str::<Number>(text).ok();
+                let number = number.map(|number| (number.as_u64(), number.as_i64(), number.as_f64()));
+                match number.unwrap_or_default() {
+                    (Some(value), ..) => visitor.visit_u64(value),
+                    (_, Some(value), _) => visitor.visit_i64(value),
+                    (.., Some(value)) => visitor.visit_f64(value),
+                    (None, None, None) => Err(de::Error::custom("Input should be a valid number")),
+                }
+            }
+            JsonValue::String(text) => no_nul(text).and_then(|text| visitor.visit_str(text)),
+            JsonValue::Array(items) => {
                 visitor.visit_seq(ItemReader { items: items.iter().enumerate(), from_text: self.from_text })
             }
-            Value::Object(fields) => visitor.visit_map(ObjectReader::new(fields, self.from_text)),
+            JsonValue::Object(fields) => visitor.visit_map(ObjectReader::new(fields, self.from_text)),
         }
     }
 
@@ -233,6 +241,25 @@ fn no_nul(text: &str) -> Result<&str, Misfit> {
     } else {
         Ok(text)
     }
+}
+
+/// Refuses a string with a NUL, which no database keeps, anywhere in a value whose type nothing else says of.
+fn free_of_nul(value: &JsonValue) -> Result<(), Misfit> {
+    let found = match value {
+        JsonValue::Null | JsonValue::Bool(_) | JsonValue::Number(_) => Ok(()),
+        JsonValue::String(text) => no_nul(text).map(|_| ()),
+        JsonValue::Array(items) => items.iter().enumerate().try_for_each(|(index, item)| {
+            free_of_nul(item).map_err(|misfit| misfit.below(Segment::Item(index)))
+        }),
+        JsonValue::Object(fields) => fields.iter().try_for_each(|(name, value)| {
+            let name_is =
+                no_nul(name).map_err(|misfit| Misfit { input: Some(shortened(name).into_owned()), ..misfit });
+            name_is
+                .and_then(|_| free_of_nul(value))
+                .map_err(|misfit| misfit.below(Segment::Field(name.clone())))
+        }),
+    };
+    found.map_err(|misfit| misfit.about(value))
 }
 
 macro_rules! integers {
@@ -289,20 +316,29 @@ impl<'de> Deserializer<'de> for Reader<'_> {
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
-        if self.value.is_null() { visitor.visit_none() } else { visitor.visit_some(self) }
+        if *self.value == JsonValue::Null { visitor.visit_none() } else { visitor.visit_some(self) }
     }
 
     fn deserialize_newtype_struct<V: Visitor<'de>>(
         self,
-        _: &'static str,
+        name: &'static str,
         visitor: V,
     ) -> Result<V::Value, Misfit> {
-        visitor.visit_newtype_struct(self)
+        if name != JsonText::NAME {
+            return visitor.visit_newtype_struct(self);
+        }
+        free_of_nul(self.value)?;
+        visitor.visit_str(&serde_json::to_string(self.value).map_err(de::Error::custom)?)
+    }
+
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
+        free_of_nul(self.value)?;
+        visitor.visit_unit()
     }
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
         match self.value {
-            Value::String(_) if self.from_text => {
+            JsonValue::String(_) if self.from_text => {
                 let items = std::slice::from_ref(self.value).iter().enumerate();
                 visitor.visit_seq(ItemReader { items, from_text: true })
             }
@@ -318,7 +354,7 @@ impl<'de> Deserializer<'de> for Reader<'_> {
         visitor: V,
     ) -> Result<V::Value, Misfit> {
         match self.value {
-            Value::Object(_) => self.deserialize_any(visitor),
+            JsonValue::Object(_) => self.deserialize_any(visitor),
             _ => Err(Misfit::about(de::Error::custom("Input should be a valid dictionary"), self.value)),
         }
     }
@@ -331,17 +367,17 @@ impl<'de> Deserializer<'de> for Reader<'_> {
     ) -> Result<V::Value, Misfit> {
         let this = self.single();
         match this.value {
-            Value::String(text) => visitor.visit_enum(text.as_str().into_deserializer()),
+            JsonValue::String(text) => visitor.visit_enum(text.as_str().into_deserializer()),
             _ => Err(de::Error::unknown_variant("", variants)),
         }
         .map_err(|misfit: Misfit| misfit.about(this.value))
     }
 
-    serde::forward_to_deserialize_any! { f32 i128 u128 char bytes byte_buf unit unit_struct tuple tuple_struct map identifier ignored_any }
+    serde::forward_to_deserialize_any! { f32 i128 u128 char bytes byte_buf unit unit_struct tuple tuple_struct map identifier }
 }
 
 struct ItemReader<'a> {
-    items: std::iter::Enumerate<std::slice::Iter<'a, Value>>,
+    items: std::iter::Enumerate<std::slice::Iter<'a, JsonValue>>,
     from_text: bool,
 }
 
@@ -360,13 +396,13 @@ impl<'de> de::SeqAccess<'de> for ItemReader<'_> {
 }
 
 struct ObjectReader<'a> {
-    fields: serde_json::map::Iter<'a>,
-    current: Option<(&'a String, &'a Value)>,
+    fields: std::slice::Iter<'a, (String, JsonValue)>,
+    current: Option<&'a (String, JsonValue)>,
     from_text: bool,
 }
 
 impl<'a> ObjectReader<'a> {
-    fn new(fields: &'a Map<String, Value>, from_text: bool) -> Self {
+    fn new(fields: &'a [(String, JsonValue)], from_text: bool) -> Self {
         Self { fields: fields.iter(), current: None, from_text }
     }
 }
@@ -503,10 +539,10 @@ mod tests {
             (json!([]), "", "Input should be a valid dictionary [input: []]"),
         ];
         for (input, field, message) in table {
-            let misfit = from_json::<Body>(&input).expect_err(&input.to_string());
+            let misfit = from_json::<Body>(&input.clone().into()).expect_err(&input.to_string());
             assert_eq!((misfit.field().as_str(), misfit.message().as_str()), (field, message), "{input}");
         }
-        let misfit = from_json::<Body>(&json!({"name": "x", "tags": {"a b": ""}})).unwrap_err();
+        let misfit = from_json::<Body>(&json!({"name": "x", "tags": {"a b": ""}}).into()).unwrap_err();
         assert_eq!(misfit.field(), "tags.a b");
     }
 
@@ -525,7 +561,7 @@ mod tests {
         else {
             unreachable!()
         };
-        let query: Query = from_parameters(&parameters).unwrap();
+        let query: Query = from_parameters(parameters).unwrap();
         assert_eq!((query.page, query.reverse, query.kind), (Some(2), Some(true), Some(Kind::Private)));
         assert_eq!(query.tag, ["one"]);
     }
@@ -555,29 +591,10 @@ mod tests {
             ),
         ];
         for (input, field, message) in table {
-            let Value::Object(parameters) = &input else { unreachable!() };
+            let Value::Object(parameters) = input.clone() else { unreachable!() };
             let misfit = from_parameters::<Query>(parameters).unwrap_err();
             assert_eq!((misfit.field().as_str(), misfit.message().as_str()), (field, message), "{input}");
         }
-    }
-
-    #[test]
-    fn nesting_is_bounded_and_brackets_in_strings_do_not_count() {
-        let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
-        assert!(parse(nested(DEEPEST).as_bytes()).is_ok());
-        assert!(parse(nested(DEEPEST + 1).as_bytes()).is_err());
-        assert!(parse(nested(10_000).as_bytes()).is_err());
-        assert!(parse(format!("\"{}\\\"\"", "[".repeat(500)).as_bytes()).is_ok());
-    }
-
-    #[test]
-    fn a_key_given_twice_is_named_wherever_it_is() {
-        for text in [r#"{"a":1,"b":2,"a":1}"#, r#"[{"x":{"a":1,"\u0061":null}}]"#] {
-            let refused = parse(text.as_bytes()).unwrap_err();
-            assert!(refused.contains("the key 'a' is given twice"), "{refused}");
-        }
-        let apart = r#"{"a":{"a":[{"a":1},{"a":-1.5}]},"b":"\u00e9","c":null,"d":true}"#;
-        assert_eq!(parse(apart.as_bytes()).unwrap(), serde_json::from_str::<Value>(apart).unwrap());
     }
 
     #[derive(Debug, Deserialize)]
@@ -587,22 +604,12 @@ mod tests {
     #[test]
     fn a_long_key_is_told_by_its_beginning_wherever_it_is() {
         let (key, told) = ("é".repeat(100_000), format!("{}…", "é".repeat(LONGEST_ECHO)));
-        let misfit = from_json::<Closed>(&json!({ &key: 1 })).unwrap_err();
+        let misfit = from_json::<Closed>(&json!({ &key: 1 }).into()).unwrap_err();
         assert_eq!(misfit.field(), told);
-        let misfit = from_json::<BTreeMap<String, Query>>(&json!({ &key: {"page": []} })).unwrap_err();
+        let misfit = from_json::<BTreeMap<String, Query>>(&json!({ &key: {"page": []} }).into()).unwrap_err();
         assert_eq!(misfit.field(), format!("{told}.page"));
-        let misfit = from_json::<BTreeMap<u64, u64>>(&json!({ &key: 1 })).unwrap_err();
+        let misfit = from_json::<BTreeMap<u64, u64>>(&json!({ &key: 1 }).into()).unwrap_err();
         assert_eq!(misfit.field(), told);
         assert!(misfit.message().ends_with(&format!("[input: {told}]")), "{}", misfit.message());
-        let twice = parse(format!("{{\"{key}\":1,\"{key}\":1}}").as_bytes()).unwrap_err();
-        assert!(twice.contains(&format!("the key '{told}' is given twice")) && twice.len() < 1000);
-    }
-
-    #[test]
-    fn values_are_counted_and_commas_in_strings_are_not() {
-        let list = |values: usize| format!("[{}1]", "1,".repeat(values - 1));
-        assert!(parse(list(MOST_VALUES).as_bytes()).is_ok());
-        assert!(parse(list(MOST_VALUES + 1).as_bytes()).is_err());
-        assert!(parse(format!("\"{}\"", ",".repeat(MOST_VALUES + 1)).as_bytes()).is_ok());
     }
 }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::assessment;
 use crate::auth::{Actor, Role, Scope};
 use crate::error::{Error, Resource, Result};
-use crate::fact::{Fact, Guard, Key, RecordKind, UnknownFields};
+use crate::fact::{Fact, Guard, Key, RecordKind, UnknownFields, keep_unknown_fields};
 use crate::id::Id;
 use crate::limits::at_most;
 use crate::name::{EnvironmentName, OrgName};
@@ -27,6 +27,7 @@ pub use view::{EnvironmentList, EnvironmentSort, EnvironmentView, GetEnvironment
 
 /// An environment as it is recorded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct Environment {
     /// Its id.
     pub id: Id,
@@ -51,9 +52,11 @@ pub struct Environment {
     /// When its settings last changed.
     pub last_modified_at: Timestamp,
     /// What a newer version of the program recorded beside.
-    #[serde(flatten)]
+    #[serde(flatten, skip_deserializing)]
     pub unknown: UnknownFields,
 }
+
+keep_unknown_fields!(Environment);
 
 /// What reports made of an environment. It is no part of the record that guards watch: a hundred machines that report
 /// that nothing changed must hold up nobody who changes a setting.

@@ -1,10 +1,11 @@
 //! Everything that can happen, one variant each, past tense and complete: from the facts alone every table of a
 //! store can be rebuilt (the hashes of API keys aside). A write is a list of facts, recorded together or not at all.
 
+mod payload;
+
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 
 use crate::allowlists::Allowance;
 use crate::artifacts::Artifact;
@@ -28,10 +29,13 @@ use crate::store::{StoreError, StoreResult};
 use crate::time::Timestamp;
 use crate::trails::Trail;
 
-/// Something that happened in an organization. Its JSON is a ledger entry's payload; where a fact makes or changes a
-/// record, `record` is that record as it is from then on.
+pub(crate) use payload::keep_unknown_fields;
+pub use payload::{Recorded, UnknownFields, said};
+
+/// Something that happened in an organization. Its JSON is a ledger entry's payload, an object whose one key is the
+/// fact's kind; where a fact makes or changes a record, `record` is that record as it is from then on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "fact", rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the variants and fields are named after what they hold")]
 pub enum Fact {
     OrganizationCreated {
@@ -142,15 +146,8 @@ pub enum Fact {
     },
 }
 
-/// Fields of a record that this version of the program does not know: a newer one wrote them. They are kept when the
-/// record is recorded again, so that an older server beside a newer one drops nothing. What is new in a record is
-/// therefore a new field at its top.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct UnknownFields(Map<String, Value>);
-
 impl Fact {
-    /// The kind that the ledger's leaf carries: the payload's `fact`.
+    /// The kind that the ledger's leaf carries: the payload's key.
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::OrganizationCreated { .. } => "organization_created",

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::auth::{Actor, Scope};
 use crate::decode::{self, Misfit};
 use crate::error::{Error, Resource, Result};
-use crate::fact::{Fact, Guard, Key, RecordKind, UnknownFields};
+use crate::fact::{Fact, Guard, Key, RecordKind, UnknownFields, keep_unknown_fields};
 use crate::id::Id;
+use crate::json::JsonValue;
 use crate::name::{FlowName, OrgName};
 use crate::operation::{Document, Envelope, Form, FormParts, Json, JsonList, Method, Operation, Put};
 use crate::page::{PageNumber, Pagination, PerPage, Slice, Window};
@@ -26,6 +26,7 @@ use crate::trails::{self, Activity};
 
 /// A flow as it is recorded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct Flow {
     /// Its id.
     pub id: Id,
@@ -48,9 +49,11 @@ pub struct Flow {
     /// By whom.
     pub created_by: Actor,
     /// What a newer version of the program recorded beside.
-    #[serde(flatten)]
+    #[serde(flatten, skip_deserializing)]
     pub unknown: UnknownFields,
 }
+
+keep_unknown_fields!(Flow);
 
 /// Who may read a flow (decisions: `public` lets callers of other organizations read it by name).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -295,7 +298,7 @@ pub struct FlowInput {
 impl Document for FlowInput {
     const PARTS: FormParts = FormParts { document: "data_json", file: "template_file", many: false };
 
-    fn read(value: &Value) -> Result<Self, Misfit> {
+    fn read(value: &JsonValue) -> Result<Self, Misfit> {
         decode::from_json(value)
     }
 }

@@ -38,6 +38,7 @@ pub mod feed;
 pub mod flows;
 pub mod id;
 pub mod index;
+pub mod json;
 pub mod ledger;
 pub mod limits;
 #[cfg(feature = "memory")]

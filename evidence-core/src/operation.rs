@@ -3,7 +3,7 @@
 //! [`crate::api`].
 
 mod list;
-mod text;
+mod stream;
 
 use std::future::Future;
 
@@ -11,19 +11,19 @@ use bytes::Bytes;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 
 use crate::auth::Scope;
 use crate::blobs::{Chunks, Upload};
 use crate::compute::{Compute, LONG_JSON};
 use crate::decode::{self, Misfit};
 use crate::error::{Error, INVALID_PAYLOAD, Result};
+use crate::json::{self, JsonValue};
 use crate::limits::Limits;
 use crate::name::{FlowName, OrgName};
 use crate::service::Context;
 
 pub use list::*;
-pub use text::*;
+pub use stream::*;
 
 /// The five HTTP methods of the API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -192,11 +192,11 @@ impl<T: DeserializeOwned + JsonSchema + Send + 'static> Body for Json<T> {
 
     fn read(raw: RawBody) -> Result<Self> {
         let value = match raw {
-            RawBody::Json(text) => decode::parse(&text).map_err(|text| Error::invalid("body", text))?,
-            RawBody::Empty => Value::Null,
+            RawBody::Json(text) => json::parse(&text).map_err(|text| Error::invalid("body", text))?,
+            RawBody::Empty => JsonValue::Null,
             RawBody::Form { .. } | RawBody::Bytes(_) => return Err(Error::UnsupportedMediaType),
         };
-        if value.is_null() {
+        if value == JsonValue::Null {
             return Err(Error::invalid("body", "Field required [input: None]"));
         }
         decode::from_json(&value).map(Self).map_err(|misfit| Error::misfit(&misfit, "body"))
@@ -208,7 +208,7 @@ pub trait Document: JsonSchema + Sized + Send + 'static {
     /// The form's parts.
     const PARTS: FormParts;
     /// Reads it from its JSON; mostly [`decode::from_json`].
-    fn read(value: &Value) -> Result<Self, Misfit>;
+    fn read(value: &JsonValue) -> Result<Self, Misfit>;
 }
 
 /// A multipart form: a JSON document and files.
@@ -249,8 +249,7 @@ impl<T: Document> Body for Form<T> {
         let part = T::PARTS.document;
         let missing = || Error::invalid(part, "Field required [input: None]");
         let RawBody::Form { document, files } = raw else { return Err(missing()) };
-        let value =
-            decode::parse(&document.ok_or_else(missing)?).map_err(|text| Error::invalid(part, text))?;
+        let value = json::parse(&document.ok_or_else(missing)?).map_err(|text| Error::invalid(part, text))?;
         let document = T::read(&value).map_err(|misfit| Error::misfit(&misfit, part))?;
         Ok(Self { document, files: files.into_iter().map(|(_, file)| file).collect() })
     }
@@ -619,7 +618,9 @@ mod tests {
 
     #[test]
     fn what_is_no_json_is_refused_and_null_is_nothing() {
-        let read = |text: &'static [u8]| match Json::<Value>::read(RawBody::Json(Bytes::from_static(text))) {
+        let read = |text: &'static [u8]| match Json::<serde_json::Value>::read(RawBody::Json(
+            Bytes::from_static(text),
+        )) {
             Ok(Json(value)) => Ok(value),
             Err(Error::Invalid { fields, .. }) => Err(fields.into_iter().next().unwrap()),
             Err(error) => panic!("{error}"),

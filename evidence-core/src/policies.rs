@@ -6,7 +6,6 @@ mod view;
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::assessment;
 use crate::auth::{Actor, Scope};
@@ -14,14 +13,15 @@ use crate::compute::LONG_YAML;
 use crate::decode::{self, Misfit};
 use crate::environments::KnownEnvironment;
 use crate::error::{Error, Resource, Result};
-use crate::fact::{Fact, Guard, Key, RecordKind, UnknownFields};
+use crate::fact::{Fact, Guard, Key, RecordKind, UnknownFields, keep_unknown_fields};
 use crate::id::Id;
+use crate::json::JsonValue;
 use crate::name::{OrgName, PolicyName};
-use crate::operation::{Document, Form, FormParts, JsonText, Method, Operation, Put};
+use crate::operation::{Document, Form, FormParts, JsonStream, Method, Operation, Put};
 use crate::page::Listed;
 use crate::rules::policy;
 use crate::service::{Context, Draft};
-use crate::shared::{Description, ShortText};
+use crate::shared::{Description, ShortText, push_newest};
 use crate::store::{Current, StoreError, StoreResult};
 use crate::time::Timestamp;
 
@@ -31,6 +31,7 @@ pub(crate) use parsed::{ParsedPolicies, no_policies};
 
 /// A policy as it is recorded; its versions are records of their own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct Policy {
     /// Its id.
     pub id: Id,
@@ -46,23 +47,24 @@ pub struct Policy {
     pub created_by: Actor,
     /// When it last changed.
     pub last_modified_at: Timestamp,
-    /// What happened to it.
-    pub events: Vec<PolicyEvent>,
+    /// When its description changed: the newest 100 times, oldest first. What else happened to it stands in its versions.
+    pub description_changes: Vec<DescriptionChange>,
     /// What a newer version of the program recorded beside.
-    #[serde(flatten)]
+    #[serde(flatten, skip_deserializing)]
     pub unknown: UnknownFields,
 }
 
-/// Something that happened to a policy.
+keep_unknown_fields!(Policy);
+
+/// That a policy's description was changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PolicyEvent {
-    /// `creation`, `metadata_update` or `new_version`.
-    #[serde(rename = "type")]
-    pub kind: String,
+pub struct DescriptionChange {
     /// When.
     pub at: Timestamp,
     /// By whom.
     pub by: Actor,
+    /// The policy's latest version at that time.
+    pub version: u64,
 }
 
 /// One immutable version of a policy.
@@ -158,7 +160,7 @@ impl Operation for ListPolicies {
     const SCOPE: Scope = Scope::Read;
     const SUMMARY: &'static str = "Lists the policies of an organization";
     type Body = ();
-    type Output = JsonText<Vec<PolicyView>>;
+    type Output = JsonStream<Vec<PolicyView>>;
 
     fn org(&self) -> Option<&OrgName> {
         Some(&self.org)
@@ -167,7 +169,7 @@ impl Operation for ListPolicies {
     async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
         let policies = cx.store().policies(cx.org()?).await?;
         let environments = cx.store().environments(cx.org()?).await?;
-        Ok(JsonText::new(view::list_text(policies, &environments, cx).await?, cx.compute()))
+        Ok(JsonStream::new(view::list_text(policies, &environments, cx).await?, cx.compute()))
     }
 }
 
@@ -186,7 +188,7 @@ impl Operation for GetPolicy {
     const SCOPE: Scope = Scope::Read;
     const SUMMARY: &'static str = "Gets a policy";
     type Body = ();
-    type Output = JsonText<PolicyView>;
+    type Output = JsonStream<PolicyView>;
 
     fn org(&self) -> Option<&OrgName> {
         Some(&self.org)
@@ -198,7 +200,7 @@ impl Operation for GetPolicy {
         let missing = || cx.missing(Resource::Policy, self.policy_name.as_str());
         let policy = known.ok_or_else(missing)?.record;
         let environments = cx.store().environments(org).await?;
-        Ok(JsonText::new(view::text(policy, &environments, cx).await?, cx.compute()))
+        Ok(JsonStream::new(view::text(policy, &environments, cx).await?, cx.compute()))
     }
 }
 
@@ -247,7 +249,7 @@ const FILE: &str = "policy_file";
 impl Document for PolicyInput {
     const PARTS: FormParts = FormParts { document: "payload", file: FILE, many: false };
 
-    fn read(value: &Value) -> Result<Self, Misfit> {
+    fn read(value: &JsonValue) -> Result<Self, Misfit> {
         decode::from_json(value)
     }
 }
@@ -259,7 +261,7 @@ impl Operation for PutPolicy {
     const SCOPE: Scope = Scope::Write;
     const SUMMARY: &'static str = "Creates a policy or adds a version to it";
     type Body = Form<PolicyInput>;
-    type Output = Put<JsonText<PolicyView>>;
+    type Output = Put<JsonStream<PolicyView>>;
 
     fn org(&self) -> Option<&OrgName> {
         Some(&self.org)
@@ -279,7 +281,7 @@ impl Operation for PutPolicy {
             reassess_consumers(&input.name, cx).await?;
         }
         let environments = cx.store().environments(cx.org()?).await?;
-        let body = JsonText::new(view::text(policy, &environments, cx).await?, cx.compute());
+        let body = JsonStream::new(view::text(policy, &environments, cx).await?, cx.compute());
         Ok(Put { created, body })
     }
 }
@@ -345,7 +347,7 @@ fn first(input: &PolicyInput, text: &str, cx: &Context<'_>) -> (Policy, PolicyVe
         created_at: cx.now(),
         created_by: cx.actor(),
         last_modified_at: cx.now(),
-        events: vec![event("creation", cx.now(), cx)],
+        description_changes: Vec::new(),
         unknown: UnknownFields::default(),
     };
     let version = version_of(&record, input, text, cx);
@@ -364,11 +366,11 @@ fn updated(
         && description != record.description
     {
         record.description = description;
-        record.events.push(event("metadata_update", at, cx));
+        let change = DescriptionChange { at, by: cx.actor(), version: record.version };
+        push_newest(&mut record.description_changes, change);
     }
     if text.is_some() {
         record.version += 1;
-        record.events.push(event("new_version", at, cx));
     }
     if record != *known {
         record.last_modified_at = at;
@@ -386,10 +388,6 @@ fn version_of(record: &Policy, input: &PolicyInput, text: &str, cx: &Context<'_>
         at: record.last_modified_at,
         by: cx.actor(),
     }
-}
-
-fn event(kind: &str, at: Timestamp, cx: &Context<'_>) -> PolicyEvent {
-    PolicyEvent { kind: kind.to_owned(), at, by: cx.actor() }
 }
 
 /// Judges what runs where the policy is attached by its latest version: each environment in a write of its own, one

@@ -1,11 +1,10 @@
 //! What every report has in common: the flow, trail and repo it names come into being with it, in the same write
 //! (decisions, Recording). Look-ups never create.
 
-use serde_json::{Map, Value};
-
 use crate::error::{Error, Resource, Result};
 use crate::fact::{Fact, Guard, Key, RecordKind, UnknownFields};
 use crate::flows::Flow;
+use crate::json::JsonText;
 use crate::name::{FlowName, TrailName};
 use crate::service::{Context, Draft};
 use crate::store::Current;
@@ -100,7 +99,7 @@ impl Trail {
             repo_info: None,
             repo_ids: Vec::new(),
             origin_url: String::new(),
-            user_data: Value::Object(Map::new()),
+            user_data: JsonText::empty_object(),
             external_urls: None,
             template: flow.template,
             template_id: flow.template_id,

@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Map;
 
 use crate::assessment::{self, Running, Sighting};
 use crate::auth::Scope;
-use crate::decode::MOST_VALUES;
 use crate::environments::{Environment, EnvironmentKind};
 use crate::error::{Error, INVALID_REPORT, Result};
 use crate::fact::Fact;
+use crate::json::JsonFields;
+use crate::json::MOST_VALUES;
 use crate::limits::{Limits, at_most};
 use crate::name::{EnvironmentName, Fingerprint, OrgName};
 use crate::operation::{Json, Method, Operation, Put};
@@ -41,7 +41,7 @@ impl Report {
                         fingerprint: Some(fingerprint.clone()),
                         name: name.to_string(),
                         created: Vec::new(),
-                        context: Map::new(),
+                        context: JsonFields::default(),
                     };
                     let seen = running.entry(ArtifactKey::from(fingerprint)).or_insert_with(unseen);
                     seen.created.push(created.0);
@@ -285,7 +285,8 @@ mod tests {
     const TWO: &str = "2222222222222222222222222222222222222222222222222222222222222222";
 
     fn running(artifacts: &Value) -> Vec<(String, String, Vec<i64>)> {
-        let body: DockerReport = from_json(&json!({ "artifacts": artifacts })).expect("a valid report");
+        let body: DockerReport =
+            from_json(&json!({ "artifacts": artifacts }).into()).expect("a valid report");
         let report =
             Report::new(EnvironmentKind::Docker, body.artifacts.0.iter().map(PlainArtifact::sighting));
         let flat = |(key, seen): (&ArtifactKey, &Sighting)| {
@@ -358,7 +359,7 @@ mod tests {
             ),
         ];
         for (body, field) in table {
-            let misfit = from_json::<DockerReport>(&body).expect_err(&body.to_string());
+            let misfit = from_json::<DockerReport>(&body.clone().into()).expect_err(&body.to_string());
             assert_eq!(misfit.field(), field, "{body}");
         }
     }

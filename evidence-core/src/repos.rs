@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::auth::Scope;
 use crate::error::{Error, Result};
-use crate::fact::{Fact, Guard, Key, RecordKind, UnknownFields};
+use crate::fact::{Fact, Guard, Key, RecordKind, UnknownFields, keep_unknown_fields};
 use crate::id::Id;
 use crate::name::OrgName;
 use crate::operation::{Json, Method, Operation};
@@ -23,6 +23,7 @@ use crate::time::Timestamp;
 
 /// A repo as it is recorded: what the newest report said of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct Repo {
     /// Our id of it.
     pub id: Id,
@@ -41,9 +42,11 @@ pub struct Repo {
     /// When it was first reported.
     pub created_at: Timestamp,
     /// What a newer version of the program recorded beside.
-    #[serde(flatten)]
+    #[serde(flatten, skip_deserializing)]
     pub unknown: UnknownFields,
 }
+
+keep_unknown_fields!(Repo);
 
 /// How a list of repos is narrowed; everything given must match.
 #[derive(Debug, Clone, Default)]
@@ -245,7 +248,8 @@ pub struct RepoView {
     pub repo_id: Option<String>,
     pub vcs_instance: Option<String>,
     pub namespace_path: Option<Vec<String>>,
-    pub additional_info: Option<Map<String, Value>>,
+    #[schemars(with = "Option<Map<String, Value>>")]
+    pub additional_info: Option<FreeForm>,
     pub description: Option<String>,
     pub tags: Tags,
     pub _links: RepoLinks,
@@ -271,7 +275,7 @@ impl RepoView {
             repo_id: info.id.map(ShortText::into_string),
             vcs_instance,
             namespace_path: Some(namespace_path).filter(|path| !path.is_empty()),
-            additional_info: info.additional_info.map(|FreeForm(fields)| fields),
+            additional_info: info.additional_info,
             description: info.description.map(Description::into_string),
             tags,
             _links: RepoLinks { tags: Link { href } },

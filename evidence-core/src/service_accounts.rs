@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::auth::{Actor, ActorKind, Role, Scope};
 use crate::error::{Error, Resource, Result};
-use crate::fact::{Fact, Guard, Key, RecordKind, UnknownFields};
+use crate::fact::{Fact, Guard, Key, RecordKind, UnknownFields, keep_unknown_fields};
 use crate::id::Id;
 use crate::name::{OrgName, ServiceAccountName};
 use crate::operation::{Created, Json, Method, Operation};
@@ -18,6 +18,7 @@ use crate::time::{Timestamp, WholeSeconds};
 
 /// A service account as it is recorded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct ServiceAccount {
     /// Its id.
     pub id: Id,
@@ -32,12 +33,15 @@ pub struct ServiceAccount {
     /// When.
     pub created_at: Timestamp,
     /// What a newer version of the program recorded beside.
-    #[serde(flatten)]
+    #[serde(flatten, skip_deserializing)]
     pub unknown: UnknownFields,
 }
 
+keep_unknown_fields!(ServiceAccount);
+
 /// An API key as it is recorded: everything but the key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct ApiKeyRecord {
     /// Its id.
     pub id: Id,
@@ -54,9 +58,11 @@ pub struct ApiKeyRecord {
     /// The SHA-256 of the stored hash.
     pub hash_sha256: String,
     /// What a newer version of the program recorded beside.
-    #[serde(flatten)]
+    #[serde(flatten, skip_deserializing)]
     pub unknown: UnknownFields,
 }
+
+keep_unknown_fields!(ApiKeyRecord);
 
 /// Questions about service accounts and their keys.
 #[async_trait]
@@ -69,6 +75,8 @@ pub trait ServiceAccountStore: Send + Sync {
     async fn api_key(&self, org: Id, id: Id) -> StoreResult<Option<Current<ApiKeyRecord>>>;
     /// The keys of this owner that work at this time, oldest first.
     async fn api_keys(&self, org: Id, owner: Id, at: Timestamp) -> StoreResult<Vec<Current<ApiKeyRecord>>>;
+    /// How many keys of this owner work at this time, those too whose records are damaged.
+    async fn api_key_count(&self, org: Id, owner: Id, at: Timestamp) -> StoreResult<u64>;
 }
 
 impl ServiceAccount {
@@ -385,7 +393,7 @@ mod tests {
             (json!({"other": 1}), Some("builds"), Role::Member),
         ];
         for (body, description, privilege) in table {
-            let patch: ServiceAccountPatch = crate::decode::from_json(&body).unwrap();
+            let patch: ServiceAccountPatch = crate::decode::from_json(&body.clone().into()).unwrap();
             let after = patch.apply(&before);
             assert_eq!((after.description.as_deref(), after.privilege), (description, privilege), "{body}");
         }

@@ -9,12 +9,12 @@ use std::ops::RangeInclusive;
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 
 use crate::auth::Scope;
 use crate::environments::KnownEnvironment;
 use crate::error::{Error, Resource, Result};
 use crate::id::Id;
+use crate::json::JsonFields;
 use crate::ledger::Hash;
 use crate::name::{EnvironmentName, Fingerprint, OrgName, PolicyName};
 use crate::operation::{Json, Method, Operation};
@@ -81,8 +81,8 @@ pub struct Instance {
     pub created: Vec<i64>,
     /// What only environments of its kind tell: pods, tasks, containers, revisions. Answers show what is under `pods` and
     /// `ecs_context`. No snapshot is taken because it differs.
-    #[serde(default, skip_serializing_if = "Map::is_empty")]
-    pub context: Map<String, Value>,
+    #[serde(default, skip_serializing_if = "JsonFields::is_empty")]
+    pub context: JsonFields,
     /// The first snapshot with these data.
     pub from: u64,
     /// The first snapshot of the run that this is a part of.

@@ -13,8 +13,7 @@
 //! - Time and ids come from the caller. A store reads no clock and draws no randomness.
 //! - Questions and facts of one organization never show or touch another's.
 //! - A stored record that cannot be read is [`StoreError::Corrupt`] where it is asked for alone; a list leaves it out and
-//!   names it in the log ([`readable`]), so that it hides no other. [`api_keys`](ServiceAccountStore::api_keys),
-//!   [`artifacts`](ArtifactStore::artifacts) and [`instances`](SnapshotStore::instances) are no such lists: decisions rest
+//!   names it in the log ([`readable`]), so that it hides no other. [`artifacts`](ArtifactStore::artifacts) and [`instances`](SnapshotStore::instances) are no such lists: decisions rest
 //!   on all that they answer.
 //! - A question takes a bounded number of statements, whatever the size of its answer.
 //!
@@ -64,6 +63,7 @@
 //! | [`flows_by_id`](FlowStore::flows_by_id), [`artifacts_by_id`](ArtifactStore::artifacts_by_id), [`attestations_by_id`](AttestationStore::attestations_by_id), [`trail_contents`](TrailStore::trail_contents), [`trail_names`](TrailStore::trail_names), [`trail_sizes`](TrailStore::trail_sizes), [`environments_by_id`](EnvironmentStore::environments_by_id) | ids, unknown ones passed over | any | one an id |
 //! | [`service_accounts`](ServiceAccountStore::service_accounts), [`environments`](EnvironmentStore::environments), [`policies`](PolicyStore::policies) | the organization | name, by bytes | all |
 //! | [`api_keys`](ServiceAccountStore::api_keys) | the owner | oldest first, then id | all that work |
+//! | [`api_key_count`](ServiceAccountStore::api_key_count) | the owner | | the number of those that work, damaged ones too |
 //! | [`flows`](FlowStore::flows) | part of the name, tags | name, by bytes | a window, and the total |
 //! | [`repos`](RepoStore::repos) | name, search, provider, namespace, tags | name, by bytes, then id | a window, and the total |
 //! | [`trails`](TrailStore::trails) | flow and what else is asked | last begun first by ledger index | a window, and the total |
@@ -147,13 +147,14 @@ impl StoreError {
     }
 }
 
-/// What can be read of a list's records, each of which comes with the ledger index of its fact. One that is damaged is
-/// left out, so that it hides no other, and is named in the log. Whoever rests a decision on what a list has checks that it is all there.
+/// What can be read of a list's records, each of which comes with the ledger index of its fact; of organizations and users,
+/// which are listed in the whole store, with the name. One that is damaged is left out, so that it hides no other, and is
+/// named in the log. Whoever rests a decision on what a list has checks that it is all there.
 ///
 /// # Errors
 /// What an item has failed with, where it is not [`StoreError::Corrupt`].
 pub fn readable<I: std::fmt::Display, T>(
-    org: Id,
+    org: impl std::fmt::Display,
     records: impl IntoIterator<Item = (I, StoreResult<T>)>,
 ) -> StoreResult<Vec<T>> {
     let whole = |(index, record): (I, StoreResult<T>)| match record {

@@ -518,6 +518,7 @@ delegate! { ServiceAccountStore {
     fn service_accounts(org: Id) -> Vec<ServiceAccount>;
     fn api_key(org: Id, id: Id) -> Option<Current<ApiKeyRecord>>;
     fn api_keys(org: Id, owner: Id, at: Timestamp) -> Vec<Current<ApiKeyRecord>>;
+    fn api_key_count(org: Id, owner: Id, at: Timestamp) -> u64;
 } }
 delegate! { TrailStore {
     fn trail(org: Id, flow: Id, name: &str) -> Option<Current<Trail>>;

@@ -95,7 +95,7 @@ impl World {
             _ => "prod",
         };
         parameters.insert("env_name".to_owned(), environment.into());
-        decode::from_parameters(&parameters).unwrap()
+        decode::from_parameters(parameters).unwrap()
     }
 
     fn call<O: Operation>(&self, sent: &Sent) -> evidence_core::Result<()> {

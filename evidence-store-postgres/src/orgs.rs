@@ -6,8 +6,9 @@ use evidence_core::auth::{Actor, KeyHash};
 use evidence_core::id::Id;
 use evidence_core::orgs::{KeyHolder, Member, OrgStore, Organization, Standing, User};
 use evidence_core::service_accounts::ServiceAccount;
-use evidence_core::store::StoreResult;
+use evidence_core::store::{StoreResult, readable};
 use evidence_core::time::Timestamp;
+use serde::de::DeserializeOwned;
 
 use crate::db::PostgresStore;
 use crate::rows::{Payload, body, id, payload, record, signed, text_of, unsigned, word};
@@ -30,9 +31,13 @@ pub(crate) const STANDING: &str = "
 
 const USER: &str = "SELECT record FROM evidence.user WHERE name = $1";
 
-const USERS: &str = "SELECT record FROM evidence.user WHERE name > $1 ORDER BY name LIMIT $2";
+const USERS: &str = "SELECT name, record FROM evidence.user WHERE name > $1 ORDER BY name LIMIT $2";
 
-const ORGANIZATIONS: &str = "SELECT record FROM evidence.organization WHERE name > $1 ORDER BY name LIMIT $2";
+const ORGANIZATIONS: &str =
+    "SELECT name, record FROM evidence.organization WHERE name > $1 ORDER BY name LIMIT $2";
+
+/// What the log says in the place of an organization.
+const WHOLE_STORE: &str = "all";
 
 const MEMBERS: &str = "
     SELECT (SELECT r.ledger_index FROM evidence.record r WHERE r.org = m.org AND r.id = m.user AND r.kind = 'member'),
@@ -79,9 +84,17 @@ impl HolderRow {
 }
 
 /// Reads a row of [`MEMBERS`].
-fn member((revision, role, user): (i64, String, String)) -> StoreResult<Current<Member>> {
-    let record = Member { user: body(&user)?, role: word(&role)? };
-    Ok(Current { revision: unsigned(revision)?, record })
+fn member((revision, role, user): (i64, String, String)) -> (i64, StoreResult<Current<Member>>) {
+    let read = || {
+        let record = Member { user: body(&user)?, role: word(&role)? };
+        Ok(Current { revision: unsigned(revision)?, record })
+    };
+    (revision, read())
+}
+
+/// Reads a record that is listed in the whole store, by its name.
+fn listed<T: DeserializeOwned>((name, record): (String, String)) -> (String, StoreResult<T>) {
+    (name, body(&record))
 }
 
 impl PostgresStore {
@@ -112,18 +125,18 @@ impl OrgStore for PostgresStore {
     }
 
     async fn users_by_name(&self, after: &str, limit: u64) -> StoreResult<Vec<User>> {
-        let users = self.ask(USERS).bind(after).bind(signed(limit)).all::<(String,)>().await?;
-        users.iter().map(|(user,)| body(user)).collect()
+        let users = self.ask(USERS).bind(after).bind(signed(limit)).all().await?;
+        readable(WHOLE_STORE, users.into_iter().map(listed))
     }
 
     async fn organizations_by_name(&self, after: &str, limit: u64) -> StoreResult<Vec<Organization>> {
         let question = self.ask(ORGANIZATIONS).bind(after).bind(signed(limit));
-        question.all::<(String,)>().await?.iter().map(|(organization,)| body(organization)).collect()
+        readable(WHOLE_STORE, question.all().await?.into_iter().map(listed))
     }
 
     async fn members(&self, org: Id) -> StoreResult<Vec<Current<Member>>> {
         let members = self.ask(MEMBERS).bind(org.to_string()).all().await?;
-        members.into_iter().map(member).collect()
+        readable(org, members.into_iter().map(member))
     }
 
     async fn key_holder(&self, hash: &KeyHash) -> StoreResult<Option<KeyHolder>> {

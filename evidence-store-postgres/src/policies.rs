@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use async_trait::async_trait;
 use evidence_core::Current;
+use evidence_core::fact::said;
 use evidence_core::id::Id;
 use evidence_core::page::Listed;
 use evidence_core::policies::{Policy, PolicyStore, PolicyVersion, VersionKey};
@@ -13,7 +14,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::db::PostgresStore;
-use crate::rows::{Payload, body, each, id, list, payload, signed, text_of, unsigned};
+use crate::rows::{Payload, each, id, list, payload, signed, text_of, unsigned};
 
 const KIND: &str = "policy";
 
@@ -62,7 +63,7 @@ impl PostgresStore {
 
 /// The version in the payload of this index.
 fn version<T: DeserializeOwned>((index, payload): (i64, Payload)) -> (i64, StoreResult<T>) {
-    (index, text_of(&payload).and_then(body::<Versioned<T>>).map(|payload| payload.version))
+    (index, text_of(&payload).and_then(said::<Versioned<T>>).map(|payload| payload.version))
 }
 
 /// The ids and the numbers, each pair once, to bind.

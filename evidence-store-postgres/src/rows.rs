@@ -2,14 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use evidence_core::fact::{Recorded, said};
 use evidence_core::id::Id;
 use evidence_core::page::{Listed, Slice, Window};
 use evidence_core::store::{StoreResult, readable};
 use evidence_core::{Current, StoreError};
+use serde::Serialize;
 use serde::de::value::StrDeserializer;
 use serde::de::{DeserializeOwned, IntoDeserializer};
 use serde::ser::Error as _;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sqlx::Arguments;
 use sqlx::postgres::PgArguments;
@@ -230,15 +231,9 @@ pub(crate) fn text_of(payload: &Payload) -> StoreResult<&str> {
     payload.as_deref().ok_or_else(|| StoreError::corrupt("its ledger entry is missing"))
 }
 
-/// A payload, as far as its record goes.
-#[derive(Deserialize)]
-pub(crate) struct Recorded<T> {
-    pub(crate) record: T,
-}
-
 /// Reads the record of a fact's payload.
 pub(crate) fn record<T: DeserializeOwned>(payload: &str) -> StoreResult<T> {
-    body::<Recorded<T>>(payload).map(|recorded| recorded.record)
+    said::<Recorded<T>>(payload).map(|recorded| recorded.record)
 }
 
 /// Reads JSON that the store keeps.

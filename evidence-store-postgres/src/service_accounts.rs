@@ -8,7 +8,7 @@ use evidence_core::store::StoreResult;
 use evidence_core::time::Timestamp;
 
 use crate::db::PostgresStore;
-use crate::rows::{current, payload};
+use crate::rows::{listed_current, payload, unsigned};
 
 const KIND: &str = "service_account";
 const KEY: &str = "api_key";
@@ -21,15 +21,25 @@ pub(crate) const PUT_KEYS: &str = "
         AS r (org, id, owner, owner_id, hash, created_at, expires_at, revoked_at)
     ON CONFLICT (org, id) DO UPDATE SET expires_at = excluded.expires_at, revoked_at = excluded.revoked_at";
 
+/// The keys `k` of the owner `$2` that work at `$3`.
+macro_rules! working {
+    () => {
+        "k.org = $1 AND k.owner_id = $2
+        AND coalesce(k.expires_at > $3, true) AND coalesce(k.revoked_at > $3, true)"
+    };
+}
+
 pub(crate) const KEYS: &str = concat!(
     "SELECT n.ledger_index, ",
     payload!("n"),
     " FROM evidence.api_key k
     CROSS JOIN LATERAL (SELECT * FROM evidence.record WHERE org = $1 AND id = k.id OFFSET 0) n
-    WHERE k.org = $1 AND k.owner_id = $2 AND n.kind = 'api_key'
-        AND coalesce(k.expires_at > $3, true) AND coalesce(k.revoked_at > $3, true)
-    ORDER BY k.created_at, k.id"
+    WHERE n.kind = 'api_key' AND ",
+    working!(),
+    " ORDER BY k.created_at, k.id"
 );
+
+pub(crate) const KEY_COUNT: &str = concat!("SELECT count(*) FROM evidence.api_key k WHERE ", working!());
 
 #[async_trait]
 impl ServiceAccountStore for PostgresStore {
@@ -48,7 +58,11 @@ impl ServiceAccountStore for PostgresStore {
 
     async fn api_keys(&self, org: Id, owner: Id, at: Timestamp) -> StoreResult<Vec<Current<ApiKeyRecord>>> {
         let question = self.ask(KEYS).bind(org.to_string()).bind(owner.to_string()).bind(at.as_micros());
-        let rows = question.all().await?;
-        rows.into_iter().map(current).collect()
+        question.readable_as(org, listed_current).await
+    }
+
+    async fn api_key_count(&self, org: Id, owner: Id, at: Timestamp) -> StoreResult<u64> {
+        let question = self.ask(KEY_COUNT).bind(org.to_string()).bind(owner.to_string()).bind(at.as_micros());
+        unsigned(question.first::<(i64,)>().await?.map_or(0, |(count,)| count))
     }
 }

@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 
 use async_trait::async_trait;
 use evidence_core::Current;
+use evidence_core::fact::said;
 use evidence_core::id::Id;
 use evidence_core::name::Fingerprint;
 use evidence_core::snapshots::{ArtifactKey, Instance, Placed, Run, Snapshot, SnapshotRow, SnapshotStore};
@@ -13,7 +14,7 @@ use evidence_core::time::Timestamp;
 use serde::Deserialize;
 
 use crate::db::PostgresStore;
-use crate::rows::{Payload, Rows, Table, array, body, id, list, payload, signed, text_of, unsigned, word};
+use crate::rows::{Payload, Rows, Table, array, id, list, payload, signed, text_of, unsigned, word};
 
 pub(crate) const INSERT_SNAPSHOTS: &str = "
     INSERT INTO evidence.snapshot (org, environment, idx, at, compliant, ledger_index)
@@ -156,7 +157,9 @@ impl Intervals {
             rows.push(Table::InstanceEnd, end)?;
         }
         for Begun { org, environment, artifact, instance, until, exited } in &self.begun {
-            let row = (org, environment, artifact, instance.from, instance.since, until, exited, instance);
+            // As text: a JSON value in between would round its numbers.
+            let state = serde_json::to_string(instance)?;
+            let row = (org, environment, artifact, instance.from, instance.since, until, exited, state);
             rows.push(Table::Instance, &row)?;
         }
         Ok(())
@@ -204,7 +207,7 @@ impl SnapshotStore for PostgresStore {
     async fn snapshot(&self, org: Id, environment: Id, index: u64) -> StoreResult<Option<Current<Snapshot>>> {
         let question = self.ask(SNAPSHOT).bind(org.to_string()).bind(environment.to_string());
         let taken = |(revision, payload): (i64, Payload)| {
-            let Taken { snapshot } = body(text_of(&payload)?)?;
+            let Taken { snapshot } = said(text_of(&payload)?)?;
             Ok(Current { revision: unsigned(revision)?, record: snapshot })
         };
         question.bind(signed(index)).first_as(taken).await

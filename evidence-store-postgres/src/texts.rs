@@ -1,6 +1,7 @@
 //! Texts, found by their digests.
 
 use async_trait::async_trait;
+use evidence_core::fact::said;
 use evidence_core::id::Id;
 use evidence_core::ledger::Hash;
 use evidence_core::store::StoreResult;
@@ -8,7 +9,7 @@ use evidence_core::texts::TextStore;
 use serde::Deserialize;
 
 use crate::db::PostgresStore;
-use crate::rows::{Payload, body, each, list, payload, text_of};
+use crate::rows::{Payload, each, list, payload, text_of};
 
 /// The newest entry that keeps a text: an older one may be damaged.
 pub(crate) const INSERT_TEXTS: &str = "
@@ -29,7 +30,7 @@ struct Kept {
 #[async_trait]
 impl TextStore for PostgresStore {
     async fn texts(&self, org: Id, digests: &[Hash]) -> StoreResult<Vec<String>> {
-        let text = |payload: &str| body::<Kept>(payload).map(|kept| kept.text);
+        let text = |payload: &str| said::<Kept>(payload).map(|kept| kept.text);
         let row = move |(index, payload): (i64, Payload)| (index, text_of(&payload).and_then(text));
         self.ask(TEXTS).bind(org.to_string()).bind(list(digests)).readable_as(org, row).await
     }

@@ -8,6 +8,7 @@ use evidence_core::orgs::{KeyHolder, Member, OrgStore, Organization, Standing, U
 use evidence_core::service_accounts::ServiceAccount;
 use evidence_core::store::StoreResult;
 use evidence_core::time::Timestamp;
+use serde::de::DeserializeOwned;
 
 use crate::db::SqliteStore;
 use crate::rows::{Payload, body, id, record, signed, unsigned, word};
@@ -31,9 +32,12 @@ const STANDING: &str = "
 
 const USER: &str = "SELECT record FROM user WHERE name = $1";
 
-const USERS: &str = "SELECT record FROM user WHERE name > $1 ORDER BY name LIMIT $2";
+const USERS: &str = "SELECT name, record FROM user WHERE name > $1 ORDER BY name LIMIT $2";
 
-const ORGANIZATIONS: &str = "SELECT record FROM organization WHERE name > $1 ORDER BY name LIMIT $2";
+const ORGANIZATIONS: &str = "SELECT name, record FROM organization WHERE name > $1 ORDER BY name LIMIT $2";
+
+/// What the log says in the place of an organization.
+const WHOLE_STORE: &str = "all";
 
 const MEMBERS: &str = "
     SELECT r.ledger_index, m.role, u.record FROM membership m CROSS JOIN user u ON u.id = m.user
@@ -68,9 +72,17 @@ fn holder(
 }
 
 /// Reads a row of [`MEMBERS`].
-fn member((revision, role, user): (i64, String, String)) -> StoreResult<Current<Member>> {
-    let record = Member { user: body(&user)?, role: word(&role)? };
-    Ok(Current { revision: unsigned(revision)?, record })
+fn member((revision, role, user): (i64, Payload, Payload)) -> (i64, StoreResult<Current<Member>>) {
+    let read = || {
+        let record = Member { user: body(user.text()?)?, role: word(role.text()?)? };
+        Ok(Current { revision: unsigned(revision)?, record })
+    };
+    (revision, read())
+}
+
+/// Reads a record that is listed in the whole store, by its name.
+fn listed<T: DeserializeOwned>((name, record): (String, Payload)) -> (String, StoreResult<T>) {
+    (name, record.text().and_then(body))
 }
 
 impl SqliteStore {
@@ -102,16 +114,16 @@ impl OrgStore for SqliteStore {
 
     async fn users_by_name(&self, after: &str, limit: u64) -> StoreResult<Vec<User>> {
         let question = self.ask(USERS).bind(after.to_owned()).bind(signed(limit)).long();
-        question.all_as(|(user,): (String,)| body(&user)).await
+        question.readable_as(WHOLE_STORE, listed).await
     }
 
     async fn organizations_by_name(&self, after: &str, limit: u64) -> StoreResult<Vec<Organization>> {
         let question = self.ask(ORGANIZATIONS).bind(after.to_owned()).bind(signed(limit)).long();
-        question.all_as(|(organization,): (String,)| body(&organization)).await
+        question.readable_as(WHOLE_STORE, listed).await
     }
 
     async fn members(&self, org: Id) -> StoreResult<Vec<Current<Member>>> {
-        self.ask(MEMBERS).bind(org.to_string()).long().all_as(member).await
+        self.ask(MEMBERS).bind(org.to_string()).long().readable_as(org, member).await
     }
 
     async fn key_holder(&self, hash: &KeyHash) -> StoreResult<Option<KeyHolder>> {

@@ -3,6 +3,7 @@
 
 use async_trait::async_trait;
 use evidence_core::Current;
+use evidence_core::fact::said;
 use evidence_core::id::Id;
 use evidence_core::page::Listed;
 use evidence_core::policies::{Policy, PolicyStore, PolicyVersion, VersionKey};
@@ -11,7 +12,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::db::SqliteStore;
-use crate::rows::{Payload, body, id, once, unsigned};
+use crate::rows::{Payload, id, once, unsigned};
 
 const KIND: &str = "policy";
 
@@ -63,7 +64,7 @@ impl SqliteStore {
 
 /// The version in the payload of this index.
 fn version<T: DeserializeOwned>((index, payload): (i64, Payload)) -> (i64, StoreResult<T>) {
-    (index, payload.text().and_then(body::<Versioned<T>>).map(|payload| payload.version))
+    (index, payload.text().and_then(said::<Versioned<T>>).map(|payload| payload.version))
 }
 
 fn size((policy, number, bytes): (String, i64, i64)) -> StoreResult<Listed<VersionKey>> {

@@ -3,12 +3,12 @@
 //! answer may be long is answered on a thread for slow work, so that it holds nobody else up.
 
 use std::borrow::Cow;
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use evidence_core::id::Id;
 use evidence_core::queue::Refused;
 use evidence_core::store::{StoreResult, readable};
 use rusqlite::types::Value;
@@ -196,13 +196,14 @@ impl Question<'_> {
     }
 
     /// What the rows of a list say, each with the ledger index of its fact: all that can be read.
-    pub(crate) async fn readable_as<R, T>(
+    pub(crate) async fn readable_as<R, I, T>(
         self,
-        org: Id,
-        read: impl FnMut(R) -> (i64, StoreResult<T>) + Send + 'static,
+        org: impl Display + Send + 'static,
+        read: impl FnMut(R) -> (I, StoreResult<T>) + Send + 'static,
     ) -> StoreResult<Vec<T>>
     where
         R: FromRow + 'static,
+        I: Display,
         T: Send + 'static,
     {
         self.answer(move |rows: Vec<R>| readable(org, rows.into_iter().map(read))).await

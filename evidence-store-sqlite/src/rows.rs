@@ -2,15 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use evidence_core::fact::{Recorded, said};
 use evidence_core::id::Id;
 use evidence_core::page::{Listed, Slice, Window};
 use evidence_core::store::{StoreResult, readable};
 use evidence_core::{Current, StoreError};
 use rusqlite::Connection;
 use rusqlite::types::{FromSql, FromSqlResult, Value, ValueRef};
+use serde::Serialize;
 use serde::de::value::StrDeserializer;
 use serde::de::{DeserializeOwned, IntoDeserializer};
-use serde::{Deserialize, Serialize};
 
 use crate::db::SqliteStore;
 use crate::question::{execute, rows};
@@ -165,15 +166,9 @@ pub(crate) fn text(bytes: &[u8]) -> StoreResult<&str> {
     std::str::from_utf8(bytes).map_err(StoreError::corrupt)
 }
 
-/// A payload, as far as its record goes.
-#[derive(Deserialize)]
-pub(crate) struct Recorded<T> {
-    pub(crate) record: T,
-}
-
 /// Reads the record of a fact's payload.
 pub(crate) fn record<T: DeserializeOwned>(payload: &str) -> StoreResult<T> {
-    body::<Recorded<T>>(payload).map(|recorded| recorded.record)
+    said::<Recorded<T>>(payload).map(|recorded| recorded.record)
 }
 
 /// Reads JSON that the store keeps.

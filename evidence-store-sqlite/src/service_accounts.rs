@@ -8,7 +8,7 @@ use evidence_core::store::StoreResult;
 use evidence_core::time::Timestamp;
 
 use crate::db::SqliteStore;
-use crate::rows::current;
+use crate::rows::{listed_current, unsigned};
 
 const KIND: &str = "service_account";
 const KEY: &str = "api_key";
@@ -20,13 +20,24 @@ pub(crate) const PUT_KEYS: &str = "
     FROM json_each($1) WHERE true
     ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at, revoked_at = excluded.revoked_at";
 
-const KEYS: &str = "
-    SELECT n.ledger_index, l.payload FROM api_key k
+/// The keys `k` of the owner `$2` that work at `$3`.
+macro_rules! working {
+    () => {
+        "k.owner_id = $2 AND k.org = (SELECT key FROM organization WHERE id = $1)
+        AND coalesce(k.expires_at > $3, true) AND coalesce(k.revoked_at > $3, true)"
+    };
+}
+
+const KEYS: &str = concat!(
+    "SELECT n.ledger_index, l.payload FROM api_key k
     JOIN record n ON n.org = k.org AND n.kind = 'api_key' AND n.id = k.id
     LEFT JOIN ledger l ON l.org = n.org AND l.idx = n.ledger_index
-    WHERE k.owner_id = $2 AND k.org = (SELECT key FROM organization WHERE id = $1)
-        AND coalesce(k.expires_at > $3, true) AND coalesce(k.revoked_at > $3, true)
-    ORDER BY k.created_at, k.id";
+    WHERE ",
+    working!(),
+    " ORDER BY k.created_at, k.id"
+);
+
+const KEY_COUNT: &str = concat!("SELECT count(*) FROM api_key k WHERE ", working!());
 
 #[async_trait]
 impl ServiceAccountStore for SqliteStore {
@@ -45,6 +56,11 @@ impl ServiceAccountStore for SqliteStore {
 
     async fn api_keys(&self, org: Id, owner: Id, at: Timestamp) -> StoreResult<Vec<Current<ApiKeyRecord>>> {
         let question = self.ask(KEYS).bind(org.to_string()).bind(owner.to_string()).bind(at.as_micros());
-        question.long().all_as(current).await
+        question.long().readable_as(org, listed_current).await
+    }
+
+    async fn api_key_count(&self, org: Id, owner: Id, at: Timestamp) -> StoreResult<u64> {
+        let question = self.ask(KEY_COUNT).bind(org.to_string()).bind(owner.to_string()).bind(at.as_micros());
+        unsigned(question.first::<(i64,)>().await?.map_or(0, |(count,)| count))
     }
 }

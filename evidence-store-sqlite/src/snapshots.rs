@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 
 use async_trait::async_trait;
 use evidence_core::Current;
+use evidence_core::fact::said;
 use evidence_core::id::Id;
 use evidence_core::name::Fingerprint;
 use evidence_core::snapshots::{ArtifactKey, Instance, Placed, Run, Snapshot, SnapshotRow, SnapshotStore};
@@ -13,7 +14,7 @@ use evidence_core::time::Timestamp;
 use serde::Deserialize;
 
 use crate::db::SqliteStore;
-use crate::rows::{Payload, Rows, Table, array, body, id, once, signed, unsigned, word};
+use crate::rows::{Payload, Rows, Table, array, id, once, signed, unsigned, word};
 
 pub(crate) const INSERT_SNAPSHOTS: &str = "
     INSERT INTO snapshot (org, environment, idx, at, compliant, ledger_index)
@@ -183,7 +184,7 @@ impl SnapshotStore for SqliteStore {
         let question = self.ask(SNAPSHOT).bind(org.to_string()).bind(environment.to_string());
         let row = question.bind(signed(index)).first::<(i64, Payload)>().await?;
         let Some((revision, payload)) = row else { return Ok(None) };
-        let Taken { snapshot } = body(payload.text()?)?;
+        let Taken { snapshot } = said(payload.text()?)?;
         Ok(Some(Current { revision: unsigned(revision)?, record: snapshot }))
     }
 

@@ -1,6 +1,7 @@
 //! Texts, found by their digests.
 
 use async_trait::async_trait;
+use evidence_core::fact::said;
 use evidence_core::id::Id;
 use evidence_core::ledger::Hash;
 use evidence_core::store::StoreResult;
@@ -8,7 +9,7 @@ use evidence_core::texts::TextStore;
 use serde::Deserialize;
 
 use crate::db::SqliteStore;
-use crate::rows::{Payload, body, once};
+use crate::rows::{Payload, once};
 
 /// The newest entry that keeps a text: an older one may be damaged.
 pub(crate) const INSERT_TEXTS: &str = "
@@ -31,7 +32,7 @@ struct Kept {
 impl TextStore for SqliteStore {
     async fn texts(&self, org: Id, digests: &[Hash]) -> StoreResult<Vec<String>> {
         let question = self.ask(TEXTS).bind(org.to_string()).bind(once(digests)?).long();
-        let text = |payload: &str| body::<Kept>(payload).map(|kept| kept.text);
+        let text = |payload: &str| said::<Kept>(payload).map(|kept| kept.text);
         question
             .readable_as(org, move |(index, payload): (i64, Payload)| (index, payload.text().and_then(text)))
             .await

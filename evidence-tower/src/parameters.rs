@@ -81,7 +81,7 @@ impl Parameters {
             let text = segment.as_ref().map_err(|text| not_utf8(name, text))?;
             fields.insert(name.clone(), Value::String(text.clone()));
         }
-        decode::from_parameters(&fields)
+        decode::from_parameters(fields)
             .map_err(|misfit| Error::invalid(self.place(&misfit.field()), misfit.message()))
     }
 

@@ -5,14 +5,14 @@ mod view;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 
 use crate::auth::Actor;
 use crate::fact::Key;
 use crate::id::Id;
+use crate::json::JsonText;
 use crate::name::{CommitSha, Fingerprint};
 use crate::page::{Listed, Slice, Window};
-use crate::shared::{ExternalUrls, GitCommit, RepoInfo};
+use crate::shared::{ExternalUrls, FreeForm, GitCommit, RepoInfo};
 use crate::store::StoreResult;
 use crate::texts::TextRef;
 use crate::time::Timestamp;
@@ -60,11 +60,11 @@ pub struct Artifact {
     /// Where the repository is.
     pub repo_url: String,
     /// Whatever the reporter added.
-    pub user_data: Value,
+    pub user_data: JsonText,
     /// Labelled links.
     pub external_urls: Option<ExternalUrls>,
     /// Remarks.
-    pub annotations: Map<String, Value>,
+    pub annotations: FreeForm,
     /// The template's YAML text that was valid when it was reported; nothing for
     /// [`EMPTY_TEMPLATE`](crate::flows::EMPTY_TEMPLATE).
     pub template: Option<TextRef>,

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use futures_util::{Stream, StreamExt, TryFutureExt, TryStreamExt, stream};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::view::views;
 use super::{Artifact, ArtifactFilter, ArtifactView};
@@ -173,9 +172,9 @@ async fn report(flow: &FlowName, input: &ArtifactInput, cx: &Context<'_>) -> Res
             commit_url: input.commit_url.into_string(),
             build_url: input.build_url.into_string(),
             repo_url: input.repo_url.unwrap_or_default().into_string(),
-            user_data: input.user_data.map_or(Value::Null, |UserData(data)| data),
+            user_data: input.user_data.map(|UserData(data)| data).unwrap_or_default(),
             external_urls: input.external_urls,
-            annotations: input.annotations.unwrap_or_default().0,
+            annotations: input.annotations.unwrap_or_default(),
             template,
             created_at: cx.now(),
             created_by: cx.actor(),

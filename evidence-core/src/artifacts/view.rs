@@ -8,18 +8,19 @@ use futures_util::future::try_join3;
 use futures_util::stream::BoxStream;
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::Artifact;
-use crate::attestations::{Attestation, AttestationRow, details};
+use crate::attestations::{Attestation, AttestationRow};
 use crate::error::Result;
 use crate::flows::Flow;
 use crate::id::Id;
+use crate::json::JsonText;
 use crate::name::{Fingerprint, TrailName};
 use crate::rules::compliance::{self, ReportedArtifact, ReportedAttestation, State, Subjects};
 use crate::rules::template::Template;
 use crate::service::Context;
-use crate::shared::{ExternalUrls, GitCommitInfo, RepoInfo, distinct, text};
+use crate::shared::{ExternalUrls, FreeForm, GitCommitInfo, RepoInfo, ShortText, distinct, text};
 use crate::snapshots::Run;
 use crate::templates::{Parsed, each_with_template};
 use crate::texts::TextRef;
@@ -37,7 +38,8 @@ pub struct ArtifactView {
     pub created_at: String,
     pub last_modified_at: String,
     /// Attestation name to what it says.
-    pub evidence: BTreeMap<String, Value>,
+    #[schemars(with = "BTreeMap<String, Value>")]
+    pub evidence: BTreeMap<String, EvidenceView>,
     pub flow_name: String,
     /// Environment name to the seconds from the commit until the artifact first ran there.
     pub commit_lead_times: BTreeMap<String, Seconds>,
@@ -53,9 +55,10 @@ pub struct ArtifactView {
     pub repo_url: String,
     pub html_url: String,
     pub api_url: String,
-    pub user_data: Value,
+    pub user_data: JsonText,
     pub external_urls: ExternalUrls,
-    pub annotations: Map<String, Value>,
+    #[schemars(with = "Map<String, Value>")]
+    pub annotations: FreeForm,
     pub state: State,
     /// The names of the attestations that its slot and its trail expect.
     pub template: Vec<String>,
@@ -76,7 +79,8 @@ pub struct RepoInfoView {
     pub provider: String,
     pub vcs_instance: String,
     pub namespace_path: Vec<String>,
-    pub additional_info: Map<String, Value>,
+    #[schemars(with = "Map<String, Value>")]
+    pub additional_info: FreeForm,
     pub short_name: String,
 }
 
@@ -90,7 +94,7 @@ impl From<&RepoInfo> for RepoInfoView {
             provider: info.provider.map(|provider| provider.as_str().to_owned()).unwrap_or_default(),
             vcs_instance: crate::repos::vcs_instance(&info.url).unwrap_or_default(),
             namespace_path: crate::repos::namespace_path(info),
-            additional_info: info.additional_info.clone().unwrap_or_default().0,
+            additional_info: info.additional_info.clone().unwrap_or_default(),
             short_name: crate::repos::short_name(&info.name),
         }
     }
@@ -241,7 +245,7 @@ fn view(
         trail.map(|trail| (trail.artifacts.as_slice(), trail.reported.as_slice())).unwrap_or_default();
     let state = artifact_state(template, &artifact.into(), artifacts, attestations);
     let evidence = around.evidence(artifact);
-    let said = |(name, id): (&str, Id)| Some((name.to_owned(), evidence_item(around.shown.get(&id)?)));
+    let said = |(name, id): (&str, Id)| Some((name.to_owned(), EvidenceView::from(around.shown.get(&id)?)));
     let runs = around.runs.get(&artifact.fingerprint).map(Vec::as_slice).unwrap_or_default();
     let committed = artifact.git_commit_info.as_ref().and_then(|commit| commit.timestamp).map(|at| at.0);
     let last = evidence.iter().map(|attestation| attestation.at).fold(artifact.created_at, Ord::max);
@@ -330,26 +334,49 @@ impl Context<'_> {
     }
 }
 
-/// An attestation among an artifact's evidence.
-fn evidence_item(attestation: &Attestation) -> Value {
-    let fields = details(&attestation.details);
-    let detail = |key: &str| fields.get(key).cloned().unwrap_or(Value::Null);
-    json!({
-        "evidence_type": attestation.kind,
-        "is_compliant": attestation.is_compliant,
-        "created_at": attestation.created_at.decimal(),
-        "has_audit_package": true,
-        "build_url": null,
-        "evidence_archive_fingerprint": attestation.evidence.as_ref().map(|file| &file.sha256),
-        "user_data": attestation.user_data,
-        "description": attestation.description,
-        "evidence_url": attestation.origin_url,
-        "evidence_fingerprint": null,
-        "commit_sha": attestation.git_commit_info.as_ref().map(|commit| &commit.sha1),
-        "snyk_results": detail("snyk_results"),
-        "junit_results": detail("junit_results"),
-        "jira_results": detail("jira_results"),
-        "git_provider": detail("git_provider"),
-        "pull_requests": detail("pull_requests"),
-    })
+/// An attestation among an artifact's evidence. Absent parts are null.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct EvidenceView {
+    pub evidence_type: String,
+    pub is_compliant: bool,
+    pub created_at: String,
+    pub has_audit_package: bool,
+    pub build_url: Option<String>,
+    pub evidence_archive_fingerprint: Option<Fingerprint>,
+    pub user_data: JsonText,
+    pub description: Option<String>,
+    pub evidence_url: String,
+    pub evidence_fingerprint: Option<Fingerprint>,
+    pub commit_sha: Option<ShortText>,
+    pub snyk_results: JsonText,
+    pub junit_results: JsonText,
+    pub jira_results: JsonText,
+    pub git_provider: JsonText,
+    pub pull_requests: JsonText,
+}
+
+impl From<&Attestation> for EvidenceView {
+    fn from(attestation: &Attestation) -> Self {
+        let mut fields = attestation.details.answered();
+        let mut detail = |key: &str| fields.remove(key).unwrap_or_default();
+        Self {
+            evidence_type: attestation.kind.clone(),
+            is_compliant: attestation.is_compliant,
+            created_at: attestation.created_at.decimal(),
+            has_audit_package: true,
+            build_url: None,
+            evidence_archive_fingerprint: attestation.evidence.as_ref().map(|file| file.sha256.clone()),
+            user_data: attestation.user_data.clone(),
+            description: attestation.description.clone(),
+            evidence_url: attestation.origin_url.clone(),
+            evidence_fingerprint: None,
+            commit_sha: attestation.git_commit_info.as_ref().map(|commit| commit.sha1.clone()),
+            snyk_results: detail("snyk_results"),
+            junit_results: detail("junit_results"),
+            jira_results: detail("jira_results"),
+            git_provider: detail("git_provider"),
+            pull_requests: detail("pull_requests"),
+        }
+    }
 }

@@ -32,7 +32,7 @@ fn judged(digit: char, compliant: Option<bool>) -> Judged {
             fingerprint: Some(fingerprint(digit)),
             name: "api".to_owned(),
             created: vec![10],
-            context: Map::new(),
+            context: JsonFields::default(),
         },
         compliant,
         provenance: vec![from_report(1)],
@@ -52,8 +52,8 @@ fn undigested(name: &str, compliant: Option<bool>) -> Judged {
     }
 }
 
-fn context(value: &serde_json::Value) -> Map<String, Value> {
-    value.as_object().cloned().expect("an object")
+fn context(value: &serde_json::Value) -> JsonFields {
+    serde_json::from_str(&value.to_string()).unwrap()
 }
 
 /// These policies at these versions.

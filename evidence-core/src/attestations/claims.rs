@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use super::pull_requests::{GitProvider, PullRequest, null_as_empty};
 use super::{Binding, Details, JunitDetails, OverrideDetails, PullRequestDetails};
-use crate::decode::MOST_VALUES;
 use crate::error::Result;
 use crate::fact::Guard;
 use crate::id::Id;
+use crate::json::MOST_VALUES;
 use crate::name::AttestationName;
 use crate::service::Context;
 use crate::shared::{Description, List, ShortText};

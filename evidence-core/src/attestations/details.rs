@@ -1,16 +1,18 @@
 //! The part of an attestation that belongs to its type, as it is recorded: a variant of its own for each type, so that
 //! nothing of what a type needs is looked for among what reporters say.
 
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize, Serializer};
+use serde_json::Value;
 
 use super::{GitProvider, JunitSuite, PullRequest};
 use crate::id::Id;
+use crate::json::{JsonFields, JsonText};
 
 /// What an attestation says beyond what all say. Recorded as an object with a `type`, this variant's name, beside its
 /// fields; what this version knows no variant for is kept as it was recorded.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(from = "Value", into = "Value")]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(from = "JsonText")]
 pub enum Details {
     /// Nothing more: the verdict is all.
     Generic,
@@ -21,7 +23,7 @@ pub enum Details {
     /// A decision that stands in for the verdict of other attestations.
     Override(OverrideDetails),
     /// Of a type that this version has no variant for.
-    Other(Value),
+    Other(JsonText),
 }
 
 /// The results of test suites.
@@ -52,7 +54,6 @@ pub struct OverrideDetails {
     pub original_attestation_id: Option<Id>,
 }
 
-const TYPE: &str = "type";
 const GENERIC: &str = "generic";
 const JUNIT: &str = "junit";
 const PULL_REQUEST: &str = "pull_request";
@@ -65,53 +66,90 @@ impl Details {
     }
 
     /// The type's own keys, as they are recorded (`junit_results`, `pull_requests`, …).
-    pub fn fields(&self) -> Map<String, Value> {
-        match Value::from(self.clone()) {
-            Value::Object(mut fields) => {
-                if !matches!(self, Self::Other(_)) {
-                    fields.remove(TYPE);
-                }
-                fields
-            }
-            _ => Map::new(),
+    pub fn fields(&self) -> JsonFields {
+        match self {
+            Self::Generic => JsonFields::default(),
+            Self::Junit(details) => fields_of(details),
+            Self::PullRequest(details) => fields_of(details),
+            Self::Override(details) => fields_of(details),
+            Self::Other(text) => fields_of(text),
+        }
+    }
+
+    /// The type's own keys as answers carry them: pull requests in both spellings.
+    pub(crate) fn answered(&self) -> JsonFields {
+        match self {
+            Self::PullRequest(details) => fields_of(&AnsweredPullRequests {
+                git_provider: details.git_provider,
+                pull_requests: details.pull_requests.iter().map(PullRequest::answered).collect(),
+            }),
+            _ => self.fields(),
         }
     }
 }
 
-impl From<Details> for Value {
-    fn from(details: Details) -> Self {
-        // Plain data with keys that are texts is always JSON.
-        let (name, fields) = match details {
-            Details::Generic => (GENERIC, Ok(json!({}))),
-            Details::Junit(details) => (JUNIT, serde_json::to_value(details)),
-            Details::PullRequest(details) => (PULL_REQUEST, serde_json::to_value(details)),
-            Details::Override(details) => (OVERRIDE, serde_json::to_value(details)),
-            Details::Other(value) => return value,
-        };
-        let mut fields = fields.unwrap_or_default();
-        fields[TYPE] = name.into();
-        fields
+/// Plain data with keys that are texts is always JSON; what is no object has no fields.
+fn fields_of(details: &impl Serialize) -> JsonFields {
+    let text = serde_json::to_string(details).unwrap_or_default();
+    serde_json::from_str(&text).unwrap_or_default()
+}
+
+#[derive(Serialize)]
+struct AnsweredPullRequests {
+    git_provider: GitProvider,
+    pull_requests: Vec<Value>,
+}
+
+/// Details as they are recorded.
+#[derive(Serialize)]
+struct Typed<'a, T> {
+    #[serde(flatten)]
+    details: &'a T,
+    #[serde(rename = "type")]
+    name: &'static str,
+}
+
+#[derive(Serialize)]
+struct Nothing {}
+
+impl Serialize for Details {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Generic => Typed { details: &Nothing {}, name: GENERIC }.serialize(serializer),
+            Self::Junit(details) => Typed { details, name: JUNIT }.serialize(serializer),
+            Self::PullRequest(details) => Typed { details, name: PULL_REQUEST }.serialize(serializer),
+            Self::Override(details) => Typed { details, name: OVERRIDE }.serialize(serializer),
+            Self::Other(text) => text.serialize(serializer),
+        }
     }
 }
 
-impl From<Value> for Details {
-    fn from(value: Value) -> Self {
-        fn read<T: for<'de> Deserialize<'de>>(value: &Value) -> Option<T> {
-            T::deserialize(value).ok()
+impl From<JsonText> for Details {
+    fn from(text: JsonText) -> Self {
+        #[derive(Deserialize)]
+        struct Type {
+            #[serde(rename = "type")]
+            name: String,
         }
-        let known = match value.get(TYPE).and_then(Value::as_str) {
-            Some(GENERIC) if value.as_object().is_some_and(|fields| fields.len() == 1) => Some(Self::Generic),
-            Some(JUNIT) => read(&value).map(Self::Junit),
-            Some(PULL_REQUEST) => read(&value).map(Self::PullRequest),
-            Some(OVERRIDE) => read(&value).map(Self::Override),
+        fn read<T: DeserializeOwned>(text: &JsonText) -> Option<T> {
+            serde_json::from_str(text.as_str()).ok()
+        }
+        let name = read::<Type>(&text).map(|kind| kind.name).unwrap_or_default();
+        let known = match name.as_str() {
+            GENERIC if text.as_str() == r#"{"type":"generic"}"# => Some(Self::Generic),
+            JUNIT => read(&text).map(Self::Junit),
+            PULL_REQUEST => read(&text).map(Self::PullRequest),
+            OVERRIDE => read(&text).map(Self::Override),
             _ => None,
         };
-        known.unwrap_or(Self::Other(value))
+        known.unwrap_or(Self::Other(text))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::attestations::PullRequests;
     use crate::decode::from_json;
@@ -122,7 +160,9 @@ mod tests {
             json!({"name": "s", "failures": 1, "errors": 0, "skipped": 0, "total": 2, "duration": 0.5});
         let pull_request = json!({"url": "u", "state": "open", "merge_commit": "", "approvers": ["ann"]});
         let reported = json!({"git_provider": "azure", "pull_requests": [pull_request]});
-        let reported: PullRequests = from_json(&reported).unwrap();
+        let reported: PullRequests = from_json(&reported.into()).unwrap();
+        let read = |text: &str| serde_json::from_str::<Details>(text).unwrap();
+        let other = |text: &str| Details::Other(serde_json::from_str(text).unwrap());
         let pull_requests = PullRequestDetails {
             git_provider: reported.git_provider,
             pull_requests: reported.pull_requests.0,
@@ -134,15 +174,15 @@ mod tests {
         };
         let table = [
             Details::Generic,
-            Details::from(json!({"type": "junit", "junit_results": [suite]})),
+            read(&json!({"type": "junit", "junit_results": [suite]}).to_string()),
             Details::PullRequest(pull_requests),
             Details::Override(overriding),
-            Details::Other(json!({"type": "of tomorrow", "a": [1.5, null]})),
+            other(r#"{"type":"of tomorrow","a":[1e400,-0,null]}"#),
             // What it does not fit is no reason to lose it.
-            Details::Other(json!({"type": "junit", "junit_results": "none"})),
-            Details::Other(json!({"type": "generic", "more": 1})),
-            Details::Other(json!({})),
-            Details::Other(Value::Null),
+            other(r#"{"type":"junit","junit_results":"none"}"#),
+            other(r#"{"type":"generic","more":1}"#),
+            other("{}"),
+            other("null"),
         ];
         assert!(matches!(table[1], Details::Junit(_)), "{:?}", table[1]);
         for details in table {
@@ -153,10 +193,8 @@ mod tests {
 
     #[test]
     fn what_reporters_say_makes_no_override() {
-        for said in
-            [json!({"override": true}), json!({"type": "override"}), json!({"type": "override", "reason": 1})]
-        {
-            assert!(!Details::from(said.clone()).is_override(), "{said}");
+        for said in [r#"{"override":true}"#, r#"{"type":"override"}"#, r#"{"type":"override","reason":1}"#] {
+            assert!(!serde_json::from_str::<Details>(said).unwrap().is_override(), "{said}");
         }
     }
 }

@@ -11,10 +11,10 @@ mod view;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::auth::Actor;
 use crate::id::Id;
+use crate::json::JsonText;
 use crate::name::{AttestationName, Fingerprint};
 use crate::shared::{Annotations, ExternalUrls, GitCommit, RepoInfo};
 use crate::store::StoreResult;
@@ -58,7 +58,7 @@ pub struct Attestation {
     /// Remarks.
     pub annotations: Option<Annotations>,
     /// Whatever the reporter added.
-    pub user_data: Value,
+    pub user_data: JsonText,
     /// The part that belongs to the type.
     pub details: Details,
     /// The files that came with it.

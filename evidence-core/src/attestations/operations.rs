@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use futures_util::stream;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::listed::listed;
 use super::view::views;
@@ -18,6 +18,7 @@ use crate::auth::Scope;
 use crate::decode::{self, Misfit};
 use crate::error::{Error, Resource, Result};
 use crate::fact::{Fact, Guard};
+use crate::json::{JsonText, JsonValue};
 use crate::name::{AttestationName, Fingerprint, FingerprintPrefix, FlowName, OrgName, TrailName};
 use crate::operation::{Created, Document, Download, Form, FormParts, Json, JsonList, Method, Operation};
 use crate::page::Window;
@@ -91,13 +92,16 @@ pub struct AttestationInput<C> {
 impl<C: Claim> Document for AttestationInput<C> {
     const PARTS: FormParts = FormParts { document: "data_json", file: "attachment_file", many: true };
 
-    fn read(value: &Value) -> Result<Self, Misfit> {
-        let Value::Object(fields) = value else {
+    fn read(value: &JsonValue) -> Result<Self, Misfit> {
+        let JsonValue::Object(fields) = value else {
             return Err(Misfit::of("data_json", "Input should be a valid dictionary"));
         };
-        let (base, own): (Map<String, Value>, Map<String, Value>) =
-            fields.clone().into_iter().partition(|(field, _)| BASE_FIELDS.contains(&field.as_str()));
-        Ok(Self { base: decode::from_json(&base.into())?, claim: decode::from_json(&own.into())? })
+        let (base, own) =
+            fields.iter().cloned().partition(|(field, _)| BASE_FIELDS.contains(&field.as_str()));
+        Ok(Self {
+            base: decode::from_json(&JsonValue::Object(base))?,
+            claim: decode::from_json(&JsonValue::Object(own))?,
+        })
     }
 }
 
@@ -187,7 +191,7 @@ impl<C: Claim> PostAttestation<C> {
                 repo,
                 external_urls: base.external_urls,
                 annotations: base.annotations,
-                user_data: base.user_data.map_or_else(|| Value::Object(Map::new()), |UserData(data)| data),
+                user_data: base.user_data.map_or_else(JsonText::empty_object, |UserData(data)| data),
                 details,
                 attachments: attachments.to_vec(),
                 evidence: file.cloned(),

@@ -7,10 +7,11 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::{Attachment, Attestation, Binding, Details, PullRequest};
+use super::{Attachment, Attestation, Binding};
 use crate::error::Result;
 use crate::flows::Flow;
 use crate::id::Id;
+use crate::json::{JsonFields, JsonText};
 use crate::name::{AttestationName, Fingerprint, FlowName, TrailName};
 use crate::service::Context;
 use crate::shared::{Annotations, ExternalUrls, GitCommitInfo, RepoInfo, distinct};
@@ -37,10 +38,11 @@ pub struct AttestationView {
     pub evidence_archive_path: Option<String>,
     pub evidence_archive_fingerprint: Option<Fingerprint>,
     pub attachments: Vec<AttachmentView>,
-    pub user_data: Value,
+    pub user_data: JsonText,
     pub created_at: Seconds,
     #[serde(flatten)]
-    pub details: Map<String, Value>,
+    #[schemars(with = "Map<String, Value>")]
+    pub details: JsonFields,
     pub html_url: String,
     pub flow_name: String,
     pub trail_name: String,
@@ -104,7 +106,7 @@ impl AttestationView {
             attachments: attestation.attachments.iter().map(AttachmentView::from).collect(),
             user_data: attestation.user_data,
             created_at: attestation.created_at.seconds(),
-            details: details(&attestation.details),
+            details: attestation.details.answered(),
             html_url: format!("{}?attestation_id={id}", cx.trail_url(flow, trail)),
             flow_name: flow.to_string(),
             trail_name: trail.to_string(),
@@ -116,16 +118,6 @@ impl AttestationView {
             origin_url: attestation.origin_url,
         })
     }
-}
-
-/// The type's own part, pull requests in both spellings.
-pub(crate) fn details(details: &Details) -> Map<String, Value> {
-    let mut fields = details.fields();
-    if let Details::PullRequest(details) = details {
-        let answered = details.pull_requests.iter().map(PullRequest::answered).collect();
-        fields.insert("pull_requests".to_owned(), Value::Array(answered));
-    }
-    fields
 }
 
 /// These attestations, in order, as answers carry them.

@@ -2,19 +2,17 @@
 
 use std::sync::Arc;
 
-use serde_json::{Map, Value, json};
-
 use crate::artifacts::{Artifact, ArtifactFilter, Matches, TemplateNames};
 use crate::fact::Fact;
 use crate::id::Id;
 use crate::page::{Slice, Window};
-use crate::shared::{GitCommit, List};
+use crate::shared::{FreeForm, GitCommit, List};
 use crate::store::Store;
 use crate::texts::TextRef;
 
 use super::fixtures::{
     Org, artifact, artifact_reported, at, awkward, bare_commit, external_urls, fingerprint, flow_created,
-    full_commit, full_repo_info, id, named, robot, trail_begun, user_data, window,
+    free_form, full_commit, full_repo_info, id, named, robot, trail_begun, user_data, window,
 };
 use super::texts::kept;
 use super::{Failure, Outcome, promises, same, same_set};
@@ -50,10 +48,7 @@ async fn artifacts_read_back(store: Arc<dyn Store>) -> Outcome {
         repo_url: "https://example.com/r".to_owned(),
         user_data: user_data(),
         external_urls: Some(external_urls()),
-        annotations: Map::from_iter([
-            ("n".to_owned(), Value::Null),
-            ("deep".to_owned(), json!([{ "a": 1.5 }])),
-        ]),
+        annotations: FreeForm(free_form(r#"{"n":null,"deep":[{"a":1.50}]}"#)),
         template: Some(TextRef::of(&awkward())),
         created_by: robot(),
         ..artifact(111, 100, Some(101), "cd")

@@ -62,7 +62,7 @@ async fn types_read_back(store: Arc<dyn Store>) -> Outcome {
     };
     let full_version = AttestationTypeVersion {
         type_schema: Some(user_data()),
-        evaluator: user_data(),
+        evaluator: json!({ "content_type": awkward() }),
         summary: Some(json!([])),
         by: robot(),
         ..version(100, 2)

@@ -3,17 +3,16 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde_json::Value;
-
 use crate::attestations::{Attachment, Attestation, Binding, Details};
 use crate::fact::Fact;
 use crate::id::Id;
+use crate::json::JsonText;
 use crate::shared::Dictionary;
 use crate::store::Store;
 
 use super::fixtures::{
     Org, at, attestation, attestation_added, awkward, bare_commit, bare_repo_info, external_urls,
-    fingerprint, flow_created, id, named, robot, trail_begun, user_data,
+    fingerprint, flow_created, free_form, id, named, robot, trail_begun, user_data,
 };
 use super::{Failure, Outcome, ensure, promises, same};
 
@@ -22,6 +21,17 @@ promises! {
     attestations_are_found_by_id: "What does not exist, or is another organization's, is `None`.",
     attestations_are_listed_newest_first: "`attestations` of a name on these trails, newest (by ledger index) first.",
 }
+
+const JUNIT: &str = r#"{"type":"junit","junit_results":[
+    {"name":"a","failures":1,"errors":2,"skipped":3,"total":9,"duration":0.25,"timestamp":1700000000.5},
+    {"name":"","failures":-1,"errors":0,"skipped":0,"total":0,"duration":0.0}]}"#;
+
+const PULL_REQUESTS: &str = r#"{"type":"pull_request","git_provider":"azure","pull_requests":[
+    {"url":"u","state":"MERGED","title":"t","author":"a","head_ref":"h","base_ref":"b",
+     "merge_commit":"0123456789abcdef0123456789abcdef01234567","created_at":1700000000,"merged_at":1700000000.25,
+     "approvers":["ann",{"username":"bob","state":"APPROVED","timestamp":1700000000}],
+     "commits":[{"sha1":"1","message":"m"}]},
+    {"url":"","state":"","merge_commit":"","approvers":[],"commits":[]}]}"#;
 
 fn full() -> Attestation {
     let file = |file_name: &str| Attachment {
@@ -58,13 +68,20 @@ async fn attestations_read_back(store: Arc<dyn Store>) -> Outcome {
     let nulls = Attestation {
         description: Some(String::new()),
         annotations: Some(Dictionary::default()),
-        user_data: Value::Null,
-        details: Details::Other(Value::Null),
+        user_data: JsonText::default(),
+        details: Details::Other(JsonText::default()),
         binding: Binding::Named { target: "app".to_owned(), commit: "5".repeat(40) },
         ..attestation(112, 100, 101, "nulls")
     };
+    let of_type = |n, name, text: &str| {
+        let details = Details::from(free_form(text));
+        same("the type is known", matches!(details, Details::Other(_)), false)?;
+        Ok::<_, Failure>(Attestation { details, ..attestation(n, 100, 101, name) })
+    };
+    let junit = of_type(113, "junit", JUNIT)?;
+    let pull_requests = of_type(114, "pull-requests", PULL_REQUESTS)?;
     org.record(vec![flow_created(100, "f"), trail_begun(101, 100, "t")]).await?;
-    for record in [attestation(110, 100, 101, "bare"), full(), nulls] {
+    for record in [attestation(110, 100, 101, "bare"), full(), nulls, junit, pull_requests] {
         org.record(vec![Fact::AttestationAdded { record: record.clone() }]).await?;
         let listed = store.attestations(org.id, &[id(101)], record.name.as_str()).await?;
         let index = store.ledger_head(org.id).await?.map_or(0, |head| head.size() - 1);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
 use crate::artifacts::Artifact;
 use crate::attestations::{Attestation, Binding, Details};
@@ -14,6 +14,7 @@ use crate::environments::{Environment, EnvironmentKind};
 use crate::fact::{Fact, Guard, UnknownFields, Write};
 use crate::flows::{Flow, Visibility};
 use crate::id::Id;
+use crate::json::JsonText;
 use crate::name::Fingerprint;
 use crate::orgs::{OrgKind, Organization};
 use crate::page::Window;
@@ -96,8 +97,16 @@ pub(crate) fn awkward() -> String {
     "it's \"100%\" _sure_ \\ ünïcödé 🦀\r\n\t{}".to_owned()
 }
 
-pub(crate) fn user_data() -> Value {
-    json!({ "null": null, "list": [1, -2.5, true, awkward()], "": {}, "b": "2", "a": "1" })
+/// Free-form JSON, with numbers that no binary type keeps as they are.
+pub(crate) fn user_data() -> JsonText {
+    let text =
+        json!({ "null": null, "list": [1, -2.5, true, awkward()], "": {}, "b": "2", "a": "1" }).to_string();
+    free_form(&text.replace("-2.5", "1e400,-0,1.0,1E5,123456789012345678901234567890"))
+}
+
+/// Free-form JSON of this text.
+pub(crate) fn free_form(text: &str) -> JsonText {
+    text.parse().unwrap_or_default()
 }
 
 pub(crate) fn tags(pairs: &[(&str, &str)]) -> Tags {
@@ -152,7 +161,7 @@ pub(crate) fn full_repo_info(name: &str) -> RepoInfo {
         description: Some(named("")),
         provider: Some(VcsProvider::AzureDevops),
         namespace_path: Some(List(vec![named("group"), named("sub")])),
-        additional_info: Some(FreeForm(Map::from_iter([("null".to_owned(), Value::Null)]))),
+        additional_info: Some(FreeForm(free_form(r#"{"null":null}"#))),
         ..bare_repo_info(name)
     }
 }
@@ -196,7 +205,7 @@ pub(crate) fn trail(n: u64, flow: u64, name: &str) -> Trail {
         repo_info: None,
         repo_ids: Vec::new(),
         origin_url: String::new(),
-        user_data: json!({}),
+        user_data: JsonText::empty_object(),
         external_urls: None,
         template: None,
         template_id: id(flow + 1_000_000),
@@ -231,9 +240,9 @@ pub(crate) fn artifact(n: u64, flow: u64, trail: Option<u64>, start: &str) -> Ar
         commit_url: String::new(),
         build_url: String::new(),
         repo_url: String::new(),
-        user_data: json!({}),
+        user_data: JsonText::empty_object(),
         external_urls: None,
-        annotations: Map::new(),
+        annotations: FreeForm::default(),
         template: None,
         created_at: at(4),
         created_by: jane(),
@@ -260,7 +269,7 @@ pub(crate) fn attestation(n: u64, flow: u64, trail: u64, name: &str) -> Attestat
         repo: None,
         external_urls: None,
         annotations: None,
-        user_data: json!({}),
+        user_data: JsonText::empty_object(),
         details: Details::Generic,
         attachments: Vec::new(),
         evidence: None,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::fact::{Fact, UnknownFields};
-use crate::policies::{Policy, PolicyEvent, PolicyVersion};
+use crate::policies::{DescriptionChange, Policy, PolicyVersion};
 use crate::store::{Current, Store};
 
 use super::fixtures::{Org, at, awkward, id, jane, named, robot};
@@ -25,7 +25,7 @@ fn policy(n: u64, name: &str) -> Policy {
         created_at: at(2),
         created_by: jane(),
         last_modified_at: at(2),
-        events: Vec::new(),
+        description_changes: Vec::new(),
         unknown: UnknownFields::default(),
     }
 }
@@ -48,13 +48,13 @@ pub(super) fn created(n: u64, name: &str) -> Fact {
 
 async fn policies_read_back(store: Arc<dyn Store>) -> Outcome {
     let (org, other) = Org::two(&store).await?;
-    let event = |kind: &str| PolicyEvent { kind: kind.to_owned(), at: at(8), by: robot() };
+    let change = |version| DescriptionChange { at: at(8), by: robot(), version };
     let full = Policy {
         description: awkward(),
         version: 2,
         created_by: robot(),
         last_modified_at: at(9),
-        events: vec![event("creation"), event("new_version")],
+        description_changes: vec![change(1), change(2)],
         ..policy(100, "p")
     };
     org.record(vec![created(100, "p")]).await?;

@@ -15,7 +15,7 @@ promises! {
     service_accounts_read_back: "Service accounts are what was recorded last, absent options too.",
     service_accounts_are_listed_by_name: "`service_accounts` is ordered by name, and shows one organization's.",
     keys_read_back: "API keys are what was recorded last, absent options too.",
-    keys_are_listed_oldest_first: "`api_keys` lists this owner's keys, ended ones too, oldest first.",
+    keys_are_listed_oldest_first: "`api_keys` lists this owner's keys that work, oldest first, and `api_key_count` counts them.",
 }
 
 pub(super) fn bare(n: u64, name: &str) -> ServiceAccount {
@@ -119,5 +119,10 @@ async fn keys_are_listed_oldest_first(store: Arc<dyn Store>) -> Outcome {
     same("those that work yet", ids(store.api_keys(org.id, id(91), at(20)).await?), vec![id(103)])?;
     same("another's keys", ids(store.api_keys(org.id, id(92), at(9)).await?), vec![id(104)])?;
     same("nobody's keys", ids(store.api_keys(org.id, id(93), at(9)).await?), Vec::new())?;
+    let count = async |n, seconds| store.api_key_count(org.id, id(n), at(seconds)).await;
+    same("how many keys", count(91, 9).await?, 3)?;
+    same("how many work yet", count(91, 20).await?, 1)?;
+    same("how many of another's", count(92, 9).await?, 1)?;
+    same("how many of nobody's", count(93, 9).await?, 0)?;
     same("another organization's key", store.api_key(org.id, id(200)).await?, None)
 }

@@ -3,11 +3,12 @@
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
 use crate::digest::sha256_hex;
 use crate::fact::{Fact, Guard, Key};
 use crate::id::Id;
+use crate::json::{JsonFields, JsonText};
 use crate::ledger::Hash;
 use crate::name::Fingerprint;
 use crate::page::Window;
@@ -17,7 +18,7 @@ use crate::snapshots::{
 };
 use crate::store::{Current, Store};
 
-use super::fixtures::{Org, at, awkward, environment, fingerprint, id, named, user_data};
+use super::fixtures::{Org, at, awkward, environment, fingerprint, free_form, id, named, user_data};
 use super::{Failure, Outcome, conflict, present, promises, same};
 
 promises! {
@@ -37,7 +38,7 @@ fn instance(start: &str, from: u64) -> Instance {
         fingerprint: Some(fingerprint(start)),
         name: start.to_owned(),
         created: vec![1_700_000_000],
-        context: Map::new(),
+        context: JsonFields::default(),
         from,
         since: from,
         annotation: Annotation { kind: "started-compliant".to_owned(), was: 0, now: 1 },
@@ -58,11 +59,8 @@ fn undigested(name: &str, from: u64) -> Instance {
     Instance { fingerprint: None, name: name.to_owned(), ..instance("", from) }
 }
 
-fn context(value: Value) -> Map<String, Value> {
-    match value {
-        Value::Object(context) => context,
-        _ => Map::new(),
-    }
+fn context(text: &JsonText) -> JsonFields {
+    serde_json::from_str(text.as_str()).unwrap_or_default()
 }
 
 pub(super) fn snapshot(environment: u64, index: u64, changes: &[&str], exits: &[&str]) -> Snapshot {
@@ -92,7 +90,7 @@ async fn snapshots_read_back(store: Arc<dyn Store>) -> Outcome {
     let full = Instance {
         name: awkward(),
         created: vec![-1, 0, 1_700_000_000],
-        context: context(user_data()),
+        context: context(&user_data()),
         annotation: Annotation { kind: "changed".to_owned(), was: 7, now: 3 },
         compliant: Some(false),
         provenance: vec![
@@ -196,7 +194,8 @@ async fn what_has_no_digest_runs_by_its_name(store: Arc<dyn Store>) -> Outcome {
         undigested(&long, 1),
     ];
     let task = json!({ "ecs_context": { "task_arn": awkward(), "cluster_name": null } });
-    let seen_otherwise = Instance { context: context(task), since: 1, ..undigested("web", 2) };
+    let seen_otherwise =
+        Instance { context: context(&free_form(&task.to_string())), since: 1, ..undigested("web", 2) };
     let digested = Instance { name: "web".to_owned(), ..instance("bb", 3) };
     let story = [
         (first.clone(), vec![]),

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use serde_json::json;
-
 use crate::artifacts::{Artifact, ArtifactRow};
 use crate::attestations::{Attestation, AttestationRow, Binding, Details, OverrideDetails};
 use crate::fact::Fact;
@@ -18,8 +16,8 @@ use crate::trails::{REPORT_BYTES, Reported, Trail, TrailContents, TrailEntry, Tr
 
 use super::fixtures::{
     Org, artifact, artifact_reported, at, attestation, attestation_added, awkward, external_urls,
-    fingerprint, flow, flow_created, full_commit, full_repo_info, id, jane, named, robot, tags, trail,
-    trail_begun, user_data, window,
+    fingerprint, flow, flow_created, free_form, full_commit, full_repo_info, id, jane, named, robot, tags,
+    trail, trail_begun, user_data, window,
 };
 use super::texts::kept;
 use super::{Failure, Outcome, present, promises, same, same_set};
@@ -241,7 +239,7 @@ fn reports() -> (Vec<Fact>, Vec<ArtifactRow>, Vec<AttestationRow>) {
     let claims = [
         attestation(120, 100, 101, "scan"),
         bound(121, to_artifact, overriding),
-        bound(122, by_name, Details::Other(json!({ "override": true, "type": "other" }))),
+        bound(122, by_name, Details::Other(free_form(r#"{"override":true,"type":"other"}"#))),
     ];
     let [plain, overriding, named] = claims.clone();
     let facts = vec![

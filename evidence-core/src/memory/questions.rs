@@ -176,6 +176,10 @@ impl ServiceAccountStore for MemoryStore {
         keys.sort_by_key(|key: &Current<ApiKeyRecord>| (key.record.created_at, key.record.id));
         Ok(keys)
     }
+
+    async fn api_key_count(&self, org: Id, owner: Id, at: Timestamp) -> StoreResult<u64> {
+        Ok(self.api_keys(org, owner, at).await?.len() as u64)
+    }
 }
 
 impl FlowFilter {

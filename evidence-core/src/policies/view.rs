@@ -8,15 +8,16 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Policy, PolicyEvent, PolicyVersion, VersionKey, consumers};
+use super::{Policy, PolicyVersion, VersionKey, consumers};
+use crate::auth::Actor;
 use crate::environments::KnownEnvironment;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::name::{EnvironmentName, PolicyName};
 use crate::operation::json_text;
 use crate::service::{Context, Lasting};
 use crate::store::StoreError;
 use crate::texts::in_parts_by;
-use crate::time::Seconds;
+use crate::time::{Seconds, Timestamp};
 
 /// A policy as answers carry it.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -48,7 +49,7 @@ pub struct BeforeVersions {
 /// What an answer says of a policy after the versions.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct AfterVersions {
-    /// Oldest first.
+    /// Oldest first. Of the changes of its description the newest 100 are there.
     pub events: Vec<PolicyEventView>,
     /// The names of the environments that it is attached to, sorted.
     pub consuming_envs: Vec<EnvironmentName>,
@@ -89,25 +90,37 @@ impl From<PolicyVersion> for PolicyVersionView {
     }
 }
 
-impl From<PolicyEvent> for PolicyEventView {
-    fn from(event: PolicyEvent) -> Self {
-        Self { kind: event.kind, timestamp: event.at.seconds(), user: event.by.name, data: BTreeMap::new() }
+impl PolicyEventView {
+    fn new(kind: &str, at: Timestamp, by: &Actor) -> Self {
+        Self { kind: kind.to_owned(), timestamp: at.seconds(), user: by.name.clone(), data: BTreeMap::new() }
+    }
+
+    /// That a version was made.
+    fn made(version: &PolicyVersion) -> Self {
+        let kind = if version.version == 1 { "creation" } else { "new_version" };
+        Self::new(kind, version.at, &version.by)
     }
 }
 
 /// A part of the text of policies.
 enum Slot {
-    Text(Vec<u8>),
+    /// What comes before a policy's versions, or between policies.
+    Between(Vec<u8>),
     Version(VersionKey),
+    /// What else happened to the policy.
+    Event(Vec<u8>),
+    /// What comes after a policy's events.
+    After(Vec<u8>),
 }
 
-/// The slots of a policy's text, one for each version.
+/// How the JSON begins of what comes after the versions, in whose place the events are written.
+const NO_EVENTS: &[u8] = b"{\"events\":[]";
+
+/// The slots of a policy's text: what happened to it follows from its versions, but for the changes of its description,
+/// each of which comes after the version that it found.
 fn slots(policy: Policy, environments: &[KnownEnvironment]) -> Result<Vec<Slot>> {
     let consumers = consumers(environments, policy.id).map(|known| known.record.name.clone());
-    let after = AfterVersions {
-        consuming_envs: consumers.collect(),
-        events: policy.events.into_iter().map(Into::into).collect(),
-    };
+    let after = AfterVersions { events: Vec::new(), consuming_envs: consumers.collect() };
     let before = BeforeVersions {
         name: policy.name,
         description: policy.description,
@@ -116,13 +129,25 @@ fn slots(policy: Policy, environments: &[KnownEnvironment]) -> Result<Vec<Slot>>
         last_modified_at: policy.last_modified_at.seconds(),
         archived: false,
     };
-    let (mut before, mut after) = (json_text(&before)?, json_text(&after)?);
+    let (mut before, after) = (json_text(&before)?, json_text(&after)?);
     // Two objects that become one.
     before.pop();
     before.extend_from_slice(b",\"versions\":[");
-    drop(after.splice(..1, *b"],"));
-    let versions = (1..=policy.version).map(|number| Slot::Version((policy.id, number)));
-    Ok([Slot::Text(before)].into_iter().chain(versions).chain([Slot::Text(after)]).collect())
+    let after = after.strip_prefix(NO_EVENTS).ok_or_else(|| Error::Internal {
+        what: "a policy could not be written as JSON",
+        source: "its events are not first after its versions".into(),
+    })?;
+    let mut slots = vec![Slot::Between(before)];
+    let mut changes = policy.description_changes.iter().peekable();
+    for number in 1..=policy.version {
+        slots.push(Slot::Version((policy.id, number)));
+        while let Some(change) = changes.next_if(|change| change.version <= number) {
+            let event = PolicyEventView::new("metadata_update", change.at, &change.by);
+            slots.push(Slot::Event(json_text(&event)?));
+        }
+    }
+    slots.push(Slot::After(after.to_vec()));
+    Ok(slots)
 }
 
 /// What becomes of a version that cannot be read.
@@ -149,14 +174,14 @@ pub(super) async fn list_text(
     environments: &[KnownEnvironment],
     cx: &Context<'_>,
 ) -> Result<BoxStream<'static, Result<Vec<u8>>>> {
-    let mut all = vec![Slot::Text(b"[".to_vec())];
+    let mut all = vec![Slot::Between(b"[".to_vec())];
     for (number, policy) in policies.into_iter().enumerate() {
         if number > 0 {
-            all.push(Slot::Text(b",".to_vec()));
+            all.push(Slot::Between(b",".to_vec()));
         }
         all.extend(slots(policy, environments)?);
     }
-    all.push(Slot::Text(b"]".to_vec()));
+    all.push(Slot::Between(b"]".to_vec()));
     filled(all, Lost::IsLeftOut, cx).await
 }
 
@@ -168,47 +193,79 @@ async fn filled(
 ) -> Result<BoxStream<'static, Result<Vec<u8>>>> {
     let versions = slots.iter().filter_map(|slot| match slot {
         Slot::Version(version) => Some(*version),
-        Slot::Text(_) => None,
+        Slot::Between(_) | Slot::Event(_) | Slot::After(_) => None,
     });
     let versions: Vec<VersionKey> = versions.collect();
     let sizes = cx.store().policy_version_sizes(cx.org()?, &versions).await?;
     let sizes: BTreeMap<VersionKey, u64> = sizes.into_iter().map(|size| (size.id, size.bytes)).collect();
     let size = |slot: &Slot| match slot {
         Slot::Version(version) => sizes.get(version).map(|bytes| (*version, *bytes)),
-        Slot::Text(_) => None,
+        Slot::Between(_) | Slot::Event(_) | Slot::After(_) => None,
     };
     let (parts, lasting) = (in_parts_by(slots, size), cx.lasting());
     let pieces = stream::iter(parts).then(move |part| read(part, lost, lasting.clone())).map_ok(stream::iter);
-    // A comma before each version but the first of its policy.
-    let with_commas = |is_first: &mut bool, piece: Piece| {
-        let text = match piece {
-            Piece::Between(text) => {
-                *is_first = true;
-                text
-            }
-            Piece::Version(text) if std::mem::take(is_first) => text,
-            Piece::Version(text) => [b",".as_slice(), &text].concat(),
-        };
-        std::future::ready(Some(Ok(text)))
-    };
     let pieces = pieces.map_ok(|part| part.map(Ok)).try_flatten();
-    let text = pieces.scan(true, move |is_first, piece: Result<Piece>| match piece {
-        Ok(piece) => with_commas(is_first, piece),
-        Err(error) => std::future::ready(Some(Err(error))),
+    let text = pieces.scan(Joined::default(), |joined, piece: Result<Piece>| {
+        std::future::ready(Some(piece.map(|piece| joined.add(piece))))
     });
     Ok(text.boxed())
 }
 
 enum Piece {
     Between(Vec<u8>),
-    Version(Vec<u8>),
+    /// A version, and that it was made.
+    Version(Vec<u8>, Vec<u8>),
+    Event(Vec<u8>),
+    After(Vec<u8>),
+}
+
+/// What the text of a policy has come to.
+#[derive(Default)]
+struct Joined {
+    has_versions: bool,
+    /// The text of its events, which come after all its versions.
+    events: Vec<u8>,
+}
+
+impl Joined {
+    /// The text that this piece adds.
+    fn add(&mut self, piece: Piece) -> Vec<u8> {
+        match piece {
+            Piece::Between(text) => {
+                self.has_versions = false;
+                text
+            }
+            Piece::Version(text, event) => {
+                self.event(&event);
+                match std::mem::replace(&mut self.has_versions, true) {
+                    true => [b",", &*text].concat(),
+                    false => text,
+                }
+            }
+            Piece::Event(event) => {
+                self.event(&event);
+                Vec::new()
+            }
+            Piece::After(text) => {
+                let events = std::mem::take(&mut self.events);
+                [b"],\"events\":[", &*events, b"]", &*text].concat()
+            }
+        }
+    }
+
+    fn event(&mut self, event: &[u8]) {
+        if !self.events.is_empty() {
+            self.events.push(b',');
+        }
+        self.events.extend_from_slice(event);
+    }
 }
 
 async fn read(part: Vec<Slot>, lost: Lost, lasting: Lasting) -> Result<Vec<Piece>> {
     let cx = lasting.context();
     let wanted = part.iter().filter_map(|slot| match slot {
         Slot::Version(version) => Some(*version),
-        Slot::Text(_) => None,
+        Slot::Between(_) | Slot::Event(_) | Slot::After(_) => None,
     });
     let wanted: Vec<VersionKey> = wanted.collect();
     let mut versions = BTreeMap::new();
@@ -219,12 +276,15 @@ async fn read(part: Vec<Slot>, lost: Lost, lasting: Lasting) -> Result<Vec<Piece
     let mut pieces = Vec::with_capacity(part.len());
     for slot in part {
         match slot {
-            Slot::Text(text) => pieces.push(Piece::Between(text)),
+            Slot::Between(text) => pieces.push(Piece::Between(text)),
+            Slot::Event(text) => pieces.push(Piece::Event(text)),
+            Slot::After(text) => pieces.push(Piece::After(text)),
             Slot::Version(key) => match versions.remove(&key) {
                 Some(version) => {
                     let heavy = version.policy_yaml.len() > crate::compute::LONG_JSON;
+                    let event = json_text(&PolicyEventView::made(&version))?;
                     let write = move || json_text(&PolicyVersionView::from(version));
-                    pieces.push(Piece::Version(cx.compute().run_if(heavy, write).await??));
+                    pieces.push(Piece::Version(cx.compute().run_if(heavy, write).await??, event));
                 }
                 None if lost == Lost::IsLeftOut => {}
                 None => {

@@ -6,39 +6,39 @@ use std::str::FromStr;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::decode::shortened;
+use crate::json::JsonText;
 use crate::name::BadText;
 
 /// The greatest size of free-form JSON, in bytes as it is written without white space.
 const LARGEST_FREE_FORM: usize = 256 << 10;
 
-/// Refuses free-form JSON that is too large.
-fn check_size<E: serde::de::Error>(value: &impl Serialize) -> Result<(), E> {
-    let size = serde_json::to_vec(value).map_err(E::custom)?.len();
-    if size > LARGEST_FREE_FORM {
-        return Err(E::custom(format_args!("Input should have at most {LARGEST_FREE_FORM} bytes as JSON")));
+/// Reads free-form JSON that is one of these, as its beginning tells, and not too large.
+fn free_form<'de, D: serde::Deserializer<'de>>(
+    deserializer: D,
+    begins: &[char],
+    expected: &'static str,
+) -> Result<JsonText, D::Error> {
+    let text = JsonText::deserialize(deserializer)?;
+    if !text.as_str().starts_with(begins) {
+        return Err(serde::de::Error::custom(expected));
     }
-    Ok(())
+    if text.as_str().len() > LARGEST_FREE_FORM {
+        let refused = format_args!("Input should have at most {LARGEST_FREE_FORM} bytes as JSON");
+        return Err(serde::de::Error::custom(refused));
+    }
+    Ok(text)
 }
 
 /// Anything a reporter wants kept along: a JSON object or list of at most 256 KiB.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
-pub struct UserData(pub Value);
+pub struct UserData(pub JsonText);
 
 impl<'de> Deserialize<'de> for UserData {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        match Value::deserialize(deserializer)? {
-            value @ (Value::Object(_) | Value::Array(_)) => {
-                check_size(&value)?;
-                Ok(Self(value))
-            }
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
-                Err(serde::de::Error::custom("Input should be a valid dictionary or list"))
-            }
-        }
+        free_form(deserializer, &['{', '['], "Input should be a valid dictionary or list").map(Self)
     }
 }
 
@@ -52,15 +52,20 @@ impl JsonSchema for UserData {
 }
 
 /// A JSON object with whatever a reporter puts into it, of at most 256 KiB.
-#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
-pub struct FreeForm(pub serde_json::Map<String, Value>);
+pub struct FreeForm(pub JsonText);
+
+/// `{}`.
+impl Default for FreeForm {
+    fn default() -> Self {
+        Self(JsonText::empty_object())
+    }
+}
 
 impl<'de> Deserialize<'de> for FreeForm {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let fields = serde_json::Map::deserialize(deserializer)?;
-        check_size(&fields)?;
-        Ok(Self(fields))
+        free_form(deserializer, &['{'], "Input should be a valid dictionary").map(Self)
     }
 }
 

@@ -19,6 +19,7 @@ use crate::environments::{EnvironmentKind, KnownEnvironment};
 use crate::error::{Error, Resource, Result};
 use crate::flows::Flow;
 use crate::id::Id;
+use crate::json::JsonText;
 use crate::ledger::Hash;
 use crate::name::{EnvironmentName, Fingerprint, OrgName, PolicyName};
 use crate::operation::{Envelope, JsonList, Method, Operation, around_last};
@@ -132,9 +133,9 @@ pub struct SnapshotArtifact {
     #[serde(rename = "creationTimestamp")]
     pub created: Vec<i64>,
     /// Of Kubernetes environments.
-    pub pods: Option<Value>,
+    pub pods: Option<JsonText>,
     /// Of ECS environments.
-    pub ecs_context: Option<Value>,
+    pub ecs_context: Option<JsonText>,
     pub annotation: Annotation,
     pub reasons_for_incompliance: Vec<Value>,
     pub flow_name: String,
@@ -506,7 +507,7 @@ mod tests {
             fingerprint: None,
             name: "api".to_owned(),
             created: vec![1, 2, 3],
-            context: serde_json::Map::new(),
+            context: crate::json::JsonFields::default(),
             from: 4,
             since: 1,
             annotation: said("became-compliant", 2, 3),

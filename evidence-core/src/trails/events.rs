@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use futures_util::{Stream, TryStreamExt, stream};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{Assessed, Trail, TrailEntry};
@@ -15,10 +16,12 @@ use crate::id::Id;
 use crate::name::{EnvironmentName, Fingerprint};
 use crate::page::in_batches;
 use crate::service::{Context, Lasting};
-use crate::shared::{GitCommit, RepoInfo, distinct};
+use crate::shared::{
+    Address, Description, FreeForm, GitCommit, List, RepoInfo, ShortText, VcsProvider, distinct,
+};
 use crate::snapshots::Run;
 use crate::store::{StoreError, StoreResult, StoredEntry};
-use crate::time::Timestamp;
+use crate::time::{Seconds, Timestamp};
 
 /// Something that happened to a trail.
 #[derive(Debug, Clone)]
@@ -27,6 +30,46 @@ pub(crate) struct Event {
     /// Who did it; nothing for what an environment's report brought to light.
     pub(crate) by: Option<String>,
     pub(crate) what: Happening,
+}
+
+/// An event as answers carry it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct EventView {
+    pub org_id: Id,
+    pub flow_id: Id,
+    pub trail_id: Id,
+    pub timestamp: Seconds,
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+    pub git_commit_info: Option<Value>,
+    pub repo_info: Option<EventRepo>,
+    /// What only its type has.
+    #[serde(flatten)]
+    pub details: Value,
+}
+
+/// The repository that an event was reported from: absent parts are null.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct EventRepo {
+    pub inner_id: Option<Id>,
+    pub org_id: Id,
+    pub repo_id: Option<ShortText>,
+    pub name: ShortText,
+    pub url: Address,
+    pub provider: Option<VcsProvider>,
+    pub description: Option<Description>,
+    pub namespace_path: Option<List<ShortText>>,
+    pub additional_info: Option<FreeForm>,
+}
+
+impl EventRepo {
+    fn new(org_id: Id, info: RepoInfo, inner_id: Option<Id>) -> Self {
+        let RepoInfo { name, url, id: repo_id, description, provider, namespace_path, additional_info } =
+            info;
+        Self { inner_id, org_id, repo_id, name, url, provider, description, namespace_path, additional_info }
+    }
 }
 
 /// What can happen to a trail.
@@ -246,20 +289,17 @@ impl Part {
 
 impl Event {
     /// The event as answers carry it.
-    pub(crate) fn to_json(&self, org: Id, flow: Id, trail: Id) -> Value {
-        let mut event = json!({
-            "org_id": org,
-            "flow_id": flow,
-            "trail_id": trail,
-            "timestamp": self.at.seconds(),
-            "type": self.what.kind(),
-            "git_commit_info": self.what.commit().map(commit),
-            "repo_info": self.what.repo().map(|(info, id)| repo(org, info, id)),
-        });
-        if let (Value::Object(event), Value::Object(more)) = (&mut event, self.what.details(org)) {
-            event.extend(more);
+    pub(crate) fn view(&self, org: Id, flow: Id, trail: Id) -> EventView {
+        EventView {
+            org_id: org,
+            flow_id: flow,
+            trail_id: trail,
+            timestamp: self.at.seconds(),
+            kind: self.what.kind(),
+            git_commit_info: self.what.commit().map(commit),
+            repo_info: self.what.repo().map(|(info, id)| EventRepo::new(org, info.clone(), id)),
+            details: self.what.details(org),
         }
-        event
     }
 }
 
@@ -399,19 +439,5 @@ fn commit(commit: &GitCommit) -> Value {
         "parents": commit.parents,
         "verified": commit.verified,
         "signature_state": commit.signature_state,
-    })
-}
-
-fn repo(org: Id, info: &RepoInfo, id: Option<Id>) -> Value {
-    json!({
-        "inner_id": id,
-        "org_id": org,
-        "repo_id": info.id,
-        "name": info.name,
-        "url": info.url,
-        "provider": info.provider,
-        "description": info.description,
-        "namespace_path": info.namespace_path,
-        "additional_info": info.additional_info,
     })
 }

@@ -8,13 +8,13 @@ mod report;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::artifacts::ArtifactRow;
 use crate::attestations::AttestationRow;
 use crate::auth::Actor;
-use crate::fact::UnknownFields;
+use crate::fact::{UnknownFields, keep_unknown_fields};
 use crate::id::Id;
+use crate::json::JsonText;
 use crate::name::TrailName;
 use crate::page::{Listed, Slice, Window};
 use crate::shared::{ExternalUrls, GitCommit, RepoInfo, TagFilter};
@@ -24,12 +24,14 @@ use crate::time::Timestamp;
 
 pub(crate) use assessment::{Activity, Assessed, artifact_state, fitting, newest_of_flows};
 pub(crate) use events::runs;
+pub use events::{EventRepo, EventView};
 pub use operations::*;
 #[cfg(feature = "pdf")]
 pub use report::GetAuditPdf;
 
 /// A trail as it is recorded.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct Trail {
     /// Its id.
     pub id: Id,
@@ -43,12 +45,12 @@ pub struct Trail {
     pub git_commit_info: Option<GitCommit>,
     /// The repository, as reported.
     pub repo_info: Option<RepoInfo>,
-    /// The repos it was reported from.
+    /// The repos it was reported from, the newest 100 of them.
     pub repo_ids: Vec<Id>,
     /// Where it came from.
     pub origin_url: String,
     /// Whatever the reporter added.
-    pub user_data: Value,
+    pub user_data: JsonText,
     /// Labelled links.
     pub external_urls: Option<ExternalUrls>,
     /// The template's YAML text that it was begun with; nothing for
@@ -65,9 +67,11 @@ pub struct Trail {
     /// Who began it or last changed it.
     pub last_modified_by: Actor,
     /// What a newer version of the program recorded beside.
-    #[serde(flatten)]
+    #[serde(flatten, skip_deserializing)]
     pub unknown: UnknownFields,
 }
+
+keep_unknown_fields!(Trail);
 
 /// How a list of trails is narrowed; everything given must match.
 #[derive(Debug, Clone, Default)]

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::events::History;
+use super::events::{EventView, History};
 use super::{Assessed, Trail, TrailContents, TrailFilter, fitting};
 use crate::auth::Scope;
 use crate::compute::{LONG_JSON, MANY_JUDGEMENTS};
@@ -17,6 +17,7 @@ use crate::error::{Error, Resource, Result};
 use crate::fact::{Fact, Guard, Key, RecordKind};
 use crate::flows::Flow;
 use crate::id::Id;
+use crate::json::{JsonText, JsonValue};
 use crate::name::{FingerprintPrefix, FlowName, OrgName, TrailName};
 use crate::operation::{Document, Envelope, Form, FormParts, JsonList, Method, Operation, Put, around_last};
 use crate::page::{PageNumber, Pagination, PerPage};
@@ -24,7 +25,7 @@ use crate::rules::compliance::{ArtifactStatus, AttestationStatus, State};
 use crate::service::{Context, Draft, Lasting};
 use crate::shared::{
     Acknowledged, Description, ExternalUrls, GitCommit, RepoInfo, ShortText, TagFilter, TagText, Tags,
-    UserData, WebUrl, distinct, text,
+    UserData, WebUrl, distinct, push_newest, text,
 };
 use crate::store::Current;
 use crate::templates::{Uploaded, each_with_template};
@@ -79,7 +80,7 @@ impl TrailInput {
 impl Document for TrailInput {
     const PARTS: FormParts = FormParts { document: "data_json", file: "template_file", many: false };
 
-    fn read(value: &Value) -> Result<Self, Misfit> {
+    fn read(value: &JsonValue) -> Result<Self, Misfit> {
         decode::from_json(value)
     }
 }
@@ -165,7 +166,7 @@ impl Trail {
             self.user_data = user_data;
         }
         if let Some(repo) = repo.filter(|repo| !self.repo_ids.contains(repo)) {
-            self.repo_ids.push(repo);
+            push_newest(&mut self.repo_ids, repo);
         }
     }
 
@@ -200,7 +201,8 @@ pub struct TrailView {
     pub description: String,
     pub git_commit_info: Option<TrailCommit>,
     pub origin_url: String,
-    pub user_data: Value,
+    pub user_data: JsonText,
+    /// The repos it was reported from, the newest 100 of them.
     pub repo_ids: Vec<Id>,
     pub external_urls: Option<ExternalUrls>,
     pub created_at: Seconds,
@@ -213,7 +215,8 @@ pub struct TrailView {
     pub flow: TrailFlow,
     pub html_url: String,
     // Last, for the answer about one trail writes them in their place; lists leave them out.
-    pub events: Vec<Value>,
+    #[schemars(with = "Vec<Value>")]
+    pub events: Vec<EventView>,
 }
 
 /// The flow of a trail.
@@ -347,7 +350,7 @@ impl Operation for GetTrail {
     const SCOPE: Scope = Scope::ReadFlow;
     const SUMMARY: &'static str = "Gets a trail with its compliance and its history";
     type Body = ();
-    type Output = JsonList<Value, TrailView>;
+    type Output = JsonList<EventView, TrailView>;
 
     fn org(&self) -> Option<&OrgName> {
         Some(&self.org)
@@ -362,12 +365,12 @@ impl Operation for GetTrail {
         let trail = cx.trail(&flow, self.trail_name.as_str()).await?.record;
         let org = cx.org()?;
         let (judged, events) = History::read(trail.id, cx).await?.told(cx.lasting());
-        let events = events.map_ok(move |event| event.to_json(org, flow.id, trail.id));
+        let events = events.map_ok(move |event| event.view(org, flow.id, trail.id));
         JsonList::made(events, TrailView::new(&judged, &flow, cx), &cx.compute()).await
     }
 }
 
-impl Envelope<Value> for TrailView {
+impl Envelope<EventView> for TrailView {
     type Document = Self;
 
     fn around(&self) -> Result<(Vec<u8>, Vec<u8>)> {

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::Value;
 
 use super::Assessed;
 use super::events::{Event, Happening, History};
@@ -16,6 +15,7 @@ use crate::blobs::Whole;
 use crate::digest::sha256_hex;
 use crate::error::{Error, Missing, Result};
 use crate::id::Id;
+use crate::json::JsonText;
 use crate::ledger;
 use crate::name::{Fingerprint, FlowName, OrgName, TrailName};
 use crate::operation::{Download, Method, Operation, Pdf, Reply};
@@ -247,11 +247,7 @@ fn claim(
     filenames: &FileNames<'_>,
 ) -> report::Attestation {
     let id = attestation.id.to_string();
-    let user_data = match &attestation.user_data {
-        Value::Null => None,
-        Value::Object(empty) if empty.is_empty() => None,
-        data => Some(serde_json::to_string_pretty(data).unwrap_or_default()),
-    };
+    let user_data = Some(&attestation.user_data).filter(|data| !data.is_empty()).map(JsonText::pretty);
     report::Attestation {
         superseded: !deciding.contains(id.as_str()),
         id,
@@ -299,9 +295,11 @@ fn details(attestation: &Attestation) -> Details {
             Details::PullRequests(details.pull_requests.iter().cloned().map(pull_request).collect())
         }
         other => {
-            let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            let text = |value: &JsonText| {
+                serde_json::from_str::<String>(value.as_str()).unwrap_or_else(|_| value.to_string())
+            };
             let facts =
-                Vec::from_iter(other.fields().iter().map(|(name, value)| (name.clone(), text(value))));
+                Vec::from_iter(other.fields().iter().map(|(name, value)| (name.to_owned(), text(value))));
             if facts.is_empty() { Details::None } else { Details::Facts(facts) }
         }
     }

@@ -5,8 +5,11 @@ use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use evidence_core::api_keys::ApiKeyInput;
+use evidence_core::auth::Role;
 use evidence_core::memory::MemoryStore;
-use evidence_core::{Evidence, Settings, Store};
+use evidence_core::name::OrgName;
+use evidence_core::{Evidence, Limits, Settings, Store};
 use evidence_store_postgres::sqlx::{self, Connection};
 use evidence_store_sqlite::rusqlite;
 use evidence_test_postgres::Schema;
@@ -34,9 +37,31 @@ enum Damage {
 struct Database {
     home: Box<dyn Any + Send>,
     damage: Damage,
+    service: Evidence,
 }
 
 impl Database {
+    /// Damages the record of this name in a table of the whole store, where none can be gone.
+    async fn damage_named(&self, table: &str, name: &str) {
+        let changed = if let Some(folder) = self.home.downcast_ref::<TempDir>() {
+            let connection = rusqlite::Connection::open(folder.path().join("evidence.db")).unwrap();
+            let record = match self.damage {
+                Damage::NoJson | Damage::Gone => "'damaged {'",
+                Damage::NoText => "CAST(X'7BFF7D' AS TEXT)",
+            };
+            let damage = format!("UPDATE \"{table}\" SET record = {record} WHERE name = $1");
+            connection.execute(&damage, [name]).unwrap() as u64
+        } else {
+            let schema = self.home.downcast_ref::<Schema>().unwrap();
+            let damage =
+                format!("UPDATE {}.\"{table}\" SET record = 'damaged {{' WHERE name = $1", schema.name);
+            let mut connection = sqlx::PgConnection::connect(&schema.url).await.unwrap();
+            let damage = sqlx::query(sqlx::AssertSqlSafe(damage)).bind(name);
+            damage.execute(&mut connection).await.unwrap().rows_affected()
+        };
+        assert_eq!(changed, 1, "{table} {name}");
+    }
+
     /// Damages the one entry of these facts that has this in its payload.
     async fn damage(&self, fact: &str, needle: &str) {
         let changed = if let Some(folder) = self.home.downcast_ref::<TempDir>() {
@@ -66,6 +91,9 @@ impl Database {
     }
 }
 
+/// So many keys may an account have.
+const MOST_KEYS: usize = 4;
+
 /// Runs a case over every store that has a database and every damage that it can have, with a fresh fixture.
 async fn over_each_database(case: impl AsyncFn(Api, Database)) {
     for damage in [Damage::NoJson, Damage::NoText, Damage::Gone] {
@@ -76,8 +104,10 @@ async fn over_each_database(case: impl AsyncFn(Api, Database)) {
                 _ => true,
             };
             if is_possible {
-                let evidence = fixture(store, Settings::default()).await;
-                case(Api::new(evidence, Mount::Tower, name).await, Database { home, damage }).await;
+                let limits = Limits { api_keys: MOST_KEYS, ..Limits::default() };
+                let evidence = fixture(store, Settings { limits, ..Settings::default() }).await;
+                let api = Api::new(evidence.clone(), Mount::Tower, name).await;
+                case(api, Database { home, damage, service: evidence }).await;
             }
         }
     }
@@ -172,6 +202,74 @@ async fn a_damaged_record_is_left_out_of_lists_and_an_error_alone() {
 }
 
 #[tokio::test]
+async fn who_cannot_be_read_hides_nobody_else_and_gives_no_right() {
+    over_each_database(async |api, database| {
+        let name = |text: &str| text.parse::<OrgName>().unwrap();
+        let (operator, acme, mary) = (name("ops"), name("acme"), name("mary"));
+        let host = database.service.administration(&operator);
+        host.create_user(&mary).await.unwrap();
+        host.create_organization(&name("damaged-org"), &mary).await.unwrap();
+        host.set_member(&acme, &mary, Role::Admin).await.unwrap();
+        let keys = "/service-accounts/acme/admin-key/api-keys";
+        let made = async |what: &str| {
+            api.post(keys).json(json!({ "description": what })).await.created()["id"].clone()
+        };
+        made("sound").await;
+        let damaged = made("damaged-of-account").await;
+        let personal =
+            |what: &str| -> ApiKeyInput { serde_json::from_value(json!({ "description": what })).unwrap() };
+        host.create_key(&mary, &personal("sound")).await.unwrap();
+        let damaged_personal = host.create_key(&mary, &personal("damaged-personal")).await.unwrap().record.id;
+
+        let before = listed(&api, keys, "", "description").await;
+        database.damage("api_key_created", "damaged-of-account").await;
+        let after = listed(&api, keys, "", "description").await;
+        assert_eq!((after.len() + 1, after.contains(&json!("sound"))), (before.len(), true), "{after:?}");
+        // It still works, so it counts.
+        made("the last").await;
+        let text = format!("Service account 'admin-key' has {MOST_KEYS} keys that work and takes no more");
+        let refused = json!({"errors": {"name": text}});
+        assert_eq!(before.len() + 1, MOST_KEYS);
+        api.post(keys).json(json!({"description": "one too many"})).await.expect(400, refused);
+        // And nobody is told that there is none.
+        let path = format!("{keys}/{}", damaged.as_str().unwrap());
+        expect_broken(&api, &path).await;
+        let (status, message) = BROKEN;
+        api.delete(&path).await.expect(status, json!({ "message": message }));
+        database.damage("api_key_created", "damaged-personal").await;
+        let told: Vec<_> = host.keys(&mary).await.unwrap().into_iter().map(|key| key.description).collect();
+        assert_eq!(told, ["sound"]);
+        assert_eq!(host.revoke_key(&mary, damaged_personal).await.unwrap_err().status(), status);
+
+        let organizations = async || {
+            let found = host.organizations(None, 100).await.unwrap();
+            Vec::from_iter(found.into_iter().map(|one| one.name.to_string()))
+        };
+        let users = async || {
+            Vec::from_iter(host.users(None, 100).await.unwrap().into_iter().map(|one| one.name.to_string()))
+        };
+        let members = async || {
+            let found = host.members(&acme).await.unwrap();
+            Vec::from_iter(found.into_iter().map(|one| one.user.name.to_string()))
+        };
+        assert_eq!(members().await, ["jane", "mary"]);
+        let all = organizations().await;
+        database.damage_named("organization", "damaged-org").await;
+        let left: Vec<_> = all.into_iter().filter(|name| name != "damaged-org").collect();
+        assert_eq!(organizations().await, left);
+        let all = users().await;
+        database.damage_named("user", "mary").await;
+        let left: Vec<_> = all.into_iter().filter(|name| name != "mary").collect();
+        assert_eq!(users().await, left);
+        assert_eq!(members().await, ["jane"]);
+        assert_eq!(host.set_member(&acme, &mary, Role::Reader).await.unwrap_err().status(), status);
+        // Whether mary can administer acme is not known.
+        assert_eq!(host.remove_member(&acme, &name("jane")).await.unwrap_err().status(), 400);
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn no_verdict_is_better_for_what_is_left_out() {
     over_each_database(async |api, database| {
         api.flow("shop", TEMPLATE).await;
@@ -242,8 +340,9 @@ async fn a_damaged_template_is_put_right_by_uploading_it_again() {
         if name == "memory" {
             continue;
         }
-        let database = Database { home, damage: Damage::NoJson };
-        let api = Api::new(fixture(Arc::clone(&store), Settings::default()).await, Mount::Tower, name).await;
+        let service = fixture(Arc::clone(&store), Settings::default()).await;
+        let api = Api::new(service.clone(), Mount::Tower, name).await;
+        let database = Database { home, damage: Damage::NoJson, service };
         api.flow("shop", TEMPLATE).await;
         api.begin("shop", &json!({"name": "t"})).await.created();
         // Remembers nothing yet.

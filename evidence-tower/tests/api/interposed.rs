@@ -189,6 +189,7 @@ delegate! {
         fn service_accounts(org: Id) -> Vec<ServiceAccount>;
         fn api_key(org: Id, id: Id) -> Option<Current<ApiKeyRecord>>;
         fn api_keys(org: Id, owner: Id, at: Timestamp) -> Vec<Current<ApiKeyRecord>>;
+        fn api_key_count(org: Id, owner: Id, at: Timestamp) -> u64;
     }
     FlowStore {
         fn flow(org: Id, name: &str) -> Option<Current<Flow>>;

@@ -26,6 +26,7 @@ mod matrix;
 mod meetings;
 mod model;
 mod mounts;
+mod numbers;
 mod orgs;
 mod policies;
 mod races;

@@ -1,5 +1,6 @@
 //! Policies, end to end: versions, texts that are refused, and what a new version does to environments.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use evidence_core::Settings;
@@ -10,7 +11,7 @@ use serde_json::json;
 use crate::interposed::{Call, Interposed};
 use crate::mounts::Mount;
 use crate::scenery::{COMPLIANCE, PROVENANCE, Seen};
-use crate::support::{Api, NOW, fixture, for_each_store};
+use crate::support::{Api, NOW, each_store, fixture, for_each_store};
 
 const EMPTY: &str = "_schema: https://example.com/schemas/policy/v1\n";
 
@@ -37,6 +38,44 @@ async fn a_policy_is_created_with_201_and_gets_a_version_with_each_new_text() {
         api.get("/policies/acme/p").key("reader-key").await.expect_exactly(200, second.clone());
         api.put_policy("a", EMPTY).await.expect(201, json!({"name": "a"}));
         api.get("/policies/acme").await.expect(200, json!([{"name": "a"}, second]));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_policy_and_a_trail_do_not_grow_with_each_of_their_facts() {
+    each_store(async |api, store| {
+        api.put_policy("p", EMPTY).await.created();
+        let acme = store.user("jane").await.unwrap().unwrap();
+        let acme = store.standing("acme", acme.id).await.unwrap().unwrap().organization.id;
+        let mut sizes = BTreeMap::<String, Vec<usize>>::new();
+        for n in 1000..1120 {
+            let text = format!("{EMPTY}# {n}\n");
+            let payload = json!({"name": "p", "description": n.to_string()}).to_string();
+            let parts =
+                [("name=\"payload\"", payload.as_str()), ("name=\"policy_file\"; filename=\"p\"", &text)];
+            api.put("/policies/acme").form(&parts).await.ok();
+            let repo = json!({"name": format!("a/{n}"), "url": format!("https://e/{n}")});
+            let trail = json!({"name": "t", "description": n.to_string(), "repo_info": repo});
+            let written = api.begin("shop", &trail).await;
+            assert!(written.status.is_success(), "{:?}", written.body);
+        }
+        for entry in store.ledger_entries(acme, 0, 1000).await.unwrap() {
+            sizes.entry(entry.kind).or_default().push(entry.payload.len());
+        }
+        for kind in ["policy_updated", "trail_updated"] {
+            let sizes = &sizes[kind];
+            // Numbers get longer.
+            assert!(sizes[sizes.len() - 1].abs_diff(sizes[sizes.len() - 11]) < 50, "{kind}: {sizes:?}");
+        }
+        let policy = api.get("/policies/acme/p").await.ok();
+        let events = policy["events"].as_array().unwrap();
+        let of = |kind: &str| events.iter().filter(|event| event["type"] == kind).count();
+        assert_eq!([of("creation"), of("new_version"), of("metadata_update")], [1, 120, 100]);
+        assert_eq!(events.last().unwrap()["type"], "new_version");
+        assert_eq!(events[events.len() - 2]["type"], "metadata_update");
+        let trail = api.get("/trails/acme/shop/t").await.ok();
+        assert_eq!(trail["repo_ids"].as_array().unwrap().len(), 100);
     })
     .await;
 }

@@ -279,7 +279,7 @@ async fn what_has_no_digest_is_shown_with_its_context_and_judged_as_without_prov
             fingerprint: None,
             name: name.to_owned(),
             created: vec![created],
-            context: context.as_object().unwrap().clone(),
+            context: serde_json::from_str(&context.to_string()).unwrap(),
             from: 1,
             since: 1,
             annotation: Annotation { kind: "started-unknown".to_owned(), was: 0, now: 1 },

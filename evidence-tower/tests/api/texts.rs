@@ -20,7 +20,7 @@ fn resolved<'a>(schema: &'a Value, document: &'a Value) -> &'a Value {
     }
 }
 
-fn is(schema: &Value, kind: &str) -> bool {
+pub(crate) fn is(schema: &Value, kind: &str) -> bool {
     match &schema["type"] {
         Value::String(one) => one == kind,
         Value::Array(several) => several.iter().any(|one| one == kind),
@@ -29,7 +29,7 @@ fn is(schema: &Value, kind: &str) -> bool {
 }
 
 /// The alternatives that a schema names, or the schema itself.
-fn branches<'a>(schema: &'a Value, document: &'a Value) -> Vec<&'a Value> {
+pub(crate) fn branches<'a>(schema: &'a Value, document: &'a Value) -> Vec<&'a Value> {
     let schema = resolved(schema, document);
     let several = ["anyOf", "oneOf", "allOf"].iter().find_map(|key| schema[*key].as_array());
     match several {
@@ -77,7 +77,7 @@ fn unbounded(schema: &Value, document: &Value, path: &str, found: &mut Vec<Strin
 }
 
 /// Each operation of the document: method, path, and what is said of it.
-fn operations(document: &Value) -> impl Iterator<Item = (&str, &str, &Value)> {
+pub(crate) fn operations(document: &Value) -> impl Iterator<Item = (&str, &str, &Value)> {
     let paths = document["paths"].as_object().unwrap();
     paths.iter().flat_map(|(path, methods)| {
         methods
@@ -89,7 +89,7 @@ fn operations(document: &Value) -> impl Iterator<Item = (&str, &str, &Value)> {
 }
 
 /// The schema of an operation's JSON: its body, or the document of its form.
-fn body_schema(operation: &Value) -> Option<&Value> {
+pub(crate) fn body_schema(operation: &Value) -> Option<&Value> {
     let content = operation["requestBody"]["content"].as_object()?;
     let (media_type, content) = content.iter().next()?;
     if media_type == "application/json" {
@@ -116,15 +116,15 @@ fn every_text_list_and_map_that_comes_in_has_a_maximum() {
 }
 
 /// A request whose body has every field that there is.
-struct Full {
-    operation: &'static str,
+pub(crate) struct Full {
+    pub(crate) operation: &'static str,
     path: String,
-    body: Value,
+    pub(crate) body: Value,
     /// The parts of a form: that of the document, and that of a file and its content.
     form: Option<(&'static str, Option<(&'static str, &'static str)>)>,
 }
 
-fn fingerprint() -> String {
+pub(crate) fn fingerprint() -> String {
     "f".repeat(64)
 }
 
@@ -161,7 +161,7 @@ fn attestation(name: &str, claim: Value) -> Value {
 }
 
 /// A request of every operation that has a body, one after the other.
-fn requests() -> Vec<Full> {
+pub(crate) fn requests() -> Vec<Full> {
     let json = |operation, path: &str, body| Full { operation, path: path.to_owned(), body, form: None };
     let form = |operation, path: &str, body, part, file| Full {
         form: Some((part, file)),
@@ -290,20 +290,27 @@ fn requests() -> Vec<Full> {
 
 impl Full {
     async fn send(&self, api: &Api, body: &Value, document: &Value) -> Reply {
+        self.send_text(api, &body.to_string(), document).await
+    }
+
+    /// Sends this text for the body.
+    pub(crate) async fn send_text(&self, api: &Api, text: &str, document: &Value) -> Reply {
         let found = operations(document).find(|(.., operation)| operation["operationId"] == self.operation);
         let (method, ..) = found.unwrap();
         let ask = api.request(method.to_uppercase().parse::<Method>().unwrap(), &self.path);
-        let Some((part, file)) = self.form else { return ask.json(body).await };
-        let (document, text) = (format!("name=\"{part}\""), body.to_string());
+        let Some((part, file)) = self.form else {
+            return ask.bytes("application/json", text.to_owned()).await;
+        };
+        let document = format!("name=\"{part}\"");
         let file = file.map(|(part, content)| (format!("name=\"{part}\"; filename=\"f\""), content));
-        let mut parts = vec![(document.as_str(), text.as_str())];
+        let mut parts = vec![(document.as_str(), text)];
         parts.extend(file.as_ref().map(|(part, content)| (part.as_str(), *content)));
         ask.form(&parts).await
     }
 }
 
 /// What the requests rest on.
-async fn prepare(api: &Api) {
+pub(crate) async fn prepare(api: &Api) {
     api.given_environments("docker", &["e1", "e2"]).await;
     api.given_environments("server", &["s1"]).await;
     api.put_policy("p1", PROVENANCE).await.created();

@@ -51,7 +51,7 @@ impl Service {
     /// Calls an operation with the parameters of its path and query.
     fn call<O: Operation>(&self, parameters: Value, sent: &Sent) -> Result<O::Output> {
         let Value::Object(parameters) = parameters else { panic!("parameters have names") };
-        let operation: O = decode::from_parameters(&parameters).unwrap();
+        let operation: O = decode::from_parameters(parameters).unwrap();
         self.runtime.block_on(self.service.call(&self.caller, operation, sent.read::<O::Body>()?))
     }
 }

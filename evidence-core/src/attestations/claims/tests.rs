@@ -13,6 +13,7 @@ use crate::auth::Principal;
 use crate::decode;
 use crate::error::Error;
 use crate::fact::RecordKind;
+use crate::json::JsonText;
 use crate::memory::MemoryStore;
 use crate::operation::{Document, Form, Json};
 use crate::rules::compliance::State;
@@ -35,7 +36,7 @@ fn named<T: std::str::FromStr<Err: std::fmt::Debug>>(text: &str) -> T {
 
 /// Attests to the trail `t` of the flow `shop`.
 async fn attest<C: Claim>(service: &Evidence, jane: &Principal, document: Value) -> Result<()> {
-    let input = AttestationInput::<C>::read(&document).expect("an attestation");
+    let input = AttestationInput::<C>::read(&document.into()).expect("an attestation");
     let post = PostAttestation::new(named("acme"), named("shop"), named("t"));
     service.call(jane, post, Form::of(input)).await.map(|_| ())
 }
@@ -215,12 +216,16 @@ fn the_fields_of_an_override_are_checked() {
         (json!({"reason": "r", "new_compliance_status": true}), "original_attestation_type"),
     ];
     for (document, field) in table {
-        assert_eq!(decode::from_json::<Override>(&document).unwrap_err().field(), field, "{document}");
+        assert_eq!(
+            decode::from_json::<Override>(&document.clone().into()).unwrap_err().field(),
+            field,
+            "{document}"
+        );
     }
     let of = |kind: &str| {
         let document =
             json!({"reason": "r", "new_compliance_status": true, "original_attestation_type": kind});
-        decode::from_json::<Override>(&document).map(|_| ()).map_err(|misfit| misfit.field())
+        decode::from_json::<Override>(&document.clone().into()).map(|_| ()).map_err(|misfit| misfit.field())
     };
     let longest = format!("custom:{}", "x".repeat(248));
     for kind in
@@ -270,7 +275,7 @@ impl Claim for Reviewed {
             cx.record(draft).await?;
         }
         let guards = vec![Guard::Revision(RecordKind::AttestationType, known.record.id, known.revision)];
-        let details = Details::Other(json!({"type_version": known.record.version}));
+        let details = Details::Other(JsonText::of(&json!({"type_version": known.record.version})).unwrap());
         Ok(Judgement { guards, ..Judgement::of(format!("custom:{}", self.type_name), true, details) })
     }
 }
@@ -282,11 +287,11 @@ async fn a_claim_is_judged_again_where_what_its_verdict_rests_on_changed() {
     let refused = attest::<Reviewed>(&service, &jane, document.clone()).await;
     assert!(matches!(refused, Err(Error::Invalid { .. })), "{refused:?}");
     let post: PostAttestationType = from_value(json!({"org": "acme"})).unwrap();
-    let input = Document::read(&json!({"name": "review"})).expect("a type");
+    let input = Document::read(&json!({"name": "review"}).into()).expect("a type");
     service.call(&jane, post, Form::of(input)).await.unwrap();
     attest::<Reviewed>(&service, &jane, document).await.unwrap();
     let recorded = recorded(&service, "a").await;
     assert_eq!((recorded.len(), JUDGED.load(Ordering::Relaxed)), (1, 2));
-    assert_eq!(recorded[0].details, Details::Other(json!({"type_version": 2})));
+    assert_eq!(recorded[0].details, Details::Other(JsonText::of(&json!({"type_version": 2})).unwrap()));
     assert_eq!(recorded[0].kind, "custom:review");
 }

@@ -1,0 +1,168 @@
+//! Reading payloads: the part of a fact that is asked for, and records with all that a newer version put into them.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::{
+    self, DeserializeOwned, DeserializeSeed, Deserializer, IgnoredAny, IntoDeserializer, MapAccess, Visitor,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::json::JsonFields;
+use crate::store::{StoreError, StoreResult};
+
+/// Reads what a payload says, whatever the kind of its fact: the fields of `T` are those of the fact, as in [`Recorded`].
+///
+/// # Errors
+/// [`StoreError::Corrupt`] when it cannot be read, or says something else.
+pub fn said<T: DeserializeOwned>(payload: &str) -> StoreResult<T> {
+    struct OfOneKind<T>(PhantomData<T>);
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for OfOneKind<T> {
+        type Value = T;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a fact as a map of one kind")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<T, A::Error> {
+            let fact = map.next_entry::<IgnoredAny, T>()?;
+            fact.map(|(_, fact)| fact).ok_or_else(|| de::Error::custom("a payload without a fact"))
+        }
+    }
+    let mut deserializer = serde_json::Deserializer::from_str(payload);
+    let fact = deserializer.deserialize_map(OfOneKind(PhantomData));
+    fact.and_then(|fact| deserializer.end().map(|()| fact))
+        .map_err(|error| StoreError::corrupt(format_args!("{}: {error}", std::any::type_name::<T>())))
+}
+
+/// The record of a fact.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Recorded<T> {
+    /// The record as it is since the fact.
+    pub record: T,
+}
+
+/// Fields of a record that this version of the program does not know: a newer one wrote them. They are kept when the
+/// record is recorded again, so that an older server beside a newer one drops nothing. What is new in a record is
+/// therefore a new field at its top.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[serde(transparent)]
+pub struct UnknownFields(JsonFields);
+
+/// Writes the two halves of serde for records with a field `unknown`, which stand on derived ones (`remote = "Self"`).
+/// Serde would read flattened fields through a value that keeps no number as it was written.
+macro_rules! keep_unknown_fields {
+    ($($record:ty),*) => {$(
+        impl serde::Serialize for $record {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                <$record>::serialize(self, serializer)
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $record {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let mut unknown = $crate::fact::UnknownFields::default();
+                let record = <$record>::deserialize(unknown.beside(deserializer))?;
+                Ok(Self { unknown, ..record })
+            }
+        }
+    )*};
+}
+pub(crate) use keep_unknown_fields;
+
+impl UnknownFields {
+    /// A deserializer by which a struct is read from an object, and these fields are what else there is in it.
+    pub(crate) const fn beside<D>(&mut self, deserializer: D) -> Beside<'_, D> {
+        Beside { deserializer, unknown: self }
+    }
+}
+
+pub(crate) struct Beside<'a, D> {
+    deserializer: D,
+    unknown: &'a mut UnknownFields,
+}
+
+impl<'de, D: Deserializer<'de>> Deserializer<'de> for Beside<'_, D> {
+    type Error = D::Error;
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        known: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, D::Error> {
+        let Self { deserializer, unknown } = self;
+        deserializer.deserialize_struct(name, known, Split { visitor, known, unknown })
+    }
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
+        self.deserializer.deserialize_any(visitor)
+    }
+
+    serde::forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit unit_struct
+        newtype_struct seq tuple tuple_struct map enum identifier ignored_any
+    }
+}
+
+/// Shows a visitor, or as a map the derived code, the known fields alone.
+struct Split<'a, T> {
+    visitor: T,
+    known: &'static [&'static str],
+    unknown: &'a mut UnknownFields,
+}
+
+impl<'de, V: Visitor<'de>> Visitor<'de> for Split<'_, V> {
+    type Value = V::Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.visitor.expecting(f)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<V::Value, A::Error> {
+        let Self { visitor, known, unknown } = self;
+        visitor.visit_map(Split { visitor: map, known, unknown })
+    }
+}
+
+impl<'de, A: MapAccess<'de>> MapAccess<'de> for Split<'_, A> {
+    type Error = A::Error;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, A::Error> {
+        loop {
+            match self.visitor.next_key_seed(Name(self.known))? {
+                None => return Ok(None),
+                Some(Ok(known)) => return seed.deserialize(known.into_deserializer()).map(Some),
+                Some(Err(name)) => self.unknown.0.push(name, self.visitor.next_value()?),
+            }
+        }
+    }
+
+    fn next_value_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value, A::Error> {
+        self.visitor.next_value_seed(seed)
+    }
+}
+
+/// Reads a field's name: one of these, or another.
+struct Name(&'static [&'static str]);
+
+impl<'de> DeserializeSeed<'de> for Name {
+    type Value = Result<&'static str, String>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_identifier(self)
+    }
+}
+
+impl Visitor<'_> for Name {
+    type Value = Result<&'static str, String>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a field's name")
+    }
+
+    fn visit_str<E: de::Error>(self, name: &str) -> Result<Self::Value, E> {
+        let known = self.0.iter().find(|known| **known == name);
+        Ok(known.copied().ok_or_else(|| name.to_owned()))
+    }
+}

@@ -1,0 +1,82 @@
+//! JSON as it was sent: its numbers are the characters that were sent, however long. What callers send to get back is
+//! decoded to [`JsonValue`] and carried as [`JsonText`]; nothing on the way reads a number of it.
+
+mod parse;
+mod text;
+
+use serde::ser::Error as _;
+use serde::{Serialize, Serializer};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+pub use parse::{DEEPEST, MOST_VALUES, parse};
+pub use text::{JsonFields, JsonText};
+
+/// A JSON value whose numbers are text.
+#[derive(Debug, Clone, Eq)]
+pub enum JsonValue {
+    /// `null`.
+    Null,
+    /// `true` or `false`.
+    Bool(bool),
+    /// A number, as JSON writes one.
+    Number(String),
+    /// A string.
+    String(String),
+    /// A list.
+    Array(Vec<JsonValue>),
+    /// An object, its fields in order; no name is there twice.
+    Object(Vec<(String, JsonValue)>),
+}
+
+/// The order of an object's fields makes no difference.
+impl PartialEq for JsonValue {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Null, Self::Null) => true,
+            (Self::Bool(one), Self::Bool(other)) => one == other,
+            (Self::Number(one), Self::Number(other)) | (Self::String(one), Self::String(other)) => {
+                one == other
+            }
+            (Self::Array(one), Self::Array(other)) => one == other,
+            (Self::Object(one), Self::Object(other)) => by_name(one) == by_name(other),
+            _ => false,
+        }
+    }
+}
+
+fn by_name(fields: &[(String, JsonValue)]) -> Vec<&(String, JsonValue)> {
+    let mut fields = Vec::from_iter(fields);
+    fields.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+    fields
+}
+
+impl From<Value> for JsonValue {
+    fn from(value: Value) -> Self {
+        match value {
+            Value::Null => Self::Null,
+            Value::Bool(value) => Self::Bool(value),
+            Value::Number(number) => Self::Number(number.to_string()),
+            Value::String(text) => Self::String(text),
+            Value::Array(items) => Self::Array(items.into_iter().map(Self::from).collect()),
+            Value::Object(fields) => {
+                Self::Object(fields.into_iter().map(|(name, value)| (name, value.into())).collect())
+            }
+        }
+    }
+}
+
+impl Serialize for JsonValue {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Null => serializer.serialize_unit(),
+            Self::Bool(value) => serializer.serialize_bool(*value),
+            Self::Number(text) => {
+                serde_json::from_str::<&RawValue>(text).map_err(S::Error::custom)?.serialize(serializer)
+            }
+            Self::String(text) => serializer.serialize_str(text),
+            Self::Array(items) => serializer.collect_seq(items),
+            Self::Object(fields) => serializer.collect_map(fields.iter().map(|(name, value)| (name, value))),
+        }
+    }
+}
