@@ -32,7 +32,7 @@ fn digest(content: &[u8]) -> Fingerprint {
 }
 
 /// An attestation with this file, which is also what its download gives.
-fn attested(n: u64, content: &[u8]) -> Fact {
+pub(super) fn attested(n: u64, content: &[u8]) -> Fact {
     let file = Attachment {
         file_name: "a.txt".to_owned(),
         media_type: "text/plain".to_owned(),
