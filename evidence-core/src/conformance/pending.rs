@@ -25,9 +25,10 @@ promises! {
     who_keeps_it_again_has_it: "Whoever has noted a content that is removed at the same time, and keeps it then, has it.",
 }
 
-const CONTENT: &[u8] = b"what was attached";
+/// What is attached.
+pub(super) const CONTENT: &[u8] = b"what was attached";
 
-fn digest(content: &[u8]) -> Fingerprint {
+pub(super) fn digest(content: &[u8]) -> Fingerprint {
     named(&sha256_hex(content))
 }
 
