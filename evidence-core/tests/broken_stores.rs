@@ -83,7 +83,7 @@ enum Defect {
     KeepsPartOfARefusedImport,
     ListsOrganizationsBackwards,
     ForgetsKeyHashes,
-    ShowsOtherOrganizationsBlobs,
+    ShowsOtherOrganizationsAttachments,
     ShowsOtherOrganizationsTexts,
     RepeatsTexts,
     AnswersPagesOfAnySize,
@@ -141,7 +141,7 @@ const DEFECTS: [(Defect, &[&str]); 49] = [
     (Defect::KeepsPartOfARefusedImport, &["imports_are_whole"]),
     (Defect::ListsOrganizationsBackwards, &["organizations_come_by_id"]),
     (Defect::ForgetsKeyHashes, &["key_hashes_are_answered", "copies_are_equal"]),
-    (Defect::ShowsOtherOrganizationsBlobs, &["blobs_come_by_digest"]),
+    (Defect::ShowsOtherOrganizationsAttachments, &["attachments_come_by_digest"]),
     (Defect::ShowsOtherOrganizationsTexts, &["texts_are_an_organizations_own"]),
     (Defect::AnswersPagesOfAnySize, &["pages_end_after_some_megabytes"]),
     (Defect::RepeatsTexts, &["a_text_that_is_kept_twice_is_one"]),
@@ -298,9 +298,14 @@ impl Transfer for Broken {
         Ok(hashes)
     }
 
-    async fn blobs(&self, org: Id, after: Option<&Fingerprint>, limit: u64) -> StoreResult<Vec<Fingerprint>> {
-        let org = if self.has(Defect::ShowsOtherOrganizationsBlobs) { common() } else { org };
-        self.whole.blobs(org, after, limit).await
+    async fn attachments(
+        &self,
+        org: Id,
+        after: Option<&Fingerprint>,
+        limit: u64,
+    ) -> StoreResult<Vec<Fingerprint>> {
+        let org = if self.has(Defect::ShowsOtherOrganizationsAttachments) { common() } else { org };
+        self.whole.attachments(org, after, limit).await
     }
 
     async fn import(&self, mut import: Import) -> StoreResult<()> {

@@ -10,7 +10,7 @@ use evidence_core::ledger::{Frontier, Hash, Header, Node};
 use evidence_core::store::{StoreResult, StoredEntry};
 
 use crate::db::{PostgresStore, Reader};
-use crate::rebuild::{Ledger, Range, Scratch};
+use crate::rebuild::{Ledger, NAMED, Range, Scratch};
 use crate::rows::unsigned;
 use evidence_core::queue::Refused;
 
@@ -28,6 +28,10 @@ pub struct FsckReport {
     pub organizations: u64,
     /// How many ledger entries were checked.
     pub entries: u64,
+    /// How many attachments that records name are not in the store. Where they are not kept elsewhere, this is damage, too.
+    pub missing_attachments: u64,
+    /// The first of them: the names of their organizations, and their digests.
+    pub first_missing: Vec<String>,
     /// What is damaged, one sentence each; empty for a sound store.
     pub problems: Vec<String>,
 }
@@ -134,6 +138,7 @@ impl<F: FnMut(&str) + Send> Walk<F> {
             let range = self.read(begin, quota).await?;
             let differences = self.scratch.differences(&range).await;
             self.note(differences)?;
+            self.note_missing().await?;
             self.scratch.commit().await?;
             self.scratch.clear().await?;
             after = range.upto;
@@ -157,7 +162,7 @@ impl<F: FnMut(&str) + Send> Walk<F> {
         if sound {
             self.scratch.commit().await?;
         }
-        let FsckReport { organizations, entries, problems } = std::mem::take(&mut self.report);
+        let FsckReport { organizations, entries, problems, .. } = std::mem::take(&mut self.report);
         Ok(RebuildReport { organizations, entries, rows, problems })
     }
 
@@ -187,6 +192,15 @@ impl<F: FnMut(&str) + Send> Walk<F> {
 
     fn problem(&mut self, (_, name, _): &Ledger, what: impl Display) {
         self.report.problems.push(format!("organization {name}: {what}"));
+    }
+
+    /// Adds the attachments that are not there, of which a few are named.
+    async fn note_missing(&mut self) -> StoreResult<()> {
+        let (count, first) = self.scratch.missing_attachments().await?;
+        self.report.missing_attachments += count;
+        self.report.first_missing.extend(first);
+        self.report.first_missing.truncate(usize::from(NAMED));
+        Ok(())
     }
 
     /// Adds what was found; that something cannot be read is a finding.

@@ -22,8 +22,8 @@ use crate::record::{Batch, rows_alone, write_names};
 use crate::rows::{Spot, body, id, signed, unsigned, word};
 use crate::schema::Schema;
 
-/// How many rows of a table are named; the first of them is what an operator needs.
-const NAMED: u32 = 10;
+/// How many rows of a table are named, and how many attachments; the first of them is what an operator needs.
+pub(crate) const NAMED: u8 = 10;
 
 /// How many chunks of an attachment are read at a time.
 const CHUNKS_AT_A_TIME: i64 = 16;
@@ -128,10 +128,12 @@ const OF_ORGANIZATIONS: [&str; 6] = ["ledger", "node", "head", "blob", "blob_chu
 /// What the ledger says of a key is the digest of its hash, so that the tables made again agree with one that is gone.
 const HASHES_MISSING: &str = "SELECT id FROM evidence.api_key WHERE hash IS NULL";
 
-/// A blob may be kept for a record that was refused afterwards: only those that a fact names must be there.
+/// The contents that records name and that are not here, the first of them and how many there are: they may be kept
+/// elsewhere.
 const BLOBS_MISSING: &str = "
-    SELECT x.org || ' ' || x.sha256 FROM (
-        SELECT org, sha256, size FROM pg_temp.attachment EXCEPT SELECT org, sha256, size FROM evidence.blob) x";
+    SELECT coalesce(o.name, x.org), x.sha256, count(*) OVER () FROM (
+        SELECT org, sha256, size FROM pg_temp.attachment EXCEPT SELECT org, sha256, size FROM evidence.blob) x
+    LEFT JOIN pg_temp.organization o ON o.id = x.org ORDER BY x.org, x.sha256 LIMIT $1";
 
 /// Organizations whose ledgers are gone: what is made again has none of that name.
 const LEDGERS_GONE: &str = "
@@ -378,13 +380,18 @@ impl Scratch {
             );
         }
         let hashes_missing = format!("{HASHES_MISSING} AND {}", range.has("org"));
-        for (what, sql) in [
-            ("the hash of an API key is missing", hashes_missing.as_str()),
-            ("an attachment is missing", BLOBS_MISSING),
-        ] {
-            problems.extend(self.column(sql).await?.iter().map(|row| format!("{what}: {row}")));
-        }
+        let hashes = self.column(&hashes_missing).await?;
+        problems.extend(hashes.iter().map(|key| format!("the hash of an API key is missing: {key}")));
         Ok(problems)
+    }
+
+    /// How many contents that records of these organizations name are not in the store, and the first of them.
+    pub(crate) async fn missing_attachments(&mut self) -> StoreResult<(u64, Vec<String>)> {
+        let missing = sqlx::query_as::<_, (String, String, i64)>(self.stored.statement(BLOBS_MISSING));
+        let missing = self.rows(missing.bind(i64::from(NAMED))).await?;
+        let count = missing.first().map_or(Ok(0), |(.., count)| unsigned(*count))?;
+        let named = missing.iter().map(|(org, sha256, _)| format!("organization {org}: {sha256}"));
+        Ok((count, named.collect()))
     }
 
     /// What is wrong with the store as a whole.

@@ -19,8 +19,8 @@ const ORGANIZATIONS: &str =
 const KEY_HASHES: &str =
     concat!("SELECT k.id, k.hash FROM ", each!("api_key", "id", "k"), " WHERE k.hash IS NOT NULL");
 
-const BLOBS: &str = "
-    SELECT sha256 FROM evidence.blob WHERE org = $1 AND sha256 > coalesce($2, '') ORDER BY sha256 LIMIT $3";
+const ATTACHMENTS: &str = "
+    SELECT sha256 FROM evidence.attachment WHERE org = $1 AND sha256 > coalesce($2, '') ORDER BY sha256 LIMIT $3";
 
 #[async_trait]
 impl Transfer for PostgresStore {
@@ -35,8 +35,13 @@ impl Transfer for PostgresStore {
         rows.map(|(key, hash)| Ok((id(&key)?, KeyHash::stored(hash)))).collect()
     }
 
-    async fn blobs(&self, org: Id, after: Option<&Fingerprint>, limit: u64) -> StoreResult<Vec<Fingerprint>> {
-        let question = self.ask(BLOBS).bind(org.to_string());
+    async fn attachments(
+        &self,
+        org: Id,
+        after: Option<&Fingerprint>,
+        limit: u64,
+    ) -> StoreResult<Vec<Fingerprint>> {
+        let question = self.ask(ATTACHMENTS).bind(org.to_string());
         let question = question.bind(after.map(Fingerprint::to_string)).bind(signed(limit));
         question.all::<(String,)>().await?.iter().map(|(sha256,)| word(sha256)).collect()
     }

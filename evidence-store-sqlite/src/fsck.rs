@@ -12,7 +12,7 @@ use evidence_core::store::{StoreResult, StoredEntry};
 use tokio::task::spawn_blocking;
 
 use crate::db::SqliteStore;
-use crate::rebuild::{Ledger, Range, Scratch};
+use crate::rebuild::{Ledger, NAMED, Range, Scratch};
 use crate::rows::unsigned;
 
 /// How many entries are held in memory at a time.
@@ -32,6 +32,10 @@ pub struct FsckReport {
     pub organizations: u64,
     /// How many ledger entries were checked.
     pub entries: u64,
+    /// How many attachments that records name are not in the store. Where they are not kept elsewhere, this is damage, too.
+    pub missing_attachments: u64,
+    /// The first of them: the names of their organizations, and their digests.
+    pub first_missing: Vec<String>,
     /// What is damaged, one sentence each; empty for a sound store.
     pub problems: Vec<String>,
 }
@@ -145,6 +149,7 @@ impl Walk {
             let range = self.read(after, quota)?;
             let differences = self.scratch.differences(&range);
             self.note(differences)?;
+            self.note_missing()?;
             self.scratch.commit()?;
             self.scratch.clear()?;
             self.scratch.relieve_log()?;
@@ -169,7 +174,7 @@ impl Walk {
         if sound {
             self.scratch.commit()?;
         }
-        let FsckReport { organizations, entries, problems } = std::mem::take(&mut self.report);
+        let FsckReport { organizations, entries, problems, .. } = std::mem::take(&mut self.report);
         Ok(RebuildReport { organizations, entries, rows, problems })
     }
 
@@ -199,6 +204,15 @@ impl Walk {
 
     fn problem(&mut self, (_, name, _): &Ledger, what: impl Display) {
         self.report.problems.push(format!("organization {name}: {what}"));
+    }
+
+    /// Adds the attachments that are not there, of which a few are named.
+    fn note_missing(&mut self) -> StoreResult<()> {
+        let (count, first) = self.scratch.missing_attachments()?;
+        self.report.missing_attachments += count;
+        self.report.first_missing.extend(first);
+        self.report.first_missing.truncate(usize::from(NAMED));
+        Ok(())
     }
 
     /// Adds what was found; that something cannot be read is a finding.

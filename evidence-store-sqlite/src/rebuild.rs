@@ -27,8 +27,8 @@ use crate::rows::{Spot, body, list, signed, unsigned, word};
 /// How long readers may hold up the log's beginning anew: writers wait meanwhile.
 const RELIEF: Duration = Duration::from_millis(50);
 
-/// How many rows of a table are named; the first of them is what an operator needs.
-const NAMED: u32 = 10;
+/// How many rows of a table are named, and how many attachments; the first of them is what an operator needs.
+pub(crate) const NAMED: u8 = 10;
 
 const ATTACH: &str = "ATTACH DATABASE $1 AS stored";
 
@@ -103,10 +103,12 @@ const OF_ORGANIZATIONS: [&str; 6] = ["ledger", "node", "head", "blob", "blob_chu
 const HASHES_MISSING: &str = "
     SELECT id FROM stored.api_key WHERE hash IS NULL";
 
-/// A blob may be kept for a record that was refused afterwards: only those that a fact names must be there.
+/// The contents that records name and that are not here, the first of them and how many there are: they may be kept
+/// elsewhere.
 const BLOBS_MISSING: &str = "
-    SELECT json_array(x.org, x.sha256) FROM (
-        SELECT org, sha256, size FROM main.attachment EXCEPT SELECT org, sha256, size FROM stored.blob) x";
+    SELECT coalesce(o.name, 'of key ' || x.org), x.sha256, count(*) OVER () FROM (
+        SELECT org, sha256, size FROM main.attachment EXCEPT SELECT org, sha256, size FROM stored.blob) x
+    LEFT JOIN main.organization o ON o.key = x.org ORDER BY x.org, x.sha256 LIMIT $1";
 
 /// Organizations whose ledgers are gone: what is made again has none of that name.
 const LEDGERS_GONE: &str = "
@@ -332,13 +334,17 @@ impl Scratch {
                 rows.iter().map(|row| format!("table {name}: row {row} is not what the ledger says")),
             );
         }
-        for (what, sql) in [
-            ("the hash of an API key is missing", &format!("{HASHES_MISSING} AND {}", range.has("org"))),
-            ("an attachment is missing", &BLOBS_MISSING.to_owned()),
-        ] {
-            problems.extend(self.column(sql)?.iter().map(|row| format!("{what}: {row}")));
-        }
+        let hashes = self.column(&format!("{HASHES_MISSING} AND {}", range.has("org")))?;
+        problems.extend(hashes.iter().map(|key| format!("the hash of an API key is missing: {key}")));
         Ok(problems)
+    }
+
+    /// How many contents that records of these organizations name are not in the store, and the first of them.
+    pub(crate) fn missing_attachments(&self) -> StoreResult<(u64, Vec<String>)> {
+        let missing = self.rows::<(String, String, i64)>(BLOBS_MISSING, &[NAMED.into()])?;
+        let count = missing.first().map_or(Ok(0), |(.., count)| unsigned(*count))?;
+        let named = missing.iter().map(|(org, sha256, _)| format!("organization {org}: {sha256}"));
+        Ok((count, named.collect()))
     }
 
     /// What is wrong with the store as a whole.

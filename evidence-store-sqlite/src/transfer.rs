@@ -20,8 +20,8 @@ const KEY_HASHES: &str = "
     SELECT k.id, k.hash FROM json_each($2) j CROSS JOIN api_key k ON k.id = j.value
     WHERE k.org = (SELECT key FROM organization WHERE id = $1) AND k.hash IS NOT NULL";
 
-const BLOBS: &str = "
-    SELECT sha256 FROM blob
+const ATTACHMENTS: &str = "
+    SELECT sha256 FROM attachment
     WHERE org = (SELECT key FROM organization WHERE id = $1) AND sha256 > coalesce($2, '')
     ORDER BY sha256 LIMIT $3";
 
@@ -37,8 +37,13 @@ impl Transfer for SqliteStore {
         question.all_as(|(key, hash): (String, String)| Ok((id(&key)?, KeyHash::stored(hash)))).await
     }
 
-    async fn blobs(&self, org: Id, after: Option<&Fingerprint>, limit: u64) -> StoreResult<Vec<Fingerprint>> {
-        let question = self.ask(BLOBS).bind(org.to_string()).bind(after.map(Fingerprint::to_string));
+    async fn attachments(
+        &self,
+        org: Id,
+        after: Option<&Fingerprint>,
+        limit: u64,
+    ) -> StoreResult<Vec<Fingerprint>> {
+        let question = self.ask(ATTACHMENTS).bind(org.to_string()).bind(after.map(Fingerprint::to_string));
         question.bind(signed(limit)).long().all_as(|(sha256,): (String,)| word(&sha256)).await
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use evidence_core::conformance;
-use evidence_core::transfer::{CopyError, Summary, Transfer, copy};
+use evidence_core::transfer::{CopyError, Place, Summary, Transfer, copy};
 use evidence_store_sqlite::SqliteStore;
 
 async fn open(directory: &Path, name: impl std::fmt::Display) -> Arc<SqliteStore> {
@@ -14,6 +14,7 @@ async fn open(directory: &Path, name: impl std::fmt::Display) -> Arc<SqliteStore
 }
 
 async fn copied(from: &SqliteStore, to: &SqliteStore) -> Result<Summary, CopyError> {
+    let [from, to] = [from, to].map(|store| Place::from(store as &dyn Transfer));
     copy(from, to, &mut |_| {}).await
 }
 

@@ -12,7 +12,7 @@ use evidence_core::blobs::Upload;
 use evidence_core::name::Fingerprint;
 use evidence_core::operation::{FormParts, RawBody};
 use evidence_core::spool::{Spool, Spooled};
-use evidence_core::{Error, Limits, Result};
+use evidence_core::{Error, Limits, Result, StoreError};
 use futures_util::Stream;
 use http::header::CONTENT_TYPE;
 use http_body::Body;
@@ -212,8 +212,10 @@ impl Part<'_> {
     }
 }
 
+/// The disk for temporary files is full, or not to be written to: another time it may be.
+#[expect(clippy::needless_pass_by_value, reason = "it maps errors")]
 fn not_kept(source: std::io::Error) -> Error {
-    Error::Internal { what: "a received file could not be held", source: source.into() }
+    StoreError::Unavailable(format!("a received file cannot be held: {source}").into()).into()
 }
 
 /// What was read of a form so far.

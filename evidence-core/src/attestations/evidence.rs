@@ -1,6 +1,7 @@
 //! The files that come with an attestation: kept by content before the record that names them, and given back as the
 //! one file, or as an archive of several that is made once, when they arrive.
 
+use std::io;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -16,6 +17,7 @@ use crate::name::Fingerprint;
 use crate::operation::Download;
 use crate::service::Context;
 use crate::spool::Spooled;
+use crate::store::StoreError;
 use crate::sweep::may_be_named;
 use crate::time::Timestamp;
 
@@ -61,7 +63,7 @@ async fn keep_archive(files: Vec<Upload>, cx: &Context<'_>) -> Result<Attachment
     for (path, mut file) in super::archive::paths(files) {
         let mut entry = archive.entry(&path, file.size, &mut *file.content).await.map_err(unmade)?;
         let kept = cx.keep_attachment(&file.sha256, &mut entry).await;
-        kept.map_err(|error| Refused::among(&error).map_or(error, Error::from))?;
+        kept.map_err(|error| passing(&error).unwrap_or(error))?;
         entry.finish().await.map_err(unmade)?;
     }
     let Spooled { size, sha256, mut content } = archive.finish().await.map_err(unmade)?;
@@ -77,14 +79,27 @@ async fn keep_archive(files: Vec<Upload>, cx: &Context<'_>) -> Result<Attachment
     })
 }
 
-fn unmade(source: std::io::Error) -> Error {
-    match Refused::among(&source) {
-        Some(refused) => refused.into(),
-        None => Error::Internal {
-            what: "the archive of an attestation's files could not be made",
-            source: source.into(),
-        },
+fn unmade(source: io::Error) -> Error {
+    passing(&source).unwrap_or_else(|| Error::Internal {
+        what: "the archive of an attestation's files could not be made",
+        source: source.into(),
+    })
+}
+
+/// What keeps an archive from being made for now, and is no defect: the compute pool has no place, or the directory for
+/// temporary files has no room or is not to be written to.
+fn passing(error: &(dyn std::error::Error + 'static)) -> Option<Error> {
+    if let Some(refused) = Refused::among(error) {
+        return Some(refused.into());
     }
+    let mut causes = std::iter::successors(Some(error), |error| error.source());
+    let why: &io::Error = causes.find_map(|cause| cause.downcast_ref().filter(|cause| is_unheld(cause)))?;
+    Some(StoreError::Unavailable(format!("an archive cannot be held: {why}").into()).into())
+}
+
+fn is_unheld(error: &io::Error) -> bool {
+    use io::ErrorKind::{NotFound, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+    matches!(error.kind(), NotFound | PermissionDenied | QuotaExceeded | ReadOnlyFilesystem | StorageFull)
 }
 
 /// A stored file, as a download. Its beginning is read at once, so that a place which does not answer, or has lost it, is

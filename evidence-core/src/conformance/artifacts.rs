@@ -193,6 +193,7 @@ async fn reports_of_an_artifact_are_listed_oldest_first(store: Arc<dyn Store>) -
     let with_template =
         |n: u64, trail: Option<u64>| Artifact { template: Some(text), ..artifact(n, 100, trail, "ab1") };
     let later = [with_template(130, None), with_template(131, Some(102))];
+    org.record(vec![kept("a template")]).await?;
     org.record(later.map(|record| Fact::ArtifactReported { record }).into()).await?;
     let reports = async |flow: u64, start: &str| store.reports(org.id, id(flow), &fingerprint(start)).await;
     let found = reports(100, "ab1").await?;

@@ -25,14 +25,15 @@ promises! {
     who_keeps_it_again_has_it: "Whoever has noted a content that is removed at the same time, and keeps it then, has it.",
 }
 
-const CONTENT: &[u8] = b"what was attached";
+/// What is attached.
+pub(super) const CONTENT: &[u8] = b"what was attached";
 
-fn digest(content: &[u8]) -> Fingerprint {
+pub(super) fn digest(content: &[u8]) -> Fingerprint {
     named(&sha256_hex(content))
 }
 
 /// An attestation with this file, which is also what its download gives.
-fn attested(n: u64, content: &[u8]) -> Fact {
+pub(super) fn attested(n: u64, content: &[u8]) -> Fact {
     let file = Attachment {
         file_name: "a.txt".to_owned(),
         media_type: "text/plain".to_owned(),

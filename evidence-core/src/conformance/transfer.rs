@@ -6,18 +6,19 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 
 use crate::auth::KeyHash;
-use crate::blobs::{CHUNK, Whole};
+use crate::blobs::{Blobs, CHUNK, Whole};
 use crate::digest::sha256_hex;
 use crate::fact::{Fact, Prepared};
 use crate::id::Id;
 use crate::memory::MemoryStore;
 use crate::name::Fingerprint;
 use crate::store::{Store, StoredEntry};
-use crate::transfer::{Copied, CopyError, Import, Late, Summary, Transfer, copy};
+use crate::transfer::{Copied, CopyError, Import, Late, Summary, Transfer, check_attachments, copy};
 
 use super::fixtures::{
     Org, at, attestation_added, awkward, flow, flow_created, id, named, organization, robot, trail_begun,
 };
+use super::pending::attested;
 use super::recording::user_created;
 use super::service_accounts::{bare, give_key, key};
 use super::{Failure, Outcome, conflict, ensure, promises, same, same_set};
@@ -26,7 +27,7 @@ promises! {
     of dyn Transfer;
     organizations_come_by_id: "`organizations` answers at most `limit` by id, beginning after one.",
     key_hashes_are_answered: "`key_hashes` answers those of these keys of one organization.",
-    blobs_come_by_digest: "`blobs` answers at most `limit` digests of one organization in order, beginning after one.",
+    attachments_come_by_digest: "`attachments` answers at most `limit` contents that records of one organization name, by digest, beginning after one.",
     imports_keep_the_leaves: "An import enters payload, time and actor as they are, and so gets the same leaves.",
     imports_write_the_rows: "An import writes the rows of its facts, as recording them does.",
     imports_are_whole: "An import whose names are not free is refused, all of it.",
@@ -34,6 +35,8 @@ promises! {
     copies_are_equal: "A store that was copied in and out again is the same.",
     copies_go_on_where_they_stopped: "A copy writes what is not there yet, and nothing when all is there.",
     what_comes_in_meanwhile_is_late: "A copy tells what came in at the source meanwhile, and the next one copies it.",
+    only_whole_attachments_are_copied: "A copy hands on no content that was altered, and tells how many are missing.",
+    attachments_are_checked_where_they_are: "Of the contents that records name, those that were altered, are short or missing elsewhere are told.",
     other_ledgers_are_left_alone: "A copy onto another ledger of the same organization or name is refused.",
 }
 
@@ -44,7 +47,7 @@ impl From<CopyError> for Failure {
 }
 
 async fn copied(from: &dyn Transfer, to: &dyn Transfer) -> Result<Summary, CopyError> {
-    copy(from, to, &mut |_| {}).await
+    copy(from.into(), to.into(), &mut |_| {}).await
 }
 
 fn memory() -> Arc<dyn Transfer> {
@@ -55,9 +58,11 @@ fn as_store(store: &Arc<dyn Transfer>) -> Arc<dyn Store> {
     Arc::clone(store) as Arc<dyn Store>
 }
 
-async fn keep(store: &Arc<dyn Transfer>, org: Id, content: &[u8]) -> Result<Fingerprint, Failure> {
+/// Keeps a content, and records the `n`th attestation, which names it.
+async fn attest(org: &Org, n: u64, content: &[u8]) -> Result<Fingerprint, Failure> {
     let sha256 = named(&sha256_hex(content));
-    store.keep(org, &sha256, &mut Whole::new(content.to_vec())).await?;
+    org.store.keep(org.id, &sha256, &mut Whole::new(content.to_vec())).await?;
+    org.record(vec![attested(n, content)]).await?;
     Ok(sha256)
 }
 
@@ -97,20 +102,21 @@ async fn key_hashes_are_answered(store: Arc<dyn Transfer>) -> Outcome {
     same("no key", store.key_hashes(org.id, &[]).await?, Vec::new())
 }
 
-async fn blobs_come_by_digest(store: Arc<dyn Transfer>) -> Outcome {
+async fn attachments_come_by_digest(store: Arc<dyn Transfer>) -> Outcome {
     let (org, other) = Org::two(&as_store(&store)).await?;
     let mut expected = Vec::new();
-    for content in ["a", "b", "c", "d"] {
-        expected.push(keep(&store, org.id, content.as_bytes()).await?);
+    for (n, content) in (1000..).zip(["a", "b", "c", "d"]) {
+        expected.push(attest(&org, n, content.as_bytes()).await?);
     }
     expected.sort();
-    let theirs = keep(&store, other.id, b"e").await?;
-    same("all", store.blobs(org.id, None, 10).await?, expected.clone())?;
-    same("the other's", store.blobs(other.id, None, 10).await?, vec![theirs])?;
+    let theirs = attest(&other, 2000, b"e").await?;
+    store.keep(org.id, &named(&sha256_hex(b"f")), &mut Whole::new("f")).await?;
+    same("all", store.attachments(org.id, None, 10).await?, expected.clone())?;
+    same("the other's", store.attachments(other.id, None, 10).await?, vec![theirs])?;
     let [first, second, third, fourth] = expected.as_slice() else {
         return Err(Failure("four attachments".to_owned()));
     };
-    let after = |last| store.blobs(org.id, Some(last), 2);
+    let after = |last| store.attachments(org.id, Some(last), 2);
     same("after the first", after(first).await?, vec![second.clone(), third.clone()])?;
     same("after the third", after(third).await?, vec![fourth.clone()])?;
     same("after the last", after(fourth).await?, Vec::new())
@@ -188,10 +194,10 @@ async fn fill(store: &Arc<dyn Transfer>) -> Result<Org, Failure> {
     org.record(vec![Fact::ServiceAccountCreated { record: bare(91, "robot") }]).await?;
     give_key(&org, key(92, robot(), at(1)), &KeyHash::of("secret")).await?;
     org.record(vec![flow_created(100, "known"), trail_begun(101, 100, "t")]).await?;
-    for length in [0, 1, CHUNK, 2 * CHUNK + 1] {
-        keep(store, org.id, &vec![7; length]).await?;
+    for (n, length) in (3000..).zip([0, 1, CHUNK, 2 * CHUNK + 1]) {
+        attest(&org, n, &vec![7; length]).await?;
     }
-    for n in 0..300 {
+    for n in 0..296 {
         org.record(vec![attestation_added(1000 + n, 100, 101, "a")]).await?;
     }
     Ok(org)
@@ -207,7 +213,8 @@ async fn equal(found: &Arc<dyn Transfer>, expected: &Arc<dyn Transfer>) -> Outco
         ensure(ours == theirs, "the ledger's entries are others")?;
         let [ours, theirs] = [found.flow(org, "known").await?, expected.flow(org, "known").await?];
         same("the flow", ours, theirs)?;
-        let [ours, theirs] = [found.blobs(org, None, 10).await?, expected.blobs(org, None, 10).await?];
+        let [ours, theirs] =
+            [found.attachments(org, None, 10).await?, expected.attachments(org, None, 10).await?];
         same("the attachments", ours, theirs.clone())?;
         for sha256 in &theirs {
             let [ours, theirs] = [content(found, org, sha256).await?, content(expected, org, sha256).await?];
@@ -234,6 +241,7 @@ async fn copies_are_equal(store: Arc<dyn Transfer>) -> Outcome {
         entries: 308,
         new_entries: 308,
         new_attachments: 4,
+        missing_attachments: 0,
         late: Late::default(),
     };
     same("the copy in", copied(&*source, &*store).await?, expected)?;
@@ -251,8 +259,7 @@ async fn copies_go_on_where_they_stopped(store: Arc<dyn Transfer>) -> Outcome {
     same("what was new", (summary.new_entries, summary.new_attachments), (306, 4))?;
     let summary = copied(&*source, &*store).await?;
     same("what was new the second time", (summary.new_entries, summary.new_attachments), (0, 0))?;
-    org.record(vec![flow_created(400, "later")]).await?;
-    keep(&source, org.id, b"later").await?;
+    attest(&org, 4000, b"later").await?;
     let summary = copied(&*source, &*store).await?;
     same("what came later", (summary.new_entries, summary.new_attachments), (1, 1))?;
     ensure(summary.is_complete(), "something is late that came in before the copy")?;
@@ -268,12 +275,67 @@ async fn what_comes_in_meanwhile_is_late(store: Arc<dyn Transfer>) -> Outcome {
             org.record(vec![flow_created(400, "meanwhile")]).now_or_never();
         }
     };
-    let summary = copy(&*source, &*store, &mut progress).await?;
+    let summary = copy((&*source).into(), (&*store).into(), &mut progress).await?;
     same("what is late", summary.late, Late { entries: 1, attachments: 0 })?;
     same("what was copied", summary.new_entries, 308)?;
     let summary = copied(&*source, &*store).await?;
     same("what is new", (summary.new_entries, summary.late), (1, Late::default()))?;
     equal(&store, &source).await
+}
+
+async fn only_whole_attachments_are_copied(store: Arc<dyn Transfer>) -> Outcome {
+    let source = memory();
+    let org = Org::create(&as_store(&source), 1, "foo").await?;
+    let whole = vec![7; 2 * CHUNK + 1];
+    let sha256: Fingerprint = named(&sha256_hex(&whole));
+    org.record(vec![attested(1000, &whole)]).await?;
+    let summary = copied(&*source, &*store).await?;
+    same("what is missing", (summary.new_attachments, summary.missing_attachments), (0, 1))?;
+    let altered = [vec![7; 2 * CHUNK], [8].into()].concat();
+    for kept in [altered, vec![7; 2 * CHUNK], vec![7; CHUNK - 1], vec![7; 2 * CHUNK + 2]] {
+        let length = kept.len();
+        source.keep(org.id, &sha256, &mut Whole::new(kept)).await?;
+        match copied(&*source, &*store).await {
+            Err(CopyError::Altered { org, sha256: found }) => {
+                same("what was altered", (org, found), (named("foo"), sha256.clone()))?;
+            }
+            other => return Err(Failure(format!("a copy of {length} altered bytes answered {other:?}"))),
+        }
+        same("what was copied", store.chunk(org.id, &sha256, 0).await?, None)?;
+    }
+    source.keep(org.id, &sha256, &mut Whole::new(whole)).await?;
+    let summary = copied(&*source, &*store).await?;
+    same("what is new", (summary.new_attachments, summary.missing_attachments), (1, 0))?;
+    same("it", content(&store, org.id, &sha256).await?, content(&source, org.id, &sha256).await?)
+}
+
+async fn attachments_are_checked_where_they_are(store: Arc<dyn Transfer>) -> Outcome {
+    let (org, other) = Org::two(&as_store(&store)).await?;
+    let place = MemoryStore::new();
+    let mut expected = Vec::new();
+    for (n, (attached, kept, fault)) in (1000..).zip([
+        ("whole", Some("whole"), None),
+        ("altered", Some("changed"), Some("does not match its hash")),
+        ("short", Some("shor"), Some("does not match its hash")),
+        ("longer", Some("longer "), Some("does not match its hash")),
+        ("empty", Some(""), Some("is missing or empty")),
+        ("missing", None, Some("is missing or empty")),
+    ]) {
+        let sha256: Fingerprint = named(&sha256_hex(attached.as_bytes()));
+        org.record(vec![attested(n, attached.as_bytes())]).await?;
+        if let Some(kept) = kept {
+            place.keep(org.id, &sha256, &mut Whole::new(kept)).await?;
+        }
+        expected.extend(fault.map(|fault| format!("organization foo: the attachment {sha256} {fault}")));
+    }
+    expected.sort();
+    // What is kept for one organization is not another's.
+    other.record(vec![attested(2000, b"whole")]).await?;
+    let sha256 = sha256_hex(b"whole");
+    expected.push(format!("organization foobar: the attachment {sha256} is missing or empty"));
+    let mut told = Vec::new();
+    check_attachments(&*store, &place, &mut |problem| told.push(problem)).await?;
+    same("what is told", told, expected)
 }
 
 async fn other_ledgers_are_left_alone(store: Arc<dyn Transfer>) -> Outcome {

@@ -13,6 +13,7 @@ use crate::attestation_types::{AttestationType, AttestationTypeStore, Attestatio
 use crate::attestations::{Attestation, AttestationStore, NamedAttestation};
 use crate::auth::{ActorKind, KeyHash, Role};
 use crate::blobs::{Blobs, CHUNK, Chunks};
+use crate::digest::sha256_hex;
 use crate::fact::Key;
 use crate::flows::{Flow, FlowFilter, FlowStore};
 use crate::id::Id;
@@ -66,6 +67,10 @@ impl Health for MemoryStore {
 #[async_trait]
 impl Blobs for MemoryStore {
     async fn keep(&self, org: Id, sha256: &Fingerprint, content: &mut dyn Chunks) -> StoreResult<()> {
+        let kept = self.read()?.blobs.get(&(org, sha256.clone())).cloned();
+        if kept.is_some_and(|kept| sha256_hex(&kept) == sha256.as_str()) {
+            return Ok(());
+        }
         let mut bytes = Vec::new();
         while let Some(piece) = content.next().await.map_err(|error| StoreError::Failed(error.into()))? {
             bytes.extend_from_slice(&piece);

@@ -33,9 +33,14 @@ impl Transfer for MemoryStore {
         Ok(wanted.map(|(hash, (_, key))| (*key, hash.clone())).collect())
     }
 
-    async fn blobs(&self, org: Id, after: Option<&Fingerprint>, limit: u64) -> StoreResult<Vec<Fingerprint>> {
+    async fn attachments(
+        &self,
+        org: Id,
+        after: Option<&Fingerprint>,
+        limit: u64,
+    ) -> StoreResult<Vec<Fingerprint>> {
         let state = self.read()?;
-        let digests = state.blobs.keys().filter(|(home, _)| *home == org).map(|(_, sha256)| sha256);
+        let digests = state.named.iter().filter(|(home, _)| *home == org).map(|(_, sha256)| sha256);
         let later = digests.filter(|sha256| Some(*sha256) > after);
         Ok(later.take(at_most(limit)).cloned().collect())
     }

@@ -1,22 +1,15 @@
 //! Copying a whole store, page by page: what is held at a time does not grow with the store. Each organization goes on
 //! where its ledger in the target ends, so that a copy which was broken off is simply begun again.
 
-use std::collections::VecDeque;
-
-use async_trait::async_trait;
-use bytes::Bytes;
-
-use crate::blobs::{BlobReader, Chunks};
+use crate::blobs::Blobs;
 use crate::id::Id;
 use crate::ledger::{Frontier, root_at, root_needs};
 use crate::name::{Fingerprint, OrgName};
 use crate::orgs::Organization;
 use crate::store::{StoreError, StoreResult, StoredEntry};
 
+use super::attachments::{Attachments, Content, Fault, Organizations, PAGE};
 use super::{Import, Transfer};
-
-/// How many organizations, entries or attachments are listed at a time.
-const PAGE: u64 = 128;
 
 /// What a copy found and did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -29,6 +22,8 @@ pub struct Summary {
     pub new_entries: u64,
     /// How many attachments this copy wrote; the others were there.
     pub new_attachments: u64,
+    /// How many attachments the source has records of and no content.
+    pub missing_attachments: u64,
     /// What came in at the source meanwhile, and is not in the target.
     pub late: Late,
 }
@@ -43,7 +38,7 @@ pub struct Late {
 }
 
 impl Summary {
-    /// Whether nothing came in meanwhile: the target has all that the source has.
+    /// Whether nothing came in meanwhile: the target has all that the source has, be it not all that it should have.
     pub fn is_complete(&self) -> bool {
         self.late == Late::default()
     }
@@ -60,6 +55,8 @@ pub struct Copied {
     pub new_entries: u64,
     /// How many attachments this copy wrote.
     pub new_attachments: u64,
+    /// How many attachments the source has records of and no content.
+    pub missing_attachments: u64,
 }
 
 /// Why a store could not be copied, in one sentence that says what to do.
@@ -80,6 +77,16 @@ pub enum CopyError {
         /// The entry.
         index: u64,
     },
+    /// What the source keeps of an attachment is not what was attached.
+    #[error(
+        "attachment {sha256} of organization '{org}' was altered in the source: upload the same file again there, or remove what is kept of it to copy the rest"
+    )]
+    Altered {
+        /// The organization.
+        org: OrgName,
+        /// The digest of what was attached.
+        sha256: Fingerprint,
+    },
     /// The target has entries that the source does not have.
     #[error(
         "the target's ledger of organization '{0}' is not the beginning of the source's: copy into an empty store"
@@ -92,6 +99,28 @@ pub enum CopyError {
     Refused(OrgName),
 }
 
+/// A store, and where its attachments are.
+#[derive(Clone, Copy)]
+pub struct Place<'a> {
+    /// The store.
+    pub store: &'a dyn Transfer,
+    /// What keeps its attachments: itself, or a place outside of it.
+    pub attachments: &'a dyn Blobs,
+}
+
+impl std::fmt::Debug for Place<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Place").finish_non_exhaustive()
+    }
+}
+
+impl<'a> From<&'a dyn Transfer> for Place<'a> {
+    /// A store that keeps its attachments itself.
+    fn from(store: &'a dyn Transfer) -> Self {
+        Self { store, attachments: store }
+    }
+}
+
 /// Copies everything that `from` has to `to`, and then looks whether it is there: `progress` hears of each organization.
 ///
 /// Organizations may come in any order, and come by id: theirs and users' names are never given up, so that no ledger needs another one to
@@ -102,20 +131,21 @@ pub enum CopyError {
 /// # Errors
 /// [`CopyError`] says which store or organization is at fault; what was copied so far stays.
 pub async fn copy(
-    from: &dyn Transfer,
-    to: &dyn Transfer,
+    from: Place<'_>,
+    to: Place<'_>,
     progress: &mut (dyn FnMut(&Copied) + Send),
 ) -> Result<Summary, CopyError> {
     let mut summary = Summary::default();
-    let mut organizations = Organizations::of(from);
-    while let Some(organization) = organizations.next().await? {
+    let mut organizations = Organizations::of(from.store);
+    while let Some(organization) = organizations.next().await.map_err(CopyError::Source)? {
         let copied = Ledger { from, to, organization }.copy().await?;
         summary.new_entries += copied.new_entries;
         summary.new_attachments += copied.new_attachments;
+        summary.missing_attachments += copied.missing_attachments;
         progress(&copied);
     }
-    let mut organizations = Organizations::of(from);
-    while let Some(organization) = organizations.next().await? {
+    let mut organizations = Organizations::of(from.store);
+    while let Some(organization) = organizations.next().await.map_err(CopyError::Source)? {
         let (entries, late) = Ledger { from, to, organization }.compare().await?;
         summary.organizations += 1;
         summary.entries += entries;
@@ -125,32 +155,10 @@ pub async fn copy(
     Ok(summary)
 }
 
-/// The organizations of a store, a page at a time.
-struct Organizations<'a> {
-    store: &'a dyn Transfer,
-    page: VecDeque<Organization>,
-    last: Option<Id>,
-}
-
-impl<'a> Organizations<'a> {
-    fn of(store: &'a dyn Transfer) -> Self {
-        Self { store, page: VecDeque::new(), last: None }
-    }
-
-    async fn next(&mut self) -> Result<Option<Organization>, CopyError> {
-        if self.page.is_empty() {
-            self.page = self.store.organizations(self.last, PAGE).await.map_err(CopyError::Source)?.into();
-        }
-        let next = self.page.pop_front();
-        self.last = next.as_ref().map(|organization| organization.id).or(self.last);
-        Ok(next)
-    }
-}
-
 /// An organization in both stores.
 struct Ledger<'a> {
-    from: &'a dyn Transfer,
-    to: &'a dyn Transfer,
+    from: Place<'a>,
+    to: Place<'a>,
     organization: Organization,
 }
 
@@ -166,9 +174,10 @@ impl Ledger<'_> {
             // Attachments need an organization to lie in.
             self.copy_entries(0, theirs.min(1)).await?;
         }
-        let new_attachments = self.copy_attachments().await?;
+        let (new_attachments, missing_attachments) = self.copy_attachments().await?;
         self.copy_entries(ours.max(1), theirs).await?;
-        Ok(Copied { organization: self.name(), entries: theirs, new_entries: theirs - ours, new_attachments })
+        let (organization, entries, new_entries) = (self.name(), theirs, theirs - ours);
+        Ok(Copied { organization, entries, new_entries, new_attachments, missing_attachments })
     }
 
     /// The size of the source's ledger, and what the target lacks.
@@ -186,8 +195,8 @@ impl Ledger<'_> {
     /// when it was as long.
     async fn heads(&self) -> Result<(u64, u64), CopyError> {
         let org = self.organization.id;
-        let theirs = self.from.ledger_head(org).await.map_err(CopyError::Source)?.unwrap_or_default();
-        let ours = self.to.ledger_head(org).await.map_err(CopyError::Target)?.unwrap_or_default();
+        let theirs = self.from.store.ledger_head(org).await.map_err(CopyError::Source)?.unwrap_or_default();
+        let ours = self.to.store.ledger_head(org).await.map_err(CopyError::Target)?.unwrap_or_default();
         if ours.size() > theirs.size() || !self.source_had(&ours).await.map_err(CopyError::Source)? {
             return Err(CopyError::Diverged(self.name()));
         }
@@ -195,7 +204,7 @@ impl Ledger<'_> {
     }
 
     async fn source_had(&self, head: &Frontier) -> StoreResult<bool> {
-        let known = self.from.ledger_hashes(self.organization.id, &root_needs(head.size())).await?;
+        let known = self.from.store.ledger_hashes(self.organization.id, &root_needs(head.size())).await?;
         let root = root_at(head.size(), &known).map_err(StoreError::corrupt)?;
         Ok(root == head.root())
     }
@@ -205,13 +214,13 @@ impl Ledger<'_> {
         let mut next = first;
         while next < end {
             let limit = PAGE.min(end - next);
-            let page = self.from.ledger_entries(org, next, limit).await.map_err(CopyError::Source)?;
+            let page = self.from.store.ledger_entries(org, next, limit).await.map_err(CopyError::Source)?;
             if page.first().is_none_or(|entry| entry.index != next) {
                 return Err(CopyError::Incomplete { org: self.name(), index: next });
             }
             next += page.len() as u64;
             let import = self.import(page).await.map_err(CopyError::Source)?;
-            self.to.import(import).await.map_err(|error| match error {
+            self.to.store.import(import).await.map_err(|error| match error {
                 StoreError::Conflict => CopyError::Refused(self.name()),
                 error => CopyError::Target(error),
             })?;
@@ -226,68 +235,38 @@ impl Ledger<'_> {
         if keys.is_empty() {
             return Ok(import);
         }
-        import.with_secrets(self.from.key_hashes(org, &keys).await?)
+        import.with_secrets(self.from.store.key_hashes(org, &keys).await?)
     }
 
     fn missing_attachments(&self) -> Missing<'_> {
         let org = self.organization.id;
-        Missing { theirs: Attachments::of(self.from, org), ours: Attachments::of(self.to, org) }
+        Missing { theirs: Attachments::of(self.from.store, org), ours: Attachments::of(self.to.store, org) }
     }
 
-    async fn copy_attachments(&self) -> Result<u64, CopyError> {
-        let mut missing = self.missing_attachments();
-        let mut copied = 0;
-        while let Some(sha256) = missing.next().await? {
-            let org = self.organization.id;
-            let kept = BlobReader::open(self.from, org, sha256.clone(), None).await;
-            let mut content = Content { kept: kept.map_err(CopyError::Source)?, failure: None };
-            let kept = self.to.keep(org, &sha256, &mut content).await;
-            if let Some(failure) = content.failure {
-                return Err(CopyError::Source(failure));
+    /// Copies what the target does not have, whether or not a record of it names that already; answers how many that were,
+    /// and how many the source does not have.
+    async fn copy_attachments(&self) -> Result<(u64, u64), CopyError> {
+        let org = self.organization.id;
+        let mut attachments = Attachments::of(self.from.store, org);
+        let (mut copied, mut missing) = (0, 0);
+        while let Some(sha256) = attachments.next().await.map_err(CopyError::Source)? {
+            let mut content = Content::of(self.from.attachments, org, &sha256);
+            let kept = self.to.attachments.keep(org, &sha256, &mut content).await;
+            match content.fault {
+                Some(Fault::Missing) => missing += 1,
+                Some(Fault::Altered) => return Err(CopyError::Altered { org: self.name(), sha256 }),
+                Some(Fault::Unreadable(error)) => return Err(CopyError::Source(error)),
+                None => {
+                    kept.map_err(CopyError::Target)?;
+                    copied += u64::from(content.is_begun);
+                }
             }
-            kept.map_err(CopyError::Target)?;
-            copied += 1;
         }
-        Ok(copied)
+        Ok((copied, missing))
     }
 }
 
-/// The digests of an organization's attachments, a page at a time.
-struct Attachments<'a> {
-    store: &'a dyn Transfer,
-    org: Id,
-    page: VecDeque<Fingerprint>,
-    last: Option<Fingerprint>,
-}
-
-impl<'a> Attachments<'a> {
-    fn of(store: &'a dyn Transfer, org: Id) -> Self {
-        Self { store, org, page: VecDeque::new(), last: None }
-    }
-
-    async fn next(&mut self) -> StoreResult<Option<Fingerprint>> {
-        self.peek().await?;
-        Ok(self.page.pop_front())
-    }
-
-    async fn peek(&mut self) -> StoreResult<Option<&Fingerprint>> {
-        if self.page.is_empty() {
-            self.page = self.store.blobs(self.org, self.last.as_ref(), PAGE).await?.into();
-            self.last = self.page.back().cloned().or(self.last.take());
-        }
-        Ok(self.page.front())
-    }
-
-    /// Whether it is among them, when asked in their order.
-    async fn has(&mut self, wanted: &Fingerprint) -> StoreResult<bool> {
-        while self.peek().await?.is_some_and(|found| found < wanted) {
-            self.page.pop_front();
-        }
-        Ok(self.page.front() == Some(wanted))
-    }
-}
-
-/// The attachments that the source has and the target lacks.
+/// The attachments that records of the source name, and none of the target.
 struct Missing<'a> {
     theirs: Attachments<'a>,
     ours: Attachments<'a>,
@@ -301,21 +280,5 @@ impl Missing<'_> {
             }
         }
         Ok(None)
-    }
-}
-
-/// An attachment of the source, on its way to the target, which is told nothing of why the source fails.
-struct Content<'a> {
-    kept: BlobReader<&'a dyn Transfer>,
-    failure: Option<StoreError>,
-}
-
-#[async_trait]
-impl Chunks for Content<'_> {
-    async fn next(&mut self) -> std::io::Result<Option<Bytes>> {
-        self.kept.chunk().await.map_err(|error| {
-            self.failure = Some(error);
-            std::io::Error::other("the source failed")
-        })
     }
 }

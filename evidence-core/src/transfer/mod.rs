@@ -2,6 +2,7 @@
 //! all that its organization has, so copying a store is copying its ledgers, entry by entry, through the target's own
 //! write path ([`Transfer::import`]); only the hashes of keys and the attachments lie beside them. [`copy`] does it.
 
+mod attachments;
 mod copy;
 #[cfg(test)]
 mod tests;
@@ -17,7 +18,8 @@ use crate::orgs::Organization;
 use crate::service_accounts::ApiKeyRecord;
 use crate::store::{Store, StoreError, StoreResult, StoredEntry};
 
-pub use copy::{Copied, CopyError, Late, Summary, copy};
+pub use attachments::check_attachments;
+pub use copy::{Copied, CopyError, Late, Place, Summary, copy};
 
 /// What copying needs of a store besides the questions of the service.
 #[async_trait]
@@ -26,8 +28,14 @@ pub trait Transfer: Store {
     async fn organizations(&self, after: Option<Id>, limit: u64) -> StoreResult<Vec<Organization>>;
     /// The hashes of these keys of an organization, with the keys' ids, in any order; unknown ids are passed over.
     async fn key_hashes(&self, org: Id, keys: &[Id]) -> StoreResult<Vec<(Id, KeyHash)>>;
-    /// At most `limit` attachments of an organization by digest, beginning after `after`.
-    async fn blobs(&self, org: Id, after: Option<&Fingerprint>, limit: u64) -> StoreResult<Vec<Fingerprint>>;
+    /// At most `limit` contents that records of an organization name, by digest, beginning after `after`: wherever they
+    /// are kept.
+    async fn attachments(
+        &self,
+        org: Id,
+        after: Option<&Fingerprint>,
+        limit: u64,
+    ) -> StoreResult<Vec<Fingerprint>>;
     /// Enters the entries at the end of their organization's ledger and writes their rows, all or none: what
     /// [`crate::store::Recorder::record`] does, but that payload, time and actor are given. It is
     /// [`StoreError::Conflict`] when the ledger does not end where they begin, or when a name is taken.

@@ -106,6 +106,9 @@ pub(crate) struct FsckOptions {
     /// Make every table again from the ledgers first, unless one of them is damaged. Nobody writes meanwhile.
     #[arg(long)]
     pub(crate) rebuild: bool,
+    /// Where attachments are kept, as for `serve`: each is read there and compared with its digest.
+    #[arg(long, env = "EVIDENCE_ATTACHMENTS", value_name = "URL")]
+    pub(crate) attachments: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -122,6 +125,12 @@ pub(crate) struct CopyOptions {
     /// The schema of its tables, in a PostgreSQL database; made if it is not there.
     #[arg(long, value_name = "NAME", default_value = DEFAULT_SCHEMA)]
     pub(crate) to_schema: String,
+    /// Where the attachments of the store to copy are, as for `serve`.
+    #[arg(long, value_name = "URL")]
+    pub(crate) from_attachments: Option<String>,
+    /// Where to copy attachments to, as for `serve`; to the store itself when it is absent.
+    #[arg(long, value_name = "URL")]
+    pub(crate) to_attachments: Option<String>,
 }
 
 impl CopyOptions {

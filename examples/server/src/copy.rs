@@ -1,19 +1,22 @@
 //! `copy`: everything that one store has into another.
 
-use evidence_core::transfer::{Copied, copy};
+use evidence_core::transfer::{Copied, Place, copy};
+use evidence_object_store::ObjectBlobs;
 
 use crate::cli::CopyOptions;
 use crate::failure::Failure;
-use crate::store;
+use crate::store::{self, Opened};
 
 /// Runs the command: a line on standard error for each organization, then a summary on standard output.
 pub(crate) async fn run(options: &CopyOptions) -> Result<(), Failure> {
+    let place = |url: &Option<String>| url.as_deref().map(ObjectBlobs::open).transpose();
+    let (from_place, to_place) = (place(&options.from_attachments)?, place(&options.to_attachments)?);
     let from = store::open_existing(&options.source()).await?;
     if from.is_empty().await? {
         return Err(Failure::NothingToCopy);
     }
     let to = store::open(&options.target()).await?;
-    let summary = copy(from.transfer(), to.transfer(), &mut tell).await;
+    let summary = copy(at(&from, from_place.as_ref()), at(&to, to_place.as_ref()), &mut tell).await;
     from.close().await;
     to.close().await;
     let summary = summary?;
@@ -21,10 +24,19 @@ pub(crate) async fn run(options: &CopyOptions) -> Result<(), Failure> {
         "{} organizations, {} entries ({} new), {} new attachments",
         summary.organizations, summary.entries, summary.new_entries, summary.new_attachments
     );
+    if summary.missing_attachments > 0 {
+        return Err(Failure::NoContent(summary.missing_attachments));
+    }
     if summary.is_complete() { Ok(()) } else { Err(Failure::Late(summary.late)) }
 }
 
+/// A store, with its attachments in a place outside of it, if there is one.
+fn at<'a>(store: &'a Opened, place: Option<&'a ObjectBlobs>) -> Place<'a> {
+    let inside = Place::from(store.transfer());
+    Place { attachments: place.map_or(inside.attachments, |place| place), ..inside }
+}
+
 fn tell(copied: &Copied) {
-    let Copied { organization, entries, new_entries, new_attachments } = copied;
+    let Copied { organization, entries, new_entries, new_attachments, .. } = copied;
     eprintln!("{organization}: {entries} entries ({new_entries} new), {new_attachments} new attachments");
 }

@@ -29,6 +29,10 @@ pub(crate) enum Failure {
         .0.entries, .0.attachments
     )]
     Late(evidence_core::transfer::Late),
+    #[error(
+        "{0} attachments of the source are not copied, for their content is not there: if it is elsewhere, say where with --from-attachments"
+    )]
+    NoContent(u64),
     #[error("cannot listen on {address}: {source}")]
     Listen { address: SocketAddr, source: std::io::Error },
     #[error("cannot wait for signals: {0}")]

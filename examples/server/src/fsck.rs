@@ -1,18 +1,22 @@
 //! `fsck`: whether the store still says what was recorded, and making it say so again.
 
+use evidence_core::transfer::check_attachments;
+use evidence_object_store::ObjectBlobs;
+
 use crate::cli::FsckOptions;
 use crate::failure::Failure;
 use crate::store::{self, Findings, Opened, Rebuilt};
 
 /// Runs the command: every problem on a line of standard output, then a summary.
 pub(crate) async fn run(options: &FsckOptions) -> Result<(), Failure> {
+    let attachments = options.attachments.as_deref().map(ObjectBlobs::open).transpose()?;
     let store = store::open_existing(&options.store).await?;
-    let outcome = checked(&store, options.rebuild).await;
+    let outcome = checked(&store, options.rebuild, attachments.as_ref()).await;
     store.close().await;
     outcome
 }
 
-async fn checked(store: &Opened, rebuild: bool) -> Result<(), Failure> {
+async fn checked(store: &Opened, rebuild: bool, attachments: Option<&ObjectBlobs>) -> Result<(), Failure> {
     if rebuild {
         let Rebuilt { rows, problems } = store.rebuild().await?;
         problems.iter().for_each(|problem| println!("{problem}"));
@@ -21,8 +25,24 @@ async fn checked(store: &Opened, rebuild: bool) -> Result<(), Failure> {
         }
         println!("{rows} rows were not what the ledgers say and were made again");
     }
-    let Findings { organizations, entries, problems } = store.fsck().await?;
-    problems.iter().for_each(|problem| println!("{problem}"));
-    println!("{organizations} organizations, {entries} entries, {} problems", problems.len());
-    if problems.is_empty() { Ok(()) } else { Err(Failure::Damaged(problems.len())) }
+    let Findings { organizations, entries, missing_attachments, first_missing, problems } =
+        store.fsck().await?;
+    let mut count = 0;
+    let mut tell = |problem: String| {
+        println!("{problem}");
+        count += 1;
+    };
+    problems.into_iter().for_each(&mut tell);
+    match attachments {
+        Some(place) => check_attachments(store.transfer(), place, &mut tell).await?,
+        None if missing_attachments == 0 => {}
+        None => {
+            first_missing.iter().for_each(|attachment| println!("an attachment is missing: {attachment}"));
+            tell(format!(
+                "{missing_attachments} attachments are not in the database: if they are elsewhere, say where with --attachments"
+            ));
+        }
+    }
+    println!("{organizations} organizations, {entries} entries, {count} problems");
+    if count == 0 { Ok(()) } else { Err(Failure::Damaged(count)) }
 }

@@ -24,6 +24,10 @@ pub(crate) enum Opened {
 pub(crate) struct Findings {
     pub(crate) organizations: u64,
     pub(crate) entries: u64,
+    /// How many attachments are not in the database.
+    pub(crate) missing_attachments: u64,
+    /// The first of them.
+    pub(crate) first_missing: Vec<String>,
     pub(crate) problems: Vec<String>,
 }
 
@@ -90,14 +94,24 @@ impl Opened {
     pub(crate) async fn fsck(&self) -> Result<Findings, StoreError> {
         match self {
             Self::Sqlite(store) => {
-                let evidence_store_sqlite::FsckReport { organizations, entries, problems } =
-                    store.fsck().await?;
-                Ok(Findings { organizations, entries, problems })
+                let evidence_store_sqlite::FsckReport {
+                    organizations,
+                    entries,
+                    missing_attachments,
+                    first_missing,
+                    problems,
+                } = store.fsck().await?;
+                Ok(Findings { organizations, entries, missing_attachments, first_missing, problems })
             }
             Self::Postgres(store) => {
-                let evidence_store_postgres::FsckReport { organizations, entries, problems } =
-                    store.fsck().await?;
-                Ok(Findings { organizations, entries, problems })
+                let evidence_store_postgres::FsckReport {
+                    organizations,
+                    entries,
+                    missing_attachments,
+                    first_missing,
+                    problems,
+                } = store.fsck().await?;
+                Ok(Findings { organizations, entries, missing_attachments, first_missing, problems })
             }
         }
     }

@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::Stdio;
 
-use copying::{command, copied, fill, sound, trail};
+use copying::{attest, command, copied, fill, sound, trail};
 use support::{Database, Server, program};
 
 #[test]
@@ -43,6 +43,86 @@ fn a_copy_that_was_killed_goes_on() {
     let (summary, _) = copied(&from, &to);
     assert!(summary.starts_with("201 organizations, 404 entries"), "{summary}");
     assert_eq!(sound(&to), sound(&from));
+}
+
+/// What the check of a store says whose attachments are in a directory: whether it is sound, and what is told.
+fn checked(database: &Database, attachments: Option<&Path>) -> (bool, String) {
+    let mut fsck = program(&["fsck", "--database-url", &database.url]);
+    if let Some(directory) = attachments {
+        fsck.args(["--attachments", &url(directory)]);
+    }
+    let checked = fsck.output().unwrap();
+    (checked.status.success(), String::from_utf8(checked.stdout).unwrap())
+}
+
+fn url(directory: &Path) -> String {
+    format!("file://{}", directory.display())
+}
+
+#[test]
+fn attachments_in_a_directory_are_checked_and_copied_there() {
+    let (from, to) = (Database::default(), Database::default());
+    let [ours, theirs] = std::array::from_fn(|_| tempfile::tempdir().unwrap());
+    let (ours, theirs) = (ours.path(), theirs.path());
+    let key = Server::start(&from).key.clone();
+    let mut serve = program(&[]);
+    serve.env("EVIDENCE_ATTACHMENTS", url(ours));
+    attest(&Server::run(serve, &from, &key));
+    let sound = "2 organizations, 9 entries, 0 problems\n";
+    assert_eq!(checked(&from, Some(ours)), (true, sound.to_owned()));
+    let (is_sound, told) = checked(&from, None);
+    let elsewhere =
+        "1 attachments are not in the database: if they are elsewhere, say where with --attachments\n";
+    let named = "an attachment is missing: organization acme: ";
+    assert!(!is_sound && told.starts_with(named) && told.contains(elsewhere), "{told}");
+    assert!(told.ends_with("1 problems\n"), "{told}");
+
+    let refused = command(&from, &to).output().unwrap();
+    let told = String::from_utf8(refused.stderr).unwrap();
+    assert!(!refused.status.success() && told.contains("say where with --from-attachments"), "{told}");
+    let both = ["--from-attachments", &url(ours), "--to-attachments", &url(theirs)];
+    for copied in [1, 0] {
+        let copy = command(&from, &to).args(both).output().unwrap();
+        let told = String::from_utf8(copy.stdout).unwrap();
+        assert!(copy.status.success() && told.ends_with(&format!(" {copied} new attachments\n")), "{told}");
+    }
+    assert_eq!(checked(&to, Some(theirs)), (true, sound.to_owned()));
+    // Into the database, of a store that has all entries already.
+    let copy = command(&from, &to).args(["--from-attachments", &url(ours)]).output().unwrap();
+    assert!(copy.status.success());
+    assert_eq!(checked(&to, None), (true, sound.to_owned()));
+
+    let of_acme = std::fs::read_dir(theirs).unwrap().next().unwrap().unwrap().path();
+    let file = std::fs::read_dir(of_acme).unwrap().next().unwrap().unwrap().path();
+    let third = Database::default();
+    for (damage, found) in [
+        (Some("nothing was f0und"), "does not match its hash"),
+        (Some("nothing was foun"), "does not match its hash"),
+        (Some(""), "is missing or empty"),
+        (None, "is missing or empty"),
+    ] {
+        match damage {
+            Some(content) => std::fs::write(&file, content).unwrap(),
+            None => std::fs::remove_file(&file).unwrap(),
+        }
+        let (is_sound, told) = checked(&to, Some(theirs));
+        assert!(!is_sound && told.starts_with("organization acme: ") && told.contains(found), "{told}");
+        let copy = command(&to, &third).args(["--from-attachments", &url(theirs)]).output().unwrap();
+        let told = String::from_utf8(copy.stderr).unwrap();
+        let refusal = if damage.is_some_and(|content| !content.is_empty()) {
+            let digest = file.file_name().unwrap().to_str().unwrap();
+            format!("the copy failed: attachment {digest} of organization 'acme' was altered in the source")
+        } else {
+            "1 attachments of the source are not copied".to_owned()
+        };
+        assert!(!copy.status.success() && told.contains(&refusal), "{told}");
+        let (_, told) = checked(&third, None);
+        assert!(!told.contains("does not match"), "{told}");
+    }
+    // A copy heals what it finds altered in its target.
+    std::fs::write(&file, "nothing was f0und").unwrap();
+    assert!(command(&from, &to).args(both).output().unwrap().status.success());
+    assert_eq!(checked(&to, Some(theirs)), (true, sound.to_owned()));
 }
 
 /// The file of a database.

@@ -315,3 +315,42 @@ fn the_openapi_document_in_the_repository_is_up_to_date() {
     let printed = String::from_utf8(output.stdout).unwrap();
     assert!(kept == printed, "openapi.json is out of date: run `cargo xtask openapi`");
 }
+
+#[test]
+fn an_upload_that_cannot_be_held_is_answered_503_and_leaves_nothing() {
+    let (database, directory) = (Database::default(), tempfile::tempdir().unwrap());
+    let key = Server::start(&database).key.clone();
+    let mut serve = program(&[]);
+    serve.env("TMPDIR", directory.path().join("gone"));
+    let server = Server::run(serve, &database, &key);
+    let attest = |files: &[&str]| {
+        let data = "--x\r\ncontent-disposition: form-data; name=\"data_json\"\r\n\r\n\
+            {\"attestation_name\":\"scan\",\"is_compliant\":true}\r\n";
+        let part = |(n, file): (usize, &&str)| {
+            format!(
+                "--x\r\ncontent-disposition: form-data; name=\"attachment_file.{n}\"; filename=\"{n}.txt\"\r\n\r\n\
+                 {file}\r\n"
+            )
+        };
+        let form: String = files.iter().enumerate().map(part).collect();
+        let path = "/api/v2/attestations/acme/build/trail/first/generic";
+        server.ask("POST", path, "multipart/form-data; boundary=x", &format!("{data}{form}--x--\r\n"))
+    };
+    // What no compression makes shorter than what is held in memory.
+    let mut number = 1_u64;
+    let noise = || {
+        number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        char::from(b'0' + u8::try_from(number >> 58).unwrap())
+    };
+    let noise: String = std::iter::repeat_with(noise).take(60 << 10).collect();
+    for files in [&["x".repeat(1 << 20)][..], &[noise.clone(), noise.clone(), noise]] {
+        let files: Vec<&str> = files.iter().map(String::as_str).collect();
+        let (status, text) = attest(&files);
+        assert!(status == 503 && text.to_lowercase().contains("retry-after: "), "{text}");
+    }
+    let (status, _) = server.ask("GET", "/api/v2/flows/acme/build", "application/json", "");
+    assert_eq!(status, 404);
+    // Short ones need no file.
+    let (status, text) = attest(&["x", "y"]);
+    assert_eq!(status, 201, "{text}");
+}

@@ -25,7 +25,11 @@ const ATTESTATION: &str = "--x\r\ncontent-disposition: form-data; name=\"data_js
 
 /// Fills a database through a server, which is gone afterwards; answers the key of its administrator.
 pub(crate) fn fill(database: &Database) -> String {
-    let server = Server::start(database);
+    attest(&Server::start(database))
+}
+
+/// Adds an attestation with a file; answers the server's key.
+pub(crate) fn attest(server: &Server) -> String {
     let path = format!("/api/v2/attestations/{ORG}/build/trail/first/generic");
     let (status, text) = server.ask("POST", &path, "multipart/form-data; boundary=x", ATTESTATION);
     assert_eq!(status, 201, "{text}");

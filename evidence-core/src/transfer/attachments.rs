@@ -1,0 +1,178 @@
+//! The contents that records name, in lists and read chunk by chunk; and whether each is what its digest says.
+
+use std::collections::VecDeque;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+use super::Transfer;
+use crate::blobs::{BlobReader, Blobs, Chunks};
+use crate::id::Id;
+use crate::name::Fingerprint;
+use crate::orgs::Organization;
+use crate::store::{StoreError, StoreResult};
+
+/// How many organizations, entries or attachments are listed at a time.
+pub(super) const PAGE: u64 = 128;
+
+/// Reads every content that a record names where attachments are kept outside of the store, and tells each that is
+/// missing or is not what its digest says, in a sentence.
+///
+/// # Errors
+/// [`StoreError`] when the store or the place cannot be read; damage is told, not an error.
+pub async fn check_attachments(
+    store: &dyn Transfer,
+    place: &dyn Blobs,
+    tell: &mut (dyn FnMut(String) + Send),
+) -> StoreResult<()> {
+    let mut organizations = Organizations::of(store);
+    while let Some(Organization { id, name, .. }) = listed(organizations.next().await, tell)? {
+        let mut attachments = Attachments::of(store, id);
+        while let Some(sha256) = listed(attachments.next().await, tell)? {
+            let what = match Content::of(place, id, &sha256).check().await {
+                Ok(()) => continue,
+                Err(Fault::Missing) => "is missing or empty",
+                Err(Fault::Altered) => "does not match its hash",
+                Err(Fault::Unreadable(error)) => return Err(error),
+            };
+            tell(format!("organization {name}: the attachment {sha256} {what}"));
+        }
+    }
+    Ok(())
+}
+
+/// The next of a list, which ends where it is damaged.
+fn listed<T>(next: StoreResult<Option<T>>, tell: &mut (dyn FnMut(String) + Send)) -> StoreResult<Option<T>> {
+    match next {
+        Err(StoreError::Corrupt { what }) => {
+            tell(format!("not all attachments are checked: {what}"));
+            Ok(None)
+        }
+        next => next,
+    }
+}
+
+/// The organizations of a store, a page at a time.
+pub(super) struct Organizations<'a> {
+    store: &'a dyn Transfer,
+    page: VecDeque<Organization>,
+    last: Option<Id>,
+}
+
+impl<'a> Organizations<'a> {
+    pub(super) fn of(store: &'a dyn Transfer) -> Self {
+        Self { store, page: VecDeque::new(), last: None }
+    }
+
+    pub(super) async fn next(&mut self) -> StoreResult<Option<Organization>> {
+        if self.page.is_empty() {
+            self.page = self.store.organizations(self.last, PAGE).await?.into();
+        }
+        let next = self.page.pop_front();
+        self.last = next.as_ref().map(|organization| organization.id).or(self.last);
+        Ok(next)
+    }
+}
+
+/// The digests of an organization's attachments, a page at a time.
+pub(super) struct Attachments<'a> {
+    store: &'a dyn Transfer,
+    org: Id,
+    page: VecDeque<Fingerprint>,
+    last: Option<Fingerprint>,
+}
+
+impl<'a> Attachments<'a> {
+    pub(super) fn of(store: &'a dyn Transfer, org: Id) -> Self {
+        Self { store, org, page: VecDeque::new(), last: None }
+    }
+
+    pub(super) async fn next(&mut self) -> StoreResult<Option<Fingerprint>> {
+        self.peek().await?;
+        Ok(self.page.pop_front())
+    }
+
+    async fn peek(&mut self) -> StoreResult<Option<&Fingerprint>> {
+        if self.page.is_empty() {
+            self.page = self.store.attachments(self.org, self.last.as_ref(), PAGE).await?.into();
+            self.last = self.page.back().cloned().or(self.last.take());
+        }
+        Ok(self.page.front())
+    }
+
+    /// Whether it is among them, when asked in their order.
+    pub(super) async fn has(&mut self, wanted: &Fingerprint) -> StoreResult<bool> {
+        while self.peek().await?.is_some_and(|found| found < wanted) {
+            self.page.pop_front();
+        }
+        Ok(self.page.front() == Some(wanted))
+    }
+}
+
+/// Why there is no content to be had.
+pub(super) enum Fault {
+    /// There is none, or nothing in it.
+    Missing,
+    /// It is not what its digest says.
+    Altered,
+    /// The place cannot be read.
+    Unreadable(StoreError),
+}
+
+/// An attachment on its way, read from when somebody first asks for it. Whoever receives it is told nothing of why the
+/// place fails.
+pub(super) struct Content<'a> {
+    place: &'a dyn Blobs,
+    org: Id,
+    sha256: &'a Fingerprint,
+    reader: Option<BlobReader<&'a dyn Blobs>>,
+    /// Whether anybody has asked for it.
+    pub(super) is_begun: bool,
+    pub(super) fault: Option<Fault>,
+}
+
+impl<'a> Content<'a> {
+    pub(super) fn of(place: &'a dyn Blobs, org: Id, sha256: &'a Fingerprint) -> Self {
+        Self { place, org, sha256, reader: None, is_begun: false, fault: None }
+    }
+
+    async fn check(&mut self) -> Result<(), Fault> {
+        while self.chunk().await?.is_some() {}
+        Ok(())
+    }
+
+    async fn chunk(&mut self) -> Result<Option<Bytes>, Fault> {
+        self.is_begun = true;
+        match self.read().await {
+            Ok(chunk) => Ok(chunk),
+            Err(StoreError::Corrupt { .. }) => Err(self.damage().await),
+            Err(error) => Err(Fault::Unreadable(error)),
+        }
+    }
+
+    async fn read(&mut self) -> StoreResult<Option<Bytes>> {
+        let reader = match self.reader.take() {
+            Some(reader) => reader,
+            None => BlobReader::open(self.place, self.org, self.sha256.clone(), None).await?,
+        };
+        self.reader.insert(reader).chunk().await
+    }
+
+    async fn damage(&self) -> Fault {
+        match self.place.chunk(self.org, self.sha256, 0).await {
+            Ok(None) => Fault::Missing,
+            Ok(Some(_)) | Err(StoreError::Corrupt { .. }) => Fault::Altered,
+            Err(error) => Fault::Unreadable(error),
+        }
+    }
+}
+
+#[async_trait]
+impl Chunks for Content<'_> {
+    async fn next(&mut self) -> std::io::Result<Option<Bytes>> {
+        self.chunk().await.map_err(|fault| {
+            self.fault = Some(fault);
+            std::io::Error::other("the source failed")
+        })
+    }
+}

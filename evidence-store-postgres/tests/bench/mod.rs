@@ -1,0 +1,93 @@
+//! A store to test on, in a schema of its own.
+
+use std::sync::Arc;
+
+use evidence_core::auth::{Actor, ActorKind};
+use evidence_core::fact::UnknownFields;
+use evidence_core::flows::{Flow, Visibility};
+use evidence_core::id::{Id, SystemRandom};
+use evidence_core::orgs::OrgStore;
+use evidence_core::seed::Seed;
+use evidence_core::shared::Tags;
+use evidence_core::store::{Recorder, StoreResult};
+use evidence_core::time::Timestamp;
+use evidence_core::{Entry, Evidence, Fact, Guard, Settings, Write};
+use evidence_store_postgres::sqlx::{self, AssertSqlSafe, Connection, PgConnection};
+use evidence_store_postgres::{Options, PostgresStore};
+use evidence_test_postgres::Schema;
+
+/// When everything happens.
+pub(crate) const NOW: Timestamp = Timestamp::from_seconds(1_776_252_299);
+
+/// A store in a schema of its own, with the organization `acme`.
+pub(crate) struct Bench {
+    pub(crate) schema: Schema,
+    pub(crate) store: Arc<PostgresStore>,
+    pub(crate) org: Id,
+    pub(crate) actor: Actor,
+}
+
+/// Options for a store in this schema.
+pub(crate) fn options(schema: &Schema) -> Options {
+    Options { schema: schema.name.clone(), connections: 4, ..Options::default() }
+}
+
+impl Bench {
+    /// A store with the options of [`options`].
+    pub(crate) async fn new() -> Self {
+        Self::with(|options| options).await
+    }
+
+    /// A store with other options.
+    pub(crate) async fn with(change: impl FnOnce(Options) -> Options) -> Self {
+        let schema = Schema::fresh().expect("EVIDENCE_TEST_POSTGRES_URL names a server");
+        let options = change(options(&schema));
+        let store = Arc::new(PostgresStore::connect_with(&schema.url, &options).await.unwrap());
+        let seed = Seed { user: "jane".parse().unwrap(), orgs: vec!["acme".parse().unwrap()], api_key: None };
+        let key = Evidence::new(store.clone(), Settings::default()).seed(&seed).await.unwrap();
+        let holder = store.key_holder(&key.hash()).await.unwrap().expect("the key that was seeded");
+        let actor = Actor { id: holder.actor.id, name: "jane".to_owned(), kind: ActorKind::User };
+        let standing = store.standing("acme", actor.id).await.unwrap().expect("the organization");
+        Self { schema, store, org: standing.organization.id, actor }
+    }
+
+    /// A flow that is not recorded.
+    pub(crate) fn flow(&self, name: &str) -> Flow {
+        Flow {
+            id: Id::new(NOW, &SystemRandom),
+            name: name.parse().unwrap(),
+            description: "builds".to_owned(),
+            visibility: Visibility::Private,
+            template: None,
+            template_id: Id::new(NOW, &SystemRandom),
+            repo_url: String::new(),
+            tags: Tags::from([("team".to_owned(), "a%b".to_owned())]),
+            created_at: NOW,
+            created_by: self.actor.clone(),
+            unknown: UnknownFields::default(),
+        }
+    }
+
+    /// A write of these facts.
+    pub(crate) fn write(&self, facts: Vec<Fact>, guards: Vec<Guard>) -> Write {
+        Write { org: self.org, by: self.actor.clone(), at: NOW, facts, guards, secrets: Vec::new() }
+    }
+
+    /// Records that a flow was created.
+    pub(crate) async fn create(&self, flow: &Flow) -> StoreResult<Vec<Entry>> {
+        self.store.record(self.write(vec![Fact::FlowCreated { record: flow.clone() }], vec![])).await
+    }
+
+    /// Executes statements in which `{}` stands for the schema.
+    pub(crate) async fn execute(&self, sql: &str) {
+        let mut connection = PgConnection::connect(&self.schema.url).await.unwrap();
+        let sql = AssertSqlSafe(sql.replace("{}", &self.schema.name));
+        sqlx::raw_sql(sql).execute(&mut connection).await.unwrap();
+        connection.close().await.unwrap();
+    }
+
+    /// What the check of the store finds.
+    pub(crate) async fn problems(&self) -> Vec<String> {
+        self.store.fsck().await.unwrap().problems
+    }
+}
