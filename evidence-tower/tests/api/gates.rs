@@ -157,3 +157,47 @@ async fn of_two_commits_the_artifacts_own_counts() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn content_that_still_stands_in_its_trail_stays_what_was_said_of_it_by_another_name() {
+    for_each_store(async |api| {
+        api.given_gate().await;
+        let built = |name: &str, commit: &str| {
+            json!({"trail_name": "t", "template_reference_name": name, "git_commit": commit.repeat(40)})
+        };
+        let said = |commit: &str, compliant: bool| {
+            json!({
+                "attestation_name": "test", "target_artifacts": ["api"], "git_commit_info": {"sha1": commit.repeat(40)},
+                "is_compliant": compliant,
+            })
+        };
+        api.report_to_web('1', built("api", "1")).await;
+        api.attest_in_web("t", said("1", false)).await;
+        api.expect_at_gate(false).await;
+        api.report_to_web('1', built("other", "1")).await;
+        api.expect_at_gate(false).await;
+        api.report_to_web('2', built("api", "2")).await;
+        api.attest_in_web("t", said("2", true)).await;
+        api.expect_at_gate(false).await;
+        let line = json!({"attestation_name": "test", "is_compliant": false, "unexpected": true});
+        let statuses = json!({
+            "api": {"status": "COMPLIANT", "artifact_fingerprint": fingerprint('2')},
+            "other": {
+                "status": "NON-COMPLIANT", "artifact_fingerprint": fingerprint('1'), "attestations_statuses": [line],
+            },
+        });
+        let status = json!({"status": "NON-COMPLIANT", "artifacts_statuses": statuses});
+        api.get("/trails/acme/web/t").await.expect(200, json!({"compliance_status": status}));
+        let artifact = json!({"state": "NON-COMPLIANT", "evidence": {"test": {"is_compliant": false}}});
+        let path = format!("/artifacts/acme/web/fingerprint/{}", fingerprint('1'));
+        api.get(&path).await.expect(200, artifact);
+        // Once it is replaced there too, the trail is rid of it; where it runs, it still fails.
+        api.report_to_web('3', built("other", "3")).await;
+        let status = json!({"status": "COMPLIANT"});
+        api.get("/trails/acme/web/t").await.expect(200, json!({"compliance_status": status}));
+        api.expect_at_gate(false).await;
+        api.attest_in_web("t", said("1", true)).await;
+        api.expect_at_gate(true).await;
+    })
+    .await;
+}
