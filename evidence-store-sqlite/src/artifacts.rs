@@ -39,10 +39,17 @@ pub(crate) struct Row(Id, Id, Option<Id>, Fingerprint, String, String, Option<Te
 
 impl Row {
     pub(crate) fn artifact(self) -> ArtifactRow {
-        let Self(id, flow, trail, fingerprint, template_reference_name, git_commit, template, at, index) =
+        let Self(id, flow, trail, fingerprint, template_reference_name, commit, template, at, index) =
             self;
-        ArtifactRow { id, flow, trail, fingerprint, template_reference_name, git_commit, template, at, index }
+        ArtifactRow { id, flow, trail, fingerprint, template_reference_name, commit, template, at, index }
     }
+}
+
+/// The commit of a row `x` is one in full.
+macro_rules! in_full {
+    () => {
+        " AND length(x.commit_sha) = 40 AND x.commit_sha NOT GLOB '*[^0-9a-f]*'"
+    };
 }
 
 const ARTIFACTS: &str = "artifact x WHERE x.org = (SELECT key FROM organization WHERE id = $1)";
@@ -55,10 +62,11 @@ const NAMED: &str = " AND +x.name = $11";
 const OF_ID: &str = " AND x.id = $6";
 /// Hex digits sort before 'g': the range is the prefix, and the index is used.
 const FINGERPRINT_BEGINS: &str = " AND x.fingerprint >= $7 AND x.fingerprint < $7 || 'g'";
-const COMMIT_BEGINS: &str = " AND x.commit_sha >= $8 AND x.commit_sha < $8 || 'g'";
+/// Of hashes in full, which is not all that is told of commits.
+const COMMIT_BEGINS: &str = concat!(" AND x.commit_sha >= $8 AND x.commit_sha < $8 || 'g'", in_full!());
 const ON_BRANCH: &str = " AND x.branch = $9";
 const FROM_REPOS: &str = " AND x.repo IN (SELECT value FROM json_each($10))";
-const WITH_COMMIT: &str = " AND x.commit_sha <> ''";
+const WITH_COMMIT: &str = in_full!();
 
 const REPORTS: &str = concat!(
     "SELECT '[' || group_concat(",

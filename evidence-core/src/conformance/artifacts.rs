@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use crate::artifacts::{Artifact, ArtifactFilter, Matches, TemplateNames};
+use crate::artifacts::{Artifact, ArtifactFilter, ArtifactRow, Matches, TemplateNames};
 use crate::fact::Fact;
 use crate::id::Id;
 use crate::page::{Slice, Window};
@@ -27,6 +27,7 @@ promises! {
     artifacts_are_narrowed: "Everything given in an artifact filter must match.",
     artifacts_by_id_pass_over_unknown_ids: "`artifacts_by_id` passes over unknown ids and other organizations'.",
     reports_of_an_artifact_are_listed_oldest_first: "`reports` of a fingerprint to a flow, oldest (by ledger index) first.",
+    a_commit_told_in_any_words_is_what_an_artifact_was_built_from: "A row's commit is the report's, else what it says of one, as sent; lists are narrowed by commits in full.",
     provenance_is_the_newest_of_each_flow: "`provenance` answers the newest report of each fingerprint and flow.",
     provenance_prefers_trails: "A report without a trail is `provenance` only where the flow has no other of the fingerprint.",
 }
@@ -219,6 +220,35 @@ fn sorted(indexes: &[u64]) -> Vec<u64> {
     sorted
 }
 
+async fn a_commit_told_in_any_words_is_what_an_artifact_was_built_from(store: Arc<dyn Store>) -> Outcome {
+    let org = Org::create(&store, 1, "foo").await?;
+    let own = "d".repeat(40);
+    let told = ["abcdef123456", "ABCDEF123456", "abcdeg", "abcde\u{10ffff}", "", own.as_str()];
+    let report = |(n, sha1): (u64, &&str)| {
+        let info = GitCommit { sha1: named(sha1), ..bare_commit() };
+        Artifact { git_commit_info: Some(info), ..artifact(n, 100, Some(101), "ab") }
+    };
+    let mut records = Vec::from_iter((110..).zip(&told).map(report));
+    let both = Artifact { git_commit: Some(named(&own)), ..records[0].clone() };
+    records.push(Artifact { id: id(116), ..both });
+    let facts = records.into_iter().map(|record| Fact::ArtifactReported { record });
+    org.record(vec![flow_created(100, "f"), trail_begun(101, 100, "t")]).await?;
+    org.record(facts.collect()).await?;
+    let expected: Vec<_> = told.iter().chain([&own.as_str()]).map(|text| (*text).to_owned()).collect();
+    let commits = |rows: Vec<ArtifactRow>| Vec::from_iter(rows.into_iter().map(|row| row.commit));
+    let found = store.reports(org.id, id(100), &fingerprint("ab")).await?;
+    same("of the reports", commits(found), expected.clone())?;
+    let contents = store.trail_contents(org.id, &[id(101)]).await?.remove(0);
+    same("in the trail", commits(contents.artifacts), expected)?;
+    let narrowed = |commit: Option<&str>, with_commit| {
+        let commit = commit.map(ToOwned::to_owned);
+        ArtifactFilter { flow: Some(id(100)), commit, with_commit, ..ArtifactFilter::default() }
+    };
+    same("with a commit", listed(&org, &narrowed(None, true)).await?, [116, 115].map(id).to_vec())?;
+    same("by its beginning", listed(&org, &narrowed(Some("ddddd"), false)).await?, [116, 115].map(id).to_vec())?;
+    same("by another", listed(&org, &narrowed(Some("abcde"), false)).await?, Vec::new())
+}
+
 async fn provenance_is_the_newest_of_each_flow(store: Arc<dyn Store>) -> Outcome {
     let org = several(&store).await?;
     let asked = ["cd", "ab1", "ee", "ab1"].map(fingerprint);
@@ -230,7 +260,7 @@ async fn provenance_is_the_newest_of_each_flow(store: Arc<dyn Store>) -> Outcome
         (id(114), id(100), Some(id(102)), 9),
     ];
     same("the rows", found, expected)?;
-    let details: Vec<_> = rows.into_iter().map(|row| (row.fingerprint, row.git_commit, row.at)).collect();
+    let details: Vec<_> = rows.into_iter().map(|row| (row.fingerprint, row.commit, row.at)).collect();
     let expected = vec![
         (fingerprint("ab1"), "abc12".repeat(8), at(-50)),
         (fingerprint("ab1"), "abc13".repeat(8), at(4)),

@@ -323,7 +323,7 @@ pub(super) fn bytes(record: &impl Serialize) -> StoreResult<u64> {
 
 impl ArtifactFilter {
     fn admits(&self, artifact: &Artifact) -> bool {
-        let commit = artifact.git_commit.as_ref().map(AsRef::<str>::as_ref);
+        let commit = artifact.commit_in_full();
         let branch = artifact.git_commit_info.as_ref().and_then(|info| info.branch.as_deref());
         self.flow.is_none_or(|flow| flow == artifact.flow)
             && self.trail.is_none_or(|trail| artifact.trail == Some(trail))

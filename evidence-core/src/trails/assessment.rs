@@ -74,7 +74,7 @@ impl From<&ArtifactRow> for ReportedArtifact {
             id: row.id.to_string(),
             fingerprint: row.fingerprint.to_string(),
             name: row.template_reference_name.clone(),
-            commit: row.git_commit.clone(),
+            commit: row.commit.clone(),
             at: row.at,
             index: row.index,
         }

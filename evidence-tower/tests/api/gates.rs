@@ -201,3 +201,45 @@ async fn content_that_still_stands_in_its_trail_stays_what_was_said_of_it_by_ano
     })
     .await;
 }
+
+#[tokio::test]
+async fn a_commit_is_compared_as_it_was_told() {
+    for_each_store(async |api| {
+        api.given_gate().await;
+        for (number, commit) in ["abcdef123456", &"ABCDE".repeat(8), "r1234 \u{fc}"].into_iter().enumerate() {
+            let trail = format!("t{number}");
+            let info = json!({"sha1": commit});
+            let more =
+                json!({"trail_name": trail, "template_reference_name": "api", "git_commit_info": info});
+            api.report_to_web('1', more).await;
+            let said = |compliant: bool| {
+                json!({
+                    "attestation_name": "test", "target_artifacts": ["api"], "git_commit_info": info,
+                    "is_compliant": compliant,
+                })
+            };
+            api.attest_in_web(&trail, said(false)).await;
+            api.expect_at_gate(false).await;
+            let failing =
+                json!({"api": {"status": "NON-COMPLIANT", "artifact_fingerprint": fingerprint('1')}});
+            let status = json!({"status": "NON-COMPLIANT", "artifacts_statuses": failing});
+            let path = format!("/trails/acme/web/{trail}");
+            let trail_now = api.get(&path).await;
+            trail_now.expect(200, json!({"compliance_status": status}));
+            let path = format!("/artifacts/acme/web/fingerprint/{}", fingerprint('1'));
+            let told =
+                json!({"state": "NON-COMPLIANT", "git_commit": "", "git_commit_info": {"sha1": commit}});
+            api.get(&path).await.expect(200, told);
+            let path = format!("/attestations/acme/web/artifact/{}/test", fingerprint('1'));
+            let found = api.get(&path).await.ok();
+            assert_eq!(found[0]["is_compliant"], false, "{found}");
+            api.attest_in_web(&trail, said(true)).await;
+            api.expect_at_gate(true).await;
+        }
+        // Look-ups are by hashes in full.
+        api.get("/artifacts/acme/web/commit_sha/abcde").await.expect_exactly(200, json!([]));
+        let latest = api.get(&format!("/artifacts/acme/web/{}/latest_commit", fingerprint('1'))).await;
+        latest.expect_exactly(200, json!({"latest_commit": ""}));
+    })
+    .await;
+}
