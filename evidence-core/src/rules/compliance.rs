@@ -23,6 +23,7 @@ use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
 
 pub use self::contents::{ContentStatus, artifact_states, content_statuses};
+pub use self::scopes::overridden;
 use self::scopes::{Newest, Scopes, Slot, named_like_content};
 use super::template::{Requirement, Template};
 use crate::time::Timestamp;

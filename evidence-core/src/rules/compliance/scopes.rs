@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{ReportedArtifact, ReportedAttestation, Subject};
+use super::{Binding, ReportedArtifact, ReportedAttestation, Subject};
 use crate::rules::template::Template;
 
 /// What names a reported artifact: nothing but its content where it has no template name. The two are kept apart, for a
@@ -84,6 +84,31 @@ impl<'a> Scopes<'a> {
         let waiting = named(waiting, &reported);
         Self { trail, reported, waiting }
     }
+}
+
+/// What an attestation of this name and binding overrides where it is recorded next: the newest ordinary one of the name
+/// in the scopes that it comes to be in; about content that stands nowhere any more, the newest about the same.
+pub fn overridden<'a>(
+    name: &str,
+    binding: &Binding,
+    artifacts: &[ReportedArtifact],
+    attestations: &'a [ReportedAttestation],
+) -> Option<&'a ReportedAttestation> {
+    let contents = Contents::new(artifacts);
+    let newest = newest_by_slot(artifacts);
+    let standing = BTreeSet::from_iter(newest.values().map(|newest| newest.artifact.fingerprint.as_str()));
+    let called = |binding: &Binding| binding.subject().and_then(|subject| contents.called(subject));
+    let about = called(binding).map(|called| {
+        let standing = BTreeSet::from_iter(called.intersection(&standing).copied());
+        if standing.is_empty() { called.clone() } else { standing }
+    });
+    let in_scope = |other: &Binding| match (&about, called(other)) {
+        (Some(about), Some(called)) => !about.is_disjoint(called),
+        (None, None) => binding.subject() == other.subject(),
+        _ => false,
+    };
+    let of_name = attestations.iter().filter(|one| one.name == name && !one.is_override);
+    of_name.filter(|one| in_scope(&one.binding)).max_by_key(|one| one.index)
 }
 
 /// Those that wait, by the names that what they wait for is listed under.

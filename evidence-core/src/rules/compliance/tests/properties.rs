@@ -234,6 +234,27 @@ proptest! {
         }
     }
 
+    /// What an override is recorded to override is what the trail then shows as overridden by it.
+    #[test]
+    fn an_override_is_of_what_the_trail_shows_that_it_overrides(
+        (artifacts, attestations) in arbitrary_reports(), name in "[abc]", binding in arbitrary_binding()
+    ) {
+        let original = overridden(&name, &binding, &artifacts, &attestations);
+        let mut all = attestations.clone();
+        let over = ReportedAttestation { is_override: true, ..attestation(&name, true, binding, 100) };
+        all.push(over.clone());
+        let status = evaluate(&template_of_names(), BEGUN, &artifacts, &all);
+        let of_artifacts = status.artifacts.iter().flat_map(|artifact| &artifact.attestations);
+        let lines = of_artifacts.chain(&status.attestations);
+        let by_it = lines.filter(|line| line.overridden_attestation_id.as_ref() == Some(&over.id));
+        let shown = Vec::from_iter(by_it.filter_map(|line| line.attestation_id.as_deref()));
+        let ordinary = attestations.iter().filter(|one| !one.is_override && shown.contains(&one.id.as_str()));
+        let newest = ordinary.max_by_key(|one| one.index);
+        if !shown.is_empty() {
+            prop_assert_eq!(original, newest);
+        }
+    }
+
     /// Whatever was reported, nothing complies with a template that cannot be read, and every verdict says why.
     #[test]
     fn nothing_complies_with_a_template_that_cannot_be_read(
