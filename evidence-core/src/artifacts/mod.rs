@@ -139,6 +139,15 @@ impl Artifact {
     }
 }
 
+/// Where content comes from in one flow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Origin {
+    /// The report that it is judged by.
+    pub report: ArtifactRow,
+    /// The template's name that the flow's newest report with one gave it, to whichever trail; `""` where none did.
+    pub last_name: String,
+}
+
 /// How a list of artifacts is narrowed; everything given must match.
 #[derive(Debug, Clone, Default)]
 pub struct ArtifactFilter {
@@ -195,6 +204,6 @@ pub trait ArtifactStore: Send + Sync {
     /// Every report of this fingerprint to this flow, oldest (by ledger index) first.
     async fn reports(&self, org: Id, flow: Id, fingerprint: &Fingerprint) -> StoreResult<Vec<ArtifactRow>>;
     /// For each of these fingerprints and each flow it was reported to, the newest report to a trail, or the newest of all
-    /// where none is to a trail; ordered by ledger index.
-    async fn provenance(&self, org: Id, fingerprints: &[Fingerprint]) -> StoreResult<Vec<ArtifactRow>>;
+    /// where none is to a trail, and the last name that it has there; ordered by ledger index.
+    async fn provenance(&self, org: Id, fingerprints: &[Fingerprint]) -> StoreResult<Vec<Origin>>;
 }

@@ -258,7 +258,7 @@ fn what_has_no_digest_has_no_provenance_and_is_on_no_allowlist() {
     let running = |artifact: Judged| Running::from([(artifact.key, artifact.sighting)]);
     let findings = |allowed: bool| Findings {
         allowed: allowed.then(|| known.clone()).into_iter().collect(),
-        origins: [(known.clone(), vec![Origin { report: report(1), context: flow.clone() }])].into(),
+        sources: [(known.clone(), vec![Source { report: report(1), context: flow.clone() }])].into(),
     };
     // Its name is the text of a fingerprint that has provenance.
     let disguised = || running(undigested(known.as_str(), None));

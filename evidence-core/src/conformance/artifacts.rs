@@ -29,6 +29,7 @@ promises! {
     reports_of_an_artifact_are_listed_oldest_first: "`reports` of a fingerprint to a flow, oldest (by ledger index) first.",
     a_commit_told_in_any_words_is_what_an_artifact_was_built_from: "A row's commit is the report's, else what it says of one, as sent; lists are narrowed by commits in full.",
     provenance_is_the_newest_of_each_flow: "`provenance` answers the newest report of each fingerprint and flow.",
+    provenance_has_the_last_name_in_the_flow: "With it comes the name of the flow's newest report of the fingerprint that has one, whichever trail that was to.",
     provenance_prefers_trails: "A report without a trail is `provenance` only where the flow has no other of the fingerprint.",
 }
 
@@ -245,7 +246,11 @@ async fn a_commit_told_in_any_words_is_what_an_artifact_was_built_from(store: Ar
         ArtifactFilter { flow: Some(id(100)), commit, with_commit, ..ArtifactFilter::default() }
     };
     same("with a commit", listed(&org, &narrowed(None, true)).await?, [116, 115].map(id).to_vec())?;
-    same("by its beginning", listed(&org, &narrowed(Some("ddddd"), false)).await?, [116, 115].map(id).to_vec())?;
+    same(
+        "by its beginning",
+        listed(&org, &narrowed(Some("ddddd"), false)).await?,
+        [116, 115].map(id).to_vec(),
+    )?;
     same("by another", listed(&org, &narrowed(Some("abcde"), false)).await?, Vec::new())
 }
 
@@ -253,6 +258,9 @@ async fn provenance_is_the_newest_of_each_flow(store: Arc<dyn Store>) -> Outcome
     let org = several(&store).await?;
     let asked = ["cd", "ab1", "ee", "ab1"].map(fingerprint);
     let rows = store.provenance(org.id, &asked).await?;
+    let names: Vec<_> = rows.iter().map(|origin| origin.last_name.clone()).collect();
+    same("the last names", names, ["", "app", ""].map(str::to_owned).to_vec())?;
+    let rows = Vec::from_iter(rows.into_iter().map(|origin| origin.report));
     let found: Vec<_> = rows.iter().map(|row| (row.id, row.flow, row.trail, row.index)).collect();
     let expected = vec![
         (id(113), id(100), Some(id(102)), 6),
@@ -270,6 +278,36 @@ async fn provenance_is_the_newest_of_each_flow(store: Arc<dyn Store>) -> Outcome
     same("of no fingerprints", store.provenance(org.id, &[]).await?, Vec::new())
 }
 
+async fn provenance_has_the_last_name_in_the_flow(store: Arc<dyn Store>) -> Outcome {
+    let org = Org::create(&store, 1, "foo").await?;
+    let named = |n, flow, trail, start: &str, name: &str| Fact::ArtifactReported {
+        record: Artifact { template_reference_name: name.to_owned(), ..artifact(n, flow, trail, start) },
+    };
+    let first = vec![
+        flow_created(100, "f"),
+        flow_created(101, "g"),
+        trail_begun(102, 100, "t"),
+        trail_begun(103, 100, "u"),
+    ];
+    org.record(first).await?;
+    let last = async |names: [(u64, &str); 3]| {
+        let found = store.provenance(org.id, &["ab", "cd"].map(fingerprint)).await?;
+        let found = found.into_iter().map(|origin| (origin.report.id, origin.last_name)).collect();
+        same("the names", found, names.map(|(n, name)| (id(n), name.to_owned())).to_vec())
+    };
+    org.record(vec![
+        named(110, 100, Some(102), "ab", "app"),
+        named(111, 100, Some(102), "ab", "\"other\""),
+        named(112, 100, Some(103), "cd", ""),
+        named(113, 101, None, "ab", "elsewhere"),
+        named(114, 100, Some(103), "ab", ""),
+    ])
+    .await?;
+    last([(112, ""), (113, "elsewhere"), (114, "\"other\"")]).await?;
+    org.record(vec![named(115, 100, None, "ab", "alone"), named(116, 101, None, "ab", "")]).await?;
+    last([(112, ""), (114, "alone"), (116, "elsewhere")]).await
+}
+
 async fn provenance_prefers_trails(store: Arc<dyn Store>) -> Outcome {
     let org = Org::create(&store, 1, "foo").await?;
     org.record(vec![flow_created(100, "f"), flow_created(101, "g"), trail_begun(102, 100, "t")]).await?;
@@ -284,7 +322,7 @@ async fn provenance_prefers_trails(store: Arc<dyn Store>) -> Outcome {
     .await?;
     let asked = ["ab", "cd"].map(fingerprint);
     let found = async || -> Result<Vec<Id>, Failure> {
-        Ok(store.provenance(org.id, &asked).await?.iter().map(|row| row.id).collect())
+        Ok(store.provenance(org.id, &asked).await?.iter().map(|origin| origin.report.id).collect())
     };
     same("the rows", found().await?, [111, 113, 115].map(id).to_vec())?;
     org.record(vec![artifact_reported(116, 100, Some(102), "cd")]).await?;

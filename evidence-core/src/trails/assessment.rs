@@ -86,9 +86,7 @@ impl From<&Binding> for compliance::Binding {
         match binding {
             Binding::Trail => Self::Trail,
             Binding::Artifact { fingerprint, .. } => Self::Artifact { fingerprint: fingerprint.to_string() },
-            Binding::Named { target, commit } => {
-                Self::Named { name: target.clone(), commit: commit.clone() }
-            }
+            Binding::Named { target, commit } => Self::Named { name: target.clone(), commit: commit.clone() },
         }
     }
 }

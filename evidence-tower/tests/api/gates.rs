@@ -243,3 +243,41 @@ async fn a_commit_is_compared_as_it_was_told() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn content_without_a_name_in_a_new_trail_needs_what_that_asks_of_the_last_it_was_given() {
+    for_each_store(async |api| {
+        api.given_gate().await;
+        api.given_artifact('1', "t").await;
+        api.given_test('1', "t", false).await;
+        api.expect_at_gate(false).await;
+        api.report_to_web('1', json!({"trail_name": "t2"})).await;
+        api.expect_at_gate(false).await;
+        // The trail's own answer is about what it was reported as there.
+        let unnamed = json!({fingerprint('1'): {"status": "COMPLIANT", "unexpected": true}});
+        let status = json!({"status": "INCOMPLETE", "artifacts_statuses": unnamed});
+        api.get("/trails/acme/web/t2").await.expect(200, json!({"compliance_status": status}));
+        api.given_test('1', "t2", true).await;
+        api.expect_at_gate(true).await;
+        // Another name is another one, and what never had a name is nothing that a template expects.
+        api.report_to_web('1', json!({"trail_name": "t3", "template_reference_name": "other"})).await;
+        api.expect_at_gate(true).await;
+        api.report_to_web('1', json!({"trail_name": "t4"})).await;
+        api.expect_at_gate(true).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_report_without_a_name_or_a_trail_does_not_hide_that_the_flow_expects_the_artifact() {
+    for_each_store(async |api| {
+        api.given_gate().await;
+        api.report_to_web('1', json!({})).await;
+        api.expect_at_gate(true).await;
+        api.report_to_web('1', json!({"template_reference_name": "api"})).await;
+        api.expect_at_gate(false).await;
+        api.report_to_web('1', json!({})).await;
+        api.expect_at_gate(false).await;
+    })
+    .await;
+}

@@ -51,7 +51,8 @@ pub struct ContentStatus<L> {
 
 /// How content that was reported to a trail stands there, by fingerprint: by all that it is in the trail, for what is asked
 /// of it under one name is asked of the same content, however it is reported next. It has each name that nothing else was
-/// reported under since, and the last that it was given: a report without a name gives it no other.
+/// reported under since, and the last that it was given: a report without a name gives it no other. What has no name in the
+/// trail has the one that comes with it in `content`, where that is not empty: the last that it was given before.
 ///
 /// What was reported is gone through once, however much content is asked about; `keep` takes the lines of a list, which
 /// are the same for all to which the same attestations apply.
@@ -59,7 +60,7 @@ pub fn content_statuses<'a, L: Clone>(
     template: &Template,
     artifacts: &'a [ReportedArtifact],
     attestations: &'a [ReportedAttestation],
-    content: &BTreeSet<&str>,
+    content: &BTreeMap<&str, &'a str>,
     keep: impl Fn(Vec<AttestationStatus>) -> L,
 ) -> BTreeMap<&'a str, ContentStatus<L>> {
     let reports = Reports::new(artifacts, attestations);
@@ -90,20 +91,24 @@ pub fn content_statuses<'a, L: Clone>(
 /// What this content is called in the trail: see [`content_statuses`].
 fn names<'a>(
     artifacts: &'a [ReportedArtifact],
-    content: &BTreeSet<&str>,
+    content: &BTreeMap<&str, &'a str>,
 ) -> BTreeMap<&'a str, BTreeSet<&'a str>> {
     let mut last: BTreeMap<&str, &ReportedArtifact> = BTreeMap::new();
-    for artifact in artifacts.iter().filter(|artifact| content.contains(artifact.fingerprint.as_str())) {
+    for artifact in artifacts.iter().filter(|artifact| content.contains_key(artifact.fingerprint.as_str())) {
         let last = last.entry(&artifact.fingerprint).or_insert(artifact);
         if (!artifact.name.is_empty(), artifact.index) > (!last.name.is_empty(), last.index) {
             *last = artifact;
         }
     }
     let standing = newest_by_slot(artifacts).into_values().map(|newest| newest.artifact);
-    let standing = standing.filter(|artifact| content.contains(artifact.fingerprint.as_str()));
+    let standing = standing.filter(|artifact| content.contains_key(artifact.fingerprint.as_str()));
     let mut names: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for artifact in standing.chain(last.into_values()) {
         names.entry(&artifact.fingerprint).or_default().insert(&artifact.name);
+    }
+    for (fingerprint, names) in &mut names {
+        let before = content.get(fingerprint).filter(|_| names.iter().all(|name| name.is_empty()));
+        names.extend(before);
     }
     names
 }

@@ -318,7 +318,8 @@ fn content_that_stands_under_any_name_stays_what_was_said_of_it() {
         attestation("scan", true, named("cli", "c2"), 5),
     ];
     for commit in [COMMIT, ""] {
-        let mut artifacts = vec![artifact("cli", 1), other("f1", "other", commit, 3), other("f2", "cli", "c2", 4)];
+        let mut artifacts =
+            vec![artifact("cli", 1), other("f1", "other", commit, 3), other("f2", "cli", "c2", 4)];
         let listed = "NON-COMPLIANT cli:COMPLIANT scan=true +other:NON-COMPLIANT +scan=false";
         check(&template, &artifacts, &said, listed);
         // No longer where it is replaced everywhere.

@@ -73,9 +73,9 @@ fn expect_listed(template: &Template, artifacts: &[ReportedArtifact], attestatio
 /// What must hold at the gate of all content that was reported: it fails where the newest attestation of a name that is
 /// about it, by any of the ways of naming it, or about its trail fails, and nowhere else.
 fn expect_refused(template: &Template, artifacts: &[ReportedArtifact], attestations: &[ReportedAttestation]) {
-    let running = BTreeSet::from_iter(artifacts.iter().map(|artifact| artifact.fingerprint.as_str()));
+    let running = BTreeMap::from_iter(artifacts.iter().map(|artifact| (artifact.fingerprint.as_str(), "")));
     let found = content_statuses(template, artifacts, attestations, &running, |lines| lines);
-    for fingerprint in running {
+    for fingerprint in running.into_keys() {
         let of_it = || artifacts.iter().filter(|artifact| artifact.fingerprint == fingerprint);
         let on_trail = |binding: &Binding| *binding == Binding::Trail;
         let about_it = |binding: &Binding| match binding {
