@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use futures_util::future::{try_join, try_join3};
 
-use crate::artifacts::ArtifactRow;
+use crate::artifacts::Origin;
 use crate::compute::MANY_JUDGEMENTS;
 use crate::environments::{Environment, KnownEnvironment};
 use crate::error::{Error, Result};
@@ -262,7 +262,7 @@ struct Judged {
 /// no allowlist.
 struct Findings {
     allowed: BTreeSet<Fingerprint>,
-    origins: BTreeMap<Fingerprint, Vec<Origin>>,
+    sources: BTreeMap<Fingerprint, Vec<Source>>,
 }
 
 /// A running artifact that is being judged.
@@ -278,16 +278,16 @@ struct Candidate {
 
 impl Candidate {
     fn all(running: &Running, findings: Findings) -> Vec<Self> {
-        let Findings { allowed, mut origins } = findings;
+        let Findings { allowed, mut sources } = findings;
         let candidate = |(key, sighting): (&ArtifactKey, &Sighting)| {
             let fingerprint = sighting.fingerprint.as_ref();
-            let origins = fingerprint.and_then(|fingerprint| origins.remove(fingerprint)).unwrap_or_default();
+            let sources = fingerprint.and_then(|fingerprint| sources.remove(fingerprint)).unwrap_or_default();
             Self {
                 key: key.clone(),
                 sighting: sighting.clone(),
                 is_allowed: fingerprint.is_some_and(|fingerprint| allowed.contains(fingerprint)),
-                provenance: origins.iter().map(Origin::provenance).collect(),
-                contexts: origins.into_iter().map(|origin| origin.context).collect(),
+                provenance: sources.iter().map(Source::provenance).collect(),
+                contexts: sources.into_iter().map(|source| source.context).collect(),
                 satisfied: Vec::new(),
             }
         };
@@ -310,12 +310,12 @@ impl Candidate {
 
 /// A report of a running artifact: the newest in its flow, and how it stands there.
 #[derive(Debug)]
-struct Origin {
+struct Source {
     report: Id,
     context: FlowContext,
 }
 
-impl Origin {
+impl Source {
     fn provenance(&self) -> Provenance {
         let FlowContext { artifact_state, reason, .. } = &self.context;
         Provenance { artifact: self.report, state: *artifact_state, reason: reason.clone() }
@@ -325,8 +325,8 @@ impl Origin {
 /// What was reported of what runs.
 struct Reports {
     allowed: BTreeSet<Fingerprint>,
-    /// The newest of each flow.
-    rows: Vec<ArtifactRow>,
+    /// One of each flow.
+    origins: Vec<Origin>,
     flows: BTreeMap<Id, Flow>,
     /// How those without a trail stand, by report.
     alone: BTreeMap<Id, Standing>,
@@ -346,27 +346,31 @@ impl Reports {
                 }
             }
         };
-        let (allowed, rows) = reported.await?;
+        let (allowed, origins) = reported.await?;
         let allowed = allowed.into_iter().collect();
-        let flows = distinct(rows.iter().map(|row| row.flow));
+        let flows = distinct(origins.iter().map(|origin| origin.report.flow));
         let flows = async {
             match flows.as_slice() {
                 [] => Ok(Vec::new()),
                 some => cx.store().flows_by_id(org, some).await.map_err(Error::from),
             }
         };
-        let (flows, alone) = try_join(flows, without_trail(&rows, cx)).await?;
-        Ok(Self { allowed, rows, flows: flows.into_iter().map(|flow| (flow.id, flow)).collect(), alone })
+        let (flows, alone) = try_join(flows, without_trail(&origins, cx)).await?;
+        Ok(Self { allowed, origins, flows: flows.into_iter().map(|flow| (flow.id, flow)).collect(), alone })
     }
 
     /// How the reports stand in their trails. The attestations are kept only where a policy asks for some.
     async fn judged(self, rulebook: &Rulebook, cx: &Context<'_>) -> Result<Standings> {
-        let Self { allowed, rows, flows, alone } = self;
-        let running: Arc<BTreeSet<Fingerprint>> =
-            Arc::new(rows.iter().map(|row| row.fingerprint.clone()).collect());
+        let Self { allowed, origins, flows, alone } = self;
+        let mut running: BTreeMap<Id, BTreeMap<Fingerprint, String>> = BTreeMap::new();
+        for Origin { report, last_name } in &origins {
+            let Some(trail) = report.trail else { continue };
+            running.entry(trail).or_default().insert(report.fingerprint.clone(), last_name.clone());
+        }
+        let reported = Vec::from_iter(running.keys().copied());
+        let running = Arc::new(running);
         let asked = rulebook.asks_for_attestations(cx).await?;
         let mut trails = BTreeMap::new();
-        let reported = distinct(rows.iter().filter_map(|row| row.trail));
         for ids in fitting(&reported, cx).await? {
             let contents = cx.store().trail_contents(cx.org()?, &ids).await?;
             for part in in_parts(contents, |contents| contents.trail.template) {
@@ -376,8 +380,10 @@ impl Reports {
                 let heavy = part.iter().map(reported).sum::<usize>() > MANY_JUDGEMENTS;
                 let running = Arc::clone(&running);
                 let judge = move || {
-                    let running: BTreeSet<&str> = running.iter().map(Fingerprint::as_str).collect();
                     let judge = |contents: TrailContents| {
+                        let running = running.get(&contents.trail.id).into_iter().flatten();
+                        let running =
+                            running.map(|(content, name)| (content.as_str(), name.as_str())).collect();
                         let template = templates.of(contents.trail.template);
                         (contents.trail.id, InTrail::new(&contents, &template.template, &running, asked))
                     };
@@ -386,7 +392,7 @@ impl Reports {
                 trails.extend(cx.compute().run_if(heavy, judge).await?);
             }
         }
-        Ok(Standings { allowed, rows, flows, trails, alone })
+        Ok(Standings { allowed, origins, flows, trails, alone })
     }
 }
 
@@ -407,7 +413,12 @@ struct InTrail {
 }
 
 impl InTrail {
-    fn new(contents: &TrailContents, template: &Template, running: &BTreeSet<&str>, asked: bool) -> Self {
+    fn new(
+        contents: &TrailContents,
+        template: &Template,
+        running: &BTreeMap<&str, &str>,
+        asked: bool,
+    ) -> Self {
         let artifacts = Vec::from_iter(contents.artifacts.iter().map(ReportedArtifact::from));
         let attestations = Vec::from_iter(contents.attestations.iter().map(ReportedAttestation::from));
         let counts = |line: AttestationStatus| {
@@ -432,7 +443,7 @@ impl InTrail {
 /// How what runs stands wherever it was reported.
 struct Standings {
     allowed: BTreeSet<Fingerprint>,
-    rows: Vec<ArtifactRow>,
+    origins: Vec<Origin>,
     flows: BTreeMap<Id, Flow>,
     trails: BTreeMap<Id, InTrail>,
     /// Of reports without a trail.
@@ -441,11 +452,11 @@ struct Standings {
 
 impl Standings {
     fn findings(self) -> Result<Findings> {
-        let Self { allowed, rows, flows, mut trails, mut alone } = self;
+        let Self { allowed, origins, flows, mut trails, mut alone } = self;
         let tags: BTreeMap<Id, _> =
             flows.iter().map(|(id, flow)| (*id, Arc::new(flow.tags.clone()))).collect();
-        let mut origins: BTreeMap<Fingerprint, Vec<Origin>> = BTreeMap::new();
-        for row in rows {
+        let mut sources: BTreeMap<Fingerprint, Vec<Source>> = BTreeMap::new();
+        for Origin { report: row, .. } in origins {
             // One report that is passed over may be the one that does not comply.
             let lost = || StoreError::corrupt(format_args!("the flow {} of a running artifact", row.flow));
             let flow = flows.get(&row.flow).ok_or_else(lost)?;
@@ -465,21 +476,25 @@ impl Standings {
                 tags: tags.get(&row.flow).cloned().unwrap_or_default(),
                 attestations,
             };
-            origins.entry(row.fingerprint).or_default().push(Origin { report: row.id, context });
+            sources.entry(row.fingerprint).or_default().push(Source { report: row.id, context });
         }
-        Ok(Findings { allowed, origins })
+        Ok(Findings { allowed, sources })
     }
 }
 
-/// A report to a flow as a whole is judged by the template it came with, and has no attestations.
-async fn without_trail(rows: &[ArtifactRow], cx: &Context<'_>) -> Result<BTreeMap<Id, Standing>> {
-    let alone = rows.iter().filter(|row| row.trail.is_none());
+/// A report to a flow as a whole is judged by the template it came with, and has no attestations; one without a name has
+/// the last that its content was given there.
+async fn without_trail(origins: &[Origin], cx: &Context<'_>) -> Result<BTreeMap<Id, Standing>> {
+    let alone = origins.iter().filter(|origin| origin.report.trail.is_none());
     let mut standings = BTreeMap::new();
-    for part in in_parts(alone, |row| row.template) {
-        let templates = cx.templates(part.iter().map(|row| row.template)).await?;
-        for row in part {
+    for part in in_parts(alone, |origin| origin.report.template) {
+        let templates = cx.templates(part.iter().map(|origin| origin.report.template)).await?;
+        for Origin { report: row, last_name } in part {
             let parsed = templates.of(row.template);
-            let report = ReportedArtifact::from(row);
+            let mut report = ReportedArtifact::from(row);
+            if report.name.is_empty() {
+                report.name.clone_from(last_name);
+            }
             let status = compliance::evaluate_artifact(&parsed.template, &report, &[], &[]);
             let state = match status.state {
                 ArtifactState::Reported(state) => state,

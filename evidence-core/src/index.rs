@@ -241,7 +241,7 @@ impl Fact {
                 trail: record.trail,
                 fingerprint: &record.fingerprint,
                 name: &record.template_reference_name,
-                commit: record.git_commit.as_ref().map(AsRef::<str>::as_ref).unwrap_or_default(),
+                commit: record.commit(),
                 branch: record.git_commit_info.as_ref().and_then(|info| info.branch.as_deref()),
                 repo: record.repo,
                 template: record.own_template(),

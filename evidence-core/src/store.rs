@@ -73,7 +73,7 @@
 //! | [`artifacts`](ArtifactStore::artifacts), [`artifacts_listed`](ArtifactStore::artifacts_listed) | flow, trail, prefix, commit, repo | newest first by ledger index | a window, and the total |
 //! | [`fingerprints`](ArtifactStore::fingerprints) | flow and prefix | bytes | the first so many, and the total |
 //! | [`reports`](ArtifactStore::reports) | flow and fingerprint | oldest first by ledger index | all |
-//! | [`provenance`](ArtifactStore::provenance) | fingerprints | ledger index | the newest of each flow |
+//! | [`provenance`](ArtifactStore::provenance) | fingerprints | ledger index | the newest of each flow, with the last name there |
 //! | [`attestations`](AttestationStore::attestations) | trails and a name | newest first by ledger index | all |
 //! | [`snapshot`](SnapshotStore::snapshot), [`snapshots`](SnapshotStore::snapshots), [`snapshot_at`](SnapshotStore::snapshot_at) | environment and number or time | number | one, or a range |
 //! | [`instances`](SnapshotStore::instances) | environment and number | artifact key | all that ran or exited |

@@ -1,7 +1,7 @@
 //! Artifact reports: the one table that is indexed by digests.
 
 use async_trait::async_trait;
-use evidence_core::artifacts::{Artifact, ArtifactFilter, ArtifactRow, ArtifactStore, Matches};
+use evidence_core::artifacts::{Artifact, ArtifactFilter, ArtifactRow, ArtifactStore, Matches, Origin};
 use evidence_core::id::Id;
 use evidence_core::name::Fingerprint;
 use evidence_core::page::{Listed, Slice, Window};
@@ -45,10 +45,16 @@ pub(crate) struct Row(Id, Id, Option<Id>, Fingerprint, String, String, Option<Te
 
 impl Row {
     pub(crate) fn artifact(self) -> ArtifactRow {
-        let Self(id, flow, trail, fingerprint, template_reference_name, git_commit, template, at, index) =
-            self;
-        ArtifactRow { id, flow, trail, fingerprint, template_reference_name, git_commit, template, at, index }
+        let Self(id, flow, trail, fingerprint, template_reference_name, commit, template, at, index) = self;
+        ArtifactRow { id, flow, trail, fingerprint, template_reference_name, commit, template, at, index }
     }
+}
+
+/// The commit of a row `x` is one in full.
+macro_rules! in_full {
+    () => {
+        " AND x.commit_sha ~ '^[0-9a-f]{40}$'"
+    };
 }
 
 const ARTIFACTS: &str = "evidence.artifact x WHERE x.org = $1";
@@ -60,10 +66,11 @@ const NAMED: &str = " AND x.name = $11";
 const OF_ID: &str = " AND x.id = $6";
 /// Hex digits sort before 'g': the range is the prefix, and the index is used.
 const FINGERPRINT_BEGINS: &str = " AND x.fingerprint >= $7 AND x.fingerprint < $7 || 'g'";
-const COMMIT_BEGINS: &str = " AND x.commit_sha >= $8 AND x.commit_sha < $8 || 'g'";
+/// Of hashes in full, which is not all that is told of commits.
+const COMMIT_BEGINS: &str = concat!(" AND x.commit_sha >= $8 AND x.commit_sha < $8 || 'g'", in_full!());
 const ON_BRANCH: &str = " AND x.branch = $9";
 const FROM_REPOS: &str = " AND x.repo = ANY($10)";
-const WITH_COMMIT: &str = " AND x.commit_sha <> ''";
+const WITH_COMMIT: &str = in_full!();
 
 pub(crate) const REPORTS: &str = concat!(
     "SELECT '[' || string_agg(",
@@ -86,10 +93,11 @@ const FINGERPRINTS: &str = "
 /// One row with everything, as a JSON array or nothing: a row costs more than what is in it. The reports of the
 /// fingerprints are gone through once, for the planner may walk a flow to find the newest there.
 pub(crate) const PROVENANCE: &str = concat!(
-    "SELECT '[' || string_agg(",
+    "SELECT '[' || string_agg('[' || ",
     row_json!(),
-    ", ',' ORDER BY a.ledger_index) || ']' FROM (
-        SELECT DISTINCT ON (a.fingerprint, a.flow) a.* FROM ",
+    " || ',' || to_json(a.last_name)::text || ']', ',' ORDER BY a.ledger_index) || ']' FROM (
+        SELECT DISTINCT ON (a.fingerprint, a.flow) a.*, first_value(a.name) OVER (
+            PARTITION BY a.fingerprint, a.flow ORDER BY a.name = '', a.ledger_index DESC) AS last_name FROM ",
     each!("artifact", "fingerprint", "a"),
     " ORDER BY a.fingerprint, a.flow, a.trail IS NULL, a.ledger_index DESC) a"
 );
@@ -179,11 +187,12 @@ impl ArtifactStore for PostgresStore {
         Ok(array(json.and_then(|(json,)| json))?.into_iter().map(Row::artifact).collect())
     }
 
-    async fn provenance(&self, org: Id, fingerprints: &[Fingerprint]) -> StoreResult<Vec<ArtifactRow>> {
+    async fn provenance(&self, org: Id, fingerprints: &[Fingerprint]) -> StoreResult<Vec<Origin>> {
         let question = self.ask(PROVENANCE).bind(org.to_string()).bind(list(fingerprints));
-        let rows =
-            |(json,): (Option<String>,)| Ok(array(json)?.into_iter().map(Row::artifact).collect::<Vec<_>>());
-        Ok(question.first_as(rows).await?.unwrap_or_default())
+        let origin = |(row, last_name): (Row, String)| Origin { report: row.artifact(), last_name };
+        let origins =
+            |(json,): (Option<String>,)| Ok(array(json)?.into_iter().map(origin).collect::<Vec<_>>());
+        Ok(question.first_as(origins).await?.unwrap_or_default())
     }
 }
 

@@ -1,7 +1,7 @@
 //! Artifact reports: the one table that is indexed by digests.
 
 use async_trait::async_trait;
-use evidence_core::artifacts::{Artifact, ArtifactFilter, ArtifactRow, ArtifactStore, Matches};
+use evidence_core::artifacts::{Artifact, ArtifactFilter, ArtifactRow, ArtifactStore, Matches, Origin};
 use evidence_core::id::Id;
 use evidence_core::name::Fingerprint;
 use evidence_core::page::{Listed, Slice, Window};
@@ -39,10 +39,16 @@ pub(crate) struct Row(Id, Id, Option<Id>, Fingerprint, String, String, Option<Te
 
 impl Row {
     pub(crate) fn artifact(self) -> ArtifactRow {
-        let Self(id, flow, trail, fingerprint, template_reference_name, git_commit, template, at, index) =
-            self;
-        ArtifactRow { id, flow, trail, fingerprint, template_reference_name, git_commit, template, at, index }
+        let Self(id, flow, trail, fingerprint, template_reference_name, commit, template, at, index) = self;
+        ArtifactRow { id, flow, trail, fingerprint, template_reference_name, commit, template, at, index }
     }
+}
+
+/// The commit of a row `x` is one in full.
+macro_rules! in_full {
+    () => {
+        " AND length(x.commit_sha) = 40 AND x.commit_sha NOT GLOB '*[^0-9a-f]*'"
+    };
 }
 
 const ARTIFACTS: &str = "artifact x WHERE x.org = (SELECT key FROM organization WHERE id = $1)";
@@ -55,10 +61,11 @@ const NAMED: &str = " AND +x.name = $11";
 const OF_ID: &str = " AND x.id = $6";
 /// Hex digits sort before 'g': the range is the prefix, and the index is used.
 const FINGERPRINT_BEGINS: &str = " AND x.fingerprint >= $7 AND x.fingerprint < $7 || 'g'";
-const COMMIT_BEGINS: &str = " AND x.commit_sha >= $8 AND x.commit_sha < $8 || 'g'";
+/// Of hashes in full, which is not all that is told of commits.
+const COMMIT_BEGINS: &str = concat!(" AND x.commit_sha >= $8 AND x.commit_sha < $8 || 'g'", in_full!());
 const ON_BRANCH: &str = " AND x.branch = $9";
 const FROM_REPOS: &str = " AND x.repo IN (SELECT value FROM json_each($10))";
-const WITH_COMMIT: &str = " AND x.commit_sha <> ''";
+const WITH_COMMIT: &str = in_full!();
 
 const REPORTS: &str = concat!(
     "SELECT '[' || group_concat(",
@@ -83,9 +90,12 @@ const FINGERPRINTS: &str = "
 
 /// One row with everything, as a JSON array or nothing: a row costs more than what is in it.
 const PROVENANCE: &str = concat!(
-    "SELECT '[' || group_concat(",
+    "SELECT '[' || group_concat(json_array(",
     row_json!(),
-    ") || ']' FROM json_each($2) w
+    ", coalesce((
+            SELECT n.name FROM artifact n
+            WHERE n.org = a.org AND n.fingerprint = a.fingerprint AND n.flow = a.flow AND n.name <> ''
+            ORDER BY n.ledger_index DESC LIMIT 1), ''))) || ']' FROM json_each($2) w
     CROSS JOIN artifact a ON a.org = (SELECT key FROM organization WHERE id = $1) AND a.fingerprint = w.value
     WHERE a.ledger_index = (
             SELECT n.ledger_index FROM artifact n
@@ -187,9 +197,15 @@ impl ArtifactStore for SqliteStore {
         Ok(question.first_as(oldest_first).await?.unwrap_or_default())
     }
 
-    async fn provenance(&self, org: Id, fingerprints: &[Fingerprint]) -> StoreResult<Vec<ArtifactRow>> {
+    async fn provenance(&self, org: Id, fingerprints: &[Fingerprint]) -> StoreResult<Vec<Origin>> {
         let question = self.ask(PROVENANCE).bind(org.to_string()).bind(once(fingerprints)?);
-        Ok(question.about(fingerprints.len()).first_as(oldest_first).await?.unwrap_or_default())
+        let origins = |(json,): (Option<String>,)| {
+            let origin = |(row, last_name): (Row, String)| Origin { report: row.artifact(), last_name };
+            let mut origins: Vec<_> = array(json)?.into_iter().map(origin).collect();
+            origins.sort_unstable_by_key(|origin| origin.report.index);
+            Ok(origins)
+        };
+        Ok(question.about(fingerprints.len()).first_as(origins).await?.unwrap_or_default())
     }
 }
 

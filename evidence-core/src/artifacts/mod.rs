@@ -38,8 +38,8 @@ pub struct Artifact {
     pub description: String,
     /// The template's name for it, `""` without one.
     pub template_reference_name: String,
-    /// The commit it was built from. A report that does not name it may tell it with what it says of the commit: then it is
-    /// that one's hash, if given in full.
+    /// The commit it was built from, in full. A report that does not name it may tell it with what it says of the commit:
+    /// then it is that one's hash, if that is in full.
     pub git_commit: Option<CommitSha>,
     /// What was said of a commit; where it names another than `git_commit`, that one counts.
     pub git_commit_info: Option<GitCommit>,
@@ -87,8 +87,8 @@ pub struct ArtifactRow {
     pub fingerprint: Fingerprint,
     /// The template's name for it, `""` without one.
     pub template_reference_name: String,
-    /// The commit it was built from, `""` without one.
-    pub git_commit: String,
+    /// The commit it was built from in the reporter's words, `""` without one.
+    pub commit: String,
     /// The template's text that a report to a flow as a whole is judged by; nothing for one to a trail, and for
     /// [`EMPTY_TEMPLATE`](crate::flows::EMPTY_TEMPLATE).
     pub template: Option<TextRef>,
@@ -99,6 +99,18 @@ pub struct ArtifactRow {
 }
 
 impl Artifact {
+    /// The commit it was built from in the reporter's words, in full or not: what attestations of a commit have to name.
+    /// `""` without one.
+    pub fn commit(&self) -> &str {
+        let told = || self.git_commit_info.as_ref().map(|commit| commit.sha1.as_str());
+        self.git_commit.as_ref().map(CommitSha::as_str).or_else(told).unwrap_or_default()
+    }
+
+    /// The same, where it is in full: what lists are narrowed by.
+    pub fn commit_in_full(&self) -> Option<&str> {
+        Some(self.commit()).filter(|commit| commit.parse::<CommitSha>().is_ok())
+    }
+
     /// The template that it is judged by, where no trail has one for it.
     pub(crate) const fn own_template(&self) -> Option<TextRef> {
         if self.trail.is_none() { self.template } else { None }
@@ -119,12 +131,21 @@ impl Artifact {
             trail: *trail,
             fingerprint: fingerprint.clone(),
             template_reference_name: template_reference_name.clone(),
-            git_commit: self.git_commit.as_ref().map(ToString::to_string).unwrap_or_default(),
+            commit: self.commit().to_owned(),
             template: self.own_template(),
             at: self.created_at,
             index,
         }
     }
+}
+
+/// Where content comes from in one flow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Origin {
+    /// The report that it is judged by.
+    pub report: ArtifactRow,
+    /// The template's name that the flow's newest report with one gave it, to whichever trail; `""` where none did.
+    pub last_name: String,
 }
 
 /// How a list of artifacts is narrowed; everything given must match.
@@ -140,13 +161,13 @@ pub struct ArtifactFilter {
     pub id: Option<Id>,
     /// With a fingerprint that begins so.
     pub fingerprint: Option<String>,
-    /// Built from a commit that begins so.
+    /// Built from a commit that begins so and was told in full.
     pub commit: Option<String>,
     /// From a commit on this branch (`git_commit_info.branch`).
     pub branch: Option<String>,
     /// From one of these repos.
     pub repos: Option<Vec<Id>>,
-    /// Only reports with a commit.
+    /// Only reports with a commit in full.
     pub with_commit: bool,
 }
 
@@ -183,6 +204,6 @@ pub trait ArtifactStore: Send + Sync {
     /// Every report of this fingerprint to this flow, oldest (by ledger index) first.
     async fn reports(&self, org: Id, flow: Id, fingerprint: &Fingerprint) -> StoreResult<Vec<ArtifactRow>>;
     /// For each of these fingerprints and each flow it was reported to, the newest report to a trail, or the newest of all
-    /// where none is to a trail; ordered by ledger index.
-    async fn provenance(&self, org: Id, fingerprints: &[Fingerprint]) -> StoreResult<Vec<ArtifactRow>>;
+    /// where none is to a trail, and the last name that it has there; ordered by ledger index.
+    async fn provenance(&self, org: Id, fingerprints: &[Fingerprint]) -> StoreResult<Vec<Origin>>;
 }

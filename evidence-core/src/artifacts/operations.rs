@@ -60,8 +60,8 @@ pub struct ArtifactInput {
     pub fingerprint: Fingerprint,
     pub filename: FileName,
     pub description: Option<Description>,
-    /// The commit that the artifact was built from. Without it, `git_commit_info.sha1` is, if it is a hash in full; where
-    /// the two differ, `git_commit` counts.
+    /// The commit that the artifact was built from. Without it, `git_commit_info.sha1` is; where the two
+    /// differ, `git_commit` counts.
     pub git_commit: Option<CommitSha>,
     pub git_commit_info: Option<GitCommit>,
     pub repo_info: Option<RepoInfo>,
@@ -329,7 +329,7 @@ pub struct GetLatestCommit {
     pub branch: Option<ShortText>,
 }
 
-/// The commit of an artifact's newest report; `""` when there is none.
+/// The commit of an artifact's newest report that tells one in full; `""` when there is none.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "the name says it")]
 pub struct LatestCommit {
@@ -367,8 +367,8 @@ impl Operation for GetLatestCommit {
             ..ArtifactFilter::default()
         };
         let found = cx.store().artifacts(cx.org()?, &filter, Window { offset: 0, limit: 1 }).await?;
-        let commit = found.items.into_iter().next().and_then(|artifact| artifact.git_commit);
-        Ok(Json(LatestCommit { latest_commit: commit.map(CommitSha::into_string).unwrap_or_default() }))
+        let commit = found.items.first().and_then(Artifact::commit_in_full);
+        Ok(Json(LatestCommit { latest_commit: commit.unwrap_or_default().to_owned() }))
     }
 }
 

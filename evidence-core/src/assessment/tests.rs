@@ -267,7 +267,7 @@ fn what_has_no_digest_has_no_provenance_and_is_on_no_allowlist() {
     let running = |artifact: Judged| Running::from([(artifact.key, artifact.sighting)]);
     let findings = |allowed: bool| Findings {
         allowed: allowed.then(|| known.clone()).into_iter().collect(),
-        origins: [(known.clone(), vec![Origin { report: report(1), context: flow.clone() }])].into(),
+        sources: [(known.clone(), vec![Source { report: report(1), context: flow.clone() }])].into(),
     };
     // Its name is the text of a fingerprint that has provenance.
     let disguised = || running(undigested(known.as_str(), None));
@@ -277,11 +277,11 @@ fn what_has_no_digest_has_no_provenance_and_is_on_no_allowlist() {
         (disguised(), true, Some(false), 0),
     ];
     for (running, allowed, compliant, origins) in table {
-        let judged = |mut artifact: Tried| {
+        let judged = |mut artifact: Candidate| {
             artifact.judge(&policies);
             artifact.judged(&rulebook)
         };
-        let found = Tried::all(&running, findings(allowed)).into_iter().map(judged);
+        let found = Candidate::all(&running, findings(allowed)).into_iter().map(judged);
         let found: Vec<_> = found.map(|judged| (judged.compliant, judged.provenance.len())).collect();
         assert_eq!(found, [(compliant, origins)], "{running:?}, allowed: {allowed}");
     }

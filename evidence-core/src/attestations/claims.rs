@@ -12,9 +12,10 @@ use crate::fact::Guard;
 use crate::id::Id;
 use crate::json::MOST_VALUES;
 use crate::name::AttestationName;
+use crate::rules::compliance::{self, ReportedArtifact, ReportedAttestation};
 use crate::service::Context;
 use crate::shared::{Description, List, ShortText};
-use crate::trails::Trail;
+use crate::trails::{Trail, TrailContents};
 
 /// One type of attestation: what is reported, and how it is judged.
 pub trait Claim: DeserializeOwned + JsonSchema + Send + Sync + 'static {
@@ -215,14 +216,20 @@ impl Claim for Override {
     }
 }
 
-/// The newest attestation of the name that is about the same, overrides aside. Nothing guards it: whichever comes
-/// first, the override or another report, what is newer in the ledger decides.
+/// What the trail shows as overridden once the override is recorded. Nothing guards it: whichever comes first, the override
+/// or another report, what is newer in the ledger decides.
 async fn original(about: &Claimed<'_>, cx: &Context<'_>) -> Result<Option<Id>> {
     let Some(trail) = about.trail else { return Ok(None) };
-    let found = cx.store().attestations(cx.org()?, &[trail.id], about.name.as_str()).await?;
-    let mut rows = found.iter().map(|one| &one.row);
-    let original = rows.find(|row| row.binding.is_about_same(about.binding) && !row.is_override);
-    Ok(original.map(|row| row.id))
+    let found = cx.store().trail_contents(cx.org()?, &[trail.id]).await?;
+    let Some(TrailContents { artifacts, attestations: rows, .. }) = found.into_iter().next() else {
+        return Ok(None);
+    };
+    let artifacts = Vec::from_iter(artifacts.iter().map(ReportedArtifact::from));
+    let attestations = Vec::from_iter(rows.iter().map(ReportedAttestation::from));
+    let original =
+        compliance::overridden(about.name.as_str(), &about.binding.into(), &artifacts, &attestations);
+    let id = |index| rows.iter().find(|row| row.index == index).map(|row| row.id);
+    Ok(original.and_then(|original| id(original.index)))
 }
 
 #[cfg(test)]

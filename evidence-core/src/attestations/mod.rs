@@ -93,18 +93,6 @@ pub enum Binding {
     },
 }
 
-impl Binding {
-    /// Whether both are about the same; what the template called an artifact at the time is no part of that.
-    pub fn is_about_same(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Artifact { fingerprint, .. }, Self::Artifact { fingerprint: other, .. }) => {
-                fingerprint == other
-            }
-            _ => self == other,
-        }
-    }
-}
-
 /// A stored file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attachment {

@@ -345,7 +345,7 @@ impl Operation for GetArtifactAttestation {
         let trails = distinct(reports.iter().filter_map(|report| report.trail));
         let mut found = cx.store().attestations(org, &trails, self.attestation_name.as_str()).await?;
         let built =
-            |report: ArtifactRow| Some((report.trail?, report.template_reference_name, report.git_commit));
+            |report: ArtifactRow| Some((report.trail?, report.template_reference_name, report.commit));
         let built: BTreeSet<_> = reports.into_iter().filter_map(built).collect();
         found.retain(|NamedAttestation { row, .. }| match &row.binding {
             Binding::Trail => false,

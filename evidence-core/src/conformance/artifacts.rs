@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::artifacts::{Artifact, ArtifactFilter, Matches, TemplateNames};
+use crate::artifacts::{Artifact, ArtifactFilter, ArtifactRow, Matches, TemplateNames};
 use crate::fact::Fact;
 use crate::id::Id;
 use crate::page::{Slice, Window};
@@ -25,7 +25,9 @@ promises! {
     artifacts_are_narrowed: "Everything given in an artifact filter must match.",
     artifacts_by_id_pass_over_unknown_ids: "`artifacts_by_id` passes over unknown ids and other organizations'.",
     reports_of_an_artifact_are_listed_oldest_first: "`reports` of a fingerprint to a flow, oldest (by ledger index) first.",
+    a_commit_told_in_any_words_is_what_an_artifact_was_built_from: "A row's commit is the report's, else what it says of one, as sent; lists are narrowed by commits in full.",
     provenance_is_the_newest_of_each_flow: "`provenance` answers the newest report of each fingerprint and flow.",
+    provenance_has_the_last_name_in_the_flow: "With it comes the name of the flow's newest report of the fingerprint that has one, whichever trail that was to.",
     provenance_prefers_trails: "A report without a trail is `provenance` only where the flow has no other of the fingerprint.",
 }
 
@@ -215,10 +217,46 @@ fn sorted(indexes: &[u64]) -> Vec<u64> {
     sorted
 }
 
+async fn a_commit_told_in_any_words_is_what_an_artifact_was_built_from(store: Arc<dyn Store>) -> Outcome {
+    let org = Org::create(&store, 1, "foo").await?;
+    let own = "d".repeat(40);
+    let told = ["abcdef123456", "ABCDEF123456", "abcdeg", "abcde\u{10ffff}", "", own.as_str()];
+    let report = |(n, sha1): (u64, &&str)| {
+        let info = GitCommit { sha1: named(sha1), ..bare_commit() };
+        Artifact { git_commit_info: Some(info), ..artifact(n, 100, Some(101), "ab") }
+    };
+    let mut records = Vec::from_iter((110..).zip(&told).map(report));
+    let both = Artifact { git_commit: Some(named(&own)), ..records[0].clone() };
+    records.push(Artifact { id: id(116), ..both });
+    let facts = records.into_iter().map(|record| Fact::ArtifactReported { record });
+    org.record(vec![flow_created(100, "f"), trail_begun(101, 100, "t")]).await?;
+    org.record(facts.collect()).await?;
+    let expected: Vec<_> = told.iter().chain([&own.as_str()]).map(|text| (*text).to_owned()).collect();
+    let commits = |rows: Vec<ArtifactRow>| Vec::from_iter(rows.into_iter().map(|row| row.commit));
+    let found = store.reports(org.id, id(100), &fingerprint("ab")).await?;
+    same("of the reports", commits(found), expected.clone())?;
+    let contents = store.trail_contents(org.id, &[id(101)]).await?.remove(0);
+    same("in the trail", commits(contents.artifacts), expected)?;
+    let narrowed = |commit: Option<&str>, with_commit| {
+        let commit = commit.map(ToOwned::to_owned);
+        ArtifactFilter { flow: Some(id(100)), commit, with_commit, ..ArtifactFilter::default() }
+    };
+    same("with a commit", listed(&org, &narrowed(None, true)).await?, [116, 115].map(id).to_vec())?;
+    same(
+        "by its beginning",
+        listed(&org, &narrowed(Some("ddddd"), false)).await?,
+        [116, 115].map(id).to_vec(),
+    )?;
+    same("by another", listed(&org, &narrowed(Some("abcde"), false)).await?, Vec::new())
+}
+
 async fn provenance_is_the_newest_of_each_flow(store: Arc<dyn Store>) -> Outcome {
     let org = several(&store).await?;
     let asked = ["cd", "ab1", "ee", "ab1"].map(fingerprint);
     let rows = store.provenance(org.id, &asked).await?;
+    let names: Vec<_> = rows.iter().map(|origin| origin.last_name.clone()).collect();
+    same("the last names", names, ["", "app", ""].map(str::to_owned).to_vec())?;
+    let rows = Vec::from_iter(rows.into_iter().map(|origin| origin.report));
     let found: Vec<_> = rows.iter().map(|row| (row.id, row.flow, row.trail, row.index)).collect();
     let expected = vec![
         (id(113), id(100), Some(id(102)), 6),
@@ -226,7 +264,7 @@ async fn provenance_is_the_newest_of_each_flow(store: Arc<dyn Store>) -> Outcome
         (id(114), id(100), Some(id(102)), 9),
     ];
     same("the rows", found, expected)?;
-    let details: Vec<_> = rows.into_iter().map(|row| (row.fingerprint, row.git_commit, row.at)).collect();
+    let details: Vec<_> = rows.into_iter().map(|row| (row.fingerprint, row.commit, row.at)).collect();
     let expected = vec![
         (fingerprint("ab1"), "abc12".repeat(8), at(-50)),
         (fingerprint("ab1"), "abc13".repeat(8), at(4)),
@@ -234,6 +272,36 @@ async fn provenance_is_the_newest_of_each_flow(store: Arc<dyn Store>) -> Outcome
     ];
     same("their details", details, expected)?;
     same("of no fingerprints", store.provenance(org.id, &[]).await?, Vec::new())
+}
+
+async fn provenance_has_the_last_name_in_the_flow(store: Arc<dyn Store>) -> Outcome {
+    let org = Org::create(&store, 1, "foo").await?;
+    let named = |n, flow, trail, start: &str, name: &str| Fact::ArtifactReported {
+        record: Artifact { template_reference_name: name.to_owned(), ..artifact(n, flow, trail, start) },
+    };
+    let first = vec![
+        flow_created(100, "f"),
+        flow_created(101, "g"),
+        trail_begun(102, 100, "t"),
+        trail_begun(103, 100, "u"),
+    ];
+    org.record(first).await?;
+    let last = async |names: [(u64, &str); 3]| {
+        let found = store.provenance(org.id, &["ab", "cd"].map(fingerprint)).await?;
+        let found = found.into_iter().map(|origin| (origin.report.id, origin.last_name)).collect();
+        same("the names", found, names.map(|(n, name)| (id(n), name.to_owned())).to_vec())
+    };
+    org.record(vec![
+        named(110, 100, Some(102), "ab", "app"),
+        named(111, 100, Some(102), "ab", "\"other\""),
+        named(112, 100, Some(103), "cd", ""),
+        named(113, 101, None, "ab", "elsewhere"),
+        named(114, 100, Some(103), "ab", ""),
+    ])
+    .await?;
+    last([(112, ""), (113, "elsewhere"), (114, "\"other\"")]).await?;
+    org.record(vec![named(115, 100, None, "ab", "alone"), named(116, 101, None, "ab", "")]).await?;
+    last([(112, ""), (114, "alone"), (116, "elsewhere")]).await
 }
 
 async fn provenance_prefers_trails(store: Arc<dyn Store>) -> Outcome {
@@ -250,7 +318,7 @@ async fn provenance_prefers_trails(store: Arc<dyn Store>) -> Outcome {
     .await?;
     let asked = ["ab", "cd"].map(fingerprint);
     let found = async || -> Result<Vec<Id>, Failure> {
-        Ok(store.provenance(org.id, &asked).await?.iter().map(|row| row.id).collect())
+        Ok(store.provenance(org.id, &asked).await?.iter().map(|origin| origin.report.id).collect())
     };
     same("the rows", found().await?, [111, 113, 115].map(id).to_vec())?;
     org.record(vec![artifact_reported(116, 100, Some(102), "cd")]).await?;

@@ -258,7 +258,7 @@ fn reports() -> (Vec<Fact>, Vec<ArtifactRow>, Vec<AttestationRow>) {
         trail: artifact.trail,
         fingerprint: artifact.fingerprint.clone(),
         template_reference_name: artifact.template_reference_name.clone(),
-        git_commit: artifact.git_commit.as_ref().map(ToString::to_string).unwrap_or_default(),
+        commit: artifact.commit().to_owned(),
         template: None,
         at: artifact.created_at,
         index,

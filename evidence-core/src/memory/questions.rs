@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use serde::Serialize;
 
-use crate::artifacts::{Artifact, ArtifactFilter, ArtifactRow, ArtifactStore, Matches};
+use crate::artifacts::{Artifact, ArtifactFilter, ArtifactRow, ArtifactStore, Matches, Origin};
 use crate::attestation_types::{AttestationType, AttestationTypeStore, AttestationTypeVersion};
 use crate::attestations::{Attestation, AttestationStore, NamedAttestation};
 use crate::auth::{ActorKind, KeyHash, Role};
@@ -332,7 +332,7 @@ pub(super) fn bytes(record: &impl Serialize) -> StoreResult<u64> {
 
 impl ArtifactFilter {
     fn admits(&self, artifact: &Artifact) -> bool {
-        let commit = artifact.git_commit.as_ref().map(AsRef::<str>::as_ref);
+        let commit = artifact.commit_in_full();
         let branch = artifact.git_commit_info.as_ref().and_then(|info| info.branch.as_deref());
         self.flow.is_none_or(|flow| flow == artifact.flow)
             && self.trail.is_none_or(|trail| artifact.trail == Some(trail))
@@ -402,16 +402,24 @@ impl ArtifactStore for MemoryStore {
         })
     }
 
-    async fn provenance(&self, org: Id, fingerprints: &[Fingerprint]) -> StoreResult<Vec<ArtifactRow>> {
-        let newest: BTreeMap<_, ArtifactRow> = self.ask(org, |tables| {
+    async fn provenance(&self, org: Id, fingerprints: &[Fingerprint]) -> StoreResult<Vec<Origin>> {
+        let by_flow: BTreeMap<_, Vec<ArtifactRow>> = self.ask(org, |tables| {
             let rows = tables.artifacts.iter().map(|artifact| artifact.record.row(artifact.revision));
-            let mut wanted = Vec::from_iter(rows.filter(|row| fingerprints.contains(&row.fingerprint)));
-            wanted.sort_by_key(|row| (row.trail.is_some(), row.index));
-            wanted.into_iter().map(|row| ((row.fingerprint.clone(), row.flow), row)).collect()
+            let mut by_flow: BTreeMap<_, Vec<ArtifactRow>> = BTreeMap::new();
+            for row in rows.filter(|row| fingerprints.contains(&row.fingerprint)) {
+                by_flow.entry((row.fingerprint.clone(), row.flow)).or_default().push(row);
+            }
+            by_flow
         })?;
-        let mut rows: Vec<_> = newest.into_values().collect();
-        rows.sort_by_key(|row| row.index);
-        Ok(rows)
+        let origin = |rows: Vec<ArtifactRow>| {
+            let named = rows.iter().filter(|row| !row.template_reference_name.is_empty());
+            let last = named.max_by_key(|row| row.index).map(|row| row.template_reference_name.clone());
+            let report = rows.into_iter().max_by_key(|row| (row.trail.is_some(), row.index))?;
+            Some(Origin { report, last_name: last.unwrap_or_default() })
+        };
+        let mut origins: Vec<_> = by_flow.into_values().filter_map(origin).collect();
+        origins.sort_by_key(|origin| origin.report.index);
+        Ok(origins)
     }
 }
 

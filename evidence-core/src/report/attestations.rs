@@ -207,7 +207,7 @@ fn place_suites(flow: &mut Flow, suites: &[Suite]) {
     SUITES.place(flow, rows);
 }
 
-fn count_of_failures(count: u64) -> Value<'static> {
+fn count_of_failures(count: i64) -> Value<'static> {
     match count {
         0 => Value::Text("0"),
         _ => Value::MadeBadge(grouped(count), Tone::Bad),

@@ -300,10 +300,14 @@ pub(super) fn when_and_who(at: Option<Timestamp>, who: &str) -> String {
     }
 }
 
-/// A number with a comma between thousands.
-pub(super) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+/// A whole number with a comma between thousands.
+pub(super) fn grouped(number: impl Into<i128>) -> String {
+    let number = number.into();
+    let digits = number.unsigned_abs().to_string();
+    let mut text = String::with_capacity(1 + digits.len() + digits.len() / 3);
+    if number < 0 {
+        text.push('-');
+    }
     for (position, digit) in digits.chars().enumerate() {
         if position > 0 && (digits.len() - position).is_multiple_of(3) {
             text.push(',');

@@ -203,19 +203,19 @@ pub struct Approver {
     pub at: Option<Timestamp>,
 }
 
-/// Counts of a JUnit test suite.
+/// Counts of a JUnit test suite, as they were recorded: nothing keeps a reporter from negative ones.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Suite {
     /// Name of the suite.
     pub name: String,
     /// Number of tests.
-    pub total: u64,
+    pub total: i64,
     /// Number of failed tests.
-    pub failures: u64,
+    pub failures: i64,
     /// Number of tests that ended with an error.
-    pub errors: u64,
+    pub errors: i64,
     /// Number of skipped tests.
-    pub skipped: u64,
+    pub skipped: i64,
     /// Seconds the suite took.
     pub duration: f64,
 }

@@ -308,10 +308,10 @@ pub(crate) fn with_text_everywhere(text: &str) -> TrailReport {
         }]),
         Details::Suites(vec![Suite {
             name: any(),
-            total: u64::MAX,
-            failures: u64::MAX,
+            total: i64::MAX,
+            failures: i64::MIN,
             errors: 1,
-            skipped: u64::MAX,
+            skipped: i64::MIN,
             duration: f64::MAX,
         }]),
         Details::Facts(vec![(any(), any())]),

@@ -123,6 +123,21 @@ fn every_recorded_fact_is_somewhere_in_the_report() {
     }
 }
 
+#[test]
+fn a_count_below_zero_is_shown_as_it_was_recorded() {
+    let mut report = samples::usual();
+    for attestation in &mut report.attestations {
+        if let Details::Suites(suites) = &mut attestation.details {
+            suites[0].total = -1_234_567;
+            suites[0].failures = -89;
+        }
+    }
+    let text = pages(&report).concat();
+    for count in ["-1,234,567", "-89"] {
+        assert!(text.contains(count), "{count} is missing");
+    }
+}
+
 /// Whether a long word occurs in two long parts, as it does when a narrow column breaks it.
 fn halves_occur(text: &str, word: &str) -> bool {
     const SHORTEST: usize = 8;

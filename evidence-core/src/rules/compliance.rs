@@ -7,8 +7,9 @@
 //! Every attestation is listed in its scope (`Scopes` decides which that is): that of the trail,
 //! of an artifact, or of an artifact of which it waits to be reported. There is one way out of
 //! the count: a later artifact of the same template name and of other content replaces an earlier
-//! one, and with it what was said of that one. The same content reported again stays what was said
-//! of it, whatever the later report leaves out.
+//! one, and with it what was said of that one, unless that content stands under another name. What
+//! was said of content by any of its names is said of it: reported again, it stays that, whatever
+//! the later report leaves out or calls it.
 
 mod contents;
 mod scopes;
@@ -22,6 +23,7 @@ use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
 
 pub use self::contents::{ContentStatus, artifact_states, content_statuses};
+pub use self::scopes::overridden;
 use self::scopes::{Newest, Scopes, Slot, named_like_content};
 use super::template::{Requirement, Template};
 use crate::time::Timestamp;
@@ -146,11 +148,6 @@ impl ReportedArtifact {
     fn slot(&self) -> Slot<'_> {
         if self.name.is_empty() { Slot::Content(&self.fingerprint) } else { Slot::Named(&self.name) }
     }
-
-    /// Whether both report the same content under the same name: what is said of one is said of the other.
-    fn is_same_as(&self, other: &Self) -> bool {
-        self.fingerprint == other.fingerprint && self.name == other.name
-    }
 }
 
 /// What an attestation is about.
@@ -201,14 +198,14 @@ impl ReportedArtifact {
     }
 }
 
-/// What attestations may call an artifact: all that its reports in the trail call the same content under the same name.
+/// What attestations may call an artifact: all that its trail's reports of the same content call it.
 #[derive(Debug)]
 pub struct Subjects<'a>(BTreeSet<Subject<'a>>);
 
 impl<'a> Subjects<'a> {
     /// Of this report; `artifacts` are all those of its trail, in any order.
     pub fn of(artifact: &'a ReportedArtifact, artifacts: &'a [ReportedArtifact]) -> Self {
-        let same = artifacts.iter().filter(|other| other.is_same_as(artifact));
+        let same = artifacts.iter().filter(|other| other.fingerprint == artifact.fingerprint);
         Self(same.chain([artifact]).flat_map(ReportedArtifact::subjects).collect())
     }
 

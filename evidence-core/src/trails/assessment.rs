@@ -74,9 +74,19 @@ impl From<&ArtifactRow> for ReportedArtifact {
             id: row.id.to_string(),
             fingerprint: row.fingerprint.to_string(),
             name: row.template_reference_name.clone(),
-            commit: row.git_commit.clone(),
+            commit: row.commit.clone(),
             at: row.at,
             index: row.index,
+        }
+    }
+}
+
+impl From<&Binding> for compliance::Binding {
+    fn from(binding: &Binding) -> Self {
+        match binding {
+            Binding::Trail => Self::Trail,
+            Binding::Artifact { fingerprint, .. } => Self::Artifact { fingerprint: fingerprint.to_string() },
+            Binding::Named { target, commit } => Self::Named { name: target.clone(), commit: commit.clone() },
         }
     }
 }
@@ -90,15 +100,7 @@ impl From<&AttestationRow> for ReportedAttestation {
             is_compliant: row.is_compliant,
             at: row.at,
             index: row.index,
-            binding: match &row.binding {
-                Binding::Trail => compliance::Binding::Trail,
-                Binding::Artifact { fingerprint, .. } => {
-                    compliance::Binding::Artifact { fingerprint: fingerprint.to_string() }
-                }
-                Binding::Named { target, commit } => {
-                    compliance::Binding::Named { name: target.clone(), commit: commit.clone() }
-                }
-            },
+            binding: (&row.binding).into(),
             is_override: row.is_override,
         }
     }

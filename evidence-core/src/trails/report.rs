@@ -306,12 +306,11 @@ fn details(attestation: &Attestation) -> Details {
 }
 
 fn suite(suite: JunitSuite) -> report::Suite {
-    let count = |number: i64| u64::try_from(number).unwrap_or_default();
     report::Suite {
-        total: count(suite.total),
-        failures: count(suite.failures),
-        errors: count(suite.errors),
-        skipped: count(suite.skipped),
+        total: suite.total,
+        failures: suite.failures,
+        errors: suite.errors,
+        skipped: suite.skipped,
         duration: suite.duration,
         name: suite.name.into_string(),
     }
@@ -434,6 +433,23 @@ mod tests {
     use crate::rules::template::Template;
     use crate::templates::Parsed;
     use crate::trails::TrailContents;
+
+    #[test]
+    fn counts_are_shown_as_they_were_recorded() {
+        let count = -1;
+        let recorded = JunitSuite {
+            name: "s".parse().unwrap(),
+            failures: count,
+            errors: count,
+            skipped: count,
+            total: i64::MIN,
+            duration: 0.5,
+            timestamp: None,
+        };
+        let report::Suite { total, failures, errors, skipped, .. } = suite(recorded);
+        let shown = [failures, errors, skipped, total].map(|count| count.to_string());
+        assert_eq!(shown, ["-1", "-1", "-1", "-9223372036854775808"]);
+    }
 
     #[test]
     fn an_expectation_names_who_decided_it_and_when() {

@@ -157,3 +157,127 @@ async fn of_two_commits_the_artifacts_own_counts() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn content_that_still_stands_in_its_trail_stays_what_was_said_of_it_by_another_name() {
+    for_each_store(async |api| {
+        api.given_gate().await;
+        let built = |name: &str, commit: &str| {
+            json!({"trail_name": "t", "template_reference_name": name, "git_commit": commit.repeat(40)})
+        };
+        let said = |commit: &str, compliant: bool| {
+            json!({
+                "attestation_name": "test", "target_artifacts": ["api"], "git_commit_info": {"sha1": commit.repeat(40)},
+                "is_compliant": compliant,
+            })
+        };
+        api.report_to_web('1', built("api", "1")).await;
+        api.attest_in_web("t", said("1", false)).await;
+        api.expect_at_gate(false).await;
+        api.report_to_web('1', built("other", "1")).await;
+        api.expect_at_gate(false).await;
+        api.report_to_web('2', built("api", "2")).await;
+        api.attest_in_web("t", said("2", true)).await;
+        api.expect_at_gate(false).await;
+        let line = json!({"attestation_name": "test", "is_compliant": false, "unexpected": true});
+        let statuses = json!({
+            "api": {"status": "COMPLIANT", "artifact_fingerprint": fingerprint('2')},
+            "other": {
+                "status": "NON-COMPLIANT", "artifact_fingerprint": fingerprint('1'), "attestations_statuses": [line],
+            },
+        });
+        let status = json!({"status": "NON-COMPLIANT", "artifacts_statuses": statuses});
+        api.get("/trails/acme/web/t").await.expect(200, json!({"compliance_status": status}));
+        let artifact = json!({"state": "NON-COMPLIANT", "evidence": {"test": {"is_compliant": false}}});
+        let path = format!("/artifacts/acme/web/fingerprint/{}", fingerprint('1'));
+        api.get(&path).await.expect(200, artifact);
+        // Once it is replaced there too, the trail is rid of it; where it runs, it still fails.
+        api.report_to_web('3', built("other", "3")).await;
+        let status = json!({"status": "COMPLIANT"});
+        api.get("/trails/acme/web/t").await.expect(200, json!({"compliance_status": status}));
+        api.expect_at_gate(false).await;
+        api.attest_in_web("t", said("1", true)).await;
+        api.expect_at_gate(true).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_commit_is_compared_as_it_was_told() {
+    for_each_store(async |api| {
+        api.given_gate().await;
+        for (number, commit) in ["abcdef123456", &"ABCDE".repeat(8), "r1234 \u{fc}"].into_iter().enumerate() {
+            let trail = format!("t{number}");
+            let info = json!({"sha1": commit});
+            let more =
+                json!({"trail_name": trail, "template_reference_name": "api", "git_commit_info": info});
+            api.report_to_web('1', more).await;
+            let said = |compliant: bool| {
+                json!({
+                    "attestation_name": "test", "target_artifacts": ["api"], "git_commit_info": info,
+                    "is_compliant": compliant,
+                })
+            };
+            api.attest_in_web(&trail, said(false)).await;
+            api.expect_at_gate(false).await;
+            let failing =
+                json!({"api": {"status": "NON-COMPLIANT", "artifact_fingerprint": fingerprint('1')}});
+            let status = json!({"status": "NON-COMPLIANT", "artifacts_statuses": failing});
+            let path = format!("/trails/acme/web/{trail}");
+            let trail_now = api.get(&path).await;
+            trail_now.expect(200, json!({"compliance_status": status}));
+            let path = format!("/artifacts/acme/web/fingerprint/{}", fingerprint('1'));
+            let told =
+                json!({"state": "NON-COMPLIANT", "git_commit": "", "git_commit_info": {"sha1": commit}});
+            api.get(&path).await.expect(200, told);
+            let path = format!("/attestations/acme/web/artifact/{}/test", fingerprint('1'));
+            let found = api.get(&path).await.ok();
+            assert_eq!(found[0]["is_compliant"], false, "{found}");
+            api.attest_in_web(&trail, said(true)).await;
+            api.expect_at_gate(true).await;
+        }
+        // Look-ups are by hashes in full.
+        api.get("/artifacts/acme/web/commit_sha/abcde").await.expect_exactly(200, json!([]));
+        let latest = api.get(&format!("/artifacts/acme/web/{}/latest_commit", fingerprint('1'))).await;
+        latest.expect_exactly(200, json!({"latest_commit": ""}));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn content_without_a_name_in_a_new_trail_needs_what_that_asks_of_the_last_it_was_given() {
+    for_each_store(async |api| {
+        api.given_gate().await;
+        api.given_artifact('1', "t").await;
+        api.given_test('1', "t", false).await;
+        api.expect_at_gate(false).await;
+        api.report_to_web('1', json!({"trail_name": "t2"})).await;
+        api.expect_at_gate(false).await;
+        // The trail's own answer is about what it was reported as there.
+        let unnamed = json!({fingerprint('1'): {"status": "COMPLIANT", "unexpected": true}});
+        let status = json!({"status": "INCOMPLETE", "artifacts_statuses": unnamed});
+        api.get("/trails/acme/web/t2").await.expect(200, json!({"compliance_status": status}));
+        api.given_test('1', "t2", true).await;
+        api.expect_at_gate(true).await;
+        // Another name is another one, and what never had a name is nothing that a template expects.
+        api.report_to_web('1', json!({"trail_name": "t3", "template_reference_name": "other"})).await;
+        api.expect_at_gate(true).await;
+        api.report_to_web('1', json!({"trail_name": "t4"})).await;
+        api.expect_at_gate(true).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_report_without_a_name_or_a_trail_does_not_hide_that_the_flow_expects_the_artifact() {
+    for_each_store(async |api| {
+        api.given_gate().await;
+        api.report_to_web('1', json!({})).await;
+        api.expect_at_gate(true).await;
+        api.report_to_web('1', json!({"template_reference_name": "api"})).await;
+        api.expect_at_gate(false).await;
+        api.report_to_web('1', json!({})).await;
+        api.expect_at_gate(false).await;
+    })
+    .await;
+}

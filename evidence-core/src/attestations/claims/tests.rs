@@ -197,6 +197,48 @@ async fn an_override_finds_what_was_said_of_the_same_content_under_another_name(
 }
 
 #[tokio::test]
+async fn an_override_finds_what_was_said_of_the_same_artifact_by_another_way_of_naming_it() {
+    let by_name = |mut document: Value, name: &str| {
+        document["target_artifacts"] = json!([name]);
+        document["git_commit_info"] = json!({"sha1": "c".repeat(40)});
+        document
+    };
+    let by_content = |mut document: Value, digit: &str| {
+        document["artifact_fingerprint"] = json!(digit.repeat(64));
+        document
+    };
+    let failed = json!({"attestation_name": "scan", "is_compliant": false});
+    let passed = || overriding("scan", true);
+    for (said, over, is_of_it) in [
+        (by_name(failed.clone(), "cli"), by_content(passed(), "a"), true),
+        (by_content(failed.clone(), "a"), by_name(passed(), "cli"), true),
+        (by_name(failed.clone(), "cli"), by_name(passed(), "app"), true),
+        (by_name(failed.clone(), "cli"), by_content(passed(), "b"), false),
+        (by_name(failed.clone(), "cli"), by_name(passed(), "awaited"), false),
+        (by_name(failed.clone(), "cli"), passed(), false),
+        (failed.clone(), by_content(passed(), "a"), false),
+    ] {
+        let (service, jane) = service().await;
+        for (name, digit) in [("cli", "a"), ("app", "a"), ("other", "b")] {
+            let input = json!({
+                "trail_name": "t", "template_reference_name": name, "fingerprint": digit.repeat(64), "filename": "app",
+                "git_commit": "c".repeat(40), "build_url": "https://ci.example.com/1", "commit_url": "https://git.example.com/1",
+            });
+            let operation = ReportArtifact { org: named("acme"), flow_name: named("shop") };
+            service.call(&jane, operation, Json(from_value(input).unwrap())).await.unwrap();
+        }
+        attest::<Generic>(&service, &jane, said.clone()).await.unwrap();
+        attest::<Override>(&service, &jane, over.clone()).await.unwrap();
+        let found = recorded(&service, "scan").await;
+        let Details::Override(details) = &found[0].details else { panic!("an override") };
+        let original = is_of_it.then_some(found[1].id);
+        assert_eq!(details.original_attestation_id, original, "{said} {over}");
+        let state = state(&service, &jane).await;
+        assert_eq!(state.is_compliant(), is_of_it, "{said} {over}");
+    }
+}
+
+#[tokio::test]
 async fn what_reporters_say_overrides_nothing() {
     let (service, jane) = service().await;
     let said =

@@ -18,11 +18,26 @@ pub fn artifact_states<'a>(
 ) -> BTreeMap<(&'a str, &'a str), State> {
     let reports = Reports::new(artifacts, attestations);
     let trail = Standing::new(&template.attestations, &reports.on_trail);
-    let state = |name: &str, about: &[Subject<'_>]| {
-        let own = Standing::new(expected_of(template, name), &reports.about(about));
-        verdict(template, [own.state, trail.state])
-    };
-    reports.named().map(|(of, about)| (of, state(of.1, &about))).collect()
+    let mut states = BTreeMap::new();
+    for (fingerprint, names) in names_by_content(artifacts) {
+        let about = reports.about(&reports.subjects_with_attestations(fingerprint));
+        let state = |expected| verdict(template, [Standing::new(expected, &about).state, trail.state]);
+        let unexpected = state(&[]);
+        states.extend(names.into_iter().map(|name| {
+            let expected = expected_of(template, name);
+            ((fingerprint, name), if expected.is_empty() { unexpected } else { state(expected) })
+        }));
+    }
+    states
+}
+
+/// Every name that each content was reported under.
+fn names_by_content(artifacts: &[ReportedArtifact]) -> BTreeMap<&str, BTreeSet<&str>> {
+    let mut names: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for artifact in artifacts {
+        names.entry(&artifact.fingerprint).or_default().insert(&artifact.name);
+    }
+    names
 }
 
 /// How content stands in a trail.
@@ -36,7 +51,8 @@ pub struct ContentStatus<L> {
 
 /// How content that was reported to a trail stands there, by fingerprint: by all that it is in the trail, for what is asked
 /// of it under one name is asked of the same content, however it is reported next. It has each name that nothing else was
-/// reported under since, and the last that it was given: a report without a name gives it no other.
+/// reported under since, and the last that it was given: a report without a name gives it no other. What has no name in the
+/// trail has the one that comes with it in `content`, where that is not empty: the last that it was given before.
 ///
 /// What was reported is gone through once, however much content is asked about; `keep` takes the lines of a list, which
 /// are the same for all to which the same attestations apply.
@@ -44,20 +60,22 @@ pub fn content_statuses<'a, L: Clone>(
     template: &Template,
     artifacts: &'a [ReportedArtifact],
     attestations: &'a [ReportedAttestation],
-    content: &BTreeSet<&str>,
+    content: &BTreeMap<&str, &'a str>,
     keep: impl Fn(Vec<AttestationStatus>) -> L,
 ) -> BTreeMap<&'a str, ContentStatus<L>> {
     let reports = Reports::new(artifacts, attestations);
     let Standing { lines, state: of_trail, .. } = Standing::new(&template.attestations, &reports.on_trail);
     let on_trail = keep(lines);
-    let mut alike: BTreeMap<(&str, Vec<Subject<'_>>), (State, L)> = BTreeMap::new();
+    let mut alike: BTreeMap<Vec<Subject<'_>>, BTreeMap<&str, (State, L)>> = BTreeMap::new();
     let mut statuses = BTreeMap::new();
     for (fingerprint, names) in names(artifacts, content) {
+        let about = reports.subjects_with_attestations(fingerprint);
+        let alike = alike.entry(about.clone()).or_default();
         let own = names.into_iter().map(|name| {
-            let about = reports.subjects_with_attestations(fingerprint, name);
-            let of_one = alike.entry((name, about)).or_insert_with_key(|(name, about)| {
-                let Standing { lines, state, .. } =
-                    Standing::new(expected_of(template, name), &reports.about(about));
+            let expected = expected_of(template, name);
+            // All names of which nothing is expected are alike.
+            let of_one = alike.entry(if expected.is_empty() { "" } else { name }).or_insert_with(|| {
+                let Standing { lines, state, .. } = Standing::new(expected, &reports.about(&about));
                 (state, keep(lines))
             });
             of_one.clone()
@@ -73,20 +91,24 @@ pub fn content_statuses<'a, L: Clone>(
 /// What this content is called in the trail: see [`content_statuses`].
 fn names<'a>(
     artifacts: &'a [ReportedArtifact],
-    content: &BTreeSet<&str>,
+    content: &BTreeMap<&str, &'a str>,
 ) -> BTreeMap<&'a str, BTreeSet<&'a str>> {
     let mut last: BTreeMap<&str, &ReportedArtifact> = BTreeMap::new();
-    for artifact in artifacts.iter().filter(|artifact| content.contains(artifact.fingerprint.as_str())) {
+    for artifact in artifacts.iter().filter(|artifact| content.contains_key(artifact.fingerprint.as_str())) {
         let last = last.entry(&artifact.fingerprint).or_insert(artifact);
         if (!artifact.name.is_empty(), artifact.index) > (!last.name.is_empty(), last.index) {
             *last = artifact;
         }
     }
     let standing = newest_by_slot(artifacts).into_values().map(|newest| newest.artifact);
-    let standing = standing.filter(|artifact| content.contains(artifact.fingerprint.as_str()));
+    let standing = standing.filter(|artifact| content.contains_key(artifact.fingerprint.as_str()));
     let mut names: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for artifact in standing.chain(last.into_values()) {
         names.entry(&artifact.fingerprint).or_default().insert(&artifact.name);
+    }
+    for (fingerprint, names) in &mut names {
+        let before = content.get(fingerprint).filter(|_| names.iter().all(|name| name.is_empty()));
+        names.extend(before);
     }
     names
 }
@@ -95,16 +117,15 @@ fn names<'a>(
 struct Reports<'a> {
     on_trail: Vec<&'a ReportedAttestation>,
     about: BTreeMap<Subject<'a>, Vec<&'a ReportedAttestation>>,
-    /// What attestations may call the artifacts, by content and name.
-    subjects: BTreeMap<(&'a str, &'a str), BTreeSet<Subject<'a>>>,
+    /// What attestations may call each content.
+    subjects: BTreeMap<&'a str, BTreeSet<Subject<'a>>>,
 }
 
 impl<'a> Reports<'a> {
     fn new(artifacts: &'a [ReportedArtifact], attestations: &'a [ReportedAttestation]) -> Self {
         let mut reports = Self { on_trail: Vec::new(), about: BTreeMap::new(), subjects: BTreeMap::new() };
         for artifact in artifacts {
-            let content_and_name = (artifact.fingerprint.as_str(), artifact.name.as_str());
-            reports.subjects.entry(content_and_name).or_default().extend(artifact.subjects());
+            reports.subjects.entry(&artifact.fingerprint).or_default().extend(artifact.subjects());
         }
         for attestation in attestations {
             match attestation.binding.subject() {
@@ -115,15 +136,10 @@ impl<'a> Reports<'a> {
         reports
     }
 
-    /// What attestations call this content under this name.
-    fn subjects_with_attestations(&self, fingerprint: &str, name: &str) -> Vec<Subject<'a>> {
-        let subjects = self.subjects.get(&(fingerprint, name)).into_iter().flatten();
+    /// What attestations call this content.
+    fn subjects_with_attestations(&self, fingerprint: &str) -> Vec<Subject<'a>> {
+        let subjects = self.subjects.get(fingerprint).into_iter().flatten();
         subjects.filter(|subject| self.about.contains_key(*subject)).copied().collect()
-    }
-
-    /// All artifacts by content and name, with what attestations call them.
-    fn named(&self) -> impl Iterator<Item = ((&'a str, &'a str), Vec<Subject<'a>>)> {
-        self.subjects.keys().map(|of| (*of, self.subjects_with_attestations(of.0, of.1)))
     }
 
     fn about(&self, subjects: &[Subject<'_>]) -> Vec<&'a ReportedAttestation> {

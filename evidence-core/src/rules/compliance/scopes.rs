@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{ReportedArtifact, ReportedAttestation, Subject};
+use super::{Binding, ReportedArtifact, ReportedAttestation, Subject};
 use crate::rules::template::Template;
 
 /// What names a reported artifact: nothing but its content where it has no template name. The two are kept apart, for a
@@ -13,9 +13,9 @@ pub(super) enum Slot<'a> {
     Content(&'a str),
 }
 
-/// Which attestations are of which scope. An attestation about artifacts is of each one that is
-/// the newest of its name, or the same content; of none where all it is about were replaced; and
-/// where it is about nothing that was ever reported, it waits.
+/// Which attestations are of which scope. An attestation about artifacts is of each slot in which content that it is about
+/// stands, whatever that is called there; of none where all of it was replaced; and where it is about nothing that was
+/// ever reported, it waits.
 pub(super) struct Scopes<'a> {
     pub(super) trail: Vec<&'a ReportedAttestation>,
     /// The newest of each slot.
@@ -23,6 +23,28 @@ pub(super) struct Scopes<'a> {
     /// By the name that what they wait for is listed under: the artifact's where that is free, for
     /// those that wait for the commit of the newest of them; else `name@commit`.
     pub(super) waiting: BTreeMap<String, Vec<&'a ReportedAttestation>>,
+}
+
+/// The content that attestations mean, by what they may call it: its fingerprint, and the template name and commit of any
+/// of its reports.
+pub(super) struct Contents<'a>(BTreeMap<Subject<'a>, BTreeSet<&'a str>>);
+
+impl<'a> Contents<'a> {
+    /// Of all artifacts of a trail, in any order.
+    pub(super) fn new(artifacts: &'a [ReportedArtifact]) -> Self {
+        let mut contents: BTreeMap<_, BTreeSet<&str>> = BTreeMap::new();
+        for artifact in artifacts {
+            for subject in artifact.subjects() {
+                contents.entry(subject).or_default().insert(&artifact.fingerprint);
+            }
+        }
+        Self(contents)
+    }
+
+    /// The fingerprints of what is called so; none where nothing was reported as that.
+    pub(super) fn called(&self, subject: Subject<'_>) -> Option<&BTreeSet<&'a str>> {
+        self.0.get(&subject)
+    }
 }
 
 /// The newest report of a slot.
@@ -37,14 +59,11 @@ pub(super) struct Newest<'a> {
 impl<'a> Scopes<'a> {
     pub(super) fn new(artifacts: &'a [ReportedArtifact], attestations: &'a [ReportedAttestation]) -> Self {
         let mut reported = newest_by_slot(artifacts);
-        let mut listed: BTreeMap<Subject<'a>, BTreeSet<Slot<'a>>> = BTreeMap::new();
-        for artifact in artifacts {
-            let slot = artifact.slot();
-            let stands = reported.get(&slot).is_some_and(|newest| newest.artifact.is_same_as(artifact));
-            for subject in artifact.subjects() {
-                listed.entry(subject).or_default().extend(stands.then_some(slot));
-            }
+        let mut slots: BTreeMap<&str, Vec<Slot<'a>>> = BTreeMap::new();
+        for (slot, newest) in &reported {
+            slots.entry(newest.artifact.fingerprint.as_str()).or_default().push(*slot);
         }
+        let contents = Contents::new(artifacts);
         let mut trail = Vec::new();
         let mut waiting: BTreeMap<Subject<'a>, Vec<&ReportedAttestation>> = BTreeMap::new();
         for attestation in attestations {
@@ -52,11 +71,11 @@ impl<'a> Scopes<'a> {
                 trail.push(attestation);
                 continue;
             };
-            let Some(slots) = listed.get(&subject) else {
+            let Some(called) = contents.called(subject) else {
                 waiting.entry(subject).or_default().push(attestation);
                 continue;
             };
-            for slot in slots {
+            for slot in called.iter().filter_map(|content| slots.get(content)).flatten() {
                 if let Some(newest) = reported.get_mut(slot) {
                     newest.attestations.push(attestation);
                 }
@@ -65,6 +84,31 @@ impl<'a> Scopes<'a> {
         let waiting = named(waiting, &reported);
         Self { trail, reported, waiting }
     }
+}
+
+/// What an attestation of this name and binding overrides where it is recorded next: the newest ordinary one of the name
+/// in the scopes that it comes to be in; about content that stands nowhere any more, the newest about the same.
+pub fn overridden<'a>(
+    name: &str,
+    binding: &Binding,
+    artifacts: &[ReportedArtifact],
+    attestations: &'a [ReportedAttestation],
+) -> Option<&'a ReportedAttestation> {
+    let contents = Contents::new(artifacts);
+    let newest = newest_by_slot(artifacts);
+    let standing = BTreeSet::from_iter(newest.values().map(|newest| newest.artifact.fingerprint.as_str()));
+    let called = |binding: &Binding| binding.subject().and_then(|subject| contents.called(subject));
+    let about = called(binding).map(|called| {
+        let standing = BTreeSet::from_iter(called.intersection(&standing).copied());
+        if standing.is_empty() { called.clone() } else { standing }
+    });
+    let in_scope = |other: &Binding| match (&about, called(other)) {
+        (Some(about), Some(called)) => !about.is_disjoint(called),
+        (None, None) => binding.subject() == other.subject(),
+        _ => false,
+    };
+    let of_name = attestations.iter().filter(|one| one.name == name && !one.is_override);
+    of_name.filter(|one| in_scope(&one.binding)).max_by_key(|one| one.index)
 }
 
 /// Those that wait, by the names that what they wait for is listed under.

@@ -1,9 +1,9 @@
-use proptest::prelude::*;
 use serde_json::{Value, json};
 
+pub(super) use self::properties::{arbitrary_reports, template_of_names};
 use super::*;
 
-mod listed;
+mod properties;
 mod truth_table;
 
 const BEGUN: Timestamp = Timestamp::from_micros(1_000_000);
@@ -309,6 +309,29 @@ fn the_same_content_reported_again_stays_what_was_said_of_it() {
 }
 
 #[test]
+fn content_that_stands_under_any_name_stays_what_was_said_of_it() {
+    let template = template("trail: {artifacts: [{name: cli, attestations: [{name: scan, type: generic}]}]}");
+    let other = |fingerprint: &str, name: &str, commit: &str, index| ReportedArtifact {
+        fingerprint: fingerprint.to_owned(),
+        commit: commit.to_owned(),
+        ..artifact(name, index)
+    };
+    let said = [
+        attestation("scan", false, named("cli", COMMIT), 2),
+        attestation("scan", true, named("cli", "c2"), 5),
+    ];
+    for commit in [COMMIT, ""] {
+        let mut artifacts =
+            vec![artifact("cli", 1), other("f1", "other", commit, 3), other("f2", "cli", "c2", 4)];
+        let listed = "NON-COMPLIANT cli:COMPLIANT scan=true +other:NON-COMPLIANT +scan=false";
+        check(&template, &artifacts, &said, listed);
+        // No longer where it is replaced everywhere.
+        artifacts.push(other("f3", "other", "c3", 6));
+        check(&template, &artifacts, &said, "COMPLIANT cli:COMPLIANT scan=true +other:COMPLIANT");
+    }
+}
+
+#[test]
 fn artifacts_without_a_name_are_listed_by_content() {
     let other = ReportedArtifact { fingerprint: "f0".to_owned(), ..artifact("", 2) };
     let artifacts = [artifact("", 1), other, artifact("", 3)];
@@ -401,112 +424,18 @@ fn a_status_has_the_keys_of_the_api() {
     }
 }
 
-fn arbitrary_binding() -> impl Strategy<Value = Binding> {
-    let fingerprint = || "f[12]";
-    let by_content = fingerprint().prop_map(|fingerprint| Binding::Artifact { fingerprint });
-    let by_name = ("[xy]", "(c1)?").prop_map(|(name, commit)| Binding::Named { name, commit });
-    prop_oneof![Just(Binding::Trail), by_content, by_name]
-}
-
-pub(super) type Reports = (Vec<ReportedArtifact>, Vec<ReportedAttestation>);
-
-/// Artifacts and attestations with distinct places in the ledger.
-pub(super) fn arbitrary_reports() -> impl Strategy<Value = Reports> {
-    let artifacts = prop::collection::vec(("f[12]", "[xy]?", "(c1)?"), 0..4);
-    let fields = ("[abc]", any::<bool>(), arbitrary_binding(), any::<bool>());
-    let attestations = prop::collection::vec(fields, 0..8);
-    (artifacts, attestations).prop_map(|(artifacts, attestations)| {
-        let artifacts = artifacts.into_iter().zip((0..).step_by(2));
-        let attestations = attestations.into_iter().zip((1..).step_by(2));
-        let artifacts = artifacts.map(|((fingerprint, name, commit), index)| ReportedArtifact {
-            fingerprint,
-            commit,
-            ..artifact(&name, index)
-        });
-        let attestations = attestations.map(|((name, verdict, binding, is_override), index)| {
-            ReportedAttestation { is_override, ..attestation(&name, verdict, binding, index) }
-        });
-        (artifacts.collect(), attestations.collect())
-    })
-}
-
-/// Reports in the order of the ledger and in another one.
-fn shuffled() -> impl Strategy<Value = (Reports, Reports)> {
-    arbitrary_reports().prop_flat_map(|(artifacts, attestations)| {
-        let mixed = (Just(artifacts.clone()).prop_shuffle(), Just(attestations.clone()).prop_shuffle());
-        (Just((artifacts, attestations)), mixed)
-    })
-}
-
-pub(super) fn template_of_names() -> Template {
-    template(
-        "trail: {attestations: [{name: a, type: generic}, {name: b, type: junit}],
-                 artifacts: [{name: x, attestations: [{name: a, type: '*'}]}]}",
-    )
-}
-
-proptest! {
-    #[test]
-    fn the_order_of_the_inputs_does_not_matter(((artifacts, attestations), mixed) in shuffled()) {
-        let template = template_of_names();
-        prop_assert_eq!(
-            evaluate(&template, BEGUN, &artifacts, &attestations),
-            evaluate(&template, BEGUN, &mixed.0, &mixed.1)
-        );
-    }
-
-    #[test]
-    fn a_trail_says_of_its_artifacts_what_they_say_of_themselves(
-        (artifacts, attestations) in arbitrary_reports()
-    ) {
-        let template = template_of_names();
-        let status = evaluate(&template, BEGUN, &artifacts, &attestations);
-        for listed in &status.artifacts {
-            let report = artifacts.iter().find(|report| Some(&report.id) == listed.artifact_id.as_ref());
-            match report {
-                Some(report) => {
-                    let alone = evaluate_artifact(&template, report, &artifacts, &attestations);
-                    prop_assert_eq!(&alone, listed);
-                }
-                None => prop_assert_eq!(listed.state, ArtifactState::Missing),
-            }
-        }
-        let wanted = status.artifacts.iter().filter(|artifact| {
-            !artifact.unexpected || artifact.state != ArtifactState::Missing
-        });
-        let compliant = wanted.into_iter().all(|artifact| artifact.is_compliant == Some(true));
-        prop_assert!(compliant || !status.is_compliant);
-    }
-
-    #[test]
-    fn the_states_of_all_artifacts_are_those_of_each((artifacts, attestations) in arbitrary_reports()) {
-        let template = template_of_names();
-        let states = artifact_states(&template, &artifacts, &attestations);
-        for report in &artifacts {
-            let alone = evaluate_artifact(&template, report, &artifacts, &attestations).state;
-            let state = states.get(&(report.fingerprint.as_str(), report.name.as_str()));
-            prop_assert_eq!(state.copied().map(ArtifactState::Reported), Some(alone));
-        }
-    }
-
-    /// Whatever was reported, nothing complies with a template that cannot be read, and every verdict says why.
-    #[test]
-    fn nothing_complies_with_a_template_that_cannot_be_read(
-        yaml in "\\PC{0,40}", (artifacts, attestations) in arbitrary_reports()
-    ) {
-        let template = Template::stored(&yaml);
-        let status = evaluate(&template, BEGUN, &artifacts, &attestations);
-        prop_assert_eq!(template.unreadable().is_some(), Template::parse(&yaml).is_err());
-        prop_assert_eq!(status.state_info.as_deref(), template.unreadable());
-        if template.unreadable().is_some() {
-            prop_assert!(!status.is_compliant);
-            for artifact in &status.artifacts {
-                prop_assert!(artifact.is_compliant != Some(true));
-                prop_assert_eq!(artifact.state_info.is_some(), artifact.artifact_id.is_some());
-            }
-        }
-        // All that a readable one would hold against the trail is held against it still.
-        let readable = evaluate(&Template::default(), BEGUN, &artifacts, &attestations);
-        prop_assert!(readable.state != State::NonCompliant || status.state == State::NonCompliant);
+/// A name that spells a fingerprint replaces nothing that has it.
+#[test]
+fn a_name_that_spells_a_fingerprint_hides_nothing() {
+    let content = |fingerprint: &str| Binding::Artifact { fingerprint: fingerprint.to_owned() };
+    let unnamed = ReportedArtifact { fingerprint: "f1".into(), ..artifact("", 1) };
+    let spelled = ReportedArtifact { fingerprint: "f2".into(), ..artifact("f1", 3) };
+    let artifacts = [unnamed, spelled];
+    let failing = [attestation("scan", false, content("f1"), 2)];
+    for template in [Template::default(), template("trail: {artifacts: [{name: f1}]}")] {
+        let status = evaluate(&template, BEGUN, &artifacts, &failing);
+        assert_eq!(status.state, State::NonCompliant);
+        let names = Vec::from_iter(status.artifacts.iter().map(|artifact| artifact.name.as_str()));
+        assert_eq!(BTreeSet::from_iter(names), BTreeSet::from(["f1", "sha256:f1"]));
     }
 }

@@ -29,8 +29,13 @@ fn content_is_what_nothing_else_is_since_and_what_it_was_last_called() {
     for (reports, expected) in table {
         let reports = Vec::from_iter((0..).zip(reports).map(|(index, (of, name))| reported(of, name, index)));
         for reports in [reports.clone(), Vec::from_iter(reports.into_iter().rev())] {
-            let found = names(&reports, &BTreeSet::from(["f1"])).remove("f1").unwrap_or_default();
-            assert_eq!(Vec::from_iter(found), expected, "{reports:?}");
+            let found = |before| {
+                let content = BTreeMap::from([("f1", before)]);
+                Vec::from_iter(names(&reports, &content).remove("f1").unwrap_or_default())
+            };
+            assert_eq!(found(""), expected, "{reports:?}");
+            let with_before = if expected == [""] { &["", "before"] } else { expected };
+            assert_eq!(found("before"), with_before, "{reports:?}");
         }
     }
 }
@@ -39,7 +44,7 @@ proptest! {
     #[test]
     fn content_is_no_better_than_any_artifact_that_it_is((artifacts, attestations) in arbitrary_reports()) {
         let template = template_of_names();
-        let wanted = BTreeSet::from(["f1"]);
+        let wanted = BTreeMap::from([("f1", "")]);
         let found = content_statuses(&template, &artifacts, &attestations, &wanted, |lines| lines);
         let is_reported = artifacts.iter().any(|artifact| artifact.fingerprint == "f1");
         prop_assert_eq!(found.len(), usize::from(is_reported));
@@ -72,7 +77,7 @@ fn what_a_trail_says_is_worked_out_once_however_much_of_it_runs() {
     attestations.push(attestation("scan", true, scan, 2 * MANY));
     let of_one = Binding::Artifact { fingerprint: "f7".to_owned() };
     attestations.push(attestation("scan", false, of_one, 2 * MANY + 1));
-    let running = artifacts.iter().map(|artifact| artifact.fingerprint.as_str()).collect();
+    let running = artifacts.iter().map(|artifact| (artifact.fingerprint.as_str(), "")).collect();
     let lists = Cell::new(0);
     let count = |lines: Vec<AttestationStatus>| {
         lists.set(lists.get() + 1);

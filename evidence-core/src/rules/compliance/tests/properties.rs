@@ -1,0 +1,288 @@
+//! What holds whatever was reported, in whatever order.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// Whether this template name and commit are those of the report.
+fn is_called(binding: &Binding, report: &ReportedArtifact) -> bool {
+    let Binding::Named { name, commit } = binding else { return false };
+    !commit.is_empty() && *name == report.name && *commit == report.commit
+}
+
+/// Whether nothing is left of an attestation: a newer one of its name is in its scope, or its artifact was replaced by
+/// another content. The rule of the trail once more, by looking at everything for everything.
+fn is_superseded(
+    attestation: &ReportedAttestation,
+    artifacts: &[ReportedArtifact],
+    attestations: &[ReportedAttestation],
+) -> bool {
+    let is_about = |binding: &Binding, artifact: &ReportedArtifact| match binding {
+        Binding::Trail => false,
+        Binding::Artifact { fingerprint } => *fingerprint == artifact.fingerprint,
+        Binding::Named { .. } => artifacts
+            .iter()
+            .any(|report| report.fingerprint == artifact.fingerprint && is_called(binding, report)),
+    };
+    let listed = |artifact: &ReportedArtifact| {
+        let is_named = !artifact.name.is_empty();
+        (is_named, if is_named { artifact.name.clone() } else { artifact.fingerprint.clone() })
+    };
+    let is_newest = |artifact: &ReportedArtifact| {
+        artifacts.iter().all(|other| listed(other) != listed(artifact) || other.index <= artifact.index)
+    };
+    let newer = |in_scope: &dyn Fn(&Binding) -> bool| {
+        attestations.iter().any(|other| {
+            other.name == attestation.name && other.index > attestation.index && in_scope(&other.binding)
+        })
+    };
+    let about = artifacts.iter().filter(|artifact| is_about(&attestation.binding, artifact));
+    match about.clone().count() {
+        0 => newer(&|other| *other == attestation.binding),
+        _ => about
+            .filter(|artifact| is_newest(artifact))
+            .all(|artifact| newer(&|other| is_about(other, artifact))),
+    }
+}
+
+/// What must hold of every attestation: it is listed with its verdict, which counts, or superseded.
+fn expect_listed(template: &Template, artifacts: &[ReportedArtifact], attestations: &[ReportedAttestation]) {
+    let status = evaluate(template, BEGUN, artifacts, attestations);
+    let of_artifacts = status.artifacts.iter().flat_map(|artifact| &artifact.attestations);
+    let lines = Vec::from_iter(of_artifacts.chain(&status.attestations));
+    let deciding = deciding(artifacts, attestations);
+    for attestation in attestations {
+        let ids =
+            |line: &AttestationStatus| [line.attestation_id.clone(), line.overridden_attestation_id.clone()];
+        let is_listed = lines.iter().any(|line| {
+            ids(line).contains(&Some(attestation.id.clone()))
+                && line.is_compliant == Some(attestation.is_compliant)
+        });
+        let counts = deciding.contains(attestation.id.as_str());
+        let superseded = is_superseded(attestation, artifacts, attestations);
+        assert_eq!(counts, !superseded, "{} of {artifacts:?} {attestations:?}", attestation.id);
+        assert!(is_listed || superseded, "{} of {artifacts:?} {attestations:?}", attestation.id);
+        if !superseded && !attestation.is_compliant {
+            assert_eq!(status.state, State::NonCompliant, "{artifacts:?} {attestations:?}");
+        }
+    }
+    let names = BTreeSet::from_iter(status.artifacts.iter().map(|artifact| &artifact.name));
+    assert_eq!(names.len(), status.artifacts.len(), "{names:?}");
+}
+
+/// What must hold at the gate of all content that was reported: it fails where the newest attestation of a name that is
+/// about it, by any of the ways of naming it, or about its trail fails, and nowhere else.
+fn expect_refused(template: &Template, artifacts: &[ReportedArtifact], attestations: &[ReportedAttestation]) {
+    let running = BTreeMap::from_iter(artifacts.iter().map(|artifact| (artifact.fingerprint.as_str(), "")));
+    let found = content_statuses(template, artifacts, attestations, &running, |lines| lines);
+    for fingerprint in running.into_keys() {
+        let of_it = || artifacts.iter().filter(|artifact| artifact.fingerprint == fingerprint);
+        let on_trail = |binding: &Binding| *binding == Binding::Trail;
+        let about_it = |binding: &Binding| match binding {
+            Binding::Trail => false,
+            Binding::Artifact { fingerprint: of } => of == fingerprint,
+            Binding::Named { .. } => of_it().any(|report| is_called(binding, report)),
+        };
+        let fails = |in_scope: &dyn Fn(&Binding) -> bool| {
+            let scope = || attestations.iter().filter(|attestation| in_scope(&attestation.binding));
+            let newest = |one: &&ReportedAttestation| {
+                scope().all(|other| other.name != one.name || other.index <= one.index)
+            };
+            scope().filter(newest).any(|attestation| !attestation.is_compliant)
+        };
+        let refused = found[fingerprint].state == State::NonCompliant;
+        let expected = fails(&on_trail) || fails(&about_it);
+        assert_eq!(refused, expected, "{fingerprint} of {artifacts:?} {attestations:?}");
+    }
+}
+
+/// Two artifacts of one name, one of them also without its commit, under another name and without any, and an attestation
+/// of one name about either, by every way, or about the trail.
+#[test]
+fn whatever_happens_in_whatever_order_no_failing_attestation_is_unlisted_or_passes_a_gate() {
+    let bindings = || {
+        let contents =
+            ["f1", "f2"].map(|fingerprint| Binding::Artifact { fingerprint: fingerprint.to_owned() });
+        let names = [("x", "c1"), ("x", "c2"), ("y", "c1")].map(|(name, commit)| named(name, commit));
+        [Binding::Trail].into_iter().chain(names).chain(contents)
+    };
+    let built = |number: u64| ReportedArtifact {
+        fingerprint: format!("f{number}"),
+        commit: format!("c{number}"),
+        ..artifact("x", 0)
+    };
+    let attested = Vec::from_iter(bindings().flat_map(|binding| [(binding.clone(), true), (binding, false)]));
+    let reported = [
+        built(1),
+        built(2),
+        ReportedArtifact { commit: String::new(), ..built(1) },
+        ReportedArtifact { name: "y".to_owned(), ..built(1) },
+        ReportedArtifact { name: String::new(), ..built(1) },
+    ];
+    let letters = attested.len() + reported.len();
+    let templates = [
+        Template::default(),
+        template("trail: {artifacts: [{name: x, attestations: [{name: a, type: generic}]}]}"),
+    ];
+    for length in 1..=4 {
+        for number in 0..letters.pow(length) {
+            let (mut artifacts, mut attestations) = (Vec::new(), Vec::new());
+            for place in 0..length {
+                let index = u64::from(place);
+                let letter = number / letters.pow(place) % letters;
+                match reported.get(letter) {
+                    Some(report) => artifacts.push(ReportedArtifact { index, ..report.clone() }),
+                    None => {
+                        let (binding, verdict) = attested[letter - reported.len()].clone();
+                        attestations.push(attestation("a", verdict, binding, index));
+                    }
+                }
+            }
+            for template in &templates {
+                expect_listed(template, &artifacts, &attestations);
+                expect_refused(template, &artifacts, &attestations);
+            }
+        }
+    }
+}
+
+fn arbitrary_binding() -> impl Strategy<Value = Binding> {
+    let fingerprint = || "f[12]";
+    let by_content = fingerprint().prop_map(|fingerprint| Binding::Artifact { fingerprint });
+    let by_name = ("[xy]", "(c[12])?").prop_map(|(name, commit)| Binding::Named { name, commit });
+    prop_oneof![Just(Binding::Trail), by_content, by_name]
+}
+
+type Reports = (Vec<ReportedArtifact>, Vec<ReportedAttestation>);
+
+/// Artifacts and attestations with distinct places in the ledger.
+pub(in crate::rules::compliance) fn arbitrary_reports() -> impl Strategy<Value = Reports> {
+    let artifacts = prop::collection::vec(("f[12]", "[xy]?", "(c[12])?"), 0..6);
+    let fields = ("[abc]", any::<bool>(), arbitrary_binding(), any::<bool>());
+    let attestations = prop::collection::vec(fields, 0..8);
+    (artifacts, attestations).prop_map(|(artifacts, attestations)| {
+        let artifacts = artifacts.into_iter().zip((0..).step_by(2));
+        let attestations = attestations.into_iter().zip((1..).step_by(2));
+        let artifacts = artifacts.map(|((fingerprint, name, commit), index)| ReportedArtifact {
+            fingerprint,
+            commit,
+            ..artifact(&name, index)
+        });
+        let attestations = attestations.map(|((name, verdict, binding, is_override), index)| {
+            ReportedAttestation { is_override, ..attestation(&name, verdict, binding, index) }
+        });
+        (artifacts.collect(), attestations.collect())
+    })
+}
+
+/// Reports in the order of the ledger and in another one.
+fn shuffled() -> impl Strategy<Value = (Reports, Reports)> {
+    arbitrary_reports().prop_flat_map(|(artifacts, attestations)| {
+        let mixed = (Just(artifacts.clone()).prop_shuffle(), Just(attestations.clone()).prop_shuffle());
+        (Just((artifacts, attestations)), mixed)
+    })
+}
+
+pub(in crate::rules::compliance) fn template_of_names() -> Template {
+    template(
+        "trail: {attestations: [{name: a, type: generic}, {name: b, type: junit}],
+                 artifacts: [{name: x, attestations: [{name: a, type: '*'}]}]}",
+    )
+}
+
+proptest! {
+    #[test]
+    fn the_order_of_the_inputs_does_not_matter(((artifacts, attestations), mixed) in shuffled()) {
+        let template = template_of_names();
+        prop_assert_eq!(
+            evaluate(&template, BEGUN, &artifacts, &attestations),
+            evaluate(&template, BEGUN, &mixed.0, &mixed.1)
+        );
+    }
+
+    #[test]
+    fn a_trail_says_of_its_artifacts_what_they_say_of_themselves(
+        (artifacts, attestations) in arbitrary_reports()
+    ) {
+        let template = template_of_names();
+        let status = evaluate(&template, BEGUN, &artifacts, &attestations);
+        for listed in &status.artifacts {
+            let report = artifacts.iter().find(|report| Some(&report.id) == listed.artifact_id.as_ref());
+            match report {
+                Some(report) => {
+                    let alone = evaluate_artifact(&template, report, &artifacts, &attestations);
+                    prop_assert_eq!(&alone, listed);
+                }
+                None => prop_assert_eq!(listed.state, ArtifactState::Missing),
+            }
+        }
+        let wanted = status.artifacts.iter().filter(|artifact| {
+            !artifact.unexpected || artifact.state != ArtifactState::Missing
+        });
+        let compliant = wanted.into_iter().all(|artifact| artifact.is_compliant == Some(true));
+        prop_assert!(compliant || !status.is_compliant);
+    }
+
+    #[test]
+    fn the_states_of_all_artifacts_are_those_of_each((artifacts, attestations) in arbitrary_reports()) {
+        let template = template_of_names();
+        let states = artifact_states(&template, &artifacts, &attestations);
+        for report in &artifacts {
+            let alone = evaluate_artifact(&template, report, &artifacts, &attestations).state;
+            let state = states.get(&(report.fingerprint.as_str(), report.name.as_str()));
+            prop_assert_eq!(state.copied().map(ArtifactState::Reported), Some(alone));
+        }
+    }
+
+    /// What an override is recorded to override is what the trail then shows as overridden by it.
+    #[test]
+    fn an_override_is_of_what_the_trail_shows_that_it_overrides(
+        (artifacts, attestations) in arbitrary_reports(), name in "[abc]", binding in arbitrary_binding()
+    ) {
+        let original = overridden(&name, &binding, &artifacts, &attestations);
+        let mut all = attestations.clone();
+        let over = ReportedAttestation { is_override: true, ..attestation(&name, true, binding, 100) };
+        all.push(over.clone());
+        let status = evaluate(&template_of_names(), BEGUN, &artifacts, &all);
+        let of_artifacts = status.artifacts.iter().flat_map(|artifact| &artifact.attestations);
+        let lines = of_artifacts.chain(&status.attestations);
+        let by_it = lines.filter(|line| line.overridden_attestation_id.as_ref() == Some(&over.id));
+        let shown = Vec::from_iter(by_it.filter_map(|line| line.attestation_id.as_deref()));
+        let ordinary = attestations.iter().filter(|one| !one.is_override && shown.contains(&one.id.as_str()));
+        let newest = ordinary.max_by_key(|one| one.index);
+        if !shown.is_empty() {
+            prop_assert_eq!(original, newest);
+        }
+    }
+
+    /// Whatever was reported, nothing complies with a template that cannot be read, and every verdict says why.
+    #[test]
+    fn nothing_complies_with_a_template_that_cannot_be_read(
+        yaml in "\\PC{0,40}", (artifacts, attestations) in arbitrary_reports()
+    ) {
+        let template = Template::stored(&yaml);
+        let status = evaluate(&template, BEGUN, &artifacts, &attestations);
+        prop_assert_eq!(template.unreadable().is_some(), Template::parse(&yaml).is_err());
+        prop_assert_eq!(status.state_info.as_deref(), template.unreadable());
+        if template.unreadable().is_some() {
+            prop_assert!(!status.is_compliant);
+            for artifact in &status.artifacts {
+                prop_assert!(artifact.is_compliant != Some(true));
+                prop_assert_eq!(artifact.state_info.is_some(), artifact.artifact_id.is_some());
+            }
+        }
+        // All that a readable one would hold against the trail is held against it still.
+        let readable = evaluate(&Template::default(), BEGUN, &artifacts, &attestations);
+        prop_assert!(readable.state != State::NonCompliant || status.state == State::NonCompliant);
+    }
+
+    #[test]
+    fn no_failing_attestation_is_ever_unlisted_or_passes_a_gate(
+        (artifacts, attestations) in arbitrary_reports()
+    ) {
+        for template in [Template::default(), template_of_names()] {
+            expect_listed(&template, &artifacts, &attestations);
+            expect_refused(&template, &artifacts, &attestations);
+        }
+    }
+}
