@@ -430,14 +430,20 @@ impl InTrail {
             if asked { lines.into_iter().filter_map(counts).collect() } else { Arc::clone(&none) }
         };
         let found = compliance::content_statuses(template, &artifacts, &attestations, running, keep);
-        let standing = |(fingerprint, status): (&str, ContentStatus<_>)| {
-            let ContentStatus { state, attestations } = status;
-            let reason = template.unreadable().map(str::to_owned);
+        let standing = |(fingerprint, status): (&str, ContentStatus<'_, _>)| {
+            let ContentStatus { state, attestations, named_before } = status;
+            let unnamed = || named_before.filter(|_| state == State::Incomplete).map(judged_as);
+            let reason = template.unreadable().map(str::to_owned).or_else(unnamed);
             (fingerprint.to_owned(), Standing { state, reason, attestations })
         };
         let standings = found.into_iter().map(standing).collect();
         Self { name: contents.trail.name.to_string(), standings }
     }
+}
+
+/// Why content is incomplete that has no name where it is judged.
+fn judged_as(name: &str) -> String {
+    format!("Reported without a template name, it is judged as '{name}', which the flow called it last")
 }
 
 /// How what runs stands wherever it was reported.
@@ -492,7 +498,8 @@ async fn without_trail(origins: &[Origin], cx: &Context<'_>) -> Result<BTreeMap<
         for Origin { report: row, last_name } in part {
             let parsed = templates.of(row.template);
             let mut report = ReportedArtifact::from(row);
-            if report.name.is_empty() {
+            let is_renamed = report.name.is_empty() && !last_name.is_empty();
+            if is_renamed {
                 report.name.clone_from(last_name);
             }
             let status = compliance::evaluate_artifact(&parsed.template, &report, &[], &[]);
@@ -500,7 +507,9 @@ async fn without_trail(origins: &[Origin], cx: &Context<'_>) -> Result<BTreeMap<
                 ArtifactState::Reported(state) => state,
                 ArtifactState::Missing => State::Incomplete,
             };
-            standings.insert(row.id, Standing { state, reason: status.state_info, attestations: Vec::new() });
+            let unnamed = || (is_renamed && state == State::Incomplete).then(|| judged_as(last_name));
+            let reason = status.state_info.or_else(unnamed);
+            standings.insert(row.id, Standing { state, reason, attestations: Vec::new() });
         }
     }
     Ok(standings)

@@ -85,7 +85,7 @@ pub enum IndexRow<'a> {
         fingerprint: &'a Fingerprint,
         /// The template's name for it, `""` without one.
         name: &'a str,
-        /// The commit it was built from, `""` without one.
+        /// The commit it was built from in the reporter's words, `""` without one.
         commit: &'a str,
         /// The branch of that commit.
         branch: Option<&'a str>,

@@ -418,7 +418,8 @@ pub struct ResolutionContext {
     /// The control that the rule names.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub for_control: Option<String>,
-    /// Why, where the type alone does not say it: a template or the policy cannot be read.
+    /// Why, where the type alone does not say it: a template or the policy cannot be read, or the artifact has no name where
+    /// it is judged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }

@@ -253,6 +253,8 @@ async fn content_without_a_name_in_a_new_trail_needs_what_that_asks_of_the_last_
         api.expect_at_gate(false).await;
         api.report_to_web('1', json!({"trail_name": "t2"})).await;
         api.expect_at_gate(false).await;
+        let snapshot = api.get("/snapshots/acme/prod/-1").await.ok().to_string();
+        assert!(snapshot.contains("it is judged as 'api', which the flow called it last"), "{snapshot}");
         // The trail's own answer is about what it was reported as there.
         let unnamed = json!({fingerprint('1'): {"status": "COMPLIANT", "unexpected": true}});
         let status = json!({"status": "INCOMPLETE", "artifacts_statuses": unnamed});

@@ -42,11 +42,13 @@ fn names_by_content(artifacts: &[ReportedArtifact]) -> BTreeMap<&str, BTreeSet<&
 
 /// How content stands in a trail.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ContentStatus<L> {
+pub struct ContentStatus<'a, L> {
     /// The worst of the verdicts on all that it is there.
     pub state: State,
     /// Its attestations, a list for each thing that it is there, and those of the trail.
     pub attestations: Vec<L>,
+    /// The last name that it was given before, where it is judged by that, having none in the trail.
+    pub named_before: Option<&'a str>,
 }
 
 /// How content that was reported to a trail stands there, by fingerprint: by all that it is in the trail, for what is asked
@@ -62,13 +64,16 @@ pub fn content_statuses<'a, L: Clone>(
     attestations: &'a [ReportedAttestation],
     content: &BTreeMap<&str, &'a str>,
     keep: impl Fn(Vec<AttestationStatus>) -> L,
-) -> BTreeMap<&'a str, ContentStatus<L>> {
+) -> BTreeMap<&'a str, ContentStatus<'a, L>> {
     let reports = Reports::new(artifacts, attestations);
     let Standing { lines, state: of_trail, .. } = Standing::new(&template.attestations, &reports.on_trail);
     let on_trail = keep(lines);
     let mut alike: BTreeMap<Vec<Subject<'_>>, BTreeMap<&str, (State, L)>> = BTreeMap::new();
     let mut statuses = BTreeMap::new();
-    for (fingerprint, names) in names(artifacts, content) {
+    for (fingerprint, mut names) in names(artifacts, content) {
+        let is_unnamed = names.iter().all(|name| name.is_empty());
+        let before = content.get(fingerprint).copied().filter(|name| is_unnamed && !name.is_empty());
+        names.extend(before);
         let about = reports.subjects_with_attestations(fingerprint);
         let alike = alike.entry(about.clone()).or_default();
         let own = names.into_iter().map(|name| {
@@ -83,7 +88,7 @@ pub fn content_statuses<'a, L: Clone>(
         let (states, mut attestations): (Vec<State>, Vec<L>) = own.unzip();
         attestations.push(on_trail.clone());
         let state = verdict(template, states.into_iter().chain([of_trail]));
-        statuses.insert(fingerprint, ContentStatus { state, attestations });
+        statuses.insert(fingerprint, ContentStatus { state, attestations, named_before: before });
     }
     statuses
 }
@@ -91,7 +96,7 @@ pub fn content_statuses<'a, L: Clone>(
 /// What this content is called in the trail: see [`content_statuses`].
 fn names<'a>(
     artifacts: &'a [ReportedArtifact],
-    content: &BTreeMap<&str, &'a str>,
+    content: &BTreeMap<&str, &str>,
 ) -> BTreeMap<&'a str, BTreeSet<&'a str>> {
     let mut last: BTreeMap<&str, &ReportedArtifact> = BTreeMap::new();
     for artifact in artifacts.iter().filter(|artifact| content.contains_key(artifact.fingerprint.as_str())) {
@@ -105,10 +110,6 @@ fn names<'a>(
     let mut names: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for artifact in standing.chain(last.into_values()) {
         names.entry(&artifact.fingerprint).or_default().insert(&artifact.name);
-    }
-    for (fingerprint, names) in &mut names {
-        let before = content.get(fingerprint).filter(|_| names.iter().all(|name| name.is_empty()));
-        names.extend(before);
     }
     names
 }

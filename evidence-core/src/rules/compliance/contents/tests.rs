@@ -1,4 +1,5 @@
 use std::cell::Cell;
+use std::slice::from_ref;
 
 use proptest::prelude::*;
 
@@ -29,14 +30,34 @@ fn content_is_what_nothing_else_is_since_and_what_it_was_last_called() {
     for (reports, expected) in table {
         let reports = Vec::from_iter((0..).zip(reports).map(|(index, (of, name))| reported(of, name, index)));
         for reports in [reports.clone(), Vec::from_iter(reports.into_iter().rev())] {
-            let found = |before| {
-                let content = BTreeMap::from([("f1", before)]);
-                Vec::from_iter(names(&reports, &content).remove("f1").unwrap_or_default())
-            };
-            assert_eq!(found(""), expected, "{reports:?}");
-            let with_before = if expected == [""] { &["", "before"] } else { expected };
-            assert_eq!(found("before"), with_before, "{reports:?}");
+            let found = names(&reports, &BTreeMap::from([("f1", "")])).remove("f1").unwrap_or_default();
+            assert_eq!(Vec::from_iter(found), expected, "{reports:?}");
         }
+    }
+}
+
+#[test]
+fn content_without_a_name_in_the_trail_is_what_it_was_called_before() {
+    let template = template("trail: {artifacts: [{name: cli, attestations: [{name: scan, type: generic}]}]}");
+    let scan = attestation("scan", true, Binding::Artifact { fingerprint: "f1".to_owned() }, 9);
+    let table: [(&[&str], &str, State, Option<&str>); 6] = [
+        (&[""], "", State::Compliant, None),
+        (&[""], "cli", State::Incomplete, Some("cli")),
+        (&[""], "other", State::Compliant, Some("other")),
+        (&["", ""], "cli", State::Incomplete, Some("cli")),
+        (&["other"], "cli", State::Compliant, None),
+        (&["other", ""], "cli", State::Compliant, None),
+    ];
+    for (reports, before, expected, named_before) in table {
+        let artifacts = Vec::from_iter((0..).zip(reports).map(|(index, name)| reported("f1", name, index)));
+        let content = BTreeMap::from([("f1", before)]);
+        let status = |attestations: &[ReportedAttestation]| {
+            let found = content_statuses(&template, &artifacts, attestations, &content, |lines| lines);
+            (found["f1"].state, found["f1"].named_before.map(str::to_owned))
+        };
+        let named_before = named_before.map(str::to_owned);
+        assert_eq!(status(&[]), (expected, named_before.clone()), "{reports:?} {before}");
+        assert_eq!(status(from_ref(&scan)), (State::Compliant, named_before), "{reports:?} {before}");
     }
 }
 
