@@ -191,7 +191,7 @@ impl ArtifactStore for PostgresStore {
         let question = self.ask(PROVENANCE).bind(org.to_string()).bind(list(fingerprints));
         let origin = |(row, last_name): (Row, String)| Origin { report: row.artifact(), last_name };
         let origins =
-            |(json,): (Option<String>,)| Ok(array(json)?.into_iter().map(origin).collect::<Vec<_>>());
+            move |(json,): (Option<String>,)| Ok(array(json)?.into_iter().map(origin).collect::<Vec<_>>());
         Ok(question.first_as(origins).await?.unwrap_or_default())
     }
 }

@@ -42,8 +42,13 @@ impl<'a> Contents<'a> {
     }
 
     /// The fingerprints of what is called so; none where nothing was reported as that.
-    pub(super) fn called(&self, subject: Subject<'_>) -> Option<&BTreeSet<&'a str>> {
+    pub(super) fn called<'s>(&'s self, subject: Subject<'s>) -> Option<&'s BTreeSet<&'a str>> {
         self.0.get(&subject)
+    }
+
+    /// The same of what has this binding.
+    fn bound<'s>(&'s self, binding: &'s Binding) -> Option<&'s BTreeSet<&'a str>> {
+        self.called(binding.subject()?)
     }
 }
 
@@ -97,12 +102,11 @@ pub fn overridden<'a>(
     let contents = Contents::new(artifacts);
     let newest = newest_by_slot(artifacts);
     let standing = BTreeSet::from_iter(newest.values().map(|newest| newest.artifact.fingerprint.as_str()));
-    let called = |binding: &Binding| binding.subject().and_then(|subject| contents.called(subject));
-    let about = called(binding).map(|called| {
+    let about = contents.bound(binding).map(|called| {
         let standing = BTreeSet::from_iter(called.intersection(&standing).copied());
         if standing.is_empty() { called.clone() } else { standing }
     });
-    let in_scope = |other: &Binding| match (&about, called(other)) {
+    let in_scope = |other: &Binding| match (&about, contents.bound(other)) {
         (Some(about), Some(called)) => !about.is_disjoint(called),
         (None, None) => binding.subject() == other.subject(),
         _ => false,
