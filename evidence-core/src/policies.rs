@@ -22,9 +22,11 @@ use crate::page::Listed;
 use crate::rules::policy;
 use crate::service::{Context, Draft};
 use crate::shared::{Description, ShortText};
-use crate::store::{Current, StoreError, StoreResult};
+use crate::store::{Current, StoreResult};
 use crate::time::Timestamp;
+use crate::versions::Version;
 
+pub use crate::versions::VersionKey;
 pub use view::{AfterVersions, BeforeVersions, PolicyEventView, PolicyVersionView, PolicyView};
 
 pub(crate) use parsed::{ParsedPolicies, no_policies};
@@ -82,9 +84,6 @@ pub struct PolicyVersion {
     pub by: Actor,
 }
 
-/// A policy's id, and the number of one of its versions.
-pub type VersionKey = (Id, u64);
-
 /// Questions about policies.
 #[async_trait]
 pub trait PolicyStore: Send + Sync {
@@ -126,17 +125,6 @@ pub(crate) async fn named(
         }
     }
     Ok(found)
-}
-
-/// Checks that the versions 1 to `latest` of a record are among these: a list leaves out what cannot be read. The record was
-/// read before, so that a newer version may be there, too.
-pub(crate) fn all_readable(versions: impl Iterator<Item = u64>, latest: u64, of: Id) -> Result<()> {
-    let found = versions.filter(|version| *version <= latest).count();
-    if found as u64 == latest {
-        return Ok(());
-    }
-    let what = format_args!("{found} of the {latest} versions of {of} can be read");
-    Err(StoreError::corrupt(what).into())
 }
 
 /// The environments that a policy is attached to; by name, as the store lists them.
@@ -312,7 +300,7 @@ async fn put(input: &PolicyInput, text: Option<&str>, cx: &Context<'_>) -> Resul
         return Ok(Done { created: true, policy: record, versioned: false });
     };
     let is_new = match text {
-        Some(text) => latest_text(&record, cx).await? != text,
+        Some(text) => PolicyVersion::one((record.id, record.version), cx).await?.policy_yaml != text,
         None => false,
     };
     let most = cx.limits().policy_versions;
@@ -326,14 +314,6 @@ async fn put(input: &PolicyInput, text: Option<&str>, cx: &Context<'_>) -> Resul
         cx.record(Draft::of(fact, Guard::Revision(RecordKind::Policy, record.id, revision))).await?;
     }
     Ok(Done { created: false, policy, versioned: text.is_some() })
-}
-
-/// The text of the latest version.
-async fn latest_text(policy: &Policy, cx: &Context<'_>) -> Result<String> {
-    let latest = (policy.id, policy.version);
-    let found = cx.store().policy_versions_by_number(cx.org()?, &[latest]).await?.pop();
-    let lost = || StoreError::corrupt(format_args!("the latest version of policy {} is missing", policy.id));
-    Ok(found.ok_or_else(lost)?.policy_yaml)
 }
 
 fn first(input: &PolicyInput, text: &str, cx: &Context<'_>) -> (Policy, PolicyVersion) {

@@ -619,5 +619,6 @@ impl TextStore for Broken {
 delegate! { AttestationTypeStore {
     fn attestation_type(org: Id, name: &str) -> Option<Current<AttestationType>>;
     fn attestation_types(org: Id) -> Vec<AttestationType>;
-    fn attestation_type_versions(org: Id, types: &[Id]) -> Vec<AttestationTypeVersion>;
+    fn attestation_type_version_sizes(org: Id, versions: &[VersionKey]) -> Vec<Listed<VersionKey>>;
+    fn attestation_type_versions_by_number(org: Id, versions: &[VersionKey]) -> Vec<AttestationTypeVersion>;
 } }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use serde::Serialize;
 
 use crate::artifacts::{Artifact, ArtifactFilter, ArtifactRow, ArtifactStore, Matches};
-use crate::attestation_types::{AttestationType, AttestationTypeStore, AttestationTypeVersion};
+use crate::attestation_types::{AttestationType, AttestationTypeStore, AttestationTypeVersion, VersionKey};
 use crate::attestations::{Attestation, AttestationStore, NamedAttestation};
 use crate::auth::{ActorKind, KeyHash, Role};
 use crate::blobs::{Blobs, CHUNK, Chunks};
@@ -487,14 +487,25 @@ impl AttestationTypeStore for MemoryStore {
         Ok(types)
     }
 
-    async fn attestation_type_versions(
+    async fn attestation_type_version_sizes(
         &self,
         org: Id,
-        types: &[Id],
+        versions: &[VersionKey],
+    ) -> StoreResult<Vec<Listed<VersionKey>>> {
+        let listed = |version: &AttestationTypeVersion| {
+            Ok(Listed { id: (version.attestation_type, version.version), bytes: bytes(version)? })
+        };
+        self.attestation_type_versions_by_number(org, versions).await?.iter().map(listed).collect()
+    }
+
+    async fn attestation_type_versions_by_number(
+        &self,
+        org: Id,
+        versions: &[VersionKey],
     ) -> StoreResult<Vec<AttestationTypeVersion>> {
         self.ask(org, |tables| {
-            let newest_first = tables.attestation_type_versions.iter().rev();
-            newest_first.filter(|version| types.contains(&version.attestation_type)).cloned().collect()
+            let all = tables.attestation_type_versions.iter();
+            all.filter(|one| versions.contains(&(one.attestation_type, one.version))).cloned().collect()
         })
     }
 }
