@@ -1,5 +1,5 @@
 //! Repos: where code comes from. They come into being when a report names one, and follow what the newest report
-//! says of them.
+//! says of them; what it leaves out stays as it was told.
 
 use async_trait::async_trait;
 use schemars::JsonSchema;
@@ -21,7 +21,7 @@ use crate::shared::{
 use crate::store::{Current, StoreResult};
 use crate::time::Timestamp;
 
-/// A repo as it is recorded: what the newest report said of it.
+/// A repo as it is recorded: what reports said of it, the newest first of all.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Repo {
     /// Our id of it.
@@ -96,13 +96,26 @@ impl Repo {
         }
     }
 
-    /// The same repo as a later report describes it.
-    fn reported_again(&self, info: &RepoInfo) -> Self {
+    /// The same repo as a later report describes it, which may tell less than one before.
+    fn reported_again(&self, newer: &RepoInfo) -> Self {
+        let (RepoInfo { name, url, id, description, provider, namespace_path: path, additional_info }, known) =
+            (newer.clone(), self.info.clone());
+        // A path was told with the name that it leads to.
+        let known_path = known.namespace_path.filter(|_| name == known.name);
+        let info = RepoInfo {
+            url: if url.is_empty() { known.url } else { url },
+            id: id.or(known.id),
+            description: description.or(known.description),
+            provider: provider.or(known.provider),
+            namespace_path: path.or(known_path),
+            additional_info: additional_info.or(known.additional_info),
+            name,
+        };
         Self {
-            info: info.clone(),
             vcs_instance: vcs_instance(&info.url),
             short_name: short_name(&info.name),
-            namespace_path: namespace_path(info),
+            namespace_path: namespace_path(&info),
+            info,
             ..self.clone()
         }
     }
