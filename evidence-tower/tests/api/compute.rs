@@ -165,6 +165,16 @@ async fn what_a_long_trail_has_is_judged_off_the_runtime_however_little_runs() {
 }
 
 #[tokio::test]
+async fn what_a_large_report_says_is_put_together_off_the_runtime_before_it_is_refused() {
+    let (api, pool) = held().await;
+    api.given_flow_with_template().await;
+    api.given_environments("docker", &["prod"]).await;
+    let ask = api.put("/environments/acme/prod/report/docker").json(report(10_001));
+    let (reply, jobs) = answered_meanwhile(&api, &pool, ask).await;
+    assert_eq!((reply.status.as_u16(), jobs), (400, 2), "its JSON, and its artifacts: {:?}", reply.body);
+}
+
+#[tokio::test]
 async fn drawing_leaves_half_of_the_places_to_what_is_shorter() {
     let (api, pool) = held_in(4).await;
     api.given_flow_with_template().await;
