@@ -39,7 +39,8 @@ pub struct Flow {
     pub template: Option<TextRef>,
     /// The id of that text: a new one each time it changes.
     pub template_id: Id,
-    /// Where its code is, when a report told.
+    /// Empty: no report says where a flow's code is. Each trail and artifact says which repo it comes from, and those of one
+    /// flow may come from several.
     pub repo_url: String,
     /// Its tags.
     pub tags: Tags,
@@ -133,6 +134,7 @@ pub struct FlowView {
     pub org: OrgName,
     /// The template's YAML text as uploaded.
     pub template: String,
+    /// Empty: trails and artifacts say which repo they come from, and those of one flow may come from several.
     pub repo_url: String,
     pub tags: Tags,
 }

@@ -21,7 +21,7 @@ use crate::operation::{Document, Form, FormParts, JsonText, Method, Operation, P
 use crate::page::Listed;
 use crate::rules::policy;
 use crate::service::{Context, Draft};
-use crate::shared::{Description, ShortText};
+use crate::shared::{Description, ShortText, given};
 use crate::store::{Current, StoreResult};
 use crate::time::Timestamp;
 use crate::versions::Version;
@@ -218,16 +218,10 @@ pub struct PolicyInput {
     /// `env`, or left out.
     #[serde(default, rename = "type")]
     pub kind: PolicyKind,
-    /// What changed with the new version.
+    /// What changed with the new version, which keeps it. Versions never change: where the text is that of the latest one, or
+    /// none is sent, the comment is kept nowhere.
     #[serde(default)]
     pub comment: Description,
-}
-
-/// A value that may be left out and may not be null.
-fn given<'de, T: Deserialize<'de>, D: serde::Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Option<T>, D::Error> {
-    T::deserialize(deserializer).map(Some)
 }
 
 const FILE: &str = "policy_file";
