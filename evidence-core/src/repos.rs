@@ -12,7 +12,7 @@ use crate::fact::{Fact, Guard, Key, RecordKind, UnknownFields};
 use crate::id::Id;
 use crate::name::OrgName;
 use crate::operation::{Json, Method, Operation};
-use crate::page::{Link, PageLinks, PageNumber, PerPage, Slice, SortDirection, Window};
+use crate::page::{Link, Listed, PageLinks, PageNumber, PerPage, Slice, SortDirection, Window};
 use crate::service::{Context, Draft};
 use crate::shared::{
     Address, Description, FreeForm, List, LongText, RepoInfo, ShortText, TagFilter, TagText, Tags,
@@ -75,6 +75,8 @@ pub trait RepoStore: Send + Sync {
     async fn repo(&self, org: Id, id: Id) -> StoreResult<Option<Current<Repo>>>;
     /// Repos in the filter's order.
     async fn repos(&self, org: Id, filter: &RepoFilter, window: Window) -> StoreResult<Slice<Repo>>;
+    /// The same, without what they say.
+    async fn repos_listed(&self, org: Id, filter: &RepoFilter, window: Window) -> StoreResult<Slice<Listed>>;
 }
 
 /// Names that a literal path would shadow.

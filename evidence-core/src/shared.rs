@@ -69,7 +69,7 @@ impl<'de> Deserialize<'de> for GitCommit {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let sent = SentCommit::deserialize(deserializer)?;
         Ok(Self {
-            sha1: either_spelling("sha1", sent.sha1, sent.sha)?,
+            sha1: either_spelling::<_, D::Error>("sha1", sent.sha1, sent.sha)?,
             message: sent.message,
             author: sent.author,
             author_username: sent.author_username,

@@ -65,7 +65,7 @@
 //! | [`service_accounts`](ServiceAccountStore::service_accounts), [`environments`](EnvironmentStore::environments), [`policies`](PolicyStore::policies) | the organization | name, by bytes | all |
 //! | [`api_keys`](ServiceAccountStore::api_keys) | the owner | oldest first, then id | all that work |
 //! | [`flows`](FlowStore::flows) | part of the name, tags | name, by bytes | a window, and the total |
-//! | [`repos`](RepoStore::repos) | name, search, provider, namespace, tags | name, by bytes, then id | a window, and the total |
+//! | [`repos`](RepoStore::repos), [`repos_listed`](RepoStore::repos_listed) | name, search, provider, namespace, tags | name, by bytes, then id | a window, and the total |
 //! | [`trails`](TrailStore::trails) | flow and what else is asked | last begun first by ledger index | a window, and the total |
 //! | [`newest_trails`](TrailStore::newest_trails) | flows | any | one a flow |
 //! | [`trail_size`](TrailStore::trail_size) | the trail and a kind of reports | | a count, up to so many |

@@ -159,7 +159,11 @@ impl<'de> Deserialize<'de> for Approver {
             fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<Approver, A::Error> {
                 let ApproverObject { username, author, state, timestamp } =
                     ApproverObject::deserialize(de::value::MapAccessDeserializer::new(map))?;
-                Ok(Approver { username: either_spelling("username", username, author)?, state, timestamp })
+                Ok(Approver {
+                    username: either_spelling::<_, A::Error>("username", username, author)?,
+                    state,
+                    timestamp,
+                })
             }
         }
         deserializer.deserialize_any(Either)

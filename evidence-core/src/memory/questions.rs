@@ -203,9 +203,11 @@ impl FlowStore for MemoryStore {
         Ok(flows.into_iter().filter(|flow| ids.contains(&flow.id)).collect())
     }
 
-    async fn flows(&self, org: Id, filter: &FlowFilter, window: Window) -> StoreResult<Slice<Flow>> {
+    async fn flows(&self, org: Id, filter: &FlowFilter, window: Window) -> StoreResult<Slice<Listed>> {
         let flows = self.ask(org, |tables| records(&tables.flows, |flow| flow.name.clone()))?;
-        Ok(Slice::of(flows.into_iter().filter(|flow| filter.admits(flow)).collect(), window))
+        let found = Slice::of(flows.into_iter().filter(|flow| filter.admits(flow)).collect(), window);
+        let listed = |flow: &Flow| Ok(Listed { id: flow.id, bytes: bytes(flow)? });
+        Ok(Slice { items: found.items.iter().map(listed).collect::<StoreResult<_>>()?, total: found.total })
     }
 }
 
@@ -472,6 +474,12 @@ impl RepoStore for MemoryStore {
         repos.retain(|repo| filter.admits(repo));
         repos.sort_by(|left, right| filter.order(left, right));
         Ok(Slice::of(repos, window))
+    }
+
+    async fn repos_listed(&self, org: Id, filter: &RepoFilter, window: Window) -> StoreResult<Slice<Listed>> {
+        let found = self.repos(org, filter, window).await?;
+        let listed = |repo: &Repo| Ok(Listed { id: repo.id, bytes: bytes(repo)? });
+        Ok(Slice { items: found.items.iter().map(listed).collect::<StoreResult<_>>()?, total: found.total })
     }
 }
 

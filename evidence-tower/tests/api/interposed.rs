@@ -193,7 +193,7 @@ delegate! {
     FlowStore {
         fn flow(org: Id, name: &str) -> Option<Current<Flow>>;
         fn flows_by_id(org: Id, ids: &[Id]) -> Vec<Flow>;
-        fn flows(org: Id, filter: &FlowFilter, window: Window) -> Slice<Flow>;
+        fn flows(org: Id, filter: &FlowFilter, window: Window) -> Slice<Listed>;
     }
     TrailStore {
         fn trail(org: Id, flow: Id, name: &str) -> Option<Current<Trail>>;
@@ -222,6 +222,7 @@ delegate! {
         fn repo_by_identity(org: Id, identity: &str) -> Option<Current<Repo>>;
         fn repo(org: Id, id: Id) -> Option<Current<Repo>>;
         fn repos(org: Id, filter: &RepoFilter, window: Window) -> Slice<Repo>;
+        fn repos_listed(org: Id, filter: &RepoFilter, window: Window) -> Slice<Listed>;
     }
     EnvironmentStore {
         fn environment(org: Id, name: &str) -> Option<KnownEnvironment>;
