@@ -84,7 +84,7 @@ async fn a_pull_request_may_be_sent_back_as_it_was_answered() {
         answered[0]["approvers"][0]["username"] = json!("somebody else");
         again["pull_requests"] = answered;
         let refused = api.attest("pull_request", &again).await;
-        refused.refused(400, INVALID, &[("pull_requests[0].approvers[0].username", "Field given twice")]);
+        refused.refuses_field(400, "pull_requests[0].approvers[0].username");
     })
     .await;
 }
