@@ -1,7 +1,5 @@
 //! Custom attestation types: a team's own kinds of evidence, with a schema and rules, versioned.
 
-use std::collections::BTreeMap;
-
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -15,12 +13,15 @@ use crate::fact::{Fact, Guard, Key, RecordKind, UnknownFields, keep_unknown_fiel
 use crate::id::Id;
 use crate::json::{self, JsonText, JsonValue};
 use crate::name::{AttestationTypeName, OrgName};
-use crate::operation::{Created, Document, Form, FormParts, Json, Method, Operation};
-use crate::policies::all_readable;
+use crate::operation::{Created, Document, Form, FormParts, JsonStream, Method, Operation};
+use crate::page::Listed;
 use crate::service::{Context, Draft};
 use crate::shared::{Acknowledged, Description, List, ShortText, Text};
-use crate::store::{Current, StoreResult};
+use crate::store::{Current, Store, StoreResult};
 use crate::time::{Seconds, Timestamp};
+use crate::versions::{Told, Version, Versioned};
+
+pub use crate::versions::VersionKey;
 
 /// A custom attestation type as it is recorded; its versions are records of their own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -75,11 +76,18 @@ pub trait AttestationTypeStore: Send + Sync {
     async fn attestation_type(&self, org: Id, name: &str) -> StoreResult<Option<Current<AttestationType>>>;
     /// All types, newest first (by `created_at`, then by id).
     async fn attestation_types(&self, org: Id) -> StoreResult<Vec<AttestationType>>;
-    /// Every version of these types, newest first.
-    async fn attestation_type_versions(
+    /// How large these versions of types are, named by the type's id and their number, in any order; unknown ones are passed
+    /// over.
+    async fn attestation_type_version_sizes(
         &self,
         org: Id,
-        types: &[Id],
+        versions: &[VersionKey],
+    ) -> StoreResult<Vec<Listed<VersionKey>>>;
+    /// These versions, in any order; unknown ones are passed over.
+    async fn attestation_type_versions_by_number(
+        &self,
+        org: Id,
+        versions: &[VersionKey],
     ) -> StoreResult<Vec<AttestationTypeVersion>>;
 }
 
@@ -87,8 +95,18 @@ pub trait AttestationTypeStore: Send + Sync {
 /// lacks who made it and when: the public command-line client prints exactly the keys it finds.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "CustomAttestationType")]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct AttestationTypeView {
+    /// What comes before its versions.
+    #[serde(flatten)]
+    pub before: BeforeVersions,
+    /// Newest first.
+    pub versions: Vec<VersionView>,
+}
+
+/// What an answer says of a custom attestation type before it shows the versions.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct BeforeVersions {
     pub name: AttestationTypeName,
     /// Absent when there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -101,8 +119,6 @@ pub struct AttestationTypeView {
     pub created_at: Option<Seconds>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_modified_at: Option<Seconds>,
-    /// Newest first.
-    pub versions: Vec<VersionView>,
 }
 
 /// One version of a custom attestation type as answers carry it.
@@ -128,28 +144,59 @@ impl From<AttestationTypeVersion> for VersionView {
     }
 }
 
-impl AttestationTypeView {
-    fn whole(known: AttestationType, versions: Vec<AttestationTypeVersion>, org: &OrgName) -> Self {
-        let (at, changed) = (known.created_at.seconds(), known.last_modified_at.seconds());
-        let by = known.created_by.name.clone();
-        Self {
-            created_by: Some(by),
-            created_at: Some(at),
-            last_modified_at: Some(changed),
-            ..Self::of_versions(known, versions, org)
-        }
+impl Version for AttestationTypeVersion {
+    type View = VersionView;
+    type Event = ();
+    const OF: &'static str = "custom attestation type";
+
+    fn key(&self) -> VersionKey {
+        (self.attestation_type, self.version)
     }
 
-    fn of_versions(known: AttestationType, versions: Vec<AttestationTypeVersion>, org: &OrgName) -> Self {
-        Self {
-            name: known.name,
-            description: known.description,
+    fn made(&self) -> Option<()> {
+        None
+    }
+
+    async fn sizes(
+        store: &dyn Store,
+        org: Id,
+        versions: &[VersionKey],
+    ) -> StoreResult<Vec<Listed<VersionKey>>> {
+        store.attestation_type_version_sizes(org, versions).await
+    }
+
+    async fn by_number(store: &dyn Store, org: Id, versions: &[VersionKey]) -> StoreResult<Vec<Self>> {
+        store.attestation_type_versions_by_number(org, versions).await
+    }
+}
+
+impl AttestationType {
+    /// The type as an answer carries it, with all its versions.
+    fn whole(self, org: &OrgName) -> Result<Versioned> {
+        let versions = (1..=self.version).rev().map(|number| Told::<()>::Version((self.id, number)));
+        let before = BeforeVersions {
+            created_by: Some(self.created_by.name.clone()),
+            created_at: Some(self.created_at.seconds()),
+            last_modified_at: Some(self.last_modified_at.seconds()),
+            ..self.before(org)
+        };
+        Versioned::new(&before, versions, &json!({}))
+    }
+
+    /// The same with one of its versions, and without who made it and when.
+    fn of_version(&self, number: u64, org: &OrgName) -> Result<Versioned> {
+        Versioned::new(&self.before(org), [Told::<()>::Version((self.id, number))], &json!({}))
+    }
+
+    fn before(&self, org: &OrgName) -> BeforeVersions {
+        BeforeVersions {
+            name: self.name.clone(),
+            description: self.description.clone(),
             org: org.clone(),
-            archived: known.archived,
+            archived: self.archived,
             created_by: None,
             created_at: None,
             last_modified_at: None,
-            versions: versions.into_iter().map(VersionView::from).collect(),
         }
     }
 }
@@ -168,27 +215,18 @@ impl Operation for ListAttestationTypes {
     const SCOPE: Scope = Scope::Read;
     const SUMMARY: &'static str = "Lists the custom attestation types of an organization";
     type Body = ();
-    type Output = Json<Vec<AttestationTypeView>>;
+    type Output = JsonStream<Vec<AttestationTypeView>>;
 
     fn org(&self) -> Option<&OrgName> {
         Some(&self.org)
     }
 
     async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
-        let (store, org) = (cx.store(), cx.org()?);
-        let mut types = store.attestation_types(org).await?;
+        let mut types = cx.store().attestation_types(cx.org()?).await?;
         types.retain(|known| !known.archived);
-        let ids: Vec<Id> = types.iter().map(|known| known.id).collect();
-        let mut versions = BTreeMap::<Id, Vec<AttestationTypeVersion>>::new();
-        for version in store.attestation_type_versions(org, &ids).await? {
-            versions.entry(version.attestation_type).or_default().push(version);
-        }
         let name = &cx.place()?.name;
-        let view = |known: AttestationType| {
-            let versions = versions.remove(&known.id).unwrap_or_default();
-            AttestationTypeView::whole(known, versions, name)
-        };
-        Ok(Json(types.into_iter().map(view).collect()))
+        let types = types.into_iter().map(|known| known.whole(name));
+        Ok(JsonStream::new(Versioned::list_text::<AttestationTypeVersion>(types, cx).await?, cx.compute()))
     }
 }
 
@@ -209,7 +247,7 @@ impl Operation for GetAttestationType {
     const SCOPE: Scope = Scope::Read;
     const SUMMARY: &'static str = "Gets a custom attestation type";
     type Body = ();
-    type Output = Json<AttestationTypeView>;
+    type Output = JsonStream<AttestationTypeView>;
 
     fn org(&self) -> Option<&OrgName> {
         Some(&self.org)
@@ -219,18 +257,20 @@ impl Operation for GetAttestationType {
         let (store, org, name) = (cx.store(), cx.org()?, self.custom_attestation_type_name);
         let known = store.attestation_type(org, name.as_str()).await?;
         let known = known.ok_or_else(|| cx.missing(Resource::AttestationType, name.as_str()))?.record;
-        let mut versions = store.attestation_type_versions(org, &[known.id]).await?;
-        all_readable(versions.iter().map(|version| version.version), known.version, known.id)?;
         let org = &cx.place()?.name;
-        let Some(wanted) = self.version else {
-            return Ok(Json(AttestationTypeView::whole(known, versions, org)));
+        let versioned = match self.version {
+            None => known.whole(org)?,
+            Some(wanted) => {
+                let number = u64::try_from(wanted).ok().filter(|number| (1..=known.version).contains(number));
+                let missing = || {
+                    let text =
+                        format!("version {wanted} does not exist for custom attestation type '{name}'");
+                    cx.missing(Resource::AttestationTypeVersion, text)
+                };
+                known.of_version(number.ok_or_else(missing)?, org)?
+            }
         };
-        versions.retain(|version| u64::try_from(wanted) == Ok(version.version));
-        if versions.is_empty() {
-            let text = format!("version {wanted} does not exist for custom attestation type '{name}'");
-            return Err(cx.missing(Resource::AttestationTypeVersion, text).into());
-        }
-        Ok(Json(AttestationTypeView::of_versions(known, versions, org)))
+        Ok(JsonStream::new(versioned.text::<AttestationTypeVersion>(cx).await?, cx.compute()))
     }
 }
 
@@ -379,10 +419,15 @@ impl Content {
             cx.record(Draft::of(fact, Guard::Vacant(key))).await?;
             return Ok(());
         };
-        let versions = store.attestation_type_versions(org, &[known.record.id]).await?;
-        all_readable(versions.iter().map(|version| version.version), known.record.version, known.record.id)?;
-        if versions.first().is_some_and(|latest| self.is_in(&known.record, latest)) {
+        let latest = AttestationTypeVersion::one((known.record.id, known.record.version), cx).await?;
+        if self.is_in(&known.record, &latest) {
             return Ok(());
+        }
+        let most = cx.limits().attestation_type_versions;
+        if known.record.version >= most {
+            let text =
+                format!("Custom attestation type '{}' has {most} versions and takes no more", self.name);
+            return Err(Error::invalid("name", text));
         }
         let record = AttestationType {
             description: self.description.clone(),

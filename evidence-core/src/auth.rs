@@ -344,6 +344,16 @@ impl Access {
     pub const fn place(&self) -> Option<&Place> {
         self.place.as_ref()
     }
+
+    /// Whose share of the compute pool the request uses ([`Compute::on_behalf_of`](crate::compute::Compute::on_behalf_of)):
+    /// the organization's, where the caller has a role there, and else the caller's own. Nothing for nobody.
+    pub fn on_behalf_of(&self) -> Option<Id> {
+        match &self.place {
+            Some(Place { org, role: Some(_), .. }) => Some(*org),
+            _ if self.caller.is_nobody() => None,
+            _ => Some(self.caller.actor.id),
+        }
+    }
 }
 
 /// The organization that a request concerns.

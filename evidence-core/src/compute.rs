@@ -3,11 +3,13 @@
 //! to say: [`Evidence::with_compute_pool`](crate::Evidence::with_compute_pool).
 //!
 //! What finds no thread waits, at most [`PATIENCE`] long and at most [`WAITING`] jobs of an organization; what comes beyond
-//! is refused, and never begun. Organizations take turns, so that none waits for all the jobs of another. What an answer that
+//! is refused, and never begun. Organizations take turns, so that none waits for all the jobs of another. A caller without a
+//! role in the organization is counted in its place, so that no stranger uses up what its own people need. What an answer that
 //! is being sent still needs waits whatever waits already; and what a write needs that was recorded is done in any case.
 //!
 //! Jobs that take seconds have half of the places at most ([`Compute::run_long`]), so that the others, of which a request may
-//! have several, do not wait for them each time.
+//! have several, do not wait for them each time. They wait apart, and so does whatever else their requests do
+//! ([`Compute::at_length`]): however many are asked for, what is short finds room to wait.
 
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
@@ -26,7 +28,8 @@ use crate::id::Id;
 
 /// How long a job waits for its turn.
 pub const PATIENCE: Duration = Duration::from_secs(10);
-/// How many jobs of an organization may wait at once; those of none count as one organization's.
+/// How many jobs of an organization, or of a caller without a role in it, may wait at once, and as many of requests that
+/// take long; those of nobody count as one caller's.
 pub const WAITING: usize = 64;
 
 /// JSON of more bytes takes about a millisecond to parse or to write.
@@ -99,8 +102,10 @@ impl ComputePool for BlockingPool {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refused {
-    /// [`WAITING`] jobs of the organization wait already.
-    #[error("as many jobs of the organization as may wait are waiting for the compute pool already")]
+    /// [`WAITING`] jobs of the organization, or of the caller, wait already.
+    #[error(
+        "as many jobs of the organization or caller as may wait are waiting for the compute pool already"
+    )]
     Full,
     /// Its turn did not come within [`PATIENCE`].
     #[error("the compute pool did not get round to it in time")]
@@ -134,7 +139,7 @@ pub struct Compute {
     places: Arc<Places>,
     /// Who has a place here, of half as many, may wait for one there with a long job.
     long: Arc<Places>,
-    org: Option<Id>,
+    books: Books,
     /// A [`Progress`].
     progress: Arc<AtomicU8>,
 }
@@ -143,7 +148,7 @@ impl std::fmt::Debug for Compute {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Compute")
             .field("free", &self.places.turns().free)
-            .field("org", &self.org)
+            .field("books", &self.books)
             .finish_non_exhaustive()
     }
 }
@@ -155,17 +160,25 @@ impl Default for Compute {
 }
 
 impl Compute {
-    /// The way into this pool, for no organization.
+    /// The way into this pool, on behalf of nobody.
     pub fn new(pool: impl ComputePool) -> Self {
         let places = pool.parallelism().max(1);
         let (places, long) = (Places::new(places), Places::new((places / 2).max(1)));
-        Self { pool: Arc::new(pool), places, long, org: None, progress: Arc::default() }
+        Self { pool: Arc::new(pool), places, long, books: Books::default(), progress: Arc::default() }
     }
 
-    /// The way into the same pool for a request on behalf of this organization.
+    /// The way into the same pool for a request on behalf of this organization or caller
+    /// ([`Access::on_behalf_of`](crate::auth::Access::on_behalf_of)).
     #[must_use]
-    pub fn on_behalf_of(self, org: Option<Id>) -> Self {
-        Self { org, progress: Arc::default(), ..self }
+    pub fn on_behalf_of(self, whom: Option<Id>) -> Self {
+        Self { books: Books { whom, at_length: false }, progress: Arc::default(), ..self }
+    }
+
+    /// The way into the same pool for the rest of a request that takes long: even its short jobs wait with the long ones of
+    /// the organization, and not with those of other requests.
+    #[must_use]
+    pub fn at_length(self) -> Self {
+        Self { books: self.books.at_length(), ..self }
     }
 
     /// Notes how far the request has come; it never goes back.
@@ -181,8 +194,9 @@ impl Compute {
     async fn place(&self, is_long: bool) -> Result<(Place, Option<Place>), Refused> {
         let most = if self.has(Progress::Answering) { usize::MAX } else { WAITING };
         let mut waiting = pin!(async {
-            let long = if is_long { Some(self.long.place(self.org, most).await?) } else { None };
-            Ok::<_, Refused>((self.places.place(self.org, most).await?, long))
+            let books = if is_long { self.books.at_length() } else { self.books };
+            let long = if is_long { Some(self.long.place(books, most).await?) } else { None };
+            Ok::<_, Refused>((self.places.place(books, most).await?, long))
         });
         match waiting.as_mut().now_or_never() {
             Some(at_once) => at_once,
@@ -251,6 +265,21 @@ impl Compute {
     }
 }
 
+/// Whose jobs count together while they wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Books {
+    /// An organization, or a caller.
+    whom: Option<Id>,
+    /// Those of its requests that take long, and else the others.
+    at_length: bool,
+}
+
+impl Books {
+    const fn at_length(self) -> Self {
+        Self { at_length: true, ..self }
+    }
+}
+
 /// The places of a pool, and who waits for them.
 #[derive(Debug)]
 struct Places(Mutex<Turns>);
@@ -259,8 +288,8 @@ struct Places(Mutex<Turns>);
 struct Turns {
     /// None where anybody waits.
     free: usize,
-    /// Who waits, by organization; that whose turn is next comes first.
-    waiting: VecDeque<(Option<Id>, VecDeque<oneshot::Sender<Place>>)>,
+    /// Who waits, on whose behalf; those whose turn is next come first.
+    waiting: VecDeque<(Books, VecDeque<oneshot::Sender<Place>>)>,
 }
 
 /// A place in the pool, which the next has once this is dropped. Empty where somebody else has it now.
@@ -277,20 +306,20 @@ impl Places {
     }
 
     /// Waits for a place.
-    async fn place(self: &Arc<Self>, org: Option<Id>, most: usize) -> Result<Place, Refused> {
-        let mut turn = self.enter(org, most)?;
+    async fn place(self: &Arc<Self>, books: Books, most: usize) -> Result<Place, Refused> {
+        let mut turn = self.enter(books, most)?;
         match turn.try_recv() {
             Ok(place) => Ok(place),
             Err(_) => turn.await.map_err(|_| Refused::Late),
         }
     }
 
-    /// Where a place arrives, which it has already if one is free; refused where `most` of the organization wait.
-    fn enter(self: &Arc<Self>, org: Option<Id>, most: usize) -> Result<oneshot::Receiver<Place>, Refused> {
+    /// Where a place arrives, which it has already if one is free; refused where `most` of these wait.
+    fn enter(self: &Arc<Self>, books: Books, most: usize) -> Result<oneshot::Receiver<Place>, Refused> {
         let (to, turn) = oneshot::channel();
         let mut turns = self.turns();
         if turns.free == 0 {
-            turns.wait(org, to, most)?;
+            turns.wait(books, to, most)?;
             return Ok(turn);
         }
         turns.free -= 1;
@@ -312,9 +341,9 @@ impl Places {
 }
 
 impl Turns {
-    fn wait(&mut self, org: Option<Id>, to: oneshot::Sender<Place>, most: usize) -> Result<(), Refused> {
-        let Some((_, waiting)) = self.waiting.iter_mut().find(|(other, _)| *other == org) else {
-            self.waiting.push_back((org, VecDeque::from([to])));
+    fn wait(&mut self, books: Books, to: oneshot::Sender<Place>, most: usize) -> Result<(), Refused> {
+        let Some((_, waiting)) = self.waiting.iter_mut().find(|(other, _)| *other == books) else {
+            self.waiting.push_back((books, VecDeque::from([to])));
             return Ok(());
         };
         // Those who have left since do not count.
@@ -326,13 +355,13 @@ impl Turns {
         Ok(())
     }
 
-    /// The first of the next organization's who has not left, after which it is the other organizations' turn.
+    /// The first of the next who has not left, after which it is the others' turn.
     fn next(&mut self) -> Option<oneshot::Sender<Place>> {
-        while let Some((org, mut waiting)) = self.waiting.pop_front() {
+        while let Some((books, mut waiting)) = self.waiting.pop_front() {
             waiting.retain(|waiter| !waiter.is_closed());
             let next = waiting.pop_front();
             if !waiting.is_empty() {
-                self.waiting.push_back((org, waiting));
+                self.waiting.push_back((books, waiting));
             }
             if next.is_some() {
                 return next;
@@ -508,6 +537,30 @@ mod tests {
         started.push(done.start(2, &compute, org(1)));
         finish(&pool, started).await;
         assert_eq!(done.so_far().len(), WAITING + 2);
+    }
+
+    #[tokio::test]
+    async fn what_takes_long_leaves_what_is_short_its_room_to_wait() {
+        let (pool, done) = (Held::default(), Done::default());
+        let compute = Compute::new(pool.clone()).on_behalf_of(org(1));
+        let slow = compute.clone().at_length();
+        let wait = |compute: &Compute, number: u8| {
+            let (done, compute) = (done.clone(), compute.clone());
+            let mut work =
+                async move { compute.run(move || done.0.lock().unwrap().push(number)).await }.boxed();
+            assert!((&mut work).now_or_never().is_none(), "job {number} waits");
+            work
+        };
+        let mut started = Vec::from_iter((0..=WAITING).map(|_| wait(&slow, 0)));
+        assert!(matches!(slow.run(|| ()).await, Err(Error::Overloaded(Refused::Full))));
+        started.push(wait(&compute, 1));
+        let mut drawn = compute.run_long(|| ()).boxed();
+        assert!(
+            (&mut drawn).now_or_never().is_some_and(|refused| refused.is_err()),
+            "it is one of the long ones"
+        );
+        finish(&pool, started).await;
+        assert_eq!(done.so_far()[..3], [0, 0, 1]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -187,6 +187,7 @@ pub struct PutEnvironment {
 /// What an environment is created or updated with. A list that is absent or null changes nothing.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "CreateEnvironmentPutInput")]
 pub struct EnvironmentInput {
     /// Its name.
     pub name: EnvironmentName,

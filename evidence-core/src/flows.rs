@@ -1,8 +1,10 @@
 //! Flows: the repeatable processes whose executions are trails.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use futures_util::{Stream, TryFutureExt};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -14,9 +16,9 @@ use crate::id::Id;
 use crate::json::JsonValue;
 use crate::name::{FlowName, OrgName};
 use crate::operation::{Document, Envelope, Form, FormParts, Json, JsonList, Method, Operation, Put};
-use crate::page::{PageNumber, Pagination, PerPage, Slice, Window};
+use crate::page::{Listed, PageNumber, Pagination, PerPage, Slice, Window};
 use crate::rules::compliance::State;
-use crate::service::{Context, Draft};
+use crate::service::{Context, Draft, Lasting};
 use crate::shared::{Acknowledged, Description, List, ShortText, TagFilter, TagText, Tags};
 use crate::store::{Current, StoreResult};
 use crate::templates::{Parsed, Uploaded, each_with_template};
@@ -40,7 +42,8 @@ pub struct Flow {
     pub template: Option<TextRef>,
     /// The id of that text: a new one each time it changes.
     pub template_id: Id,
-    /// Where its code is, when a report told.
+    /// Empty: no report says where a flow's code is. Each trail and artifact says which repo it comes from, and those of one
+    /// flow may come from several.
     pub repo_url: String,
     /// Its tags.
     pub tags: Tags,
@@ -84,8 +87,8 @@ pub trait FlowStore: Send + Sync {
     async fn flow(&self, org: Id, name: &str) -> StoreResult<Option<Current<Flow>>>;
     /// The flows of these ids, in any order; unknown ids are passed over.
     async fn flows_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Flow>>;
-    /// Flows by name (bytes).
-    async fn flows(&self, org: Id, filter: &FlowFilter, window: Window) -> StoreResult<Slice<Flow>>;
+    /// Flows by name (bytes), without what they say.
+    async fn flows(&self, org: Id, filter: &FlowFilter, window: Window) -> StoreResult<Slice<Listed>>;
 }
 
 /// The template of a flow that was made without one.
@@ -136,6 +139,7 @@ pub struct FlowView {
     pub org: OrgName,
     /// The template's YAML text as uploaded.
     pub template: String,
+    /// Empty: trails and artifacts say which repo they come from, and those of one flow may come from several.
     pub repo_url: String,
     pub tags: Tags,
 }
@@ -217,13 +221,25 @@ impl Operation for ListFlows {
         let flows = cx.store().flows(cx.org()?, &filter, window).await?;
         let pagination =
             Pagination { total: flows.total, page: page.get(), per_page, page_count: flows.pages(per_page) };
-        let ids: Vec<Id> = flows.items.iter().map(|flow| flow.id).collect();
-        let newest = trails::newest_of_flows(&ids, cx).await?;
-        let with_activity = |flow: Flow| (flow.template, (newest.get(&flow.id).copied(), flow));
-        let flows = flows.items.into_iter().map(with_activity).collect();
-        let items = each_with_template(flows, cx.lasting(), listed);
-        JsonList::made(items, paged.then_some(pagination), &cx.compute()).await
+        let lasting = cx.lasting();
+        let read = move |ids| views(ids, lasting.clone()).try_flatten_stream();
+        JsonList::in_batches(flows.items, paged.then_some(pagination), &cx.compute(), read).await
     }
+}
+
+/// Flows of a list, in its order, as answers carry them.
+async fn views(
+    ids: Vec<Id>,
+    lasting: Lasting,
+) -> Result<impl Stream<Item = Result<ListedFlow>> + Send + 'static> {
+    let cx = lasting.context();
+    let mut flows = cx.store().flows_by_id(cx.org()?, &ids).await?;
+    let newest = trails::newest_of_flows(&ids, &cx).await?;
+    let place: BTreeMap<Id, usize> = ids.into_iter().zip(0..).collect();
+    flows.sort_unstable_by_key(|flow| place.get(&flow.id).copied());
+    let with_activity = |flow: Flow| (flow.template, (newest.get(&flow.id).copied(), flow));
+    let flows = flows.into_iter().map(with_activity).collect();
+    Ok(each_with_template(flows, lasting.clone(), listed))
 }
 
 impl Envelope<ListedFlow> for Option<Pagination> {

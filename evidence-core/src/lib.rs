@@ -73,6 +73,7 @@ pub mod texts;
 pub mod time;
 pub mod trails;
 pub mod transfer;
+mod versions;
 
 pub use error::{Error, ErrorKind, Result, Wording};
 pub use fact::{Fact, Guard, Key, RecordKind, Write};

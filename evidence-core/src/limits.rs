@@ -37,6 +37,8 @@ pub struct Limits {
     pub environment_allowances: u64,
     /// Versions of one policy: 1,000. Answers about it show them all.
     pub policy_versions: u64,
+    /// Versions of one custom attestation type: 1,000. Answers about it show them all.
+    pub attestation_type_versions: u64,
     /// Keys of one service account that work: 1,000. Of those made at the same time some more may pass.
     pub api_keys: usize,
     /// Bytes of a snapshot as it is recorded: 32 MiB, beyond which the field that leads to it is refused
@@ -73,6 +75,7 @@ impl Default for Limits {
             environment_members: 1_000,
             environment_allowances: 10_000,
             policy_versions: 1_000,
+            attestation_type_versions: 1_000,
             api_keys: 1_000,
             write: 32 << 20,
             running_artifacts: 10_000,

@@ -21,10 +21,12 @@ use crate::operation::{Document, Form, FormParts, JsonStream, Method, Operation,
 use crate::page::Listed;
 use crate::rules::policy;
 use crate::service::{Context, Draft};
-use crate::shared::{Description, ShortText, push_newest};
-use crate::store::{Current, StoreError, StoreResult};
+use crate::shared::{Description, ShortText, given, push_newest};
+use crate::store::{Current, StoreResult};
 use crate::time::Timestamp;
+use crate::versions::Version;
 
+pub use crate::versions::VersionKey;
 pub use view::{AfterVersions, BeforeVersions, PolicyEventView, PolicyVersionView, PolicyView};
 
 pub(crate) use parsed::{ParsedPolicies, no_policies};
@@ -84,9 +86,6 @@ pub struct PolicyVersion {
     pub by: Actor,
 }
 
-/// A policy's id, and the number of one of its versions.
-pub type VersionKey = (Id, u64);
-
 /// Questions about policies.
 #[async_trait]
 pub trait PolicyStore: Send + Sync {
@@ -128,17 +127,6 @@ pub(crate) async fn named(
         }
     }
     Ok(found)
-}
-
-/// Checks that the versions 1 to `latest` of a record are among these: a list leaves out what cannot be read. The record was
-/// read before, so that a newer version may be there, too.
-pub(crate) fn all_readable(versions: impl Iterator<Item = u64>, latest: u64, of: Id) -> Result<()> {
-    let found = versions.filter(|version| *version <= latest).count();
-    if found as u64 == latest {
-        return Ok(());
-    }
-    let what = format_args!("{found} of the {latest} versions of {of} can be read");
-    Err(StoreError::corrupt(what).into())
 }
 
 /// The environments that a policy is attached to; by name, as the store lists them.
@@ -232,16 +220,10 @@ pub struct PolicyInput {
     /// `env`, or left out.
     #[serde(default, rename = "type")]
     pub kind: PolicyKind,
-    /// What changed with the new version.
+    /// What changed with the new version, which keeps it. Versions never change: where the text is that of the latest one, or
+    /// none is sent, the comment is kept nowhere.
     #[serde(default)]
     pub comment: Description,
-}
-
-/// A value that may be left out and may not be null.
-fn given<'de, T: Deserialize<'de>, D: serde::Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Option<T>, D::Error> {
-    T::deserialize(deserializer).map(Some)
 }
 
 const FILE: &str = "policy_file";
@@ -314,7 +296,7 @@ async fn put(input: &PolicyInput, text: Option<&str>, cx: &Context<'_>) -> Resul
         return Ok(Done { created: true, policy: record, versioned: false });
     };
     let is_new = match text {
-        Some(text) => latest_text(&record, cx).await? != text,
+        Some(text) => PolicyVersion::one((record.id, record.version), cx).await?.policy_yaml != text,
         None => false,
     };
     let most = cx.limits().policy_versions;
@@ -328,14 +310,6 @@ async fn put(input: &PolicyInput, text: Option<&str>, cx: &Context<'_>) -> Resul
         cx.record(Draft::of(fact, Guard::Revision(RecordKind::Policy, record.id, revision))).await?;
     }
     Ok(Done { created: false, policy, versioned: text.is_some() })
-}
-
-/// The text of the latest version.
-async fn latest_text(policy: &Policy, cx: &Context<'_>) -> Result<String> {
-    let latest = (policy.id, policy.version);
-    let found = cx.store().policy_versions_by_number(cx.org()?, &[latest]).await?.pop();
-    let lost = || StoreError::corrupt(format_args!("the latest version of policy {} is missing", policy.id));
-    Ok(found.ok_or_else(lost)?.policy_yaml)
 }
 
 fn first(input: &PolicyInput, text: &str, cx: &Context<'_>) -> (Policy, PolicyVersion) {

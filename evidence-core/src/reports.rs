@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::assessment::{self, Running, Sighting};
 use crate::auth::Scope;
+use crate::compute::MANY_JUDGEMENTS;
 use crate::environments::{Environment, EnvironmentKind};
 use crate::error::{Error, INVALID_REPORT, Result};
 use crate::fact::Fact;
@@ -29,8 +30,14 @@ struct Report {
 }
 
 impl Report {
-    /// A report of these artifacts. One fingerprint reported several times is one artifact with several instances,
-    /// under the first name.
+    /// A report of these artifacts. What is reported of many is put together off the runtime.
+    async fn of(kind: EnvironmentKind, artifacts: Vec<PlainArtifact>, cx: &Context<'_>) -> Result<Self> {
+        let many = artifacts.iter().map(|artifact| artifact.digests.0.len()).sum::<usize>() > MANY_JUDGEMENTS;
+        let put_together = move || Self::new(kind, artifacts.iter().map(PlainArtifact::sighting));
+        cx.compute().run_if(many, put_together).await
+    }
+
+    /// The same. One fingerprint reported several times is one artifact with several instances, under the first name.
     fn new<'a>(kind: EnvironmentKind, artifacts: impl IntoIterator<Item = (&'a Digests, Creation)>) -> Self {
         let mut running = Running::new();
         for (digests, created) in artifacts {
@@ -214,8 +221,7 @@ impl Operation for ReportDocker {
     }
 
     async fn run(self, Json(body): Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
-        let sightings = body.artifacts.0.iter().map(PlainArtifact::sighting);
-        Report::new(EnvironmentKind::Docker, sightings).receive(&self.env_name, cx).await
+        Report::of(EnvironmentKind::Docker, body.artifacts.0, cx).await?.receive(&self.env_name, cx).await
     }
 }
 
@@ -266,8 +272,7 @@ impl Operation for ReportServer {
     }
 
     async fn run(self, Json(body): Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
-        let sightings = body.artifacts.0.iter().map(PlainArtifact::sighting);
-        Report::new(EnvironmentKind::Server, sightings).receive(&self.env_name, cx).await
+        Report::of(EnvironmentKind::Server, body.artifacts.0, cx).await?.receive(&self.env_name, cx).await
     }
 }
 

@@ -1,5 +1,5 @@
 //! Repos: where code comes from. They come into being when a report names one, and follow what the newest report
-//! says of them.
+//! says of them; what it leaves out stays as it was told.
 
 use async_trait::async_trait;
 use schemars::JsonSchema;
@@ -12,7 +12,7 @@ use crate::fact::{Fact, Guard, Key, RecordKind, UnknownFields, keep_unknown_fiel
 use crate::id::Id;
 use crate::name::OrgName;
 use crate::operation::{Json, Method, Operation};
-use crate::page::{Link, PageLinks, PageNumber, PerPage, Slice, SortDirection, Window};
+use crate::page::{Link, Listed, PageLinks, PageNumber, PerPage, Slice, SortDirection, Window};
 use crate::service::{Context, Draft};
 use crate::shared::{
     Address, Description, FreeForm, List, LongText, RepoInfo, ShortText, TagFilter, TagText, Tags,
@@ -21,7 +21,7 @@ use crate::shared::{
 use crate::store::{Current, StoreResult};
 use crate::time::Timestamp;
 
-/// A repo as it is recorded: what the newest report said of it.
+/// A repo as it is recorded: what reports said of it, the newest first of all.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(remote = "Self")]
 pub struct Repo {
@@ -78,6 +78,8 @@ pub trait RepoStore: Send + Sync {
     async fn repo(&self, org: Id, id: Id) -> StoreResult<Option<Current<Repo>>>;
     /// Repos in the filter's order.
     async fn repos(&self, org: Id, filter: &RepoFilter, window: Window) -> StoreResult<Slice<Repo>>;
+    /// The same, without what they say.
+    async fn repos_listed(&self, org: Id, filter: &RepoFilter, window: Window) -> StoreResult<Slice<Listed>>;
 }
 
 /// Names that a literal path would shadow.
@@ -99,13 +101,26 @@ impl Repo {
         }
     }
 
-    /// The same repo as a later report describes it.
-    fn reported_again(&self, info: &RepoInfo) -> Self {
+    /// The same repo as a later report describes it, which may tell less than one before.
+    fn reported_again(&self, newer: &RepoInfo) -> Self {
+        let (RepoInfo { name, url, id, description, provider, namespace_path: path, additional_info }, known) =
+            (newer.clone(), self.info.clone());
+        // A path was told with the name that it leads to.
+        let known_path = known.namespace_path.filter(|_| name == known.name);
+        let info = RepoInfo {
+            url: if url.is_empty() { known.url } else { url },
+            id: id.or(known.id),
+            description: description.or(known.description),
+            provider: provider.or(known.provider),
+            namespace_path: path.or(known_path),
+            additional_info: additional_info.or(known.additional_info),
+            name,
+        };
         Self {
-            info: info.clone(),
             vcs_instance: vcs_instance(&info.url),
             short_name: short_name(&info.name),
-            namespace_path: namespace_path(info),
+            namespace_path: namespace_path(&info),
+            info,
             ..self.clone()
         }
     }

@@ -52,7 +52,7 @@ pub trait EvidenceService: Clone + Send + Sync + 'static {
     /// How much is taken in.
     fn limits(&self) -> Limits;
 
-    /// Where CPU-bound work is done; on behalf of whom, is the caller's to say ([`Compute::on_behalf_of`]).
+    /// Where CPU-bound work is done; on behalf of whom, is the transport's to say ([`Access::on_behalf_of`]).
     fn compute(&self) -> Compute;
 
     /// Answers once the store does.

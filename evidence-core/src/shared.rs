@@ -5,7 +5,7 @@ mod bounded;
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de};
 
 use crate::name::Fingerprint;
 use crate::time::{SentSeconds, WholeSeconds};
@@ -13,10 +13,10 @@ use crate::time::{SentSeconds, WholeSeconds};
 pub use bounded::*;
 
 /// A git commit as it is reported and kept. Unknown properties are ignored.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct GitCommit {
-    /// The commit's hash. The specification's example of a pull request calls it `sha`.
-    #[serde(alias = "sha")]
+    /// The commit's hash. The specification's example of a pull request calls it `sha`; answers have both, which may be
+    /// sent back.
     pub sha1: ShortText,
     /// Its message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -45,6 +45,62 @@ pub struct GitCommit {
     /// What the host says of its signature.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature_state: Option<ShortText>,
+}
+
+/// A git commit as it is sent, in whichever spelling.
+#[derive(Deserialize)]
+struct SentCommit {
+    #[serde(default, deserialize_with = "given")]
+    sha1: Option<ShortText>,
+    #[serde(default, deserialize_with = "given")]
+    sha: Option<ShortText>,
+    message: Option<Description>,
+    author: Option<ShortText>,
+    author_username: Option<ShortText>,
+    branch: Option<ShortText>,
+    timestamp: Option<SentSeconds>,
+    url: Option<Address>,
+    parents: Option<List<ShortText>>,
+    verified: Option<bool>,
+    signature_state: Option<ShortText>,
+}
+
+impl<'de> Deserialize<'de> for GitCommit {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let sent = SentCommit::deserialize(deserializer)?;
+        Ok(Self {
+            sha1: either_spelling::<_, D::Error>("sha1", sent.sha1, sent.sha)?,
+            message: sent.message,
+            author: sent.author,
+            author_username: sent.author_username,
+            branch: sent.branch,
+            timestamp: sent.timestamp,
+            url: sent.url,
+            parents: sent.parents,
+            verified: sent.verified,
+            signature_state: sent.signature_state,
+        })
+    }
+}
+
+/// A value that may be left out and may not be null.
+pub(crate) fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
+}
+
+/// A field that has two spellings, of which one is sent, or both with one value.
+pub(crate) fn either_spelling<T: PartialEq, E: de::Error>(
+    field: &'static str,
+    spelling: Option<T>,
+    other: Option<T>,
+) -> Result<T, E> {
+    match (spelling, other) {
+        (Some(one), Some(another)) if one != another => Err(E::duplicate_field(field)),
+        (Some(value), _) | (None, Some(value)) => Ok(value),
+        (None, None) => Err(E::missing_field(field)),
+    }
 }
 
 /// A git commit as answers carry it (specification, Artifact: git_commit_info): every key present, and the empty

@@ -65,7 +65,7 @@
 //! | [`api_keys`](ServiceAccountStore::api_keys) | the owner | oldest first, then id | all that work |
 //! | [`api_key_count`](ServiceAccountStore::api_key_count) | the owner | | the number of those that work, damaged ones too |
 //! | [`flows`](FlowStore::flows) | part of the name, tags | name, by bytes | a window, and the total |
-//! | [`repos`](RepoStore::repos) | name, search, provider, namespace, tags | name, by bytes, then id | a window, and the total |
+//! | [`repos`](RepoStore::repos), [`repos_listed`](RepoStore::repos_listed) | name, search, provider, namespace, tags | name, by bytes, then id | a window, and the total |
 //! | [`trails`](TrailStore::trails) | flow and what else is asked | last begun first by ledger index | a window, and the total |
 //! | [`newest_trails`](TrailStore::newest_trails) | flows | any | one a flow |
 //! | [`trail_size`](TrailStore::trail_size) | the trail and a kind of reports | | a count, up to so many |
@@ -79,7 +79,8 @@
 //! | [`instances`](SnapshotStore::instances) | environment and number | artifact key | all that ran or exited |
 //! | [`runs`](SnapshotStore::runs) | fingerprints | environment, fingerprint, first snapshot | each artifact's first and newest in each environment |
 //! | [`policy_version_sizes`](PolicyStore::policy_version_sizes), [`policy_versions_by_number`](PolicyStore::policy_versions_by_number) | policies and numbers | any | one a number |
-//! | [`attestation_types`](AttestationTypeStore::attestation_types), [`attestation_type_versions`](AttestationTypeStore::attestation_type_versions) | the organization, types | newest first | all |
+//! | [`attestation_types`](AttestationTypeStore::attestation_types) | the organization | newest first | all |
+//! | [`attestation_type_version_sizes`](AttestationTypeStore::attestation_type_version_sizes), [`attestation_type_versions_by_number`](AttestationTypeStore::attestation_type_versions_by_number) | types and numbers | any | one a number |
 //! | [`allowances_listed`](AllowlistStore::allowances_listed) | the organization | newest first by ledger index | the newest of each environment and fingerprint |
 //! | [`allowances`](AllowlistStore::allowances) | ledger indexes | newest first by ledger index | one an index |
 //! | [`allowed`](AllowlistStore::allowed) | environment and fingerprints | any | one a fingerprint |

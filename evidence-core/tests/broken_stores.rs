@@ -239,9 +239,8 @@ impl Broken {
             let holds = match guard {
                 Guard::Vacant(Key::Flow(name)) => self.whole.flow(write.org, name.as_str()).await?.is_none(),
                 Guard::Revision(RecordKind::Flow, id, revision) => {
-                    let flows = self.whole.flows(write.org, &FlowFilter::default(), Window::ALL).await?;
                     let mut names =
-                        flows.items.into_iter().filter(|flow| flow.id == id).map(|flow| flow.name);
+                        self.whole.flows_by_id(write.org, &[id]).await?.into_iter().map(|flow| flow.name);
                     let Some(name) = names.next_back() else { return Err(StoreError::Conflict) };
                     let found = self.whole.flow(write.org, name.as_str()).await?;
                     found.is_some_and(|flow| flow.revision == revision)
@@ -424,7 +423,7 @@ impl FlowStore for Broken {
         self.whole.flows_by_id(org, ids).await
     }
 
-    async fn flows(&self, org: Id, filter: &FlowFilter, window: Window) -> StoreResult<Slice<Flow>> {
+    async fn flows(&self, org: Id, filter: &FlowFilter, window: Window) -> StoreResult<Slice<Listed>> {
         let mut filter = filter.clone();
         if self.has(Defect::SearchesMindCase) {
             filter.ignore_case = false;
@@ -574,6 +573,7 @@ delegate! { RepoStore {
     fn repo_by_identity(org: Id, identity: &str) -> Option<Current<Repo>>;
     fn repo(org: Id, id: Id) -> Option<Current<Repo>>;
     fn repos(org: Id, filter: &RepoFilter, window: Window) -> Slice<Repo>;
+    fn repos_listed(org: Id, filter: &RepoFilter, window: Window) -> Slice<Listed>;
 } }
 delegate! { EnvironmentStore {
     fn environment(org: Id, name: &str) -> Option<KnownEnvironment>;
@@ -625,5 +625,6 @@ impl TextStore for Broken {
 delegate! { AttestationTypeStore {
     fn attestation_type(org: Id, name: &str) -> Option<Current<AttestationType>>;
     fn attestation_types(org: Id) -> Vec<AttestationType>;
-    fn attestation_type_versions(org: Id, types: &[Id]) -> Vec<AttestationTypeVersion>;
+    fn attestation_type_version_sizes(org: Id, versions: &[VersionKey]) -> Vec<Listed<VersionKey>>;
+    fn attestation_type_versions_by_number(org: Id, versions: &[VersionKey]) -> Vec<AttestationTypeVersion>;
 } }

@@ -177,7 +177,6 @@ fn expected() -> Vec<(&'static str, Vec<&'static str>, Vec<&'static str>)> {
         ),
         (service_accounts::KEY_COUNT, vec!["text", "text", "bigint"], vec!["api_key_owner org owner_id"]),
         (ledger::ENTRIES, vec!["text", "bigint", "bigint", "bigint"], vec![payload]),
-        (policies::VERSIONS, listed.clone(), vec![payload, "version_pkey org id"]),
         (texts::TEXTS, listed.clone(), vec!["kept_text_pkey org sha256", payload]),
         (policies::SIZES, vec!["text", "text[]", "bigint[]"], vec![payload, "version_pkey org id number"]),
         (

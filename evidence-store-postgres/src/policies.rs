@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::db::PostgresStore;
-use crate::rows::{Payload, each, id, list, payload, signed, text_of, unsigned};
+use crate::rows::{Payload, id, payload, signed, text_of, unsigned};
 
 const KIND: &str = "policy";
 
@@ -22,15 +22,7 @@ pub(crate) const INSERT_VERSIONS: &str = "
     INSERT INTO evidence.version (org, id, number, ledger_index)
     SELECT r.* FROM go, UNNEST($text, $text, $bigint, $bigint) r";
 
-pub(crate) const VERSIONS: &str = concat!(
-    "SELECT v.ledger_index, ",
-    payload!("v"),
-    " FROM ",
-    each!("version", "id", "v"),
-    " ORDER BY v.ledger_index"
-);
-
-/// The versions `v` of the policies `$2` and numbers `$3`.
+/// The versions `v` of the records `$2` and numbers `$3`.
 macro_rules! by_number {
     () => {
         " FROM UNNEST($2::text[], $3::bigint[]) AS wanted (id, number) CROSS JOIN LATERAL (
@@ -51,13 +43,26 @@ struct Versioned<T> {
 }
 
 impl PostgresStore {
-    /// Every version of these records, oldest first.
+    /// How large these versions of records are.
+    pub(crate) async fn version_sizes(
+        &self,
+        org: Id,
+        versions: &[VersionKey],
+    ) -> StoreResult<Vec<Listed<VersionKey>>> {
+        let (ids, numbers) = columns(versions);
+        let rows = self.ask(SIZES).bind(org.to_string()).bind(ids).bind(numbers).all().await?;
+        rows.into_iter().map(size).collect()
+    }
+
+    /// These versions of records.
     pub(crate) async fn versions<T: DeserializeOwned + Send + 'static>(
         &self,
         org: Id,
-        of: &[Id],
+        versions: &[VersionKey],
     ) -> StoreResult<Vec<T>> {
-        self.ask(VERSIONS).bind(org.to_string()).bind(list(of)).readable_as(org, version).await
+        let (ids, numbers) = columns(versions);
+        let question = self.ask(BY_NUMBER).bind(org.to_string()).bind(ids).bind(numbers);
+        question.readable_as(org, version).await
     }
 }
 
@@ -69,11 +74,11 @@ fn version<T: DeserializeOwned>((index, payload): (i64, Payload)) -> (i64, Store
 /// The ids and the numbers, each pair once, to bind.
 fn columns(versions: &[VersionKey]) -> (Vec<String>, Vec<i64>) {
     let versions = BTreeSet::from_iter(versions);
-    versions.into_iter().map(|(policy, number)| (policy.to_string(), signed(*number))).unzip()
+    versions.into_iter().map(|(record, number)| (record.to_string(), signed(*number))).unzip()
 }
 
-fn size((policy, number, bytes): (String, i64, i64)) -> StoreResult<Listed<VersionKey>> {
-    Ok(Listed { id: (id(&policy)?, unsigned(number)?), bytes: unsigned(bytes)? })
+fn size((record, number, bytes): (String, i64, i64)) -> StoreResult<Listed<VersionKey>> {
+    Ok(Listed { id: (id(&record)?, unsigned(number)?), bytes: unsigned(bytes)? })
 }
 
 #[async_trait]
@@ -96,9 +101,7 @@ impl PolicyStore for PostgresStore {
         org: Id,
         versions: &[VersionKey],
     ) -> StoreResult<Vec<Listed<VersionKey>>> {
-        let (ids, numbers) = columns(versions);
-        let rows = self.ask(SIZES).bind(org.to_string()).bind(ids).bind(numbers).all().await?;
-        rows.into_iter().map(size).collect()
+        self.version_sizes(org, versions).await
     }
 
     async fn policy_versions_by_number(
@@ -106,8 +109,6 @@ impl PolicyStore for PostgresStore {
         org: Id,
         versions: &[VersionKey],
     ) -> StoreResult<Vec<PolicyVersion>> {
-        let (ids, numbers) = columns(versions);
-        let question = self.ask(BY_NUMBER).bind(org.to_string()).bind(ids).bind(numbers);
-        question.readable_as(org, version).await
+        self.versions(org, versions).await
     }
 }

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use evidence_core::Current;
 use evidence_core::id::Id;
-use evidence_core::page::{Slice, SortDirection, Window};
+use evidence_core::page::{Listed, Slice, SortDirection, Window};
 use evidence_core::repos::{Repo, RepoFilter, RepoStore};
 use evidence_core::store::StoreResult;
 
@@ -68,15 +68,23 @@ impl RepoStore for PostgresStore {
     }
 
     async fn repos(&self, org: Id, filter: &RepoFilter, window: Window) -> StoreResult<Slice<Repo>> {
-        let texts = [
-            filter.name.clone(),
-            filter.search.clone(),
-            filter.provider.map(|provider| provider.as_str().to_owned()),
-            filter.repo_id.clone(),
-            filter.vcs_instance.clone(),
-            filter.namespace.as_deref().map(path),
-        ];
-        let values = texts.into_iter().map(Bound::Text).chain(tag_columns(&filter.tags)).collect();
-        self.page(org, &listing(filter), window, values).await
+        self.page(org, &listing(filter), window, values(filter)).await
     }
+
+    async fn repos_listed(&self, org: Id, filter: &RepoFilter, window: Window) -> StoreResult<Slice<Listed>> {
+        self.listed(org, &listing(filter), window, values(filter)).await
+    }
+}
+
+/// What a list is narrowed by, to bind.
+fn values(filter: &RepoFilter) -> Vec<Bound> {
+    let texts = [
+        filter.name.clone(),
+        filter.search.clone(),
+        filter.provider.map(|provider| provider.as_str().to_owned()),
+        filter.repo_id.clone(),
+        filter.vcs_instance.clone(),
+        filter.namespace.as_deref().map(path),
+    ];
+    texts.into_iter().map(Bound::Text).chain(tag_columns(&filter.tags)).collect()
 }

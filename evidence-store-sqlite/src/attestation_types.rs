@@ -4,8 +4,11 @@ use std::cmp::Reverse;
 
 use async_trait::async_trait;
 use evidence_core::Current;
-use evidence_core::attestation_types::{AttestationType, AttestationTypeStore, AttestationTypeVersion};
+use evidence_core::attestation_types::{
+    AttestationType, AttestationTypeStore, AttestationTypeVersion, VersionKey,
+};
 use evidence_core::id::Id;
+use evidence_core::page::Listed;
 use evidence_core::store::StoreResult;
 
 use crate::db::SqliteStore;
@@ -25,13 +28,19 @@ impl AttestationTypeStore for SqliteStore {
         Ok(types)
     }
 
-    async fn attestation_type_versions(
+    async fn attestation_type_version_sizes(
         &self,
         org: Id,
-        types: &[Id],
+        versions: &[VersionKey],
+    ) -> StoreResult<Vec<Listed<VersionKey>>> {
+        self.version_sizes(org, versions).await
+    }
+
+    async fn attestation_type_versions_by_number(
+        &self,
+        org: Id,
+        versions: &[VersionKey],
     ) -> StoreResult<Vec<AttestationTypeVersion>> {
-        let mut versions: Vec<_> = self.versions(org, types).await?;
-        versions.reverse();
-        Ok(versions)
+        self.versions(org, versions).await
     }
 }

@@ -20,12 +20,6 @@ pub(crate) const INSERT_VERSIONS: &str = "
     INSERT INTO version (org, id, number, ledger_index)
     SELECT value->>0, value->>1, value->>2, value->>3 FROM json_each($1)";
 
-const VERSIONS: &str = "
-    SELECT v.ledger_index, l.payload FROM json_each($2) w CROSS JOIN version v ON v.id = w.value
-    LEFT JOIN ledger l ON l.org = v.org AND l.idx = v.ledger_index
-    WHERE v.org = (SELECT key FROM organization WHERE id = $1)
-    ORDER BY v.ledger_index";
-
 /// The versions `v` of these records and numbers, with their entries `l`.
 macro_rules! by_number {
     ($columns:literal) => {
@@ -51,13 +45,23 @@ struct Versioned<T> {
 }
 
 impl SqliteStore {
-    /// Every version of these records, oldest first.
+    /// How large these versions of records are.
+    pub(crate) async fn version_sizes(
+        &self,
+        org: Id,
+        versions: &[VersionKey],
+    ) -> StoreResult<Vec<Listed<VersionKey>>> {
+        let question = self.ask(SIZES).bind(org.to_string()).bind(once(versions)?).about(versions.len());
+        question.all_as(size).await
+    }
+
+    /// These versions of records.
     pub(crate) async fn versions<T: DeserializeOwned + Send + 'static>(
         &self,
         org: Id,
-        of: &[Id],
+        versions: &[VersionKey],
     ) -> StoreResult<Vec<T>> {
-        let question = self.ask(VERSIONS).bind(org.to_string()).bind(once(of)?).about(of.len());
+        let question = self.ask(BY_NUMBER).bind(org.to_string()).bind(once(versions)?).about(versions.len());
         question.readable_as(org, version).await
     }
 }
@@ -67,8 +71,8 @@ fn version<T: DeserializeOwned>((index, payload): (i64, Payload)) -> (i64, Store
     (index, payload.text().and_then(said::<Versioned<T>>).map(|payload| payload.version))
 }
 
-fn size((policy, number, bytes): (String, i64, i64)) -> StoreResult<Listed<VersionKey>> {
-    Ok(Listed { id: (id(&policy)?, unsigned(number)?), bytes: unsigned(bytes)? })
+fn size((record, number, bytes): (String, i64, i64)) -> StoreResult<Listed<VersionKey>> {
+    Ok(Listed { id: (id(&record)?, unsigned(number)?), bytes: unsigned(bytes)? })
 }
 
 #[async_trait]
@@ -91,8 +95,7 @@ impl PolicyStore for SqliteStore {
         org: Id,
         versions: &[VersionKey],
     ) -> StoreResult<Vec<Listed<VersionKey>>> {
-        let question = self.ask(SIZES).bind(org.to_string()).bind(once(versions)?).about(versions.len());
-        question.all_as(size).await
+        self.version_sizes(org, versions).await
     }
 
     async fn policy_versions_by_number(
@@ -100,7 +103,6 @@ impl PolicyStore for SqliteStore {
         org: Id,
         versions: &[VersionKey],
     ) -> StoreResult<Vec<PolicyVersion>> {
-        let question = self.ask(BY_NUMBER).bind(org.to_string()).bind(once(versions)?).about(versions.len());
-        question.readable_as(org, version).await
+        self.versions(org, versions).await
     }
 }

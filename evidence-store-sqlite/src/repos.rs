@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use evidence_core::Current;
 use evidence_core::id::Id;
-use evidence_core::page::{Slice, SortDirection, Window};
+use evidence_core::page::{Listed, Slice, SortDirection, Window};
 use evidence_core::repos::{Repo, RepoFilter, RepoStore};
 use evidence_core::store::StoreResult;
 
@@ -68,15 +68,23 @@ impl RepoStore for SqliteStore {
     }
 
     async fn repos(&self, org: Id, filter: &RepoFilter, window: Window) -> StoreResult<Slice<Repo>> {
-        let values = vec![
-            filter.name.clone(),
-            filter.search.clone(),
-            filter.provider.map(|provider| provider.as_str().to_owned()),
-            filter.repo_id.clone(),
-            filter.vcs_instance.clone(),
-            filter.namespace.as_deref().map(path),
-            Some(tag_list(&filter.tags)?),
-        ];
-        self.page(org, &listing(filter), window, values).await
+        self.page(org, &listing(filter), window, values(filter)?).await
     }
+
+    async fn repos_listed(&self, org: Id, filter: &RepoFilter, window: Window) -> StoreResult<Slice<Listed>> {
+        self.listed(org, &listing(filter), window, values(filter)?).await
+    }
+}
+
+/// What a list is narrowed by, to bind.
+fn values(filter: &RepoFilter) -> StoreResult<Vec<Option<String>>> {
+    Ok(vec![
+        filter.name.clone(),
+        filter.search.clone(),
+        filter.provider.map(|provider| provider.as_str().to_owned()),
+        filter.repo_id.clone(),
+        filter.vcs_instance.clone(),
+        filter.namespace.as_deref().map(path),
+        Some(tag_list(&filter.tags)?),
+    ])
 }

@@ -3,6 +3,8 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use evidence_core::error::FieldErrors;
 use evidence_core::{Error, ErrorKind, Wording};
@@ -91,6 +93,11 @@ impl Refusal {
 
     fn log(&self, status: StatusCode) {
         match self {
+            Self::Failed(Error::Overloaded(refused)) => {
+                if let Some(unsaid) = OVERLOADS.tell(Instant::now()) {
+                    tracing::warn!(unsaid, "requests are refused for overload: {refused}");
+                }
+            }
             Self::Failed(error) if status.is_server_error() => {
                 tracing::error!(status = status.as_u16(), "{}", Chain(error));
             }
@@ -99,6 +106,34 @@ impl Refusal {
             #[cfg(feature = "rocket")]
             Self::BrokeOff => {}
         }
+    }
+}
+
+/// Overload refuses many requests at once: a line now and then tells of them, and how many more there were since the last.
+static OVERLOADS: Sparse = Sparse::new(Duration::from_secs(5));
+
+/// What is told once in an interval at most.
+struct Sparse {
+    interval: Duration,
+    /// When it was told last, and how often it was not since.
+    told: Mutex<(Option<Instant>, u64)>,
+}
+
+impl Sparse {
+    const fn new(interval: Duration) -> Self {
+        Self { interval, told: Mutex::new((None, 0)) }
+    }
+
+    /// Whether it is to be told now: how often it was not since the last time.
+    fn tell(&self, now: Instant) -> Option<u64> {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let (last, unsaid) = &mut *told;
+        if last.is_some_and(|last| now.saturating_duration_since(last) < self.interval) {
+            *unsaid += 1;
+            return None;
+        }
+        *last = Some(now);
+        Some(std::mem::take(unsaid))
     }
 }
 
@@ -137,5 +172,18 @@ impl fmt::Display for Chain<'_> {
         write!(f, "{}", self.0)?;
         let mut causes = std::iter::successors(self.0.source(), |cause| cause.source());
         causes.try_for_each(|cause| write!(f, ": {cause}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_happens_often_is_told_once_in_an_interval_with_how_often_it_was_not() {
+        let (sparse, start) = (Sparse::new(Duration::from_secs(5)), Instant::now());
+        for (second, told) in [(0, Some(0)), (1, None), (4, None), (5, Some(2)), (9, None), (20, Some(1))] {
+            assert_eq!(sparse.tell(start + Duration::from_secs(second)), told, "after {second} s");
+        }
     }
 }

@@ -126,7 +126,7 @@ fn known(method: &http::Method) -> Option<Method> {
 fn answer<S: EvidenceService, O: Operation>(call: Call<S>) -> Answering {
     Box::pin(async move {
         let Call { service, access, parameters, body } = call;
-        let compute = service.compute().on_behalf_of(access.place().map(|place| place.org));
+        let compute = service.compute().on_behalf_of(access.on_behalf_of());
         let input = input::<O>(parameters, body, &service.limits(), &compute).await;
         let (operation, body) = input.map_err(|e| e.under(O::INVALID))?;
         let work = async move {

@@ -471,7 +471,7 @@ async fn by_trails(
 
 async fn repos_named(name: ShortText, cx: &Context<'_>) -> Result<Vec<Id>> {
     let filter = RepoFilter { name: Some(name.to_string()), ..RepoFilter::default() };
-    let repos = cx.store().repos(cx.org()?, &filter, Window::ALL).await?;
+    let repos = cx.store().repos_listed(cx.org()?, &filter, Window::ALL).await?;
     if repos.items.is_empty() {
         return Err(cx.missing(Resource::Repo, name.as_str()).named_by("query.repo_name").into());
     }

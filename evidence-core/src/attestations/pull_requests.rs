@@ -1,6 +1,6 @@
 //! Pull requests as they are reported. Three spellings are in use (the specification's, with an approver's `author`
 //! and a commit's `sha`; and two older ones, with `username` or a plain string, and `sha1`); all are read, one is kept,
-//! and answers carry both spellings.
+//! and answers carry both spellings, as may whoever sends back what was answered.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 
 use crate::name::CommitSha;
-use crate::shared::{Address, GitCommit, List, LongText, ShortText, VcsProvider};
+use crate::shared::{Address, GitCommit, List, LongText, ShortText, VcsProvider, either_spelling, given};
 use crate::time::SentSeconds;
 
 /// The host of pull requests: a repo's provider, or `azure`.
@@ -131,8 +131,10 @@ pub struct Approver {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ApproverObject {
-    #[serde(alias = "author")]
-    username: ShortText,
+    #[serde(default, deserialize_with = "given")]
+    username: Option<ShortText>,
+    #[serde(default, deserialize_with = "given")]
+    author: Option<ShortText>,
     #[serde(default)]
     state: Option<ShortText>,
     #[serde(default)]
@@ -155,9 +157,13 @@ impl<'de> Deserialize<'de> for Approver {
             }
 
             fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<Approver, A::Error> {
-                let ApproverObject { username, state, timestamp } =
+                let ApproverObject { username, author, state, timestamp } =
                     ApproverObject::deserialize(de::value::MapAccessDeserializer::new(map))?;
-                Ok(Approver { username, state, timestamp })
+                Ok(Approver {
+                    username: either_spelling::<_, A::Error>("username", username, author)?,
+                    state,
+                    timestamp,
+                })
             }
         }
         deserializer.deserialize_any(Either)
@@ -238,6 +244,15 @@ mod tests {
     }
 
     #[test]
+    fn what_is_answered_is_read_as_what_was_sent() {
+        let sent = from_json::<PullRequest>(&json!({
+            "url": "u", "state": "MERGED", "approvers": [{"author": "ann", "state": "APPROVED", "timestamp": 5}, "bob"],
+            "commits": [{"sha": SHA, "message": "m", "author": "a", "timestamp": 7, "parents": [SHA]}],
+        }));
+        assert_eq!(from_json::<PullRequest>(&sent.clone().unwrap().answered()), sent);
+    }
+
+    #[test]
     fn what_is_kept_reads_back_as_itself() {
         let sent = json!({
             "url": "u", "state": "open", "merge_commit": SHA, "created_at": 1.25, "merged_at": null,
@@ -256,7 +271,15 @@ mod tests {
             (json!({"url": "u", "state": "open", "merge_commit": "12"}), "merge_commit"),
             (json!({"url": "u", "state": "open", "approvers": [7]}), "approvers[0]"),
             (json!({"url": "u", "state": "open", "approvers": [{"author": "a", "x": 1}]}), "approvers[0].x"),
+            (json!({"url": "u", "state": "open", "approvers": [{}]}), "approvers[0].username"),
+            (json!({"url": "u", "state": "open", "approvers": [{"author": null}]}), "approvers[0].author"),
+            (
+                json!({"url": "u", "state": "open", "approvers": [{"author": "a", "username": "b"}]}),
+                "approvers[0].username",
+            ),
             (json!({"url": "u", "state": "open", "commits": [{}]}), "commits[0].sha1"),
+            (json!({"url": "u", "state": "open", "commits": [{"sha": null}]}), "commits[0].sha"),
+            (json!({"url": "u", "state": "open", "commits": [{"sha": SHA, "sha1": "a"}]}), "commits[0].sha1"),
         ];
         for (value, field) in table {
             assert_eq!(

@@ -8,13 +8,14 @@ use crate::attestation_types::{AttestationType, AttestationTypeVersion};
 use crate::fact::{Fact, UnknownFields};
 use crate::store::{Current, Store};
 
-use super::fixtures::{Org, at, awkward, id, jane, named, robot, user_data};
-use super::{Outcome, promises, same};
+use super::fixtures::{Org, at, awkward, free_form, id, jane, named, robot, user_data};
+use super::{Outcome, ensure, promises, same};
 
 promises! {
     types_read_back: "Custom attestation types and versions are what was recorded last, absent options too.",
     types_are_listed_newest_first: "`attestation_types` is ordered newest first by `created_at`, then by id.",
-    versions_are_listed_newest_first: "`attestation_type_versions` answers every version of these types, newest first.",
+    type_versions_are_found_by_number: "`attestation_type_versions_by_number` and `attestation_type_version_sizes` answer these versions of these types, each once.",
+    sizes_are_of_whole_type_versions: "`attestation_type_version_sizes` answers no less than a version has.",
 }
 
 fn bare(n: u64, name: &str) -> AttestationType {
@@ -72,8 +73,10 @@ async fn types_read_back(store: Arc<dyn Store>) -> Outcome {
     let current = Current { revision: 2, record: full.clone() };
     same("versioned", store.attestation_type(org.id, "t").await?, Some(current))?;
     same("listed", store.attestation_types(org.id).await?, vec![full])?;
-    let versions = store.attestation_type_versions(org.id, &[id(100)]).await?;
-    same("the versions", versions, vec![full_version, version(100, 1)])?;
+    let mut versions =
+        store.attestation_type_versions_by_number(org.id, &[(id(100), 1), (id(100), 2)]).await?;
+    versions.sort_by_key(|version| version.version);
+    same("the versions", versions, vec![version(100, 1), full_version])?;
     for (org, name) in [(&other, "t"), (&org, "T"), (&org, "%"), (&org, "_"), (&org, "")] {
         same(name, store.attestation_type(org.id, name).await?, None)?;
     }
@@ -94,7 +97,21 @@ async fn types_are_listed_newest_first(store: Arc<dyn Store>) -> Outcome {
     same("the types", found, [101, 102, 104, 103].map(id).to_vec())
 }
 
-async fn versions_are_listed_newest_first(store: Arc<dyn Store>) -> Outcome {
+async fn sizes_are_of_whole_type_versions(store: Arc<dyn Store>) -> Outcome {
+    let org = Org::create(&store, 1, "foo").await?;
+    for (n, length) in [(100, 0), (101, 3_000), (102, 300_000)] {
+        let schema = free_form(&json!({ "description": "ü".repeat(length) }).to_string());
+        let version = AttestationTypeVersion { type_schema: Some(schema), ..version(n, 1) };
+        org.record(vec![Fact::AttestationTypeCreated { record: bare(n, &format!("t{n}")), version }]).await?;
+        let size = store.attestation_type_version_sizes(org.id, &[(id(n), 1)]).await?;
+        let bytes = size.iter().map(|listed| listed.bytes).sum::<u64>();
+        let least = 2 * length as u64;
+        ensure((least..least + 2_000).contains(&bytes), &format!("{bytes} bytes of {length} characters"))?;
+    }
+    Ok(())
+}
+
+async fn type_versions_are_found_by_number(store: Arc<dyn Store>) -> Outcome {
     let (org, other) = Org::two(&store).await?;
     org.record(vec![created(100, "a"), created(101, "b"), created(102, "c")]).await?;
     other.record(vec![created(200, "a")]).await?;
@@ -102,9 +119,21 @@ async fn versions_are_listed_newest_first(store: Arc<dyn Store>) -> Outcome {
         let record = AttestationType { version: n, ..bare(100, "a") };
         org.record(vec![Fact::AttestationTypeVersioned { record, version: version(100, n) }]).await?;
     }
-    let found = store.attestation_type_versions(org.id, &[100, 200, 999, 100].map(id)).await?;
-    same("of one type", found, (1..=11).rev().map(|n| version(100, n)).collect())?;
-    let found = store.attestation_type_versions(org.id, &[100, 101].map(id)).await?;
-    same("of two types", found.len(), 12)?;
-    same("of none", store.attestation_type_versions(org.id, &[]).await?, Vec::new())
+    for (wanted, found) in [
+        (vec![], vec![]),
+        (vec![(100, 11)], vec![(100, 11)]),
+        (vec![(101, 1), (100, 2), (101, 1), (100, 10)], vec![(100, 2), (100, 10), (101, 1)]),
+        (vec![(100, 0), (100, 12), (101, 2), (200, 1), (999, 1), (100, u64::MAX)], vec![]),
+    ] {
+        let wanted: Vec<_> = wanted.into_iter().map(|(of, number)| (id(of), number)).collect();
+        let mut sizes = store.attestation_type_version_sizes(org.id, &wanted).await?;
+        sizes.sort_by_key(|listed| listed.id);
+        let mut versions = store.attestation_type_versions_by_number(org.id, &wanted).await?;
+        versions.sort_by_key(|version| (version.attestation_type, version.version));
+        let keys = found.iter().map(|(of, number)| (id(*of), *number)).collect::<Vec<_>>();
+        same("the sizes", sizes.into_iter().map(|listed| listed.id).collect(), keys)?;
+        let found = found.into_iter().map(|(of, number)| version(of, number)).collect();
+        same("the versions", versions, found)?;
+    }
+    Ok(())
 }

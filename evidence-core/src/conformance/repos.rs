@@ -15,7 +15,7 @@ use super::{Failure, Outcome, promises, same};
 promises! {
     repos_read_back: "Repos are what was reported or tagged last, absent options too.",
     repos_are_found_in_their_organization: "What does not exist, or is another organization's, is `None`.",
-    repos_are_listed_by_name: "`repos` is ordered by name (bytes) in the direction asked, equal names by id ascending.",
+    repos_are_listed_by_name: "`repos`, like `repos_listed`, is ordered by name (bytes) in the direction asked, equal names by id ascending.",
     repo_windows_have_the_right_total: "A window past the end is empty, with the right total.",
     repos_are_narrowed: "Everything given in a repo filter must match.",
 }
@@ -96,7 +96,10 @@ async fn repos_are_found_in_their_organization(store: Arc<dyn Store>) -> Outcome
 async fn listed(org: &Org, filter: &RepoFilter) -> Result<Vec<Id>, Failure> {
     let repos = org.store.repos(org.id, filter, Window::ALL).await?;
     same("the total", repos.total, repos.items.len() as u64)?;
-    Ok(repos.items.into_iter().map(|repo| repo.id).collect())
+    let (repos, named) =
+        (repos.map(|repo| repo.id), org.store.repos_listed(org.id, filter, Window::ALL).await?);
+    same("without what they say", named.map(|repo| repo.id), repos.clone())?;
+    Ok(repos.items)
 }
 
 async fn repos_are_listed_by_name(store: Arc<dyn Store>) -> Outcome {
@@ -116,8 +119,10 @@ async fn repo_windows_have_the_right_total(store: Arc<dyn Store>) -> Outcome {
         (window(Window::ALL.limit, 1), vec![]),
     ] {
         let found = store.repos(org.id, &RepoFilter::default(), asked).await?.map(|repo| repo.id);
-        let items = expected.into_iter().map(id).collect();
-        same(&format!("{asked:?}"), found, Slice { items, total: 5 })?;
+        let expected = Slice { items: expected.into_iter().map(id).collect(), total: 5 };
+        same(&format!("{asked:?}"), found, expected.clone())?;
+        let found = store.repos_listed(org.id, &RepoFilter::default(), asked).await?.map(|repo| repo.id);
+        same(&format!("{asked:?}, without what they say"), found, expected)?;
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use serde::Serialize;
 
 use crate::artifacts::{Artifact, ArtifactFilter, ArtifactRow, ArtifactStore, Matches, Origin};
-use crate::attestation_types::{AttestationType, AttestationTypeStore, AttestationTypeVersion};
+use crate::attestation_types::{AttestationType, AttestationTypeStore, AttestationTypeVersion, VersionKey};
 use crate::attestations::{Attestation, AttestationStore, NamedAttestation};
 use crate::auth::{ActorKind, KeyHash, Role};
 use crate::blobs::{Blobs, CHUNK, Chunks};
@@ -212,9 +212,11 @@ impl FlowStore for MemoryStore {
         Ok(flows.into_iter().filter(|flow| ids.contains(&flow.id)).collect())
     }
 
-    async fn flows(&self, org: Id, filter: &FlowFilter, window: Window) -> StoreResult<Slice<Flow>> {
+    async fn flows(&self, org: Id, filter: &FlowFilter, window: Window) -> StoreResult<Slice<Listed>> {
         let flows = self.ask(org, |tables| records(&tables.flows, |flow| flow.name.clone()))?;
-        Ok(Slice::of(flows.into_iter().filter(|flow| filter.admits(flow)).collect(), window))
+        let found = Slice::of(flows.into_iter().filter(|flow| filter.admits(flow)).collect(), window);
+        let listed = |flow: &Flow| Ok(Listed { id: flow.id, bytes: bytes(flow)? });
+        Ok(Slice { items: found.items.iter().map(listed).collect::<StoreResult<_>>()?, total: found.total })
     }
 }
 
@@ -490,6 +492,12 @@ impl RepoStore for MemoryStore {
         repos.sort_by(|left, right| filter.order(left, right));
         Ok(Slice::of(repos, window))
     }
+
+    async fn repos_listed(&self, org: Id, filter: &RepoFilter, window: Window) -> StoreResult<Slice<Listed>> {
+        let found = self.repos(org, filter, window).await?;
+        let listed = |repo: &Repo| Ok(Listed { id: repo.id, bytes: bytes(repo)? });
+        Ok(Slice { items: found.items.iter().map(listed).collect::<StoreResult<_>>()?, total: found.total })
+    }
 }
 
 #[async_trait]
@@ -504,14 +512,25 @@ impl AttestationTypeStore for MemoryStore {
         Ok(types)
     }
 
-    async fn attestation_type_versions(
+    async fn attestation_type_version_sizes(
         &self,
         org: Id,
-        types: &[Id],
+        versions: &[VersionKey],
+    ) -> StoreResult<Vec<Listed<VersionKey>>> {
+        let listed = |version: &AttestationTypeVersion| {
+            Ok(Listed { id: (version.attestation_type, version.version), bytes: bytes(version)? })
+        };
+        self.attestation_type_versions_by_number(org, versions).await?.iter().map(listed).collect()
+    }
+
+    async fn attestation_type_versions_by_number(
+        &self,
+        org: Id,
+        versions: &[VersionKey],
     ) -> StoreResult<Vec<AttestationTypeVersion>> {
         self.ask(org, |tables| {
-            let newest_first = tables.attestation_type_versions.iter().rev();
-            newest_first.filter(|version| types.contains(&version.attestation_type)).cloned().collect()
+            let all = tables.attestation_type_versions.iter();
+            all.filter(|one| versions.contains(&(one.attestation_type, one.version))).cloned().collect()
         })
     }
 }

@@ -77,7 +77,7 @@ impl<'a> Context<'a> {
         let Parts { store, blobs: attachments, clock, random, settings, templates, .. } = &**parts;
         let (store, clock, random) = (&**store, &**clock, &**random);
         let now = AtomicI64::new(now.as_micros());
-        let compute = parts.compute.clone().on_behalf_of(access.place.as_ref().map(|place| place.org));
+        let compute = parts.compute.clone().on_behalf_of(access.on_behalf_of());
         Self {
             parts,
             store,
@@ -128,6 +128,13 @@ impl<'a> Context<'a> {
             return Err(Error::Forbidden);
         }
         Ok(account.actor())
+    }
+
+    /// The same context for an operation that takes long ([`Compute::at_length`]) and only reads.
+    #[cfg(feature = "pdf")]
+    pub(crate) fn at_length(&self) -> Context<'a> {
+        let compute = self.compute().at_length();
+        Context { compute, ..Context::over(self.parts, self.access, self.now()) }
     }
 
     /// All of this, beyond the operation.
@@ -231,7 +238,7 @@ impl<'a> Context<'a> {
         &self.settings.limits
     }
 
-    /// Where CPU-bound work is done, on behalf of the organization.
+    /// Where CPU-bound work is done, on behalf of the organization or of the caller.
     pub fn compute(&self) -> Compute {
         self.compute.clone()
     }

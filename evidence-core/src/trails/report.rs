@@ -53,6 +53,7 @@ impl Operation for GetAuditPdf {
     }
 
     async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
+        let cx = &cx.at_length();
         let flow = cx.flow(self.flow_name.as_str()).await.map_err(flow_or_trail)?.record;
         let trail = cx.trail(&flow, self.trail_name.as_str()).await.map_err(flow_or_trail)?.record;
         let history = History::read(trail.id, cx).await?;

@@ -1,9 +1,16 @@
 //! Custom attestation types (specification, Custom attestation types).
 
+use std::sync::{Arc, Mutex};
+
+use evidence_core::Settings;
+use evidence_core::memory::MemoryStore;
+use futures_util::FutureExt;
 use serde_json::{Value, json};
 
+use crate::interposed::{Call, Interposed};
 use crate::json::{FORBIDDEN, INVALID, fields};
-use crate::support::{Api, JOHN, Reply, for_each_store};
+use crate::mounts::Mount;
+use crate::support::{Api, JOHN, Reply, fixture, for_each_store};
 
 const LIST: &str = "/custom-attestation-types/acme";
 const REVIEW: &str = "/custom-attestation-types/acme/review";
@@ -127,6 +134,48 @@ async fn a_version_is_selected_without_who_made_the_type_and_when() {
         }
     })
     .await;
+}
+
+#[tokio::test]
+async fn versions_are_read_a_megabyte_at_a_time_and_none_that_is_not_asked_for() {
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&asked);
+    let before = move |call| {
+        log.lock().unwrap().push(call);
+        std::future::ready(()).boxed()
+    };
+    let store = Interposed::new(Arc::new(MemoryStore::new()), before);
+    let evidence = fixture(Arc::new(store), Settings::default()).await;
+    let api = Api::new(evidence, Mount::Tower, "memory").await;
+    let about_versions = || {
+        let calls = std::mem::take(&mut *asked.lock().unwrap());
+        let question = |call| match call {
+            Call::Question(name) => name.strip_prefix("attestation_type_version"),
+            Call::Texts(_) | Call::Write => None,
+        };
+        Vec::from_iter(calls.into_iter().filter_map(question))
+    };
+    for letter in ["a", "b", "c", "d"] {
+        let schema = json!({ "description": letter.repeat(600 << 10) }).to_string();
+        about_versions();
+        post(&api, &full(), Some(&schema)).await.created();
+    }
+    assert_eq!(about_versions(), ["s_by_number"], "a new version");
+    for path in [LIST, REVIEW] {
+        let found = api.get(path).await.ok();
+        let found = found.get(0).unwrap_or(&found);
+        let lengths = found["versions"].as_array().unwrap().iter().map(|version| {
+            let text = version["type_schema"]["description"].as_str().unwrap();
+            (version["version"].as_u64().unwrap(), &text[..1], text.len())
+        });
+        let expected =
+            [(4, "d"), (3, "c"), (2, "b"), (1, "a")].map(|(number, text)| (number, text, 600 << 10));
+        assert_eq!(Vec::from_iter(lengths), expected);
+        let part = "s_by_number";
+        assert_eq!(about_versions(), ["_sizes", part, part, part, part], "{path}");
+    }
+    api.get(&format!("{REVIEW}?version=2")).await.ok();
+    assert_eq!(about_versions(), ["_sizes", "s_by_number"], "one of them");
 }
 
 #[tokio::test]

@@ -71,6 +71,25 @@ async fn post_pull_request_adds_the_attestation_and_what_it_names() {
 }
 
 #[tokio::test]
+async fn a_pull_request_may_be_sent_back_as_it_was_answered() {
+    for_each_store(async |api| {
+        api.attest("pull_request", &document()).await.created();
+        let path = "/attestations/acme/shop/trail/t/review";
+        let mut answered = api.get(path).await.ok()[0]["pull_requests"].clone();
+        let mut again = document();
+        again["pull_requests"] = answered.clone();
+        api.attest("pull_request", &again).await.created();
+        api.get(path).await.expect(200, json!([{"pull_requests": answered}]));
+
+        answered[0]["approvers"][0]["username"] = json!("somebody else");
+        again["pull_requests"] = answered;
+        let refused = api.attest("pull_request", &again).await;
+        refused.refuses_field(400, "pull_requests[0].approvers[0].username");
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn field_git_provider_takes_the_repo_providers_and_azure() {
     for_each_store(async |api| {
         let providers = [

@@ -19,9 +19,10 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tower::ServiceExt;
 
+use crate::faults::Log;
 use crate::mounts::Mount;
 use crate::scenery::{PROVENANCE, fingerprint};
-use crate::support::{Api, Ask, JANE, Reply, in_memory};
+use crate::support::{Api, Ask, JANE, JOHN, Reply, in_memory};
 
 /// A pool whose jobs wait until they are taken.
 #[derive(Clone)]
@@ -164,6 +165,16 @@ async fn what_a_long_trail_has_is_judged_off_the_runtime_however_little_runs() {
 }
 
 #[tokio::test]
+async fn what_a_large_report_says_is_put_together_off_the_runtime_before_it_is_refused() {
+    let (api, pool) = held().await;
+    api.given_flow_with_template().await;
+    api.given_environments("docker", &["prod"]).await;
+    let ask = api.put("/environments/acme/prod/report/docker").json(report(10_001));
+    let (reply, jobs) = answered_meanwhile(&api, &pool, ask).await;
+    assert_eq!((reply.status.as_u16(), jobs), (400, 2), "its JSON, and its artifacts: {:?}", reply.body);
+}
+
+#[tokio::test]
 async fn drawing_leaves_half_of_the_places_to_what_is_shorter() {
     let (api, pool) = held_in(4).await;
     api.given_flow_with_template().await;
@@ -256,6 +267,36 @@ async fn in_turn<T>(
             Some(other) = others.next() => assert!(other.status.is_success(), "{other:?}"),
             job = pool.next() => job(),
         }
+    }
+}
+
+#[tokio::test]
+async fn neither_a_stranger_nor_who_downloads_much_stops_the_writes_of_an_organization() {
+    for reader in [JOHN, JANE] {
+        let (api, pool) = held().await;
+        api.given_flow_with_template().await;
+        let open = json!({"name": "open", "description": "", "visibility": "public"}).to_string();
+        api.put("/flows/acme/template_file").form(&[("name=\"data_json\"", &open)]).await.created();
+        // It is read off the runtime, before the PDF is drawn.
+        let long = json!({"attestation_name": "foo", "is_compliant": true, "user_data": {"x": "x".repeat(100 << 10)}});
+        let long = long.to_string();
+        let attest = api.post("/attestations/acme/open/trail/t/generic");
+        let attest = attest.form(&[("name=\"data_json\"", &long)]);
+        answered_meanwhile(&api, &pool, attest).await.0.created();
+        let log = Log::default();
+        let logging = log.start();
+        let pdf = || api.get("/trails/acme/open/t/audit_pdf").key(reader).into_future();
+        let mut pdfs = FuturesUnordered::from_iter((0..WAITING + 2).map(|_| pdf()));
+        pdfs.next().await.expect("the one that is refused").expect(503, json!({}));
+        assert!(!log.text().contains("ERROR"), "{}", log.text());
+        drop(logging);
+        let padded = format!("# {}\n{PROVENANCE}", "x".repeat(8 << 10));
+        let policy = [
+            ("name=\"payload\"", "{\"name\": \"p\"}"),
+            ("name=\"policy_file\"; filename=\"p.yml\"", &padded),
+        ];
+        let put = api.put("/policies/acme").form(&policy).into_future();
+        in_turn(&pool, pdfs, put).await.created();
     }
 }
 

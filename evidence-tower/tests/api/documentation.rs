@@ -45,6 +45,20 @@ fn every_operation_is_documented_under_a_name_of_its_own() {
     assert_eq!(names.len(), operations().len());
 }
 
+/// The contract test of the public command-line client compares what it sends with the schema of this name.
+#[test]
+fn the_public_client_finds_the_schema_of_what_it_sends() {
+    let schema = &openapi()["components"]["schemas"]["CreateEnvironmentPutInput"];
+    let sent =
+        ["name", "type", "description", "include_scaling", "require_provenance", "included_environments"];
+    for field in sent {
+        assert!(schema["properties"][field].is_object(), "{field}");
+    }
+    for field in schema["required"].as_array().unwrap() {
+        assert!(["name", "type", "description"].contains(&field.as_str().unwrap()), "{field}");
+    }
+}
+
 #[test]
 fn every_parameter_of_a_path_is_a_field_of_its_operation() {
     let document = openapi();

@@ -1,8 +1,15 @@
 //! Flows, end to end.
 
+use std::sync::{Arc, Mutex};
+
+use evidence_core::Settings;
+use evidence_core::memory::MemoryStore;
+use futures_util::FutureExt;
 use serde_json::json;
 
-use crate::support::{JOHN, for_each_store};
+use crate::interposed::{Call, Interposed};
+use crate::mounts::Mount;
+use crate::support::{Api, JOHN, fixture, for_each_store};
 
 const TEMPLATE: &str = "version: 1\ntrail:\n  attestations:\n    - name: jira\n      type: jira\n";
 
@@ -43,4 +50,47 @@ async fn an_outsider_reads_a_public_flow_by_name_and_nothing_else() {
         }
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_long_list_of_flows_is_read_some_flows_at_a_time() {
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&asked);
+    let before = move |call| {
+        log.lock().unwrap().push(call);
+        std::future::ready(()).boxed()
+    };
+    let store = Interposed::new(Arc::new(MemoryStore::new()), before);
+    let api = Api::new(fixture(Arc::new(store), Settings::default()).await, Mount::Tower, "memory").await;
+    let names = Vec::from_iter((0..70).map(|number| format!("flow{number:02}")));
+    // The list is by name, whatever the order that they were made in.
+    for name in names.iter().rev() {
+        let long = json!({"name": name, "description": "x".repeat(60 << 10)}).to_string();
+        api.put("/flows/acme/template_file").form(&[("name=\"data_json\"", &long)]).await.created();
+    }
+    api.begin("flow69", &json!({"name": "t"})).await.created();
+    let about_flows = || {
+        let calls = std::mem::take(&mut *asked.lock().unwrap());
+        let question = |call| match call {
+            Call::Question(name) => Some(name),
+            Call::Texts(_) | Call::Write => None,
+        };
+        let questions = Vec::from_iter(calls.into_iter().filter_map(question));
+        ["flows", "flows_by_id", "newest_trails"]
+            .map(|asked| questions.iter().filter(|name| **name == asked).count())
+    };
+    about_flows();
+    let found = api.get("/flows/acme").await.ok();
+    let found = found.as_array().unwrap();
+    let listed = found.iter().map(|flow| flow["name"].as_str().unwrap());
+    assert_eq!(Vec::from_iter(listed), names);
+    assert!(found[69]["latest_state"].is_string() && found[0]["latest_state"].is_null());
+    // Each is of sixty kilobytes, of which a megabyte is read at once.
+    assert_eq!(about_flows(), [1, 5, 5]);
+    let page = api.get("/flows/acme?page=7&per_page=11").await.ok();
+    let listed = page["data"].as_array().unwrap().iter().map(|flow| flow["name"].as_str().unwrap());
+    assert_eq!(
+        (Vec::from_iter(listed), &page["pagination"]["total"]),
+        (vec!["flow66", "flow67", "flow68", "flow69"], &json!(70))
+    );
 }

@@ -194,7 +194,7 @@ delegate! {
     FlowStore {
         fn flow(org: Id, name: &str) -> Option<Current<Flow>>;
         fn flows_by_id(org: Id, ids: &[Id]) -> Vec<Flow>;
-        fn flows(org: Id, filter: &FlowFilter, window: Window) -> Slice<Flow>;
+        fn flows(org: Id, filter: &FlowFilter, window: Window) -> Slice<Listed>;
     }
     TrailStore {
         fn trail(org: Id, flow: Id, name: &str) -> Option<Current<Trail>>;
@@ -223,6 +223,7 @@ delegate! {
         fn repo_by_identity(org: Id, identity: &str) -> Option<Current<Repo>>;
         fn repo(org: Id, id: Id) -> Option<Current<Repo>>;
         fn repos(org: Id, filter: &RepoFilter, window: Window) -> Slice<Repo>;
+        fn repos_listed(org: Id, filter: &RepoFilter, window: Window) -> Slice<Listed>;
     }
     EnvironmentStore {
         fn environment(org: Id, name: &str) -> Option<KnownEnvironment>;
@@ -252,6 +253,7 @@ delegate! {
     AttestationTypeStore {
         fn attestation_type(org: Id, name: &str) -> Option<Current<AttestationType>>;
         fn attestation_types(org: Id) -> Vec<AttestationType>;
-        fn attestation_type_versions(org: Id, types: &[Id]) -> Vec<AttestationTypeVersion>;
+        fn attestation_type_version_sizes(org: Id, versions: &[VersionKey]) -> Vec<Listed<VersionKey>>;
+        fn attestation_type_versions_by_number(org: Id, versions: &[VersionKey]) -> Vec<AttestationTypeVersion>;
     }
 }

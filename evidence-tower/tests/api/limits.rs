@@ -254,7 +254,13 @@ async fn a_snapshot_that_is_too_large_is_refused_and_changes_nothing() {
 
 #[tokio::test]
 async fn a_key_an_allowance_and_a_version_too_many_are_refused() {
-    let limits = Limits { api_keys: 2, environment_allowances: 2, policy_versions: 2, ..Limits::default() };
+    let limits = Limits {
+        api_keys: 2,
+        environment_allowances: 2,
+        policy_versions: 2,
+        attestation_type_versions: 2,
+        ..Limits::default()
+    };
     let api = limited(limits).await;
     let refused = |field: &str, text: &str| json!({"message": INVALID, "errors": {field: text}});
     api.post("/service-accounts/acme").json(json!({"name": "ci", "privilege": "reader"})).await.created();
@@ -286,6 +292,16 @@ async fn a_key_an_allowance_and_a_version_too_many_are_refused() {
     }
     let text = "Policy 'p' has 2 versions and takes no more";
     api.put_policy("p", PROVENANCE).await.expect_exactly(400, refused("policy_file", text));
+
+    let post = |description: &str| {
+        let document = json!({"name": "t", "description": description}).to_string();
+        api.post("/custom-attestation-types/acme").form(&[("name=\"data_json\"", &document)])
+    };
+    for description in ["a", "b", "b"] {
+        post(description).await.created();
+    }
+    let text = "Custom attestation type 't' has 2 versions and takes no more";
+    post("a").await.expect_exactly(400, refused("name", text));
 }
 
 #[tokio::test]

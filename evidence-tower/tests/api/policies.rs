@@ -95,7 +95,14 @@ async fn comment_and_description_are_kept_and_a_text_may_be_left_out_of_an_updat
         let events = json!([{"type": "creation"}, {"type": "metadata_update"}]);
         let expected = json!({"description": "e", "versions": [{"comment": "c"}], "events": events});
         put(described, None).await.expect(200, expected.clone());
-        put(json!({"name": "p"}), None).await.expect(200, expected);
+        put(json!({"name": "p"}), None).await.expect(200, expected.clone());
+        // A comment is about a new version, and no version changes.
+        let commented = || json!({"name": "p", "comment": "other"});
+        for text in [Some(EMPTY), None] {
+            put(commented(), text).await.expect(200, expected.clone());
+        }
+        let versions = json!([{"comment": "c"}, {"comment": "other"}]);
+        put(commented(), Some(PROVENANCE)).await.expect(200, json!({ "versions": versions }));
     })
     .await;
 }

@@ -4,7 +4,8 @@ use http::header::AUTHORIZATION;
 use serde_json::{Value, json};
 
 use crate::json::{FORBIDDEN, INVALID, fields};
-use crate::support::{Api, JOHN, for_each_store};
+use crate::support::{Api, JOHN, each_store, for_each_store};
+use crate::templates::org;
 
 const LIST: &str = "/repos/acme";
 
@@ -273,6 +274,49 @@ async fn the_external_id_identifies_a_repo_and_the_newest_report_describes_it() 
         assert_eq!(names(&api, "name=acme/old").await, Vec::<String>::new());
         api.report_from(&repo("corp/new", "https://git.corp.com/new")).await;
         assert_eq!(api.get(LIST).await.ok(), after);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_report_that_tells_less_leaves_what_was_told() {
+    for_each_store(async |api| {
+        let said = json!({
+            "name": "acme/shop", "url": "https://github.com/acme/shop", "id": "8", "provider": "github",
+            "description": "about", "namespace_path": ["group", "acme"], "additional_info": {"k": 1},
+        });
+        api.report_from(&said).await;
+        let told = api.get(LIST).await.ok();
+        let repo = |name: &str| json!({"name": name, "url": "https://github.com/acme/shop", "id": "8", "provider": "github"});
+        api.report_from(&repo("acme/shop")).await;
+        assert_eq!(api.get(LIST).await.ok(), told);
+
+        let mut newer = repo("acme/shop");
+        newer["description"] = json!("");
+        newer["additional_info"] = json!({});
+        api.report_from(&newer).await;
+        let expected = json!({"description": "", "additional_info": {}, "namespace_path": ["group", "acme"]});
+        api.get(LIST).await.expect(200, json!({"repos": [expected]}));
+        // A path goes with the name that it was told with.
+        api.report_from(&repo("corp/shop")).await;
+        let expected = json!({"description": "", "additional_info": {}, "namespace_path": ["corp"]});
+        api.get(LIST).await.expect(200, json!({"repos": [expected]}));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_report_that_tells_less_of_a_repo_records_nothing_about_it() {
+    each_store(async |api, store| {
+        let repo = json!({"name": "acme/shop", "url": "https://github.com/acme/shop", "id": "8", "provider": "github"});
+        let mut full = repo.clone();
+        full["description"] = json!("about");
+        for said in [&full, &repo, &full] {
+            api.report_from(said).await;
+        }
+        let entries = store.ledger_entries(org(&*store, "jane", "acme").await, 0, 1_000).await.unwrap();
+        let reported = entries.iter().filter(|entry| entry.kind == "repo_reported");
+        assert_eq!(reported.count(), 1);
     })
     .await;
 }

@@ -35,7 +35,7 @@ async fn noting(store: &Arc<dyn Store>) -> (Api, Arc<Mutex<Vec<usize>>>) {
     (Api::new(evidence, Mount::Tower, "noting").await, asked)
 }
 
-async fn org(store: &dyn Store, user: &str, name: &str) -> Id {
+pub(crate) async fn org(store: &dyn Store, user: &str, name: &str) -> Id {
     let user = store.user(user).await.unwrap().unwrap().id;
     store.standing(name, user).await.unwrap().unwrap().organization.id
 }

@@ -305,7 +305,7 @@ impl Claim for Reviewed {
                 record: crate::attestation_types::AttestationType { version: 2, ..known.record.clone() },
                 version: cx
                     .store()
-                    .attestation_type_versions(cx.org()?, &[known.record.id])
+                    .attestation_type_versions_by_number(cx.org()?, &[(known.record.id, 1)])
                     .await?
                     .into_iter()
                     .map(|version| crate::attestation_types::AttestationTypeVersion { version: 2, ..version })
