@@ -83,15 +83,27 @@ const FINGERPRINTS: &str = "
     FROM (SELECT 1) AS one LEFT JOIN (SELECT fingerprint FROM found ORDER BY fingerprint LIMIT $4) f ON true
     ORDER BY f.fingerprint";
 
-/// One row with everything, as a JSON array or nothing: a row costs more than what is in it. The reports of the
-/// fingerprints are gone through once, for the planner may walk a flow to find the newest there.
+/// One row with everything, as a JSON array or nothing: a row costs more than what is in it. A fingerprint's flows are
+/// found one after the other, and of each its newest report, by an index that has them in this order, so that the work
+/// is that of what is found, however often it was reported.
 pub(crate) const PROVENANCE: &str = concat!(
-    "SELECT '[' || string_agg(",
+    "WITH RECURSIVE place AS (
+        SELECT w.value AS fingerprint, (
+            SELECT f.flow || '' FROM evidence.artifact f
+            WHERE f.org = $1 AND f.fingerprint = w.value ORDER BY f.flow || '' LIMIT 1) AS flow
+        FROM UNNEST($2::text[]) AS w (value)
+        UNION ALL
+        SELECT p.fingerprint, (
+            SELECT n.flow || '' FROM evidence.artifact n
+            WHERE n.org = $1 AND n.fingerprint = p.fingerprint AND n.flow || '' > p.flow
+            ORDER BY n.flow || '' LIMIT 1)
+        FROM place p WHERE p.flow IS NOT NULL)
+    SELECT '[' || string_agg(",
     row_json!(),
-    ", ',' ORDER BY a.ledger_index) || ']' FROM (
-        SELECT DISTINCT ON (a.fingerprint, a.flow) a.* FROM ",
-    each!("artifact", "fingerprint", "a"),
-    " ORDER BY a.fingerprint, a.flow, a.trail IS NULL, a.ledger_index DESC) a"
+    ", ',' ORDER BY a.ledger_index) || ']' FROM place p CROSS JOIN LATERAL (
+        SELECT * FROM evidence.artifact r
+        WHERE r.org = $1 AND r.fingerprint = p.fingerprint AND r.flow || '' = p.flow
+        ORDER BY (r.trail IS NOT NULL) DESC, r.ledger_index DESC LIMIT 1) a"
 );
 
 fn listing(filter: &ArtifactFilter) -> Listing {
