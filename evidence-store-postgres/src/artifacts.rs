@@ -118,7 +118,8 @@ fn listing(filter: &ArtifactFilter) -> Listing {
         filter.repos.as_ref().map(|_| FROM_REPOS),
         filter.with_commit.then_some(WITH_COMMIT),
     ];
-    Listing { from: ARTIFACTS, filter: conditions.into_iter().flatten().collect(), order: order(filter) }
+    let conditions = conditions.into_iter().flatten().collect();
+    Listing { from: ARTIFACTS, filter: conditions, order: order(filter), counted: true }
 }
 
 /// The newest first, by what the index that narrows the list most is ordered by.
@@ -178,7 +179,14 @@ impl ArtifactStore for PostgresStore {
         filter: &ArtifactFilter,
         window: Window,
     ) -> StoreResult<Vec<Listed>> {
-        Ok(self.listed(org, &listing(filter), window, values(filter)).await?.items)
+        let listing = Listing { counted: false, ..listing(filter) };
+        Ok(self.listed(org, &listing, window, values(filter)).await?.items)
+    }
+
+    async fn latest_artifact(&self, org: Id, filter: &ArtifactFilter) -> StoreResult<Option<Artifact>> {
+        let listing = Listing { counted: false, ..listing(filter) };
+        let latest = self.whole_page(org, &listing, Window { offset: 0, limit: 1 }, values(filter)).await?;
+        Ok(latest.items.into_iter().next())
     }
 
     async fn artifacts_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Artifact>> {

@@ -121,7 +121,8 @@ fn listing(filter: &ArtifactFilter) -> Listing {
     // The index on digests begins with the organization.
     let from = if narrowed && filter.fingerprint.is_none() { NARROWED } else { ARTIFACTS };
     let narrow = filter.fingerprint.is_some() || filter.id.is_some() || filter.trail.is_some();
-    Listing { from, filter: conditions.into_iter().flatten().collect(), order: order(filter), narrow }
+    let conditions = conditions.into_iter().flatten().collect();
+    Listing { from, filter: conditions, order: order(filter), narrow, counted: true }
 }
 
 /// The newest first, by what the index that narrows the list most is ordered by.
@@ -185,7 +186,14 @@ impl ArtifactStore for SqliteStore {
         filter: &ArtifactFilter,
         window: Window,
     ) -> StoreResult<Vec<Listed>> {
-        Ok(self.listed(org, &listing(filter), window, values(filter)?).await?.items)
+        let listing = Listing { counted: false, ..listing(filter) };
+        Ok(self.listed(org, &listing, window, values(filter)?).await?.items)
+    }
+
+    async fn latest_artifact(&self, org: Id, filter: &ArtifactFilter) -> StoreResult<Option<Artifact>> {
+        let listing = Listing { counted: false, ..listing(filter) };
+        let latest = self.whole_page(org, &listing, Window { offset: 0, limit: 1 }, values(filter)?).await?;
+        Ok(latest.items.into_iter().next())
     }
 
     async fn artifacts_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Artifact>> {

@@ -271,9 +271,9 @@ impl Operation for GetArtifact {
             fingerprint: Some(fingerprint.into_string()),
             ..ArtifactFilter::default()
         };
-        let found = cx.store().artifacts(cx.org()?, &filter, Window { offset: 0, limit: 1 }).await?;
+        let found = cx.store().latest_artifact(cx.org()?, &filter).await?;
         let gone = gone();
-        let found = views(found.items, Some(&flow), cx).await?.next().await.transpose()?;
+        let found = views(found.into_iter().collect(), Some(&flow), cx).await?.next().await.transpose()?;
         found.map(Json).ok_or(gone)
     }
 }
@@ -367,8 +367,8 @@ impl Operation for GetLatestCommit {
             with_commit: true,
             ..ArtifactFilter::default()
         };
-        let found = cx.store().artifacts(cx.org()?, &filter, Window { offset: 0, limit: 1 }).await?;
-        let commit = found.items.into_iter().next().and_then(|artifact| artifact.git_commit);
+        let found = cx.store().latest_artifact(cx.org()?, &filter).await?;
+        let commit = found.and_then(|artifact| artifact.git_commit);
         Ok(Json(LatestCommit { latest_commit: commit.map(CommitSha::into_string).unwrap_or_default() }))
     }
 }
