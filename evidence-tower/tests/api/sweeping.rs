@@ -318,7 +318,8 @@ async fn what_cannot_be_removed_keeps_nothing_else() {
         let evidence = evidence.with_attachments(Arc::new(Stubborn(contents[0].clone())));
         let error = sweep().pass(&evidence).await.unwrap_err();
         assert!(matches!(error, evidence_core::Error::Store(StoreError::Unavailable(_))), "{error:?}");
-        let left: Vec<_> = store.pending(None, 9).await.unwrap().into_iter().map(|note| note.sha256).collect();
+        let left: Vec<_> =
+            store.pending(None, 9).await.unwrap().into_iter().map(|note| note.sha256).collect();
         assert_eq!(left, contents[..1], "{}", stored.name);
         drop(stored.home);
     }
