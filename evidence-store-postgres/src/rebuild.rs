@@ -70,18 +70,33 @@ const TABLES: &str = "
         ('ledger', 'node', 'head', 'blob', 'blob_chunk', 'attachment_pending', 'lease', 'cursor', '_evidence_migrations')
     GROUP BY c.relname ORDER BY c.relname";
 
-/// Columns, constraints and indexes that only one of two schemas has: the one named `$1`, and the temporary one.
+/// Tables, columns, constraints, indexes, rules and triggers that only one of two schemas has: the one named `$1`, and the
+/// temporary one. What a crash empties, or hides rows from users, is another table.
 const SCHEMA: &str = "
     WITH thing AS (
         SELECT c.relnamespace AS place,
+            c.relname || CASE c.relkind WHEN 'r' THEN '' ELSE ' of kind ' || c.relkind::text END
+                || CASE c.relpersistence WHEN 'u' THEN ' unlogged' ELSE '' END
+                || CASE WHEN c.relrowsecurity OR c.relforcerowsecurity THEN ' with row-level security' ELSE '' END AS what
+        FROM pg_class c WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f')
+        UNION ALL
+        SELECT c.relnamespace,
             c.relname || '.' || a.attname || ' ' || format_type(a.atttypid, a.atttypmod) || ' '
-                || a.attnotnull || ' ' || a.attcollation AS what
+                || a.attnotnull || ' ' || a.attcollation || ' ' || a.attidentity::text || a.attgenerated::text
+                || coalesce(' default ' || pg_get_expr(d.adbin, d.adrelid), '')
         FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+        LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
         WHERE c.relkind = 'r'
         UNION ALL
         SELECT c.relnamespace, c.relname || ' on ' || t.relname || ' ' || i.indisunique || ' ' || i.indisvalid || ' '
-            || i.indkey::text || ' ' || coalesce(pg_get_expr(i.indpred, t.oid), '')
+            || i.indkey::text || substring(pg_get_indexdef(i.indexrelid) FROM ' USING .*')
         FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_class t ON t.oid = i.indrelid
+        UNION ALL
+        SELECT c.relnamespace, c.relname || ' constraint ' || k.conname || ' ' || pg_get_constraintdef(k.oid)
+        FROM pg_constraint k JOIN pg_class c ON c.oid = k.conrelid WHERE k.contype <> 'n'
+        UNION ALL
+        SELECT c.relnamespace, c.relname || ' rule ' || r.rulename
+        FROM pg_rewrite r JOIN pg_class c ON c.oid = r.ev_class
         UNION ALL
         SELECT c.relnamespace, c.relname || ' trigger ' || t.tgname
         FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid WHERE NOT t.tgisinternal)
@@ -513,9 +528,7 @@ impl Scratch {
         self.begin().await?;
         let query = match last {
             None => sqlx::query_as(self.stored.statement(FIRST_BLOB)),
-            Some((org, sha256)) => {
-                sqlx::query_as(self.stored.statement(NEXT_BLOB)).bind(org).bind(sha256)
-            }
+            Some((org, sha256)) => sqlx::query_as(self.stored.statement(NEXT_BLOB)).bind(org).bind(sha256),
         };
         let next: Option<Blob> = self.rows(query).await?.into_iter().next();
         let judged = match next {
