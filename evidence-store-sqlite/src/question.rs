@@ -20,6 +20,7 @@ use tokio::time::timeout;
 
 use crate::db::connection;
 use crate::error::{Busy, primary_code, store_error};
+use crate::file::OpenFile;
 
 /// How many connections read.
 const READERS: usize = 8;
@@ -38,6 +39,7 @@ const STEPS: i32 = 10_000;
 #[derive(Debug)]
 pub(crate) struct Readers {
     file: PathBuf,
+    opened: OpenFile,
     acquire_timeout: Duration,
     idle: Mutex<Vec<Connection>>,
     places: Arc<Semaphore>,
@@ -47,9 +49,14 @@ pub(crate) struct Readers {
 }
 
 impl Readers {
-    pub(crate) fn new(file: PathBuf, acquire_timeout: Duration, statements: Arc<AtomicU64>) -> Self {
+    pub(crate) fn new(
+        file: PathBuf,
+        opened: OpenFile,
+        acquire_timeout: Duration,
+        statements: Arc<AtomicU64>,
+    ) -> Self {
         let (places, for_long) = (Arc::new(Semaphore::new(READERS)), Arc::new(Semaphore::new(FOR_LONG)));
-        Self { file, acquire_timeout, idle: Mutex::default(), places, for_long, statements }
+        Self { file, opened, acquire_timeout, idle: Mutex::default(), places, for_long, statements }
     }
 
     pub(crate) fn statements(&self) -> u64 {
@@ -58,6 +65,11 @@ impl Readers {
 
     pub(crate) fn file(&self) -> &Path {
         &self.file
+    }
+
+    /// The file that the store was opened in.
+    pub(crate) fn opened(&self) -> &OpenFile {
+        &self.opened
     }
 
     /// Waits for what is being answered and closes every connection.
@@ -127,6 +139,7 @@ impl Readers {
     }
 
     fn connect(&self) -> rusqlite::Result<Connection> {
+        self.opened.check()?;
         let connection = connection(&self.file, OpenFlags::empty())?;
         connection.pragma_update(None, "query_only", "ON")?;
         Ok(connection)

@@ -128,8 +128,7 @@ const TEXTS_MISSING: &str = "
     SELECT json_array($1, w.value) FROM json_each($2) w WHERE NOT EXISTS (
         SELECT 1 FROM main.kept_text t WHERE t.org = $1 AND t.sha256 = w.value)";
 
-const FIRST_BLOB: &str =
-    "SELECT b.org, b.sha256, b.size FROM stored.blob b ORDER BY b.org, b.sha256 LIMIT 1";
+const FIRST_BLOB: &str = "SELECT b.org, b.sha256, b.size FROM stored.blob b ORDER BY b.org, b.sha256 LIMIT 1";
 
 const NEXT_BLOB: &str = "
     SELECT b.org, b.sha256, b.size FROM stored.blob b WHERE (b.org, b.sha256) > ($1, $2)
@@ -156,7 +155,7 @@ pub(crate) struct Range {
 impl Range {
     pub(crate) const ALL: Self = Self { after: None, upto: i64::MAX, damaged: Vec::new() };
 
-    pub(crate) const fn after(after: Option<i64>) -> Self {
+    pub(crate) fn after(after: Option<i64>) -> Self {
         Self { after, ..Self::ALL }
     }
 

@@ -169,7 +169,9 @@ async fn notes_that_cannot_be_read_are_passed_over() {
 
 #[tokio::test]
 async fn what_another_program_took_away_is_not_available() {
-    for change in ["ALTER TABLE record RENAME TO entity", "ALTER TABLE record RENAME COLUMN ledger_index TO position"] {
+    for change in
+        ["ALTER TABLE record RENAME TO entity", "ALTER TABLE record RENAME COLUMN ledger_index TO position"]
+    {
         let bench = Bench::new().await;
         bench.execute(change);
         let written = bench.seed("john", &["gamma"]).await;
@@ -200,7 +202,9 @@ async fn a_file_that_was_replaced_takes_no_more_writes() {
 async fn an_address_is_decoded_once() {
     let directory = tempfile::tempdir().unwrap();
     let address = |name: &str| format!("sqlite://{}/{name}", directory.path().display());
-    for (name, file) in [("a%20b.db", "a b.db"), ("100%2525.db", "100%25.db"), ("plain.db?mode=rwc", "plain.db")] {
+    for (name, file) in
+        [("a%20b.db", "a b.db"), ("100%2525.db", "100%25.db"), ("plain.db?mode=rwc", "plain.db")]
+    {
         SqliteStore::connect(&address(name)).await.unwrap().close().await;
         assert!(directory.path().join(file).is_file(), "{name}");
     }
@@ -208,8 +212,14 @@ async fn an_address_is_decoded_once() {
         let refused = SqliteStore::connect(&address(name)).await.unwrap_err();
         assert!(matches!(refused, ConnectError::BadUrl { .. }), "{name}: {refused}");
     }
-    assert_eq!(std::fs::read_dir(directory.path()).unwrap().filter(|file| {
-        let name = file.as_ref().unwrap().file_name();
-        name.to_string_lossy().starts_with("a.db") || name.to_string_lossy().starts_with("a%")
-    }).count(), 0);
+    assert_eq!(
+        std::fs::read_dir(directory.path())
+            .unwrap()
+            .filter(|file| {
+                let name = file.as_ref().unwrap().file_name();
+                name.to_string_lossy().starts_with("a.db") || name.to_string_lossy().starts_with("a%")
+            })
+            .count(),
+        0
+    );
 }

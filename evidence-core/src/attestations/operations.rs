@@ -18,7 +18,6 @@ use crate::auth::Scope;
 use crate::decode::{self, Misfit};
 use crate::error::{Error, Resource, Result};
 use crate::fact::{Fact, Guard};
-use crate::id::Id;
 use crate::name::{AttestationName, Fingerprint, FingerprintPrefix, FlowName, OrgName, TrailName};
 use crate::operation::{Created, Document, Download, Form, FormParts, Json, JsonList, Method, Operation};
 use crate::recording::{Known, check_room};
