@@ -319,9 +319,7 @@ pub(crate) struct Outdated;
 
 /// The user has no privileges any more that writing takes.
 #[derive(Debug, thiserror::Error)]
-#[error(
-    "the database's user may not write to table {0} any more: grant it all privileges on the store's tables"
-)]
+#[error("the database's user may not write to table {0} any more: grant it what writing takes")]
 pub(crate) struct MayNotWrite(pub(crate) String);
 
 impl From<MayNotWrite> for StoreError {
