@@ -71,6 +71,7 @@
 //! | [`trail_size`](TrailStore::trail_size) | the trail and a kind of reports | | a count, up to so many |
 //! | [`trail_entries`](TrailStore::trail_entries) | the trail: its facts, artifacts, attestations | ledger index | all |
 //! | [`artifacts`](ArtifactStore::artifacts), [`artifacts_listed`](ArtifactStore::artifacts_listed) | flow, trail, prefix, commit, repo | newest first by ledger index | a window, and the total |
+//! | [`latest_artifact`](ArtifactStore::latest_artifact) | as for `artifacts` | the newest by ledger index | one at most |
 //! | [`fingerprints`](ArtifactStore::fingerprints) | flow and prefix | bytes | the first so many, and the total |
 //! | [`reports`](ArtifactStore::reports) | flow and fingerprint | oldest first by ledger index | all |
 //! | [`provenance`](ArtifactStore::provenance) | fingerprints | ledger index | the newest of each flow, with the last name there |

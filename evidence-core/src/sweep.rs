@@ -81,7 +81,8 @@ pub trait PendingStore: Send + Sync {
     /// where a record names the content, where it is being removed, and where there is no such organization. An earlier
     /// time than the noted one changes nothing.
     async fn put_pending(&self, org: Id, sha256: &Fingerprint, at: Timestamp) -> StoreResult<bool>;
-    /// At most `limit` notes, beginning after one of them, in an order that is always the same.
+    /// At most `limit` notes, beginning after one of them, in an order that is always the same. What cannot be read is
+    /// passed over: where there is none in the answer, none comes after.
     async fn pending(&self, after: Option<&Pending>, limit: u64) -> StoreResult<Vec<Pending>>;
     /// Notes that the removal of a content begins at this time, and answers whether it did: the note still has to be as it
     /// is here, and no record may name the content. While tables are brought up to date it does nothing.
@@ -188,17 +189,22 @@ impl Sweep {
     /// scheduler of their own.
     ///
     /// # Errors
-    /// [`crate::Error::Store`] when the store or the place of the attachments fails; what was begun is finished later.
+    /// [`crate::Error::Store`] when the store or the place of the attachments fails: the first error, after everything else
+    /// was tried. What was begun is finished later.
     pub async fn pass(&self, evidence: &Evidence) -> Result<u64> {
-        let (store, mut last, mut gone) = (evidence.store(), None, 0);
+        let (store, mut last, mut gone, mut failed) = (evidence.store(), None, 0, None);
         loop {
             let page = store.pending(last.as_ref(), PAGE).await?;
             for pending in page.iter().filter(|pending| self.is_due(pending, evidence.now())) {
-                gone += u64::from(remove(pending, evidence).await?);
+                match remove(pending, evidence).await {
+                    Ok(removed) => gone += u64::from(removed),
+                    // One content that stays must not keep all others.
+                    Err(error) => failed = failed.or(Some(error)),
+                }
             }
             last = match page.into_iter().next_back() {
                 Some(next) => Some(next),
-                None => return Ok(gone),
+                None => return failed.map_or(Ok(gone), Err),
             };
         }
     }

@@ -143,7 +143,11 @@ CREATE TABLE evidence.artifact (
     PRIMARY KEY (org, id)
 );
 CREATE UNIQUE INDEX artifact_org ON evidence.artifact (org, place);
-CREATE INDEX artifact_fingerprint ON evidence.artifact (org, fingerprint, flow, ledger_index);
+-- With an expression, as for trails; in the order in which the newest of a fingerprint in a flow is looked for.
+CREATE INDEX artifact_fingerprint
+    ON evidence.artifact (org, fingerprint, (flow || ''), (trail IS NOT NULL), ledger_index);
+CREATE INDEX artifact_named
+    ON evidence.artifact (org, fingerprint, (flow || ''), ledger_index) WHERE name <> '';
 CREATE UNIQUE INDEX artifact_flow ON evidence.artifact (org, flow, flow_place);
 CREATE INDEX artifact_trail ON evidence.artifact (org, trail, ledger_index) WHERE trail IS NOT NULL;
 CREATE INDEX artifact_commit ON evidence.artifact (org, flow, commit_sha, ledger_index);

@@ -90,16 +90,30 @@ const FINGERPRINTS: &str = "
     FROM (SELECT 1) AS one LEFT JOIN (SELECT fingerprint FROM found ORDER BY fingerprint LIMIT $4) f ON true
     ORDER BY f.fingerprint";
 
-/// One row with everything, as a JSON array or nothing: a row costs more than what is in it. The reports of the
-/// fingerprints are gone through once, for the planner may walk a flow to find the newest there.
+/// One row with everything, as a JSON array or nothing: a row costs more than what is in it. A fingerprint's flows are
+/// found one after the other, and of each its newest report, by an index that has them in this order, so that the work
+/// is that of what is found, however often it was reported.
 pub(crate) const PROVENANCE: &str = concat!(
-    "SELECT '[' || string_agg('[' || ",
+    "WITH RECURSIVE place AS (
+        SELECT w.value AS fingerprint, (
+            SELECT f.flow || '' FROM evidence.artifact f
+            WHERE f.org = $1 AND f.fingerprint = w.value ORDER BY f.flow || '' LIMIT 1) AS flow
+        FROM UNNEST($2::text[]) AS w (value)
+        UNION ALL
+        SELECT p.fingerprint, (
+            SELECT n.flow || '' FROM evidence.artifact n
+            WHERE n.org = $1 AND n.fingerprint = p.fingerprint AND n.flow || '' > p.flow
+            ORDER BY n.flow || '' LIMIT 1)
+        FROM place p WHERE p.flow IS NOT NULL)
+    SELECT '[' || string_agg('[' || ",
     row_json!(),
-    " || ',' || to_json(a.last_name)::text || ']', ',' ORDER BY a.ledger_index) || ']' FROM (
-        SELECT DISTINCT ON (a.fingerprint, a.flow) a.*, first_value(a.name) OVER (
-            PARTITION BY a.fingerprint, a.flow ORDER BY a.name = '', a.ledger_index DESC) AS last_name FROM ",
-    each!("artifact", "fingerprint", "a"),
-    " ORDER BY a.fingerprint, a.flow, a.trail IS NULL, a.ledger_index DESC) a"
+    " || ',' || to_json(coalesce((
+            SELECT m.name FROM evidence.artifact m
+            WHERE m.org = $1 AND m.fingerprint = p.fingerprint AND m.flow || '' = p.flow AND m.name <> ''
+            ORDER BY m.ledger_index DESC LIMIT 1), ''))::text || ']', ',' ORDER BY a.ledger_index) || ']' FROM place p CROSS JOIN LATERAL (
+        SELECT * FROM evidence.artifact r
+        WHERE r.org = $1 AND r.fingerprint = p.fingerprint AND r.flow || '' = p.flow
+        ORDER BY (r.trail IS NOT NULL) DESC, r.ledger_index DESC LIMIT 1) a"
 );
 
 fn listing(filter: &ArtifactFilter) -> Listing {
@@ -114,7 +128,8 @@ fn listing(filter: &ArtifactFilter) -> Listing {
         filter.repos.as_ref().map(|_| FROM_REPOS),
         filter.with_commit.then_some(WITH_COMMIT),
     ];
-    Listing { from: ARTIFACTS, filter: conditions.into_iter().flatten().collect(), order: order(filter) }
+    let conditions = conditions.into_iter().flatten().collect();
+    Listing { from: ARTIFACTS, filter: conditions, order: order(filter), counted: true }
 }
 
 /// The newest first, by what the index that narrows the list most is ordered by.
@@ -174,7 +189,14 @@ impl ArtifactStore for PostgresStore {
         filter: &ArtifactFilter,
         window: Window,
     ) -> StoreResult<Vec<Listed>> {
-        Ok(self.listed(org, &listing(filter), window, values(filter)).await?.items)
+        let listing = Listing { counted: false, ..listing(filter) };
+        Ok(self.listed(org, &listing, window, values(filter)).await?.items)
+    }
+
+    async fn latest_artifact(&self, org: Id, filter: &ArtifactFilter) -> StoreResult<Option<Artifact>> {
+        let listing = Listing { counted: false, ..listing(filter) };
+        let latest = self.whole_page(org, &listing, Window { offset: 0, limit: 1 }, values(filter)).await?;
+        Ok(latest.items.into_iter().next())
     }
 
     async fn artifacts_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Artifact>> {

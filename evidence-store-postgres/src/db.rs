@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 
 use crate::connections::{Address, Connections, Session, Stack, connect};
-use crate::error::{ConnectError, Outdated, is_cut, store_error};
+use crate::error::{ConnectError, MayNotWrite, Outdated, is_cut, store_error};
 use crate::lookup::{self, Lookup};
 use crate::migrate::{MIGRATIONS, Migration, WRITER, expect_migrated, latest, migrate};
 use crate::schema::Schema;
@@ -23,6 +23,21 @@ use crate::writer::{Job, Writer};
 
 /// How long the first connection may take to be made.
 pub(crate) const CONNECTING: Duration = Duration::from_secs(30);
+
+/// A table of the schema `$1` to which this user may not write, as far as every write does: what an operator takes away
+/// besides, as from ledgers that nobody changes, is not missed. It is read from the catalog.
+const NOT_WRITABLE: &str = "
+    SELECT c.relname::text FROM pg_catalog.pg_class c
+    WHERE c.relnamespace = (SELECT n.oid FROM pg_catalog.pg_namespace n WHERE n.nspname = $1) AND c.relkind IN ('r', 'p')
+        AND c.relname <> '_evidence_migrations'
+        AND NOT (has_table_privilege(c.oid, 'SELECT') AND has_table_privilege(c.oid, 'INSERT')
+            AND (c.relname <> 'head' OR has_table_privilege(c.oid, 'UPDATE')))
+    ORDER BY c.relname LIMIT 1";
+
+/// A table of the schema `$1` that a crash empties.
+const UNLOGGED: &str = "
+    SELECT c.relname::text FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = $1 AND c.relkind = 'r' AND c.relpersistence <> 'p' ORDER BY c.relname LIMIT 1";
 
 /// How a store uses its database.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -127,6 +142,11 @@ impl PostgresStore {
             migrate(&schema, &mut connection, &address, migrations).await?;
         } else {
             expect_migrated(&schema, &mut connection, migrations).await?;
+        }
+        let unlogged = sqlx::query_scalar(UNLOGGED).bind(schema.name()).persistent(false);
+        let unlogged = unlogged.fetch_optional(&mut connection).await.map_err(ConnectError::connecting)?;
+        if let Some(table) = unlogged {
+            return Err(ConnectError::Unlogged(table));
         }
         let session = Session::of(connection, &address).await.map_err(ConnectError::connecting)?;
         let reader = Reader { connections, schema, migrations, statements: Arc::default() };
@@ -315,7 +335,10 @@ impl Health for PostgresStore {
         if writer.is_some_and(|(writer,)| writer > latest(self.reader.migrations)) {
             return Err(Outdated.into());
         }
-        Ok(())
+        match self.ask(NOT_WRITABLE).bind(self.reader.schema.name()).first::<(String,)>().await? {
+            Some((table,)) => Err(MayNotWrite(table).into()),
+            None => Ok(()),
+        }
     }
 }
 

@@ -141,6 +141,11 @@ pub enum ConnectError {
     /// The database cannot hold every text.
     #[error("the database is encoded as {0}: make one that is UTF8, as with createdb -E UTF8 -T template0")]
     Encoding(String),
+    /// A table is one that a crash empties.
+    #[error(
+        "table '{0}' is UNLOGGED, so that a crash empties it: make it safe, as with ALTER TABLE {0} SET LOGGED"
+    )]
+    Unlogged(String),
     /// A session does not take a setting on which the store relies.
     #[error(
         "a session has {setting} = {found} although it was told otherwise: connect without a pooler between"
@@ -205,8 +210,10 @@ fn class_and_code(error: &sqlx::Error) -> Option<(&str, &str)> {
 const MACHINE: [&str; 5] = ["08", "28", "53", "57", "58"];
 
 /// Codes of other classes that do: read-only transaction, no such database, lock not available, serialization failure,
-/// deadlock; and no such schema, table or column, which a newer program has taken away.
-const MACHINE_CODES: [&str; 8] = ["25006", "3D000", "55P03", "40001", "40P01", "3F000", "42P01", "42703"];
+/// deadlock; no such schema, table or column, which a newer program has taken away; and no privilege, which an operator
+/// has.
+const MACHINE_CODES: [&str; 9] =
+    ["25006", "3D000", "55P03", "40001", "40P01", "3F000", "42P01", "42703", "42501"];
 
 /// data_corrupted and index_corrupted.
 const DAMAGED: [&str; 2] = ["XX001", "XX002"];
@@ -278,8 +285,9 @@ pub(crate) fn is_read_only(error: &sqlx::Error) -> bool {
 const OF_NO_ROW: [&str; 5] = ["08", "28", "40", "57", "58"];
 
 /// Codes of other classes: read-only transaction, no such database, full disk, too many connections, lock not available,
-/// no such schema, table or column.
-const OF_NO_ROW_CODES: [&str; 8] = ["25006", "3D000", "53100", "53300", "55P03", "3F000", "42P01", "42703"];
+/// no such schema, table or column, no privilege.
+const OF_NO_ROW_CODES: [&str; 9] =
+    ["25006", "3D000", "53100", "53300", "55P03", "3F000", "42P01", "42703", "42501"];
 
 /// The code of a statement that was cancelled at its timeout.
 const TOOK_TOO_LONG: &str = "57014";
@@ -308,6 +316,17 @@ pub(crate) fn timed_out() -> sqlx::Error {
     "a newer program has changed the tables, and this one must not write to them any more: start the newer one"
 )]
 pub(crate) struct Outdated;
+
+/// The user has no privileges any more that writing takes.
+#[derive(Debug, thiserror::Error)]
+#[error("the database's user may not write to table {0} any more: grant it what writing takes")]
+pub(crate) struct MayNotWrite(pub(crate) String);
+
+impl From<MayNotWrite> for StoreError {
+    fn from(refused: MayNotWrite) -> Self {
+        Self::Unavailable(refused.into())
+    }
+}
 
 impl From<Outdated> for StoreError {
     fn from(outdated: Outdated) -> Self {

@@ -35,7 +35,8 @@ fn listing(filter: &FlowFilter) -> Listing {
     let has = if filter.ignore_case { NAME_HAS_FOLDED } else { NAME_HAS };
     let named = filter.name.as_ref().map(|_| has);
     let tagged = (!filter.tags.is_empty()).then_some(TAGGED);
-    Listing { from: FLOWS, filter: named.into_iter().chain(tagged).collect(), order: Order::By("x.name") }
+    let filter = named.into_iter().chain(tagged).collect();
+    Listing { from: FLOWS, filter, order: Order::By("x.name"), counted: true }
 }
 
 #[async_trait]

@@ -392,20 +392,20 @@ async fn reindex(
     due: &Reindex,
 ) -> StoreResult<()> {
     let mut scratch = Scratch::beside(address, schema, migrations).await?;
-    let quota = parts(&scratch.ledgers("").await?)?;
+    let quota = parts(&scratch.ledgers(None).await?);
     while let Some(after) = scratch.reindexed(due.version).await? {
-        let range = replay(&mut scratch, &after, quota).await?;
+        let range = replay(&mut scratch, after.as_deref(), quota).await?;
         for table in &due.tables {
             // A later version may have dropped it.
             if !scratch.has(table) {
                 continue;
             }
             let rows = scratch.mark(table, &range).await?;
-            let ours = match put(&mut scratch, due.version, due.part, &after, table, rows).await {
+            let ours = match put(&mut scratch, due.version, due.part, after.as_deref(), table, rows).await {
                 // What is unique goes from a row of one part to a row of another: all of them are one part then.
                 Err(StoreError::Conflict) => {
                     scratch.roll_back().await?;
-                    put(&mut scratch, due.version, usize::MAX, &after, table, rows).await?
+                    put(&mut scratch, due.version, usize::MAX, after.as_deref(), table, rows).await?
                 }
                 ours => ours?,
             };
@@ -428,13 +428,13 @@ async fn put(
     scratch: &mut Scratch,
     version: i64,
     part: usize,
-    after: &str,
+    after: Option<&str>,
     table: &str,
     rows: u64,
 ) -> StoreResult<bool> {
     for from in (0..rows).step_by(part) {
         scratch.begin_changing().await?;
-        if scratch.reindexed(version).await?.as_deref() != Some(after) {
+        if scratch.reindexed(version).await?.as_ref().map(Option::as_deref) != Some(after) {
             return Ok(false);
         }
         scratch.exchange(table, from, from.saturating_add(part as u64).min(rows)).await?;
@@ -444,10 +444,10 @@ async fn put(
 }
 
 /// Replays the ledgers after an organization until so many entries were read, and answers how far that was.
-async fn replay(scratch: &mut Scratch, after: &str, quota: u64) -> StoreResult<Range> {
+async fn replay(scratch: &mut Scratch, after: Option<&str>, quota: u64) -> StoreResult<Range> {
     const PAGE: u64 = 256;
     let hashes = scratch.key_hashes().await?;
-    let (mut range, mut read) = (Range { after: after.to_owned(), ..Range::default() }, 0);
+    let (mut range, mut read) = (Range { after: after.map(str::to_owned), ..Range::default() }, 0);
     for (org, name, _) in scratch.ledgers(after).await? {
         if range.upto.is_some() && read >= quota {
             return Ok(range);

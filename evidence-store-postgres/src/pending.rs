@@ -2,6 +2,7 @@
 //! finds it as it was read or changes nothing, so that it may be asked again on a dead connection.
 
 use async_trait::async_trait;
+use evidence_core::StoreError;
 use evidence_core::id::Id;
 use evidence_core::name::Fingerprint;
 use evidence_core::store::StoreResult;
@@ -84,6 +85,14 @@ fn pending((org, sha256, kept_at, removing_at): Row) -> StoreResult<Pending> {
     Ok(Pending { org, sha256, kept_at, removing_at: removing_at.map(Timestamp::from_micros) })
 }
 
+/// A note, unless it cannot be read: it stands in nobody else's way.
+fn readable(row: Row) -> Option<Pending> {
+    let (org, sha256) = (row.0.clone(), row.1.clone());
+    let unread =
+        |error: &StoreError| tracing::warn!(%error, org, sha256, "a note of an attachment cannot be read");
+    pending(row).inspect_err(unread).ok()
+}
+
 #[async_trait]
 impl PendingStore for PostgresStore {
     async fn attachment_state(&self, org: Id, sha256: &Fingerprint) -> StoreResult<AttachmentState> {
@@ -102,9 +111,18 @@ impl PendingStore for PostgresStore {
     }
 
     async fn pending(&self, after: Option<&Pending>, limit: u64) -> StoreResult<Vec<Pending>> {
-        let question = self.ask(PENDING).bind(after.map(|last| last.org.to_string()));
-        let question = question.bind(after.map(|last| last.sha256.to_string())).bind(signed(limit));
-        question.all::<Row>().await?.into_iter().map(pending).collect()
+        let mut last = after.map(|last| (last.org.to_string(), last.sha256.to_string()));
+        loop {
+            let (org, sha256) = last.unzip();
+            let question = self.ask(PENDING).bind(org).bind(sha256).bind(signed(limit));
+            let rows = question.all::<Row>().await?;
+            last = rows.last().map(|(org, sha256, ..)| (org.clone(), sha256.clone()));
+            let notes: Vec<_> = rows.into_iter().filter_map(readable).collect();
+            // A page without any that can be read is no end.
+            if last.is_none() || !notes.is_empty() {
+                return Ok(notes);
+            }
+        }
     }
 
     async fn begin_removal(&self, pending: &Pending, at: Timestamp) -> StoreResult<bool> {

@@ -38,15 +38,15 @@ const BEGIN_WRITING: &str = "
 
 const KEY_HASHES: &str = "SELECT hash FROM evidence.api_key WHERE hash IS NOT NULL";
 
-/// The ledgers after `$1`, whether or not they have a head or an organization: a step of the index for each.
+/// The ledgers of a range, whether or not they have a head or an organization: a step of the index for each.
 const LEDGERS: &str = "
     WITH RECURSIVE begun (org) AS (
-        (SELECT l.org FROM evidence.ledger l WHERE l.org > $1 ORDER BY l.org LIMIT 1)
+        (SELECT l.org FROM evidence.ledger l WHERE {range} ORDER BY l.org LIMIT 1)
         UNION ALL
         SELECT (SELECT l.org FROM evidence.ledger l WHERE l.org > b.org ORDER BY l.org LIMIT 1)
         FROM begun b WHERE b.org IS NOT NULL)
     SELECT x.org, coalesce(o.name, x.org), coalesce(h.size, 0)
-    FROM (SELECT org FROM begun WHERE org IS NOT NULL UNION SELECT org FROM evidence.head WHERE org > $1) x
+    FROM (SELECT org FROM begun WHERE org IS NOT NULL UNION SELECT org FROM evidence.head WHERE {range}) x
     LEFT JOIN evidence.organization o ON o.id = x.org LEFT JOIN evidence.head h ON h.org = x.org
     ORDER BY x.org";
 
@@ -70,18 +70,33 @@ const TABLES: &str = "
         ('ledger', 'node', 'head', 'blob', 'blob_chunk', 'attachment_pending', 'lease', 'cursor', '_evidence_migrations')
     GROUP BY c.relname ORDER BY c.relname";
 
-/// Columns, constraints and indexes that only one of two schemas has: the one named `$1`, and the temporary one.
+/// Tables, columns, constraints, indexes, rules and triggers that only one of two schemas has: the one named `$1`, and the
+/// temporary one. What a crash empties, or hides rows from users, is another table.
 const SCHEMA: &str = "
     WITH thing AS (
         SELECT c.relnamespace AS place,
+            c.relname || CASE c.relkind WHEN 'r' THEN '' ELSE ' of kind ' || c.relkind::text END
+                || CASE c.relpersistence WHEN 'u' THEN ' unlogged' ELSE '' END
+                || CASE WHEN c.relrowsecurity OR c.relforcerowsecurity THEN ' with row-level security' ELSE '' END AS what
+        FROM pg_class c WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f')
+        UNION ALL
+        SELECT c.relnamespace,
             c.relname || '.' || a.attname || ' ' || format_type(a.atttypid, a.atttypmod) || ' '
-                || a.attnotnull || ' ' || a.attcollation AS what
+                || a.attnotnull || ' ' || a.attcollation || ' ' || a.attidentity::text || a.attgenerated::text
+                || coalesce(' default ' || pg_get_expr(d.adbin, d.adrelid), '')
         FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+        LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
         WHERE c.relkind = 'r'
         UNION ALL
         SELECT c.relnamespace, c.relname || ' on ' || t.relname || ' ' || i.indisunique || ' ' || i.indisvalid || ' '
-            || i.indkey::text || ' ' || coalesce(pg_get_expr(i.indpred, t.oid), '')
+            || i.indkey::text || substring(pg_get_indexdef(i.indexrelid) FROM ' USING .*')
         FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_class t ON t.oid = i.indrelid
+        UNION ALL
+        SELECT c.relnamespace, c.relname || ' constraint ' || k.conname || ' ' || pg_get_constraintdef(k.oid)
+        FROM pg_constraint k JOIN pg_class c ON c.oid = k.conrelid WHERE k.contype <> 'n'
+        UNION ALL
+        SELECT c.relnamespace, c.relname || ' rule ' || r.rulename
+        FROM pg_rewrite r JOIN pg_class c ON c.oid = r.ev_class
         UNION ALL
         SELECT c.relnamespace, c.relname || ' trigger ' || t.tgname
         FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid WHERE NOT t.tgisinternal)
@@ -112,7 +127,12 @@ const NOTE_REINDEXED: &str = "UPDATE evidence._evidence_migrations SET upto = $2
 const REINDEXED_ALL: &str =
     "UPDATE evidence._evidence_migrations SET done = true, upto = NULL WHERE version <= $1";
 
-/// The table, if it has rows of an organization that does not exist: a step of its index for each organization.
+/// The table, if it has rows of an organization that does not exist: one table has no index by organization.
+const HOMELESS_DERIVED: &str = "
+    SELECT '{table}' WHERE EXISTS (
+        SELECT FROM evidence.\"{table}\" WHERE org NOT IN (SELECT id FROM evidence.organization))";
+
+/// The same of a table with an index by organization: a step of it for each.
 const HOMELESS: &str = "
     WITH RECURSIVE x (org) AS (
         (SELECT t.org FROM evidence.{table} t ORDER BY t.org LIMIT 1)
@@ -135,20 +155,23 @@ const BLOBS_MISSING: &str = "
         SELECT org, sha256, size FROM pg_temp.attachment EXCEPT SELECT org, sha256, size FROM evidence.blob) x
     LEFT JOIN pg_temp.organization o ON o.id = x.org ORDER BY x.org, x.sha256 LIMIT $1";
 
-/// Organizations whose ledgers are gone: what is made again has none of that name.
+/// Organizations of a range whose ledgers are gone: what is made again has none of that name.
 const LEDGERS_GONE: &str = "
-    SELECT o.name FROM evidence.organization o WHERE NOT EXISTS (
+    SELECT o.name FROM evidence.organization o WHERE {range} AND NOT EXISTS (
         SELECT 1 FROM pg_temp.organization m WHERE m.id = o.id OR m.name = o.name)";
 
-/// Keys that no ledger tells of, whose hashes nothing could bring back.
+/// Keys of a range that no ledger of it tells of, whose hashes nothing could bring back.
 const KEYS_UNKNOWN: &str = "
-    SELECT k.id FROM evidence.api_key k WHERE k.hash IS NOT NULL AND NOT EXISTS (
+    SELECT k.id FROM evidence.api_key k WHERE {range} AND k.hash IS NOT NULL AND NOT EXISTS (
         SELECT 1 FROM pg_temp.api_key m WHERE m.id = k.id OR m.hash = k.hash)";
 
 /// Of the texts `$2` of the organization `$1`, those that no entry keeps.
 const TEXTS_MISSING: &str = "
     SELECT $1 || ' ' || w.sha256 FROM UNNEST($2::text[]) AS w (sha256) WHERE NOT EXISTS (
         SELECT 1 FROM evidence.kept_text t WHERE t.org = $1 AND t.sha256 = w.sha256)";
+
+const FIRST_BLOB: &str =
+    "SELECT b.org, b.sha256, b.size FROM evidence.blob b ORDER BY b.org, b.sha256 LIMIT 1";
 
 const NEXT_BLOB: &str = "
     SELECT b.org, b.sha256, b.size FROM evidence.blob b WHERE (b.org, b.sha256) > ($1, $2)
@@ -163,10 +186,12 @@ pub(crate) type Ledger = (String, String, i64);
 /// An attachment: its organization, its hash, and its size.
 pub(crate) type Blob = (String, String, i64);
 
-/// The organizations whose ids come after the first and up to the last.
+/// The organizations whose ids come after the first and up to the last. A row may have any id, the empty one too, whatever
+/// organizations there are.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Range {
-    pub(crate) after: String,
+    /// Nothing: from the least on.
+    pub(crate) after: Option<String>,
     /// Nothing: all that come after.
     pub(crate) upto: Option<String>,
     /// Those among them whose ledgers are damaged, so that nothing can be compared with them.
@@ -177,9 +202,10 @@ impl Range {
     /// The condition that a row is of one of them, which this column tells.
     fn has(&self, column: &str) -> String {
         let quoted = |id: &str| format!("'{}'", id.replace('\'', "''"));
+        let after = self.after.as_ref().map(|after| format!(" AND {column} > {}", quoted(after)));
         let upto = self.upto.as_ref().map(|upto| format!(" AND {column} <= {}", quoted(upto)));
         let damaged = self.damaged.iter().map(|id| format!(" AND {column} <> {}", quoted(id)));
-        [format!("{column} > {}", quoted(&self.after))].into_iter().chain(upto).chain(damaged).collect()
+        ["true".to_owned()].into_iter().chain(after).chain(upto).chain(damaged).collect()
     }
 }
 
@@ -286,9 +312,10 @@ impl Scratch {
     }
 
     /// The ledgers of the organizations after this one.
-    pub(crate) async fn ledgers(&mut self, after: &str) -> StoreResult<Vec<Ledger>> {
-        let query = sqlx::query_as(self.stored.statement(LEDGERS)).bind(after);
-        self.rows(query).await
+    pub(crate) async fn ledgers(&mut self, after: Option<&str>) -> StoreResult<Vec<Ledger>> {
+        let range = Range { after: after.map(str::to_owned), ..Range::default() };
+        let ledgers = LEDGERS.replace("{range}", &range.has("org"));
+        self.rows(sqlx::query_as(self.stored.statement(&ledgers))).await
     }
 
     pub(crate) async fn head(&mut self, org: &str) -> StoreResult<Option<Frontier>> {
@@ -404,8 +431,11 @@ impl Scratch {
         problems.extend(
             versions.map(|row| format!("table _evidence_migrations: not as this program writes it: {row}")),
         );
-        for table in OF_ORGANIZATIONS {
-            let homeless = self.column(&HOMELESS.replace("{table}", table)).await?.into_iter();
+        let derived = self.tables.iter().filter(|table| table.org == "org");
+        let derived = derived.map(|table| HOMELESS_DERIVED.replace("{table}", &table.name));
+        let others = OF_ORGANIZATIONS.into_iter().map(|table| HOMELESS.replace("{table}", table));
+        for sql in derived.chain(others).collect::<Vec<_>>() {
+            let homeless = self.column(&sql).await?.into_iter();
             problems.extend(
                 homeless.map(|table| format!("rows of an organization that does not exist: {table}")),
             );
@@ -413,14 +443,15 @@ impl Scratch {
         Ok(problems)
     }
 
-    /// What would be lost for good if what was made again took the place of what is stored.
-    pub(crate) async fn unaccounted(&mut self) -> StoreResult<Vec<String>> {
+    /// What would be lost for good if what was made again of these organizations took the place of what is stored.
+    pub(crate) async fn unaccounted(&mut self, range: &Range) -> StoreResult<Vec<String>> {
         let mut problems = Vec::new();
-        for (what, sql) in [
-            ("the ledger of an organization is gone", LEDGERS_GONE),
-            ("no ledger tells of an API key", KEYS_UNKNOWN),
+        for (what, sql, column) in [
+            ("the ledger of an organization is gone", LEDGERS_GONE, "o.id"),
+            ("no ledger tells of an API key", KEYS_UNKNOWN, "k.org"),
         ] {
-            problems.extend(self.column(sql).await?.iter().map(|row| format!("{what}: {row}")));
+            let rows = self.column(&sql.replace("{range}", &range.has(column))).await?;
+            problems.extend(rows.iter().map(|row| format!("{what}: {row}")));
         }
         Ok(problems)
     }
@@ -478,11 +509,12 @@ impl Scratch {
         self.tables.iter().any(|table| table.name == name)
     }
 
-    /// The last organization whose tables were made again for a version; nothing if all were, or a newer program does it.
-    pub(crate) async fn reindexed(&mut self, version: i64) -> StoreResult<Option<String>> {
+    /// The last organization whose tables were made again for a version, if one's were; nothing at all if all were, or a
+    /// newer program does it.
+    pub(crate) async fn reindexed(&mut self, version: i64) -> StoreResult<Option<Option<String>>> {
         let query = sqlx::query_as::<_, (Option<String>,)>(self.stored.statement(REINDEXED)).bind(version);
         let upto = self.rows(query).await?;
-        Ok(upto.into_iter().next().map(|(upto,)| upto.unwrap_or_default()))
+        Ok(upto.into_iter().next().map(|(upto,)| upto))
     }
 
     /// Notes that the tables of these organizations were made again too.
@@ -494,11 +526,17 @@ impl Scratch {
         query.execute(&mut self.connection).await.map(drop).map_err(store_error)
     }
 
-    /// The attachment after this one, and whether it still has the content that it is named after, as the store is at one
+    /// The attachment after this one, or the first, and whether it still has the content that it is named after, as the store is at one
     /// time.
-    pub(crate) async fn next_blob(&mut self, org: &str, sha256: &str) -> StoreResult<Option<(Blob, bool)>> {
+    pub(crate) async fn next_blob(
+        &mut self,
+        last: Option<(String, String)>,
+    ) -> StoreResult<Option<(Blob, bool)>> {
         self.begin().await?;
-        let query = sqlx::query_as(self.stored.statement(NEXT_BLOB)).bind(org).bind(sha256);
+        let query = match last {
+            None => sqlx::query_as(self.stored.statement(FIRST_BLOB)),
+            Some((org, sha256)) => sqlx::query_as(self.stored.statement(NEXT_BLOB)).bind(org).bind(sha256),
+        };
         let next: Option<Blob> = self.rows(query).await?.into_iter().next();
         let judged = match next {
             Some(blob) => Some((self.is_whole(&blob).await?, blob)),

@@ -54,7 +54,7 @@ fn listing(filter: &RepoFilter) -> Listing {
         SortDirection::Asc => Order::By("x.name, x.id"),
         SortDirection::Desc => Order::By("x.name DESC, x.id"),
     };
-    Listing { from: REPOS, filter: conditions.into_iter().flatten().collect(), order }
+    Listing { from: REPOS, filter: conditions.into_iter().flatten().collect(), order, counted: true }
 }
 
 #[async_trait]

@@ -470,6 +470,8 @@ pub(crate) struct Listing {
     pub(crate) filter: Vec<&'static str>,
     /// The total order.
     pub(crate) order: Order,
+    /// Whether anybody asks how many there are.
+    pub(crate) counted: bool,
 }
 
 /// The order of a list.
@@ -484,9 +486,9 @@ pub(crate) enum Order {
 impl Listing {
     /// The statement that answers how many there are and, row by row, the index and `column` of the window `$2`, `$3`.
     fn sql(&self, column: &str) -> String {
-        let Self { from, filter, order } = self;
+        let Self { from, filter, order, counted } = self;
         let all = format!("{from}{}", filter.concat());
-        let (total, page, order) = match order {
+        let (total, page, by) = match order {
             Order::By(order) => {
                 ("count(*)".to_owned(), format!("ORDER BY {order} LIMIT $2 OFFSET $3"), (*order).to_owned())
             }
@@ -496,12 +498,16 @@ impl Listing {
                 format!("{number} DESC"),
             ),
         };
+        let total = match order {
+            Order::By(_) if !counted => "SELECT 0 AS n".to_owned(),
+            Order::By(_) | Order::Numbered(_) => format!("SELECT {total} AS n FROM {all}"),
+        };
         format!(
-            "WITH total AS MATERIALIZED (SELECT {total} AS n FROM {all}),
+            "WITH total AS MATERIALIZED ({total}),
                 page AS MATERIALIZED (SELECT x.* FROM {all} {page})
             SELECT (SELECT n FROM total), x.ledger_index, {column}
             FROM (SELECT 1) AS one LEFT JOIN page x ON true
-            ORDER BY {order}"
+            ORDER BY {by}"
         )
     }
 

@@ -123,7 +123,12 @@ fn listing(filter: &TrailFilter) -> Listing {
         filter.flow_tag.as_ref().map(|_| OF_TAGGED_FLOWS),
         filter.fingerprint.as_ref().map(|_| WITH_FINGERPRINT),
     ];
-    Listing { from: TRAILS, filter: conditions.into_iter().flatten().collect(), order: order(filter) }
+    Listing {
+        from: TRAILS,
+        filter: conditions.into_iter().flatten().collect(),
+        order: order(filter),
+        counted: true,
+    }
 }
 
 /// The last begun first.

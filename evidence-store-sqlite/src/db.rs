@@ -15,7 +15,9 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, OpenFlags, Row};
 use tokio::task::spawn_blocking;
 
-use crate::error::{ConnectError, Outdated};
+use crate::address::Address;
+use crate::error::{ConnectError, Outdated, store_error};
+use crate::file::OpenFile;
 use crate::migrate::{MIGRATIONS, Migration, WRITER, expect_migrated, latest, migrate};
 use crate::question::{Question, Readers};
 use crate::writer::{Job, Writer};
@@ -81,12 +83,15 @@ impl SqliteStore {
     /// # Errors
     /// [`ConnectError`] says what is wrong and what to do.
     pub async fn connect_with(url: &str, options: &Options) -> Result<Self, ConnectError> {
-        if url.contains(":memory:") || url.contains("mode=memory") {
-            return Err(ConnectError::InMemory);
-        }
-        let path = url.strip_prefix("sqlite:").ok_or_else(|| ConnectError::BadUrl { url: url.to_owned() })?;
-        // SQLite reads such addresses itself, under another scheme.
-        Self::open_with(format!("file:{}", path.strip_prefix("//").unwrap_or(path)), options).await
+        Self::open_with(Address::read(url)?.uri(), options).await
+    }
+
+    /// The file that the address `sqlite://path` names, whether or not it is there.
+    ///
+    /// # Errors
+    /// [`ConnectError`] says what is wrong with the address.
+    pub fn file_at(url: &str) -> Result<PathBuf, ConnectError> {
+        Ok(Address::read(url)?.file())
     }
 
     /// Opens the store in the file at `path`, as [`Self::connect`] does.
@@ -142,10 +147,11 @@ impl SqliteStore {
         // SQLite ends what was begun, so that its outcome is always heard.
         let bounds = Bounds { bytes: options.queue_bytes, patience: options.queue_timeout, grace: None };
         let (queue, jobs) = Queue::new(bounds);
-        let writer = Writer::new(connection, migrations, Arc::clone(&statements));
+        let opened = OpenFile::of(&connection);
+        let writer = Writer::new(connection, opened.clone(), migrations, Arc::clone(&statements));
         let started = thread::Builder::new().name("evidence-writer".to_owned()).spawn(|| writer.run(jobs));
         started.map_err(|source| ConnectError::Thread { source })?;
-        let readers = Arc::new(Readers::new(file, options.acquire_timeout, statements));
+        let readers = Arc::new(Readers::new(file, opened, options.acquire_timeout, statements));
         Ok(Self { readers, queue, migrations })
     }
 
@@ -179,6 +185,7 @@ impl Health for SqliteStore {
         if self.queue.is_closed() {
             return Err(Refused::Closed.into());
         }
+        self.readers.opened().check().map_err(store_error)?;
         let writer = self.ask(WRITER).first::<(i64,)>().await?;
         if writer.is_some_and(|(writer,)| writer > latest(self.migrations)) {
             return Err(Outdated.into());

@@ -135,8 +135,27 @@ pub(crate) fn primary_code(error: &rusqlite::Error) -> Option<i32> {
     error.sqlite_error().map(|failure| failure.extended_code & 0xff)
 }
 
+/// Whether a statement names a table or a column that there is not any more: a newer program has taken it away. SQLite has
+/// no code of its own for that.
+fn is_gone(error: &rusqlite::Error) -> bool {
+    const GONE: [&str; 4] = ["no such table", "no such column", "has no column named", "no such index"];
+    let said = match error {
+        rusqlite::Error::SqliteFailure(failure, Some(said)) if failure.extended_code == ffi::SQLITE_ERROR => {
+            said
+        }
+        rusqlite::Error::SqlInputError { msg, .. } => msg,
+        _ => return false,
+    };
+    GONE.iter().any(|gone| said.contains(gone))
+}
+
+/// Whether another batch without the right write might succeed: not where the machine is at fault.
+pub(crate) fn spoilt_by_one(error: &rusqlite::Error) -> bool {
+    !is_gone(error) && primary_code(error).is_none_or(|code| !MACHINE.contains(&code))
+}
+
 /// The result codes that tell of the machine rather than of a defect.
-pub(crate) const MACHINE: [i32; 9] = [
+const MACHINE: [i32; 9] = [
     ffi::SQLITE_BUSY,
     ffi::SQLITE_LOCKED,
     ffi::SQLITE_NOMEM,
@@ -169,6 +188,7 @@ where
         failure if failure.sqlite_error().is_some_and(|code| TAKEN.contains(&code.extended_code)) => {
             return StoreError::Conflict;
         }
+        missing if is_gone(missing) => return StoreError::Unavailable(error.into()),
         _ => {}
     }
     match primary_code(error.borrow()) {
@@ -215,6 +235,13 @@ mod tests {
     fn the_machine_is_told_from_a_lost_race_and_from_a_defect() {
         let full = "PRAGMA max_page_count = 3; CREATE TABLE t (x); INSERT INTO t VALUES (zeroblob(99999))";
         assert!(matches!(fault(full), StoreError::Unavailable(_)));
+        for gone in [
+            "SELECT * FROM t",
+            "CREATE TABLE t (x); SELECT y FROM t",
+            "CREATE TABLE t (x); INSERT INTO t (y) VALUES (1)",
+        ] {
+            assert!(matches!(fault(gone), StoreError::Unavailable(_)), "{gone}");
+        }
         let read_only = "PRAGMA query_only = ON; CREATE TABLE t (x)";
         assert!(matches!(fault(read_only), StoreError::Unavailable(_)));
         let taken = "CREATE TABLE t (x UNIQUE); INSERT INTO t VALUES (1), (1)";

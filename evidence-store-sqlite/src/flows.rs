@@ -40,6 +40,7 @@ fn listing(filter: &FlowFilter) -> Listing {
         filter: named.into_iter().chain(tagged).collect(),
         order: Order::By("x.name"),
         narrow: false,
+        counted: true,
     }
 }
 

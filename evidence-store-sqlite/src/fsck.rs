@@ -104,8 +104,10 @@ impl SqliteStore {
 }
 
 /// How many entries are looked at together at least.
-pub(crate) fn parts(ledgers: &[Ledger]) -> StoreResult<u64> {
-    Ok(unsigned(ledgers.iter().map(|(.., size)| *size).sum())? / PARTS)
+pub(crate) fn parts(ledgers: &[Ledger]) -> u64 {
+    // Sizes as they are stored, which nobody has checked yet.
+    let sizes = ledgers.iter().filter_map(|(.., size)| u64::try_from(*size).ok());
+    sizes.fold(0, u64::saturating_add) / PARTS
 }
 
 /// What of an entry does not match its hashes.
@@ -143,17 +145,19 @@ impl Walk {
     fn check(&mut self) -> StoreResult<()> {
         let file = self.scratch.integrity()?;
         self.report.problems.extend(file.into_iter().map(|line| format!("file: {line}")));
-        let (quota, mut after) = (parts(&self.scratch.ledgers(i64::MIN)?)?, i64::MIN);
-        while after < i64::MAX {
+        let (quota, mut after) = (parts(&self.scratch.ledgers(None)?), None);
+        while after < Some(i64::MAX) {
             self.scratch.begin()?;
             let range = self.read(after, quota)?;
             let differences = self.scratch.differences(&range);
             self.note(differences)?;
             self.note_missing()?;
+            let unaccounted = self.scratch.unaccounted(&range);
+            self.note(unaccounted)?;
             self.scratch.commit()?;
             self.scratch.clear()?;
             self.scratch.relieve_log()?;
-            after = range.upto;
+            after = Some(range.upto);
         }
         self.check_blobs()?;
         let lost =
@@ -165,8 +169,8 @@ impl Walk {
 
     fn rebuild(&mut self) -> StoreResult<RebuildReport> {
         self.scratch.begin_writing()?;
-        self.read(i64::MIN, u64::MAX)?;
-        let unaccounted = self.scratch.unaccounted()?;
+        self.read(None, u64::MAX)?;
+        let unaccounted = self.scratch.unaccounted(&Range::ALL)?;
         self.report.problems.extend(unaccounted);
         let sound = self.report.problems.is_empty();
         // Otherwise the transaction ends with the connection, undone.
@@ -179,9 +183,9 @@ impl Walk {
     }
 
     /// Reads the ledgers after an organization until so many entries were read, and answers how far that was.
-    fn read(&mut self, after: i64, quota: u64) -> StoreResult<Range> {
+    fn read(&mut self, after: Option<i64>, quota: u64) -> StoreResult<Range> {
         let hashes = self.scratch.key_hashes()?;
-        let mut range = Range { after, ..Range::ALL };
+        let mut range = Range::after(after);
         let before = self.report.entries;
         for ledger in self.scratch.ledgers(after)? {
             if range.upto < i64::MAX && self.report.entries - before >= quota {
@@ -297,17 +301,17 @@ impl Walk {
 
     /// Whether every attachment still has the content that it is named after.
     fn check_blobs(&mut self) -> StoreResult<()> {
-        let (mut last, mut read) = ((i64::MIN, String::new()), 0);
-        while let Some(((org, sha256, size), whole)) = self.scratch.next_blob((last.0, &last.1))? {
+        let (mut last, mut read) = (None, 0_i64);
+        while let Some(((org, sha256, size), whole)) = self.scratch.next_blob(last)? {
             if !whole {
                 self.report.problems.push(format!("the attachment {sha256} does not match its hash"));
             }
-            read += size;
+            read = read.saturating_add(size.max(0));
             if read > RELIEVED {
                 self.scratch.relieve_log()?;
                 read = 0;
             }
-            last = (org, sha256);
+            last = Some((org, sha256));
         }
         Ok(())
     }

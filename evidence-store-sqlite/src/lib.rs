@@ -21,6 +21,7 @@
 //! [`SqliteStore::connect`] opens it; everything else is the traits of [`evidence_core::store`]. Start reading at
 //! `record.rs` (the write path) and `migrations/` (the tables).
 
+mod address;
 mod allowlists;
 mod artifacts;
 mod attestation_types;
@@ -30,6 +31,7 @@ mod db;
 mod environments;
 mod error;
 mod feed;
+mod file;
 mod flows;
 mod fsck;
 mod ledger;

@@ -236,7 +236,7 @@ fn step(transaction: &Transaction<'_>, sql: &str, version: i64, steps: i64) -> r
 /// newer one has begun, which makes them again then.
 fn reindex(file: &Path, migrations: &'static [Migration], due: &Reindex) -> StoreResult<()> {
     let scratch = Scratch::beside(file, migrations)?;
-    let quota = parts(&scratch.ledgers(i64::MIN)?)?;
+    let quota = parts(&scratch.ledgers(None)?);
     while let Some(after) = scratch.reindexed(due.version)? {
         scratch.begin()?;
         let range = replay(&scratch, after, quota)?;
@@ -273,7 +273,7 @@ fn put(
     scratch: &Scratch,
     version: i64,
     part: usize,
-    after: i64,
+    after: Option<i64>,
     table: &str,
     rows: u64,
 ) -> StoreResult<bool> {
@@ -289,13 +289,13 @@ fn put(
 }
 
 /// Replays the ledgers after an organization until so many entries were read, and answers how far that was.
-fn replay(scratch: &Scratch, after: i64, quota: u64) -> StoreResult<Range> {
+fn replay(scratch: &Scratch, after: Option<i64>, quota: u64) -> StoreResult<Range> {
     const PAGE: u64 = 256;
     let hashes = scratch.key_hashes()?;
     let (mut upto, mut read) = (None, 0);
     for (org, name, _) in scratch.ledgers(after)? {
         match upto {
-            Some(upto) if read >= quota => return Ok(Range { after, upto, ..Range::ALL }),
+            Some(upto) if read >= quota => return Ok(Range { upto, ..Range::after(after) }),
             _ => upto = Some(org),
         }
         let (mut next, mut id) = (0, None);
@@ -310,7 +310,7 @@ fn replay(scratch: &Scratch, after: i64, quota: u64) -> StoreResult<Range> {
         }
         read += next;
     }
-    Ok(Range { after, ..Range::ALL })
+    Ok(Range::after(after))
 }
 
 /// Names the organization whose ledger is damaged.

@@ -1,6 +1,7 @@
 //! The contents that records name, and the notes of those that none names yet.
 
 use async_trait::async_trait;
+use evidence_core::StoreError;
 use evidence_core::id::Id;
 use evidence_core::name::Fingerprint;
 use evidence_core::store::StoreResult;
@@ -54,7 +55,7 @@ const BEGIN: &str = "
 /// The rows of a content, with the note last.
 const OF_CONTENT: &str = "org = (SELECT key FROM organization WHERE id = $1) AND sha256 = $2";
 
-/// A change of notes, for the writer: its own transaction.
+/// A change of notes, for the writer.
 #[derive(Debug)]
 pub(crate) enum PendingWrite {
     Put { org: Id, sha256: String, at: Timestamp },
@@ -64,28 +65,28 @@ pub(crate) enum PendingWrite {
 
 impl PendingWrite {
     /// Makes it, and answers whether it changed what it was to change.
-    pub(crate) fn apply(self, connection: &Connection) -> rusqlite::Result<bool> {
+    pub(crate) fn apply(&self, connection: &Connection) -> rusqlite::Result<bool> {
         match self {
             Self::Put { org, sha256, at } => {
-                let values = [org.to_string().into(), sha256.into(), at.as_micros().into()];
+                let values = [org.to_string().into(), sha256.clone().into(), at.as_micros().into()];
                 Ok(!rows::<(i64,)>(connection, PUT, &values)?.is_empty())
             }
             Self::Begin { pending, at } => {
-                let [org, sha256] = content(&pending);
-                let begins = is_named(connection, &pending)? == Some(false);
+                let [org, sha256] = content(pending);
+                let begins = is_named(connection, pending)? == Some(false);
                 if begins {
                     execute(connection, BEGIN, &[org, sha256, at.as_micros().into()])?;
                 }
                 Ok(begins)
             }
             Self::End { pending } => {
-                let Some(named) = is_named(connection, &pending)? else { return Ok(false) };
+                let Some(named) = is_named(connection, pending)? else { return Ok(false) };
                 let tables: &[&str] = if named { &[] } else { &["blob_chunk", "blob"] };
                 for table in tables.iter().chain(&["attachment_pending"]) {
                     execute(
                         connection,
                         &format!("DELETE FROM {table} WHERE {OF_CONTENT}"),
-                        &content(&pending),
+                        &content(pending),
                     )?;
                 }
                 Ok(true)
@@ -120,6 +121,14 @@ fn pending((org, sha256, kept_at, removing_at): Row) -> StoreResult<Pending> {
     Ok(Pending { org, sha256, kept_at, removing_at: removing_at.map(Timestamp::from_micros) })
 }
 
+/// A note, unless it cannot be read: it stands in nobody else's way.
+fn readable(row: Row) -> Option<Pending> {
+    let (org, sha256) = (row.0.clone(), row.1.clone());
+    let unread =
+        |error: &StoreError| tracing::warn!(%error, org, sha256, "a note of an attachment cannot be read");
+    pending(row).inspect_err(unread).ok()
+}
+
 #[async_trait]
 impl PendingStore for SqliteStore {
     async fn attachment_state(&self, org: Id, sha256: &Fingerprint) -> StoreResult<AttachmentState> {
@@ -137,9 +146,18 @@ impl PendingStore for SqliteStore {
     }
 
     async fn pending(&self, after: Option<&Pending>, limit: u64) -> StoreResult<Vec<Pending>> {
-        let question = self.ask(PENDING).bind(after.map(|last| last.org.to_string()));
-        let question = question.bind(after.map(|last| last.sha256.to_string())).bind(signed(limit));
-        question.long().all_as(pending).await
+        let mut last = after.map(|last| (last.org.to_string(), last.sha256.to_string()));
+        loop {
+            let (org, sha256) = last.unzip();
+            let question = self.ask(PENDING).bind(org).bind(sha256).bind(signed(limit)).long();
+            let rows = question.all::<Row>().await?;
+            last = rows.last().map(|(org, sha256, ..)| (org.clone(), sha256.clone()));
+            let notes: Vec<_> = rows.into_iter().filter_map(readable).collect();
+            // A page without any that can be read is no end.
+            if last.is_none() || !notes.is_empty() {
+                return Ok(notes);
+            }
+        }
     }
 
     async fn begin_removal(&self, pending: &Pending, at: Timestamp) -> StoreResult<bool> {

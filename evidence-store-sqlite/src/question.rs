@@ -1,6 +1,7 @@
 //! Questions, and the connections that answer them. A question about few things is answered on the caller's own
 //! thread: it takes microseconds from memory, and a change of thread costs more than most answers. A question whose
-//! answer may be long is answered on a thread for slow work, so that it holds nobody else up.
+//! answer may be long is answered on a thread for slow work, so that it holds nobody else up. So is one about few things
+//! of which there turns out to be much: it is broken off and asked again.
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -12,13 +13,14 @@ use std::time::Duration;
 use evidence_core::queue::Refused;
 use evidence_core::store::{StoreResult, readable};
 use rusqlite::types::Value;
-use rusqlite::{Connection, OpenFlags, Row, Statement};
+use rusqlite::{Connection, OpenFlags, Row, Statement, ffi};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use crate::db::connection;
-use crate::error::{Busy, store_error};
+use crate::error::{Busy, primary_code, store_error};
+use crate::file::OpenFile;
 
 /// How many connections read.
 const READERS: usize = 8;
@@ -29,10 +31,15 @@ const FOR_LONG: usize = 6;
 /// The most things that one question can ask about and have a short answer.
 const FEW: usize = 16;
 
+/// How many steps of SQLite's machine a question takes on the caller's thread at least, and at most about twice as many,
+/// before it is broken off: some hundred rows.
+const STEPS: i32 = 10_000;
+
 /// The connections that read, made as they are needed.
 #[derive(Debug)]
 pub(crate) struct Readers {
     file: PathBuf,
+    opened: OpenFile,
     acquire_timeout: Duration,
     idle: Mutex<Vec<Connection>>,
     places: Arc<Semaphore>,
@@ -42,9 +49,14 @@ pub(crate) struct Readers {
 }
 
 impl Readers {
-    pub(crate) fn new(file: PathBuf, acquire_timeout: Duration, statements: Arc<AtomicU64>) -> Self {
+    pub(crate) fn new(
+        file: PathBuf,
+        opened: OpenFile,
+        acquire_timeout: Duration,
+        statements: Arc<AtomicU64>,
+    ) -> Self {
         let (places, for_long) = (Arc::new(Semaphore::new(READERS)), Arc::new(Semaphore::new(FOR_LONG)));
-        Self { file, acquire_timeout, idle: Mutex::default(), places, for_long, statements }
+        Self { file, opened, acquire_timeout, idle: Mutex::default(), places, for_long, statements }
     }
 
     pub(crate) fn statements(&self) -> u64 {
@@ -53,6 +65,11 @@ impl Readers {
 
     pub(crate) fn file(&self) -> &Path {
         &self.file
+    }
+
+    /// The file that the store was opened in.
+    pub(crate) fn opened(&self) -> &OpenFile {
+        &self.opened
     }
 
     /// Waits for what is being answered and closes every connection.
@@ -70,12 +87,12 @@ impl Readers {
     }
 
     /// Reads rows over a connection by so many statements, and then what they say: on a thread for slow work where they
-    /// may be many (`long`), or else on this one.
+    /// may be many (`long`) or turn out to be, or else on this one.
     pub(crate) async fn read<R, T>(
         self: &Arc<Self>,
         statements: u64,
         long: bool,
-        rows: impl FnOnce(&Connection) -> rusqlite::Result<R> + Send + 'static,
+        rows: impl Fn(&Connection) -> rusqlite::Result<R> + Send + 'static,
         read: impl FnOnce(R) -> StoreResult<T> + Send + 'static,
     ) -> StoreResult<T>
     where
@@ -84,14 +101,19 @@ impl Readers {
         self.statements.fetch_add(statements, Ordering::Relaxed);
         if !long {
             let place = self.place(&self.places).await?;
-            let rows = self.with_connection(rows);
+            let found = self.with_connection(|connection| briefly(connection, &rows));
             drop(place);
-            return read(rows.map_err(store_error)?);
+            match found {
+                Err(error) if primary_code(&error) == Some(ffi::SQLITE_INTERRUPT) => {
+                    self.statements.fetch_add(statements, Ordering::Relaxed);
+                }
+                found => return read(found.map_err(store_error)?),
+            }
         }
         let places = (self.place(&self.for_long).await?, self.place(&self.places).await?);
         let readers = Arc::clone(self);
         let answer = spawn_blocking(move || {
-            let rows = readers.with_connection(rows);
+            let rows = readers.with_connection(|connection| rows(connection));
             drop(places);
             read(rows.map_err(store_error)?)
         });
@@ -100,11 +122,11 @@ impl Readers {
 
     fn with_connection<T>(
         &self,
-        read: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+        read: impl FnOnce(&mut Connection) -> rusqlite::Result<T>,
     ) -> rusqlite::Result<T> {
         let idle = self.idle().pop();
-        let connection = idle.map_or_else(|| self.connect(), Ok)?;
-        let answer = read(&connection);
+        let mut connection = idle.map_or_else(|| self.connect(), Ok)?;
+        let answer = read(&mut connection);
         self.idle().push(connection);
         answer
     }
@@ -117,10 +139,24 @@ impl Readers {
     }
 
     fn connect(&self) -> rusqlite::Result<Connection> {
+        self.opened.check()?;
         let connection = connection(&self.file, OpenFlags::empty())?;
         connection.pragma_update(None, "query_only", "ON")?;
         Ok(connection)
     }
+}
+
+/// Reads over a connection until that takes more than [`STEPS`], which is an interruption. SQLite counts the steps of a
+/// statement from when it was prepared: only from the first time that it tells of them to the second are they so many.
+fn briefly<R>(
+    connection: &mut Connection,
+    rows: impl Fn(&Connection) -> rusqlite::Result<R>,
+) -> rusqlite::Result<R> {
+    let mut told = false;
+    connection.progress_handler(STEPS, Some(move || std::mem::replace(&mut told, true)))?;
+    let found = rows(connection);
+    connection.progress_handler(0, None::<fn() -> bool>)?;
+    found
 }
 
 /// What a row of an answer is read into.
@@ -155,7 +191,7 @@ impl Question<'_> {
         self
     }
 
-    /// Says about how many things it asks: the answer is long where they are not few.
+    /// Says about how many things it asks: the answer is taken to be long where they are not few.
     pub(crate) fn about(mut self, things: usize) -> Self {
         self.long = things > FEW;
         self
@@ -255,4 +291,37 @@ fn bind(statement: &mut Statement<'_>, values: &[Value]) -> rusqlite::Result<()>
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::db::{Options, SqliteStore};
+    use evidence_core::StoreError;
+
+    const COUNT: &str = "
+        WITH RECURSIVE x (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM x WHERE n < $1) SELECT count(*) FROM x";
+
+    #[tokio::test]
+    async fn what_takes_long_leaves_the_callers_thread_whatever_was_said_of_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let options = Options { acquire_timeout: Duration::from_millis(20), ..Options::default() };
+        let store = SqliteStore::open_with(directory.path().join("e.db"), &options).await.unwrap();
+        let count = async |rows: i64| {
+            let counted = store.ask(COUNT).bind(rows).first::<(i64,)>().await?;
+            StoreResult::Ok(counted.unwrap().0)
+        };
+        let for_long = u32::try_from(FOR_LONG).unwrap();
+        let taken = Arc::clone(&store.readers.for_long).acquire_many_owned(for_long).await.unwrap();
+        // The statement is prepared once, and its steps are counted from then on.
+        for _ in 0..100 {
+            assert_eq!(count(100).await.unwrap(), 100);
+        }
+        for _ in 0..3 {
+            let refused = count(1_000_000).await;
+            assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
+        }
+        drop(taken);
+        assert_eq!(count(100_000).await.unwrap(), 100_000);
+    }
 }

@@ -34,13 +34,13 @@ const ATTACH: &str = "ATTACH DATABASE $1 AS stored";
 
 const KEY_HASHES: &str = "SELECT hash FROM stored.api_key WHERE hash IS NOT NULL";
 
-/// The ledgers after `$1`, whether or not they have a head or an organization: a step of the index for each.
+/// The ledgers of a range, whether or not they have a head or an organization: a step of the index for each.
 const LEDGERS: &str = "
     WITH RECURSIVE begun (org) AS (
-        SELECT min(org) FROM stored.ledger WHERE org > $1
+        SELECT min(org) FROM stored.ledger WHERE {range}
         UNION ALL SELECT (SELECT min(l.org) FROM stored.ledger l WHERE l.org > b.org) FROM begun b WHERE b.org IS NOT NULL)
     SELECT x.org, coalesce(o.name, 'of key ' || x.org), coalesce(h.size, 0)
-    FROM (SELECT org FROM begun WHERE org IS NOT NULL UNION SELECT org FROM stored.head WHERE org > $1) x
+    FROM (SELECT org FROM begun WHERE org IS NOT NULL UNION SELECT org FROM stored.head WHERE {range}) x
     LEFT JOIN stored.organization o ON o.key = x.org LEFT JOIN stored.head h ON h.org = x.org
     ORDER BY x.org";
 
@@ -88,7 +88,12 @@ const NOTE_REINDEXED: &str = "UPDATE stored._evidence_migrations SET upto = $2 W
 const REINDEXED_ALL: &str =
     "UPDATE stored._evidence_migrations SET done = 1, upto = NULL WHERE version <= $1";
 
-/// The table, if it has rows of an organization that does not exist: a step of its index for each organization.
+/// The table, if it has rows of an organization that does not exist. Most have no index by organization.
+const HOMELESS_DERIVED: &str = "
+    SELECT '{table}' WHERE EXISTS (
+        SELECT 1 FROM stored.\"{table}\" WHERE org NOT IN (SELECT key FROM stored.organization))";
+
+/// The same of a table with an index by organization: a step of it for each.
 const HOMELESS: &str = "
     WITH RECURSIVE x (org) AS (
         SELECT min(org) FROM stored.{table}
@@ -110,20 +115,22 @@ const BLOBS_MISSING: &str = "
         SELECT org, sha256, size FROM main.attachment EXCEPT SELECT org, sha256, size FROM stored.blob) x
     LEFT JOIN main.organization o ON o.key = x.org ORDER BY x.org, x.sha256 LIMIT $1";
 
-/// Organizations whose ledgers are gone: what is made again has none of that name.
+/// Organizations of a range whose ledgers are gone: what is made again has none of that name.
 const LEDGERS_GONE: &str = "
-    SELECT o.name FROM stored.organization o WHERE NOT EXISTS (
+    SELECT o.name FROM stored.organization o WHERE {range} AND NOT EXISTS (
         SELECT 1 FROM main.organization m WHERE m.id = o.id OR m.name = o.name)";
 
-/// Keys that no ledger tells of, whose hashes nothing could bring back.
+/// Keys of a range that no ledger of it tells of, whose hashes nothing could bring back.
 const KEYS_UNKNOWN: &str = "
-    SELECT k.id FROM stored.api_key k WHERE k.hash IS NOT NULL AND NOT EXISTS (
+    SELECT k.id FROM stored.api_key k WHERE {range} AND k.hash IS NOT NULL AND NOT EXISTS (
         SELECT 1 FROM main.api_key m WHERE m.id = k.id OR m.hash = k.hash)";
 
 /// Of the texts `$2` of the organization `$1`, those that no entry keeps.
 const TEXTS_MISSING: &str = "
     SELECT json_array($1, w.value) FROM json_each($2) w WHERE NOT EXISTS (
         SELECT 1 FROM main.kept_text t WHERE t.org = $1 AND t.sha256 = w.value)";
+
+const FIRST_BLOB: &str = "SELECT b.org, b.sha256, b.size FROM stored.blob b ORDER BY b.org, b.sha256 LIMIT 1";
 
 const NEXT_BLOB: &str = "
     SELECT b.org, b.sha256, b.size FROM stored.blob b WHERE (b.org, b.sha256) > ($1, $2)
@@ -137,23 +144,29 @@ pub(crate) type Ledger = (i64, String, i64);
 /// An attachment: the key of its organization, its hash, and its size.
 pub(crate) type Blob = (i64, String, i64);
 
-/// The organizations whose keys come after the first and up to the last.
+/// The organizations whose keys come after the first, if there is one, and up to the last. A row may have any key, the
+/// least one too, whatever organizations there are.
 #[derive(Debug, Clone)]
 pub(crate) struct Range {
-    pub(crate) after: i64,
+    pub(crate) after: Option<i64>,
     pub(crate) upto: i64,
     /// Those among them whose ledgers are damaged, so that nothing can be compared with them.
     pub(crate) damaged: Vec<i64>,
 }
 
 impl Range {
-    pub(crate) const ALL: Self = Self { after: i64::MIN, upto: i64::MAX, damaged: Vec::new() };
+    pub(crate) const ALL: Self = Self { after: None, upto: i64::MAX, damaged: Vec::new() };
+
+    pub(crate) fn after(after: Option<i64>) -> Self {
+        Self { after, ..Self::ALL }
+    }
 
     /// The condition that a row is of one of them, which this column tells.
     fn has(&self, column: &str) -> String {
         let Self { after, upto, damaged } = self;
+        let after = after.map(|after| format!(" AND {column} > {after}"));
         let damaged = damaged.iter().map(|org| format!(" AND {column} <> {org}"));
-        [format!("{column} > {after} AND {column} <= {upto}")].into_iter().chain(damaged).collect()
+        [format!("{column} <= {upto}")].into_iter().chain(after).chain(damaged).collect()
     }
 }
 
@@ -257,8 +270,8 @@ impl Scratch {
     }
 
     /// The ledgers of the organizations after this one.
-    pub(crate) fn ledgers(&self, after: i64) -> StoreResult<Vec<Ledger>> {
-        self.rows(LEDGERS, &[after.into()])
+    pub(crate) fn ledgers(&self, after: Option<i64>) -> StoreResult<Vec<Ledger>> {
+        self.rows(&LEDGERS.replace("{range}", &Range::after(after).has("org")), &[])
     }
 
     pub(crate) fn head(&self, org: i64) -> StoreResult<Option<Frontier>> {
@@ -356,8 +369,11 @@ impl Scratch {
         ] {
             problems.extend(self.column(sql)?.iter().map(|row| format!("{what}: {row}")));
         }
-        for table in OF_ORGANIZATIONS {
-            let homeless = self.column(&HOMELESS.replace("{table}", table))?.into_iter();
+        let derived = self.tables.iter().filter(|table| table.org == "org");
+        let derived = derived.map(|table| HOMELESS_DERIVED.replace("{table}", &table.name));
+        let others = OF_ORGANIZATIONS.into_iter().map(|table| HOMELESS.replace("{table}", table));
+        for sql in derived.chain(others) {
+            let homeless = self.column(&sql)?.into_iter();
             problems.extend(
                 homeless.map(|table| format!("rows of an organization that does not exist: {table}")),
             );
@@ -365,14 +381,15 @@ impl Scratch {
         Ok(problems)
     }
 
-    /// What would be lost for good if what was made again took the place of what is stored.
-    pub(crate) fn unaccounted(&self) -> StoreResult<Vec<String>> {
+    /// What would be lost for good if what was made again of these organizations took the place of what is stored.
+    pub(crate) fn unaccounted(&self, range: &Range) -> StoreResult<Vec<String>> {
         let mut problems = Vec::new();
-        for (what, sql) in [
-            ("the ledger of an organization is gone", LEDGERS_GONE),
-            ("no ledger tells of an API key", KEYS_UNKNOWN),
+        for (what, sql, column) in [
+            ("the ledger of an organization is gone", LEDGERS_GONE, "o.key"),
+            ("no ledger tells of an API key", KEYS_UNKNOWN, "k.org"),
         ] {
-            problems.extend(self.column(sql)?.iter().map(|row| format!("{what}: {row}")));
+            let rows = self.column(&sql.replace("{range}", &range.has(column)))?;
+            problems.extend(rows.iter().map(|row| format!("{what}: {row}")));
         }
         Ok(problems)
     }
@@ -452,10 +469,11 @@ impl Scratch {
         self.tables.iter().any(|table| table.name == name)
     }
 
-    /// The last organization whose tables were made again for a version; nothing if all were, or a newer program does it.
-    pub(crate) fn reindexed(&self, version: i64) -> StoreResult<Option<i64>> {
+    /// The last organization whose tables were made again for a version, if one's were; nothing at all if all were, or a
+    /// newer program does it.
+    pub(crate) fn reindexed(&self, version: i64) -> StoreResult<Option<Option<i64>>> {
         let upto = self.rows::<(Option<i64>,)>(REINDEXED, &[version.into()])?;
-        Ok(upto.into_iter().next().map(|(upto,)| upto.unwrap_or(i64::MIN)))
+        Ok(upto.into_iter().next().map(|(upto,)| upto))
     }
 
     /// Notes that the tables of these organizations were made again too.
@@ -466,11 +484,15 @@ impl Scratch {
         self.execute(REINDEXED_ALL, &[version.into()])
     }
 
-    /// The attachment after this one, and whether it still has the content that it is named after, as the store is at one
+    /// The attachment after this one, or the first, and whether it still has the content that it is named after, as the store is at one
     /// time. It is read chunk by chunk.
-    pub(crate) fn next_blob(&self, (org, sha256): (i64, &str)) -> StoreResult<Option<(Blob, bool)>> {
+    pub(crate) fn next_blob(&self, last: Option<(i64, String)>) -> StoreResult<Option<(Blob, bool)>> {
         self.begin()?;
-        let next = self.rows::<Blob>(NEXT_BLOB, &[org.into(), sha256.to_owned().into()])?.into_iter().next();
+        let next = match last {
+            None => self.rows::<Blob>(FIRST_BLOB, &[])?,
+            Some((org, sha256)) => self.rows(NEXT_BLOB, &[org.into(), sha256.into()])?,
+        };
+        let next = next.into_iter().next();
         let whole = next.as_ref().map(|blob| self.is_whole(blob)).transpose().map_err(store_error)?;
         self.commit()?;
         Ok(next.zip(whole))

@@ -335,19 +335,18 @@ impl SqliteStore {
         let mut bound =
             vec![org.to_string().into(), signed(window.limit).into(), signed(window.offset).into()];
         bound.extend(values.into_iter().map(Value::from));
-        let (total, page) = (listing.total(), listing.page(column));
+        let (total, page) = (listing.counted.then(|| listing.total()), listing.page(column));
+        let statements = 1 + u64::from(listing.counted);
         let found = move |connection: &Connection| {
             let snapshot = connection.unchecked_transaction()?;
-            Ok((
-                rows::<(i64,)>(&snapshot, &total, &bound)?,
-                rows::<(i64, Payload)>(&snapshot, &page, &bound)?,
-            ))
+            let total = total.as_ref().map(|total| rows::<(i64,)>(&snapshot, total, &bound)).transpose()?;
+            Ok((total.unwrap_or_default(), rows::<(i64, Payload)>(&snapshot, &page, &bound)?))
         };
         let read = move |(total, page): (Vec<(i64,)>, Vec<(i64, Payload)>)| {
             let total = total.first().map_or(Ok(0), |(total,)| unsigned(*total))?;
             Ok(Slice { items: read(org, page)?, total })
         };
-        self.readers.read(2, !listing.narrow, found, read).await
+        self.readers.read(statements, !listing.narrow, found, read).await
     }
 }
 
@@ -390,8 +389,10 @@ pub(crate) struct Listing {
     pub(crate) filter: Vec<&'static str>,
     /// The total order.
     pub(crate) order: Order,
-    /// Whether few are found at most.
+    /// Whether few are found as a rule.
     pub(crate) narrow: bool,
+    /// Whether anybody asks how many there are.
+    pub(crate) counted: bool,
 }
 
 /// The order of a list.

@@ -252,12 +252,14 @@ mod tests {
             ("f", "org=? AND artifact=? AND environment=?"),
             ("l", "org=? AND artifact=? AND environment=?"),
         ] {
-            let wanted = format!("SEARCH {instance} USING COVERING INDEX instance_run ({conditions})");
+            let wanted = format!("SEARCH {instance} USING INDEX instance_run ({conditions})");
             assert!(found.contains(&wanted.as_str()), "{wanted}: {found:#?}");
         }
         assert!(found.contains(&"SEARCH i USING INTEGER PRIMARY KEY (rowid=?)"), "{found:#?}");
+        // Nothing is walked through but what was found.
+        let known = |step: &str| step.starts_with("SCAN p") || step.starts_with("SCAN (subquery");
         let whole = |step: &&&str| step.starts_with("SCAN") && !step.contains("VIRTUAL TABLE");
-        let scans: Vec<_> = found.iter().filter(whole).filter(|step| !step.starts_with("SCAN p")).collect();
+        let scans: Vec<_> = found.iter().filter(whole).filter(|step| !known(step)).collect();
         assert_eq!(scans, Vec::<&&str>::new(), "{found:#?}");
     }
 }

@@ -131,7 +131,7 @@ fn listing(filter: &TrailFilter) -> Listing {
     ];
     let conditions: Vec<_> = conditions.into_iter().flatten().collect();
     let from = if conditions.is_empty() { TRAILS } else { NARROWED };
-    Listing { from, filter: conditions, order: order(filter), narrow: false }
+    Listing { from, filter: conditions, order: order(filter), narrow: false, counted: true }
 }
 
 /// The last begun first.

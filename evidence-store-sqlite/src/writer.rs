@@ -12,8 +12,9 @@ use rusqlite::types::{Type, Value};
 use rusqlite::{Connection, Error, TransactionBehavior};
 
 use crate::blobs::BlobWrite;
-use crate::error::{MACHINE, Outdated, primary_code, store_error};
+use crate::error::{Outdated, spoilt_by_one, store_error};
 use crate::feed::FeedWrite;
+use crate::file::OpenFile;
 use crate::migrate::{Migration, may_write};
 use crate::pending::PendingWrite;
 use crate::question::rows;
@@ -54,6 +55,7 @@ impl Task for Job {
 #[derive(Debug)]
 pub(crate) struct Writer {
     connection: Connection,
+    file: OpenFile,
     migrations: &'static [Migration],
     statements: Arc<AtomicU64>,
 }
@@ -61,10 +63,11 @@ pub(crate) struct Writer {
 impl Writer {
     pub(crate) fn new(
         connection: Connection,
+        file: OpenFile,
         migrations: &'static [Migration],
         statements: Arc<AtomicU64>,
     ) -> Self {
-        Self { connection, migrations, statements }
+        Self { connection, file, migrations, statements }
     }
 
     /// Works until the queue is closed or [`Job::Stop`] comes.
@@ -72,7 +75,7 @@ impl Writer {
         let mut jobs = Vec::new();
         let mut stopped = None;
         while stopped.is_none() && queue.blocking_next(&mut jobs, BATCH) > 0 {
-            let (mut writes, mut blobs, mut rooms) = (Vec::new(), Vec::new(), Vec::new());
+            let (mut writes, mut blobs, mut notes, mut rooms) = (vec![], vec![], vec![], vec![]);
             for queued in jobs.drain(..) {
                 rooms.push(queued.room);
                 match queued.job {
@@ -81,15 +84,15 @@ impl Writer {
                     Job::Feed(write, reply) => {
                         let Some(reply) = begun(reply, |reply| reply) else { continue };
                         count(&self.statements);
-                        reply.send(write.apply(&self.connection).map_err(store_error));
+                        let written = self.file.check().and_then(|()| write.apply(&self.connection));
+                        reply.send(written.map_err(store_error));
                     }
-                    Job::Pending(write, reply) => {
-                        let Some(reply) = begun(reply, |reply| reply) else { continue };
-                        reply.send(self.note(write));
-                    }
+                    Job::Pending(write, reply) => notes.extend(begun((write, reply), |(_, reply)| reply)),
                     Job::Stop(reply) => stopped = Some(reply),
                 }
             }
+            // Whoever has noted a content keeps it later, and records what names it later still.
+            self.note(notes);
             self.keep(blobs);
             self.record(writes);
         }
@@ -102,17 +105,48 @@ impl Writer {
         }
     }
 
-    /// Changes a note, in a transaction of its own.
-    fn note(&mut self, write: PendingWrite) -> StoreResult<bool> {
-        count(&self.statements);
-        let immediate = TransactionBehavior::Immediate;
-        let transaction = self.connection.transaction_with_behavior(immediate).map_err(store_error)?;
-        if !may_write(&transaction, "main", self.migrations).map_err(store_error)? {
-            return Err(Outdated.into());
+    /// Changes notes, all in one transaction: many uploads share a flush to the disk. Where that fails for the sake of one
+    /// of them, each has a transaction of its own.
+    fn note(&mut self, mut notes: Vec<(PendingWrite, Reply<bool>)>) {
+        while !notes.is_empty() {
+            let error = match self.attempt_notes(notes.iter().map(|(write, _)| write)) {
+                Ok(changed) => {
+                    let changed = changed.map(|all| all.into_iter().map(Ok).collect::<Vec<_>>());
+                    let outdated = || notes.iter().map(|_| Err(Outdated.into())).collect();
+                    let outcomes: Vec<StoreResult<bool>> = changed.unwrap_or_else(outdated);
+                    return notes
+                        .into_iter()
+                        .zip(outcomes)
+                        .for_each(|((_, reply), outcome)| reply.send(outcome));
+                }
+                Err(error) => error,
+            };
+            if notes.len() == 1 || !spoilt_by_one(&error) {
+                let error = Arc::new(error);
+                return notes
+                    .into_iter()
+                    .for_each(|(_, reply)| reply.send(Err(store_error(Arc::clone(&error)))));
+            }
+            let rest = notes.split_off(1);
+            self.note(notes);
+            notes = rest;
         }
-        let changed = write.apply(&transaction).map_err(store_error)?;
-        transaction.commit().map_err(store_error)?;
-        Ok(changed)
+    }
+
+    /// Which of them changed what they were to change; nothing where that is left to a newer program.
+    fn attempt_notes<'w>(
+        &mut self,
+        writes: impl Iterator<Item = &'w PendingWrite>,
+    ) -> rusqlite::Result<Option<Vec<bool>>> {
+        count(&self.statements);
+        self.file.check()?;
+        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        if !may_write(&transaction, "main", self.migrations)? {
+            return Ok(None);
+        }
+        let changed = writes.map(|write| write.apply(&transaction)).collect::<Result<_, _>>()?;
+        transaction.commit()?;
+        Ok(Some(changed))
     }
 
     /// Writes steps of blobs, all in one transaction: many uploads share a flush to the disk.
@@ -134,6 +168,7 @@ impl Writer {
 
     /// Whether it was written, and not left to a newer program.
     fn attempt_blobs(&mut self, writes: Vec<BlobWrite>) -> rusqlite::Result<bool> {
+        self.file.check()?;
         let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         if !may_write(&transaction, "main", self.migrations)? {
             return Ok(false);
@@ -171,6 +206,7 @@ impl Writer {
 
     /// One transaction, which excludes every other writer: on an error nothing of the batch was written.
     fn attempt(&mut self, batch: &[Submission]) -> rusqlite::Result<Vec<StoreResult<Vec<Entry>>>> {
+        self.file.check()?;
         let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         if !may_write(&transaction, "main", self.migrations)? {
             return Ok(batch.iter().map(|_| Err(Outdated.into())).collect());
@@ -208,11 +244,6 @@ fn look(connection: &Connection, batch: &[Submission]) -> rusqlite::Result<Plan>
 
 fn unwritable(error: serde_json::Error) -> Error {
     Error::ToSqlConversionFailure(error.into())
-}
-
-/// Whether another batch without the right write might succeed: not where the machine is at fault.
-fn spoilt_by_one(error: &Error) -> bool {
-    primary_code(error).is_none_or(|code| !MACHINE.contains(&code))
 }
 
 /// The writes in their order, cut where their payloads exceed [`BATCH_BYTES`].

@@ -20,6 +20,7 @@ use evidence_core::queue::Refused;
 use evidence_core::seed::Seed;
 use evidence_core::shared::{TagFilter, Tags};
 use evidence_core::store::{LedgerStore, Recorder, StoreResult};
+use evidence_core::sweep::PendingStore;
 use evidence_core::texts::{TextRef, TextStore};
 use evidence_core::time::Timestamp;
 use evidence_core::{Entry, Evidence, Fact, Guard, Key, Settings, StoreError, Write};
@@ -289,6 +290,22 @@ async fn uploads_that_come_together_share_transactions() {
     // Each asks first whether the content is there, and has five steps.
     let transactions = bench.store.statements() - before - 32;
     assert!(transactions < 80, "{transactions} transactions for 160 steps");
+}
+
+#[tokio::test]
+async fn notes_that_come_together_share_transactions() {
+    let bench = Bench::new().await;
+    let before = bench.store.statements();
+    let mut notes = tokio::task::JoinSet::new();
+    for number in 0..64_u8 {
+        let (store, org) = (bench.store.clone(), bench.org);
+        let sha256 = evidence_core::digest::sha256_hex(&[number]).parse().unwrap();
+        notes.spawn(async move { store.put_pending(org, &sha256, NOW).await.unwrap() });
+    }
+    assert!(notes.join_all().await.into_iter().all(|noted| noted));
+    let transactions = bench.store.statements() - before;
+    assert!(transactions < 32, "{transactions} transactions for 64 notes");
+    assert_eq!(bench.count("attachment_pending"), 64);
 }
 
 #[tokio::test]

@@ -199,6 +199,8 @@ pub trait ArtifactStore: Send + Sync {
         filter: &ArtifactFilter,
         window: Window,
     ) -> StoreResult<Vec<Listed>>;
+    /// The first of the same, if there is one: nobody asks how many there are.
+    async fn latest_artifact(&self, org: Id, filter: &ArtifactFilter) -> StoreResult<Option<Artifact>>;
     /// The reports of these ids, in any order; unknown ids are passed over.
     async fn artifacts_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Artifact>>;
     /// Every report of this fingerprint to this flow, oldest (by ledger index) first.

@@ -270,9 +270,9 @@ impl Operation for GetArtifact {
             fingerprint: Some(fingerprint.into_string()),
             ..ArtifactFilter::default()
         };
-        let found = cx.store().artifacts(cx.org()?, &filter, Window { offset: 0, limit: 1 }).await?;
+        let found = cx.store().latest_artifact(cx.org()?, &filter).await?;
         let gone = gone();
-        let found = views(found.items, Some(&flow), cx).await?.next().await.transpose()?;
+        let found = views(found.into_iter().collect(), Some(&flow), cx).await?.next().await.transpose()?;
         found.map(Json).ok_or(gone)
     }
 }
@@ -366,8 +366,8 @@ impl Operation for GetLatestCommit {
             with_commit: true,
             ..ArtifactFilter::default()
         };
-        let found = cx.store().artifacts(cx.org()?, &filter, Window { offset: 0, limit: 1 }).await?;
-        let commit = found.items.first().and_then(Artifact::commit_in_full);
+        let found = cx.store().latest_artifact(cx.org()?, &filter).await?;
+        let commit = found.as_ref().and_then(Artifact::commit_in_full);
         Ok(Json(LatestCommit { latest_commit: commit.unwrap_or_default().to_owned() }))
     }
 }

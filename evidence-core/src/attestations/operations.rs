@@ -21,7 +21,6 @@ use crate::fact::{Fact, Guard};
 use crate::json::{JsonText, JsonValue};
 use crate::name::{AttestationName, Fingerprint, FingerprintPrefix, FlowName, OrgName, TrailName};
 use crate::operation::{Created, Document, Download, Form, FormParts, Json, JsonList, Method, Operation};
-use crate::page::Window;
 use crate::recording::{Known, check_room};
 use crate::service::{Context, Draft};
 use crate::shared::{
@@ -262,8 +261,7 @@ async fn reported(
         name: name.map(str::to_owned),
         ..ArtifactFilter::default()
     };
-    let newest = Window { offset: 0, limit: 1 };
-    Ok(cx.store().artifacts(cx.org()?, &filter, newest).await?.items.into_iter().next())
+    Ok(cx.store().latest_artifact(cx.org()?, &filter).await?)
 }
 
 /// The public client recognises this sentence and says it in terms of its own flags.

@@ -122,6 +122,8 @@ async fn listed(org: &Org, filter: &ArtifactFilter) -> Result<Vec<Id>, Failure> 
     let artifacts = org.store.artifacts(org.id, filter, Window::ALL).await?;
     same("the total", artifacts.total, artifacts.items.len() as u64)?;
     let ids: Vec<Id> = artifacts.items.into_iter().map(|artifact| artifact.id).collect();
+    let latest = org.store.latest_artifact(org.id, filter).await?;
+    same("the latest", latest.map(|artifact| artifact.id), ids.first().copied())?;
     let alone = org.store.artifacts_listed(org.id, filter, Window::ALL).await?;
     same("all have a size", alone.iter().all(|listed| listed.bytes > 0), true)?;
     same("the ids alone", alone.into_iter().map(|listed| listed.id).collect(), ids.clone())?;

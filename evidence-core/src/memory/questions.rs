@@ -390,6 +390,13 @@ impl ArtifactStore for MemoryStore {
         found.items.iter().map(listed).collect()
     }
 
+    async fn latest_artifact(&self, org: Id, filter: &ArtifactFilter) -> StoreResult<Option<Artifact>> {
+        self.ask(org, |tables| {
+            let mut newest_first = tables.artifacts.iter().rev().map(|artifact| &artifact.record);
+            newest_first.find(|artifact| filter.admits(artifact)).cloned()
+        })
+    }
+
     async fn artifacts_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Artifact>> {
         self.ask(org, |tables| {
             let artifacts = tables.artifacts.iter().map(|artifact| &artifact.record);

@@ -210,6 +210,7 @@ delegate! {
         fn fingerprints(org: Id, flow: Id, prefix: &str, limit: u64) -> Matches;
         fn artifacts(org: Id, filter: &ArtifactFilter, window: Window) -> Slice<Artifact>;
         fn artifacts_listed(org: Id, filter: &ArtifactFilter, window: Window) -> Vec<Listed>;
+        fn latest_artifact(org: Id, filter: &ArtifactFilter) -> Option<Artifact>;
         fn artifacts_by_id(org: Id, ids: &[Id]) -> Vec<Artifact>;
         fn reports(org: Id, flow: Id, fingerprint: &Fingerprint) -> Vec<ArtifactRow>;
         fn provenance(org: Id, fingerprints: &[Fingerprint]) -> Vec<ArtifactRow>;

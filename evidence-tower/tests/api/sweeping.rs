@@ -14,7 +14,7 @@ use evidence_core::name::Fingerprint;
 use evidence_core::store::StoreResult;
 use evidence_core::sweep::{GRACE, GraceTooShort, LEAST_GRACE, Sweep};
 use evidence_core::time::{Clock, Timestamp};
-use evidence_core::{Evidence, Settings, Store};
+use evidence_core::{Evidence, Settings, Store, StoreError};
 use evidence_object_store::ObjectBlobs;
 use futures_util::FutureExt;
 use http::header::RETRY_AFTER;
@@ -277,6 +277,51 @@ impl Blobs for Slow {
 impl OutsideBlobs for Slow {
     async fn remove(&self, _: Id, _: &Fingerprint) -> StoreResult<()> {
         Ok(())
+    }
+}
+
+/// A place that does not remove one content.
+struct Stubborn(Fingerprint);
+
+#[async_trait]
+impl Blobs for Stubborn {
+    async fn keep(&self, _: Id, _: &Fingerprint, _: &mut dyn Chunks) -> StoreResult<()> {
+        Ok(())
+    }
+
+    async fn chunk(&self, _: Id, _: &Fingerprint, _: u64) -> StoreResult<Option<Bytes>> {
+        Ok(None)
+    }
+}
+
+#[async_trait]
+impl OutsideBlobs for Stubborn {
+    async fn remove(&self, _: Id, sha256: &Fingerprint) -> StoreResult<()> {
+        if *sha256 == self.0 { Err(StoreError::Unavailable("it stays".into())) } else { Ok(()) }
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_removed_keeps_nothing_else() {
+    for stored in stores().await {
+        let store = Arc::clone(&stored.store);
+        fixture(Arc::clone(&store), Settings::default()).await;
+        let (org, clock) = (acme(&store).await, Hand::new());
+        let mut contents = ["a", "b", "c"].map(digest).to_vec();
+        contents.sort_unstable();
+        for content in &contents {
+            assert!(store.put_pending(org, content, clock.now()).await.unwrap(), "{}", stored.name);
+        }
+        clock.pass(LEAST_GRACE);
+        let (settings, random) = (Settings::default(), Arc::new(SystemRandom));
+        let evidence = Evidence::with_sources(Arc::clone(&store), settings, clock, random);
+        let evidence = evidence.with_attachments(Arc::new(Stubborn(contents[0].clone())));
+        let error = sweep().pass(&evidence).await.unwrap_err();
+        assert!(matches!(error, evidence_core::Error::Store(StoreError::Unavailable(_))), "{error:?}");
+        let left: Vec<_> =
+            store.pending(None, 9).await.unwrap().into_iter().map(|note| note.sha256).collect();
+        assert_eq!(left, contents[..1], "{}", stored.name);
+        drop(stored.home);
     }
 }
 

@@ -1,7 +1,6 @@
 //! Which store a database URL names, opening it, and what the commands need of any store beyond the traits of the
 //! library.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use evidence_core::transfer::Transfer;
@@ -45,15 +44,17 @@ pub(crate) async fn open(options: &StoreOptions) -> Result<Opened, Failure> {
 
 /// Opens a store that must be there already, in the version of this program.
 pub(crate) async fn open_existing(options: &StoreOptions) -> Result<Opened, Failure> {
-    match sqlite_file(&options.database_url) {
-        Some(file) if !file.is_file() => Err(Failure::NoDatabase(file.to_owned())),
+    let url = options.database_url.as_str();
+    let file = if is_sqlite(url) { Some(SqliteStore::file_at(url)?) } else { None };
+    match file {
+        Some(file) if !file.is_file() => Err(Failure::NoDatabase(file)),
         _ => connect(options, false).await,
     }
 }
 
 async fn connect(options: &StoreOptions, migrate: bool) -> Result<Opened, Failure> {
     let url = options.database_url.as_str();
-    if sqlite_file(url).is_some() {
+    if is_sqlite(url) {
         let options = evidence_store_sqlite::Options { migrate, ..Default::default() };
         return Ok(Opened::Sqlite(Arc::new(SqliteStore::connect_with(url, &options).await?)));
     }
@@ -139,9 +140,8 @@ impl Opened {
     }
 }
 
-fn sqlite_file(url: &str) -> Option<&Path> {
-    let path = url.strip_prefix("sqlite://")?;
-    Some(Path::new(path.split_once('?').map_or(path, |(path, _)| path)))
+fn is_sqlite(url: &str) -> bool {
+    url.starts_with("sqlite://")
 }
 
 fn is_postgres(url: &str) -> bool {
@@ -154,12 +154,12 @@ mod tests {
 
     #[test]
     fn the_scheme_chooses_the_store() {
-        assert_eq!(sqlite_file("sqlite://a/b.db?mode=rw"), Some(Path::new("a/b.db")));
+        assert!(is_sqlite("sqlite://a/b.db?mode=rw"));
         for url in ["postgres://u:p@host/db", "postgresql:///db?host=/run/postgresql"] {
-            assert!(is_postgres(url) && sqlite_file(url).is_none(), "{url}");
+            assert!(is_postgres(url) && !is_sqlite(url), "{url}");
         }
         for url in ["evidence.db", "mysql://host/db", "postgres:host"] {
-            assert!(!is_postgres(url) && sqlite_file(url).is_none(), "{url}");
+            assert!(!is_postgres(url) && !is_sqlite(url), "{url}");
         }
     }
 }

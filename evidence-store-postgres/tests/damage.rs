@@ -1,0 +1,257 @@
+//! What somebody does to the tables behind the store's back: it is named, it hides nothing else, and it stops nobody.
+
+use std::sync::Arc;
+
+use evidence_core::digest::sha256_hex;
+use evidence_core::id::Id;
+use evidence_core::seed::Seed;
+use evidence_core::store::Health;
+use evidence_core::sweep::PendingStore;
+use evidence_core::time::Timestamp;
+use evidence_core::transfer::Transfer;
+use evidence_core::{Evidence, Settings, StoreError};
+use evidence_store_postgres::sqlx::{self, AssertSqlSafe, Connection, PgConnection};
+use evidence_store_postgres::{Options, PostgresStore};
+use evidence_test_postgres::Schema;
+
+const NOW: Timestamp = Timestamp::from_seconds(1_776_252_299);
+
+/// A store in a schema of its own, with the organizations `acme` and `beta`.
+struct Bench {
+    store: Arc<PostgresStore>,
+    options: Options,
+    schema: Schema,
+}
+
+impl Bench {
+    async fn new() -> Self {
+        let schema = Schema::fresh().expect("EVIDENCE_TEST_POSTGRES_URL names a server");
+        let options = Options { schema: schema.name.clone(), connections: 2, ..Options::default() };
+        let store = Arc::new(PostgresStore::connect_with(&schema.url, &options).await.unwrap());
+        seed(&store, "jane", &["acme", "beta"]).await.unwrap();
+        Self { store, options, schema }
+    }
+
+    async fn org(&self, name: &str) -> Id {
+        let organizations = self.store.organizations(None, 100).await.unwrap();
+        organizations.into_iter().find(|org| org.name.as_str() == name).unwrap().id
+    }
+
+    /// Executes statements in which `{}` stands for the schema.
+    async fn execute(&self, sql: &str) {
+        let mut connection = PgConnection::connect(&self.schema.url).await.unwrap();
+        let sql = AssertSqlSafe(sql.replace("{}", &self.schema.name));
+        sqlx::raw_sql(sql).execute(&mut connection).await.unwrap();
+        connection.close().await.unwrap();
+    }
+
+    async fn problems(&self) -> Vec<String> {
+        self.store.fsck().await.unwrap().problems
+    }
+}
+
+async fn seed(store: &Arc<PostgresStore>, user: &str, orgs: &[&str]) -> Result<(), evidence_core::Error> {
+    let orgs = orgs.iter().map(|org| org.parse().unwrap()).collect();
+    let seed = Seed { user: user.parse().unwrap(), orgs, api_key: None };
+    Evidence::new(store.clone(), Settings::default()).seed(&seed).await.map(drop)
+}
+
+#[track_caller]
+fn has(problems: &[String], expected: &str) {
+    assert!(problems.iter().any(|problem| problem.contains(expected)), "{expected}: {problems:#?}");
+}
+
+/// Below every organization, above, and what a statement might break at.
+const NOBODY: [&str; 3] = ["", "zz", "it''s"];
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: cargo xtask test"]
+async fn a_key_of_no_organization_is_named_and_stops_what_would_lose_its_hash() {
+    for org in NOBODY {
+        let bench = Bench::new().await;
+        bench
+            .execute(&format!(
+                "INSERT INTO {{}}.organization VALUES ('{org}', 'zz', '{{}}');
+                INSERT INTO {{}}.api_key (org, id, owner, owner_id, hash, created_at)
+                SELECT '{org}', 'forged', owner, owner_id, 'known', created_at FROM {{}}.api_key"
+            ))
+            .await;
+        let problems = bench.problems().await;
+        for expected in [
+            "table organization: row",
+            "table api_key: row",
+            "the ledger of an organization is gone: zz",
+            "no ledger tells of an API key: forged",
+        ] {
+            has(&problems, expected);
+        }
+        let report = bench.store.rebuild().await.unwrap();
+        has(&report.problems, "no ledger tells of an API key: forged");
+        assert_eq!(report.rows, 0);
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: cargo xtask test"]
+async fn rows_of_no_organization_are_named_and_removed() {
+    let rows = [
+        ("membership", "'u', 'admin'"),
+        ("record", "'flow', 'i', 'n', 0, false, '{}'"),
+        ("name", "'flow', 'n', 'i', false"),
+        ("trail_entry", "'t', 0"),
+        ("allowance", "'e', 'f', 0"),
+        ("kept_text", "'t', 0"),
+        ("attachment", "'s', 1"),
+        ("\"user\"", "'i', 'nobody', '{}', 0"),
+    ];
+    for org in NOBODY {
+        let bench = Bench::new().await;
+        for (table, values) in rows {
+            let values = values.replace("{}", "[]");
+            bench.execute(&format!("INSERT INTO {{}}.{table} VALUES ('{org}', {values})")).await;
+        }
+        let problems = bench.problems().await;
+        for (table, _) in rows {
+            let table = table.trim_matches('"');
+            has(&problems, &format!("table {table}: row"));
+            has(&problems, &format!("rows of an organization that does not exist: {table}"));
+        }
+        let report = bench.store.rebuild().await.unwrap();
+        assert_eq!((report.rows, report.problems), (rows.len() as u64, vec![]));
+        assert_eq!(bench.problems().await, Vec::<String>::new());
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: cargo xtask test"]
+async fn a_content_of_the_least_organization_is_read_too() {
+    let bench = Bench::new().await;
+    bench.execute("INSERT INTO {}.blob VALUES ('', '', 1)").await;
+    has(&bench.problems().await, "the attachment  does not match its hash");
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: cargo xtask test"]
+async fn the_size_of_a_damaged_head_hides_nothing() {
+    for size in [-1000, i64::MIN, i64::MAX] {
+        let bench = Bench::new().await;
+        bench
+            .execute(&format!(
+                "UPDATE {{}}.head SET size = '{size}'
+                    WHERE org IN (SELECT id FROM {{}}.organization WHERE name <> 'beta');
+                DELETE FROM {{}}.membership WHERE org = (SELECT id FROM {{}}.organization WHERE name = 'beta');
+                INSERT INTO {{}}.blob VALUES ('1', '', 1), ('1', 'a', 1)"
+            ))
+            .await;
+        let problems = bench.problems().await;
+        has(&problems, "table membership: row");
+        has(&problems, "the attachment a does not match its hash");
+        for org in ["acme", "jane"] {
+            let of_org = problems.iter().filter(|line| line.starts_with(&format!("organization {org}: ")));
+            assert_eq!(of_org.count(), 1, "{problems:#?}");
+        }
+        assert!(!bench.store.rebuild().await.unwrap().problems.is_empty());
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: cargo xtask test"]
+async fn notes_that_cannot_be_read_are_passed_over() {
+    let bench = Bench::new().await;
+    let org = bench.org("acme").await;
+    let contents = ["a", "b", "c"].map(|content| sha256_hex(content.as_bytes()).parse().unwrap());
+    for content in &contents {
+        assert!(bench.store.put_pending(org, content, NOW).await.unwrap());
+    }
+    bench
+        .execute(
+            "INSERT INTO {}.attachment_pending SELECT DISTINCT x.org, v.value, 0, NULL::bigint
+            FROM (SELECT org FROM {}.attachment_pending UNION SELECT '' UNION SELECT 'zz') x,
+                UNNEST('{\"\", \"!\", \"4nothex\", \"nothex\"}'::text[]) v (value)",
+        )
+        .await;
+    for limit in [1, 2, 100] {
+        let (mut found, mut last) = (Vec::new(), None);
+        while let Some(next) = bench.store.pending(last.as_ref(), limit).await.unwrap().into_iter().next() {
+            found.push(next.sha256.clone());
+            last = Some(next);
+        }
+        let mut wanted = contents.to_vec();
+        wanted.sort_unstable();
+        assert_eq!(found, wanted, "{limit}");
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: cargo xtask test"]
+async fn a_store_that_may_not_write_any_more_is_not_available() {
+    let bench = Bench::new().await;
+    let role = format!("{}_role", bench.schema.name);
+    bench
+        .execute(&format!(
+            "CREATE ROLE {role}; GRANT USAGE ON SCHEMA {{}} TO {role};
+            GRANT ALL ON ALL TABLES IN SCHEMA {{}} TO {role}"
+        ))
+        .await;
+    let separator = if bench.schema.url.contains('?') { '&' } else { '?' };
+    let url = format!("{}{separator}options=-c%20role%3D{role}", bench.schema.url);
+    let options = Options { migrate: false, ..bench.options.clone() };
+    let store = Arc::new(PostgresStore::connect_with(&url, &options).await.unwrap());
+    store.ready().await.unwrap();
+    seed(&store, "john", &["gamma"]).await.unwrap();
+    let mut refusals = Vec::new();
+    // Nobody changes what is in a ledger.
+    bench.execute(&format!("REVOKE UPDATE, DELETE ON {{}}.ledger, {{}}.node FROM {role}")).await;
+    seed(&store, "june", &["epsilon"]).await.unwrap();
+    for lost in ["INSERT ON {}.ledger", "UPDATE ON {}.head"] {
+        bench.execute(&format!("REVOKE {lost} FROM {role}")).await;
+        refusals.push((lost, store.ready().await, seed(&store, "judy", &["delta"]).await));
+        bench.execute(&format!("GRANT {lost} TO {role}")).await;
+        store.ready().await.unwrap();
+    }
+    store.close().await;
+    bench.execute(&format!("DROP OWNED BY {role}; DROP ROLE {role}")).await;
+    for (lost, ready, written) in refusals {
+        assert!(matches!(ready, Err(StoreError::Unavailable(_))), "{lost}: {ready:?}");
+        let unavailable = matches!(written, Err(evidence_core::Error::Store(StoreError::Unavailable(_))));
+        assert!(unavailable, "{lost}: {written:?}");
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: cargo xtask test"]
+async fn tables_that_a_crash_empties_are_refused() {
+    for table in ["ledger", "head", "blob_chunk", "membership"] {
+        let bench = Bench::new().await;
+        bench.execute(&format!("ALTER TABLE {{}}.{table} SET UNLOGGED")).await;
+        has(&bench.problems().await, "a table or index is not as it was made: ");
+        for migrate in [true, false] {
+            let options = Options { migrate, ..bench.options.clone() };
+            let refused = PostgresStore::connect_with(&bench.schema.url, &options).await.unwrap_err();
+            assert!(refused.to_string().contains(&format!("ALTER TABLE {table} SET LOGGED")), "{refused}");
+        }
+        bench.execute(&format!("ALTER TABLE {{}}.{table} SET LOGGED")).await;
+        PostgresStore::connect_with(&bench.schema.url, &bench.options).await.unwrap().close().await;
+        assert_eq!(bench.problems().await, Vec::<String>::new());
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: cargo xtask test"]
+async fn tables_that_are_not_as_they_were_made_are_named() {
+    for change in [
+        "ALTER TABLE {}.record ENABLE ROW LEVEL SECURITY",
+        "ALTER TABLE {}.record FORCE ROW LEVEL SECURITY",
+        "ALTER TABLE {}.record ALTER archived SET DEFAULT false",
+        "ALTER TABLE {}.record ADD CONSTRAINT named CHECK (name <> '')",
+        "DROP INDEX {}.record_name; CREATE INDEX record_name ON {}.record (org, (kind || ''), name DESC)",
+        "DROP INDEX {}.record_name; CREATE INDEX record_name ON {}.record (org, (kind || '!'), name)",
+        "CREATE RULE none AS ON DELETE TO {}.name DO INSTEAD NOTHING",
+        "ALTER TABLE {}.record DISABLE TRIGGER ALL; CREATE TABLE {}.another (n integer)",
+    ] {
+        let bench = Bench::new().await;
+        bench.execute(change).await;
+        let problems = bench.problems().await;
+        has(&problems, "a table or index is not as it was made: ");
+    }
+}

@@ -1,0 +1,103 @@
+//! Addresses of stores, read once: the file that one names, and how SQLite is told of it.
+
+use std::path::PathBuf;
+
+use crate::error::ConnectError;
+
+/// The parameters that may follow a file; SQLite has more, with which a store would not be safe, and passes over unknown
+/// ones.
+const PARAMETERS: [&str; 4] = ["mode", "cache", "vfs", "psow"];
+
+/// An address as it was read.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Address {
+    file: String,
+    parameters: Option<String>,
+}
+
+impl Address {
+    /// Reads `sqlite://path?parameters`.
+    pub(crate) fn read(url: &str) -> Result<Self, ConnectError> {
+        let bad = || ConnectError::BadUrl { url: url.to_owned() };
+        if url.contains(":memory:") || url.contains("mode=memory") {
+            return Err(ConnectError::InMemory);
+        }
+        let path = url.strip_prefix("sqlite:").ok_or_else(bad)?;
+        let path = path.strip_prefix("//").unwrap_or(path);
+        let (path, parameters) = path.split_once('?').map_or((path, None), |(path, rest)| (path, Some(rest)));
+        let mut names = parameters.into_iter().flat_map(|all| all.split('&'));
+        let understood = names.all(|one| {
+            one.split_once('=').is_some_and(|(name, value)| {
+                PARAMETERS.contains(&name) && !value.contains(['?', '#', '%', '\0'])
+            })
+        });
+        let file = decoded(path).filter(|file| !file.is_empty() && !file.contains('\0')).ok_or_else(bad)?;
+        // A part after a hash is for whoever shows a page.
+        if !understood || path.contains('#') {
+            return Err(bad());
+        }
+        Ok(Self { file, parameters: parameters.map(str::to_owned) })
+    }
+
+    /// The file, whether or not it is there.
+    pub(crate) fn file(self) -> PathBuf {
+        self.file.into()
+    }
+
+    /// The address as SQLite reads it, which decodes the path once more.
+    pub(crate) fn uri(&self) -> String {
+        let path = self.file.replace('%', "%25").replace('?', "%3f").replace('#', "%23");
+        // Two slashes would begin the name of a machine.
+        let root = if path.starts_with("//") { "//" } else { "" };
+        let parameters = self.parameters.as_ref().map(|all| format!("?{all}")).unwrap_or_default();
+        format!("file:{root}{path}{parameters}")
+    }
+}
+
+/// A path with what stands for its bytes (`%20`) replaced by them.
+fn decoded(path: &str) -> Option<String> {
+    let mut pieces = path.split('%');
+    let mut bytes = pieces.next()?.as_bytes().to_vec();
+    for piece in pieces {
+        let digits = piece.get(..2).filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()))?;
+        bytes.push(u8::from_str_radix(digits, 16).ok()?);
+        bytes.extend_from_slice(piece.get(2..)?.as_bytes());
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_decoded_once_and_written_for_sqlite() {
+        for (url, file, uri) in [
+            ("sqlite://a/b.db", "a/b.db", "file:a/b.db"),
+            ("sqlite:a.db?mode=rw&cache=private", "a.db", "file:a.db?mode=rw&cache=private"),
+            ("sqlite:///a%20b.db", "/a b.db", "file:/a b.db"),
+            ("sqlite:////a.db", "//a.db", "file:////a.db"),
+            ("sqlite://100%2525%3f%23.db", "100%25?#.db", "file:100%2525%3f%23.db"),
+            ("sqlite://%c3%a4ö.db", "äö.db", "file:äö.db"),
+        ] {
+            let address = Address::read(url).unwrap();
+            assert_eq!((address.uri().as_str(), address.file()), (uri, file.into()), "{url}");
+        }
+        for url in [
+            "sqlite://",
+            "a.db",
+            "sqlite://a#b",
+            "sqlite://a%",
+            "sqlite://a%2",
+            "sqlite://a%+1",
+            "sqlite://%ff",
+            "sqlite://a%00",
+            "sqlite://a?",
+            "sqlite://a?b",
+            "sqlite://a?nolock=1",
+            "sqlite://a?mode=rw#b",
+        ] {
+            assert!(matches!(Address::read(url), Err(ConnectError::BadUrl { .. })), "{url}");
+        }
+    }
+}

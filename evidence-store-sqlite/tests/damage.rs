@@ -1,0 +1,225 @@
+//! What somebody does to the file behind the store's back: it is named, it hides nothing else, and it stops nobody.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use evidence_core::digest::sha256_hex;
+use evidence_core::id::Id;
+use evidence_core::seed::Seed;
+use evidence_core::store::Health;
+use evidence_core::sweep::PendingStore;
+use evidence_core::time::Timestamp;
+use evidence_core::transfer::Transfer;
+use evidence_core::{Evidence, Settings, StoreError};
+use evidence_store_sqlite::rusqlite::Connection;
+use evidence_store_sqlite::{ConnectError, SqliteStore};
+use tempfile::TempDir;
+
+const NOW: Timestamp = Timestamp::from_seconds(1_776_252_299);
+
+/// A store in a directory of its own, with the organizations `acme` and `beta`.
+struct Bench {
+    directory: TempDir,
+    store: Arc<SqliteStore>,
+}
+
+impl Bench {
+    async fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Arc::new(SqliteStore::open(directory.path().join("e.db")).await.unwrap());
+        let bench = Self { directory, store };
+        bench.seed("jane", &["acme", "beta"]).await.unwrap();
+        bench
+    }
+
+    async fn seed(&self, user: &str, orgs: &[&str]) -> Result<(), evidence_core::Error> {
+        let orgs = orgs.iter().map(|org| org.parse().unwrap()).collect();
+        let seed = Seed { user: user.parse().unwrap(), orgs, api_key: None };
+        Evidence::new(self.store.clone(), Settings::default()).seed(&seed).await.map(drop)
+    }
+
+    async fn org(&self, name: &str) -> Id {
+        let organizations = self.store.organizations(None, 100).await.unwrap();
+        organizations.into_iter().find(|org| org.name.as_str() == name).unwrap().id
+    }
+
+    fn file(&self) -> PathBuf {
+        self.directory.path().join("e.db")
+    }
+
+    fn execute(&self, sql: &str) {
+        Connection::open(self.file()).unwrap().execute_batch(sql).unwrap();
+    }
+
+    async fn problems(&self) -> Vec<String> {
+        self.store.fsck().await.unwrap().problems
+    }
+}
+
+#[track_caller]
+fn has(problems: &[String], expected: &str) {
+    assert!(problems.iter().any(|problem| problem.contains(expected)), "{expected}: {problems:#?}");
+}
+
+/// Below every organization, above, and where none is.
+const NOBODY: [i64; 3] = [i64::MIN, -1, i64::MAX];
+
+#[tokio::test]
+async fn a_key_of_no_organization_is_named_and_stops_what_would_lose_its_hash() {
+    for org in NOBODY {
+        let bench = Bench::new().await;
+        bench.execute(&format!(
+            "INSERT INTO organization VALUES ({org}, '01a20390-0000-0000-0000-00000001', 'zz', '{{}}');
+            INSERT INTO api_key (org, id, owner, owner_id, hash, created_at)
+            SELECT {org}, 'forged', owner, owner_id, 'known', created_at FROM api_key"
+        ));
+        let problems = bench.problems().await;
+        for expected in [
+            "table organization: row",
+            "table api_key: row [\"forged\"]",
+            "the ledger of an organization is gone: zz",
+            "no ledger tells of an API key: forged",
+        ] {
+            has(&problems, expected);
+        }
+        let report = bench.store.rebuild().await.unwrap();
+        has(&report.problems, "no ledger tells of an API key: forged");
+        assert_eq!(report.rows, 0);
+    }
+}
+
+#[tokio::test]
+async fn rows_of_no_organization_are_named_and_removed() {
+    let rows = [
+        ("membership", "'u', 'admin'"),
+        ("record", "'flow', 'i', 'n', 0, 0, '{}'"),
+        ("name", "'flow', 'n', 'i', 0"),
+        ("trail_entry", "'t', 0"),
+        ("allowance", "'e', 'f', 0"),
+        ("kept_text", "'t', 0"),
+        ("attachment", "'s', 1"),
+    ];
+    for org in NOBODY {
+        let bench = Bench::new().await;
+        for (table, values) in rows {
+            bench.execute(&format!("INSERT INTO {table} VALUES ({org}, {values})"));
+        }
+        let problems = bench.problems().await;
+        for (table, _) in rows {
+            has(&problems, &format!("table {table}: row"));
+            has(&problems, &format!("rows of an organization that does not exist: {table}"));
+        }
+        let report = bench.store.rebuild().await.unwrap();
+        assert_eq!((report.rows, report.problems), (rows.len() as u64, vec![]));
+        assert_eq!(bench.problems().await, Vec::<String>::new());
+    }
+}
+
+#[tokio::test]
+async fn a_content_of_the_least_organization_is_read_too() {
+    let bench = Bench::new().await;
+    bench.execute("INSERT INTO blob VALUES (-9223372036854775808, '', 1)");
+    has(&bench.problems().await, "the attachment  does not match its hash");
+}
+
+#[tokio::test]
+async fn the_size_of_a_damaged_head_hides_nothing() {
+    for size in [-1000, i64::MIN, i64::MAX] {
+        let bench = Bench::new().await;
+        bench.execute(&format!(
+            "UPDATE head SET size = {size} WHERE org IN (SELECT key FROM organization WHERE name <> 'beta');
+            DELETE FROM membership WHERE org = (SELECT key FROM organization WHERE name = 'beta');
+            INSERT INTO blob VALUES (1, '', {0}), (1, 'a', {0})",
+            i64::MAX
+        ));
+        let problems = bench.problems().await;
+        has(&problems, "table membership: row");
+        has(&problems, "the attachment a does not match its hash");
+        for org in ["acme", "jane"] {
+            let of_org = problems.iter().filter(|line| line.starts_with(&format!("organization {org}: ")));
+            assert_eq!(of_org.count(), 1, "{problems:#?}");
+        }
+        assert!(!bench.store.rebuild().await.unwrap().problems.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn notes_that_cannot_be_read_are_passed_over() {
+    let bench = Bench::new().await;
+    let org = bench.org("acme").await;
+    let contents = ["a", "b", "c"].map(|content| sha256_hex(content.as_bytes()).parse().unwrap());
+    for content in &contents {
+        assert!(bench.store.put_pending(org, content, NOW).await.unwrap());
+    }
+    bench.execute(
+        "INSERT INTO attachment_pending SELECT org, x.value, 0, NULL FROM attachment_pending,
+            json_each('[\"\", \"!\", \"4nothex\", \"nothex\"]') x GROUP BY x.value",
+    );
+    for limit in [1, 2, 100] {
+        let (mut found, mut last) = (Vec::new(), None);
+        while let Some(next) = bench.store.pending(last.as_ref(), limit).await.unwrap().into_iter().next() {
+            found.push(next.sha256.clone());
+            last = Some(next);
+        }
+        let mut wanted = contents.to_vec();
+        wanted.sort_unstable();
+        assert_eq!(found, wanted, "{limit}");
+    }
+}
+
+#[tokio::test]
+async fn what_another_program_took_away_is_not_available() {
+    for change in
+        ["ALTER TABLE record RENAME TO entity", "ALTER TABLE record RENAME COLUMN ledger_index TO position"]
+    {
+        let bench = Bench::new().await;
+        bench.execute(change);
+        let written = bench.seed("john", &["gamma"]).await;
+        let unavailable = |error| matches!(error, evidence_core::Error::Store(StoreError::Unavailable(_)));
+        assert!(written.is_err_and(unavailable), "{change}");
+    }
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_file_that_was_replaced_takes_no_more_writes() {
+    let bench = Bench::new().await;
+    bench.store.ready().await.unwrap();
+    let (file, old) = (bench.file(), bench.directory.path().join("old.db"));
+    std::fs::rename(&file, &old).unwrap();
+    std::fs::copy(&old, &file).unwrap();
+    let gone = |error: &StoreError| matches!(error, StoreError::Unavailable(_));
+    assert!(bench.store.ready().await.is_err_and(|error| gone(&error)));
+    let written = bench.seed("john", &["gamma"]).await;
+    assert!(matches!(&written, Err(evidence_core::Error::Store(error)) if gone(error)), "{written:?}");
+    // What is there again is used again.
+    std::fs::rename(&old, &file).unwrap();
+    bench.store.ready().await.unwrap();
+    bench.seed("john", &["gamma"]).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_address_is_decoded_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let address = |name: &str| format!("sqlite://{}/{name}", directory.path().display());
+    for (name, file) in
+        [("a%20b.db", "a b.db"), ("100%2525.db", "100%25.db"), ("plain.db?mode=rwc", "plain.db")]
+    {
+        SqliteStore::connect(&address(name)).await.unwrap().close().await;
+        assert!(directory.path().join(file).is_file(), "{name}");
+    }
+    for name in ["a.db#part", "a%zz.db", "a%00b.db", "a.db?nonsense=1", "a.db?mode=nonsense"] {
+        let refused = SqliteStore::connect(&address(name)).await.unwrap_err();
+        assert!(matches!(refused, ConnectError::BadUrl { .. }), "{name}: {refused}");
+    }
+    assert_eq!(
+        std::fs::read_dir(directory.path())
+            .unwrap()
+            .filter(|file| {
+                let name = file.as_ref().unwrap().file_name();
+                name.to_string_lossy().starts_with("a.db") || name.to_string_lossy().starts_with("a%")
+            })
+            .count(),
+        0
+    );
+}
