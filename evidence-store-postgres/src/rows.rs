@@ -499,7 +499,7 @@ impl Listing {
             ),
         };
         let total = match order {
-            Order::By(_) if !counted => "SELECT 0 AS n".to_owned(),
+            Order::By(_) if !counted => "SELECT 0::bigint AS n".to_owned(),
             Order::By(_) | Order::Numbered(_) => format!("SELECT {total} AS n FROM {all}"),
         };
         format!(
