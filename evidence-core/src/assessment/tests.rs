@@ -268,11 +268,11 @@ fn what_has_no_digest_has_no_provenance_and_is_on_no_allowlist() {
         (disguised(), true, Some(false), 0),
     ];
     for (running, allowed, compliant, origins) in table {
-        let judged = |mut artifact: Tried| {
+        let judged = |mut artifact: Candidate| {
             artifact.judge(&policies);
             artifact.judged(&rulebook)
         };
-        let found = Tried::all(&running, findings(allowed)).into_iter().map(judged);
+        let found = Candidate::all(&running, findings(allowed)).into_iter().map(judged);
         let found: Vec<_> = found.map(|judged| (judged.compliant, judged.provenance.len())).collect();
         assert_eq!(found, [(compliant, origins)], "{running:?}, allowed: {allowed}");
     }
