@@ -16,6 +16,7 @@ use crate::id::Id;
 use crate::limits::at_most;
 use crate::name::{EnvironmentName, OrgName};
 use crate::operation::{Created, Json, Method, Operation};
+use crate::page::Listed;
 use crate::policies::{self, Policy};
 use crate::rules::policy;
 use crate::service::{Context, Draft};
@@ -23,7 +24,9 @@ use crate::shared::{Acknowledged, Description, List, ShortText, Tags};
 use crate::store::{Current, StoreResult};
 use crate::time::Timestamp;
 
-pub use view::{EnvironmentList, EnvironmentSort, EnvironmentView, GetEnvironment, ListEnvironments};
+pub use view::{
+    EnvironmentList, EnvironmentPage, EnvironmentSort, EnvironmentView, GetEnvironment, ListEnvironments,
+};
 
 /// An environment as it is recorded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -160,6 +163,8 @@ pub trait EnvironmentStore: Send + Sync {
     async fn environment(&self, org: Id, name: &str) -> StoreResult<Option<KnownEnvironment>>;
     /// All environments but for the archived ones, by name (bytes).
     async fn environments(&self, org: Id) -> StoreResult<Vec<KnownEnvironment>>;
+    /// The same, without what is known of them.
+    async fn environments_listed(&self, org: Id) -> StoreResult<Vec<Listed>>;
     /// The environments of these ids, archived ones too, in any order.
     async fn environments_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<KnownEnvironment>>;
 }

@@ -579,6 +579,7 @@ delegate! { RepoStore {
 delegate! { EnvironmentStore {
     fn environment(org: Id, name: &str) -> Option<KnownEnvironment>;
     fn environments(org: Id) -> Vec<KnownEnvironment>;
+    fn environments_listed(org: Id) -> Vec<Listed>;
     fn environments_by_id(org: Id, ids: &[Id]) -> Vec<KnownEnvironment>;
 } }
 delegate! { SnapshotStore {

@@ -3,11 +3,12 @@
 use async_trait::async_trait;
 use evidence_core::environments::{EnvironmentStatus, EnvironmentStore, KnownEnvironment};
 use evidence_core::id::Id;
+use evidence_core::page::{Listed, Window};
 use evidence_core::store::StoreResult;
 use evidence_core::time::Timestamp;
 
 use crate::db::PostgresStore;
-use crate::rows::{Payload, each, list, payload, record, text_of, unsigned};
+use crate::rows::{Listing, Order, Payload, each, list, payload, record, text_of, unsigned};
 
 /// A report that comes late does not turn time back.
 pub(crate) const PUT_REPORTS: &str = "
@@ -56,6 +57,8 @@ const ENVIRONMENTS: &str = concat!(
 const BY_ID: &str =
     concat!(columns!(), " FROM ", each!("record", "id", "r"), latest!(), " WHERE r.kind = 'environment'");
 
+const LISTED: &str = "evidence.record x WHERE x.org = $1 AND x.kind || '' = 'environment' AND NOT x.archived";
+
 type Row = (i64, Payload, bool, Option<i64>, Option<i64>, Option<bool>, Option<i64>, Option<i64>);
 
 fn known(
@@ -81,6 +84,11 @@ impl EnvironmentStore for PostgresStore {
     async fn environments(&self, org: Id) -> StoreResult<Vec<KnownEnvironment>> {
         let question = self.ask(ENVIRONMENTS).bind(org.to_string());
         question.readable_as(org, |row: Row| (row.0, known(row))).await
+    }
+
+    async fn environments_listed(&self, org: Id) -> StoreResult<Vec<Listed>> {
+        let listing = Listing { from: LISTED, filter: Vec::new(), order: Order::By("x.name") };
+        Ok(self.listed(org, &listing, Window::ALL, Vec::new()).await?.items)
     }
 
     async fn environments_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<KnownEnvironment>> {

@@ -3,11 +3,12 @@
 use async_trait::async_trait;
 use evidence_core::environments::{EnvironmentStatus, EnvironmentStore, KnownEnvironment};
 use evidence_core::id::Id;
+use evidence_core::page::{Listed, Window};
 use evidence_core::store::StoreResult;
 use evidence_core::time::Timestamp;
 
 use crate::db::SqliteStore;
-use crate::rows::{Payload, once, record, unsigned};
+use crate::rows::{Listing, Order, Payload, once, record, unsigned};
 
 /// A report that comes late in a group does not turn time back.
 pub(crate) const PUT_REPORTS: &str = "
@@ -55,6 +56,9 @@ const BY_ID: &str = concat!(
     latest!()
 );
 
+const LISTED: &str = "
+    record x WHERE x.org = (SELECT key FROM organization WHERE id = $1) AND x.kind = 'environment' AND NOT x.archived";
+
 type Row = (i64, Payload, bool, Option<i64>, Option<i64>, Option<bool>, Option<i64>, Option<i64>);
 
 fn known(
@@ -79,6 +83,11 @@ impl EnvironmentStore for SqliteStore {
     async fn environments(&self, org: Id) -> StoreResult<Vec<KnownEnvironment>> {
         let question = self.ask(ENVIRONMENTS).bind(org.to_string()).long();
         question.readable_as(org, |row: Row| (row.0, known(row))).await
+    }
+
+    async fn environments_listed(&self, org: Id) -> StoreResult<Vec<Listed>> {
+        let listing = Listing { from: LISTED, filter: Vec::new(), order: Order::By("x.name"), narrow: false };
+        Ok(self.listed(org, &listing, Window::ALL, Vec::new()).await?.items)
     }
 
     async fn environments_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<KnownEnvironment>> {

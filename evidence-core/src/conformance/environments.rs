@@ -8,7 +8,7 @@ use crate::snapshots::Snapshot;
 use crate::store::Store;
 
 use super::fixtures::{Org, at, awkward, environment, id, robot, tags};
-use super::{Outcome, promises, same};
+use super::{Outcome, ensure, promises, same};
 
 promises! {
     environments_read_back: "Environments are what the last fact about them says, absent options too.",
@@ -119,6 +119,17 @@ async fn environments_are_listed_by_name(store: Arc<dyn Store>) -> Outcome {
     other.record(vec![created(200, "aa")]).await?;
     let found = store.environments(org.id).await?.into_iter().map(|found| (found.record.id, found.revision));
     same("the environments", found.collect(), vec![(id(102), 3), (id(101), 2), (id(103), 4), (id(100), 1)])?;
+    let listed = store.environments_listed(org.id).await?;
+    same(
+        "without what is known",
+        listed.iter().map(|one| one.id).collect(),
+        [102, 101, 103, 100].map(id).to_vec(),
+    )?;
+    let long = Environment { description: "ü".repeat(3_000), ..environment(100, "b") };
+    org.record(vec![Fact::EnvironmentUpdated { record: long }]).await?;
+    let bytes =
+        store.environments_listed(org.id).await?.iter().map(|one| one.bytes).max().unwrap_or_default();
+    ensure((6_000..8_000).contains(&bytes), &format!("{bytes} bytes of an environment"))?;
     for name in ["A", "aa", "%", "_", ""] {
         same(name, store.environment(org.id, name).await?, None)?;
     }

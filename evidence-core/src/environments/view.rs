@@ -1,22 +1,21 @@
 //! Environments as answers show them: names in place of ids, and what a logical environment takes from its members.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use futures_util::TryFutureExt;
-use futures_util::future::try_join;
-
+use futures_util::{StreamExt, TryFutureExt, stream};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{EnvironmentKind, KnownEnvironment};
 use crate::auth::Scope;
-use crate::error::{Error, Result};
+use crate::error::{Resource, Result};
 use crate::id::Id;
 use crate::name::{EnvironmentName, OrgName, PolicyName};
-use crate::operation::{Json, Method, Operation};
-use crate::page::{PageLinks, PageNumber, PerPage, Slice, SortDirection};
+use crate::operation::{Envelope, Json, JsonList, Method, Operation, json_text};
+use crate::page::{Listed, PageLinks, PageNumber, PerPage, Slice, SortDirection};
 use crate::rules::policy::logical_environment_state;
-use crate::service::Context;
+use crate::service::{Context, Lasting};
 use crate::shared::{List, ShortText, TagFilter, TagText, Tags, distinct};
 use crate::time::{Seconds, Timestamp};
 
@@ -60,92 +59,116 @@ struct Standing {
     state: Option<bool>,
 }
 
-/// The names behind the ids that environments hold.
-struct Directory {
-    environments: BTreeMap<Id, KnownEnvironment>,
-    /// Members of logical environments that are archived: they are left out.
-    archived: BTreeSet<Id>,
-    policies: BTreeMap<Id, PolicyName>,
+/// What is told of an environment beyond its own answer, and what it is sorted by: little, however much its record says.
+struct Brief {
+    name: EnvironmentName,
+    own: Standing,
+    /// The members of a logical environment.
+    included: Option<Vec<Id>>,
 }
 
+impl Brief {
+    fn of(known: &KnownEnvironment) -> Self {
+        let (environment, status) = (&known.record, &known.status);
+        let is_physical = environment.kind.is_physical();
+        Self {
+            name: environment.name.clone(),
+            own: Standing {
+                modified_at: if is_physical { known.touched_at() } else { environment.last_modified_at },
+                changed_at: status.changed_at,
+                state: known.state(),
+            },
+            included: (!is_physical).then(|| environment.included.clone()),
+        }
+    }
+}
+
+/// The environments behind the ids that environments hold.
+#[derive(Default)]
+struct Directory {
+    environments: BTreeMap<Id, Brief>,
+    /// Members of logical environments that are archived: they are left out.
+    archived: BTreeSet<Id>,
+}
+
+/// More records of members are not read at once.
+const MEMBERS: usize = 64;
+
 impl Directory {
-    /// What stands behind the ids that these environments hold. They are in it themselves.
-    async fn of(listed: Vec<KnownEnvironment>, cx: &Context<'_>) -> Result<Self> {
-        let org = cx.org()?;
-        let mut environments: BTreeMap<Id, KnownEnvironment> =
-            listed.into_iter().map(|known| (known.record.id, known)).collect();
-        let held =
-            |ids: fn(&KnownEnvironment) -> &Vec<Id>| distinct(environments.values().flat_map(ids).copied());
-        let mut members = held(|known| &known.record.included);
-        members.retain(|member| !environments.contains_key(member));
-        let policies = held(|known| &known.record.policies);
-        let members = async {
-            if members.is_empty() {
-                return Ok(Vec::new());
-            }
-            cx.store().environments_by_id(org, &members).await
-        };
-        let policies = cx.store().policies_by_id(org, &policies).map_err(Error::from);
-        let (members, policies) = try_join(members.map_err(Error::from), policies).await?;
-        let mut archived = BTreeSet::new();
-        for member in members {
-            if member.archived {
-                archived.insert(member.record.id);
-            } else {
-                environments.insert(member.record.id, member);
-            }
-        }
-        let policies = policies.into_iter().map(|policy| (policy.record.id, policy.record.name));
-        Ok(Self { environments, archived, policies: policies.collect() })
+    fn add(&mut self, known: &KnownEnvironment) {
+        self.environments.insert(known.record.id, Brief::of(known));
     }
 
-    fn members<'a>(
-        &'a self,
-        environment: &'a KnownEnvironment,
-    ) -> impl Iterator<Item = &'a KnownEnvironment> {
-        environment.record.included.iter().filter_map(|id| self.environments.get(id))
+    /// Adds the members of those that are here.
+    async fn add_members(&mut self, cx: &Context<'_>) -> Result<()> {
+        let included = self.environments.values().filter_map(|brief| brief.included.as_ref());
+        let mut members = distinct(included.flatten().copied());
+        members.retain(|member| !self.environments.contains_key(member));
+        for part in members.chunks(MEMBERS) {
+            for member in cx.store().environments_by_id(cx.org()?, part).await? {
+                if member.archived {
+                    self.archived.insert(member.record.id);
+                } else {
+                    self.add(&member);
+                }
+            }
+        }
+        Ok(())
     }
 
-    fn standing(&self, environment: &KnownEnvironment) -> Standing {
-        if environment.record.kind.is_physical() {
-            return Standing {
-                modified_at: environment.touched_at(),
-                changed_at: environment.status.changed_at,
-                state: environment.state(),
-            };
-        }
-        let changed_at = self.members(environment).filter_map(|member| member.status.changed_at).max();
+    fn members<'a>(&'a self, included: &'a [Id]) -> impl Iterator<Item = &'a Brief> {
+        included.iter().filter_map(|id| self.environments.get(id))
+    }
+
+    fn standing(&self, environment: &Brief) -> Standing {
+        let Some(included) = &environment.included else { return environment.own };
+        let changed_at = self.members(included).filter_map(|member| member.own.changed_at).max();
         Standing {
-            modified_at: changed_at.unwrap_or(environment.record.last_modified_at),
+            modified_at: changed_at.unwrap_or(environment.own.modified_at),
             changed_at,
             // What is known of a member that cannot be read is that it cannot be.
             state: logical_environment_state(
-                (environment.record.included.iter().filter(|id| !self.archived.contains(*id)))
-                    .map(|id| self.environments.get(id)?.state()),
+                (included.iter().filter(|id| !self.archived.contains(*id)))
+                    .map(|id| self.environments.get(id)?.own.state),
             ),
         }
     }
 
-    fn view(&self, known: &KnownEnvironment, org: &OrgName) -> EnvironmentView {
-        let (standing, environment) = (self.standing(known), &known.record);
-        let logical = !environment.kind.is_physical();
+    /// These environments as answers carry them.
+    async fn views(&self, known: Vec<KnownEnvironment>, cx: &Context<'_>) -> Result<Vec<EnvironmentView>> {
+        let policies = distinct(known.iter().flat_map(|known| &known.record.policies).copied());
+        let policies = cx.store().policies_by_id(cx.org()?, &policies).await?;
+        let policies = policies.into_iter().map(|policy| (policy.record.id, policy.record.name));
+        let (policies, org) = (policies.collect(), &cx.place()?.name);
+        Ok(known.into_iter().map(|known| self.view(known, &policies, org)).collect())
+    }
+
+    fn view(
+        &self,
+        known: KnownEnvironment,
+        names: &BTreeMap<Id, PolicyName>,
+        org: &OrgName,
+    ) -> EnvironmentView {
+        let brief = Brief::of(&known);
+        let (standing, environment) = (self.standing(&brief), known.record);
         let mut policies: Vec<_> =
-            environment.policies.iter().filter_map(|id| self.policies.get(id)).cloned().collect();
+            environment.policies.iter().filter_map(|id| names.get(id)).cloned().collect();
         policies.sort();
         EnvironmentView {
             org: org.clone(),
-            name: environment.name.clone(),
+            name: environment.name,
             kind: environment.kind,
-            description: environment.description.clone(),
+            description: environment.description,
             last_modified_at: standing.modified_at.seconds(),
             last_reported_at: known.status.reported_at.map(Timestamp::seconds),
             last_changed_at: standing.changed_at.map(Timestamp::seconds),
             state: standing.state,
             include_scaling: environment.include_scaling,
-            tags: environment.tags.clone(),
+            tags: environment.tags,
             policies,
-            included_environments: logical
-                .then(|| self.members(known).map(|member| member.record.name.clone()).collect()),
+            included_environments: brief
+                .included
+                .map(|included| self.members(&included).map(|member| member.name.clone()).collect()),
         }
     }
 }
@@ -212,64 +235,121 @@ impl Operation for ListEnvironments {
     const SCOPE: Scope = Scope::Read;
     const SUMMARY: &'static str = "Lists the environments of an organization";
     type Body = ();
-    type Output = Json<EnvironmentList>;
+    type Output = JsonList<EnvironmentView, Option<EnvironmentPage>>;
 
     fn org(&self) -> Option<&OrgName> {
         Some(&self.org)
     }
 
     async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
-        let listed = cx.store().environments(cx.org()?).await?;
-        let directory = Directory::of(listed, cx).await?;
-        let org = &cx.place()?.name;
-        let found = self.select(&directory);
-        let view = |environments: &[&KnownEnvironment]| {
-            environments.iter().map(|environment| directory.view(environment, org)).collect()
-        };
-        if self.page.is_none() && self.per_page.is_none() {
-            return Ok(Json(EnvironmentList::All(view(&found))));
+        let listed = cx.store().environments_listed(cx.org()?).await?;
+        let sizes: BTreeMap<Id, u64> = listed.iter().map(|listed| (listed.id, listed.bytes)).collect();
+        let (mut directory, mut found, mut kept) = (Directory::default(), Vec::new(), BTreeMap::new());
+        let batches = Listed::batches(listed);
+        let fit_memory = batches.len() <= 1;
+        for ids in batches {
+            for known in cx.store().environments_by_id(cx.org()?, &ids).await? {
+                directory.add(&known);
+                if self.admits(&known) {
+                    found.push(known.record.id);
+                    if fit_memory {
+                        kept.insert(known.record.id, known);
+                    }
+                }
+            }
         }
-        let (page, per_page) =
-            (self.page.unwrap_or_default(), self.per_page.map_or(DEFAULT_PER_PAGE, PerPage::get));
-        let slice = Slice::of(found, page.window(per_page));
-        let pages = slice.pages(per_page);
-        let address = cx.api_url(&format!("environments/{org}"));
-        Ok(Json(EnvironmentList::Page {
-            _links: PageLinks::new(&address, self.query(), page.get(), per_page, pages),
-            environments: view(&slice.items),
-            page: page.get(),
-            per_page,
-            total_pages: pages,
-            total_count: slice.total,
-        }))
+        directory.add_members(cx).await?;
+        self.sort(&mut found, &directory);
+        let mut envelope = None;
+        if self.page.is_some() || self.per_page.is_some() {
+            let (page, per_page) =
+                (self.page.unwrap_or_default(), self.per_page.map_or(DEFAULT_PER_PAGE, PerPage::get));
+            let slice = Slice::of(found, page.window(per_page));
+            let (total_pages, total_count) = (slice.pages(per_page), slice.total);
+            let address = cx.api_url(&format!("environments/{}", cx.place()?.name));
+            let links = PageLinks::new(&address, self.query(), page.get(), per_page, total_pages);
+            envelope = Some(EnvironmentPage { links, page: page.get(), per_page, total_pages, total_count });
+            found = slice.items;
+        }
+        let size = |id: Id| Listed { id, bytes: sizes.get(&id).copied().unwrap_or_default() };
+        let listed = found.into_iter().map(size).collect();
+        let around = Arc::new((directory, kept, cx.lasting()));
+        let read = move |ids| {
+            let around = Arc::clone(&around);
+            async move { views(ids, &around).await.map(|views| stream::iter(views).map(Ok)) }
+                .try_flatten_stream()
+        };
+        JsonList::in_batches(listed, envelope, &cx.compute(), read).await
+    }
+}
+
+/// What the environments of a list have in common: those behind the ids that they hold, and the records that are at hand.
+type Around = (Directory, BTreeMap<Id, KnownEnvironment>, Lasting);
+
+/// Environments of a list, in its order, as answers carry them.
+async fn views(ids: Vec<Id>, (directory, kept, lasting): &Around) -> Result<Vec<EnvironmentView>> {
+    let cx = lasting.context();
+    let at_hand: Option<Vec<KnownEnvironment>> = ids.iter().map(|id| kept.get(id).cloned()).collect();
+    let known = match at_hand {
+        Some(known) => known,
+        None => {
+            let mut known = cx.store().environments_by_id(cx.org()?, &ids).await?;
+            let place: BTreeMap<Id, usize> = ids.into_iter().zip(0..).collect();
+            known.sort_unstable_by_key(|known| place.get(&known.record.id).copied());
+            known
+        }
+    };
+    directory.views(known, &cx).await
+}
+
+/// Which page of a list of environments it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct EnvironmentPage {
+    #[serde(skip)]
+    links: PageLinks,
+    page: u64,
+    per_page: u64,
+    total_pages: u64,
+    total_count: u64,
+}
+
+impl Envelope<EnvironmentView> for Option<EnvironmentPage> {
+    type Document = EnvironmentList;
+
+    fn around(&self) -> Result<(Vec<u8>, Vec<u8>)> {
+        let Some(page) = self else { return Ok((Vec::new(), Vec::new())) };
+        let before = [b"{\"_links\":".as_slice(), &json_text(&page.links)?, b",\"environments\":"].concat();
+        let mut after = json_text(page)?;
+        after.splice(..1, *b",");
+        Ok((before, after))
     }
 }
 
 impl ListEnvironments {
-    /// The environments that were asked for, in the order asked for; those equal in it by name.
-    fn select<'a>(&self, directory: &'a Directory) -> Vec<&'a KnownEnvironment> {
-        let tags: Vec<_> = self.tag.0.iter().map(|tag| TagFilter::parse(tag, ':')).collect();
+    /// Whether the environment is asked for.
+    fn admits(&self, known: &KnownEnvironment) -> bool {
+        let environment = &known.record;
         let name = self.name.as_deref().unwrap_or_default().to_ascii_lowercase();
-        let fits = |known: &&KnownEnvironment| {
-            let environment = &known.record;
-            self.space_id.0.is_empty()
-                && (self.kind.0.is_empty() || self.kind.0.contains(&environment.kind))
-                && environment.name.as_str().to_ascii_lowercase().contains(&name)
-                && tags.iter().all(|tag| tag.matches(&environment.tags))
-        };
-        let mut found: Vec<_> = directory.environments.values().filter(fits).collect();
-        found.sort_by_cached_key(|environment| {
+        self.space_id.0.is_empty()
+            && (self.kind.0.is_empty() || self.kind.0.contains(&environment.kind))
+            && environment.name.as_str().to_ascii_lowercase().contains(&name)
+            && self.tag.0.iter().all(|tag| TagFilter::parse(tag, ':').matches(&environment.tags))
+    }
+
+    /// Puts environments in the order asked for; those equal in it are by name.
+    fn sort(&self, found: &mut [Id], directory: &Directory) {
+        found.sort_by_cached_key(|id| {
+            let brief = directory.environments.get(id)?;
             let at = match self.sort {
                 EnvironmentSort::Name => None,
-                EnvironmentSort::LastModifiedAt => Some(directory.standing(environment).modified_at),
-                EnvironmentSort::LastChangedAt => directory.standing(environment).changed_at,
+                EnvironmentSort::LastModifiedAt => Some(directory.standing(brief).modified_at),
+                EnvironmentSort::LastChangedAt => directory.standing(brief).changed_at,
             };
-            (at, environment.record.name.clone())
+            Some((at, brief.name.clone()))
         });
         if self.sort_direction == SortDirection::Desc {
             found.reverse();
         }
-        found
     }
 
     /// The parameters but for the page, as the links of a page repeat them.
@@ -315,7 +395,10 @@ impl Operation for GetEnvironment {
 
     async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
         let environment = cx.environment(self.env_name.as_str()).await?;
-        let directory = Directory::of(vec![environment.clone()], cx).await?;
-        Ok(Json(directory.view(&environment, &cx.place()?.name)))
+        let mut directory = Directory::default();
+        directory.add(&environment);
+        directory.add_members(cx).await?;
+        let view = directory.views(vec![environment], cx).await?.pop();
+        Ok(Json(view.ok_or_else(|| cx.missing(Resource::Environment, self.env_name.as_str()))?))
     }
 }

@@ -38,6 +38,12 @@ impl EnvironmentStore for MemoryStore {
         })
     }
 
+    async fn environments_listed(&self, org: Id) -> StoreResult<Vec<Listed>> {
+        let listed =
+            |known: &KnownEnvironment| Ok(Listed { id: known.record.id, bytes: bytes(&known.record)? });
+        self.environments(org).await?.iter().map(listed).collect()
+    }
+
     async fn environments_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<KnownEnvironment>> {
         self.ask(org, |tables| {
             let environments = tables.environments.values().filter(|known| ids.contains(&known.record.id));

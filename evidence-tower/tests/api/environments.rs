@@ -1,11 +1,18 @@
 //! Environments, end to end: the specification's rows for joining and attaching, and the upsert, list and look-up
 //! around them.
 
+use std::sync::{Arc, Mutex};
+
+use evidence_core::Settings;
 use evidence_core::fact::Fact;
+use evidence_core::memory::MemoryStore;
+use futures_util::FutureExt;
 use serde_json::{Value, json};
 
+use crate::interposed::{Call, Interposed};
+use crate::mounts::Mount;
 use crate::scenery::{COMPLIANCE, PROVENANCE};
-use crate::support::{NOW, for_each_store};
+use crate::support::{Api, NOW, fixture, for_each_store};
 use crate::unreadable::{inject, over_each_store};
 
 const ONLY_PHYSICAL: &str = "Can only add physical environments to logical environments";
@@ -366,4 +373,50 @@ async fn an_archived_member_is_left_out_of_a_logical_environment() {
         api.get("/environments/acme/all").await.expect(200, none);
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_long_list_of_environments_is_read_some_at_a_time() {
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&asked);
+    let before = move |call| {
+        log.lock().unwrap().push(call);
+        std::future::ready(()).boxed()
+    };
+    let store = Interposed::new(Arc::new(MemoryStore::new()), before);
+    let evidence = fixture(Arc::new(store), Settings::default()).await;
+    let api = Api::new(evidence, Mount::Tower, "memory").await;
+    let names = Vec::from_iter((0..70).map(|number| format!("env{number:02}")));
+    for name in names.iter().rev() {
+        let long = json!({"name": name, "type": "docker", "description": "x".repeat(60 << 10)});
+        api.put("/environments/acme").json(long).await.created();
+    }
+    let all = json!({"name": "all", "type": "logical", "description": "", "included_environments": names});
+    api.put("/environments/acme").json(all).await.created();
+    let about_environments = || {
+        let calls = std::mem::take(&mut *asked.lock().unwrap());
+        let question = |call| match call {
+            Call::Question(name) => Some(name),
+            Call::Texts(_) | Call::Write => None,
+        };
+        let questions = Vec::from_iter(calls.into_iter().filter_map(question));
+        ["environments", "environments_listed", "environments_by_id"]
+            .map(|asked| questions.iter().filter(|name| **name == asked).count())
+    };
+    let listed = |list: &Value| {
+        Vec::from_iter(list.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap().to_owned()))
+    };
+    about_environments();
+    let found = api.get("/environments/acme").await.ok();
+    assert_eq!(listed(&found)[1..], names);
+    assert_eq!(found[0]["included_environments"], json!(names));
+    // Each is of sixty kilobytes, of which a megabyte is read at once: what they are sorted by, and what is sent.
+    assert_eq!(about_environments(), [0, 1, 10]);
+    let page = api.get("/environments/acme?type=docker&sort_direction=desc&page=7&per_page=11").await.ok();
+    assert_eq!(listed(&page["environments"]), ["env03", "env02", "env01", "env00"]);
+    assert_eq!(
+        (&page["total_count"], &page["total_pages"], &page["page"]),
+        (&json!(70), &json!(7), &json!(7))
+    );
+    assert_eq!(about_environments(), [0, 1, 6]);
 }

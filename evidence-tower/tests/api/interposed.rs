@@ -229,6 +229,7 @@ delegate! {
     EnvironmentStore {
         fn environment(org: Id, name: &str) -> Option<KnownEnvironment>;
         fn environments(org: Id) -> Vec<KnownEnvironment>;
+        fn environments_listed(org: Id) -> Vec<Listed>;
         fn environments_by_id(org: Id, ids: &[Id]) -> Vec<KnownEnvironment>;
     }
     SnapshotStore {
