@@ -42,7 +42,7 @@ impl<'a> Contents<'a> {
     }
 
     /// The fingerprints of what is called so; none where nothing was reported as that.
-    pub(super) fn called(&self, subject: Subject<'_>) -> Option<&BTreeSet<&'a str>> {
+    pub(super) fn called<'s>(&'s self, subject: Subject<'s>) -> Option<&'s BTreeSet<&'a str>> {
         self.0.get(&subject)
     }
 }
@@ -97,15 +97,18 @@ pub fn overridden<'a>(
     let contents = Contents::new(artifacts);
     let newest = newest_by_slot(artifacts);
     let standing = BTreeSet::from_iter(newest.values().map(|newest| newest.artifact.fingerprint.as_str()));
-    let called = |binding: &Binding| binding.subject().and_then(|subject| contents.called(subject));
-    let about = called(binding).map(|called| {
+    let called = binding.subject().and_then(|subject| contents.called(subject));
+    let about = called.map(|called| {
         let standing = BTreeSet::from_iter(called.intersection(&standing).copied());
         if standing.is_empty() { called.clone() } else { standing }
     });
-    let in_scope = |other: &Binding| match (&about, called(other)) {
-        (Some(about), Some(called)) => !about.is_disjoint(called),
-        (None, None) => binding.subject() == other.subject(),
-        _ => false,
+    let in_scope = |other: &Binding| {
+        let called = other.subject().and_then(|subject| contents.called(subject));
+        match (&about, called) {
+            (Some(about), Some(called)) => !about.is_disjoint(called),
+            (None, None) => binding.subject() == other.subject(),
+            _ => false,
+        }
     };
     let of_name = attestations.iter().filter(|one| one.name == name && !one.is_override);
     of_name.filter(|one| in_scope(&one.binding)).max_by_key(|one| one.index)
