@@ -34,7 +34,7 @@ const FILL: &str = "
     INSERT INTO evidence.snapshot SELECT 'o', 'e' || n % 9, n, n, true, n FROM generate_series(1, 5000) n;
     INSERT INTO evidence.version SELECT 'o', 'id' || n, 1, n FROM generate_series(1, 5000) n;
     INSERT INTO evidence.kept_text SELECT 'o', md5(n::text), n FROM generate_series(1, 5000) n;
-    INSERT INTO evidence.instance SELECT 'o', 'e' || n % 9, md5(n::text), n,
+    INSERT INTO evidence.instance SELECT 'o', 'e' || n % 9, md5(n::text), n, n,
             CASE WHEN n % 10 = 0 THEN 9223372036854775807 ELSE n + n % 30 END, true, '{}'
         FROM generate_series(1, 5000) n";
 
