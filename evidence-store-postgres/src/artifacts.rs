@@ -211,9 +211,10 @@ impl ArtifactStore for PostgresStore {
 
     async fn provenance(&self, org: Id, fingerprints: &[Fingerprint]) -> StoreResult<Vec<Origin>> {
         let question = self.ask(PROVENANCE).bind(org.to_string()).bind(list(fingerprints));
-        let origin = |(row, last_name): (Row, String)| Origin { report: row.artifact(), last_name };
-        let origins =
-            move |(json,): (Option<String>,)| Ok(array(json)?.into_iter().map(origin).collect::<Vec<_>>());
+        let origins = |(json,): (Option<String>,)| {
+            let origin = |(row, last_name): (Row, String)| Origin { report: row.artifact(), last_name };
+            Ok(array(json)?.into_iter().map(origin).collect::<Vec<_>>())
+        };
         Ok(question.first_as(origins).await?.unwrap_or_default())
     }
 }

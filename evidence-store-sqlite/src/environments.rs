@@ -86,7 +86,13 @@ impl EnvironmentStore for SqliteStore {
     }
 
     async fn environments_listed(&self, org: Id) -> StoreResult<Vec<Listed>> {
-        let listing = Listing { from: LISTED, filter: Vec::new(), order: Order::By("x.name"), narrow: false };
+        let listing = Listing {
+            from: LISTED,
+            filter: Vec::new(),
+            order: Order::By("x.name"),
+            narrow: false,
+            counted: true,
+        };
         Ok(self.listed(org, &listing, Window::ALL, Vec::new()).await?.items)
     }
 

@@ -252,9 +252,7 @@ fn a_digest_makes_another_artifact_of_what_had_none_whatever_its_name() {
 fn what_has_no_digest_has_no_provenance_and_is_on_no_allowlist() {
     let yaml =
         "_schema: https://example.com/schemas/policy/v1\nartifacts:\n  provenance:\n    required: true\n";
-    let policies = [Arc::new(policy::Policy::stored(yaml))];
-    let rules = Rules { name: "p".parse().expect("a name"), version: 1 };
-    let rulebook = Rulebook { rules: [(report(9), rules)].into(), guards: Vec::new() };
+    let rules = [Arc::new(policy::Policy::stored(yaml))];
     let known = fingerprint('a');
     let flow = FlowContext {
         flow_name: "web".to_owned(),
@@ -278,8 +276,8 @@ fn what_has_no_digest_has_no_provenance_and_is_on_no_allowlist() {
     ];
     for (running, allowed, compliant, origins) in table {
         let judged = |mut artifact: Candidate| {
-            artifact.judge(&policies);
-            artifact.judged(&rulebook)
+            artifact.judge(&rules);
+            artifact.judged(policies(&[(9, 1)]))
         };
         let found = Candidate::all(&running, findings(allowed)).into_iter().map(judged);
         let found: Vec<_> = found.map(|judged| (judged.compliant, judged.provenance.len())).collect();

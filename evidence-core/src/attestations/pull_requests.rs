@@ -248,8 +248,8 @@ mod tests {
         let sent = from_json::<PullRequest>(&json!({
             "url": "u", "state": "MERGED", "approvers": [{"author": "ann", "state": "APPROVED", "timestamp": 5}, "bob"],
             "commits": [{"sha": SHA, "message": "m", "author": "a", "timestamp": 7, "parents": [SHA]}],
-        }));
-        assert_eq!(from_json::<PullRequest>(&sent.clone().unwrap().answered()), sent);
+        }).into());
+        assert_eq!(from_json::<PullRequest>(&sent.clone().unwrap().answered().into()), sent);
     }
 
     #[test]

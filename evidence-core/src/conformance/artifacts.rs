@@ -84,8 +84,8 @@ async fn several(store: &Arc<dyn Store>) -> Result<Org, Failure> {
         template_reference_name: "app".to_owned(),
         ..artifact(112, 101, Some(103), "ab1")
     };
-    let without_sha =
-        Artifact { git_commit_info: Some(on_branch("main")), ..artifact(111, 100, None, "ab2") };
+    let abbreviated = GitCommit { sha1: named("abc12"), ..on_branch("main") };
+    let without_sha = Artifact { git_commit_info: Some(abbreviated), ..artifact(111, 100, None, "ab2") };
     org.record(vec![
         artifact_reported(115, 100, None, "ab1"),
         Fact::ArtifactReported { record: built },

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use bytes::Bytes;
 use evidence_core::allowlists::{Allowance, AllowlistStore};
-use evidence_core::artifacts::{Artifact, ArtifactFilter, ArtifactRow, ArtifactStore, Matches};
+use evidence_core::artifacts::{Artifact, ArtifactFilter, ArtifactRow, ArtifactStore, Matches, Origin};
 use evidence_core::attestation_types::{AttestationType, AttestationTypeStore, AttestationTypeVersion};
 use evidence_core::attestations::{Attestation, AttestationStore, NamedAttestation};
 use evidence_core::auth::KeyHash;
@@ -213,7 +213,7 @@ delegate! {
         fn latest_artifact(org: Id, filter: &ArtifactFilter) -> Option<Artifact>;
         fn artifacts_by_id(org: Id, ids: &[Id]) -> Vec<Artifact>;
         fn reports(org: Id, flow: Id, fingerprint: &Fingerprint) -> Vec<ArtifactRow>;
-        fn provenance(org: Id, fingerprints: &[Fingerprint]) -> Vec<ArtifactRow>;
+        fn provenance(org: Id, fingerprints: &[Fingerprint]) -> Vec<Origin>;
     }
     AttestationStore {
         fn attestation(org: Id, id: Id) -> Option<Attestation>;
