@@ -223,7 +223,8 @@ fn expected() -> Vec<(&'static str, Vec<&'static str>, Vec<&'static str>)> {
             snapshots::RUNS,
             vec!["text", "text[]", "bigint"],
             vec![
-                "instance_run org artifact environment since_idx",
+                "instance_run org artifact",
+                "instance_run org artifact environment",
                 "record_pkey org id kind",
                 "snapshot_pkey org environment idx",
             ],
