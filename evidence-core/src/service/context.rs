@@ -360,9 +360,7 @@ fn check_size(facts: &[Fact], limit: u64) -> Result<()> {
         let mut size = Size(0);
         serde_json::to_writer(&mut size, fact).map_err(|error| StoreError::Failed(error.into()))?;
         if size.0 > limit {
-            let text = format!(
-                "What runs comes to more than {limit} bytes, with what the policies say of each artifact"
-            );
+            let text = format!("What runs comes to more than {limit} bytes, with where it comes from");
             return Err(Error::invalid("artifacts", text));
         }
     }
