@@ -86,7 +86,7 @@
 //! | [`allowances`](AllowlistStore::allowances) | ledger indexes | newest first by ledger index | one an index |
 //! | [`allowed`](AllowlistStore::allowed) | environment and fingerprints | any | one a fingerprint |
 //! | [`allowlist_size`](AllowlistStore::allowlist_size) | the environment | | a count, up to so many |
-//! | [`texts`](TextStore::texts) | digests | any | one a digest, of the first entry that keeps it |
+//! | [`texts`](TextStore::texts) | digests | any | one a digest, of the newest entry that keeps it |
 //! | [`ledger_entries`](LedgerStore::ledger_entries) | index | index | at most so many, and [`LEDGER_PAGE`] |
 //! | [`ledger_entries_at`](LedgerStore::ledger_entries_at) | indexes | any | one an index |
 //!
