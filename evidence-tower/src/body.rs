@@ -1,8 +1,9 @@
 //! Reading a request's body, as far as an operation wants it and within its limits.
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use evidence_core::operation::{BodyKind, Raw, RawBody};
-use evidence_core::{Error, Limits, Result};
+use evidence_core::spool::Spool;
+use evidence_core::{Error, Limits, Result, StoreError};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use http::HeaderMap;
@@ -84,9 +85,8 @@ impl Incoming {
 
     async fn raw(self, limit: u64) -> Result<RawBody> {
         self.acceptable(limit)?;
-        let collected = limited(self.body, limit).collect().await;
-        let collected = collected.map_err(|error| broken_off(error.as_ref(), limit))?;
-        Ok(RawBody::Bytes(Raw { media_type: self.content_type, bytes: collected.to_bytes() }))
+        let bytes = gathered(limited(self.body, limit), limit).await?;
+        Ok(RawBody::Bytes(Raw { media_type: self.content_type, bytes }))
     }
 
     async fn json(self, limit: u64) -> Result<RawBody> {
@@ -94,16 +94,45 @@ impl Incoming {
         let readable = self.content_type.is_none() || self.is("application/json");
         // Of a foreign type, one byte is too many already.
         let limit = if readable { limit } else { 0 };
-        let collected = limited(self.body, limit).collect().await;
-        let bytes = match collected {
-            Ok(collected) => collected.to_bytes(),
-            Err(error) if !readable && error.is::<LengthLimitError>() => {
-                return Err(Error::UnsupportedMediaType);
-            }
-            Err(error) => return Err(broken_off(error.as_ref(), limit)),
+        let bytes = match gathered(limited(self.body, limit), limit).await {
+            Err(Error::TooLarge { .. }) if !readable => return Err(Error::UnsupportedMediaType),
+            gathered => gathered?,
         };
         Ok(if bytes.is_empty() { RawBody::Empty } else { RawBody::Json(bytes) })
     }
+}
+
+/// More of a body that is still coming is not held in memory.
+const IN_MEMORY: usize = 64 << 10;
+
+/// The whole of a body that is limited to so many bytes. One that is long is in a temporary file until it has come, so that
+/// many that come slowly cost disk rather than memory.
+async fn gathered(mut body: UnsyncBoxBody<Bytes, BoxError>, limit: u64) -> Result<Bytes> {
+    let (mut memory, mut spool) = (BytesMut::new(), None::<Spool>);
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| broken_off(error.as_ref(), limit))?;
+        let Ok(piece) = frame.into_data() else { continue };
+        if spool.is_none() && memory.len() + piece.len() <= IN_MEMORY {
+            memory.extend_from_slice(&piece);
+            continue;
+        }
+        let spool = spool.get_or_insert_default();
+        spool.push(&std::mem::take(&mut memory)).await.map_err(not_kept)?;
+        spool.push(&piece).await.map_err(not_kept)?;
+    }
+    let Some(spool) = spool else { return Ok(memory.freeze()) };
+    let mut spooled = spool.finish().await.map_err(not_kept)?;
+    let mut whole = BytesMut::with_capacity(usize::try_from(spooled.size).unwrap_or_default());
+    while let Some(piece) = spooled.content.next().await.map_err(not_kept)? {
+        whole.extend_from_slice(&piece);
+    }
+    Ok(whole.freeze())
+}
+
+/// The refusal of what cannot be held until it has come: the disk for temporary files is full, or away.
+#[expect(clippy::needless_pass_by_value, reason = "it maps errors")]
+pub(crate) fn not_kept(source: std::io::Error) -> Error {
+    StoreError::Unavailable(format!("what is received cannot be held: {source}").into()).into()
 }
 
 /// At most so many bytes of a body.
@@ -176,6 +205,18 @@ mod tests {
         }
         assert_eq!(json(&[(CONTENT_ENCODING, "gzip")], b"{}").await, foreign);
         assert_eq!(json(&[(CONTENT_ENCODING, "identity")], b"{}").await, Ok(Some("{}".into())));
+    }
+
+    #[tokio::test]
+    async fn a_long_body_is_what_was_sent_however_it_came() {
+        let bytes: Vec<u8> = (b'a'..=b'z').cycle().take(3 * IN_MEMORY).collect();
+        for piece in [1 << 10, IN_MEMORY, IN_MEMORY + 1, 3 * IN_MEMORY] {
+            let frames: Vec<_> = bytes.chunks(piece).map(Bytes::copy_from_slice).collect();
+            let frames = frames.into_iter().map(|piece| Ok(http_body::Frame::data(piece)));
+            let body = StreamBody::new(futures_util::stream::iter(frames)).boxed_unsync();
+            let gathered = gathered(body, u64::MAX).await.unwrap();
+            assert!(gathered == bytes, "pieces of {piece}");
+        }
     }
 
     #[tokio::test]

@@ -12,7 +12,7 @@ use evidence_core::blobs::Upload;
 use evidence_core::name::Fingerprint;
 use evidence_core::operation::{FormParts, RawBody};
 use evidence_core::spool::{Spool, Spooled};
-use evidence_core::{Error, Limits, Result, StoreError};
+use evidence_core::{Error, Limits, Result};
 use futures_util::Stream;
 use http::header::CONTENT_TYPE;
 use http_body::Body;
@@ -20,7 +20,7 @@ use http_body_util::combinators::UnsyncBoxBody;
 use multer::{Field, Multipart};
 
 use crate::BoxError;
-use crate::body::broken_off;
+use crate::body::{broken_off, not_kept};
 
 /// What may surround a form's content, in bytes: boundaries and part headers.
 const AROUND: u64 = 1 << 20;
@@ -210,12 +210,6 @@ impl Part<'_> {
         let sent = self.field.headers().get(CONTENT_TYPE)?.to_str().ok()?;
         (1..=LONGEST_FILE_NAME).contains(&sent.len()).then(|| sent.to_owned())
     }
-}
-
-/// The disk for temporary files is full, or not to be written to: another time it may be.
-#[expect(clippy::needless_pass_by_value, reason = "it maps errors")]
-fn not_kept(source: std::io::Error) -> Error {
-    StoreError::Unavailable(format!("a received file cannot be held: {source}").into()).into()
 }
 
 /// What was read of a form so far.

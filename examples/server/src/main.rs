@@ -10,6 +10,7 @@ mod answers;
 mod cli;
 mod copy;
 mod demo;
+mod descriptors;
 mod failure;
 mod fsck;
 mod logging;

@@ -62,6 +62,12 @@ impl<S> Patient<S> {
         Self { stream, patience, working, silence, stuck: None, has_spoken: false }
     }
 
+    /// The same whose peer has to begin within this time.
+    pub(crate) fn spoken_to_within(mut self, first: Duration) -> Self {
+        self.silence.as_mut().reset(Instant::now() + first);
+        self
+    }
+
     fn begin_silence(&mut self) {
         self.silence.as_mut().reset(Instant::now() + self.patience);
     }
@@ -214,6 +220,21 @@ mod tests {
         let (near, _far) = tokio::io::duplex(16);
         let error = patient(near).read_u8().await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_that_never_begins_is_cut_off_sooner() {
+        let ((near, _far), begun) = (tokio::io::duplex(16), Instant::now());
+        let first = Duration::from_millis(1);
+        let error = patient(near).spoken_to_within(first).read_u8().await.unwrap_err();
+        assert_eq!((error.kind(), begun.elapsed()), (io::ErrorKind::TimedOut, first));
+
+        let (near, mut far) = tokio::io::duplex(16);
+        far.write_all(b"a").await.unwrap();
+        let (mut near, begun) = (patient(near).spoken_to_within(first), Instant::now());
+        assert_eq!(near.read_u8().await.unwrap(), b'a');
+        near.read_u8().await.unwrap_err();
+        assert!(begun.elapsed() > first);
     }
 
     #[tokio::test(start_paused = true)]

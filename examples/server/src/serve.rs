@@ -27,12 +27,13 @@ use tower::{Service, ServiceExt};
 
 use crate::answers::{Answer, Streams};
 use crate::cli::{ApiOptions, ServeOptions, Switch};
+use crate::descriptors::places;
 use crate::failure::Failure;
 use crate::logging;
 use crate::patience::{Allowed, BoxError, Patient, Timely, Working};
 use crate::store::{self, Opened};
 
-/// How long a client may take over a request's head; an idle connection ends after as long.
+/// How long a client may take over its first byte and over a request's head; an idle connection ends after as long.
 const HEAD_PATIENCE: Duration = Duration::from_secs(30);
 /// How long a client may rest in the middle of a request or an answer.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -85,7 +86,7 @@ impl Door {
         let failed = |source| Failure::Listen { address: options.listen, source };
         let listener = TcpListener::bind(options.listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        let places = Arc::new(Semaphore::new(options.max_connections));
+        let places = Arc::new(Semaphore::new(places(options.max_connections)));
         Ok(Self { listener, address, places, stop: Stop::listen().map_err(Failure::Signals)? })
     }
 
@@ -177,7 +178,8 @@ where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let (api, working) = (self.api.clone(), Working::default());
-        let stream = TokioIo::new(Patient::new(stream, PATIENCE, working.clone()));
+        let stream = Patient::new(stream, PATIENCE, working.clone()).spoken_to_within(HEAD_PATIENCE);
+        let stream = TokioIo::new(stream);
         let service = service_fn(move |request: Request<Incoming>| {
             let (api, working, work) = (api.clone(), working.clone(), working.begin());
             async move {

@@ -235,6 +235,82 @@ fn a_connection_too_many_waits_until_another_one_ends() {
     assert_eq!(answer(second).0, 200);
 }
 
+/// Connections that nothing comes over leave descriptors for what is received.
+#[test]
+fn idle_connections_leave_files_to_requests() {
+    let database = Database::default();
+    let key = Server::start(&database).key.clone();
+    let mut limited = Command::new("/bin/sh");
+    let program = program(&[]);
+    limited.args(["-c", "ulimit -n 96 && exec \"$0\" \"$@\""]).arg(program.get_program());
+    limited.env_clear().env("EVIDENCE_LOG_FILTER", "error").stdin(Stdio::null());
+    let server = Server::run(limited, &database, &key);
+    let idle: Vec<_> = (0..120).map(|_| TcpStream::connect(&server.address).unwrap()).collect();
+    // All but some get a place; one of them is used.
+    let mut used = idle.into_iter().collect::<std::collections::VecDeque<_>>();
+    let mut stream = used.pop_front().unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let file = "x".repeat(200_000);
+    let form = format!(
+        "--b\r\nContent-Disposition: form-data; name=\"data_json\"\r\n\r\n\
+         {{\"attestation_name\": \"scan\", \"is_compliant\": true}}\r\n\
+         --b\r\nContent-Disposition: form-data; name=\"attachment_file\"; filename=\"scan.txt\"\r\n\r\n\
+         {file}\r\n--b--\r\n"
+    );
+    let head = format!(
+        "POST /api/v2/attestations/acme/web/trail/t/generic HTTP/1.1\r\nhost: {}\r\n\
+         authorization: Bearer {}\r\ncontent-type: multipart/form-data; boundary=b\r\n\
+         content-length: {}\r\nconnection: close\r\n\r\n",
+        server.address,
+        server.key,
+        form.len()
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    stream.write_all(form.as_bytes()).unwrap();
+    let (status, text) = answer(stream);
+    assert_eq!(status, 201, "{text}");
+}
+
+/// Bodies that come slowly cost no memory.
+#[cfg(target_os = "linux")]
+#[test]
+fn bodies_on_their_way_are_not_held_in_memory() {
+    const SIZE: usize = 8 << 20;
+    let server = Server::start(&Database::default());
+    let environment = r#"{"name":"prod","type":"server","description":""}"#;
+    let (status, text) = server.ask("PUT", "/api/v2/environments/acme", "application/json", environment);
+    assert_eq!(status, 201, "{text}");
+    let memory = || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", server.child.id())).unwrap();
+        let (_, rest) = status.split_once("VmRSS:").unwrap();
+        rest.split_whitespace().next().unwrap().parse::<usize>().unwrap() << 10
+    };
+    let before = memory();
+    let head = format!(
+        "PUT /api/v2/environments/acme/prod/report/server HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\n\
+         content-type: application/json\r\ncontent-length: {SIZE}\r\nconnection: close\r\n\r\n",
+        server.address, server.key
+    );
+    let body = vec![b' '; SIZE - 1];
+    let slow = || {
+        let mut stream = server.send(&head);
+        stream.write_all(&body).unwrap();
+        stream
+    };
+    let slow: Vec<_> = std::iter::repeat_with(slow).take(24).collect();
+    let mut last = 0;
+    while memory().abs_diff(last) > 1 << 20 {
+        last = memory();
+        sleep(Duration::from_millis(200));
+    }
+    let grown = memory().saturating_sub(before);
+    assert!(grown < 12 * SIZE, "24 bodies of {SIZE} bytes take {grown} bytes of memory");
+    for mut stream in slow {
+        stream.write_all(b"1").unwrap();
+        assert_eq!(answer(stream).0, 400);
+    }
+}
+
 #[test]
 fn attachments_are_kept_in_the_directory_that_is_named() {
     let database = Database::default();
