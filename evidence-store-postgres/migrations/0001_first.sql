@@ -147,7 +147,7 @@ CREATE UNIQUE INDEX artifact_org ON evidence.artifact (org, place);
 CREATE INDEX artifact_fingerprint
     ON evidence.artifact (org, fingerprint, (flow || ''), (trail IS NOT NULL), ledger_index);
 CREATE INDEX artifact_named
-    ON evidence.artifact (org, fingerprint, (flow || ''), ledger_index) WHERE name <> '';
+    ON evidence.artifact (org, fingerprint, (flow || ''), (trail IS NOT NULL), ledger_index) WHERE name <> '';
 CREATE UNIQUE INDEX artifact_flow ON evidence.artifact (org, flow, flow_place);
 CREATE INDEX artifact_trail ON evidence.artifact (org, trail, ledger_index) WHERE trail IS NOT NULL;
 CREATE INDEX artifact_commit ON evidence.artifact (org, flow, commit_sha, ledger_index);

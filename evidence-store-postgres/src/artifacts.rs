@@ -110,7 +110,7 @@ pub(crate) const PROVENANCE: &str = concat!(
     " || ',' || to_json(coalesce((
             SELECT m.name FROM evidence.artifact m
             WHERE m.org = $1 AND m.fingerprint = p.fingerprint AND m.flow || '' = p.flow AND m.name <> ''
-            ORDER BY m.ledger_index DESC LIMIT 1), ''))::text || ']', ',' ORDER BY a.ledger_index) || ']' FROM place p CROSS JOIN LATERAL (
+            ORDER BY (m.trail IS NOT NULL) DESC, m.ledger_index DESC LIMIT 1), ''))::text || ']', ',' ORDER BY a.ledger_index) || ']' FROM place p CROSS JOIN LATERAL (
         SELECT * FROM evidence.artifact r
         WHERE r.org = $1 AND r.fingerprint = p.fingerprint AND r.flow || '' = p.flow
         ORDER BY (r.trail IS NOT NULL) DESC, r.ledger_index DESC LIMIT 1) a"

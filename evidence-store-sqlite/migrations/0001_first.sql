@@ -133,7 +133,7 @@ CREATE TABLE artifact (
 ) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX artifact_org ON artifact (org, place);
 CREATE INDEX artifact_fingerprint ON artifact (org, fingerprint, flow, trail IS NOT NULL, ledger_index);
-CREATE INDEX artifact_named ON artifact (org, fingerprint, flow, ledger_index) WHERE name <> '';
+CREATE INDEX artifact_named ON artifact (org, fingerprint, flow, trail IS NOT NULL, ledger_index) WHERE name <> '';
 CREATE UNIQUE INDEX artifact_flow ON artifact (flow, flow_place);
 CREATE INDEX artifact_trail ON artifact (trail, ledger_index) WHERE trail IS NOT NULL;
 CREATE INDEX artifact_commit ON artifact (flow, commit_sha, ledger_index);

@@ -108,7 +108,7 @@ const PROVENANCE: &str = concat!(
     ", coalesce((
             SELECT m.name FROM artifact m
             WHERE m.org = a.org AND m.fingerprint = a.fingerprint AND m.flow = a.flow AND m.name <> ''
-            ORDER BY m.ledger_index DESC LIMIT 1), ''))) || ']' FROM place p CROSS JOIN artifact a ON a.id = (
+            ORDER BY (m.trail IS NOT NULL) DESC, m.ledger_index DESC LIMIT 1), ''))) || ']' FROM place p CROSS JOIN artifact a ON a.id = (
         SELECT r.id FROM artifact r
         WHERE r.org = (SELECT key FROM organization WHERE id = $1) AND r.fingerprint = p.fingerprint
             AND r.flow = p.flow

@@ -144,7 +144,8 @@ impl Artifact {
 pub struct Origin {
     /// The report that it is judged by.
     pub report: ArtifactRow,
-    /// The template's name that the flow's newest report with one gave it, to whichever trail; `""` where none did.
+    /// The template's name that the flow's newest report with one gave it, of those to a trail where there are any; `""`
+    /// where none did.
     pub last_name: String,
 }
 

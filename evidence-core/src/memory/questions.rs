@@ -422,7 +422,9 @@ impl ArtifactStore for MemoryStore {
         })?;
         let origin = |rows: Vec<ArtifactRow>| {
             let named = rows.iter().filter(|row| !row.template_reference_name.is_empty());
-            let last = named.max_by_key(|row| row.index).map(|row| row.template_reference_name.clone());
+            let last = named
+                .max_by_key(|row| (row.trail.is_some(), row.index))
+                .map(|row| row.template_reference_name.clone());
             let report = rows.into_iter().max_by_key(|row| (row.trail.is_some(), row.index))?;
             Some(Origin { report, last_name: last.unwrap_or_default() })
         };

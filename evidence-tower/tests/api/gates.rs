@@ -271,6 +271,32 @@ async fn content_without_a_name_in_a_new_trail_needs_what_that_asks_of_the_last_
 }
 
 #[tokio::test]
+async fn content_without_a_name_is_what_its_trails_called_it_in_all_that_is_said_of_it() {
+    for_each_store(async |api| {
+        api.given_gate().await;
+        api.given_artifact('1', "t").await;
+        api.given_test('1', "t", true).await;
+        let commit = json!({"sha1": "c".repeat(40)});
+        api.report_to_web('1', json!({"trail_name": "t2", "git_commit_info": commit})).await;
+        api.given_test('1', "t2", true).await;
+        api.expect_at_gate(true).await;
+        // By the name that it has not there.
+        let failing = json!({
+            "attestation_name": "scan", "target_artifacts": ["api"], "git_commit_info": commit, "is_compliant": false,
+        });
+        api.attest_in_web("t2", failing).await;
+        api.expect_at_gate(false).await;
+
+        // A report to no trail gives no name to content that is judged in one.
+        api.report_to_web('1', json!({"trail_name": "t3"})).await;
+        api.expect_at_gate(false).await;
+        api.report_to_web('1', json!({"template_reference_name": "junk"})).await;
+        api.expect_at_gate(false).await;
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_report_without_a_name_or_a_trail_does_not_hide_that_the_flow_expects_the_artifact() {
     for_each_store(async |api| {
         api.given_gate().await;

@@ -74,7 +74,8 @@ pub fn content_statuses<'a, L: Clone>(
         let is_unnamed = names.iter().all(|name| name.is_empty());
         let before = content.get(fingerprint).copied().filter(|name| is_unnamed && !name.is_empty());
         names.extend(before);
-        let about = reports.subjects_with_attestations(fingerprint);
+        let mut about = reports.subjects_with_attestations(fingerprint);
+        about.extend(before.into_iter().flat_map(|name| reports.built(fingerprint, name)));
         let alike = alike.entry(about.clone()).or_default();
         let own = names.into_iter().map(|name| {
             let expected = expected_of(template, name);
@@ -115,18 +116,24 @@ fn names<'a>(
 }
 
 /// What was reported to a trail, by what it is about.
+#[derive(Default)]
 struct Reports<'a> {
     on_trail: Vec<&'a ReportedAttestation>,
     about: BTreeMap<Subject<'a>, Vec<&'a ReportedAttestation>>,
     /// What attestations may call each content.
     subjects: BTreeMap<&'a str, BTreeSet<Subject<'a>>>,
+    /// The commits that each content was built from as its reports without a name say.
+    unnamed: BTreeMap<&'a str, BTreeSet<&'a str>>,
 }
 
 impl<'a> Reports<'a> {
     fn new(artifacts: &'a [ReportedArtifact], attestations: &'a [ReportedAttestation]) -> Self {
-        let mut reports = Self { on_trail: Vec::new(), about: BTreeMap::new(), subjects: BTreeMap::new() };
+        let mut reports = Self::default();
         for artifact in artifacts {
             reports.subjects.entry(&artifact.fingerprint).or_default().extend(artifact.subjects());
+            if artifact.name.is_empty() && !artifact.commit.is_empty() {
+                reports.unnamed.entry(&artifact.fingerprint).or_default().insert(&artifact.commit);
+            }
         }
         for attestation in attestations {
             match attestation.binding.subject() {
@@ -141,6 +148,13 @@ impl<'a> Reports<'a> {
     fn subjects_with_attestations(&self, fingerprint: &str) -> Vec<Subject<'a>> {
         let subjects = self.subjects.get(fingerprint).into_iter().flatten();
         subjects.filter(|subject| self.about.contains_key(*subject)).copied().collect()
+    }
+
+    /// What attestations call content that has no name in the trail, were this its name.
+    fn built(&self, fingerprint: &str, name: &'a str) -> impl Iterator<Item = Subject<'a>> {
+        let commits = self.unnamed.get(fingerprint).into_iter().flatten();
+        let built = commits.map(move |commit| Subject::Built(name, commit));
+        built.filter(|subject| self.about.contains_key(subject))
     }
 
     fn about(&self, subjects: &[Subject<'_>]) -> Vec<&'a ReportedAttestation> {

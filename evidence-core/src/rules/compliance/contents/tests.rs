@@ -61,6 +61,23 @@ fn content_without_a_name_in_the_trail_is_what_it_was_called_before() {
     }
 }
 
+#[test]
+fn what_is_said_of_the_name_before_is_said_of_content_without_one() {
+    let artifacts = [reported("f1", "", 0)];
+    let of = |name: &str, commit: &str| Binding::Named { name: name.to_owned(), commit: commit.to_owned() };
+    let built = artifacts[0].commit.clone();
+    for (binding, before, expected) in [
+        (of("cli", &built), "cli", State::NonCompliant),
+        (of("cli", &built), "other", State::Compliant),
+        (of("cli", "another"), "cli", State::Compliant),
+    ] {
+        let failing = [attestation("scan", false, binding.clone(), 9)];
+        let content = BTreeMap::from([("f1", before)]);
+        let found = content_statuses(&Template::default(), &artifacts, &failing, &content, |lines| lines);
+        assert_eq!(found["f1"].state, expected, "{binding:?} {before}");
+    }
+}
+
 proptest! {
     #[test]
     fn content_is_no_better_than_any_artifact_that_it_is((artifacts, attestations) in arbitrary_reports()) {
