@@ -303,7 +303,7 @@ async fn provenance_has_the_last_name_in_the_flow(store: Arc<dyn Store>) -> Outc
     .await?;
     last([(112, ""), (113, "elsewhere"), (114, "\"other\"")]).await?;
     org.record(vec![named(115, 100, None, "ab", "alone"), named(116, 101, None, "ab", "")]).await?;
-    last([(112, ""), (114, "alone"), (116, "elsewhere")]).await
+    last([(112, ""), (114, "\"other\""), (116, "elsewhere")]).await
 }
 
 async fn provenance_prefers_trails(store: Arc<dyn Store>) -> Outcome {
