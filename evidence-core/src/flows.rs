@@ -1,6 +1,5 @@
 //! Flows: the repeatable processes whose executions are trails.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -19,7 +18,7 @@ use crate::operation::{Document, Envelope, Form, FormParts, Json, JsonList, Meth
 use crate::page::{Listed, PageNumber, Pagination, PerPage, Slice, Window};
 use crate::rules::compliance::State;
 use crate::service::{Context, Draft, Lasting};
-use crate::shared::{Acknowledged, Description, List, ShortText, TagFilter, TagText, Tags};
+use crate::shared::{Acknowledged, Description, List, ShortText, TagFilter, TagText, Tags, sort_by_ids};
 use crate::store::{Current, StoreResult};
 use crate::templates::{Parsed, Uploaded, each_with_template};
 use crate::texts::TextRef;
@@ -235,8 +234,7 @@ async fn views(
     let cx = lasting.context();
     let mut flows = cx.store().flows_by_id(cx.org()?, &ids).await?;
     let newest = trails::newest_of_flows(&ids, &cx).await?;
-    let place: BTreeMap<Id, usize> = ids.into_iter().zip(0..).collect();
-    flows.sort_unstable_by_key(|flow| place.get(&flow.id).copied());
+    sort_by_ids(&mut flows, &ids, |flow| flow.id);
     let with_activity = |flow: Flow| (flow.template, (newest.get(&flow.id).copied(), flow));
     let flows = flows.into_iter().map(with_activity).collect();
     Ok(each_with_template(flows, lasting.clone(), listed))

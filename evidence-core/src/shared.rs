@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, de};
 
+use crate::id::Id;
 use crate::name::Fingerprint;
 use crate::time::{SentSeconds, WholeSeconds};
 
@@ -240,6 +241,12 @@ pub type Annotations = Dictionary<AnnotationKey, LongText>;
 /// Each of these once, in ascending order: what a store is asked about.
 pub(crate) fn distinct<T: Ord>(items: impl IntoIterator<Item = T>) -> Vec<T> {
     Vec::from_iter(std::collections::BTreeSet::from_iter(items))
+}
+
+/// Puts what a store answered, in any order, into the order of the ids that it was asked about.
+pub(crate) fn sort_by_ids<T>(records: &mut [T], ids: &[Id], id: impl Fn(&T) -> Id) {
+    let place: BTreeMap<Id, usize> = ids.iter().copied().zip(0..).collect();
+    records.sort_unstable_by_key(|record| place.get(&id(record)).copied());
 }
 
 /// How many of what happened to a record the record itself lists: each of its facts repeats it.

@@ -91,7 +91,7 @@ impl EnvironmentStore for SqliteStore {
             filter: Vec::new(),
             order: Order::By("x.name"),
             narrow: false,
-            counted: true,
+            counted: false,
         };
         Ok(self.listed(org, &listing, Window::ALL, Vec::new()).await?.items)
     }

@@ -25,7 +25,7 @@ use crate::repos::RepoFilter;
 use crate::service::{Context, Draft, Lasting};
 use crate::shared::{
     Address, Description, ExternalUrls, FreeForm, GitCommit, List, LongText, RepoInfo, ShortText, Text,
-    UserData, distinct,
+    UserData, distinct, sort_by_ids,
 };
 use crate::trails::Reported;
 
@@ -434,8 +434,7 @@ async fn list(
             let (lasting, flow) = &*around;
             let cx = lasting.context();
             let mut found = cx.store().artifacts_by_id(cx.org()?, &ids).await?;
-            let place: BTreeMap<Id, usize> = ids.into_iter().zip(0..).collect();
-            found.sort_unstable_by_key(|artifact| place.get(&artifact.id).copied());
+            sort_by_ids(&mut found, &ids, |artifact| artifact.id);
             by_trails(found, flow.clone(), lasting.clone()).await
         };
         found.try_flatten_stream()

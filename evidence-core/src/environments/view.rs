@@ -16,7 +16,7 @@ use crate::operation::{Envelope, Json, JsonList, Method, Operation, json_text};
 use crate::page::{Listed, PageLinks, PageNumber, PerPage, Slice, SortDirection};
 use crate::rules::policy::logical_environment_state;
 use crate::service::{Context, Lasting};
-use crate::shared::{List, ShortText, TagFilter, TagText, Tags, distinct};
+use crate::shared::{List, ShortText, TagFilter, TagText, Tags, distinct, sort_by_ids};
 use crate::time::{Seconds, Timestamp};
 
 impl KnownEnvironment {
@@ -294,8 +294,7 @@ async fn views(ids: Vec<Id>, (directory, kept, lasting): &Around) -> Result<Vec<
         Some(known) => known,
         None => {
             let mut known = cx.store().environments_by_id(cx.org()?, &ids).await?;
-            let place: BTreeMap<Id, usize> = ids.into_iter().zip(0..).collect();
-            known.sort_unstable_by_key(|known| place.get(&known.record.id).copied());
+            sort_by_ids(&mut known, &ids, |known| known.record.id);
             known
         }
     };

@@ -15,6 +15,7 @@ use crate::rules::compliance::{
 };
 use crate::rules::template::Template;
 use crate::service::Context;
+use crate::shared::sort_by_ids;
 use crate::templates::Parsed;
 use crate::texts::in_parts;
 use crate::time::Timestamp;
@@ -132,8 +133,7 @@ pub(crate) async fn fitting(ids: &[Id], cx: &Context<'_>) -> Result<Vec<Vec<Id>>
         return Ok(Vec::new());
     }
     let mut sizes = cx.store().trail_sizes(cx.org()?, ids).await?;
-    let place: BTreeMap<Id, usize> = ids.iter().copied().zip(0..).collect();
-    sizes.sort_unstable_by_key(|listed| place.get(&listed.id).copied());
+    sort_by_ids(&mut sizes, ids, |listed| listed.id);
     Ok(Listed::batches(sizes))
 }
 

@@ -25,7 +25,7 @@ use crate::rules::compliance::{ArtifactStatus, AttestationStatus, State};
 use crate::service::{Context, Draft, Lasting};
 use crate::shared::{
     Acknowledged, Description, ExternalUrls, GitCommit, RepoInfo, ShortText, TagFilter, TagText, Tags,
-    UserData, WebUrl, distinct, push_newest, text,
+    UserData, WebUrl, distinct, push_newest, sort_by_ids, text,
 };
 use crate::store::Current;
 use crate::templates::{Uploaded, each_with_template};
@@ -481,8 +481,7 @@ async fn in_flows(
 ) -> Result<Vec<(Option<TextRef>, (TrailContents, Arc<Flow>))>> {
     let cx = lasting.context();
     let mut found = cx.store().trail_contents(cx.org()?, &trails).await?;
-    let place: BTreeMap<Id, usize> = trails.into_iter().zip(0..).collect();
-    found.sort_unstable_by_key(|contents| place.get(&contents.trail.id).copied());
+    sort_by_ids(&mut found, &trails, |contents| contents.trail.id);
     let flows = distinct(found.iter().map(|contents| contents.trail.flow));
     let flows = cx.store().flows_by_id(cx.org()?, &flows).await?;
     let flows: BTreeMap<Id, Arc<Flow>> = flows.into_iter().map(|flow| (flow.id, Arc::new(flow))).collect();

@@ -1,13 +1,12 @@
 //! Custom attestation types (specification, Custom attestation types).
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use evidence_core::Settings;
 use evidence_core::memory::MemoryStore;
-use futures_util::FutureExt;
 use serde_json::{Value, json};
 
-use crate::interposed::{Call, Interposed};
+use crate::interposed::{Interposed, questions};
 use crate::json::{FORBIDDEN, INVALID, fields};
 use crate::mounts::Mount;
 use crate::support::{Api, JOHN, Reply, fixture, for_each_store};
@@ -138,22 +137,12 @@ async fn a_version_is_selected_without_who_made_the_type_and_when() {
 
 #[tokio::test]
 async fn versions_are_read_a_megabyte_at_a_time_and_none_that_is_not_asked_for() {
-    let asked = Arc::new(Mutex::new(Vec::new()));
-    let log = Arc::clone(&asked);
-    let before = move |call| {
-        log.lock().unwrap().push(call);
-        std::future::ready(()).boxed()
-    };
-    let store = Interposed::new(Arc::new(MemoryStore::new()), before);
+    let (store, answered) = Interposed::measured(Arc::new(MemoryStore::new()));
     let evidence = fixture(Arc::new(store), Settings::default()).await;
     let api = Api::new(evidence, Mount::Tower, "memory").await;
     let about_versions = || {
-        let calls = std::mem::take(&mut *asked.lock().unwrap());
-        let question = |call| match call {
-            Call::Question(name) => name.strip_prefix("attestation_type_version"),
-            Call::Texts(_) | Call::Write => None,
-        };
-        Vec::from_iter(calls.into_iter().filter_map(question))
+        let about = |question: &'static str| question.strip_prefix("attestation_type_version");
+        Vec::from_iter(questions(&answered).into_iter().filter_map(about))
     };
     for letter in ["a", "b", "c", "d"] {
         let schema = json!({ "description": letter.repeat(600 << 10) }).to_string();

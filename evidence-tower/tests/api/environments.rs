@@ -1,15 +1,14 @@
 //! Environments, end to end: the specification's rows for joining and attaching, and the upsert, list and look-up
 //! around them.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use evidence_core::Settings;
 use evidence_core::fact::Fact;
 use evidence_core::memory::MemoryStore;
-use futures_util::FutureExt;
 use serde_json::{Value, json};
 
-use crate::interposed::{Call, Interposed};
+use crate::interposed::{Interposed, counts};
 use crate::mounts::Mount;
 use crate::scenery::{COMPLIANCE, PROVENANCE};
 use crate::support::{Api, NOW, fixture, for_each_store};
@@ -377,13 +376,7 @@ async fn an_archived_member_is_left_out_of_a_logical_environment() {
 
 #[tokio::test]
 async fn a_long_list_of_environments_is_read_some_at_a_time() {
-    let asked = Arc::new(Mutex::new(Vec::new()));
-    let log = Arc::clone(&asked);
-    let before = move |call| {
-        log.lock().unwrap().push(call);
-        std::future::ready(()).boxed()
-    };
-    let store = Interposed::new(Arc::new(MemoryStore::new()), before);
+    let (store, answered) = Interposed::measured(Arc::new(MemoryStore::new()));
     let evidence = fixture(Arc::new(store), Settings::default()).await;
     let api = Api::new(evidence, Mount::Tower, "memory").await;
     let names = Vec::from_iter((0..70).map(|number| format!("env{number:02}")));
@@ -393,16 +386,8 @@ async fn a_long_list_of_environments_is_read_some_at_a_time() {
     }
     let all = json!({"name": "all", "type": "logical", "description": "", "included_environments": names});
     api.put("/environments/acme").json(all).await.created();
-    let about_environments = || {
-        let calls = std::mem::take(&mut *asked.lock().unwrap());
-        let question = |call| match call {
-            Call::Question(name) => Some(name),
-            Call::Texts(_) | Call::Write => None,
-        };
-        let questions = Vec::from_iter(calls.into_iter().filter_map(question));
-        ["environments", "environments_listed", "environments_by_id"]
-            .map(|asked| questions.iter().filter(|name| **name == asked).count())
-    };
+    let about_environments =
+        || counts(&answered, ["environments", "environments_listed", "environments_by_id"]);
     let listed = |list: &Value| {
         Vec::from_iter(list.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap().to_owned()))
     };

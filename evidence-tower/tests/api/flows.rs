@@ -1,13 +1,12 @@
 //! Flows, end to end.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use evidence_core::Settings;
 use evidence_core::memory::MemoryStore;
-use futures_util::FutureExt;
 use serde_json::json;
 
-use crate::interposed::{Call, Interposed};
+use crate::interposed::{Interposed, counts};
 use crate::mounts::Mount;
 use crate::support::{Api, JOHN, fixture, for_each_store};
 
@@ -54,13 +53,7 @@ async fn an_outsider_reads_a_public_flow_by_name_and_nothing_else() {
 
 #[tokio::test]
 async fn a_long_list_of_flows_is_read_some_flows_at_a_time() {
-    let asked = Arc::new(Mutex::new(Vec::new()));
-    let log = Arc::clone(&asked);
-    let before = move |call| {
-        log.lock().unwrap().push(call);
-        std::future::ready(()).boxed()
-    };
-    let store = Interposed::new(Arc::new(MemoryStore::new()), before);
+    let (store, answered) = Interposed::measured(Arc::new(MemoryStore::new()));
     let api = Api::new(fixture(Arc::new(store), Settings::default()).await, Mount::Tower, "memory").await;
     let names = Vec::from_iter((0..70).map(|number| format!("flow{number:02}")));
     // The list is by name, whatever the order that they were made in.
@@ -69,16 +62,7 @@ async fn a_long_list_of_flows_is_read_some_flows_at_a_time() {
         api.put("/flows/acme/template_file").form(&[("name=\"data_json\"", &long)]).await.created();
     }
     api.begin("flow69", &json!({"name": "t"})).await.created();
-    let about_flows = || {
-        let calls = std::mem::take(&mut *asked.lock().unwrap());
-        let question = |call| match call {
-            Call::Question(name) => Some(name),
-            Call::Texts(_) | Call::Write => None,
-        };
-        let questions = Vec::from_iter(calls.into_iter().filter_map(question));
-        ["flows", "flows_by_id", "newest_trails"]
-            .map(|asked| questions.iter().filter(|name| **name == asked).count())
-    };
+    let about_flows = || counts(&answered, ["flows", "flows_by_id", "newest_trails"]);
     about_flows();
     let found = api.get("/flows/acme").await.ok();
     let found = found.as_array().unwrap();

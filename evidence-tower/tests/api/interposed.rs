@@ -46,6 +46,17 @@ pub(crate) enum Call {
 /// The questions that were asked, and about how many bytes each was answered with.
 pub(crate) type Answered = Arc<Mutex<Vec<(&'static str, usize)>>>;
 
+/// The questions that were answered since this was last asked.
+pub(crate) fn questions(answered: &Answered) -> Vec<&'static str> {
+    std::mem::take(&mut *answered.lock().unwrap()).into_iter().map(|(question, _)| question).collect()
+}
+
+/// How often each of these questions was answered since this was last asked.
+pub(crate) fn counts<const MANY: usize>(answered: &Answered, of: [&str; MANY]) -> [usize; MANY] {
+    let questions = questions(answered);
+    of.map(|name| questions.iter().filter(|question| **question == name).count())
+}
+
 /// A store that waits for `before` with each call.
 pub(crate) struct Interposed {
     whole: Arc<dyn Store>,

@@ -1,14 +1,13 @@
 //! Policies, end to end: versions, texts that are refused, and what a new version does to environments.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use evidence_core::Settings;
 use evidence_core::memory::MemoryStore;
-use futures_util::FutureExt;
 use serde_json::json;
 
-use crate::interposed::{Call, Interposed};
+use crate::interposed::{Interposed, questions};
 use crate::mounts::Mount;
 use crate::scenery::{COMPLIANCE, PROVENANCE, Seen};
 use crate::support::{Api, NOW, each_store, fixture, for_each_store};
@@ -189,22 +188,12 @@ async fn a_new_version_judges_what_runs_where_it_is_attached() {
 
 #[tokio::test]
 async fn a_version_is_read_when_it_is_first_judged_by_and_no_older_one_is() {
-    let asked = Arc::new(Mutex::new(Vec::new()));
-    let log = Arc::clone(&asked);
-    let before = move |call| {
-        log.lock().unwrap().push(call);
-        std::future::ready(()).boxed()
-    };
-    let store = Interposed::new(Arc::new(MemoryStore::new()), before);
+    let (store, answered) = Interposed::measured(Arc::new(MemoryStore::new()));
     let evidence = fixture(Arc::new(store), Settings::default()).await;
     let api = Api::new(evidence, Mount::Tower, "memory").await;
     let about_policies = || {
-        let calls = std::mem::take(&mut *asked.lock().unwrap());
-        let question = |call| match call {
-            Call::Question(name) => Some(name),
-            Call::Texts(_) | Call::Write => None,
-        };
-        Vec::from_iter(calls.into_iter().filter_map(question).filter(|name| name.starts_with("polic")))
+        let about = |question: &&'static str| question.starts_with("polic");
+        Vec::from_iter(questions(&answered).into_iter().filter(about))
     };
     api.given_environments("docker", &["prod"]).await;
     api.report_running("prod", &[('1', &[10])]).await.created();
