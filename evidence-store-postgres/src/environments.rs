@@ -87,7 +87,8 @@ impl EnvironmentStore for PostgresStore {
     }
 
     async fn environments_listed(&self, org: Id) -> StoreResult<Vec<Listed>> {
-        let listing = Listing { from: LISTED, filter: Vec::new(), order: Order::By("x.name"), counted: false };
+        let listing =
+            Listing { from: LISTED, filter: Vec::new(), order: Order::By("x.name"), counted: false };
         Ok(self.listed(org, &listing, Window::ALL, Vec::new()).await?.items)
     }
 
