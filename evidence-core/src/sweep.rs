@@ -37,11 +37,18 @@ const REST: Duration = Duration::from_secs(10 * 60);
 /// How many notes are read at a time.
 const PAGE: u64 = 256;
 
-/// After how long a removal that did not come to its end is somebody else's to finish: longer than any lasts.
-const TAKEN_OVER: Duration = Duration::from_secs(10 * 60);
-
 /// How long a place outside of the store may take to remove one content.
 const REMOVED_WITHIN: Duration = Duration::from_secs(60);
+
+/// After how long nobody is removing a content any more whose removal began: ten times what one may take, and the hour by
+/// which the clocks of servers may differ.
+const REMOVAL_LASTS: Duration = Duration::from_secs(60 * 60 + 10 * REMOVED_WITHIN.as_secs());
+
+/// After how long a removal that did not come to its end is tried again. In between the content can be kept again.
+const RETRIED_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// After how many removals in a row that fail a pass ends: the place removes nothing now.
+const FAILURES: usize = 16;
 
 /// How often a note that changes meanwhile is looked at again.
 const ATTEMPTS: u8 = 8;
@@ -78,8 +85,9 @@ pub trait PendingStore: Send + Sync {
     /// What is known of a content.
     async fn attachment_state(&self, org: Id, sha256: &Fingerprint) -> StoreResult<AttachmentState>;
     /// Notes that a content is about to be kept, or that it is again, and answers whether it did, durably. It does not
-    /// where a record names the content, where it is being removed, and where there is no such organization. An earlier
-    /// time than the noted one changes nothing.
+    /// where a record names the content, where it is being removed since a time after [`abandoned_before`] `at`, and where
+    /// there is no such organization. An earlier time than the noted one changes nothing; a removal that was abandoned is
+    /// forgotten.
     async fn put_pending(&self, org: Id, sha256: &Fingerprint, at: Timestamp) -> StoreResult<bool>;
     /// At most `limit` notes, beginning after one of them, in an order that is always the same. What cannot be read is
     /// passed over: where there is none in the answer, none comes after.
@@ -128,17 +136,26 @@ async fn note(
     now: Timestamp,
 ) -> StoreResult<()> {
     for _ in 0..ATTEMPTS {
-        match store.attachment_state(org, sha256).await? {
+        let state = store.attachment_state(org, sha256).await?;
+        match state {
             AttachmentState::Named => return Ok(()),
-            AttachmentState::Removing => break,
             AttachmentState::Unknown if blobs.chunk(org, sha256, 0).await?.is_some() => return Ok(()),
-            AttachmentState::Unknown | AttachmentState::Pending => {}
+            AttachmentState::Unknown | AttachmentState::Pending | AttachmentState::Removing => {}
         }
         if store.put_pending(org, sha256, now).await? {
             return Ok(());
         }
+        if state == AttachmentState::Removing {
+            break;
+        }
     }
     Err(StoreError::Unavailable(format!("the content {sha256} is being removed").into()))
+}
+
+/// The latest time at which a removal can have begun that nobody is about any more at `now`.
+pub fn abandoned_before(now: Timestamp) -> Timestamp {
+    let lasts = i64::try_from(REMOVAL_LASTS.as_micros()).unwrap_or(i64::MAX);
+    Timestamp::from_micros(now.as_micros().saturating_sub(lasts))
 }
 
 /// Whether what was noted at `noted` may still be named: later it may be gone.
@@ -190,16 +207,27 @@ impl Sweep {
     ///
     /// # Errors
     /// [`crate::Error::Store`] when the store or the place of the attachments fails: the first error, after everything else
-    /// was tried. What was begun is finished later.
+    /// was tried, or when one removal after the other fails. What was begun is tried again a day later, and can be kept
+    /// again before.
     pub async fn pass(&self, evidence: &Evidence) -> Result<u64> {
-        let (store, mut last, mut gone, mut failed) = (evidence.store(), None, 0, None);
+        let (store, mut last, mut gone, mut failed, mut in_a_row) = (evidence.store(), None, 0, None, 0);
         loop {
             let page = store.pending(last.as_ref(), PAGE).await?;
             for pending in page.iter().filter(|pending| self.is_due(pending, evidence.now())) {
                 match remove(pending, evidence).await {
-                    Ok(removed) => gone += u64::from(removed),
-                    // One content that stays must not keep all others.
-                    Err(error) => failed = failed.or(Some(error)),
+                    Ok(removed) => {
+                        gone += u64::from(removed);
+                        in_a_row = 0;
+                    }
+                    Err(error) => {
+                        in_a_row += 1;
+                        // One content that stays must not keep all others.
+                        let first = failed.take().unwrap_or(error);
+                        if in_a_row == FAILURES {
+                            return Err(first);
+                        }
+                        failed = Some(first);
+                    }
                 }
             }
             last = match page.into_iter().next_back() {
@@ -212,7 +240,7 @@ impl Sweep {
     fn is_due(&self, pending: &Pending, now: Timestamp) -> bool {
         match pending.removing_at {
             None => is_past(pending.kept_at, self.grace, now),
-            Some(begun) => is_past(begun, TAKEN_OVER, now),
+            Some(begun) => is_past(begun, RETRIED_AFTER, now),
         }
     }
 }

@@ -5,7 +5,7 @@ use evidence_core::StoreError;
 use evidence_core::id::Id;
 use evidence_core::name::Fingerprint;
 use evidence_core::store::StoreResult;
-use evidence_core::sweep::{AttachmentState, Pending, PendingStore};
+use evidence_core::sweep::{AttachmentState, Pending, PendingStore, abandoned_before};
 use evidence_core::time::Timestamp;
 use rusqlite::Connection;
 use rusqlite::types::Value;
@@ -31,7 +31,8 @@ const PUT: &str = "
     INSERT INTO attachment_pending AS p (org, sha256, kept_at)
     SELECT o.key, $2, $3 FROM organization o
     WHERE o.id = $1 AND NOT EXISTS (SELECT 1 FROM attachment a WHERE a.org = o.key AND a.sha256 = $2)
-    ON CONFLICT (org, sha256) DO UPDATE SET kept_at = max(p.kept_at, excluded.kept_at) WHERE p.removing_at IS NULL
+    ON CONFLICT (org, sha256) DO UPDATE SET kept_at = max(p.kept_at, excluded.kept_at), removing_at = NULL
+    WHERE p.removing_at IS NULL OR p.removing_at <= $4
     RETURNING 1";
 
 const PENDING: &str = "
@@ -68,7 +69,8 @@ impl PendingWrite {
     pub(crate) fn apply(&self, connection: &Connection) -> rusqlite::Result<bool> {
         match self {
             Self::Put { org, sha256, at } => {
-                let values = [org.to_string().into(), sha256.clone().into(), at.as_micros().into()];
+                let (at, abandoned) = (at.as_micros().into(), abandoned_before(*at).as_micros().into());
+                let values = [org.to_string().into(), sha256.clone().into(), at, abandoned];
                 Ok(!rows::<(i64,)>(connection, PUT, &values)?.is_empty())
             }
             Self::Begin { pending, at } => {

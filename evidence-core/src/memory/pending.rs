@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use crate::id::Id;
 use crate::name::Fingerprint;
 use crate::store::StoreResult;
-use crate::sweep::{AttachmentState, Pending, PendingStore};
+use crate::sweep::{AttachmentState, Pending, PendingStore, abandoned_before};
 use crate::time::Timestamp;
 
 use super::{MemoryStore, State};
@@ -38,10 +38,11 @@ impl PendingStore for MemoryStore {
             return Ok(false);
         }
         let (kept_at, removing_at) = state.pending.entry(content).or_insert((at, None));
-        if removing_at.is_none() {
-            *kept_at = at.max(*kept_at);
+        let is_kept = removing_at.is_none_or(|begun| begun <= abandoned_before(at));
+        if is_kept {
+            (*kept_at, *removing_at) = (at.max(*kept_at), None);
         }
-        Ok(removing_at.is_none())
+        Ok(is_kept)
     }
 
     async fn pending(&self, after: Option<&Pending>, limit: u64) -> StoreResult<Vec<Pending>> {

@@ -12,7 +12,7 @@ use evidence_core::digest::sha256_hex;
 use evidence_core::id::{Id, SystemRandom};
 use evidence_core::name::Fingerprint;
 use evidence_core::store::StoreResult;
-use evidence_core::sweep::{GRACE, GraceTooShort, LEAST_GRACE, Sweep};
+use evidence_core::sweep::{GRACE, GraceTooShort, LEAST_GRACE, Pending, Sweep};
 use evidence_core::time::{Clock, Timestamp};
 use evidence_core::{Evidence, Settings, Store, StoreError};
 use evidence_object_store::ObjectBlobs;
@@ -200,7 +200,7 @@ async fn what_is_being_removed_elsewhere_is_answered_503_until_that_is_done_by_w
         assert!(case.store.begin_removal(&note, case.clock.now()).await.unwrap(), "{name}");
         assert_eq!(attest(api, &["a"]).await, AWAY, "{name}");
         assert_eq!((case.swept().await, case.notes().await), (0, 1), "{name}: it may still be at it");
-        case.clock.pass(10 * MINUTE);
+        case.clock.pass(GRACE);
         assert_eq!((case.swept().await, case.has("a").await), (1, false), "{name}");
         assert_eq!(attest(api, &["a"]).await, CREATED, "{name}");
         assert!(case.has("a").await, "{name}");
@@ -280,8 +280,8 @@ impl OutsideBlobs for Slow {
     }
 }
 
-/// A place that does not remove one content.
-struct Stubborn(Fingerprint);
+/// A place that does not remove some contents.
+struct Stubborn(Vec<Fingerprint>);
 
 #[async_trait]
 impl Blobs for Stubborn {
@@ -297,7 +297,7 @@ impl Blobs for Stubborn {
 #[async_trait]
 impl OutsideBlobs for Stubborn {
     async fn remove(&self, _: Id, sha256: &Fingerprint) -> StoreResult<()> {
-        if *sha256 == self.0 { Err(StoreError::Unavailable("it stays".into())) } else { Ok(()) }
+        if self.0.contains(sha256) { Err(StoreError::Unavailable("it stays".into())) } else { Ok(()) }
     }
 }
 
@@ -315,12 +315,45 @@ async fn what_cannot_be_removed_keeps_nothing_else() {
         clock.pass(LEAST_GRACE);
         let (settings, random) = (Settings::default(), Arc::new(SystemRandom));
         let evidence = Evidence::with_sources(Arc::clone(&store), settings, clock, random);
-        let evidence = evidence.with_attachments(Arc::new(Stubborn(contents[0].clone())));
+        let evidence = evidence.with_attachments(Arc::new(Stubborn(contents[..1].to_vec())));
         let error = sweep().pass(&evidence).await.unwrap_err();
         assert!(matches!(error, evidence_core::Error::Store(StoreError::Unavailable(_))), "{error:?}");
         let left: Vec<_> =
             store.pending(None, 9).await.unwrap().into_iter().map(|note| note.sha256).collect();
         assert_eq!(left, contents[..1], "{}", stored.name);
+        drop(stored.home);
+    }
+}
+
+#[tokio::test]
+async fn a_place_that_removes_nothing_refuses_no_upload_for_long() {
+    for stored in stores().await {
+        let store = Arc::clone(&stored.store);
+        fixture(Arc::clone(&store), Settings::default()).await;
+        let (org, clock) = (acme(&store).await, Hand::new());
+        let names: Vec<_> = (0..40).map(|n| n.to_string()).collect();
+        let contents: Vec<_> = names.iter().map(|name| digest(name)).collect();
+        for content in &contents {
+            assert!(store.put_pending(org, content, clock.now()).await.unwrap(), "{}", stored.name);
+        }
+        clock.pass(LEAST_GRACE);
+        let random = Arc::new(SystemRandom);
+        let evidence = Evidence::with_sources(Arc::clone(&store), Settings::default(), clock.clone(), random);
+        let evidence = evidence.with_attachments(Arc::new(Stubborn(contents)));
+        let api = Api::new(evidence.clone(), Mount::Tower, stored.name).await;
+        sweep().pass(&evidence).await.unwrap_err();
+        let notes = store.pending(None, 100).await.unwrap();
+        let begun = |note: &&Pending| note.removing_at.is_some();
+        assert_eq!(notes.iter().filter(begun).count(), 16, "{}", stored.name);
+        let name_of =
+            |note: &Pending| names.iter().find(|name| digest(name) == note.sha256).unwrap().as_str();
+        let refused = name_of(notes.iter().find(begun).unwrap());
+        let accepted = name_of(notes.iter().find(|note| note.removing_at.is_none()).unwrap());
+        assert_eq!(attest(&api, &[refused]).await, AWAY, "{}", stored.name);
+        assert_eq!(attest(&api, &[accepted]).await, CREATED, "{}", stored.name);
+        clock.pass(70 * MINUTE);
+        sweep().pass(&evidence).await.unwrap_err();
+        assert_eq!(attest(&api, &[refused]).await, CREATED, "{}", stored.name);
         drop(stored.home);
     }
 }
