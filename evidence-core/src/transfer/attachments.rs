@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 
 use super::Transfer;
+use super::copy::Skipped;
 use crate::blobs::{BlobReader, Blobs, Chunks};
 use crate::id::Id;
 use crate::name::Fingerprint;
@@ -31,8 +32,8 @@ pub async fn check_attachments(
         while let Some(sha256) = listed(attachments.next().await, tell)? {
             let what = match Content::of(place, id, &sha256).check().await {
                 Ok(()) => continue,
-                Err(Fault::Missing) => "is missing or empty",
-                Err(Fault::Altered) => "does not match its hash",
+                Err(Fault::Missing) => Skipped::Missing,
+                Err(Fault::Altered) => Skipped::Altered,
                 Err(Fault::Unreadable(error)) => return Err(error),
             };
             tell(format!("organization {name}: the attachment {sha256} {what}"));
@@ -88,24 +89,11 @@ impl<'a> Attachments<'a> {
     }
 
     pub(super) async fn next(&mut self) -> StoreResult<Option<Fingerprint>> {
-        self.peek().await?;
-        Ok(self.page.pop_front())
-    }
-
-    async fn peek(&mut self) -> StoreResult<Option<&Fingerprint>> {
         if self.page.is_empty() {
             self.page = self.store.attachments(self.org, self.last.as_ref(), PAGE).await?.into();
             self.last = self.page.back().cloned().or(self.last.take());
         }
-        Ok(self.page.front())
-    }
-
-    /// Whether it is among them, when asked in their order.
-    pub(super) async fn has(&mut self, wanted: &Fingerprint) -> StoreResult<bool> {
-        while self.peek().await?.is_some_and(|found| found < wanted) {
-            self.page.pop_front();
-        }
-        Ok(self.page.front() == Some(wanted))
+        Ok(self.page.pop_front())
     }
 }
 

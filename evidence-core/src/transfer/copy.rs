@@ -7,6 +7,7 @@ use crate::ledger::{Frontier, root_at, root_needs};
 use crate::name::{Fingerprint, OrgName};
 use crate::orgs::Organization;
 use crate::store::{StoreError, StoreResult, StoredEntry};
+use crate::sweep::AttachmentState;
 
 use super::attachments::{Attachments, Content, Fault, Organizations, PAGE};
 use super::{Import, Transfer};
@@ -20,28 +21,65 @@ pub struct Summary {
     pub entries: u64,
     /// How many entries this copy wrote; the others were there.
     pub new_entries: u64,
-    /// How many attachments this copy wrote; the others were there.
-    pub new_attachments: u64,
-    /// How many attachments the source has records of and no content.
-    pub missing_attachments: u64,
-    /// What came in at the source meanwhile, and is not in the target.
-    pub late: Late,
-}
-
-/// What the source has and the target lacks, because it came in while the copy ran.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Late {
-    /// Ledger entries.
-    pub entries: u64,
-    /// Attachments.
-    pub attachments: u64,
+    /// The attachments.
+    pub attachments: AttachmentCounts,
+    /// How many entries came in at the source meanwhile, and are not in the target.
+    pub late_entries: u64,
 }
 
 impl Summary {
-    /// Whether nothing came in meanwhile: the target has all that the source has, be it not all that it should have.
+    /// Whether the target has all that the source's ledgers tell of.
     pub fn is_complete(&self) -> bool {
-        self.late == Late::default()
+        let AttachmentCounts { missing, altered, .. } = self.attachments;
+        self.late_entries == 0 && missing == 0 && altered == 0
     }
+}
+
+/// Attachments of the source that the target did not have.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct AttachmentCounts {
+    /// How many this copy wrote.
+    pub copied: u64,
+    /// How many the source has records of and no content.
+    pub missing: u64,
+    /// How many are not what was attached any more, and were not copied.
+    pub altered: u64,
+}
+
+impl std::ops::AddAssign for AttachmentCounts {
+    fn add_assign(&mut self, other: Self) {
+        self.copied += other.copied;
+        self.missing += other.missing;
+        self.altered += other.altered;
+    }
+}
+
+/// How a copy gets on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Progress {
+    /// An organization was copied.
+    Organization(Copied),
+    /// An attachment cannot be copied: the rest is.
+    Skipped {
+        /// The organization.
+        organization: OrgName,
+        /// The digest of what was attached.
+        sha256: Fingerprint,
+        /// Why.
+        reason: Skipped,
+    },
+}
+
+/// Why an attachment is not copied. Its `Display` completes "the attachment …".
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Skipped {
+    /// The source has no content of it, or nothing in it.
+    #[error("is missing or empty")]
+    Missing,
+    /// What the source keeps of it is not what was attached.
+    #[error("does not match its hash")]
+    Altered,
 }
 
 /// An organization that was just copied.
@@ -53,10 +91,8 @@ pub struct Copied {
     pub entries: u64,
     /// How many of them this copy wrote.
     pub new_entries: u64,
-    /// How many attachments this copy wrote.
-    pub new_attachments: u64,
-    /// How many attachments the source has records of and no content.
-    pub missing_attachments: u64,
+    /// Its attachments.
+    pub attachments: AttachmentCounts,
 }
 
 /// Why a store could not be copied, in one sentence that says what to do.
@@ -76,16 +112,6 @@ pub enum CopyError {
         org: OrgName,
         /// The entry.
         index: u64,
-    },
-    /// What the source keeps of an attachment is not what was attached.
-    #[error(
-        "attachment {sha256} of organization '{org}' was altered in the source: upload the same file again there, or remove what is kept of it to copy the rest"
-    )]
-    Altered {
-        /// The organization.
-        org: OrgName,
-        /// The digest of what was attached.
-        sha256: Fingerprint,
     },
     /// The target has entries that the source does not have.
     #[error(
@@ -121,36 +147,37 @@ impl<'a> From<&'a dyn Transfer> for Place<'a> {
     }
 }
 
-/// Copies everything that `from` has to `to`, and then looks whether it is there: `progress` hears of each organization.
+/// Copies everything that the ledgers of `from` tell of to `to`, and then looks whether it is there. `progress` hears of each
+/// organization, and of each attachment that cannot be copied.
 ///
-/// Organizations may come in any order, and come by id: theirs and users' names are never given up, so that no ledger needs another one to
-/// be there first. In each, attachments come before the entries that name them. When it is run again, it goes on where it
-/// stopped; when all is there, it changes nothing. The source may be in use: what comes in meanwhile is counted in
-/// [`Summary::late`] and found by running it again, and when the source is quiet at last, nothing is late.
+/// Organizations come by id, and in any order would do: their names and users' are never given up, so that no ledger needs
+/// another one to be there first. In each, attachments come before the entries that name them. When it is run again, it
+/// goes on where it stopped, and looks again for the attachments that the target lacks; when all is there, it changes
+/// nothing. What the target has of an attachment is not read again: [`check_attachments`](super::check_attachments) does
+/// that. The source may be in use: what comes in meanwhile is counted in [`Summary::late_entries`] and found by running it
+/// again, and when the source is quiet at last, nothing is late.
 ///
 /// # Errors
 /// [`CopyError`] says which store or organization is at fault; what was copied so far stays.
 pub async fn copy(
     from: Place<'_>,
     to: Place<'_>,
-    progress: &mut (dyn FnMut(&Copied) + Send),
+    progress: &mut (dyn FnMut(Progress) + Send),
 ) -> Result<Summary, CopyError> {
     let mut summary = Summary::default();
     let mut organizations = Organizations::of(from.store);
     while let Some(organization) = organizations.next().await.map_err(CopyError::Source)? {
-        let copied = Ledger { from, to, organization }.copy().await?;
+        let copied = Ledger { from, to, organization }.copy(progress).await?;
         summary.new_entries += copied.new_entries;
-        summary.new_attachments += copied.new_attachments;
-        summary.missing_attachments += copied.missing_attachments;
-        progress(&copied);
+        summary.attachments += copied.attachments;
+        progress(Progress::Organization(copied));
     }
     let mut organizations = Organizations::of(from.store);
     while let Some(organization) = organizations.next().await.map_err(CopyError::Source)? {
-        let (entries, late) = Ledger { from, to, organization }.compare().await?;
+        let (theirs, ours) = Ledger { from, to, organization }.heads().await?;
         summary.organizations += 1;
-        summary.entries += entries;
-        summary.late.entries += late.entries;
-        summary.late.attachments += late.attachments;
+        summary.entries += theirs;
+        summary.late_entries += theirs - ours;
     }
     Ok(summary)
 }
@@ -162,33 +189,18 @@ struct Ledger<'a> {
     organization: Organization,
 }
 
+type Tell<'a> = dyn FnMut(Progress) + Send + 'a;
+
 impl Ledger<'_> {
     fn name(&self) -> OrgName {
         self.organization.name.clone()
     }
 
-    /// The source's head was read before the attachments are listed: those of the entries below it are on the list.
-    async fn copy(&self) -> Result<Copied, CopyError> {
+    async fn copy(&self, progress: &mut Tell<'_>) -> Result<Copied, CopyError> {
         let (theirs, ours) = self.heads().await?;
-        if ours == 0 {
-            // Attachments need an organization to lie in.
-            self.copy_entries(0, theirs.min(1)).await?;
-        }
-        let (new_attachments, missing_attachments) = self.copy_attachments().await?;
-        self.copy_entries(ours.max(1), theirs).await?;
-        let (organization, entries, new_entries) = (self.name(), theirs, theirs - ours);
-        Ok(Copied { organization, entries, new_entries, new_attachments, missing_attachments })
-    }
-
-    /// The size of the source's ledger, and what the target lacks.
-    async fn compare(&self) -> Result<(u64, Late), CopyError> {
-        let (theirs, ours) = self.heads().await?;
-        let mut missing = self.missing_attachments();
-        let mut attachments = 0;
-        while missing.next().await?.is_some() {
-            attachments += 1;
-        }
-        Ok((theirs, Late { entries: theirs - ours, attachments }))
+        let mut attachments = self.copy_lacking(progress).await?;
+        attachments += self.copy_entries(ours, theirs, progress).await?;
+        Ok(Copied { organization: self.name(), entries: theirs, new_entries: theirs - ours, attachments })
     }
 
     /// The sizes of the source's ledger and of the target's, which is a beginning of it: the source had the same root
@@ -209,23 +221,36 @@ impl Ledger<'_> {
         Ok(root == head.root())
     }
 
-    async fn copy_entries(&self, first: u64, end: u64) -> Result<(), CopyError> {
-        let org = self.organization.id;
+    async fn copy_entries(
+        &self,
+        first: u64,
+        end: u64,
+        progress: &mut Tell<'_>,
+    ) -> Result<AttachmentCounts, CopyError> {
+        let (org, mut counts) = (self.organization.id, AttachmentCounts::default());
         let mut next = first;
         while next < end {
-            let limit = PAGE.min(end - next);
+            // Attachments need an organization to lie in: its entry goes first, alone.
+            let limit = if next == 0 { 1 } else { PAGE.min(end - next) };
             let page = self.from.store.ledger_entries(org, next, limit).await.map_err(CopyError::Source)?;
             if page.first().is_none_or(|entry| entry.index != next) {
                 return Err(CopyError::Incomplete { org: self.name(), index: next });
             }
             next += page.len() as u64;
             let import = self.import(page).await.map_err(CopyError::Source)?;
+            for sha256 in import.attachments() {
+                let state = self.to.store.attachment_state(org, &sha256).await.map_err(CopyError::Target)?;
+                // What an earlier entry names was looked for.
+                if state != AttachmentState::Named {
+                    counts += self.copy_attachment(&sha256, progress).await?;
+                }
+            }
             self.to.store.import(import).await.map_err(|error| match error {
                 StoreError::Conflict => CopyError::Refused(self.name()),
                 error => CopyError::Target(error),
             })?;
         }
-        Ok(())
+        Ok(counts)
     }
 
     async fn import(&self, entries: Vec<StoredEntry>) -> StoreResult<Import> {
@@ -238,47 +263,41 @@ impl Ledger<'_> {
         import.with_secrets(self.from.store.key_hashes(org, &keys).await?)
     }
 
-    fn missing_attachments(&self) -> Missing<'_> {
-        let org = self.organization.id;
-        Missing { theirs: Attachments::of(self.from.store, org), ours: Attachments::of(self.to.store, org) }
-    }
-
-    /// Copies what the target does not have, whether or not a record of it names that already; answers how many that were,
-    /// and how many the source does not have.
-    async fn copy_attachments(&self) -> Result<(u64, u64), CopyError> {
-        let org = self.organization.id;
-        let mut attachments = Attachments::of(self.from.store, org);
-        let (mut copied, mut missing) = (0, 0);
-        while let Some(sha256) = attachments.next().await.map_err(CopyError::Source)? {
-            let mut content = Content::of(self.from.attachments, org, &sha256);
-            let kept = self.to.attachments.keep(org, &sha256, &mut content).await;
-            match content.fault {
-                Some(Fault::Missing) => missing += 1,
-                Some(Fault::Altered) => return Err(CopyError::Altered { org: self.name(), sha256 }),
-                Some(Fault::Unreadable(error)) => return Err(CopyError::Source(error)),
-                None => {
-                    kept.map_err(CopyError::Target)?;
-                    copied += u64::from(content.is_begun);
-                }
+    /// Copies what records of the target name and the target does not have: an earlier copy did not find it.
+    async fn copy_lacking(&self, progress: &mut Tell<'_>) -> Result<AttachmentCounts, CopyError> {
+        let (org, mut counts) = (self.organization.id, AttachmentCounts::default());
+        let mut attachments = Attachments::of(self.to.store, org);
+        while let Some(sha256) = attachments.next().await.map_err(CopyError::Target)? {
+            let found = self.to.attachments.chunk(org, &sha256, 0).await;
+            if found.map_err(CopyError::Target)?.is_none() {
+                counts += self.copy_attachment(&sha256, progress).await?;
             }
         }
-        Ok((copied, missing))
+        Ok(counts)
     }
-}
 
-/// The attachments that records of the source name, and none of the target.
-struct Missing<'a> {
-    theirs: Attachments<'a>,
-    ours: Attachments<'a>,
-}
-
-impl Missing<'_> {
-    async fn next(&mut self) -> Result<Option<Fingerprint>, CopyError> {
-        while let Some(sha256) = self.theirs.next().await.map_err(CopyError::Source)? {
-            if !self.ours.has(&sha256).await.map_err(CopyError::Target)? {
-                return Ok(Some(sha256));
+    async fn copy_attachment(
+        &self,
+        sha256: &Fingerprint,
+        progress: &mut Tell<'_>,
+    ) -> Result<AttachmentCounts, CopyError> {
+        let mut content = Content::of(self.from.attachments, self.organization.id, sha256);
+        let kept = self.to.attachments.keep(self.organization.id, sha256, &mut content).await;
+        let reason = match content.fault {
+            Some(Fault::Missing) => Skipped::Missing,
+            Some(Fault::Altered) => Skipped::Altered,
+            Some(Fault::Unreadable(error)) => return Err(CopyError::Source(error)),
+            None => {
+                kept.map_err(CopyError::Target)?;
+                return Ok(AttachmentCounts { copied: content.is_begun.into(), ..Default::default() });
             }
-        }
-        Ok(None)
+        };
+        let (organization, sha256) = (self.name(), sha256.clone());
+        progress(Progress::Skipped { organization, sha256, reason });
+        let (missing, altered) = match reason {
+            Skipped::Missing => (1, 0),
+            Skipped::Altered => (0, 1),
+        };
+        Ok(AttachmentCounts { copied: 0, missing, altered })
     }
 }

@@ -7,11 +7,14 @@ mod copy;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
+
 use async_trait::async_trait;
 
 use crate::auth::KeyHash;
 use crate::fact::{Fact, Prepared};
 use crate::id::Id;
+use crate::index::IndexRow;
 use crate::ledger::Hash;
 use crate::name::Fingerprint;
 use crate::orgs::Organization;
@@ -19,7 +22,7 @@ use crate::service_accounts::ApiKeyRecord;
 use crate::store::{Store, StoreError, StoreResult, StoredEntry};
 
 pub use attachments::check_attachments;
-pub use copy::{Copied, CopyError, Late, Place, Summary, copy};
+pub use copy::{AttachmentCounts, Copied, CopyError, Place, Progress, Skipped, Summary, copy};
 
 /// What copying needs of a store besides the questions of the service.
 #[async_trait]
@@ -95,6 +98,16 @@ impl Import {
             Fact::ApiKeyCreated { record } => Some(record),
             _ => None,
         })
+    }
+
+    /// The contents that the facts name, each once.
+    pub(crate) fn attachments(&self) -> BTreeSet<Fingerprint> {
+        let rows = self.facts.iter().flat_map(|prepared| prepared.fact.index_rows(prepared.at));
+        let attachment = |row| match row {
+            IndexRow::Attachment(attachment) => Some(attachment.sha256.clone()),
+            _ => None,
+        };
+        rows.filter_map(attachment).collect()
     }
 
     /// Whether it begins its organization's ledger.

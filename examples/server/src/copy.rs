@@ -1,6 +1,6 @@
 //! `copy`: everything that one store has into another.
 
-use evidence_core::transfer::{Copied, Place, copy};
+use evidence_core::transfer::{Copied, Place, Progress, copy};
 use evidence_object_store::ObjectBlobs;
 
 use crate::cli::CopyOptions;
@@ -22,12 +22,9 @@ pub(crate) async fn run(options: &CopyOptions) -> Result<(), Failure> {
     let summary = summary?;
     println!(
         "{} organizations, {} entries ({} new), {} new attachments",
-        summary.organizations, summary.entries, summary.new_entries, summary.new_attachments
+        summary.organizations, summary.entries, summary.new_entries, summary.attachments.copied
     );
-    if summary.missing_attachments > 0 {
-        return Err(Failure::NoContent(summary.missing_attachments));
-    }
-    if summary.is_complete() { Ok(()) } else { Err(Failure::Late(summary.late)) }
+    if summary.is_complete() { Ok(()) } else { Err(Failure::NotAll(summary)) }
 }
 
 /// A store, with its attachments in a place outside of it, if there is one.
@@ -36,7 +33,15 @@ fn at<'a>(store: &'a Opened, place: Option<&'a ObjectBlobs>) -> Place<'a> {
     Place { attachments: place.map_or(inside.attachments, |place| place), ..inside }
 }
 
-fn tell(copied: &Copied) {
-    let Copied { organization, entries, new_entries, new_attachments, .. } = copied;
-    eprintln!("{organization}: {entries} entries ({new_entries} new), {new_attachments} new attachments");
+fn tell(progress: Progress) {
+    match progress {
+        Progress::Organization(Copied { organization, entries, new_entries, attachments }) => eprintln!(
+            "{organization}: {entries} entries ({new_entries} new), {} new attachments",
+            attachments.copied
+        ),
+        Progress::Skipped { organization, sha256, reason } => {
+            eprintln!("organization {organization}: the attachment {sha256} {reason}");
+        }
+        _ => {}
+    }
 }

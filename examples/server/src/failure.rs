@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use evidence_core::transfer::{AttachmentCounts, Summary};
 use evidence_core::{Error, Wording};
 
 /// A command's failure. Its `Display` is what the user reads.
@@ -24,15 +25,8 @@ pub(crate) enum Failure {
     NothingToCopy,
     #[error("the copy failed: {0}")]
     Copy(#[from] evidence_core::transfer::CopyError),
-    #[error(
-        "the source was written to meanwhile: {} entries and {} attachments are not copied; stop its servers and copy again",
-        .0.entries, .0.attachments
-    )]
-    Late(evidence_core::transfer::Late),
-    #[error(
-        "{0} attachments of the source are not copied, for their content is not there: if it is elsewhere, say where with --from-attachments"
-    )]
-    NoContent(u64),
+    #[error("not all is copied: {}", not_copied(.0))]
+    NotAll(Summary),
     #[error("cannot listen on {address}: {source}")]
     Listen { address: SocketAddr, source: std::io::Error },
     #[error("cannot wait for signals: {0}")]
@@ -49,6 +43,24 @@ pub(crate) enum Failure {
     DemoFile(std::io::Error),
     #[error("the demo could not be filled: {0}")]
     Demo(#[from] crate::demo::Refusal),
+}
+
+/// What a copy left behind, each with what to do.
+fn not_copied(summary: &Summary) -> String {
+    let AttachmentCounts { missing, altered, .. } = summary.attachments;
+    let sentences = [
+        (summary.late_entries, "entries came in at the source meanwhile (stop its servers and copy again)"),
+        (
+            missing,
+            "attachments of the source have no content there (if it is elsewhere, say where with --from-attachments)",
+        ),
+        (
+            altered,
+            "attachments were altered in the source (upload the same files again there, and copy again)",
+        ),
+    ];
+    let told = sentences.iter().filter(|(count, _)| *count > 0);
+    told.map(|(count, sentence)| format!("{count} {sentence}")).collect::<Vec<_>>().join("; ")
 }
 
 /// A refusal with the fields that it is about.
