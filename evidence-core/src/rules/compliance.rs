@@ -284,6 +284,10 @@ fn completeness<S: Serializer>(complete: &bool, serializer: S) -> Result<S::Ok, 
     serializer.serialize_str(if *complete { "COMPLETE" } else { "MISSING" })
 }
 
+/// How many lines the artifacts of a trail have before none is repeated. An attestation may be about many artifacts, so
+/// that the lines of a trail could be as many as one's number times the other's.
+pub const MAX_LINES: usize = 100_000;
+
 /// The state of an artifact of a trail. Serialized without its name, which is the key in the
 /// trail's `artifacts_statuses`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -303,7 +307,8 @@ pub struct ArtifactStatus {
     /// The verdict as a truth value; unknown while the artifact is missing.
     pub is_compliant: Option<bool>,
     /// Expected attestations in the order of the template, then the unexpected ones in the order
-    /// in which they were first reported.
+    /// in which they were first reported. What is listed for an artifact before is not listed again
+    /// once the artifacts of the trail have [`MAX_LINES`] lines; the verdict tells of all of it.
     #[serde(rename = "attestations_statuses")]
     pub attestations: Vec<AttestationStatus>,
     /// Whether the template does not ask for it: an artifact of another name, or one that
@@ -361,7 +366,7 @@ pub fn evaluate(
     attestations: &[ReportedAttestation],
 ) -> TrailStatus {
     let scopes = Scopes::new(artifacts, attestations);
-    let trail = Standing::new(&template.attestations, &scopes.trail);
+    let trail = Standing::new(&template.attestations, scopes.on_trail());
     let artifacts_statuses = evaluate_artifacts(template, begun_at, &trail, scopes);
     let lines = artifacts_statuses.iter().flat_map(|artifact| &artifact.attestations);
     let states = lines.map(AttestationStatus::state).chain([trail.state]);
@@ -392,11 +397,20 @@ pub fn deciding<'a>(
     artifacts: &'a [ReportedArtifact],
     attestations: &'a [ReportedAttestation],
 ) -> BTreeSet<&'a str> {
-    let Scopes { trail, reported, waiting } = Scopes::new(artifacts, attestations);
-    let of_artifacts = reported.into_values().map(|artifact| artifact.attestations);
-    let scopes = of_artifacts.chain(waiting.into_values()).chain([trail]);
-    let newest = scopes.flat_map(|scope| effective(&scope).into_values());
-    newest.map(|effective| effective.newest.id.as_str()).collect()
+    let scopes = Scopes::new(artifacts, attestations);
+    let mut newest = BTreeSet::new();
+    let mut add = |scope: &[&'a ReportedAttestation]| {
+        newest.extend(effective(scope).into_values().map(|effective| effective.newest.id.as_str()));
+    };
+    add(scopes.on_trail());
+    scopes.waiting.values().for_each(|scope| add(scope));
+    let contents: BTreeMap<&str, &ReportedArtifact> = scopes
+        .reported
+        .values()
+        .map(|newest| (newest.artifact.fingerprint.as_str(), newest.artifact))
+        .collect();
+    contents.into_values().for_each(|artifact| add(&scopes.about(artifact)));
+    newest
 }
 
 /// The state of one report of an artifact, which a later one of the same name may have replaced
@@ -430,23 +444,27 @@ fn evaluate_artifacts(
     template: &Template,
     begun_at: Timestamp,
     trail: &Standing,
-    scopes: Scopes<'_>,
+    mut scopes: Scopes<'_>,
 ) -> Vec<ArtifactStatus> {
-    let Scopes { mut reported, mut waiting, .. } = scopes;
+    let (mut reported, mut waiting) =
+        (std::mem::take(&mut scopes.reported), std::mem::take(&mut scopes.waiting));
+    let mut listing = Listing::default();
     let spelled: BTreeSet<String> = named_like_content(template, &reported);
     let mut statuses = Vec::new();
     for expected in template.artifacts.iter() {
         let name = expected.name.as_str();
         statuses.push(match reported.remove(&Slot::Named(name)) {
-            Some(newest) => evaluate_reported(template, trail, newest.artifact, &newest.attestations),
+            Some(Newest { artifact, .. }) => {
+                listing.of(evaluate_reported(template, trail, artifact, &scopes.about(artifact)))
+            }
             None => {
                 let own = Standing::new(&expected.attestations, &waiting.remove(name).unwrap_or_default());
                 evaluate_missing(name.to_owned(), false, begun_at, trail, own)
             }
         });
     }
-    let reported = reported.into_values().map(|Newest { artifact, first_index, attestations }| {
-        let mut status = evaluate_reported(template, trail, artifact, &attestations);
+    let reported = reported.into_values().map(|Newest { artifact, first_index }| {
+        let mut status = listing.of(evaluate_reported(template, trail, artifact, &scopes.about(artifact)));
         if artifact.name.is_empty() && spelled.contains(&status.name) {
             status.name = format!("sha256:{}", status.name);
         }
@@ -460,6 +478,33 @@ fn evaluate_artifacts(
     unexpected.sort_by_key(|(first_index, _)| *first_index);
     statuses.extend(unexpected.into_iter().map(|(_, status)| status));
     statuses
+}
+
+/// What is listed for the artifacts of a trail.
+struct Listing {
+    /// How many lines may still be repeated.
+    left: usize,
+    /// What the lines say, by the ids of the attestation and of its override.
+    listed: BTreeSet<(Option<String>, Option<String>)>,
+}
+
+impl Default for Listing {
+    fn default() -> Self {
+        Self { left: MAX_LINES, listed: BTreeSet::new() }
+    }
+}
+
+impl Listing {
+    fn of(&mut self, mut status: ArtifactStatus) -> ArtifactStatus {
+        let repeats = status.attestations.len() <= self.left;
+        self.left = self.left.saturating_sub(status.attestations.len());
+        status.attestations.retain(|line| {
+            let ids = (line.attestation_id.clone(), line.overridden_attestation_id.clone());
+            let is_new = ids.0.is_none() || self.listed.insert(ids);
+            is_new || repeats
+        });
+        status
+    }
 }
 
 fn evaluate_reported(

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::scopes::newest_by_slot;
+use super::scopes::{Reports, newest_by_slot};
 use super::{
     AttestationStatus, ReportedArtifact, ReportedAttestation, Standing, State, Subject, expected_of, verdict,
 };
@@ -113,53 +113,6 @@ fn names<'a>(
         names.entry(&artifact.fingerprint).or_default().insert(&artifact.name);
     }
     names
-}
-
-/// What was reported to a trail, by what it is about.
-#[derive(Default)]
-struct Reports<'a> {
-    on_trail: Vec<&'a ReportedAttestation>,
-    about: BTreeMap<Subject<'a>, Vec<&'a ReportedAttestation>>,
-    /// What attestations may call each content.
-    subjects: BTreeMap<&'a str, BTreeSet<Subject<'a>>>,
-    /// The commits that each content was built from as its reports without a name say.
-    unnamed: BTreeMap<&'a str, BTreeSet<&'a str>>,
-}
-
-impl<'a> Reports<'a> {
-    fn new(artifacts: &'a [ReportedArtifact], attestations: &'a [ReportedAttestation]) -> Self {
-        let mut reports = Self::default();
-        for artifact in artifacts {
-            reports.subjects.entry(&artifact.fingerprint).or_default().extend(artifact.subjects());
-            if artifact.name.is_empty() && !artifact.commit.is_empty() {
-                reports.unnamed.entry(&artifact.fingerprint).or_default().insert(&artifact.commit);
-            }
-        }
-        for attestation in attestations {
-            match attestation.binding.subject() {
-                None => reports.on_trail.push(attestation),
-                Some(subject) => reports.about.entry(subject).or_default().push(attestation),
-            }
-        }
-        reports
-    }
-
-    /// What attestations call this content.
-    fn subjects_with_attestations(&self, fingerprint: &str) -> Vec<Subject<'a>> {
-        let subjects = self.subjects.get(fingerprint).into_iter().flatten();
-        subjects.filter(|subject| self.about.contains_key(*subject)).copied().collect()
-    }
-
-    /// What attestations call content that has no name in the trail, were this its name.
-    fn built(&self, fingerprint: &str, name: &'a str) -> impl Iterator<Item = Subject<'a>> {
-        let commits = self.unnamed.get(fingerprint).into_iter().flatten();
-        let built = commits.map(move |commit| Subject::Built(name, commit));
-        built.filter(|subject| self.about.contains_key(subject))
-    }
-
-    fn about(&self, subjects: &[Subject<'_>]) -> Vec<&'a ReportedAttestation> {
-        subjects.iter().filter_map(|subject| self.about.get(subject)).flatten().copied().collect()
-    }
 }
 
 #[cfg(test)]

@@ -16,8 +16,10 @@ pub(super) enum Slot<'a> {
 /// Which attestations are of which scope. An attestation about artifacts is of each slot in which content that it is about
 /// stands, whatever that is called there; of none where all of it was replaced; and where it is about nothing that was
 /// ever reported, it waits.
+///
+/// Those of a slot are looked for when it comes to that: one attestation may be of each of the trail's slots.
 pub(super) struct Scopes<'a> {
-    pub(super) trail: Vec<&'a ReportedAttestation>,
+    reports: Reports<'a>,
     /// The newest of each slot.
     pub(super) reported: BTreeMap<Slot<'a>, Newest<'a>>,
     /// By the name that what they wait for is listed under: the artifact's where that is free, for
@@ -57,37 +59,75 @@ pub(super) struct Newest<'a> {
     pub(super) artifact: &'a ReportedArtifact,
     /// Of its first report.
     pub(super) first_index: u64,
-    /// What is about it.
-    pub(super) attestations: Vec<&'a ReportedAttestation>,
 }
 
 impl<'a> Scopes<'a> {
     pub(super) fn new(artifacts: &'a [ReportedArtifact], attestations: &'a [ReportedAttestation]) -> Self {
-        let mut reported = newest_by_slot(artifacts);
-        let mut slots: BTreeMap<&str, Vec<Slot<'a>>> = BTreeMap::new();
-        for (slot, newest) in &reported {
-            slots.entry(newest.artifact.fingerprint.as_str()).or_default().push(*slot);
-        }
-        let contents = Contents::new(artifacts);
-        let mut trail = Vec::new();
-        let mut waiting: BTreeMap<Subject<'a>, Vec<&ReportedAttestation>> = BTreeMap::new();
-        for attestation in attestations {
-            let Some(subject) = attestation.binding.subject() else {
-                trail.push(attestation);
-                continue;
-            };
-            let Some(called) = contents.called(subject) else {
-                waiting.entry(subject).or_default().push(attestation);
-                continue;
-            };
-            for slot in called.iter().filter_map(|content| slots.get(content)).flatten() {
-                if let Some(newest) = reported.get_mut(slot) {
-                    newest.attestations.push(attestation);
-                }
+        let mut reports = Reports::new(artifacts, attestations);
+        let reported = newest_by_slot(artifacts);
+        let called: BTreeSet<_> = reports.subjects.values().flatten().collect();
+        let (about, waiting) =
+            std::mem::take(&mut reports.about).into_iter().partition(|(subject, _)| called.contains(subject));
+        reports.about = about;
+        let waiting = named(waiting, &reported);
+        Self { reports, reported, waiting }
+    }
+
+    /// The attestations of the trail.
+    pub(super) fn on_trail(&self) -> &[&'a ReportedAttestation] {
+        &self.reports.on_trail
+    }
+
+    /// The attestations of what stands in a slot.
+    pub(super) fn about(&self, artifact: &ReportedArtifact) -> Vec<&'a ReportedAttestation> {
+        self.reports.about(&self.reports.subjects_with_attestations(&artifact.fingerprint))
+    }
+}
+
+/// What was reported to a trail, by what it is about.
+#[derive(Default)]
+pub(super) struct Reports<'a> {
+    pub(super) on_trail: Vec<&'a ReportedAttestation>,
+    about: BTreeMap<Subject<'a>, Vec<&'a ReportedAttestation>>,
+    /// What attestations may call each content.
+    subjects: BTreeMap<&'a str, BTreeSet<Subject<'a>>>,
+    /// The commits that each content was built from as its reports without a name say.
+    unnamed: BTreeMap<&'a str, BTreeSet<&'a str>>,
+}
+
+impl<'a> Reports<'a> {
+    pub(super) fn new(artifacts: &'a [ReportedArtifact], attestations: &'a [ReportedAttestation]) -> Self {
+        let mut reports = Self::default();
+        for artifact in artifacts {
+            reports.subjects.entry(&artifact.fingerprint).or_default().extend(artifact.subjects());
+            if artifact.name.is_empty() && !artifact.commit.is_empty() {
+                reports.unnamed.entry(&artifact.fingerprint).or_default().insert(&artifact.commit);
             }
         }
-        let waiting = named(waiting, &reported);
-        Self { trail, reported, waiting }
+        for attestation in attestations {
+            match attestation.binding.subject() {
+                None => reports.on_trail.push(attestation),
+                Some(subject) => reports.about.entry(subject).or_default().push(attestation),
+            }
+        }
+        reports
+    }
+
+    /// What attestations call this content.
+    pub(super) fn subjects_with_attestations(&self, fingerprint: &str) -> Vec<Subject<'a>> {
+        let subjects = self.subjects.get(fingerprint).into_iter().flatten();
+        subjects.filter(|subject| self.about.contains_key(*subject)).copied().collect()
+    }
+
+    /// What attestations call content that has no name in the trail, were this its name.
+    pub(super) fn built(&self, fingerprint: &str, name: &'a str) -> impl Iterator<Item = Subject<'a>> {
+        let commits = self.unnamed.get(fingerprint).into_iter().flatten();
+        let built = commits.map(move |commit| Subject::Built(name, commit));
+        built.filter(|subject| self.about.contains_key(subject))
+    }
+
+    pub(super) fn about(&self, subjects: &[Subject<'_>]) -> Vec<&'a ReportedAttestation> {
+        subjects.iter().filter_map(|subject| self.about.get(subject)).flatten().copied().collect()
     }
 }
 
@@ -150,11 +190,11 @@ pub(super) fn named_like_content(
     spelled.collect()
 }
 
-/// The newest report of each slot, nothing being said of it yet.
+/// The newest report of each slot.
 pub(super) fn newest_by_slot(artifacts: &[ReportedArtifact]) -> BTreeMap<Slot<'_>, Newest<'_>> {
     let mut newest = BTreeMap::new();
     for artifact in artifacts {
-        let first = Newest { artifact, first_index: artifact.index, attestations: Vec::new() };
+        let first = Newest { artifact, first_index: artifact.index };
         let kept = newest.entry(artifact.slot()).or_insert(first);
         kept.first_index = artifact.index.min(kept.first_index);
         if artifact.index > kept.artifact.index {

@@ -439,3 +439,32 @@ fn a_name_that_spells_a_fingerprint_hides_nothing() {
         assert_eq!(BTreeSet::from_iter(names), BTreeSet::from(["f1", "sha256:f1"]));
     }
 }
+
+#[test]
+fn a_trail_has_no_more_lines_than_its_limit_and_each_attestation_has_one() {
+    let (named, about): (Vec<_>, Vec<_>) = (0..400)
+        .map(|n| {
+            let name = format!("a{n}");
+            (artifact(&name, n), attestation(&name, n % 2 == 0, on_artifact(), 400 + n))
+        })
+        .unzip();
+    let status = evaluate(&template("{}"), BEGUN, &named, &about);
+    assert!(
+        status
+            .artifacts
+            .iter()
+            .all(|artifact| artifact.state == ArtifactState::Reported(State::NonCompliant))
+    );
+    let lines: Vec<_> = status.artifacts.iter().flat_map(|artifact| &artifact.attestations).collect();
+    assert_eq!(lines.len(), MAX_LINES);
+    let listed: BTreeSet<_> = lines.iter().filter_map(|line| line.attestation_id.as_deref()).collect();
+    assert_eq!(listed.len(), 400);
+    // What comes when no more may be repeated is listed once all the same.
+    let late = ReportedArtifact { fingerprint: "f2".to_owned(), ..artifact("z", 3_000) };
+    let binding = Binding::Artifact { fingerprint: "f2".to_owned() };
+    let (named, about) =
+        ([named, vec![late]].concat(), [about, vec![attestation("z", false, binding, 3_001)]].concat());
+    let status = evaluate(&template("{}"), BEGUN, &named, &about);
+    let [.., late] = status.artifacts.as_slice() else { panic!("no artifacts") };
+    assert_eq!((late.name.as_str(), late.attestations.len()), ("z", 1));
+}
