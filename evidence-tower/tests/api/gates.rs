@@ -309,3 +309,38 @@ async fn a_report_without_a_name_or_a_trail_does_not_hide_that_the_flow_expects_
     })
     .await;
 }
+
+#[tokio::test]
+async fn a_commit_in_full_is_the_same_in_whatever_case() {
+    for_each_store(async |api| {
+        api.given_gate().await;
+        for (number, length) in [40, 64].into_iter().enumerate() {
+            let trail = format!("t{number}");
+            let (lower, upper) = ("ab".repeat(length / 2), "AB".repeat(length / 2));
+            let more = json!({
+                "trail_name": trail, "template_reference_name": "api", "git_commit_info": {"sha1": lower},
+            });
+            api.report_to_web('1', more).await;
+            let said = |commit: &str, compliant: bool| {
+                json!({
+                    "attestation_name": "test", "target_artifacts": ["api"], "git_commit_info": {"sha1": commit},
+                    "is_compliant": compliant,
+                })
+            };
+            api.attest_in_web(&trail, said(&lower, true)).await;
+            api.expect_at_gate(true).await;
+            api.attest_in_web(&trail, said(&upper, false)).await;
+            api.expect_at_gate(false).await;
+            let found = api.get(&format!("/attestations/acme/web/artifact/{}/test", fingerprint('1'))).await;
+            let found = found.ok();
+            let newest = Vec::from_iter(found.as_array().unwrap().iter().take(2));
+            for (one, commit) in newest.iter().zip([&upper, &lower]) {
+                assert_eq!(one["git_commit_info"]["sha1"], **commit, "{found}");
+            }
+            assert_eq!(newest.len(), 2, "{found}");
+            api.attest_in_web(&trail, said(&upper, true)).await;
+            api.expect_at_gate(true).await;
+        }
+    })
+    .await;
+}

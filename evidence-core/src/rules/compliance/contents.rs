@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::scopes::newest_by_slot;
 use super::{
-    AttestationStatus, ReportedArtifact, ReportedAttestation, Standing, State, Subject, expected_of, verdict,
+    AttestationStatus, Commit, ReportedArtifact, ReportedAttestation, Standing, State, Subject, expected_of,
+    verdict,
 };
 use crate::rules::template::Template;
 
@@ -123,7 +124,7 @@ struct Reports<'a> {
     /// What attestations may call each content.
     subjects: BTreeMap<&'a str, BTreeSet<Subject<'a>>>,
     /// The commits that each content was built from as its reports without a name say.
-    unnamed: BTreeMap<&'a str, BTreeSet<&'a str>>,
+    unnamed: BTreeMap<&'a str, BTreeSet<Commit<'a>>>,
 }
 
 impl<'a> Reports<'a> {
@@ -132,7 +133,8 @@ impl<'a> Reports<'a> {
         for artifact in artifacts {
             reports.subjects.entry(&artifact.fingerprint).or_default().extend(artifact.subjects());
             if artifact.name.is_empty() && !artifact.commit.is_empty() {
-                reports.unnamed.entry(&artifact.fingerprint).or_default().insert(&artifact.commit);
+                let commits = reports.unnamed.entry(&artifact.fingerprint).or_default();
+                commits.insert(Commit::new(&artifact.commit));
             }
         }
         for attestation in attestations {
@@ -153,7 +155,7 @@ impl<'a> Reports<'a> {
     /// What attestations call content that has no name in the trail, were this its name.
     fn built(&self, fingerprint: &str, name: &'a str) -> impl Iterator<Item = Subject<'a>> {
         let commits = self.unnamed.get(fingerprint).into_iter().flatten();
-        let built = commits.map(move |commit| Subject::Built(name, commit));
+        let built = commits.map(move |commit| Subject::Built(name, *commit));
         built.filter(|subject| self.about.contains_key(subject))
     }
 

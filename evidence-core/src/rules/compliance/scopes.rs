@@ -127,7 +127,7 @@ fn named<'a>(
     for (subject, scope) in by_age {
         let (name, commit) = match subject {
             Subject::Content(fingerprint) => (fingerprint, ""),
-            Subject::Built(name, commit) => (name, commit),
+            Subject::Built(name, commit) => (name, commit.told),
         };
         let is_reported =
             [Slot::Named(name), Slot::Content(name)].iter().any(|slot| reported.contains_key(slot));
