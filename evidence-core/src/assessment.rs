@@ -19,7 +19,7 @@ use crate::ledger::Hash;
 use crate::name::Fingerprint;
 use crate::policies::{Policy, VersionKey};
 use crate::rules::compliance::{
-    self, ArtifactState, AttestationStatus, ContentStatus, ReportedArtifact, ReportedAttestation, State,
+    self, AttestationStatus, ContentStatus, ReportedArtifact, ReportedAttestation, State,
 };
 use crate::rules::policy::{self, FlowAttestation, FlowContext};
 use crate::rules::template::Template;
@@ -28,7 +28,7 @@ use crate::shared::distinct;
 use crate::snapshots::{Annotation, AppliedPolicy, ArtifactKey, Instance, Provenance, Snapshot};
 use crate::store::{Current, StoreError};
 use crate::texts::in_parts;
-use crate::trails::{TrailContents, fitting};
+use crate::trails::{TrailContents, artifact_state, fitting};
 
 /// What runs.
 pub(crate) type Running = BTreeMap<ArtifactKey, Sighting>;
@@ -431,9 +431,8 @@ impl InTrail {
         };
         let found = compliance::content_statuses(template, &artifacts, &attestations, running, keep);
         let standing = |(fingerprint, status): (&str, ContentStatus<'_, _>)| {
-            let ContentStatus { state, attestations, named_before } = status;
-            let unnamed = || named_before.filter(|_| state == State::Incomplete).map(judged_as);
-            let reason = template.unreadable().map(str::to_owned).or_else(unnamed);
+            let ContentStatus { state, attestations, worse_as } = status;
+            let reason = template.unreadable().map(str::to_owned).or_else(|| worse_as.map(judged_as));
             (fingerprint.to_owned(), Standing { state, reason, attestations })
         };
         let standings = found.into_iter().map(standing).collect();
@@ -441,9 +440,9 @@ impl InTrail {
     }
 }
 
-/// Why content is incomplete that has no name where it is judged.
+/// Why content does not comply of which its newest report asks for nothing that is missing.
 fn judged_as(name: &str) -> String {
-    format!("Reported without a template name, it is judged as '{name}', which the flow called it last")
+    format!("It is judged as '{name}' too, which an earlier report called it")
 }
 
 /// How what runs stands wherever it was reported.
@@ -498,17 +497,17 @@ async fn without_trail(origins: &[Origin], cx: &Context<'_>) -> Result<BTreeMap<
         for Origin { report: row, last_name } in part {
             let parsed = templates.of(row.template);
             let mut report = ReportedArtifact::from(row);
-            let is_renamed = report.name.is_empty() && !last_name.is_empty();
-            if is_renamed {
+            let state_of = |report: &_| artifact_state(&parsed.template, report, &[], &[]);
+            let mut state = state_of(&report);
+            let mut reason = parsed.template.unreadable().map(str::to_owned);
+            if report.name.is_empty() && !last_name.is_empty() {
                 report.name.clone_from(last_name);
+                let named = state_of(&report);
+                if named != state {
+                    reason = reason.or_else(|| Some(judged_as(last_name)));
+                    state = named;
+                }
             }
-            let status = compliance::evaluate_artifact(&parsed.template, &report, &[], &[]);
-            let state = match status.state {
-                ArtifactState::Reported(state) => state,
-                ArtifactState::Missing => State::Incomplete,
-            };
-            let unnamed = || (is_renamed && state == State::Incomplete).then(|| judged_as(last_name));
-            let reason = status.state_info.or_else(unnamed);
             standings.insert(row.id, Standing { state, reason, attestations: Vec::new() });
         }
     }

@@ -59,7 +59,8 @@ pub struct AttestationTypeVersion {
     pub version: u64,
     /// The JSON Schema that its data must fit.
     pub type_schema: Option<JsonText>,
-    /// How its data are judged: `{content_type: "jq", rules: […]}` or `{content_type: "default"}`.
+    /// How its data are judged: `{content_type: "jq", rules: […]}` or `{content_type: "default"}`,
+    /// with `rules` where some were sent.
     pub evaluator: Value,
     /// What of the data is shown: a list of `{name, expression}`.
     pub summary: Option<Value>,
@@ -305,17 +306,26 @@ impl Document for AttestationTypeInput {
 }
 
 /// How the data of a custom attestation are judged.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "content_type", rename_all = "lowercase", try_from = "SentEvaluator")]
 pub enum Evaluator {
     /// By nothing but the schema.
-    #[default]
-    Default,
+    Default {
+        /// Programs that were sent all the same, kept and not run.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        rules: Option<List<Program>>,
+    },
     /// By jq programs that must all be true.
     Jq {
         /// The programs.
         rules: List<Program>,
     },
+}
+
+impl Default for Evaluator {
+    fn default() -> Self {
+        Self::Default { rules: None }
+    }
 }
 
 /// An evaluator as it is sent: `content_type` may be left out.
@@ -337,7 +347,8 @@ impl TryFrom<SentEvaluator> for Evaluator {
 
     fn try_from(sent: SentEvaluator) -> Result<Self, Self::Error> {
         match (sent.content_type, sent.rules) {
-            (Some(ContentType::Default), _) | (None, None) => Ok(Self::Default),
+            (Some(ContentType::Default), rules) => Ok(Self::Default { rules }),
+            (None, None) => Ok(Self::default()),
             (Some(ContentType::Jq) | None, Some(rules)) => Ok(Self::Jq { rules }),
             (Some(ContentType::Jq), None) => Err("Input should have 'rules' for the content type 'jq'"),
         }
@@ -486,8 +497,11 @@ mod tests {
         let table = [
             (json!(null), default.clone()),
             (json!({}), default.clone()),
-            (json!({"content_type": "default"}), default.clone()),
-            (json!({"content_type": "default", "rules": [".a"], "more": 1}), default),
+            (json!({"content_type": "default"}), default),
+            (
+                json!({"content_type": "default", "rules": [".a"], "more": 1}),
+                json!({"content_type": "default", "rules": [".a"]}),
+            ),
             (json!({"rules": [".a"]}), json!({"content_type": "jq", "rules": [".a"]})),
             (json!({"content_type": "jq", "rules": []}), json!({"content_type": "jq", "rules": []})),
             (

@@ -210,7 +210,7 @@ impl<'a> Reader<'a> {
                     (Some(value), ..) => visitor.visit_u64(value),
                     (_, Some(value), _) => visitor.visit_i64(value),
                     (.., Some(value)) => visitor.visit_f64(value),
-                    (None, None, None) => Err(de::Error::custom("Input should be a valid number")),
+                    (None, None, None) => Err(de::Error::invalid_type(Unexpected::Other("number"), &visitor)),
                 }
             }
             JsonValue::String(text) => no_nul(text).and_then(|text| visitor.visit_str(text)),
@@ -544,6 +544,32 @@ mod tests {
         }
         let misfit = from_json::<Body>(&json!({"name": "x", "tags": {"a b": ""}}).into()).unwrap_err();
         assert_eq!(misfit.field(), "tags.a b");
+    }
+
+    #[test]
+    fn a_number_beyond_all_types_is_told_what_is_wanted_like_any_other() {
+        for (text, field, message) in [
+            (r#"{"name": 1e400}"#, "name", "Input should be a valid string [input: 1e400]"),
+            (
+                r#"{"name": "x", "counts": [1e400]}"#,
+                "counts[0]",
+                "Input should be a valid integer [input: 1e400]",
+            ),
+            (r#"{"name": "x", "tags": 1e400}"#, "tags", "Input should be a valid dictionary [input: 1e400]"),
+            (
+                r#"{"name": "x", "inner": {"flag": -1e400}}"#,
+                "inner.flag",
+                "Input should be a valid boolean [input: -1e400]",
+            ),
+            (
+                r#"{"name": "x", "inner": {"flag": true, "size": 1e400}}"#,
+                "inner.size",
+                "Input should be a valid number [input: 1e400]",
+            ),
+        ] {
+            let misfit = from_json::<Body>(&crate::json::parse(text.as_bytes()).unwrap()).expect_err(text);
+            assert_eq!((misfit.field().as_str(), misfit.message().as_str()), (field, message), "{text}");
+        }
     }
 
     #[derive(Debug, Deserialize)]

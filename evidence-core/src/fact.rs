@@ -128,6 +128,9 @@ pub enum Fact {
     PolicyUpdated {
         record: Policy,
         version: Option<PolicyVersion>,
+        /// What was said of a change of its description alone.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        comment: Option<String>,
     },
     ArtifactAllowed {
         record: Allowance,

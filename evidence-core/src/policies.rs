@@ -221,7 +221,8 @@ pub struct PolicyInput {
     #[serde(default, rename = "type")]
     pub kind: PolicyKind,
     /// What changed with the new version, which keeps it. Versions never change: where the text is that of the latest one, or
-    /// none is sent, the comment is kept nowhere.
+    /// none is sent, the comment is about the new description, and the ledger alone has it; where that is not new either,
+    /// nothing is recorded.
     #[serde(default)]
     pub comment: Description,
 }
@@ -306,7 +307,9 @@ async fn put(input: &PolicyInput, text: Option<&str>, cx: &Context<'_>) -> Resul
     }
     let (policy, version) = updated(&record, input, text.filter(|_| is_new), cx);
     if policy != record {
-        let fact = Fact::PolicyUpdated { record: policy.clone(), version };
+        let comment = Some(input.comment.clone().into_string());
+        let comment = comment.filter(|comment| version.is_none() && !comment.is_empty());
+        let fact = Fact::PolicyUpdated { record: policy.clone(), version, comment };
         cx.record(Draft::of(fact, Guard::Revision(RecordKind::Policy, record.id, revision))).await?;
     }
     Ok(Done { created: false, policy, versioned: text.is_some() })

@@ -107,15 +107,19 @@ impl Repo {
             (newer.clone(), self.info.clone());
         // A path was told with the name that it leads to.
         let known_path = known.namespace_path.filter(|_| name == known.name);
-        let info = RepoInfo {
+        let mut info = RepoInfo {
             url: if url.is_empty() { known.url } else { url },
-            id: id.or(known.id),
+            id: id.clone().or(known.id),
             description: description.or(known.description),
             provider: provider.or(known.provider),
             namespace_path: path.or(known_path),
             additional_info: additional_info.or(known.additional_info),
             name,
         };
+        // What two reports told apart would together name another repo.
+        if identity(&info) != self.identity {
+            (info.provider, info.id) = (provider, id);
+        }
         Self {
             vcs_instance: vcs_instance(&info.url),
             short_name: short_name(&info.name),

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::pull_requests::{GitProvider, PullRequest, null_as_empty};
 use super::{Binding, Details, JunitDetails, OverrideDetails, PullRequestDetails};
+use crate::compute::MANY_JUDGEMENTS;
 use crate::error::Result;
 use crate::fact::Guard;
 use crate::id::Id;
@@ -224,12 +225,15 @@ async fn original(about: &Claimed<'_>, cx: &Context<'_>) -> Result<Option<Id>> {
     let Some(TrailContents { artifacts, attestations: rows, .. }) = found.into_iter().next() else {
         return Ok(None);
     };
-    let artifacts = Vec::from_iter(artifacts.iter().map(ReportedArtifact::from));
-    let attestations = Vec::from_iter(rows.iter().map(ReportedAttestation::from));
-    let original =
-        compliance::overridden(about.name.as_str(), &about.binding.into(), &artifacts, &attestations);
-    let id = |index| rows.iter().find(|row| row.index == index).map(|row| row.id);
-    Ok(original.and_then(|original| id(original.index)))
+    let (name, binding) = (about.name.clone(), about.binding.into());
+    let heavy = artifacts.len() + rows.len() > MANY_JUDGEMENTS;
+    let find = move || {
+        let artifacts = Vec::from_iter(artifacts.iter().map(ReportedArtifact::from));
+        let attestations = Vec::from_iter(rows.iter().map(ReportedAttestation::from));
+        let original = compliance::overridden(name.as_str(), &binding, &artifacts, &attestations)?;
+        rows.iter().find(|row| row.index == original.index).map(|row| row.id)
+    };
+    cx.compute().run_if(heavy, find).await
 }
 
 #[cfg(test)]

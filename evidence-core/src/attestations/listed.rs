@@ -24,8 +24,9 @@ struct Around {
     lasting: Lasting,
 }
 
-/// These attestations of a name, newest first, as answers carry them. One that is damaged is left out where a newer one of
-/// its scope stands for it; else it is what decides, and the list has no answer without it.
+/// These attestations of a name, newest first, as answers carry them: all about one content, or about the trail. One that
+/// is damaged is left out where a newer one of its trail stands for it; else it is what decides, and the list has no answer
+/// without it.
 pub(super) async fn listed(
     named: Vec<NamedAttestation>,
     flow: Flow,
@@ -42,14 +43,13 @@ pub(super) async fn listed(
     JsonList::in_batches(listed, (), &cx.compute(), read).await
 }
 
-/// Of each scope the newest that is no override, and what overrides it: overrides decide, too, but say what they override.
+/// Of each trail the newest that is no override, and what overrides it: overrides decide, too, but say what they override.
 fn needed<'a>(newest_first: impl Iterator<Item = &'a AttestationRow>) -> BTreeSet<Id> {
     let mut decided = BTreeSet::new();
     let mut decides = |row: &AttestationRow| {
-        let scope = (row.trail, row.binding.clone());
-        let is_open = !decided.contains(&scope);
+        let is_open = !decided.contains(&row.trail);
         if !row.is_override {
-            decided.insert(scope);
+            decided.insert(row.trail);
         }
         is_open
     };
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_decides_in_a_scope_is_needed() {
+    fn what_decides_in_a_trail_is_needed_however_it_names_what_the_list_is_about() {
         let id = |n: u64| -> Id { format!("00000000-0000-0000-0000-{n:08x}").parse().unwrap() };
         let row = |n: u64, trail: u64, binding: &Binding, is_override: bool| AttestationRow {
             id: id(n),
@@ -94,16 +94,20 @@ mod tests {
             at: crate::time::Timestamp::default(),
             index: n,
         };
-        let (whole, named) =
-            (Binding::Trail, Binding::Named { target: "cli".to_owned(), commit: "c".to_owned() });
+        let content = |target: &str| Binding::Artifact {
+            fingerprint: "f".repeat(64).parse().unwrap(),
+            target: target.to_owned(),
+        };
+        let built = |commit: &str| Binding::Named { target: "cli".to_owned(), commit: commit.repeat(40) };
         let rows = [
-            row(9, 1, &whole, true),
-            row(8, 1, &named, false),
-            row(7, 1, &whole, false),
-            row(6, 2, &whole, false),
-            row(5, 1, &whole, true),
-            row(4, 1, &named, false),
+            row(9, 1, &content("cli"), true),
+            row(8, 1, &built("c"), false),
+            row(7, 1, &content("cli"), false),
+            row(6, 2, &content("other"), false),
+            row(5, 1, &built("C"), true),
+            row(4, 2, &content("cli"), false),
+            row(3, 2, &built("c"), false),
         ];
-        assert_eq!(needed(rows.iter()), BTreeSet::from([9, 8, 7, 6].map(id)));
+        assert_eq!(needed(rows.iter()), BTreeSet::from([9, 8, 6].map(id)));
     }
 }

@@ -1,6 +1,6 @@
 //! The operations on attestations. Every type is added by the same operation, generic over its [`Claim`].
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::marker::PhantomData;
 
 use futures_util::stream;
@@ -13,15 +13,17 @@ use super::view::views;
 use super::{
     Attachment, Attestation, AttestationView, Binding, Claim, Claimed, Judgement, NamedAttestation, evidence,
 };
-use crate::artifacts::{Artifact, ArtifactFilter, ArtifactRow};
+use crate::artifacts::{Artifact, ArtifactFilter};
 use crate::auth::Scope;
 use crate::decode::{self, Misfit};
 use crate::error::{Error, Resource, Result};
 use crate::fact::{Fact, Guard};
+use crate::id::Id;
 use crate::json::{JsonText, JsonValue};
 use crate::name::{AttestationName, Fingerprint, FingerprintPrefix, FlowName, OrgName, TrailName};
 use crate::operation::{Created, Document, Download, Form, FormParts, Json, JsonList, Method, Operation};
 use crate::recording::{Known, check_room};
+use crate::rules::compliance::{ReportedArtifact, Subjects};
 use crate::service::{Context, Draft};
 use crate::shared::{
     Acknowledged, Annotations, Description, ExternalUrls, GitCommit, List, RepoInfo, ShortText, UserData,
@@ -340,15 +342,19 @@ impl Operation for GetArtifactAttestation {
             resolved => resolved?,
         };
         let reports = cx.store().reports(org, flow.id, &fingerprint).await?;
-        let trails = distinct(reports.iter().filter_map(|report| report.trail));
+        let mut by_trail: BTreeMap<Id, Vec<ReportedArtifact>> = BTreeMap::new();
+        for (trail, report) in reports.iter().filter_map(|report| Some((report.trail?, report))) {
+            by_trail.entry(trail).or_default().push(report.into());
+        }
+        let subjects = by_trail.iter().filter_map(|(trail, reports)| {
+            let newest = reports.last()?;
+            Some((*trail, Subjects::of(newest, reports)))
+        });
+        let subjects: BTreeMap<Id, Subjects<'_>> = subjects.collect();
+        let trails = Vec::from_iter(by_trail.keys().copied());
         let mut found = cx.store().attestations(org, &trails, self.attestation_name.as_str()).await?;
-        let built =
-            |report: ArtifactRow| Some((report.trail?, report.template_reference_name, report.commit));
-        let built: BTreeSet<_> = reports.into_iter().filter_map(built).collect();
-        found.retain(|NamedAttestation { row, .. }| match &row.binding {
-            Binding::Trail => false,
-            Binding::Artifact { fingerprint: of, .. } => *of == fingerprint,
-            Binding::Named { target, commit } => built.contains(&(row.trail, target.clone(), commit.clone())),
+        found.retain(|NamedAttestation { row, .. }| {
+            subjects.get(&row.trail).is_some_and(|subjects| subjects.include(&(&row.binding).into()))
         });
         let trails = distinct(found.iter().map(|attestation| attestation.row.trail));
         let trails = cx.store().trail_names(org, &trails).await?.into_iter().collect();

@@ -46,6 +46,10 @@ pub(super) fn created(n: u64, name: &str) -> Fact {
     Fact::PolicyCreated { record: policy(n, name), version: version(n, 1) }
 }
 
+fn updated(record: Policy, version: Option<PolicyVersion>) -> Fact {
+    Fact::PolicyUpdated { record, version, comment: None }
+}
+
 async fn policies_read_back(store: Arc<dyn Store>) -> Outcome {
     let (org, other) = Org::two(&store).await?;
     let change = |version| DescriptionChange { at: at(8), by: robot(), version };
@@ -60,9 +64,10 @@ async fn policies_read_back(store: Arc<dyn Store>) -> Outcome {
     org.record(vec![created(100, "p")]).await?;
     let current = Current { revision: 1, record: policy(100, "p") };
     same("created", store.policy(org.id, "p").await?, Some(current))?;
-    org.record(vec![Fact::PolicyUpdated { record: full.clone(), version: Some(version(100, 2)) }]).await?;
+    org.record(vec![updated(full.clone(), Some(version(100, 2)))]).await?;
     same("updated", store.policy(org.id, "p").await?, Some(Current { revision: 2, record: full.clone() }))?;
-    org.record(vec![Fact::PolicyUpdated { record: full.clone(), version: None }]).await?;
+    let described = Fact::PolicyUpdated { record: full.clone(), version: None, comment: Some(awkward()) };
+    org.record(vec![described]).await?;
     same("described", store.policy(org.id, "p").await?, Some(Current { revision: 3, record: full.clone() }))?;
     same("listed", store.policies(org.id).await?, vec![full])?;
     let mut versions = store.policy_versions_by_number(org.id, &[(id(100), 1), (id(100), 2)]).await?;
@@ -102,10 +107,10 @@ async fn versions_are_found_by_number(store: Arc<dyn Store>) -> Outcome {
     other.record(vec![created(200, "a")]).await?;
     for n in 2..=11 {
         let record = Policy { version: n, ..policy(100, "a") };
-        org.record(vec![Fact::PolicyUpdated { record, version: Some(version(100, n)) }]).await?;
+        org.record(vec![updated(record, Some(version(100, n)))]).await?;
     }
     let renamed = Policy { version: 11, description: awkward(), ..policy(100, "a") };
-    org.record(vec![Fact::PolicyUpdated { record: renamed, version: None }]).await?;
+    org.record(vec![updated(renamed, None)]).await?;
     for (wanted, found) in [
         (vec![], vec![]),
         (vec![(100, 11)], vec![(100, 11)]),

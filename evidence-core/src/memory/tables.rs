@@ -109,7 +109,7 @@ impl Tables {
                 self.take(snapshot, revision);
             }
             Fact::PolicyCreated { record, version } => self.put_policy(record, Some(version), revision),
-            Fact::PolicyUpdated { record, version } => self.put_policy(record, version, revision),
+            Fact::PolicyUpdated { record, version, .. } => self.put_policy(record, version, revision),
             Fact::ArtifactAllowed { record } => self.allowances.push(Current { revision, record }),
             Fact::AttestationTypeCreated { record, version }
             | Fact::AttestationTypeVersioned { record, version } => {

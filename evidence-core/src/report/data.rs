@@ -52,7 +52,7 @@ pub struct TrailReport {
 }
 
 /// A git commit.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Commit {
     /// Full hash of the commit.
     pub sha1: String,

@@ -1,5 +1,7 @@
 //! What a report's repository information is understood as.
 
+use std::collections::BTreeMap;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -98,7 +100,43 @@ fn without_an_external_id_the_url_identifies_a_repo_and_without_one_the_name() {
     assert_eq!(identity(&half), identity(&info("a/b", "https://one")));
 }
 
+/// Repositories that share names, urls, ids and providers, each of which may be left out.
+fn reported() -> impl Strategy<Value = RepoInfo> {
+    let id = prop::option::of("[12]?");
+    let provider = prop::option::of(prop::sample::select(vec![VcsProvider::Github, VcsProvider::Gitlab]));
+    ("[ab]", "([xy])?", id, provider).prop_map(|(name, url, id, provider)| RepoInfo {
+        id: id.map(|id| id.parse().unwrap()),
+        provider,
+        ..info(&name, &url)
+    })
+}
+
 proptest! {
+    #[test]
+    fn a_repo_that_is_reported_again_tells_of_itself_what_it_is_recognised_by(
+        reports in prop::collection::vec(reported(), 1..20)
+    ) {
+        let mut known: BTreeMap<String, Repo> = BTreeMap::new();
+        for report in reports {
+            let repo = match known.remove(&identity(&report)) {
+                Some(repo) => repo.reported_again(&report),
+                None => Repo {
+                    id: "00000000-0000-0000-0000-00000001".parse().unwrap(),
+                    identity: identity(&report),
+                    vcs_instance: None,
+                    short_name: String::new(),
+                    namespace_path: Vec::new(),
+                    tags: Tags::new(),
+                    created_at: Timestamp::default(),
+                    unknown: UnknownFields::default(),
+                    info: report,
+                },
+            };
+            prop_assert_eq!(identity(&repo.info), repo.identity.clone(), "{:?}", repo.info);
+            known.insert(repo.identity.clone(), repo);
+        }
+    }
+
     #[test]
     fn any_url_has_at_most_one_host_and_that_is_lower_case_without_path_or_user(
         url in "\\PC*|[a-z@:/\\[\\]0-9.]{0,24}|(https?|ssh)://([a-z]{1,3}@)?[A-Za-z0-9.]{1,9}(:[0-9]{0,6})?(/.*)?"

@@ -14,6 +14,8 @@
 mod contents;
 mod scopes;
 
+use std::borrow::Cow;
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
@@ -169,13 +171,53 @@ pub enum Binding {
     },
 }
 
+/// A commit as it was told. Of a hash in full the case of the digits makes no difference.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Commit<'a> {
+    told: &'a str,
+    /// Whether it is a hash with capital digits.
+    has_capitals: bool,
+}
+
+impl<'a> Commit<'a> {
+    /// A commit told so.
+    pub(crate) fn new(told: &'a str) -> Self {
+        let is_hash = matches!(told.len(), 40 | 64) && told.bytes().all(|byte| byte.is_ascii_hexdigit());
+        Self { told, has_capitals: is_hash && told.bytes().any(|byte| byte.is_ascii_uppercase()) }
+    }
+
+    fn compared(self) -> Cow<'a, str> {
+        if self.has_capitals { self.told.to_ascii_lowercase().into() } else { self.told.into() }
+    }
+}
+
+impl PartialEq for Commit<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Commit<'_> {}
+
+impl PartialOrd for Commit<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Commit<'_> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.compared().cmp(&other.compared())
+    }
+}
+
 /// An artifact as attestations speak of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Subject<'a> {
     /// By its content.
     Content(&'a str),
     /// By its template name and commit.
-    Built(&'a str, &'a str),
+    Built(&'a str, Commit<'a>),
 }
 
 impl Binding {
@@ -184,7 +226,7 @@ impl Binding {
         match self {
             Self::Trail => None,
             Self::Artifact { fingerprint } => Some(Subject::Content(fingerprint)),
-            Self::Named { name, commit } => Some(Subject::Built(name, commit)),
+            Self::Named { name, commit } => Some(Subject::Built(name, Commit::new(commit))),
         }
     }
 }
@@ -192,7 +234,7 @@ impl Binding {
 impl ReportedArtifact {
     /// What attestations may call it.
     fn subjects(&self) -> impl Iterator<Item = Subject<'_>> {
-        let built = Subject::Built(&self.name, &self.commit);
+        let built = Subject::Built(&self.name, Commit::new(&self.commit));
         // Without a commit it was built from nothing that an attestation could name.
         std::iter::once(Subject::Content(&self.fingerprint)).chain((!self.commit.is_empty()).then_some(built))
     }

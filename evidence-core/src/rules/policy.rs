@@ -418,8 +418,8 @@ pub struct ResolutionContext {
     /// The control that the rule names.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub for_control: Option<String>,
-    /// Why, where the type alone does not say it: a template or the policy cannot be read, or the artifact has no name where
-    /// it is judged.
+    /// Why, where the type alone does not say it: a template or the policy cannot be read, or more is asked of the artifact by
+    /// a name that an earlier report gave it than by that of its newest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }

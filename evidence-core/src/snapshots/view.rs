@@ -103,7 +103,8 @@ pub struct SnapshotView {
     pub html_url: String,
     /// By id; the decisions of each artifact are in the same order.
     pub applied_policies: Vec<AppliedPolicyView>,
-    /// The newest first; those that stopped running with this snapshot last. Made while they are sent.
+    /// The newest first; those that stopped running with this snapshot last.
+    // Empty here: they are made while they are sent.
     pub artifacts: Vec<SnapshotArtifact>,
 }
 
@@ -305,7 +306,9 @@ impl Rules {
     fn decisions(&self, instance: &Instance, contexts: &[FlowContext]) -> Vec<PolicyDecision> {
         let decision = |(place, rule): (u16, &Rule)| {
             let satisfied = instance.violates.binary_search(&place).is_err();
-            let evaluation = rule.policy.as_ref().map(|policy| policy::evaluate(policy, contexts));
+            // Nor do rules about what a snapshot does not keep.
+            let shown = rule.policy.as_ref().filter(|policy| policy.unsupported().is_none());
+            let evaluation = shown.map(|policy| policy::evaluate(policy, contexts));
             // What was recorded counts. Where the policy says something else now, as one whose text was damaged may, its
             // rules do not tell why.
             let evaluation = evaluation.filter(|evaluation| evaluation.satisfied == satisfied);
@@ -499,23 +502,56 @@ fn annotation(instance: &Instance, exited: bool, index: u64) -> Annotation {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rules::policy::RuleKind;
 
-    #[test]
-    fn an_annotation_belongs_to_the_snapshot_in_which_it_came_about() {
-        let said = |kind: &str, was, now| Annotation { kind: kind.to_owned(), was, now };
-        let instance = Instance {
+    fn instance() -> Instance {
+        Instance {
             fingerprint: None,
             name: "api".to_owned(),
             created: vec![1, 2, 3],
             context: crate::json::JsonFields::default(),
-            from: 4,
+            from: 1,
             since: 1,
-            annotation: said("became-compliant", 2, 3),
+            annotation: Annotation { kind: "unchanged".to_owned(), was: 3, now: 3 },
             compliant: Some(true),
             provenance: Vec::new(),
             judged_by: None,
             violates: Vec::new(),
-        };
+        }
+    }
+
+    /// A snapshot keeps neither attestations nor tags, so that nothing can be said of what asks for them.
+    #[test]
+    fn rules_are_shown_only_where_a_snapshot_holds_what_they_were_judged_by() {
+        let schema = "_schema: https://example.com/schemas/policy/v1\nartifacts:\n";
+        let table = [
+            ("  provenance:\n    required: true\n", vec![RuleKind::Provenance, RuleKind::TrailCompliance]),
+            ("  attestations:\n    - type: junit\n", Vec::new()),
+            (
+                "  provenance:\n    required: true\n    exceptions:\n      - if: ${{ flow.name == 'a' }}\n",
+                Vec::new(),
+            ),
+        ];
+        for (text, shown) in table {
+            let policy = Arc::new(Policy::stored(&format!("{schema}{text}")));
+            assert!(policy.is_readable(), "{text}");
+            let rule = Rule {
+                id: "00000000-0000-0000-0000-00000001".parse().unwrap(),
+                version: 1,
+                name: Some("p".parse().unwrap()),
+                policy: Some(policy),
+            };
+            let rules = Rules { digest: None, policies: vec![rule] };
+            let decisions = rules.decisions(&Instance { violates: vec![0], ..instance() }, &[]);
+            let kinds = Vec::from_iter(decisions[0].rule_evaluations.iter().map(|one| one.rule.kind));
+            assert_eq!((decisions[0].status, kinds), (State::NonCompliant, shown), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_annotation_belongs_to_the_snapshot_in_which_it_came_about() {
+        let said = |kind: &str, was, now| Annotation { kind: kind.to_owned(), was, now };
+        let instance = Instance { from: 4, annotation: said("became-compliant", 2, 3), ..instance() };
         let table = [
             (false, 4, said("became-compliant", 2, 3)),
             (false, 5, said("unchanged", 3, 3)),

@@ -45,7 +45,7 @@ pub struct Trail {
     pub git_commit_info: Option<GitCommit>,
     /// The repository, as reported.
     pub repo_info: Option<RepoInfo>,
-    /// The repos it was reported from, the newest 100 of them.
+    /// The repos it was reported from, the newest 100 of them, the last reported at the end.
     pub repo_ids: Vec<Id>,
     /// Where it came from.
     pub origin_url: String,

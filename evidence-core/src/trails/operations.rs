@@ -165,7 +165,8 @@ impl Trail {
         if let Some(UserData(user_data)) = input.user_data.clone() {
             self.user_data = user_data;
         }
-        if let Some(repo) = repo.filter(|repo| !self.repo_ids.contains(repo)) {
+        if let Some(repo) = repo {
+            self.repo_ids.retain(|known| *known != repo);
             push_newest(&mut self.repo_ids, repo);
         }
     }
@@ -202,7 +203,7 @@ pub struct TrailView {
     pub git_commit_info: Option<TrailCommit>,
     pub origin_url: String,
     pub user_data: JsonText,
-    /// The repos it was reported from, the newest 100 of them.
+    /// The repos it was reported from, the newest 100 of them, the last reported at the end.
     pub repo_ids: Vec<Id>,
     pub external_urls: Option<ExternalUrls>,
     pub created_at: Seconds,

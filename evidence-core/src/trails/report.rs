@@ -193,6 +193,17 @@ fn commit(commit: &GitCommit) -> report::Commit {
     }
 }
 
+/// The commit that an artifact was built from, with what was told of it.
+fn built_from(artifact: &Artifact) -> Option<report::Commit> {
+    let sha1 = artifact.commit();
+    let told = artifact.git_commit_info.as_ref();
+    match told.filter(|told| compliance::Commit::new(&told.sha1) == compliance::Commit::new(sha1)) {
+        Some(told) => Some(commit(told)),
+        None if sha1.is_empty() => None,
+        None => Some(report::Commit { sha1: sha1.to_owned(), ..report::Commit::default() }),
+    }
+}
+
 fn expectations(judged: &Assessed, attestations: &[&Attestation]) -> Vec<report::Expectation> {
     let by_id: BTreeMap<String, &Attestation> =
         attestations.iter().map(|attestation| (attestation.id.to_string(), *attestation)).collect();
@@ -358,7 +369,7 @@ fn artifacts(judged: &Assessed, events: &[Event], runs: &[Run]) -> Vec<report::A
                 filename: artifact.filename.clone(),
                 fingerprint: artifact.fingerprint.to_string(),
                 state: state.copied().unwrap_or(State::Incomplete).to_string(),
-                commit: artifact.git_commit_info.as_ref().map(commit),
+                commit: built_from(artifact),
                 build_url: artifact.build_url.clone(),
                 at: artifact.created_at,
                 by: artifact.created_by.name.clone(),
@@ -430,7 +441,7 @@ mod tests {
 
     use super::*;
     use crate::attestations::OverrideDetails;
-    use crate::conformance::fixtures::{at, attestation, jane, robot, trail};
+    use crate::conformance::fixtures::{artifact, at, attestation, full_commit, jane, robot, trail};
     use crate::rules::template::Template;
     use crate::templates::Parsed;
     use crate::trails::TrailContents;
@@ -450,6 +461,39 @@ mod tests {
         let report::Suite { total, failures, errors, skipped, .. } = suite(recorded);
         let shown = [failures, errors, skipped, total].map(|count| count.to_string());
         assert_eq!(shown, ["-1", "-1", "-1", "-9223372036854775808"]);
+    }
+
+    #[test]
+    fn an_artifact_is_shown_with_the_commit_that_it_was_built_from() {
+        let (own, told) = ("a".repeat(40), full_commit());
+        let info = |sha1: &str| Some(GitCommit { sha1: sha1.parse().unwrap(), ..full_commit() });
+        let told_of = |sha1: &str| Some((sha1.to_owned(), text(told.author.as_deref())));
+        let table = [
+            (None, None, None),
+            (None, info("c"), told_of("c")),
+            (Some(own.as_str()), info(&own), told_of(&own)),
+            (Some(&own), info(&"A".repeat(40)), told_of(&"A".repeat(40))),
+            (Some(&own), info("c"), Some((own.clone(), String::new()))),
+            (Some(&own), None, Some((own.clone(), String::new()))),
+        ];
+        let contents = TrailContents {
+            trail: trail(3, 2, "t"),
+            revision: 0,
+            artifacts: Vec::new(),
+            attestations: Vec::new(),
+        };
+        let parsed = Parsed { text: String::new(), template: Template::default() };
+        let judged = Assessed::new(contents, Arc::new(parsed));
+        for (git_commit, git_commit_info, expected) in table {
+            let reported = Artifact {
+                git_commit: git_commit.map(|sha| sha.parse().unwrap()),
+                git_commit_info,
+                ..artifact(1, 2, Some(3), "f")
+            };
+            let event = Event { at: at(1), by: None, what: Happening::Artifact(reported) };
+            let shown = artifacts(&judged, &[event], &[]).remove(0).commit;
+            assert_eq!(shown.map(|commit| (commit.sha1, commit.author)), expected, "{git_commit:?}");
+        }
     }
 
     #[test]

@@ -254,7 +254,10 @@ async fn content_without_a_name_in_a_new_trail_needs_what_that_asks_of_the_last_
         api.report_to_web('1', json!({"trail_name": "t2"})).await;
         api.expect_at_gate(false).await;
         let snapshot = api.get("/snapshots/acme/prod/-1").await.ok().to_string();
-        assert!(snapshot.contains("it is judged as 'api', which the flow called it last"), "{snapshot}");
+        assert!(
+            snapshot.contains("It is judged as 'api' too, which an earlier report called it"),
+            "{snapshot}"
+        );
         // The trail's own answer is about what it was reported as there.
         let unnamed = json!({fingerprint('1'): {"status": "COMPLIANT", "unexpected": true}});
         let status = json!({"status": "INCOMPLETE", "artifacts_statuses": unnamed});
@@ -306,6 +309,102 @@ async fn a_report_without_a_name_or_a_trail_does_not_hide_that_the_flow_expects_
         api.expect_at_gate(false).await;
         api.report_to_web('1', json!({})).await;
         api.expect_at_gate(false).await;
+    })
+    .await;
+}
+
+impl Api {
+    /// Why the artifact 1 is not compliant in its trail, as the latest snapshot tells it.
+    async fn reason_at_gate(&self) -> Value {
+        let snapshot = self.get("/snapshots/acme/prod/-1").await.ok();
+        let decisions = snapshot["artifacts"][0]["policy_decisions"].as_array().expect("decisions").iter();
+        let decision = decisions.into_iter().find(|decision| decision["policy_name"] == "compliance");
+        decision.expect("a policy")["rule_evaluations"][1]["resolutions"][0]["context"]["reason"].clone()
+    }
+}
+
+#[tokio::test]
+async fn a_snapshot_names_the_name_that_an_artifact_fails_by_where_its_newest_report_has_another() {
+    for_each_store(async |api| {
+        api.given_gate().await;
+        let by_name = json!("It is judged as 'api' too, which an earlier report called it");
+        // What its own report asks for needs no reason.
+        api.given_artifact('1', "t").await;
+        api.expect_at_gate(false).await;
+        assert_eq!(api.reason_at_gate().await, Value::Null);
+        for name in [json!({"template_reference_name": "other"}), json!({})] {
+            let mut more = name;
+            more["trail_name"] = json!("t");
+            api.report_to_web('1', more).await;
+            api.expect_at_gate(false).await;
+            assert_eq!(api.reason_at_gate().await, by_name);
+        }
+        // Nor does what failed.
+        api.given_test('1', "t", false).await;
+        api.expect_at_gate(false).await;
+        assert_eq!(api.reason_at_gate().await, Value::Null);
+        // What the flow called it, too.
+        api.given_artifact('1', "t2").await;
+        api.report_to_web('1', json!({"trail_name": "t3"})).await;
+        api.expect_at_gate(false).await;
+        assert_eq!(api.reason_at_gate().await, by_name);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_a_trail_lacks_is_not_said_to_be_for_an_artifacts_name() {
+    for_each_store(async |api| {
+        api.given_gate().await;
+        let text = "version: 1\ntrail:\n  attestations:\n    - name: review\n      type: generic\n";
+        let flow = api.put_flow("acme", "web", text).await;
+        assert!(flow.status.is_success(), "{flow:?}");
+        // In no trail, and in some.
+        for (named, unnamed) in
+            [(json!({}), json!({})), (json!({"trail_name": "t"}), json!({"trail_name": "t2"}))]
+        {
+            let mut named = named;
+            named["template_reference_name"] = json!("api");
+            api.report_to_web('1', named).await;
+            api.report_to_web('1', unnamed).await;
+            api.expect_at_gate(false).await;
+            assert_eq!(api.reason_at_gate().await, Value::Null);
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_commit_in_full_is_the_same_in_whatever_case() {
+    for_each_store(async |api| {
+        api.given_gate().await;
+        for (number, length) in [40, 64].into_iter().enumerate() {
+            let trail = format!("t{number}");
+            let (lower, upper) = ("ab".repeat(length / 2), "AB".repeat(length / 2));
+            let more = json!({
+                "trail_name": trail, "template_reference_name": "api", "git_commit_info": {"sha1": lower},
+            });
+            api.report_to_web('1', more).await;
+            let said = |commit: &str, compliant: bool| {
+                json!({
+                    "attestation_name": "test", "target_artifacts": ["api"], "git_commit_info": {"sha1": commit},
+                    "is_compliant": compliant,
+                })
+            };
+            api.attest_in_web(&trail, said(&lower, true)).await;
+            api.expect_at_gate(true).await;
+            api.attest_in_web(&trail, said(&upper, false)).await;
+            api.expect_at_gate(false).await;
+            let found = api.get(&format!("/attestations/acme/web/artifact/{}/test", fingerprint('1'))).await;
+            let found = found.ok();
+            let newest = Vec::from_iter(found.as_array().unwrap().iter().take(2));
+            for (one, commit) in newest.iter().zip([&upper, &lower]) {
+                assert_eq!(one["git_commit_info"]["sha1"], **commit, "{found}");
+            }
+            assert_eq!(newest.len(), 2, "{found}");
+            api.attest_in_web(&trail, said(&upper, true)).await;
+            api.expect_at_gate(true).await;
+        }
     })
     .await;
 }

@@ -11,6 +11,7 @@ use crate::interposed::{Interposed, questions};
 use crate::mounts::Mount;
 use crate::scenery::{COMPLIANCE, PROVENANCE, Seen};
 use crate::support::{Api, NOW, each_store, fixture, for_each_store};
+use crate::templates::org;
 
 const EMPTY: &str = "_schema: https://example.com/schemas/policy/v1\n";
 
@@ -102,6 +103,29 @@ async fn comment_and_description_are_kept_and_a_text_may_be_left_out_of_an_updat
         }
         let versions = json!([{"comment": "c"}, {"comment": "other"}]);
         put(commented(), Some(PROVENANCE)).await.expect(200, json!({ "versions": versions }));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_comment_on_a_new_description_is_in_the_ledger() {
+    each_store(async |api, store| {
+        api.put_policy("p", EMPTY).await.created();
+        let put = |description: &str, comment: &str| {
+            let payload = json!({"name": "p", "description": description, "comment": comment}).to_string();
+            let parts =
+                [("name=\"payload\"", payload.as_str()), ("name=\"policy_file\"; filename=\"p\"", EMPTY)];
+            api.put("/policies/acme").form(&parts)
+        };
+        for (description, comment) in [("a", "told why"), ("a", "nothing is new"), ("b", "")] {
+            put(description, comment).await.ok();
+        }
+        let acme = org(&*store, "jane", "acme").await;
+        let entries = store.ledger_entries(acme, 0, 1000).await.unwrap();
+        let facts = entries.iter().filter(|entry| entry.kind == "policy_updated");
+        let facts = facts.map(|entry| serde_json::from_str::<serde_json::Value>(&entry.payload).unwrap());
+        let comments = Vec::from_iter(facts.map(|fact| fact["policy_updated"].get("comment").cloned()));
+        assert_eq!(comments, [Some(json!("told why")), None]);
     })
     .await;
 }

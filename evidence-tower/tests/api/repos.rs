@@ -371,3 +371,17 @@ async fn the_list_takes_bearer_or_basic_and_needs_a_known_organization_and_a_mem
     })
     .await;
 }
+
+#[tokio::test]
+async fn what_two_reports_tell_does_not_make_one_repo_another() {
+    for_each_store(async |api| {
+        let url = "https://github.com/acme/shop";
+        api.report_from(&json!({"name": "acme/shop", "url": url, "id": "7"})).await;
+        api.report_from(&json!({"name": "acme/shop", "url": url, "provider": "github"})).await;
+        let known = json!({"repos": [{"url": url, "provider": "github", "repo_id": null}], "total_count": 1});
+        api.get(LIST).await.expect(200, known);
+        api.report_from(&json!({"name": "acme/shop", "url": url, "id": "7", "provider": "github"})).await;
+        api.get(&format!("{LIST}?repo_id=7&provider=github")).await.expect(200, json!({"total_count": 1}));
+    })
+    .await;
+}

@@ -101,7 +101,7 @@ impl Story {
                 self.expect("a first version", (1, 1), (record.version, version.version));
                 self.versions.insert(record.id, 1);
             }
-            Fact::PolicyUpdated { record, version } => {
+            Fact::PolicyUpdated { record, version, .. } => {
                 let next = self.versions.get(&record.id).map(|before| before + 1);
                 self.expect("a version", next, version.map(|version| version.version));
                 self.versions.insert(record.id, record.version);

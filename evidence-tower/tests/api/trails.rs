@@ -479,3 +479,24 @@ async fn a_trail_is_as_its_last_event_says_whatever_is_written_meanwhile() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn an_event_names_the_repo_that_was_reported_though_others_were_since() {
+    for_each_store(async |api| {
+        let repo = |name: &str| json!({"name": name, "url": format!("https://git.example.com/{name}")});
+        for name in ["a", "b", "a"] {
+            let written = api.begin("shop", &json!({"name": "t", "repo_info": repo(name)})).await;
+            assert!(written.status.is_success(), "{written:?}");
+        }
+        let mut ids = Vec::new();
+        for name in ["a", "b"] {
+            let found = api.get(&format!("/repos/acme?name={name}")).await.ok();
+            ids.push(found["repos"][0]["id"].clone());
+        }
+        let trail = api.get("/trails/acme/shop/t").await.ok();
+        let named = trail["events"].as_array().unwrap().iter().map(|event| &event["repo_info"]["inner_id"]);
+        assert_eq!(Vec::from_iter(named), [&ids[0], &ids[1], &ids[0]]);
+        assert_eq!(trail["repo_ids"], json!([ids[1], ids[0]]));
+    })
+    .await;
+}

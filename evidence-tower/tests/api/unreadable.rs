@@ -163,7 +163,7 @@ async fn nothing_complies_with_a_policy_that_cannot_be_read() {
             at: NOW,
             by: record.created_by.clone(),
         };
-        inject(store, acme, Fact::PolicyUpdated { record, version: Some(version) }).await;
+        inject(store, acme, Fact::PolicyUpdated { record, version: Some(version), comment: None }).await;
 
         api.report_running("prod", &[('1', &[10])]).await.created();
         let decision = json!({"policy_name": "p", "policy_version": 2, "status": "NON-COMPLIANT"});

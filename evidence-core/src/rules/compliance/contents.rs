@@ -47,8 +47,8 @@ pub struct ContentStatus<'a, L> {
     pub state: State,
     /// Its attestations, a list for each thing that it is there, and those of the trail.
     pub attestations: Vec<L>,
-    /// The last name that it was given before, where it is judged by that, having none in the trail.
-    pub named_before: Option<&'a str>,
+    /// The name by which it is in that state, where that of its newest report would leave it in a better one.
+    pub worse_as: Option<&'a str>,
 }
 
 /// How content that was reported to a trail stands there, by fingerprint: by all that it is in the trail, for what is asked
@@ -77,7 +77,8 @@ pub fn content_statuses<'a, L: Clone>(
         let mut about = reports.subjects_with_attestations(fingerprint);
         about.extend(before.into_iter().flat_map(|name| reports.built(fingerprint, name)));
         let alike = alike.entry(about.clone()).or_default();
-        let own = names.into_iter().map(|name| {
+        let newest = reports.newest.get(fingerprint).map(|newest| newest.name.as_str());
+        let own = names.iter().map(|&name| {
             let expected = expected_of(template, name);
             // All names of which nothing is expected are alike.
             let of_one = alike.entry(if expected.is_empty() { "" } else { name }).or_insert_with(|| {
@@ -88,8 +89,12 @@ pub fn content_statuses<'a, L: Clone>(
         });
         let (states, mut attestations): (Vec<State>, Vec<L>) = own.unzip();
         attestations.push(on_trail.clone());
-        let state = verdict(template, states.into_iter().chain([of_trail]));
-        statuses.insert(fingerprint, ContentStatus { state, attestations, named_before: before });
+        let state = verdict(template, states.iter().copied().chain([of_trail]));
+        let by = |(_, own): &(_, State)| verdict(template, [*own, of_trail]) == state;
+        let deciding = || names.iter().copied().zip(states.iter().copied()).filter(by).map(|(name, _)| name);
+        let is_newest = deciding().any(|name| Some(name) == newest);
+        let worse_as = deciding().next().filter(|_| !is_newest);
+        statuses.insert(fingerprint, ContentStatus { state, attestations, worse_as });
     }
     statuses
 }

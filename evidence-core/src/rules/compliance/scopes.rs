@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Binding, ReportedArtifact, ReportedAttestation, Subject};
+use super::{Binding, Commit, ReportedArtifact, ReportedAttestation, Subject};
 use crate::rules::template::Template;
 
 /// What names a reported artifact: nothing but its content where it has no template name. The two are kept apart, for a
@@ -92,7 +92,9 @@ pub(super) struct Reports<'a> {
     /// What attestations may call each content.
     subjects: BTreeMap<&'a str, BTreeSet<Subject<'a>>>,
     /// The commits that each content was built from as its reports without a name say.
-    unnamed: BTreeMap<&'a str, BTreeSet<&'a str>>,
+    unnamed: BTreeMap<&'a str, BTreeSet<Commit<'a>>>,
+    /// The newest report of each content.
+    pub(super) newest: BTreeMap<&'a str, &'a ReportedArtifact>,
 }
 
 impl<'a> Reports<'a> {
@@ -101,7 +103,12 @@ impl<'a> Reports<'a> {
         for artifact in artifacts {
             reports.subjects.entry(&artifact.fingerprint).or_default().extend(artifact.subjects());
             if artifact.name.is_empty() && !artifact.commit.is_empty() {
-                reports.unnamed.entry(&artifact.fingerprint).or_default().insert(&artifact.commit);
+                let commits = reports.unnamed.entry(&artifact.fingerprint).or_default();
+                commits.insert(Commit::new(&artifact.commit));
+            }
+            let newest = reports.newest.entry(&artifact.fingerprint).or_insert(artifact);
+            if artifact.index > newest.index {
+                *newest = artifact;
             }
         }
         for attestation in attestations {
@@ -122,7 +129,7 @@ impl<'a> Reports<'a> {
     /// What attestations call content that has no name in the trail, were this its name.
     pub(super) fn built(&self, fingerprint: &str, name: &'a str) -> impl Iterator<Item = Subject<'a>> {
         let commits = self.unnamed.get(fingerprint).into_iter().flatten();
-        let built = commits.map(move |commit| Subject::Built(name, commit));
+        let built = commits.map(move |commit| Subject::Built(name, *commit));
         built.filter(|subject| self.about.contains_key(subject))
     }
 
@@ -167,7 +174,7 @@ fn named<'a>(
     for (subject, scope) in by_age {
         let (name, commit) = match subject {
             Subject::Content(fingerprint) => (fingerprint, ""),
-            Subject::Built(name, commit) => (name, commit),
+            Subject::Built(name, commit) => (name, commit.told),
         };
         let is_reported =
             [Slot::Named(name), Slot::Content(name)].iter().any(|slot| reported.contains_key(slot));

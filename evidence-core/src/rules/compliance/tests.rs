@@ -282,6 +282,32 @@ fn each_commit_that_is_waited_for_is_a_scope_of_its_own_and_the_newest_has_the_s
 }
 
 #[test]
+fn the_case_of_a_commit_makes_no_difference_where_it_is_a_hash_in_full() {
+    for (commit, other, is_same) in [
+        ("ab".repeat(20), "AB".repeat(20), true),
+        ("aB".repeat(32), "Ab".repeat(32), true),
+        ("ab".repeat(20), "AC".repeat(20), false),
+        ("ab".repeat(19), "AB".repeat(19), false),
+        ("xb".repeat(20), "XB".repeat(20), false),
+    ] {
+        let cli = ReportedArtifact { commit: other.clone(), ..artifact("cli", 3) };
+        let failed = [attestation("foo", false, named("cli", &commit), 2)];
+        let (of_cli, waiting) = if is_same {
+            ("NON-COMPLIANT foo=false", String::new())
+        } else {
+            ("INCOMPLETE foo=?", format!(" +cli@{commit}:MISSING +foo=false"))
+        };
+        let expected = format!("NON-COMPLIANT bar=? cli:{of_cli}{waiting}");
+        check(&sample(), &[cli], &failed, &expected);
+        // What waits is told as it was sent.
+        let waiting = [failed[0].clone(), attestation("foo", true, named("cli", &other), 4)];
+        let expected = if is_same { String::new() } else { format!(" +cli@{commit}:MISSING +foo=false") };
+        let state = if is_same { "INCOMPLETE" } else { "NON-COMPLIANT" };
+        check(&sample(), &[], &waiting, &format!("{state} bar=? cli:MISSING foo=true{expected}"));
+    }
+}
+
+#[test]
 fn a_later_artifact_of_the_name_replaces_the_earlier_one() {
     let earlier = artifact("cli", 1);
     let later = ReportedArtifact { fingerprint: "f2".to_owned(), ..artifact("cli", 3) };

@@ -37,27 +37,35 @@ fn content_is_what_nothing_else_is_since_and_what_it_was_last_called() {
 }
 
 #[test]
-fn content_without_a_name_in_the_trail_is_what_it_was_called_before() {
+fn content_is_judged_by_the_names_that_it_had_and_the_one_to_blame_is_told() {
     let template = template("trail: {artifacts: [{name: cli, attestations: [{name: scan, type: generic}]}]}");
+    let of_trail = self::template(
+        "trail: {attestations: [{name: review, type: generic}], artifacts: [{name: cli, attestations: [{name: scan, type: generic}]}]}",
+    );
     let scan = attestation("scan", true, Binding::Artifact { fingerprint: "f1".to_owned() }, 9);
-    let table: [(&[&str], &str, State, Option<&str>); 6] = [
+    let table: [(&[&str], &str, State, Option<&str>); 9] = [
         (&[""], "", State::Compliant, None),
         (&[""], "cli", State::Incomplete, Some("cli")),
-        (&[""], "other", State::Compliant, Some("other")),
+        (&[""], "other", State::Compliant, None),
         (&["", ""], "cli", State::Incomplete, Some("cli")),
         (&["other"], "cli", State::Compliant, None),
         (&["other", ""], "cli", State::Compliant, None),
+        (&["cli"], "", State::Incomplete, None),
+        (&["cli", "other"], "cli", State::Incomplete, Some("cli")),
+        (&["cli", "other", "cli"], "cli", State::Incomplete, None),
     ];
-    for (reports, before, expected, named_before) in table {
+    for (reports, before, expected, worse_as) in table {
         let artifacts = Vec::from_iter((0..).zip(reports).map(|(index, name)| reported("f1", name, index)));
         let content = BTreeMap::from([("f1", before)]);
-        let status = |attestations: &[ReportedAttestation]| {
-            let found = content_statuses(&template, &artifacts, attestations, &content, |lines| lines);
-            (found["f1"].state, found["f1"].named_before.map(str::to_owned))
+        let status = |template: &Template, attestations: &[ReportedAttestation]| {
+            let found = content_statuses(template, &artifacts, attestations, &content, |lines| lines);
+            (found["f1"].state, found["f1"].worse_as.map(str::to_owned))
         };
-        let named_before = named_before.map(str::to_owned);
-        assert_eq!(status(&[]), (expected, named_before.clone()), "{reports:?} {before}");
-        assert_eq!(status(from_ref(&scan)), (State::Compliant, named_before), "{reports:?} {before}");
+        let worse_as = worse_as.map(str::to_owned);
+        assert_eq!(status(&template, &[]), (expected, worse_as), "{reports:?} {before}");
+        // Nor is a name to blame where nothing is missing, or the trail lacks something too.
+        assert_eq!(status(&template, from_ref(&scan)), (State::Compliant, None), "{reports:?} {before}");
+        assert_eq!(status(&of_trail, &[]), (State::Incomplete, None), "{reports:?} {before}");
     }
 }
 
