@@ -161,6 +161,15 @@ async fn what_a_long_trail_has_is_judged_off_the_runtime_however_little_runs() {
     let ask = api.put("/environments/acme/prod/report/docker").json(json!({"artifacts": [artifact]}));
     let (reply, jobs) = answered_meanwhile(&api, &pool, ask).await;
     assert_eq!((reply.status.as_u16(), jobs), (201, 1), "{:?}", reply.body);
+    // What is reported there is read, and the artifact judged.
+    for path in
+        ["/artifacts/acme".to_owned(), format!("/artifacts/acme/web/fingerprint/{}", fingerprint('a'))]
+    {
+        let (reply, jobs) = answered_meanwhile(&api, &pool, api.get(&path)).await;
+        assert_eq!((reply.status.as_u16(), jobs), (200, 2), "{path}: {:?}", reply.body);
+    }
+    let (reply, jobs) = answered_meanwhile(&api, &pool, api.get("/trails/acme")).await;
+    assert_eq!((reply.status.as_u16(), jobs), (200, 1), "{:?}", reply.body);
 }
 
 #[tokio::test]
