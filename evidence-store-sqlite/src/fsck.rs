@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
+use std::sync::Arc;
 
 use evidence_core::StoreError;
 use evidence_core::auth::KeyHash;
@@ -12,6 +13,7 @@ use evidence_core::store::{StoreResult, StoredEntry};
 use tokio::task::spawn_blocking;
 
 use crate::db::SqliteStore;
+use crate::error::store_error;
 use crate::rebuild::{Ledger, NAMED, Range, Scratch};
 use crate::rows::unsigned;
 
@@ -94,9 +96,12 @@ impl SqliteStore {
         if self.queue.is_closed() {
             return Err(Refused::Closed.into());
         }
-        let (file, begins, migrations) = (self.file().to_owned(), Box::new(begins), self.migrations);
+        let file = Arc::clone(self.readers.opened());
+        let (begins, migrations) = (Box::new(begins), self.migrations);
         let walk = move || {
-            let scratch = Scratch::beside(&file, migrations)?;
+            // Where there is none, one would be made.
+            file.check().map_err(store_error)?;
+            let scratch = Scratch::beside(file.name(), migrations)?;
             work(Walk { scratch, begins, report: FsckReport::default(), lost: BTreeSet::new() })
         };
         spawn_blocking(walk).await.map_err(|_| Refused::Closed)?

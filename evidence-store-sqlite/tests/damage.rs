@@ -6,7 +6,6 @@ use std::sync::Arc;
 use evidence_core::digest::sha256_hex;
 use evidence_core::id::Id;
 use evidence_core::seed::Seed;
-use evidence_core::store::Health;
 use evidence_core::sweep::PendingStore;
 use evidence_core::time::Timestamp;
 use evidence_core::transfer::Transfer;
@@ -180,24 +179,6 @@ async fn what_another_program_took_away_is_not_available() {
     }
 }
 
-#[cfg(unix)]
-#[tokio::test]
-async fn a_file_that_was_replaced_takes_no_more_writes() {
-    let bench = Bench::new().await;
-    bench.store.ready().await.unwrap();
-    let (file, old) = (bench.file(), bench.directory.path().join("old.db"));
-    std::fs::rename(&file, &old).unwrap();
-    std::fs::copy(&old, &file).unwrap();
-    let gone = |error: &StoreError| matches!(error, StoreError::Unavailable(_));
-    assert!(bench.store.ready().await.is_err_and(|error| gone(&error)));
-    let written = bench.seed("john", &["gamma"]).await;
-    assert!(matches!(&written, Err(evidence_core::Error::Store(error)) if gone(error)), "{written:?}");
-    // What is there again is used again.
-    std::fs::rename(&old, &file).unwrap();
-    bench.store.ready().await.unwrap();
-    bench.seed("john", &["gamma"]).await.unwrap();
-}
-
 #[tokio::test]
 async fn an_address_is_decoded_once() {
     let directory = tempfile::tempdir().unwrap();
@@ -205,7 +186,9 @@ async fn an_address_is_decoded_once() {
     for (name, file) in
         [("a%20b.db", "a b.db"), ("100%2525.db", "100%25.db"), ("plain.db?mode=rwc", "plain.db")]
     {
-        SqliteStore::connect(&address(name)).await.unwrap().close().await;
+        let store = SqliteStore::connect(&address(name)).await.unwrap();
+        assert!(store.is_empty().await.unwrap(), "{name}");
+        store.close().await;
         assert!(directory.path().join(file).is_file(), "{name}");
     }
     for name in ["a.db#part", "a%zz.db", "a%00b.db", "a.db?nonsense=1", "a.db?mode=nonsense"] {
