@@ -48,8 +48,7 @@ impl Address {
         };
         // Whether the file may be made was said, and it is there.
         let parameters = name.split_once('?').map_or("", |(_, all)| all).split('&');
-        let parameters: Vec<_> =
-            parameters.filter(|one| !one.is_empty() && !one.starts_with("mode=")).collect();
+        let parameters: Vec<_> = parameters.filter(|one| !one.is_empty() && *one != "mode=rwc").collect();
         let parameters = (!parameters.is_empty()).then(|| parameters.join("&"));
         Self { file: file.to_owned(), parameters }.uri().into()
     }

@@ -108,26 +108,26 @@ impl SqliteStore {
     /// [`ConnectError`] says what is wrong and what to do.
     pub async fn open_with(path: impl AsRef<Path>, options: &Options) -> Result<Self, ConnectError> {
         let (file, options) = (path.as_ref().to_owned(), options.clone());
-        let start = spawn_blocking(move || Self::start(file, &options, &MIGRATIONS)).await;
+        let start = spawn_blocking(move || Self::start(&file, &options, &MIGRATIONS)).await;
         start.unwrap_or_else(|ended| Err(ConnectError::Thread { source: std::io::Error::other(ended) }))
     }
 
     /// Opens the store as a program does that knows these migrations.
     pub(crate) fn start(
-        file: PathBuf,
+        file: &Path,
         options: &Options,
         migrations: &'static [Migration],
     ) -> Result<Self, ConnectError> {
-        let unopened = |source| ConnectError::opening(&file, source);
+        let unopened = |source| ConnectError::opening(file, source);
         let flags = if options.migrate { OpenFlags::SQLITE_OPEN_CREATE } else { OpenFlags::empty() };
-        let mut connection = connection(&file, flags).map_err(unopened)?;
-        let mut opened = OpenFile::of(&connection, &file);
+        let mut connection = connection(file, flags).map_err(unopened)?;
+        let mut opened = OpenFile::of(&connection, file);
         if opened.is_lost() {
             return Err(ConnectError::Lost { file: opened.path().display().to_string() });
         }
         if !options.migrate {
             // Before anything is set, which would change the file of another program.
-            expect_migrated(&connection, &file, migrations)?;
+            expect_migrated(&connection, file, migrations)?;
         }
         connection.pragma_update(None, "journal_mode", "WAL").map_err(unopened)?;
         connection.pragma_update(None, "synchronous", "FULL").map_err(unopened)?;

@@ -138,8 +138,9 @@ impl Readers {
 }
 
 /// Reads over a connection until that takes more than [`STEPS`], which is an interruption. SQLite counts the steps of a
-/// statement from when it was prepared, in all its runs: the first time that it tells of them they may be few of this
-/// one, and only from then to the second time are they so many.
+/// statement from when it was prepared, over all its runs: the first time that it tells of them they may be few of this
+/// run, and from then to the second time they are so many. Of several statements each may tell of few; what is broken off
+/// too early is asked again all the same.
 fn briefly<R>(
     connection: &mut Connection,
     rows: impl Fn(&Connection) -> rusqlite::Result<R>,

@@ -100,7 +100,7 @@ async fn users_and_organizations_are_listed_by_name(store: Arc<dyn Store>) -> Ou
         same(&format!("where {limit} users after '{after}' go on"), users.more, more)?;
     }
     same("a user in the list", store.users_by_name("a-b", 1).await?.records, vec![user(92, "b")])?;
-    let both = vec![organization(1, "foo"), organization(2, "foobar")];
+    let both = [organization(1, "foo"), organization(2, "foobar")];
     for (after, limit, records, more) in
         [("", 9, &both[..], None), ("", 1, &both[..1], Some("foo".to_owned())), ("foo", 9, &both[1..], None)]
     {
