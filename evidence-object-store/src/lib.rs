@@ -24,6 +24,7 @@ mod open;
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -33,36 +34,66 @@ use evidence_core::digest::Digest;
 use evidence_core::id::Id;
 use evidence_core::name::Fingerprint;
 use evidence_core::store::StoreResult;
-use futures_util::TryStreamExt;
+use futures_util::StreamExt;
 use object_store::path::Path;
 use object_store::{Error, MultipartUpload, ObjectStore, ObjectStoreExt, PutPayload};
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout_at};
 
 pub use open::OpenError;
 
 /// How much is sent at a time: the least that S3 takes as a part of a larger object. Smaller content is one request.
 const PART: usize = 5 << 20;
 
+/// How many requests the place is asked at a time. One that it does not answer, as a directory on a disk that is gone, keeps
+/// a thread of the runtime's pool, even when nobody waits for it any more.
+const REQUESTS: usize = 64;
+
+/// How long the place may take to answer one request.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(30);
+
 /// Attachments in an object store.
 #[derive(Debug, Clone)]
 pub struct ObjectBlobs {
     objects: Arc<dyn ObjectStore>,
     prefix: Path,
+    requests: Arc<Semaphore>,
 }
 
 impl ObjectBlobs {
     /// Attachments in this store, each a `{organization}/{sha256}` below `prefix`. What the store has answered must be
     /// durable: a [`object_store::local::LocalFileSystem`] needs `with_fsync(true)` for that.
     pub fn new(objects: Arc<dyn ObjectStore>, prefix: Path) -> Self {
-        Self { objects, prefix }
+        Self { objects, prefix, requests: Arc::new(Semaphore::new(REQUESTS)) }
     }
 
     fn path(&self, org: Id, sha256: &Fingerprint) -> Path {
         self.prefix.clone().join(org.to_string()).join(sha256.as_str())
     }
 
+    /// What the place answers to a request. One that it does not answer goes on, and counts, until it does.
+    async fn ask<T, F>(&self, request: impl FnOnce(Arc<dyn ObjectStore>) -> F) -> StoreResult<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = T> + Send + 'static,
+    {
+        let deadline = Instant::now() + ANSWERED_WITHIN;
+        let turn = timeout_at(deadline, Arc::clone(&self.requests).acquire_owned()).await;
+        let turn = turn.map_err(|_| silent())?.map_err(|closed| StoreError::Failed(closed.into()))?;
+        let request = request(Arc::clone(&self.objects));
+        let answer = tokio::spawn(async move {
+            let answer = request.await;
+            drop(turn);
+            answer
+        });
+        let answer = timeout_at(deadline, answer).await.map_err(|_| silent())?;
+        answer.map_err(|error| StoreError::Failed(error.into()))
+    }
+
     /// The size of an object; nothing when there is none.
     async fn size(&self, path: &Path) -> StoreResult<Option<u64>> {
-        match self.objects.head(path).await {
+        let path = path.clone();
+        match self.ask(|objects| async move { objects.head(&path).await }).await? {
             Ok(found) => Ok(Some(found.size)),
             Err(Error::NotFound { .. }) => Ok(None),
             Err(error) => Err(unavailable(error)),
@@ -71,37 +102,74 @@ impl ObjectBlobs {
 
     /// Whether there is an object, and it is what its digest says. It is read as it comes, with one request.
     async fn is_whole(&self, path: &Path, sha256: &Fingerprint) -> StoreResult<bool> {
-        let mut content = match self.objects.get(path).await {
+        let path = path.clone();
+        let mut content = match self.ask(|objects| async move { objects.get(&path).await }).await? {
             Ok(found) => found.into_stream(),
             Err(Error::NotFound { .. }) => return Ok(false),
             Err(error) => return Err(unavailable(error)),
         };
         let mut digest = Digest::default();
-        while let Some(piece) = content.try_next().await.map_err(unavailable)? {
-            digest.update(&piece);
+        loop {
+            let next = self.ask(|_| async move { (content.next().await, content) }).await?;
+            match next {
+                (Some(piece), rest) => {
+                    digest.update(&piece.map_err(unavailable)?);
+                    content = rest;
+                }
+                (None, _) => return Ok(digest.finish() == sha256.as_str()),
+            }
         }
-        Ok(digest.finish() == sha256.as_str())
+    }
+
+    async fn put(&self, path: &Path, content: PutPayload) -> StoreResult<()> {
+        let path = path.clone();
+        let put = self.ask(|objects| async move { objects.put(&path, content).await });
+        put.await?.map(drop).map_err(unavailable)
     }
 
     /// Sends a first part and the rest behind it. An upload that breaks off is given up, and leaves nothing to be read.
-    async fn put_in_parts(&self, path: &Path, first: Vec<u8>, rest: Parts<'_>) -> StoreResult<()> {
-        let mut upload = self.objects.put_multipart(path).await.map_err(unavailable)?;
-        let sent = send(&mut *upload, first, rest).await;
-        if sent.is_err() {
-            // Parts that cannot be given up now are swept by the store's own rules; what went wrong first is told.
-            let _ = upload.abort().await;
+    async fn put_in_parts(&self, path: &Path, first: Vec<u8>, mut rest: Parts<'_>) -> StoreResult<()> {
+        let path = path.clone();
+        let begun = self.ask(|objects| async move { objects.put_multipart(&path).await }).await?;
+        let mut upload = begun.map_err(unavailable)?;
+        let mut part = Some(first);
+        loop {
+            let sent = match part {
+                Some(bytes) => {
+                    let put = upload.put_part(bytes.into());
+                    self.ask(|_| put).await?.map(|()| true)
+                }
+                None => {
+                    let end = |_| async move { (upload.complete().await, upload) };
+                    let (completed, kept) = self.ask(end).await?;
+                    upload = kept;
+                    completed.map(|_| false)
+                }
+            };
+            let next = match sent {
+                Ok(false) => return Ok(()),
+                Ok(true) => rest.next().await,
+                Err(error) => Err(unavailable(error)),
+            };
+            part = match next {
+                Ok(next) => next,
+                Err(error) => {
+                    self.give_up(upload).await;
+                    return Err(error);
+                }
+            };
         }
-        sent
+    }
+
+    /// Parts that cannot be given up now are swept by the store's own rules; what went wrong first is told.
+    async fn give_up(&self, mut upload: Box<dyn MultipartUpload>) {
+        let _ = self.ask(|_| async move { upload.abort().await }).await;
     }
 }
 
-async fn send(upload: &mut dyn MultipartUpload, first: Vec<u8>, mut rest: Parts<'_>) -> StoreResult<()> {
-    let mut part = Some(first);
-    while let Some(bytes) = part {
-        upload.put_part(bytes.into()).await.map_err(unavailable)?;
-        part = rest.next().await?;
-    }
-    upload.complete().await.map(drop).map_err(unavailable)
+fn silent() -> StoreError {
+    let seconds = ANSWERED_WITHIN.as_secs();
+    StoreError::Unavailable(Refusal(format!("no answer within {seconds} seconds")).into())
 }
 
 /// What the client of an object store says. Its errors repeat their sources, and S3's answers have several lines: told
@@ -134,10 +202,7 @@ impl Blobs for ObjectBlobs {
         let mut parts = Parts::new(content, PART);
         match parts.next().await? {
             Some(first) if first.len() == PART => self.put_in_parts(&path, first, parts).await,
-            small => {
-                let payload = PutPayload::from(small.unwrap_or_default());
-                self.objects.put(&path, payload).await.map(drop).map_err(unavailable)
-            }
+            small => self.put(&path, PutPayload::from(small.unwrap_or_default())).await,
         }
     }
 
@@ -145,7 +210,8 @@ impl Blobs for ObjectBlobs {
         let path = self.path(org, sha256);
         let Some(range) = range(number) else { return Ok(None) };
         let start = range.start;
-        match self.objects.get_range(&path, range).await {
+        let place = path.clone();
+        match self.ask(|objects| async move { objects.get_range(&place, range).await }).await? {
             Ok(bytes) => Ok(Some(bytes).filter(|bytes| !bytes.is_empty())),
             Err(Error::NotFound { .. }) => Ok(None),
             // Stores differ in how they refuse a range past the end.
@@ -160,7 +226,8 @@ impl Blobs for ObjectBlobs {
 #[async_trait]
 impl OutsideBlobs for ObjectBlobs {
     async fn remove(&self, org: Id, sha256: &Fingerprint) -> StoreResult<()> {
-        match self.objects.delete(&self.path(org, sha256)).await {
+        let path = self.path(org, sha256);
+        match self.ask(|objects| async move { objects.delete(&path).await }).await? {
             Ok(()) | Err(Error::NotFound { .. }) => Ok(()),
             Err(error) => Err(unavailable(error)),
         }

@@ -2,18 +2,26 @@
 //! out through the service.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use evidence_core::Store;
-use evidence_core::blobs::{Blobs, CHUNK, Chunks, Whole};
+use evidence_core::blobs::{Blobs, CHUNK, Chunks, OutsideBlobs, Whole};
 use evidence_core::conformance::run_blobs;
 use evidence_core::digest::sha256_hex;
 use evidence_core::id::{Id, SystemRandom};
 use evidence_core::memory::MemoryStore;
 use evidence_core::name::Fingerprint;
 use evidence_core::time::Timestamp;
+use evidence_core::{Store, StoreError};
 use evidence_object_store::{ObjectBlobs, OpenError};
+use futures_util::stream::BoxStream;
+use futures_util::{StreamExt, stream};
+use object_store::path::Path;
+use object_store::{
+    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
+    PutMultipartOptions, PutOptions, PutPayload, PutResult,
+};
 
 /// A store for the organizations, and a place for their attachments.
 fn places(address: &str) -> (Arc<dyn Store>, Arc<dyn Blobs>) {
@@ -133,4 +141,89 @@ fn a_program_without_s3_says_so() {
 fn a_bucket_is_contacted_with_the_first_attachment_and_not_before() {
     let address = ObjectBlobs::open("s3://bucket/prefix");
     assert!(!matches!(address, Err(OpenError::UnknownPlace(_))), "{address:?}");
+}
+
+/// A place that answers nothing, and counts what it is asked.
+#[derive(Debug, Default)]
+struct Silent(AtomicUsize);
+
+impl Silent {
+    async fn never<T>(&self) -> T {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        std::future::pending().await
+    }
+}
+
+impl std::fmt::Display for Silent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("silent")
+    }
+}
+
+#[async_trait]
+impl ObjectStore for Silent {
+    async fn put_opts(&self, _: &Path, _: PutPayload, _: PutOptions) -> Result<PutResult, Error> {
+        self.never().await
+    }
+
+    async fn put_multipart_opts(
+        &self,
+        _: &Path,
+        _: PutMultipartOptions,
+    ) -> Result<Box<dyn MultipartUpload>, Error> {
+        self.never().await
+    }
+
+    async fn get_opts(&self, _: &Path, _: GetOptions) -> Result<GetResult, Error> {
+        self.never().await
+    }
+
+    fn delete_stream(
+        &self,
+        _: BoxStream<'static, Result<Path, Error>>,
+    ) -> BoxStream<'static, Result<Path, Error>> {
+        stream::pending().boxed()
+    }
+
+    fn list(&self, _: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta, Error>> {
+        stream::pending().boxed()
+    }
+
+    async fn list_with_delimiter(&self, _: Option<&Path>) -> Result<ListResult, Error> {
+        self.never().await
+    }
+
+    async fn copy_opts(&self, _: &Path, _: &Path, _: CopyOptions) -> Result<(), Error> {
+        self.never().await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_place_that_does_not_answer_is_told_in_time_and_asked_no_more_than_it_may_be() {
+    let silent = Arc::new(Silent::default());
+    let place = Arc::new(ObjectBlobs::new(Arc::clone(&silent) as _, Path::default()));
+    let org: Id = "00000000-0000-0000-0000-00000001".parse().unwrap();
+    let sha256: Fingerprint = sha256_hex(b"a").parse().unwrap();
+    for _ in 0..2 {
+        let mut asked = tokio::task::JoinSet::new();
+        for n in 0..100_u64 {
+            let (place, sha256) = (Arc::clone(&place), sha256.clone());
+            asked.spawn(async move {
+                match n % 3 {
+                    0 => place.chunk(org, &sha256, 0).await.map(drop),
+                    1 => place.keep(org, &sha256, &mut Whole::new("a")).await,
+                    _ => place.remove(org, &sha256).await,
+                }
+            });
+        }
+        let begun = tokio::time::Instant::now();
+        while let Some(answer) = asked.join_next().await {
+            let error = answer.unwrap().unwrap_err();
+            assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
+        }
+        assert_eq!(begun.elapsed().as_secs(), 30);
+    }
+    // Those of the first round wait for their answers still; removals go by a stream, which counts nothing.
+    let asked = silent.0.load(Ordering::Relaxed);
+    assert!((1..=64).contains(&asked), "{asked}");
 }
