@@ -17,6 +17,7 @@ use tokio::time::{sleep, timeout};
 use crate::error::Result;
 use crate::feed::{Advance, LONGEST_LEASE, Lease};
 use crate::id::Id;
+use crate::policies::Reassess;
 use crate::service::Evidence;
 use crate::store::{StoreError, StoredEntry};
 use crate::sweep::Sweep;
@@ -86,7 +87,7 @@ pub trait Job: Send + Sync + 'static {
 
 /// The service's own background work, which a host extends by jobs of its own.
 pub fn jobs(sweep: Sweep) -> Vec<Arc<dyn Job>> {
-    vec![Arc::new(sweep)]
+    vec![Arc::new(sweep), Arc::new(Reassess)]
 }
 
 /// How long another server waits for one that does not renew its leases, by default.

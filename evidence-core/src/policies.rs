@@ -1,13 +1,13 @@
 //! Policies: what an environment demands of everything that runs in it, as versioned YAML.
 
 mod parsed;
+mod reassess;
 mod view;
 
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::assessment;
 use crate::auth::{Actor, Scope};
 use crate::compute::LONG_YAML;
 use crate::decode::{self, Misfit};
@@ -27,9 +27,11 @@ use crate::time::Timestamp;
 use crate::versions::Version;
 
 pub use crate::versions::VersionKey;
+pub use reassess::Reassess;
 pub use view::{AfterVersions, BeforeVersions, PolicyEventView, PolicyVersionView, PolicyView};
 
 pub(crate) use parsed::{ParsedPolicies, no_policies};
+use reassess::reassess;
 
 /// A policy as it is recorded; its versions are records of their own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -368,31 +370,15 @@ fn version_of(record: &Policy, input: &PolicyInput, text: &str, cx: &Context<'_>
 }
 
 /// Judges what runs where the policy is attached by its latest version: each environment in a write of its own, one
-/// after the other, so that a busy one is no reason to judge the others again. Should that break off, the next report of
-/// an environment does it, or the same text sent again. Answers the first error, after all.
+/// after the other, so that a busy one is no reason to judge the others again. Should that break off, the job
+/// [`Reassess`] does it, or the next report of an environment. Answers the first error, after all.
 async fn reassess_consumers(policy: &PolicyName, cx: &Context<'_>) -> Result<()> {
     let org = cx.org()?;
     let Some(policy) = cx.store().policy(org, policy.as_str()).await? else { return Ok(()) };
     let environments = cx.store().environments(org).await?;
     let mut outcome = Ok(());
     for consumer in consumers(&environments, policy.record.id) {
-        let name = &consumer.record.name;
-        let judged = cx.retry_in_turn(name, || async {
-            let known = cx.store().environment(org, name.as_str()).await?;
-            let Some(known) = known else { return Ok(()) };
-            let mut draft = assessment::reassess(&known, Vec::new(), cx).await?;
-            draft.guards.push(known.unchanged());
-            cx.record(draft).await.map(drop)
-        });
-        let judged = match judged.await {
-            // The policy is recorded; whoever reports what runs there is told that it is too much.
-            Err(error @ Error::Invalid { .. }) => {
-                tracing::warn!(environment = %consumer.record.name, %error, "an environment is not judged anew");
-                Ok(())
-            }
-            judged => judged,
-        };
-        outcome = outcome.and(judged);
+        outcome = outcome.and(reassess(&consumer.record.name, cx).await);
     }
     outcome
 }

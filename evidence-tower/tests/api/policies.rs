@@ -1,16 +1,23 @@
 //! Policies, end to end: versions, texts that are refused, and what a new version does to environments.
 
 use std::collections::BTreeMap;
+use std::future::pending;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
-use evidence_core::Settings;
+use evidence_core::background::LEASE;
 use evidence_core::memory::MemoryStore;
+use evidence_core::policies::Reassess;
+use evidence_core::{Evidence, Settings};
+use futures_util::FutureExt;
 use serde_json::json;
+use tokio::time::{sleep, timeout};
 
-use crate::interposed::{Interposed, questions};
+use crate::interposed::{Call, Interposed, questions};
 use crate::mounts::Mount;
 use crate::scenery::{COMPLIANCE, PROVENANCE, Seen};
-use crate::support::{Api, NOW, each_store, fixture, for_each_store};
+use crate::support::{Api, NOW, each_store, fixture, for_each_store, stores};
 use crate::templates::org;
 
 const EMPTY: &str = "_schema: https://example.com/schemas/policy/v1\n";
@@ -208,6 +215,50 @@ async fn a_new_version_judges_what_runs_where_it_is_attached() {
         api.expect_snapshots("idle", 0).await;
     })
     .await;
+}
+
+#[tokio::test]
+async fn environments_that_a_new_version_did_not_reach_are_judged_by_it_in_the_background() {
+    for stored in stores().await {
+        let (armed, writes) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let is_armed = Arc::clone(&armed);
+        // The version is recorded, and no snapshot: as of a server that is killed then.
+        let before = move |call: Call| {
+            let armed = is_armed.load(Ordering::SeqCst) && call == Call::Write;
+            let dies = armed && writes.fetch_add(1, Ordering::SeqCst) > 0;
+            async move {
+                if dies {
+                    pending().await
+                }
+            }
+            .boxed()
+        };
+        let interposed = Arc::new(Interposed::new(Arc::clone(&stored.store), before));
+        let api = Api::new(fixture(interposed, Settings::default()).await, Mount::Tower, stored.name).await;
+        api.given_environments("docker", &["a", "b"]).await;
+        api.put_policy("p", EMPTY).await.created();
+        for name in ["a", "b"] {
+            api.attach(name, "p").await;
+            api.report_running(name, &[('1', &[1])]).await.created();
+        }
+        armed.store(true, Ordering::SeqCst);
+        let put = api.put_policy("p", PROVENANCE);
+        timeout(Duration::from_secs(1), put).await.map(|_| "it answered").unwrap_err();
+        let evidence = Evidence::new(Arc::clone(&stored.store), Settings::default());
+        let api = Api::new(evidence.clone(), Mount::Tower, stored.name).await;
+        let background = evidence.background(LEASE, vec![Arc::new(Reassess)]);
+        for name in ["a", "b"] {
+            let path = format!("/environments/acme/{name}");
+            let begun = Instant::now();
+            while api.get(&path).await.ok()["state"] != json!(false) {
+                assert!(begun.elapsed() < Duration::from_secs(20), "{}: {name}", stored.name);
+                sleep(Duration::from_millis(10)).await;
+            }
+            api.expect_snapshots(name, 2).await;
+        }
+        background.stop().await;
+        drop(stored.home);
+    }
 }
 
 #[tokio::test]

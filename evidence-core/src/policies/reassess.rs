@@ -1,0 +1,115 @@
+//! Environments judged anew when a policy that is attached to them says something else: by whoever puts the policy, an
+//! environment after the other, and by a job, for those at which that broke off.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::assessment;
+use crate::auth::{Principal, Scope};
+use crate::background::{Job, Turn};
+use crate::error::{Error, Result};
+use crate::id::Id;
+use crate::name::{EnvironmentName, OrgName};
+use crate::operation::{Json, Method, Operation};
+use crate::service::{Context, EvidenceService};
+use crate::store::StoreError;
+
+/// How long the job rests between two runs.
+const REST: Duration = Duration::from_secs(10 * 60);
+
+/// How many organizations are listed, and how many environments are read, at a time.
+const PAGE: u64 = 64;
+
+/// As whom the job records snapshots: `operator:evidence`.
+const OPERATOR: &str = "evidence";
+
+/// Judges what runs in an environment by the latest versions of its policies, in a write of its own; where it was judged by
+/// them already, it records nothing.
+pub(super) async fn reassess(name: &EnvironmentName, cx: &Context<'_>) -> Result<()> {
+    let judged = cx.retry_in_turn(name, || async {
+        let known = cx.store().environment(cx.org()?, name.as_str()).await?;
+        let Some(known) = known else { return Ok(()) };
+        let mut draft = assessment::reassess(&known, Vec::new(), cx).await?;
+        draft.guards.push(known.unchanged());
+        cx.record(draft).await.map(drop)
+    });
+    match judged.await {
+        // The policy is recorded; whoever reports what runs there is told that it is too much.
+        Err(error @ Error::Invalid { .. }) => {
+            tracing::warn!(environment = %name, %error, "an environment is not judged anew");
+            Ok(())
+        }
+        judged => judged,
+    }
+}
+
+/// The job that judges anew what runs where a new version of a policy is not counted yet: whoever put it was killed, or
+/// lost the right to, before all environments were judged by it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Reassess;
+
+#[async_trait]
+impl Job for Reassess {
+    fn name(&self) -> &str {
+        "reassess-environments"
+    }
+
+    fn every(&self) -> Duration {
+        REST
+    }
+
+    async fn run(&self, turn: &Turn) -> Result<()> {
+        let (service, mut outcome) = (turn.evidence(), Ok(()));
+        let mut after = Some(String::new());
+        while let Some(last) = after {
+            let page = service.store().organizations_by_name(&last, PAGE).await?;
+            after = page.more;
+            for org in page.records {
+                let judged =
+                    service.call(&Principal::nobody(), ReassessEnvironments { org: org.name }, ()).await;
+                // What is damaged in one organization is not another's.
+                outcome = outcome.and(judged.map(drop));
+            }
+        }
+        outcome
+    }
+}
+
+/// Judges the environments of an organization by the latest versions of their policies. No route leads to it.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct ReassessEnvironments {
+    org: OrgName,
+}
+
+impl Operation for ReassessEnvironments {
+    const NAME: &'static str = "reassess_environments";
+    const METHOD: Method = Method::Post;
+    const PATH: &'static str = "/environments/{org}/reassess";
+    const SCOPE: Scope = Scope::Open;
+    const SUMMARY: &'static str = "Judges the environments of an organization anew";
+    type Body = ();
+    type Output = Json<()>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
+        let operator = OPERATOR.parse().map_err(|error| Error::Store(StoreError::corrupt(error)))?;
+        let cx = &cx.as_operator(&operator)?;
+        let listed = cx.store().environments_listed(cx.org()?).await?;
+        let ids: Vec<Id> = listed.into_iter().map(|listed| listed.id).collect();
+        let mut outcome = Ok(());
+        for part in ids.chunks(PAGE as usize) {
+            for known in cx.store().environments_by_id(cx.org()?, part).await? {
+                if !known.record.policies.is_empty() {
+                    outcome = outcome.and(reassess(&known.record.name, cx).await);
+                }
+            }
+        }
+        outcome.map(Json)
+    }
+}
