@@ -138,7 +138,7 @@ pub trait Blobs: Send + Sync {
 /// A place for attachments outside of the store: a directory, a bucket.
 #[async_trait]
 pub trait OutsideBlobs: Blobs {
-    /// Removes a blob, if it is there.
+    /// Removes a blob, if it is there. Once this answers, be it with an error, nothing is removed by it any more.
     async fn remove(&self, org: Id, sha256: &Fingerprint) -> StoreResult<()>;
 }
 

@@ -40,11 +40,7 @@ const PAGE: u64 = 256;
 /// How long a place outside of the store may take to remove one content.
 const REMOVED_WITHIN: Duration = Duration::from_secs(60);
 
-/// After how long nobody is removing a content any more whose removal began: ten times what one may take, and the hour by
-/// which the clocks of servers may differ.
-const REMOVAL_LASTS: Duration = Duration::from_secs(60 * 60 + 10 * REMOVED_WITHIN.as_secs());
-
-/// After how long a removal that did not come to its end is tried again. In between the content can be kept again.
+/// After how long a removal is tried again whose outcome nobody knows.
 const RETRIED_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// After how many removals in a row that fail a pass goes on with the next organization: the place removes nothing of this
@@ -89,9 +85,8 @@ pub trait PendingStore: Send + Sync {
     /// What is known of a content.
     async fn attachment_state(&self, org: Id, sha256: &Fingerprint) -> StoreResult<AttachmentState>;
     /// Notes that a content is about to be kept, or that it is again, and answers whether it did, durably. It does not
-    /// where a record names the content, where it is being removed since a time after [`abandoned_before`] `at`, and where
-    /// there is no such organization. An earlier time than the noted one changes nothing; a removal that was abandoned is
-    /// forgotten.
+    /// where a record names the content, where it is being removed, and where there is no such organization. An earlier
+    /// time than the noted one changes nothing.
     async fn put_pending(&self, org: Id, sha256: &Fingerprint, at: Timestamp) -> StoreResult<bool>;
     /// At most `limit` notes, beginning after one of them, in an order that is always the same. What cannot be read is
     /// passed over: where there is none in the answer, none comes after.
@@ -99,6 +94,10 @@ pub trait PendingStore: Send + Sync {
     /// Notes that the removal of a content begins at this time, and answers whether it did: the note still has to be as it
     /// is here, and no record may name the content. While tables are brought up to date it does nothing.
     async fn begin_removal(&self, pending: &Pending, at: Timestamp) -> StoreResult<bool>;
+    /// Notes that the removal of a content has ended and the content may still be there, and answers whether it did: the note
+    /// still has to be as it is here, and is as if the content had been kept at this time. While tables are brought up to
+    /// date it does nothing.
+    async fn abandon_removal(&self, pending: &Pending, at: Timestamp) -> StoreResult<bool>;
     /// Forgets a note that is still as it is here, and removes the content from the store itself, unless a record names
     /// it; answers whether the note is gone by this. While tables are brought up to date it does nothing.
     async fn end_removal(&self, pending: &Pending) -> StoreResult<bool>;
@@ -140,26 +139,17 @@ async fn note(
     now: Timestamp,
 ) -> StoreResult<()> {
     for _ in 0..ATTEMPTS {
-        let state = store.attachment_state(org, sha256).await?;
-        match state {
+        match store.attachment_state(org, sha256).await? {
             AttachmentState::Named => return Ok(()),
+            AttachmentState::Removing => break,
             AttachmentState::Unknown if blobs.chunk(org, sha256, 0).await?.is_some() => return Ok(()),
-            AttachmentState::Unknown | AttachmentState::Pending | AttachmentState::Removing => {}
+            AttachmentState::Unknown | AttachmentState::Pending => {}
         }
         if store.put_pending(org, sha256, now).await? {
             return Ok(());
         }
-        if state == AttachmentState::Removing {
-            break;
-        }
     }
     Err(StoreError::Unavailable(format!("the content {sha256} is being removed").into()))
-}
-
-/// The latest time at which a removal can have begun that nobody is about any more at `now`.
-pub fn abandoned_before(now: Timestamp) -> Timestamp {
-    let lasts = i64::try_from(REMOVAL_LASTS.as_micros()).unwrap_or(i64::MAX);
-    Timestamp::from_micros(now.as_micros().saturating_sub(lasts))
 }
 
 /// Whether what was noted at `noted` may still be named: later it may be gone.
@@ -211,8 +201,8 @@ impl Sweep {
     ///
     /// # Errors
     /// [`crate::Error::Store`] when the store or the place of the attachments fails: the first error, after everything else
-    /// was tried, but for organizations of which the place removes nothing. What was begun is tried again a day later, and
-    /// can be kept again before.
+    /// was tried, but for organizations of which the place removes nothing. What the place refuses to remove is tried again
+    /// after another grace, and what it does not answer to a day later.
     pub async fn pass(&self, evidence: &Evidence) -> Result<u64> {
         let (store, mut last, mut gone) = (evidence.store(), None, 0);
         let (mut failed, mut given_up) = (None, 0);
@@ -280,9 +270,16 @@ async fn remove(pending: &Pending, evidence: &Evidence) -> Result<bool> {
     if is_past(begun, REMOVED_WITHIN, evidence.now()) {
         return Err(late().into());
     }
-    let removed = place.remove(pending.org, &pending.sha256);
-    tokio::time::timeout(REMOVED_WITHIN, removed).await.unwrap_or_else(|_| Err(late()))?;
-    Ok(store.end_removal(&Pending { removing_at: Some(begun), ..pending.clone() }).await?)
+    let removing = Pending { removing_at: Some(begun), ..pending.clone() };
+    match tokio::time::timeout(REMOVED_WITHIN, place.remove(pending.org, &pending.sha256)).await {
+        Ok(Ok(())) => Ok(store.end_removal(&removing).await?),
+        Ok(Err(refused)) => {
+            store.abandon_removal(&removing, evidence.now()).await?;
+            Err(refused.into())
+        }
+        // It may be removed at any time: nothing is to be kept there meanwhile.
+        Err(_) => Err(late().into()),
+    }
 }
 
 #[async_trait]

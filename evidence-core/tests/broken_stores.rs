@@ -392,6 +392,10 @@ impl PendingStore for Broken {
         self.whole.begin_removal(pending, at).await
     }
 
+    async fn abandon_removal(&self, pending: &Pending, at: Timestamp) -> StoreResult<bool> {
+        self.whole.abandon_removal(pending, at).await
+    }
+
     async fn end_removal(&self, pending: &Pending) -> StoreResult<bool> {
         let mut notes = self.whole.pending(None, u64::MAX).await?;
         notes.retain(|note| note.sha256 == pending.sha256);

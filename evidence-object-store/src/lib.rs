@@ -38,6 +38,7 @@ use futures_util::StreamExt;
 use object_store::path::Path;
 use object_store::{Error, MultipartUpload, ObjectStore, ObjectStoreExt, PutPayload};
 use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 
 pub use open::OpenError;
@@ -78,16 +79,29 @@ impl ObjectBlobs {
         F: Future<Output = T> + Send + 'static,
     {
         let deadline = Instant::now() + ANSWERED_WITHIN;
+        let answer = self.begin(deadline, request).await?;
+        let answer = timeout_at(deadline, answer).await.map_err(|_| silent())?;
+        answer.map_err(|error| StoreError::Failed(error.into()))
+    }
+
+    /// Begins a request, when fewer than [`REQUESTS`] wait for the place.
+    async fn begin<T, F>(
+        &self,
+        deadline: Instant,
+        request: impl FnOnce(Arc<dyn ObjectStore>) -> F,
+    ) -> StoreResult<JoinHandle<T>>
+    where
+        T: Send + 'static,
+        F: Future<Output = T> + Send + 'static,
+    {
         let turn = timeout_at(deadline, Arc::clone(&self.requests).acquire_owned()).await;
         let turn = turn.map_err(|_| silent())?.map_err(|closed| StoreError::Failed(closed.into()))?;
         let request = request(Arc::clone(&self.objects));
-        let answer = tokio::spawn(async move {
+        Ok(tokio::spawn(async move {
             let answer = request.await;
             drop(turn);
             answer
-        });
-        let answer = timeout_at(deadline, answer).await.map_err(|_| silent())?;
-        answer.map_err(|error| StoreError::Failed(error.into()))
+        }))
     }
 
     /// The size of an object; nothing when there is none.
@@ -137,19 +151,19 @@ impl ObjectBlobs {
             let sent = match part {
                 Some(bytes) => {
                     let put = upload.put_part(bytes.into());
-                    self.ask(|_| put).await?.map(|()| true)
+                    self.ask(|_| put).await.and_then(|put| put.map(|()| true).map_err(unavailable))
                 }
                 None => {
                     let end = |_| async move { (upload.complete().await, upload) };
                     let (completed, kept) = self.ask(end).await?;
                     upload = kept;
-                    completed.map(|_| false)
+                    completed.map(|_| false).map_err(unavailable)
                 }
             };
             let next = match sent {
                 Ok(false) => return Ok(()),
                 Ok(true) => rest.next().await,
-                Err(error) => Err(unavailable(error)),
+                Err(error) => Err(error),
             };
             part = match next {
                 Ok(next) => next,
@@ -227,7 +241,10 @@ impl Blobs for ObjectBlobs {
 impl OutsideBlobs for ObjectBlobs {
     async fn remove(&self, org: Id, sha256: &Fingerprint) -> StoreResult<()> {
         let path = self.path(org, sha256);
-        match self.ask(|objects| async move { objects.delete(&path).await }).await? {
+        let delete = |objects: Arc<dyn ObjectStore>| async move { objects.delete(&path).await };
+        // What is not answered may still happen: the caller waits for it, or counts on it.
+        let deleted = self.begin(Instant::now() + ANSWERED_WITHIN, delete).await?;
+        match deleted.await.map_err(|error| StoreError::Failed(error.into()))? {
             Ok(()) | Err(Error::NotFound { .. }) => Ok(()),
             Err(error) => Err(unavailable(error)),
         }

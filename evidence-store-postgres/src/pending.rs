@@ -6,7 +6,7 @@ use evidence_core::StoreError;
 use evidence_core::id::Id;
 use evidence_core::name::Fingerprint;
 use evidence_core::store::StoreResult;
-use evidence_core::sweep::{AttachmentState, Pending, PendingStore, abandoned_before};
+use evidence_core::sweep::{AttachmentState, Pending, PendingStore};
 use evidence_core::time::Timestamp;
 
 use crate::db::{PostgresStore, Question};
@@ -30,8 +30,8 @@ const PUT: &str = "
     INSERT INTO evidence.attachment_pending AS p (org, sha256, kept_at)
     SELECT o.id, $2, $3 FROM evidence.organization o
     WHERE o.id = $1 AND NOT EXISTS (SELECT 1 FROM evidence.attachment a WHERE a.org = $1 AND a.sha256 = $2)
-    ON CONFLICT (org, sha256) DO UPDATE SET kept_at = greatest(p.kept_at, excluded.kept_at), removing_at = NULL
-    WHERE p.removing_at IS NULL OR p.removing_at <= $4
+    ON CONFLICT (org, sha256) DO UPDATE SET kept_at = greatest(p.kept_at, excluded.kept_at)
+    WHERE p.removing_at IS NULL
     RETURNING p.kept_at";
 
 pub(crate) const PENDING: &str = "
@@ -54,6 +54,12 @@ const BEGIN: &str = concat!(
     unchanged!(),
     " AND NOT EXISTS (SELECT 1 FROM evidence.attachment a WHERE a.org = $1 AND a.sha256 = $2)
     RETURNING p.kept_at"
+);
+
+const ABANDON: &str = concat!(
+    "UPDATE evidence.attachment_pending p SET removing_at = NULL, kept_at = greatest(p.kept_at, $6) WHERE ",
+    unchanged!(),
+    " RETURNING p.kept_at"
 );
 
 const END: &str = concat!(
@@ -107,7 +113,6 @@ impl PendingStore for PostgresStore {
 
     async fn put_pending(&self, org: Id, sha256: &Fingerprint, at: Timestamp) -> StoreResult<bool> {
         let question = self.ask(PUT).bind(org.to_string()).bind(sha256.as_str()).bind(at.as_micros());
-        let question = question.bind(abandoned_before(at).as_micros());
         Ok(question.first::<(i64,)>().await?.is_some())
     }
 
@@ -128,6 +133,11 @@ impl PendingStore for PostgresStore {
 
     async fn begin_removal(&self, pending: &Pending, at: Timestamp) -> StoreResult<bool> {
         let question = self.about_unchanged(BEGIN, pending).bind(at.as_micros());
+        Ok(question.first::<(i64,)>().await?.is_some())
+    }
+
+    async fn abandon_removal(&self, pending: &Pending, at: Timestamp) -> StoreResult<bool> {
+        let question = self.about_unchanged(ABANDON, pending).bind(at.as_micros());
         Ok(question.first::<(i64,)>().await?.is_some())
     }
 

@@ -53,6 +53,15 @@ impl Address {
         Self { file: file.to_owned(), parameters }.uri().into()
     }
 
+    /// The file that a name in either form is of, whether or not it is there.
+    pub(crate) fn path_of(name: &Path) -> PathBuf {
+        let Some(uri) = name.to_str().and_then(|name| name.strip_prefix("file:")) else {
+            return name.to_owned();
+        };
+        let path = uri.split_once('?').map_or(uri, |(path, _)| path);
+        decoded(path).map_or_else(|| name.to_owned(), PathBuf::from)
+    }
+
     /// The file, whether or not it is there.
     pub(crate) fn file(self) -> PathBuf {
         self.file.into()

@@ -120,10 +120,17 @@ impl SqliteStore {
     ) -> Result<Self, ConnectError> {
         let unopened = |source| ConnectError::opening(file, source);
         let flags = if options.migrate { OpenFlags::SQLITE_OPEN_CREATE } else { OpenFlags::empty() };
+        if options.migrate && OpenFile::is_gone(file) {
+            return Err(ConnectError::Lost { file: Address::path_of(file).display().to_string() });
+        }
         let mut connection = connection(file, flags).map_err(unopened)?;
         let mut opened = OpenFile::of(&connection, file);
+        let name = || opened.path().display().to_string();
         if opened.is_lost() {
-            return Err(ConnectError::Lost { file: opened.path().display().to_string() });
+            return Err(ConnectError::Lost { file: name() });
+        }
+        if let Some(log) = opened.left_aside() {
+            return Err(ConnectError::LogAside { file: name(), log: log.display().to_string() });
         }
         if !options.migrate {
             // Before anything is set, which would change the file of another program.

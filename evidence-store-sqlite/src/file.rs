@@ -3,8 +3,9 @@
 //! would be taken for that of the other file at the next start.
 //!
 //! SQLite does not tell whose a log is. So a log is never left where another file is: it is put aside as soon as that is
-//! noticed, and what it has is moved into its own file, wherever that is, when the writer ends. Systems other than unix
-//! do not number files: there nothing is noticed. Windows lets nobody replace a file that is open.
+//! noticed. When the writer ends, what the log has is moved into its own file where that has another name by now; else the
+//! log is left aside, for it is all that is left of what was written last. Systems other than unix do not number files:
+//! there nothing is noticed. Windows lets nobody replace a file that is open. Whether a file has a name is known on Linux.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -28,6 +29,8 @@ pub(crate) struct OpenFile {
     /// Of the log of writes, and of its index.
     log: Number,
     index: Number,
+    /// The file by whatever name it has.
+    handle: Handle,
     /// Where the log was put since another file is in its file's place: it is not used any more.
     aside: OnceLock<PathBuf>,
 }
@@ -40,7 +43,26 @@ impl OpenFile {
         let path = path.or_else(|| name.canonicalize().ok()).unwrap_or_else(|| name.to_owned());
         let name = Address::renamed(name, &path);
         let number = number(&path).ok().flatten();
-        Self { path, name, number, log: None, index: None, aside: OnceLock::new() }
+        let handle = Handle::of(&path);
+        Self { path, name, number, log: None, index: None, handle, aside: OnceLock::new() }
+    }
+
+    /// Whether there is no file by this name, and a log of one.
+    pub(crate) fn is_gone(name: &Path) -> bool {
+        let path = Address::path_of(name);
+        !path.exists() && beside(&path, "-wal").exists()
+    }
+
+    /// The log that was put aside for a file of this number, if it has anything. Systems give the number of a file that is
+    /// gone to another: whose the log is, is not known.
+    pub(crate) fn left_aside(&self) -> Option<PathBuf> {
+        let aside = self.aside_path();
+        aside.metadata().is_ok_and(|log| log.len() > 0).then_some(aside)
+    }
+
+    fn aside_path(&self) -> PathBuf {
+        let inode = self.number.map_or(0, |(_, inode)| inode);
+        self.beside(&format!("-wal.replaced-{inode}"))
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -97,8 +119,7 @@ impl OpenFile {
     /// Takes the log and its index from where the other file's would be, as far as they are this file's.
     fn put_aside(&self) -> PathBuf {
         let (log, index) = (self.beside("-wal"), self.beside("-shm"));
-        let inode = self.number.map_or(0, |(_, inode)| inode);
-        let aside = self.beside(&format!("-wal.replaced-{inode}"));
+        let aside = self.aside_path();
         let is =
             |path: &Path, noted: Number| noted.is_some() && number(path).is_ok_and(|found| found == noted);
         let mut put = Ok(());
@@ -110,21 +131,28 @@ impl OpenFile {
         }
         let (file, aside_at) = (self.path.display(), aside.display());
         match put {
-            Ok(()) => tracing::warn!(%file, aside = %aside_at, "a file was replaced, and its log put aside"),
+            Ok(()) => {
+                tracing::warn!(%file, aside = %aside_at, "a file has lost its place, and its log was put aside")
+            }
             Err(error) => tracing::error!(
-                %file, %error, "a file was replaced, and its log cannot be put aside: remove it before a start"
+                %file, %error, "a file has lost its place, and its log cannot be put aside: move it before a start"
             ),
         }
         aside
     }
 
-    /// Where the file has lost its place: moves what its log has into it, wherever it is, so that it is whole and the log
-    /// empty. The other connections are closed.
+    /// Where the file has lost its place: moves what its log has into it, where it has another name, so that it is whole and
+    /// the log empty; else puts the log aside. The other connections are closed.
     pub(crate) fn leave(&self, connection: &Connection) {
         if self.check().is_ok() {
             return;
         }
         let file = self.path.display();
+        if !self.handle.has_a_name() {
+            // What is moved into a file without a name is lost.
+            self.aside.get_or_init(|| self.put_aside());
+            return;
+        }
         match connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0)) {
             Ok(0) => {
                 let aside =
@@ -144,9 +172,44 @@ impl OpenFile {
 
     /// The path of what SQLite keeps beside the file.
     fn beside(&self, part: &str) -> PathBuf {
-        let mut path = self.path.clone().into_os_string();
-        path.push(part);
-        path.into()
+        beside(&self.path, part)
+    }
+}
+
+fn beside(path: &Path, part: &str) -> PathBuf {
+    let mut path = path.as_os_str().to_owned();
+    path.push(part);
+    path.into()
+}
+
+/// A file that is not opened to be read or written: to close that would end the locks that SQLite has on it.
+#[derive(Debug)]
+struct Handle {
+    #[cfg(target_os = "linux")]
+    file: Option<std::os::fd::OwnedFd>,
+}
+
+#[cfg(target_os = "linux")]
+impl Handle {
+    fn of(path: &Path) -> Self {
+        use rustix::fs::{Mode, OFlags, open};
+        Self { file: open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok() }
+    }
+
+    /// Whether the file is known to be in a directory.
+    fn has_a_name(&self) -> bool {
+        self.file.as_ref().is_some_and(|file| rustix::fs::fstat(file).is_ok_and(|stat| stat.st_nlink > 0))
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+impl Handle {
+    fn of(_: &Path) -> Self {
+        Self {}
+    }
+
+    fn has_a_name(&self) -> bool {
+        false
     }
 }
 

@@ -5,7 +5,7 @@ use evidence_core::StoreError;
 use evidence_core::id::Id;
 use evidence_core::name::Fingerprint;
 use evidence_core::store::StoreResult;
-use evidence_core::sweep::{AttachmentState, Pending, PendingStore, abandoned_before};
+use evidence_core::sweep::{AttachmentState, Pending, PendingStore};
 use evidence_core::time::Timestamp;
 use rusqlite::Connection;
 use rusqlite::types::Value;
@@ -31,8 +31,7 @@ const PUT: &str = "
     INSERT INTO attachment_pending AS p (org, sha256, kept_at)
     SELECT o.key, $2, $3 FROM organization o
     WHERE o.id = $1 AND NOT EXISTS (SELECT 1 FROM attachment a WHERE a.org = o.key AND a.sha256 = $2)
-    ON CONFLICT (org, sha256) DO UPDATE SET kept_at = max(p.kept_at, excluded.kept_at), removing_at = NULL
-    WHERE p.removing_at IS NULL OR p.removing_at <= $4
+    ON CONFLICT (org, sha256) DO UPDATE SET kept_at = max(p.kept_at, excluded.kept_at) WHERE p.removing_at IS NULL
     RETURNING 1";
 
 const PENDING: &str = "
@@ -53,6 +52,10 @@ const BEGIN: &str = "
     UPDATE attachment_pending SET removing_at = $3
     WHERE org = (SELECT key FROM organization WHERE id = $1) AND sha256 = $2";
 
+const ABANDON: &str = "
+    UPDATE attachment_pending SET removing_at = NULL, kept_at = max(kept_at, $3)
+    WHERE org = (SELECT key FROM organization WHERE id = $1) AND sha256 = $2";
+
 /// The rows of a content, with the note last.
 const OF_CONTENT: &str = "org = (SELECT key FROM organization WHERE id = $1) AND sha256 = $2";
 
@@ -61,6 +64,7 @@ const OF_CONTENT: &str = "org = (SELECT key FROM organization WHERE id = $1) AND
 pub(crate) enum PendingWrite {
     Put { org: Id, sha256: String, at: Timestamp },
     Begin { pending: Pending, at: Timestamp },
+    Abandon { pending: Pending, at: Timestamp },
     End { pending: Pending },
 }
 
@@ -69,8 +73,7 @@ impl PendingWrite {
     pub(crate) fn apply(&self, connection: &Connection) -> rusqlite::Result<bool> {
         match self {
             Self::Put { org, sha256, at } => {
-                let (at, abandoned) = (at.as_micros().into(), abandoned_before(*at).as_micros().into());
-                let values = [org.to_string().into(), sha256.clone().into(), at, abandoned];
+                let values = [org.to_string().into(), sha256.clone().into(), at.as_micros().into()];
                 Ok(!rows::<(i64,)>(connection, PUT, &values)?.is_empty())
             }
             Self::Begin { pending, at } => {
@@ -80,6 +83,14 @@ impl PendingWrite {
                     execute(connection, BEGIN, &[org, sha256, at.as_micros().into()])?;
                 }
                 Ok(begins)
+            }
+            Self::Abandon { pending, at } => {
+                let [org, sha256] = content(pending);
+                let ends = is_named(connection, pending)?.is_some();
+                if ends {
+                    execute(connection, ABANDON, &[org, sha256, at.as_micros().into()])?;
+                }
+                Ok(ends)
             }
             Self::End { pending } => {
                 let Some(named) = is_named(connection, pending)? else { return Ok(false) };
@@ -164,6 +175,10 @@ impl PendingStore for SqliteStore {
 
     async fn begin_removal(&self, pending: &Pending, at: Timestamp) -> StoreResult<bool> {
         self.write_pending(PendingWrite::Begin { pending: pending.clone(), at }).await
+    }
+
+    async fn abandon_removal(&self, pending: &Pending, at: Timestamp) -> StoreResult<bool> {
+        self.write_pending(PendingWrite::Abandon { pending: pending.clone(), at }).await
     }
 
     async fn end_removal(&self, pending: &Pending) -> StoreResult<bool> {

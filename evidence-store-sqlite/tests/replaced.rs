@@ -115,7 +115,14 @@ async fn a_backup_in_the_place_of_an_open_store_is_what_the_next_start_finds() {
             }
             bench.store.close().await;
             let left = bench.files();
-            assert!(!left.iter().any(|name| name.starts_with("e.db-")), "{way}: {left:?}");
+            let [aside, beside]: [Vec<_>; 2] = [true, false].map(|aside| {
+                let of_this =
+                    |name: &&String| name.starts_with("e.db-") && name.contains("replaced") == aside;
+                left.iter().filter(of_this).collect()
+            });
+            assert!(beside.is_empty(), "{way}: {left:?}");
+            // Of a file without a name it is all that is left of the last writes.
+            assert_eq!(aside.len(), usize::from(!bench.path("old.db").exists()), "{way}: {left:?}");
             let orgs = if noticed { &["acme", "delta", "jane"][..] } else { &["acme", "jane"] };
             expect(&bench.path("e.db"), orgs).await;
             if bench.path("old.db").exists() {
@@ -134,6 +141,51 @@ async fn a_store_that_was_replaced_stays_so_and_loses_nothing() {
     assert_eq!(bench.complaint().await, complaint);
     bench.store.close().await;
     expect(&bench.path("e.db"), &["acme", "beta", "jane"]).await;
+}
+
+#[tokio::test]
+async fn what_was_written_last_is_kept_where_the_file_is_moved_to_another_disk_and_back() {
+    let bench = Bench::new().await;
+    // As `mv` does it there.
+    fs::copy(bench.path("e.db"), bench.path("elsewhere.db")).unwrap();
+    fs::remove_file(bench.path("e.db")).unwrap();
+    bench.store.close().await;
+    fs::rename(bench.path("elsewhere.db"), bench.path("e.db")).unwrap();
+    assert!(!bench.path("e.db-wal").exists());
+    let log = bench.files().into_iter().find(|name| name.starts_with("e.db-wal.replaced-")).unwrap();
+    fs::rename(bench.path(&log), bench.path("e.db-wal")).unwrap();
+    expect(&bench.path("e.db"), &["acme", "beta", "jane"]).await;
+}
+
+#[tokio::test]
+async fn a_start_while_the_file_is_away_makes_none() {
+    let bench = Bench::new().await;
+    fs::rename(bench.path("e.db"), bench.path("old.db")).unwrap();
+    for address in ["e.db", "e.db?mode=rwc"] {
+        let url = format!("sqlite://{}", bench.path(address).display());
+        let refused = SqliteStore::connect(&url).await.unwrap_err();
+        assert!(refused.to_string().contains("put the file back"), "{refused}");
+        assert!(!bench.path("e.db").exists());
+    }
+    fs::rename(bench.path("old.db"), bench.path("e.db")).unwrap();
+    bench.store.ready().await.unwrap();
+    bench.store.close().await;
+    expect(&bench.path("e.db"), &["acme", "beta", "jane"]).await;
+}
+
+#[tokio::test]
+async fn a_file_is_not_opened_without_the_log_that_was_put_aside_for_it() {
+    let bench = Bench::new().await;
+    put_back(&bench, "copied once it is moved");
+    bench.complaint().await;
+    // The backup was a mistake, and the server is killed.
+    fs::rename(bench.path("old.db"), bench.path("e.db")).unwrap();
+    let refused = SqliteStore::open(bench.path("e.db")).await.unwrap_err().to_string();
+    let log = bench.files().into_iter().find(|name| name.starts_with("e.db-wal.replaced-")).unwrap();
+    assert!(refused.contains(&log) && refused.contains("move the log to"), "{refused}");
+    fs::copy(bench.path("e.db"), bench.path("again.db")).unwrap();
+    fs::copy(bench.path(&log), bench.path("again.db-wal")).unwrap();
+    expect(&bench.path("again.db"), &["acme", "beta", "jane"]).await;
 }
 
 #[tokio::test]

@@ -8,8 +8,7 @@ use crate::digest::sha256_hex;
 use crate::fact::Fact;
 use crate::name::Fingerprint;
 use crate::store::{Store, StoreResult};
-use crate::sweep::{AttachmentState, Pending, abandoned_before};
-use crate::time::Timestamp;
+use crate::sweep::{AttachmentState, Pending};
 
 use super::fixtures::{Org, at, attestation, flow_created, id, named, trail_begun};
 use super::races::on_tasks;
@@ -21,7 +20,8 @@ promises! {
     notes_come_in_pages: "`pending` answers at most `limit` notes of all organizations, in one order, beginning after one.",
     an_organizations_notes_are_its_own: "What becomes of a content of one organization changes nothing for another's.",
     only_what_is_as_it_was_read_is_removed: "A removal begins, and ends, where the note is as it was read, and nowhere else.",
-    what_is_being_removed_is_not_kept: "While a content is being removed it cannot be noted again, unless nobody is about that any more.",
+    what_is_being_removed_is_not_kept: "While a content is being removed it cannot be noted again.",
+    an_abandoned_removal_leaves_the_note: "A removal that is abandoned leaves the content noted as if it had been kept then.",
     a_removal_happens_once: "Of 16 removals of one content at the same time one succeeds.",
     who_keeps_it_again_has_it: "Whoever has noted a content that is removed at the same time, and keeps it then, has it.",
 }
@@ -175,17 +175,24 @@ async fn what_is_being_removed_is_not_kept(store: Arc<dyn Store>) -> Outcome {
     store.end_removal(&Pending { removing_at: Some(at(9)), ..note }).await?;
     let again = org.noted(CONTENT, 11).await?;
     same("a note afterwards", (again.kept_at, again.removing_at), (at(11), None))?;
-    same("whether it is there", org.has(CONTENT).await?, true)?;
-    let now = at(1_000_000);
-    let begun = Pending { removing_at: Some(abandoned_before(now)), ..again.clone() };
-    same("a removal", store.begin_removal(&again, abandoned_before(now)).await?, true)?;
-    let earlier = Timestamp::from_micros(now.as_micros() - 1);
-    for (when, kept) in [(earlier, false), (now, true)] {
-        same("a note", store.put_pending(org.id, &digest(CONTENT), when).await?, kept)?;
-    }
-    same("the end of what was abandoned", store.end_removal(&begun).await?, false)?;
-    let kept = Pending { kept_at: now, removing_at: None, ..again };
-    same("the notes", store.pending(None, 10).await?, vec![kept])
+    same("whether it is there", org.has(CONTENT).await?, true)
+}
+
+async fn an_abandoned_removal_leaves_the_note(store: Arc<dyn Store>) -> Outcome {
+    let (org, other) = Org::two(&store).await?;
+    let note = org.noted(CONTENT, 1).await?;
+    let theirs = other.noted(CONTENT, 1).await?;
+    let begun = Pending { removing_at: Some(at(9)), ..note.clone() };
+    same("what was not begun", store.abandon_removal(&begun, at(10)).await?, false)?;
+    same("the beginning", store.begin_removal(&note, at(9)).await?, true)?;
+    same("by who did not begin", store.abandon_removal(&note, at(10)).await?, false)?;
+    same("by who did", store.abandon_removal(&begun, at(10)).await?, true)?;
+    same("a second time", store.abandon_removal(&begun, at(11)).await?, false)?;
+    same("an end after that", store.end_removal(&begun).await?, false)?;
+    let left = Pending { kept_at: at(10), removing_at: None, ..note };
+    same_set("the notes", store.pending(None, 10).await?, vec![left, theirs])?;
+    same("a note", org.note(CONTENT, 12).await?, true)?;
+    same("whether it is there", org.has(CONTENT).await?, true)
 }
 
 async fn a_removal_happens_once(store: Arc<dyn Store>) -> Outcome {

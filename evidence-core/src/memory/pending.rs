@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use crate::id::Id;
 use crate::name::Fingerprint;
 use crate::store::StoreResult;
-use crate::sweep::{AttachmentState, Pending, PendingStore, abandoned_before};
+use crate::sweep::{AttachmentState, Pending, PendingStore};
 use crate::time::Timestamp;
 
 use super::{MemoryStore, State};
@@ -38,11 +38,10 @@ impl PendingStore for MemoryStore {
             return Ok(false);
         }
         let (kept_at, removing_at) = state.pending.entry(content).or_insert((at, None));
-        let is_kept = removing_at.is_none_or(|begun| begun <= abandoned_before(at));
-        if is_kept {
-            (*kept_at, *removing_at) = (at.max(*kept_at), None);
+        if removing_at.is_none() {
+            *kept_at = at.max(*kept_at);
         }
-        Ok(is_kept)
+        Ok(removing_at.is_none())
     }
 
     async fn pending(&self, after: Option<&Pending>, limit: u64) -> StoreResult<Vec<Pending>> {
@@ -66,6 +65,15 @@ impl PendingStore for MemoryStore {
             state.pending.insert(content, (pending.kept_at, Some(at)));
         }
         Ok(begins)
+    }
+
+    async fn abandon_removal(&self, pending: &Pending, at: Timestamp) -> StoreResult<bool> {
+        let (mut state, content) = (self.write()?, (pending.org, pending.sha256.clone()));
+        let ends = state.has(pending);
+        if ends {
+            state.pending.insert(content, (at.max(pending.kept_at), None));
+        }
+        Ok(ends)
     }
 
     async fn end_removal(&self, pending: &Pending) -> StoreResult<bool> {

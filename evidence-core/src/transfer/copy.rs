@@ -28,7 +28,8 @@ pub struct Summary {
     pub attachments: AttachmentCounts,
     /// How many entries came in at the source meanwhile, and are not in the target.
     pub late_entries: u64,
-    /// How many organizations are damaged in the source, and not or not wholly in the target.
+    /// How many organizations are damaged in the source, or their attachments cannot be read there: they are not, or not
+    /// wholly, in the target.
     pub damaged_organizations: u64,
 }
 
@@ -59,7 +60,7 @@ pub struct AttachmentCounts {
 pub enum Progress {
     /// An organization was copied.
     Organization(Copied),
-    /// An organization is damaged in the source: what comes before the damage is copied, and the other organizations.
+    /// An organization is damaged in the source, or its attachments cannot be read there: what comes before the damage is copied, and the other organizations.
     Damaged {
         /// The organization.
         organization: OrgName,
@@ -122,6 +123,14 @@ pub enum CopyError {
         org: OrgName,
         /// The entry.
         index: u64,
+    },
+    /// The source's place of attachments cannot be read.
+    #[error("one attachment after the other cannot be read: {source}")]
+    Unreadable {
+        /// The organization.
+        org: OrgName,
+        /// What the place says.
+        source: StoreError,
     },
     /// The target has entries that the source does not have.
     #[error(
@@ -192,24 +201,36 @@ pub async fn copy(
         }
     }
     summary.attachments = attachments.counts;
-    summary.damaged_organizations = damaged.len() as u64;
     let mut organizations = Organizations::of(from.store);
     while let Some(organization) = organizations.next().await.map_err(CopyError::Source)? {
         summary.organizations += 1;
         if damaged.contains(&organization.id) {
             continue;
         }
-        let (theirs, ours) = Ledger { from, to, organization }.heads().await?;
-        summary.entries += theirs;
-        summary.late_entries += theirs - ours;
+        let ledger = Ledger { from, to, organization };
+        match ledger.heads().await {
+            Ok((theirs, ours)) => {
+                summary.entries += theirs;
+                summary.late_entries += theirs - ours;
+            }
+            Err(error) if error.is_damage() => {
+                damaged.insert(ledger.organization.id);
+                progress(Progress::Damaged { organization: ledger.name(), what: error.to_string() });
+            }
+            Err(error) => return Err(error),
+        }
     }
+    summary.damaged_organizations = damaged.len() as u64;
     Ok(summary)
 }
 
 impl CopyError {
-    /// Whether one organization of the source is damaged, and others need not be.
+    /// Whether one organization of the source is at fault, and others need not be.
     fn is_damage(&self) -> bool {
-        matches!(self, Self::Source(StoreError::Corrupt { .. }) | Self::Incomplete { .. })
+        matches!(
+            self,
+            Self::Source(StoreError::Corrupt { .. }) | Self::Incomplete { .. } | Self::Unreadable { .. }
+        )
     }
 }
 
@@ -248,9 +269,16 @@ impl Ledger<'_> {
     /// when it was as long.
     async fn heads(&self) -> Result<(u64, u64), CopyError> {
         let org = self.organization.id;
-        let theirs = self.from.store.ledger_head(org).await.map_err(CopyError::Source)?.unwrap_or_default();
+        let theirs = self.from.store.ledger_head(org).await.map_err(CopyError::Source)?;
+        // Every ledger begins with its organization.
+        let no_head = || CopyError::Source(StoreError::corrupt("its ledger has no head"));
+        let theirs = theirs.filter(|head| head.size() > 0).ok_or_else(no_head)?;
         let ours = self.to.store.ledger_head(org).await.map_err(CopyError::Target)?.unwrap_or_default();
         if ours.size() > theirs.size() || !self.source_had(&ours).await.map_err(CopyError::Source)? {
+            if !self.source_had(&theirs).await.map_err(CopyError::Source)? {
+                let what = "the nodes of its ledger are not those of its head";
+                return Err(CopyError::Source(StoreError::corrupt(what)));
+            }
             return Err(CopyError::Diverged(self.name()));
         }
         Ok((theirs.size(), ours.size()))
@@ -349,7 +377,8 @@ impl Ledger<'_> {
                 counts.unreadable += 1;
                 attempts.in_a_row += 1;
                 if attempts.in_a_row == UNREADABLE {
-                    return Err(CopyError::Source(error));
+                    attempts.in_a_row = 0;
+                    return Err(CopyError::Unreadable { org: self.name(), source: error });
                 }
                 Skipped::Unreadable(error.to_string())
             }

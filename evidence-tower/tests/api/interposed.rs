@@ -179,6 +179,7 @@ delegate! {
         fn put_pending(org: Id, sha256: &Fingerprint, at: Timestamp) -> bool;
         fn pending(after: Option<&Pending>, limit: u64) -> Vec<Pending>;
         fn begin_removal(pending: &Pending, at: Timestamp) -> bool;
+        fn abandon_removal(pending: &Pending, at: Timestamp) -> bool;
         fn end_removal(pending: &Pending) -> bool;
     }
     LedgerStore {

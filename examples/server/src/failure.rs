@@ -51,7 +51,7 @@ fn not_copied(summary: &Summary) -> String {
     let sentences = [
         (
             summary.damaged_organizations,
-            "organizations are damaged in the source (see what fsck says of it, and restore them from a backup)",
+            "organizations are damaged in the source, or their attachments cannot be read (fsck of the source says more)",
         ),
         (summary.late_entries, "entries came in at the source meanwhile (stop its servers and copy again)"),
         (
