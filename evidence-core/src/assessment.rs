@@ -296,7 +296,7 @@ impl Candidate {
 
     fn judge(&mut self, policies: &[Arc<policy::Policy>]) {
         let contexts = &self.contexts;
-        self.satisfied.extend(policies.iter().map(|policy| policy::evaluate(policy, contexts).satisfied));
+        self.satisfied.extend(policies.iter().map(|policy| policy::is_satisfied(policy, contexts)));
     }
 
     fn judged(self, judged_by: Option<Hash>) -> Judged {
