@@ -27,8 +27,9 @@ use crate::service::{Context, Draft};
 use crate::shared::distinct;
 use crate::snapshots::{Annotation, AppliedPolicy, ArtifactKey, Instance, Provenance, Snapshot};
 use crate::store::{Current, StoreError};
+use crate::templates::Parsed;
 use crate::texts::in_parts;
-use crate::trails::{TrailContents, fitting};
+use crate::trails::{TrailContents, judged};
 
 /// What runs.
 pub(crate) type Running = BTreeMap<ArtifactKey, Sighting>;
@@ -182,7 +183,7 @@ impl Assessment {
         self.running.len().max(self.open.len()).saturating_mul(self.rulebook.versions.len().max(1))
     }
 
-    /// Judges everything that runs, by a few policies at a time, and compares it with the latest snapshot.
+    /// Judges everything that runs, some of it by a few policies at a time, and compares it with the latest snapshot.
     async fn outcome(self, known: &KnownEnvironment, cx: &Context<'_>) -> Result<Outcome> {
         let heavy = self.judgements() > MANY_JUDGEMENTS;
         let Self { running, rulebook, open, standings } = self;
@@ -191,12 +192,14 @@ impl Assessment {
         for part in cx.policies_in_parts(&rulebook.versions()).await? {
             let parsed = cx.parsed_policies(&part).await?;
             let policy = |version: &VersionKey| parsed.get(version).cloned().ok_or_else(|| lost(version.0));
-            let policies = part.iter().map(policy).collect::<Result<Vec<_>>>()?;
-            let judge = move || {
-                candidates.iter_mut().for_each(|artifact| artifact.judge(&policies));
-                candidates
+            let policies = part.iter().map(policy).collect::<Result<Arc<[_]>>>()?;
+            let many = policies.len();
+            let judgements = move |artifact: &Candidate| many * artifact.contexts.len().max(1);
+            let judge = move |mut artifact: Candidate| {
+                artifact.judge(&policies);
+                artifact
             };
-            candidates = cx.compute().run_if(heavy, judge).await?;
+            candidates = cx.compute().judge_each(candidates, judgements, judge).await?;
         }
         let index = known.status.snapshots + 1;
         let decide = move || {
@@ -296,7 +299,7 @@ impl Candidate {
 
     fn judge(&mut self, policies: &[Arc<policy::Policy>]) {
         let contexts = &self.contexts;
-        self.satisfied.extend(policies.iter().map(|policy| policy::evaluate(policy, contexts).satisfied));
+        self.satisfied.extend(policies.iter().map(|policy| policy::is_satisfied(policy, contexts)));
     }
 
     fn judged(self, judged_by: Option<Hash>) -> Judged {
@@ -370,26 +373,12 @@ impl Reports {
         let reported = Vec::from_iter(running.keys().copied());
         let running = Arc::new(running);
         let asked = rulebook.asks_for_attestations(cx).await?;
-        let mut trails = BTreeMap::new();
-        for ids in fitting(&reported, cx).await? {
-            let contents = cx.store().trail_contents(cx.org()?, &ids).await?;
-            for part in in_parts(contents, |contents| contents.trail.template) {
-                let templates = cx.templates(part.iter().map(|contents| contents.trail.template)).await?;
-                let heavy = part.iter().map(TrailContents::reports).sum::<usize>() > MANY_JUDGEMENTS;
-                let running = Arc::clone(&running);
-                let judge = move || {
-                    let judge = |contents: TrailContents| {
-                        let running = running.get(&contents.trail.id).into_iter().flatten();
-                        let running =
-                            running.map(|(content, name)| (content.as_str(), name.as_str())).collect();
-                        let template = templates.of(contents.trail.template);
-                        (contents.trail.id, InTrail::new(&contents, &template.template, &running, asked))
-                    };
-                    Vec::from_iter(part.into_iter().map(judge))
-                };
-                trails.extend(cx.compute().run_if(heavy, judge).await?);
-            }
-        }
+        let judge = move |(contents, parsed): (TrailContents, Arc<Parsed>)| {
+            let running = running.get(&contents.trail.id).into_iter().flatten();
+            let running = running.map(|(content, name)| (content.as_str(), name.as_str())).collect();
+            (contents.trail.id, InTrail::new(&contents, &parsed.template, &running, asked))
+        };
+        let trails = judged(&reported, cx, judge).await?.into_iter().collect();
         Ok(Standings { allowed, origins, flows, trails, alone })
     }
 }
@@ -492,28 +481,38 @@ async fn without_trail(origins: &[Origin], cx: &Context<'_>) -> Result<BTreeMap<
     let mut standings = BTreeMap::new();
     for part in in_parts(alone, |origin| origin.report.template) {
         let templates = cx.templates(part.iter().map(|origin| origin.report.template)).await?;
-        for Origin { report: row, last_name } in part {
-            let parsed = templates.of(row.template);
-            let mut report = ReportedArtifact::from(row);
-            let state_of =
-                |report: &_| match compliance::evaluate_artifact(&parsed.template, report, &[], &[]).state {
-                    ArtifactState::Reported(state) => state,
-                    ArtifactState::Missing => State::Incomplete,
-                };
-            let mut state = state_of(&report);
-            let mut reason = parsed.template.unreadable().map(str::to_owned);
-            if report.name.is_empty() && !last_name.is_empty() {
-                report.name.clone_from(last_name);
-                let named = state_of(&report);
-                if named != state {
-                    reason = reason.or_else(|| Some(judged_as(last_name)));
-                    state = named;
-                }
-            }
-            standings.insert(row.id, Standing { state, reason, attestations: Vec::new() });
-        }
+        let report = |Origin { report: row, last_name }: &Origin| {
+            (row.id, ReportedArtifact::from(row), last_name.clone(), templates.of(row.template))
+        };
+        let reports = part.into_iter().map(report).collect();
+        let judgements = |(.., parsed): &(_, _, _, Arc<Parsed>)| 1 + parsed.template.requirements();
+        let judge = |(id, report, last_name, parsed): (Id, _, String, Arc<Parsed>)| {
+            (id, Standing::alone(report, last_name, &parsed.template))
+        };
+        standings.extend(cx.compute().judge_each(reports, judgements, judge).await?);
     }
     Ok(standings)
+}
+
+impl Standing {
+    /// How a report without a trail stands, whose content was called `last_name` last.
+    fn alone(mut report: ReportedArtifact, last_name: String, template: &Template) -> Self {
+        let state_of = |report: &_| match compliance::evaluate_artifact(template, report, &[], &[]).state {
+            ArtifactState::Reported(state) => state,
+            ArtifactState::Missing => State::Incomplete,
+        };
+        let mut state = state_of(&report);
+        let mut reason = template.unreadable().map(str::to_owned);
+        if report.name.is_empty() && !last_name.is_empty() {
+            report.name = last_name;
+            let named = state_of(&report);
+            if named != state {
+                reason = reason.or_else(|| Some(judged_as(&report.name)));
+                state = named;
+            }
+        }
+        Self { state, reason, attestations: Vec::new() }
+    }
 }
 
 /// What a snapshot would record.

@@ -40,6 +40,9 @@ pub(crate) const LONG_YAML: usize = 4 << 10;
 /// Judging more running artifacts, each by one policy, takes about a millisecond.
 pub(crate) const MANY_JUDGEMENTS: usize = 256;
 
+/// So many judgements are one job, so that those of others come in between.
+const JUDGEMENTS_AT_ONCE: usize = 10_000;
+
 /// Work for another thread.
 pub type Job = Box<dyn FnOnce() + Send>;
 
@@ -263,6 +266,34 @@ impl Compute {
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T> {
         if heavy { self.run(work).await } else { Ok(work()) }
+    }
+
+    /// What `judge` makes of each of these, in order: on this thread where it takes few `judgements`, and else in the pool,
+    /// so many of them a job that those of others come in between.
+    ///
+    /// # Errors
+    /// Those of [`Self::run`].
+    pub(crate) async fn judge_each<I: Send + 'static, T: Send + 'static>(
+        &self,
+        items: Vec<I>,
+        judgements: impl Fn(&I) -> usize + Send,
+        judge: impl Fn(I) -> T + Clone + Send + 'static,
+    ) -> Result<Vec<T>> {
+        let mut judged = Vec::with_capacity(items.len());
+        let mut items = items.into_iter().peekable();
+        while items.peek().is_some() {
+            let (mut part, mut many) = (Vec::new(), 0);
+            while many < JUDGEMENTS_AT_ONCE
+                && let Some(item) = items.next()
+            {
+                many += judgements(&item);
+                part.push(item);
+            }
+            let judge = judge.clone();
+            let work = move || Vec::from_iter(part.into_iter().map(judge));
+            judged.extend(self.run_if(many > MANY_JUDGEMENTS, work).await?);
+        }
+        Ok(judged)
     }
 }
 

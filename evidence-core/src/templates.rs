@@ -133,7 +133,7 @@ impl Context<'_> {
 pub(crate) fn each_with_template<T: Send + 'static, V: Send + 'static>(
     items: Vec<(Option<TextRef>, T)>,
     lasting: Lasting,
-    judgements: impl Fn(&T) -> usize + Clone + Send + 'static,
+    judgements: impl Fn(&T, &Template) -> usize + Clone + Send + 'static,
     make: impl Fn(T, Arc<Parsed>, &Context<'_>) -> Result<V> + Clone + Send + 'static,
 ) -> impl Stream<Item = Result<V>> + Send + 'static {
     let parts = stream::iter(in_parts(items, |(text, _)| *text));
@@ -143,14 +143,15 @@ pub(crate) fn each_with_template<T: Send + 'static, V: Send + 'static>(
 async fn read<T: Send + 'static, V: Send + 'static>(
     part: Vec<(Option<TextRef>, T)>,
     lasting: Lasting,
-    judgements: impl Fn(&T) -> usize + Send + 'static,
+    judgements: impl Fn(&T, &Template) -> usize + Send + 'static,
     make: impl Fn(T, Arc<Parsed>, &Context<'_>) -> Result<V> + Clone + Send + 'static,
 ) -> Result<BoxStream<'static, Result<V>>> {
     let wanted: Vec<_> = part.iter().map(|(text, _)| *text).collect();
     let templates = lasting.context().templates(wanted).await?;
     let make = move |(text, item)| {
         let (template, lasting, make) = (templates.of(text), lasting.clone(), make.clone());
-        let (heavy, compute) = (judgements(&item) > MANY_JUDGEMENTS, lasting.context().compute());
+        let heavy = judgements(&item, &template.template) > MANY_JUDGEMENTS;
+        let compute = lasting.context().compute();
         let make = move || make(item, template, &lasting.context());
         async move { compute.run_if(heavy, make).await? }
     };

@@ -380,9 +380,12 @@ async fn shown(
     let part = part.into_iter().map(with_template).collect();
     let judgements = {
         let around = Arc::clone(&around);
-        move |told: &Told| {
-            let unjudged = around.trail(&told.artifact).map_or(0, |trail| trail.reported.unjudged());
-            told.about.len() + unjudged
+        move |told: &Told, template: &Template| {
+            let artifact = &told.artifact;
+            let own = template.artifact(&artifact.template_reference_name);
+            let own = own.map_or(0, |expected| expected.attestations.len());
+            let of_trail = around.trail(artifact).map(|trail| trail.reported.unjudged(template));
+            told.about.len() + own + of_trail.unwrap_or(template.attestations.len())
         }
     };
     let shown = Arc::new(shown);

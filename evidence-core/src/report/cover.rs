@@ -4,7 +4,7 @@ use crate::rules::compliance::State;
 
 use super::{
     blocks::{INSET, Value, fields, note, subheading, utc, utc_if_known, when_and_who},
-    data::{Commit, ExpectationStatus, LedgerPosition, TrailReport},
+    data::{Commit, ExpectationStatus, TrailReport},
     layout::{Align, Cell, Flow, Row, full_width},
     style::{
         BIG_BADGE, BODY, CONTENT_WIDTH, EYEBROW, FIGURE, LABEL, PANEL, STRONG_RULE, SUBTITLE, TITLE, Tone,
@@ -25,7 +25,7 @@ pub(super) fn place(flow: &mut Flow, report: &TrailReport) {
             flow.place(row);
         }
     }
-    ledger(flow, &report.ledger);
+    ledger(flow, report);
     flow.note_replacements();
 }
 
@@ -147,7 +147,21 @@ fn commit_fields(flow: &mut Flow, indent: f32, commit: &Commit) -> Vec<Row> {
     )
 }
 
-fn ledger(flow: &mut Flow, ledger: &LedgerPosition) {
+/// What may be said of copies of the report.
+fn about_copies(report: &TrailReport) -> &'static str {
+    if report.artifacts.iter().any(|artifact| artifact.runs.is_none()) {
+        "All times are UTC. This copy leaves out where artifacts ran: environments are shown to the \
+         organization's own people and accounts alone. It holds no time of printing and nothing else \
+         about who asked for it: among copies that leave the same out, the same facts give the same \
+         file, byte for byte."
+    } else {
+        "All times are UTC. The report holds no time of printing and nothing about who asked for \
+         it: the same facts give the same file, byte for byte."
+    }
+}
+
+fn ledger(flow: &mut Flow, report: &TrailReport) {
+    let ledger = &report.ledger;
     subheading(flow, "Ledger");
     let size = match ledger.size {
         1 => "1 entry".to_owned(),
@@ -170,11 +184,7 @@ fn ledger(flow: &mut Flow, ledger: &LedgerPosition) {
         ],
     ));
     rows.push(Row::space(6.0));
-    rows.push(note(
-        flow,
-        "All times are UTC. The report holds no time of printing and nothing about who asked for \
-         it: the same facts give the same file, byte for byte.",
-    ));
+    rows.push(note(flow, about_copies(report)));
     flow.place_together(rows);
 }
 

@@ -84,8 +84,8 @@ pub struct LedgerPosition {
 /// One slot of the template, or a fact that no slot asked for.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Expectation {
-    /// `trail`, or the artifact's name in the template.
-    pub scope: String,
+    /// The artifact's name in the template; none is the trail.
+    pub scope: Option<String>,
     /// Name of the attestation.
     pub name: String,
     /// Type of the attestation.
@@ -239,8 +239,8 @@ pub struct Artifact {
     pub at: Timestamp,
     /// Who reported it.
     pub by: String,
-    /// Where it ran.
-    pub runs: Vec<Run>,
+    /// Where it ran; none where the report leaves that out.
+    pub runs: Option<Vec<Run>>,
 }
 
 /// One stay of an artifact in an environment.

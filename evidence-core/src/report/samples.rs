@@ -42,10 +42,10 @@ fn commit(seed: u64, message: &str) -> Commit {
     }
 }
 
-fn expectation(scope: &str, name: &str, kind: &str, status: ExpectationStatus) -> Expectation {
+fn expectation(artifact: Option<&str>, name: &str, kind: &str, status: ExpectationStatus) -> Expectation {
     let known = status != ExpectationStatus::Missing;
     Expectation {
-        scope: scope.to_owned(),
+        scope: artifact.map(str::to_owned),
         name: name.to_owned(),
         kind: kind.to_owned(),
         status,
@@ -143,14 +143,14 @@ pub(crate) fn usual() -> TrailReport {
             root: hex(22, 64),
         },
         expectations: vec![
-            expectation("trail", "pull-request", "pull_request", ExpectationStatus::Compliant),
-            expectation("trail", "risk-review", "generic", ExpectationStatus::Missing),
-            expectation("payments-api", "unit-tests", "junit", ExpectationStatus::NonCompliant),
-            expectation("payments-api", "vulnerability-scan", "snyk", ExpectationStatus::Compliant),
-            expectation("payments-api", "sbom", "generic", ExpectationStatus::Compliant),
+            expectation(None, "pull-request", "pull_request", ExpectationStatus::Compliant),
+            expectation(None, "risk-review", "generic", ExpectationStatus::Missing),
+            expectation(Some("payments-api"), "unit-tests", "junit", ExpectationStatus::NonCompliant),
+            expectation(Some("payments-api"), "vulnerability-scan", "snyk", ExpectationStatus::Compliant),
+            expectation(Some("payments-api"), "sbom", "generic", ExpectationStatus::Compliant),
             Expectation {
                 unexpected: true,
-                ..expectation("payments-api", "load-test", "custom:load", ExpectationStatus::Compliant)
+                ..expectation(Some("payments-api"), "load-test", "custom:load", ExpectationStatus::Compliant)
             },
         ],
         attestations: vec![
@@ -197,7 +197,7 @@ pub(crate) fn usual() -> TrailReport {
             build_url: "https://ci.example.com/acme/payments-api/runs/48213".to_owned(),
             at: at(45),
             by: "ci-pipelines".to_owned(),
-            runs: vec![
+            runs: Some(vec![
                 Run {
                     environment: "staging".to_owned(),
                     from_snapshot: 1_882,
@@ -210,7 +210,7 @@ pub(crate) fn usual() -> TrailReport {
                     since: at(5_400),
                     until: None,
                 },
-            ],
+            ]),
         }],
         events: events(&["Trail reported", "Artifact payments-api reported", "Attestation pull-request reported: COMPLIANT", "Attestation unit-tests reported for artifact payments-api: NON-COMPLIANT", "Artifact payments-api started running in staging, snapshot 1882"]),
         attachments: vec![Attachment {
@@ -262,11 +262,9 @@ pub(crate) fn empty() -> TrailReport {
 pub(crate) fn large(attestations: u32) -> TrailReport {
     let mut report = usual();
     let slots = (0..attestations).map(u64::from);
-    report.expectations.extend(
-        slots.clone().map(|n| {
-            expectation("services", &format!("check-{n:04}"), "generic", ExpectationStatus::Compliant)
-        }),
-    );
+    report.expectations.extend(slots.clone().map(|n| {
+        expectation(Some("services"), &format!("check-{n:04}"), "generic", ExpectationStatus::Compliant)
+    }));
     report.events.extend(slots.clone().map(|n| Event {
         at: at(i64::try_from(n).unwrap_or(0)),
         text: format!("Attestation check-{n:04} reported: COMPLIANT"),
@@ -344,7 +342,7 @@ pub(crate) fn with_text_everywhere(text: &str) -> TrailReport {
         ledger: LedgerPosition { index: u64::MAX, leaf_hash: any(), size: u64::MAX, root: any() },
         expectations: vec![Expectation {
             by: any(),
-            ..expectation(text, text, text, ExpectationStatus::NonCompliant)
+            ..expectation(Some(text), text, text, ExpectationStatus::NonCompliant)
         }],
         attestations: details.into_iter().map(attestation).collect(),
         artifacts: vec![Artifact {
@@ -356,7 +354,7 @@ pub(crate) fn with_text_everywhere(text: &str) -> TrailReport {
             build_url: any(),
             at: at(0),
             by: any(),
-            runs: vec![Run { environment: any(), from_snapshot: u64::MAX, since: at(0), until: None }],
+            runs: Some(vec![Run { environment: any(), from_snapshot: u64::MAX, since: at(0), until: None }]),
         }],
         events: vec![Event { at: at(0), text: any(), by: any() }],
         attachments: vec![Attachment {

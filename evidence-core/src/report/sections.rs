@@ -45,7 +45,7 @@ pub(super) fn place_expectations(flow: &mut Flow, expectations: &[Expectation]) 
     }
     for group in expectations.chunk_by(|a, b| a.scope == b.scope) {
         if let Some(first) = group.first() {
-            place_scope_heading(flow, &first.scope);
+            place_scope_heading(flow, first.scope.as_deref());
         }
         let rows = group.iter().map(|expectation| expectation_row(flow, expectation)).collect();
         EXPECTATIONS.place(flow, rows);
@@ -53,11 +53,8 @@ pub(super) fn place_expectations(flow: &mut Flow, expectations: &[Expectation]) 
     flow.note_replacements();
 }
 
-fn place_scope_heading(flow: &mut Flow, scope: &str) {
-    let title = match scope {
-        "trail" => "Trail".to_owned(),
-        name => format!("Artifact {name}"),
-    };
+fn place_scope_heading(flow: &mut Flow, artifact: Option<&str>) {
+    let title = artifact.map_or_else(|| "Trail".to_owned(), |name| format!("Artifact {name}"));
     let lines = flow.lines(&title, CELL_STRONG, CONTENT_WIDTH, Limit::CELL);
     flow.hold(Row::space(8.0));
     flow.hold(Row { cells: vec![full_width(lines)], below: 3.0, ..Row::default() });
@@ -118,7 +115,11 @@ fn place_artifact(flow: &mut Flow, artifact: &Artifact, trail: Option<&Commit>) 
     if let Some(commit) = &artifact.commit {
         rows.extend(commit_of_fact(flow, commit, trail));
     }
-    flow.card(reminder, rows, |flow| place_runs(flow, &artifact.runs));
+    flow.card(reminder, rows, |flow| {
+        if let Some(runs) = &artifact.runs {
+            place_runs(flow, runs);
+        }
+    });
 }
 
 fn place_runs(flow: &mut Flow, runs: &[Run]) {

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use crate::rules::compliance::State;
 
 use super::{
-    TrailReport,
+    Run, TrailReport,
     data::Details,
     font::{Fonts, REPLACEMENT},
     render, samples,
@@ -110,7 +110,7 @@ fn every_recorded_fact_is_somewhere_in_the_report() {
     }
     for artifact in &report.artifacts {
         facts.extend([artifact.fingerprint.as_str(), &artifact.filename]);
-        facts.extend(artifact.runs.iter().map(|run| run.environment.as_str()));
+        facts.extend(artifact.runs.iter().flatten().map(|run| run.environment.as_str()));
     }
     facts.extend(report.events.iter().map(|event| event.text.as_str()));
     for attachment in &report.attachments {
@@ -135,6 +135,37 @@ fn a_count_below_zero_is_shown_as_it_was_recorded() {
     let text = pages(&report).concat();
     for count in ["-1,234,567", "-89"] {
         assert!(text.contains(count), "{count} is missing");
+    }
+}
+
+#[test]
+fn a_copy_that_leaves_out_where_artifacts_ran_says_so_and_not_that_they_ran_nowhere() {
+    let text = |runs: Option<Vec<Run>>| {
+        let mut report = samples::usual();
+        report.artifacts[0].runs = runs;
+        pages(&report).concat()
+    };
+    let (whole, nowhere, without) =
+        (text(samples::usual().artifacts.remove(0).runs), text(Some(Vec::new())), text(None));
+    let says = |phrase: &str| [&whole, &nowhere, &without].map(|text| text.contains(&squeezed(phrase)));
+    assert_eq!(says("production-eu"), [true, false, false]);
+    assert_eq!(says("Where it ran"), [true, false, false]);
+    assert_eq!(says("No environment has reported it."), [false, true, false]);
+    assert_eq!(says("This copy leaves out where artifacts ran"), [false, false, true]);
+    let every_copy = "nothing about who asked for it: the same facts give the same file, byte for byte.";
+    assert_eq!(says(every_copy), [true, true, false]);
+}
+
+#[test]
+fn an_artifact_that_is_called_trail_is_told_from_the_trail() {
+    let mut report = samples::usual();
+    for expectation in &mut report.expectations {
+        expectation.scope = expectation.scope.take().map(|_| "trail".to_owned());
+    }
+    let text = pages(&report).concat();
+    // A heading is followed by that of its table.
+    for heading in ["Trail", "Artifact trail"] {
+        assert!(text.contains(&squeezed(&format!("{heading} Name Type State"))), "{heading}: {text}");
     }
 }
 

@@ -130,6 +130,11 @@ impl Policy {
 }
 
 impl BooleanRule {
+    /// Whether the rule, where it is required, holds in each of these flows, of which there must be one.
+    fn holds(&self, contexts: &[FlowContext], in_flow: impl Fn(&FlowContext) -> bool) -> bool {
+        !self.required || (!contexts.is_empty() && contexts.iter().all(in_flow))
+    }
+
     fn to_json(&self, condition_key: &str) -> Value {
         let exceptions: Vec<_> =
             self.exceptions.iter().map(|condition| json!({ condition_key: condition })).collect();
@@ -138,6 +143,12 @@ impl BooleanRule {
 }
 
 impl AttestationRule {
+    /// Whether the rule holds in each of these flows, of which there must be one.
+    fn holds(&self, contexts: &[FlowContext]) -> bool {
+        let in_flow = |flow| self.resolve(flow) == ResolutionKind::RuleSatisfied;
+        !contexts.is_empty() && contexts.iter().all(in_flow)
+    }
+
     /// What comes of the rule where the artifact has these attestations: of several that fit, any compliant one will do.
     fn resolve(&self, flow: &FlowContext) -> ResolutionKind {
         let fits = |one: &&FlowAttestation| {
@@ -145,10 +156,10 @@ impl AttestationRule {
         };
         let is_plain = self.condition.is_none() && self.for_control.is_none();
         let attestations = flow.attestations.iter().flat_map(|list| list.iter());
-        let fitting: Vec<_> = attestations.filter(fits).filter(|_| is_plain).collect();
-        if fitting.is_empty() {
+        let mut fitting = attestations.filter(fits).filter(|_| is_plain).peekable();
+        if fitting.peek().is_none() {
             ResolutionKind::MissingAttestation
-        } else if !self.must_be_compliant || fitting.iter().any(|one| one.is_compliant) {
+        } else if !self.must_be_compliant || fitting.any(|one| one.is_compliant) {
             ResolutionKind::RuleSatisfied
         } else {
             ResolutionKind::NonCompliantAttestation
@@ -449,6 +460,15 @@ pub fn evaluate(policy: &Policy, contexts: &[FlowContext]) -> Evaluation {
     ];
     rules.extend(policy.attestations.iter().map(|rule| evaluate_attestation(rule, contexts)));
     Evaluation { satisfied: rules.iter().all(|rule| rule.satisfied != Some(false)), rules }
+}
+
+/// Whether [`evaluate`] says that the policy is satisfied, without an explanation: it allocates nothing, for it is asked of
+/// everything that runs by every policy.
+pub fn is_satisfied(policy: &Policy, contexts: &[FlowContext]) -> bool {
+    policy.is_readable()
+        && policy.provenance.holds(contexts, |_| true)
+        && policy.trail_compliance.holds(contexts, |flow| flow.artifact_state.is_compliant())
+        && policy.attestations.iter().all(|rule| rule.holds(contexts))
 }
 
 fn unreadable(policy: &Policy, why: &str) -> RuleEvaluation {

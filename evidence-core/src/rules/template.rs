@@ -184,6 +184,12 @@ impl Template {
             + self.artifacts.iter().map(artifact).sum::<usize>()
     }
 
+    /// How many artifacts and attestations it asks for.
+    pub(crate) fn requirements(&self) -> usize {
+        let of_artifacts = self.artifacts.iter().map(|artifact| 1 + artifact.attestations.len());
+        self.attestations.len() + of_artifacts.sum::<usize>()
+    }
+
     /// Why it could not be read: `The template cannot be read: …`. None for one that could.
     pub fn unreadable(&self) -> Option<&str> {
         self.unreadable.as_deref()

@@ -38,6 +38,12 @@ impl Assessed {
         Self { trail, parsed, artifacts, attestations, status }
     }
 
+    /// Whether saying all that it comes to takes about a millisecond.
+    pub(crate) fn is_long(&self) -> bool {
+        let reports = self.artifacts.len() + self.attestations.len();
+        reports + self.parsed.template.requirements() > MANY_JUDGEMENTS
+    }
+
     /// When evidence last changed: a report, a change of the trail, or its beginning.
     pub(crate) fn last_evidence_at(&self) -> Timestamp {
         let artifacts = self.artifacts.iter().map(|artifact| artifact.at);
@@ -84,27 +90,28 @@ impl From<&AttestationRow> for ReportedAttestation {
     }
 }
 
-/// What `keep` makes of each of these trails, judged one after the other, in any order.
-async fn judged<T: Send + 'static>(
+/// What `judge` makes of each of these trails and its template, in any order.
+pub(crate) async fn judged<T: Send + 'static>(
     ids: &[Id],
     cx: &Context<'_>,
-    keep: impl Fn(Assessed) -> T + Copy + Send + 'static,
+    judge: impl Fn((TrailContents, Arc<Parsed>)) -> T + Clone + Send + 'static,
 ) -> Result<Vec<T>> {
-    let mut kept = Vec::with_capacity(ids.len());
+    let mut made = Vec::with_capacity(ids.len());
     for ids in fitting(ids, cx).await? {
         let contents = cx.store().trail_contents(cx.org()?, &ids).await?;
         for part in in_parts(contents, |contents| contents.trail.template) {
             let templates = cx.templates(part.iter().map(|contents| contents.trail.template)).await?;
-            let heavy = part.iter().map(TrailContents::reports).sum::<usize>() > MANY_JUDGEMENTS;
-            let judge = move |contents: TrailContents| {
-                let template = templates.of(contents.trail.template);
-                keep(Assessed::new(contents, template))
+            let with_template = |contents: TrailContents| {
+                let parsed = templates.of(contents.trail.template);
+                (contents, parsed)
             };
-            let judge = move || Vec::from_iter(part.into_iter().map(judge));
-            kept.extend(cx.compute().run_if(heavy, judge).await?);
+            let part = part.into_iter().map(with_template).collect();
+            let judgements =
+                |(contents, parsed): &(TrailContents, Arc<Parsed>)| contents.judgements(&parsed.template);
+            made.extend(cx.compute().judge_each(part, judgements, judge.clone()).await?);
         }
     }
-    Ok(kept)
+    Ok(made)
 }
 
 /// These trails, in order, in parts whose contents fit memory.
@@ -135,10 +142,13 @@ struct Reported {
 /// The newest trail's activity, by flow: reports, and what its artifacts did at run time.
 pub(crate) async fn newest_of_flows(flows: &[Id], cx: &Context<'_>) -> Result<BTreeMap<Id, Activity>> {
     let newest = cx.store().newest_trails(cx.org()?, flows).await?;
-    let activity = |trail: Assessed| Reported {
-        flow: trail.trail.flow,
-        activity: Activity { at: trail.last_evidence_at(), state: trail.status.state },
-        fingerprints: trail.artifacts.into_iter().map(|artifact| artifact.fingerprint).collect(),
+    let activity = |(contents, parsed)| {
+        let trail = Assessed::new(contents, parsed);
+        Reported {
+            flow: trail.trail.flow,
+            activity: Activity { at: trail.last_evidence_at(), state: trail.status.state },
+            fingerprints: trail.artifacts.into_iter().map(|artifact| artifact.fingerprint).collect(),
+        }
     };
     let reported = judged(&newest, cx, activity).await?;
     let fingerprints = reported.iter().flat_map(|trail| &trail.fingerprints);

@@ -175,7 +175,7 @@ impl History {
         let fingerprints = distinct(contents.artifacts.iter().map(|row| row.fingerprint.clone()));
         let runs = runs(&fingerprints, cx).await?;
         let template = cx.template(contents.trail.template).await?;
-        let heavy = entries.len() + runs.len() > MANY_JUDGEMENTS;
+        let heavy = runs.len() + contents.judgements(&template.template) > MANY_JUDGEMENTS;
         let judge = move || {
             let moments = at_run_time(&contents.artifacts, &runs);
             Self { entries, moments, runs, judged: Assessed::new(contents, template), newest }

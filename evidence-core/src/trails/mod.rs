@@ -17,12 +17,13 @@ use crate::id::Id;
 use crate::json::JsonText;
 use crate::name::TrailName;
 use crate::page::{Listed, Slice, Window};
+use crate::rules::template::Template;
 use crate::shared::{ExternalUrls, GitCommit, RepoInfo, TagFilter};
 use crate::store::{Current, StoreResult};
 use crate::texts::TextRef;
 use crate::time::Timestamp;
 
-pub(crate) use assessment::{Activity, Assessed, fitting, newest_of_flows};
+pub(crate) use assessment::{Activity, Assessed, fitting, judged, newest_of_flows};
 pub(crate) use events::runs;
 pub use events::{EventRepo, EventView};
 pub use operations::*;
@@ -101,6 +102,11 @@ impl TrailContents {
     /// How much was reported to the trail.
     pub(crate) fn reports(&self) -> usize {
         self.artifacts.len() + self.attestations.len()
+    }
+
+    /// About how many judgements it takes to say what the trail has of what its template asks for.
+    pub(crate) fn judgements(&self, template: &Template) -> usize {
+        self.reports() + template.requirements()
     }
 
     /// The ledger index of the newest fact about the trail.

@@ -22,6 +22,7 @@ use crate::name::{FingerprintPrefix, FlowName, OrgName, TrailName};
 use crate::operation::{Document, Envelope, Form, FormParts, JsonList, Method, Operation, Put, around_last};
 use crate::page::{PageNumber, Pagination, PerPage};
 use crate::rules::compliance::{ArtifactStatus, AttestationStatus, State};
+use crate::rules::template::Template;
 use crate::service::{Context, Draft, Lasting};
 use crate::shared::{
     Acknowledged, Description, ExternalUrls, GitCommit, RepoInfo, ShortText, TagFilter, TagText, Tags,
@@ -366,8 +367,12 @@ impl Operation for GetTrail {
         let trail = cx.trail(&flow, self.trail_name.as_str()).await?.record;
         let org = cx.org()?;
         let (judged, events) = History::read(trail.id, cx).await?.told(cx.lasting());
-        let events = events.map_ok(move |event| event.view(org, flow.id, trail.id));
-        JsonList::made(events, TrailView::new(&judged, &flow, cx), &cx.compute()).await
+        let in_flow = flow.id;
+        let events = events.map_ok(move |event| event.view(org, in_flow, trail.id));
+        let lasting = cx.lasting();
+        let heavy = judged.is_long();
+        let view = move || TrailView::new(&judged, &flow, &lasting.context());
+        JsonList::made(events, cx.compute().run_if(heavy, view).await?, &cx.compute()).await
     }
 }
 
@@ -462,11 +467,12 @@ fn views(trails: Vec<Id>, lasting: Lasting) -> impl Stream<Item = Result<TrailVi
     let view = |(contents, flow): (TrailContents, Arc<Flow>), template, cx: &Context<'_>| {
         Ok(TrailView::new(&Assessed::new(contents, template), &flow, cx))
     };
-    let reports = |(contents, _): &(TrailContents, Arc<Flow>)| contents.reports();
+    let judgements =
+        |(contents, _): &(TrailContents, Arc<Flow>), template: &Template| contents.judgements(template);
     let parts = stream::once(parts).try_flatten();
     let read = move |ids| {
         let lasting = lasting.clone();
-        async move { Ok(each_with_template(in_flows(ids, lasting.clone()).await?, lasting, reports, view)) }
+        async move { Ok(each_with_template(in_flows(ids, lasting.clone()).await?, lasting, judgements, view)) }
     };
     parts.and_then(read).try_flatten()
 }

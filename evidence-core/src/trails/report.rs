@@ -67,8 +67,9 @@ impl Operation for GetAuditPdf {
         let events = history.events(cx).await?;
         let ledger = position(last_entry(&history, cx).await?, cx).await?;
         let (org, flow) = (cx.place()?.name.clone(), self.flow_name.clone());
+        let shows_runs = cx.sees_environments()?;
         let draw = move || {
-            let pages = pages(&org, &flow, ledger, &history, &events);
+            let pages = pages(&org, &flow, ledger, &history, &events, shows_runs);
             report::render(&pages).map(|bytes| (sha256_hex(&bytes), bytes))
         };
         let (digest, bytes) = cx.compute().run_long(draw).await?.map_err(|source| Error::Internal {
@@ -100,6 +101,7 @@ fn pages(
     ledger: LedgerPosition,
     history: &History,
     events: &[Event],
+    shows_runs: bool,
 ) -> TrailReport {
     let History { runs, judged, .. } = history;
     let trail = &judged.trail;
@@ -122,7 +124,7 @@ fn pages(
         ledger,
         expectations: expectations(judged, &attestations),
         attestations: attestations.iter().map(|one| claim(one, &deciding, &filenames)).collect(),
-        artifacts: artifacts(judged, events, runs),
+        artifacts: artifacts(judged, events, shows_runs.then_some(runs)),
         events: events.iter().map(line).collect(),
         attachments: attestations.iter().flat_map(|attestation| files(attestation)).collect(),
     }
@@ -207,11 +209,11 @@ fn built_from(artifact: &Artifact) -> Option<report::Commit> {
 fn expectations(judged: &Assessed, attestations: &[&Attestation]) -> Vec<report::Expectation> {
     let by_id: BTreeMap<String, &Attestation> =
         attestations.iter().map(|attestation| (attestation.id.to_string(), *attestation)).collect();
-    let row = |scope: &str, status: &AttestationStatus| {
+    let row = |artifact: Option<&str>, status: &AttestationStatus| {
         let deciding = status.overridden_attestation_id.as_ref().or(status.attestation_id.as_ref());
         let record = deciding.and_then(|id| by_id.get(id));
         report::Expectation {
-            scope: scope.to_owned(),
+            scope: artifact.map(str::to_owned),
             name: status.name.clone(),
             kind: status.kind.clone(),
             status: match status.is_compliant {
@@ -224,11 +226,11 @@ fn expectations(judged: &Assessed, attestations: &[&Attestation]) -> Vec<report:
             by: record.map(|record| record.created_by.name.clone()).unwrap_or_default(),
         }
     };
-    let mut rows: Vec<_> = judged.status.attestations.iter().map(|status| row("trail", status)).collect();
+    let mut rows: Vec<_> = judged.status.attestations.iter().map(|status| row(None, status)).collect();
     for artifact in &judged.status.artifacts {
         if artifact.state == ArtifactState::Missing && !artifact.unexpected {
             rows.push(report::Expectation {
-                scope: artifact.name.clone(),
+                scope: Some(artifact.name.clone()),
                 name: artifact.name.clone(),
                 kind: "artifact".to_owned(),
                 status: ExpectationStatus::Missing,
@@ -237,7 +239,7 @@ fn expectations(judged: &Assessed, attestations: &[&Attestation]) -> Vec<report:
                 by: String::new(),
             });
         }
-        rows.extend(artifact.attestations.iter().map(|status| row(&artifact.name, status)));
+        rows.extend(artifact.attestations.iter().map(|status| row(Some(&artifact.name), status)));
     }
     rows
 }
@@ -352,13 +354,23 @@ fn pull_request(one: crate::attestations::PullRequest) -> report::PullRequest {
     }
 }
 
-fn artifacts(judged: &Assessed, events: &[Event], runs: &[Run]) -> Vec<report::Artifact> {
+/// The artifacts as they were reported; without `runs`, where they ran is left out.
+fn artifacts(judged: &Assessed, events: &[Event], runs: Option<&[Run]>) -> Vec<report::Artifact> {
     let states =
         compliance::artifact_states(&judged.parsed.template, &judged.artifacts, &judged.attestations);
     let mut ran: BTreeMap<&Fingerprint, Vec<&Run>> = BTreeMap::new();
-    for run in runs {
+    for run in runs.unwrap_or_default() {
         ran.entry(&run.fingerprint).or_default().push(run);
     }
+    let ran_in = |fingerprint: &Fingerprint| {
+        let run = |run: &&Run| report::Run {
+            environment: run.environment_name.to_string(),
+            from_snapshot: run.from.0,
+            since: run.from.1,
+            until: run.until,
+        };
+        ran.get(fingerprint).into_iter().flatten().map(run).collect()
+    };
     let reported = events.iter().filter_map(Event::artifact);
     reported
         .map(|artifact| {
@@ -373,17 +385,7 @@ fn artifacts(judged: &Assessed, events: &[Event], runs: &[Run]) -> Vec<report::A
                 build_url: artifact.build_url.clone(),
                 at: artifact.created_at,
                 by: artifact.created_by.name.clone(),
-                runs: ran
-                    .get(&artifact.fingerprint)
-                    .into_iter()
-                    .flatten()
-                    .map(|run| report::Run {
-                        environment: run.environment_name.to_string(),
-                        from_snapshot: run.from.0,
-                        since: run.from.1,
-                        until: run.until,
-                    })
-                    .collect(),
+                runs: runs.is_some().then(|| ran_in(&artifact.fingerprint)),
             }
         })
         .collect()
@@ -491,9 +493,25 @@ mod tests {
                 ..artifact(1, 2, Some(3), "f")
             };
             let event = Event { at: at(1), by: None, what: Happening::Artifact(reported) };
-            let shown = artifacts(&judged, &[event], &[]).remove(0).commit;
+            let shown = artifacts(&judged, &[event], None).remove(0).commit;
             assert_eq!(shown.map(|commit| (commit.sha1, commit.author)), expected, "{git_commit:?}");
         }
+    }
+
+    #[test]
+    fn what_is_expected_of_an_artifact_called_trail_is_not_expected_of_the_trail() {
+        let text = "trail: {attestations: [{name: a, type: '*'}], \
+                    artifacts: [{name: trail, attestations: [{name: b, type: '*'}]}]}";
+        let parsed = Parsed { text: text.to_owned(), template: Template::parse(text).unwrap() };
+        let contents = TrailContents {
+            trail: trail(3, 2, "t"),
+            revision: 0,
+            artifacts: Vec::new(),
+            attestations: Vec::new(),
+        };
+        let rows = expectations(&Assessed::new(contents, Arc::new(parsed)), &[]);
+        let rows = Vec::from_iter(rows.iter().map(|row| (row.scope.as_deref(), row.name.as_str())));
+        assert_eq!(rows, [(None, "a"), (Some("trail"), "trail"), (Some("trail"), "b")]);
     }
 
     #[test]

@@ -173,6 +173,54 @@ async fn what_a_long_trail_has_is_judged_off_the_runtime_however_little_runs() {
 }
 
 #[tokio::test]
+async fn what_a_long_template_asks_for_is_judged_off_the_runtime_however_little_was_reported() {
+    let (api, pool) = held().await;
+    api.given_flow_with_template().await;
+    // So short that no answer is long JSON.
+    let line = |n| format!("  - {{name: c{n}, type: '*'}}\n");
+    let long = format!("trail:\n  attestations:\n{}", (0..260).map(line).collect::<String>());
+    let document = json!({"name": "web", "description": ""}).to_string();
+    let parts = [("name=\"data_json\"", &*document), ("name=\"template_file\"; filename=\"t.yml\"", &long)];
+    let put = api.put("/flows/acme/template_file").form(&parts);
+    answered_meanwhile(&api, &pool, put).await.0.ok();
+    api.given_environments("docker", &["prod"]).await;
+    api.given_artifact('a', "t").await;
+    let artifact = json!({"digests": {"image": fingerprint('a')}, "creationTimestamp": 1});
+    let report = api.put("/environments/acme/prod/report/docker").json(json!({"artifacts": [artifact]}));
+    let table = [
+        ("a list of trails", api.get("/trails/acme"), 200, 1),
+        ("a trail: judged, made and written", api.get("/trails/acme/web/t"), 200, 3),
+        ("the newest trail of a flow", api.get("/flows/acme"), 200, 1),
+        ("an artifact", api.get("/artifacts/acme"), 200, 1),
+        ("what runs", report, 201, 1),
+    ];
+    for (what, ask, status, expected) in table {
+        let (reply, jobs) = answered_meanwhile(&api, &pool, ask).await;
+        assert_eq!((reply.status.as_u16(), jobs), (status, expected), "{what}: {:?}", reply.body);
+    }
+}
+
+#[tokio::test]
+async fn what_runs_is_judged_a_bounded_part_at_a_time_so_that_others_come_in_between() {
+    let (api, pool) = held().await;
+    api.given_flow_with_template().await;
+    let names = Vec::from_iter((0..10).map(|n| format!("p{n}")));
+    for name in &names {
+        api.put_policy(name, PROVENANCE).await.created();
+    }
+    let mut jobs = Vec::new();
+    for (environment, policies) in [("by-one", &names[..1]), ("by-ten", &names)] {
+        let body = json!({"name": environment, "type": "docker", "description": "", "policies": policies});
+        api.put("/environments/acme").json(&body).await.created();
+        let ask = api.put(&format!("/environments/acme/{environment}/report/docker")).json(report(3_000));
+        let (reply, done) = answered_meanwhile(&api, &pool, ask).await;
+        assert_eq!(reply.status, 201, "{:?}", reply.body);
+        jobs.push(done);
+    }
+    assert_eq!(jobs[1], jobs[0] + 2, "thirty thousand judgements are three parts");
+}
+
+#[tokio::test]
 async fn what_a_large_report_says_is_put_together_off_the_runtime_before_it_is_refused() {
     let (api, pool) = held().await;
     api.given_flow_with_template().await;

@@ -83,6 +83,10 @@ async fn a_stranger_learns_nothing_of_environments_from_a_public_flow() {
         api::operations(&mut open);
         assert_eq!(BTreeSet::from_iter(questions.keys().copied()), open.0);
         let before = answers(&api, &questions, JOHN).await;
+        // That nothing runs is not said to a stranger either.
+        let pdf = &questions["download_trail_audit_pdf"];
+        let (strange, own) = (api.get(pdf).key(JOHN).await, api.get(pdf).key(JANE).await);
+        assert_ne!(strange.body, own.body);
         api.given_environments("docker", &["vault"]).await;
         api.report_running("vault", &[('a', &[10])]).await.created();
         api.report_running("vault", &[]).await.created();

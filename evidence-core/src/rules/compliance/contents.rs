@@ -82,9 +82,9 @@ impl ByContent {
         self.about.get(fingerprint).into_iter().flatten().map(|list| list.len()).sum()
     }
 
-    /// How many more [`state`](Self::state) goes through: those of the trail, once.
-    pub fn unjudged(&self) -> usize {
-        if self.trail.get().is_some() { 0 } else { self.on_trail.len() }
+    /// How many more [`state`](Self::state) goes through: those of the trail, and what is asked of it, once.
+    pub fn unjudged(&self, template: &Template) -> usize {
+        if self.trail.get().is_some() { 0 } else { self.on_trail.len() + template.attestations.len() }
     }
 
     /// The state of a report of this content by this name, as [`evaluate_artifact`](super::evaluate_artifact) says of it; the

@@ -386,6 +386,62 @@ fn nothing_complies_with_a_policy_that_cannot_be_read() {
     }
 }
 
+/// A policy of any sort, also of those that are not stored yet.
+fn any_policy() -> impl Strategy<Value = Policy> {
+    use proptest::{collection::vec, option::weighted, sample::select};
+    let boolean = || {
+        (any::<bool>(), 0..2_usize)
+            .prop_map(|(required, exceptions)| BooleanRule { required, exceptions: vec![None; exceptions] })
+    };
+    let condition = weighted(0.2, Just(Condition { text: "true".to_owned() }));
+    let kind = select(vec!["*", "generic", "decision"]);
+    let control = weighted(0.2, Just("C-1".to_owned()));
+    let rule = (condition, select(vec!["*", "a", "b"]), kind, any::<bool>(), control);
+    let rule = rule.prop_map(|(condition, name, kind, must_be_compliant, for_control)| AttestationRule {
+        condition,
+        name: name.to_owned(),
+        kind: kind.parse().unwrap(),
+        must_be_compliant,
+        for_control,
+    });
+    let unreadable = weighted(0.1, Just("The policy cannot be read: …".to_owned()));
+    (boolean(), boolean(), vec(rule, 0..3), unreadable).prop_map(
+        |(provenance, trail_compliance, attestations, unreadable)| Policy {
+            provenance,
+            trail_compliance,
+            attestations,
+            unreadable,
+        },
+    )
+}
+
+/// A flow where an artifact stands in any way.
+fn any_context() -> impl Strategy<Value = FlowContext> {
+    use proptest::{collection::vec, sample::select};
+    let kind = select(vec!["generic", "system:decision", "junit"]);
+    let attestation = (select(vec!["a", "b", "c"]), kind, any::<bool>());
+    let attestation = attestation.prop_map(|(name, kind, is_compliant)| FlowAttestation {
+        name: name.to_owned(),
+        kind: kind.to_owned(),
+        is_compliant,
+    });
+    let lists = vec(vec(attestation, 0..4).prop_map(Arc::from), 0..3);
+    let state = select(vec![State::Compliant, State::Compliant, State::NonCompliant, State::Incomplete]);
+    (state, lists).prop_map(|(state, attestations)| FlowContext { attestations, ..flow("web", state) })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn a_policy_is_satisfied_as_its_explanation_says(
+        policy in any_policy(),
+        contexts in proptest::collection::vec(any_context(), 0..3),
+    ) {
+        prop_assert_eq!(is_satisfied(&policy, &contexts), evaluate(&policy, &contexts).satisfied);
+    }
+}
+
 proptest::proptest! {
     /// Whatever is stored: what can be read is judged as it always is, and nothing complies with the rest.
     #[test]
