@@ -375,9 +375,7 @@ impl Reports {
             let contents = cx.store().trail_contents(cx.org()?, &ids).await?;
             for part in in_parts(contents, |contents| contents.trail.template) {
                 let templates = cx.templates(part.iter().map(|contents| contents.trail.template)).await?;
-                let reported =
-                    |contents: &TrailContents| contents.artifacts.len() + contents.attestations.len();
-                let heavy = part.iter().map(reported).sum::<usize>() > MANY_JUDGEMENTS;
+                let heavy = part.iter().map(TrailContents::reports).sum::<usize>() > MANY_JUDGEMENTS;
                 let running = Arc::clone(&running);
                 let judge = move || {
                     let judge = |contents: TrailContents| {

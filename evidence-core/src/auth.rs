@@ -327,6 +327,8 @@ pub struct Access {
     pub(crate) caller: Principal,
     pub(crate) target: Target,
     pub(crate) place: Option<Place>,
+    /// The organization whose service account the caller is.
+    pub(crate) home: Option<Id>,
 }
 
 impl Access {
@@ -346,12 +348,13 @@ impl Access {
     }
 
     /// Whose share of the compute pool the request uses ([`Compute::on_behalf_of`](crate::compute::Compute::on_behalf_of)):
-    /// the organization's, where the caller has a role there, and else the caller's own. Nothing for nobody.
+    /// the organization's, where the caller has a role there, and else the caller's own. An organization makes as many service
+    /// accounts as it likes: elsewhere they all use its own share. Nothing for nobody.
     pub fn on_behalf_of(&self) -> Option<Id> {
         match &self.place {
             Some(Place { org, role: Some(_), .. }) => Some(*org),
             _ if self.caller.is_nobody() => None,
-            _ => Some(self.caller.actor.id),
+            _ => Some(self.home.unwrap_or(self.caller.actor.id)),
         }
     }
 }

@@ -4,8 +4,9 @@
 //!
 //! What finds no thread waits, at most [`PATIENCE`] long and at most [`WAITING`] jobs of an organization; what comes beyond
 //! is refused, and never begun. Organizations take turns, so that none waits for all the jobs of another. A caller without a
-//! role in the organization is counted in its place, so that no stranger uses up what its own people need. What an answer that
-//! is being sent still needs waits whatever waits already; and what a write needs that was recorded is done in any case.
+//! role in the organization is counted in its place, a service account as the organization that made it, so that no stranger
+//! uses up what its own people need. What an answer that is being sent still needs waits whatever waits already; and what a
+//! write needs that was recorded is done in any case.
 //!
 //! Jobs that take seconds have half of the places at most ([`Compute::run_long`]), so that the others, of which a request may
 //! have several, do not wait for them each time. They wait apart, and so does whatever else their requests do

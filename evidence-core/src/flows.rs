@@ -237,7 +237,7 @@ async fn views(
     sort_by_ids(&mut flows, &ids, |flow| flow.id);
     let with_activity = |flow: Flow| (flow.template, (newest.get(&flow.id).copied(), flow));
     let flows = flows.into_iter().map(with_activity).collect();
-    Ok(each_with_template(flows, lasting.clone(), listed))
+    Ok(each_with_template(flows, lasting.clone(), |_| 0, listed))
 }
 
 impl Envelope<ListedFlow> for Option<Pagination> {

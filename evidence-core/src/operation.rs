@@ -455,7 +455,7 @@ impl std::io::Write for Short<'_> {
 
 /// Appends a value's JSON to `text`. How long it is shows while it is written: what turns out to be long is written once
 /// more, in `compute`.
-async fn write_json<T: Serialize + Send + 'static>(
+pub(crate) async fn write_json<T: Serialize + Send + 'static>(
     text: &mut Vec<u8>,
     value: T,
     compute: &Compute,

@@ -1,5 +1,6 @@
 //! Pages: what a caller asks for, what a store sees, and what it gives back.
 
+use futures_util::{Stream, stream};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -168,7 +169,7 @@ impl<K> Listed<K> {
 }
 
 /// More bytes are not read at once; what is longer is read alone.
-const LARGEST: u64 = 1 << 20;
+pub(crate) const LARGEST: u64 = 1 << 20;
 
 /// Items of so many bytes, in order, in parts that fit memory, of at most so many.
 pub(crate) fn in_batches<T>(items: impl IntoIterator<Item = (T, u64)>, most: usize) -> Vec<Vec<T>> {
@@ -187,6 +188,47 @@ pub(crate) fn in_batches<T>(items: impl IntoIterator<Item = (T, u64)>, most: usi
         }
     }
     batches
+}
+
+/// Of a list that is answered whole, more items are not listed at once: they come to about a megabyte.
+pub(crate) const MOST_LISTED: u64 = 40_000;
+
+/// The whole of a list, at most so many items at a time, two at least. Nothing of it ever goes, and what comes in meanwhile
+/// comes before all the others, and is left out.
+pub(crate) fn in_windows<F>(
+    most: u64,
+    ask: impl Fn(Window) -> F + Send + 'static,
+) -> impl Stream<Item = Result<Vec<Listed>>> + Send + 'static
+where
+    F: Future<Output = Result<Vec<Listed>>> + Send + 'static,
+{
+    /// Where the list goes on.
+    struct Next {
+        offset: u64,
+        /// The last item that there was.
+        after: Option<Id>,
+    }
+    stream::try_unfold((Some(Next { offset: 0, after: None }), ask), move |(next, ask)| async move {
+        let Some(Next { mut offset, after }) = next else { return Ok(None) };
+        loop {
+            let mut listed = ask(Window { offset, limit: most }).await?;
+            let is_last = (listed.len() as u64) < most;
+            let place = after.and_then(|after| listed.iter().position(|one| one.id == after));
+            // What came in since has moved the others on.
+            if after.is_some() && place.is_none() && !is_last {
+                offset += most;
+                continue;
+            }
+            let listed = match (after, place) {
+                (None, _) => listed,
+                (Some(_), Some(place)) => listed.split_off(place + 1),
+                (Some(_), None) => Vec::new(),
+            };
+            let after = listed.last().map(|one| one.id).or(after);
+            let next = (!is_last).then_some(Next { offset: offset + most - 1, after });
+            return Ok(Some((listed, (next, ask))));
+        }
+    })
 }
 
 /// Where to go from a page in an envelope, its `_links`.
@@ -279,6 +321,11 @@ pub enum SortDirection {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use futures_util::TryStreamExt;
+    use futures_util::future::ready;
     use proptest::prelude::*;
 
     use super::*;
@@ -316,6 +363,26 @@ mod tests {
         assert_eq!(sizes(&[half, half, 1, half, half]), [2, 2, 1]);
         assert_eq!(sizes(&[1, LARGEST, u64::MAX, 1, 1]), [1, 1, 1, 2]);
         assert_eq!(sizes(&[1; Listed::<Id>::MOST * 2 + 1]), [Listed::<Id>::MOST, Listed::<Id>::MOST, 1]);
+    }
+
+    #[tokio::test]
+    async fn a_list_that_grows_meanwhile_is_told_once_as_it_was_at_first() {
+        let id = |number: u64| -> Id { format!("00000000-0000-0000-0000-{number:08x}").parse().unwrap() };
+        for (many, growth) in [(0, 1), (1, 0), (3, 0), (4, 2), (10, 0), (10, 1), (10, 2)] {
+            let asked = Arc::new(AtomicU64::new(0));
+            let ask = {
+                let asked = Arc::clone(&asked);
+                move |window: Window| {
+                    let newest = many + growth * asked.fetch_add(1, Ordering::Relaxed);
+                    let newest_first = (0..newest).rev().map(|number| Listed { id: id(number), bytes: 1 });
+                    ready(Ok(Slice::of(newest_first.collect(), window).items))
+                }
+            };
+            let told: Vec<Vec<Listed>> = in_windows(4, ask).try_collect().await.unwrap();
+            assert!(told.iter().all(|listed| listed.len() <= 4), "{told:?}");
+            let ids = told.concat().into_iter().map(|one| one.id);
+            assert_eq!(Vec::from_iter(ids), Vec::from_iter((0..many).rev().map(id)), "{many}, {growth}");
+        }
     }
 
     proptest! {

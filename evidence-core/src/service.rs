@@ -207,7 +207,8 @@ impl Parts {
             Some(key) => callers.holder(key, now, &**store).await?.bound_to,
             None => None,
         };
-        let Some(name) = target.org() else { return Ok(Access { caller, target, place: None }) };
+        let home = bound_to.map(|(home, _)| home);
+        let Some(name) = target.org() else { return Ok(Access { caller, target, place: None, home }) };
         let standing = callers.standing(name.as_str(), caller.actor.id, now, &**store).await?;
         let standing =
             standing.ok_or_else(|| Missing::new(Resource::Organization, name.as_str(), name.as_str()))?;
@@ -228,7 +229,7 @@ impl Parts {
             return Err(Error::Forbidden);
         }
         let place = Place { org, name: standing.organization.name, role };
-        Ok(Access { caller, target, place: Some(place) })
+        Ok(Access { caller, target, place: Some(place), home })
     }
 }
 

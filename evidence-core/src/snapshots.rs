@@ -28,7 +28,9 @@ use crate::store::{Current, StoreResult};
 use crate::time::{Timestamp, WholeSeconds};
 
 pub use key::ArtifactKey;
-pub use view::{AppliedPolicyView, ArtifactFlow, GetSnapshot, SnapshotArtifact, SnapshotView};
+pub use view::{
+    AppliedPolicyView, ArtifactFlow, FailingArtifacts, GetSnapshot, SnapshotArtifact, SnapshotView,
+};
 
 /// A snapshot as it is recorded: what changed since the one before, and the verdict.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

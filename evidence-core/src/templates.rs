@@ -8,7 +8,7 @@ use futures_util::stream::BoxStream;
 use futures_util::{Stream, StreamExt, TryStreamExt, stream};
 
 use crate::cache::Cache;
-use crate::compute::LONG_YAML;
+use crate::compute::{LONG_YAML, MANY_JUDGEMENTS};
 use crate::error::{Error, Result};
 use crate::flows::EMPTY_TEMPLATE;
 use crate::ledger::Hash;
@@ -128,26 +128,33 @@ impl Context<'_> {
     }
 }
 
-/// What `make` makes of each item and its template, one after the other as they are asked for: no more templates are held
-/// than are read at once, however many items there are.
+/// What `make` makes of each item and its template, one after the other as they are asked for, off the runtime where it
+/// takes many `judgements`: no more templates are held than are read at once, however many items there are.
 pub(crate) fn each_with_template<T: Send + 'static, V: Send + 'static>(
     items: Vec<(Option<TextRef>, T)>,
     lasting: Lasting,
+    judgements: impl Fn(&T) -> usize + Clone + Send + 'static,
     make: impl Fn(T, Arc<Parsed>, &Context<'_>) -> Result<V> + Clone + Send + 'static,
 ) -> impl Stream<Item = Result<V>> + Send + 'static {
     let parts = stream::iter(in_parts(items, |(text, _)| *text));
-    parts.then(move |part| read(part, lasting.clone(), make.clone())).try_flatten()
+    parts.then(move |part| read(part, lasting.clone(), judgements.clone(), make.clone())).try_flatten()
 }
 
 async fn read<T: Send + 'static, V: Send + 'static>(
     part: Vec<(Option<TextRef>, T)>,
     lasting: Lasting,
-    make: impl Fn(T, Arc<Parsed>, &Context<'_>) -> Result<V> + Send + 'static,
+    judgements: impl Fn(&T) -> usize + Send + 'static,
+    make: impl Fn(T, Arc<Parsed>, &Context<'_>) -> Result<V> + Clone + Send + 'static,
 ) -> Result<BoxStream<'static, Result<V>>> {
     let wanted: Vec<_> = part.iter().map(|(text, _)| *text).collect();
     let templates = lasting.context().templates(wanted).await?;
-    let make = move |(text, item)| make(item, templates.of(text), &lasting.context());
-    Ok(stream::iter(part.into_iter().map(make)).boxed())
+    let make = move |(text, item)| {
+        let (template, lasting, make) = (templates.of(text), lasting.clone(), make.clone());
+        let (heavy, compute) = (judgements(&item) > MANY_JUDGEMENTS, lasting.context().compute());
+        let make = move || make(item, template, &lasting.context());
+        async move { compute.run_if(heavy, make).await? }
+    };
+    Ok(stream::iter(part).then(make).boxed())
 }
 
 /// The file part of forms.

@@ -1,13 +1,14 @@
 //! The operations on artifacts.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use futures_util::{Stream, StreamExt, TryFutureExt, TryStreamExt, stream};
+use futures_util::future::ready;
+use futures_util::stream::BoxStream;
+use futures_util::{Stream, StreamExt, TryStreamExt, stream};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::view::views;
+use super::view::{Around, views};
 use super::{Artifact, ArtifactFilter, ArtifactView};
 use crate::auth::Scope;
 use crate::error::{Error, Resource, Result};
@@ -19,13 +20,13 @@ use crate::name::{
     TrailName,
 };
 use crate::operation::{Created, Json, JsonList, Method, Operation};
-use crate::page::{PageNumber, PerPage, Window, in_batches};
+use crate::page::{Listed, MOST_LISTED, PageNumber, PerPage, Window, in_windows};
 use crate::recording::check_room;
 use crate::repos::RepoFilter;
 use crate::service::{Context, Draft, Lasting};
 use crate::shared::{
     Address, Description, ExternalUrls, FreeForm, GitCommit, List, LongText, RepoInfo, ShortText, Text,
-    UserData, distinct, sort_by_ids,
+    UserData, sort_by_ids,
 };
 use crate::trails::Reported;
 
@@ -272,7 +273,8 @@ impl Operation for GetArtifact {
         };
         let found = cx.store().latest_artifact(cx.org()?, &filter).await?;
         let gone = gone();
-        let found = views(found.into_iter().collect(), Some(&flow), cx).await?.next().await.transpose()?;
+        let found =
+            views(found.into_iter().collect(), Around::new(Some(flow), cx)).next().await.transpose()?;
         found.map(Json).ok_or(gone)
     }
 }
@@ -314,7 +316,9 @@ impl Operation for GetArtifactsByCommit {
             commit: Some(self.commit_sha.into_string()),
             ..ArtifactFilter::default()
         };
-        list(&filter, Window::ALL, Some(flow), cx).await
+        let lasting = cx.lasting();
+        let ask = move |window| listed(filter.clone(), window, lasting.clone());
+        list(in_windows(MOST_LISTED, ask), Some(flow), cx).await
     }
 }
 
@@ -415,57 +419,33 @@ impl Operation for ListArtifacts {
             ArtifactFilter { flow: flow.as_ref().map(|flow| flow.id), repos, ..ArtifactFilter::default() };
         let per_page = self.per_page.map_or(15, PerPage::get).min(MOST_A_PAGE);
         let window = self.page.unwrap_or_default().window(per_page);
-        list(&filter, window, flow, cx).await
+        let listed = cx.store().artifacts_listed(cx.org()?, &filter, window).await?;
+        list(stream::once(ready(Ok(listed))), flow, cx).await
     }
 }
 
-/// A list of artifacts; `flow` is that of all of them, where it is known.
+/// The artifacts of these lists, one list after the other; `flow` is that of all of them, where it is known.
 async fn list(
-    filter: &ArtifactFilter,
-    window: Window,
+    lists: impl Stream<Item = Result<Vec<Listed>>> + Send + 'static,
     flow: Option<Flow>,
     cx: &Context<'_>,
 ) -> Result<JsonList<ArtifactView>> {
-    let listed = cx.store().artifacts_listed(cx.org()?, filter, window).await?;
-    let around = Arc::new((cx.lasting(), flow));
-    let read = move |ids: Vec<Id>| {
-        let around = Arc::clone(&around);
-        let found = async move {
-            let (lasting, flow) = &*around;
-            let cx = lasting.context();
-            let mut found = cx.store().artifacts_by_id(cx.org()?, &ids).await?;
-            sort_by_ids(&mut found, &ids, |artifact| artifact.id);
-            by_trails(found, flow.clone(), lasting.clone()).await
-        };
-        found.try_flatten_stream()
-    };
-    JsonList::in_batches(listed, (), &cx.compute(), read).await
+    let around = Around::new(flow, cx);
+    let read = move |ids| read(ids, Arc::clone(&around));
+    let batches = lists.map_ok(|listed| stream::iter(Listed::batches(listed)).map(Ok)).try_flatten();
+    JsonList::made(batches.and_then(read).try_flatten(), (), &cx.compute()).await
 }
 
-/// These artifacts, in order, as answers carry them: those whose trails fit memory together at a time.
-async fn by_trails(
-    artifacts: Vec<Artifact>,
-    flow: Option<Flow>,
-    lasting: Lasting,
-) -> Result<impl Stream<Item = Result<ArtifactView>> + Send + 'static> {
+async fn listed(filter: ArtifactFilter, window: Window, lasting: Lasting) -> Result<Vec<Listed>> {
     let cx = lasting.context();
-    let trails = distinct(artifacts.iter().filter_map(|artifact| artifact.trail));
-    let sizes = cx.store().trail_sizes(cx.org()?, &trails).await?;
-    let sizes: BTreeMap<Id, u64> = sizes.into_iter().map(|listed| (listed.id, listed.bytes)).collect();
-    let mut last = None;
-    let weighed = artifacts.into_iter().map(|artifact| {
-        // Those of one trail mostly stand together.
-        let size = artifact.trail.filter(|_| artifact.trail != last).and_then(|trail| sizes.get(&trail));
-        last = artifact.trail;
-        let size = size.copied().unwrap_or_default();
-        (artifact, size)
-    });
-    let parts = stream::iter(in_batches(weighed, usize::MAX));
-    let read = move |part| {
-        let (lasting, flow) = (lasting.clone(), flow.clone());
-        async move { views(part, flow.as_ref(), &lasting.context()).await }
-    };
-    Ok(parts.then(read).try_flatten())
+    Ok(cx.store().artifacts_listed(cx.org()?, &filter, window).await?)
+}
+
+/// The artifacts of these ids, in order, as answers carry them.
+async fn read(ids: Vec<Id>, around: Arc<Around>) -> Result<BoxStream<'static, Result<ArtifactView>>> {
+    let mut found = around.artifacts(&ids).await?;
+    sort_by_ids(&mut found, &ids, |artifact| artifact.id);
+    Ok(views(found, around))
 }
 
 async fn repos_named(name: ShortText, cx: &Context<'_>) -> Result<Vec<Id>> {

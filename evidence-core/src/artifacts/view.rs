@@ -1,31 +1,34 @@
 //! Artifacts as answers carry them: the report, its state in its trail, the evidence for it, and where it runs and ran.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use futures_util::StreamExt;
 use futures_util::future::try_join3;
 use futures_util::stream::BoxStream;
+use futures_util::{Stream, StreamExt, TryStreamExt, stream};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::Artifact;
 use crate::attestations::{Attestation, AttestationRow};
-use crate::error::Result;
+use crate::cache::Cache;
+use crate::compute::MANY_JUDGEMENTS;
+use crate::error::{Error, Result};
 use crate::flows::Flow;
 use crate::id::Id;
 use crate::json::JsonText;
 use crate::name::{Fingerprint, TrailName};
-use crate::rules::compliance::{self, ReportedArtifact, ReportedAttestation, State, Subjects};
+use crate::page::{LARGEST, in_batches};
+use crate::rules::compliance::{self, ByContent, ReportedArtifact, ReportedAttestation, State};
 use crate::rules::template::Template;
-use crate::service::Context;
+use crate::service::{Context, Lasting};
 use crate::shared::{ExternalUrls, FreeForm, GitCommitInfo, RepoInfo, ShortText, distinct, text};
 use crate::snapshots::Run;
 use crate::templates::{Parsed, each_with_template};
 use crate::texts::TextRef;
 use crate::time::{Seconds, Timestamp};
-use crate::trails::{TrailContents, artifact_state, runs};
+use crate::trails::{REPORT_BYTES, TrailContents, runs};
 
 /// An artifact (specification, Artifact). Every key is there; what nobody reported is the empty value of its type.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -116,65 +119,215 @@ pub struct HistoryEvent {
     pub timestamp: Seconds,
 }
 
-/// What the views of some artifacts rest on, read in a bounded number of questions.
-struct Surroundings {
-    flows: BTreeMap<Id, Flow>,
-    trails: BTreeMap<Id, OnTrail>,
-    runs: BTreeMap<Fingerprint, Vec<Run>>,
-    /// What the attestations say that are shown: the newest of each name.
-    shown: BTreeMap<Id, Attestation>,
+/// So many bytes of trails are kept for the artifacts that come later in an answer.
+const KEPT: usize = 16 << 20;
+
+/// An attestation is taken for so many bytes where it is not known how long it is.
+const EVIDENCE: u64 = LARGEST / 64;
+
+/// What the artifacts of an answer rest on.
+pub(super) struct Around {
+    lasting: Lasting,
+    /// That of all of them, where it is known.
+    flow: Option<Flow>,
+    /// The trails of those before: an answer reads all that was reported to a trail, once for all its artifacts.
+    trails: Cache<Id, OnTrail>,
 }
+
+/// The trails of some artifacts.
+type OnTrails = BTreeMap<Id, Arc<OnTrail>>;
 
 /// A trail as far as its artifacts go.
 struct OnTrail {
     name: TrailName,
     template: Option<TextRef>,
-    artifacts: Vec<ReportedArtifact>,
     /// Oldest first, and once more as they are judged by.
     attestations: Vec<AttestationRow>,
-    reported: Vec<ReportedAttestation>,
+    reported: ByContent,
 }
 
 impl OnTrail {
     fn new(contents: TrailContents) -> Self {
         let TrailContents { trail, artifacts, attestations, .. } = contents;
-        Self {
-            name: trail.name,
-            template: trail.template,
-            artifacts: artifacts.iter().map(ReportedArtifact::from).collect(),
-            reported: attestations.iter().map(ReportedAttestation::from).collect(),
-            attestations,
-        }
+        let artifacts = Vec::from_iter(artifacts.iter().map(ReportedArtifact::from));
+        let reported = attestations.iter().map(ReportedAttestation::from).collect();
+        let reported = ByContent::new(&artifacts, reported);
+        Self { name: trail.name, template: trail.template, attestations, reported }
+    }
+
+    /// The attestations at these places.
+    fn at<'a>(&'a self, places: &'a [usize]) -> impl Iterator<Item = &'a AttestationRow> {
+        places.iter().filter_map(|place| self.attestations.get(*place))
+    }
+
+    /// The newest of each name, of those at these places, which are oldest first.
+    fn newest(&self, places: &[usize]) -> Vec<usize> {
+        let named = places.iter().filter_map(|place| Some((&self.attestations.get(*place)?.name, *place)));
+        BTreeMap::from_iter(named).into_values().collect()
     }
 }
 
-impl Surroundings {
-    /// `flow` is that of all these artifacts, where it is known.
-    async fn read(artifacts: &[Artifact], flow: Option<&Flow>, cx: &Context<'_>) -> Result<Self> {
-        let trails = distinct(artifacts.iter().filter_map(|artifact| artifact.trail));
-        let fingerprints = distinct(artifacts.iter().map(|artifact| artifact.fingerprint.clone()));
-        let (flows, trails, runs) =
-            try_join3(flows(artifacts, flow, cx), on_trails(&trails, cx), runs(&fingerprints, cx)).await?;
-        let flows = flows.into_iter().map(|flow| (flow.id, flow)).collect();
-        let mut around = Self { flows, trails, runs: BTreeMap::new(), shown: BTreeMap::new() };
-        for run in runs {
-            around.runs.entry(run.fingerprint.clone()).or_default().push(run);
-        }
-        let newest = |artifact| newest(&around.evidence(artifact)).into_values();
-        let shown = distinct(artifacts.iter().flat_map(newest));
-        if !shown.is_empty() {
-            let shown = cx.store().attestations_by_id(cx.org()?, &shown).await?;
-            around.shown = shown.into_iter().map(|attestation| (attestation.id, attestation)).collect();
-        }
-        Ok(around)
+impl Around {
+    /// `flow` is that of all artifacts, where it is known.
+    pub(super) fn new(flow: Option<Flow>, cx: &Context<'_>) -> Arc<Self> {
+        Arc::new(Self { lasting: cx.lasting(), flow, trails: Cache::new(KEPT) })
     }
 
+    /// The reports of these ids, in any order.
+    pub(super) async fn artifacts(&self, ids: &[Id]) -> Result<Vec<Artifact>> {
+        let cx = self.lasting.context();
+        Ok(cx.store().artifacts_by_id(cx.org()?, ids).await?)
+    }
+
+    async fn flows(&self, artifacts: &[Artifact], cx: &Context<'_>) -> Result<BTreeMap<Id, Flow>> {
+        let flows = match &self.flow {
+            Some(flow) => vec![flow.clone()],
+            None => {
+                let ids = distinct(artifacts.iter().map(|artifact| artifact.flow));
+                cx.store().flows_by_id(cx.org()?, &ids).await?
+            }
+        };
+        Ok(flows.into_iter().map(|flow| (flow.id, flow)).collect())
+    }
+
+    async fn on_trails(&self, trails: &[Id], cx: &Context<'_>) -> Result<OnTrails> {
+        if trails.is_empty() {
+            return Ok(OnTrails::new());
+        }
+        let found = cx.store().trail_contents(cx.org()?, trails).await?;
+        let heavy = found.iter().map(TrailContents::reports).sum::<usize>() > MANY_JUDGEMENTS;
+        let on_trail = |contents: TrailContents| {
+            // Its name and its template take some, too.
+            let bytes = (contents.reports() as u64 + 1) * REPORT_BYTES;
+            (contents.trail.id, bytes, Arc::new(OnTrail::new(contents)))
+        };
+        let read = move || Vec::from_iter(found.into_iter().map(on_trail));
+        let keep = |(id, bytes, trail): (Id, u64, Arc<OnTrail>)| {
+            self.trails.put(id, usize::try_from(bytes).unwrap_or(usize::MAX), Arc::clone(&trail));
+            (id, trail)
+        };
+        Ok(cx.compute().run_if(heavy, read).await?.into_iter().map(keep).collect())
+    }
+}
+
+/// These artifacts, in order, as answers carry them, one after the other: those whose trails fit memory together at a time.
+pub(super) fn views(
+    artifacts: Vec<Artifact>,
+    around: Arc<Around>,
+) -> BoxStream<'static, Result<ArtifactView>> {
+    let parts = |rest| {
+        stream::try_unfold(rest, |mut rest: Rest| async move {
+            Ok::<_, Error>(rest.part().await?.map(|part| (part, rest)))
+        })
+    };
+    stream::once(Rest::of(artifacts, around)).map_ok(parts).try_flatten().try_flatten().boxed()
+}
+
+/// Artifacts that are still to be answered.
+struct Rest {
+    artifacts: VecDeque<Artifact>,
+    /// Of the trails that were not read yet.
+    sizes: BTreeMap<Id, u64>,
+    around: Arc<Around>,
+}
+
+/// Some of them, with those of their trails that are known, and the others.
+struct Part {
+    artifacts: Vec<Artifact>,
+    known: OnTrails,
+    unknown: Vec<Id>,
+}
+
+impl Rest {
+    async fn of(artifacts: Vec<Artifact>, around: Arc<Around>) -> Result<Self> {
+        let trails = distinct(artifacts.iter().filter_map(|artifact| artifact.trail));
+        let unknown = Vec::from_iter(trails.into_iter().filter(|trail| around.trails.get(trail).is_none()));
+        let mut sizes = BTreeMap::new();
+        if !unknown.is_empty() {
+            let cx = around.lasting.context();
+            let found = cx.store().trail_sizes(cx.org()?, &unknown).await?;
+            sizes.extend(found.into_iter().map(|listed| (listed.id, listed.bytes)));
+        }
+        Ok(Self { artifacts: artifacts.into(), sizes, around })
+    }
+
+    /// As many as rest on known trails, and on others that fit memory together.
+    fn take(&mut self) -> Part {
+        let (mut artifacts, mut known, mut unknown) = (Vec::new(), OnTrails::new(), BTreeSet::new());
+        let mut room = LARGEST;
+        while let Some(artifact) = self.artifacts.pop_front() {
+            let trail = artifact.trail.filter(|trail| !known.contains_key(trail) && !unknown.contains(trail));
+            if let Some(trail) = trail {
+                if let Some(on_trail) = self.around.trails.get(&trail) {
+                    known.insert(trail, on_trail);
+                } else {
+                    // What was known when these were counted, and is forgotten by now, is read alone.
+                    let size = self.sizes.get(&trail).copied().unwrap_or(LARGEST);
+                    if size > room && !unknown.is_empty() {
+                        self.artifacts.push_front(artifact);
+                        break;
+                    }
+                    room = room.saturating_sub(size);
+                    unknown.insert(trail);
+                }
+            }
+            artifacts.push(artifact);
+        }
+        Part { artifacts, known, unknown: unknown.into_iter().collect() }
+    }
+
+    /// Some of them, as answers carry them; nothing where none are left.
+    async fn part(&mut self) -> Result<Option<BoxStream<'static, Result<ArtifactView>>>> {
+        if self.artifacts.is_empty() {
+            return Ok(None);
+        }
+        let Part { artifacts, mut known, unknown } = self.take();
+        let around = Arc::clone(&self.around);
+        let cx = around.lasting.context();
+        let fingerprints = distinct(artifacts.iter().map(|artifact| artifact.fingerprint.clone()));
+        let (flows, trails, ran) = try_join3(
+            around.flows(&artifacts, &cx),
+            around.on_trails(&unknown, &cx),
+            runs(&fingerprints, &cx),
+        )
+        .await?;
+        known.extend(trails);
+        let mut runs: BTreeMap<Fingerprint, Vec<Run>> = BTreeMap::new();
+        for run in ran {
+            runs.entry(run.fingerprint.clone()).or_default().push(run);
+        }
+        let surroundings = Arc::new(Surroundings { flows, trails: known, runs });
+        let about = artifacts.iter().map(|artifact| surroundings.evidence(artifact)).sum::<usize>();
+        let tell = {
+            let around = Arc::clone(&surroundings);
+            move || Vec::from_iter(artifacts.into_iter().map(|artifact| Told::new(artifact, &around)))
+        };
+        let told = cx.compute().run_if(about > MANY_JUDGEMENTS, tell).await?;
+        let weighed = told.into_iter().map(|told| {
+            let bytes = told.shown.len() as u64 * EVIDENCE;
+            (told, bytes)
+        });
+        let parts = stream::iter(in_batches(weighed, usize::MAX));
+        let lasting = around.lasting.clone();
+        let read = move |part| shown(part, Arc::clone(&surroundings), lasting.clone());
+        Ok(Some(parts.then(read).try_flatten().boxed()))
+    }
+}
+
+/// What the views of some artifacts rest on, read in a bounded number of questions.
+struct Surroundings {
+    flows: BTreeMap<Id, Flow>,
+    trails: OnTrails,
+    runs: BTreeMap<Fingerprint, Vec<Run>>,
+}
+
+impl Surroundings {
     fn flow_name(&self, artifact: &Artifact) -> &str {
         self.flows.get(&artifact.flow).map(|flow| flow.name.as_str()).unwrap_or_default()
     }
 
     fn trail(&self, artifact: &Artifact) -> Option<&OnTrail> {
-        self.trails.get(&artifact.trail?)
+        self.trails.get(&artifact.trail?).map(Arc::as_ref)
     }
 
     /// The template that it is judged by: its trail's, else the one that it came with.
@@ -182,82 +335,92 @@ impl Surroundings {
         self.trail(artifact).map_or(artifact.template, |trail| trail.template)
     }
 
-    /// The attestations that are about this artifact, oldest first.
-    fn evidence(&self, artifact: &Artifact) -> Vec<&AttestationRow> {
-        let Some(trail) = self.trail(artifact) else { return Vec::new() };
-        let report = ReportedArtifact::from(artifact);
-        let subjects = Subjects::of(&report, &trail.artifacts);
-        let on_trail = trail.attestations.iter().zip(&trail.reported);
-        on_trail.filter(|(_, reported)| subjects.include(&reported.binding)).map(|(row, _)| row).collect()
+    /// How many attestations are about this artifact.
+    fn evidence(&self, artifact: &Artifact) -> usize {
+        self.trail(artifact).map_or(0, |trail| trail.reported.count(artifact.fingerprint.as_str()))
     }
 }
 
-/// The newest of each name, of attestations oldest first.
-fn newest<'a>(evidence: &[&'a AttestationRow]) -> BTreeMap<&'a str, Id> {
-    evidence.iter().map(|attestation| (attestation.name.as_str(), attestation.id)).collect()
+/// An artifact, and the places of the attestations in its trail that are about it, oldest first.
+struct Told {
+    artifact: Artifact,
+    about: Vec<usize>,
+    /// The newest of each name, which is shown.
+    shown: Vec<usize>,
 }
 
-async fn flows(artifacts: &[Artifact], flow: Option<&Flow>, cx: &Context<'_>) -> Result<Vec<Flow>> {
-    match flow {
-        Some(flow) => Ok(vec![flow.clone()]),
-        None => {
-            let ids = distinct(artifacts.iter().map(|artifact| artifact.flow));
-            Ok(cx.store().flows_by_id(cx.org()?, &ids).await?)
-        }
+impl Told {
+    fn new(artifact: Artifact, around: &Surroundings) -> Self {
+        let trail = around.trail(&artifact);
+        let about = trail.map(|trail| trail.reported.about(artifact.fingerprint.as_str()));
+        let about = about.unwrap_or_default();
+        let shown = trail.map(|trail| trail.newest(&about)).unwrap_or_default();
+        Self { artifact, about, shown }
     }
 }
 
-async fn on_trails(trails: &[Id], cx: &Context<'_>) -> Result<BTreeMap<Id, OnTrail>> {
-    if trails.is_empty() {
-        return Ok(BTreeMap::new());
-    }
-    let found = cx.store().trail_contents(cx.org()?, trails).await?;
-    let by_id = |contents: TrailContents| (contents.trail.id, OnTrail::new(contents));
-    Ok(found.into_iter().map(by_id).collect())
-}
-
-/// These artifacts, in order, as answers carry them, one after the other; `flow` is that of all of them, where it is known.
-pub(super) async fn views(
-    artifacts: Vec<Artifact>,
-    flow: Option<&Flow>,
-    cx: &Context<'_>,
-) -> Result<BoxStream<'static, Result<ArtifactView>>> {
-    let around = Arc::new(Surroundings::read(&artifacts, flow, cx).await?);
-    let with_template = |artifact: Artifact| (around.template(&artifact), artifact);
-    let artifacts = artifacts.into_iter().map(with_template).collect();
-    let view = move |artifact: Artifact, parsed: Arc<Parsed>, cx: &Context<'_>| {
-        if artifact.trail.is_some() && around.trail(&artifact).is_none() {
-            return view(&artifact, &Template::of_lost_trail(), &around, cx);
-        }
-        view(&artifact, &parsed.template, &around, cx)
+/// These artifacts, whose attestations fit memory together, as answers carry them.
+async fn shown(
+    part: Vec<Told>,
+    around: Arc<Surroundings>,
+    lasting: Lasting,
+) -> Result<impl Stream<Item = Result<ArtifactView>> + Send + 'static> {
+    let shown = |told: &Told| {
+        let trail = around.trail(&told.artifact);
+        Vec::from_iter(trail.into_iter().flat_map(|trail| trail.at(&told.shown)).map(|row| row.id))
     };
-    Ok(each_with_template(artifacts, cx.lasting(), view).boxed())
+    let ids = distinct(part.iter().flat_map(shown));
+    let mut shown = BTreeMap::new();
+    if !ids.is_empty() {
+        let cx = lasting.context();
+        let found = cx.store().attestations_by_id(cx.org()?, &ids).await?;
+        shown.extend(found.into_iter().map(|attestation| (attestation.id, attestation)));
+    }
+    let with_template = |told: Told| (around.template(&told.artifact), told);
+    let part = part.into_iter().map(with_template).collect();
+    let judgements = {
+        let around = Arc::clone(&around);
+        move |told: &Told| {
+            let unjudged = around.trail(&told.artifact).map_or(0, |trail| trail.reported.unjudged());
+            told.about.len() + unjudged
+        }
+    };
+    let shown = Arc::new(shown);
+    let view = move |told: Told, parsed: Arc<Parsed>, cx: &Context<'_>| {
+        if told.artifact.trail.is_some() && around.trail(&told.artifact).is_none() {
+            return view(&told, &Template::of_lost_trail(), &around, &shown, cx);
+        }
+        view(&told, &parsed.template, &around, &shown, cx)
+    };
+    Ok(each_with_template(part, lasting, judgements, view))
 }
 
 fn view(
-    artifact: &Artifact,
+    told: &Told,
     template: &Template,
     around: &Surroundings,
+    shown: &BTreeMap<Id, Attestation>,
     cx: &Context<'_>,
 ) -> Result<ArtifactView> {
+    let Told { artifact, about, shown: newest } = told;
     let trail = around.trail(artifact);
-    let (artifacts, attestations) =
-        trail.map(|trail| (trail.artifacts.as_slice(), trail.reported.as_slice())).unwrap_or_default();
-    let state = artifact_state(template, &artifact.into(), artifacts, attestations);
-    let evidence = around.evidence(artifact);
-    let said = |(name, id): (&str, Id)| Some((name.to_owned(), EvidenceView::from(around.shown.get(&id)?)));
+    let at = |places| Vec::from_iter(trail.into_iter().flat_map(move |trail| trail.at(places)));
+    let evidence = at(about);
+    let (fingerprint, name) = (&artifact.fingerprint, artifact.template_reference_name.as_str());
+    let judge = |reported: &ByContent| reported.state(template, fingerprint.as_str(), name);
+    let state = trail.map_or_else(|| judge(&ByContent::default()), |trail| judge(&trail.reported));
+    let said = |row: &AttestationRow| Some((row.name.clone(), EvidenceView::from(shown.get(&row.id)?)));
     let runs = around.runs.get(&artifact.fingerprint).map(Vec::as_slice).unwrap_or_default();
     let committed = artifact.git_commit_info.as_ref().and_then(|commit| commit.timestamp).map(|at| at.0);
     let last = evidence.iter().map(|attestation| attestation.at).fold(artifact.created_at, Ord::max);
-    let (org, flow_name, fingerprint) =
-        (&cx.place()?.name, around.flow_name(artifact), &artifact.fingerprint);
+    let (org, flow_name) = (&cx.place()?.name, around.flow_name(artifact));
     Ok(ArtifactView {
         id: artifact.id,
         fingerprint: fingerprint.clone(),
         filename: artifact.filename.clone(),
         created_at: artifact.created_at.decimal(),
         last_modified_at: last.decimal(),
-        evidence: newest(&evidence).into_iter().filter_map(said).collect(),
+        evidence: at(newest).into_iter().filter_map(said).collect(),
         flow_name: flow_name.to_owned(),
         commit_lead_times: committed.map(|at| lead_times(runs, at)).unwrap_or_default(),
         build_lead_times: lead_times(runs, artifact.created_at),

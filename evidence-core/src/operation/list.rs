@@ -42,6 +42,14 @@ pub trait Envelope<I>: Send + 'static {
     fn is_long(&self) -> bool {
         false
     }
+
+    /// What the text before the list goes on with, in pieces that are made while they are sent, by means of `compute`.
+    fn before(self, _: &Compute) -> BoxStream<'static, Result<Vec<u8>>>
+    where
+        Self: Sized,
+    {
+        stream::empty().boxed()
+    }
 }
 
 /// The JSON text around the items of a document whose last member is the list, which is empty in it.
@@ -111,10 +119,13 @@ impl<I: Serialize + Send + 'static, E: Envelope<I>> Reply for JsonList<I, E> {
 
     async fn answer(self, compute: &Compute) -> Result<Answer> {
         let Self { items, envelope } = self;
-        let (mut before, after) = compute.run_if(envelope.is_long(), move || envelope.around()).await??;
-        before.push(b'[');
+        let is_long = envelope.is_long();
+        let around = move || envelope.around().map(|around| (around, envelope));
+        let ((begin, after), envelope) = compute.run_if(is_long, around).await??;
+        let (begin, open) = (stream::iter([Ok(begin)]), stream::iter([Ok(b"[".to_vec())]));
+        let before = begin.chain(envelope.before(compute)).chain(open).boxed();
         let compute = compute.clone();
-        let mut text = ListText { items, before, after: Some(after), is_first: true, compute };
+        let mut text = ListText { before: Some(before), items, after: Some(after), is_first: true, compute };
         let first = text.piece().await?.unwrap_or_default();
         Ok(Answer::of(if text.after.is_none() {
             AnswerBody::Json(first)
@@ -131,8 +142,9 @@ pub(super) const PIECE: usize = 16 << 10;
 
 /// The text of a list in the making.
 struct ListText<I> {
+    /// What comes before the items; nothing once it has ended.
+    before: Option<BoxStream<'static, Result<Vec<u8>>>>,
     items: BoxStream<'static, Result<I>>,
-    before: Vec<u8>,
     /// What ends it; nothing once it has ended.
     after: Option<Vec<u8>>,
     is_first: bool,
@@ -140,13 +152,20 @@ struct ListText<I> {
 }
 
 impl<I: Serialize + Send + 'static> ListText<I> {
-    /// The next piece of text: items of [`PIECE`] bytes together, or one that is longer.
+    /// The next piece of text: what comes before, and items of [`PIECE`] bytes together, or one that is longer.
     async fn piece(&mut self) -> Result<Option<Vec<u8>>> {
         if self.after.is_none() {
             return Ok(None);
         }
-        let mut piece = std::mem::take(&mut self.before);
+        let mut piece = Vec::new();
         while piece.len() < PIECE {
+            if let Some(before) = &mut self.before {
+                match before.next().await.transpose()? {
+                    Some(text) => piece.extend(text),
+                    None => self.before = None,
+                }
+                continue;
+            }
             let Some(item) = self.items.next().await else {
                 piece.push(b']');
                 piece.extend(self.after.take().unwrap_or_default());

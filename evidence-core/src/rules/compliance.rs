@@ -24,7 +24,7 @@ use schemars::JsonSchema;
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
 
-pub use self::contents::{ContentStatus, artifact_states, content_statuses};
+pub use self::contents::{ByContent, ContentStatus, artifact_states, content_statuses};
 pub use self::scopes::overridden;
 use self::scopes::{Newest, Scopes, Slot, named_like_content};
 use super::template::{Requirement, Template};
@@ -242,17 +242,17 @@ impl ReportedArtifact {
 
 /// What attestations may call an artifact: all that its trail's reports of the same content call it.
 #[derive(Debug)]
-pub struct Subjects<'a>(BTreeSet<Subject<'a>>);
+struct Subjects<'a>(BTreeSet<Subject<'a>>);
 
 impl<'a> Subjects<'a> {
     /// Of this report; `artifacts` are all those of its trail, in any order.
-    pub fn of(artifact: &'a ReportedArtifact, artifacts: &'a [ReportedArtifact]) -> Self {
+    fn of(artifact: &'a ReportedArtifact, artifacts: &'a [ReportedArtifact]) -> Self {
         let same = artifacts.iter().filter(|other| other.fingerprint == artifact.fingerprint);
         Self(same.chain([artifact]).flat_map(ReportedArtifact::subjects).collect())
     }
 
     /// Whether what has this binding is about the artifact.
-    pub fn include(&self, binding: &Binding) -> bool {
+    fn include(&self, binding: &Binding) -> bool {
         binding.subject().is_some_and(|subject| self.0.contains(&subject))
     }
 }

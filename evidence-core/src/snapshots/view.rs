@@ -6,15 +6,15 @@ use std::sync::Arc;
 
 use futures_util::StreamExt;
 use futures_util::future::try_join;
-use futures_util::stream;
+use futures_util::stream::{self, BoxStream};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
 use super::{Annotation, AppliedPolicy, Instance, Placed, PolicyDecision, Provenance, Snapshot};
 use crate::artifacts::Artifact;
 use crate::auth::Scope;
-use crate::compute::MANY_JUDGEMENTS;
+use crate::compute::{Compute, MANY_JUDGEMENTS};
 use crate::environments::{EnvironmentKind, KnownEnvironment};
 use crate::error::{Error, Resource, Result};
 use crate::flows::Flow;
@@ -22,7 +22,7 @@ use crate::id::Id;
 use crate::json::JsonText;
 use crate::ledger::Hash;
 use crate::name::{EnvironmentName, Fingerprint, OrgName, PolicyName};
-use crate::operation::{Envelope, JsonList, Method, Operation, around_last};
+use crate::operation::{Envelope, JsonList, Method, Operation, around_last, write_json};
 use crate::rules::compliance::State;
 use crate::rules::policy::{self, FlowContext, Policy};
 use crate::rules::snapshots::Expression;
@@ -108,16 +108,31 @@ pub struct SnapshotView {
     pub artifacts: Vec<SnapshotArtifact>,
 }
 
+/// What stands between the policies and the artifacts.
+const BETWEEN: &[u8] = b"],\"artifacts\":";
+
 impl Envelope<SnapshotArtifact> for SnapshotView {
     type Document = Self;
 
     fn around(&self) -> Result<(Vec<u8>, Vec<u8>)> {
-        around_last(self)
+        let Self { artifact_compliance_count: count, html_url, .. } = self;
+        let (count, html_url) = (count.clone(), html_url.clone());
+        let (applied_policies, artifacts) = (Vec::new(), Vec::new());
+        let bare = Self { artifact_compliance_count: count, html_url, applied_policies, artifacts, ..*self };
+        let (before, after) = around_last(&bare)?;
+        let what = "a snapshot does not end with its policies and artifacts";
+        let misplaced = || Error::Internal { what, source: "its fields have another order".into() };
+        Ok((before.strip_suffix(BETWEEN).ok_or_else(misplaced)?.to_vec(), after))
     }
 
-    fn is_long(&self) -> bool {
-        let failing = self.applied_policies.iter().map(|policy| policy.failing_artifacts.len());
-        failing.sum::<usize>() > MANY_JUDGEMENTS
+    fn before(self, compute: &Compute) -> BoxStream<'static, Result<Vec<u8>>> {
+        let compute = compute.clone();
+        let policy = move |(number, policy)| {
+            let (compute, mut text) = (compute.clone(), Vec::from(if number > 0 { "," } else { "" }));
+            async move { write_json(&mut text, policy, &compute).await.map(|()| text) }
+        };
+        let policies = stream::iter(self.applied_policies.into_iter().enumerate()).then(policy);
+        policies.chain(stream::iter([Ok(BETWEEN.to_vec())])).boxed()
     }
 }
 
@@ -179,7 +194,49 @@ pub struct AppliedPolicyView {
     pub version: u64,
     pub policy_dump: Value,
     /// Fingerprints of what runs and may not because of this policy; empty for what has no digest.
-    pub failing_artifacts: Vec<String>,
+    #[schemars(with = "Vec<String>")]
+    pub failing_artifacts: FailingArtifacts,
+}
+
+/// The fingerprints of what runs and may not because of one policy: all policies of a snapshot share what runs and may not.
+#[derive(Clone)]
+pub struct FailingArtifacts {
+    denied: Arc<[Denied]>,
+    /// That of the policy among those that the snapshot was judged by.
+    place: u16,
+}
+
+/// What runs and may not.
+struct Denied {
+    fingerprint: String,
+    /// The places of the policies that it violates, ascending.
+    violates: Vec<u16>,
+}
+
+impl FailingArtifacts {
+    /// In the order of the snapshot's artifacts.
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
+        let fails = |denied: &&Denied| denied.violates.binary_search(&self.place).is_ok();
+        self.denied.iter().filter(fails).map(|denied| denied.fingerprint.as_str())
+    }
+}
+
+impl std::fmt::Debug for FailingArtifacts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+impl PartialEq for FailingArtifacts {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl Serialize for FailingArtifacts {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.iter())
+    }
 }
 
 impl SnapshotView {
@@ -287,16 +344,20 @@ impl Rules {
 
     /// As the snapshot shows them in which this is placed.
     fn applied(&self, placed: &[Placed]) -> Vec<AppliedPolicyView> {
-        let running = || placed.iter().filter(|placed| !placed.exited).map(|placed| &placed.instance);
-        let denied = || running().filter(|instance| instance.compliant == Some(false));
+        let running = placed.iter().filter(|placed| !placed.exited).map(|placed| &placed.instance);
+        let denied = running.filter(|instance| instance.compliant == Some(false));
+        let denied = denied.map(|instance| Denied {
+            fingerprint: fingerprint(instance),
+            violates: instance.violates.clone(),
+        });
+        let denied: Arc<[Denied]> = denied.collect();
         let view = |(place, rule): (u16, &Rule)| {
-            let fails = |instance: &&Instance| instance.violates.binary_search(&place).is_ok();
             Some(AppliedPolicyView {
                 id: rule.id,
                 name: rule.name.clone()?,
                 version: rule.version,
                 policy_dump: rule.policy.as_ref()?.to_dump(),
-                failing_artifacts: denied().filter(fails).map(fingerprint).collect(),
+                failing_artifacts: FailingArtifacts { denied: Arc::clone(&denied), place },
             })
         };
         (0..=u16::MAX).zip(&self.policies).filter_map(view).collect()

@@ -4,16 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{Trail, TrailContents};
-use crate::artifacts::{Artifact, ArtifactRow};
+use crate::artifacts::ArtifactRow;
 use crate::attestations::{AttestationRow, Binding};
+use crate::compute::MANY_JUDGEMENTS;
 use crate::error::Result;
 use crate::id::Id;
 use crate::name::Fingerprint;
 use crate::page::Listed;
-use crate::rules::compliance::{
-    self, ArtifactState, ReportedArtifact, ReportedAttestation, State, TrailStatus,
-};
-use crate::rules::template::Template;
+use crate::rules::compliance::{self, ReportedArtifact, ReportedAttestation, State, TrailStatus};
 use crate::service::Context;
 use crate::shared::sort_by_ids;
 use crate::templates::Parsed;
@@ -45,27 +43,6 @@ impl Assessed {
         let artifacts = self.artifacts.iter().map(|artifact| artifact.at);
         let attestations = self.attestations.iter().map(|attestation| attestation.at);
         artifacts.chain(attestations).fold(self.trail.last_modified_at, Timestamp::max)
-    }
-}
-
-/// The state of an artifact report under this template, by all that was reported to its trail; also of one that a later
-/// report replaced.
-pub(crate) fn artifact_state(
-    template: &Template,
-    artifact: &ReportedArtifact,
-    artifacts: &[ReportedArtifact],
-    attestations: &[ReportedAttestation],
-) -> State {
-    match compliance::evaluate_artifact(template, artifact, artifacts, attestations).state {
-        ArtifactState::Reported(state) => state,
-        ArtifactState::Missing => State::Incomplete,
-    }
-}
-
-impl From<&Artifact> for ReportedArtifact {
-    /// A report whose place in the ledger does not matter.
-    fn from(artifact: &Artifact) -> Self {
-        Self::from(&artifact.row(0))
     }
 }
 
@@ -108,20 +85,23 @@ impl From<&AttestationRow> for ReportedAttestation {
 }
 
 /// What `keep` makes of each of these trails, judged one after the other, in any order.
-async fn judged<T: Send>(
+async fn judged<T: Send + 'static>(
     ids: &[Id],
     cx: &Context<'_>,
-    keep: impl Fn(Assessed) -> T + Send,
+    keep: impl Fn(Assessed) -> T + Copy + Send + 'static,
 ) -> Result<Vec<T>> {
     let mut kept = Vec::with_capacity(ids.len());
     for ids in fitting(ids, cx).await? {
         let contents = cx.store().trail_contents(cx.org()?, &ids).await?;
         for part in in_parts(contents, |contents| contents.trail.template) {
             let templates = cx.templates(part.iter().map(|contents| contents.trail.template)).await?;
-            for contents in part {
+            let heavy = part.iter().map(TrailContents::reports).sum::<usize>() > MANY_JUDGEMENTS;
+            let judge = move |contents: TrailContents| {
                 let template = templates.of(contents.trail.template);
-                kept.push(keep(Assessed::new(contents, template)));
-            }
+                keep(Assessed::new(contents, template))
+            };
+            let judge = move || Vec::from_iter(part.into_iter().map(judge));
+            kept.extend(cx.compute().run_if(heavy, judge).await?);
         }
     }
     Ok(kept)

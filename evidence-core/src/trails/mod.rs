@@ -22,7 +22,7 @@ use crate::store::{Current, StoreResult};
 use crate::texts::TextRef;
 use crate::time::Timestamp;
 
-pub(crate) use assessment::{Activity, Assessed, artifact_state, fitting, newest_of_flows};
+pub(crate) use assessment::{Activity, Assessed, fitting, newest_of_flows};
 pub(crate) use events::runs;
 pub use events::{EventRepo, EventView};
 pub use operations::*;
@@ -98,6 +98,11 @@ pub struct TrailContents {
 }
 
 impl TrailContents {
+    /// How much was reported to the trail.
+    pub(crate) fn reports(&self) -> usize {
+        self.artifacts.len() + self.attestations.len()
+    }
+
     /// The ledger index of the newest fact about the trail.
     pub(crate) fn newest(&self) -> u64 {
         let artifacts = self.artifacts.iter().map(|row| row.index);

@@ -462,10 +462,11 @@ fn views(trails: Vec<Id>, lasting: Lasting) -> impl Stream<Item = Result<TrailVi
     let view = |(contents, flow): (TrailContents, Arc<Flow>), template, cx: &Context<'_>| {
         Ok(TrailView::new(&Assessed::new(contents, template), &flow, cx))
     };
+    let reports = |(contents, _): &(TrailContents, Arc<Flow>)| contents.reports();
     let parts = stream::once(parts).try_flatten();
     let read = move |ids| {
         let lasting = lasting.clone();
-        async move { Ok(each_with_template(in_flows(ids, lasting.clone()).await?, lasting, view)) }
+        async move { Ok(each_with_template(in_flows(ids, lasting.clone()).await?, lasting, reports, view)) }
     };
     parts.and_then(read).try_flatten()
 }

@@ -161,6 +161,15 @@ async fn what_a_long_trail_has_is_judged_off_the_runtime_however_little_runs() {
     let ask = api.put("/environments/acme/prod/report/docker").json(json!({"artifacts": [artifact]}));
     let (reply, jobs) = answered_meanwhile(&api, &pool, ask).await;
     assert_eq!((reply.status.as_u16(), jobs), (201, 1), "{:?}", reply.body);
+    // What is reported there is read, and the artifact judged.
+    for path in
+        ["/artifacts/acme".to_owned(), format!("/artifacts/acme/web/fingerprint/{}", fingerprint('a'))]
+    {
+        let (reply, jobs) = answered_meanwhile(&api, &pool, api.get(&path)).await;
+        assert_eq!((reply.status.as_u16(), jobs), (200, 2), "{path}: {:?}", reply.body);
+    }
+    let (reply, jobs) = answered_meanwhile(&api, &pool, api.get("/trails/acme")).await;
+    assert_eq!((reply.status.as_u16(), jobs), (200, 1), "{:?}", reply.body);
 }
 
 #[tokio::test]
@@ -297,6 +306,34 @@ async fn neither_a_stranger_nor_who_downloads_much_stops_the_writes_of_an_organi
         let put = api.put("/policies/acme").form(&policy).into_future();
         in_turn(&pool, pdfs, put).await.created();
     }
+}
+
+#[tokio::test]
+async fn the_service_accounts_of_another_organization_have_one_share_of_the_pool_together() {
+    let (api, pool) = held().await;
+    let open = json!({"name": "web", "description": "", "visibility": "public"}).to_string();
+    api.put("/flows/acme/template_file").form(&[("name=\"data_json\"", &open)]).await.created();
+    api.given_artifact('a', "t").await;
+    let mut keys = Vec::new();
+    for name in ["ci", "cd"] {
+        let account = json!({"name": name, "privilege": "reader"});
+        api.post("/service-accounts/foobar").json(account).key(JOHN).await.created();
+        let create = api.post(&format!("/service-accounts/foobar/{name}/api-keys"));
+        let made = create.json(json!({"description": "laptop"})).key(JOHN).await.created();
+        keys.push(made["key"].as_str().unwrap().to_owned());
+    }
+    let pdf = |key: &str| api.get("/trails/acme/web/t/audit_pdf").key(key).into_future();
+    let mut pdfs = FuturesUnordered::from_iter((0..WAITING + 2).map(|_| pdf(&keys[0])));
+    pdfs.next().await.expect("the one that is refused").expect(503, json!({}));
+    let mut other = pdf(&keys[1]);
+    let mut answer = None;
+    for _ in 0..1_000 {
+        answer = answer.or_else(|| (&mut other).now_or_never());
+        tokio::task::yield_now().await;
+    }
+    answer.expect("it finds no room to wait").expect(503, json!({}));
+    // The organization's own have theirs.
+    in_turn(&pool, pdfs, pdf(JANE)).await.expect_header("content-type", "application/pdf");
 }
 
 #[tokio::test]

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use evidence_core::{Evidence, Settings, Store};
 use serde_json::{Value, json};
 
-use crate::interposed::{Answered, Interposed};
+use crate::interposed::{Answered, Interposed, counts};
 use crate::mounts::Mount;
-use crate::support::{Api, each_store};
+use crate::support::{Api, JANE, JOHN, each_store};
+use crate::trails::COMMIT;
 
 /// A service that remembers nothing yet, over a store that notes how large its answers are.
 pub(crate) async fn measured(store: &Arc<dyn Store>) -> (Api, Answered) {
@@ -187,6 +188,100 @@ async fn a_snapshot_reads_of_trails_their_names() {
         let snapshot = api.get("/snapshots/acme/prod/1").await.ok();
         assert_eq!(snapshot["artifacts"][0]["flows"][0]["trail_name"], "t");
         expect_at_most(&answered, 6_000, "a snapshot");
+    })
+    .await;
+}
+
+/// Makes the public flow `open`, and reports so many artifacts to it, each to the trail `t` and then to `u`.
+async fn given_artifacts(api: &Api, many: usize) {
+    let open = json!({"name": "open", "description": "", "visibility": "public"}).to_string();
+    api.put("/flows/acme/template_file").form(&[("name=\"data_json\"", &open)]).await.created();
+    for number in 0..many {
+        for trail in ["t", "u"] {
+            let artifact = json!({
+                "trail_name": trail, "template_reference_name": "app", "fingerprint": digest(number),
+                "filename": "app", "git_commit": COMMIT, "build_url": "b", "commit_url": "c",
+            });
+            api.post("/artifacts/acme/open").json(artifact).await.created();
+        }
+    }
+}
+
+async fn attest(api: &Api, document: &Value) {
+    let attest = api.post("/attestations/acme/open/trail/t/generic");
+    attest.form(&[("name=\"data_json\"", &document.to_string())]).await.created();
+}
+
+#[tokio::test]
+async fn a_list_of_artifacts_reads_each_of_their_trails_once() {
+    const MANY: usize = 70;
+    each_store(async |api: Api, store: Arc<dyn Store>| {
+        given_artifacts(&api, MANY).await;
+        for (number, is_compliant) in [(0, false), (MANY - 1, true)] {
+            let foo = json!({"attestation_name": "foo", "is_compliant": is_compliant,
+                             "artifact_fingerprint": digest(number)});
+            attest(&api, &foo).await;
+        }
+        let (api, answered) = measured(&store).await;
+        let by_commit = format!("/artifacts/acme/open/commit_sha/{COMMIT}");
+        for (what, path, key, many) in [
+            ("a page", "/artifacts/acme?per_page=1000", JANE, 2 * MANY),
+            ("those of a commit", &by_commit, JOHN, 2 * MANY),
+            ("those of a trail", &format!("{by_commit}?trail=t"), JANE, MANY),
+        ] {
+            forget(&answered);
+            let listed = api.get(path).key(key).await.ok();
+            assert_eq!(counts(&answered, ["trail_contents", "trail_sizes"]), [1, 1], "{what}");
+            let listed = listed.as_array().unwrap();
+            assert_eq!(listed.len(), many, "{what}");
+            let on = |trail: &str, number: usize| {
+                let is_it = |one: &&Value| one["trail_name"] == trail && one["fingerprint"] == digest(number);
+                listed.iter().find(is_it).unwrap()
+            };
+            for (number, state, evidence) in [
+                (0, "NON-COMPLIANT", vec!["foo"]),
+                (1, "COMPLIANT", vec![]),
+                (MANY - 1, "COMPLIANT", vec!["foo"]),
+            ] {
+                let path = format!("/artifacts/acme/open/fingerprint/{}?trail=t", digest(number));
+                let one = on("t", number);
+                let alone = api.get(&path).key(key).await.ok();
+                assert_eq!(&alone, one, "{what}");
+                let names = Vec::from_iter(one["evidence"].as_object().unwrap().keys().map(String::as_str));
+                assert_eq!((&one["state"], names), (&json!(state), evidence), "{what}");
+            }
+            if many > MANY {
+                assert_eq!(
+                    (&on("u", 0)["state"], &on("u", 0)["evidence"]),
+                    (&json!("COMPLIANT"), &json!({}))
+                );
+            }
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_list_of_artifacts_reads_a_few_attestations_at_a_time() {
+    const MANY: usize = 40;
+    each_store(async |api: Api, store: Arc<dyn Store>| {
+        given_artifacts(&api, MANY).await;
+        for number in 0..MANY {
+            for name in ["a", "b", "c", "d"] {
+                let document = json!({"attestation_name": name, "is_compliant": true, "user_data": {"x": "x".repeat(15_000)},
+                                      "artifact_fingerprint": digest(number)});
+                attest(&api, &document).await;
+            }
+        }
+        let (api, answered) = measured(&store).await;
+        let listed = api.get("/artifacts/acme").await.ok();
+        assert_eq!(listed.as_array().map(Vec::len), Some(15));
+        let listed = api.get("/artifacts/acme?per_page=1000").await.ok();
+        let names = |one: &Value| one["evidence"].as_object().map(serde_json::Map::len);
+        let names = listed.as_array().unwrap().iter().filter_map(names).sum::<usize>();
+        assert_eq!(names, 4 * MANY);
+        let largest = answered.lock().unwrap().iter().map(|(_, bytes)| *bytes).max().unwrap();
+        assert!(largest < 1_500_000, "a list reads {largest} bytes at once");
     })
     .await;
 }

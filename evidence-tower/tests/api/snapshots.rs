@@ -2,10 +2,14 @@
 
 use evidence_core::fact::Fact;
 use evidence_core::snapshots::{Annotation, Instance, Snapshot};
+use evidence_tower::EvidenceApi;
+use http_body_util::{BodyExt, Empty};
 use serde_json::{Value, json};
+use tower::ServiceExt;
 
+use crate::mounts::Mount;
 use crate::scenery::{PROVENANCE, Seen, fingerprint};
-use crate::support::{Api, NOW, for_each_store};
+use crate::support::{Api, JANE, NOW, for_each_store, in_memory};
 use crate::unreadable::{inject, over_each_store};
 
 /// Three snapshots: 1 and 2 instances of `1` and `2`, then `2` alone, then `2` and `3`.
@@ -322,4 +326,41 @@ async fn what_has_no_digest_is_shown_with_its_context_and_judged_as_without_prov
         api.expect_snapshots("prod", 2).await;
     })
     .await;
+}
+
+#[tokio::test]
+async fn what_fails_is_told_policy_after_policy_and_never_held_whole() {
+    const POLICIES: usize = 20;
+    const RUNNING: usize = 300;
+    let evidence = in_memory().await;
+    let api = Api::new(evidence.clone(), Mount::Tower, "memory").await;
+    api.given_environments("docker", &["prod"]).await;
+    for number in 0..POLICIES {
+        let name = format!("p{number}");
+        api.put_policy(&name, PROVENANCE).await.created();
+        api.attach("prod", &name).await;
+    }
+    let digest = |number: usize| format!("{number:064x}");
+    let entry = |number| json!({"digests": {"app": digest(number)}, "creationTimestamp": 1});
+    let running = json!({"artifacts": Vec::from_iter((0..RUNNING).map(entry))});
+    api.put("/environments/acme/prod/report/docker").json(running).await.created();
+    let request = http::Request::get("/api/v2/snapshots/acme/prod/1");
+    let request = request.header("authorization", format!("Bearer {JANE}"));
+    let request = request.body(Empty::<bytes::Bytes>::new()).unwrap();
+    let mut body = EvidenceApi::new(evidence).oneshot(request).await.unwrap().into_body();
+    let mut text = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let piece = frame.unwrap().into_data().unwrap();
+        // Of one policy it is 20,000 bytes.
+        assert!(piece.len() < 60_000, "a piece of {} bytes", piece.len());
+        text.extend_from_slice(&piece);
+    }
+    let snapshot: Value = serde_json::from_slice(&text).unwrap();
+    let policies = snapshot["applied_policies"].as_array().unwrap();
+    assert_eq!((policies.len(), snapshot["artifacts"].as_array().map(Vec::len)), (POLICIES, Some(RUNNING)));
+    for policy in policies {
+        let mut failing = Vec::from_iter(policy["failing_artifacts"].as_array().unwrap().iter().cloned());
+        failing.sort_by(|a, b| a.as_str().cmp(&b.as_str()));
+        assert_eq!(failing, Vec::from_iter((0..RUNNING).map(|number| json!(digest(number)))));
+    }
 }

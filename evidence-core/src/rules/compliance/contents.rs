@@ -2,6 +2,7 @@
 //! reported.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, OnceLock};
 
 use super::scopes::{Reports, newest_by_slot};
 use super::{
@@ -29,6 +30,76 @@ pub fn artifact_states<'a>(
         }));
     }
     states
+}
+
+/// What was reported to a trail, by the content that it is about: gone through once, it tells of any artifact at the cost
+/// of what is about that one.
+#[derive(Debug, Default)]
+pub struct ByContent {
+    attestations: Vec<ReportedAttestation>,
+    /// Those of the trail, by their places.
+    on_trail: Vec<usize>,
+    /// Those about each content, by their places: a list for each thing that they call it.
+    about: BTreeMap<String, Vec<Arc<[usize]>>>,
+    /// How the trail itself stands, once somebody asked.
+    trail: OnceLock<State>,
+}
+
+impl ByContent {
+    /// Of all that was reported to a trail, in any order.
+    pub fn new(artifacts: &[ReportedArtifact], attestations: Vec<ReportedAttestation>) -> Self {
+        let mut on_trail = Vec::new();
+        let mut places: BTreeMap<Subject<'_>, Vec<usize>> = BTreeMap::new();
+        for (place, attestation) in attestations.iter().enumerate() {
+            match attestation.binding.subject() {
+                None => on_trail.push(place),
+                Some(subject) => places.entry(subject).or_default().push(place),
+            }
+        }
+        let places: BTreeMap<_, Arc<[usize]>> =
+            places.into_iter().map(|(subject, places)| (subject, places.into())).collect();
+        let mut called: BTreeMap<&str, BTreeSet<Subject<'_>>> = BTreeMap::new();
+        for artifact in artifacts {
+            let subjects = artifact.subjects().filter(|subject| places.contains_key(subject));
+            called.entry(&artifact.fingerprint).or_default().extend(subjects);
+        }
+        let of = |subjects: BTreeSet<_>| subjects.iter().filter_map(|one| places.get(one).cloned()).collect();
+        let about =
+            called.into_iter().map(|(content, subjects)| (content.to_owned(), of(subjects))).collect();
+        Self { attestations, on_trail, about, trail: OnceLock::new() }
+    }
+
+    /// The places of the attestations that are about this content, in order.
+    pub fn about(&self, fingerprint: &str) -> Vec<usize> {
+        let lists = self.about.get(fingerprint).into_iter().flatten();
+        let mut places = Vec::from_iter(lists.flat_map(|list| list.iter().copied()));
+        places.sort_unstable();
+        places
+    }
+
+    /// How many there are.
+    pub fn count(&self, fingerprint: &str) -> usize {
+        self.about.get(fingerprint).into_iter().flatten().map(|list| list.len()).sum()
+    }
+
+    /// How many more [`state`](Self::state) goes through: those of the trail, once.
+    pub fn unjudged(&self) -> usize {
+        if self.trail.get().is_some() { 0 } else { self.on_trail.len() }
+    }
+
+    /// The state of a report of this content by this name, as [`evaluate_artifact`](super::evaluate_artifact) says of it; the
+    /// template is the trail's.
+    pub fn state(&self, template: &Template, fingerprint: &str, name: &str) -> State {
+        let judge = |expected, places: &[usize]| {
+            let at = places.iter().filter_map(|place| self.attestations.get(*place));
+            Standing::new(expected, &Vec::from_iter(at)).state
+        };
+        let own = judge(expected_of(template, name), &self.about(fingerprint));
+        let trail = || judge(&template.attestations, &self.on_trail);
+        // A template that cannot be read now may be put right meanwhile.
+        let trail = if template.unreadable().is_some() { trail() } else { *self.trail.get_or_init(trail) };
+        verdict(template, [own, trail])
+    }
 }
 
 /// Every name that each content was reported under.

@@ -234,6 +234,22 @@ proptest! {
         }
     }
 
+    #[test]
+    fn what_is_found_by_content_says_of_each_artifact_what_it_says_of_itself(
+        (artifacts, attestations) in arbitrary_reports()
+    ) {
+        let template = template_of_names();
+        let reports = ByContent::new(&artifacts, attestations.clone());
+        for report in &artifacts {
+            let alone = evaluate_artifact(&template, report, &artifacts, &attestations);
+            let state = reports.state(&template, &report.fingerprint, &report.name);
+            prop_assert_eq!(ArtifactState::Reported(state), alone.state);
+            let subjects = Subjects::of(report, &artifacts);
+            let about = (0..attestations.len()).filter(|place| subjects.include(&attestations[*place].binding));
+            prop_assert_eq!(reports.about(&report.fingerprint), Vec::from_iter(about));
+        }
+    }
+
     /// What an override is recorded to override is what the trail then shows as overridden by it.
     #[test]
     fn an_override_is_of_what_the_trail_shows_that_it_overrides(
