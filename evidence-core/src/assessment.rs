@@ -19,7 +19,7 @@ use crate::ledger::Hash;
 use crate::name::Fingerprint;
 use crate::policies::{Policy, VersionKey};
 use crate::rules::compliance::{
-    self, AttestationStatus, ContentStatus, ReportedArtifact, ReportedAttestation, State,
+    self, ArtifactState, AttestationStatus, ContentStatus, ReportedArtifact, ReportedAttestation, State,
 };
 use crate::rules::policy::{self, FlowAttestation, FlowContext};
 use crate::rules::template::Template;
@@ -28,7 +28,7 @@ use crate::shared::distinct;
 use crate::snapshots::{Annotation, AppliedPolicy, ArtifactKey, Instance, Provenance, Snapshot};
 use crate::store::{Current, StoreError};
 use crate::texts::in_parts;
-use crate::trails::{TrailContents, artifact_state, fitting};
+use crate::trails::{TrailContents, fitting};
 
 /// What runs.
 pub(crate) type Running = BTreeMap<ArtifactKey, Sighting>;
@@ -495,7 +495,11 @@ async fn without_trail(origins: &[Origin], cx: &Context<'_>) -> Result<BTreeMap<
         for Origin { report: row, last_name } in part {
             let parsed = templates.of(row.template);
             let mut report = ReportedArtifact::from(row);
-            let state_of = |report: &_| artifact_state(&parsed.template, report, &[], &[]);
+            let state_of =
+                |report: &_| match compliance::evaluate_artifact(&parsed.template, report, &[], &[]).state {
+                    ArtifactState::Reported(state) => state,
+                    ArtifactState::Missing => State::Incomplete,
+                };
             let mut state = state_of(&report);
             let mut reason = parsed.template.unreadable().map(str::to_owned);
             if report.name.is_empty() && !last_name.is_empty() {

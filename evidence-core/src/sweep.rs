@@ -47,8 +47,12 @@ const REMOVAL_LASTS: Duration = Duration::from_secs(60 * 60 + 10 * REMOVED_WITHI
 /// After how long a removal that did not come to its end is tried again. In between the content can be kept again.
 const RETRIED_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// After how many removals in a row that fail a pass ends: the place removes nothing now.
+/// After how many removals in a row that fail a pass goes on with the next organization: the place removes nothing of this
+/// one now.
 const FAILURES: usize = 16;
+
+/// After how many such organizations a pass ends.
+const GIVEN_UP: usize = 64;
 
 /// How often a note that changes meanwhile is looked at again.
 const ATTEMPTS: u8 = 8;
@@ -207,33 +211,42 @@ impl Sweep {
     ///
     /// # Errors
     /// [`crate::Error::Store`] when the store or the place of the attachments fails: the first error, after everything else
-    /// was tried, or when one removal after the other fails. What was begun is tried again a day later, and can be kept
-    /// again before.
+    /// was tried, but for organizations of which the place removes nothing. What was begun is tried again a day later, and
+    /// can be kept again before.
     pub async fn pass(&self, evidence: &Evidence) -> Result<u64> {
-        let (store, mut last, mut gone, mut failed, mut in_a_row) = (evidence.store(), None, 0, None, 0);
+        let (store, mut last, mut gone) = (evidence.store(), None, 0);
+        let (mut failed, mut given_up) = (None, 0);
+        // Removals that failed one after the other, all of this organization.
+        let mut in_a_row: (Option<Id>, usize) = (None, 0);
         loop {
             let page = store.pending(last.as_ref(), PAGE).await?;
-            for pending in page.iter().filter(|pending| self.is_due(pending, evidence.now())) {
-                match remove(pending, evidence).await {
+            let Some(end) = page.last().cloned() else { return failed.map_or(Ok(gone), Err) };
+            last = Some(end);
+            for pending in page.into_iter().filter(|pending| self.is_due(pending, evidence.now())) {
+                let error = match remove(&pending, evidence).await {
                     Ok(removed) => {
                         gone += u64::from(removed);
-                        in_a_row = 0;
+                        in_a_row = (None, 0);
+                        continue;
                     }
-                    Err(error) => {
-                        in_a_row += 1;
-                        // One content that stays must not keep all others.
-                        let first = failed.take().unwrap_or(error);
-                        if in_a_row == FAILURES {
-                            return Err(first);
-                        }
-                        failed = Some(first);
-                    }
+                    Err(error) => error,
+                };
+                let first = failed.take().unwrap_or(error);
+                let others = if in_a_row.0 == Some(pending.org) { in_a_row.1 } else { 0 };
+                in_a_row = (Some(pending.org), others + 1);
+                if in_a_row.1 < FAILURES {
+                    // One content that stays must not keep all others.
+                    failed = Some(first);
+                    continue;
                 }
+                given_up += 1;
+                if given_up == GIVEN_UP {
+                    return Err(first);
+                }
+                failed = Some(first);
+                last = Some(behind_all_of_its_organization(pending));
+                break;
             }
-            last = match page.into_iter().next_back() {
-                Some(next) => Some(next),
-                None => return failed.map_or(Ok(gone), Err),
-            };
         }
     }
 
@@ -243,6 +256,12 @@ impl Sweep {
             Some(begun) => is_past(begun, RETRIED_AFTER, now),
         }
     }
+}
+
+/// Where the notes of its organization end.
+fn behind_all_of_its_organization(pending: Pending) -> Pending {
+    let greatest = "f".repeat(64).parse();
+    Pending { sha256: greatest.unwrap_or_else(|_| pending.sha256.clone()), ..pending }
 }
 
 /// Removes a content, unless a record names it: then the note alone.

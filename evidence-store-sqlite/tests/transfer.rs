@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use evidence_core::conformance;
-use evidence_core::transfer::{CopyError, Place, Summary, Transfer, copy};
+use evidence_core::transfer::{CopyError, Place, Progress, Summary, Transfer, copy};
 use evidence_store_sqlite::SqliteStore;
 use evidence_store_sqlite::rusqlite::Connection;
 
@@ -87,4 +87,39 @@ async fn what_the_entries_name_is_copied_where_the_rows_that_say_so_are_lost() {
     assert_eq!((summary.attachments.copied, summary.is_complete()), (5, true));
     let found = target.fsck().await.unwrap();
     assert_eq!((found.missing_attachments, found.problems), (0, Vec::new()));
+}
+
+#[tokio::test]
+async fn damage_in_one_organization_keeps_no_other() {
+    let directory = tempfile::tempdir().unwrap();
+    let source = open(directory.path(), "source").await;
+    let two = conformance::transfer_checks().into_iter().find(|check| check.name.ends_with("come_by_digest"));
+    (two.unwrap().run)(source.clone()).await.unwrap();
+    let organizations = source.organizations(None, 10).await.unwrap();
+    let rows = Connection::open(directory.path().join("source.db")).unwrap();
+    let first = "org = (SELECT key FROM organization ORDER BY id LIMIT 1)";
+    for (number, damage) in [
+        format!("UPDATE ledger SET actor = 'x' WHERE idx = 1 AND {first}"),
+        format!("DELETE FROM ledger WHERE idx = 1 AND {first}"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        assert_eq!(rows.execute(&damage, []).unwrap(), 1, "{damage}");
+        let target = open(directory.path(), number).await;
+        let (mut damaged, mut whole) = (Vec::new(), Vec::new());
+        let mut progress = |progress| match progress {
+            Progress::Damaged { organization, .. } => damaged.push(organization),
+            Progress::Organization(copied) => whole.push(copied.organization),
+            other => panic!("{other:?}"),
+        };
+        let [from, to] = [&source, &target].map(|store| Place::from(&**store as &dyn Transfer));
+        let summary = copy(from, to, &mut progress).await.unwrap();
+        assert_eq!((summary.organizations, summary.damaged_organizations, summary.late_entries), (2, 1, 0));
+        assert!(!summary.is_complete());
+        assert_eq!(damaged, [organizations[0].name.clone()]);
+        assert_eq!(whole, [organizations[1].name.clone()]);
+        let found = target.fsck().await.unwrap();
+        assert_eq!((found.organizations, found.problems), (2, Vec::new()));
+    }
 }

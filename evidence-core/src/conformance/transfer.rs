@@ -243,8 +243,8 @@ async fn copies_are_equal(store: Arc<dyn Transfer>) -> Outcome {
         organizations: 2,
         entries: 308,
         new_entries: 308,
-        attachments: AttachmentCounts { copied: 4, missing: 0, altered: 0 },
-        late_entries: 0,
+        attachments: AttachmentCounts { copied: 4, ..AttachmentCounts::default() },
+        ..Summary::default()
     };
     same("the copy in", copied(&*source, &*store).await?, expected)?;
     equal(&store, &source).await?;
@@ -308,7 +308,7 @@ async fn only_whole_attachments_are_copied(store: Arc<dyn Transfer>) -> Outcome 
     let whole = vec![7; 2 * CHUNK + 1];
     let sha256: Fingerprint = named(&sha256_hex(&whole));
     org.record(vec![attested(1000, &whole)]).await?;
-    let counts = |copied, missing, altered| AttachmentCounts { copied, missing, altered };
+    let counts = |copied, missing, altered| AttachmentCounts { copied, missing, altered, unreadable: 0 };
     let missing = (counts(0, 1, 0), vec![(sha256.clone(), Skipped::Missing)]);
     same("what is missing", attachments_copied(&*source, &*store).await?, missing.clone())?;
     same("what still is", attachments_copied(&*source, &*store).await?, missing)?;
@@ -321,6 +321,7 @@ async fn only_whole_attachments_are_copied(store: Arc<dyn Transfer>) -> Outcome 
         same(&what, attachments_copied(&*source, &*store).await?, altered)?;
         same("what was copied", store.chunk(org.id, &sha256, 0).await?, None)?;
     }
+    same("what nothing names yet", store.pending(None, 10).await?, Vec::new())?;
     source.keep(org.id, &sha256, &mut Whole::new(whole)).await?;
     same("what is new", attachments_copied(&*source, &*store).await?, (counts(1, 0, 0), Vec::new()))?;
     same("it", content(&store, org.id, &sha256).await?, content(&source, org.id, &sha256).await?)

@@ -242,17 +242,17 @@ impl ReportedArtifact {
 
 /// What attestations may call an artifact: all that its trail's reports of the same content call it.
 #[derive(Debug)]
-struct Subjects<'a>(BTreeSet<Subject<'a>>);
+pub struct Subjects<'a>(BTreeSet<Subject<'a>>);
 
 impl<'a> Subjects<'a> {
     /// Of this report; `artifacts` are all those of its trail, in any order.
-    fn of(artifact: &'a ReportedArtifact, artifacts: &'a [ReportedArtifact]) -> Self {
+    pub fn of(artifact: &'a ReportedArtifact, artifacts: &'a [ReportedArtifact]) -> Self {
         let same = artifacts.iter().filter(|other| other.fingerprint == artifact.fingerprint);
         Self(same.chain([artifact]).flat_map(ReportedArtifact::subjects).collect())
     }
 
     /// Whether what has this binding is about the artifact.
-    fn include(&self, binding: &Binding) -> bool {
+    pub fn include(&self, binding: &Binding) -> bool {
         binding.subject().is_some_and(|subject| self.0.contains(&subject))
     }
 }

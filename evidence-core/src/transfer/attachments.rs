@@ -16,25 +16,39 @@ use crate::store::{StoreError, StoreResult};
 /// How many organizations, entries or attachments are listed at a time.
 pub(super) const PAGE: u64 = 128;
 
+/// After how many contents in a row that cannot be read the place is given up.
+pub(super) const UNREADABLE: usize = 16;
+
 /// Reads every content that a record names where attachments are kept outside of the store, and tells each that is
-/// missing or is not what its digest says, in a sentence.
+/// missing, is not what its digest says, or cannot be read, in a sentence.
 ///
 /// # Errors
-/// [`StoreError`] when the store or the place cannot be read; damage is told, not an error.
+/// [`StoreError`] when the store cannot be read, or the place, of one content after the other; damage is told, not an
+/// error.
 pub async fn check_attachments(
     store: &dyn Transfer,
     place: &dyn Blobs,
     tell: &mut (dyn FnMut(String) + Send),
 ) -> StoreResult<()> {
     let mut organizations = Organizations::of(store);
+    let mut unreadable = 0;
     while let Some(Organization { id, name, .. }) = listed(organizations.next().await, tell)? {
         let mut attachments = Attachments::of(store, id);
         while let Some(sha256) = listed(attachments.next().await, tell)? {
             let what = match Content::of(place, id, &sha256).check().await {
-                Ok(()) => continue,
+                Ok(()) => {
+                    unreadable = 0;
+                    continue;
+                }
                 Err(Fault::Missing) => Skipped::Missing,
                 Err(Fault::Altered) => Skipped::Altered,
-                Err(Fault::Unreadable(error)) => return Err(error),
+                Err(Fault::Unreadable(error)) => {
+                    unreadable += 1;
+                    if unreadable == UNREADABLE {
+                        return Err(error);
+                    }
+                    Skipped::Unreadable(error.to_string())
+                }
             };
             tell(format!("organization {name}: the attachment {sha256} {what}"));
         }

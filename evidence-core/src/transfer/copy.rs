@@ -1,15 +1,18 @@
 //! Copying a whole store, page by page: what is held at a time does not grow with the store. Each organization goes on
 //! where its ledger in the target ends, so that a copy which was broken off is simply begun again.
 
+use std::collections::BTreeSet;
+
 use crate::blobs::Blobs;
 use crate::id::Id;
 use crate::ledger::{Frontier, root_at, root_needs};
 use crate::name::{Fingerprint, OrgName};
 use crate::orgs::Organization;
-use crate::store::{StoreError, StoreResult, StoredEntry};
-use crate::sweep::AttachmentState;
+use crate::store::{Store, StoreError, StoreResult, StoredEntry};
+use crate::sweep::{self, AttachmentState};
+use crate::time::{Clock, SystemClock};
 
-use super::attachments::{Attachments, Content, Fault, Organizations, PAGE};
+use super::attachments::{Attachments, Content, Fault, Organizations, PAGE, UNREADABLE};
 use super::{Import, Transfer};
 
 /// What a copy found and did.
@@ -25,13 +28,15 @@ pub struct Summary {
     pub attachments: AttachmentCounts,
     /// How many entries came in at the source meanwhile, and are not in the target.
     pub late_entries: u64,
+    /// How many organizations are damaged in the source, and not or not wholly in the target.
+    pub damaged_organizations: u64,
 }
 
 impl Summary {
     /// Whether the target has all that the source's ledgers tell of.
     pub fn is_complete(&self) -> bool {
-        let AttachmentCounts { missing, altered, .. } = self.attachments;
-        self.late_entries == 0 && missing == 0 && altered == 0
+        let AttachmentCounts { missing, altered, unreadable, .. } = self.attachments;
+        [self.late_entries, self.damaged_organizations, missing, altered, unreadable] == [0; 5]
     }
 }
 
@@ -44,14 +49,8 @@ pub struct AttachmentCounts {
     pub missing: u64,
     /// How many are not what was attached any more, and were not copied.
     pub altered: u64,
-}
-
-impl std::ops::AddAssign for AttachmentCounts {
-    fn add_assign(&mut self, other: Self) {
-        self.copied += other.copied;
-        self.missing += other.missing;
-        self.altered += other.altered;
-    }
+    /// How many the source's place could not be asked for, and were not copied.
+    pub unreadable: u64,
 }
 
 /// How a copy gets on.
@@ -60,6 +59,13 @@ impl std::ops::AddAssign for AttachmentCounts {
 pub enum Progress {
     /// An organization was copied.
     Organization(Copied),
+    /// An organization is damaged in the source: what comes before the damage is copied, and the other organizations.
+    Damaged {
+        /// The organization.
+        organization: OrgName,
+        /// What is damaged, as text.
+        what: String,
+    },
     /// An attachment cannot be copied: the rest is.
     Skipped {
         /// The organization.
@@ -72,7 +78,8 @@ pub enum Progress {
 }
 
 /// Why an attachment is not copied. Its `Display` completes "the attachment …".
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Skipped {
     /// The source has no content of it, or nothing in it.
     #[error("is missing or empty")]
@@ -80,6 +87,9 @@ pub enum Skipped {
     /// What the source keeps of it is not what was attached.
     #[error("does not match its hash")]
     Altered,
+    /// The place cannot be read there; this is what it says.
+    #[error("cannot be read: {0}")]
+    Unreadable(String),
 }
 
 /// An organization that was just copied.
@@ -91,8 +101,8 @@ pub struct Copied {
     pub entries: u64,
     /// How many of them this copy wrote.
     pub new_entries: u64,
-    /// Its attachments.
-    pub attachments: AttachmentCounts,
+    /// How many attachments this copy wrote.
+    pub new_attachments: u64,
 }
 
 /// Why a store could not be copied, in one sentence that says what to do.
@@ -153,7 +163,7 @@ impl<'a> From<&'a dyn Transfer> for Place<'a> {
 /// Organizations come by id, and in any order would do: their names and users' are never given up, so that no ledger needs
 /// another one to be there first. In each, attachments come before the entries that name them. When it is run again, it
 /// goes on where it stopped, and looks again for the attachments that the target lacks; when all is there, it changes
-/// nothing. What the target has of an attachment is not read again: [`check_attachments`](super::check_attachments) does
+/// nothing. Damage in one organization keeps no other. What the target has of an attachment is not read again: [`check_attachments`](super::check_attachments) does
 /// that. The source may be in use: what comes in meanwhile is counted in [`Summary::late_entries`] and found by running it
 /// again, and when the source is quiet at last, nothing is late.
 ///
@@ -164,22 +174,51 @@ pub async fn copy(
     to: Place<'_>,
     progress: &mut (dyn FnMut(Progress) + Send),
 ) -> Result<Summary, CopyError> {
-    let mut summary = Summary::default();
+    let (mut summary, mut attachments) = (Summary::default(), Attempts::default());
+    let mut damaged = BTreeSet::new();
     let mut organizations = Organizations::of(from.store);
     while let Some(organization) = organizations.next().await.map_err(CopyError::Source)? {
-        let copied = Ledger { from, to, organization }.copy(progress).await?;
-        summary.new_entries += copied.new_entries;
-        summary.attachments += copied.attachments;
-        progress(Progress::Organization(copied));
+        let ledger = Ledger { from, to, organization };
+        match ledger.copy(&mut attachments, progress).await {
+            Ok(copied) => {
+                summary.new_entries += copied.new_entries;
+                progress(Progress::Organization(copied));
+            }
+            Err(error) if error.is_damage() => {
+                damaged.insert(ledger.organization.id);
+                progress(Progress::Damaged { organization: ledger.name(), what: error.to_string() });
+            }
+            Err(error) => return Err(error),
+        }
     }
+    summary.attachments = attachments.counts;
+    summary.damaged_organizations = damaged.len() as u64;
     let mut organizations = Organizations::of(from.store);
     while let Some(organization) = organizations.next().await.map_err(CopyError::Source)? {
-        let (theirs, ours) = Ledger { from, to, organization }.heads().await?;
         summary.organizations += 1;
+        if damaged.contains(&organization.id) {
+            continue;
+        }
+        let (theirs, ours) = Ledger { from, to, organization }.heads().await?;
         summary.entries += theirs;
         summary.late_entries += theirs - ours;
     }
     Ok(summary)
+}
+
+impl CopyError {
+    /// Whether one organization of the source is damaged, and others need not be.
+    fn is_damage(&self) -> bool {
+        matches!(self, Self::Source(StoreError::Corrupt { .. }) | Self::Incomplete { .. })
+    }
+}
+
+/// What became of attachments.
+#[derive(Default)]
+struct Attempts {
+    counts: AttachmentCounts,
+    /// How many could not be read, one after the other.
+    in_a_row: usize,
 }
 
 /// An organization in both stores.
@@ -196,11 +235,13 @@ impl Ledger<'_> {
         self.organization.name.clone()
     }
 
-    async fn copy(&self, progress: &mut Tell<'_>) -> Result<Copied, CopyError> {
+    async fn copy(&self, attempts: &mut Attempts, progress: &mut Tell<'_>) -> Result<Copied, CopyError> {
         let (theirs, ours) = self.heads().await?;
-        let mut attachments = self.copy_lacking(progress).await?;
-        attachments += self.copy_entries(ours, theirs, progress).await?;
-        Ok(Copied { organization: self.name(), entries: theirs, new_entries: theirs - ours, attachments })
+        let before = attempts.counts.copied;
+        self.copy_lacking(attempts, progress).await?;
+        self.copy_entries(ours, theirs, attempts, progress).await?;
+        let new_attachments = attempts.counts.copied - before;
+        Ok(Copied { organization: self.name(), entries: theirs, new_entries: theirs - ours, new_attachments })
     }
 
     /// The sizes of the source's ledger and of the target's, which is a beginning of it: the source had the same root
@@ -225,9 +266,10 @@ impl Ledger<'_> {
         &self,
         first: u64,
         end: u64,
+        attempts: &mut Attempts,
         progress: &mut Tell<'_>,
-    ) -> Result<AttachmentCounts, CopyError> {
-        let (org, mut counts) = (self.organization.id, AttachmentCounts::default());
+    ) -> Result<(), CopyError> {
+        let org = self.organization.id;
         let mut next = first;
         while next < end {
             // Attachments need an organization to lie in: its entry goes first, alone.
@@ -242,7 +284,7 @@ impl Ledger<'_> {
                 let state = self.to.store.attachment_state(org, &sha256).await.map_err(CopyError::Target)?;
                 // What an earlier entry names was looked for.
                 if state != AttachmentState::Named {
-                    counts += self.copy_attachment(&sha256, progress).await?;
+                    self.copy_attachment(&sha256, attempts, progress).await?;
                 }
             }
             self.to.store.import(import).await.map_err(|error| match error {
@@ -250,7 +292,7 @@ impl Ledger<'_> {
                 error => CopyError::Target(error),
             })?;
         }
-        Ok(counts)
+        Ok(())
     }
 
     async fn import(&self, entries: Vec<StoredEntry>) -> StoreResult<Import> {
@@ -264,40 +306,55 @@ impl Ledger<'_> {
     }
 
     /// Copies what records of the target name and the target does not have: an earlier copy did not find it.
-    async fn copy_lacking(&self, progress: &mut Tell<'_>) -> Result<AttachmentCounts, CopyError> {
-        let (org, mut counts) = (self.organization.id, AttachmentCounts::default());
+    async fn copy_lacking(&self, attempts: &mut Attempts, progress: &mut Tell<'_>) -> Result<(), CopyError> {
+        let org = self.organization.id;
         let mut attachments = Attachments::of(self.to.store, org);
         while let Some(sha256) = attachments.next().await.map_err(CopyError::Target)? {
             let found = self.to.attachments.chunk(org, &sha256, 0).await;
             if found.map_err(CopyError::Target)?.is_none() {
-                counts += self.copy_attachment(&sha256, progress).await?;
+                self.copy_attachment(&sha256, attempts, progress).await?;
             }
         }
-        Ok(counts)
+        Ok(())
     }
 
+    /// Notes the content in the target as any upload, so that what no entry comes to name there is swept.
     async fn copy_attachment(
         &self,
         sha256: &Fingerprint,
+        attempts: &mut Attempts,
         progress: &mut Tell<'_>,
-    ) -> Result<AttachmentCounts, CopyError> {
-        let mut content = Content::of(self.from.attachments, self.organization.id, sha256);
-        let kept = self.to.attachments.keep(self.organization.id, sha256, &mut content).await;
+    ) -> Result<(), CopyError> {
+        let org = self.organization.id;
+        let mut content = Content::of(self.from.attachments, org, sha256);
+        let places = (self.to.store as &dyn Store, self.to.attachments);
+        let kept = sweep::keep(places, (org, sha256), &mut content, SystemClock.now()).await;
+        let counts = &mut attempts.counts;
         let reason = match content.fault {
-            Some(Fault::Missing) => Skipped::Missing,
-            Some(Fault::Altered) => Skipped::Altered,
-            Some(Fault::Unreadable(error)) => return Err(CopyError::Source(error)),
             None => {
                 kept.map_err(CopyError::Target)?;
-                return Ok(AttachmentCounts { copied: content.is_begun.into(), ..Default::default() });
+                counts.copied += u64::from(content.is_begun);
+                attempts.in_a_row = 0;
+                return Ok(());
+            }
+            Some(Fault::Missing) => {
+                counts.missing += 1;
+                Skipped::Missing
+            }
+            Some(Fault::Altered) => {
+                counts.altered += 1;
+                Skipped::Altered
+            }
+            Some(Fault::Unreadable(error)) => {
+                counts.unreadable += 1;
+                attempts.in_a_row += 1;
+                if attempts.in_a_row == UNREADABLE {
+                    return Err(CopyError::Source(error));
+                }
+                Skipped::Unreadable(error.to_string())
             }
         };
-        let (organization, sha256) = (self.name(), sha256.clone());
-        progress(Progress::Skipped { organization, sha256, reason });
-        let (missing, altered) = match reason {
-            Skipped::Missing => (1, 0),
-            Skipped::Altered => (0, 1),
-        };
-        Ok(AttachmentCounts { copied: 0, missing, altered })
+        progress(Progress::Skipped { organization: self.name(), sha256: sha256.clone(), reason });
+        Ok(())
     }
 }

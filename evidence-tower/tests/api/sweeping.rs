@@ -326,6 +326,40 @@ async fn what_cannot_be_removed_keeps_nothing_else() {
 }
 
 #[tokio::test]
+async fn what_cannot_be_removed_of_one_organization_keeps_nothing_of_another() {
+    for stored in stores().await {
+        let store = Arc::clone(&stored.store);
+        fixture(Arc::clone(&store), Settings::default()).await;
+        let jane = store.user("jane").await.unwrap().unwrap();
+        let own = store.standing("jane", jane.id).await.unwrap().unwrap().organization.id;
+        let (acme, random) = (acme(&store).await, Arc::new(SystemRandom));
+        for (stuck, other) in [(acme, own), (own, acme)] {
+            let clock = Hand::new();
+            let contents: Vec<_> = (0..40).map(|n| digest(&format!("{stuck}{n}"))).collect();
+            for content in &contents {
+                assert!(store.put_pending(stuck, content, clock.now()).await.unwrap(), "{}", stored.name);
+            }
+            assert!(store.put_pending(other, &digest("a"), clock.now()).await.unwrap(), "{}", stored.name);
+            clock.pass(LEAST_GRACE);
+            let settings = Settings::default();
+            let evidence =
+                Evidence::with_sources(Arc::clone(&store), settings, clock.clone(), random.clone());
+            let evidence = evidence.with_attachments(Arc::new(Stubborn(contents)));
+            sweep().pass(&evidence).await.unwrap_err();
+            let notes = store.pending(None, 100).await.unwrap();
+            assert!(
+                notes.iter().all(|note| note.org != other || note.sha256 != digest("a")),
+                "{}",
+                stored.name
+            );
+            let begun = notes.iter().filter(|note| note.org == stuck && note.removing_at.is_some()).count();
+            assert_eq!(begun, 16, "{}", stored.name);
+        }
+        drop(stored.home);
+    }
+}
+
+#[tokio::test]
 async fn a_place_that_removes_nothing_refuses_no_upload_for_long() {
     for stored in stores().await {
         let store = Arc::clone(&stored.store);

@@ -35,10 +35,12 @@ fn at<'a>(store: &'a Opened, place: Option<&'a ObjectBlobs>) -> Place<'a> {
 
 fn tell(progress: Progress) {
     match progress {
-        Progress::Organization(Copied { organization, entries, new_entries, attachments }) => eprintln!(
-            "{organization}: {entries} entries ({new_entries} new), {} new attachments",
-            attachments.copied
-        ),
+        Progress::Organization(Copied { organization, entries, new_entries, new_attachments }) => {
+            eprintln!(
+                "{organization}: {entries} entries ({new_entries} new), {new_attachments} new attachments"
+            );
+        }
+        Progress::Damaged { organization, what } => eprintln!("organization {organization}: {what}"),
         Progress::Skipped { organization, sha256, reason } => {
             eprintln!("organization {organization}: the attachment {sha256} {reason}");
         }

@@ -47,8 +47,12 @@ pub(crate) enum Failure {
 
 /// What a copy left behind, each with what to do.
 fn not_copied(summary: &Summary) -> String {
-    let AttachmentCounts { missing, altered, .. } = summary.attachments;
+    let AttachmentCounts { missing, altered, unreadable, .. } = summary.attachments;
     let sentences = [
+        (
+            summary.damaged_organizations,
+            "organizations are damaged in the source (see what fsck says of it, and restore them from a backup)",
+        ),
         (summary.late_entries, "entries came in at the source meanwhile (stop its servers and copy again)"),
         (
             missing,
@@ -58,6 +62,7 @@ fn not_copied(summary: &Summary) -> String {
             altered,
             "attachments were altered in the source (upload the same files again there, and copy again)",
         ),
+        (unreadable, "attachments of the source cannot be read (copy again when they can)"),
     ];
     let told = sentences.iter().filter(|(count, _)| *count > 0);
     told.map(|(count, sentence)| format!("{count} {sentence}")).collect::<Vec<_>>().join("; ")
