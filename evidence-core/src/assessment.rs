@@ -12,7 +12,7 @@ use crate::compute::MANY_JUDGEMENTS;
 use crate::environments::{Environment, KnownEnvironment};
 use crate::error::{Error, Result};
 use crate::fact::{Fact, Guard, RecordKind};
-use crate::flows::Flow;
+use crate::flows::FlowLabel;
 use crate::id::Id;
 use crate::json::JsonFields;
 use crate::ledger::Hash;
@@ -327,7 +327,7 @@ struct Reports {
     allowed: BTreeSet<Fingerprint>,
     /// One of each flow.
     origins: Vec<Origin>,
-    flows: BTreeMap<Id, Flow>,
+    flows: BTreeMap<Id, FlowLabel>,
     /// How those without a trail stand, by report.
     alone: BTreeMap<Id, Standing>,
 }
@@ -349,14 +349,8 @@ impl Reports {
         let (allowed, origins) = reported.await?;
         let allowed = allowed.into_iter().collect();
         let flows = distinct(origins.iter().map(|origin| origin.report.flow));
-        let flows = async {
-            match flows.as_slice() {
-                [] => Ok(Vec::new()),
-                some => cx.store().flows_by_id(org, some).await.map_err(Error::from),
-            }
-        };
-        let (flows, alone) = try_join(flows, without_trail(&origins, cx)).await?;
-        Ok(Self { allowed, origins, flows: flows.into_iter().map(|flow| (flow.id, flow)).collect(), alone })
+        let (flows, alone) = try_join(cx.flow_labels(&flows), without_trail(&origins, cx)).await?;
+        Ok(Self { allowed, origins, flows, alone })
     }
 
     /// How the reports stand in their trails. The attestations are kept only where a policy asks for some.
@@ -447,7 +441,7 @@ fn judged_as(name: &str) -> String {
 struct Standings {
     allowed: BTreeSet<Fingerprint>,
     origins: Vec<Origin>,
-    flows: BTreeMap<Id, Flow>,
+    flows: BTreeMap<Id, FlowLabel>,
     trails: BTreeMap<Id, InTrail>,
     /// Of reports without a trail.
     alone: BTreeMap<Id, Standing>,
@@ -456,8 +450,6 @@ struct Standings {
 impl Standings {
     fn findings(self) -> Result<Findings> {
         let Self { allowed, origins, flows, mut trails, mut alone } = self;
-        let tags: BTreeMap<Id, _> =
-            flows.iter().map(|(id, flow)| (*id, Arc::new(flow.tags.clone()))).collect();
         let mut sources: BTreeMap<Fingerprint, Vec<Source>> = BTreeMap::new();
         for Origin { report: row, .. } in origins {
             // One report that is passed over may be the one that does not comply.
@@ -476,7 +468,7 @@ impl Standings {
                 trail_name,
                 artifact_state: state,
                 reason,
-                tags: tags.get(&row.flow).cloned().unwrap_or_default(),
+                tags: Arc::clone(&flow.tags),
                 attestations,
             };
             sources.entry(row.fingerprint).or_default().push(Source { report: row.id, context });

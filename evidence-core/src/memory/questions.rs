@@ -405,6 +405,11 @@ impl ArtifactStore for MemoryStore {
         })
     }
 
+    async fn artifact_sizes(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Listed>> {
+        let listed = |artifact: &Artifact| Ok(Listed { id: artifact.id, bytes: bytes(artifact)? });
+        self.artifacts_by_id(org, ids).await?.iter().map(listed).collect()
+    }
+
     async fn reports(&self, org: Id, flow: Id, fingerprint: &Fingerprint) -> StoreResult<Vec<ArtifactRow>> {
         self.ask(org, |tables| {
             let rows = tables.artifacts.iter().map(|artifact| artifact.record.row(artifact.revision));

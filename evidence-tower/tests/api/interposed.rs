@@ -223,6 +223,7 @@ delegate! {
         fn artifacts_listed(org: Id, filter: &ArtifactFilter, window: Window) -> Vec<Listed>;
         fn latest_artifact(org: Id, filter: &ArtifactFilter) -> Option<Artifact>;
         fn artifacts_by_id(org: Id, ids: &[Id]) -> Vec<Artifact>;
+        fn artifact_sizes(org: Id, ids: &[Id]) -> Vec<Listed>;
         fn reports(org: Id, flow: Id, fingerprint: &Fingerprint) -> Vec<ArtifactRow>;
         fn provenance(org: Id, fingerprints: &[Fingerprint]) -> Vec<Origin>;
     }
