@@ -1,6 +1,6 @@
 //! The assessment of an environment: what runs there, where it comes from, whether it may, and whether that differs
-//! enough from the latest snapshot to take a new one. It asks the store a fixed number of questions however many
-//! artifacts run; the decision itself ([`difference`]) is a pure function over what they answered.
+//! enough from the latest snapshot to take a new one. What it rests on is read in parts that fit memory, however many
+//! artifacts run; the decision itself ([`difference`]) is a pure function over what is kept of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
