@@ -1,6 +1,6 @@
 //! The assessment of an environment: what runs there, where it comes from, whether it may, and whether that differs
-//! enough from the latest snapshot to take a new one. It asks the store a fixed number of questions however many
-//! artifacts run; the decision itself ([`difference`]) is a pure function over what they answered.
+//! enough from the latest snapshot to take a new one. What it rests on is read in parts that fit memory, however many
+//! artifacts run; the decision itself ([`difference`]) is a pure function over what is kept of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::compute::MANY_JUDGEMENTS;
 use crate::environments::{Environment, KnownEnvironment};
 use crate::error::{Error, Result};
 use crate::fact::{Fact, Guard, RecordKind};
-use crate::flows::Flow;
+use crate::flows::FlowLabel;
 use crate::id::Id;
 use crate::json::JsonFields;
 use crate::ledger::Hash;
@@ -330,7 +330,7 @@ struct Reports {
     allowed: BTreeSet<Fingerprint>,
     /// One of each flow.
     origins: Vec<Origin>,
-    flows: BTreeMap<Id, Flow>,
+    flows: BTreeMap<Id, FlowLabel>,
     /// How those without a trail stand, by report.
     alone: BTreeMap<Id, Standing>,
 }
@@ -352,14 +352,8 @@ impl Reports {
         let (allowed, origins) = reported.await?;
         let allowed = allowed.into_iter().collect();
         let flows = distinct(origins.iter().map(|origin| origin.report.flow));
-        let flows = async {
-            match flows.as_slice() {
-                [] => Ok(Vec::new()),
-                some => cx.store().flows_by_id(org, some).await.map_err(Error::from),
-            }
-        };
-        let (flows, alone) = try_join(flows, without_trail(&origins, cx)).await?;
-        Ok(Self { allowed, origins, flows: flows.into_iter().map(|flow| (flow.id, flow)).collect(), alone })
+        let (flows, alone) = try_join(cx.flow_labels(&flows), without_trail(&origins, cx)).await?;
+        Ok(Self { allowed, origins, flows, alone })
     }
 
     /// How the reports stand in their trails. The attestations are kept only where a policy asks for some.
@@ -436,7 +430,7 @@ fn judged_as(name: &str) -> String {
 struct Standings {
     allowed: BTreeSet<Fingerprint>,
     origins: Vec<Origin>,
-    flows: BTreeMap<Id, Flow>,
+    flows: BTreeMap<Id, FlowLabel>,
     trails: BTreeMap<Id, InTrail>,
     /// Of reports without a trail.
     alone: BTreeMap<Id, Standing>,
@@ -445,8 +439,6 @@ struct Standings {
 impl Standings {
     fn findings(self) -> Result<Findings> {
         let Self { allowed, origins, flows, mut trails, mut alone } = self;
-        let tags: BTreeMap<Id, _> =
-            flows.iter().map(|(id, flow)| (*id, Arc::new(flow.tags.clone()))).collect();
         let mut sources: BTreeMap<Fingerprint, Vec<Source>> = BTreeMap::new();
         for Origin { report: row, .. } in origins {
             // One report that is passed over may be the one that does not comply.
@@ -465,7 +457,7 @@ impl Standings {
                 trail_name,
                 artifact_state: state,
                 reason,
-                tags: tags.get(&row.flow).cloned().unwrap_or_default(),
+                tags: Arc::clone(&flow.tags),
                 attestations,
             };
             sources.entry(row.fingerprint).or_default().push(Source { report: row.id, context });

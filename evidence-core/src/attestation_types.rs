@@ -15,8 +15,8 @@ use crate::json::{self, JsonText, JsonValue};
 use crate::name::{AttestationTypeName, OrgName};
 use crate::operation::{Created, Document, Form, FormParts, JsonStream, Method, Operation};
 use crate::page::Listed;
-use crate::service::{Context, Draft};
-use crate::shared::{Acknowledged, Description, List, ShortText, Text};
+use crate::service::{Context, Draft, Lasting};
+use crate::shared::{Acknowledged, Description, List, ShortText, Text, sort_by_ids};
 use crate::store::{Current, Store, StoreResult};
 use crate::time::{Seconds, Timestamp};
 use crate::versions::{Told, Version, Versioned};
@@ -75,8 +75,10 @@ pub struct AttestationTypeVersion {
 pub trait AttestationTypeStore: Send + Sync {
     /// The type of this name.
     async fn attestation_type(&self, org: Id, name: &str) -> StoreResult<Option<Current<AttestationType>>>;
-    /// All types, newest first (by `created_at`, then by id).
-    async fn attestation_types(&self, org: Id) -> StoreResult<Vec<AttestationType>>;
+    /// All types, newest first (by the ledger index of their first version), without what they say.
+    async fn attestation_types_listed(&self, org: Id) -> StoreResult<Vec<Listed>>;
+    /// The types of these ids, in any order; unknown ids are passed over.
+    async fn attestation_types_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<AttestationType>>;
     /// How large these versions of types are, named by the type's id and their number, in any order; unknown ones are passed
     /// over.
     async fn attestation_type_version_sizes(
@@ -223,12 +225,23 @@ impl Operation for ListAttestationTypes {
     }
 
     async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
-        let mut types = cx.store().attestation_types(cx.org()?).await?;
-        types.retain(|known| !known.archived);
-        let name = &cx.place()?.name;
-        let types = types.into_iter().map(|known| known.whole(name));
-        Ok(JsonStream::new(Versioned::list_text::<AttestationTypeVersion>(types, cx).await?, cx.compute()))
+        let listed = cx.store().attestation_types_listed(cx.org()?).await?;
+        let text = Versioned::list_text::<AttestationTypeVersion, _>(listed, in_list, cx);
+        Ok(JsonStream::new(text, cx.compute()))
     }
+}
+
+/// Those of these types that are not archived, in order.
+async fn in_list(ids: Vec<Id>, lasting: Lasting) -> Result<Vec<Versioned>> {
+    let cx = lasting.context();
+    let mut types = cx.store().attestation_types_by_id(cx.org()?, &ids).await?;
+    sort_by_ids(&mut types, &ids, |known| known.id);
+    types.retain(|known| !known.archived);
+    let size = |known: &AttestationType| known.description.as_deref().map_or(0, str::len);
+    let heavy = types.iter().map(size).sum::<usize>() > LONG_JSON;
+    let org = cx.place()?.name.clone();
+    let write = move || types.into_iter().map(|known| known.whole(&org)).collect();
+    cx.compute().run_if(heavy, write).await?
 }
 
 /// Gets one custom attestation type, with all its versions or one.

@@ -1,5 +1,6 @@
 //! Flows: the repeatable processes whose executions are trails.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -118,7 +119,28 @@ impl Flow {
     }
 }
 
+/// What tells of a flow what was reported to it.
+#[derive(Debug)]
+pub(crate) struct FlowLabel {
+    pub(crate) name: FlowName,
+    pub(crate) tags: Arc<Tags>,
+}
+
+/// So many flows are read at once for their labels: each has a description, which may be long.
+const LABELLED: usize = 32;
+
 impl Context<'_> {
+    /// The names and tags of the flows of these ids.
+    pub(crate) async fn flow_labels(&self, ids: &[Id]) -> Result<BTreeMap<Id, FlowLabel>> {
+        let mut labels = BTreeMap::new();
+        for part in ids.chunks(LABELLED) {
+            let flows = self.store().flows_by_id(self.org()?, part).await?;
+            let label = |Flow { id, name, tags, .. }| (id, FlowLabel { name, tags: Arc::new(tags) });
+            labels.extend(flows.into_iter().map(label));
+        }
+        Ok(labels)
+    }
+
     /// The flow of this name, or [`Error::NotFound`].
     pub(crate) async fn flow(&self, name: &str) -> Result<Current<Flow>> {
         let flow = self.store().flow(self.org()?, name).await?;

@@ -53,7 +53,10 @@ pub struct Limits {
     pub trail_attestations: u64,
     /// Runs of an artifact in one environment that answers about it show: the 100 newest, and the first.
     pub runs: u32,
-    /// Bytes of what was reported to a trail that a PDF shows, which is drawn in memory: 16 MiB.
+    /// Runs of all artifacts of a trail that answers about it show, of those: the 10,000 newest.
+    pub trail_runs: usize,
+    /// Bytes of what was reported to a trail that a PDF shows, which is drawn in memory: 16 MiB. Each line that tells where
+    /// an artifact ran counts as 200 of them.
     pub audit_pdf: u64,
 }
 
@@ -82,6 +85,7 @@ impl Default for Limits {
             trail_artifacts: 10_000,
             trail_attestations: 10_000,
             runs: 100,
+            trail_runs: 10_000,
             audit_pdf: 16 << 20,
         }
     }

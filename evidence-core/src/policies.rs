@@ -11,7 +11,6 @@ use serde::{Deserialize, Serialize};
 use crate::auth::{Actor, Scope};
 use crate::compute::LONG_YAML;
 use crate::decode::{self, Misfit};
-use crate::environments::KnownEnvironment;
 use crate::error::{Error, Resource, Result};
 use crate::fact::{Fact, Guard, Key, RecordKind, UnknownFields, keep_unknown_fields};
 use crate::id::Id;
@@ -93,8 +92,8 @@ pub struct PolicyVersion {
 pub trait PolicyStore: Send + Sync {
     /// The policy of this name.
     async fn policy(&self, org: Id, name: &str) -> StoreResult<Option<Current<Policy>>>;
-    /// All policies, by name (bytes).
-    async fn policies(&self, org: Id) -> StoreResult<Vec<Policy>>;
+    /// All policies, by name (bytes), without what they say.
+    async fn policies_listed(&self, org: Id) -> StoreResult<Vec<Listed>>;
     /// The policies of these ids, in any order.
     async fn policies_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Current<Policy>>>;
     /// How large these versions of policies are, named by the policy's id and their number, in any order; unknown ones are
@@ -131,11 +130,6 @@ pub(crate) async fn named(
     Ok(found)
 }
 
-/// The environments that a policy is attached to; by name, as the store lists them.
-fn consumers(environments: &[KnownEnvironment], policy: Id) -> impl Iterator<Item = &KnownEnvironment> {
-    environments.iter().filter(move |known| known.record.policies.contains(&policy))
-}
-
 /// Lists the policies of an organization.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[expect(missing_docs, reason = "parameters, described by the API's documentation")]
@@ -157,9 +151,7 @@ impl Operation for ListPolicies {
     }
 
     async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
-        let policies = cx.store().policies(cx.org()?).await?;
-        let environments = cx.store().environments(cx.org()?).await?;
-        Ok(JsonStream::new(view::list_text(policies, &environments, cx).await?, cx.compute()))
+        Ok(JsonStream::new(view::list_text(cx).await?, cx.compute()))
     }
 }
 
@@ -189,8 +181,7 @@ impl Operation for GetPolicy {
         let known = cx.store().policy(org, self.policy_name.as_str()).await?;
         let missing = || cx.missing(Resource::Policy, self.policy_name.as_str());
         let policy = known.ok_or_else(missing)?.record;
-        let environments = cx.store().environments(org).await?;
-        Ok(JsonStream::new(view::text(policy, &environments, cx).await?, cx.compute()))
+        Ok(JsonStream::new(view::text(policy, cx).await?, cx.compute()))
     }
 }
 
@@ -265,8 +256,7 @@ impl Operation for PutPolicy {
         if versioned {
             reassess_consumers(&input.name, cx).await?;
         }
-        let environments = cx.store().environments(cx.org()?).await?;
-        let body = JsonStream::new(view::text(policy, &environments, cx).await?, cx.compute());
+        let body = JsonStream::new(view::text(policy, cx).await?, cx.compute());
         Ok(Put { created, body })
     }
 }
@@ -377,7 +367,7 @@ async fn reassess_consumers(policy: &PolicyName, cx: &Context<'_>) -> Result<()>
     let Some(policy) = cx.store().policy(org, policy.as_str()).await? else { return Ok(()) };
     let environments = cx.store().environments(org).await?;
     let mut outcome = Ok(());
-    for consumer in consumers(&environments, policy.record.id) {
+    for consumer in environments.iter().filter(|known| known.record.policies.contains(&policy.record.id)) {
         outcome = outcome.and(reassess(&consumer.record.name, cx).await);
     }
     outcome

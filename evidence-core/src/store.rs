@@ -60,8 +60,8 @@
 //! | [`users_by_name`](crate::orgs::OrgStore::users_by_name), [`organizations_by_name`](crate::orgs::OrgStore::organizations_by_name) | a name to begin after | name, by bytes | at most so many, and where to go on |
 //! | [`members`](crate::orgs::OrgStore::members) | the organization | name of the user, by bytes | all |
 //! | [`repo`](RepoStore::repo), [`attestation`](AttestationStore::attestation), [`api_key`](ServiceAccountStore::api_key) | the id | | one |
-//! | [`flows_by_id`](FlowStore::flows_by_id), [`artifacts_by_id`](ArtifactStore::artifacts_by_id), [`attestations_by_id`](AttestationStore::attestations_by_id), [`trail_contents`](TrailStore::trail_contents), [`trail_names`](TrailStore::trail_names), [`trail_sizes`](TrailStore::trail_sizes), [`environments_by_id`](EnvironmentStore::environments_by_id) | ids, unknown ones passed over | any | one an id |
-//! | [`service_accounts`](ServiceAccountStore::service_accounts), [`environments`](EnvironmentStore::environments), [`environments_listed`](EnvironmentStore::environments_listed), [`policies`](PolicyStore::policies) | the organization | name, by bytes | all |
+//! | [`flows_by_id`](FlowStore::flows_by_id), [`artifacts_by_id`](ArtifactStore::artifacts_by_id), [`artifact_sizes`](ArtifactStore::artifact_sizes), [`attestations_by_id`](AttestationStore::attestations_by_id), [`trail_contents`](TrailStore::trail_contents), [`trail_names`](TrailStore::trail_names), [`trail_sizes`](TrailStore::trail_sizes), [`environments_by_id`](EnvironmentStore::environments_by_id), [`policies_by_id`](PolicyStore::policies_by_id), [`attestation_types_by_id`](AttestationTypeStore::attestation_types_by_id) | ids, unknown ones passed over | any | one an id |
+//! | [`service_accounts`](ServiceAccountStore::service_accounts), [`environments`](EnvironmentStore::environments), [`environments_listed`](EnvironmentStore::environments_listed), [`policies_listed`](PolicyStore::policies_listed) | the organization | name, by bytes | all |
 //! | [`api_keys`](ServiceAccountStore::api_keys) | the owner | oldest first, then id | all that work |
 //! | [`api_key_count`](ServiceAccountStore::api_key_count) | the owner | | the number of those that work, damaged ones too |
 //! | [`flows`](FlowStore::flows) | part of the name, tags | name, by bytes | a window, and the total |
@@ -81,7 +81,7 @@
 //! | [`instances`](SnapshotStore::instances) | environment and number | artifact key | all that ran or exited |
 //! | [`runs`](SnapshotStore::runs) | fingerprints | environment, fingerprint, first snapshot | each artifact's first and newest in each environment |
 //! | [`policy_version_sizes`](PolicyStore::policy_version_sizes), [`policy_versions_by_number`](PolicyStore::policy_versions_by_number) | policies and numbers | any | one a number |
-//! | [`attestation_types`](AttestationTypeStore::attestation_types) | the organization | newest first | all |
+//! | [`attestation_types_listed`](AttestationTypeStore::attestation_types_listed) | the organization | newest first by the ledger index of the first version | all |
 //! | [`attestation_type_version_sizes`](AttestationTypeStore::attestation_type_version_sizes), [`attestation_type_versions_by_number`](AttestationTypeStore::attestation_type_versions_by_number) | types and numbers | any | one a number |
 //! | [`allowances_listed`](AllowlistStore::allowances_listed) | the organization | newest first by ledger index | the newest of each environment and fingerprint |
 //! | [`allowances`](AllowlistStore::allowances) | ledger indexes | newest first by ledger index | one an index |

@@ -1,7 +1,7 @@
 //! Records with versions, such as policies, as answers carry them: all versions of a record, whose texts come to more than is
 //! held at once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
 
 use futures_util::stream::{self, BoxStream};
@@ -9,7 +9,7 @@ use futures_util::{StreamExt, TryStreamExt};
 use serde::Serialize;
 
 use crate::compute::LONG_JSON;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::id::Id;
 use crate::operation::json_text;
 use crate::page::Listed;
@@ -138,20 +138,30 @@ impl Versioned {
         filled::<V>(self.0, Lost::Fails, cx).await
     }
 
-    /// The JSON text of a list of records.
-    pub(crate) async fn list_text<V: Version>(
-        records: impl IntoIterator<Item = Result<Self>>,
+    /// The JSON text of a list of records, which `read` makes of their ids, some at a time.
+    pub(crate) fn list_text<V: Version, F>(
+        listed: Vec<Listed>,
+        read: impl Fn(Vec<Id>, Lasting) -> F + Send + 'static,
         cx: &Context<'_>,
-    ) -> Result<BoxStream<'static, Result<Vec<u8>>>> {
-        let mut all = vec![Slot::Between(b"[".to_vec())];
-        for (number, record) in records.into_iter().enumerate() {
-            if number > 0 {
-                all.push(Slot::Between(b",".to_vec()));
+    ) -> BoxStream<'static, Result<Vec<u8>>>
+    where
+        F: Future<Output = Result<Vec<Self>>> + Send + 'static,
+    {
+        let rest = (VecDeque::from(Listed::batches(listed)), true, read, cx.lasting());
+        let parts = stream::try_unfold(rest, |(mut batches, mut is_first, read, lasting)| async move {
+            let Some(ids) = batches.pop_front() else { return Ok::<_, Error>(None) };
+            let mut slots = Vec::new();
+            for record in read(ids, lasting.clone()).await? {
+                if !std::mem::take(&mut is_first) {
+                    slots.push(Slot::Between(b",".to_vec()));
+                }
+                slots.extend(record.0);
             }
-            all.extend(record?.0);
-        }
-        all.push(Slot::Between(b"]".to_vec()));
-        filled::<V>(all, Lost::IsLeftOut, cx).await
+            let text = filled::<V>(slots, Lost::IsLeftOut, &lasting.context()).await?;
+            Ok(Some((text, (batches, is_first, read, lasting))))
+        });
+        let bracket = |text: &[u8]| stream::iter([Ok(text.to_vec())]);
+        bracket(b"[").chain(parts.try_flatten()).chain(bracket(b"]")).boxed()
     }
 }
 

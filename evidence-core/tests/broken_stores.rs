@@ -559,6 +559,7 @@ delegate! { ArtifactStore {
     fn artifacts_listed(org: Id, filter: &ArtifactFilter, window: Window) -> Vec<Listed>;
     fn latest_artifact(org: Id, filter: &ArtifactFilter) -> Option<Artifact>;
     fn artifacts_by_id(org: Id, ids: &[Id]) -> Vec<Artifact>;
+    fn artifact_sizes(org: Id, ids: &[Id]) -> Vec<Listed>;
     fn reports(org: Id, flow: Id, fingerprint: &Fingerprint) -> Vec<ArtifactRow>;
     fn provenance(org: Id, fingerprints: &[Fingerprint]) -> Vec<Origin>;
 } }
@@ -606,7 +607,7 @@ delegate! { SnapshotStore {
 } }
 delegate! { PolicyStore {
     fn policy(org: Id, name: &str) -> Option<Current<Policy>>;
-    fn policies(org: Id) -> Vec<Policy>;
+    fn policies_listed(org: Id) -> Vec<Listed>;
     fn policies_by_id(org: Id, ids: &[Id]) -> Vec<Current<Policy>>;
     fn policy_version_sizes(org: Id, versions: &[VersionKey]) -> Vec<Listed<VersionKey>>;
     fn policy_versions_by_number(org: Id, versions: &[VersionKey]) -> Vec<PolicyVersion>;
@@ -630,7 +631,8 @@ impl TextStore for Broken {
 
 delegate! { AttestationTypeStore {
     fn attestation_type(org: Id, name: &str) -> Option<Current<AttestationType>>;
-    fn attestation_types(org: Id) -> Vec<AttestationType>;
+    fn attestation_types_listed(org: Id) -> Vec<Listed>;
+    fn attestation_types_by_id(org: Id, ids: &[Id]) -> Vec<AttestationType>;
     fn attestation_type_version_sizes(org: Id, versions: &[VersionKey]) -> Vec<Listed<VersionKey>>;
     fn attestation_type_versions_by_number(org: Id, versions: &[VersionKey]) -> Vec<AttestationTypeVersion>;
 } }

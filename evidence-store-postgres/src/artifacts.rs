@@ -11,7 +11,9 @@ use evidence_core::time::Timestamp;
 use serde::Deserialize;
 
 use crate::db::PostgresStore;
-use crate::rows::{Bound, Listing, Order, array, each, list, listed_record, payload, signed, unsigned, word};
+use crate::rows::{
+    Bound, Listing, Order, array, each, id, list, listed_record, payload, signed, unsigned, word,
+};
 
 /// Numbered as trails are.
 pub(crate) const INSERT_ARTIFACTS: &str = "
@@ -81,6 +83,14 @@ pub(crate) const REPORTS: &str = concat!(
 
 pub(crate) const BY_ID: &str =
     concat!("SELECT a.ledger_index, ", payload!("a"), " FROM ", each!("artifact", "id", "a"));
+
+/// The payloads are measured without being read.
+pub(crate) const SIZES: &str = concat!(
+    "SELECT a.id, coalesce(octet_length(",
+    payload!("a"),
+    "), 0)::bigint FROM ",
+    each!("artifact", "id", "a")
+);
 
 const FINGERPRINTS: &str = "
     WITH found AS MATERIALIZED (
@@ -201,6 +211,11 @@ impl ArtifactStore for PostgresStore {
 
     async fn artifacts_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Artifact>> {
         self.ask(BY_ID).bind(org.to_string()).bind(list(ids)).readable_as(org, listed_record).await
+    }
+
+    async fn artifact_sizes(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Listed>> {
+        let size = |(report, bytes): (String, i64)| Ok(Listed { id: id(&report)?, bytes: unsigned(bytes)? });
+        self.ask(SIZES).bind(org.to_string()).bind(list(ids)).all().await?.into_iter().map(size).collect()
     }
 
     async fn reports(&self, org: Id, flow: Id, fingerprint: &Fingerprint) -> StoreResult<Vec<ArtifactRow>> {

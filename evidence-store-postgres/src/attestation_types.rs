@@ -1,19 +1,23 @@
 //! Custom attestation types: named records with versions.
 
-use std::cmp::Reverse;
-
 use async_trait::async_trait;
 use evidence_core::Current;
 use evidence_core::attestation_types::{
     AttestationType, AttestationTypeStore, AttestationTypeVersion, VersionKey,
 };
 use evidence_core::id::Id;
-use evidence_core::page::Listed;
+use evidence_core::page::{Listed, Window};
 use evidence_core::store::StoreResult;
 
 use crate::db::PostgresStore;
+use crate::rows::{Listing, Order};
 
 const KIND: &str = "attestation_type";
+
+const LISTED: &str = "evidence.record x WHERE x.org = $1 AND x.kind || '' = 'attestation_type'";
+
+const NEWEST_FIRST: &str = "(SELECT v.ledger_index FROM evidence.version v
+    WHERE v.org = x.org AND v.id = x.id AND v.number = 1) DESC";
 
 #[async_trait]
 impl AttestationTypeStore for PostgresStore {
@@ -21,11 +25,15 @@ impl AttestationTypeStore for PostgresStore {
         self.by_name(org, KIND, name).await
     }
 
-    async fn attestation_types(&self, org: Id) -> StoreResult<Vec<AttestationType>> {
-        let types = self.all_named(org, KIND).await?;
-        let mut types: Vec<AttestationType> = types.into_iter().map(|kind| kind.record).collect();
-        types.sort_by_key(|kind| Reverse((kind.created_at, kind.id)));
-        Ok(types)
+    async fn attestation_types_listed(&self, org: Id) -> StoreResult<Vec<Listed>> {
+        let order = Order::By(NEWEST_FIRST);
+        let listing = Listing { from: LISTED, filter: Vec::new(), order, counted: false };
+        Ok(self.listed(org, &listing, Window::ALL, Vec::new()).await?.items)
+    }
+
+    async fn attestation_types_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<AttestationType>> {
+        let types = self.by_ids(org, KIND, ids).await?;
+        Ok(types.into_iter().map(|known| known.record).collect())
     }
 
     async fn attestation_type_version_sizes(

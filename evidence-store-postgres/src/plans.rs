@@ -192,6 +192,7 @@ fn expected() -> Vec<(&'static str, Vec<&'static str>, Vec<&'static str>)> {
         ),
         (trails::NAMES, listed.clone(), vec!["trail_pkey org id"]),
         (artifacts::BY_ID, listed.clone(), vec!["artifact_pkey org id", payload]),
+        (artifacts::SIZES, listed.clone(), vec!["artifact_pkey org id", payload]),
         (
             artifacts::PROVENANCE,
             listed.clone(),

@@ -11,7 +11,7 @@ use evidence_core::time::Timestamp;
 use serde::Deserialize;
 
 use crate::db::SqliteStore;
-use crate::rows::{Listing, Order, array, list, listed_record, once, signed, unsigned, word};
+use crate::rows::{Listing, Order, array, id, list, listed_record, once, signed, unsigned, word};
 
 pub(crate) const INSERT_ARTIFACTS: &str = "
     INSERT INTO artifact
@@ -76,6 +76,12 @@ const REPORTS: &str = concat!(
 
 const BY_ID: &str = "
     SELECT a.ledger_index, l.payload FROM json_each($2) w CROSS JOIN artifact a ON a.id = w.value
+    LEFT JOIN ledger l ON l.org = a.org AND l.idx = a.ledger_index
+    WHERE a.org = (SELECT key FROM organization WHERE id = $1)";
+
+/// The payloads are measured without being read.
+const SIZES: &str = "
+    SELECT a.id, coalesce(octet_length(l.payload), 0) FROM json_each($2) w CROSS JOIN artifact a ON a.id = w.value
     LEFT JOIN ledger l ON l.org = a.org AND l.idx = a.ledger_index
     WHERE a.org = (SELECT key FROM organization WHERE id = $1)";
 
@@ -209,6 +215,12 @@ impl ArtifactStore for SqliteStore {
     async fn artifacts_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Artifact>> {
         let question = self.ask(BY_ID).bind(org.to_string()).bind(once(ids)?).about(ids.len());
         question.readable_as(org, listed_record).await
+    }
+
+    async fn artifact_sizes(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Listed>> {
+        let question = self.ask(SIZES).bind(org.to_string()).bind(once(ids)?).about(ids.len());
+        let size = |(report, bytes): (String, i64)| Ok(Listed { id: id(&report)?, bytes: unsigned(bytes)? });
+        question.all_as(size).await
     }
 
     async fn reports(&self, org: Id, flow: Id, fingerprint: &Fingerprint) -> StoreResult<Vec<ArtifactRow>> {

@@ -5,16 +5,19 @@ use async_trait::async_trait;
 use evidence_core::Current;
 use evidence_core::fact::said;
 use evidence_core::id::Id;
-use evidence_core::page::Listed;
+use evidence_core::page::{Listed, Window};
 use evidence_core::policies::{Policy, PolicyStore, PolicyVersion, VersionKey};
 use evidence_core::store::StoreResult;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::db::SqliteStore;
-use crate::rows::{Payload, id, once, unsigned};
+use crate::rows::{Listing, Order, Payload, id, once, unsigned};
 
 const KIND: &str = "policy";
+
+const LISTED: &str =
+    "record x WHERE x.org = (SELECT key FROM organization WHERE id = $1) AND x.kind = 'policy'";
 
 pub(crate) const INSERT_VERSIONS: &str = "
     INSERT INTO version (org, id, number, ledger_index)
@@ -81,9 +84,10 @@ impl PolicyStore for SqliteStore {
         self.by_name(org, KIND, name).await
     }
 
-    async fn policies(&self, org: Id) -> StoreResult<Vec<Policy>> {
-        let policies = self.all_named(org, KIND).await?;
-        Ok(policies.into_iter().map(|policy| policy.record).collect())
+    async fn policies_listed(&self, org: Id) -> StoreResult<Vec<Listed>> {
+        let order = Order::By("x.name");
+        let listing = Listing { from: LISTED, filter: Vec::new(), order, narrow: false, counted: false };
+        Ok(self.listed(org, &listing, Window::ALL, Vec::new()).await?.items)
     }
 
     async fn policies_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Current<Policy>>> {

@@ -204,6 +204,8 @@ pub trait ArtifactStore: Send + Sync {
     async fn latest_artifact(&self, org: Id, filter: &ArtifactFilter) -> StoreResult<Option<Artifact>>;
     /// The reports of these ids, in any order; unknown ids are passed over.
     async fn artifacts_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Artifact>>;
+    /// How large the reports of these ids are, in any order; unknown ids are passed over.
+    async fn artifact_sizes(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Listed>>;
     /// Every report of this fingerprint to this flow, oldest (by ledger index) first.
     async fn reports(&self, org: Id, flow: Id, fingerprint: &Fingerprint) -> StoreResult<Vec<ArtifactRow>>;
     /// For each of these fingerprints and each flow it was reported to, the newest report to a trail, or the newest of all

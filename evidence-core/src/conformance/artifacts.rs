@@ -15,7 +15,7 @@ use super::fixtures::{
     free_form, full_commit, full_repo_info, id, named, robot, trail_begun, user_data, window,
 };
 use super::texts::kept;
-use super::{Failure, Outcome, promises, same, same_set};
+use super::{Failure, Outcome, ensure, promises, same, same_set};
 
 promises! {
     artifacts_read_back: "Artifact reports are what was recorded, absent options too.",
@@ -23,7 +23,7 @@ promises! {
     artifacts_are_listed_newest_first: "`artifacts` is ordered newest (by ledger index) first.",
     artifact_windows_have_the_right_total: "A window past the end is empty, with the right total.",
     artifacts_are_narrowed: "Everything given in an artifact filter must match.",
-    artifacts_by_id_pass_over_unknown_ids: "`artifacts_by_id` passes over unknown ids and other organizations'.",
+    artifacts_by_id_pass_over_unknown_ids: "`artifacts_by_id` passes over unknown ids and other organizations', and `artifact_sizes` does.",
     reports_of_an_artifact_are_listed_oldest_first: "`reports` of a fingerprint to a flow, oldest (by ledger index) first.",
     a_commit_told_in_any_words_is_what_an_artifact_was_built_from: "A row's commit is the report's, else what it says of one, as sent; lists are narrowed by commits in full.",
     provenance_is_the_newest_of_each_flow: "`provenance` answers the newest report of each fingerprint and flow.",
@@ -188,7 +188,15 @@ async fn artifacts_by_id_pass_over_unknown_ids(store: Arc<dyn Store>) -> Outcome
     let found = store.artifacts_by_id(org.id, &[114, 999, 210, 115, 115].map(id)).await?;
     let ids = found.into_iter().map(|artifact| artifact.id).collect();
     same_set("the reports", ids, [114, 115].map(id).to_vec())?;
-    same("no ids", store.artifacts_by_id(org.id, &[]).await?, Vec::new())
+    let found = store.artifact_sizes(org.id, &[114, 999, 210, 115, 115].map(id)).await?;
+    let ids = found.into_iter().map(|listed| listed.id).collect();
+    same_set("those that are measured", ids, [114, 115].map(id).to_vec())?;
+    same("no sizes", store.artifact_sizes(org.id, &[]).await?, Vec::new())?;
+    same("no ids", store.artifacts_by_id(org.id, &[]).await?, Vec::new())?;
+    let long = Artifact { description: "ü".repeat(3_000), ..artifact(190, 100, None, "ab") };
+    org.record(vec![Fact::ArtifactReported { record: long }]).await?;
+    let size = store.artifact_sizes(org.id, &[id(190)]).await?.first().map_or(0, |listed| listed.bytes);
+    ensure((6_000..8_000).contains(&size), &format!("{size} bytes of a report"))
 }
 
 async fn reports_of_an_artifact_are_listed_oldest_first(store: Arc<dyn Store>) -> Outcome {

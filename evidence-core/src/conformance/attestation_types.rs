@@ -13,7 +13,7 @@ use super::{Outcome, ensure, promises, same};
 
 promises! {
     types_read_back: "Custom attestation types and versions are what was recorded last, absent options too.",
-    types_are_listed_newest_first: "`attestation_types` is ordered newest first by `created_at`, then by id.",
+    types_are_listed_newest_first: "`attestation_types_listed` is ordered newest first, by the ledger index of the first version.",
     type_versions_are_found_by_number: "`attestation_type_versions_by_number` and `attestation_type_version_sizes` answer these versions of these types, each once.",
     sizes_are_of_whole_type_versions: "`attestation_type_version_sizes` answers no less than a version has.",
 }
@@ -72,7 +72,7 @@ async fn types_read_back(store: Arc<dyn Store>) -> Outcome {
         .await?;
     let current = Current { revision: 2, record: full.clone() };
     same("versioned", store.attestation_type(org.id, "t").await?, Some(current))?;
-    same("listed", store.attestation_types(org.id).await?, vec![full])?;
+    same("by id", store.attestation_types_by_id(org.id, &[100, 999, 100].map(id)).await?, vec![full])?;
     let mut versions =
         store.attestation_type_versions_by_number(org.id, &[(id(100), 1), (id(100), 2)]).await?;
     versions.sort_by_key(|version| version.version);
@@ -85,16 +85,19 @@ async fn types_read_back(store: Arc<dyn Store>) -> Outcome {
 
 async fn types_are_listed_newest_first(store: Arc<dyn Store>) -> Outcome {
     let (org, other) = Org::two(&store).await?;
-    same("none", store.attestation_types(org.id).await?, Vec::new())?;
-    let made = |n, name, when| AttestationType { created_at: at(when), ..bare(n, name) };
-    let types = [made(103, "b", 5), made(101, "a", 9), made(104, "d", 5), made(102, "c", 7)];
+    same("none", store.attestation_types_listed(org.id).await?, Vec::new())?;
+    let types = [(103, "b"), (101, "a"), (104, "d"), (102, "c")].map(|(n, name)| bare(n, name));
     for record in &types {
         let version = AttestationTypeVersion { attestation_type: record.id, ..version(0, 1) };
         org.record(vec![Fact::AttestationTypeCreated { record: record.clone(), version }]).await?;
     }
     other.record(vec![created(200, "a")]).await?;
-    let found: Vec<_> = store.attestation_types(org.id).await?.into_iter().map(|found| found.id).collect();
-    same("the types", found, [101, 102, 104, 103].map(id).to_vec())
+    let long = AttestationType { description: Some("ü".repeat(3_000)), version: 2, ..bare(101, "a") };
+    org.record(vec![Fact::AttestationTypeVersioned { record: long, version: version(101, 2) }]).await?;
+    let listed = store.attestation_types_listed(org.id).await?;
+    same("the types", listed.iter().map(|one| one.id).collect(), [102, 104, 101, 103].map(id).to_vec())?;
+    let bytes = listed.iter().map(|one| one.bytes).max().unwrap_or_default();
+    ensure((6_000..8_000).contains(&bytes), &format!("{bytes} bytes of a type"))
 }
 
 async fn sizes_are_of_whole_type_versions(store: Arc<dyn Store>) -> Outcome {

@@ -11,7 +11,7 @@ use super::{Outcome, ensure, promises, same};
 
 promises! {
     policies_read_back: "Policies are what was recorded last.",
-    policies_are_listed_by_name: "`policies` is ordered by name (bytes), and shows one organization's.",
+    policies_are_listed_by_name: "`policies_listed` is ordered by name (bytes), and shows one organization's.",
     versions_are_found_by_number: "`policy_versions_by_number` and `policy_version_sizes` answer these versions of these policies, each once.",
     sizes_are_of_whole_versions: "`policy_version_sizes` answers no less than a version has.",
 }
@@ -69,7 +69,8 @@ async fn policies_read_back(store: Arc<dyn Store>) -> Outcome {
     let described = Fact::PolicyUpdated { record: full.clone(), version: None, comment: Some(awkward()) };
     org.record(vec![described]).await?;
     same("described", store.policy(org.id, "p").await?, Some(Current { revision: 3, record: full.clone() }))?;
-    same("listed", store.policies(org.id).await?, vec![full])?;
+    let found = store.policies_by_id(org.id, &[100, 999, 100].map(id)).await?;
+    same("by id", found, vec![Current { revision: 3, record: full }])?;
     let mut versions = store.policy_versions_by_number(org.id, &[(id(100), 1), (id(100), 2)]).await?;
     versions.sort_by_key(|version| version.version);
     same("the versions", versions, vec![version(100, 1), version(100, 2)])?;
@@ -81,11 +82,15 @@ async fn policies_read_back(store: Arc<dyn Store>) -> Outcome {
 
 async fn policies_are_listed_by_name(store: Arc<dyn Store>) -> Outcome {
     let (org, other) = Org::two(&store).await?;
-    same("none", store.policies(org.id).await?, Vec::new())?;
+    same("none", store.policies_listed(org.id).await?, Vec::new())?;
     org.record(vec![created(100, "b"), created(101, "a"), created(102, "B"), created(103, "a~")]).await?;
     other.record(vec![created(200, "aa")]).await?;
-    let expected = vec![policy(102, "B"), policy(101, "a"), policy(103, "a~"), policy(100, "b")];
-    same("the policies", store.policies(org.id).await?, expected)
+    let long = Policy { description: "ü".repeat(3_000), ..policy(100, "b") };
+    org.record(vec![updated(long, None)]).await?;
+    let listed = store.policies_listed(org.id).await?;
+    same("the policies", listed.iter().map(|one| one.id).collect(), [102, 101, 103, 100].map(id).to_vec())?;
+    let bytes = listed.iter().map(|one| one.bytes).max().unwrap_or_default();
+    ensure((6_000..8_000).contains(&bytes), &format!("{bytes} bytes of a policy"))
 }
 
 async fn sizes_are_of_whole_versions(store: Arc<dyn Store>) -> Outcome {

@@ -1,6 +1,5 @@
 //! The questions, each a look-up or a scan.
 
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
@@ -405,6 +404,11 @@ impl ArtifactStore for MemoryStore {
         })
     }
 
+    async fn artifact_sizes(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Listed>> {
+        let listed = |artifact: &Artifact| Ok(Listed { id: artifact.id, bytes: bytes(artifact)? });
+        self.artifacts_by_id(org, ids).await?.iter().map(listed).collect()
+    }
+
     async fn reports(&self, org: Id, flow: Id, fingerprint: &Fingerprint) -> StoreResult<Vec<ArtifactRow>> {
         self.ask(org, |tables| {
             let rows = tables.artifacts.iter().map(|artifact| artifact.record.row(artifact.revision));
@@ -515,10 +519,20 @@ impl AttestationTypeStore for MemoryStore {
         self.by_name(org, name.parse().ok().map(Key::AttestationType), |tables| &tables.attestation_types)
     }
 
-    async fn attestation_types(&self, org: Id) -> StoreResult<Vec<AttestationType>> {
-        let mut types = self.ask(org, |tables| records(&tables.attestation_types, |record| record.id))?;
-        types.sort_by_key(|attestation_type| Reverse((attestation_type.created_at, attestation_type.id)));
-        Ok(types)
+    async fn attestation_types_listed(&self, org: Id) -> StoreResult<Vec<Listed>> {
+        let newest_first = self.ask(org, |tables| {
+            let first = tables.attestation_type_versions.iter().filter(|version| version.version == 1);
+            let types = first.rev().filter_map(|first| tables.attestation_types.get(&first.attestation_type));
+            types.map(|current| current.record.clone()).collect::<Vec<_>>()
+        })?;
+        newest_first.iter().map(|record| Ok(Listed { id: record.id, bytes: bytes(record)? })).collect()
+    }
+
+    async fn attestation_types_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<AttestationType>> {
+        self.ask(org, |tables| {
+            let types = tables.attestation_types.values().map(|current| &current.record);
+            types.filter(|record| ids.contains(&record.id)).cloned().collect()
+        })
     }
 
     async fn attestation_type_version_sizes(

@@ -167,8 +167,9 @@ impl PolicyStore for MemoryStore {
         self.by_name(org, name.parse().ok().map(Key::Policy), |tables| &tables.policies)
     }
 
-    async fn policies(&self, org: Id) -> StoreResult<Vec<Policy>> {
-        self.ask(org, |tables| records(&tables.policies, |policy| policy.name.clone()))
+    async fn policies_listed(&self, org: Id) -> StoreResult<Vec<Listed>> {
+        let policies = self.ask(org, |tables| records(&tables.policies, |policy| policy.name.clone()))?;
+        policies.iter().map(|policy| Ok(Listed { id: policy.id, bytes: bytes(policy)? })).collect()
     }
 
     async fn policies_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Current<Policy>>> {

@@ -1,21 +1,24 @@
 //! Policies as answers carry them: with all their versions, whose texts come to more than is held at once.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use futures_util::stream::BoxStream;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Policy, PolicyVersion, VersionKey, consumers};
+use super::{Policy, PolicyVersion, VersionKey};
 use crate::auth::Actor;
-use crate::environments::KnownEnvironment;
+use crate::compute::LONG_JSON;
+use crate::environments::Environment;
 use crate::error::Result;
 use crate::id::Id;
 use crate::name::{EnvironmentName, PolicyName};
 use crate::page::Listed;
-use crate::service::Context;
-use crate::store::{Store, StoreResult};
+use crate::service::{Context, Lasting};
+use crate::shared::{distinct, sort_by_ids};
+use crate::store::{Current, Store, StoreResult};
 use crate::time::{Seconds, Timestamp};
 use crate::versions::{Told, Version, Versioned};
 
@@ -125,9 +128,8 @@ impl Version for PolicyVersion {
 
 /// The policy with all its versions. What happened to it follows from these, but for the changes of its description, each
 /// of which comes after the version that it found.
-fn versioned(policy: Policy, environments: &[KnownEnvironment]) -> Result<Versioned> {
-    let consumers = consumers(environments, policy.id).map(|known| known.record.name.clone());
-    let after = AfterVersions { events: Vec::new(), consuming_envs: consumers.collect() };
+fn versioned(policy: Policy, consumers: &Consumers) -> Result<Versioned> {
+    let after = AfterVersions { events: Vec::new(), consuming_envs: consumers.of(policy.id) };
     let mut told = Vec::new();
     let mut changes = policy.description_changes.iter().peekable();
     for number in 1..=policy.version {
@@ -147,21 +149,67 @@ fn versioned(policy: Policy, environments: &[KnownEnvironment]) -> Result<Versio
     Versioned::new(&before, told, &after)
 }
 
-/// The JSON text of a policy.
-pub(super) async fn text(
-    policy: Policy,
-    environments: &[KnownEnvironment],
-    cx: &Context<'_>,
-) -> Result<BoxStream<'static, Result<Vec<u8>>>> {
-    versioned(policy, environments)?.text::<PolicyVersion>(cx).await
+/// The environments that policies are attached to.
+struct Consumers {
+    /// Of all environments, sorted.
+    names: Vec<EnvironmentName>,
+    /// The places of those that each policy is attached to, ascending.
+    by_policy: BTreeMap<Id, Vec<usize>>,
 }
 
-/// The JSON text of a list of policies.
-pub(super) async fn list_text(
-    policies: Vec<Policy>,
-    environments: &[KnownEnvironment],
-    cx: &Context<'_>,
-) -> Result<BoxStream<'static, Result<Vec<u8>>>> {
-    let policies = policies.into_iter().map(|policy| versioned(policy, environments));
-    Versioned::list_text::<PolicyVersion>(policies, cx).await
+impl Consumers {
+    /// Reads some environments at a time, of which little is kept.
+    async fn read(cx: &Context<'_>) -> Result<Self> {
+        let mut consumers = Self { names: Vec::new(), by_policy: BTreeMap::new() };
+        for ids in Listed::batches(cx.store().environments_listed(cx.org()?).await?) {
+            let mut environments = cx.store().environments_by_id(cx.org()?, &ids).await?;
+            sort_by_ids(&mut environments, &ids, |known| known.record.id);
+            for Environment { name, policies, .. } in environments.into_iter().map(|known| known.record) {
+                for policy in distinct(policies) {
+                    consumers.by_policy.entry(policy).or_default().push(consumers.names.len());
+                }
+                consumers.names.push(name);
+            }
+        }
+        Ok(consumers)
+    }
+
+    /// The names of those that this policy is attached to, sorted.
+    fn of(&self, policy: Id) -> Vec<EnvironmentName> {
+        let places = self.by_policy.get(&policy).into_iter().flatten();
+        places.filter_map(|place| self.names.get(*place).cloned()).collect()
+    }
+
+    /// About how many bytes these names are.
+    fn bytes(&self, policy: Id) -> u64 {
+        const NAME: u64 = 32;
+        self.by_policy.get(&policy).map_or(0, |places| places.len() as u64 * NAME)
+    }
+}
+
+/// The JSON text of a policy.
+pub(super) async fn text(policy: Policy, cx: &Context<'_>) -> Result<BoxStream<'static, Result<Vec<u8>>>> {
+    versioned(policy, &Consumers::read(cx).await?)?.text::<PolicyVersion>(cx).await
+}
+
+/// The JSON text of a list of all policies.
+pub(super) async fn list_text(cx: &Context<'_>) -> Result<BoxStream<'static, Result<Vec<u8>>>> {
+    let consumers = Arc::new(Consumers::read(cx).await?);
+    let mut listed = cx.store().policies_listed(cx.org()?).await?;
+    listed.iter_mut().for_each(|policy| policy.bytes += consumers.bytes(policy.id));
+    let read = move |ids, lasting| in_list(ids, Arc::clone(&consumers), lasting);
+    Ok(Versioned::list_text::<PolicyVersion, _>(listed, read, cx))
+}
+
+/// These policies, in order.
+async fn in_list(ids: Vec<Id>, consumers: Arc<Consumers>, lasting: Lasting) -> Result<Vec<Versioned>> {
+    let cx = lasting.context();
+    let mut policies = cx.store().policies_by_id(cx.org()?, &ids).await?;
+    sort_by_ids(&mut policies, &ids, |policy| policy.record.id);
+    let size = |Current { record, .. }: &Current<Policy>| {
+        record.description.len() as u64 + consumers.bytes(record.id)
+    };
+    let heavy = policies.iter().map(size).sum::<u64>() > LONG_JSON as u64;
+    let write = move || policies.into_iter().map(|policy| versioned(policy.record, &consumers)).collect();
+    cx.compute().run_if(heavy, write).await?
 }

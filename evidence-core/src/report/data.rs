@@ -45,6 +45,8 @@ pub struct TrailReport {
     pub attestations: Vec<Attestation>,
     /// The artifacts of the trail, oldest first.
     pub artifacts: Vec<Artifact>,
+    /// How many of their runs are shown, where these are only the newest.
+    pub newest_runs: Option<u64>,
     /// The event history, oldest first.
     pub events: Vec<Event>,
     /// The files attached to the attestations.

@@ -56,8 +56,8 @@ pub fn render(report: &TrailReport) -> Result<Vec<u8>, ReportError> {
     cover::place(&mut flow, report);
     sections::place_expectations(&mut flow, &report.expectations);
     attestations::place(&mut flow, &report.attestations, report.commit.as_ref());
-    sections::place_artifacts(&mut flow, &report.artifacts, report.commit.as_ref());
-    sections::place_events(&mut flow, &report.events);
+    sections::place_artifacts(&mut flow, report);
+    sections::place_events(&mut flow, report);
     sections::place_attachments(&mut flow, &report.attachments);
     let (mut canvas, bookmarks) = flow.finish();
     draw_footers(&mut canvas, report);

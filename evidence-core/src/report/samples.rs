@@ -212,6 +212,7 @@ pub(crate) fn usual() -> TrailReport {
                 },
             ]),
         }],
+        newest_runs: None,
         events: events(&["Trail reported", "Artifact payments-api reported", "Attestation pull-request reported: COMPLIANT", "Attestation unit-tests reported for artifact payments-api: NON-COMPLIANT", "Artifact payments-api started running in staging, snapshot 1882"]),
         attachments: vec![Attachment {
             attestation: "sbom".to_owned(),
@@ -253,6 +254,7 @@ pub(crate) fn empty() -> TrailReport {
         expectations: Vec::new(),
         attestations: Vec::new(),
         artifacts: Vec::new(),
+        newest_runs: None,
         events: Vec::new(),
         attachments: Vec::new(),
     }

@@ -6,7 +6,7 @@ use super::{
         utc_if_known, when_and_who,
     },
     cover::commit_of_fact,
-    data::{Artifact, Attachment, Commit, Event, Expectation, ExpectationStatus, Run},
+    data::{Artifact, Attachment, Expectation, ExpectationStatus, Run, TrailReport},
     layout::{Flow, Row, full_width},
     style::{CELL_STRONG, CONTENT_WIDTH, Tone},
     text::Limit,
@@ -82,18 +82,30 @@ fn expectation_row(flow: &mut Flow, expectation: &Expectation) -> Row {
 }
 
 /// Each artifact with its fingerprint and where it ran.
-pub(super) fn place_artifacts(flow: &mut Flow, artifacts: &[Artifact], trail: Option<&Commit>) {
+pub(super) fn place_artifacts(flow: &mut Flow, report: &TrailReport) {
     flow.section("Artifacts");
-    if artifacts.is_empty() {
+    if report.artifacts.is_empty() {
         place_note(flow, "No artifact has been reported.");
     }
-    for artifact in artifacts {
-        place_artifact(flow, artifact, trail);
+    place_note_of_runs(flow, report);
+    for artifact in &report.artifacts {
+        place_artifact(flow, artifact, report);
     }
     flow.note_replacements();
 }
 
-fn place_artifact(flow: &mut Flow, artifact: &Artifact, trail: Option<&Commit>) {
+/// That not all runs are shown, where that is so.
+fn place_note_of_runs(flow: &mut Flow, report: &TrailReport) {
+    if let Some(shown) = report.newest_runs {
+        let shown = grouped(shown);
+        place_note(
+            flow,
+            &format!("The artifacts ran more often than is shown: only the newest {shown} runs are."),
+        );
+    }
+}
+
+fn place_artifact(flow: &mut Flow, artifact: &Artifact, report: &TrailReport) {
     let heading = CardHeading {
         name: &artifact.name,
         remark: "artifact",
@@ -113,18 +125,22 @@ fn place_artifact(flow: &mut Flow, artifact: &Artifact, trail: Option<&Commit>) 
         ],
     );
     if let Some(commit) = &artifact.commit {
-        rows.extend(commit_of_fact(flow, commit, trail));
+        rows.extend(commit_of_fact(flow, commit, report.commit.as_ref()));
     }
+    let nowhere = match report.newest_runs {
+        None => "No environment has reported it.",
+        Some(_) => "None of the newest runs is its.",
+    };
     flow.card(reminder, rows, |flow| {
         if let Some(runs) = &artifact.runs {
-            place_runs(flow, runs);
+            place_runs(flow, runs, nowhere);
         }
     });
 }
 
-fn place_runs(flow: &mut Flow, runs: &[Run]) {
+fn place_runs(flow: &mut Flow, runs: &[Run], nowhere: &str) {
     if runs.is_empty() {
-        let rows = fields(flow, INSET, &[("Ran in", Value::Text("No environment has reported it."))]);
+        let rows = fields(flow, INSET, &[("Ran in", Value::Text(nowhere))]);
         flow.place_together(rows);
         return;
     }
@@ -150,13 +166,15 @@ fn place_runs(flow: &mut Flow, runs: &[Run]) {
 }
 
 /// The event history.
-pub(super) fn place_events(flow: &mut Flow, events: &[Event]) {
+pub(super) fn place_events(flow: &mut Flow, report: &TrailReport) {
     flow.section("Event history");
-    if events.is_empty() {
+    if report.events.is_empty() {
         place_note(flow, "No event has been recorded.");
         return;
     }
-    let rows = events
+    place_note_of_runs(flow, report);
+    let rows = report
+        .events
         .iter()
         .map(|event| {
             let values = [Value::Made(utc(event.at)), Value::Text(&event.text), Value::Text(&event.by)];

@@ -198,6 +198,18 @@ fn the_first_page_says_why_a_trail_is_in_its_state_where_no_attestation_does() {
 }
 
 #[test]
+fn a_report_says_that_there_are_more_runs_than_it_shows() {
+    let more = squeezed("only the newest 12,345 runs are");
+    let nowhere = squeezed("No environment has reported it.");
+    for (newest_runs, times) in [(None, 0), (Some(12_345), 2)] {
+        let mut report = TrailReport { newest_runs, ..samples::usual() };
+        report.artifacts.iter_mut().for_each(|artifact| artifact.runs.clear());
+        let text = pages(&report).concat();
+        assert_eq!((text.matches(&more).count(), text.contains(&nowhere)), (times, times == 0));
+    }
+}
+
+#[test]
 fn every_page_says_its_number_and_how_many_there_are() {
     let mut previous = 0;
     for report in [samples::empty(), samples::usual(), samples::large(60)] {

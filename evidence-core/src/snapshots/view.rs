@@ -1,12 +1,12 @@
 //! One snapshot in full: what ran, where it came from, what the policies said of it.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use futures_util::StreamExt;
 use futures_util::future::try_join;
 use futures_util::stream::{self, BoxStream};
+use futures_util::{Stream, StreamExt, TryStreamExt};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
@@ -17,16 +17,17 @@ use crate::auth::Scope;
 use crate::compute::{Compute, MANY_JUDGEMENTS};
 use crate::environments::{EnvironmentKind, KnownEnvironment};
 use crate::error::{Error, Resource, Result};
-use crate::flows::Flow;
+use crate::flows::FlowLabel;
 use crate::id::Id;
 use crate::json::JsonText;
 use crate::ledger::Hash;
 use crate::name::{EnvironmentName, Fingerprint, OrgName, PolicyName};
 use crate::operation::{Envelope, JsonList, Method, Operation, around_last, write_json};
+use crate::page::in_batches;
 use crate::rules::compliance::State;
 use crate::rules::policy::{self, FlowContext, Policy};
 use crate::rules::snapshots::Expression;
-use crate::service::Context;
+use crate::service::{Context, Lasting};
 use crate::shared::{GitCommit, GitCommitInfo, ShortText, distinct};
 use crate::time::{Seconds, Timestamp};
 
@@ -249,7 +250,6 @@ impl SnapshotView {
         let (org, index) = (cx.org()?, snapshot.index);
         let mut placed = cx.store().instances(org, environment.id, index).await?;
         let row = cx.store().snapshots(org, environment.id, index..=index).await?;
-        let sources = Sources::read(&placed, cx).await?;
         let rules = Rules::read(snapshot.policies, cx).await?;
         let judged_before = |placed: &Placed| placed.instance.judged_by != rules.digest;
         // What exited with this snapshot was judged by the policies of the one before.
@@ -274,16 +274,53 @@ impl SnapshotView {
             applied_policies: rules.applied(&placed),
             artifacts: Vec::new(),
         };
-        let shown = Arc::new(Shown { index, sources, rules, rules_before });
-        let (compute, lasting) = (cx.compute(), cx.lasting());
-        let artifact = move |placed: Placed| {
-            let (shown, lasting) = (Arc::clone(&shown), lasting.clone());
-            let heavy = shown.judgements(&placed.instance) > MANY_JUDGEMENTS;
-            let compute = compute.clone();
-            async move { compute.run_if(heavy, move || shown.artifact(placed, &lasting.context())).await }
-        };
-        JsonList::made(stream::iter(placed).then(artifact), view, &cx.compute()).await
+        let shown = Arc::new(Shown { index, rules, rules_before });
+        let (parts, lasting) = (stream::iter(in_parts(placed, cx).await?), cx.lasting());
+        let read = move |part| artifacts(part, Arc::clone(&shown), lasting.clone());
+        JsonList::made(parts.then(read).try_flatten(), view, &cx.compute()).await
     }
+}
+
+/// More artifacts are not shown at once.
+const MOST: usize = 512;
+
+/// These artifacts, in order, in parts: the reports that those of one come from fit memory together.
+async fn in_parts(placed: Vec<Placed>, cx: &Context<'_>) -> Result<Vec<Vec<Placed>>> {
+    let reports = reports(&placed);
+    let sizes = match reports.as_slice() {
+        [] => Vec::new(),
+        some => cx.store().artifact_sizes(cx.org()?, some).await?,
+    };
+    let sizes: BTreeMap<Id, u64> = sizes.into_iter().map(|report| (report.id, report.bytes)).collect();
+    let weighed = placed.into_iter().map(|placed| {
+        let from = &placed.instance.provenance;
+        let bytes = from.iter().filter_map(|provenance| sizes.get(&provenance.artifact)).sum();
+        (placed, bytes)
+    });
+    Ok(in_batches(weighed, MOST))
+}
+
+/// The reports that these artifacts come from.
+fn reports(placed: &[Placed]) -> Vec<Id> {
+    let provenance = placed.iter().flat_map(|placed| &placed.instance.provenance);
+    distinct(provenance.map(|provenance| provenance.artifact))
+}
+
+/// These artifacts as the snapshot shows them, one after the other.
+async fn artifacts(
+    part: Vec<Placed>,
+    shown: Arc<Shown>,
+    lasting: Lasting,
+) -> Result<impl Stream<Item = Result<SnapshotArtifact>> + Send + 'static> {
+    let sources = Arc::new(Sources::read(&part, &lasting.context()).await?);
+    let artifact = move |placed: Placed| {
+        let (shown, sources, lasting) = (Arc::clone(&shown), Arc::clone(&sources), lasting.clone());
+        let heavy = shown.judgements(&placed.instance) > MANY_JUDGEMENTS;
+        let compute = lasting.context().compute();
+        let show = move || shown.artifact(placed, &sources, &lasting.context());
+        async move { compute.run_if(heavy, show).await }
+    };
+    Ok(stream::iter(part).then(artifact))
 }
 
 impl Placed {
@@ -414,35 +451,29 @@ impl From<Artifact> for Source {
     }
 }
 
-/// So many reports are read at once: each has what its reporter wanted kept along, which is not shown.
-const REPORTS: usize = 64;
-
-/// The reports, flows and trails that the artifacts of a snapshot come from.
+/// The reports, flows and trails that some artifacts of a snapshot come from.
+#[derive(Default)]
 struct Sources {
     artifacts: BTreeMap<Id, Source>,
-    flows: BTreeMap<Id, Flow>,
+    flows: BTreeMap<Id, FlowLabel>,
     trail_names: BTreeMap<Id, String>,
 }
 
 impl Sources {
     async fn read(placed: &[Placed], cx: &Context<'_>) -> Result<Self> {
-        let org = cx.org()?;
-        let provenance = placed.iter().flat_map(|placed| &placed.instance.provenance);
-        let reports: BTreeSet<Id> = provenance.map(|provenance| provenance.artifact).collect();
-        let mut artifacts = BTreeMap::new();
-        for part in Vec::from_iter(reports).chunks(REPORTS) {
-            let reports = cx.store().artifacts_by_id(org, part).await?;
-            artifacts.extend(reports.into_iter().map(|report| (report.id, Source::from(report))));
+        let (org, reports) = (cx.org()?, reports(placed));
+        if reports.is_empty() {
+            return Ok(Self::default());
         }
+        let reports = cx.store().artifacts_by_id(org, &reports).await?;
+        let artifacts: BTreeMap<Id, Source> =
+            reports.into_iter().map(|report| (report.id, Source::from(report))).collect();
         let flows = distinct(artifacts.values().map(|artifact| artifact.flow));
         let trails = distinct(artifacts.values().filter_map(|artifact| artifact.trail));
-        let (flows, trails) =
-            try_join(cx.store().flows_by_id(org, &flows), cx.store().trail_names(org, &trails)).await?;
-        Ok(Self {
-            artifacts,
-            flows: flows.into_iter().map(|flow| (flow.id, flow)).collect(),
-            trail_names: trails.into_iter().map(|(trail, name)| (trail, name.into_string())).collect(),
-        })
+        let trail_names = async { Ok(cx.store().trail_names(org, &trails).await?) };
+        let (flows, trails) = try_join(cx.flow_labels(&flows), trail_names).await?;
+        let trail_names = trails.into_iter().map(|(trail, name)| (trail, name.into_string())).collect();
+        Ok(Self { artifacts, flows, trail_names })
     }
 
     /// What was known where this was reported, when it was judged.
@@ -492,7 +523,6 @@ impl Sources {
 /// What the artifacts of a snapshot are shown by.
 struct Shown {
     index: u64,
-    sources: Sources,
     rules: Rules,
     /// Those of the snapshot before, where something was judged by these.
     rules_before: Rules,
@@ -510,11 +540,11 @@ impl Shown {
         policies.saturating_mul(instance.provenance.len().max(1))
     }
 
-    fn artifact(&self, placed: Placed, cx: &Context<'_>) -> SnapshotArtifact {
+    fn artifact(&self, placed: Placed, sources: &Sources, cx: &Context<'_>) -> SnapshotArtifact {
         let Placed { mut instance, exited } = placed;
-        let flows = self.sources.flows_of(&instance, cx);
+        let flows = sources.flows_of(&instance, cx);
         let annotation = annotation(&instance, exited, self.index);
-        let policy_decisions = self.decisions(&instance);
+        let policy_decisions = self.decisions(&instance, sources);
         let first = flows.first().cloned();
         let text =
             |field: fn(&ArtifactFlow) -> &String| first.as_ref().map(field).cloned().unwrap_or_default();
@@ -540,8 +570,8 @@ impl Shown {
         }
     }
 
-    fn decisions(&self, instance: &Instance) -> Vec<PolicyDecision> {
-        let contexts = instance.provenance.iter().map(|provenance| self.sources.context(provenance));
+    fn decisions(&self, instance: &Instance, sources: &Sources) -> Vec<PolicyDecision> {
+        let contexts = instance.provenance.iter().map(|provenance| sources.context(provenance));
         self.rules(instance)
             .map(|rules| rules.decisions(instance, &Vec::from_iter(contexts)))
             .unwrap_or_default()

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::events::ASKED;
 use super::{Trail, TrailContents};
 use crate::artifacts::ArtifactRow;
 use crate::attestations::{AttestationRow, Binding};
@@ -13,7 +14,7 @@ use crate::name::Fingerprint;
 use crate::page::Listed;
 use crate::rules::compliance::{self, ReportedArtifact, ReportedAttestation, State, TrailStatus};
 use crate::service::Context;
-use crate::shared::sort_by_ids;
+use crate::shared::{distinct, sort_by_ids};
 use crate::templates::Parsed;
 use crate::texts::in_parts;
 use crate::time::Timestamp;
@@ -98,18 +99,29 @@ pub(crate) async fn judged<T: Send + 'static>(
 ) -> Result<Vec<T>> {
     let mut made = Vec::with_capacity(ids.len());
     for ids in fitting(ids, cx).await? {
-        let contents = cx.store().trail_contents(cx.org()?, &ids).await?;
-        for part in in_parts(contents, |contents| contents.trail.template) {
-            let templates = cx.templates(part.iter().map(|contents| contents.trail.template)).await?;
-            let with_template = |contents: TrailContents| {
-                let parsed = templates.of(contents.trail.template);
-                (contents, parsed)
-            };
-            let part = part.into_iter().map(with_template).collect();
-            let judgements =
-                |(contents, parsed): &(TrailContents, Arc<Parsed>)| contents.judgements(&parsed.template);
-            made.extend(cx.compute().judge_each(part, judgements, judge.clone()).await?);
-        }
+        made.append(&mut judged_together(&ids, cx, judge.clone()).await?);
+    }
+    Ok(made)
+}
+
+/// The same of trails whose contents fit memory together.
+async fn judged_together<T: Send + 'static>(
+    ids: &[Id],
+    cx: &Context<'_>,
+    judge: impl Fn((TrailContents, Arc<Parsed>)) -> T + Clone + Send + 'static,
+) -> Result<Vec<T>> {
+    let mut made = Vec::with_capacity(ids.len());
+    let contents = cx.store().trail_contents(cx.org()?, ids).await?;
+    for part in in_parts(contents, |contents| contents.trail.template) {
+        let templates = cx.templates(part.iter().map(|contents| contents.trail.template)).await?;
+        let with_template = |contents: TrailContents| {
+            let parsed = templates.of(contents.trail.template);
+            (contents, parsed)
+        };
+        let part = part.into_iter().map(with_template).collect();
+        let judgements =
+            |(contents, parsed): &(TrailContents, Arc<Parsed>)| contents.judgements(&parsed.template);
+        made.extend(cx.compute().judge_each(part, judgements, judge.clone()).await?);
     }
     Ok(made)
 }
@@ -139,29 +151,45 @@ struct Reported {
     fingerprints: Vec<String>,
 }
 
-/// The newest trail's activity, by flow: reports, and what its artifacts did at run time.
-pub(crate) async fn newest_of_flows(flows: &[Id], cx: &Context<'_>) -> Result<BTreeMap<Id, Activity>> {
-    let newest = cx.store().newest_trails(cx.org()?, flows).await?;
-    let activity = |(contents, parsed)| {
-        let trail = Assessed::new(contents, parsed);
-        Reported {
+impl From<Assessed> for Reported {
+    fn from(trail: Assessed) -> Self {
+        Self {
             flow: trail.trail.flow,
             activity: Activity { at: trail.last_evidence_at(), state: trail.status.state },
             fingerprints: trail.artifacts.into_iter().map(|artifact| artifact.fingerprint).collect(),
         }
-    };
-    let reported = judged(&newest, cx, activity).await?;
-    let fingerprints = reported.iter().flat_map(|trail| &trail.fingerprints);
-    let fingerprints: Vec<Fingerprint> = fingerprints.filter_map(|text| text.parse().ok()).collect();
-    let mut ran: BTreeMap<String, Timestamp> = BTreeMap::new();
-    for run in cx.store().runs(cx.org()?, &fingerprints, 1).await? {
-        let (_, at) = run.until.unwrap_or(run.from);
-        let newest = ran.entry(run.fingerprint.into_string()).or_insert(at);
-        *newest = at.max(*newest);
     }
-    let with_runs = |Reported { flow, activity: Activity { at, state }, fingerprints }| {
-        let ran = fingerprints.iter().filter_map(|fingerprint: &String| ran.get(fingerprint).copied());
-        (flow, Activity { at: ran.fold(at, Timestamp::max), state })
-    };
-    Ok(reported.into_iter().map(with_runs).collect())
+}
+
+/// The newest trail's activity, by flow: reports, and what its artifacts did at run time. The trails are judged some at a
+/// time.
+pub(crate) async fn newest_of_flows(flows: &[Id], cx: &Context<'_>) -> Result<BTreeMap<Id, Activity>> {
+    let newest = cx.store().newest_trails(cx.org()?, flows).await?;
+    let mut activities = BTreeMap::new();
+    let activity = |(contents, parsed)| Reported::from(Assessed::new(contents, parsed));
+    for ids in fitting(&newest, cx).await? {
+        let reported = judged_together(&ids, cx, activity).await?;
+        let fingerprints = reported.iter().flat_map(|trail| &trail.fingerprints);
+        let fingerprints = distinct(fingerprints.filter_map(|text| text.parse().ok()));
+        let ran = last_ran(&fingerprints, cx).await?;
+        let with_runs = |Reported { flow, activity: Activity { at, state }, fingerprints }| {
+            let ran = fingerprints.iter().filter_map(|fingerprint: &String| ran.get(fingerprint).copied());
+            (flow, Activity { at: ran.fold(at, Timestamp::max), state })
+        };
+        activities.extend(reported.into_iter().map(with_runs));
+    }
+    Ok(activities)
+}
+
+/// When each of these artifacts last began or ceased to run anywhere.
+async fn last_ran(fingerprints: &[Fingerprint], cx: &Context<'_>) -> Result<BTreeMap<String, Timestamp>> {
+    let mut ran: BTreeMap<String, Timestamp> = BTreeMap::new();
+    for part in fingerprints.chunks(ASKED) {
+        for run in cx.store().runs(cx.org()?, part, 1).await? {
+            let (_, at) = run.until.unwrap_or(run.from);
+            let newest = ran.entry(run.fingerprint.into_string()).or_insert(at);
+            *newest = at.max(*newest);
+        }
+    }
+    Ok(ran)
 }

@@ -104,6 +104,48 @@ pub(crate) async fn runs(fingerprints: &[Fingerprint], cx: &Context<'_>) -> Resu
     Ok(cx.store().runs(cx.org()?, fingerprints, cx.limits().runs).await?)
 }
 
+/// So many artifacts of a trail are asked about at once: each may have run often, in many environments.
+pub(super) const ASKED: usize = 128;
+
+/// Where and when the artifacts of a trail ran.
+#[derive(Debug, Default)]
+pub(crate) struct TrailRuns {
+    /// In any order, at most [`Limits::trail_runs`].
+    ///
+    /// [`Limits::trail_runs`]: crate::Limits::trail_runs
+    pub(crate) newest: Vec<Run>,
+    /// Whether there are more than these.
+    pub(crate) has_more: bool,
+}
+
+impl TrailRuns {
+    async fn read(fingerprints: &[Fingerprint], cx: &Context<'_>) -> Result<Self> {
+        let most = cx.limits().trail_runs;
+        let mut found = Self::default();
+        for part in fingerprints.chunks(ASKED) {
+            found.newest.extend(runs(part, cx).await?);
+            if found.newest.len() > most {
+                let heavy = found.newest.len() > MANY_JUDGEMENTS;
+                found = cx.compute().run_if(heavy, move || found.limited(most)).await?;
+            }
+        }
+        Ok(found)
+    }
+
+    /// So many of them, of which there are more.
+    fn limited(mut self, most: usize) -> Self {
+        self.newest.select_nth_unstable_by(most, |one, other| newness(other).cmp(&newness(one)));
+        self.newest.truncate(most);
+        Self { has_more: true, ..self }
+    }
+}
+
+/// What makes one run newer than another: that it lasts, else when it ended. All else keeps them in one order.
+fn newness(run: &Run) -> impl Ord + '_ {
+    let (index, at) = run.until.unwrap_or(run.from);
+    (run.until.is_none(), at, index, run.environment, &run.fingerprint)
+}
+
 /// The kinds of facts that are events of a trail.
 const SHOWN: [&str; 4] = ["trail_begun", "trail_updated", "artifact_reported", "attestation_added"];
 
@@ -154,8 +196,11 @@ pub(crate) struct History {
     entries: Vec<TrailEntry>,
     /// What happened at run time, oldest first.
     moments: Vec<Event>,
-    /// Where and when its artifacts ran.
+    /// Where and when its artifacts ran, by environment, fingerprint and time.
     pub(crate) runs: Vec<Run>,
+    /// Whether they ran more often.
+    #[cfg_attr(not(feature = "pdf"), expect(dead_code, reason = "the PDF alone has a place to say so"))]
+    pub(crate) has_more_runs: bool,
     /// The trail, judged by what was reported to it.
     pub(crate) judged: Assessed,
     /// The ledger index of the newest fact about it.
@@ -173,20 +218,30 @@ impl History {
         // What came in between is no part of it.
         entries.retain(|entry| entry.index <= newest);
         let fingerprints = distinct(contents.artifacts.iter().map(|row| row.fingerprint.clone()));
-        let runs = runs(&fingerprints, cx).await?;
+        let TrailRuns { newest: mut runs, has_more: has_more_runs } =
+            TrailRuns::read(&fingerprints, cx).await?;
         let template = cx.template(contents.trail.template).await?;
         let heavy = runs.len() + contents.judgements(&template.template) > MANY_JUDGEMENTS;
         let judge = move || {
+            let place = |run: &Run| (run.environment, run.fingerprint.clone(), run.from.0);
+            runs.sort_by_cached_key(place);
             let moments = at_run_time(&contents.artifacts, &runs);
-            Self { entries, moments, runs, judged: Assessed::new(contents, template), newest }
+            let judged = Assessed::new(contents, template);
+            Self { entries, moments, runs, has_more_runs, judged, newest }
         };
         cx.compute().run_if(heavy, judge).await
     }
 
-    /// The bytes of what was reported.
+    /// The bytes of what was reported, and of what is told of where it ran: each report tells all runs of its content.
     #[cfg(feature = "pdf")]
     pub(crate) fn bytes(&self) -> u64 {
-        self.entries.iter().map(|entry| entry.bytes).sum()
+        let mut ran: BTreeMap<&str, u64> = BTreeMap::new();
+        for run in &self.runs {
+            *ran.entry(run.fingerprint.as_str()).or_default() += 1;
+        }
+        let reports = self.judged.artifacts.iter().map(|report| report.fingerprint.as_str());
+        let lines = reports.filter_map(|fingerprint| ran.get(fingerprint)).sum::<u64>();
+        self.entries.iter().map(|entry| entry.bytes).sum::<u64>() + lines * RUN_BYTES
     }
 
     /// What happened, oldest first, read while it is asked for. A damaged event is left out.
@@ -222,6 +277,10 @@ impl History {
         Ok(events)
     }
 }
+
+/// Drawing where an artifact ran once takes about as much as so many bytes of what is reported.
+#[cfg(feature = "pdf")]
+const RUN_BYTES: u64 = 200;
 
 /// More entries are not read at once.
 const MOST: usize = 512;

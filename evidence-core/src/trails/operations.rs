@@ -216,6 +216,8 @@ pub struct TrailView {
     pub is_compliant: bool,
     pub flow: TrailFlow,
     pub html_url: String,
+    /// Oldest first. Of the runs of its artifacts, each of which is an event as it starts and one as it stops, the newest
+    /// 10,000 are there; of one artifact in one environment the newest 100 and the first. A host may set other numbers.
     // Last, for the answer about one trail writes them in their place; lists leave them out.
     #[schemars(with = "Vec<Value>")]
     pub events: Vec<EventView>,

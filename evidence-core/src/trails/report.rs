@@ -103,7 +103,7 @@ fn pages(
     events: &[Event],
     shows_runs: bool,
 ) -> TrailReport {
-    let History { runs, judged, .. } = history;
+    let History { runs, has_more_runs, judged, .. } = history;
     let trail = &judged.trail;
     let attestations: Vec<&Attestation> = events.iter().filter_map(Event::attestation).collect();
     let deciding = compliance::deciding(&judged.artifacts, &judged.attestations);
@@ -125,6 +125,7 @@ fn pages(
         expectations: expectations(judged, &attestations),
         attestations: attestations.iter().map(|one| claim(one, &deciding, &filenames)).collect(),
         artifacts: artifacts(judged, events, shows_runs.then_some(runs)),
+        newest_runs: has_more_runs.then_some(runs.len() as u64),
         events: events.iter().map(line).collect(),
         attachments: attestations.iter().flat_map(|attestation| files(attestation)).collect(),
     }

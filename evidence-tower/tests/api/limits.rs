@@ -228,6 +228,58 @@ async fn an_artifact_shows_its_first_run_and_the_newest() {
     assert_eq!(of("artifact_stopped_running"), [3, 9, 12]);
 }
 
+/// Two artifacts of the trail `t` that take turns: the first runs twice, at last for good, and the other twice, too.
+async fn taking_turns(limits: Limits) -> Api {
+    let api = limited(limits).await;
+    api.given_environments("docker", &["prod"]).await;
+    api.given_flow_with_template().await;
+    api.begin("web", &json!({"name": "t"})).await.created();
+    for digit in ['1', '2'] {
+        api.given_artifact(digit, "t").await;
+    }
+    let (one, other) = (('1', [1].as_slice()), ('2', [1].as_slice()));
+    for running in [vec![one], vec![other], vec![one], vec![one, other], vec![one]] {
+        api.report_running("prod", &running).await.created();
+    }
+    api
+}
+
+#[tokio::test]
+async fn a_trail_shows_the_newest_runs_of_its_artifacts() {
+    for (most, from, until) in [
+        (4, vec![1, 2, 3, 4], vec![2, 3, 5]),
+        (3, vec![2, 3, 4], vec![3, 5]),
+        (1, vec![3], vec![]),
+        (0, vec![], vec![]),
+    ] {
+        let api = taking_turns(Limits { trail_runs: most, ..Limits::default() }).await;
+        let trail = api.get("/trails/acme/web/t").await.ok();
+        let of = |kind: &str| {
+            let events = trail["events"].as_array().unwrap().iter().filter(|event| event["type"] == kind);
+            let mut shown = Vec::from_iter(events.map(|event| event["snapshot_index"].as_u64().unwrap()));
+            shown.sort_unstable();
+            shown
+        };
+        assert_eq!(of("artifact_started_running"), from, "{most}");
+        assert_eq!(of("artifact_stopped_running"), until, "{most}");
+        assert_eq!(api.get("/trails/acme/web/t/audit_pdf").await.status, 200, "{most}");
+    }
+}
+
+#[tokio::test]
+async fn the_runs_that_a_pdf_shows_count_for_its_size() {
+    let bytes = async |most| {
+        let limits = Limits { trail_runs: most, audit_pdf: 1, ..Limits::default() };
+        let reply =
+            taking_turns(limits).await.get("/trails/acme/web/t/audit_pdf").await.expect(400, json!({}));
+        let told = reply.json()["errors"]["trail_name"].as_str().unwrap().to_owned();
+        let (_, after) = told.split_once(" has ").unwrap();
+        after.split_once(' ').unwrap().0.parse::<u64>().unwrap()
+    };
+    let reports = bytes(0).await;
+    assert_eq!(bytes(3).await, reports + 3 * 200);
+}
+
 #[tokio::test]
 async fn a_snapshot_that_is_too_large_is_refused_and_changes_nothing() {
     let api = limited(Limits { write: 2_000, ..Limits::default() }).await;

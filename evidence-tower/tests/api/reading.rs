@@ -192,6 +192,91 @@ async fn a_snapshot_reads_of_trails_their_names() {
     .await;
 }
 
+#[tokio::test]
+async fn a_snapshot_reads_a_few_commits_at_a_time() {
+    const MANY: usize = 40;
+    each_store(async |api: Api, store: Arc<dyn Store>| {
+        api.environment("prod").await;
+        for number in 0..MANY {
+            let commit = json!({"sha1": COMMIT, "message": "m".repeat(60_000), "author": "a", "branch": "b",
+                                "timestamp": 1, "url": ""});
+            let artifact = json!({"trail_name": "t", "fingerprint": digest(number), "filename": "app",
+                                  "build_url": "b", "commit_url": "c", "git_commit_info": commit});
+            api.post("/artifacts/acme/shop").json(artifact).await.created();
+        }
+        api.put("/environments/acme/prod/report/docker").json(running(MANY)).await.created();
+        let (api, answered) = measured(&store).await;
+        let snapshot = api.get("/snapshots/acme/prod/1").await.ok();
+        let message = |one: &Value| one["flows"][0]["git_commit_info"]["message"].as_str().map(str::len);
+        let messages = Vec::from_iter(snapshot["artifacts"].as_array().unwrap().iter().map(message));
+        assert_eq!(messages, [Some(60_000); MANY]);
+        let largest = answered.lock().unwrap().iter().map(|(_, bytes)| *bytes).max().unwrap();
+        assert!(largest < 1_500_000, "a snapshot reads {largest} bytes at once");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn where_the_artifacts_of_a_trail_ran_is_read_for_some_at_a_time() {
+    const MANY: usize = 130;
+    each_store(async |api: Api, store: Arc<dyn Store>| {
+        api.environment("prod").await;
+        for number in 0..MANY {
+            let artifact = json!({"trail_name": "t", "fingerprint": digest(number), "filename": "app",
+                                  "build_url": "b", "commit_url": "c"});
+            api.post("/artifacts/acme/shop").json(artifact).await.created();
+        }
+        api.put("/environments/acme/prod/report/docker").json(running(MANY)).await.created();
+        let (api, answered) = measured(&store).await;
+        for path in ["/trails/acme/shop/t", "/trails/acme/shop/t/audit_pdf", "/flows/acme"] {
+            forget(&answered);
+            assert_eq!(api.get(path).await.status, 200, "{path}");
+            assert_eq!(counts(&answered, ["runs"]), [2], "{path}");
+        }
+        let trail = api.get("/trails/acme/shop/t").await.ok();
+        let started = |event: &&Value| event["type"] == "artifact_started_running";
+        assert_eq!(trail["events"].as_array().unwrap().iter().filter(started).count(), MANY);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn lists_of_policies_and_of_types_read_a_few_at_a_time() {
+    const MANY: usize = 20;
+    each_store(async |api: Api, store: Arc<dyn Store>| {
+        api.environment("prod").await;
+        api.environment("a").await;
+        let names = Vec::from_iter((0..MANY).map(|number| format!("n{number:02}")));
+        for name in &names {
+            let document = json!({"name": name, "description": "ü".repeat(60_000)}).to_string();
+            let file = ("name=\"policy_file\"; filename=\"p.yml\"", crate::scenery::PROVENANCE);
+            api.put("/policies/acme").form(&[("name=\"payload\"", &document), file]).await.created();
+            let form = [("name=\"data_json\"", &*document)];
+            api.post("/custom-attestation-types/acme").form(&form).await.created();
+        }
+        for environment in ["prod", "a"] {
+            let attach = api.post(&format!("/environments/acme/{environment}/policies"));
+            attach.json(json!({"policy_names": [names[MANY - 1]]})).await.ok();
+        }
+        let (api, answered) = measured(&store).await;
+        let policies = api.get("/policies/acme").await.ok();
+        let types = api.get("/custom-attestation-types/acme").await.ok();
+        let named = |list: &Value| {
+            let names = list.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap().to_owned());
+            Vec::from_iter(names)
+        };
+        assert_eq!(named(&policies), names);
+        assert_eq!(named(&types), Vec::from_iter(names.iter().rev().cloned()));
+        let consumers = policies.as_array().unwrap().iter().map(|policy| policy["consuming_envs"].clone());
+        let mut expected = vec![json!([]); MANY];
+        expected[MANY - 1] = json!(["a", "prod"]);
+        assert_eq!(Vec::from_iter(consumers), expected);
+        let largest = answered.lock().unwrap().iter().map(|(_, bytes)| *bytes).max().unwrap();
+        assert!(largest < 1_500_000, "a list reads {largest} bytes at once");
+    })
+    .await;
+}
+
 /// Makes the public flow `open`, and reports so many artifacts to it, each to the trail `t` and then to `u`.
 async fn given_artifacts(api: &Api, many: usize) {
     let open = json!({"name": "open", "description": "", "visibility": "public"}).to_string();

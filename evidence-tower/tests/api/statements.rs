@@ -157,6 +157,32 @@ async fn sent(store: &Arc<SqliteStore>, path: &str) -> (Vec<u8>, Vec<u64>) {
     (text, statements)
 }
 
+#[tokio::test]
+async fn a_snapshot_is_read_while_it_is_sent_and_never_held_whole() {
+    let (api, store, _folder) = on_sqlite().await;
+    api.put("/environments/acme")
+        .json(json!({"name": "prod", "type": "server", "description": ""}))
+        .await
+        .created();
+    let mut running = Vec::new();
+    for number in 0..BODIES {
+        let commit = json!({"sha1": COMMIT, "message": "\u{1F600}".repeat(50_000), "author": "a", "branch": "b",
+                            "timestamp": 1, "url": ""});
+        let artifact = json!({"trail_name": "t", "fingerprint": fingerprint(number), "filename": "app",
+                              "build_url": "b", "commit_url": "c", "git_commit_info": commit});
+        api.post("/artifacts/acme/shop").json(artifact).await.created();
+        running.push(json!({"digests": {"app": fingerprint(number)}, "creationTimestamp": 1}));
+    }
+    let report = api.put("/environments/acme/prod/report/server").json(json!({ "artifacts": running }));
+    report.await.created();
+    let (text, statements) = sent(&store, "/snapshots/acme/prod/1").await;
+    let snapshot: Value = serde_json::from_slice(&text).unwrap();
+    assert_eq!(snapshot["artifacts"].as_array().map(Vec::len), Some(BODIES));
+    // Five fit a read of a megabyte, and each read is of reports, flows and trails.
+    let (first, last) = (statements[0], statements[statements.len() - 1]);
+    assert!(last >= first + 3 * 3, "{statements:?}");
+}
+
 /// Attestations of 200,000 bytes.
 const BODIES: usize = 20;
 
