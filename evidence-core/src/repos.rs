@@ -106,17 +106,21 @@ impl Repo {
         let (RepoInfo { name, url, id, description, provider, namespace_path: path, additional_info }, known) =
             (newer.clone(), self.info.clone());
         // A path was told with the name that it leads to.
+        let known_id = known.id;
         let known_path = known.namespace_path.filter(|_| name == known.name);
         let mut info = RepoInfo {
             url: if url.is_empty() { known.url } else { url },
-            id: id.clone().or(known.id),
+            id: id.clone().or(known_id.clone()),
             description: description.or(known.description),
             provider: provider.or(known.provider),
             namespace_path: path.or(known_path),
             additional_info: additional_info.or(known.additional_info),
             name,
         };
-        // What two reports told apart would together name another repo.
+        // What two reports told apart would together name another repo: what it is known by stays.
+        if identity(&info) != self.identity {
+            (info.provider, info.id) = (known.provider, known_id);
+        }
         if identity(&info) != self.identity {
             (info.provider, info.id) = (provider, id);
         }

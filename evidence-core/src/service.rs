@@ -7,6 +7,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::artifacts::{KeptTrails, no_trails};
 use crate::auth::{Access, ApiKey, Credential, KeyHash, Place, Principal, Scope, Target};
 use crate::blobs::{Blobs, OutsideBlobs};
 use crate::compute::{Compute, ComputePool};
@@ -157,6 +158,7 @@ struct Parts {
     callers: Callers,
     templates: Templates,
     policies: ParsedPolicies,
+    trails: KeptTrails,
     /// Environments that are judged.
     judging: Turns<(Id, EnvironmentName)>,
 }
@@ -293,6 +295,7 @@ impl Evidence {
                 callers: Callers::default(),
                 templates: no_templates(),
                 policies: no_policies(),
+                trails: no_trails(),
                 judging: Turns::default(),
             }),
         }
@@ -330,6 +333,7 @@ impl Evidence {
             callers: Callers::default(),
             templates: no_templates(),
             policies: no_policies(),
+            trails: no_trails(),
             judging: Turns::default(),
         };
         change(&mut parts);

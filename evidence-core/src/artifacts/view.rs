@@ -28,7 +28,7 @@ use crate::snapshots::Run;
 use crate::templates::{Parsed, each_with_template};
 use crate::texts::TextRef;
 use crate::time::{Seconds, Timestamp};
-use crate::trails::{REPORT_BYTES, TrailContents, runs};
+use crate::trails::{TrailContents, runs};
 
 /// An artifact (specification, Artifact). Every key is there; what nobody reported is the empty value of its type.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -119,8 +119,19 @@ pub struct HistoryEvent {
     pub timestamp: Seconds,
 }
 
-/// So many bytes of trails are kept for the artifacts that come later in an answer.
-const KEPT: usize = 16 << 20;
+/// About so many bytes of trails are kept for the artifacts that come later in answers, of all together.
+const KEPT: usize = 32 << 20;
+
+/// A report to a trail takes about so many, with what is made of it.
+const REPORT: usize = 1 << 10;
+
+/// What was reported to trails, by the answer that it was read for and the trail.
+pub(crate) type KeptTrails = Cache<(Id, Id), OnTrail>;
+
+/// Nothing is kept yet.
+pub(crate) const fn no_trails() -> KeptTrails {
+    Cache::new(KEPT)
+}
 
 /// An attestation is taken for so many bytes where it is not known how long it is.
 const EVIDENCE: u64 = LARGEST / 64;
@@ -130,15 +141,16 @@ pub(super) struct Around {
     lasting: Lasting,
     /// That of all of them, where it is known.
     flow: Option<Flow>,
-    /// The trails of those before: an answer reads all that was reported to a trail, once for all its artifacts.
-    trails: Cache<Id, OnTrail>,
+    /// By which its trails are kept: an answer reads all that was reported to a trail once for all its artifacts, unless it
+    /// is sent so slowly that others have taken their place.
+    answer: Id,
 }
 
 /// The trails of some artifacts.
 type OnTrails = BTreeMap<Id, Arc<OnTrail>>;
 
 /// A trail as far as its artifacts go.
-struct OnTrail {
+pub(crate) struct OnTrail {
     name: TrailName,
     template: Option<TextRef>,
     /// Oldest first, and once more as they are judged by.
@@ -170,7 +182,7 @@ impl OnTrail {
 impl Around {
     /// `flow` is that of all artifacts, where it is known.
     pub(super) fn new(flow: Option<Flow>, cx: &Context<'_>) -> Arc<Self> {
-        Arc::new(Self { lasting: cx.lasting(), flow, trails: Cache::new(KEPT) })
+        Arc::new(Self { lasting: cx.lasting(), flow, answer: cx.new_id() })
     }
 
     /// The reports of these ids, in any order.
@@ -190,6 +202,11 @@ impl Around {
         Ok(flows.into_iter().map(|flow| (flow.id, flow)).collect())
     }
 
+    /// A trail of those before, if it is still there.
+    fn kept(&self, trail: &Id) -> Option<Arc<OnTrail>> {
+        self.lasting.context().trail_cache().get(&(self.answer, *trail))
+    }
+
     async fn on_trails(&self, trails: &[Id], cx: &Context<'_>) -> Result<OnTrails> {
         if trails.is_empty() {
             return Ok(OnTrails::new());
@@ -198,12 +215,12 @@ impl Around {
         let heavy = found.iter().map(TrailContents::reports).sum::<usize>() > MANY_JUDGEMENTS;
         let on_trail = |contents: TrailContents| {
             // Its name and its template take some, too.
-            let bytes = (contents.reports() as u64 + 1) * REPORT_BYTES;
+            let bytes = (contents.reports() + 1) * REPORT;
             (contents.trail.id, bytes, Arc::new(OnTrail::new(contents)))
         };
         let read = move || Vec::from_iter(found.into_iter().map(on_trail));
-        let keep = |(id, bytes, trail): (Id, u64, Arc<OnTrail>)| {
-            self.trails.put(id, usize::try_from(bytes).unwrap_or(usize::MAX), Arc::clone(&trail));
+        let keep = |(id, bytes, trail): (Id, usize, Arc<OnTrail>)| {
+            cx.trail_cache().put((self.answer, id), bytes, Arc::clone(&trail));
             (id, trail)
         };
         Ok(cx.compute().run_if(heavy, read).await?.into_iter().map(keep).collect())
@@ -241,7 +258,7 @@ struct Part {
 impl Rest {
     async fn of(artifacts: Vec<Artifact>, around: Arc<Around>) -> Result<Self> {
         let trails = distinct(artifacts.iter().filter_map(|artifact| artifact.trail));
-        let unknown = Vec::from_iter(trails.into_iter().filter(|trail| around.trails.get(trail).is_none()));
+        let unknown = Vec::from_iter(trails.into_iter().filter(|trail| around.kept(trail).is_none()));
         let mut sizes = BTreeMap::new();
         if !unknown.is_empty() {
             let cx = around.lasting.context();
@@ -258,7 +275,7 @@ impl Rest {
         while let Some(artifact) = self.artifacts.pop_front() {
             let trail = artifact.trail.filter(|trail| !known.contains_key(trail) && !unknown.contains(trail));
             if let Some(trail) = trail {
-                if let Some(on_trail) = self.around.trails.get(&trail) {
+                if let Some(on_trail) = self.around.kept(&trail) {
                     known.insert(trail, on_trail);
                 } else {
                     // What was known when these were counted, and is forgotten by now, is read alone.

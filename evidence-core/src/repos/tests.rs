@@ -111,6 +111,35 @@ fn reported() -> impl Strategy<Value = RepoInfo> {
     })
 }
 
+/// A repo as it is first reported.
+fn of(report: RepoInfo) -> Repo {
+    Repo {
+        id: "00000000-0000-0000-0000-00000001".parse().unwrap(),
+        identity: identity(&report),
+        vcs_instance: None,
+        short_name: String::new(),
+        namespace_path: Vec::new(),
+        tags: Tags::new(),
+        created_at: Timestamp::default(),
+        unknown: UnknownFields::default(),
+        info: report,
+    }
+}
+
+#[test]
+fn two_who_tell_half_of_a_repo_each_change_nothing_in_turn() {
+    let told = |provider, id: Option<&str>| RepoInfo {
+        provider,
+        id: id.map(|id| id.parse().unwrap()),
+        ..info("a/b", "https://one")
+    };
+    let (github, seven) = (told(Some(VcsProvider::Github), None), told(None, Some("7")));
+    let known = of(github.clone()).reported_again(&seven);
+    for report in [&github, &seven, &github] {
+        assert_eq!(known.reported_again(report).info, known.info);
+    }
+}
+
 proptest! {
     #[test]
     fn a_repo_that_is_reported_again_tells_of_itself_what_it_is_recognised_by(
@@ -120,17 +149,7 @@ proptest! {
         for report in reports {
             let repo = match known.remove(&identity(&report)) {
                 Some(repo) => repo.reported_again(&report),
-                None => Repo {
-                    id: "00000000-0000-0000-0000-00000001".parse().unwrap(),
-                    identity: identity(&report),
-                    vcs_instance: None,
-                    short_name: String::new(),
-                    namespace_path: Vec::new(),
-                    tags: Tags::new(),
-                    created_at: Timestamp::default(),
-                    unknown: UnknownFields::default(),
-                    info: report,
-                },
+                None => of(report),
             };
             prop_assert_eq!(identity(&repo.info), repo.identity.clone(), "{:?}", repo.info);
             known.insert(repo.identity.clone(), repo);

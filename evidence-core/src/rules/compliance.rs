@@ -451,7 +451,7 @@ pub fn deciding<'a>(
         .values()
         .map(|newest| (newest.artifact.fingerprint.as_str(), newest.artifact))
         .collect();
-    contents.into_values().for_each(|artifact| add(&scopes.about(artifact)));
+    contents.into_values().for_each(|artifact| add(&scopes.about(&scopes.subjects(artifact))));
     newest
 }
 
@@ -490,15 +490,13 @@ fn evaluate_artifacts(
 ) -> Vec<ArtifactStatus> {
     let (mut reported, mut waiting) =
         (std::mem::take(&mut scopes.reported), std::mem::take(&mut scopes.waiting));
-    let mut listing = Listing::default();
+    let mut listing = Listing { left: MAX_LINES, listed: BTreeSet::new(), known: BTreeMap::new() };
     let spelled: BTreeSet<String> = named_like_content(template, &reported);
     let mut statuses = Vec::new();
     for expected in template.artifacts.iter() {
         let name = expected.name.as_str();
         statuses.push(match reported.remove(&Slot::Named(name)) {
-            Some(Newest { artifact, .. }) => {
-                listing.of(evaluate_reported(template, trail, artifact, &scopes.about(artifact)))
-            }
+            Some(Newest { artifact, .. }) => listing.of(template, trail, artifact, &scopes),
             None => {
                 let own = Standing::new(&expected.attestations, &waiting.remove(name).unwrap_or_default());
                 evaluate_missing(name.to_owned(), false, begun_at, trail, own)
@@ -506,7 +504,7 @@ fn evaluate_artifacts(
         });
     }
     let reported = reported.into_values().map(|Newest { artifact, first_index }| {
-        let mut status = listing.of(evaluate_reported(template, trail, artifact, &scopes.about(artifact)));
+        let mut status = listing.of(template, trail, artifact, &scopes);
         if artifact.name.is_empty() && spelled.contains(&status.name) {
             status.name = format!("sha256:{}", status.name);
         }
@@ -523,29 +521,66 @@ fn evaluate_artifacts(
 }
 
 /// What is listed for the artifacts of a trail.
-struct Listing {
+struct Listing<'a> {
     /// How many lines may still be repeated.
     left: usize,
     /// What the lines say, by the ids of the attestation and of its override.
     listed: BTreeSet<(Option<String>, Option<String>)>,
+    /// What the attestations of one artifact come to is the same for all of which the same is said, and asked: by what
+    /// attestations call it, and by its name where something is asked of that.
+    known: BTreeMap<(Vec<Subject<'a>>, String), Known>,
 }
 
-impl Default for Listing {
-    fn default() -> Self {
-        Self { left: MAX_LINES, listed: BTreeSet::new() }
+/// What was said of an artifact, once.
+struct Known {
+    own: Standing,
+    /// Its lines without those that are listed already.
+    rest: Option<Vec<AttestationStatus>>,
+}
+
+impl<'a> Listing<'a> {
+    fn of(
+        &mut self,
+        template: &Template,
+        trail: &Standing,
+        artifact: &ReportedArtifact,
+        scopes: &Scopes<'a>,
+    ) -> ArtifactStatus {
+        let expected = expected_of(template, &artifact.name);
+        let subjects = scopes.subjects(artifact);
+        let name = if expected.is_empty() { String::new() } else { artifact.name.clone() };
+        let Self { left, listed, known } = self;
+        let known = known.entry((subjects, name)).or_insert_with_key(|(subjects, _)| Known {
+            own: Standing::new(expected, &scopes.about(subjects)),
+            rest: None,
+        });
+        let all = known.own.lines.len();
+        let repeats = all <= *left;
+        *left = left.saturating_sub(all);
+        let lines = if repeats {
+            listed.extend(known.own.lines.iter().map(AttestationStatus::ids));
+            known.own.lines.clone()
+        } else {
+            let is_missing = |line: &&AttestationStatus| line.attestation_id.is_none();
+            let lines = match &known.rest {
+                Some(missing) => missing.clone(),
+                None => {
+                    let new = |line: &&AttestationStatus| is_missing(line) || listed.insert(line.ids());
+                    known.own.lines.iter().filter(new).cloned().collect()
+                }
+            };
+            let missing = || known.own.lines.iter().filter(is_missing).cloned().collect();
+            known.rest.get_or_insert_with(missing);
+            lines
+        };
+        reported_status(template, trail, artifact, &known.own, lines)
     }
 }
 
-impl Listing {
-    fn of(&mut self, mut status: ArtifactStatus) -> ArtifactStatus {
-        let repeats = status.attestations.len() <= self.left;
-        self.left = self.left.saturating_sub(status.attestations.len());
-        status.attestations.retain(|line| {
-            let ids = (line.attestation_id.clone(), line.overridden_attestation_id.clone());
-            let is_new = ids.0.is_none() || self.listed.insert(ids);
-            is_new || repeats
-        });
-        status
+impl AttestationStatus {
+    /// The ids of the attestation and of its override.
+    fn ids(&self) -> (Option<String>, Option<String>) {
+        (self.attestation_id.clone(), self.overridden_attestation_id.clone())
     }
 }
 
@@ -555,7 +590,19 @@ fn evaluate_reported(
     artifact: &ReportedArtifact,
     attestations: &[&ReportedAttestation],
 ) -> ArtifactStatus {
-    let own = Standing::new(expected_of(template, &artifact.name), attestations);
+    let mut own = Standing::new(expected_of(template, &artifact.name), attestations);
+    let lines = std::mem::take(&mut own.lines);
+    reported_status(template, trail, artifact, &own, lines)
+}
+
+/// How an artifact stands of which these lines are listed.
+fn reported_status(
+    template: &Template,
+    trail: &Standing,
+    artifact: &ReportedArtifact,
+    own: &Standing,
+    lines: Vec<AttestationStatus>,
+) -> ArtifactStatus {
     let state = ArtifactState::Reported(verdict(template, [own.state, trail.state]));
     ArtifactStatus {
         name: match artifact.slot() {
@@ -567,8 +614,8 @@ fn evaluate_reported(
         is_compliant: state.is_compliant(),
         unexpected: template.artifact(&artifact.name).is_none(),
         state_info: template.unreadable().map(str::to_owned),
-        evaluated_at: latest(artifact.at, [&own, trail]),
-        attestations: own.lines,
+        evaluated_at: latest(artifact.at, [own, trail]),
+        attestations: lines,
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{Parts, Settings};
+use crate::artifacts::KeptTrails;
 use crate::auth::{Access, Actor, KeyHash, Place, Principal, Role, Scope};
 use crate::blobs::{Blobs, Chunks};
 use crate::compute::{Compute, Progress};
@@ -246,6 +247,11 @@ impl<'a> Context<'a> {
     /// The policies that were parsed lately.
     pub(crate) fn policy_cache(&self) -> &'a ParsedPolicies {
         &self.parts.policies
+    }
+
+    /// What was reported to trails that lists of artifacts are about.
+    pub(crate) fn trail_cache(&self) -> &'a KeptTrails {
+        &self.parts.trails
     }
 
     /// The templates that were read and parsed lately.

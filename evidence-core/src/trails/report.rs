@@ -200,8 +200,12 @@ fn commit(commit: &GitCommit) -> report::Commit {
 fn built_from(artifact: &Artifact) -> Option<report::Commit> {
     let sha1 = artifact.commit();
     let told = artifact.git_commit_info.as_ref();
-    match told.filter(|told| compliance::Commit::new(&told.sha1) == compliance::Commit::new(sha1)) {
-        Some(told) => Some(commit(told)),
+    // It may be told in short.
+    let told = told.filter(|told| {
+        sha1.get(..told.sha1.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(&told.sha1))
+    });
+    match told.map(commit) {
+        Some(told) => Some(report::Commit { sha1: sha1.to_owned(), ..told }),
         None if sha1.is_empty() => None,
         None => Some(report::Commit { sha1: sha1.to_owned(), ..report::Commit::default() }),
     }
@@ -475,7 +479,8 @@ mod tests {
             (None, None, None),
             (None, info("c"), told_of("c")),
             (Some(own.as_str()), info(&own), told_of(&own)),
-            (Some(&own), info(&"A".repeat(40)), told_of(&"A".repeat(40))),
+            (Some(&own), info(&"A".repeat(40)), told_of(&own)),
+            (Some(&own), info("aaaaaaa"), told_of(&own)),
             (Some(&own), info("c"), Some((own.clone(), String::new()))),
             (Some(&own), None, Some((own.clone(), String::new()))),
         ];

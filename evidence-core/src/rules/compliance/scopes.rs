@@ -78,9 +78,14 @@ impl<'a> Scopes<'a> {
         &self.reports.on_trail
     }
 
-    /// The attestations of what stands in a slot.
-    pub(super) fn about(&self, artifact: &ReportedArtifact) -> Vec<&'a ReportedAttestation> {
-        self.reports.about(&self.reports.subjects_with_attestations(&artifact.fingerprint))
+    /// What attestations call that which stands in a slot.
+    pub(super) fn subjects(&self, artifact: &ReportedArtifact) -> Vec<Subject<'a>> {
+        self.reports.subjects_with_attestations(&artifact.fingerprint)
+    }
+
+    /// The attestations of what is called so.
+    pub(super) fn about(&self, subjects: &[Subject<'_>]) -> Vec<&'a ReportedAttestation> {
+        self.reports.about(subjects)
     }
 }
 

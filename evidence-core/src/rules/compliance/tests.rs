@@ -485,6 +485,8 @@ fn a_trail_has_no_more_lines_than_its_limit_and_each_attestation_has_one() {
     assert_eq!(lines.len(), MAX_LINES);
     let listed: BTreeSet<_> = lines.iter().filter_map(|line| line.attestation_id.as_deref()).collect();
     assert_eq!(listed.len(), 400);
+    let last = status.artifacts.last().map(|artifact| artifact.attestations.len());
+    assert_eq!(last, Some(0), "all of its lines are listed before");
     // What comes when no more may be repeated is listed once all the same.
     let late = ReportedArtifact { fingerprint: "f2".to_owned(), ..artifact("z", 3_000) };
     let binding = Binding::Artifact { fingerprint: "f2".to_owned() };
