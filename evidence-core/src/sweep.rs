@@ -234,7 +234,7 @@ impl Sweep {
                     return Err(first);
                 }
                 failed = Some(first);
-                last = Some(behind_all_of_its_organization(pending));
+                last = Some(behind_all_of_its_organization(&pending));
                 break;
             }
         }
@@ -249,9 +249,9 @@ impl Sweep {
 }
 
 /// Where the notes of its organization end.
-fn behind_all_of_its_organization(pending: Pending) -> Pending {
+fn behind_all_of_its_organization(pending: &Pending) -> Pending {
     let greatest = "f".repeat(64).parse();
-    Pending { sha256: greatest.unwrap_or_else(|_| pending.sha256.clone()), ..pending }
+    Pending { sha256: greatest.unwrap_or_else(|_| pending.sha256.clone()), ..pending.clone() }
 }
 
 /// Removes a content, unless a record names it: then the note alone.
