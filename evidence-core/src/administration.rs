@@ -7,10 +7,10 @@ use crate::error::{Error, Missing, Resource, Result};
 use crate::fact::{Fact, Guard, Key, RecordKind, Write};
 use crate::id::Id;
 use crate::name::OrgName;
-use crate::orgs::{Member, Membership, OrgKind, Organization, User};
+use crate::orgs::{ByName, Member, Membership, OrgKind, Organization, User};
 use crate::service::{Draft, Evidence, retry_on_conflict};
 use crate::service_accounts::ApiKeyRecord;
-use crate::store::{Current, Store};
+use crate::store::{Current, Store, StoreResult};
 use crate::time::Timestamp;
 
 /// An organization's name that a literal path would shadow.
@@ -69,6 +69,21 @@ pub(crate) fn check_word(field: &str, name: &OrgName) -> Result<()> {
     Ok(())
 }
 
+/// At most so many records, whatever lies between them that cannot be read.
+async fn by_name<T>(
+    after: Option<&OrgName>,
+    limit: u64,
+    ask: impl AsyncFn(&str, u64) -> StoreResult<ByName<T>>,
+) -> Result<Vec<T>> {
+    let mut page = ask(after.map_or("", OrgName::as_str), limit).await?;
+    let mut found = page.records;
+    while let Some(after) = page.more.filter(|_| (found.len() as u64) < limit) {
+        page = ask(&after, limit - found.len() as u64).await?;
+        found.append(&mut page.records);
+    }
+    Ok(found)
+}
+
 /// Every organization keeps somebody who administers it: what takes the role from this user, or gives them a lesser one,
 /// rests on another who still has it.
 fn another_admin(members: &[Current<Member>], user: &User) -> Result<Guard> {
@@ -102,7 +117,7 @@ impl Administration<'_> {
     /// # Errors
     /// [`Error::Store`] when the store fails.
     pub async fn users(&self, after: Option<&OrgName>, limit: u64) -> Result<Vec<User>> {
-        Ok(self.store().users_by_name(after.map_or("", OrgName::as_str), limit).await?)
+        by_name(after, limit, async |after, limit| self.store().users_by_name(after, limit).await).await
     }
 
     /// Makes a shared organization that this user administers.
@@ -125,7 +140,8 @@ impl Administration<'_> {
     /// # Errors
     /// [`Error::Store`] when the store fails.
     pub async fn organizations(&self, after: Option<&OrgName>, limit: u64) -> Result<Vec<Organization>> {
-        Ok(self.store().organizations_by_name(after.map_or("", OrgName::as_str), limit).await?)
+        by_name(after, limit, async |after, limit| self.store().organizations_by_name(after, limit).await)
+            .await
     }
 
     /// Gives a user a role in a shared organization, in the place of the one they have. Nothing is recorded where they

@@ -10,7 +10,7 @@ use crate::id::Id;
 use crate::name::OrgName;
 use crate::operation::{Json, Method, Operation};
 use crate::service::Context;
-use crate::store::{Current, StoreResult};
+use crate::store::{Current, StoreResult, readable};
 use crate::time::{Seconds, Timestamp};
 
 /// An organization: the boundary of access, and of one ledger.
@@ -94,6 +94,27 @@ impl KeyHolder {
     }
 }
 
+/// A part of what the whole store has, by name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ByName<T> {
+    /// What can be read of it.
+    pub records: Vec<T>,
+    /// The name to go on after, of the last one whether or not it can be read; none where no more come.
+    pub more: Option<String>,
+}
+
+impl<T> ByName<T> {
+    /// The part that was asked for with this limit, of records that each come with their names.
+    ///
+    /// # Errors
+    /// As [`readable`].
+    pub fn readable(found: Vec<(String, StoreResult<T>)>, limit: u64) -> StoreResult<Self> {
+        let more = found.last().filter(|_| found.len() as u64 >= limit).map(|(name, _)| name.clone());
+        // The log says this in the place of an organization.
+        Ok(Self { records: readable("all", found)?, more })
+    }
+}
+
 /// What a store says of a caller and an organization.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Standing {
@@ -110,10 +131,10 @@ pub trait OrgStore: Send + Sync {
     async fn standing(&self, org: &str, user: Id) -> StoreResult<Option<Standing>>;
     /// The user of this name.
     async fn user(&self, name: &str) -> StoreResult<Option<User>>;
-    /// At most `limit` users whose name sorts after `after`, by name.
-    async fn users_by_name(&self, after: &str, limit: u64) -> StoreResult<Vec<User>>;
-    /// At most `limit` organizations whose name sorts after `after`, by name.
-    async fn organizations_by_name(&self, after: &str, limit: u64) -> StoreResult<Vec<Organization>>;
+    /// The first `limit` users whose name sorts after `after`, by name.
+    async fn users_by_name(&self, after: &str, limit: u64) -> StoreResult<ByName<User>>;
+    /// The first `limit` organizations whose name sorts after `after`, by name.
+    async fn organizations_by_name(&self, after: &str, limit: u64) -> StoreResult<ByName<Organization>>;
     /// The users who have a role in the organization, by name, with the ledger index of the fact that gave it. A member
     /// of whom the store knows no user is passed over.
     async fn members(&self, org: Id) -> StoreResult<Vec<Current<Member>>>;

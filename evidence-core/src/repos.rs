@@ -79,7 +79,7 @@ pub trait RepoStore: Send + Sync {
     /// Repos in the filter's order.
     async fn repos(&self, org: Id, filter: &RepoFilter, window: Window) -> StoreResult<Slice<Repo>>;
     /// The same, without what they say.
-    async fn repos_listed(&self, org: Id, filter: &RepoFilter, window: Window) -> StoreResult<Slice<Listed>>;
+    async fn repos_listed(&self, org: Id, filter: &RepoFilter, window: Window) -> StoreResult<Vec<Listed>>;
 }
 
 /// Names that a literal path would shadow.

@@ -13,8 +13,8 @@
 //! - Time and ids come from the caller. A store reads no clock and draws no randomness.
 //! - Questions and facts of one organization never show or touch another's.
 //! - A stored record that cannot be read is [`StoreError::Corrupt`] where it is asked for alone; a list leaves it out and
-//!   names it in the log ([`readable`]), so that it hides no other. [`artifacts`](ArtifactStore::artifacts) and [`instances`](SnapshotStore::instances) are no such lists: decisions rest
-//!   on all that they answer.
+//!   names it in the log ([`readable`]), so that it hides no other. [`artifacts`](ArtifactStore::artifacts) and
+//!   [`instances`](SnapshotStore::instances) are no such lists: decisions rest on all that they answer.
 //! - A question takes a bounded number of statements, whatever the size of its answer.
 //!
 //! # Writing a store
@@ -57,7 +57,7 @@
 //! |---|---|---|---|
 //! | [`standing`](crate::orgs::OrgStore::standing), [`user`](crate::orgs::OrgStore::user), [`key_holder`](crate::orgs::OrgStore::key_holder) | a name or hash in the whole store | | one |
 //! | [`service_account`](ServiceAccountStore::service_account), [`flow`](FlowStore::flow), [`trail`](TrailStore::trail), [`repo_by_identity`](RepoStore::repo_by_identity), [`environment`](EnvironmentStore::environment), [`policy`](PolicyStore::policy), [`attestation_type`](AttestationTypeStore::attestation_type) | the name, with its revision | | one |
-//! | [`users_by_name`](crate::orgs::OrgStore::users_by_name), [`organizations_by_name`](crate::orgs::OrgStore::organizations_by_name) | a name to begin after | name, by bytes | at most so many |
+//! | [`users_by_name`](crate::orgs::OrgStore::users_by_name), [`organizations_by_name`](crate::orgs::OrgStore::organizations_by_name) | a name to begin after | name, by bytes | at most so many, and where to go on |
 //! | [`members`](crate::orgs::OrgStore::members) | the organization | name of the user, by bytes | all |
 //! | [`repo`](RepoStore::repo), [`attestation`](AttestationStore::attestation), [`api_key`](ServiceAccountStore::api_key) | the id | | one |
 //! | [`flows_by_id`](FlowStore::flows_by_id), [`artifacts_by_id`](ArtifactStore::artifacts_by_id), [`attestations_by_id`](AttestationStore::attestations_by_id), [`trail_contents`](TrailStore::trail_contents), [`trail_names`](TrailStore::trail_names), [`trail_sizes`](TrailStore::trail_sizes), [`environments_by_id`](EnvironmentStore::environments_by_id) | ids, unknown ones passed over | any | one an id |
@@ -65,7 +65,8 @@
 //! | [`api_keys`](ServiceAccountStore::api_keys) | the owner | oldest first, then id | all that work |
 //! | [`api_key_count`](ServiceAccountStore::api_key_count) | the owner | | the number of those that work, damaged ones too |
 //! | [`flows`](FlowStore::flows) | part of the name, tags | name, by bytes | a window, and the total |
-//! | [`repos`](RepoStore::repos), [`repos_listed`](RepoStore::repos_listed) | name, search, provider, namespace, tags | name, by bytes, then id | a window, and the total |
+//! | [`repos`](RepoStore::repos) | name, search, provider, namespace, tags | name, by bytes, then id | a window, and the total |
+//! | [`repos_listed`](RepoStore::repos_listed) | as for `repos` | name, by bytes, then id | a window |
 //! | [`trails`](TrailStore::trails) | flow and what else is asked | last begun first by ledger index | a window, and the total |
 //! | [`newest_trails`](TrailStore::newest_trails) | flows | any | one a flow |
 //! | [`trail_size`](TrailStore::trail_size) | the trail and a kind of reports | | a count, up to so many |

@@ -20,7 +20,7 @@ use evidence_core::id::Id;
 use evidence_core::ledger::{Frontier, Hash, Known, Needs};
 use evidence_core::memory::MemoryStore;
 use evidence_core::name::{Fingerprint, TrailName};
-use evidence_core::orgs::{KeyHolder, Member, OrgStore, Organization, Standing, User};
+use evidence_core::orgs::{ByName, KeyHolder, Member, OrgStore, Organization, Standing, User};
 use evidence_core::page::{Listed, Slice, Window};
 use evidence_core::policies::{Policy, PolicyStore, PolicyVersion, VersionKey};
 use evidence_core::repos::{Repo, RepoFilter, RepoStore};
@@ -505,8 +505,8 @@ impl LedgerStore for Broken {
 delegate! { OrgStore {
     fn standing(org: &str, user: Id) -> Option<Standing>;
     fn user(name: &str) -> Option<User>;
-    fn users_by_name(after: &str, limit: u64) -> Vec<User>;
-    fn organizations_by_name(after: &str, limit: u64) -> Vec<Organization>;
+    fn users_by_name(after: &str, limit: u64) -> ByName<User>;
+    fn organizations_by_name(after: &str, limit: u64) -> ByName<Organization>;
     fn members(org: Id) -> Vec<Current<Member>> => |store, members| {
         backwards(members, store.has(Defect::MembersAreBackwards))
     };
@@ -574,7 +574,7 @@ delegate! { RepoStore {
     fn repo_by_identity(org: Id, identity: &str) -> Option<Current<Repo>>;
     fn repo(org: Id, id: Id) -> Option<Current<Repo>>;
     fn repos(org: Id, filter: &RepoFilter, window: Window) -> Slice<Repo>;
-    fn repos_listed(org: Id, filter: &RepoFilter, window: Window) -> Slice<Listed>;
+    fn repos_listed(org: Id, filter: &RepoFilter, window: Window) -> Vec<Listed>;
 } }
 delegate! { EnvironmentStore {
     fn environment(org: Id, name: &str) -> Option<KnownEnvironment>;

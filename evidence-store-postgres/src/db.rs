@@ -18,26 +18,26 @@ use crate::connections::{Address, Connections, Session, Stack, connect};
 use crate::error::{ConnectError, MayNotWrite, Outdated, is_cut, store_error};
 use crate::lookup::{self, Lookup};
 use crate::migrate::{MIGRATIONS, Migration, WRITER, expect_migrated, latest, migrate};
-use crate::schema::Schema;
+use crate::schema::{Schema, TABLES};
 use crate::writer::{Job, Writer};
 
 /// How long the first connection may take to be made.
 pub(crate) const CONNECTING: Duration = Duration::from_secs(30);
 
-/// A table of the schema `$1` to which this user may not write, as far as every write does: what an operator takes away
-/// besides, as from ledgers that nobody changes, is not missed. It is read from the catalog.
+/// One of the tables `$2` of the schema `$1` of which this user has not the privilege that `$3` says, and which: what an
+/// operator takes away besides, as from ledgers that nobody changes, is not missed. It is read from the catalog.
 const NOT_WRITABLE: &str = "
-    SELECT c.relname::text FROM pg_catalog.pg_class c
+    SELECT c.relname::text, p.privilege FROM UNNEST($2::text[], $3::text[]) AS p (name, privilege)
+    JOIN pg_catalog.pg_class c ON c.relname = p.name::name
     WHERE c.relnamespace = (SELECT n.oid FROM pg_catalog.pg_namespace n WHERE n.nspname = $1) AND c.relkind IN ('r', 'p')
-        AND c.relname <> '_evidence_migrations'
-        AND NOT (has_table_privilege(c.oid, 'SELECT') AND has_table_privilege(c.oid, 'INSERT')
-            AND (c.relname <> 'head' OR has_table_privilege(c.oid, 'UPDATE')))
-    ORDER BY c.relname LIMIT 1";
+        AND NOT has_table_privilege(c.oid, p.privilege)
+    ORDER BY c.relname, p.privilege LIMIT 1";
 
-/// A table of the schema `$1` that a crash empties.
+/// One of the tables `$2` of the schema `$1` that a crash empties.
 const UNLOGGED: &str = "
     SELECT c.relname::text FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-    WHERE n.nspname = $1 AND c.relkind = 'r' AND c.relpersistence <> 'p' ORDER BY c.relname LIMIT 1";
+    WHERE n.nspname = $1 AND c.relname = ANY($2) AND c.relkind = 'r' AND c.relpersistence <> 'p'
+    ORDER BY c.relname LIMIT 1";
 
 /// How a store uses its database.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -143,10 +143,10 @@ impl PostgresStore {
         } else {
             expect_migrated(&schema, &mut connection, migrations).await?;
         }
-        let unlogged = sqlx::query_scalar(UNLOGGED).bind(schema.name()).persistent(false);
-        let unlogged = unlogged.fetch_optional(&mut connection).await.map_err(ConnectError::connecting)?;
-        if let Some(table) = unlogged {
-            return Err(ConnectError::Unlogged(table));
+        let unlogged = sqlx::query_scalar::<_, String>(UNLOGGED).bind(schema.name()).persistent(false);
+        let unlogged = unlogged.bind(TABLES.map(|(table, _)| table)).fetch_optional(&mut connection).await;
+        if let Some(table) = unlogged.map_err(ConnectError::connecting)? {
+            return Err(ConnectError::Unlogged(schema.table(&table)));
         }
         let session = Session::of(connection, &address).await.map_err(ConnectError::connecting)?;
         let reader = Reader { connections, schema, migrations, statements: Arc::default() };
@@ -335,8 +335,12 @@ impl Health for PostgresStore {
         if writer.is_some_and(|(writer,)| writer > latest(self.reader.migrations)) {
             return Err(Outdated.into());
         }
-        match self.ask(NOT_WRITABLE).bind(self.reader.schema.name()).first::<(String,)>().await? {
-            Some((table,)) => Err(MayNotWrite(table).into()),
+        let taken = TABLES.iter().flat_map(|(table, privileges)| privileges.iter().map(|one| (*table, *one)));
+        let (tables, privileges): (Vec<&str>, Vec<&str>) = taken.unzip();
+        let schema = &self.reader.schema;
+        let missing = self.ask(NOT_WRITABLE).bind(schema.name()).bind(tables).bind(privileges);
+        match missing.first::<(String, String)>().await? {
+            Some((table, privilege)) => Err(MayNotWrite { table: schema.table(&table), privilege }.into()),
             None => Ok(()),
         }
     }

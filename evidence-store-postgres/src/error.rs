@@ -141,9 +141,9 @@ pub enum ConnectError {
     /// The database cannot hold every text.
     #[error("the database is encoded as {0}: make one that is UTF8, as with createdb -E UTF8 -T template0")]
     Encoding(String),
-    /// A table is one that a crash empties.
+    /// A table, by its quoted name with that of the schema, is one that a crash empties.
     #[error(
-        "table '{0}' is UNLOGGED, so that a crash empties it: make it safe, as with ALTER TABLE {0} SET LOGGED"
+        "table {0} is UNLOGGED, so that a crash empties it: make it safe, as with ALTER TABLE {0} SET LOGGED"
     )]
     Unlogged(String),
     /// A session does not take a setting on which the store relies.
@@ -319,8 +319,15 @@ pub(crate) struct Outdated;
 
 /// The user has no privileges any more that writing takes.
 #[derive(Debug, thiserror::Error)]
-#[error("the database's user may not write to table {0} any more: grant it what writing takes")]
-pub(crate) struct MayNotWrite(pub(crate) String);
+#[error(
+    "the database's user may not {privilege} in table {table} any more: GRANT {privilege} ON {table} TO it"
+)]
+pub(crate) struct MayNotWrite {
+    /// Its name with that of the schema, quoted.
+    pub(crate) table: String,
+    /// What it needs.
+    pub(crate) privilege: String,
+}
 
 impl From<MayNotWrite> for StoreError {
     fn from(refused: MayNotWrite) -> Self {

@@ -187,7 +187,9 @@ impl<F: FnMut(&str) + Send> Walk<F> {
             self.report.organizations += 1;
             let problems = self.report.problems.len();
             match self.ledger(&ledger, &hashes).await {
-                Err(StoreError::Corrupt { what }) => self.problem(&ledger, what),
+                Err(StoreError::Corrupt { what }) => {
+                    self.problem(&ledger, format_args!("its ledger cannot be read: {what}"));
+                }
                 outcome => outcome?,
             }
             if self.report.problems.len() > problems {
@@ -222,15 +224,36 @@ impl<F: FnMut(&str) + Send> Walk<F> {
     /// Checks a ledger, page after page, and makes again what follows from it for as long as it is sound.
     async fn ledger(&mut self, ledger: &Ledger, hashes: &BTreeMap<String, KeyHash>) -> StoreResult<()> {
         let org = ledger.0.as_str();
-        let Some(head) = self.scratch.head(org).await? else {
-            self.problem(ledger, "its ledger has no head");
-            return Ok(());
-        };
-        let (mut frontier, mut completed) = (Frontier::default(), 0);
         let before = self.report.problems.len();
-        while frontier.size() < head.size() {
+        let head = match self.scratch.head(org).await {
+            Err(StoreError::Corrupt { what }) => {
+                self.problem(ledger, format_args!("its head cannot be read: {what}"));
+                None
+            }
+            head => head?,
+        };
+        if head.is_none() && self.report.problems.len() == before {
+            self.problem(ledger, "its ledger has no head");
+        }
+        // Without a head the entries are checked as far as they go.
+        let size = head.as_ref().map(Frontier::size);
+        let (mut frontier, mut completed) = (Frontier::default(), 0);
+        while size.is_none_or(|size| frontier.size() < size) {
             let next = frontier.size();
-            let page = self.scratch.entries(org, next, PAGE.min(head.size() - next)).await?;
+            let limit = size.map_or(PAGE, |size| PAGE.min(size - next));
+            let page = match self.scratch.entries(org, next, limit).await {
+                Err(StoreError::Corrupt { what }) => {
+                    self.problem(
+                        ledger,
+                        format_args!("ledger entries from {next} on cannot be read: {what}"),
+                    );
+                    return Ok(());
+                }
+                page => page?,
+            };
+            if page.is_empty() && size.is_none() {
+                break;
+            }
             let mut nodes = Vec::new();
             for (index, entry) in (next..).zip(&page) {
                 if entry.index != index {
@@ -242,8 +265,8 @@ impl<F: FnMut(&str) + Send> Walk<F> {
             completed += nodes.len() as u64;
             self.nodes(ledger, &nodes).await?;
             if frontier.size() < next + page.len() as u64 || page.is_empty() {
-                let (gap, size) = (frontier.size(), head.size());
-                self.problem(ledger, format_args!("ledger entry {gap} of {size} is missing"));
+                let of = size.map(|size| format!(" of {size}")).unwrap_or_default();
+                self.problem(ledger, format_args!("ledger entry {}{of} is missing", frontier.size()));
                 return Ok(());
             }
             if self.report.problems.len() == before {
@@ -257,10 +280,10 @@ impl<F: FnMut(&str) + Send> Walk<F> {
                 }
             }
         }
-        if frontier != head {
+        if head.is_some_and(|head| head != frontier) {
             self.problem(ledger, "its head does not match its entries");
         }
-        let (entries, nodes) = self.scratch.surplus(org, head.size()).await?;
+        let (entries, nodes) = self.scratch.surplus(org, frontier.size()).await?;
         if entries > 0 {
             self.problem(ledger, format_args!("{entries} ledger entries lie past its head"));
         }

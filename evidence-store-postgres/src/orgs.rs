@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use evidence_core::Current;
 use evidence_core::auth::{Actor, KeyHash};
 use evidence_core::id::Id;
-use evidence_core::orgs::{KeyHolder, Member, OrgStore, Organization, Standing, User};
+use evidence_core::orgs::{ByName, KeyHolder, Member, OrgStore, Organization, Standing, User};
 use evidence_core::service_accounts::ServiceAccount;
 use evidence_core::store::{StoreResult, readable};
 use evidence_core::time::Timestamp;
@@ -35,9 +35,6 @@ const USERS: &str = "SELECT name, record FROM evidence.user WHERE name > $1 ORDE
 
 const ORGANIZATIONS: &str =
     "SELECT name, record FROM evidence.organization WHERE name > $1 ORDER BY name LIMIT $2";
-
-/// What the log says in the place of an organization.
-const WHOLE_STORE: &str = "all";
 
 const MEMBERS: &str = "
     SELECT (SELECT r.ledger_index FROM evidence.record r WHERE r.org = m.org AND r.id = m.user AND r.kind = 'member'),
@@ -124,14 +121,14 @@ impl OrgStore for PostgresStore {
         user.map(|(user,)| body(&user)).transpose()
     }
 
-    async fn users_by_name(&self, after: &str, limit: u64) -> StoreResult<Vec<User>> {
+    async fn users_by_name(&self, after: &str, limit: u64) -> StoreResult<ByName<User>> {
         let users = self.ask(USERS).bind(after).bind(signed(limit)).all().await?;
-        readable(WHOLE_STORE, users.into_iter().map(listed))
+        ByName::readable(users.into_iter().map(listed).collect(), limit)
     }
 
-    async fn organizations_by_name(&self, after: &str, limit: u64) -> StoreResult<Vec<Organization>> {
-        let question = self.ask(ORGANIZATIONS).bind(after).bind(signed(limit));
-        readable(WHOLE_STORE, question.all().await?.into_iter().map(listed))
+    async fn organizations_by_name(&self, after: &str, limit: u64) -> StoreResult<ByName<Organization>> {
+        let organizations = self.ask(ORGANIZATIONS).bind(after).bind(signed(limit)).all().await?;
+        ByName::readable(organizations.into_iter().map(listed).collect(), limit)
     }
 
     async fn members(&self, org: Id) -> StoreResult<Vec<Current<Member>>> {

@@ -127,17 +127,17 @@ const NOTE_REINDEXED: &str = "UPDATE evidence._evidence_migrations SET upto = $2
 const REINDEXED_ALL: &str =
     "UPDATE evidence._evidence_migrations SET done = true, upto = NULL WHERE version <= $1";
 
-/// The table, if it has rows of an organization that does not exist: one table has no index by organization.
-const HOMELESS_DERIVED: &str = "
-    SELECT '{table}' WHERE EXISTS (
-        SELECT FROM evidence.\"{table}\" WHERE org NOT IN (SELECT id FROM evidence.organization))";
+/// The table, if it has rows of an organization that does not exist. No index of this one begins with the organization.
+const HOMELESS_USERS: &str = "
+    SELECT 'user' WHERE EXISTS (
+        SELECT FROM evidence.user WHERE org NOT IN (SELECT id FROM evidence.organization))";
 
-/// The same of a table with an index by organization: a step of it for each.
+/// The same of a table that has such an index: a step of it for each organization.
 const HOMELESS: &str = "
     WITH RECURSIVE x (org) AS (
-        (SELECT t.org FROM evidence.{table} t ORDER BY t.org LIMIT 1)
+        (SELECT t.org FROM evidence.\"{table}\" t ORDER BY t.org LIMIT 1)
         UNION ALL
-        SELECT (SELECT t.org FROM evidence.{table} t WHERE t.org > x.org ORDER BY t.org LIMIT 1)
+        SELECT (SELECT t.org FROM evidence.\"{table}\" t WHERE t.org > x.org ORDER BY t.org LIMIT 1)
         FROM x WHERE x.org IS NOT NULL)
     SELECT '{table}' WHERE EXISTS (
         SELECT FROM x WHERE x.org IS NOT NULL AND x.org NOT IN (SELECT id FROM evidence.organization))";
@@ -151,9 +151,10 @@ const HASHES_MISSING: &str = "SELECT id FROM evidence.api_key WHERE hash IS NULL
 /// The contents that records name and that are not here, the first of them and how many there are: they may be kept
 /// elsewhere.
 const BLOBS_MISSING: &str = "
-    SELECT coalesce(o.name, x.org), x.sha256, count(*) OVER () FROM (
-        SELECT org, sha256, size FROM pg_temp.attachment EXCEPT SELECT org, sha256, size FROM evidence.blob) x
-    LEFT JOIN pg_temp.organization o ON o.id = x.org ORDER BY x.org, x.sha256 LIMIT $1";
+    SELECT coalesce(o.name, x.org), x.sha256, count(*) OVER ()
+    FROM pg_temp.attachment x LEFT JOIN pg_temp.organization o ON o.id = x.org
+    WHERE (SELECT b.size FROM evidence.blob b WHERE b.org = x.org AND b.sha256 = x.sha256) IS DISTINCT FROM x.size
+    ORDER BY x.org, x.sha256 LIMIT $1";
 
 /// Organizations of a range whose ledgers are gone: what is made again has none of that name.
 const LEDGERS_GONE: &str = "
@@ -431,10 +432,11 @@ impl Scratch {
         problems.extend(
             versions.map(|row| format!("table _evidence_migrations: not as this program writes it: {row}")),
         );
-        let derived = self.tables.iter().filter(|table| table.org == "org");
-        let derived = derived.map(|table| HOMELESS_DERIVED.replace("{table}", &table.name));
-        let others = OF_ORGANIZATIONS.into_iter().map(|table| HOMELESS.replace("{table}", table));
-        for sql in derived.chain(others).collect::<Vec<_>>() {
+        let derived = self.tables.iter().map(|table| table.name.as_str());
+        let indexed =
+            derived.filter(|table| !["organization", "user"].contains(table)).chain(OF_ORGANIZATIONS);
+        let indexed = indexed.map(|table| HOMELESS.replace("{table}", table));
+        for sql in indexed.chain([HOMELESS_USERS.to_owned()]).collect::<Vec<_>>() {
             let homeless = self.column(&sql).await?.into_iter();
             problems.extend(
                 homeless.map(|table| format!("rows of an organization that does not exist: {table}")),
@@ -526,8 +528,8 @@ impl Scratch {
         query.execute(&mut self.connection).await.map(drop).map_err(store_error)
     }
 
-    /// The attachment after this one, or the first, and whether it still has the content that it is named after, as the store is at one
-    /// time.
+    /// The attachment after this one, or the first, and whether it still has the content that it is named after, as the
+    /// store is at one time.
     pub(crate) async fn next_blob(
         &mut self,
         last: Option<(String, String)>,

@@ -71,8 +71,9 @@ impl RepoStore for PostgresStore {
         self.page(org, &listing(filter), window, values(filter)).await
     }
 
-    async fn repos_listed(&self, org: Id, filter: &RepoFilter, window: Window) -> StoreResult<Slice<Listed>> {
-        self.listed(org, &listing(filter), window, values(filter)).await
+    async fn repos_listed(&self, org: Id, filter: &RepoFilter, window: Window) -> StoreResult<Vec<Listed>> {
+        let listing = Listing { counted: false, ..listing(filter) };
+        Ok(self.listed(org, &listing, window, values(filter)).await?.items)
     }
 }
 

@@ -7,6 +7,37 @@ use crate::error::ConnectError;
 /// What stands before every table's name in this crate's statements.
 const WRITTEN: &str = "evidence.";
 
+/// The tables, and what writing takes of each. Whatever else is in the schema is somebody else's.
+pub(crate) const TABLES: [(&str, &[&str]); 27] = [
+    ("_evidence_migrations", &["SELECT"]),
+    ("allowance", &["SELECT", "INSERT", "UPDATE"]),
+    ("api_key", &["SELECT", "INSERT", "UPDATE"]),
+    ("artifact", &["SELECT", "INSERT"]),
+    ("attachment", &["SELECT", "INSERT"]),
+    ("attachment_pending", &["SELECT", "INSERT", "UPDATE", "DELETE"]),
+    ("attestation", &["SELECT", "INSERT"]),
+    ("blob", &["SELECT", "INSERT", "UPDATE", "DELETE"]),
+    ("blob_chunk", &["SELECT", "INSERT", "UPDATE", "DELETE"]),
+    ("cursor", &["SELECT", "INSERT", "UPDATE"]),
+    ("environment_report", &["SELECT", "INSERT", "UPDATE"]),
+    ("head", &["SELECT", "INSERT", "UPDATE"]),
+    ("instance", &["SELECT", "INSERT", "UPDATE"]),
+    ("kept_text", &["SELECT", "INSERT", "UPDATE"]),
+    ("lease", &["SELECT", "INSERT", "UPDATE", "DELETE"]),
+    ("ledger", &["SELECT", "INSERT"]),
+    ("membership", &["SELECT", "INSERT", "UPDATE"]),
+    ("name", &["SELECT", "INSERT", "UPDATE", "DELETE"]),
+    ("node", &["SELECT", "INSERT"]),
+    ("organization", &["SELECT", "INSERT"]),
+    ("record", &["SELECT", "INSERT", "UPDATE"]),
+    ("repo", &["SELECT", "INSERT", "UPDATE"]),
+    ("snapshot", &["SELECT", "INSERT"]),
+    ("trail", &["SELECT", "INSERT", "UPDATE"]),
+    ("trail_entry", &["SELECT", "INSERT"]),
+    ("user", &["SELECT", "INSERT"]),
+    ("version", &["SELECT", "INSERT"]),
+];
+
 /// The name of a schema that needs no quotes, so that it reads the same in a statement and in the catalog.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Schema(String);
@@ -28,6 +59,11 @@ impl Schema {
 
     pub(crate) fn name(&self) -> &str {
         &self.0
+    }
+
+    /// The quoted name of a table.
+    pub(crate) fn table(&self, name: &str) -> String {
+        format!("\"{}\".\"{name}\"", self.0)
     }
 
     /// A statement of this crate, about the tables of this schema. Callers pass constants and what they join of them:

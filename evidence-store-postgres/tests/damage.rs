@@ -156,6 +156,31 @@ async fn the_size_of_a_damaged_head_hides_nothing() {
 
 #[tokio::test]
 #[ignore = "needs PostgreSQL: cargo xtask test"]
+async fn entries_without_a_head_are_checked() {
+    let bench = Bench::new().await;
+    let entries = bench.store.fsck().await.unwrap().entries;
+    let of = |org: &str| format!("WHERE org = (SELECT id FROM {{}}.organization WHERE name = '{org}')");
+    bench
+        .execute(&format!("DELETE FROM {{}}.head {}; DELETE FROM {{}}.head {}", of("acme"), of("beta")))
+        .await;
+    bench.execute(&format!("UPDATE {{}}.ledger SET payload = '[]' {} AND idx = 1", of("acme"))).await;
+    let mut report = bench.store.fsck().await.unwrap();
+    assert_eq!(report.entries, entries);
+    report.problems.sort_unstable();
+    assert_eq!(
+        report.problems,
+        [
+            "organization acme: its ledger has no head",
+            "organization acme: the payload of ledger entry 1 does not match its hash",
+            "organization beta: its ledger has no head"
+        ]
+    );
+    bench.execute(&format!("DELETE FROM {{}}.ledger {} AND idx = 0", of("beta"))).await;
+    has(&bench.problems().await, "organization beta: ledger entry 0 is missing");
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: cargo xtask test"]
 async fn notes_that_cannot_be_read_are_passed_over() {
     let bench = Bench::new().await;
     let org = bench.org("acme").await;
@@ -203,7 +228,11 @@ async fn a_store_that_may_not_write_any_more_is_not_available() {
     // Nobody changes what is in a ledger.
     bench.execute(&format!("REVOKE UPDATE, DELETE ON {{}}.ledger, {{}}.node FROM {role}")).await;
     seed(&store, "june", &["epsilon"]).await.unwrap();
-    for lost in ["INSERT ON {}.ledger", "UPDATE ON {}.head"] {
+    // Of this one nothing was granted, and nothing is asked.
+    bench.execute("CREATE UNLOGGED TABLE {}.somebody_elses (n integer)").await;
+    store.ready().await.unwrap();
+    seed(&store, "jill", &["zeta"]).await.unwrap();
+    for lost in ["INSERT ON {}.ledger", "UPDATE ON {}.head", "UPDATE ON {}.membership", "SELECT ON {}.name"] {
         bench.execute(&format!("REVOKE {lost} FROM {role}")).await;
         refusals.push((lost, store.ready().await, seed(&store, "judy", &["delta"]).await));
         bench.execute(&format!("GRANT {lost} TO {role}")).await;
@@ -221,18 +250,20 @@ async fn a_store_that_may_not_write_any_more_is_not_available() {
 #[tokio::test]
 #[ignore = "needs PostgreSQL: cargo xtask test"]
 async fn tables_that_a_crash_empties_are_refused() {
-    for table in ["ledger", "head", "blob_chunk", "membership"] {
+    for table in ["ledger", "head", "blob_chunk", "user"] {
         let bench = Bench::new().await;
-        bench.execute(&format!("ALTER TABLE {{}}.{table} SET UNLOGGED")).await;
+        bench.execute(&format!("ALTER TABLE {{}}.\"{table}\" SET UNLOGGED")).await;
         has(&bench.problems().await, "a table or index is not as it was made: ");
         for migrate in [true, false] {
             let options = Options { migrate, ..bench.options.clone() };
             let refused = PostgresStore::connect_with(&bench.schema.url, &options).await.unwrap_err();
-            assert!(refused.to_string().contains(&format!("ALTER TABLE {table} SET LOGGED")), "{refused}");
+            let remedy = format!("ALTER TABLE \"{}\".\"{table}\" SET LOGGED", bench.schema.name);
+            assert!(refused.to_string().contains(&remedy), "{refused}");
         }
-        bench.execute(&format!("ALTER TABLE {{}}.{table} SET LOGGED")).await;
-        PostgresStore::connect_with(&bench.schema.url, &bench.options).await.unwrap().close().await;
+        bench.execute(&format!("ALTER TABLE {{}}.\"{table}\" SET LOGGED")).await;
         assert_eq!(bench.problems().await, Vec::<String>::new());
+        bench.execute("CREATE UNLOGGED TABLE {}.somebody_elses (n integer)").await;
+        PostgresStore::connect_with(&bench.schema.url, &bench.options).await.unwrap().close().await;
     }
 }
 

@@ -1,6 +1,6 @@
 //! Addresses of stores, read once: the file that one names, and how SQLite is told of it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::error::ConnectError;
 
@@ -37,6 +37,20 @@ impl Address {
             return Err(bad());
         }
         Ok(Self { file, parameters: parameters.map(str::to_owned) })
+    }
+
+    /// What SQLite is told to open the file at `path`, in the form in which it was told `name`: an address or a path.
+    pub(crate) fn renamed(name: &Path, path: &Path) -> PathBuf {
+        let (Some(name), Some(file)) =
+            (name.to_str().filter(|name| name.starts_with("file:")), path.to_str())
+        else {
+            return path.to_owned();
+        };
+        // Whether the file may be made was said, and it is there.
+        let parameters = name.split_once('?').map_or("", |(_, all)| all).split('&');
+        let parameters: Vec<_> = parameters.filter(|one| !one.is_empty() && *one != "mode=rwc").collect();
+        let parameters = (!parameters.is_empty()).then(|| parameters.join("&"));
+        Self { file: file.to_owned(), parameters }.uri().into()
     }
 
     /// The file, whether or not it is there.

@@ -108,22 +108,26 @@ impl SqliteStore {
     /// [`ConnectError`] says what is wrong and what to do.
     pub async fn open_with(path: impl AsRef<Path>, options: &Options) -> Result<Self, ConnectError> {
         let (file, options) = (path.as_ref().to_owned(), options.clone());
-        let start = spawn_blocking(move || Self::start(file, &options, &MIGRATIONS)).await;
+        let start = spawn_blocking(move || Self::start(&file, &options, &MIGRATIONS)).await;
         start.unwrap_or_else(|ended| Err(ConnectError::Thread { source: std::io::Error::other(ended) }))
     }
 
     /// Opens the store as a program does that knows these migrations.
     pub(crate) fn start(
-        file: PathBuf,
+        file: &Path,
         options: &Options,
         migrations: &'static [Migration],
     ) -> Result<Self, ConnectError> {
-        let unopened = |source| ConnectError::opening(&file, source);
+        let unopened = |source| ConnectError::opening(file, source);
         let flags = if options.migrate { OpenFlags::SQLITE_OPEN_CREATE } else { OpenFlags::empty() };
-        let mut connection = connection(&file, flags).map_err(unopened)?;
+        let mut connection = connection(file, flags).map_err(unopened)?;
+        let mut opened = OpenFile::of(&connection, file);
+        if opened.is_lost() {
+            return Err(ConnectError::Lost { file: opened.path().display().to_string() });
+        }
         if !options.migrate {
             // Before anything is set, which would change the file of another program.
-            expect_migrated(&connection, &file, migrations)?;
+            expect_migrated(&connection, file, migrations)?;
         }
         connection.pragma_update(None, "journal_mode", "WAL").map_err(unopened)?;
         connection.pragma_update(None, "synchronous", "FULL").map_err(unopened)?;
@@ -141,17 +145,18 @@ impl SqliteStore {
             }
         }
         if options.migrate {
-            migrate(&mut connection, &file, migrations)?;
+            migrate(&mut connection, opened.name(), migrations)?;
         }
+        opened.note_log();
+        let opened = Arc::new(opened);
         let statements = Arc::new(AtomicU64::new(0));
         // SQLite ends what was begun, so that its outcome is always heard.
         let bounds = Bounds { bytes: options.queue_bytes, patience: options.queue_timeout, grace: None };
         let (queue, jobs) = Queue::new(bounds);
-        let opened = OpenFile::of(&connection);
-        let writer = Writer::new(connection, opened.clone(), migrations, Arc::clone(&statements));
+        let writer = Writer::new(connection, Arc::clone(&opened), migrations, Arc::clone(&statements));
         let started = thread::Builder::new().name("evidence-writer".to_owned()).spawn(|| writer.run(jobs));
         started.map_err(|source| ConnectError::Thread { source })?;
-        let readers = Arc::new(Readers::new(file, opened, options.acquire_timeout, statements));
+        let readers = Arc::new(Readers::new(opened, options.acquire_timeout, statements));
         Ok(Self { readers, queue, migrations })
     }
 
@@ -166,11 +171,6 @@ impl SqliteStore {
     /// and one for what it writes. Tests assert bounds with it.
     pub fn statements(&self) -> u64 {
         self.readers.statements()
-    }
-
-    /// The file that holds the store, as SQLite names it.
-    pub(crate) fn file(&self) -> &Path {
-        self.readers.file()
     }
 
     /// A question, whose values are bound next.

@@ -32,6 +32,15 @@ pub enum ConnectError {
         /// Why not.
         source: rusqlite::Error,
     },
+    /// The file is gone, and what was written to it last is not.
+    #[error(
+        "'{file}' is empty and has a log of writes, '{file}-wal': put the file back that it is the log of; or remove the \
+         log, to use a backup or to begin anew"
+    )]
+    Lost {
+        /// The file.
+        file: String,
+    },
     /// The file is something else.
     #[error("'{file}' is no SQLite file: name another one, which is made if it is not there")]
     NotADatabase {

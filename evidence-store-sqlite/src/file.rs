@@ -1,44 +1,162 @@
 //! The file that a store was opened in, told from another that takes its place: as when a backup is put back under a
-//! running server. What is written then would be in a file that has no name any more.
+//! running server. What is written then would be in a file that has no name any more, and the log of writes beside it
+//! would be taken for that of the other file at the next start.
+//!
+//! SQLite does not tell whose a log is. So a log is never left where another file is: it is put aside as soon as that is
+//! noticed, and what it has is moved into its own file, wherever that is, when the writer ends. Systems other than unix
+//! do not number files: there nothing is noticed. Windows lets nobody replace a file that is open.
 
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use rusqlite::{Connection, Error, ffi};
 
+use crate::address::Address;
+
+/// How the system numbers a file, where it does.
+type Number = Option<(u64, u64)>;
+
 /// A file, and how the system numbers it.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct OpenFile {
+    /// The file itself, whatever links led there.
     path: PathBuf,
-    number: Option<(u64, u64)>,
+    /// What SQLite is told to open it again.
+    name: PathBuf,
+    number: Number,
+    /// Of the log of writes, and of its index.
+    log: Number,
+    index: Number,
+    /// Where the log was put since another file is in its file's place: it is not used any more.
+    aside: OnceLock<PathBuf>,
 }
 
 impl OpenFile {
-    /// The file of a connection.
-    pub(crate) fn of(connection: &Connection) -> Self {
-        let path = PathBuf::from(connection.path().unwrap_or_default());
-        let number = number(&path);
-        Self { path, number }
+    /// The file of a connection that was just made by this name.
+    pub(crate) fn of(connection: &Connection, name: &Path) -> Self {
+        let path = connection.path().map(PathBuf::from);
+        // SQLite's is text.
+        let path = path.or_else(|| name.canonicalize().ok()).unwrap_or_else(|| name.to_owned());
+        let name = Address::renamed(name, &path);
+        let number = number(&path).ok().flatten();
+        Self { path, name, number, log: None, index: None, aside: OnceLock::new() }
     }
 
-    /// Fails where another file is in its place, or none.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What SQLite is told to open it again.
+    pub(crate) fn name(&self) -> &Path {
+        &self.name
+    }
+
+    /// Whether the file is empty and has a log. SQLite would remove it.
+    pub(crate) fn is_lost(&self) -> bool {
+        // In this order: a log that another program begins now is that of a file which is not empty any more.
+        self.beside("-wal").exists() && self.path.metadata().is_ok_and(|file| file.len() == 0)
+    }
+
+    /// Notes that the connection has opened the log.
+    pub(crate) fn note_log(&mut self) {
+        let [log, index] = ["-wal", "-shm"].map(|part| number(&self.beside(part)).ok().flatten());
+        (self.log, self.index) = (log, index);
+    }
+
+    /// Fails where another file is in its place, or was, or none is.
     pub(crate) fn check(&self) -> rusqlite::Result<()> {
-        if self.number.is_none() || self.number == number(&self.path) {
+        if self.number.is_none() {
             return Ok(());
         }
         let file = self.path.display();
-        let replaced =
-            format!("'{file}' is not the file any more that the store was opened in: start the server anew");
-        Err(Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_CANTOPEN), Some(replaced)))
+        let replaced = || {
+            format!(
+                "'{file}' was replaced while the store was open, and nothing is written any more: start the server anew, \
+                 which then uses the file that is there"
+            )
+        };
+        let what = match number(&self.path) {
+            _ if self.aside.get().is_some() => replaced(),
+            Ok(found) if found == self.number => return Ok(()),
+            Ok(_) => {
+                self.aside.get_or_init(|| self.put_aside());
+                replaced()
+            }
+            Err(gone) if gone.kind() == io::ErrorKind::NotFound => format!(
+                "'{file}' was removed while the store was open, and nothing is written until it is back: to use a backup \
+                 instead, stop the server, put the backup there, and start the server anew"
+            ),
+            Err(error) => {
+                format!("'{file}' cannot be looked at, and nothing is written until it can: {error}")
+            }
+        };
+        Err(Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_CANTOPEN), Some(what)))
+    }
+
+    /// Takes the log and its index from where the other file's would be, as far as they are this file's.
+    fn put_aside(&self) -> PathBuf {
+        let (log, index) = (self.beside("-wal"), self.beside("-shm"));
+        let inode = self.number.map_or(0, |(_, inode)| inode);
+        let aside = self.beside(&format!("-wal.replaced-{inode}"));
+        let is =
+            |path: &Path, noted: Number| noted.is_some() && number(path).is_ok_and(|found| found == noted);
+        let mut put = Ok(());
+        if is(&log, self.log) {
+            put = std::fs::rename(&log, &aside);
+        }
+        if is(&index, self.index) {
+            put = put.and(std::fs::remove_file(&index));
+        }
+        let (file, aside_at) = (self.path.display(), aside.display());
+        match put {
+            Ok(()) => tracing::warn!(%file, aside = %aside_at, "a file was replaced, and its log put aside"),
+            Err(error) => tracing::error!(
+                %file, %error, "a file was replaced, and its log cannot be put aside: remove it before a start"
+            ),
+        }
+        aside
+    }
+
+    /// Where the file has lost its place: moves what its log has into it, wherever it is, so that it is whole and the log
+    /// empty. The other connections are closed.
+    pub(crate) fn leave(&self, connection: &Connection) {
+        if self.check().is_ok() {
+            return;
+        }
+        let file = self.path.display();
+        match connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0)) {
+            Ok(0) => {
+                let aside =
+                    self.aside.get().filter(|aside| number(aside).is_ok_and(|found| found == self.log));
+                if let Some(Err(error)) = aside.map(std::fs::remove_file) {
+                    tracing::warn!(%file, %error, "the log of a file that was replaced is left, and empty");
+                }
+            }
+            Ok(_) => {
+                tracing::warn!(%file, "the log of a file that has lost its place is in use and left as it is")
+            }
+            Err(error) => {
+                tracing::warn!(%file, %error, "the log of a file that has lost its place is left as it is")
+            }
+        }
+    }
+
+    /// The path of what SQLite keeps beside the file.
+    fn beside(&self, part: &str) -> PathBuf {
+        let mut path = self.path.clone().into_os_string();
+        path.push(part);
+        path.into()
     }
 }
 
 #[cfg(unix)]
-fn number(path: &Path) -> Option<(u64, u64)> {
+fn number(path: &Path) -> io::Result<Number> {
     use std::os::unix::fs::MetadataExt;
-    std::fs::metadata(path).ok().map(|file| (file.dev(), file.ino()))
+    std::fs::metadata(path).map(|file| Some((file.dev(), file.ino())))
 }
 
 #[cfg(not(unix))]
-fn number(_: &Path) -> Option<(u64, u64)> {
-    None
+fn number(_: &Path) -> io::Result<Number> {
+    Ok(None)
 }

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
+use std::sync::Arc;
 
 use evidence_core::StoreError;
 use evidence_core::auth::KeyHash;
@@ -12,7 +13,8 @@ use evidence_core::store::{StoreResult, StoredEntry};
 use tokio::task::spawn_blocking;
 
 use crate::db::SqliteStore;
-use crate::rebuild::{Ledger, NAMED, Range, Scratch};
+use crate::error::store_error;
+use crate::rebuild::{Ledger, NAMED, Range, Scratch, legible};
 use crate::rows::unsigned;
 
 /// How many entries are held in memory at a time.
@@ -94,9 +96,12 @@ impl SqliteStore {
         if self.queue.is_closed() {
             return Err(Refused::Closed.into());
         }
-        let (file, begins, migrations) = (self.file().to_owned(), Box::new(begins), self.migrations);
+        let file = Arc::clone(self.readers.opened());
+        let (begins, migrations) = (Box::new(begins), self.migrations);
         let walk = move || {
-            let scratch = Scratch::beside(&file, migrations)?;
+            // Where there is none, one would be made.
+            file.check().map_err(store_error)?;
+            let scratch = Scratch::beside(file.name(), migrations)?;
             work(Walk { scratch, begins, report: FsckReport::default(), lost: BTreeSet::new() })
         };
         spawn_blocking(walk).await.map_err(|_| Refused::Closed)?
@@ -143,18 +148,20 @@ struct Walk {
 
 impl Walk {
     fn check(&mut self) -> StoreResult<()> {
-        let file = self.scratch.integrity()?;
-        self.report.problems.extend(file.into_iter().map(|line| format!("file: {line}")));
-        let (quota, mut after) = (parts(&self.scratch.ledgers(None)?), None);
+        let file = self.scratch.integrity();
+        let file = legible("the schema", file, &mut self.report.problems)?;
+        self.note(file);
+        let ledgers = self.scratch.legible_ledgers(None, &mut self.report.problems)?;
+        let (quota, mut after) = (parts(&ledgers), None);
         while after < Some(i64::MAX) {
             self.scratch.begin()?;
             let range = self.read(after, quota)?;
-            let differences = self.scratch.differences(&range);
-            self.note(differences)?;
+            let differences = self.scratch.differences(&range)?;
+            self.note(differences);
             self.note_missing()?;
-            let unaccounted = self.scratch.unaccounted(&range);
-            self.note(unaccounted)?;
-            self.scratch.commit()?;
+            let unaccounted = self.scratch.unaccounted(&range)?;
+            self.note(unaccounted);
+            self.scratch.end_reading()?;
             self.scratch.clear()?;
             self.scratch.relieve_log()?;
             after = Some(range.upto);
@@ -163,8 +170,9 @@ impl Walk {
         let lost =
             std::mem::take(&mut self.lost).into_iter().map(|text| format!("a text is missing: {text}"));
         self.report.problems.extend(lost);
-        let strays = self.scratch.strays();
-        self.note(strays)
+        let strays = self.scratch.strays()?;
+        self.note(strays);
+        Ok(())
     }
 
     fn rebuild(&mut self) -> StoreResult<RebuildReport> {
@@ -184,10 +192,15 @@ impl Walk {
 
     /// Reads the ledgers after an organization until so many entries were read, and answers how far that was.
     fn read(&mut self, after: Option<i64>, quota: u64) -> StoreResult<Range> {
-        let hashes = self.scratch.key_hashes()?;
+        let hashes = legible("table api_key", self.scratch.key_hashes(), &mut self.report.problems)?;
         let mut range = Range::after(after);
         let before = self.report.entries;
-        for ledger in self.scratch.ledgers(after)? {
+        let ledgers = self.scratch.legible_ledgers(after, &mut self.report.problems)?;
+        if self.scratch.is_spoilt()? {
+            self.scratch.roll_back()?;
+            self.scratch.begin()?;
+        }
+        for ledger in ledgers {
             if range.upto < i64::MAX && self.report.entries - before >= quota {
                 return Ok(range);
             }
@@ -196,11 +209,17 @@ impl Walk {
             self.report.organizations += 1;
             let problems = self.report.problems.len();
             match self.ledger(&ledger, &hashes) {
-                Err(StoreError::Corrupt { what }) => self.problem(&ledger, what),
+                Err(StoreError::Corrupt { what }) => {
+                    self.problem(&ledger, format_args!("its ledger cannot be read: {what}"));
+                }
                 outcome => outcome?,
             }
             if self.report.problems.len() > problems {
                 range.damaged.push(ledger.0);
+                // Nothing can be made again any more before the next part.
+                if self.scratch.is_spoilt()? {
+                    return Ok(range);
+                }
             }
         }
         Ok(Range { upto: i64::MAX, ..range })
@@ -212,34 +231,56 @@ impl Walk {
 
     /// Adds the attachments that are not there, of which a few are named.
     fn note_missing(&mut self) -> StoreResult<()> {
-        let (count, first) = self.scratch.missing_attachments()?;
+        let missing = self.scratch.missing_attachments();
+        let (count, first) = legible("table blob", missing, &mut self.report.problems)?;
         self.report.missing_attachments += count;
         self.report.first_missing.extend(first);
         self.report.first_missing.truncate(usize::from(NAMED));
         Ok(())
     }
 
-    /// Adds what was found; that something cannot be read is a finding.
-    fn note(&mut self, found: StoreResult<Vec<String>>) -> StoreResult<()> {
-        match found {
-            Err(StoreError::Corrupt { what }) => self.report.problems.push(what.to_string()),
-            found => self.report.problems.extend(found?),
+    /// Adds what was found and is not told yet.
+    fn note(&mut self, found: Vec<String>) {
+        for problem in found {
+            if !self.report.problems.contains(&problem) {
+                self.report.problems.push(problem);
+            }
         }
-        Ok(())
     }
 
     /// Checks a ledger, page after page, and makes again what follows from it for as long as it is sound.
     fn ledger(&mut self, ledger: &Ledger, hashes: &BTreeMap<String, KeyHash>) -> StoreResult<()> {
         let org = ledger.0;
-        let Some(head) = self.scratch.head(org)? else {
-            self.problem(ledger, "its ledger has no head");
-            return Ok(());
-        };
-        let (mut frontier, mut completed, mut id) = (Frontier::default(), 0, None);
         let before = self.report.problems.len();
-        while frontier.size() < head.size() {
+        let head = match self.scratch.head(org) {
+            Err(StoreError::Corrupt { what }) => {
+                self.problem(ledger, format_args!("its head cannot be read: {what}"));
+                None
+            }
+            head => head?,
+        };
+        if head.is_none() && self.report.problems.len() == before {
+            self.problem(ledger, "its ledger has no head");
+        }
+        // Without a head the entries are checked as far as they go.
+        let size = head.as_ref().map(Frontier::size);
+        let (mut frontier, mut completed, mut id) = (Frontier::default(), 0, None);
+        while size.is_none_or(|size| frontier.size() < size) {
             let next = frontier.size();
-            let page = self.scratch.entries(org, next, PAGE.min(head.size() - next))?;
+            let limit = size.map_or(PAGE, |size| PAGE.min(size - next));
+            let page = match self.scratch.entries(org, next, limit) {
+                Err(StoreError::Corrupt { what }) => {
+                    self.problem(
+                        ledger,
+                        format_args!("ledger entries from {next} on cannot be read: {what}"),
+                    );
+                    return Ok(());
+                }
+                page => page?,
+            };
+            if page.is_empty() && size.is_none() {
+                break;
+            }
             let mut nodes = Vec::new();
             for (index, entry) in (next..).zip(&page) {
                 if entry.index != index {
@@ -251,8 +292,8 @@ impl Walk {
             completed += nodes.len() as u64;
             self.nodes(ledger, &nodes)?;
             if frontier.size() < next + page.len() as u64 || page.is_empty() {
-                let (gap, size) = (frontier.size(), head.size());
-                self.problem(ledger, format_args!("ledger entry {gap} of {size} is missing"));
+                let of = size.map(|size| format!(" of {size}")).unwrap_or_default();
+                self.problem(ledger, format_args!("ledger entry {}{of} is missing", frontier.size()));
                 return Ok(());
             }
             if self.report.problems.len() == before {
@@ -266,10 +307,10 @@ impl Walk {
                 }
             }
         }
-        if frontier != head {
+        if head.is_some_and(|head| head != frontier) {
             self.problem(ledger, "its head does not match its entries");
         }
-        let (entries, nodes) = self.scratch.surplus(org, head.size())?;
+        let (entries, nodes) = self.scratch.surplus(org, frontier.size())?;
         if entries > 0 {
             self.problem(ledger, format_args!("{entries} ledger entries lie past its head"));
         }
@@ -302,7 +343,9 @@ impl Walk {
     /// Whether every attachment still has the content that it is named after.
     fn check_blobs(&mut self) -> StoreResult<()> {
         let (mut last, mut read) = (None, 0_i64);
-        while let Some(((org, sha256, size), whole)) = self.scratch.next_blob(last)? {
+        loop {
+            let next = legible("table blob", self.scratch.next_blob(last), &mut self.report.problems)?;
+            let Some(((org, sha256, size), whole)) = next else { return Ok(()) };
             if !whole {
                 self.report.problems.push(format!("the attachment {sha256} does not match its hash"));
             }
@@ -313,6 +356,5 @@ impl Walk {
             }
             last = Some((org, sha256));
         }
-        Ok(())
     }
 }

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use evidence_core::Current;
 use evidence_core::auth::{Actor, KeyHash};
 use evidence_core::id::Id;
-use evidence_core::orgs::{KeyHolder, Member, OrgStore, Organization, Standing, User};
+use evidence_core::orgs::{ByName, KeyHolder, Member, OrgStore, Organization, Standing, User};
 use evidence_core::service_accounts::ServiceAccount;
 use evidence_core::store::StoreResult;
 use evidence_core::time::Timestamp;
@@ -35,9 +35,6 @@ const USER: &str = "SELECT record FROM user WHERE name = $1";
 const USERS: &str = "SELECT name, record FROM user WHERE name > $1 ORDER BY name LIMIT $2";
 
 const ORGANIZATIONS: &str = "SELECT name, record FROM organization WHERE name > $1 ORDER BY name LIMIT $2";
-
-/// What the log says in the place of an organization.
-const WHOLE_STORE: &str = "all";
 
 const MEMBERS: &str = "
     SELECT r.ledger_index, m.role, u.record FROM membership m CROSS JOIN user u ON u.id = m.user
@@ -112,14 +109,14 @@ impl OrgStore for SqliteStore {
         user.map(|(user,)| body(&user)).transpose()
     }
 
-    async fn users_by_name(&self, after: &str, limit: u64) -> StoreResult<Vec<User>> {
+    async fn users_by_name(&self, after: &str, limit: u64) -> StoreResult<ByName<User>> {
         let question = self.ask(USERS).bind(after.to_owned()).bind(signed(limit)).long();
-        question.readable_as(WHOLE_STORE, listed).await
+        question.answer(move |rows| ByName::readable(rows.into_iter().map(listed).collect(), limit)).await
     }
 
-    async fn organizations_by_name(&self, after: &str, limit: u64) -> StoreResult<Vec<Organization>> {
+    async fn organizations_by_name(&self, after: &str, limit: u64) -> StoreResult<ByName<Organization>> {
         let question = self.ask(ORGANIZATIONS).bind(after.to_owned()).bind(signed(limit)).long();
-        question.readable_as(WHOLE_STORE, listed).await
+        question.answer(move |rows| ByName::readable(rows.into_iter().map(listed).collect(), limit)).await
     }
 
     async fn members(&self, org: Id) -> StoreResult<Vec<Current<Member>>> {

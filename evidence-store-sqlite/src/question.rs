@@ -4,12 +4,11 @@
 //! of which there turns out to be much: it is broken off and asked again.
 
 use std::borrow::Cow;
-use std::fmt::Display;
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use evidence_core::id::Id;
 use evidence_core::queue::Refused;
 use evidence_core::store::{StoreResult, readable};
 use rusqlite::types::Value;
@@ -38,8 +37,7 @@ const STEPS: i32 = 10_000;
 /// The connections that read, made as they are needed.
 #[derive(Debug)]
 pub(crate) struct Readers {
-    file: PathBuf,
-    opened: OpenFile,
+    opened: Arc<OpenFile>,
     acquire_timeout: Duration,
     idle: Mutex<Vec<Connection>>,
     places: Arc<Semaphore>,
@@ -49,26 +47,17 @@ pub(crate) struct Readers {
 }
 
 impl Readers {
-    pub(crate) fn new(
-        file: PathBuf,
-        opened: OpenFile,
-        acquire_timeout: Duration,
-        statements: Arc<AtomicU64>,
-    ) -> Self {
+    pub(crate) fn new(opened: Arc<OpenFile>, acquire_timeout: Duration, statements: Arc<AtomicU64>) -> Self {
         let (places, for_long) = (Arc::new(Semaphore::new(READERS)), Arc::new(Semaphore::new(FOR_LONG)));
-        Self { file, opened, acquire_timeout, idle: Mutex::default(), places, for_long, statements }
+        Self { opened, acquire_timeout, idle: Mutex::default(), places, for_long, statements }
     }
 
     pub(crate) fn statements(&self) -> u64 {
         self.statements.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn file(&self) -> &Path {
-        &self.file
-    }
-
     /// The file that the store was opened in.
-    pub(crate) fn opened(&self) -> &OpenFile {
+    pub(crate) const fn opened(&self) -> &Arc<OpenFile> {
         &self.opened
     }
 
@@ -139,15 +128,19 @@ impl Readers {
     }
 
     fn connect(&self) -> rusqlite::Result<Connection> {
+        let connected = connection(self.opened.name(), OpenFlags::empty());
+        // Where this was another file, nothing was read of it.
         self.opened.check()?;
-        let connection = connection(&self.file, OpenFlags::empty())?;
+        let connection = connected?;
         connection.pragma_update(None, "query_only", "ON")?;
         Ok(connection)
     }
 }
 
 /// Reads over a connection until that takes more than [`STEPS`], which is an interruption. SQLite counts the steps of a
-/// statement from when it was prepared: only from the first time that it tells of them to the second are they so many.
+/// statement from when it was prepared, over all its runs: the first time that it tells of them they may be few of this
+/// run, and from then to the second time they are so many. Of several statements each may tell of few; what is broken off
+/// too early is asked again all the same.
 fn briefly<R>(
     connection: &mut Connection,
     rows: impl Fn(&Connection) -> rusqlite::Result<R>,
@@ -232,14 +225,13 @@ impl Question<'_> {
     }
 
     /// What the rows of a list say, each with the ledger index of its fact: all that can be read.
-    pub(crate) async fn readable_as<R, I, T>(
+    pub(crate) async fn readable_as<R, T>(
         self,
-        org: impl Display + Send + 'static,
-        read: impl FnMut(R) -> (I, StoreResult<T>) + Send + 'static,
+        org: Id,
+        read: impl FnMut(R) -> (i64, StoreResult<T>) + Send + 'static,
     ) -> StoreResult<Vec<T>>
     where
         R: FromRow + 'static,
-        I: Display,
         T: Send + 'static,
     {
         self.answer(move |rows: Vec<R>| readable(org, rows.into_iter().map(read))).await

@@ -34,15 +34,16 @@ const ATTACH: &str = "ATTACH DATABASE $1 AS stored";
 
 const KEY_HASHES: &str = "SELECT hash FROM stored.api_key WHERE hash IS NOT NULL";
 
-/// The ledgers of a range, whether or not they have a head or an organization: a step of the index for each.
-const LEDGERS: &str = "
+/// The organizations of a range whose ledgers have entries: a step of the index for each.
+const BEGUN: &str = "
     WITH RECURSIVE begun (org) AS (
         SELECT min(org) FROM stored.ledger WHERE {range}
         UNION ALL SELECT (SELECT min(l.org) FROM stored.ledger l WHERE l.org > b.org) FROM begun b WHERE b.org IS NOT NULL)
-    SELECT x.org, coalesce(o.name, 'of key ' || x.org), coalesce(h.size, 0)
-    FROM (SELECT org FROM begun WHERE org IS NOT NULL UNION SELECT org FROM stored.head WHERE {range}) x
-    LEFT JOIN stored.organization o ON o.key = x.org LEFT JOIN stored.head h ON h.org = x.org
-    ORDER BY x.org";
+    SELECT org FROM begun WHERE org IS NOT NULL";
+
+const HEADS: &str = "SELECT org, size FROM stored.head WHERE {range}";
+
+const NAMES: &str = "SELECT key, name FROM stored.organization WHERE {range}";
 
 const HEAD: &str = "SELECT size, frontier FROM stored.head WHERE org = $1";
 
@@ -111,9 +112,10 @@ const HASHES_MISSING: &str = "
 /// The contents that records name and that are not here, the first of them and how many there are: they may be kept
 /// elsewhere.
 const BLOBS_MISSING: &str = "
-    SELECT coalesce(o.name, 'of key ' || x.org), x.sha256, count(*) OVER () FROM (
-        SELECT org, sha256, size FROM main.attachment EXCEPT SELECT org, sha256, size FROM stored.blob) x
-    LEFT JOIN main.organization o ON o.key = x.org ORDER BY x.org, x.sha256 LIMIT $1";
+    SELECT coalesce(o.name, 'of key ' || x.org), x.sha256, count(*) OVER ()
+    FROM main.attachment x LEFT JOIN main.organization o ON o.key = x.org
+    WHERE NOT EXISTS (SELECT 1 FROM stored.blob b WHERE b.org = x.org AND b.sha256 = x.sha256 AND b.size = x.size)
+    ORDER BY x.org, x.sha256 LIMIT $1";
 
 /// Organizations of a range whose ledgers are gone: what is made again has none of that name.
 const LEDGERS_GONE: &str = "
@@ -239,6 +241,20 @@ impl Scratch {
         self.execute("ROLLBACK", &[])
     }
 
+    /// Ends what was begun to read the store. What was made is gone where a page was found to be damaged.
+    pub(crate) fn end_reading(&self) -> StoreResult<()> {
+        if self.is_spoilt()? { self.roll_back() } else { self.commit() }
+    }
+
+    /// Whether a page was found to be damaged since reading began: from then on SQLite writes to no database of the
+    /// connection until the transaction is rolled back.
+    pub(crate) fn is_spoilt(&self) -> StoreResult<bool> {
+        match self.execute("DELETE FROM main.organization WHERE false", &[]) {
+            Err(StoreError::Corrupt { .. }) => Ok(true),
+            written => written.map(|()| false),
+        }
+    }
+
     /// Has what was written meanwhile moved from the log to the file, so that the log begins anew: where one snapshot
     /// follows the other it otherwise never can. Where readers hold it up, it is the next time's turn.
     pub(crate) fn relieve_log(&self) -> StoreResult<()> {
@@ -260,18 +276,39 @@ impl Scratch {
     /// What SQLite itself finds wrong with a table and its indexes, each as the store was at some time: of the whole file
     /// at once it would be the same, and keep everything that is written meanwhile in the log.
     pub(crate) fn integrity(&self) -> StoreResult<Vec<String>> {
-        let mut found = Vec::new();
+        let mut problems = Vec::new();
         for table in self.column(STORED_TABLES)? {
-            let lines = self.column(&format!("PRAGMA stored.integrity_check(\"{table}\")"))?;
-            found.extend(lines.into_iter().filter(|line| line != "ok"));
+            let lines = self.column(&format!("PRAGMA stored.integrity_check(\"{table}\")"));
+            let lines = legible(&format!("table {table}"), lines, &mut problems)?;
+            let lines = lines.into_iter().filter(|line| line != "ok");
+            problems.extend(lines.map(|line| format!("file: table {table}: {line}")));
             self.relieve_log()?;
         }
-        Ok(found)
+        Ok(problems)
     }
 
     /// The ledgers of the organizations after this one.
     pub(crate) fn ledgers(&self, after: Option<i64>) -> StoreResult<Vec<Ledger>> {
-        self.rows(&LEDGERS.replace("{range}", &Range::after(after).has("org")), &[])
+        let mut problems = Vec::new();
+        let ledgers = self.legible_ledgers(after, &mut problems)?;
+        problems.pop().map_or(Ok(ledgers), |problem| Err(StoreError::corrupt(problem)))
+    }
+
+    /// The same, whether or not they have a head or an organization, as far as one of the tables tells of them that can be
+    /// read.
+    pub(crate) fn legible_ledgers(
+        &self,
+        after: Option<i64>,
+        problems: &mut Vec<String>,
+    ) -> StoreResult<Vec<Ledger>> {
+        let of = |sql: &str, column| sql.replace("{range}", &Range::after(after).has(column));
+        let begun = legible("table ledger", self.rows::<(i64,)>(&of(BEGUN, "org"), &[]), problems)?;
+        let heads = legible("table head", self.rows::<(i64, i64)>(&of(HEADS, "org"), &[]), problems)?;
+        let names = self.rows::<(i64, String)>(&of(NAMES, "key"), &[]);
+        let names = BTreeMap::from_iter(legible("table organization", names, problems)?);
+        let sizes = begun.into_iter().map(|(org,)| (org, 0)).chain(heads);
+        let named = |org: i64| names.get(&org).cloned().unwrap_or_else(|| format!("of key {org}"));
+        Ok(BTreeMap::from_iter(sizes).into_iter().map(|(org, size)| (org, named(org), size)).collect())
     }
 
     pub(crate) fn head(&self, org: i64) -> StoreResult<Option<Frontier>> {
@@ -342,12 +379,13 @@ impl Scratch {
         for table in &self.tables {
             let (name, key, difference) = (&table.name, table.columns(), table.difference(range));
             let sql = format!("SELECT DISTINCT json_array({key}) FROM {difference} LIMIT {NAMED}");
-            let rows = self.column(&sql)?;
+            let rows = legible(&format!("table {name}"), self.column(&sql), &mut problems)?;
             problems.extend(
                 rows.iter().map(|row| format!("table {name}: row {row} is not what the ledger says")),
             );
         }
-        let hashes = self.column(&format!("{HASHES_MISSING} AND {}", range.has("org")))?;
+        let hashes = self.column(&format!("{HASHES_MISSING} AND {}", range.has("org")));
+        let hashes = legible("table api_key", hashes, &mut problems)?;
         problems.extend(hashes.iter().map(|key| format!("the hash of an API key is missing: {key}")));
         Ok(problems)
     }
@@ -363,19 +401,24 @@ impl Scratch {
     /// What is wrong with the store as a whole.
     pub(crate) fn strays(&self) -> StoreResult<Vec<String>> {
         let mut problems = Vec::new();
-        for (what, sql) in [
-            ("a table or index is not as it was made", SCHEMA),
-            ("table _evidence_migrations: not as this program writes it", VERSIONS),
+        for (part, what, sql) in [
+            ("the schema", "a table or index is not as it was made", SCHEMA),
+            (
+                "table _evidence_migrations",
+                "table _evidence_migrations: not as this program writes it",
+                VERSIONS,
+            ),
         ] {
-            problems.extend(self.column(sql)?.iter().map(|row| format!("{what}: {row}")));
+            let rows = legible(part, self.column(sql), &mut problems)?;
+            problems.extend(rows.iter().map(|row| format!("{what}: {row}")));
         }
         let derived = self.tables.iter().filter(|table| table.org == "org");
-        let derived = derived.map(|table| HOMELESS_DERIVED.replace("{table}", &table.name));
-        let others = OF_ORGANIZATIONS.into_iter().map(|table| HOMELESS.replace("{table}", table));
-        for sql in derived.chain(others) {
-            let homeless = self.column(&sql)?.into_iter();
+        let derived = derived.map(|table| (table.name.as_str(), HOMELESS_DERIVED));
+        for (table, sql) in derived.chain(OF_ORGANIZATIONS.map(|table| (table, HOMELESS))) {
+            let homeless = self.column(&sql.replace("{table}", table));
+            let homeless = legible(&format!("table {table}"), homeless, &mut problems)?;
             problems.extend(
-                homeless.map(|table| format!("rows of an organization that does not exist: {table}")),
+                homeless.iter().map(|table| format!("rows of an organization that does not exist: {table}")),
             );
         }
         Ok(problems)
@@ -384,11 +427,12 @@ impl Scratch {
     /// What would be lost for good if what was made again of these organizations took the place of what is stored.
     pub(crate) fn unaccounted(&self, range: &Range) -> StoreResult<Vec<String>> {
         let mut problems = Vec::new();
-        for (what, sql, column) in [
-            ("the ledger of an organization is gone", LEDGERS_GONE, "o.key"),
-            ("no ledger tells of an API key", KEYS_UNKNOWN, "k.org"),
+        for (part, what, sql, column) in [
+            ("table organization", "the ledger of an organization is gone", LEDGERS_GONE, "o.key"),
+            ("table api_key", "no ledger tells of an API key", KEYS_UNKNOWN, "k.org"),
         ] {
-            let rows = self.column(&sql.replace("{range}", &range.has(column)))?;
+            let rows = self.column(&sql.replace("{range}", &range.has(column)));
+            let rows = legible(part, rows, &mut problems)?;
             problems.extend(rows.iter().map(|row| format!("{what}: {row}")));
         }
         Ok(problems)
@@ -484,18 +528,26 @@ impl Scratch {
         self.execute(REINDEXED_ALL, &[version.into()])
     }
 
-    /// The attachment after this one, or the first, and whether it still has the content that it is named after, as the store is at one
-    /// time. It is read chunk by chunk.
+    /// The attachment after this one, or the first, and whether it still has the content that it is named after, as the
+    /// store is at one time. It is read chunk by chunk.
     pub(crate) fn next_blob(&self, last: Option<(i64, String)>) -> StoreResult<Option<(Blob, bool)>> {
         self.begin()?;
+        let next = self.blob_after(last);
+        self.end_reading()?;
+        next
+    }
+
+    fn blob_after(&self, last: Option<(i64, String)>) -> StoreResult<Option<(Blob, bool)>> {
         let next = match last {
             None => self.rows::<Blob>(FIRST_BLOB, &[])?,
             Some((org, sha256)) => self.rows(NEXT_BLOB, &[org.into(), sha256.into()])?,
         };
-        let next = next.into_iter().next();
-        let whole = next.as_ref().map(|blob| self.is_whole(blob)).transpose().map_err(store_error)?;
-        self.commit()?;
-        Ok(next.zip(whole))
+        let Some(blob) = next.into_iter().next() else { return Ok(None) };
+        let whole = match self.is_whole(&blob).map_err(store_error) {
+            Err(StoreError::Corrupt { .. }) => false,
+            whole => whole?,
+        };
+        Ok(Some((blob, whole)))
     }
 
     /// Whether numbered chunks are the content of this hash and size, as a reader finds them.
@@ -525,6 +577,24 @@ impl Scratch {
 
     fn execute(&self, sql: &str, values: &[Value]) -> StoreResult<()> {
         execute(&self.connection, sql, values).map_err(store_error)
+    }
+}
+
+/// What was found, or nothing where a part of the store cannot be read, which is a problem, named once.
+pub(crate) fn legible<T: Default>(
+    part: &str,
+    found: StoreResult<T>,
+    problems: &mut Vec<String>,
+) -> StoreResult<T> {
+    match found {
+        Err(StoreError::Corrupt { what }) => {
+            let problem = format!("{part} cannot be read: {what}");
+            if !problems.contains(&problem) {
+                problems.push(problem);
+            }
+            Ok(T::default())
+        }
+        found => found,
     }
 }
 

@@ -77,8 +77,9 @@ impl RepoStore for SqliteStore {
         self.page(org, &listing(filter), window, values(filter)?).await
     }
 
-    async fn repos_listed(&self, org: Id, filter: &RepoFilter, window: Window) -> StoreResult<Slice<Listed>> {
-        self.listed(org, &listing(filter), window, values(filter)?).await
+    async fn repos_listed(&self, org: Id, filter: &RepoFilter, window: Window) -> StoreResult<Vec<Listed>> {
+        let listing = Listing { counted: false, ..listing(filter) };
+        Ok(self.listed(org, &listing, window, values(filter)?).await?.items)
     }
 }
 

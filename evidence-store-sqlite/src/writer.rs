@@ -55,7 +55,7 @@ impl Task for Job {
 #[derive(Debug)]
 pub(crate) struct Writer {
     connection: Connection,
-    file: OpenFile,
+    file: Arc<OpenFile>,
     migrations: &'static [Migration],
     statements: Arc<AtomicU64>,
 }
@@ -63,7 +63,7 @@ pub(crate) struct Writer {
 impl Writer {
     pub(crate) fn new(
         connection: Connection,
-        file: OpenFile,
+        file: Arc<OpenFile>,
         migrations: &'static [Migration],
         statements: Arc<AtomicU64>,
     ) -> Self {
@@ -97,6 +97,7 @@ impl Writer {
             self.record(writes);
         }
         drop(queue);
+        self.file.leave(&self.connection);
         if let Err((_, error)) = self.connection.close() {
             tracing::warn!(%error, "the store's writer did not close its connection");
         }

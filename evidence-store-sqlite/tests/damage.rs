@@ -1,12 +1,12 @@
 //! What somebody does to the file behind the store's back: it is named, it hides nothing else, and it stops nobody.
 
+use std::io::{Seek, SeekFrom, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use evidence_core::digest::sha256_hex;
 use evidence_core::id::Id;
 use evidence_core::seed::Seed;
-use evidence_core::store::Health;
 use evidence_core::sweep::PendingStore;
 use evidence_core::time::Timestamp;
 use evidence_core::transfer::Transfer;
@@ -144,6 +144,65 @@ async fn the_size_of_a_damaged_head_hides_nothing() {
 }
 
 #[tokio::test]
+async fn entries_without_a_head_are_checked() {
+    let bench = Bench::new().await;
+    let entries = bench.store.fsck().await.unwrap().entries;
+    let of = |org: &str| format!("WHERE org = (SELECT key FROM organization WHERE name = '{org}')");
+    bench.execute(&format!("DELETE FROM head {}; DELETE FROM head {}", of("acme"), of("beta")));
+    bench.execute(&format!("UPDATE ledger SET payload = '{{}}' {} AND idx = 1", of("acme")));
+    let report = bench.store.fsck().await.unwrap();
+    assert_eq!(report.entries, entries);
+    assert_eq!(
+        report.problems,
+        [
+            "organization acme: its ledger has no head",
+            "organization acme: the payload of ledger entry 1 does not match its hash",
+            "organization beta: its ledger has no head"
+        ]
+    );
+    bench.execute(&format!("DELETE FROM ledger {} AND idx = 0", of("beta")));
+    has(&bench.problems().await, "organization beta: ledger entry 0 is missing");
+}
+
+/// Whatever page of the file is damaged.
+#[tokio::test]
+async fn a_damaged_page_is_named_and_hides_nothing_else() {
+    let bench = Bench::new().await;
+    bench.execute("INSERT INTO blob VALUES (1, 'a', 1); DELETE FROM membership WHERE org = 1");
+    bench.store.close().await;
+    let connection = Connection::open(bench.file()).unwrap();
+    let mut roots = connection
+        .prepare(
+            "SELECT tbl_name, rootpage FROM sqlite_schema WHERE rootpage > 1 AND tbl_name NOT LIKE 'sqlite%'",
+        )
+        .unwrap();
+    let roots = roots.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+    let roots: Vec<(String, u32)> = roots.map(Result::unwrap).collect();
+    assert!(roots.len() > 40);
+    for (table, root) in roots {
+        let file = bench.directory.path().join("damaged.db");
+        std::fs::copy(bench.file(), &file).unwrap();
+        let store = SqliteStore::open(&file).await.unwrap();
+        let mut damaged = std::fs::OpenOptions::new().write(true).open(&file).unwrap();
+        damaged.seek(SeekFrom::Start(u64::from(root - 1) * 4096)).unwrap();
+        damaged.write_all(&[0xff; 4096]).unwrap();
+        let report = store.fsck().await.unwrap_or_else(|error| panic!("{table}: {error}"));
+        has(&report.problems, &format!("table {table}"));
+        if table != "blob" && table != "blob_chunk" {
+            has(&report.problems, "the attachment a does not match its hash");
+        }
+        if table != "ledger" {
+            assert!(report.entries > 0, "{table}: {report:?}");
+        }
+        if !["ledger", "node", "head", "membership"].contains(&table.as_str()) {
+            has(&report.problems, "table membership: row");
+        }
+        assert!(report.problems.len() < 30, "{table}: {report:#?}");
+        store.close().await;
+    }
+}
+
+#[tokio::test]
 async fn notes_that_cannot_be_read_are_passed_over() {
     let bench = Bench::new().await;
     let org = bench.org("acme").await;
@@ -180,24 +239,6 @@ async fn what_another_program_took_away_is_not_available() {
     }
 }
 
-#[cfg(unix)]
-#[tokio::test]
-async fn a_file_that_was_replaced_takes_no_more_writes() {
-    let bench = Bench::new().await;
-    bench.store.ready().await.unwrap();
-    let (file, old) = (bench.file(), bench.directory.path().join("old.db"));
-    std::fs::rename(&file, &old).unwrap();
-    std::fs::copy(&old, &file).unwrap();
-    let gone = |error: &StoreError| matches!(error, StoreError::Unavailable(_));
-    assert!(bench.store.ready().await.is_err_and(|error| gone(&error)));
-    let written = bench.seed("john", &["gamma"]).await;
-    assert!(matches!(&written, Err(evidence_core::Error::Store(error)) if gone(error)), "{written:?}");
-    // What is there again is used again.
-    std::fs::rename(&old, &file).unwrap();
-    bench.store.ready().await.unwrap();
-    bench.seed("john", &["gamma"]).await.unwrap();
-}
-
 #[tokio::test]
 async fn an_address_is_decoded_once() {
     let directory = tempfile::tempdir().unwrap();
@@ -205,7 +246,9 @@ async fn an_address_is_decoded_once() {
     for (name, file) in
         [("a%20b.db", "a b.db"), ("100%2525.db", "100%25.db"), ("plain.db?mode=rwc", "plain.db")]
     {
-        SqliteStore::connect(&address(name)).await.unwrap().close().await;
+        let store = SqliteStore::connect(&address(name)).await.unwrap();
+        assert!(store.is_empty().await.unwrap(), "{name}");
+        store.close().await;
         assert!(directory.path().join(file).is_file(), "{name}");
     }
     for name in ["a.db#part", "a%zz.db", "a%00b.db", "a.db?nonsense=1", "a.db?mode=nonsense"] {

@@ -164,20 +164,32 @@ fn told(error: &Error, wording: Wording) -> Told {
     }
 }
 
-/// An error and its causes, on one line.
+/// An error and its causes, on one line. Some errors end with what their causes say: that is not said again.
 struct Chain<'a>(&'a dyn std::error::Error);
 
 impl fmt::Display for Chain<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.0)?;
-        let mut causes = std::iter::successors(self.0.source(), |cause| cause.source());
-        causes.try_for_each(|cause| write!(f, ": {cause}"))
+        let mut told = self.0.to_string();
+        for cause in std::iter::successors(self.0.source(), |cause| cause.source()).map(ToString::to_string) {
+            if !told.ends_with(&cause) {
+                told.extend([": ", &cause]);
+            }
+        }
+        f.write_str(&told)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_went_wrong_is_told_once() {
+        let refused = std::io::Error::other(std::fmt::Error);
+        let failed = Error::from(evidence_core::StoreError::Unavailable(refused.into()));
+        let told = format!("the store is not available: {}", std::fmt::Error);
+        assert_eq!(Chain(&failed).to_string(), told);
+    }
 
     #[test]
     fn what_happens_often_is_told_once_in_an_interval_with_how_often_it_was_not() {

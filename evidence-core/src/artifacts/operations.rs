@@ -451,8 +451,8 @@ async fn read(ids: Vec<Id>, around: Arc<Around>) -> Result<BoxStream<'static, Re
 async fn repos_named(name: ShortText, cx: &Context<'_>) -> Result<Vec<Id>> {
     let filter = RepoFilter { name: Some(name.to_string()), ..RepoFilter::default() };
     let repos = cx.store().repos_listed(cx.org()?, &filter, Window::ALL).await?;
-    if repos.items.is_empty() {
+    if repos.is_empty() {
         return Err(cx.missing(Resource::Repo, name.as_str()).named_by("query.repo_name").into());
     }
-    Ok(repos.items.into_iter().map(|repo| repo.id).collect())
+    Ok(repos.into_iter().map(|repo| repo.id).collect())
 }

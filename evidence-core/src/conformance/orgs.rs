@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::auth::{Actor, ActorKind, KeyHash, Role};
 use crate::fact::{Fact, Guard, RecordKind, Write};
-use crate::orgs::{KeyHolder, Member, Membership, OrgKind, Organization, Standing, User};
+use crate::orgs::{ByName, KeyHolder, Member, Membership, OrgKind, Organization, Standing, User};
 use crate::service_accounts::{ApiKeyRecord, ServiceAccount};
 use crate::store::{Current, Store, StoreError};
 
@@ -16,7 +16,7 @@ promises! {
     organizations_and_users_read_back: "Organizations and users are what was recorded; what does not exist is `None`.",
     names_compare_by_bytes: "Names of organizations and users compare by bytes.",
     standing_tells_the_newest_role: "`standing` answers the user's present role in this organization alone.",
-    users_and_organizations_are_listed_by_name: "`users_by_name` and `organizations_by_name` begin after a name, and are so many.",
+    users_and_organizations_are_listed_by_name: "`users_by_name` and `organizations_by_name` begin after a name, are so many, and tell where to go on.",
     members_are_listed_by_name: "`members` lists the users who have a role in this organization, by name.",
     a_removed_member_has_no_role: "`member_removed` ends a role, and what rested on the role with it; it can be given anew.",
     a_users_key_is_found: "`key_holder` finds a user's key by its hash.",
@@ -86,7 +86,7 @@ fn joins(n: u64, role: Role) -> Fact {
 
 async fn users_and_organizations_are_listed_by_name(store: Arc<dyn Store>) -> Outcome {
     let (org, _) = Org::two(&store).await?;
-    same("no users", store.users_by_name("", 9).await?, Vec::new())?;
+    same("no users", store.users_by_name("", 9).await?, ByName { records: Vec::new(), more: None })?;
     let created = [(92, "b"), (90, "a"), (93, "B"), (91, "a-b")].map(|(n, name)| user(n, name));
     org.record(created.iter().cloned().map(|record| Fact::UserCreated { record }).collect()).await?;
     let all = ["B", "a", "a-b", "b"];
@@ -94,14 +94,21 @@ async fn users_and_organizations_are_listed_by_name(store: Arc<dyn Store>) -> Ou
         [("", 9, &all[..]), ("", 3, &all[..3]), ("a", 9, &all[2..]), ("a", 1, &all[2..3]), ("b", 9, &[])]
     {
         let users = store.users_by_name(after, limit).await?;
-        let names: Vec<_> = users.iter().map(|user| user.name.as_str()).collect();
+        let names: Vec<_> = users.records.iter().map(|user| user.name.as_str()).collect();
         same(&format!("{limit} users after '{after}'"), names, expected.to_vec())?;
+        let more = expected.last().filter(|_| expected.len() as u64 == limit).map(|name| (*name).to_owned());
+        same(&format!("where {limit} users after '{after}' go on"), users.more, more)?;
     }
-    same("a user in the list", store.users_by_name("a-b", 1).await?, vec![user(92, "b")])?;
-    let both = vec![organization(1, "foo"), organization(2, "foobar")];
-    same("the organizations", store.organizations_by_name("", 9).await?, both.clone())?;
-    same("one organization", store.organizations_by_name("", 1).await?, both[..1].to_vec())?;
-    same("the further ones", store.organizations_by_name("foo", 9).await?, both[1..].to_vec())
+    same("a user in the list", store.users_by_name("a-b", 1).await?.records, vec![user(92, "b")])?;
+    let both = [organization(1, "foo"), organization(2, "foobar")];
+    for (after, limit, records, more) in
+        [("", 9, &both[..], None), ("", 1, &both[..1], Some("foo".to_owned())), ("foo", 9, &both[1..], None)]
+    {
+        let expected = ByName { records: records.to_vec(), more };
+        let what = format!("{limit} organizations after '{after}'");
+        same(&what, store.organizations_by_name(after, limit).await?, expected)?;
+    }
+    Ok(())
 }
 
 async fn members_are_listed_by_name(store: Arc<dyn Store>) -> Outcome {

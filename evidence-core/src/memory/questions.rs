@@ -19,7 +19,7 @@ use crate::flows::{Flow, FlowFilter, FlowStore};
 use crate::id::Id;
 use crate::ledger::{Frontier, Hash, Known, Needs};
 use crate::name::{Fingerprint, TrailName};
-use crate::orgs::{KeyHolder, Member, OrgStore, Organization, Standing, User};
+use crate::orgs::{ByName, KeyHolder, Member, OrgStore, Organization, Standing, User};
 use crate::page::{Listed, Slice, SortDirection, Window};
 use crate::repos::{Repo, RepoFilter, RepoStore};
 use crate::service_accounts::{ApiKeyRecord, ServiceAccount, ServiceAccountStore};
@@ -111,9 +111,10 @@ impl State {
 }
 
 /// At most so many of what is named after `after`.
-fn following<T: Clone>(named: &BTreeMap<String, T>, after: &str, limit: u64) -> Vec<T> {
+fn following<T: Clone>(named: &BTreeMap<String, T>, after: &str, limit: u64) -> StoreResult<ByName<T>> {
     let further = named.range::<str, _>((Bound::Excluded(after), Bound::Unbounded));
-    further.take(usize::try_from(limit).unwrap_or(usize::MAX)).map(|(_, record)| record.clone()).collect()
+    let further = further.take(usize::try_from(limit).unwrap_or(usize::MAX));
+    ByName::readable(further.map(|(name, record)| (name.clone(), Ok(record.clone()))).collect(), limit)
 }
 
 impl Tables {
@@ -138,12 +139,12 @@ impl OrgStore for MemoryStore {
         Ok(self.read()?.users.get(name).cloned())
     }
 
-    async fn users_by_name(&self, after: &str, limit: u64) -> StoreResult<Vec<User>> {
-        Ok(following(&self.read()?.users, after, limit))
+    async fn users_by_name(&self, after: &str, limit: u64) -> StoreResult<ByName<User>> {
+        following(&self.read()?.users, after, limit)
     }
 
-    async fn organizations_by_name(&self, after: &str, limit: u64) -> StoreResult<Vec<Organization>> {
-        Ok(following(&self.read()?.organizations, after, limit))
+    async fn organizations_by_name(&self, after: &str, limit: u64) -> StoreResult<ByName<Organization>> {
+        following(&self.read()?.organizations, after, limit)
     }
 
     async fn members(&self, org: Id) -> StoreResult<Vec<Current<Member>>> {
@@ -502,10 +503,9 @@ impl RepoStore for MemoryStore {
         Ok(Slice::of(repos, window))
     }
 
-    async fn repos_listed(&self, org: Id, filter: &RepoFilter, window: Window) -> StoreResult<Slice<Listed>> {
+    async fn repos_listed(&self, org: Id, filter: &RepoFilter, window: Window) -> StoreResult<Vec<Listed>> {
         let found = self.repos(org, filter, window).await?;
-        let listed = |repo: &Repo| Ok(Listed { id: repo.id, bytes: bytes(repo)? });
-        Ok(Slice { items: found.items.iter().map(listed).collect::<StoreResult<_>>()?, total: found.total })
+        found.items.iter().map(|repo| Ok(Listed { id: repo.id, bytes: bytes(repo)? })).collect()
     }
 }
 

@@ -19,6 +19,7 @@ use sqlx::postgres::PgRow;
 use super::*;
 use crate::connections::{Connections, Stack};
 use crate::db::{Options, PostgresStore};
+use crate::schema::TABLES;
 
 const NOW: Timestamp = Timestamp::from_seconds(1_776_252_299);
 
@@ -28,6 +29,19 @@ const AT_ONCE: usize = 1000;
 
 const FIRST: Migration =
     Migration { writer: 1, steps: &[Step::Sql(include_str!("../../migrations/0001_first.sql"))] };
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: cargo xtask test"]
+async fn every_table_is_known_with_what_writing_takes() {
+    let fresh = Fresh::fresh().expect("EVIDENCE_TEST_POSTGRES_URL names a server");
+    let options = Options { schema: fresh.name.clone(), ..Options::default() };
+    PostgresStore::connect_with(&fresh.url, &options).await.unwrap().close().await;
+    let mut connection = PgConnection::connect(&fresh.url).await.unwrap();
+    let tables =
+        "SELECT tablename::text FROM pg_tables WHERE schemaname = $1 ORDER BY tablename COLLATE \"C\"";
+    let tables = sqlx::query_scalar::<_, String>(tables).bind(&fresh.name);
+    assert_eq!(tables.fetch_all(&mut connection).await.unwrap(), TABLES.map(|(table, _)| table));
+}
 
 /// Records by their ids first, and an index to read them in the order of the ledger.
 const SECOND: Migration = Migration {

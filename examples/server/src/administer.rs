@@ -27,7 +27,8 @@ async fn over<T>(
 pub(crate) async fn user(command: UserCommand) -> Result<(), Failure> {
     match command {
         UserCommand::Add { name, host } => {
-            over(store::open(&host.store).await?, &host, async |by| by.create_user(&name).await).await?;
+            let store = store::open_existing(&host.store).await?;
+            over(store, &host, async |by| by.create_user(&name).await).await?;
         }
         UserCommand::List { host } => {
             let store = store::open_existing(&host.store).await?;

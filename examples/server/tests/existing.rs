@@ -33,6 +33,28 @@ fn expect_refused(database: &Database, sentence: &str) {
 }
 
 #[test]
+fn a_store_that_is_not_there_is_not_made() {
+    let database = Database::default();
+    for command in [
+        &["user", "add", "jane"][..],
+        &["user", "list"],
+        &["org", "add", "acme", "--owner", "jane"],
+        &["member", "list", "acme"],
+        &["key", "list", "jane"],
+        &["fsck"],
+    ] {
+        let refused = program(&[command, &["--database-url", &database.url]].concat()).output().unwrap();
+        let told = String::from_utf8(refused.stderr).unwrap();
+        assert_eq!(
+            told,
+            format!("there is no database file '{}'\n", file(&database).display()),
+            "{command:?}"
+        );
+        assert!(!refused.status.success() && !file(&database).exists(), "{command:?}");
+    }
+}
+
+#[test]
 fn a_file_of_another_program_is_no_store() {
     let database = Database::default();
     let connection = Connection::open(file(&database)).unwrap();

@@ -1,0 +1,195 @@
+//! Another file in the place of the store's, or none: as when a backup is put back under a running server.
+#![cfg(unix)]
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use evidence_core::seed::Seed;
+use evidence_core::store::Health;
+use evidence_core::transfer::Transfer;
+use evidence_core::{Evidence, Settings, StoreError};
+use evidence_store_sqlite::rusqlite::Connection;
+use evidence_store_sqlite::{Options, SqliteStore};
+use tempfile::TempDir;
+
+/// A store with the organization `acme`, a backup of it, and `beta` written since, which is in the log alone.
+struct Bench {
+    directory: TempDir,
+    store: Arc<SqliteStore>,
+}
+
+impl Bench {
+    async fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Arc::new(SqliteStore::open(directory.path().join("e.db")).await.unwrap());
+        let bench = Self { directory, store };
+        seed(&bench.store, &["acme"]).await.unwrap();
+        let backup = format!("VACUUM INTO '{}'", bench.path("backup.db").display());
+        Connection::open(bench.path("e.db")).unwrap().execute_batch(&backup).unwrap();
+        seed(&bench.store, &["beta"]).await.unwrap();
+        bench
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn files(&self) -> Vec<String> {
+        let files = fs::read_dir(self.directory.path()).unwrap();
+        let mut files: Vec<_> = files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
+        files.sort_unstable();
+        files
+    }
+
+    /// What the store says that is not available.
+    async fn complaint(&self) -> String {
+        let Err(StoreError::Unavailable(why)) = self.store.ready().await else { panic!("it is ready") };
+        let written = seed(&self.store, &["gamma"]).await;
+        let Err(evidence_core::Error::Store(StoreError::Unavailable(again))) = written else {
+            panic!("{written:?}")
+        };
+        assert_eq!(why.to_string(), again.to_string());
+        assert!(matches!(self.store.fsck().await, Err(StoreError::Unavailable(_))));
+        why.to_string()
+    }
+}
+
+async fn seed(store: &Arc<SqliteStore>, orgs: &[&str]) -> Result<(), evidence_core::Error> {
+    let orgs = orgs.iter().map(|org| org.parse().unwrap()).collect();
+    let seed = Seed { user: "jane".parse().unwrap(), orgs, api_key: None };
+    Evidence::new(store.clone(), Settings::default()).seed(&seed).await.map(drop)
+}
+
+async fn organizations(store: &SqliteStore) -> Vec<String> {
+    let organizations = store.organizations(None, 100).await.unwrap();
+    let mut names: Vec<_> = organizations.into_iter().map(|org| org.name.to_string()).collect();
+    names.sort_unstable();
+    names
+}
+
+/// Expects the store in a file to be sound, to have these organizations, and to take writes.
+async fn expect(file: &Path, organizations_expected: &[&str]) {
+    let store = Arc::new(SqliteStore::open(file).await.unwrap());
+    assert_eq!(store.fsck().await.unwrap().problems, Vec::<String>::new());
+    assert_eq!(organizations(&store).await, organizations_expected);
+    seed(&store, &["delta"]).await.unwrap();
+    assert_eq!(store.fsck().await.unwrap().problems, Vec::<String>::new());
+    store.close().await;
+}
+
+/// How the backup comes to be where the store was.
+fn put_back(bench: &Bench, way: &str) {
+    let (file, backup) = (bench.path("e.db"), bench.path("backup.db"));
+    match way {
+        "moved over it" => fs::rename(backup, file).unwrap(),
+        "copied once it is removed" => {
+            // One that is empty holds the number of the old one.
+            fs::write(bench.path("other"), "").unwrap();
+            fs::remove_file(&file).unwrap();
+            fs::copy(backup, file).map(drop).unwrap();
+        }
+        _ => {
+            fs::rename(&file, bench.path("old.db")).unwrap();
+            fs::copy(backup, file).map(drop).unwrap();
+        }
+    }
+}
+
+const WAYS: [&str; 3] = ["moved over it", "copied once it is removed", "copied once it is moved"];
+
+#[tokio::test]
+async fn a_backup_in_the_place_of_an_open_store_is_what_the_next_start_finds() {
+    for way in WAYS {
+        for noticed in [true, false] {
+            let bench = Bench::new().await;
+            put_back(&bench, way);
+            if noticed {
+                let complaint = bench.complaint().await;
+                assert!(complaint.contains("was replaced") && complaint.contains("start the server anew"));
+                // Whoever opens it now finds nothing that is of the other.
+                assert!(!bench.path("e.db-wal").exists() && !bench.path("e.db-shm").exists(), "{way}");
+                expect(&bench.path("e.db"), &["acme", "jane"]).await;
+                assert_eq!(bench.complaint().await, complaint);
+            }
+            bench.store.close().await;
+            let left = bench.files();
+            assert!(!left.iter().any(|name| name.starts_with("e.db-")), "{way}: {left:?}");
+            let orgs = if noticed { &["acme", "delta", "jane"][..] } else { &["acme", "jane"] };
+            expect(&bench.path("e.db"), orgs).await;
+            if bench.path("old.db").exists() {
+                expect(&bench.path("old.db"), &["acme", "beta", "jane"]).await;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_was_replaced_stays_so_and_loses_nothing() {
+    let bench = Bench::new().await;
+    put_back(&bench, "copied once it is moved");
+    let complaint = bench.complaint().await;
+    fs::rename(bench.path("old.db"), bench.path("e.db")).unwrap();
+    assert_eq!(bench.complaint().await, complaint);
+    bench.store.close().await;
+    expect(&bench.path("e.db"), &["acme", "beta", "jane"]).await;
+}
+
+#[tokio::test]
+async fn a_file_that_is_back_is_used_again() {
+    let bench = Bench::new().await;
+    fs::rename(bench.path("e.db"), bench.path("old.db")).unwrap();
+    let complaint = bench.complaint().await;
+    assert!(complaint.contains("was removed") && complaint.contains("put the backup there"), "{complaint}");
+    fs::rename(bench.path("old.db"), bench.path("e.db")).unwrap();
+    bench.store.ready().await.unwrap();
+    seed(&bench.store, &["gamma"]).await.unwrap();
+    bench.store.close().await;
+    expect(&bench.path("e.db"), &["acme", "beta", "gamma", "jane"]).await;
+}
+
+#[tokio::test]
+async fn no_empty_store_is_made_where_one_was_removed() {
+    let bench = Bench::new().await;
+    fs::rename(bench.path("e.db"), bench.path("old.db")).unwrap();
+    bench.store.close().await;
+    for migrate in [true, false, true] {
+        let options = Options { migrate, ..Options::default() };
+        let refused = SqliteStore::open_with(bench.path("e.db"), &options).await.unwrap_err();
+        assert!(refused.to_string().contains("put the file back"), "{refused}");
+    }
+    expect(&bench.path("old.db"), &["acme", "beta", "jane"]).await;
+    // Nothing of the log is left that a backup would be changed by.
+    put_back(&bench, "moved over it");
+    expect(&bench.path("e.db"), &["acme", "jane"]).await;
+}
+
+#[tokio::test]
+async fn a_log_without_its_file_is_not_removed() {
+    let bench = Bench::new().await;
+    // As a program leaves them that was killed.
+    fs::copy(bench.path("e.db-wal"), bench.path("killed.db-wal")).unwrap();
+    let refused = SqliteStore::open(bench.path("killed.db")).await.unwrap_err();
+    assert!(refused.to_string().contains("put the file back"), "{refused}");
+    fs::copy(bench.path("e.db"), bench.path("killed.db")).unwrap();
+    expect(&bench.path("killed.db"), &["acme", "beta", "jane"]).await;
+}
+
+#[tokio::test]
+async fn a_link_is_followed_once() {
+    for address in ["link.db", "link.db?mode=rwc", "link.db?cache=private&mode=rw"] {
+        let bench = Bench::new().await;
+        symlink(bench.path("backup.db"), bench.path("link.db")).unwrap();
+        let url = format!("sqlite://{}", bench.path(address).display());
+        let store = Arc::new(SqliteStore::connect(&url).await.unwrap());
+        fs::remove_file(bench.path("link.db")).unwrap();
+        symlink(bench.path("e.db"), bench.path("link.db")).unwrap();
+        // Both of the writer and of those that read, and of those that check.
+        seed(&store, &["gamma"]).await.unwrap();
+        assert_eq!(organizations(&store).await, ["acme", "gamma", "jane"]);
+        assert_eq!(store.fsck().await.unwrap().organizations, 3);
+        store.close().await;
+        assert_eq!(organizations(&bench.store).await, ["acme", "beta", "jane"]);
+    }
+}
