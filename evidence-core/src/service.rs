@@ -1,7 +1,6 @@
 //! The service: authenticates, authorizes and runs operations over a store, with no transport in it.
 
 mod context;
-mod turns;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -23,8 +22,7 @@ use crate::store::Store;
 use crate::sweep::Attachments;
 use crate::templates::{Templates, no_templates};
 use crate::time::{Clock, SystemClock, Timestamp};
-
-use self::turns::Turns;
+use crate::turns::Turns;
 
 pub use context::*;
 pub(crate) use context::{Lasting, retry_on_conflict};
@@ -157,8 +155,17 @@ struct Parts {
     callers: Callers,
     templates: Templates,
     policies: ParsedPolicies,
-    /// Environments that are judged.
-    judging: Turns<(Id, EnvironmentName)>,
+    judging: Judging,
+}
+
+/// Environments that are judged, each by one request at a time.
+type Judging = Turns<(Id, EnvironmentName)>;
+
+/// How many may be at one environment, those included that wait for their turn.
+const AT_ENVIRONMENT: usize = 128;
+
+fn judging() -> Judging {
+    Turns::new(1, AT_ENVIRONMENT)
 }
 
 /// Who called lately.
@@ -293,7 +300,7 @@ impl Evidence {
                 callers: Callers::default(),
                 templates: no_templates(),
                 policies: no_policies(),
-                judging: Turns::default(),
+                judging: judging(),
             }),
         }
     }
@@ -330,7 +337,7 @@ impl Evidence {
             callers: Callers::default(),
             templates: no_templates(),
             policies: no_policies(),
-            judging: Turns::default(),
+            judging: judging(),
         };
         change(&mut parts);
         Self { parts: Arc::new(parts) }

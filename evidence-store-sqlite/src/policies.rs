@@ -51,7 +51,7 @@ impl SqliteStore {
         org: Id,
         versions: &[VersionKey],
     ) -> StoreResult<Vec<Listed<VersionKey>>> {
-        let question = self.ask(SIZES).bind(org.to_string()).bind(once(versions)?).about(versions.len());
+        let question = self.ask_of(org, SIZES).bind(once(versions)?).about(versions.len());
         question.all_as(size).await
     }
 
@@ -61,7 +61,7 @@ impl SqliteStore {
         org: Id,
         versions: &[VersionKey],
     ) -> StoreResult<Vec<T>> {
-        let question = self.ask(BY_NUMBER).bind(org.to_string()).bind(once(versions)?).about(versions.len());
+        let question = self.ask_of(org, BY_NUMBER).bind(once(versions)?).about(versions.len());
         question.readable_as(org, version).await
     }
 }
