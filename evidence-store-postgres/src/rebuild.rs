@@ -32,9 +32,10 @@ const CHUNKS_AT_A_TIME: i64 = 16;
 const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ";
 
 /// Nobody writes until the end: the statement that writes a group locks rows of this table and waits for its lock first,
-/// before it takes its snapshot. Whoever reads does not wait.
+/// before it takes its snapshot. Whoever reads does not wait. A program that is stopped meanwhile loses the lock.
 const BEGIN_WRITING: &str = "
-    BEGIN; SET LOCAL lock_timeout = '30s'; LOCK TABLE evidence.head IN EXCLUSIVE MODE; SET LOCAL lock_timeout = 0";
+    BEGIN; SET LOCAL lock_timeout = '30s'; LOCK TABLE evidence.head IN EXCLUSIVE MODE; SET LOCAL lock_timeout = 0;
+    SET LOCAL idle_in_transaction_session_timeout = '60s'";
 
 const KEY_HASHES: &str = "SELECT hash FROM evidence.api_key WHERE hash IS NOT NULL";
 
@@ -600,3 +601,6 @@ fn secrets(fact: &Fact, hashes: &BTreeMap<String, KeyHash>) -> Vec<(Id, KeyHash)
 fn unwritten(error: serde_json::Error) -> StoreError {
     StoreError::Failed(error.into())
 }
+
+#[cfg(test)]
+mod tests;
