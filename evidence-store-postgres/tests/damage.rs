@@ -316,7 +316,7 @@ async fn a_page_that_cannot_be_read_is_named_and_hides_nothing_else() {
         ("ledger", "org", "table ledger cannot be read: "),
         ("head", "frontier", "organization acme: its head cannot be read: "),
         ("head", "size", "table head cannot be read: "),
-        ("node", "hash", "organization acme: its ledger cannot be read: "),
+        ("node", "org", "organization acme: its ledger cannot be read: "),
         ("organization", "name", "table organization cannot be read: "),
         ("record", "name", "table record cannot be read: "),
         ("api_key", "hash", "table api_key cannot be read: "),
@@ -335,6 +335,7 @@ async fn a_page_that_cannot_be_read_is_named_and_hides_nothing_else() {
             .execute(&format!(
                 "UPDATE {{}}.blob_chunk SET data = '' WHERE org = '{beta}';
                 DELETE FROM {{}}.membership WHERE org = '{beta}';
+                INSERT INTO {{}}.node (org, level, idx, hash) VALUES ('{acme}', 4, 0, '');
                 CREATE TABLE {{}}.another (org text)"
             ))
             .await;
@@ -342,7 +343,7 @@ async fn a_page_that_cannot_be_read_is_named_and_hides_nothing_else() {
         let problems = bench.problems().await;
         let said = format!("error returned from database: invalid page in block 7 of relation {table}");
         has(&problems, &format!("{expected}{said}"));
-        // With it every organization's entries are sought.
+        // With it every organization's rows are sought.
         if column != "org" {
             has(&problems, "table membership: row");
         }
