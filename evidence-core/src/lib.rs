@@ -61,6 +61,7 @@ pub mod seed;
 pub mod service;
 pub mod service_accounts;
 pub mod shared;
+pub mod shares;
 pub mod snapshots;
 pub mod spool;
 pub mod store;
@@ -73,6 +74,7 @@ pub mod texts;
 pub mod time;
 pub mod trails;
 pub mod transfer;
+mod turns;
 mod versions;
 
 pub use error::{Error, ErrorKind, Result, Wording};

@@ -1,7 +1,6 @@
 //! The service: authenticates, authorizes and runs operations over a store, with no transport in it.
 
 mod context;
-mod turns;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -24,8 +23,7 @@ use crate::store::Store;
 use crate::sweep::Attachments;
 use crate::templates::{Templates, no_templates};
 use crate::time::{Clock, SystemClock, Timestamp};
-
-use self::turns::Turns;
+use crate::turns::Turns;
 
 pub use context::*;
 pub(crate) use context::{Lasting, retry_on_conflict};
@@ -159,8 +157,17 @@ struct Parts {
     templates: Templates,
     policies: ParsedPolicies,
     trails: KeptTrails,
-    /// Environments that are judged.
-    judging: Turns<(Id, EnvironmentName)>,
+    judging: Judging,
+}
+
+/// Environments that are judged, each by one request at a time.
+type Judging = Turns<(Id, EnvironmentName)>;
+
+/// How many may be at one environment, those included that wait for their turn.
+const AT_ENVIRONMENT: usize = 128;
+
+fn judging() -> Judging {
+    Turns::new(1, AT_ENVIRONMENT)
 }
 
 /// Who called lately.
@@ -296,7 +303,7 @@ impl Evidence {
                 templates: no_templates(),
                 policies: no_policies(),
                 trails: no_trails(),
-                judging: Turns::default(),
+                judging: judging(),
             }),
         }
     }
@@ -334,7 +341,7 @@ impl Evidence {
             templates: no_templates(),
             policies: no_policies(),
             trails: no_trails(),
-            judging: Turns::default(),
+            judging: judging(),
         };
         change(&mut parts);
         Self { parts: Arc::new(parts) }

@@ -1,5 +1,6 @@
 //! Content whose digest is wanted before it is kept: hashed as it comes, held in memory while it is short and in an unnamed
-//! temporary file from then on, so that many large files at once cost disk rather than memory.
+//! temporary file from then on, so that many large files at once cost disk rather than memory. How many such files are open
+//! at a time is the host's to say ([`limit_files`]): each takes a descriptor.
 
 use std::io::{self, SeekFrom};
 
@@ -8,6 +9,7 @@ use bytes::{Bytes, BytesMut};
 use sha2::{Digest, Sha256};
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::blobs::{Chunks, Whole};
 use crate::digest;
@@ -17,14 +19,32 @@ const IN_MEMORY: usize = 64 << 10;
 /// How much of a temporary file is written or read at once.
 const PIECE: usize = 64 << 10;
 
+/// The temporary files that this process may still open: descriptors are the process's.
+static FILES: Semaphore = Semaphore::const_new(Semaphore::MAX_PERMITS);
+
+/// Lets this process have at most so many temporary files open at a time, which have no limit otherwise. What needs one more
+/// is refused at once.
+pub fn limit_files(most: usize) {
+    FILES.forget_permits(FILES.available_permits().saturating_sub(most));
+}
+
 /// Content that is being spooled.
-#[derive(Default)]
 pub struct Spool {
     hasher: Sha256,
     size: u64,
     memory: BytesMut,
-    file: Option<File>,
+    file: Option<Temporary>,
+    files: &'static Semaphore,
 }
+
+impl Default for Spool {
+    fn default() -> Self {
+        Self { hasher: Sha256::default(), size: 0, memory: BytesMut::new(), file: None, files: &FILES }
+    }
+}
+
+/// A temporary file, and its place among those that may be open.
+type Temporary = (File, SemaphorePermit<'static>);
 
 /// Content that was spooled.
 pub struct Spooled {
@@ -58,7 +78,7 @@ impl Spool {
     /// Takes the next piece.
     ///
     /// # Errors
-    /// When the temporary file cannot be made or written.
+    /// When the temporary file cannot be made or written: [`io::ErrorKind::QuotaExceeded`] when too many are open.
     pub async fn push(&mut self, piece: &[u8]) -> io::Result<()> {
         self.hasher.update(piece);
         self.size += piece.len() as u64;
@@ -66,16 +86,16 @@ impl Spool {
             self.memory.extend_from_slice(piece);
             return Ok(());
         }
-        self.file().await?.write_all(piece).await
+        self.file().await?.0.write_all(piece).await
     }
 
     /// The temporary file, with everything in it that was in memory.
-    async fn file(&mut self) -> io::Result<&mut File> {
+    async fn file(&mut self) -> io::Result<&mut Temporary> {
         let file = match self.file.take() {
             Some(file) => file,
             None => {
-                let mut file = temporary().await?;
-                file.write_all(&std::mem::take(&mut self.memory)).await?;
+                let mut file = temporary(self.files).await?;
+                file.0.write_all(&std::mem::take(&mut self.memory)).await?;
                 file
             }
         };
@@ -87,12 +107,12 @@ impl Spool {
     /// # Errors
     /// When the temporary file cannot be written or read.
     pub async fn finish(self) -> io::Result<Spooled> {
-        let Self { hasher, size, memory, file } = self;
+        let Self { hasher, size, memory, file, .. } = self;
         let content: Box<dyn Chunks> = match file {
             None => Box::new(Whole::new(memory)),
             Some(mut file) => {
-                file.flush().await?;
-                file.seek(SeekFrom::Start(0)).await?;
+                file.0.flush().await?;
+                file.0.seek(SeekFrom::Start(0)).await?;
                 Box::new(OnDisk(file))
             }
         };
@@ -100,20 +120,22 @@ impl Spool {
     }
 }
 
-async fn temporary() -> io::Result<File> {
+async fn temporary(files: &'static Semaphore) -> io::Result<Temporary> {
+    let full = |_| io::Error::new(io::ErrorKind::QuotaExceeded, "too many temporary files are open");
+    let place = files.try_acquire().map_err(full)?;
     let file = tokio::task::spawn_blocking(tempfile::tempfile).await.map_err(io::Error::other)?;
     let mut file = File::from_std(file?);
     file.set_max_buf_size(PIECE);
-    Ok(file)
+    Ok((file, place))
 }
 
-struct OnDisk(File);
+struct OnDisk(Temporary);
 
 #[async_trait]
 impl Chunks for OnDisk {
     async fn next(&mut self) -> io::Result<Option<Bytes>> {
         let mut piece = BytesMut::with_capacity(PIECE);
-        let read = self.0.read_buf(&mut piece).await?;
+        let read = self.0.0.read_buf(&mut piece).await?;
         Ok((read > 0).then(|| piece.freeze()))
     }
 }
@@ -143,5 +165,24 @@ mod tests {
             }
             assert!(read == bytes, "{size}");
         }
+    }
+
+    #[tokio::test]
+    async fn one_file_too_many_is_refused_until_another_is_closed() {
+        let files: &Semaphore = Box::leak(Box::new(Semaphore::new(2)));
+        let long = async || {
+            let mut spool = Spool { files, ..Spool::default() };
+            spool.push(&[0; IN_MEMORY + 1]).await.map(|()| spool)
+        };
+        let (first, second) = (long().await.unwrap(), long().await.unwrap().finish().await.unwrap());
+        for _ in 0..3 {
+            assert_eq!(long().await.unwrap_err().kind(), io::ErrorKind::QuotaExceeded);
+        }
+        let mut short = Spool { files, ..Spool::default() };
+        short.push(&[0; IN_MEMORY]).await.unwrap();
+        drop(second);
+        long().await.unwrap().finish().await.unwrap();
+        drop(first);
+        assert_eq!(files.available_permits(), 2);
     }
 }

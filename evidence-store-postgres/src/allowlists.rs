@@ -40,7 +40,7 @@ const SIZE: &str = "
 #[async_trait]
 impl AllowlistStore for PostgresStore {
     async fn allowances_listed(&self, org: Id) -> StoreResult<Vec<Listed<u64>>> {
-        let rows = self.ask(LISTED).bind(org.to_string()).all().await?;
+        let rows = self.ask_of(org, LISTED).long().all().await?;
         let listed =
             |(index, bytes): (i64, i64)| Ok(Listed { id: unsigned(index)?, bytes: unsigned(bytes)? });
         rows.into_iter().map(listed).collect()
@@ -49,7 +49,7 @@ impl AllowlistStore for PostgresStore {
     async fn allowances(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<Allowance>> {
         let indexes: Vec<i64> =
             BTreeSet::from_iter(indexes).into_iter().map(|index| signed(*index)).collect();
-        self.ask(BY_INDEX).bind(org.to_string()).bind(indexes).readable_as(org, listed_record).await
+        self.ask_of(org, BY_INDEX).bind(indexes).long().readable_as(org, listed_record).await
     }
 
     async fn allowed(
@@ -58,13 +58,13 @@ impl AllowlistStore for PostgresStore {
         environment: Id,
         fingerprints: &[Fingerprint],
     ) -> StoreResult<Vec<Fingerprint>> {
-        let question = self.ask(ALLOWED).bind(org.to_string()).bind(environment.to_string());
+        let question = self.ask_of(org, ALLOWED).long().bind(environment.to_string());
         let rows = question.bind(list(fingerprints)).all::<(String,)>().await?;
         rows.iter().map(|(fingerprint,)| word(fingerprint)).collect()
     }
 
     async fn allowlist_size(&self, org: Id, environment: Id, most: u64) -> StoreResult<u64> {
-        let question = self.ask(SIZE).bind(org.to_string()).bind(environment.to_string());
+        let question = self.ask_of(org, SIZE).bind(environment.to_string());
         let count = question.bind(signed(most)).first::<(i64,)>().await?;
         count.map_or(Ok(0), |(count,)| unsigned(count))
     }

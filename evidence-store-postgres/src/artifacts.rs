@@ -177,7 +177,7 @@ fn values(filter: &ArtifactFilter) -> Vec<Bound> {
 #[async_trait]
 impl ArtifactStore for PostgresStore {
     async fn fingerprints(&self, org: Id, flow: Id, prefix: &str, limit: u64) -> StoreResult<Matches> {
-        let question = self.ask(FINGERPRINTS).bind(org.to_string()).bind(flow.to_string());
+        let question = self.ask_of(org, FINGERPRINTS).long().bind(flow.to_string());
         let rows = question.bind(prefix).bind(signed(limit)).all::<(i64, Option<String>)>().await?;
         let count = rows.first().map_or(Ok(0), |(count, _)| unsigned(*count))?;
         let first = rows.iter().filter_map(|(_, fingerprint)| fingerprint.as_deref());
@@ -210,7 +210,7 @@ impl ArtifactStore for PostgresStore {
     }
 
     async fn artifacts_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Artifact>> {
-        self.ask(BY_ID).bind(org.to_string()).bind(list(ids)).readable_as(org, listed_record).await
+        self.ask_of(org, BY_ID).long().bind(list(ids)).readable_as(org, listed_record).await
     }
 
     async fn artifact_sizes(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Listed>> {
@@ -219,13 +219,13 @@ impl ArtifactStore for PostgresStore {
     }
 
     async fn reports(&self, org: Id, flow: Id, fingerprint: &Fingerprint) -> StoreResult<Vec<ArtifactRow>> {
-        let question = self.ask(REPORTS).bind(org.to_string()).bind(flow.to_string());
+        let question = self.ask_of(org, REPORTS).long().bind(flow.to_string());
         let json = question.bind(fingerprint.as_str()).first::<(Option<String>,)>().await?;
         Ok(array(json.and_then(|(json,)| json))?.into_iter().map(Row::artifact).collect())
     }
 
     async fn provenance(&self, org: Id, fingerprints: &[Fingerprint]) -> StoreResult<Vec<Origin>> {
-        let question = self.ask(PROVENANCE).bind(org.to_string()).bind(list(fingerprints));
+        let question = self.ask_of(org, PROVENANCE).long().bind(list(fingerprints));
         let origins = |(json,): (Option<String>,)| {
             let origin = |(row, last_name): (Row, String)| Origin { report: row.artifact(), last_name };
             Ok(array(json)?.into_iter().map(origin).collect::<Vec<_>>())

@@ -61,16 +61,16 @@ fn named((json, bytes): (String, i64)) -> StoreResult<NamedAttestation> {
 #[async_trait]
 impl AttestationStore for PostgresStore {
     async fn attestation(&self, org: Id, id: Id) -> StoreResult<Option<Attestation>> {
-        let question = self.ask(ATTESTATION).bind(org.to_string()).bind(id.to_string());
+        let question = self.ask_of(org, ATTESTATION).bind(id.to_string());
         question.first::<(Payload,)>().await?.map(|(payload,)| record(text_of(&payload)?)).transpose()
     }
 
     async fn attestations_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Attestation>> {
-        self.ask(BY_ID).bind(org.to_string()).bind(list(ids)).readable_as(org, listed_record).await
+        self.ask_of(org, BY_ID).long().bind(list(ids)).readable_as(org, listed_record).await
     }
 
     async fn attestations(&self, org: Id, trails: &[Id], name: &str) -> StoreResult<Vec<NamedAttestation>> {
-        let question = self.ask(ON_TRAILS).bind(org.to_string()).bind(list(trails)).bind(name);
+        let question = self.ask_of(org, ON_TRAILS).long().bind(list(trails)).bind(name);
         question.all().await?.into_iter().map(named).collect()
     }
 }

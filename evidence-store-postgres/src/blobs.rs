@@ -113,7 +113,7 @@ impl PostgresStore {
 #[async_trait]
 impl Blobs for PostgresStore {
     async fn keep(&self, org: Id, sha256: &Fingerprint, content: &mut dyn Chunks) -> StoreResult<()> {
-        let has_its_size = self.ask(HAS_ITS_SIZE).bind(org.to_string()).bind(sha256.as_str());
+        let has_its_size = self.ask_of(org, HAS_ITS_SIZE).long().bind(sha256.as_str());
         if has_its_size.first::<(bool,)>().await? == Some((true,)) && is_whole(self, org, sha256).await? {
             return Ok(());
         }
@@ -127,7 +127,7 @@ impl Blobs for PostgresStore {
     }
 
     async fn chunk(&self, org: Id, sha256: &Fingerprint, number: u64) -> StoreResult<Option<Bytes>> {
-        let question = self.ask(CHUNK_OF).bind(org.to_string()).bind(sha256.as_str()).bind(signed(number));
+        let question = self.ask_of(org, CHUNK_OF).long().bind(sha256.as_str()).bind(signed(number));
         Ok(question.first::<(Vec<u8>,)>().await?.map(|(data,)| data.into()))
     }
 }

@@ -5,6 +5,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use evidence_core::shares::Share;
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgPool, PgRow};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, FromRow, PgConnection, Postgres, SqlSafeStr, SqlStr};
@@ -202,13 +203,34 @@ impl Connections {
         }
     }
 
-    /// Every row that a statement answers with.
-    pub(crate) async fn rows<R>(&self, sql: SqlStr, arguments: PgArguments) -> Result<Vec<R>, sqlx::Error>
+    /// How many there are at most.
+    pub(crate) fn most(&self) -> u32 {
+        match self {
+            Self::Own(stack) => stack.most,
+            Self::Host(pool, _) => pool.options().get_max_connections(),
+        }
+    }
+
+    /// How long a question waits for one.
+    pub(crate) fn acquire_timeout(&self) -> Duration {
+        match self {
+            Self::Own(stack) => stack.acquire_timeout,
+            Self::Host(pool, _) => pool.options().get_acquire_timeout(),
+        }
+    }
+
+    /// Every row that a statement answers with. The share is held for as long as the connection is used.
+    pub(crate) async fn rows<R>(
+        &self,
+        sql: SqlStr,
+        arguments: PgArguments,
+        share: Option<Arc<Share>>,
+    ) -> Result<Vec<R>, sqlx::Error>
     where
         R: for<'r> FromRow<'r, PgRow> + Send + Unpin,
     {
         match self {
-            Self::Own(stack) => Stack::take(stack).await?.rows(sql, arguments).await,
+            Self::Own(stack) => Stack::take(stack, share).await?.rows(sql, arguments).await,
             Self::Host(pool, most) => borrowed(pool.acquire().await?, sql, arguments, *most).await,
         }
     }
@@ -218,13 +240,14 @@ impl Connections {
         &self,
         sql: SqlStr,
         arguments: PgArguments,
+        share: Option<Arc<Share>>,
     ) -> Result<Vec<R>, sqlx::Error>
     where
         R: for<'r> FromRow<'r, PgRow> + Send + Unpin,
     {
         self.forget();
         match self {
-            Self::Own(stack) => Stack::take(stack).await?.rows(sql, arguments).await,
+            Self::Own(stack) => Stack::take(stack, share).await?.rows(sql, arguments).await,
             Self::Host(pool, most) => {
                 let sound = timeout(*most, sound(pool)).await.unwrap_or_else(|_| Err(timed_out()))?;
                 borrowed(sound, sql, arguments, *most).await
@@ -322,7 +345,7 @@ impl Stack {
     }
 
     /// A free connection, or a new one where there may be one more.
-    async fn take(stack: &Arc<Self>) -> Result<Taken, sqlx::Error> {
+    async fn take(stack: &Arc<Self>, share: Option<Arc<Share>>) -> Result<Taken, sqlx::Error> {
         let taken = async {
             let permit = Arc::clone(&stack.permits).acquire_owned().await;
             let permit = permit.map_err(|_| sqlx::Error::PoolClosed)?;
@@ -331,7 +354,7 @@ impl Stack {
                 Some(session) => session,
                 None => Session::connect(&stack.address).await?,
             };
-            Ok(Taken { stack: Arc::clone(stack), held: Some((session, permit)), busy: false })
+            Ok(Taken { stack: Arc::clone(stack), held: Some((session, (permit, share))), busy: false })
         };
         timeout(stack.acquire_timeout, taken).await.unwrap_or(Err(sqlx::Error::PoolTimedOut))
     }
@@ -342,7 +365,7 @@ impl Stack {
 
     /// Ends a statement that nobody waits for, and keeps the connection where that succeeds. It counts as used until then,
     /// so that whoever asks and hangs up again and again makes no more connections than others.
-    async fn abandon(self: Arc<Self>, mut session: Session, permit: OwnedSemaphorePermit) {
+    async fn abandon(self: Arc<Self>, mut session: Session, place: Place) {
         let ended = async {
             self.cancel(session.number).await?;
             session.drain().await
@@ -351,7 +374,7 @@ impl Stack {
             Ok(()) => self.with_idle(|idle| idle.push(session)),
             Err(error) => tracing::debug!(%error, "an abandoned statement did not end"),
         }
-        drop(permit);
+        drop(place);
     }
 
     /// Cancels what a session does. sqlx keeps what the protocol's own request to cancel takes to itself.
@@ -379,11 +402,14 @@ impl Stack {
     }
 }
 
+/// A place among the connections, and among those of the organization where the question may take long.
+type Place = (OwnedSemaphorePermit, Option<Arc<Share>>);
+
 /// A connection in use. It goes back when this is dropped, or once what it is busy with has been cancelled.
 struct Taken {
     stack: Arc<Stack>,
     /// Nothing once it is given up.
-    held: Option<(Session, OwnedSemaphorePermit)>,
+    held: Option<(Session, Place)>,
     busy: bool,
 }
 
@@ -409,11 +435,11 @@ impl Taken {
 
 impl Drop for Taken {
     fn drop(&mut self) {
-        let Some((session, permit)) = self.held.take() else { return };
+        let Some((session, place)) = self.held.take() else { return };
         if !self.busy {
             self.stack.with_idle(|idle| idle.push(session));
         } else if let Ok(runtime) = Handle::try_current() {
-            runtime.spawn(Arc::clone(&self.stack).abandon(session, permit));
+            runtime.spawn(Arc::clone(&self.stack).abandon(session, place));
         }
     }
 }

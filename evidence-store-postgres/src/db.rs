@@ -8,6 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use evidence_core::id::Id;
 use evidence_core::queue::{Bounds, Queue, Refused};
+use evidence_core::shares::Shares;
 use evidence_core::store::{Health, StoreResult, readable};
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgPool, PgRow};
 use sqlx::{Arguments, AssertSqlSafe, ConnectOptions, Encode, FromRow, Postgres, Row, Type};
@@ -47,8 +48,8 @@ pub struct Options {
     /// The most connections for reading; one more is for writing, and one for cancelling what nobody waits for any more.
     /// 8 unless said otherwise.
     pub connections: u32,
-    /// How long a question waits for a connection before the store counts as not available. 5 seconds unless said
-    /// otherwise.
+    /// How long a question waits for a connection before the store counts as not available; one that may take long waits
+    /// as long before for the turn of its organization. 5 seconds unless said otherwise.
     pub acquire_timeout: Duration,
     /// How long a write, or a question by name, waits for its turn before the store counts as not available. What was
     /// refused for it is not done afterwards. 10 seconds unless said otherwise.
@@ -149,7 +150,8 @@ impl PostgresStore {
             return Err(ConnectError::Unlogged(schema.table(&table)));
         }
         let session = Session::of(connection, &address).await.map_err(ConnectError::connecting)?;
-        let reader = Reader { connections, schema, migrations, statements: Arc::default() };
+        let shares = Arc::new(Shares::new(connections.most()));
+        let reader = Reader { connections, shares, schema, migrations, statements: Arc::default() };
         // A write that was begun takes a statement, and perhaps one more that looks what became of it.
         let grace = Some(address.patience() * 2);
         let bounds = Bounds { bytes: options.queue_bytes, patience: options.queue_timeout, grace };
@@ -175,12 +177,19 @@ impl PostgresStore {
     pub(crate) fn ask(&self, sql: &str) -> Question<'_> {
         self.reader.ask(sql)
     }
+
+    /// A question about one organization, which is its first value.
+    pub(crate) fn ask_of(&self, org: Id, sql: &str) -> Question<'_> {
+        Question { org: Some(org), ..self.ask(sql) }.bind(org.to_string())
+    }
 }
 
 /// What reading takes.
 #[derive(Debug, Clone)]
 pub(crate) struct Reader {
     pub(crate) connections: Connections,
+    /// Who asks on them what may take long.
+    shares: Arc<Shares>,
     pub(crate) schema: Schema,
     pub(crate) migrations: &'static [Migration],
     pub(crate) statements: Arc<AtomicU64>,
@@ -188,7 +197,8 @@ pub(crate) struct Reader {
 
 impl Reader {
     pub(crate) fn ask(&self, sql: &str) -> Question<'_> {
-        Question { reader: self, sql: self.schema.statement(sql), arguments: Ok(PgArguments::default()) }
+        let (sql, arguments) = (self.schema.statement(sql), Ok(PgArguments::default()));
+        Question { reader: self, sql, arguments, org: None, long: false }
     }
 
     pub(crate) fn count(&self) {
@@ -201,12 +211,20 @@ pub(crate) struct Question<'a> {
     reader: &'a Reader,
     sql: AssertSqlSafe<String>,
     arguments: Result<PgArguments, sqlx::error::BoxDynError>,
+    org: Option<Id>,
+    long: bool,
 }
 
 impl Question<'_> {
     /// Binds the next value.
     pub(crate) fn bind<'v>(mut self, value: impl Encode<'v, Postgres> + Type<Postgres> + Send) -> Self {
         self.arguments = self.arguments.and_then(|mut arguments| arguments.add(value).map(|()| arguments));
+        self
+    }
+
+    /// Says that it may be about many rows: such questions leave connections for others, and for other organizations.
+    pub(crate) fn long(mut self) -> Self {
+        self.long = true;
         self
     }
 
@@ -282,13 +300,19 @@ impl Question<'_> {
     where
         R: for<'r> FromRow<'r, PgRow> + Send + Unpin,
     {
-        let Self { reader, sql, arguments } = self;
+        let Self { reader, sql, arguments, org, long } = self;
         let (sql, arguments) = (sqlx::SqlSafeStr::into_sql_str(sql), arguments.map_err(sqlx::Error::Encode)?);
+        let share = if long {
+            let share = reader.shares.take(org, reader.connections.acquire_timeout()).await;
+            Some(Arc::new(share.ok_or(sqlx::Error::PoolTimedOut)?))
+        } else {
+            None
+        };
         reader.count();
-        match reader.connections.rows(sql.clone(), arguments.clone()).await {
+        match reader.connections.rows(sql.clone(), arguments.clone(), share.clone()).await {
             Err(error) if is_cut(&error) => {
                 reader.count();
-                reader.connections.rows_anew(sql, arguments).await
+                reader.connections.rows_anew(sql, arguments, share).await
             }
             outcome => outcome,
         }
@@ -348,6 +372,14 @@ impl Health for PostgresStore {
 
 #[cfg(test)]
 mod tests {
+    use evidence_core::flows::{FlowFilter, FlowStore};
+    use evidence_core::page::Window;
+    use evidence_core::seed::Seed;
+    use evidence_core::transfer::Transfer;
+    use evidence_core::{Evidence, Settings, StoreError};
+    use evidence_test_postgres::Schema as Fresh;
+    use tokio::task::JoinSet;
+
     use super::*;
 
     #[tokio::test]
@@ -356,5 +388,48 @@ mod tests {
         let reader = || Ok(std::thread::current().id());
         assert_eq!(said(LONG, reader).await.unwrap(), here);
         assert_ne!(said(LONG + 1, reader).await.unwrap(), here);
+    }
+
+    #[tokio::test]
+    #[ignore = "needs PostgreSQL: cargo xtask test"]
+    async fn slow_questions_of_one_organization_keep_no_other_waiting() {
+        let schema = Fresh::fresh().expect("EVIDENCE_TEST_POSTGRES_URL names a server");
+        let options = Options {
+            schema: schema.name.clone(),
+            acquire_timeout: Duration::from_secs(2),
+            statement_timeout: Duration::from_secs(60),
+            ..Options::default()
+        };
+        let store = Arc::new(PostgresStore::connect_with(&schema.url, &options).await.unwrap());
+        let seed = |org: &str| Seed {
+            user: "jane".parse().unwrap(),
+            orgs: vec!["acme".parse().unwrap(), org.parse().unwrap()],
+            api_key: None,
+        };
+        let evidence = Evidence::new(store.clone(), Settings::default());
+        evidence.seed(&seed("beta")).await.unwrap();
+        let orgs = store.organizations(None, 9).await.unwrap();
+        let id = |name: &str| orgs.iter().find(|org| org.name.as_str() == name).unwrap().id;
+        let flows = async |org: &str| store.flows(id(org), &FlowFilter::default(), Window::ALL).await;
+        let mut slow = JoinSet::new();
+        for _ in 0..2 * options.connections {
+            let (store, org) = (Arc::clone(&store), id("acme"));
+            slow.spawn(async move {
+                let sleeping = store.ask_of(org, "SELECT 1::bigint FROM pg_sleep(50) WHERE $1::text <> ''");
+                sleeping.long().all::<(i64,)>().await
+            });
+        }
+        tokio::task::yield_now().await;
+        for _ in 0..options.connections {
+            flows("beta").await.unwrap();
+        }
+        let late = flows("acme").await;
+        assert!(matches!(late, Err(StoreError::Unavailable(_))), "{late:?}");
+        store.flow(id("acme"), "none").await.unwrap();
+        store.ready().await.unwrap();
+        evidence.seed(&seed("gamma")).await.unwrap();
+        // They hold what they have until the database has ended them.
+        slow.shutdown().await;
+        flows("acme").await.unwrap();
     }
 }

@@ -77,12 +77,12 @@ fn known(
 #[async_trait]
 impl EnvironmentStore for PostgresStore {
     async fn environment(&self, org: Id, name: &str) -> StoreResult<Option<KnownEnvironment>> {
-        let row = self.ask(ENVIRONMENT).bind(org.to_string()).bind(name.to_owned()).first().await?;
+        let row = self.ask_of(org, ENVIRONMENT).bind(name.to_owned()).first().await?;
         row.map(known).transpose()
     }
 
     async fn environments(&self, org: Id) -> StoreResult<Vec<KnownEnvironment>> {
-        let question = self.ask(ENVIRONMENTS).bind(org.to_string());
+        let question = self.ask_of(org, ENVIRONMENTS).long();
         question.readable_as(org, |row: Row| (row.0, known(row))).await
     }
 
@@ -93,7 +93,7 @@ impl EnvironmentStore for PostgresStore {
     }
 
     async fn environments_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<KnownEnvironment>> {
-        let question = self.ask(BY_ID).bind(org.to_string()).bind(list(ids));
+        let question = self.ask_of(org, BY_ID).long().bind(list(ids));
         question.readable_as(org, |row: Row| (row.0, known(row))).await
     }
 }

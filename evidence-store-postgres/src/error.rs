@@ -209,11 +209,11 @@ fn class_and_code(error: &sqlx::Error) -> Option<(&str, &str)> {
 /// insufficient resources (a full disk), operator intervention (a shutdown), system error.
 const MACHINE: [&str; 5] = ["08", "28", "53", "57", "58"];
 
-/// Codes of other classes that do: read-only transaction, no such database, lock not available, serialization failure,
-/// deadlock; no such schema, table or column, which a newer program has taken away; and no privilege, which an operator
-/// has.
-const MACHINE_CODES: [&str; 9] =
-    ["25006", "3D000", "55P03", "40001", "40P01", "3F000", "42P01", "42703", "42501"];
+/// Codes of other classes that do: read-only transaction, one that was idle too long, no such database, lock not
+/// available, serialization failure, deadlock; no such schema, table or column, which a newer program has taken away; and
+/// no privilege, which an operator has.
+const MACHINE_CODES: [&str; 10] =
+    ["25006", "25P03", "3D000", "55P03", "40001", "40P01", "3F000", "42P01", "42703", "42501"];
 
 /// data_corrupted and index_corrupted.
 const DAMAGED: [&str; 2] = ["XX001", "XX002"];

@@ -134,15 +134,18 @@ struct Walk<F> {
 
 impl<F: FnMut(&str) + Send> Walk<F> {
     async fn check(&mut self) -> StoreResult<()> {
-        let (quota, mut after) = (parts(&self.scratch.ledgers(None).await?), None);
+        self.scratch.begin().await?;
+        let ledgers = self.scratch.legible_ledgers(None, &mut self.report.problems).await?;
+        self.scratch.commit().await?;
+        let (quota, mut after) = (parts(&ledgers), None);
         loop {
             self.scratch.begin().await?;
             let range = self.read(after, quota).await?;
-            let differences = self.scratch.differences(&range).await;
-            self.note(differences)?;
+            let differences = self.scratch.differences(&range).await?;
+            self.note(differences);
             self.note_missing().await?;
-            let unaccounted = self.scratch.unaccounted(&range).await;
-            self.note(unaccounted)?;
+            let unaccounted = self.scratch.unaccounted(&range).await?;
+            self.note(unaccounted);
             self.scratch.commit().await?;
             self.scratch.clear().await?;
             after = range.upto;
@@ -150,12 +153,14 @@ impl<F: FnMut(&str) + Send> Walk<F> {
                 break;
             }
         }
-        self.check_blobs().await?;
+        self.check_blobs(&ledgers).await?;
         let lost =
             std::mem::take(&mut self.lost).into_iter().map(|text| format!("a text is missing: {text}"));
         self.report.problems.extend(lost);
-        let strays = self.scratch.strays().await;
-        self.note(strays)
+        self.scratch.begin().await?;
+        let strays = self.scratch.strays().await?;
+        self.note(strays);
+        self.scratch.commit().await
     }
 
     async fn rebuild(&mut self) -> StoreResult<RebuildReport> {
@@ -175,10 +180,13 @@ impl<F: FnMut(&str) + Send> Walk<F> {
 
     /// Reads the ledgers after an organization until so many entries were read, and answers how far that was.
     async fn read(&mut self, after: Option<String>, quota: u64) -> StoreResult<Range> {
-        let hashes = self.scratch.key_hashes().await?;
+        self.scratch.attempt().await?;
+        let hashes = self.scratch.key_hashes().await;
+        let hashes = self.scratch.legible("table api_key", hashes, &mut self.report.problems).await?;
         let mut range = Range { after, ..Range::default() };
         let before = self.report.entries;
-        for ledger in self.scratch.ledgers(range.after.as_deref()).await? {
+        let ledgers = self.scratch.legible_ledgers(range.after.as_deref(), &mut self.report.problems).await?;
+        for ledger in ledgers {
             if range.upto.is_some() && self.report.entries - before >= quota {
                 return Ok(range);
             }
@@ -186,12 +194,10 @@ impl<F: FnMut(&str) + Send> Walk<F> {
             (self.begins)(&ledger.1);
             self.report.organizations += 1;
             let problems = self.report.problems.len();
-            match self.ledger(&ledger, &hashes).await {
-                Err(StoreError::Corrupt { what }) => {
-                    self.problem(&ledger, format_args!("its ledger cannot be read: {what}"));
-                }
-                outcome => outcome?,
-            }
+            self.scratch.attempt().await?;
+            let read = self.ledger(&ledger, &hashes).await;
+            let part = format!("organization {}: its ledger", ledger.1);
+            self.scratch.legible(&part, read, &mut self.report.problems).await?;
             if self.report.problems.len() > problems {
                 range.damaged.push(ledger.0);
             }
@@ -205,20 +211,22 @@ impl<F: FnMut(&str) + Send> Walk<F> {
 
     /// Adds the attachments that are not there, of which a few are named.
     async fn note_missing(&mut self) -> StoreResult<()> {
-        let (count, first) = self.scratch.missing_attachments().await?;
+        self.scratch.attempt().await?;
+        let missing = self.scratch.missing_attachments().await;
+        let (count, first) = self.scratch.legible("table blob", missing, &mut self.report.problems).await?;
         self.report.missing_attachments += count;
         self.report.first_missing.extend(first);
         self.report.first_missing.truncate(usize::from(NAMED));
         Ok(())
     }
 
-    /// Adds what was found; that something cannot be read is a finding.
-    fn note(&mut self, found: StoreResult<Vec<String>>) -> StoreResult<()> {
-        match found {
-            Err(StoreError::Corrupt { what }) => self.report.problems.push(what.to_string()),
-            found => self.report.problems.extend(found?),
+    /// Adds what was found and is not told yet.
+    fn note(&mut self, found: Vec<String>) {
+        for problem in found {
+            if !self.report.problems.contains(&problem) {
+                self.report.problems.push(problem);
+            }
         }
-        Ok(())
     }
 
     /// Checks a ledger, page after page, and makes again what follows from it for as long as it is sound.
@@ -228,6 +236,7 @@ impl<F: FnMut(&str) + Send> Walk<F> {
         let head = match self.scratch.head(org).await {
             Err(StoreError::Corrupt { what }) => {
                 self.problem(ledger, format_args!("its head cannot be read: {what}"));
+                self.scratch.undo().await?;
                 None
             }
             head => head?,
@@ -247,7 +256,7 @@ impl<F: FnMut(&str) + Send> Walk<F> {
                         ledger,
                         format_args!("ledger entries from {next} on cannot be read: {what}"),
                     );
-                    return Ok(());
+                    return self.scratch.undo().await;
                 }
                 page => page?,
             };
@@ -272,10 +281,13 @@ impl<F: FnMut(&str) + Send> Walk<F> {
             if self.report.problems.len() == before {
                 match self.scratch.replay(org, &page, hashes).await {
                     Err(error @ StoreError::Unavailable(_)) => return Err(error),
-                    Err(error) => self.problem(
-                        ledger,
-                        format_args!("the tables cannot be made again from its ledger: {error}"),
-                    ),
+                    Err(error) => {
+                        self.problem(
+                            ledger,
+                            format_args!("the tables cannot be made again from its ledger: {error}"),
+                        );
+                        self.scratch.undo().await?;
+                    }
                     Ok(lost) => self.lost.extend(lost),
                 }
             }
@@ -314,14 +326,34 @@ impl<F: FnMut(&str) + Send> Walk<F> {
     }
 
     /// Whether every attachment still has the content that it is named after.
-    async fn check_blobs(&mut self) -> StoreResult<()> {
-        let mut last = None;
-        while let Some(((org, sha256, _), whole)) = self.scratch.next_blob(last).await? {
-            if !whole {
-                self.report.problems.push(format!("the attachment {sha256} does not match its hash"));
+    async fn check_blobs(&mut self, ledgers: &[Ledger]) -> StoreResult<()> {
+        let mut last = None::<(String, String)>;
+        loop {
+            let next = match self.scratch.next_blob(last.as_ref()).await {
+                Err(StoreError::Corrupt { what }) => {
+                    self.note(vec![format!("table blob cannot be read: {what}")]);
+                    // Past what cannot be read are those of the next organization.
+                    let past = |org: &&String| last.as_ref().is_none_or(|(last, _)| last < *org);
+                    let next = ledgers.iter().map(|(org, ..)| org).find(past);
+                    next.map(|org| (org.clone(), String::new()))
+                }
+                next => match next? {
+                    Some(((org, sha256, _), whole)) => {
+                        let flaw = match whole {
+                            Err(StoreError::Corrupt { what }) => Some(format!("cannot be read: {what}")),
+                            whole => (!whole?).then(|| "does not match its hash".to_owned()),
+                        };
+                        let problem = flaw.map(|flaw| format!("the attachment {sha256} {flaw}"));
+                        self.report.problems.extend(problem);
+                        Some((org, sha256))
+                    }
+                    None => None,
+                },
+            };
+            if next.is_none() {
+                return Ok(());
             }
-            last = Some((org, sha256));
+            last = next;
         }
-        Ok(())
     }
 }

@@ -95,19 +95,19 @@ pub(crate) fn frontier(size: i64, hex: &str) -> StoreResult<Frontier> {
 #[async_trait]
 impl LedgerStore for PostgresStore {
     async fn ledger_head(&self, org: Id) -> StoreResult<Option<Frontier>> {
-        let head = self.ask(HEAD).bind(org.to_string()).first::<(i64, String)>().await?;
+        let head = self.ask_of(org, HEAD).first::<(i64, String)>().await?;
         head.map(|(size, hex)| frontier(size, &hex)).transpose()
     }
 
     async fn ledger_entries(&self, org: Id, first: u64, limit: u64) -> StoreResult<Vec<StoredEntry>> {
-        let question = self.ask(ENTRIES).bind(org.to_string()).bind(signed(first)).bind(signed(limit));
+        let question = self.ask_of(org, ENTRIES).long().bind(signed(first)).bind(signed(limit));
         let question = question.bind(signed(LEDGER_PAGE));
         question.all_as(|row: EntryRow| StoredEntry::try_from(row)).await
     }
 
     async fn ledger_entries_at(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<StoredEntry>> {
         let indexes = BTreeSet::from_iter(indexes).into_iter().map(|index| signed(*index));
-        let question = self.ask(ENTRIES_AT).bind(org.to_string()).bind(Vec::from_iter(indexes));
+        let question = self.ask_of(org, ENTRIES_AT).long().bind(Vec::from_iter(indexes));
         question.all::<EntryRow>().await?.into_iter().map(StoredEntry::try_from).collect()
     }
 
@@ -115,8 +115,7 @@ impl LedgerStore for PostgresStore {
         let (first, past): (Vec<_>, Vec<_>) =
             needs.leaves.iter().map(|range| (signed(range.start), signed(range.end))).unzip();
         let (levels, places) = node_columns(needs.nodes.iter().copied());
-        let question =
-            self.ask(HASHES).bind(org.to_string()).bind(first).bind(past).bind(levels).bind(places);
+        let question = self.ask_of(org, HASHES).bind(first).bind(past).bind(levels).bind(places);
         let mut known = Known::default();
         for (level, index, hash) in question.all::<NodeRow>().await? {
             let (index, hash) = (unsigned(index)?, word(&hash)?);

@@ -132,7 +132,7 @@ impl OrgStore for PostgresStore {
     }
 
     async fn members(&self, org: Id) -> StoreResult<Vec<Current<Member>>> {
-        let members = self.ask(MEMBERS).bind(org.to_string()).all().await?;
+        let members = self.ask_of(org, MEMBERS).long().all().await?;
         readable(org, members.into_iter().map(member))
     }
 

@@ -78,7 +78,7 @@ impl PostgresStore {
     /// A statement about a note that is as it was read.
     fn about_unchanged(&self, sql: &str, pending: &Pending) -> Question<'_> {
         let Pending { org, sha256, kept_at, removing_at } = pending;
-        let question = self.ask(sql).bind(org.to_string()).bind(sha256.to_string()).bind(kept_at.as_micros());
+        let question = self.ask_of(*org, sql).bind(sha256.to_string()).bind(kept_at.as_micros());
         question.bind(removing_at.map(Timestamp::as_micros)).bind(latest(self.reader.migrations))
     }
 }
@@ -102,7 +102,7 @@ fn readable(row: Row) -> Option<Pending> {
 #[async_trait]
 impl PendingStore for PostgresStore {
     async fn attachment_state(&self, org: Id, sha256: &Fingerprint) -> StoreResult<AttachmentState> {
-        let question = self.ask(STATE).bind(org.to_string()).bind(sha256.as_str());
+        let question = self.ask_of(org, STATE).bind(sha256.as_str());
         Ok(match question.first::<(bool, Option<i64>, Option<i64>)>().await? {
             Some((true, ..)) => AttachmentState::Named,
             Some((false, Some(_), None)) => AttachmentState::Pending,
@@ -112,7 +112,7 @@ impl PendingStore for PostgresStore {
     }
 
     async fn put_pending(&self, org: Id, sha256: &Fingerprint, at: Timestamp) -> StoreResult<bool> {
-        let question = self.ask(PUT).bind(org.to_string()).bind(sha256.as_str()).bind(at.as_micros());
+        let question = self.ask_of(org, PUT).bind(sha256.as_str()).bind(at.as_micros());
         Ok(question.first::<(i64,)>().await?.is_some())
     }
 

@@ -52,7 +52,7 @@ impl PostgresStore {
         versions: &[VersionKey],
     ) -> StoreResult<Vec<Listed<VersionKey>>> {
         let (ids, numbers) = columns(versions);
-        let rows = self.ask(SIZES).bind(org.to_string()).bind(ids).bind(numbers).all().await?;
+        let rows = self.ask_of(org, SIZES).long().bind(ids).bind(numbers).all().await?;
         rows.into_iter().map(size).collect()
     }
 
@@ -63,7 +63,7 @@ impl PostgresStore {
         versions: &[VersionKey],
     ) -> StoreResult<Vec<T>> {
         let (ids, numbers) = columns(versions);
-        let question = self.ask(BY_NUMBER).bind(org.to_string()).bind(ids).bind(numbers);
+        let question = self.ask_of(org, BY_NUMBER).long().bind(ids).bind(numbers);
         question.readable_as(org, version).await
     }
 }

@@ -32,23 +32,32 @@ const CHUNKS_AT_A_TIME: i64 = 16;
 const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ";
 
 /// Nobody writes until the end: the statement that writes a group locks rows of this table and waits for its lock first,
-/// before it takes its snapshot. Whoever reads does not wait.
+/// before it takes its snapshot. Whoever reads does not wait. A program that is stopped meanwhile loses the lock.
 const BEGIN_WRITING: &str = "
-    BEGIN; SET LOCAL lock_timeout = '30s'; LOCK TABLE evidence.head IN EXCLUSIVE MODE; SET LOCAL lock_timeout = 0";
+    BEGIN; SET LOCAL lock_timeout = '30s'; LOCK TABLE evidence.head IN EXCLUSIVE MODE; SET LOCAL lock_timeout = 0;
+    SET LOCAL idle_in_transaction_session_timeout = '60s'";
 
 const KEY_HASHES: &str = "SELECT hash FROM evidence.api_key WHERE hash IS NOT NULL";
 
-/// The ledgers of a range, whether or not they have a head or an organization: a step of the index for each.
-const LEDGERS: &str = "
+/// How far an error undoes the transaction, which it would otherwise end.
+const ATTEMPT: &str = "SAVEPOINT attempt";
+
+const UNDO: &str = "ROLLBACK TO SAVEPOINT attempt";
+
+const KEEP: &str = "RELEASE SAVEPOINT attempt";
+
+/// The ledgers of a range that were begun: a step of the index for each.
+const BEGUN: &str = "
     WITH RECURSIVE begun (org) AS (
         (SELECT l.org FROM evidence.ledger l WHERE {range} ORDER BY l.org LIMIT 1)
         UNION ALL
         SELECT (SELECT l.org FROM evidence.ledger l WHERE l.org > b.org ORDER BY l.org LIMIT 1)
         FROM begun b WHERE b.org IS NOT NULL)
-    SELECT x.org, coalesce(o.name, x.org), coalesce(h.size, 0)
-    FROM (SELECT org FROM begun WHERE org IS NOT NULL UNION SELECT org FROM evidence.head WHERE {range}) x
-    LEFT JOIN evidence.organization o ON o.id = x.org LEFT JOIN evidence.head h ON h.org = x.org
-    ORDER BY x.org";
+    SELECT org FROM begun WHERE org IS NOT NULL";
+
+const HEADS: &str = "SELECT org, size FROM evidence.head WHERE {range}";
+
+const NAMES: &str = "SELECT id, name FROM evidence.organization WHERE {range}";
 
 const HEAD: &str = "SELECT size, frontier FROM evidence.head WHERE org = $1";
 
@@ -312,11 +321,70 @@ impl Scratch {
         self.execute(&clear).await
     }
 
-    /// The ledgers of the organizations after this one.
+    /// Begins what may meet damage: PostgreSQL then goes on only once it is undone.
+    pub(crate) async fn attempt(&mut self) -> StoreResult<()> {
+        self.execute(ATTEMPT).await
+    }
+
+    /// Undoes what was made since.
+    pub(crate) async fn undo(&mut self) -> StoreResult<()> {
+        self.execute(UNDO).await
+    }
+
+    /// What the attempt found, or nothing where a part of the store cannot be read, which is a problem, named once.
+    pub(crate) async fn legible<T: Default>(
+        &mut self,
+        part: &str,
+        found: StoreResult<T>,
+        problems: &mut Vec<String>,
+    ) -> StoreResult<T> {
+        let found = match found {
+            Err(StoreError::Corrupt { what }) => {
+                self.undo().await?;
+                let problem = format!("{part} cannot be read: {what}");
+                if !problems.contains(&problem) {
+                    problems.push(problem);
+                }
+                T::default()
+            }
+            found => found?,
+        };
+        self.execute(KEEP).await?;
+        Ok(found)
+    }
+
+    /// The ledgers of the organizations after this one, in a transaction of its own.
     pub(crate) async fn ledgers(&mut self, after: Option<&str>) -> StoreResult<Vec<Ledger>> {
+        let mut problems = Vec::new();
+        self.begin().await?;
+        let ledgers = self.legible_ledgers(after, &mut problems).await?;
+        self.commit().await?;
+        problems.pop().map_or(Ok(ledgers), |problem| Err(StoreError::corrupt(problem)))
+    }
+
+    /// The same, whether or not they have a head or an organization, as far as one of the tables tells of them that can be
+    /// read.
+    pub(crate) async fn legible_ledgers(
+        &mut self,
+        after: Option<&str>,
+        problems: &mut Vec<String>,
+    ) -> StoreResult<Vec<Ledger>> {
         let range = Range { after: after.map(str::to_owned), ..Range::default() };
-        let ledgers = LEDGERS.replace("{range}", &range.has("org"));
-        self.rows(sqlx::query_as(self.stored.statement(&ledgers))).await
+        let of = |sql: &str, column| sql.replace("{range}", &range.has(column));
+        let begun = self.legible_column("table ledger", &of(BEGUN, "org"), problems).await?;
+        self.attempt().await?;
+        let heads = self.rows(sqlx::query_as(self.stored.statement(&of(HEADS, "org")))).await;
+        let heads: Vec<(String, i64)> = self.legible("table head", heads, problems).await?;
+        self.attempt().await?;
+        let names = self.rows(sqlx::query_as(self.stored.statement(&of(NAMES, "id")))).await;
+        let names: Vec<(String, String)> = self.legible("table organization", names, problems).await?;
+        let names = BTreeMap::from_iter(names);
+        let sizes = BTreeMap::from_iter(begun.into_iter().map(|org| (org, 0)).chain(heads));
+        let named = |(org, size): (String, i64)| {
+            let name = names.get(&org).unwrap_or(&org).clone();
+            (org, name, size)
+        };
+        Ok(sizes.into_iter().map(named).collect())
     }
 
     pub(crate) async fn head(&mut self, org: &str) -> StoreResult<Option<Frontier>> {
@@ -402,13 +470,13 @@ impl Scratch {
             let (Derived { name, key, .. }, difference) = (&table, table.difference(range));
             let rows =
                 format!("SELECT DISTINCT json_build_array({key})::text FROM {difference} LIMIT {NAMED}");
-            let rows = self.column(&rows).await?;
+            let rows = self.legible_column(&format!("table {name}"), &rows, &mut problems).await?;
             problems.extend(
                 rows.iter().map(|row| format!("table {name}: row {row} is not what the ledger says")),
             );
         }
         let hashes_missing = format!("{HASHES_MISSING} AND {}", range.has("org"));
-        let hashes = self.column(&hashes_missing).await?;
+        let hashes = self.legible_column("table api_key", &hashes_missing, &mut problems).await?;
         problems.extend(hashes.iter().map(|key| format!("the hash of an API key is missing: {key}")));
         Ok(problems)
     }
@@ -428,18 +496,21 @@ impl Scratch {
         let schema = self.rows(schema).await?.into_iter();
         let mut problems: Vec<_> =
             schema.map(|(what,)| format!("a table or index is not as it was made: {what}")).collect();
-        let versions = self.column(VERSIONS).await?.into_iter();
+        let versions = self.legible_column("table _evidence_migrations", VERSIONS, &mut problems).await?;
         problems.extend(
-            versions.map(|row| format!("table _evidence_migrations: not as this program writes it: {row}")),
+            versions
+                .iter()
+                .map(|row| format!("table _evidence_migrations: not as this program writes it: {row}")),
         );
         let derived = self.tables.iter().map(|table| table.name.as_str());
         let indexed =
             derived.filter(|table| !["organization", "user"].contains(table)).chain(OF_ORGANIZATIONS);
-        let indexed = indexed.map(|table| HOMELESS.replace("{table}", table));
-        for sql in indexed.chain([HOMELESS_USERS.to_owned()]).collect::<Vec<_>>() {
-            let homeless = self.column(&sql).await?.into_iter();
+        let indexed = indexed.map(|table| (table.to_owned(), HOMELESS.replace("{table}", table)));
+        let users = ("user".to_owned(), HOMELESS_USERS.to_owned());
+        for (table, sql) in indexed.chain([users]).collect::<Vec<_>>() {
+            let homeless = self.legible_column(&format!("table {table}"), &sql, &mut problems).await?;
             problems.extend(
-                homeless.map(|table| format!("rows of an organization that does not exist: {table}")),
+                homeless.iter().map(|table| format!("rows of an organization that does not exist: {table}")),
             );
         }
         Ok(problems)
@@ -448,11 +519,12 @@ impl Scratch {
     /// What would be lost for good if what was made again of these organizations took the place of what is stored.
     pub(crate) async fn unaccounted(&mut self, range: &Range) -> StoreResult<Vec<String>> {
         let mut problems = Vec::new();
-        for (what, sql, column) in [
-            ("the ledger of an organization is gone", LEDGERS_GONE, "o.id"),
-            ("no ledger tells of an API key", KEYS_UNKNOWN, "k.org"),
+        for (part, what, sql, column) in [
+            ("table organization", "the ledger of an organization is gone", LEDGERS_GONE, "o.id"),
+            ("table api_key", "no ledger tells of an API key", KEYS_UNKNOWN, "k.org"),
         ] {
-            let rows = self.column(&sql.replace("{range}", &range.has(column))).await?;
+            let sql = sql.replace("{range}", &range.has(column));
+            let rows = self.legible_column(part, &sql, &mut problems).await?;
             problems.extend(rows.iter().map(|row| format!("{what}: {row}")));
         }
         Ok(problems)
@@ -532,20 +604,21 @@ impl Scratch {
     /// store is at one time.
     pub(crate) async fn next_blob(
         &mut self,
-        last: Option<(String, String)>,
-    ) -> StoreResult<Option<(Blob, bool)>> {
+        last: Option<&(String, String)>,
+    ) -> StoreResult<Option<(Blob, StoreResult<bool>)>> {
         self.begin().await?;
         let query = match last {
             None => sqlx::query_as(self.stored.statement(FIRST_BLOB)),
             Some((org, sha256)) => sqlx::query_as(self.stored.statement(NEXT_BLOB)).bind(org).bind(sha256),
         };
-        let next: Option<Blob> = self.rows(query).await?.into_iter().next();
-        let judged = match next {
-            Some(blob) => Some((self.is_whole(&blob).await?, blob)),
-            None => None,
+        let next: StoreResult<Vec<Blob>> = self.rows(query).await;
+        let judged = match next.as_deref() {
+            Ok([blob, ..]) => Some((blob.clone(), self.is_whole(blob).await)),
+            _ => None,
         };
+        // It may have ended with an error already.
         self.commit().await?;
-        Ok(judged.map(|(whole, blob)| (blob, whole)))
+        next.map(|_| judged)
     }
 
     /// Whether numbered chunks are the content of this hash and size, as a reader finds them. They are read a few at a time.
@@ -580,6 +653,17 @@ impl Scratch {
         Ok(rows.into_iter().map(|(value,)| value).collect())
     }
 
+    async fn legible_column(
+        &mut self,
+        part: &str,
+        sql: &str,
+        problems: &mut Vec<String>,
+    ) -> StoreResult<Vec<String>> {
+        self.attempt().await?;
+        let rows = self.column(sql).await;
+        self.legible(part, rows, problems).await
+    }
+
     async fn execute(&mut self, sql: &str) -> StoreResult<()> {
         let done = sqlx::raw_sql(self.stored.statement(sql)).execute(&mut self.connection).await;
         done.map(drop).map_err(store_error)
@@ -600,3 +684,6 @@ fn secrets(fact: &Fact, hashes: &BTreeMap<String, KeyHash>) -> Vec<(Id, KeyHash)
 fn unwritten(error: serde_json::Error) -> StoreError {
     StoreError::Failed(error.into())
 }
+
+#[cfg(test)]
+mod tests;

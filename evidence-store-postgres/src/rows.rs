@@ -343,7 +343,7 @@ impl PostgresStore {
         kind: &'static str,
         ids: &[Id],
     ) -> StoreResult<Vec<Current<T>>> {
-        let question = self.ask(BY_IDS).bind(org.to_string()).bind(list(ids)).bind(kind);
+        let question = self.ask_of(org, BY_IDS).long().bind(list(ids)).bind(kind);
         question.readable_as(org, listed_current).await
     }
 
@@ -354,7 +354,7 @@ impl PostgresStore {
         kind: &'static str,
         id: Id,
     ) -> StoreResult<Option<Current<T>>> {
-        let question = self.ask(BY_IDS).bind(org.to_string()).bind(list(&[id])).bind(kind);
+        let question = self.ask_of(org, BY_IDS).bind(list(&[id])).bind(kind);
         question.first().await?.map(current).transpose()
     }
 
@@ -364,7 +364,7 @@ impl PostgresStore {
         org: Id,
         kind: &'static str,
     ) -> StoreResult<Vec<Current<T>>> {
-        self.ask(ALL_NAMED).bind(org.to_string()).bind(kind).readable_as(org, listed_current).await
+        self.ask_of(org, ALL_NAMED).long().bind(kind).readable_as(org, listed_current).await
     }
 
     /// A window of the records whose facts `listing` finds, and how many there are. The values are those of `$4` onwards.
@@ -409,7 +409,7 @@ impl PostgresStore {
         window: Window,
         values: Vec<Bound>,
     ) -> StoreResult<Slice<T>> {
-        let question = self.ask(sql).bind(org.to_string());
+        let question = self.ask_of(org, sql).long();
         let question = question.bind(signed(window.limit)).bind(signed(window.offset));
         let question = values.into_iter().fold(question, |question, value| match value {
             Bound::Text(text) => question.bind(text),

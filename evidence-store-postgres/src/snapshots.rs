@@ -205,7 +205,7 @@ impl RunRow {
 #[async_trait]
 impl SnapshotStore for PostgresStore {
     async fn snapshot(&self, org: Id, environment: Id, index: u64) -> StoreResult<Option<Current<Snapshot>>> {
-        let question = self.ask(SNAPSHOT).bind(org.to_string()).bind(environment.to_string());
+        let question = self.ask_of(org, SNAPSHOT).bind(environment.to_string());
         let taken = |(revision, payload): (i64, Payload)| {
             let Taken { snapshot } = said(text_of(&payload)?)?;
             Ok(Current { revision: unsigned(revision)?, record: snapshot })
@@ -219,19 +219,19 @@ impl SnapshotStore for PostgresStore {
         environment: Id,
         range: RangeInclusive<u64>,
     ) -> StoreResult<Vec<SnapshotRow>> {
-        let question = self.ask(SNAPSHOTS).bind(org.to_string()).bind(environment.to_string());
+        let question = self.ask_of(org, SNAPSHOTS).long().bind(environment.to_string());
         let rows = question.bind(signed(*range.start())).bind(signed(*range.end())).all().await?;
         rows.into_iter().map(line).collect()
     }
 
     async fn snapshot_at(&self, org: Id, environment: Id, at: Timestamp) -> StoreResult<u64> {
-        let question = self.ask(SNAPSHOT_AT).bind(org.to_string()).bind(environment.to_string());
+        let question = self.ask_of(org, SNAPSHOT_AT).bind(environment.to_string());
         let row = question.bind(at.as_micros()).first::<(i64,)>().await?;
         row.map_or(Ok(0), |(index,)| unsigned(index))
     }
 
     async fn instances(&self, org: Id, environment: Id, index: u64) -> StoreResult<Vec<Placed>> {
-        let question = self.ask(INSTANCES).bind(org.to_string()).bind(environment.to_string());
+        let question = self.ask_of(org, INSTANCES).long().bind(environment.to_string());
         let placed = |(json,): (Option<String>,)| {
             let mut placed: Vec<(Instance, bool)> = array(json)?;
             placed.sort_by_cached_key(|(instance, _)| (instance.key(), instance.from));
@@ -241,7 +241,7 @@ impl SnapshotStore for PostgresStore {
     }
 
     async fn runs(&self, org: Id, fingerprints: &[Fingerprint], newest: u32) -> StoreResult<Vec<Run>> {
-        let question = self.ask(RUNS).bind(org.to_string()).bind(list(fingerprints)).bind(i64::from(newest));
+        let question = self.ask_of(org, RUNS).long().bind(list(fingerprints)).bind(i64::from(newest));
         question.all_as(RunRow::run).await
     }
 }

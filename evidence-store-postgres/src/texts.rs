@@ -32,6 +32,6 @@ impl TextStore for PostgresStore {
     async fn texts(&self, org: Id, digests: &[Hash]) -> StoreResult<Vec<String>> {
         let text = |payload: &str| said::<Kept>(payload).map(|kept| kept.text);
         let row = move |(index, payload): (i64, Payload)| (index, text_of(&payload).and_then(text));
-        self.ask(TEXTS).bind(org.to_string()).bind(list(digests)).readable_as(org, row).await
+        self.ask_of(org, TEXTS).long().bind(list(digests)).readable_as(org, row).await
     }
 }

@@ -177,7 +177,7 @@ impl TrailStore for PostgresStore {
     }
 
     async fn newest_trails(&self, org: Id, flows: &[Id]) -> StoreResult<Vec<Id>> {
-        let rows = self.ask(NEWEST).bind(org.to_string()).bind(list(flows)).all::<(String,)>().await?;
+        let rows = self.ask_of(org, NEWEST).long().bind(list(flows)).all::<(String,)>().await?;
         rows.into_iter().map(|(trail,)| id(&trail)).collect()
     }
 
@@ -185,32 +185,32 @@ impl TrailStore for PostgresStore {
         let size = |(trail, bytes, reports): (String, i64, i64)| {
             Ok(Listed { id: id(&trail)?, bytes: unsigned(bytes)? + unsigned(reports)? * REPORT_BYTES })
         };
-        let question = self.ask(SIZES).bind(org.to_string()).bind(list(trails));
+        let question = self.ask_of(org, SIZES).long().bind(list(trails));
         question.all().await?.into_iter().map(size).collect()
     }
 
     async fn trail_contents(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailContents>> {
-        let question = self.ask(CONTENTS).bind(org.to_string()).bind(list(trails));
+        let question = self.ask_of(org, CONTENTS).long().bind(list(trails));
         let found = question.first_as(move |row: Contents| contents(org, row)).await?;
         Ok(found.unwrap_or_default())
     }
 
     async fn trail_names(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<(Id, TrailName)>> {
-        let rows = self.ask(NAMES).bind(org.to_string()).bind(list(trails)).all::<(String, String)>().await?;
+        let rows = self.ask_of(org, NAMES).long().bind(list(trails)).all::<(String, String)>().await?;
         rows.into_iter().map(|(trail, name)| Ok((id(&trail)?, word(&name)?))).collect()
     }
 
     async fn trail_size(&self, org: Id, trail: Id, kind: Reported, most: u64) -> StoreResult<u64> {
-        let question = self.ask(match kind {
+        let sql = match kind {
             Reported::Artifacts => ARTIFACTS,
             Reported::Attestations => ATTESTATIONS,
-        });
-        let question = question.bind(org.to_string()).bind(trail.to_string()).bind(signed(most));
+        };
+        let question = self.ask_of(org, sql).bind(trail.to_string()).bind(signed(most));
         question.first().await?.map_or(Ok(0), |(count,): (i64,)| unsigned(count))
     }
 
     async fn trail_entries(&self, org: Id, trail: Id) -> StoreResult<Vec<TrailEntry>> {
-        let question = self.ask(ENTRIES).bind(org.to_string()).bind(trail.to_string());
+        let question = self.ask_of(org, ENTRIES).long().bind(trail.to_string());
         let entry =
             |(index, bytes): (i64, i64)| Ok(TrailEntry { index: unsigned(index)?, bytes: unsigned(bytes)? });
         question.all().await?.into_iter().map(entry).collect()

@@ -30,7 +30,7 @@ impl Transfer for PostgresStore {
     }
 
     async fn key_hashes(&self, org: Id, keys: &[Id]) -> StoreResult<Vec<(Id, KeyHash)>> {
-        let question = self.ask(KEY_HASHES).bind(org.to_string()).bind(list(keys));
+        let question = self.ask_of(org, KEY_HASHES).long().bind(list(keys));
         let rows = question.all::<(String, String)>().await?.into_iter();
         rows.map(|(key, hash)| Ok((id(&key)?, KeyHash::stored(hash)))).collect()
     }
@@ -41,7 +41,7 @@ impl Transfer for PostgresStore {
         after: Option<&Fingerprint>,
         limit: u64,
     ) -> StoreResult<Vec<Fingerprint>> {
-        let question = self.ask(ATTACHMENTS).bind(org.to_string());
+        let question = self.ask_of(org, ATTACHMENTS).long();
         let question = question.bind(after.map(Fingerprint::to_string)).bind(signed(limit));
         question.all::<(String,)>().await?.iter().map(|(sha256,)| word(sha256)).collect()
     }

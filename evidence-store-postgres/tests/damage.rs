@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use evidence_core::blobs::{Blobs, Whole};
 use evidence_core::digest::sha256_hex;
 use evidence_core::id::Id;
 use evidence_core::seed::Seed;
@@ -284,5 +285,73 @@ async fn tables_that_are_not_as_they_were_made_are_named() {
         bench.execute(change).await;
         let problems = bench.problems().await;
         has(&problems, "a table or index is not as it was made: ");
+    }
+}
+
+/// Makes whoever reads a column of a table in the rows of an organization find a damaged page.
+fn damaged(table: &str, column: &str, org: Id) -> String {
+    let owner = if table == "organization" { "id" } else { "org" };
+    format!(
+        "CREATE FUNCTION {{}}.met(org text, value anyelement) RETURNS anyelement STABLE LANGUAGE plpgsql AS $$ BEGIN
+            IF org = '{org}' THEN
+                RAISE EXCEPTION 'invalid page in block 7 of relation {table}' USING ERRCODE = 'XX001';
+            END IF;
+            RETURN value;
+        END $$;
+        ALTER TABLE {{}}.{table} RENAME TO met_{table};
+        DO $$ BEGIN EXECUTE (
+            SELECT 'CREATE VIEW {{}}.{table} AS SELECT ' || string_agg(
+                CASE a.attname WHEN '{column}' THEN '{{}}.met({owner}, {column}) AS {column}'
+                    ELSE quote_ident(a.attname) END, ', ' ORDER BY a.attnum)
+                || ' FROM {{}}.met_{table}'
+            FROM pg_attribute a WHERE a.attrelid = '{{}}.met_{table}'::regclass AND a.attnum > 0); END $$"
+    )
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: cargo xtask test"]
+async fn a_page_that_cannot_be_read_is_named_and_hides_nothing_else() {
+    let cases = [
+        ("ledger", "payload", "organization acme: ledger entries from 0 on cannot be read: "),
+        ("ledger", "org", "table ledger cannot be read: "),
+        ("head", "frontier", "organization acme: its head cannot be read: "),
+        ("head", "size", "table head cannot be read: "),
+        ("node", "org", "organization acme: its ledger cannot be read: "),
+        ("organization", "name", "table organization cannot be read: "),
+        ("record", "name", "table record cannot be read: "),
+        ("api_key", "hash", "table api_key cannot be read: "),
+        ("blob", "size", "table blob cannot be read: "),
+        ("blob_chunk", "data", "cannot be read: "),
+    ];
+    for (table, column, expected) in cases {
+        let bench = Bench::new().await;
+        let whose = if table == "api_key" { "jane" } else { "acme" };
+        let (acme, beta) = (bench.org("acme").await, bench.org("beta").await);
+        for org in [acme, beta] {
+            let sha256 = sha256_hex(b"content").parse().unwrap();
+            bench.store.keep(org, &sha256, &mut Whole::new("content")).await.unwrap();
+        }
+        bench
+            .execute(&format!(
+                "UPDATE {{}}.blob_chunk SET data = '' WHERE org = '{beta}';
+                DELETE FROM {{}}.membership WHERE org = '{beta}';
+                INSERT INTO {{}}.node (org, level, idx, hash) VALUES ('{acme}', 4, 0, '');
+                CREATE TABLE {{}}.another (org text)"
+            ))
+            .await;
+        bench.execute(&damaged(table, column, bench.org(whose).await)).await;
+        let problems = bench.problems().await;
+        let said = format!("error returned from database: invalid page in block 7 of relation {table}");
+        has(&problems, &format!("{expected}{said}"));
+        // With it every organization's rows are sought.
+        if column != "org" {
+            has(&problems, "table membership: row");
+        }
+        has(&problems, "does not match its hash");
+        has(&problems, "another");
+        if ["ledger", "head", "node"].contains(&table) {
+            let report = bench.store.rebuild().await.unwrap();
+            assert!(!report.problems.is_empty() && report.rows == 0, "{table}.{column}: {report:?}");
+        }
     }
 }

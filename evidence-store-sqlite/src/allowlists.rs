@@ -40,11 +40,11 @@ impl AllowlistStore for SqliteStore {
     async fn allowances_listed(&self, org: Id) -> StoreResult<Vec<Listed<u64>>> {
         let listed =
             |(index, bytes): (i64, i64)| Ok(Listed { id: unsigned(index)?, bytes: unsigned(bytes)? });
-        self.ask(LISTED).bind(org.to_string()).long().all_as(listed).await
+        self.ask_of(org, LISTED).long().all_as(listed).await
     }
 
     async fn allowances(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<Allowance>> {
-        let question = self.ask(BY_INDEX).bind(org.to_string()).bind(once(indexes)?).long();
+        let question = self.ask_of(org, BY_INDEX).bind(once(indexes)?).long();
         question.readable_as(org, listed_record).await
     }
 
@@ -54,13 +54,13 @@ impl AllowlistStore for SqliteStore {
         environment: Id,
         fingerprints: &[Fingerprint],
     ) -> StoreResult<Vec<Fingerprint>> {
-        let question = self.ask(ALLOWED).bind(org.to_string()).bind(environment.to_string());
+        let question = self.ask_of(org, ALLOWED).bind(environment.to_string());
         let question = question.bind(once(fingerprints)?).about(fingerprints.len());
         question.all_as(|(fingerprint,): (String,)| word(&fingerprint)).await
     }
 
     async fn allowlist_size(&self, org: Id, environment: Id, most: u64) -> StoreResult<u64> {
-        let question = self.ask(SIZE).bind(org.to_string()).bind(environment.to_string());
+        let question = self.ask_of(org, SIZE).bind(environment.to_string());
         let count = question.bind(signed(most)).first::<(i64,)>().await?;
         count.map_or(Ok(0), |(count,)| unsigned(count))
     }

@@ -179,7 +179,7 @@ fn oldest_first((json,): (Option<String>,)) -> StoreResult<Vec<ArtifactRow>> {
 #[async_trait]
 impl ArtifactStore for SqliteStore {
     async fn fingerprints(&self, org: Id, flow: Id, prefix: &str, limit: u64) -> StoreResult<Matches> {
-        let question = self.ask(FINGERPRINTS).bind(org.to_string()).bind(flow.to_string());
+        let question = self.ask_of(org, FINGERPRINTS).bind(flow.to_string());
         let question = question.bind(prefix.to_owned()).bind(signed(limit)).long();
         let rows = question.all::<(i64, Option<String>)>().await?;
         let count = rows.first().map_or(Ok(0), |(count, _)| unsigned(*count))?;
@@ -213,7 +213,7 @@ impl ArtifactStore for SqliteStore {
     }
 
     async fn artifacts_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Artifact>> {
-        let question = self.ask(BY_ID).bind(org.to_string()).bind(once(ids)?).about(ids.len());
+        let question = self.ask_of(org, BY_ID).bind(once(ids)?).about(ids.len());
         question.readable_as(org, listed_record).await
     }
 
@@ -224,13 +224,13 @@ impl ArtifactStore for SqliteStore {
     }
 
     async fn reports(&self, org: Id, flow: Id, fingerprint: &Fingerprint) -> StoreResult<Vec<ArtifactRow>> {
-        let question = self.ask(REPORTS).bind(org.to_string()).bind(flow.to_string());
+        let question = self.ask_of(org, REPORTS).bind(flow.to_string());
         let question = question.bind(fingerprint.to_string()).long();
         Ok(question.first_as(oldest_first).await?.unwrap_or_default())
     }
 
     async fn provenance(&self, org: Id, fingerprints: &[Fingerprint]) -> StoreResult<Vec<Origin>> {
-        let question = self.ask(PROVENANCE).bind(org.to_string()).bind(once(fingerprints)?);
+        let question = self.ask_of(org, PROVENANCE).bind(once(fingerprints)?);
         let origins = |(json,): (Option<String>,)| {
             let origin = |(row, last_name): (Row, String)| Origin { report: row.artifact(), last_name };
             let mut origins: Vec<_> = array(json)?.into_iter().map(origin).collect();

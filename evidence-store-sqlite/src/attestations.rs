@@ -62,17 +62,17 @@ fn named((json, bytes): (String, i64)) -> StoreResult<NamedAttestation> {
 #[async_trait]
 impl AttestationStore for SqliteStore {
     async fn attestation(&self, org: Id, id: Id) -> StoreResult<Option<Attestation>> {
-        let question = self.ask(ATTESTATION).bind(org.to_string()).bind(id.to_string());
+        let question = self.ask_of(org, ATTESTATION).bind(id.to_string());
         question.first_as(|(payload,): (Payload,)| record(payload.text()?)).await
     }
 
     async fn attestations_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Attestation>> {
-        let question = self.ask(BY_ID).bind(org.to_string()).bind(once(ids)?).about(ids.len());
+        let question = self.ask_of(org, BY_ID).bind(once(ids)?).about(ids.len());
         question.readable_as(org, listed_record).await
     }
 
     async fn attestations(&self, org: Id, trails: &[Id], name: &str) -> StoreResult<Vec<NamedAttestation>> {
-        let question = self.ask(ON_TRAILS).bind(org.to_string()).bind(once(trails)?);
+        let question = self.ask_of(org, ON_TRAILS).bind(once(trails)?);
         question.bind(name.to_owned()).about(trails.len()).all_as(named).await
     }
 }

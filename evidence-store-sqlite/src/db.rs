@@ -8,6 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use evidence_core::id::Id;
 use evidence_core::queue::{Bounds, Queue, Refused};
 use evidence_core::store::{Health, StoreResult};
 use rusqlite::config::DbConfig;
@@ -34,8 +35,8 @@ const STATEMENTS: usize = 128;
 /// How a store uses its file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// How long a question waits for a connection before the store counts as not available. 5 seconds unless said
-    /// otherwise.
+    /// How long a question waits for a connection before the store counts as not available; one that may take long waits
+    /// as long before for the turn of its organization. 5 seconds unless said otherwise.
     pub acquire_timeout: Duration,
     /// How long a write waits for its turn before the store counts as not available. What was refused for it is not done
     /// afterwards. 10 seconds unless said otherwise.
@@ -183,6 +184,11 @@ impl SqliteStore {
     /// A question, whose values are bound next.
     pub(crate) fn ask(&self, sql: impl Into<Cow<'static, str>>) -> Question<'_> {
         Question::new(&self.readers, sql.into())
+    }
+
+    /// A question about one organization, which is its first value.
+    pub(crate) fn ask_of(&self, org: Id, sql: impl Into<Cow<'static, str>>) -> Question<'_> {
+        self.ask(sql).of(org)
     }
 }
 

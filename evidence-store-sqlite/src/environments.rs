@@ -77,11 +77,11 @@ fn known(
 #[async_trait]
 impl EnvironmentStore for SqliteStore {
     async fn environment(&self, org: Id, name: &str) -> StoreResult<Option<KnownEnvironment>> {
-        self.ask(ENVIRONMENT).bind(org.to_string()).bind(name.to_owned()).first_as(known).await
+        self.ask_of(org, ENVIRONMENT).bind(name.to_owned()).first_as(known).await
     }
 
     async fn environments(&self, org: Id) -> StoreResult<Vec<KnownEnvironment>> {
-        let question = self.ask(ENVIRONMENTS).bind(org.to_string()).long();
+        let question = self.ask_of(org, ENVIRONMENTS).long();
         question.readable_as(org, |row: Row| (row.0, known(row))).await
     }
 
@@ -97,7 +97,7 @@ impl EnvironmentStore for SqliteStore {
     }
 
     async fn environments_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<KnownEnvironment>> {
-        let question = self.ask(BY_ID).bind(org.to_string()).bind(once(ids)?).about(ids.len());
+        let question = self.ask_of(org, BY_ID).bind(once(ids)?).about(ids.len());
         question.readable_as(org, |row: Row| (row.0, known(row))).await
     }
 }

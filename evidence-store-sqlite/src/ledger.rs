@@ -85,23 +85,23 @@ pub(crate) fn frontier(size: i64, hex: &str) -> StoreResult<Frontier> {
 #[async_trait]
 impl LedgerStore for SqliteStore {
     async fn ledger_head(&self, org: Id) -> StoreResult<Option<Frontier>> {
-        let head = self.ask(HEAD).bind(org.to_string()).first::<(i64, String)>().await?;
+        let head = self.ask_of(org, HEAD).first::<(i64, String)>().await?;
         head.map(|(size, hex)| frontier(size, &hex)).transpose()
     }
 
     async fn ledger_entries(&self, org: Id, first: u64, limit: u64) -> StoreResult<Vec<StoredEntry>> {
-        let question = self.ask(ENTRIES).bind(org.to_string()).bind(signed(first)).bind(signed(limit));
+        let question = self.ask_of(org, ENTRIES).bind(signed(first)).bind(signed(limit));
         question.bind(signed(LEDGER_PAGE)).long().all_as(entry).await
     }
 
     async fn ledger_entries_at(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<StoredEntry>> {
-        let question = self.ask(ENTRIES_AT).bind(org.to_string()).bind(once(indexes)?);
+        let question = self.ask_of(org, ENTRIES_AT).bind(once(indexes)?);
         question.about(indexes.len()).all_as(entry).await
     }
 
     async fn ledger_hashes(&self, org: Id, needs: &Needs) -> StoreResult<Known> {
         let leaves: Vec<(u64, u64)> = needs.leaves.iter().map(|range| (range.start, range.end)).collect();
-        let question = self.ask(HASHES).bind(org.to_string()).bind(list(&leaves)?).bind(list(&needs.nodes)?);
+        let question = self.ask_of(org, HASHES).bind(list(&leaves)?).bind(list(&needs.nodes)?);
         let mut known = Known::default();
         for (level, index, hash) in question.all::<(u32, i64, String)>().await? {
             let (index, hash) = (unsigned(index)?, word(&hash)?);

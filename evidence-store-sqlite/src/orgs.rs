@@ -120,7 +120,7 @@ impl OrgStore for SqliteStore {
     }
 
     async fn members(&self, org: Id) -> StoreResult<Vec<Current<Member>>> {
-        self.ask(MEMBERS).bind(org.to_string()).long().readable_as(org, member).await
+        self.ask_of(org, MEMBERS).long().readable_as(org, member).await
     }
 
     async fn key_holder(&self, hash: &KeyHash) -> StoreResult<Option<KeyHolder>> {

@@ -145,7 +145,7 @@ fn readable(row: Row) -> Option<Pending> {
 #[async_trait]
 impl PendingStore for SqliteStore {
     async fn attachment_state(&self, org: Id, sha256: &Fingerprint) -> StoreResult<AttachmentState> {
-        let question = self.ask(STATE).bind(org.to_string()).bind(sha256.to_string());
+        let question = self.ask_of(org, STATE).bind(sha256.to_string());
         Ok(match question.first::<(bool, Option<i64>, Option<i64>)>().await? {
             Some((true, ..)) => AttachmentState::Named,
             Some((false, Some(_), None)) => AttachmentState::Pending,

@@ -54,7 +54,7 @@ impl SqliteStore {
         org: Id,
         versions: &[VersionKey],
     ) -> StoreResult<Vec<Listed<VersionKey>>> {
-        let question = self.ask(SIZES).bind(org.to_string()).bind(once(versions)?).about(versions.len());
+        let question = self.ask_of(org, SIZES).bind(once(versions)?).about(versions.len());
         question.all_as(size).await
     }
 
@@ -64,7 +64,7 @@ impl SqliteStore {
         org: Id,
         versions: &[VersionKey],
     ) -> StoreResult<Vec<T>> {
-        let question = self.ask(BY_NUMBER).bind(org.to_string()).bind(once(versions)?).about(versions.len());
+        let question = self.ask_of(org, BY_NUMBER).bind(once(versions)?).about(versions.len());
         question.readable_as(org, version).await
     }
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use evidence_core::id::Id;
 use evidence_core::queue::Refused;
+use evidence_core::shares::Shares;
 use evidence_core::store::{StoreResult, readable};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OpenFlags, Row, Statement, ffi};
@@ -22,10 +23,7 @@ use crate::error::{Busy, primary_code, store_error};
 use crate::file::OpenFile;
 
 /// How many connections read.
-const READERS: usize = 8;
-
-/// How many of them answer long questions at most: the others are left for short ones.
-const FOR_LONG: usize = 6;
+const READERS: u32 = 8;
 
 /// The most things that one question can ask about and have a short answer.
 const FEW: usize = 16;
@@ -41,15 +39,17 @@ pub(crate) struct Readers {
     acquire_timeout: Duration,
     idle: Mutex<Vec<Connection>>,
     places: Arc<Semaphore>,
-    for_long: Arc<Semaphore>,
+    /// Who asks what may take long: connections are left for short questions, and for other organizations.
+    shares: Shares,
     /// How many statements have been asked of the store; the writer counts here too.
     statements: Arc<AtomicU64>,
 }
 
 impl Readers {
     pub(crate) fn new(opened: Arc<OpenFile>, acquire_timeout: Duration, statements: Arc<AtomicU64>) -> Self {
-        let (places, for_long) = (Arc::new(Semaphore::new(READERS)), Arc::new(Semaphore::new(FOR_LONG)));
-        Self { opened, acquire_timeout, idle: Mutex::default(), places, for_long, statements }
+        let places = Arc::new(Semaphore::new(READERS.try_into().unwrap_or(Semaphore::MAX_PERMITS)));
+        let shares = Shares::new(READERS);
+        Self { opened, acquire_timeout, idle: Mutex::default(), places, shares, statements }
     }
 
     pub(crate) fn statements(&self) -> u64 {
@@ -63,8 +63,7 @@ impl Readers {
 
     /// Waits for what is being answered and closes every connection.
     pub(crate) async fn close(&self) {
-        self.for_long.close();
-        let all = self.places.acquire_many(u32::try_from(READERS).unwrap_or(u32::MAX)).await;
+        let all = self.places.acquire_many(READERS).await;
         self.places.close();
         drop(all);
         self.idle().clear();
@@ -76,9 +75,10 @@ impl Readers {
     }
 
     /// Reads rows over a connection by so many statements, and then what they say: on a thread for slow work where they
-    /// may be many (`long`) or turn out to be, or else on this one.
+    /// may be many (`long`) or turn out to be, in the share of this organization, or else on this one.
     pub(crate) async fn read<R, T>(
         self: &Arc<Self>,
+        org: Option<Id>,
         statements: u64,
         long: bool,
         rows: impl Fn(&Connection) -> rusqlite::Result<R> + Send + 'static,
@@ -89,7 +89,7 @@ impl Readers {
     {
         self.statements.fetch_add(statements, Ordering::Relaxed);
         if !long {
-            let place = self.place(&self.places).await?;
+            let place = self.place().await?;
             let found = self.with_connection(|connection| briefly(connection, &rows));
             drop(place);
             match found {
@@ -99,11 +99,12 @@ impl Readers {
                 found => return read(found.map_err(store_error)?),
             }
         }
-        let places = (self.place(&self.for_long).await?, self.place(&self.places).await?);
+        let share = self.shares.take(org, self.acquire_timeout).await.ok_or(Busy)?;
+        let place = self.place().await?;
         let readers = Arc::clone(self);
         let answer = spawn_blocking(move || {
             let rows = readers.with_connection(|connection| rows(connection));
-            drop(places);
+            drop((place, share));
             read(rows.map_err(store_error)?)
         });
         answer.await.map_err(|_| Refused::Closed)?
@@ -121,9 +122,9 @@ impl Readers {
     }
 
     /// Waits for a place, but not for ever.
-    async fn place(&self, places: &Arc<Semaphore>) -> StoreResult<OwnedSemaphorePermit> {
-        let place =
-            timeout(self.acquire_timeout, Arc::clone(places).acquire_owned()).await.map_err(|_| Busy)?;
+    async fn place(&self) -> StoreResult<OwnedSemaphorePermit> {
+        let place = timeout(self.acquire_timeout, Arc::clone(&self.places).acquire_owned()).await;
+        let place = place.map_err(|_| Busy)?;
         Ok(place.map_err(|_| Refused::Closed)?)
     }
 
@@ -162,12 +163,13 @@ pub(crate) struct Question<'a> {
     readers: &'a Arc<Readers>,
     sql: Cow<'static, str>,
     values: Vec<Value>,
+    org: Option<Id>,
     long: bool,
 }
 
 impl<'a> Question<'a> {
     pub(crate) const fn new(readers: &'a Arc<Readers>, sql: Cow<'static, str>) -> Self {
-        Self { readers, sql, values: Vec::new(), long: false }
+        Self { readers, sql, values: Vec::new(), org: None, long: false }
     }
 }
 
@@ -176,6 +178,12 @@ impl Question<'_> {
     pub(crate) fn bind(mut self, value: impl Into<Value>) -> Self {
         self.values.push(value.into());
         self
+    }
+
+    /// Says which organization it is about, as its next value too.
+    pub(crate) fn of(mut self, org: Id) -> Self {
+        self.org = Some(org);
+        self.bind(org.to_string())
     }
 
     /// Says that the answer may be long.
@@ -246,8 +254,8 @@ impl Question<'_> {
         R: FromRow + 'static,
         T: Send + 'static,
     {
-        let Self { readers, sql, values, long } = self;
-        readers.read(1, long, move |connection| rows(connection, &sql, &values), read).await
+        let Self { readers, sql, values, org, long } = self;
+        readers.read(org, 1, long, move |connection| rows(connection, &sql, &values), read).await
     }
 }
 
@@ -289,7 +297,12 @@ fn bind(statement: &mut Statement<'_>, values: &[Value]) -> rusqlite::Result<()>
 mod tests {
     use super::*;
     use crate::db::{Options, SqliteStore};
-    use evidence_core::StoreError;
+    use evidence_core::flows::{FlowFilter, FlowStore};
+    use evidence_core::page::Window;
+    use evidence_core::seed::Seed;
+    use evidence_core::transfer::Transfer;
+    use evidence_core::{Evidence, Settings, StoreError};
+    use std::sync::mpsc;
 
     const COUNT: &str = "
         WITH RECURSIVE x (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM x WHERE n < $1) SELECT count(*) FROM x";
@@ -303,8 +316,10 @@ mod tests {
             let counted = store.ask(COUNT).bind(rows).first::<(i64,)>().await?;
             StoreResult::Ok(counted.unwrap().0)
         };
-        let for_long = u32::try_from(FOR_LONG).unwrap();
-        let taken = Arc::clone(&store.readers.for_long).acquire_many_owned(for_long).await.unwrap();
+        let mut taken = Vec::new();
+        while let Some(share) = store.readers.shares.take(None, Duration::ZERO).await {
+            taken.push(share);
+        }
         // The statement is prepared once, and its steps are counted from then on.
         for _ in 0..100 {
             assert_eq!(count(100).await.unwrap(), 100);
@@ -315,5 +330,42 @@ mod tests {
         }
         drop(taken);
         assert_eq!(count(100_000).await.unwrap(), 100_000);
+    }
+
+    #[tokio::test]
+    async fn slow_questions_of_one_organization_keep_no_other_waiting() {
+        let directory = tempfile::tempdir().unwrap();
+        let options = Options { acquire_timeout: Duration::from_secs(1), ..Options::default() };
+        let store = Arc::new(SqliteStore::open_with(directory.path().join("e.db"), &options).await.unwrap());
+        let seed = |org: &str| Seed {
+            user: "jane".parse().unwrap(),
+            orgs: vec!["acme".parse().unwrap(), org.parse().unwrap()],
+            api_key: None,
+        };
+        let evidence = Evidence::new(store.clone(), Settings::default());
+        evidence.seed(&seed("beta")).await.unwrap();
+        let orgs = store.organizations(None, 9).await.unwrap();
+        let id = |name: &str| orgs.iter().find(|org| org.name.as_str() == name).unwrap().id;
+        let flows = async |org: &str| store.flows(id(org), &FlowFilter::default(), Window::ALL).await;
+        let (end, ended) = mpsc::channel::<()>();
+        let ended = Arc::new(Mutex::new(ended));
+        for _ in 0..2 * READERS {
+            let (store, ended, org) = (Arc::clone(&store), Arc::clone(&ended), Some(id("acme")));
+            let slow = move |_: &Connection| {
+                ended.lock().unwrap().recv().ok();
+                Ok(())
+            };
+            tokio::spawn(async move { store.readers.read(org, 1, true, slow, Ok).await });
+        }
+        tokio::task::yield_now().await;
+        for _ in 0..READERS {
+            flows("beta").await.unwrap();
+        }
+        let late = flows("acme").await;
+        assert!(matches!(late, Err(StoreError::Unavailable(_))), "{late:?}");
+        // What is short, and writes, wait for no list.
+        evidence.seed(&seed("gamma")).await.unwrap();
+        drop(end);
+        flows("acme").await.unwrap();
     }
 }

@@ -253,7 +253,7 @@ impl SqliteStore {
         kind: &'static str,
         name: &str,
     ) -> StoreResult<Option<Current<T>>> {
-        let question = self.ask(BY_NAME).bind(org.to_string()).bind(kind.to_owned()).bind(name.to_owned());
+        let question = self.ask_of(org, BY_NAME).bind(kind.to_owned()).bind(name.to_owned());
         question.first_as(current).await
     }
 
@@ -264,7 +264,7 @@ impl SqliteStore {
         kind: &'static str,
         ids: &[Id],
     ) -> StoreResult<Vec<Current<T>>> {
-        let question = self.ask(BY_IDS).bind(org.to_string()).bind(kind.to_owned()).bind(once(ids)?);
+        let question = self.ask_of(org, BY_IDS).bind(kind.to_owned()).bind(once(ids)?);
         question.about(ids.len()).readable_as(org, listed_current).await
     }
 
@@ -275,7 +275,7 @@ impl SqliteStore {
         kind: &'static str,
         id: Id,
     ) -> StoreResult<Option<Current<T>>> {
-        let question = self.ask(BY_IDS).bind(org.to_string()).bind(kind.to_owned()).bind(once(&[id])?);
+        let question = self.ask_of(org, BY_IDS).bind(kind.to_owned()).bind(once(&[id])?);
         question.first_as(current).await
     }
 
@@ -285,7 +285,7 @@ impl SqliteStore {
         org: Id,
         kind: &'static str,
     ) -> StoreResult<Vec<Current<T>>> {
-        let question = self.ask(ALL_NAMED).bind(org.to_string()).bind(kind.to_owned()).long();
+        let question = self.ask_of(org, ALL_NAMED).bind(kind.to_owned()).long();
         question.readable_as(org, listed_current).await
     }
 
@@ -346,7 +346,7 @@ impl SqliteStore {
             let total = total.first().map_or(Ok(0), |(total,)| unsigned(*total))?;
             Ok(Slice { items: read(org, page)?, total })
         };
-        self.readers.read(statements, !listing.narrow, found, read).await
+        self.readers.read(Some(org), statements, !listing.narrow, found, read).await
     }
 }
 

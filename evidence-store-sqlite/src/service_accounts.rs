@@ -55,12 +55,12 @@ impl ServiceAccountStore for SqliteStore {
     }
 
     async fn api_keys(&self, org: Id, owner: Id, at: Timestamp) -> StoreResult<Vec<Current<ApiKeyRecord>>> {
-        let question = self.ask(KEYS).bind(org.to_string()).bind(owner.to_string()).bind(at.as_micros());
+        let question = self.ask_of(org, KEYS).bind(owner.to_string()).bind(at.as_micros());
         question.long().readable_as(org, listed_current).await
     }
 
     async fn api_key_count(&self, org: Id, owner: Id, at: Timestamp) -> StoreResult<u64> {
-        let question = self.ask(KEY_COUNT).bind(org.to_string()).bind(owner.to_string()).bind(at.as_micros());
+        let question = self.ask_of(org, KEY_COUNT).bind(owner.to_string()).bind(at.as_micros());
         unsigned(question.first::<(i64,)>().await?.map_or(0, |(count,)| count))
     }
 }

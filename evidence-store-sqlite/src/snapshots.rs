@@ -181,7 +181,7 @@ fn run(row: RunRow) -> StoreResult<Run> {
 #[async_trait]
 impl SnapshotStore for SqliteStore {
     async fn snapshot(&self, org: Id, environment: Id, index: u64) -> StoreResult<Option<Current<Snapshot>>> {
-        let question = self.ask(SNAPSHOT).bind(org.to_string()).bind(environment.to_string());
+        let question = self.ask_of(org, SNAPSHOT).bind(environment.to_string());
         let row = question.bind(signed(index)).first::<(i64, Payload)>().await?;
         let Some((revision, payload)) = row else { return Ok(None) };
         let Taken { snapshot } = said(payload.text()?)?;
@@ -194,7 +194,7 @@ impl SnapshotStore for SqliteStore {
         environment: Id,
         range: RangeInclusive<u64>,
     ) -> StoreResult<Vec<SnapshotRow>> {
-        let question = self.ask(SNAPSHOTS).bind(org.to_string()).bind(environment.to_string());
+        let question = self.ask_of(org, SNAPSHOTS).bind(environment.to_string());
         let question = question.bind(signed(*range.start())).bind(signed(*range.end()));
         let lines = range.end().saturating_sub(*range.start());
         let question = question.about(usize::try_from(lines).unwrap_or(usize::MAX));
@@ -202,13 +202,13 @@ impl SnapshotStore for SqliteStore {
     }
 
     async fn snapshot_at(&self, org: Id, environment: Id, at: Timestamp) -> StoreResult<u64> {
-        let question = self.ask(SNAPSHOT_AT).bind(org.to_string()).bind(environment.to_string());
+        let question = self.ask_of(org, SNAPSHOT_AT).bind(environment.to_string());
         let row = question.bind(at.as_micros()).first::<(i64,)>().await?;
         row.map_or(Ok(0), |(index,)| unsigned(index))
     }
 
     async fn instances(&self, org: Id, environment: Id, index: u64) -> StoreResult<Vec<Placed>> {
-        let question = self.ask(INSTANCES).bind(org.to_string()).bind(environment.to_string());
+        let question = self.ask_of(org, INSTANCES).bind(environment.to_string());
         let placed = |(json,): (Option<String>,)| {
             let placed = array(json)?.into_iter();
             Ok(placed.map(|(instance, exited): (Instance, bool)| Placed { instance, exited }).collect())
@@ -217,7 +217,7 @@ impl SnapshotStore for SqliteStore {
     }
 
     async fn runs(&self, org: Id, fingerprints: &[Fingerprint], newest: u32) -> StoreResult<Vec<Run>> {
-        let question = self.ask(RUNS).bind(org.to_string()).bind(once(fingerprints)?).bind(i64::from(newest));
+        let question = self.ask_of(org, RUNS).bind(once(fingerprints)?).bind(i64::from(newest));
         question.about(fingerprints.len()).all_as(run).await
     }
 }

@@ -31,7 +31,7 @@ struct Kept {
 #[async_trait]
 impl TextStore for SqliteStore {
     async fn texts(&self, org: Id, digests: &[Hash]) -> StoreResult<Vec<String>> {
-        let question = self.ask(TEXTS).bind(org.to_string()).bind(once(digests)?).long();
+        let question = self.ask_of(org, TEXTS).bind(once(digests)?).long();
         let text = |payload: &str| said::<Kept>(payload).map(|kept| kept.text);
         question
             .readable_as(org, move |(index, payload): (i64, Payload)| (index, payload.text().and_then(text)))

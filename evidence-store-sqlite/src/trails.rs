@@ -169,7 +169,7 @@ fn contents(org: Id, (trails, artifacts, attestations): Contents) -> StoreResult
 #[async_trait]
 impl TrailStore for SqliteStore {
     async fn trail(&self, org: Id, flow: Id, name: &str) -> StoreResult<Option<Current<Trail>>> {
-        let question = self.ask(BY_NAME).bind(org.to_string()).bind(flow.to_string()).bind(name.to_owned());
+        let question = self.ask_of(org, BY_NAME).bind(flow.to_string()).bind(name.to_owned());
         question.first_as(current).await
     }
 
@@ -185,12 +185,12 @@ impl TrailStore for SqliteStore {
     }
 
     async fn newest_trails(&self, org: Id, flows: &[Id]) -> StoreResult<Vec<Id>> {
-        let question = self.ask(NEWEST).bind(org.to_string()).bind(once(flows)?).about(flows.len());
+        let question = self.ask_of(org, NEWEST).bind(once(flows)?).about(flows.len());
         question.all_as(|(trail,): (String,)| id(&trail)).await
     }
 
     async fn trail_sizes(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<Listed>> {
-        let question = self.ask(SIZES).bind(org.to_string()).bind(once(trails)?).about(trails.len());
+        let question = self.ask_of(org, SIZES).bind(once(trails)?).about(trails.len());
         let size = |(trail, bytes, reports): (String, i64, i64)| {
             Ok(Listed { id: id(&trail)?, bytes: unsigned(bytes)? + unsigned(reports)? * REPORT_BYTES })
         };
@@ -198,26 +198,26 @@ impl TrailStore for SqliteStore {
     }
 
     async fn trail_names(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<(Id, TrailName)>> {
-        let question = self.ask(NAMES).bind(org.to_string()).bind(once(trails)?).about(trails.len());
+        let question = self.ask_of(org, NAMES).bind(once(trails)?).about(trails.len());
         question.all_as(|(trail, name): (String, String)| Ok((id(&trail)?, word(&name)?))).await
     }
 
     async fn trail_contents(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailContents>> {
-        let question = self.ask(CONTENTS).bind(org.to_string()).bind(once(trails)?).about(trails.len());
+        let question = self.ask_of(org, CONTENTS).bind(once(trails)?).about(trails.len());
         Ok(question.first_as(move |row: Contents| contents(org, row)).await?.unwrap_or_default())
     }
 
     async fn trail_size(&self, org: Id, trail: Id, kind: Reported, most: u64) -> StoreResult<u64> {
-        let question = self.ask(match kind {
+        let sql = match kind {
             Reported::Artifacts => ARTIFACTS,
             Reported::Attestations => ATTESTATIONS,
-        });
-        let question = question.bind(org.to_string()).bind(trail.to_string()).bind(signed(most));
+        };
+        let question = self.ask_of(org, sql).bind(trail.to_string()).bind(signed(most));
         question.first().await?.map_or(Ok(0), |(count,): (i64,)| unsigned(count))
     }
 
     async fn trail_entries(&self, org: Id, trail: Id) -> StoreResult<Vec<TrailEntry>> {
-        let question = self.ask(ENTRIES).bind(org.to_string()).bind(trail.to_string()).long();
+        let question = self.ask_of(org, ENTRIES).bind(trail.to_string()).long();
         let entry =
             |(index, bytes): (i64, i64)| Ok(TrailEntry { index: unsigned(index)?, bytes: unsigned(bytes)? });
         question.all_as(entry).await

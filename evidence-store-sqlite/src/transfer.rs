@@ -33,7 +33,7 @@ impl Transfer for SqliteStore {
     }
 
     async fn key_hashes(&self, org: Id, keys: &[Id]) -> StoreResult<Vec<(Id, KeyHash)>> {
-        let question = self.ask(KEY_HASHES).bind(org.to_string()).bind(list(keys)?).about(keys.len());
+        let question = self.ask_of(org, KEY_HASHES).bind(list(keys)?).about(keys.len());
         question.all_as(|(key, hash): (String, String)| Ok((id(&key)?, KeyHash::stored(hash)))).await
     }
 
@@ -43,7 +43,7 @@ impl Transfer for SqliteStore {
         after: Option<&Fingerprint>,
         limit: u64,
     ) -> StoreResult<Vec<Fingerprint>> {
-        let question = self.ask(ATTACHMENTS).bind(org.to_string()).bind(after.map(Fingerprint::to_string));
+        let question = self.ask_of(org, ATTACHMENTS).bind(after.map(Fingerprint::to_string));
         question.bind(signed(limit)).long().all_as(|(sha256,): (String,)| word(&sha256)).await
     }
 

@@ -208,8 +208,9 @@ impl<'a> Context<'a> {
         F: Future<Output = Result<T>>,
     {
         let (at, deadline) = ((self.org()?, environment.clone()), Instant::now() + RETRYING);
-        let judged = self.parts.judging.take(at, deadline, self.retry_until(deadline, attempt)).await;
-        judged.unwrap_or(Err(Error::Store(StoreError::Conflict)))
+        let turn = self.parts.judging.take(at, deadline).await;
+        let _turn = turn.ok_or(Error::Store(StoreError::Conflict))?;
+        self.retry_until(deadline, attempt).await
     }
 
     /// Whether a report that tells nothing new is to be noted, the last one having come in at this time.
