@@ -335,10 +335,13 @@ async fn a_page_that_cannot_be_read_is_named_and_hides_nothing_else() {
             .execute(&format!(
                 "UPDATE {{}}.blob_chunk SET data = '' WHERE org = '{beta}';
                 DELETE FROM {{}}.membership WHERE org = '{beta}';
-                INSERT INTO {{}}.node (org, level, idx, hash) VALUES ('{acme}', 4, 0, '');
                 CREATE TABLE {{}}.another (org text)"
             ))
             .await;
+        if table == "node" {
+            // Ledgers as short as these have none.
+            bench.execute(&format!("INSERT INTO {{}}.node VALUES ('{acme}', 4, 0, '')")).await;
+        }
         bench.execute(&damaged(table, column, bench.org(whose).await)).await;
         let problems = bench.problems().await;
         let said = format!("error returned from database: invalid page in block 7 of relation {table}");
