@@ -121,7 +121,7 @@ impl SqliteStore {
     ) -> Result<Self, ConnectError> {
         let unopened = |source| ConnectError::opening(file, source);
         let flags = if options.migrate { OpenFlags::SQLITE_OPEN_CREATE } else { OpenFlags::empty() };
-        if options.migrate && OpenFile::is_gone(file) {
+        if OpenFile::is_gone(file) {
             return Err(ConnectError::Lost { file: Address::path_of(file).display().to_string() });
         }
         let mut connection = connection(file, flags).map_err(unopened)?;

@@ -116,7 +116,8 @@ async fn damage_in_one_organization_keeps_no_other() {
         let [from, to] = [&source, &again].map(|store| Place::from(&**store as &dyn Transfer));
         let summary = copy(from, to, &mut progress).await.unwrap();
         assert_eq!(summary.damaged_organizations, named, "{damage}");
-        assert_eq!(named, u64::from(number > 1), "{damage}");
+        // A payload is not read again.
+        assert_eq!(named, u64::from(number > 0), "{damage}");
         let target = open(directory.path(), number).await;
         let (mut damaged, mut whole) = (Vec::new(), Vec::new());
         let mut progress = |progress| match progress {

@@ -378,7 +378,7 @@ async fn what_two_reports_tell_does_not_make_one_repo_another() {
         let url = "https://github.com/acme/shop";
         api.report_from(&json!({"name": "acme/shop", "url": url, "id": "7"})).await;
         api.report_from(&json!({"name": "acme/shop", "url": url, "provider": "github"})).await;
-        let known = json!({"repos": [{"url": url, "provider": "github", "repo_id": null}], "total_count": 1});
+        let known = json!({"repos": [{"url": url, "provider": null, "repo_id": "7"}], "total_count": 1});
         api.get(LIST).await.expect(200, known);
         api.report_from(&json!({"name": "acme/shop", "url": url, "id": "7", "provider": "github"})).await;
         api.get(&format!("{LIST}?repo_id=7&provider=github")).await.expect(200, json!({"total_count": 1}));
