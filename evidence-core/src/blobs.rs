@@ -138,7 +138,8 @@ pub trait Blobs: Send + Sync {
 /// A place for attachments outside of the store: a directory, a bucket.
 #[async_trait]
 pub trait OutsideBlobs: Blobs {
-    /// Removes a blob, if it is there. Once this answers, be it with an error, nothing is removed by it any more.
+    /// Removes a blob, if it is there. [`StoreError::Unavailable`] says that it was not removed and will not be by this; after
+    /// any other error it may be removed at any time.
     async fn remove(&self, org: Id, sha256: &Fingerprint) -> StoreResult<()>;
 }
 

@@ -267,17 +267,19 @@ async fn remove(pending: &Pending, evidence: &Evidence) -> Result<bool> {
     }
     let late = || StoreError::Unavailable("the place of the attachments does not remove in time".into());
     // Whoever was stopped in between finds it in another's hands.
+    let removing = Pending { removing_at: Some(begun), ..pending.clone() };
     if is_past(begun, REMOVED_WITHIN, evidence.now()) {
+        store.abandon_removal(&removing, evidence.now()).await?;
         return Err(late().into());
     }
-    let removing = Pending { removing_at: Some(begun), ..pending.clone() };
     match tokio::time::timeout(REMOVED_WITHIN, place.remove(pending.org, &pending.sha256)).await {
         Ok(Ok(())) => Ok(store.end_removal(&removing).await?),
-        Ok(Err(refused)) => {
+        Ok(Err(refused @ StoreError::Unavailable(_))) => {
             store.abandon_removal(&removing, evidence.now()).await?;
             Err(refused.into())
         }
         // It may be removed at any time: nothing is to be kept there meanwhile.
+        Ok(Err(unknown)) => Err(unknown.into()),
         Err(_) => Err(late().into()),
     }
 }

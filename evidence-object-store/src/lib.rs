@@ -22,6 +22,7 @@
 
 mod open;
 
+use std::error::Error as _;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -246,7 +247,24 @@ impl OutsideBlobs for ObjectBlobs {
         let deleted = self.begin(Instant::now() + ANSWERED_WITHIN, delete).await?;
         match deleted.await.map_err(|error| StoreError::Failed(error.into()))? {
             Ok(()) | Err(Error::NotFound { .. }) => Ok(()),
-            Err(error) => Err(unavailable(error)),
+            Err(error) if is_refusal(&error) => Err(unavailable(error)),
+            // A request that was given up may have arrived.
+            Err(error) => Err(StoreError::Failed(error.into())),
         }
+    }
+}
+
+/// Whether the place has said that it does not do what it was asked.
+fn is_refusal(error: &Error) -> bool {
+    use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+    let mut sources = std::iter::successors(error.source(), |&source| source.source());
+    let may_not = |kind| matches!(kind, PermissionDenied | ReadOnlyFilesystem);
+    match error {
+        Error::PermissionDenied { .. }
+        | Error::Unauthenticated { .. }
+        | Error::NotImplemented { .. }
+        | Error::NotSupported { .. } => true,
+        _ => sources
+            .any(|source| source.downcast_ref::<std::io::Error>().is_some_and(|error| may_not(error.kind()))),
     }
 }

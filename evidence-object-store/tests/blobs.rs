@@ -231,3 +231,24 @@ async fn a_place_that_does_not_answer_is_told_in_time_and_asked_no_more_than_it_
     let hour = Duration::from_secs(60 * 60);
     assert!(tokio::time::timeout(hour, place.remove(org, &sha256)).await.is_err());
 }
+
+#[tokio::test]
+async fn a_directory_that_may_not_be_written_to_says_that_it_removes_nothing() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = tempfile::tempdir().unwrap();
+    let place = ObjectBlobs::open(&format!("file://{}", directory.path().display())).unwrap();
+    let org: Id = "00000000-0000-0000-0000-00000001".parse().unwrap();
+    let sha256: Fingerprint = sha256_hex(b"a").parse().unwrap();
+    place.keep(org, &sha256, &mut Whole::new("a")).await.unwrap();
+    let of_org = directory.path().join(org.to_string());
+    let may = |mode| std::fs::set_permissions(&of_org, std::fs::Permissions::from_mode(mode)).unwrap();
+    may(0o500);
+    let removed = place.remove(org, &sha256).await;
+    may(0o700);
+    // Who may everything is refused nothing.
+    if place.chunk(org, &sha256, 0).await.unwrap().is_some() {
+        assert!(matches!(removed, Err(StoreError::Unavailable(_))), "{removed:?}");
+    } else {
+        removed.unwrap();
+    }
+}

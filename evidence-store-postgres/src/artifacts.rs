@@ -215,7 +215,8 @@ impl ArtifactStore for PostgresStore {
 
     async fn artifact_sizes(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Listed>> {
         let size = |(report, bytes): (String, i64)| Ok(Listed { id: id(&report)?, bytes: unsigned(bytes)? });
-        self.ask(SIZES).bind(org.to_string()).bind(list(ids)).all().await?.into_iter().map(size).collect()
+        let rows = self.ask_of(org, SIZES).long().bind(list(ids)).all().await?;
+        rows.into_iter().map(size).collect()
     }
 
     async fn reports(&self, org: Id, flow: Id, fingerprint: &Fingerprint) -> StoreResult<Vec<ArtifactRow>> {

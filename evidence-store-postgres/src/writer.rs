@@ -68,12 +68,12 @@ impl Task for Job {
     }
 }
 
-/// A batch that was sent when the connection broke: what its writes are answered if it was written, and one of its
-/// entries, by which that is known.
+/// A batch that was sent when the connection broke: what its writes are answered if it was written, and the entries by
+/// which that is known.
 #[derive(Debug)]
 struct Doubt {
-    org: Id,
-    entry: Entry,
+    /// The first entry of each write in it: a later attempt may have had fewer writes, and the same entries.
+    entries: Vec<(Id, Entry)>,
     outcomes: Outcomes,
 }
 
@@ -82,8 +82,8 @@ impl Doubt {
         let entry = |(write, outcome): (&Submission, &StoreResult<Vec<Entry>>)| {
             Some((write.org, *outcome.as_ref().ok()?.first()?))
         };
-        let (org, entry) = batch.iter().zip(&outcomes).find_map(entry)?;
-        Some(Self { org, entry, outcomes })
+        let entries: Vec<_> = batch.iter().zip(&outcomes).filter_map(entry).collect();
+        (!entries.is_empty()).then_some(Self { entries, outcomes })
     }
 }
 
@@ -266,17 +266,26 @@ impl Writer {
     /// What the writes of a batch in doubt are answered, if it turns out to have been written.
     async fn settled(&mut self, doubts: &mut Vec<Doubt>) -> Result<Option<Outcomes>, sqlx::Error> {
         for number in 0..doubts.len() {
-            let Some(Doubt { org, entry, .. }) = doubts.get(number) else { break };
+            let entries = doubts.get(number).map(|doubt| doubt.entries.clone()).unwrap_or_default();
+            if self.are_written(&entries).await? {
+                return Ok(Some(doubts.swap_remove(number).outcomes));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn are_written(&mut self, entries: &[(Id, Entry)]) -> Result<bool, sqlx::Error> {
+        for (org, entry) in entries {
             let query = sqlx::query_scalar(self.reader.schema.statement(LEAF_HASH));
             let query = query.bind(org.to_string()).bind(signed(entry.index));
             let wanted = entry.leaf_hash.to_string();
             let found: Option<String> =
                 self.on_connection(async |connection| query.fetch_optional(connection).await).await?;
-            if found.is_some_and(|found| found == wanted) {
-                return Ok(Some(doubts.swap_remove(number).outcomes));
+            if found.is_none_or(|found| found != wanted) {
+                return Ok(false);
             }
         }
-        Ok(None)
+        Ok(true)
     }
 
     /// Looks, once more where the connection turned out to be dead: looking changes nothing.

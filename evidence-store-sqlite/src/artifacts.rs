@@ -218,7 +218,7 @@ impl ArtifactStore for SqliteStore {
     }
 
     async fn artifact_sizes(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Listed>> {
-        let question = self.ask(SIZES).bind(org.to_string()).bind(once(ids)?).about(ids.len());
+        let question = self.ask_of(org, SIZES).bind(once(ids)?).about(ids.len());
         let size = |(report, bytes): (String, i64)| Ok(Listed { id: id(&report)?, bytes: unsigned(bytes)? });
         question.all_as(size).await
     }

@@ -43,7 +43,8 @@ pub enum ConnectError {
     },
     /// A log that was put aside may be the file's.
     #[error(
-        "'{log}' is a log of writes that was put aside when '{file}' lost its place: if '{file}' is that file, put back,          move the log to '{file}-wal' if nothing is there; if it is another, as a backup, move the log elsewhere"
+        "'{log}' is a log of writes that was put aside when '{file}' lost its place: if '{file}' is that file, put back, \
+         move the log to '{file}-wal' if nothing is there; if it is another, as a backup, move the log elsewhere"
     )]
     LogAside {
         /// The file.

@@ -120,7 +120,8 @@ pub struct HistoryEvent {
 }
 
 /// About so many bytes of trails are kept for the artifacts that come later in answers, of all together.
-const KEPT: usize = 32 << 20;
+/// A trail that has as much as may be reported to it fits in half of it.
+const KEPT: usize = 64 << 20;
 
 /// A report to a trail takes about so many, with what is made of it.
 const REPORT: usize = 1 << 10;
@@ -143,7 +144,7 @@ pub(super) struct Around {
     flow: Option<Flow>,
     /// By which its trails are kept: an answer reads all that was reported to a trail once for all its artifacts, unless it
     /// is sent so slowly that others have taken their place.
-    answer: Id,
+    answer: Option<Id>,
 }
 
 /// The trails of some artifacts.
@@ -182,7 +183,12 @@ impl OnTrail {
 impl Around {
     /// `flow` is that of all artifacts, where it is known.
     pub(super) fn new(flow: Option<Flow>, cx: &Context<'_>) -> Arc<Self> {
-        Arc::new(Self { lasting: cx.lasting(), flow, answer: cx.new_id() })
+        Arc::new(Self { lasting: cx.lasting(), flow, answer: Some(cx.new_id()) })
+    }
+
+    /// The same for one artifact, whose trail nothing else in the answer is about.
+    pub(super) fn of_one(flow: Flow, cx: &Context<'_>) -> Arc<Self> {
+        Arc::new(Self { lasting: cx.lasting(), flow: Some(flow), answer: None })
     }
 
     /// The reports of these ids, in any order.
@@ -204,7 +210,7 @@ impl Around {
 
     /// A trail of those before, if it is still there.
     fn kept(&self, trail: &Id) -> Option<Arc<OnTrail>> {
-        self.lasting.context().trail_cache().get(&(self.answer, *trail))
+        self.lasting.context().trail_cache().get(&(self.answer?, *trail))
     }
 
     async fn on_trails(&self, trails: &[Id], cx: &Context<'_>) -> Result<OnTrails> {
@@ -220,7 +226,9 @@ impl Around {
         };
         let read = move || Vec::from_iter(found.into_iter().map(on_trail));
         let keep = |(id, bytes, trail): (Id, usize, Arc<OnTrail>)| {
-            cx.trail_cache().put((self.answer, id), bytes, Arc::clone(&trail));
+            if let Some(answer) = self.answer {
+                cx.trail_cache().put((answer, id), bytes, Arc::clone(&trail));
+            }
             (id, trail)
         };
         Ok(cx.compute().run_if(heavy, read).await?.into_iter().map(keep).collect())

@@ -533,9 +533,12 @@ struct Listing<'a> {
 
 /// What was said of an artifact, once.
 struct Known {
+    /// With those lines that may still be listed: all of them, or those of what is missing.
     own: Standing,
-    /// Its lines without those that are listed already.
-    rest: Option<Vec<AttestationStatus>>,
+    /// How many lines there are in all.
+    lines: usize,
+    /// Whether some lines are gone, which are listed.
+    is_cut: bool,
 }
 
 impl<'a> Listing<'a> {
@@ -547,30 +550,24 @@ impl<'a> Listing<'a> {
         scopes: &Scopes<'a>,
     ) -> ArtifactStatus {
         let expected = expected_of(template, &artifact.name);
-        let subjects = scopes.subjects(artifact);
         let name = if expected.is_empty() { String::new() } else { artifact.name.clone() };
         let Self { left, listed, known } = self;
-        let known = known.entry((subjects, name)).or_insert_with_key(|(subjects, _)| Known {
-            own: Standing::new(expected, &scopes.about(subjects)),
-            rest: None,
+        let known = known.entry((scopes.subjects(artifact), name)).or_insert_with_key(|(subjects, _)| {
+            let own = Standing::new(expected, &scopes.about(subjects));
+            Known { lines: own.lines.len(), own, is_cut: false }
         });
-        let all = known.own.lines.len();
-        let repeats = all <= *left;
-        *left = left.saturating_sub(all);
-        let lines = if repeats {
+        let may_repeat = known.lines <= *left && !known.is_cut;
+        *left = left.saturating_sub(known.lines);
+        let lines = if may_repeat {
             listed.extend(known.own.lines.iter().map(AttestationStatus::ids));
             known.own.lines.clone()
         } else {
-            let is_missing = |line: &&AttestationStatus| line.attestation_id.is_none();
-            let lines = match &known.rest {
-                Some(missing) => missing.clone(),
-                None => {
-                    let new = |line: &&AttestationStatus| is_missing(line) || listed.insert(line.ids());
-                    known.own.lines.iter().filter(new).cloned().collect()
-                }
-            };
-            let missing = || known.own.lines.iter().filter(is_missing).cloned().collect();
-            known.rest.get_or_insert_with(missing);
+            // What is listed for one artifact is not kept for the next: the lines of all are as many as they may be.
+            let is_missing = |line: &AttestationStatus| line.attestation_id.is_none();
+            let missing = known.own.lines.iter().filter(|line| is_missing(line)).cloned().collect();
+            let mut lines = std::mem::replace(&mut known.own.lines, missing);
+            lines.retain(|line| is_missing(line) || listed.insert(line.ids()));
+            known.is_cut = true;
             lines
         };
         reported_status(template, trail, artifact, &known.own, lines)

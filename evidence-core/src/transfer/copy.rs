@@ -12,7 +12,7 @@ use crate::store::{Store, StoreError, StoreResult, StoredEntry};
 use crate::sweep::{self, AttachmentState};
 use crate::time::{Clock, SystemClock};
 
-use super::attachments::{Attachments, Content, Fault, Organizations, PAGE, UNREADABLE};
+use super::attachments::{Attachments, Content, Fault, GIVEN_UP, Organizations, PAGE, UNREADABLE};
 use super::{Import, Transfer};
 
 /// What a copy found and did.
@@ -238,8 +238,10 @@ impl CopyError {
 #[derive(Default)]
 struct Attempts {
     counts: AttachmentCounts,
-    /// How many could not be read, one after the other.
+    /// How many of an organization could not be read, one after the other.
     in_a_row: usize,
+    /// In how many organizations that was too often, one after the other.
+    given_up: usize,
 }
 
 /// An organization in both stores.
@@ -259,6 +261,7 @@ impl Ledger<'_> {
     async fn copy(&self, attempts: &mut Attempts, progress: &mut Tell<'_>) -> Result<Copied, CopyError> {
         let (theirs, ours) = self.heads().await?;
         let before = attempts.counts.copied;
+        attempts.in_a_row = 0;
         self.copy_lacking(attempts, progress).await?;
         self.copy_entries(ours, theirs, attempts, progress).await?;
         let new_attachments = attempts.counts.copied - before;
@@ -357,12 +360,12 @@ impl Ledger<'_> {
         let mut content = Content::of(self.from.attachments, org, sha256);
         let places = (self.to.store as &dyn Store, self.to.attachments);
         let kept = sweep::keep(places, (org, sha256), &mut content, SystemClock.now()).await;
-        let counts = &mut attempts.counts;
+        let (counts, mut unreadable) = (&mut attempts.counts, None);
         let reason = match content.fault {
             None => {
                 kept.map_err(CopyError::Target)?;
                 counts.copied += u64::from(content.is_begun);
-                attempts.in_a_row = 0;
+                (attempts.in_a_row, attempts.given_up) = (0, 0);
                 return Ok(());
             }
             Some(Fault::Missing) => {
@@ -376,14 +379,21 @@ impl Ledger<'_> {
             Some(Fault::Unreadable(error)) => {
                 counts.unreadable += 1;
                 attempts.in_a_row += 1;
-                if attempts.in_a_row == UNREADABLE {
-                    attempts.in_a_row = 0;
-                    return Err(CopyError::Unreadable { org: self.name(), source: error });
-                }
-                Skipped::Unreadable(error.to_string())
+                let reason = Skipped::Unreadable(error.to_string());
+                unreadable = Some(error);
+                reason
             }
         };
         progress(Progress::Skipped { organization: self.name(), sha256: sha256.clone(), reason });
-        Ok(())
+        match unreadable.filter(|_| attempts.in_a_row == UNREADABLE) {
+            None => Ok(()),
+            Some(error) => {
+                attempts.given_up += 1;
+                Err(match attempts.given_up {
+                    GIVEN_UP => CopyError::Source(error),
+                    _ => CopyError::Unreadable { org: self.name(), source: error },
+                })
+            }
+        }
     }
 }

@@ -391,8 +391,10 @@ async fn a_place_that_removes_nothing_refuses_no_upload() {
     }
 }
 
-/// A place that does not answer whether it removes anything.
-struct Silent;
+/// A place of which nobody knows whether it removes anything: it fails, or does not answer.
+struct Silent {
+    fails: bool,
+}
 
 #[async_trait]
 impl Blobs for Silent {
@@ -408,12 +410,18 @@ impl Blobs for Silent {
 #[async_trait]
 impl OutsideBlobs for Silent {
     async fn remove(&self, _: Id, _: &Fingerprint) -> StoreResult<()> {
-        std::future::pending().await
+        if self.fails { Err(StoreError::Failed("cut off".into())) } else { std::future::pending().await }
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_may_still_be_removed_is_not_kept_meanwhile() {
+    for fails in [true, false] {
+        may_still_be_removed(Silent { fails }).await;
+    }
+}
+
+async fn may_still_be_removed(place: Silent) {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     fixture(Arc::clone(&store), Settings::default()).await;
     let (org, clock) = (acme(&store).await, Hand::new());
@@ -421,7 +429,7 @@ async fn what_may_still_be_removed_is_not_kept_meanwhile() {
     clock.pass(LEAST_GRACE);
     let random = Arc::new(SystemRandom);
     let evidence = Evidence::with_sources(Arc::clone(&store), Settings::default(), clock.clone(), random);
-    let evidence = evidence.with_attachments(Arc::new(Silent));
+    let evidence = evidence.with_attachments(Arc::new(place));
     sweep().pass(&evidence).await.unwrap_err();
     clock.pass(2 * LEAST_GRACE);
     assert!(!store.put_pending(org, &digest("a"), clock.now()).await.unwrap());
