@@ -78,6 +78,8 @@ fn directory(directory: &std::path::Path) -> Result<ObjectBlobs, OpenError> {
 fn s3(url: &Url) -> Result<ObjectBlobs, OpenError> {
     let unusable = |source| OpenError::S3 { url: url.to_string(), source };
     let bucket = AmazonS3Builder::from_env().with_url(url.as_str()).with_retry(retries());
+    // Of a request about many, an answer of 200 may refuse each: a refusal is to be told from an unknown outcome.
+    let bucket = bucket.with_disable_bulk_delete(true);
     if let Some(endpoint) = plain_http(&bucket) {
         return Err(OpenError::PlainHttp(endpoint));
     }

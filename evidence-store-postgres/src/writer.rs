@@ -265,6 +265,8 @@ impl Writer {
 
     /// What the writes of a batch in doubt are answered, if it turns out to have been written.
     async fn settled(&mut self, doubts: &mut Vec<Doubt>) -> Result<Option<Outcomes>, sqlx::Error> {
+        // One attempt may have written what is all of another's: then it is the larger one.
+        doubts.sort_by_key(|doubt| std::cmp::Reverse(doubt.entries.len()));
         for number in 0..doubts.len() {
             let entries = doubts.get(number).map(|doubt| doubt.entries.clone()).unwrap_or_default();
             if self.are_written(&entries).await? {

@@ -12,121 +12,25 @@
 //! the later report leaves out or calls it.
 
 mod contents;
+mod listing;
 mod scopes;
+mod state;
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
-use std::str::FromStr;
 
-use schemars::JsonSchema;
 use serde::ser::SerializeMap;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Serialize, Serializer};
 
 pub use self::contents::{ByContent, ContentStatus, artifact_states, content_statuses};
+use self::listing::Listing;
+pub use self::listing::MAX_LINES;
 pub use self::scopes::overridden;
 use self::scopes::{Newest, Scopes, Slot, named_like_content};
+pub use self::state::{ArtifactState, State, UnknownState};
 use super::template::{Requirement, Template};
 use crate::time::Timestamp;
-
-/// Verdict over a trail, or over an artifact that was reported.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
-pub enum State {
-    /// All that is expected is there, and nothing failed.
-    #[serde(rename = "COMPLIANT")]
-    Compliant,
-    /// Something failed.
-    #[serde(rename = "NON-COMPLIANT")]
-    NonCompliant,
-    /// Nothing failed, but something expected is missing.
-    #[serde(rename = "INCOMPLETE")]
-    Incomplete,
-}
-
-impl State {
-    /// The verdict as the API spells it.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Compliant => "COMPLIANT",
-            Self::NonCompliant => "NON-COMPLIANT",
-            Self::Incomplete => "INCOMPLETE",
-        }
-    }
-
-    /// Whether the verdict is `COMPLIANT`.
-    pub const fn is_compliant(self) -> bool {
-        matches!(self, Self::Compliant)
-    }
-}
-
-impl fmt::Display for State {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl FromStr for State {
-    type Err = UnknownState;
-
-    fn from_str(text: &str) -> Result<Self, UnknownState> {
-        [Self::Compliant, Self::NonCompliant, Self::Incomplete]
-            .into_iter()
-            .find(|state| state.as_str() == text)
-            .ok_or(UnknownState)
-    }
-}
-
-/// The text is no [`State`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UnknownState;
-
-impl fmt::Display for UnknownState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Input should be 'COMPLIANT', 'NON-COMPLIANT' or 'INCOMPLETE'")
-    }
-}
-
-impl std::error::Error for UnknownState {}
-
-/// Verdict over an artifact that the template expects or somebody reported.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ArtifactState {
-    /// Expected, and never reported.
-    Missing,
-    /// Reported, with this verdict.
-    Reported(State),
-}
-
-impl ArtifactState {
-    /// The verdict as the API spells it.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Missing => "MISSING",
-            Self::Reported(state) => state.as_str(),
-        }
-    }
-
-    /// Whether the artifact is compliant; unknown while it is missing.
-    pub const fn is_compliant(self) -> Option<bool> {
-        match self {
-            Self::Missing => None,
-            Self::Reported(state) => Some(state.is_compliant()),
-        }
-    }
-}
-
-impl fmt::Display for ArtifactState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl Serialize for ArtifactState {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.as_str())
-    }
-}
 
 /// One report of an artifact in the trail.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -326,10 +230,6 @@ fn completeness<S: Serializer>(complete: &bool, serializer: S) -> Result<S::Ok, 
     serializer.serialize_str(if *complete { "COMPLETE" } else { "MISSING" })
 }
 
-/// How many lines the artifacts of a trail have before none is repeated. An attestation may be about many artifacts, so
-/// that the lines of a trail could be as many as one's number times the other's.
-pub const MAX_LINES: usize = 100_000;
-
 /// The state of an artifact of a trail. Serialized without its name, which is the key in the
 /// trail's `artifacts_statuses`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -490,7 +390,7 @@ fn evaluate_artifacts(
 ) -> Vec<ArtifactStatus> {
     let (mut reported, mut waiting) =
         (std::mem::take(&mut scopes.reported), std::mem::take(&mut scopes.waiting));
-    let mut listing = Listing { left: MAX_LINES, listed: BTreeSet::new(), known: BTreeMap::new() };
+    let mut listing = Listing::default();
     let spelled: BTreeSet<String> = named_like_content(template, &reported);
     let mut statuses = Vec::new();
     for expected in template.artifacts.iter() {
@@ -518,67 +418,6 @@ fn evaluate_artifacts(
     unexpected.sort_by_key(|(first_index, _)| *first_index);
     statuses.extend(unexpected.into_iter().map(|(_, status)| status));
     statuses
-}
-
-/// What is listed for the artifacts of a trail.
-struct Listing<'a> {
-    /// How many lines may still be repeated.
-    left: usize,
-    /// What the lines say, by the ids of the attestation and of its override.
-    listed: BTreeSet<(Option<String>, Option<String>)>,
-    /// What the attestations of one artifact come to is the same for all of which the same is said, and asked: by what
-    /// attestations call it, and by its name where something is asked of that.
-    known: BTreeMap<(Vec<Subject<'a>>, String), Known>,
-}
-
-/// What was said of an artifact, once.
-struct Known {
-    /// With those lines that may still be listed: all of them, or those of what is missing.
-    own: Standing,
-    /// How many lines there are in all.
-    lines: usize,
-    /// Whether some lines are gone, which are listed.
-    is_cut: bool,
-}
-
-impl<'a> Listing<'a> {
-    fn of(
-        &mut self,
-        template: &Template,
-        trail: &Standing,
-        artifact: &ReportedArtifact,
-        scopes: &Scopes<'a>,
-    ) -> ArtifactStatus {
-        let expected = expected_of(template, &artifact.name);
-        let name = if expected.is_empty() { String::new() } else { artifact.name.clone() };
-        let Self { left, listed, known } = self;
-        let known = known.entry((scopes.subjects(artifact), name)).or_insert_with_key(|(subjects, _)| {
-            let own = Standing::new(expected, &scopes.about(subjects));
-            Known { lines: own.lines.len(), own, is_cut: false }
-        });
-        let may_repeat = known.lines <= *left && !known.is_cut;
-        *left = left.saturating_sub(known.lines);
-        let lines = if may_repeat {
-            listed.extend(known.own.lines.iter().map(AttestationStatus::ids));
-            known.own.lines.clone()
-        } else {
-            // What is listed for one artifact is not kept for the next: the lines of all are as many as they may be.
-            let is_missing = |line: &AttestationStatus| line.attestation_id.is_none();
-            let missing = known.own.lines.iter().filter(|line| is_missing(line)).cloned().collect();
-            let mut lines = std::mem::replace(&mut known.own.lines, missing);
-            lines.retain(|line| is_missing(line) || listed.insert(line.ids()));
-            known.is_cut = true;
-            lines
-        };
-        reported_status(template, trail, artifact, &known.own, lines)
-    }
-}
-
-impl AttestationStatus {
-    /// The ids of the attestation and of its override.
-    fn ids(&self) -> (Option<String>, Option<String>) {
-        (self.attestation_id.clone(), self.overridden_attestation_id.clone())
-    }
 }
 
 fn evaluate_reported(

@@ -19,14 +19,14 @@ pub(super) const PAGE: u64 = 128;
 /// After how many contents in a row that cannot be read those of the organization are given up.
 pub(super) const UNREADABLE: usize = 16;
 
-/// After how many such organizations in a row the place is given up.
-pub(super) const GIVEN_UP: usize = 3;
+/// After how many in a row, of whatever organizations, the place is given up.
+pub(super) const GIVEN_UP: usize = 3 * UNREADABLE;
 
 /// Reads every content that a record names where attachments are kept outside of the store, and tells each that is
 /// missing, is not what its digest says, or cannot be read, in a sentence.
 ///
 /// # Errors
-/// [`StoreError`] when the store cannot be read, or the place of one organization after the other; damage is told, not an
+/// [`StoreError`] when the store cannot be read, or the place, of one content after the other; damage is told, not an
 /// error.
 pub async fn check_attachments(
     store: &dyn Transfer,
@@ -34,24 +34,23 @@ pub async fn check_attachments(
     tell: &mut (dyn FnMut(String) + Send),
 ) -> StoreResult<()> {
     let mut organizations = Organizations::of(store);
-    let mut given_up = 0;
+    let mut failed = 0;
     while let Some(Organization { id, name, .. }) = listed(organizations.next().await, tell)? {
         let (mut attachments, mut unreadable) = (Attachments::of(store, id), 0);
         while let Some(sha256) = listed(attachments.next().await, tell)? {
             let what = match Content::of(place, id, &sha256).check().await {
                 Ok(()) => {
-                    (unreadable, given_up) = (0, 0);
+                    (unreadable, failed) = (0, 0);
                     continue;
                 }
                 Err(Fault::Missing) => Skipped::Missing,
                 Err(Fault::Altered) => Skipped::Altered,
                 Err(Fault::Unreadable(error)) => {
-                    unreadable += 1;
+                    (unreadable, failed) = (unreadable + 1, failed + 1);
+                    if failed == GIVEN_UP {
+                        return Err(error);
+                    }
                     if unreadable == UNREADABLE {
-                        given_up += 1;
-                        if given_up == GIVEN_UP {
-                            return Err(error);
-                        }
                         tell(format!("organization {name}: its other attachments are not checked: {error}"));
                         break;
                     }

@@ -240,8 +240,8 @@ struct Attempts {
     counts: AttachmentCounts,
     /// How many of an organization could not be read, one after the other.
     in_a_row: usize,
-    /// In how many organizations that was too often, one after the other.
-    given_up: usize,
+    /// The same of whatever organizations.
+    failed: usize,
 }
 
 /// An organization in both stores.
@@ -365,7 +365,7 @@ impl Ledger<'_> {
             None => {
                 kept.map_err(CopyError::Target)?;
                 counts.copied += u64::from(content.is_begun);
-                (attempts.in_a_row, attempts.given_up) = (0, 0);
+                (attempts.in_a_row, attempts.failed) = (0, 0);
                 return Ok(());
             }
             Some(Fault::Missing) => {
@@ -378,22 +378,19 @@ impl Ledger<'_> {
             }
             Some(Fault::Unreadable(error)) => {
                 counts.unreadable += 1;
-                attempts.in_a_row += 1;
+                (attempts.in_a_row, attempts.failed) = (attempts.in_a_row + 1, attempts.failed + 1);
                 let reason = Skipped::Unreadable(error.to_string());
                 unreadable = Some(error);
                 reason
             }
         };
         progress(Progress::Skipped { organization: self.name(), sha256: sha256.clone(), reason });
-        match unreadable.filter(|_| attempts.in_a_row == UNREADABLE) {
-            None => Ok(()),
-            Some(error) => {
-                attempts.given_up += 1;
-                Err(match attempts.given_up {
-                    GIVEN_UP => CopyError::Source(error),
-                    _ => CopyError::Unreadable { org: self.name(), source: error },
-                })
+        match unreadable {
+            Some(error) if attempts.failed == GIVEN_UP => Err(CopyError::Source(error)),
+            Some(error) if attempts.in_a_row == UNREADABLE => {
+                Err(CopyError::Unreadable { org: self.name(), source: error })
             }
+            _ => Ok(()),
         }
     }
 }
