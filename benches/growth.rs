@@ -8,7 +8,7 @@ use evidence_benches::{
 };
 use evidence_core::artifacts::{Artifact, ArtifactFilter};
 use evidence_core::digest::sha256_hex;
-use evidence_core::page::Window;
+use evidence_core::page::PageRequest;
 use evidence_core::trails::Trail;
 use evidence_core::{Fact, Write};
 use serde_json::json;
@@ -107,7 +107,7 @@ async fn fill(server: &Server, size: usize) -> Outcome {
     client.send(&reported_artifact(server)).await?;
     let store = server.store.store();
     let (by, org) = member(&*store).await?;
-    let first = store.artifacts(org, &ArtifactFilter::default(), Window { offset: 0, limit: 1 }).await?;
+    let first = store.artifacts(org, &ArtifactFilter::default(), PageRequest { offset: 0, limit: 1 }).await?;
     let artifact = first.items.first().ok_or("no artifact")?;
     let trail = store.trail(org, artifact.flow, &trail_name(0)).await?.ok_or("no trail")?.record;
     let numbers: Vec<usize> = (1..size).collect();

@@ -244,7 +244,7 @@ async fn statements(servers: &Handle, stores: &Stores, engine: Engine) -> Outcom
     Ok(Row::new(format!("P11 {engine}, statements of a GET"), figure, "bounded", most[0] == most[1]))
 }
 
-/// P5: reports of environments whose artifacts were all reported to trails, judged by a policy.
+/// P5: reports of environments whose artifacts were all reported to trails, evaluated by a policy.
 async fn reports(server: &Server, engine: Engine) -> Outcome<Vec<Row>> {
     let mut client = server.client().await?;
     let (mut statements, mut rows) = (Vec::new(), Vec::new());

@@ -70,16 +70,37 @@ impl Client {
     /// Sends a request and reads the whole answer, whatever its status.
     ///
     /// # Errors
-    /// When the connection breaks, or the answer has no length.
+    /// When the connection breaks, or the answer is no HTTP.
     pub async fn ask(&mut self, request: &Request) -> Outcome<Response> {
         self.stream.write_all(&request.0).await?;
         self.buffer.clear();
         let end = self.read_until(|bytes| bytes.windows(4).position(|four| four == b"\r\n\r\n")).await? + 4;
         let head = std::str::from_utf8(self.buffer.get(..end).unwrap_or_default())?;
         let status = head.split(' ').nth(1).ok_or("no status")?.parse()?;
-        let length: usize = content_length(head).ok_or("an answer without a length")?.parse()?;
+        let Some(length) = field(head, "content-length") else {
+            return Ok(Response { status, body: self.chunks(end).await? });
+        };
+        let length: usize = length.parse()?;
         self.read_until(|bytes| (bytes.len() >= end + length).then_some(())).await?;
         Ok(Response { status, body: self.buffer.split_off(end) })
+    }
+
+    /// The chunks of an answer without a length, from this position on (RFC 9112 section 7.1).
+    async fn chunks(&mut self, mut start: usize) -> Outcome<Vec<u8>> {
+        let mut body = Vec::new();
+        loop {
+            let line = |bytes: &[u8]| bytes.get(start..)?.windows(2).position(|two| two == b"\r\n");
+            let end = start + self.read_until(line).await?;
+            let size = self.buffer.get(start..end).unwrap_or_default();
+            let size = usize::from_str_radix(std::str::from_utf8(size)?, 16)?;
+            let past = end + 2 + size + 2;
+            self.read_until(|bytes| (bytes.len() >= past).then_some(())).await?;
+            if size == 0 {
+                return Ok(body);
+            }
+            body.extend_from_slice(self.buffer.get(end + 2..past - 2).unwrap_or_default());
+            start = past;
+        }
     }
 
     /// Sends a request that has to succeed.
@@ -107,8 +128,8 @@ impl Client {
     }
 }
 
-fn content_length(head: &str) -> Option<&str> {
+fn field<'h>(head: &'h str, wanted: &str) -> Option<&'h str> {
     let mut lines = head.lines().filter_map(|line| line.split_once(':'));
-    let (_, value) = lines.find(|(name, _)| name.eq_ignore_ascii_case("content-length"))?;
+    let (_, value) = lines.find(|(name, _)| name.eq_ignore_ascii_case(wanted))?;
     Some(value.trim())
 }

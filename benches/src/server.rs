@@ -51,7 +51,7 @@ pub async fn evidence(store: Arc<dyn Store>) -> Outcome<(Evidence, ApiKey)> {
 /// When [`evidence`] was not made over this store.
 pub async fn member(store: &dyn Store) -> Outcome<(Actor, Id)> {
     let jane = store.user("jane").await?.ok_or("no user")?;
-    let org = store.standing(ORG, jane.id).await?.ok_or("no organization")?.organization.id;
+    let org = store.org_role(ORG, jane.id).await?.ok_or("no organization")?.organization.id;
     Ok((Actor { id: jane.id, name: jane.name.to_string(), kind: ActorKind::User }, org))
 }
 

@@ -309,7 +309,7 @@ impl Administration<'_> {
     /// Whether an organization, and so a user, may have the name.
     async fn check_free(&self, name: &OrgName) -> Result<()> {
         check_word("name", name)?;
-        match self.store().standing(name.as_str(), self.by.id).await? {
+        match self.store().org_role(name.as_str(), self.by.id).await? {
             Some(_) => Err(Error::invalid("name", format!("'{name}' is taken"))),
             None => Ok(()),
         }
@@ -321,9 +321,9 @@ impl Administration<'_> {
     }
 
     async fn organization(&self, name: &OrgName) -> Result<Organization> {
-        let standing = self.store().standing(name.as_str(), self.by.id).await?;
+        let org_role = self.store().org_role(name.as_str(), self.by.id).await?;
         let missing = || Missing::new(Resource::Organization, name.as_str(), name.as_str());
-        Ok(standing.ok_or_else(missing)?.organization)
+        Ok(org_role.ok_or_else(missing)?.organization)
     }
 
     async fn shared_organization(&self, name: &OrgName) -> Result<Organization> {

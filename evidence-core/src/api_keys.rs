@@ -139,7 +139,7 @@ pub struct GraceHours(i64);
 
 impl GraceHours {
     const LEAST: i64 = 1;
-    const MOST: i64 = 720;
+    const MAX_ITEMS: i64 = 720;
 
     /// When the period that begins at `now` is over.
     const fn end(self, now: Timestamp) -> Timestamp {
@@ -155,7 +155,7 @@ impl Default for GraceHours {
 
 impl<'de> Deserialize<'de> for GraceHours {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        bounded(deserializer, Self::LEAST, Self::MOST).map(Self)
+        bounded(deserializer, Self::LEAST, Self::MAX_ITEMS).map(Self)
     }
 }
 
@@ -164,7 +164,7 @@ impl JsonSchema for GraceHours {
         "GraceHours".into()
     }
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "integer", "minimum": Self::LEAST, "maximum": Self::MOST })
+        json_schema!({ "type": "integer", "minimum": Self::LEAST, "maximum": Self::MAX_ITEMS })
     }
 }
 

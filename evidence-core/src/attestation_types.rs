@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::auth::{Actor, Scope};
 use crate::compute::LONG_JSON;
-use crate::decode::{self, Misfit};
+use crate::decode::{self, InvalidField};
 use crate::error::{Error, Resource, Result};
 use crate::fact::{Fact, Guard, Key, RecordKind, UnknownFields, keep_unknown_fields};
 use crate::id::Id;
@@ -59,7 +59,7 @@ pub struct AttestationTypeVersion {
     pub version: u64,
     /// The JSON Schema that its data must fit.
     pub type_schema: Option<JsonText>,
-    /// How its data are judged: `{content_type: "jq", rules: […]}` or `{content_type: "default"}`,
+    /// How its data are evaluated: `{content_type: "jq", rules: […]}` or `{content_type: "default"}`,
     /// with `rules` where some were sent.
     pub evaluator: Value,
     /// What of the data is shown: a list of `{name, expression}`.
@@ -239,7 +239,7 @@ async fn in_list(ids: Vec<Id>, lasting: Lasting) -> Result<Vec<Versioned>> {
     types.retain(|known| !known.archived);
     let size = |known: &AttestationType| known.description.as_deref().map_or(0, str::len);
     let heavy = types.iter().map(size).sum::<usize>() > LONG_JSON;
-    let org = cx.place()?.name.clone();
+    let org = cx.org_access()?.name.clone();
     let write = move || types.into_iter().map(|known| known.whole(&org)).collect();
     cx.compute().run_if(heavy, write).await?
 }
@@ -271,7 +271,7 @@ impl Operation for GetAttestationType {
         let (store, org, name) = (cx.store(), cx.org()?, self.custom_attestation_type_name);
         let known = store.attestation_type(org, name.as_str()).await?;
         let known = known.ok_or_else(|| cx.missing(Resource::AttestationType, name.as_str()))?.record;
-        let org = &cx.place()?.name;
+        let org = &cx.org_access()?.name;
         let versioned = match self.version {
             None => known.whole(org)?,
             Some(wanted) => {
@@ -304,7 +304,7 @@ pub struct AttestationTypeInput {
     pub name: AttestationTypeName,
     /// What it is for.
     pub description: Option<Description>,
-    /// How its data are judged; by nothing but the schema when absent.
+    /// How its data are evaluated; by nothing but the schema when absent.
     pub evaluator: Option<Evaluator>,
     /// What of the data is shown.
     pub summary: Option<List<SummaryItem>>,
@@ -313,12 +313,12 @@ pub struct AttestationTypeInput {
 impl Document for AttestationTypeInput {
     const PARTS: FormParts = FormParts { document: "data_json", file: "type_schema", many: false };
 
-    fn read(value: &JsonValue) -> Result<Self, Misfit> {
+    fn read(value: &JsonValue) -> Result<Self, InvalidField> {
         decode::from_json(value)
     }
 }
 
-/// How the data of a custom attestation are judged.
+/// How the data of a custom attestation are evaluated.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "content_type", rename_all = "lowercase", try_from = "SentEvaluator")]
 pub enum Evaluator {

@@ -326,7 +326,7 @@ impl Target {
 pub struct Access {
     pub(crate) caller: Principal,
     pub(crate) target: Target,
-    pub(crate) place: Option<Place>,
+    pub(crate) org_access: Option<OrgAccess>,
     /// The organization whose service account the caller is.
     pub(crate) home: Option<Id>,
 }
@@ -343,16 +343,16 @@ impl Access {
     }
 
     /// Where, and with which role; nothing for operations that concern no organization.
-    pub const fn place(&self) -> Option<&Place> {
-        self.place.as_ref()
+    pub const fn org_access(&self) -> Option<&OrgAccess> {
+        self.org_access.as_ref()
     }
 
     /// Whose share of the compute pool the request uses ([`Compute::on_behalf_of`](crate::compute::Compute::on_behalf_of)):
     /// the organization's, where the caller has a role there, and else the caller's own. An organization makes as many service
     /// accounts as it likes: elsewhere they all use its own share. Nothing for nobody.
     pub fn on_behalf_of(&self) -> Option<Id> {
-        match &self.place {
-            Some(Place { org, role: Some(_), .. }) => Some(*org),
+        match &self.org_access {
+            Some(OrgAccess { org, role: Some(_), .. }) => Some(*org),
             _ if self.caller.is_nobody() => None,
             _ => Some(self.home.unwrap_or(self.caller.actor.id)),
         }
@@ -361,7 +361,7 @@ impl Access {
 
 /// The organization that a request concerns.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct OrgAccess {
     /// The organization's id.
     pub org: Id,
     /// Its name.

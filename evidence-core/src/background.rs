@@ -15,9 +15,9 @@ use tokio::task::{JoinSet, yield_now};
 use tokio::time::{sleep, timeout};
 
 use crate::error::Result;
-use crate::feed::{Advance, LONGEST_LEASE, Lease};
+use crate::feed::{Advance, Lease, MAX_LEASE};
 use crate::id::Id;
-use crate::policies::Reassess;
+use crate::policies::Reevaluate;
 use crate::service::Evidence;
 use crate::store::{StoreError, StoredEntry};
 use crate::sweep::Sweep;
@@ -87,7 +87,7 @@ pub trait Job: Send + Sync + 'static {
 
 /// The service's own background work, which a host extends by jobs of its own.
 pub fn jobs(sweep: Sweep) -> Vec<Arc<dyn Job>> {
-    vec![Arc::new(sweep), Arc::new(Reassess)]
+    vec![Arc::new(sweep), Arc::new(Reevaluate)]
 }
 
 /// How long another server waits for one that does not renew its leases, by default.
@@ -175,9 +175,9 @@ impl Background {
 
 impl Evidence {
     /// Does these jobs from now on, on the Tokio runtime that this is called on, each while this process holds its lease;
-    /// `lease` is how long that lasts when nobody renews it any more ([`LEASE`]), [`LONGEST_LEASE`] at most.
+    /// `lease` is how long that lasts when nobody renews it any more ([`LEASE`]), [`MAX_LEASE`] at most.
     pub fn background(&self, lease: Duration, jobs: Vec<Arc<dyn Job>>) -> Background {
-        let lease = lease.min(LONGEST_LEASE);
+        let lease = lease.min(MAX_LEASE);
         let (stop, stopped) = watch::channel(false);
         let mut running = JoinSet::new();
         for job in jobs {

@@ -128,11 +128,11 @@ pub(crate) fn unreadable(source: std::io::Error) -> Error {
 pub trait Blobs: Send + Sync {
     /// Keeps `content` under its digest; once this answers, it is durable. Keeping the same content again is no change, but
     /// that it puts right what was lost or altered meanwhile ([`is_whole`]).
-    async fn keep(&self, org: Id, sha256: &Fingerprint, content: &mut dyn Chunks) -> StoreResult<()>;
+    async fn put(&self, org: Id, sha256: &Fingerprint, content: &mut dyn Chunks) -> StoreResult<()>;
 
     /// Chunk `number` (from 0, [`CHUNK`] bytes each but the last) of a blob; `None` past its end or when there is no
     /// such blob.
-    async fn chunk(&self, org: Id, sha256: &Fingerprint, number: u64) -> StoreResult<Option<Bytes>>;
+    async fn get_chunk(&self, org: Id, sha256: &Fingerprint, number: u64) -> StoreResult<Option<Bytes>>;
 }
 
 /// A place for attachments outside of the store: a directory, a bucket.
@@ -196,7 +196,7 @@ impl<B: Deref<Target: Blobs> + Send + Sync> BlobReader<B> {
     }
 
     async fn read(&mut self) -> StoreResult<Option<Bytes>> {
-        let chunk = self.blobs.chunk(self.org, &self.sha256, self.next).await?.unwrap_or_default();
+        let chunk = self.blobs.get_chunk(self.org, &self.sha256, self.next).await?.unwrap_or_default();
         let rest = self.rest.map(|rest| rest.checked_sub(chunk.len() as u64));
         self.digest.update(&chunk);
         self.next += 1;

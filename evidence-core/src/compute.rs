@@ -2,13 +2,13 @@
 //! async runtime through here, and nowhere else, so that it holds up no other request. Which threads do it is the host's
 //! to say: [`Evidence::with_compute_pool`](crate::Evidence::with_compute_pool).
 //!
-//! What finds no thread waits, at most [`PATIENCE`] long and at most [`WAITING`] jobs of an organization; what comes beyond
+//! What finds no thread waits, at most [`MAX_WAIT`] long and at most [`WAITING`] jobs of an organization; what comes beyond
 //! is refused, and never begun. Organizations take turns, so that none waits for all the jobs of another. A caller without a
 //! role in the organization is counted in its place, a service account as the organization that made it, so that no stranger
 //! uses up what its own people need. What an answer that is being sent still needs waits whatever waits already; and what a
 //! write needs that was recorded is done in any case.
 //!
-//! Jobs that take seconds have half of the places at most ([`Compute::run_long`]), so that the others, of which a request may
+//! Jobs that take seconds have half of the slots at most ([`Compute::run_long`]), so that the others, of which a request may
 //! have several, do not wait for them each time. They wait apart, and so does whatever else their requests do
 //! ([`Compute::at_length`]): however many are asked for, what is short finds room to wait.
 
@@ -28,7 +28,7 @@ use crate::error::{Error, Result};
 use crate::id::Id;
 
 /// How long a job waits for its turn.
-pub const PATIENCE: Duration = Duration::from_secs(10);
+pub const MAX_WAIT: Duration = Duration::from_secs(10);
 /// How many jobs of an organization, or of a caller without a role in it, may wait at once, and as many of requests that
 /// take long; those of nobody count as one caller's.
 pub const WAITING: usize = 64;
@@ -37,11 +37,11 @@ pub const WAITING: usize = 64;
 pub(crate) const LONG_JSON: usize = 64 << 10;
 /// YAML of more bytes takes about a millisecond to parse.
 pub(crate) const LONG_YAML: usize = 4 << 10;
-/// Judging more running artifacts, each by one policy, takes about a millisecond.
-pub(crate) const MANY_JUDGEMENTS: usize = 256;
+/// Evaluating more running artifacts, each by one policy, takes about a millisecond.
+pub(crate) const MANY_EVALUATIONS: usize = 256;
 
-/// So many judgements are one job, so that those of others come in between.
-const JUDGEMENTS_AT_ONCE: usize = 10_000;
+/// So many evaluations are one job, so that those of others come in between.
+const EVALUATIONS_PER_JOB: usize = 10_000;
 
 /// Work for another thread.
 pub type Job = Box<dyn FnOnce() + Send>;
@@ -111,7 +111,7 @@ pub enum Refused {
         "as many jobs of the organization or caller as may wait are waiting for the compute pool already"
     )]
     Full,
-    /// Its turn did not come within [`PATIENCE`].
+    /// Its turn did not come within [`MAX_WAIT`].
     #[error("the compute pool did not get round to it in time")]
     Late,
 }
@@ -136,13 +136,13 @@ pub enum Progress {
     Recorded,
 }
 
-/// The way into a [`ComputePool`]. Clones share its places, and what they know of the request's progress.
+/// The way into a [`ComputePool`]. Clones share its slots, and what they know of the request's progress.
 #[derive(Clone)]
 pub struct Compute {
     pool: Arc<dyn ComputePool>,
-    places: Arc<Places>,
+    slots: Arc<Slots>,
     /// Who has a place here, of half as many, may wait for one there with a long job.
-    long: Arc<Places>,
+    long: Arc<Slots>,
     books: Books,
     /// A [`Progress`].
     progress: Arc<AtomicU8>,
@@ -151,7 +151,7 @@ pub struct Compute {
 impl std::fmt::Debug for Compute {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Compute")
-            .field("free", &self.places.turns().free)
+            .field("free", &self.slots.turns().free)
             .field("books", &self.books)
             .finish_non_exhaustive()
     }
@@ -166,9 +166,9 @@ impl Default for Compute {
 impl Compute {
     /// The way into this pool, on behalf of nobody.
     pub fn new(pool: impl ComputePool) -> Self {
-        let places = pool.parallelism().max(1);
-        let (places, long) = (Places::new(places), Places::new((places / 2).max(1)));
-        Self { pool: Arc::new(pool), places, long, books: Books::default(), progress: Arc::default() }
+        let slots = pool.parallelism().max(1);
+        let (slots, long) = (Slots::new(slots), Slots::new((slots / 2).max(1)));
+        Self { pool: Arc::new(pool), slots, long, books: Books::default(), progress: Arc::default() }
     }
 
     /// The way into the same pool for a request on behalf of this organization or caller
@@ -195,16 +195,16 @@ impl Compute {
     }
 
     /// Waits for a place, with a long job for one among the long first. If the future is dropped, so is its turn.
-    async fn place(&self, is_long: bool) -> Result<(Place, Option<Place>), Refused> {
+    async fn slot(&self, is_long: bool) -> Result<(Slot, Option<Slot>), Refused> {
         let most = if self.has(Progress::Answering) { usize::MAX } else { WAITING };
         let mut waiting = pin!(async {
             let books = if is_long { self.books.at_length() } else { self.books };
-            let long = if is_long { Some(self.long.place(books, most).await?) } else { None };
-            Ok::<_, Refused>((self.places.place(books, most).await?, long))
+            let long = if is_long { Some(self.long.slot(books, most).await?) } else { None };
+            Ok::<_, Refused>((self.slots.slot(books, most).await?, long))
         });
         match waiting.as_mut().now_or_never() {
             Some(at_once) => at_once,
-            None => timeout(PATIENCE, waiting).await.unwrap_or(Err(Refused::Late)),
+            None => timeout(MAX_WAIT, waiting).await.unwrap_or(Err(Refused::Late)),
         }
     }
 
@@ -217,7 +217,7 @@ impl Compute {
         self.run_as(false, work).await
     }
 
-    /// Does `work` that may take seconds in the pool. Such work has half of the places at most, and of several never all.
+    /// Does `work` that may take seconds in the pool. Such work has half of the slots at most, and of several never all.
     ///
     /// # Errors
     /// Those of [`Self::run`].
@@ -231,8 +231,8 @@ impl Compute {
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T> {
         let failed = |source| Error::Internal { what: "work in the compute pool failed", source };
-        let place = match self.place(is_long).await {
-            Ok(place) => place,
+        let slot = match self.slot(is_long).await {
+            Ok(slot) => slot,
             Err(_) if self.has(Progress::Recorded) => {
                 return catch_unwind(AssertUnwindSafe(work)).map_err(|_| failed("it panicked".into()));
             }
@@ -245,7 +245,7 @@ impl Compute {
                 return;
             }
             let outcome = catch_unwind(AssertUnwindSafe(|| span.in_scope(work)));
-            drop(place);
+            drop(slot);
             // Nobody may wait for it any more.
             drop(answer.send(outcome));
         }));
@@ -268,32 +268,32 @@ impl Compute {
         if heavy { self.run(work).await } else { Ok(work()) }
     }
 
-    /// What `judge` makes of each of these, in order: on this thread where it takes few `judgements`, and else in the pool,
+    /// What `evaluate` makes of each of these, in order: on this thread where it takes few `evaluations`, and else in the pool,
     /// so many of them a job that those of others come in between.
     ///
     /// # Errors
     /// Those of [`Self::run`].
-    pub(crate) async fn judge_each<I: Send + 'static, T: Send + 'static>(
+    pub(crate) async fn evaluate_each<I: Send + 'static, T: Send + 'static>(
         &self,
         items: Vec<I>,
-        judgements: impl Fn(&I) -> usize + Send,
-        judge: impl Fn(I) -> T + Clone + Send + 'static,
+        evaluations: impl Fn(&I) -> usize + Send,
+        evaluate: impl Fn(I) -> T + Clone + Send + 'static,
     ) -> Result<Vec<T>> {
-        let mut judged = Vec::with_capacity(items.len());
+        let mut evaluated = Vec::with_capacity(items.len());
         let mut items = items.into_iter().peekable();
         while items.peek().is_some() {
             let (mut part, mut many) = (Vec::new(), 0);
-            while many < JUDGEMENTS_AT_ONCE
+            while many < EVALUATIONS_PER_JOB
                 && let Some(item) = items.next()
             {
-                many += judgements(&item);
+                many += evaluations(&item);
                 part.push(item);
             }
-            let judge = judge.clone();
-            let work = move || Vec::from_iter(part.into_iter().map(judge));
-            judged.extend(self.run_if(many > MANY_JUDGEMENTS, work).await?);
+            let evaluate = evaluate.clone();
+            let work = move || Vec::from_iter(part.into_iter().map(evaluate));
+            evaluated.extend(self.run_if(many > MANY_EVALUATIONS, work).await?);
         }
-        Ok(judged)
+        Ok(evaluated)
     }
 }
 
@@ -312,23 +312,23 @@ impl Books {
     }
 }
 
-/// The places of a pool, and who waits for them.
+/// The slots of a pool, and who waits for them.
 #[derive(Debug)]
-struct Places(Mutex<Turns>);
+struct Slots(Mutex<Turns>);
 
 #[derive(Debug)]
 struct Turns {
     /// None where anybody waits.
     free: usize,
     /// Who waits, on whose behalf; those whose turn is next come first.
-    waiting: VecDeque<(Books, VecDeque<oneshot::Sender<Place>>)>,
+    waiting: VecDeque<(Books, VecDeque<oneshot::Sender<Slot>>)>,
 }
 
 /// A place in the pool, which the next has once this is dropped. Empty where somebody else has it now.
 #[derive(Debug)]
-struct Place(Option<Arc<Places>>);
+struct Slot(Option<Arc<Slots>>);
 
-impl Places {
+impl Slots {
     fn turns(&self) -> MutexGuard<'_, Turns> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -338,16 +338,16 @@ impl Places {
     }
 
     /// Waits for a place.
-    async fn place(self: &Arc<Self>, books: Books, most: usize) -> Result<Place, Refused> {
+    async fn slot(self: &Arc<Self>, books: Books, most: usize) -> Result<Slot, Refused> {
         let mut turn = self.enter(books, most)?;
         match turn.try_recv() {
-            Ok(place) => Ok(place),
+            Ok(slot) => Ok(slot),
             Err(_) => turn.await.map_err(|_| Refused::Late),
         }
     }
 
     /// Where a place arrives, which it has already if one is free; refused where `most` of these wait.
-    fn enter(self: &Arc<Self>, books: Books, most: usize) -> Result<oneshot::Receiver<Place>, Refused> {
+    fn enter(self: &Arc<Self>, books: Books, most: usize) -> Result<oneshot::Receiver<Slot>, Refused> {
         let (to, turn) = oneshot::channel();
         let mut turns = self.turns();
         if turns.free == 0 {
@@ -357,12 +357,12 @@ impl Places {
         turns.free -= 1;
         drop(turns);
         // Its receiver is here.
-        drop(to.send(Place(Some(Arc::clone(self)))));
+        drop(to.send(Slot(Some(Arc::clone(self)))));
         Ok(turn)
     }
 
     /// Who has the place next that somebody leaves; it is free if nobody waits.
-    fn leave(&self) -> Option<oneshot::Sender<Place>> {
+    fn leave(&self) -> Option<oneshot::Sender<Slot>> {
         let mut turns = self.turns();
         let next = turns.next();
         if next.is_none() {
@@ -373,7 +373,7 @@ impl Places {
 }
 
 impl Turns {
-    fn wait(&mut self, books: Books, to: oneshot::Sender<Place>, most: usize) -> Result<(), Refused> {
+    fn wait(&mut self, books: Books, to: oneshot::Sender<Slot>, most: usize) -> Result<(), Refused> {
         let Some((_, waiting)) = self.waiting.iter_mut().find(|(other, _)| *other == books) else {
             self.waiting.push_back((books, VecDeque::from([to])));
             return Ok(());
@@ -388,7 +388,7 @@ impl Turns {
     }
 
     /// The first of the next who has not left, after which it is the others' turn.
-    fn next(&mut self) -> Option<oneshot::Sender<Place>> {
+    fn next(&mut self) -> Option<oneshot::Sender<Slot>> {
         while let Some((books, mut waiting)) = self.waiting.pop_front() {
             waiting.retain(|waiter| !waiter.is_closed());
             let next = waiting.pop_front();
@@ -403,11 +403,11 @@ impl Turns {
     }
 }
 
-impl Drop for Place {
+impl Drop for Slot {
     fn drop(&mut self) {
-        let Some(places) = self.0.take() else { return };
-        while let Some(next) = places.leave() {
-            match next.send(Self(Some(Arc::clone(&places)))) {
+        let Some(slots) = self.0.take() else { return };
+        while let Some(next) = slots.leave() {
+            match next.send(Self(Some(Arc::clone(&slots)))) {
                 Ok(()) => return,
                 // Who was next has left just now: it stays the place that is left here.
                 Err(mut unsent) => unsent.0 = None,
@@ -459,7 +459,7 @@ mod tests {
         for _ in 0..2 {
             let mut work = std::pin::pin!(compute.run(|| ()));
             assert!(poll_fn(|cx| Poll::Ready(work.poll_unpin(cx))).await.is_pending());
-            drop(pool.take().expect("the place of a dropped job is free again"));
+            drop(pool.take().expect("the slot of a dropped job is free again"));
             assert!(matches!(work.await, Err(Error::Internal { .. })));
         }
     }
@@ -484,7 +484,7 @@ mod tests {
 
         assert!((&mut third).now_or_never().is_none() && (&mut fourth).now_or_never().is_none());
         let job = pool.take().expect("the third follows");
-        assert!(pool.take().is_none(), "the fourth waits for its place");
+        assert!(pool.take().is_none(), "the fourth waits for its slot");
         job();
         assert_eq!(third.await.unwrap(), 0);
         assert!((&mut fourth).now_or_never().is_none());
@@ -625,13 +625,13 @@ mod tests {
             [0, 1, 2, 3].map(|number| done.start(number, &compute, org(number)));
         drop(second);
         pool.take().unwrap()();
-        assert!(pool.take().is_none(), "the third has its place and does not know it yet");
+        assert!(pool.take().is_none(), "the third has its slot and does not know it yet");
         drop(third);
         let mut fourth = fourth;
         assert!((&mut fourth).now_or_never().is_none());
         finish(&pool, vec![first, fourth]).await;
         assert_eq!(done.so_far(), [0, 3]);
-        assert_eq!(compute.places.turns().free, 1);
+        assert_eq!(compute.slots.turns().free, 1);
     }
 
     #[test]

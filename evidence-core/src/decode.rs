@@ -14,11 +14,11 @@ use serde_json::{Map, Number, Value};
 
 use crate::json::{JsonText, JsonValue};
 
-const LONGEST_ECHO: usize = 200;
+const MAX_ECHO: usize = 200;
 
 /// One thing wrong with an input: where, what, and what was there.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Misfit {
+pub struct InvalidField {
     path: Vec<Segment>,
     text: String,
     input: Option<String>,
@@ -30,7 +30,7 @@ enum Segment {
     Item(usize),
 }
 
-impl Misfit {
+impl InvalidField {
     /// A misfit of the field named `field`.
     pub fn of(field: impl Into<String>, text: impl Into<String>) -> Self {
         Self { path: vec![Segment::Field(field.into())], text: text.into(), input: None }
@@ -87,21 +87,21 @@ fn echo(value: &JsonValue) -> String {
 
 /// The beginning of a text that somebody sent, as errors tell it.
 pub(crate) fn shortened(text: &str) -> Cow<'_, str> {
-    match text.char_indices().nth(LONGEST_ECHO) {
+    match text.char_indices().nth(MAX_ECHO) {
         Some((end, _)) => format!("{}…", &text[..end]).into(),
         None => text.into(),
     }
 }
 
-impl fmt::Display for Misfit {
+impl fmt::Display for InvalidField {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.field(), self.message())
     }
 }
 
-impl std::error::Error for Misfit {}
+impl std::error::Error for InvalidField {}
 
-impl de::Error for Misfit {
+impl de::Error for InvalidField {
     fn custom<T: fmt::Display>(text: T) -> Self {
         Self { path: Vec::new(), text: text.to_string(), input: None }
     }
@@ -164,12 +164,12 @@ fn alternatives(variants: &[&str]) -> String {
 }
 
 /// Reads a JSON value as a `T`.
-pub fn from_json<T: DeserializeOwned>(value: &JsonValue) -> Result<T, Misfit> {
+pub fn from_json<T: DeserializeOwned>(value: &JsonValue) -> Result<T, InvalidField> {
     T::deserialize(Reader { value, from_text: false })
 }
 
 /// Reads URL parameters as a `T`: every value in `parameters` is a string, or a list of them where one repeats.
-pub fn from_parameters<T: DeserializeOwned>(parameters: Map<String, Value>) -> Result<T, Misfit> {
+pub fn from_parameters<T: DeserializeOwned>(parameters: Map<String, Value>) -> Result<T, InvalidField> {
     let fields = Vec::from_iter(parameters.into_iter().map(|(name, value)| (name, value.into())));
     T::deserialize(ObjectReader::new(&fields, true))
 }
@@ -199,7 +199,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn any<'de, V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
+    fn any<'de, V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, InvalidField> {
         match self.value {
             JsonValue::Null => visitor.visit_unit(),
             JsonValue::Bool(value) => visitor.visit_bool(*value),
@@ -221,7 +221,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn integer<'de, V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
+    fn integer<'de, V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, InvalidField> {
         match self.text() {
             Some(text) => match (text.parse::<u64>(), text.parse::<i64>()) {
                 (Ok(value), _) => visitor.visit_u64(value),
@@ -235,7 +235,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn no_nul(text: &str) -> Result<&str, Misfit> {
+fn no_nul(text: &str) -> Result<&str, InvalidField> {
     if text.contains('\0') {
         Err(de::Error::custom("String should not contain the NUL character"))
     } else {
@@ -244,7 +244,7 @@ fn no_nul(text: &str) -> Result<&str, Misfit> {
 }
 
 /// Refuses a string with a NUL, which no database keeps, anywhere in a value whose type nothing else says of.
-fn free_of_nul(value: &JsonValue) -> Result<(), Misfit> {
+fn free_of_nul(value: &JsonValue) -> Result<(), InvalidField> {
     let found = match value {
         JsonValue::Null | JsonValue::Bool(_) | JsonValue::Number(_) => Ok(()),
         JsonValue::String(text) => no_nul(text).map(|_| ()),
@@ -252,8 +252,8 @@ fn free_of_nul(value: &JsonValue) -> Result<(), Misfit> {
             free_of_nul(item).map_err(|misfit| misfit.below(Segment::Item(index)))
         }),
         JsonValue::Object(fields) => fields.iter().try_for_each(|(name, value)| {
-            let name_is =
-                no_nul(name).map_err(|misfit| Misfit { input: Some(shortened(name).into_owned()), ..misfit });
+            let name_is = no_nul(name)
+                .map_err(|misfit| InvalidField { input: Some(shortened(name).into_owned()), ..misfit });
             name_is
                 .and_then(|_| free_of_nul(value))
                 .map_err(|misfit| misfit.below(Segment::Field(name.clone())))
@@ -264,7 +264,7 @@ fn free_of_nul(value: &JsonValue) -> Result<(), Misfit> {
 
 macro_rules! integers {
     ($($method:ident)*) => {$(
-        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, InvalidField> {
             let this = self.single();
             this.integer(visitor).map_err(|misfit| misfit.about(this.value))
         }
@@ -272,15 +272,15 @@ macro_rules! integers {
 }
 
 impl<'de> Deserializer<'de> for Reader<'_> {
-    type Error = Misfit;
+    type Error = InvalidField;
 
     integers! { deserialize_i8 deserialize_i16 deserialize_i32 deserialize_i64 deserialize_u8 deserialize_u16 deserialize_u32 deserialize_u64 }
 
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, InvalidField> {
         self.any(visitor).map_err(|misfit| misfit.about(self.value))
     }
 
-    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, InvalidField> {
         let this = self.single();
         match this.text() {
             Some(text) if ["true", "1"].iter().any(|yes| text.eq_ignore_ascii_case(yes)) => {
@@ -292,10 +292,10 @@ impl<'de> Deserializer<'de> for Reader<'_> {
             Some(_) => Err(de::Error::custom("Input should be a valid boolean, unable to interpret input")),
             None => this.any(visitor),
         }
-        .map_err(|misfit: Misfit| misfit.about(this.value))
+        .map_err(|misfit: InvalidField| misfit.about(this.value))
     }
 
-    fn deserialize_f64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
+    fn deserialize_f64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, InvalidField> {
         let this = self.single();
         match this.text().map(str::parse::<f64>) {
             Some(Ok(number)) if number.is_finite() => visitor.visit_f64(number),
@@ -304,18 +304,18 @@ impl<'de> Deserializer<'de> for Reader<'_> {
             }
             None => this.any(visitor),
         }
-        .map_err(|misfit: Misfit| misfit.about(this.value))
+        .map_err(|misfit: InvalidField| misfit.about(this.value))
     }
 
-    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
+    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, InvalidField> {
         self.single().deserialize_any(visitor)
     }
 
-    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
+    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, InvalidField> {
         self.single().deserialize_any(visitor)
     }
 
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, InvalidField> {
         if *self.value == JsonValue::Null { visitor.visit_none() } else { visitor.visit_some(self) }
     }
 
@@ -323,7 +323,7 @@ impl<'de> Deserializer<'de> for Reader<'_> {
         self,
         name: &'static str,
         visitor: V,
-    ) -> Result<V::Value, Misfit> {
+    ) -> Result<V::Value, InvalidField> {
         if name != JsonText::NAME {
             return visitor.visit_newtype_struct(self);
         }
@@ -331,12 +331,12 @@ impl<'de> Deserializer<'de> for Reader<'_> {
         visitor.visit_str(&serde_json::to_string(self.value).map_err(de::Error::custom)?)
     }
 
-    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, InvalidField> {
         free_of_nul(self.value)?;
         visitor.visit_unit()
     }
 
-    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, InvalidField> {
         match self.value {
             JsonValue::String(_) if self.from_text => {
                 let items = std::slice::from_ref(self.value).iter().enumerate();
@@ -352,10 +352,12 @@ impl<'de> Deserializer<'de> for Reader<'_> {
         _: &'static str,
         _: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Misfit> {
+    ) -> Result<V::Value, InvalidField> {
         match self.value {
             JsonValue::Object(_) => self.deserialize_any(visitor),
-            _ => Err(Misfit::about(de::Error::custom("Input should be a valid dictionary"), self.value)),
+            _ => {
+                Err(InvalidField::about(de::Error::custom("Input should be a valid dictionary"), self.value))
+            }
         }
     }
 
@@ -364,13 +366,13 @@ impl<'de> Deserializer<'de> for Reader<'_> {
         _: &'static str,
         variants: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Misfit> {
+    ) -> Result<V::Value, InvalidField> {
         let this = self.single();
         match this.value {
             JsonValue::String(text) => visitor.visit_enum(text.as_str().into_deserializer()),
             _ => Err(de::Error::unknown_variant("", variants)),
         }
-        .map_err(|misfit: Misfit| misfit.about(this.value))
+        .map_err(|misfit: InvalidField| misfit.about(this.value))
     }
 
     serde::forward_to_deserialize_any! { f32 i128 u128 char bytes byte_buf unit unit_struct tuple tuple_struct map identifier }
@@ -382,12 +384,15 @@ struct ItemReader<'a> {
 }
 
 impl<'de> de::SeqAccess<'de> for ItemReader<'_> {
-    type Error = Misfit;
+    type Error = InvalidField;
 
-    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Misfit> {
+    fn next_element_seed<T: DeserializeSeed<'de>>(
+        &mut self,
+        seed: T,
+    ) -> Result<Option<T::Value>, InvalidField> {
         let Some((index, value)) = self.items.next() else { return Ok(None) };
         let read = seed.deserialize(Reader { value, from_text: self.from_text });
-        read.map(Some).map_err(|misfit: Misfit| misfit.about(value).below(Segment::Item(index)))
+        read.map(Some).map_err(|misfit: InvalidField| misfit.about(value).below(Segment::Item(index)))
     }
 
     fn size_hint(&self) -> Option<usize> {
@@ -408,32 +413,32 @@ impl<'a> ObjectReader<'a> {
 }
 
 impl<'de> de::MapAccess<'de> for ObjectReader<'_> {
-    type Error = Misfit;
+    type Error = InvalidField;
 
-    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Misfit> {
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, InvalidField> {
         self.current = self.fields.next();
         let Some((name, value)) = self.current else { return Ok(None) };
         let read = no_nul(name).and_then(|name| seed.deserialize(name.into_deserializer()));
-        read.map(Some).map_err(|misfit: Misfit| match misfit.path.is_empty() {
-            true => Misfit { input: Some(shortened(name).into_owned()), ..misfit }
+        read.map(Some).map_err(|misfit: InvalidField| match misfit.path.is_empty() {
+            true => InvalidField { input: Some(shortened(name).into_owned()), ..misfit }
                 .below(Segment::Field(name.clone())),
             false => misfit.about(value),
         })
     }
 
-    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Misfit> {
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, InvalidField> {
         let Some((name, value)) = self.current.take() else {
             return Err(de::Error::custom("a value was read before its key"));
         };
         let read = seed.deserialize(Reader { value, from_text: self.from_text });
-        read.map_err(|misfit: Misfit| misfit.about(value).below(Segment::Field(name.clone())))
+        read.map_err(|misfit: InvalidField| misfit.about(value).below(Segment::Field(name.clone())))
     }
 }
 
 impl<'de> Deserializer<'de> for ObjectReader<'_> {
-    type Error = Misfit;
+    type Error = InvalidField;
 
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, InvalidField> {
         visitor.visit_map(self)
     }
 
@@ -629,7 +634,7 @@ mod tests {
 
     #[test]
     fn a_long_key_is_told_by_its_beginning_wherever_it_is() {
-        let (key, told) = ("é".repeat(100_000), format!("{}…", "é".repeat(LONGEST_ECHO)));
+        let (key, told) = ("é".repeat(100_000), format!("{}…", "é".repeat(MAX_ECHO)));
         let misfit = from_json::<Closed>(&json!({ &key: 1 }).into()).unwrap_err();
         assert_eq!(misfit.field(), told);
         let misfit = from_json::<BTreeMap<String, Query>>(&json!({ &key: {"page": []} }).into()).unwrap_err();

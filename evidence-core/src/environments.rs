@@ -8,9 +8,9 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::assessment;
 use crate::auth::{Actor, Role, Scope};
 use crate::error::{Error, Resource, Result};
+use crate::evaluation;
 use crate::fact::{Fact, Guard, Key, RecordKind, UnknownFields, keep_unknown_fields};
 use crate::id::Id;
 use crate::limits::at_most;
@@ -178,7 +178,7 @@ impl Context<'_> {
 
     /// Whether the caller has at least this role in the organization.
     fn has_role(&self, least: Role) -> Result<bool> {
-        Ok(self.place()?.role.is_some_and(|role| role >= least))
+        Ok(self.org_access()?.role.is_some_and(|role| role >= least))
     }
 }
 
@@ -268,7 +268,7 @@ async fn put(input: &EnvironmentInput, cx: &Context<'_>) -> Result<()> {
     };
     if updated.policies != record.policies {
         let known = KnownEnvironment { record: updated, ..known };
-        draft.extend(assessment::reassess(&known, policies.unwrap_or_default(), cx).await?);
+        draft.extend(evaluation::reevaluate(&known, policies.unwrap_or_default(), cx).await?);
     }
     cx.record(draft).await.map_err(|error| error.of_field("policies"))?;
     Ok(())
@@ -472,7 +472,7 @@ async fn attach(environment: &EnvironmentName, names: &[ShortText], cx: &Context
     known.record.last_modified_at = cx.now_after(known.record.last_modified_at);
     let facts = vec![Fact::PoliciesAttached { record: known.record.clone(), policies }];
     let mut draft = Draft { facts, guards, ..Draft::default() };
-    draft.extend(assessment::reassess(&known, attached, cx).await?);
+    draft.extend(evaluation::reevaluate(&known, attached, cx).await?);
     cx.record(draft).await.map_err(|error| error.of_field("policy_names"))?;
     Ok(())
 }

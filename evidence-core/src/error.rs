@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::compute::Refused;
-use crate::decode::Misfit;
+use crate::decode::InvalidField;
 use crate::store::StoreError;
 use crate::tags::TaggedKind;
 
@@ -199,7 +199,7 @@ impl Error {
 
     /// The same refusal with another first sentence than [`INVALID_PAYLOAD`]; other errors stay as they are.
     #[must_use]
-    pub fn under(self, message: &str) -> Self {
+    pub fn with_summary(self, message: &str) -> Self {
         match self {
             Self::Invalid { message: usual, fields } if usual == INVALID_PAYLOAD => {
                 Self::Invalid { message: message.to_owned(), fields }
@@ -218,7 +218,7 @@ impl Error {
     }
 
     /// A misfit of the input, under [`INVALID_PAYLOAD`]; `whole` names the input itself where no field does.
-    pub fn misfit(misfit: &Misfit, whole: &str) -> Self {
+    pub fn misfit(misfit: &InvalidField, whole: &str) -> Self {
         let field = misfit.field();
         Self::invalid(if field.is_empty() { whole.to_owned() } else { field }, misfit.message())
     }
@@ -304,7 +304,7 @@ impl Missing {
 
     /// Told by this message of the specification.
     #[must_use]
-    pub fn saying(mut self, message: &'static str) -> Self {
+    pub fn with_message(mut self, message: &'static str) -> Self {
         self.message = Some(message);
         self
     }
@@ -486,7 +486,7 @@ mod tests {
                 Missing::new(Resource::Attestation, "x", "acme")
                     .in_flow("web")
                     .in_trail("t")
-                    .saying("Not here"),
+                    .with_message("Not here"),
                 "Not here",
                 "attestation_id",
                 "no attestation named 'x' in trail 't' of flow 'web' in organization 'acme'",

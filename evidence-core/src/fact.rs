@@ -503,7 +503,7 @@ impl std::io::Write for Room {
 
 /// A fact as it enters a ledger: all that its leaf covers, but for the index.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Prepared {
+pub struct EncodedFact {
     /// The fact.
     pub fact: Fact,
     /// When it happened, by the caller's clock.
@@ -516,7 +516,7 @@ pub struct Prepared {
     pub payload_sha256: Hash,
 }
 
-impl Prepared {
+impl EncodedFact {
     /// Writes the fact as JSON.
     ///
     /// # Errors
@@ -565,9 +565,9 @@ mod tests {
     async fn long_facts_are_written_on_another_thread() {
         let facts = |length: usize| vec![Fact::TextKept { text: "x".repeat(length) }; 2];
         let at = Timestamp::from_seconds(5);
-        let prepare = |length| Prepared::all(facts(length), at, "user:jane".to_owned());
+        let prepare = |length| EncodedFact::all(facts(length), at, "user:jane".to_owned());
         let expected = |length| {
-            let prepared = |fact| Prepared::new(fact, at, "user:jane".to_owned()).unwrap();
+            let prepared = |fact| EncodedFact::new(fact, at, "user:jane".to_owned()).unwrap();
             facts(length).into_iter().map(prepared).collect::<Vec<_>>()
         };
         let short = prepare(1_000).now_or_never().expect("short facts are written at once");

@@ -19,11 +19,11 @@ use crate::time::Timestamp;
 
 /// The longest lease. One that would last longer, by the clock of whoever wants it, was taken by a clock that was far
 /// ahead: it is nobody's, for otherwise a job could rest for as long as that clock was wrong.
-pub const LONGEST_LEASE: Duration = Duration::from_secs(10 * 60);
+pub const MAX_LEASE: Duration = Duration::from_secs(10 * 60);
 
 /// From when on, at `now`, the end of a lease lies too far ahead.
 pub fn too_far(now: Timestamp) -> Timestamp {
-    let longest = i64::try_from(LONGEST_LEASE.as_micros()).unwrap_or(i64::MAX);
+    let longest = i64::try_from(MAX_LEASE.as_micros()).unwrap_or(i64::MAX);
     Timestamp::from_micros(now.as_micros().saturating_add(longest))
 }
 

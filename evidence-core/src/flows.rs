@@ -9,14 +9,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::auth::{Actor, Scope};
-use crate::decode::{self, Misfit};
+use crate::decode::{self, InvalidField};
 use crate::error::{Error, Resource, Result};
 use crate::fact::{Fact, Guard, Key, RecordKind, UnknownFields, keep_unknown_fields};
 use crate::id::Id;
 use crate::json::JsonValue;
 use crate::name::{FlowName, OrgName};
 use crate::operation::{Document, Envelope, Form, FormParts, Json, JsonList, Method, Operation, Put};
-use crate::page::{Listed, PageNumber, Pagination, PerPage, Slice, Window};
+use crate::page::{Listed, Page, PageNumber, PageRequest, Pagination, PerPage};
 use crate::rules::compliance::State;
 use crate::service::{Context, Draft, Lasting};
 use crate::shared::{Acknowledged, Description, List, ShortText, TagFilter, TagText, Tags, sort_by_ids};
@@ -88,7 +88,7 @@ pub trait FlowStore: Send + Sync {
     /// The flows of these ids, in any order; unknown ids are passed over.
     async fn flows_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Flow>>;
     /// Flows by name (bytes), without what they say.
-    async fn flows(&self, org: Id, filter: &FlowFilter, window: Window) -> StoreResult<Slice<Listed>>;
+    async fn flows(&self, org: Id, filter: &FlowFilter, request: PageRequest) -> StoreResult<Page<Listed>>;
 }
 
 /// The template of a flow that was made without one.
@@ -238,8 +238,8 @@ impl Operation for ListFlows {
         };
         let paged = self.page.is_some() || self.per_page.is_some();
         let (page, per_page) = (self.page.unwrap_or_default(), self.per_page.map_or(20, PerPage::get));
-        let window = if paged { page.window(per_page) } else { Window::ALL };
-        let flows = cx.store().flows(cx.org()?, &filter, window).await?;
+        let request = if paged { page.request(per_page) } else { PageRequest::ALL };
+        let flows = cx.store().flows(cx.org()?, &filter, request).await?;
         let pagination =
             Pagination { total: flows.total, page: page.get(), per_page, page_count: flows.pages(per_page) };
         let lasting = cx.lasting();
@@ -279,7 +279,7 @@ fn listed(
     Ok(ListedFlow {
         latest_activity_at: activity.map_or(flow.created_at, |activity| activity.at).seconds(),
         latest_state: activity.map(|activity| activity.state),
-        flow: FlowView::new(flow, &cx.place()?.name, &template),
+        flow: FlowView::new(flow, &cx.org_access()?.name, &template),
     })
 }
 
@@ -311,7 +311,7 @@ impl Operation for GetFlow {
     async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
         let flow = cx.flow(self.flow_name.as_str()).await?.record;
         let template = cx.template(flow.template).await?;
-        Ok(Json(FlowView::new(flow, &cx.place()?.name, &template)))
+        Ok(Json(FlowView::new(flow, &cx.org_access()?.name, &template)))
     }
 }
 
@@ -334,7 +334,7 @@ pub struct FlowInput {
 impl Document for FlowInput {
     const PARTS: FormParts = FormParts { document: "data_json", file: "template_file", many: false };
 
-    fn read(value: &JsonValue) -> Result<Self, Misfit> {
+    fn read(value: &JsonValue) -> Result<Self, InvalidField> {
         decode::from_json(value)
     }
 }

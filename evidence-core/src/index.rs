@@ -91,7 +91,7 @@ pub enum IndexRow<'a> {
         branch: Option<&'a str>,
         /// The repo it was built from.
         repo: Option<Id>,
-        /// The template that a report without a trail is judged by.
+        /// The template that a report without a trail is evaluated by.
         template: Option<TextRef>,
         /// When it was reported.
         at: Timestamp,

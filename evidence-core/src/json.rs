@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-pub use parse::{DEEPEST, MOST_VALUES, parse};
+pub use parse::{MAX_DEPTH, MAX_VALUES, parse};
 pub use text::{JsonFields, JsonText};
 
 /// A JSON value whose numbers are text.

@@ -44,9 +44,9 @@ pub struct Limits {
     /// Bytes of a snapshot as it is recorded: 32 MiB, beyond which the field that leads to it is refused
     /// ([`Error::Invalid`]). All who write share the store's writer.
     pub write: u64,
-    /// Different artifacts that run in one environment: 10,000. Each is judged by each of its policies.
+    /// Different artifacts that run in one environment: 10,000. Each is evaluated by each of its policies.
     pub running_artifacts: usize,
-    /// Artifacts reported to one trail: 10,000. A trail is judged by all that was reported to it; of reports that come at
+    /// Artifacts reported to one trail: 10,000. A trail is evaluated by all that was reported to it; of reports that come at
     /// the same time some more may pass.
     pub trail_artifacts: u64,
     /// Attestations of one trail: 10,000, as with its artifacts.

@@ -48,7 +48,7 @@ macro_rules! texts {
             /// What a value looks like, whole string.
             pub const PATTERN: &'static str = $pattern;
             /// The greatest length, in characters.
-            pub const LONGEST: usize = $longest;
+            pub const MAX_LEN: usize = $longest;
 
             /// The text.
             pub fn as_str(&self) -> &str {
@@ -70,8 +70,8 @@ macro_rules! texts {
                     return Err(BadText::Pattern(Self::PATTERN));
                 }
                 // Every pattern is ASCII, so that bytes are characters here.
-                if text.len() > Self::LONGEST {
-                    return Err(BadText::TooLong(Self::LONGEST));
+                if text.len() > Self::MAX_LEN {
+                    return Err(BadText::TooLong(Self::MAX_LEN));
                 }
                 Ok(Self(text))
             }
@@ -140,7 +140,7 @@ macro_rules! texts {
 
         #[test]
         fn a_name_at_its_greatest_length_is_accepted_and_one_more_is_not() {$({
-            let longest = "a".repeat(super::$name::LONGEST);
+            let longest = "a".repeat(super::$name::MAX_LEN);
             prop_assert_eq_plain(longest.parse::<super::$name>().is_ok(), true, stringify!($name));
             prop_assert_eq_plain(format!("{longest}a").parse::<super::$name>().is_ok(), false, stringify!($name));
         })*}

@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 use crate::auth::Scope;
 use crate::blobs::{Chunks, Upload};
 use crate::compute::{Compute, LONG_JSON};
-use crate::decode::{self, Misfit};
+use crate::decode::{self, InvalidField};
 use crate::error::{Error, INVALID_PAYLOAD, Result};
 use crate::json::{self, JsonValue};
 use crate::limits::Limits;
@@ -208,7 +208,7 @@ pub trait Document: JsonSchema + Sized + Send + 'static {
     /// The form's parts.
     const PARTS: FormParts;
     /// Reads it from its JSON; mostly [`decode::from_json`].
-    fn read(value: &JsonValue) -> Result<Self, Misfit>;
+    fn read(value: &JsonValue) -> Result<Self, InvalidField>;
 }
 
 /// A multipart form: a JSON document and files.

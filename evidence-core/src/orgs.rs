@@ -117,7 +117,7 @@ impl<T> ByName<T> {
 
 /// What a store says of a caller and an organization.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Standing {
+pub struct OrgRole {
     /// The organization.
     pub organization: Organization,
     /// The user's role in it, if any.
@@ -128,7 +128,7 @@ pub struct Standing {
 #[async_trait]
 pub trait OrgStore: Send + Sync {
     /// The organization named `org` and the role of the user `user` in it; `None` when there is no such organization.
-    async fn standing(&self, org: &str, user: Id) -> StoreResult<Option<Standing>>;
+    async fn org_role(&self, org: &str, user: Id) -> StoreResult<Option<OrgRole>>;
     /// The user of this name.
     async fn user(&self, name: &str) -> StoreResult<Option<User>>;
     /// The first `limit` users whose name sorts after `after`, by name.
@@ -145,9 +145,9 @@ pub trait OrgStore: Send + Sync {
 impl Context<'_> {
     /// The organization that the request concerns.
     pub(crate) async fn organization(&self) -> Result<Organization> {
-        let name = &self.place()?.name;
-        let standing = self.store().standing(name.as_str(), self.caller().actor.id).await?;
-        Ok(standing.ok_or_else(|| self.missing(Resource::Organization, name.as_str()))?.organization)
+        let name = &self.org_access()?.name;
+        let org_role = self.store().org_role(name.as_str(), self.caller().actor.id).await?;
+        Ok(org_role.ok_or_else(|| self.missing(Resource::Organization, name.as_str()))?.organization)
     }
 }
 

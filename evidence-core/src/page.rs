@@ -21,9 +21,9 @@ impl PageNumber {
         self.0
     }
 
-    /// The window that this page of `per_page` items is.
-    pub const fn window(self, per_page: u64) -> Window {
-        Window { offset: (self.0 - 1).saturating_mul(per_page), limit: per_page }
+    /// The page that this page of `per_page` items is.
+    pub const fn request(self, per_page: u64) -> PageRequest {
+        PageRequest { offset: (self.0 - 1).saturating_mul(per_page), limit: per_page }
     }
 }
 
@@ -109,33 +109,33 @@ impl<const MAX: i64> JsonSchema for PerPage<MAX> {
 
 /// Which part of an ordered list a store should give.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Window {
+pub struct PageRequest {
     /// How many items to pass over.
     pub offset: u64,
     /// How many items to give at the most.
     pub limit: u64,
 }
 
-impl Window {
+impl PageRequest {
     /// The whole list.
     pub const ALL: Self = Self { offset: 0, limit: i64::MAX.unsigned_abs() };
 }
 
 /// A part of an ordered list, and how long the whole is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Slice<T> {
-    /// The items of the window, in order.
+pub struct Page<T> {
+    /// The items of the page, in order.
     pub items: Vec<T>,
     /// How many items there are in all.
     pub total: u64,
 }
 
-impl<T> Slice<T> {
-    /// The window of a list that is at hand whole.
-    pub fn of(all: Vec<T>, window: Window) -> Self {
+impl<T> Page<T> {
+    /// The page of a list that is at hand whole.
+    pub fn of(all: Vec<T>, request: PageRequest) -> Self {
         let total = all.len() as u64;
         let at = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
-        Self { items: all.into_iter().skip(at(window.offset)).take(at(window.limit)).collect(), total }
+        Self { items: all.into_iter().skip(at(request.offset)).take(at(request.limit)).collect(), total }
     }
 
     /// How many pages of `per_page` the whole list fills.
@@ -143,9 +143,9 @@ impl<T> Slice<T> {
         self.total.div_ceil(per_page)
     }
 
-    /// The same window with each item changed.
-    pub fn map<U>(self, change: impl FnMut(T) -> U) -> Slice<U> {
-        Slice { items: self.items.into_iter().map(change).collect(), total: self.total }
+    /// The same page with each item changed.
+    pub fn map<U>(self, change: impl FnMut(T) -> U) -> Page<U> {
+        Page { items: self.items.into_iter().map(change).collect(), total: self.total }
     }
 }
 
@@ -160,16 +160,16 @@ pub struct Listed<K = Id> {
 
 impl<K> Listed<K> {
     /// More items are not read at once.
-    const MOST: usize = 64;
+    const MAX_ITEMS: usize = 64;
 
     /// The ids of these items, in order, in parts that fit memory.
     pub fn batches(items: Vec<Self>) -> Vec<Vec<K>> {
-        in_batches(items.into_iter().map(|Self { id, bytes }| (id, bytes)), Self::MOST)
+        in_batches(items.into_iter().map(|Self { id, bytes }| (id, bytes)), Self::MAX_ITEMS)
     }
 }
 
 /// More bytes are not read at once; what is longer is read alone.
-pub(crate) const LARGEST: u64 = 1 << 20;
+pub(crate) const MAX_BATCH_BYTES: u64 = 1 << 20;
 
 /// Items of so many bytes, in order, in parts that fit memory, of at most so many.
 pub(crate) fn in_batches<T>(items: impl IntoIterator<Item = (T, u64)>, most: usize) -> Vec<Vec<T>> {
@@ -183,7 +183,7 @@ pub(crate) fn in_batches<T>(items: impl IntoIterator<Item = (T, u64)>, most: usi
             }
             None => {
                 batches.push(vec![item]);
-                room = LARGEST.saturating_sub(bytes);
+                room = MAX_BATCH_BYTES.saturating_sub(bytes);
             }
         }
     }
@@ -191,13 +191,13 @@ pub(crate) fn in_batches<T>(items: impl IntoIterator<Item = (T, u64)>, most: usi
 }
 
 /// Of a list that is answered whole, more items are not listed at once: they come to about a megabyte.
-pub(crate) const MOST_LISTED: u64 = 40_000;
+pub(crate) const MAX_LISTED: u64 = 40_000;
 
 /// The whole of a list, at most so many items at a time, two at least. Nothing of it ever goes, and what comes in meanwhile
 /// comes before all the others, and is left out.
-pub(crate) fn in_windows<F>(
+pub(crate) fn in_pages<F>(
     most: u64,
-    ask: impl Fn(Window) -> F + Send + 'static,
+    ask: impl Fn(PageRequest) -> F + Send + 'static,
 ) -> impl Stream<Item = Result<Vec<Listed>>> + Send + 'static
 where
     F: Future<Output = Result<Vec<Listed>>> + Send + 'static,
@@ -211,7 +211,7 @@ where
     stream::try_unfold((Some(Next { offset: 0, after: None }), ask), move |(next, ask)| async move {
         let Some(Next { mut offset, after }) = next else { return Ok(None) };
         loop {
-            let mut listed = ask(Window { offset, limit: most }).await?;
+            let mut listed = ask(PageRequest { offset, limit: most }).await?;
             let is_last = (listed.len() as u64) < most;
             let place = after.and_then(|after| listed.iter().position(|one| one.id == after));
             // What came in since has moved the others on.
@@ -358,11 +358,14 @@ mod tests {
             assert_eq!(batches.concat(), Vec::from_iter((0..sizes.len()).map(id)));
             Vec::from_iter(batches.iter().map(Vec::len))
         };
-        let half = LARGEST / 2;
+        let half = MAX_BATCH_BYTES / 2;
         assert_eq!(sizes(&[]), [0; 0]);
         assert_eq!(sizes(&[half, half, 1, half, half]), [2, 2, 1]);
-        assert_eq!(sizes(&[1, LARGEST, u64::MAX, 1, 1]), [1, 1, 1, 2]);
-        assert_eq!(sizes(&[1; Listed::<Id>::MOST * 2 + 1]), [Listed::<Id>::MOST, Listed::<Id>::MOST, 1]);
+        assert_eq!(sizes(&[1, MAX_BATCH_BYTES, u64::MAX, 1, 1]), [1, 1, 1, 2]);
+        assert_eq!(
+            sizes(&[1; Listed::<Id>::MAX_ITEMS * 2 + 1]),
+            [Listed::<Id>::MAX_ITEMS, Listed::<Id>::MAX_ITEMS, 1]
+        );
     }
 
     #[tokio::test]
@@ -372,13 +375,13 @@ mod tests {
             let asked = Arc::new(AtomicU64::new(0));
             let ask = {
                 let asked = Arc::clone(&asked);
-                move |window: Window| {
+                move |request: PageRequest| {
                     let newest = many + growth * asked.fetch_add(1, Ordering::Relaxed);
                     let newest_first = (0..newest).rev().map(|number| Listed { id: id(number), bytes: 1 });
-                    ready(Ok(Slice::of(newest_first.collect(), window).items))
+                    ready(Ok(Page::of(newest_first.collect(), request).items))
                 }
             };
-            let told: Vec<Vec<Listed>> = in_windows(4, ask).try_collect().await.unwrap();
+            let told: Vec<Vec<Listed>> = in_pages(4, ask).try_collect().await.unwrap();
             assert!(told.iter().all(|listed| listed.len() <= 4), "{told:?}");
             let ids = told.concat().into_iter().map(|one| one.id);
             assert_eq!(Vec::from_iter(ids), Vec::from_iter((0..many).rev().map(id)), "{many}, {growth}");
@@ -393,7 +396,7 @@ mod tests {
             if let Ok(page) = read {
                 prop_assert_eq!(i128::from(page.get()), number);
                 prop_assert_eq!(serde_json::to_string(&page).unwrap(), number.to_string());
-                prop_assert!(page.window(u64::MAX).offset >= page.window(1).offset);
+                prop_assert!(page.request(u64::MAX).offset >= page.request(1).offset);
             }
         }
 
@@ -404,7 +407,7 @@ mod tests {
 
         #[test]
         fn a_window_of_a_list_is_what_skip_and_take_give(items in proptest::collection::vec(any::<u8>(), 0..20), offset in 0..25_u64, limit in 0..25_u64) {
-            let slice = Slice::of(items.clone(), Window { offset, limit });
+            let slice = Page::of(items.clone(), PageRequest { offset, limit });
             let wanted: Vec<u8> = items.iter().copied().skip(usize::try_from(offset).unwrap()).take(usize::try_from(limit).unwrap()).collect();
             prop_assert_eq!((slice.items, slice.total), (wanted, items.len() as u64));
         }

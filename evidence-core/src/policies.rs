@@ -1,7 +1,7 @@
 //! Policies: what an environment demands of everything that runs in it, as versioned YAML.
 
 mod parsed;
-mod reassess;
+mod reevaluate;
 mod view;
 
 use async_trait::async_trait;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::auth::{Actor, Scope};
 use crate::compute::LONG_YAML;
-use crate::decode::{self, Misfit};
+use crate::decode::{self, InvalidField};
 use crate::error::{Error, Resource, Result};
 use crate::fact::{Fact, Guard, Key, RecordKind, UnknownFields, keep_unknown_fields};
 use crate::id::Id;
@@ -26,11 +26,11 @@ use crate::time::Timestamp;
 use crate::versions::Version;
 
 pub use crate::versions::VersionKey;
-pub use reassess::Reassess;
+pub use reevaluate::Reevaluate;
 pub use view::{AfterVersions, BeforeVersions, PolicyEventView, PolicyVersionView, PolicyView};
 
 pub(crate) use parsed::{ParsedPolicies, no_policies};
-use reassess::reassess;
+use reevaluate::reevaluate;
 
 /// A policy as it is recorded; its versions are records of their own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -225,7 +225,7 @@ const FILE: &str = "policy_file";
 impl Document for PolicyInput {
     const PARTS: FormParts = FormParts { document: "payload", file: FILE, many: false };
 
-    fn read(value: &JsonValue) -> Result<Self, Misfit> {
+    fn read(value: &JsonValue) -> Result<Self, InvalidField> {
         decode::from_json(value)
     }
 }
@@ -254,7 +254,7 @@ impl Operation for PutPolicy {
         };
         let Done { created, policy, versioned } = cx.retry(|| put(&input, text.as_deref(), cx)).await?;
         if versioned {
-            reassess_consumers(&input.name, cx).await?;
+            reevaluate_consumers(&input.name, cx).await?;
         }
         let body = JsonStream::new(view::text(policy, cx).await?, cx.compute());
         Ok(Put { created, body })
@@ -275,7 +275,7 @@ struct Done {
     created: bool,
     policy: Policy,
     /// Whether its text may be new to environments that the policy is attached to: that of an earlier attempt may be, too,
-    /// which broke off before they were judged by it.
+    /// which broke off before they were evaluated by it.
     versioned: bool,
 }
 
@@ -359,16 +359,16 @@ fn version_of(record: &Policy, input: &PolicyInput, text: &str, cx: &Context<'_>
     }
 }
 
-/// Judges what runs where the policy is attached by its latest version: each environment in a write of its own, one
-/// after the other, so that a busy one is no reason to judge the others again. Should that break off, the job
-/// [`Reassess`] does it, or the next report of an environment. Answers the first error, after all.
-async fn reassess_consumers(policy: &PolicyName, cx: &Context<'_>) -> Result<()> {
+/// Evaluates what runs where the policy is attached by its latest version: each environment in a write of its own, one
+/// after the other, so that a busy one is no reason to evaluate the others again. Should that break off, the job
+/// [`Reevaluate`] does it, or the next report of an environment. Answers the first error, after all.
+async fn reevaluate_consumers(policy: &PolicyName, cx: &Context<'_>) -> Result<()> {
     let org = cx.org()?;
     let Some(policy) = cx.store().policy(org, policy.as_str()).await? else { return Ok(()) };
     let environments = cx.store().environments(org).await?;
     let mut outcome = Ok(());
     for consumer in environments.iter().filter(|known| known.record.policies.contains(&policy.record.id)) {
-        outcome = outcome.and(reassess(&consumer.record.name, cx).await);
+        outcome = outcome.and(reevaluate(&consumer.record.name, cx).await);
     }
     outcome
 }

@@ -39,8 +39,8 @@ pub struct Bounds {
     /// How many bytes may wait.
     pub bytes: usize,
     /// How long a job waits for the writer to begin.
-    pub patience: Duration,
-    /// How long, after its patience, a caller waits for the outcome of a job that was begun; without end where there is
+    pub wait: Duration,
+    /// How long, after its wait, a caller waits for the outcome of a job that was begun; without end where there is
     /// none.
     pub grace: Option<Duration>,
 }
@@ -87,7 +87,7 @@ pub struct Queued<J> {
     /// The job.
     pub job: J,
     /// Its room.
-    pub room: Option<Taken>,
+    pub room: Option<Reservation>,
 }
 
 impl<J> Jobs<J> {
@@ -111,8 +111,8 @@ impl<J: Task> Queue<J> {
     }
 
     /// How long a job may wait.
-    pub const fn patience(&self) -> Duration {
-        self.bounds.patience
+    pub const fn wait(&self) -> Duration {
+        self.bounds.wait
     }
 
     /// Whether nobody works any more.
@@ -123,7 +123,7 @@ impl<J: Task> Queue<J> {
     /// The two ends of a job's outcome. The time that it may wait begins now.
     pub fn outcome<T>(&self) -> (Reply<T>, Outcome<T>) {
         let (to, from) = oneshot::channel();
-        let (deadline, claim) = (Instant::now() + self.bounds.patience, Arc::new(AtomicU8::new(WAITING)));
+        let (deadline, claim) = (Instant::now() + self.bounds.wait, Arc::new(AtomicU8::new(WAITING)));
         (Reply { to, deadline, claim: Arc::clone(&claim) }, Outcome { from, deadline, claim })
     }
 
@@ -238,7 +238,7 @@ struct Shares {
 
 /// Room that a job takes until this is dropped.
 #[derive(Debug)]
-pub struct Taken {
+pub struct Reservation {
     room: Arc<Room>,
     /// None where the job waits beside.
     share: Option<(Id, usize)>,
@@ -249,7 +249,7 @@ impl Room {
         self.shares.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn take(self: &Arc<Self>, org: Id, bytes: usize) -> Option<Taken> {
+    fn take(self: &Arc<Self>, org: Id, bytes: usize) -> Option<Reservation> {
         let mut shares = self.shares();
         let own = shares.of.get(&org).copied().unwrap_or_default();
         let most = (self.bytes - (shares.total - own)) / 2;
@@ -267,11 +267,11 @@ impl Room {
             Some((org, bytes))
         };
         drop(shares);
-        Some(Taken { room: Arc::clone(self), share })
+        Some(Reservation { room: Arc::clone(self), share })
     }
 }
 
-impl Drop for Taken {
+impl Drop for Reservation {
     fn drop(&mut self) {
         let mut shares = self.room.shares();
         let Some((org, bytes)) = self.share else {

@@ -70,12 +70,12 @@ impl Draft {
 
 /// What a report's path names, as far as it is there already.
 #[derive(Debug)]
-pub(crate) struct Known {
+pub(crate) struct ReportTarget {
     pub(crate) flow: Option<Current<Flow>>,
     pub(crate) trail: Option<Trail>,
 }
 
-impl Known {
+impl ReportTarget {
     /// The flow and the trail of these names.
     pub(crate) async fn read(flow: &FlowName, trail: &TrailName, cx: &Context<'_>) -> Result<Self> {
         let org = cx.org()?;

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::assessment::{self, Running, Sighting};
 use crate::auth::Scope;
-use crate::compute::MANY_JUDGEMENTS;
+use crate::compute::MANY_EVALUATIONS;
 use crate::environments::{Environment, EnvironmentKind};
 use crate::error::{Error, INVALID_REPORT, Result};
+use crate::evaluation::{self, ObservedArtifact, ReportedState};
 use crate::fact::Fact;
 use crate::json::JsonFields;
-use crate::json::MOST_VALUES;
+use crate::json::MAX_VALUES;
 use crate::limits::{Limits, at_most};
 use crate::name::{EnvironmentName, Fingerprint, OrgName};
 use crate::operation::{Json, Method, Operation, Put};
@@ -26,25 +26,26 @@ use crate::snapshots::ArtifactKey;
 #[derive(Debug)]
 struct Report {
     kind: EnvironmentKind,
-    running: Arc<Running>,
+    running: Arc<ReportedState>,
 }
 
 impl Report {
     /// A report of these artifacts. What is reported of many is put together off the runtime.
     async fn of(kind: EnvironmentKind, artifacts: Vec<PlainArtifact>, cx: &Context<'_>) -> Result<Self> {
-        let many = artifacts.iter().map(|artifact| artifact.digests.0.len()).sum::<usize>() > MANY_JUDGEMENTS;
+        let many =
+            artifacts.iter().map(|artifact| artifact.digests.0.len()).sum::<usize>() > MANY_EVALUATIONS;
         let put_together = move || Self::new(kind, artifacts.iter().map(PlainArtifact::sighting));
         cx.compute().run_if(many, put_together).await
     }
 
     /// The same. One fingerprint reported several times is one artifact with several instances, under the first name.
     fn new<'a>(kind: EnvironmentKind, artifacts: impl IntoIterator<Item = (&'a Digests, Creation)>) -> Self {
-        let mut running = Running::new();
+        let mut running = ReportedState::new();
         for (digests, created) in artifacts {
             let mut counted = BTreeSet::new();
             for (name, fingerprint) in &digests.0 {
                 if counted.insert(fingerprint) {
-                    let unseen = || Sighting {
+                    let unseen = || ObservedArtifact {
                         fingerprint: Some(fingerprint.clone()),
                         name: name.to_string(),
                         created: Vec::new(),
@@ -70,7 +71,7 @@ impl Report {
     async fn receive_once(&self, environment: &EnvironmentName, cx: &Context<'_>) -> Result<bool> {
         let known = cx.environment(environment.as_str()).await?;
         self.check_kind(&known.record)?;
-        let mut draft = assessment::assess(&known, &self.running, cx).await?;
+        let mut draft = evaluation::evaluate(&known, &self.running, cx).await?;
         let taken = !draft.facts.is_empty();
         if !taken && known.status.reported_at.is_none_or(|last| cx.is_heartbeat_due(last)) {
             draft.fact(Fact::EnvironmentReported { environment: known.record.id });
@@ -92,10 +93,10 @@ impl Report {
 }
 
 /// The names of one running artifact.
-const MOST_DIGESTS: usize = 1000;
+const MAX_DIGESTS: usize = 1000;
 
 /// The artifacts of one report: each is four values of JSON at least.
-const MOST_RUNNING: usize = MOST_VALUES / 4 - 1;
+const MAX_RUNNING: usize = MAX_VALUES / 4 - 1;
 
 /// What an artifact consists of: names, and the SHA-256 of each; at least one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -105,8 +106,8 @@ pub struct Digests(pub BTreeMap<LongText, Fingerprint>);
 impl<'de> Deserialize<'de> for Digests {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let digests = BTreeMap::<LongText, Fingerprint>::deserialize(deserializer)?;
-        if digests.len() > MOST_DIGESTS {
-            let text = format_args!("Dictionary should have at most {MOST_DIGESTS} items");
+        if digests.len() > MAX_DIGESTS {
+            let text = format_args!("Dictionary should have at most {MAX_DIGESTS} items");
             return Err(serde::de::Error::custom(text));
         }
         if digests.is_empty() {
@@ -124,7 +125,7 @@ impl JsonSchema for Digests {
         let digest = generator.subschema_for::<Fingerprint>();
         let name = generator.subschema_for::<LongText>();
         schemars::json_schema!({
-            "type": "object", "minProperties": 1, "maxProperties": MOST_DIGESTS, "propertyNames": name,
+            "type": "object", "minProperties": 1, "maxProperties": MAX_DIGESTS, "propertyNames": name,
             "additionalProperties": digest,
         })
     }
@@ -191,7 +192,7 @@ pub struct DockerReport {
     #[serde(default, rename = "type")]
     pub kind: DockerKind,
     /// The containers.
-    pub artifacts: List<PlainArtifact, MOST_RUNNING>,
+    pub artifacts: List<PlainArtifact, MAX_RUNNING>,
 }
 
 /// Reports what runs in a Docker environment (specification, Environments).
@@ -242,7 +243,7 @@ pub struct ServerReport {
     #[serde(default, rename = "type")]
     pub kind: ServerKind,
     /// The artifacts.
-    pub artifacts: List<PlainArtifact, MOST_RUNNING>,
+    pub artifacts: List<PlainArtifact, MAX_RUNNING>,
 }
 
 /// Reports what runs on a server.
@@ -282,7 +283,7 @@ mod tests {
 
     use super::*;
     use crate::decode::from_json;
-    use crate::fact::Prepared;
+    use crate::fact::EncodedFact;
     use crate::id::{Id, SystemRandom};
     use crate::time::Timestamp;
 
@@ -294,7 +295,7 @@ mod tests {
             from_json(&json!({ "artifacts": artifacts }).into()).expect("a valid report");
         let report =
             Report::new(EnvironmentKind::Docker, body.artifacts.0.iter().map(PlainArtifact::sighting));
-        let flat = |(key, seen): (&ArtifactKey, &Sighting)| {
+        let flat = |(key, seen): (&ArtifactKey, &ObservedArtifact)| {
             assert_eq!(Some(key.as_str()), seen.fingerprint.as_ref().map(Fingerprint::as_str));
             (key.to_string(), seen.name.clone(), seen.created.clone())
         };
@@ -305,7 +306,7 @@ mod tests {
     fn a_heartbeat_costs_a_hundred_bytes_at_most() {
         let environment = Id::new(Timestamp::default(), &SystemRandom);
         let heartbeat = Fact::EnvironmentReported { environment };
-        let payload = Prepared::new(heartbeat, Timestamp::default(), String::new()).unwrap().payload;
+        let payload = EncodedFact::new(heartbeat, Timestamp::default(), String::new()).unwrap().payload;
         assert!(payload.len() <= 100, "{payload}");
     }
 

@@ -12,7 +12,7 @@ use crate::fact::{Fact, Guard, Key, RecordKind, UnknownFields, keep_unknown_fiel
 use crate::id::Id;
 use crate::name::OrgName;
 use crate::operation::{Json, Method, Operation};
-use crate::page::{Link, Listed, PageLinks, PageNumber, PerPage, Slice, SortDirection, Window};
+use crate::page::{Link, Listed, Page, PageLinks, PageNumber, PageRequest, PerPage, SortDirection};
 use crate::service::{Context, Draft};
 use crate::shared::{
     Address, Description, FreeForm, List, LongText, RepoInfo, ShortText, TagFilter, TagText, Tags,
@@ -77,9 +77,14 @@ pub trait RepoStore: Send + Sync {
     /// The repo of this id.
     async fn repo(&self, org: Id, id: Id) -> StoreResult<Option<Current<Repo>>>;
     /// Repos in the filter's order.
-    async fn repos(&self, org: Id, filter: &RepoFilter, window: Window) -> StoreResult<Slice<Repo>>;
+    async fn repos(&self, org: Id, filter: &RepoFilter, request: PageRequest) -> StoreResult<Page<Repo>>;
     /// The same, without what they say.
-    async fn repos_listed(&self, org: Id, filter: &RepoFilter, window: Window) -> StoreResult<Vec<Listed>>;
+    async fn repos_listed(
+        &self,
+        org: Id,
+        filter: &RepoFilter,
+        request: PageRequest,
+    ) -> StoreResult<Vec<Listed>>;
 }
 
 /// Names that a literal path would shadow.
@@ -288,7 +293,7 @@ pub struct RepoLinks {
 impl RepoView {
     fn new(repo: Repo, cx: &Context<'_>) -> Result<Self> {
         let Repo { id, info, vcs_instance, short_name, namespace_path, tags, .. } = repo;
-        let href = cx.api_url(&format!("tags/{}/repo/{id}", cx.place()?.name));
+        let href = cx.api_url(&format!("tags/{}/repo/{id}", cx.org_access()?.name));
         Ok(Self {
             id,
             name: info.name.into_string(),
@@ -374,7 +379,7 @@ impl Operation for ListRepos {
             return Err(Error::Invalid { message: EXCLUSIVE.to_owned(), fields: fields.into() });
         }
         let (page, per_page) = (self.page.unwrap_or_default(), self.per_page.map_or(PER_PAGE, PerPage::get));
-        let slice = cx.store().repos(cx.org()?, &self.filter(), page.window(per_page)).await?;
+        let slice = cx.store().repos(cx.org()?, &self.filter(), page.request(per_page)).await?;
         let (total_pages, total_count) = (slice.pages(per_page), slice.total);
         let address = cx.api_url(&format!("repos/{}", self.org));
         let _links = PageLinks::new(&address, self.query(), page.get(), per_page, total_pages);

@@ -40,11 +40,11 @@ impl Evidence {
             None => host.begin_user(&seed.user).await?,
         };
         for org in &seed.orgs {
-            match self.store().standing(org.as_str(), user.id).await? {
+            match self.store().org_role(org.as_str(), user.id).await? {
                 None => {
                     host.begin_organization(org, OrgKind::Shared, &user, Vec::new()).await?;
                 }
-                Some(standing) if standing.role == Some(Role::Admin) => {}
+                Some(org_role) if org_role.role == Some(Role::Admin) => {}
                 Some(_) => {
                     return Err(Error::invalid(
                         "org",

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::artifacts::{KeptTrails, no_trails};
-use crate::auth::{Access, ApiKey, Credential, KeyHash, Place, Principal, Scope, Target};
+use crate::auth::{Access, ApiKey, Credential, KeyHash, OrgAccess, Principal, Scope, Target};
 use crate::blobs::{Blobs, OutsideBlobs};
 use crate::compute::{Compute, ComputePool};
 use crate::error::{Error, Missing, Resource, Result, Wording};
@@ -16,13 +16,13 @@ use crate::id::{Id, Random, SystemRandom};
 use crate::limits::Limits;
 use crate::name::{EnvironmentName, OrgName};
 use crate::operation::Operation;
-use crate::orgs::{KeyHolder, Standing};
+use crate::orgs::{KeyHolder, OrgRole};
 use crate::policies::{ParsedPolicies, no_policies};
-use crate::recent::Recent;
 use crate::store::Store;
 use crate::sweep::Attachments;
 use crate::templates::{Templates, no_templates};
 use crate::time::{Clock, SystemClock, Timestamp};
+use crate::ttl_cache::TtlCache;
 use crate::turns::Turns;
 
 pub use context::*;
@@ -157,25 +157,25 @@ struct Parts {
     templates: Templates,
     policies: ParsedPolicies,
     trails: KeptTrails,
-    judging: Judging,
+    evaluating: Evaluating,
 }
 
-/// Environments that are judged, each by one request at a time.
-type Judging = Turns<(Id, EnvironmentName)>;
+/// Environments that are evaluated, each by one request at a time.
+type Evaluating = Turns<(Id, EnvironmentName)>;
 
 /// How many may be at one environment, those included that wait for their turn.
 const AT_ENVIRONMENT: usize = 128;
 
-fn judging() -> Judging {
+fn evaluating() -> Evaluating {
     Turns::new(1, AT_ENVIRONMENT)
 }
 
 /// Who called lately.
 #[derive(Default)]
 struct Callers {
-    holders: Recent<KeyHash, KeyHolder>,
+    holders: TtlCache<KeyHash, KeyHolder>,
     /// By the organization's name and the caller's id.
-    standings: Recent<(String, Id), Standing>,
+    org_roles: TtlCache<(String, Id), OrgRole>,
 }
 
 impl Callers {
@@ -186,25 +186,25 @@ impl Callers {
         found.filter(works).ok_or(Error::Unauthenticated)
     }
 
-    async fn standing(
+    async fn org_role(
         &self,
         org: &str,
         user: Id,
         now: Timestamp,
         store: &dyn Store,
-    ) -> Result<Option<Standing>> {
+    ) -> Result<Option<OrgRole>> {
         let question = (org.to_owned(), user);
-        Ok(self.standings.answer(&question, now, store.standing(org, user)).await?)
+        Ok(self.org_roles.answer(&question, now, store.org_role(org, user)).await?)
     }
 
     fn forget(&self) {
-        self.holders.forget();
-        self.standings.forget();
+        self.holders.clear();
+        self.org_roles.clear();
     }
 }
 
 impl Parts {
-    /// The caller's right to the target, as it is now: no more than a moment old ([`Recent`]).
+    /// The caller's right to the target, as it is now: no more than a moment old ([`TtlCache`]).
     async fn authorize(&self, caller: &Principal, target: &Target) -> Result<Access> {
         let Self { store, clock, callers, .. } = self;
         let (caller, target, now) = (caller.clone(), target.clone(), clock.now());
@@ -217,14 +217,14 @@ impl Parts {
             None => None,
         };
         let home = bound_to.map(|(home, _)| home);
-        let Some(name) = target.org() else { return Ok(Access { caller, target, place: None, home }) };
-        let standing = callers.standing(name.as_str(), caller.actor.id, now, &**store).await?;
-        let standing =
-            standing.ok_or_else(|| Missing::new(Resource::Organization, name.as_str(), name.as_str()))?;
-        let org = standing.organization.id;
+        let Some(name) = target.org() else { return Ok(Access { caller, target, org_access: None, home }) };
+        let org_role = callers.org_role(name.as_str(), caller.actor.id, now, &**store).await?;
+        let org_role =
+            org_role.ok_or_else(|| Missing::new(Resource::Organization, name.as_str(), name.as_str()))?;
+        let org = org_role.organization.id;
         let role = match bound_to {
             Some((home, role)) => Some(role).filter(|_| home == org),
-            None => standing.role,
+            None => org_role.role,
         };
         let is_allowed = match (role, target.scope(), target.flow()) {
             (Some(role), scope, _) => role >= scope.least_role(),
@@ -237,8 +237,8 @@ impl Parts {
         if !is_allowed && !is_open {
             return Err(Error::Forbidden);
         }
-        let place = Place { org, name: standing.organization.name, role };
-        Ok(Access { caller, target, place: Some(place), home })
+        let org_access = OrgAccess { org, name: org_role.organization.name, role };
+        Ok(Access { caller, target, org_access: Some(org_access), home })
     }
 }
 
@@ -303,7 +303,7 @@ impl Evidence {
                 templates: no_templates(),
                 policies: no_policies(),
                 trails: no_trails(),
-                judging: judging(),
+                evaluating: evaluating(),
             }),
         }
     }
@@ -341,7 +341,7 @@ impl Evidence {
             templates: no_templates(),
             policies: no_policies(),
             trails: no_trails(),
-            judging: judging(),
+            evaluating: evaluating(),
         };
         change(&mut parts);
         Self { parts: Arc::new(parts) }
@@ -386,12 +386,12 @@ impl Evidence {
 }
 
 /// Longer credentials are refused unread.
-const LONGEST_KEY: usize = 1024;
+const MAX_KEY: usize = 1024;
 
 impl EvidenceService for Evidence {
     async fn authenticate(&self, credential: Credential<'_>) -> Result<Principal> {
         let key = credential.key();
-        if key.is_empty() || key.len() > LONGEST_KEY {
+        if key.is_empty() || key.len() > MAX_KEY {
             return Err(Error::Unauthenticated);
         }
         let hash = KeyHash::of(key);
@@ -411,7 +411,7 @@ impl EvidenceService for Evidence {
         // The body may have taken minutes.
         let access = &self.parts.authorize(&access.caller, &access.target).await?;
         let cx = Context::over(&self.parts, access, self.now());
-        operation.run(body, &cx).await.map_err(|error| error.under(O::INVALID))
+        operation.run(body, &cx).await.map_err(|error| error.with_summary(O::INVALID))
     }
 
     fn wording(&self) -> Wording {

@@ -105,7 +105,7 @@ impl Context<'_> {
 
     /// The caller's role in the organization.
     fn role(&self) -> Result<Role> {
-        self.place()?.role.ok_or(Error::Forbidden)
+        self.org_access()?.role.ok_or(Error::Forbidden)
     }
 
     /// Nobody grants more than they have.

@@ -250,12 +250,12 @@ pub(crate) fn sort_by_ids<T>(records: &mut [T], ids: &[Id], id: impl Fn(&T) -> I
 }
 
 /// How many of what happened to a record the record itself lists: each of its facts repeats it.
-const MOST_REPEATED: usize = 100;
+const MAX_REPEATED: usize = 100;
 
 /// Adds to a list that a record carries, of which the newest 100 are kept.
 pub(crate) fn push_newest<T>(list: &mut Vec<T>, newest: T) {
     list.push(newest);
-    list.drain(..list.len().saturating_sub(MOST_REPEATED));
+    list.drain(..list.len().saturating_sub(MAX_REPEATED));
 }
 
 /// The JSON string `"OK"` that acknowledges a write.
@@ -299,7 +299,7 @@ mod tests {
     use serde::de::DeserializeOwned;
     use serde_json::{Value, json};
 
-    use super::bounded::LONGEST_URL;
+    use super::bounded::MAX_URL;
     use super::*;
     use crate::decode::from_json;
 
@@ -324,7 +324,7 @@ mod tests {
 
     #[test]
     fn an_origin_is_an_absolute_web_url_of_at_most_2_kib() {
-        let longest = format!("https://e/{}", "a".repeat(LONGEST_URL - 10));
+        let longest = format!("https://e/{}", "a".repeat(MAX_URL - 10));
         for url in [
             "http://e",
             "https://e.example/p?q#f",

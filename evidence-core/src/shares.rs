@@ -34,9 +34,9 @@ impl Shares {
     }
 
     /// Waits for a share: first behind the same organization's questions, and only then behind others'. `None` where that
-    /// takes longer than `patience`.
-    pub async fn take(&self, org: Option<Id>, patience: Duration) -> Option<Share> {
-        let deadline = Instant::now() + patience;
+    /// takes longer than `wait`.
+    pub async fn take(&self, org: Option<Id>, wait: Duration) -> Option<Share> {
+        let deadline = Instant::now() + wait;
         let turn = match org {
             Some(org) => Some(self.turns.take(org, deadline).await?),
             None => None,
@@ -86,8 +86,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn whoever_waits_behind_its_own_organization_is_in_nobody_elses_way() {
         let shares = Shares::new(2);
-        let (patience, _first) = (Duration::from_secs(5), shares.take(org(1), Duration::ZERO).await.unwrap());
-        let mut waiting = Vec::from_iter((0..100).map(|_| Box::pin(shares.take(org(1), patience))));
+        let (wait, _first) = (Duration::from_secs(5), shares.take(org(1), Duration::ZERO).await.unwrap());
+        let mut waiting = Vec::from_iter((0..100).map(|_| Box::pin(shares.take(org(1), wait))));
         for one in &mut waiting {
             assert!(one.now_or_never().is_none());
         }

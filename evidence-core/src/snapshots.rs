@@ -18,7 +18,7 @@ use crate::json::JsonFields;
 use crate::ledger::Hash;
 use crate::name::{EnvironmentName, Fingerprint, OrgName, PolicyName};
 use crate::operation::{Json, Method, Operation};
-use crate::page::{PageNumber, PerPage, Window};
+use crate::page::{PageNumber, PageRequest, PerPage};
 use crate::rules::compliance::State;
 use crate::rules::policy::RuleEvaluation;
 use crate::rules::snapshots::{Expression, Interval, Position};
@@ -45,7 +45,7 @@ pub struct Snapshot {
     pub compliant: bool,
     /// Whether a report led to it, rather than a change of policies.
     pub reported: bool,
-    /// The policies it was judged by, by id.
+    /// The policies it was evaluated by, by id.
     pub policies: Vec<AppliedPolicy>,
     /// Artifacts that began to run, or whose data differ from the snapshot before.
     pub changes: Vec<Instance>,
@@ -53,7 +53,7 @@ pub struct Snapshot {
     pub exits: Vec<ArtifactKey>,
 }
 
-/// A policy that a snapshot was judged by.
+/// A policy that a snapshot was evaluated by.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AppliedPolicy {
     /// The policy.
@@ -95,7 +95,7 @@ pub struct Instance {
     pub compliant: Option<bool>,
     /// Where it comes from: its newest report in each flow, and its state there.
     pub provenance: Vec<Provenance>,
-    /// The digest of the policies that it was judged by ([`Snapshot::policies`]): the SHA-256 of a line for each, `<id>
+    /// The digest of the policies that it was evaluated by ([`Snapshot::policies`]): the SHA-256 of a line for each, `<id>
     /// <version>` and a line feed. Nothing without policies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub judged_by: Option<Hash>,
@@ -151,7 +151,7 @@ pub struct Annotation {
 
 /// An instance in a snapshot: running in it, or gone with it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Placed {
+pub struct SnapshotInstance {
     /// The instance.
     pub instance: Instance,
     /// Whether it ran in the snapshot before and no longer runs in this one.
@@ -204,7 +204,7 @@ pub trait SnapshotStore: Send + Sync {
     /// there is none.
     async fn snapshot_at(&self, org: Id, environment: Id, at: Timestamp) -> StoreResult<u64>;
     /// What runs in snapshot `index`, and what exited with it, by artifact key.
-    async fn instances(&self, org: Id, environment: Id, index: u64) -> StoreResult<Vec<Placed>>;
+    async fn instances(&self, org: Id, environment: Id, index: u64) -> StoreResult<Vec<SnapshotInstance>>;
     /// Where and when the artifacts with these digests ran, ordered by environment, fingerprint and first snapshot: of each
     /// artifact in each environment the first run and the `newest` last ones.
     async fn runs(&self, org: Id, fingerprints: &[Fingerprint], newest: u32) -> StoreResult<Vec<Run>>;
@@ -214,7 +214,7 @@ impl Context<'_> {
     /// The environment whose snapshots are asked for. The specification tells a missing one as a missing flow.
     async fn environment_of_snapshots(&self, name: &EnvironmentName) -> Result<KnownEnvironment> {
         let environment = self.store().environment(self.org()?, name.as_str()).await?;
-        let missing = || self.missing(Resource::Environment, name.as_str()).saying("Flow not found");
+        let missing = || self.missing(Resource::Environment, name.as_str()).with_message("Flow not found");
         Ok(environment.ok_or_else(missing)?)
     }
 
@@ -274,7 +274,7 @@ impl SnapshotSummary {
 }
 
 const DEFAULT_PER_PAGE: u64 = 15;
-const MOST_SERVED: u64 = 1000;
+const MAX_SERVED: u64 = 1000;
 
 impl Operation for ListSnapshots {
     const NAME: &'static str = "list_snapshots";
@@ -296,11 +296,11 @@ impl Operation for ListSnapshots {
         let Some(range) = range(&interval, &environment, cx).await? else {
             return Ok(Json(Vec::new()));
         };
-        let per_page = self.per_page.map_or(DEFAULT_PER_PAGE, PerPage::get).min(MOST_SERVED);
-        let window = self.page.unwrap_or_default().window(per_page);
+        let per_page = self.per_page.map_or(DEFAULT_PER_PAGE, PerPage::get).min(MAX_SERVED);
+        let request = self.page.unwrap_or_default().request(per_page);
         let ascending = self.reverse.unwrap_or_default();
         let mut rows =
-            cx.store().snapshots(cx.org()?, environment.record.id, page(range, ascending, window)).await?;
+            cx.store().snapshots(cx.org()?, environment.record.id, page(range, ascending, request)).await?;
         if !ascending {
             rows.reverse();
         }
@@ -308,9 +308,13 @@ impl Operation for ListSnapshots {
     }
 }
 
-/// The numbers that a window of one or more items shows of `first..=last`, which it begins at the end of unless
+/// The numbers that a page of one or more items shows of `first..=last`, which it begins at the end of unless
 /// `ascending`. There are no gaps, so that no store has to pass over what is not on the page.
-fn page((first, last): (u64, u64), ascending: bool, Window { offset, limit }: Window) -> RangeInclusive<u64> {
+fn page(
+    (first, last): (u64, u64),
+    ascending: bool,
+    PageRequest { offset, limit }: PageRequest,
+) -> RangeInclusive<u64> {
     let further = limit.saturating_sub(1);
     if ascending {
         let first = first.saturating_add(offset);
@@ -352,7 +356,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::page::Slice;
+    use crate::page::Page;
 
     proptest! {
         #[test]
@@ -360,12 +364,12 @@ mod tests {
             first in 1..9_u64, count in 0..20_u64, ascending: bool, limit in 1..9_u64,
             offset in prop_oneof![0..25_u64, Just(u64::MAX)],
         ) {
-            let (last, window) = (first + count, Window { offset, limit });
+            let (last, request) = (first + count, PageRequest { offset, limit });
             let numbers = |range: RangeInclusive<u64>| {
                 if ascending { range.collect::<Vec<_>>() } else { range.rev().collect() }
             };
-            let wanted = Slice::of(numbers(first..=last), window).items;
-            prop_assert_eq!(numbers(page((first, last), ascending, window)), wanted);
+            let wanted = Page::of(numbers(first..=last), request).items;
+            prop_assert_eq!(numbers(page((first, last), ascending, request)), wanted);
         }
     }
 

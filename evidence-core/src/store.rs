@@ -9,7 +9,7 @@
 //! - Each organization has one ledger without fork or gap: leaf, interior nodes and head change in the same transaction.
 //! - What does not exist is `None`, or absent from a list. Unknown ids are passed over.
 //! - Names compare and sort by bytes; searches that ignore case fold ASCII only; `%` and `_` are ordinary characters.
-//! - Every list has a total order, named at its question. A window past the end is empty, with the right total.
+//! - Every list has a total order, named at its question. A page past the end is empty, with the right total.
 //! - Time and ids come from the caller. A store reads no clock and draws no randomness.
 //! - Questions and facts of one organization never show or touch another's.
 //! - A stored record that cannot be read is [`StoreError::Corrupt`] where it is asked for alone; a list leaves it out and
@@ -24,7 +24,7 @@
 //! [`crate::conformance`]), and everything that is not written yet may answer [`StoreError::Failed`]:
 //!
 //! 1. [`LedgerStore`] and a [`Recorder`] that keeps entries alone (`ledger`): an organization has a head, a
-//!    [`Frontier`]; each fact becomes a [`Prepared`](crate::fact::Prepared), its leaf hash is appended, and what
+//!    [`Frontier`]; each fact becomes a [`EncodedFact`](crate::fact::EncodedFact), its leaf hash is appended, and what
 //!    [`Frontier::append`] answers are the nodes to keep. Entries, nodes and head change in one transaction.
 //! 2. Names and guards (`recording`, with [`FlowStore`] and [`TrailStore`] as far as these checks ask), then writes that
 //!    meet on several threads (`races`).
@@ -55,7 +55,7 @@
 //!
 //! | questions | found by | order | how many |
 //! |---|---|---|---|
-//! | [`standing`](crate::orgs::OrgStore::standing), [`user`](crate::orgs::OrgStore::user), [`key_holder`](crate::orgs::OrgStore::key_holder) | a name or hash in the whole store | | one |
+//! | [`org_role`](crate::orgs::OrgStore::org_role), [`user`](crate::orgs::OrgStore::user), [`key_holder`](crate::orgs::OrgStore::key_holder) | a name or hash in the whole store | | one |
 //! | [`service_account`](ServiceAccountStore::service_account), [`flow`](FlowStore::flow), [`trail`](TrailStore::trail), [`repo_by_identity`](RepoStore::repo_by_identity), [`environment`](EnvironmentStore::environment), [`policy`](PolicyStore::policy), [`attestation_type`](AttestationTypeStore::attestation_type) | the name, with its revision | | one |
 //! | [`users_by_name`](crate::orgs::OrgStore::users_by_name), [`organizations_by_name`](crate::orgs::OrgStore::organizations_by_name) | a name to begin after | name, by bytes | at most so many, and where to go on |
 //! | [`members`](crate::orgs::OrgStore::members) | the organization | name of the user, by bytes | all |
@@ -64,14 +64,14 @@
 //! | [`service_accounts`](ServiceAccountStore::service_accounts), [`environments`](EnvironmentStore::environments), [`environments_listed`](EnvironmentStore::environments_listed), [`policies_listed`](PolicyStore::policies_listed) | the organization | name, by bytes | all |
 //! | [`api_keys`](ServiceAccountStore::api_keys) | the owner | oldest first, then id | all that work |
 //! | [`api_key_count`](ServiceAccountStore::api_key_count) | the owner | | the number of those that work, damaged ones too |
-//! | [`flows`](FlowStore::flows) | part of the name, tags | name, by bytes | a window, and the total |
-//! | [`repos`](RepoStore::repos) | name, search, provider, namespace, tags | name, by bytes, then id | a window, and the total |
-//! | [`repos_listed`](RepoStore::repos_listed) | as for `repos` | name, by bytes, then id | a window |
-//! | [`trails`](TrailStore::trails) | flow and what else is asked | last begun first by ledger index | a window, and the total |
+//! | [`flows`](FlowStore::flows) | part of the name, tags | name, by bytes | a page, and the total |
+//! | [`repos`](RepoStore::repos) | name, search, provider, namespace, tags | name, by bytes, then id | a page, and the total |
+//! | [`repos_listed`](RepoStore::repos_listed) | as for `repos` | name, by bytes, then id | a page |
+//! | [`trails`](TrailStore::trails) | flow and what else is asked | last begun first by ledger index | a page, and the total |
 //! | [`newest_trails`](TrailStore::newest_trails) | flows | any | one a flow |
 //! | [`trail_size`](TrailStore::trail_size) | the trail and a kind of reports | | a count, up to so many |
 //! | [`trail_entries`](TrailStore::trail_entries) | the trail: its facts, artifacts, attestations | ledger index | all |
-//! | [`artifacts`](ArtifactStore::artifacts), [`artifacts_listed`](ArtifactStore::artifacts_listed) | flow, trail, prefix, commit, repo | newest first by ledger index | a window, and the total |
+//! | [`artifacts`](ArtifactStore::artifacts), [`artifacts_listed`](ArtifactStore::artifacts_listed) | flow, trail, prefix, commit, repo | newest first by ledger index | a page, and the total |
 //! | [`latest_artifact`](ArtifactStore::latest_artifact) | as for `artifacts` | the newest by ledger index | one at most |
 //! | [`fingerprints`](ArtifactStore::fingerprints) | flow and prefix | bytes | the first so many, and the total |
 //! | [`reports`](ArtifactStore::reports) | flow and fingerprint | oldest first by ledger index | all |
@@ -106,7 +106,7 @@ use crate::fact::Write;
 use crate::feed::FeedStore;
 use crate::flows::FlowStore;
 use crate::id::Id;
-use crate::ledger::{Frontier, Hash, Known, Needs};
+use crate::ledger::{Frontier, Hash, LedgerHashes, Needs};
 use crate::orgs::OrgStore;
 use crate::policies::PolicyStore;
 use crate::repos::RepoStore;
@@ -227,7 +227,7 @@ pub trait LedgerStore: Send + Sync {
     /// The entries at these indexes, in any order; unknown ones are passed over.
     async fn ledger_entries_at(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<StoredEntry>>;
     /// The leaf hashes and stored nodes of `needs`, as far as they exist.
-    async fn ledger_hashes(&self, org: Id, needs: &Needs) -> StoreResult<Known>;
+    async fn ledger_hashes(&self, org: Id, needs: &Needs) -> StoreResult<LedgerHashes>;
 }
 
 /// Questions about the store as a whole.

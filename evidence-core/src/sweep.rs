@@ -129,7 +129,7 @@ pub(crate) async fn keep(
     now: Timestamp,
 ) -> StoreResult<()> {
     note(store, blobs, (org, sha256), now).await?;
-    blobs.keep(org, sha256, content).await
+    blobs.put(org, sha256, content).await
 }
 
 async fn note(
@@ -142,7 +142,7 @@ async fn note(
         match store.attachment_state(org, sha256).await? {
             AttachmentState::Named => return Ok(()),
             AttachmentState::Removing => break,
-            AttachmentState::Unknown if blobs.chunk(org, sha256, 0).await?.is_some() => return Ok(()),
+            AttachmentState::Unknown if blobs.get_chunk(org, sha256, 0).await?.is_some() => return Ok(()),
             AttachmentState::Unknown | AttachmentState::Pending => {}
         }
         if store.put_pending(org, sha256, now).await? {

@@ -8,7 +8,7 @@ use futures_util::stream::BoxStream;
 use futures_util::{Stream, StreamExt, TryStreamExt, stream};
 
 use crate::cache::Cache;
-use crate::compute::{LONG_YAML, MANY_JUDGEMENTS};
+use crate::compute::{LONG_YAML, MANY_EVALUATIONS};
 use crate::error::{Error, Result};
 use crate::flows::EMPTY_TEMPLATE;
 use crate::ledger::Hash;
@@ -120,7 +120,7 @@ impl Context<'_> {
     }
 
     /// Remembers a template that was uploaded, once it is kept: what other servers cannot read from the store, this one
-    /// must not judge by.
+    /// must not evaluate by.
     pub(crate) fn remember_kept(&self, uploaded: Option<Uploaded>) {
         if let Some(Uploaded { parsed, reference: Some(text) }) = uploaded {
             self.template_cache().keep(text.sha256, &parsed);
@@ -129,28 +129,28 @@ impl Context<'_> {
 }
 
 /// What `make` makes of each item and its template, one after the other as they are asked for, off the runtime where it
-/// takes many `judgements`: no more templates are held than are read at once, however many items there are.
+/// takes many `evaluations`: no more templates are held than are read at once, however many items there are.
 pub(crate) fn each_with_template<T: Send + 'static, V: Send + 'static>(
     items: Vec<(Option<TextRef>, T)>,
     lasting: Lasting,
-    judgements: impl Fn(&T, &Template) -> usize + Clone + Send + 'static,
+    evaluations: impl Fn(&T, &Template) -> usize + Clone + Send + 'static,
     make: impl Fn(T, Arc<Parsed>, &Context<'_>) -> Result<V> + Clone + Send + 'static,
 ) -> impl Stream<Item = Result<V>> + Send + 'static {
     let parts = stream::iter(in_parts(items, |(text, _)| *text));
-    parts.then(move |part| read(part, lasting.clone(), judgements.clone(), make.clone())).try_flatten()
+    parts.then(move |part| read(part, lasting.clone(), evaluations.clone(), make.clone())).try_flatten()
 }
 
 async fn read<T: Send + 'static, V: Send + 'static>(
     part: Vec<(Option<TextRef>, T)>,
     lasting: Lasting,
-    judgements: impl Fn(&T, &Template) -> usize + Send + 'static,
+    evaluations: impl Fn(&T, &Template) -> usize + Send + 'static,
     make: impl Fn(T, Arc<Parsed>, &Context<'_>) -> Result<V> + Clone + Send + 'static,
 ) -> Result<BoxStream<'static, Result<V>>> {
     let wanted: Vec<_> = part.iter().map(|(text, _)| *text).collect();
     let templates = lasting.context().templates(wanted).await?;
     let make = move |(text, item)| {
         let (template, lasting, make) = (templates.of(text), lasting.clone(), make.clone());
-        let heavy = judgements(&item, &template.template) > MANY_JUDGEMENTS;
+        let heavy = evaluations(&item, &template.template) > MANY_EVALUATIONS;
         let compute = lasting.context().compute();
         let make = move || make(item, template, &lasting.context());
         async move { compute.run_if(heavy, make).await? }

@@ -51,7 +51,7 @@ impl Draft {
 }
 
 /// Texts that are read at once are no longer than this together, in bytes; a longer one is read alone.
-const LARGEST: u64 = 1 << 20;
+const MAX_BATCH_BYTES: u64 = 1 << 20;
 
 /// Items, in order, in parts whose texts fit memory together.
 pub(crate) fn in_parts<T>(
@@ -79,7 +79,7 @@ pub(crate) fn in_parts_by<T, K: Ord>(
             None => {
                 parts.push(vec![item]);
                 distinct.clear();
-                room = LARGEST.saturating_sub(size);
+                room = MAX_BATCH_BYTES.saturating_sub(size);
             }
         }
         distinct.extend(text.map(|(text, _)| text));

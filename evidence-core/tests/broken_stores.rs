@@ -13,19 +13,19 @@ use evidence_core::auth::{KeyHash, Role};
 use evidence_core::blobs::{Blobs, Chunks};
 use evidence_core::conformance::{checks, transfer_checks};
 use evidence_core::environments::{EnvironmentStore, KnownEnvironment};
-use evidence_core::fact::{Prepared, Write};
+use evidence_core::fact::{EncodedFact, Write};
 use evidence_core::feed::{Advance, FeedStore, Lease};
 use evidence_core::flows::{Flow, FlowFilter, FlowStore};
 use evidence_core::id::Id;
-use evidence_core::ledger::{Frontier, Hash, Known, Needs};
+use evidence_core::ledger::{Frontier, Hash, LedgerHashes, Needs};
 use evidence_core::memory::MemoryStore;
 use evidence_core::name::{Fingerprint, TrailName};
-use evidence_core::orgs::{ByName, KeyHolder, Member, OrgStore, Organization, Standing, User};
-use evidence_core::page::{Listed, Slice, Window};
+use evidence_core::orgs::{ByName, KeyHolder, Member, OrgRole, OrgStore, Organization, User};
+use evidence_core::page::{Listed, Page, PageRequest};
 use evidence_core::policies::{Policy, PolicyStore, PolicyVersion, VersionKey};
 use evidence_core::repos::{Repo, RepoFilter, RepoStore};
 use evidence_core::service_accounts::{ApiKeyRecord, ServiceAccount, ServiceAccountStore};
-use evidence_core::snapshots::{Placed, Run, Snapshot, SnapshotRow, SnapshotStore};
+use evidence_core::snapshots::{Run, Snapshot, SnapshotInstance, SnapshotRow, SnapshotStore};
 use evidence_core::store::{Health, LedgerStore, Recorder, StoreResult, StoredEntry};
 use evidence_core::sweep::{AttachmentState, Pending, PendingStore};
 use evidence_core::texts::TextStore;
@@ -310,7 +310,7 @@ impl Transfer for Broken {
     async fn import(&self, mut import: Import) -> StoreResult<()> {
         if self.has(Defect::WritesImportsAnew) {
             for prepared in &mut import.facts {
-                *prepared = Prepared::new(prepared.fact.clone(), prepared.at, prepared.actor.clone())
+                *prepared = EncodedFact::new(prepared.fact.clone(), prepared.at, prepared.actor.clone())
                     .map_err(|error| StoreError::Failed(error.into()))?;
             }
         }
@@ -335,17 +335,17 @@ fn common() -> Id {
 
 #[async_trait]
 impl Blobs for Broken {
-    async fn keep(&self, org: Id, sha256: &Fingerprint, content: &mut dyn Chunks) -> StoreResult<()> {
+    async fn put(&self, org: Id, sha256: &Fingerprint, content: &mut dyn Chunks) -> StoreResult<()> {
         let org = if self.has(Defect::SharesBlobs) { common() } else { org };
-        self.whole.keep(org, sha256, content).await
+        self.whole.put(org, sha256, content).await
     }
 
-    async fn chunk(&self, org: Id, sha256: &Fingerprint, number: u64) -> StoreResult<Option<Bytes>> {
+    async fn get_chunk(&self, org: Id, sha256: &Fingerprint, number: u64) -> StoreResult<Option<Bytes>> {
         if self.has(Defect::LosesAChunk) && number == 1 {
             return Ok(None);
         }
         let org = if self.has(Defect::SharesBlobs) { common() } else { org };
-        self.whole.chunk(org, sha256, number).await
+        self.whole.get_chunk(org, sha256, number).await
     }
 }
 
@@ -427,7 +427,7 @@ impl FlowStore for Broken {
         self.whole.flows_by_id(org, ids).await
     }
 
-    async fn flows(&self, org: Id, filter: &FlowFilter, window: Window) -> StoreResult<Slice<Listed>> {
+    async fn flows(&self, org: Id, filter: &FlowFilter, request: PageRequest) -> StoreResult<Page<Listed>> {
         let mut filter = filter.clone();
         if self.has(Defect::SearchesMindCase) {
             filter.ignore_case = false;
@@ -435,7 +435,7 @@ impl FlowStore for Broken {
         if self.has(Defect::PercentIsAWildcard) {
             filter.name = filter.name.and_then(|name| name.split('%').next().map(ToOwned::to_owned));
         }
-        let mut answer = self.whole.flows(org, &filter, window).await?;
+        let mut answer = self.whole.flows(org, &filter, request).await?;
         if self.has(Defect::FlowsAreBackwards) {
             answer.items.reverse();
         }
@@ -498,7 +498,7 @@ impl LedgerStore for Broken {
         self.whole.ledger_entries_at(org, indexes).await
     }
 
-    async fn ledger_hashes(&self, org: Id, needs: &Needs) -> StoreResult<Known> {
+    async fn ledger_hashes(&self, org: Id, needs: &Needs) -> StoreResult<LedgerHashes> {
         let mut known = self.whole.ledger_hashes(org, needs).await?;
         if self.has(Defect::LosesStoredNodes) {
             known.nodes.clear();
@@ -507,7 +507,7 @@ impl LedgerStore for Broken {
     }
 }
 delegate! { OrgStore {
-    fn standing(org: &str, user: Id) -> Option<Standing>;
+    fn org_role(org: &str, user: Id) -> Option<OrgRole>;
     fn user(name: &str) -> Option<User>;
     fn users_by_name(after: &str, limit: u64) -> ByName<User>;
     fn organizations_by_name(after: &str, limit: u64) -> ByName<Organization>;
@@ -530,8 +530,8 @@ delegate! { ServiceAccountStore {
 } }
 delegate! { TrailStore {
     fn trail(org: Id, flow: Id, name: &str) -> Option<Current<Trail>>;
-    fn trails(org: Id, filter: &TrailFilter, window: Window) -> Slice<Listed> => |store, slice| {
-        Slice { items: backwards(slice.items, store.has(Defect::OldestTrailFirst)), ..slice }
+    fn trails(org: Id, filter: &TrailFilter, request: PageRequest) -> Page<Listed> => |store, slice| {
+        Page { items: backwards(slice.items, store.has(Defect::OldestTrailFirst)), ..slice }
     };
     fn newest_trails(org: Id, flows: &[Id]) -> Vec<Id> => |store, mut trails| {
         if store.has(Defect::OneNewestTrailOnly) {
@@ -555,8 +555,8 @@ delegate! { TrailStore {
 } }
 delegate! { ArtifactStore {
     fn fingerprints(org: Id, flow: Id, prefix: &str, limit: u64) -> Matches;
-    fn artifacts(org: Id, filter: &ArtifactFilter, window: Window) -> Slice<Artifact>;
-    fn artifacts_listed(org: Id, filter: &ArtifactFilter, window: Window) -> Vec<Listed>;
+    fn artifacts(org: Id, filter: &ArtifactFilter, request: PageRequest) -> Page<Artifact>;
+    fn artifacts_listed(org: Id, filter: &ArtifactFilter, request: PageRequest) -> Vec<Listed>;
     fn latest_artifact(org: Id, filter: &ArtifactFilter) -> Option<Artifact>;
     fn artifacts_by_id(org: Id, ids: &[Id]) -> Vec<Artifact>;
     fn artifact_sizes(org: Id, ids: &[Id]) -> Vec<Listed>;
@@ -578,8 +578,8 @@ delegate! { AttestationStore {
 delegate! { RepoStore {
     fn repo_by_identity(org: Id, identity: &str) -> Option<Current<Repo>>;
     fn repo(org: Id, id: Id) -> Option<Current<Repo>>;
-    fn repos(org: Id, filter: &RepoFilter, window: Window) -> Slice<Repo>;
-    fn repos_listed(org: Id, filter: &RepoFilter, window: Window) -> Vec<Listed>;
+    fn repos(org: Id, filter: &RepoFilter, request: PageRequest) -> Page<Repo>;
+    fn repos_listed(org: Id, filter: &RepoFilter, request: PageRequest) -> Vec<Listed>;
 } }
 delegate! { EnvironmentStore {
     fn environment(org: Id, name: &str) -> Option<KnownEnvironment>;
@@ -591,7 +591,7 @@ delegate! { SnapshotStore {
     fn snapshot(org: Id, environment: Id, index: u64) -> Option<Current<Snapshot>>;
     fn snapshots(org: Id, environment: Id, range: RangeInclusive<u64>) -> Vec<SnapshotRow>;
     fn snapshot_at(org: Id, environment: Id, at: Timestamp) -> u64;
-    fn instances(org: Id, environment: Id, index: u64) -> Vec<Placed> => |store, mut placed| {
+    fn instances(org: Id, environment: Id, index: u64) -> Vec<SnapshotInstance> => |store, mut placed| {
         placed.retain(|placed| !(store.has(Defect::ForgetsExits) && placed.exited));
         placed.retain(|placed| !store.has(Defect::DropsWhatHasNoDigest) || placed.instance.fingerprint.is_some());
         placed

@@ -8,7 +8,7 @@ use evidence_core::auth::{Credential, Principal};
 use evidence_core::memory::MemoryStore;
 use evidence_core::operation::{Body, BodyKind, Operation, Visitor};
 use evidence_core::seed::Seed;
-use evidence_core::strategies::{Known, Requests, Sent};
+use evidence_core::strategies::{ExistingNames, Requests, Sent};
 use evidence_core::{Error, Evidence, EvidenceService, Limits, Settings, Store, api, decode};
 use futures_util::FutureExt;
 use proptest::prelude::*;
@@ -21,9 +21,9 @@ fn wait<T>(future: impl Future<Output = T>) -> T {
 }
 
 /// What the bodies may mention.
-fn known() -> Known {
+fn known() -> ExistingNames {
     let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-    Known {
+    ExistingNames {
         environments: names(&["prod", "test"]),
         policies: names(&["p", "q"]),
         fingerprints: vec!["a".repeat(64)],
@@ -110,7 +110,7 @@ impl World {
     /// How many facts the organization has.
     fn facts(&self) -> u64 {
         let store: &dyn Store = self.service.store();
-        let standing = wait(store.standing("acme", self.caller.actor().id)).unwrap().unwrap();
+        let standing = wait(store.org_role("acme", self.caller.actor().id)).unwrap().unwrap();
         wait(store.ledger_head(standing.organization.id)).unwrap().unwrap().size()
     }
 

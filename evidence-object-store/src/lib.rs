@@ -209,7 +209,7 @@ fn range(number: u64) -> Option<Range<u64>> {
 
 #[async_trait]
 impl Blobs for ObjectBlobs {
-    async fn keep(&self, org: Id, sha256: &Fingerprint, content: &mut dyn Chunks) -> StoreResult<()> {
+    async fn put(&self, org: Id, sha256: &Fingerprint, content: &mut dyn Chunks) -> StoreResult<()> {
         let path = self.path(org, sha256);
         if self.is_whole(&path, sha256).await? {
             return Ok(());
@@ -221,7 +221,7 @@ impl Blobs for ObjectBlobs {
         }
     }
 
-    async fn chunk(&self, org: Id, sha256: &Fingerprint, number: u64) -> StoreResult<Option<Bytes>> {
+    async fn get_chunk(&self, org: Id, sha256: &Fingerprint, number: u64) -> StoreResult<Option<Bytes>> {
         let path = self.path(org, sha256);
         let Some(range) = range(number) else { return Ok(None) };
         let start = range.start;

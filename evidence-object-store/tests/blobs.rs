@@ -76,12 +76,12 @@ async fn a_large_attachment_is_there_whole_or_not_at_all() {
         let (_, blobs) = places(&address);
         for size in [5, 12] {
             let sha256: Fingerprint = format!("{size:064}").parse().unwrap();
-            assert!(blobs.keep(org, &sha256, &mut Pieces { left: size, breaks: true }).await.is_err());
-            assert_eq!(blobs.chunk(org, &sha256, 0).await.unwrap(), None, "{address}");
+            assert!(blobs.put(org, &sha256, &mut Pieces { left: size, breaks: true }).await.is_err());
+            assert_eq!(blobs.get_chunk(org, &sha256, 0).await.unwrap(), None, "{address}");
 
-            blobs.keep(org, &sha256, &mut Pieces { left: size, breaks: false }).await.unwrap();
+            blobs.put(org, &sha256, &mut Pieces { left: size, breaks: false }).await.unwrap();
             let mut found = Vec::new();
-            while let Some(chunk) = blobs.chunk(org, &sha256, found.len() as u64).await.unwrap() {
+            while let Some(chunk) = blobs.get_chunk(org, &sha256, found.len() as u64).await.unwrap() {
                 found.push(chunk[0]);
             }
             let expected: Vec<u8> =
@@ -101,7 +101,7 @@ async fn an_object_that_is_not_whole_is_put_right_by_keeping_it_again() {
         let content = vec![b'x'; size];
         let sha256: Fingerprint = sha256_hex(&content).parse().unwrap();
         let file = directory.path().join(org.to_string()).join(sha256.as_str());
-        let keep = async || blobs.keep(org, &sha256, &mut Whole::new(content.clone())).await.unwrap();
+        let keep = async || blobs.put(org, &sha256, &mut Whole::new(content.clone())).await.unwrap();
         keep().await;
         let written = std::fs::metadata(&file).unwrap().modified().unwrap();
         keep().await;
@@ -211,8 +211,8 @@ async fn a_place_that_does_not_answer_is_told_in_time_and_asked_no_more_than_it_
             let (place, sha256) = (Arc::clone(&place), sha256.clone());
             asked.spawn(async move {
                 match n % 2 {
-                    0 => place.chunk(org, &sha256, 0).await.map(drop),
-                    _ => place.keep(org, &sha256, &mut Whole::new("a")).await,
+                    0 => place.get_chunk(org, &sha256, 0).await.map(drop),
+                    _ => place.put(org, &sha256, &mut Whole::new("a")).await,
                 }
             });
         }
@@ -239,14 +239,14 @@ async fn a_directory_that_may_not_be_written_to_says_that_it_removes_nothing() {
     let place = ObjectBlobs::open(&format!("file://{}", directory.path().display())).unwrap();
     let org: Id = "00000000-0000-0000-0000-00000001".parse().unwrap();
     let sha256: Fingerprint = sha256_hex(b"a").parse().unwrap();
-    place.keep(org, &sha256, &mut Whole::new("a")).await.unwrap();
+    place.put(org, &sha256, &mut Whole::new("a")).await.unwrap();
     let of_org = directory.path().join(org.to_string());
     let may = |mode| std::fs::set_permissions(&of_org, std::fs::Permissions::from_mode(mode)).unwrap();
     may(0o500);
     let removed = place.remove(org, &sha256).await;
     may(0o700);
     // Who may everything is refused nothing.
-    if place.chunk(org, &sha256, 0).await.unwrap().is_some() {
+    if place.get_chunk(org, &sha256, 0).await.unwrap().is_some() {
         assert!(matches!(removed, Err(StoreError::Unavailable(_))), "{removed:?}");
     } else {
         removed.unwrap();

@@ -112,7 +112,7 @@ impl PostgresStore {
 
 #[async_trait]
 impl Blobs for PostgresStore {
-    async fn keep(&self, org: Id, sha256: &Fingerprint, content: &mut dyn Chunks) -> StoreResult<()> {
+    async fn put(&self, org: Id, sha256: &Fingerprint, content: &mut dyn Chunks) -> StoreResult<()> {
         let has_its_size = self.ask_of(org, HAS_ITS_SIZE).long().bind(sha256.as_str());
         if has_its_size.first::<(bool,)>().await? == Some((true,)) && is_whole(self, org, sha256).await? {
             return Ok(());
@@ -126,7 +126,7 @@ impl Blobs for PostgresStore {
         self.write_blob(org, sha256, Step::Complete { size: signed(size), chunks: number }).await
     }
 
-    async fn chunk(&self, org: Id, sha256: &Fingerprint, number: u64) -> StoreResult<Option<Bytes>> {
+    async fn get_chunk(&self, org: Id, sha256: &Fingerprint, number: u64) -> StoreResult<Option<Bytes>> {
         let question = self.ask_of(org, CHUNK_OF).long().bind(sha256.as_str()).bind(signed(number));
         Ok(question.first::<(Vec<u8>,)>().await?.map(|(data,)| data.into()))
     }

@@ -67,9 +67,9 @@ const CANCEL: &str = "SELECT pg_cancel_backend($1)";
 /// Makes a connection, or gives up.
 pub(crate) async fn connect(
     address: &PgConnectOptions,
-    patience: Duration,
+    statement_timeout: Duration,
 ) -> Result<PgConnection, sqlx::Error> {
-    timeout(patience, address.connect()).await.unwrap_or_else(|_| Err(timed_out()))
+    timeout(statement_timeout, address.connect()).await.unwrap_or_else(|_| Err(timed_out()))
 }
 
 /// How sessions are made: where the database is, and how long a statement may take.
@@ -81,7 +81,7 @@ pub(crate) struct Address {
 
 impl Address {
     /// How long a statement is waited for.
-    pub(crate) fn patience(&self) -> Duration {
+    pub(crate) fn statement_timeout(&self) -> Duration {
         self.statement_timeout + MARGIN
     }
 }
@@ -98,7 +98,7 @@ const PLANS_LAST: (Duration, u32) = (Duration::from_secs(5), 1024);
 pub(crate) struct Session {
     connection: PgConnection,
     number: i32,
-    patience: Duration,
+    statement_timeout: Duration,
     planned: Instant,
     used: u32,
 }
@@ -106,43 +106,43 @@ pub(crate) struct Session {
 impl Session {
     /// Makes a connection.
     pub(crate) async fn connect(address: &Address) -> Result<Self, sqlx::Error> {
-        let patience = address.patience();
+        let statement_timeout = address.statement_timeout();
         let session = async { Self::of(address.options.connect().await?, address).await };
-        timeout(patience, session).await.unwrap_or_else(|_| Err(timed_out()))
+        timeout(statement_timeout, session).await.unwrap_or_else(|_| Err(timed_out()))
     }
 
     /// Sets a connection that nobody else uses.
     pub(crate) async fn of(mut connection: PgConnection, address: &Address) -> Result<Self, sqlx::Error> {
         let most = address.statement_timeout.as_millis();
         let settings = format!("{SETTINGS}; SET statement_timeout = '{most}ms'");
-        let patience = address.patience();
-        told(&mut connection, AssertSqlSafe(settings), patience).await?;
+        let statement_timeout = address.statement_timeout();
+        told(&mut connection, AssertSqlSafe(settings), statement_timeout).await?;
         let taken = sqlx::query_as(TAKEN).persistent(false).fetch_one(&mut connection);
         let (number, commit, isolation): (i32, String, String) =
-            timeout(patience, taken).await.unwrap_or_else(|_| Err(timed_out()))?;
+            timeout(statement_timeout, taken).await.unwrap_or_else(|_| Err(timed_out()))?;
         if let Some(weak) = weaker(&commit, &isolation) {
             return Err(sqlx::Error::Configuration(weak.into()));
         }
-        Ok(Self { connection, number, patience, planned: Instant::now(), used: 0 })
+        Ok(Self { connection, number, statement_timeout, planned: Instant::now(), used: 0 })
     }
 
     /// Makes a connection for work on the whole store.
     pub(crate) async fn unhurried(address: &Address) -> Result<PgConnection, sqlx::Error> {
         let mut session = Self::connect(address).await?;
-        told(&mut session.connection, UNHURRIED, session.patience).await?;
+        told(&mut session.connection, UNHURRIED, session.statement_timeout).await?;
         Ok(session.connection)
     }
 
     /// How long a statement is waited for.
-    pub(crate) const fn patience(&self) -> Duration {
-        self.patience
+    pub(crate) const fn statement_timeout(&self) -> Duration {
+        self.statement_timeout
     }
 
     /// The connection, for one more statement.
     pub(crate) async fn ready(&mut self) -> Result<&mut PgConnection, sqlx::Error> {
         let (age, uses) = PLANS_LAST;
         if self.used >= uses || self.planned.elapsed() >= age {
-            told(&mut self.connection, PLAN_ANEW, self.patience).await?;
+            told(&mut self.connection, PLAN_ANEW, self.statement_timeout).await?;
             (self.planned, self.used) = (Instant::now(), 0);
         }
         self.used += 1;
@@ -159,7 +159,7 @@ impl Session {
     }
 
     pub(crate) async fn close(self) -> Result<(), sqlx::Error> {
-        timeout(self.patience, self.connection.close()).await.unwrap_or_else(|_| Err(timed_out()))
+        timeout(self.statement_timeout, self.connection.close()).await.unwrap_or_else(|_| Err(timed_out()))
     }
 }
 
@@ -176,17 +176,17 @@ fn weaker(synchronous_commit: &str, isolation: &str) -> Option<ConnectError> {
 async fn told(
     connection: &mut PgConnection,
     what: impl SqlSafeStr,
-    patience: Duration,
+    statement_timeout: Duration,
 ) -> Result<(), sqlx::Error> {
     let done = sqlx::raw_sql(what).execute(connection);
-    timeout(patience, done).await.unwrap_or_else(|_| Err(timed_out())).map(drop)
+    timeout(statement_timeout, done).await.unwrap_or_else(|_| Err(timed_out())).map(drop)
 }
 
 /// Where connections to ask on come from.
 #[derive(Debug, Clone)]
 pub(crate) enum Connections {
     /// Of the store alone.
-    Own(Arc<Stack>),
+    Own(Arc<Pool>),
     /// A host's, for its own statements too: so they are left as they are.
     Host(PgPool, Duration),
 }
@@ -195,7 +195,7 @@ impl Connections {
     /// Where the database is.
     pub(crate) fn address(&self) -> Address {
         match self {
-            Self::Own(stack) => stack.address.clone(),
+            Self::Own(pool) => pool.address.clone(),
             Self::Host(pool, statement_timeout) => Address {
                 options: pool.connect_options().as_ref().clone(),
                 statement_timeout: *statement_timeout,
@@ -206,7 +206,7 @@ impl Connections {
     /// How many there are at most.
     pub(crate) fn most(&self) -> u32 {
         match self {
-            Self::Own(stack) => stack.most,
+            Self::Own(pool) => pool.most,
             Self::Host(pool, _) => pool.options().get_max_connections(),
         }
     }
@@ -214,7 +214,7 @@ impl Connections {
     /// How long a question waits for one.
     pub(crate) fn acquire_timeout(&self) -> Duration {
         match self {
-            Self::Own(stack) => stack.acquire_timeout,
+            Self::Own(pool) => pool.acquire_timeout,
             Self::Host(pool, _) => pool.options().get_acquire_timeout(),
         }
     }
@@ -230,7 +230,7 @@ impl Connections {
         R: for<'r> FromRow<'r, PgRow> + Send + Unpin,
     {
         match self {
-            Self::Own(stack) => Stack::take(stack, share).await?.rows(sql, arguments).await,
+            Self::Own(pool) => Pool::take(pool, share).await?.rows(sql, arguments).await,
             Self::Host(pool, most) => borrowed(pool.acquire().await?, sql, arguments, *most).await,
         }
     }
@@ -247,32 +247,33 @@ impl Connections {
     {
         self.forget();
         match self {
-            Self::Own(stack) => Stack::take(stack, share).await?.rows(sql, arguments).await,
+            Self::Own(pool) => Pool::take(pool, share).await?.rows(sql, arguments).await,
             Self::Host(pool, most) => {
-                let sound = timeout(*most, sound(pool)).await.unwrap_or_else(|_| Err(timed_out()))?;
-                borrowed(sound, sql, arguments, *most).await
+                let acquire_live =
+                    timeout(*most, acquire_live(pool)).await.unwrap_or_else(|_| Err(timed_out()))?;
+                borrowed(acquire_live, sql, arguments, *most).await
             }
         }
     }
 
     /// Gives up the connections of the store's own that nobody uses: they lead to a server that is not the one any more.
     pub(crate) fn forget(&self) {
-        if let Self::Own(stack) = self {
-            stack.with_idle(std::mem::take);
+        if let Self::Own(pool) = self {
+            pool.with_idle(std::mem::take);
         }
     }
 
     /// Closes every connection, each when it is free.
     pub(crate) async fn close(&self) {
         match self {
-            Self::Own(stack) => stack.close().await,
+            Self::Own(pool) => pool.close().await,
             Self::Host(pool, _) => pool.close().await,
         }
     }
 }
 
 /// A connection of a pool that answers, found by asking each.
-async fn sound(pool: &PgPool) -> Result<PoolConnection<Postgres>, sqlx::Error> {
+async fn acquire_live(pool: &PgPool) -> Result<PoolConnection<Postgres>, sqlx::Error> {
     loop {
         let mut connection = pool.acquire().await?;
         if connection.ping().await.is_ok() {
@@ -301,13 +302,13 @@ async fn borrowed<R>(
     connection: PoolConnection<Postgres>,
     sql: SqlStr,
     arguments: PgArguments,
-    patience: Duration,
+    statement_timeout: Duration,
 ) -> Result<Vec<R>, sqlx::Error>
 where
     R: for<'r> FromRow<'r, PgRow> + Send + Unpin,
 {
     let mut borrowed = Borrowed { connection, busy: true };
-    let rows = fetched(&mut borrowed.connection, sql, arguments, patience).await;
+    let rows = fetched(&mut borrowed.connection, sql, arguments, statement_timeout).await;
     borrowed.busy = rows.as_ref().is_err_and(is_disconnected);
     rows
 }
@@ -316,18 +317,18 @@ async fn fetched<R>(
     connection: &mut PgConnection,
     sql: SqlStr,
     arguments: PgArguments,
-    patience: Duration,
+    statement_timeout: Duration,
 ) -> Result<Vec<R>, sqlx::Error>
 where
     R: for<'r> FromRow<'r, PgRow> + Send + Unpin,
 {
     let rows = sqlx::query_as_with::<_, R, _>(sql, arguments).fetch_all(connection);
-    timeout(patience, rows).await.unwrap_or_else(|_| Err(timed_out()))
+    timeout(statement_timeout, rows).await.unwrap_or_else(|_| Err(timed_out()))
 }
 
 /// A few connections, made when they are needed. The one that was used last is used next: it has prepared the most.
 #[derive(Debug)]
-pub(crate) struct Stack {
+pub(crate) struct Pool {
     address: Address,
     most: u32,
     acquire_timeout: Duration,
@@ -337,7 +338,7 @@ pub(crate) struct Stack {
     control: tokio::sync::Mutex<Option<PgConnection>>,
 }
 
-impl Stack {
+impl Pool {
     pub(crate) fn new(address: Address, most: u32, acquire_timeout: Duration) -> Self {
         let permits = Arc::new(Semaphore::new(most.try_into().unwrap_or(Semaphore::MAX_PERMITS)));
         let (idle, control) = (Mutex::default(), tokio::sync::Mutex::default());
@@ -345,18 +346,22 @@ impl Stack {
     }
 
     /// A free connection, or a new one where there may be one more.
-    async fn take(stack: &Arc<Self>, share: Option<Arc<Share>>) -> Result<Taken, sqlx::Error> {
+    async fn take(pool: &Arc<Self>, share: Option<Arc<Share>>) -> Result<PooledConnection, sqlx::Error> {
         let taken = async {
-            let permit = Arc::clone(&stack.permits).acquire_owned().await;
+            let permit = Arc::clone(&pool.permits).acquire_owned().await;
             let permit = permit.map_err(|_| sqlx::Error::PoolClosed)?;
-            let idle = stack.with_idle(Vec::pop);
+            let idle = pool.with_idle(Vec::pop);
             let session = match idle {
                 Some(session) => session,
-                None => Session::connect(&stack.address).await?,
+                None => Session::connect(&pool.address).await?,
             };
-            Ok(Taken { stack: Arc::clone(stack), held: Some((session, (permit, share))), busy: false })
+            Ok(PooledConnection {
+                pool: Arc::clone(pool),
+                held: Some((session, (permit, share))),
+                busy: false,
+            })
         };
-        timeout(stack.acquire_timeout, taken).await.unwrap_or(Err(sqlx::Error::PoolTimedOut))
+        timeout(pool.acquire_timeout, taken).await.unwrap_or(Err(sqlx::Error::PoolTimedOut))
     }
 
     fn with_idle<T>(&self, work: impl FnOnce(&mut Vec<Session>) -> T) -> T {
@@ -365,7 +370,7 @@ impl Stack {
 
     /// Ends a statement that nobody waits for, and keeps the connection where that succeeds. It counts as used until then,
     /// so that whoever asks and hangs up again and again makes no more connections than others.
-    async fn abandon(self: Arc<Self>, mut session: Session, place: Place) {
+    async fn abandon(self: Arc<Self>, mut session: Session, permit: Permit) {
         let ended = async {
             self.cancel(session.number).await?;
             session.drain().await
@@ -374,7 +379,7 @@ impl Stack {
             Ok(()) => self.with_idle(|idle| idle.push(session)),
             Err(error) => tracing::debug!(%error, "an abandoned statement did not end"),
         }
-        drop(place);
+        drop(permit);
     }
 
     /// Cancels what a session does. sqlx keeps what the protocol's own request to cancel takes to itself.
@@ -403,26 +408,26 @@ impl Stack {
 }
 
 /// A place among the connections, and among those of the organization where the question may take long.
-type Place = (OwnedSemaphorePermit, Option<Arc<Share>>);
+type Permit = (OwnedSemaphorePermit, Option<Arc<Share>>);
 
 /// A connection in use. It goes back when this is dropped, or once what it is busy with has been cancelled.
-struct Taken {
-    stack: Arc<Stack>,
+struct PooledConnection {
+    pool: Arc<Pool>,
     /// Nothing once it is given up.
-    held: Option<(Session, Place)>,
+    held: Option<(Session, Permit)>,
     busy: bool,
 }
 
-impl Taken {
+impl PooledConnection {
     async fn rows<R>(mut self, sql: SqlStr, arguments: PgArguments) -> Result<Vec<R>, sqlx::Error>
     where
         R: for<'r> FromRow<'r, PgRow> + Send + Unpin,
     {
         let (session, _) = self.held.as_mut().ok_or(sqlx::Error::PoolClosed)?;
         self.busy = true;
-        let patience = session.patience;
+        let statement_timeout = session.statement_timeout;
         let outcome = match session.ready().await {
-            Ok(connection) => fetched(connection, sql, arguments, patience).await,
+            Ok(connection) => fetched(connection, sql, arguments, statement_timeout).await,
             Err(error) => Err(error),
         };
         self.busy = false;
@@ -433,13 +438,13 @@ impl Taken {
     }
 }
 
-impl Drop for Taken {
+impl Drop for PooledConnection {
     fn drop(&mut self) {
-        let Some((session, place)) = self.held.take() else { return };
+        let Some((session, permit)) = self.held.take() else { return };
         if !self.busy {
-            self.stack.with_idle(|idle| idle.push(session));
+            self.pool.with_idle(|idle| idle.push(session));
         } else if let Ok(runtime) = Handle::try_current() {
-            runtime.spawn(Arc::clone(&self.stack).abandon(session, place));
+            runtime.spawn(Arc::clone(&self.pool).abandon(session, permit));
         }
     }
 }

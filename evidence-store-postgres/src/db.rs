@@ -15,7 +15,7 @@ use sqlx::{Arguments, AssertSqlSafe, ConnectOptions, Encode, FromRow, Postgres, 
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 
-use crate::connections::{Address, Connections, Session, Stack, connect};
+use crate::connections::{Address, Connections, Pool, Session, connect};
 use crate::error::{ConnectError, MayNotWrite, Outdated, is_cut, store_error};
 use crate::lookup::{self, Lookup};
 use crate::migrate::{MIGRATIONS, Migration, WRITER, expect_migrated, latest, migrate};
@@ -112,8 +112,8 @@ impl PostgresStore {
         let address = PgConnectOptions::from_str(url).map_err(|source| ConnectError::BadUrl { source })?;
         let address = address.application_name("evidence").disable_statement_logging();
         let address = Address { options: address, statement_timeout: options.statement_timeout };
-        let stack = Stack::new(address, options.connections, options.acquire_timeout);
-        Self::start(Connections::Own(Arc::new(stack)), options, &MIGRATIONS).await
+        let pool = Pool::new(address, options.connections, options.acquire_timeout);
+        Self::start(Connections::Own(Arc::new(pool)), options, &MIGRATIONS).await
     }
 
     /// Opens the store in a schema of the database that a host has a pool for. Questions share the pool; the writer
@@ -153,8 +153,8 @@ impl PostgresStore {
         let shares = Arc::new(Shares::new(connections.most()));
         let reader = Reader { connections, shares, schema, migrations, statements: Arc::default() };
         // A write that was begun takes a statement, and perhaps one more that looks what became of it.
-        let grace = Some(address.patience() * 2);
-        let bounds = Bounds { bytes: options.queue_bytes, patience: options.queue_timeout, grace };
+        let grace = Some(address.statement_timeout() * 2);
+        let bounds = Bounds { bytes: options.queue_bytes, wait: options.queue_timeout, grace };
         let (queue, jobs) = Queue::new(bounds);
         tokio::spawn(Writer::new(session, reader.clone(), options.mixed_batches).run(jobs));
         let lookups = lookup::open(&reader);
@@ -373,7 +373,7 @@ impl Health for PostgresStore {
 #[cfg(test)]
 mod tests {
     use evidence_core::flows::{FlowFilter, FlowStore};
-    use evidence_core::page::Window;
+    use evidence_core::page::PageRequest;
     use evidence_core::seed::Seed;
     use evidence_core::transfer::Transfer;
     use evidence_core::{Evidence, Settings, StoreError};
@@ -410,7 +410,7 @@ mod tests {
         evidence.seed(&seed("beta")).await.unwrap();
         let orgs = store.organizations(None, 9).await.unwrap();
         let id = |name: &str| orgs.iter().find(|org| org.name.as_str() == name).unwrap().id;
-        let flows = async |org: &str| store.flows(id(org), &FlowFilter::default(), Window::ALL).await;
+        let flows = async |org: &str| store.flows(id(org), &FlowFilter::default(), PageRequest::ALL).await;
         let mut slow = JoinSet::new();
         for _ in 0..2 * options.connections {
             let (store, org) = (Arc::clone(&store), id("acme"));

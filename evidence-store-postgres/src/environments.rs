@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use evidence_core::environments::{EnvironmentStatus, EnvironmentStore, KnownEnvironment};
 use evidence_core::id::Id;
-use evidence_core::page::{Listed, Window};
+use evidence_core::page::{Listed, PageRequest};
 use evidence_core::store::StoreResult;
 use evidence_core::time::Timestamp;
 
@@ -89,7 +89,7 @@ impl EnvironmentStore for PostgresStore {
     async fn environments_listed(&self, org: Id) -> StoreResult<Vec<Listed>> {
         let listing =
             Listing { from: LISTED, filter: Vec::new(), order: Order::By("x.name"), counted: false };
-        Ok(self.listed(org, &listing, Window::ALL, Vec::new()).await?.items)
+        Ok(self.listed(org, &listing, PageRequest::ALL, Vec::new()).await?.items)
     }
 
     async fn environments_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<KnownEnvironment>> {

@@ -295,7 +295,7 @@ const TOOK_TOO_LONG: &str = "57014";
 /// Whether what failed for many may have failed for the sake of one of them. Whatever PostgreSQL says counts, unless no
 /// row can be the reason: a list of what a row can cause would never be complete. A statement that took too long may
 /// have done so for one large write.
-pub(crate) fn may_be_of_one(error: &sqlx::Error) -> bool {
+pub(crate) fn may_be_row_error(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::Database(_) => class_and_code(error).is_none_or(|(class, code)| {
             code == TOOK_TOO_LONG || !OF_NO_ROW.contains(&class) && !OF_NO_ROW_CODES.contains(&code)

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use evidence_core::Current;
 use evidence_core::flows::{Flow, FlowFilter, FlowStore};
 use evidence_core::id::Id;
-use evidence_core::page::{Listed, Slice, Window};
+use evidence_core::page::{Listed, Page, PageRequest};
 use evidence_core::shared::TagFilter;
 use evidence_core::store::StoreResult;
 
@@ -50,9 +50,9 @@ impl FlowStore for PostgresStore {
         Ok(flows.into_iter().map(|flow| flow.record).collect())
     }
 
-    async fn flows(&self, org: Id, filter: &FlowFilter, window: Window) -> StoreResult<Slice<Listed>> {
+    async fn flows(&self, org: Id, filter: &FlowFilter, request: PageRequest) -> StoreResult<Page<Listed>> {
         let [keys, tag_values] = tag_columns(&filter.tags);
         let values = vec![Bound::Text(filter.name.clone()), keys, tag_values];
-        self.listed(org, &listing(filter), window, values).await
+        self.listed(org, &listing(filter), request, values).await
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use async_trait::async_trait;
 use evidence_core::StoreError;
 use evidence_core::id::Id;
-use evidence_core::ledger::{Frontier, Known, Needs};
+use evidence_core::ledger::{Frontier, LedgerHashes, Needs};
 use evidence_core::store::{LEDGER_PAGE, LedgerStore, StoreResult, StoredEntry};
 use evidence_core::time::Timestamp;
 
@@ -111,12 +111,12 @@ impl LedgerStore for PostgresStore {
         question.all::<EntryRow>().await?.into_iter().map(StoredEntry::try_from).collect()
     }
 
-    async fn ledger_hashes(&self, org: Id, needs: &Needs) -> StoreResult<Known> {
+    async fn ledger_hashes(&self, org: Id, needs: &Needs) -> StoreResult<LedgerHashes> {
         let (first, past): (Vec<_>, Vec<_>) =
             needs.leaves.iter().map(|range| (signed(range.start), signed(range.end))).unzip();
         let (levels, places) = node_columns(needs.nodes.iter().copied());
         let question = self.ask_of(org, HASHES).bind(first).bind(past).bind(levels).bind(places);
-        let mut known = Known::default();
+        let mut known = LedgerHashes::default();
         for (level, index, hash) in question.all::<NodeRow>().await? {
             let (index, hash) = (unsigned(index)?, word(&hash)?);
             match unsigned(level.into())? {

@@ -14,7 +14,7 @@ use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio::time::timeout;
 
 use crate::db::{PostgresStore, Reader};
-use crate::error::{may_be_of_one, store_error};
+use crate::error::{may_be_row_error, store_error};
 use crate::rows::{Payload, current, payload};
 
 /// The most questions of one statement.
@@ -91,7 +91,7 @@ async fn answer_group(reader: &Reader, asked: BTreeMap<Name, Callers>) {
         let middle = asked.keys().nth(asked.len() / 2).cloned();
         if let (Err(error), Some(middle)) = (&outcome, middle)
             && asked.len() > 1
-            && may_be_of_one(error)
+            && may_be_row_error(error)
         {
             groups.push(asked.split_off(&middle));
             groups.push(asked);
@@ -154,7 +154,7 @@ impl PostgresStore {
             outcome.await.map_err(|_| Refused::Closed)?
         };
         let found =
-            timeout(self.queue.patience(), answered).await.unwrap_or_else(|_| Err(Refused::Late.into()))?;
+            timeout(self.queue.wait(), answered).await.unwrap_or_else(|_| Err(Refused::Late.into()))?;
         found.map(current).transpose()
     }
 }

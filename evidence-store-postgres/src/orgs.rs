@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use evidence_core::Current;
 use evidence_core::auth::{Actor, KeyHash};
 use evidence_core::id::Id;
-use evidence_core::orgs::{ByName, KeyHolder, Member, OrgStore, Organization, Standing, User};
+use evidence_core::orgs::{ByName, KeyHolder, Member, OrgRole, OrgStore, Organization, User};
 use evidence_core::service_accounts::ServiceAccount;
 use evidence_core::store::{StoreResult, readable};
 use evidence_core::time::Timestamp;
@@ -24,7 +24,7 @@ pub(crate) const PUT_MEMBERSHIPS: &str = "
     INSERT INTO evidence.membership (org, \"user\", role) SELECT r.* FROM go, UNNEST($text, $text, $text) r
     ON CONFLICT (org, \"user\") DO UPDATE SET role = excluded.role";
 
-pub(crate) const STANDING: &str = "
+pub(crate) const ORG_ROLE: &str = "
     SELECT o.record, m.role
     FROM evidence.organization o LEFT JOIN evidence.membership m ON m.org = o.id AND m.user = $2
     WHERE o.name = $1";
@@ -107,13 +107,13 @@ impl PostgresStore {
 
 #[async_trait]
 impl OrgStore for PostgresStore {
-    async fn standing(&self, org: &str, user: Id) -> StoreResult<Option<Standing>> {
-        let question = self.ask(STANDING).bind(org).bind(user.to_string());
+    async fn org_role(&self, org: &str, user: Id) -> StoreResult<Option<OrgRole>> {
+        let question = self.ask(ORG_ROLE).bind(org).bind(user.to_string());
         let Some((organization, role)) = question.first::<(String, Option<String>)>().await? else {
             return Ok(None);
         };
         let role = role.as_deref().map(word).transpose()?;
-        Ok(Some(Standing { organization: body(&organization)?, role }))
+        Ok(Some(OrgRole { organization: body(&organization)?, role }))
     }
 
     async fn user(&self, name: &str) -> StoreResult<Option<User>> {

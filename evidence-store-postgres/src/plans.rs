@@ -166,7 +166,7 @@ fn expected() -> Vec<(&'static str, Vec<&'static str>, Vec<&'static str>)> {
         (rows::ALL_NAMED, vec!["text", "text"], vec![payload, "record_name org kind"]),
         (orgs::KEY_HOLDER, vec!["text"], vec!["api_key_hash_key hash", payload, "record_pkey org id"]),
         (
-            orgs::STANDING,
+            orgs::ORG_ROLE,
             vec!["text", "text"],
             vec!["membership_pkey org user", "organization_name_key name"],
         ),

@@ -19,7 +19,7 @@ use crate::error::{Outdated, store_error};
 use crate::ledger::{ENTRIES, EntryRow, NodeRow, frontier, node_columns};
 use crate::migrate::{Migration, WRITER, latest, make};
 use crate::record::{Batch, rows_alone, write_names};
-use crate::rows::{Spot, body, id, signed, unsigned, word};
+use crate::rows::{EntryRef, body, id, signed, unsigned, word};
 use crate::schema::Schema;
 
 /// How many rows of a table are named, and how many attachments; the first of them is what an operator needs.
@@ -444,7 +444,7 @@ impl Scratch {
         let (mut rows, mut names, mut intervals) = Default::default();
         let mut batch = Batch { rows: &mut rows, names: &mut names, intervals: &mut intervals };
         for entry in entries {
-            let spot = Spot { org, index: entry.index };
+            let spot = EntryRef { org, index: entry.index };
             let fact: Fact = body(&entry.payload)?;
             batch.index(spot, entry.at, &fact, &secrets(&fact, hashes)).map_err(unwritten)?;
             for row in fact.index_rows(entry.at) {
@@ -612,13 +612,13 @@ impl Scratch {
             Some((org, sha256)) => sqlx::query_as(self.stored.statement(NEXT_BLOB)).bind(org).bind(sha256),
         };
         let next: StoreResult<Vec<Blob>> = self.rows(query).await;
-        let judged = match next.as_deref() {
+        let evaluated = match next.as_deref() {
             Ok([blob, ..]) => Some((blob.clone(), self.is_whole(blob).await)),
             _ => None,
         };
         // It may have ended with an error already.
         self.commit().await?;
-        next.map(|_| judged)
+        next.map(|_| evaluated)
     }
 
     /// Whether numbered chunks are the content of this hash and size, as a reader finds them. They are read a few at a time.

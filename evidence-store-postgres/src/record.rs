@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use async_trait::async_trait;
 use evidence_core::auth::KeyHash;
 use evidence_core::directory::{Directory, Name, NameChanges, Needed, RecordRef};
-use evidence_core::fact::{Denoted, Prepared, RecordKind};
+use evidence_core::fact::{Denoted, EncodedFact, RecordKind};
 use evidence_core::id::Id;
 use evidence_core::index::IndexRow;
 use evidence_core::ledger::Frontier;
@@ -23,7 +23,7 @@ use sqlx::{Arguments, Postgres};
 use crate::db::PostgresStore;
 use crate::ledger::frontier;
 use crate::repos;
-use crate::rows::{Rows, Spot, Table, signed, unsigned};
+use crate::rows::{EntryRef, Rows, Table, signed, unsigned};
 use crate::snapshots::Intervals;
 use crate::writer::Job;
 
@@ -34,7 +34,7 @@ pub(crate) struct Submission {
     begins: bool,
     /// The index that its first fact must have: imports alone know.
     first: Option<u64>,
-    facts: Vec<Prepared>,
+    facts: Vec<EncodedFact>,
     guards: Vec<Guard>,
     secrets: Vec<(Id, KeyHash)>,
     pub(crate) reply: Reply<Vec<Entry>>,
@@ -44,7 +44,7 @@ impl Submission {
     async fn new(write: Write, reply: Reply<Vec<Entry>>) -> StoreResult<Self> {
         let begins = write.begins_ledger();
         let Write { org, by, at, facts, guards, secrets } = write;
-        let facts = Prepared::all(facts, at, by.to_string()).await?;
+        let facts = EncodedFact::all(facts, at, by.to_string()).await?;
         Ok(Self { org, begins, first: None, facts, guards, secrets, reply })
     }
 
@@ -120,7 +120,7 @@ pub(crate) type Seen = (i32, Option<i64>, Option<i64>, Option<String>, String, i
 /// organization's ledger alone. Organizations and users are named in the whole store; there the unique indexes decide.
 /// Nor does it go on where a newer program lets this one, of version `$5`, write no more (`migrate.rs`), or the tables were
 /// made again since it looked, `$6` times then: what was looked at may have been damaged.
-const SWAP: &str = "
+const COMPARE_AND_SWAP: &str = "
     WITH locked AS MATERIALIZED (
         SELECT h.org, h.size FROM evidence.head h WHERE h.org = ANY($1) ORDER BY h.org FOR UPDATE),
     go AS MATERIALIZED (
@@ -317,11 +317,11 @@ impl Plan {
     }
 
     /// Gives a fact its place in the ledger, and its rows.
-    fn append(&mut self, write: &Submission, prepared: &Prepared) -> serde_json::Result<Entry> {
+    fn append(&mut self, write: &Submission, prepared: &EncodedFact) -> serde_json::Result<Entry> {
         let missing = || serde::ser::Error::custom("the ledger was not looked at");
         let ledger = self.ledgers.get_mut(&write.org).ok_or_else(missing)?;
-        let Prepared { fact, actor, payload, payload_sha256, .. } = prepared;
-        let spot = Spot { org: write.org, index: ledger.frontier.size() };
+        let EncodedFact { fact, actor, payload, payload_sha256, .. } = prepared;
+        let spot = EntryRef { org: write.org, index: ledger.frontier.size() };
         // Of two servers one's clock may be behind; time never goes back in a ledger. An import is as it is.
         let at = if write.first.is_some() { prepared.at } else { prepared.at.max(ledger.at) };
         ledger.at = at;
@@ -384,7 +384,7 @@ fn swap(heads: Heads, rows: Rows, version: i64, rebuilt: i64) -> serde_json::Res
     bound.into_iter().collect::<Result<(), _>>().map_err(serde::ser::Error::custom)?;
     let named = |(number, statement)| format!(", write_{number} AS ({statement})");
     let parts: String = (0..).zip(rows.into_statements(&mut arguments)?).map(named).collect();
-    Ok(([SWAP, &parts, WENT].concat(), arguments))
+    Ok(([COMPARE_AND_SWAP, &parts, WENT].concat(), arguments))
 }
 
 /// Writes the rows of facts whose ledger is written already, on a connection that nobody shares.
@@ -424,7 +424,7 @@ impl Batch<'_> {
     /// Adds the rows by which a fact of this time is found: everything besides the ledger that follows from it.
     pub(crate) fn index(
         &mut self,
-        spot: Spot,
+        spot: EntryRef,
         at: Timestamp,
         fact: &Fact,
         secrets: &[(Id, KeyHash)],
@@ -432,7 +432,12 @@ impl Batch<'_> {
         fact.index_rows(at).into_iter().try_for_each(|row| self.add(spot, row, secrets))
     }
 
-    fn add(&mut self, spot: Spot, row: IndexRow<'_>, secrets: &[(Id, KeyHash)]) -> serde_json::Result<()> {
+    fn add(
+        &mut self,
+        spot: EntryRef,
+        row: IndexRow<'_>,
+        secrets: &[(Id, KeyHash)],
+    ) -> serde_json::Result<()> {
         let rows = &mut *self.rows;
         match row {
             IndexRow::Organization(record) => {

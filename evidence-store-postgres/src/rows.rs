@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use evidence_core::fact::{Recorded, said};
 use evidence_core::id::Id;
-use evidence_core::page::{Listed, Slice, Window};
+use evidence_core::page::{Listed, Page, PageRequest};
 use evidence_core::store::{StoreResult, readable};
 use evidence_core::{Current, StoreError};
 use serde::Serialize;
@@ -23,7 +23,7 @@ use crate::{
 
 /// Where a fact stands: the organization, and the index in its ledger.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Spot {
+pub(crate) struct EntryRef {
     pub(crate) org: Id,
     pub(crate) index: u64,
 }
@@ -367,15 +367,15 @@ impl PostgresStore {
         self.ask_of(org, ALL_NAMED).long().bind(kind).readable_as(org, listed_current).await
     }
 
-    /// A window of the records whose facts `listing` finds, and how many there are. The values are those of `$4` onwards.
+    /// A page of the records whose facts `listing` finds, and how many there are. The values are those of `$4` onwards.
     pub(crate) async fn page<T: DeserializeOwned + Send + 'static>(
         &self,
         org: Id,
         listing: &Listing,
-        window: Window,
+        request: PageRequest,
         values: Vec<Bound>,
-    ) -> StoreResult<Slice<T>> {
-        self.window(org, &listing.sql(PAYLOAD), readable_records, window, values).await
+    ) -> StoreResult<Page<T>> {
+        self.request(org, &listing.sql(PAYLOAD), readable_records, request, values).await
     }
 
     /// The same, for what decisions rest on: nothing is left out.
@@ -383,10 +383,10 @@ impl PostgresStore {
         &self,
         org: Id,
         listing: &Listing,
-        window: Window,
+        request: PageRequest,
         values: Vec<Bound>,
-    ) -> StoreResult<Slice<T>> {
-        self.window(org, &listing.sql(PAYLOAD), all_records, window, values).await
+    ) -> StoreResult<Page<T>> {
+        self.request(org, &listing.sql(PAYLOAD), all_records, request, values).await
     }
 
     /// The same, without what the facts say.
@@ -394,23 +394,23 @@ impl PostgresStore {
         &self,
         org: Id,
         listing: &Listing,
-        window: Window,
+        request: PageRequest,
         values: Vec<Bound>,
-    ) -> StoreResult<Slice<Listed>> {
-        self.window(org, &listing.sql(SIZE), sizes, window, values).await
+    ) -> StoreResult<Page<Listed>> {
+        self.request(org, &listing.sql(SIZE), sizes, request, values).await
     }
 
-    /// A window, and how many there are: one statement, so that the two agree.
-    async fn window<T: Send + 'static>(
+    /// A page, and how many there are: one statement, so that the two agree.
+    async fn request<T: Send + 'static>(
         &self,
         org: Id,
         sql: &str,
         read: ReadPage<T>,
-        window: Window,
+        request: PageRequest,
         values: Vec<Bound>,
-    ) -> StoreResult<Slice<T>> {
+    ) -> StoreResult<Page<T>> {
         let question = self.ask_of(org, sql).long();
-        let question = question.bind(signed(window.limit)).bind(signed(window.offset));
+        let question = question.bind(signed(request.limit)).bind(signed(request.offset));
         let question = values.into_iter().fold(question, |question, value| match value {
             Bound::Text(text) => question.bind(text),
             Bound::List(list) => question.bind(list),
@@ -418,7 +418,7 @@ impl PostgresStore {
         let slice = move |rows: Vec<(i64, Option<i64>, Payload)>| {
             let total = rows.first().map_or(Ok(0), |(total, ..)| unsigned(*total))?;
             let page = rows.into_iter().filter_map(|(_, index, text)| Some((index?, text))).collect();
-            Ok(Slice { items: read(org, page)?, total })
+            Ok(Page { items: read(org, page)?, total })
         };
         question.answer(slice).await
     }
@@ -484,7 +484,7 @@ pub(crate) enum Order {
 }
 
 impl Listing {
-    /// The statement that answers how many there are and, row by row, the index and `column` of the window `$2`, `$3`.
+    /// The statement that answers how many there are and, row by row, the index and `column` of the page `$2`, `$3`.
     fn sql(&self, column: &str) -> String {
         let Self { from, filter, order, counted } = self;
         let all = format!("{from}{}", filter.concat());

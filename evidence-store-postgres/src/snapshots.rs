@@ -8,7 +8,9 @@ use evidence_core::Current;
 use evidence_core::fact::said;
 use evidence_core::id::Id;
 use evidence_core::name::Fingerprint;
-use evidence_core::snapshots::{ArtifactKey, Instance, Placed, Run, Snapshot, SnapshotRow, SnapshotStore};
+use evidence_core::snapshots::{
+    ArtifactKey, Instance, Run, Snapshot, SnapshotInstance, SnapshotRow, SnapshotStore,
+};
 use evidence_core::store::StoreResult;
 use evidence_core::time::Timestamp;
 use serde::Deserialize;
@@ -168,7 +170,7 @@ impl Intervals {
 
 /// A payload, as far as its snapshot goes.
 #[derive(Deserialize)]
-struct Taken {
+struct TakenFact {
     snapshot: Snapshot,
 }
 
@@ -207,7 +209,7 @@ impl SnapshotStore for PostgresStore {
     async fn snapshot(&self, org: Id, environment: Id, index: u64) -> StoreResult<Option<Current<Snapshot>>> {
         let question = self.ask_of(org, SNAPSHOT).bind(environment.to_string());
         let taken = |(revision, payload): (i64, Payload)| {
-            let Taken { snapshot } = said(text_of(&payload)?)?;
+            let TakenFact { snapshot } = said(text_of(&payload)?)?;
             Ok(Current { revision: unsigned(revision)?, record: snapshot })
         };
         question.bind(signed(index)).first_as(taken).await
@@ -230,12 +232,12 @@ impl SnapshotStore for PostgresStore {
         row.map_or(Ok(0), |(index,)| unsigned(index))
     }
 
-    async fn instances(&self, org: Id, environment: Id, index: u64) -> StoreResult<Vec<Placed>> {
+    async fn instances(&self, org: Id, environment: Id, index: u64) -> StoreResult<Vec<SnapshotInstance>> {
         let question = self.ask_of(org, INSTANCES).long().bind(environment.to_string());
         let placed = |(json,): (Option<String>,)| {
             let mut placed: Vec<(Instance, bool)> = array(json)?;
             placed.sort_by_cached_key(|(instance, _)| (instance.key(), instance.from));
-            Ok(placed.into_iter().map(|(instance, exited)| Placed { instance, exited }).collect())
+            Ok(placed.into_iter().map(|(instance, exited)| SnapshotInstance { instance, exited }).collect())
         };
         Ok(question.bind(signed(index)).first_as(placed).await?.unwrap_or_default())
     }

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use evidence_core::id::Id;
 use evidence_core::name::TrailName;
-use evidence_core::page::{Listed, Slice, Window};
+use evidence_core::page::{Listed, Page, PageRequest};
 use evidence_core::store::{StoreResult, readable};
 use evidence_core::trails::{
     REPORT_BYTES, Reported, Trail, TrailContents, TrailEntry, TrailFilter, TrailStore,
@@ -165,7 +165,7 @@ impl TrailStore for PostgresStore {
         self.trail_by_name(org, flow, name).await
     }
 
-    async fn trails(&self, org: Id, filter: &TrailFilter, window: Window) -> StoreResult<Slice<Listed>> {
+    async fn trails(&self, org: Id, filter: &TrailFilter, request: PageRequest) -> StoreResult<Page<Listed>> {
         let tag = filter.flow_tag.as_ref();
         let values = [
             filter.flow.map(|flow| flow.to_string()),
@@ -173,7 +173,7 @@ impl TrailStore for PostgresStore {
             tag.and_then(|tag| tag.value.clone()),
             filter.fingerprint.clone(),
         ];
-        self.listed(org, &listing(filter), window, values.map(Bound::Text).into()).await
+        self.listed(org, &listing(filter), request, values.map(Bound::Text).into()).await
     }
 
     async fn newest_trails(&self, org: Id, flows: &[Id]) -> StoreResult<Vec<Id>> {

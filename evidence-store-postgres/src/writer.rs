@@ -20,8 +20,8 @@ use crate::blobs::BlobWrite;
 use crate::connections::Session;
 use crate::db::Reader;
 use crate::error::{
-    Outdated, is_cut, is_disconnected, is_lost_race, is_read_only, is_serialization_failure, may_be_of_one,
-    store_error, timed_out,
+    Outdated, is_cut, is_disconnected, is_lost_race, is_read_only, is_serialization_failure,
+    may_be_row_error, store_error, timed_out,
 };
 use crate::migrate::latest;
 use crate::record::{LOOK, Plan, Questions, Seen, Submission};
@@ -35,7 +35,7 @@ const BATCH_BYTES: usize = 32 << 20;
 
 /// How often a batch may lose a race against other servers before its writes are refused. Each time one of them got
 /// ahead, so that the database as a whole does.
-const ROUNDS: u32 = 256;
+const MAX_ATTEMPTS: u32 = 256;
 
 /// How often a name that is taken is looked at again: whoever took it meanwhile is seen the second time.
 const COLLISIONS: u32 = 2;
@@ -163,9 +163,9 @@ impl Writer {
             None => Session::connect(&self.reader.connections.address()).await?,
         };
         self.reader.count();
-        let patience = session.patience();
+        let statement_timeout = session.statement_timeout();
         let done = async { work(session.ready().await?).await };
-        let outcome = timeout(patience, done).await.unwrap_or_else(|_| Err(timed_out()));
+        let outcome = timeout(statement_timeout, done).await.unwrap_or_else(|_| Err(timed_out()));
         match &outcome {
             Err(error) if is_disconnected(error) => {}
             Err(error) if is_read_only(error) => self.reader.connections.forget(),
@@ -192,7 +192,7 @@ impl Writer {
                         write.reply.send(outcome);
                     }
                 }
-                Err(error) if batch.len() > 1 && may_be_of_one(&error) => {
+                Err(error) if batch.len() > 1 && may_be_row_error(&error) => {
                     batches.push(batch.split_off(batch.len() / 2));
                     batches.push(batch);
                 }
@@ -211,7 +211,7 @@ impl Writer {
     async fn attempt(&mut self, batch: &[Submission]) -> Result<Outcomes, sqlx::Error> {
         let (mut collisions, mut demoted) = (0, false);
         let mut doubts = Vec::new();
-        for _ in 0..ROUNDS {
+        for _ in 0..MAX_ATTEMPTS {
             let mut plan = match self.look(batch).await {
                 Ok(plan) => plan,
                 Err(error) if doubts.is_empty() => return Err(error),

@@ -10,7 +10,7 @@ use evidence_store_postgres::{Options, PostgresStore};
 use evidence_test_postgres::Schema;
 
 /// What is promised holds on a machine however slow: checks with many callers at once meet no time limit.
-const PATIENCE: Duration = Duration::from_secs(300);
+const TEST_TIMEOUT: Duration = Duration::from_secs(300);
 
 fn main() -> ExitCode {
     if Schema::fresh().is_none() {
@@ -23,9 +23,9 @@ fn main() -> ExitCode {
         let options = Options {
             schema: schema.name.clone(),
             connections: 4,
-            acquire_timeout: PATIENCE,
-            queue_timeout: PATIENCE,
-            statement_timeout: PATIENCE,
+            acquire_timeout: TEST_TIMEOUT,
+            queue_timeout: TEST_TIMEOUT,
+            statement_timeout: TEST_TIMEOUT,
             ..Options::default()
         };
         let url = schema.url.clone();

@@ -329,7 +329,7 @@ async fn a_page_that_cannot_be_read_is_named_and_hides_nothing_else() {
         let (acme, beta) = (bench.org("acme").await, bench.org("beta").await);
         for org in [acme, beta] {
             let sha256 = sha256_hex(b"content").parse().unwrap();
-            bench.store.keep(org, &sha256, &mut Whole::new("content")).await.unwrap();
+            bench.store.put(org, &sha256, &mut Whole::new("content")).await.unwrap();
         }
         bench
             .execute(&format!(

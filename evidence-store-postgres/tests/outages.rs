@@ -13,7 +13,7 @@ use evidence_core::fact::UnknownFields;
 use evidence_core::flows::{Flow, FlowStore, Visibility};
 use evidence_core::id::{Id, SystemRandom};
 use evidence_core::orgs::OrgStore;
-use evidence_core::page::Window;
+use evidence_core::page::PageRequest;
 use evidence_core::repos::RepoStore;
 use evidence_core::seed::Seed;
 use evidence_core::shared::Tags;
@@ -59,7 +59,7 @@ impl Bench {
             Evidence::new(store.clone(), Settings::default()).seed(&seed("jane", "acme")).await.unwrap();
         let holder = store.key_holder(&key.hash()).await.unwrap().expect("the key that was seeded");
         let actor = Actor { id: holder.actor.id, name: "jane".to_owned(), kind: ActorKind::User };
-        let standing = store.standing("acme", actor.id).await.unwrap().expect("the organization");
+        let standing = store.org_role("acme", actor.id).await.unwrap().expect("the organization");
         Self { schema, store, org: standing.organization.id, actor }
     }
 
@@ -274,10 +274,9 @@ async fn a_hosts_connection_is_not_given_back_while_it_is_busy() {
     let mut holder = PgConnection::connect(&bench.schema.url).await.unwrap();
     bench.execute(&mut holder, "BEGIN; LOCK TABLE {}.artifact IN ACCESS EXCLUSIVE MODE").await;
     let org = bench.org;
-    abandon(
-        &bench,
-        async move { store.artifacts(org, &ArtifactFilter::default(), Window::ALL).await.map(drop) },
-    )
+    abandon(&bench, async move {
+        store.artifacts(org, &ArtifactFilter::default(), PageRequest::ALL).await.map(drop)
+    })
     .await;
     let asked = sqlx::query_scalar::<_, i32>("SELECT 1").fetch_one(&pool);
     assert_eq!(timeout(SOON, asked).await.expect("a connection").unwrap(), 1);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use evidence_core::flows::{Flow, FlowFilter, FlowStore};
 use evidence_core::ledger::Hash;
-use evidence_core::page::Window;
+use evidence_core::page::PageRequest;
 use evidence_core::seed::Seed;
 use evidence_core::store::Recorder;
 use evidence_core::texts::{TextRef, TextStore};
@@ -192,7 +192,7 @@ async fn tables_are_made_again_while_others_write() {
             written.unwrap().unwrap();
         }
     }
-    let flows = bench.store.flows(bench.org, &FlowFilter::default(), Window::ALL).await.unwrap();
+    let flows = bench.store.flows(bench.org, &FlowFilter::default(), PageRequest::ALL).await.unwrap();
     assert_eq!(flows.total, 100);
     assert_eq!(bench.problems().await, Vec::<String>::new());
 }

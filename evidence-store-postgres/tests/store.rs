@@ -10,7 +10,7 @@ use evidence_core::blobs::{Blobs, CHUNK, Whole};
 use evidence_core::flows::{FlowFilter, FlowStore};
 use evidence_core::ledger::{Hash, Header, Needs, root_of};
 use evidence_core::orgs::{OrgStore, User};
-use evidence_core::page::Window;
+use evidence_core::page::PageRequest;
 use evidence_core::seed::Seed;
 use evidence_core::shared::TagFilter;
 use evidence_core::store::{LedgerStore, Recorder, StoreResult};
@@ -87,7 +87,7 @@ async fn one_bad_write_spoils_nobody_elses() {
             Err(error) => assert!(number % 13 == 5 && matches!(error, StoreError::Conflict), "{error}"),
         }
     }
-    let flows = bench.store.flows(bench.org, &FlowFilter::default(), Window::ALL).await.unwrap();
+    let flows = bench.store.flows(bench.org, &FlowFilter::default(), PageRequest::ALL).await.unwrap();
     assert_eq!(flows.total, 38);
     assert_eq!(bench.problems().await, Vec::<String>::new());
 }
@@ -142,7 +142,7 @@ async fn a_group_of_writes_takes_few_statements() {
 async fn the_questions_of_every_request_take_one_statement_each() {
     let bench = Bench::new().await;
     let before = bench.store.statements();
-    bench.store.standing("acme", bench.actor.id).await.unwrap();
+    bench.store.org_role("acme", bench.actor.id).await.unwrap();
     assert_eq!(bench.store.statements() - before, 1);
 }
 
@@ -164,12 +164,18 @@ async fn a_list_is_narrowed_and_counted() {
         }
         (flows.total, names)
     };
-    assert_eq!(list("ALPHA", true, "team", Window::ALL).await, (2, vec!["Alpha".into(), "alphabet".into()]));
-    assert_eq!(list("alpha", false, "team:a%b", Window::ALL).await, (1, vec!["alphabet".into()]));
-    assert_eq!(list("alpha", true, "team:axb", Window::ALL).await, (0, vec![]));
-    assert_eq!(list("%", true, "team", Window::ALL).await, (0, vec![]));
-    assert_eq!(list("a", true, "team", Window { offset: 1, limit: 1 }).await, (3, vec!["alphabet".into()]));
-    assert_eq!(list("a", true, "team", Window { offset: 9, limit: 1 }).await, (3, vec![]));
+    assert_eq!(
+        list("ALPHA", true, "team", PageRequest::ALL).await,
+        (2, vec!["Alpha".into(), "alphabet".into()])
+    );
+    assert_eq!(list("alpha", false, "team:a%b", PageRequest::ALL).await, (1, vec!["alphabet".into()]));
+    assert_eq!(list("alpha", true, "team:axb", PageRequest::ALL).await, (0, vec![]));
+    assert_eq!(list("%", true, "team", PageRequest::ALL).await, (0, vec![]));
+    assert_eq!(
+        list("a", true, "team", PageRequest { offset: 1, limit: 1 }).await,
+        (3, vec!["alphabet".into()])
+    );
+    assert_eq!(list("a", true, "team", PageRequest { offset: 9, limit: 1 }).await, (3, vec![]));
 }
 
 #[tokio::test]
@@ -179,11 +185,11 @@ async fn attachments_come_back_chunk_by_chunk() {
     let content: Vec<u8> = (0..CHUNK * 2 + 7).map(|n| u8::try_from(n % 251).unwrap()).collect();
     let sha256 = evidence_core::digest::sha256_hex(&content).parse().unwrap();
     for _ in 0..2 {
-        bench.store.keep(bench.org, &sha256, &mut Whole::new(content.clone())).await.unwrap();
+        bench.store.put(bench.org, &sha256, &mut Whole::new(content.clone())).await.unwrap();
     }
     let mut read = Vec::new();
     for number in 0.. {
-        let Some(chunk) = bench.store.chunk(bench.org, &sha256, number).await.unwrap() else { break };
+        let Some(chunk) = bench.store.get_chunk(bench.org, &sha256, number).await.unwrap() else { break };
         read.extend_from_slice(&chunk);
     }
     assert!(read == content);
@@ -203,11 +209,11 @@ async fn an_attachment_that_broke_off_is_not_there_until_it_is_kept_whole() {
     let bench = Bench::new().await;
     let content = vec![2; CHUNK + 1];
     let sha256 = evidence_core::digest::sha256_hex(&content).parse().unwrap();
-    bench.store.keep(bench.org, &sha256, &mut Broken(0)).await.unwrap_err();
-    assert_eq!(bench.store.chunk(bench.org, &sha256, 0).await.unwrap(), None);
-    bench.store.keep(bench.org, &sha256, &mut Whole::new(content)).await.unwrap();
-    assert_eq!(bench.store.chunk(bench.org, &sha256, 0).await.unwrap(), Some(vec![2; CHUNK].into()));
-    assert_eq!(bench.store.chunk(bench.org, &sha256, 1).await.unwrap(), Some(vec![2].into()));
+    bench.store.put(bench.org, &sha256, &mut Broken(0)).await.unwrap_err();
+    assert_eq!(bench.store.get_chunk(bench.org, &sha256, 0).await.unwrap(), None);
+    bench.store.put(bench.org, &sha256, &mut Whole::new(content)).await.unwrap();
+    assert_eq!(bench.store.get_chunk(bench.org, &sha256, 0).await.unwrap(), Some(vec![2; CHUNK].into()));
+    assert_eq!(bench.store.get_chunk(bench.org, &sha256, 1).await.unwrap(), Some(vec![2].into()));
 }
 
 #[tokio::test]
@@ -216,7 +222,7 @@ async fn an_attachment_that_is_damaged_is_put_right_by_keeping_it_again() {
     let bench = Bench::new().await;
     let content: Vec<u8> = (0..CHUNK * 2 + 7).map(|n| u8::try_from(n % 251).unwrap()).collect();
     let sha256 = evidence_core::digest::sha256_hex(&content).parse().unwrap();
-    let keep = async || bench.store.keep(bench.org, &sha256, &mut Whole::new(content.clone())).await.unwrap();
+    let keep = async || bench.store.put(bench.org, &sha256, &mut Whole::new(content.clone())).await.unwrap();
     keep().await;
     for damage in [
         "DELETE FROM {}.blob_chunk WHERE seq = 1",
@@ -296,7 +302,7 @@ async fn what_a_later_program_took_away_is_not_available() {
     ] {
         let bench = Bench::new().await;
         bench.execute(change).await;
-        let listed = bench.store.flows(bench.org, &FlowFilter::default(), Window::ALL).await;
+        let listed = bench.store.flows(bench.org, &FlowFilter::default(), PageRequest::ALL).await;
         assert!(matches!(listed, Err(StoreError::Unavailable(_))), "{change}: {listed:?}");
         let written = bench.create(&bench.flow("build")).await;
         assert!(matches!(written, Err(StoreError::Unavailable(_))), "{change}: {written:?}");

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use evidence_core::artifacts::{Artifact, ArtifactFilter, ArtifactRow, ArtifactStore, Matches, Origin};
 use evidence_core::id::Id;
 use evidence_core::name::Fingerprint;
-use evidence_core::page::{Listed, Slice, Window};
+use evidence_core::page::{Listed, Page, PageRequest};
 use evidence_core::store::StoreResult;
 use evidence_core::texts::TextRef;
 use evidence_core::time::Timestamp;
@@ -191,24 +191,25 @@ impl ArtifactStore for SqliteStore {
         &self,
         org: Id,
         filter: &ArtifactFilter,
-        window: Window,
-    ) -> StoreResult<Slice<Artifact>> {
-        self.whole_page(org, &listing(filter), window, values(filter)?).await
+        request: PageRequest,
+    ) -> StoreResult<Page<Artifact>> {
+        self.whole_page(org, &listing(filter), request, values(filter)?).await
     }
 
     async fn artifacts_listed(
         &self,
         org: Id,
         filter: &ArtifactFilter,
-        window: Window,
+        request: PageRequest,
     ) -> StoreResult<Vec<Listed>> {
         let listing = Listing { counted: false, ..listing(filter) };
-        Ok(self.listed(org, &listing, window, values(filter)?).await?.items)
+        Ok(self.listed(org, &listing, request, values(filter)?).await?.items)
     }
 
     async fn latest_artifact(&self, org: Id, filter: &ArtifactFilter) -> StoreResult<Option<Artifact>> {
         let listing = Listing { counted: false, ..listing(filter) };
-        let latest = self.whole_page(org, &listing, Window { offset: 0, limit: 1 }, values(filter)?).await?;
+        let latest =
+            self.whole_page(org, &listing, PageRequest { offset: 0, limit: 1 }, values(filter)?).await?;
         Ok(latest.items.into_iter().next())
     }
 

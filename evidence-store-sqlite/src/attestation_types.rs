@@ -6,7 +6,7 @@ use evidence_core::attestation_types::{
     AttestationType, AttestationTypeStore, AttestationTypeVersion, VersionKey,
 };
 use evidence_core::id::Id;
-use evidence_core::page::{Listed, Window};
+use evidence_core::page::{Listed, PageRequest};
 use evidence_core::store::StoreResult;
 
 use crate::db::SqliteStore;
@@ -28,7 +28,7 @@ impl AttestationTypeStore for SqliteStore {
     async fn attestation_types_listed(&self, org: Id) -> StoreResult<Vec<Listed>> {
         let order = Order::By(NEWEST_FIRST);
         let listing = Listing { from: LISTED, filter: Vec::new(), order, narrow: false, counted: false };
-        Ok(self.listed(org, &listing, Window::ALL, Vec::new()).await?.items)
+        Ok(self.listed(org, &listing, PageRequest::ALL, Vec::new()).await?.items)
     }
 
     async fn attestation_types_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<AttestationType>> {

@@ -89,7 +89,7 @@ impl SqliteStore {
 
 #[async_trait]
 impl Blobs for SqliteStore {
-    async fn keep(&self, org: Id, sha256: &Fingerprint, content: &mut dyn Chunks) -> StoreResult<()> {
+    async fn put(&self, org: Id, sha256: &Fingerprint, content: &mut dyn Chunks) -> StoreResult<()> {
         let has_its_size = self.ask_of(org, HAS_ITS_SIZE).bind(sha256.to_string()).long();
         if has_its_size.first::<(bool,)>().await? == Some((true,)) && is_whole(self, org, sha256).await? {
             return Ok(());
@@ -103,7 +103,7 @@ impl Blobs for SqliteStore {
         self.write_blob(org, sha256, Step::Complete { size: signed(size), chunks: number }).await
     }
 
-    async fn chunk(&self, org: Id, sha256: &Fingerprint, number: u64) -> StoreResult<Option<Bytes>> {
+    async fn get_chunk(&self, org: Id, sha256: &Fingerprint, number: u64) -> StoreResult<Option<Bytes>> {
         let question = self.ask_of(org, CHUNK_OF).bind(sha256.to_string());
         let found = question.bind(signed(number)).long().first::<(Vec<u8>,)>().await?;
         Ok(found.map(|(data,)| data.into()))

@@ -24,7 +24,7 @@ use crate::question::{Question, Readers};
 use crate::writer::{Job, Writer};
 
 /// How long a statement waits for another process's lock.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What the log of writes is cut back to, in bytes, once it is in the file.
 const LOG_BYTES: i64 = 64 << 20;
@@ -159,7 +159,7 @@ impl SqliteStore {
         let opened = Arc::new(opened);
         let statements = Arc::new(AtomicU64::new(0));
         // SQLite ends what was begun, so that its outcome is always heard.
-        let bounds = Bounds { bytes: options.queue_bytes, patience: options.queue_timeout, grace: None };
+        let bounds = Bounds { bytes: options.queue_bytes, wait: options.queue_timeout, grace: None };
         let (queue, jobs) = Queue::new(bounds);
         let writer = Writer::new(connection, Arc::clone(&opened), migrations, Arc::clone(&statements));
         let started = thread::Builder::new().name("evidence-writer".to_owned()).spawn(|| writer.run(jobs));
@@ -214,7 +214,7 @@ pub(crate) fn connection(file: &Path, flags: OpenFlags) -> rusqlite::Result<Conn
         // Nobody shares a connection.
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(file, always | flags)?;
-    connection.busy_timeout(PATIENCE)?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
     connection.pragma_update(None, "foreign_keys", "OFF")?;
     // Otherwise a statement may be planned anew for each value that is bound to it.

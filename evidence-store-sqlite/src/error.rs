@@ -170,7 +170,7 @@ fn is_gone(error: &rusqlite::Error) -> bool {
 }
 
 /// Whether another batch without the right write might succeed: not where the machine is at fault.
-pub(crate) fn spoilt_by_one(error: &rusqlite::Error) -> bool {
+pub(crate) fn is_row_error(error: &rusqlite::Error) -> bool {
     !is_gone(error) && primary_code(error).is_none_or(|code| !MACHINE.contains(&code))
 }
 

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use evidence_core::StoreError;
 use evidence_core::id::Id;
-use evidence_core::ledger::{Frontier, Known, Needs};
+use evidence_core::ledger::{Frontier, LedgerHashes, Needs};
 use evidence_core::store::{LEDGER_PAGE, LedgerStore, StoreResult, StoredEntry};
 use evidence_core::time::Timestamp;
 
@@ -99,10 +99,10 @@ impl LedgerStore for SqliteStore {
         question.about(indexes.len()).all_as(entry).await
     }
 
-    async fn ledger_hashes(&self, org: Id, needs: &Needs) -> StoreResult<Known> {
+    async fn ledger_hashes(&self, org: Id, needs: &Needs) -> StoreResult<LedgerHashes> {
         let leaves: Vec<(u64, u64)> = needs.leaves.iter().map(|range| (range.start, range.end)).collect();
         let question = self.ask_of(org, HASHES).bind(list(&leaves)?).bind(list(&needs.nodes)?);
-        let mut known = Known::default();
+        let mut known = LedgerHashes::default();
         for (level, index, hash) in question.all::<(u32, i64, String)>().await? {
             let (index, hash) = (unsigned(index)?, word(&hash)?);
             match level {

@@ -10,7 +10,7 @@ use evidence_core::StoreError;
 use evidence_core::store::StoreResult;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
 
-use crate::db::PATIENCE;
+use crate::db::BUSY_TIMEOUT;
 use crate::error::ConnectError;
 use crate::fsck::{check_page, parts};
 use crate::rebuild::{Range, Scratch};
@@ -177,7 +177,7 @@ pub(crate) fn migrate(
                 .map_err(|source| ConnectError::Reindex { version: known, source })?;
         }
     }
-    connection.busy_timeout(PATIENCE).map_err(failed(known))
+    connection.busy_timeout(BUSY_TIMEOUT).map_err(failed(known))
 }
 
 /// Makes the tables of the latest version where there are none.

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use evidence_core::Current;
 use evidence_core::auth::{Actor, KeyHash};
 use evidence_core::id::Id;
-use evidence_core::orgs::{ByName, KeyHolder, Member, OrgStore, Organization, Standing, User};
+use evidence_core::orgs::{ByName, KeyHolder, Member, OrgRole, OrgStore, Organization, User};
 use evidence_core::service_accounts::ServiceAccount;
 use evidence_core::store::StoreResult;
 use evidence_core::time::Timestamp;
@@ -26,7 +26,7 @@ pub(crate) const PUT_MEMBERSHIPS: &str = "
     SELECT value->>0, value->>1, value->>2 FROM json_each($1) WHERE true
     ON CONFLICT (org, user) DO UPDATE SET role = excluded.role";
 
-const STANDING: &str = "
+const ORG_ROLE: &str = "
     SELECT o.record, m.role FROM organization o LEFT JOIN membership m ON m.org = o.key AND m.user = $2
     WHERE o.name = $1";
 
@@ -95,13 +95,13 @@ impl SqliteStore {
 
 #[async_trait]
 impl OrgStore for SqliteStore {
-    async fn standing(&self, org: &str, user: Id) -> StoreResult<Option<Standing>> {
-        let question = self.ask(STANDING).bind(org.to_owned()).bind(user.to_string());
+    async fn org_role(&self, org: &str, user: Id) -> StoreResult<Option<OrgRole>> {
+        let question = self.ask(ORG_ROLE).bind(org.to_owned()).bind(user.to_string());
         let Some((organization, role)) = question.first::<(String, Option<String>)>().await? else {
             return Ok(None);
         };
         let role = role.as_deref().map(word).transpose()?;
-        Ok(Some(Standing { organization: body(&organization)?, role }))
+        Ok(Some(OrgRole { organization: body(&organization)?, role }))
     }
 
     async fn user(&self, name: &str) -> StoreResult<Option<User>> {

@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use evidence_core::Current;
 use evidence_core::fact::said;
 use evidence_core::id::Id;
-use evidence_core::page::{Listed, Window};
+use evidence_core::page::{Listed, PageRequest};
 use evidence_core::policies::{Policy, PolicyStore, PolicyVersion, VersionKey};
 use evidence_core::store::StoreResult;
 use serde::Deserialize;
@@ -87,7 +87,7 @@ impl PolicyStore for SqliteStore {
     async fn policies_listed(&self, org: Id) -> StoreResult<Vec<Listed>> {
         let order = Order::By("x.name");
         let listing = Listing { from: LISTED, filter: Vec::new(), order, narrow: false, counted: false };
-        Ok(self.listed(org, &listing, Window::ALL, Vec::new()).await?.items)
+        Ok(self.listed(org, &listing, PageRequest::ALL, Vec::new()).await?.items)
     }
 
     async fn policies_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Current<Policy>>> {

@@ -298,7 +298,7 @@ mod tests {
     use super::*;
     use crate::db::{Options, SqliteStore};
     use evidence_core::flows::{FlowFilter, FlowStore};
-    use evidence_core::page::Window;
+    use evidence_core::page::PageRequest;
     use evidence_core::seed::Seed;
     use evidence_core::transfer::Transfer;
     use evidence_core::{Evidence, Settings, StoreError};
@@ -346,7 +346,7 @@ mod tests {
         evidence.seed(&seed("beta")).await.unwrap();
         let orgs = store.organizations(None, 9).await.unwrap();
         let id = |name: &str| orgs.iter().find(|org| org.name.as_str() == name).unwrap().id;
-        let flows = async |org: &str| store.flows(id(org), &FlowFilter::default(), Window::ALL).await;
+        let flows = async |org: &str| store.flows(id(org), &FlowFilter::default(), PageRequest::ALL).await;
         let (end, ended) = mpsc::channel::<()>();
         let ended = Arc::new(Mutex::new(ended));
         for _ in 0..2 * READERS {

@@ -16,13 +16,13 @@ use evidence_core::{Fact, StoreError};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OpenFlags, params, params_from_iter};
 
-use crate::db::{PATIENCE, connection};
+use crate::db::{BUSY_TIMEOUT, connection};
 use crate::error::{Outdated, store_error};
 use crate::ledger::{EntryRow, entry, frontier, page_of_entries};
 use crate::migrate::{Migration, make, may_write};
 use crate::question::{self, FromRow, execute};
 use crate::record::{Batch, write_names};
-use crate::rows::{Spot, body, list, signed, unsigned, word};
+use crate::rows::{EntryRef, body, list, signed, unsigned, word};
 
 /// How long readers may hold up the log's beginning anew: writers wait meanwhile.
 const RELIEF: Duration = Duration::from_millis(50);
@@ -260,7 +260,7 @@ impl Scratch {
     pub(crate) fn relieve_log(&self) -> StoreResult<()> {
         self.connection.busy_timeout(RELIEF).map_err(store_error)?;
         let relieved = self.rows::<(i64,)>("PRAGMA stored.wal_checkpoint(RESTART)", &[]);
-        self.connection.busy_timeout(PATIENCE).map_err(store_error)?;
+        self.connection.busy_timeout(BUSY_TIMEOUT).map_err(store_error)?;
         relieved.map(drop)
     }
 
@@ -353,7 +353,7 @@ impl Scratch {
         let (mut rows, mut names, mut intervals) = Default::default();
         let mut batch = Batch { rows: &mut rows, names: &mut names, intervals: &mut intervals };
         for entry in entries {
-            let spot = Spot { org, index: entry.index };
+            let spot = EntryRef { org, index: entry.index };
             let fact: Fact = body(&entry.payload)?;
             if let Fact::OrganizationCreated { record } = &fact {
                 *id = Some(record.id);

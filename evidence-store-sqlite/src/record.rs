@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use async_trait::async_trait;
 use evidence_core::auth::KeyHash;
 use evidence_core::directory::{Directory, Name, NameChanges, Needed, RecordRef};
-use evidence_core::fact::{Denoted, Prepared, RecordKind};
+use evidence_core::fact::{Denoted, EncodedFact, RecordKind};
 use evidence_core::id::Id;
 use evidence_core::index::IndexRow;
 use evidence_core::ledger::Frontier;
@@ -21,7 +21,7 @@ use evidence_core::{Fact, Guard, Key, StoreError, Write};
 use crate::db::SqliteStore;
 use crate::ledger::frontier;
 use crate::repos;
-use crate::rows::{Rows, Spot, Table, signed, unsigned};
+use crate::rows::{EntryRef, Rows, Table, signed, unsigned};
 use crate::snapshots::Intervals;
 use crate::writer::Job;
 
@@ -32,7 +32,7 @@ pub(crate) struct Submission {
     begins: bool,
     /// The index that its first fact must have: imports alone know.
     first: Option<u64>,
-    facts: Vec<Prepared>,
+    facts: Vec<EncodedFact>,
     guards: Vec<Guard>,
     secrets: Vec<(Id, KeyHash)>,
     pub(crate) reply: Reply<Vec<Entry>>,
@@ -42,7 +42,7 @@ impl Submission {
     async fn new(write: Write, reply: Reply<Vec<Entry>>) -> StoreResult<Self> {
         let begins = write.begins_ledger();
         let Write { org, by, at, facts, guards, secrets } = write;
-        let facts = Prepared::all(facts, at, by.to_string()).await?;
+        let facts = EncodedFact::all(facts, at, by.to_string()).await?;
         Ok(Self { org, begins, first: None, facts, guards, secrets, reply })
     }
 
@@ -261,11 +261,11 @@ impl Plan {
     }
 
     /// Gives a fact its place in the ledger, and its rows.
-    fn append(&mut self, write: &Submission, prepared: &Prepared) -> serde_json::Result<Entry> {
+    fn append(&mut self, write: &Submission, prepared: &EncodedFact) -> serde_json::Result<Entry> {
         let missing = || serde::ser::Error::custom("the ledger was not looked at");
         let ledger = self.ledgers.get_mut(&write.org).ok_or_else(missing)?;
-        let Prepared { fact, actor, payload, payload_sha256, .. } = prepared;
-        let spot = Spot { org: ledger.key, index: ledger.frontier.size() };
+        let EncodedFact { fact, actor, payload, payload_sha256, .. } = prepared;
+        let spot = EntryRef { org: ledger.key, index: ledger.frontier.size() };
         // Of two servers one's clock may be behind; time never goes back in a ledger. An import is as it is.
         let at = if write.first.is_some() { prepared.at } else { prepared.at.max(ledger.at) };
         ledger.at = at;
@@ -334,7 +334,7 @@ impl Batch<'_> {
     pub(crate) fn index(
         &mut self,
         org: Id,
-        spot: Spot,
+        spot: EntryRef,
         at: Timestamp,
         fact: &Fact,
         secrets: &[(Id, KeyHash)],
@@ -345,7 +345,7 @@ impl Batch<'_> {
     fn add(
         &mut self,
         org: Id,
-        spot: Spot,
+        spot: EntryRef,
         row: IndexRow<'_>,
         secrets: &[(Id, KeyHash)],
     ) -> serde_json::Result<()> {

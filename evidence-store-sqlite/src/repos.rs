@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use evidence_core::Current;
 use evidence_core::id::Id;
-use evidence_core::page::{Listed, Slice, SortDirection, Window};
+use evidence_core::page::{Listed, Page, PageRequest, SortDirection};
 use evidence_core::repos::{Repo, RepoFilter, RepoStore};
 use evidence_core::store::StoreResult;
 
@@ -73,13 +73,18 @@ impl RepoStore for SqliteStore {
         self.by_id(org, KIND, id).await
     }
 
-    async fn repos(&self, org: Id, filter: &RepoFilter, window: Window) -> StoreResult<Slice<Repo>> {
-        self.page(org, &listing(filter), window, values(filter)?).await
+    async fn repos(&self, org: Id, filter: &RepoFilter, request: PageRequest) -> StoreResult<Page<Repo>> {
+        self.page(org, &listing(filter), request, values(filter)?).await
     }
 
-    async fn repos_listed(&self, org: Id, filter: &RepoFilter, window: Window) -> StoreResult<Vec<Listed>> {
+    async fn repos_listed(
+        &self,
+        org: Id,
+        filter: &RepoFilter,
+        request: PageRequest,
+    ) -> StoreResult<Vec<Listed>> {
         let listing = Listing { counted: false, ..listing(filter) };
-        Ok(self.listed(org, &listing, window, values(filter)?).await?.items)
+        Ok(self.listed(org, &listing, request, values(filter)?).await?.items)
     }
 }
 

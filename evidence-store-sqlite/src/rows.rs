@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use evidence_core::fact::{Recorded, said};
 use evidence_core::id::Id;
-use evidence_core::page::{Listed, Slice, Window};
+use evidence_core::page::{Listed, Page, PageRequest};
 use evidence_core::store::{StoreResult, readable};
 use evidence_core::{Current, StoreError};
 use rusqlite::Connection;
@@ -22,7 +22,7 @@ use crate::{
 
 /// Where a fact stands: the organization's key, and the index in its ledger.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Spot {
+pub(crate) struct EntryRef {
     pub(crate) org: i64,
     pub(crate) index: u64,
 }
@@ -289,15 +289,15 @@ impl SqliteStore {
         question.readable_as(org, listed_current).await
     }
 
-    /// A window of the records whose facts `listing` finds, and how many there are. The values are those of `$4` onwards.
+    /// A page of the records whose facts `listing` finds, and how many there are. The values are those of `$4` onwards.
     pub(crate) async fn page<T: DeserializeOwned + Send + 'static>(
         &self,
         org: Id,
         listing: &Listing,
-        window: Window,
+        request: PageRequest,
         values: Vec<Option<String>>,
-    ) -> StoreResult<Slice<T>> {
-        self.window(org, listing, PAYLOAD, readable_records, window, values).await
+    ) -> StoreResult<Page<T>> {
+        self.request(org, listing, PAYLOAD, readable_records, request, values).await
     }
 
     /// The same, for what decisions rest on: nothing is left out.
@@ -305,10 +305,10 @@ impl SqliteStore {
         &self,
         org: Id,
         listing: &Listing,
-        window: Window,
+        request: PageRequest,
         values: Vec<Option<String>>,
-    ) -> StoreResult<Slice<T>> {
-        self.window(org, listing, PAYLOAD, all_records, window, values).await
+    ) -> StoreResult<Page<T>> {
+        self.request(org, listing, PAYLOAD, all_records, request, values).await
     }
 
     /// The same, without what the facts say.
@@ -316,24 +316,24 @@ impl SqliteStore {
         &self,
         org: Id,
         listing: &Listing,
-        window: Window,
+        request: PageRequest,
         values: Vec<Option<String>>,
-    ) -> StoreResult<Slice<Listed>> {
-        self.window(org, listing, SIZE, sizes, window, values).await
+    ) -> StoreResult<Page<Listed>> {
+        self.request(org, listing, SIZE, sizes, request, values).await
     }
 
-    /// A window of what `column` says, and how many there are, read in one transaction, so that the two agree.
-    async fn window<T: Send + 'static>(
+    /// A page of what `column` says, and how many there are, read in one transaction, so that the two agree.
+    async fn request<T: Send + 'static>(
         &self,
         org: Id,
         listing: &Listing,
         column: &'static str,
         read: ReadPage<T>,
-        window: Window,
+        request: PageRequest,
         values: Vec<Option<String>>,
-    ) -> StoreResult<Slice<T>> {
+    ) -> StoreResult<Page<T>> {
         let mut bound =
-            vec![org.to_string().into(), signed(window.limit).into(), signed(window.offset).into()];
+            vec![org.to_string().into(), signed(request.limit).into(), signed(request.offset).into()];
         bound.extend(values.into_iter().map(Value::from));
         let (total, page) = (listing.counted.then(|| listing.total()), listing.page(column));
         let statements = 1 + u64::from(listing.counted);
@@ -344,7 +344,7 @@ impl SqliteStore {
         };
         let read = move |(total, page): (Vec<(i64,)>, Vec<(i64, Payload)>)| {
             let total = total.first().map_or(Ok(0), |(total,)| unsigned(*total))?;
-            Ok(Slice { items: read(org, page)?, total })
+            Ok(Page { items: read(org, page)?, total })
         };
         self.readers.read(Some(org), statements, !listing.narrow, found, read).await
     }
@@ -418,10 +418,10 @@ impl Listing {
         format!("SELECT {total} FROM {}", self.all())
     }
 
-    /// The statement that answers the index and `column` of the window `$2`, `$3`. Bodies are fetched for that alone.
+    /// The statement that answers the index and `column` of the page `$2`, `$3`. Bodies are fetched for that alone.
     fn page(&self, column: &str) -> String {
         let all = self.all();
-        let (window, order) = match self.order {
+        let (request, order) = match self.order {
             Order::By(order) => (format!("ORDER BY {order} LIMIT $2 OFFSET $3"), order.to_owned()),
             Order::Numbered(number) => (
                 format!("AND {number} <= ({}) - $3 ORDER BY {number} DESC LIMIT $2", self.total()),
@@ -429,7 +429,7 @@ impl Listing {
             ),
         };
         format!(
-            "SELECT x.ledger_index, {column} FROM (SELECT x.* FROM {all} {window}) x
+            "SELECT x.ledger_index, {column} FROM (SELECT x.* FROM {all} {request}) x
             LEFT JOIN ledger l ON l.org = x.org AND l.idx = x.ledger_index ORDER BY {order}"
         )
     }

@@ -8,7 +8,9 @@ use evidence_core::Current;
 use evidence_core::fact::said;
 use evidence_core::id::Id;
 use evidence_core::name::Fingerprint;
-use evidence_core::snapshots::{ArtifactKey, Instance, Placed, Run, Snapshot, SnapshotRow, SnapshotStore};
+use evidence_core::snapshots::{
+    ArtifactKey, Instance, Run, Snapshot, SnapshotInstance, SnapshotRow, SnapshotStore,
+};
 use evidence_core::store::StoreResult;
 use evidence_core::time::Timestamp;
 use serde::Deserialize;
@@ -153,7 +155,7 @@ impl Intervals {
 
 /// A payload, as far as its snapshot goes.
 #[derive(Deserialize)]
-struct Taken {
+struct TakenFact {
     snapshot: Snapshot,
 }
 
@@ -184,7 +186,7 @@ impl SnapshotStore for SqliteStore {
         let question = self.ask_of(org, SNAPSHOT).bind(environment.to_string());
         let row = question.bind(signed(index)).first::<(i64, Payload)>().await?;
         let Some((revision, payload)) = row else { return Ok(None) };
-        let Taken { snapshot } = said(payload.text()?)?;
+        let TakenFact { snapshot } = said(payload.text()?)?;
         Ok(Some(Current { revision: unsigned(revision)?, record: snapshot }))
     }
 
@@ -207,11 +209,13 @@ impl SnapshotStore for SqliteStore {
         row.map_or(Ok(0), |(index,)| unsigned(index))
     }
 
-    async fn instances(&self, org: Id, environment: Id, index: u64) -> StoreResult<Vec<Placed>> {
+    async fn instances(&self, org: Id, environment: Id, index: u64) -> StoreResult<Vec<SnapshotInstance>> {
         let question = self.ask_of(org, INSTANCES).bind(environment.to_string());
         let placed = |(json,): (Option<String>,)| {
             let placed = array(json)?.into_iter();
-            Ok(placed.map(|(instance, exited): (Instance, bool)| Placed { instance, exited }).collect())
+            Ok(placed
+                .map(|(instance, exited): (Instance, bool)| SnapshotInstance { instance, exited })
+                .collect())
         };
         Ok(question.bind(signed(index)).long().first_as(placed).await?.unwrap_or_default())
     }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use async_trait::async_trait;
 use evidence_core::id::Id;
 use evidence_core::name::TrailName;
-use evidence_core::page::{Listed, Slice, Window};
+use evidence_core::page::{Listed, Page, PageRequest};
 use evidence_core::store::{StoreResult, readable};
 use evidence_core::trails::{
     REPORT_BYTES, Reported, Trail, TrailContents, TrailEntry, TrailFilter, TrailStore,
@@ -173,7 +173,7 @@ impl TrailStore for SqliteStore {
         question.first_as(current).await
     }
 
-    async fn trails(&self, org: Id, filter: &TrailFilter, window: Window) -> StoreResult<Slice<Listed>> {
+    async fn trails(&self, org: Id, filter: &TrailFilter, request: PageRequest) -> StoreResult<Page<Listed>> {
         let tag = filter.flow_tag.as_ref();
         let values = vec![
             filter.flow.map(|flow| flow.to_string()),
@@ -181,7 +181,7 @@ impl TrailStore for SqliteStore {
             tag.and_then(|tag| tag.value.clone()),
             filter.fingerprint.clone(),
         ];
-        self.listed(org, &listing(filter), window, values).await
+        self.listed(org, &listing(filter), request, values).await
     }
 
     async fn newest_trails(&self, org: Id, flows: &[Id]) -> StoreResult<Vec<Id>> {

@@ -12,7 +12,7 @@ use rusqlite::types::{Type, Value};
 use rusqlite::{Connection, Error, TransactionBehavior};
 
 use crate::blobs::BlobWrite;
-use crate::error::{Outdated, spoilt_by_one, store_error};
+use crate::error::{Outdated, is_row_error, store_error};
 use crate::feed::FeedWrite;
 use crate::file::OpenFile;
 use crate::migrate::{Migration, may_write};
@@ -122,7 +122,7 @@ impl Writer {
                 }
                 Err(error) => error,
             };
-            if notes.len() == 1 || !spoilt_by_one(&error) {
+            if notes.len() == 1 || !is_row_error(&error) {
                 let error = Arc::new(error);
                 return notes
                     .into_iter()
@@ -191,7 +191,7 @@ impl Writer {
                         write.reply.send(outcome);
                     }
                 }
-                Err(error) if batch.len() > 1 && spoilt_by_one(&error) => {
+                Err(error) if batch.len() > 1 && is_row_error(&error) => {
                     batches.push(batch.split_off(batch.len() / 2));
                     batches.push(batch);
                 }

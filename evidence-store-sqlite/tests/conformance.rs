@@ -10,7 +10,7 @@ use evidence_core::transfer::Transfer;
 use evidence_store_sqlite::{Options, SqliteStore};
 
 /// What is promised holds on a machine however slow: checks with many callers at once meet no time limit.
-const PATIENCE: Duration = Duration::from_secs(300);
+const TEST_TIMEOUT: Duration = Duration::from_secs(300);
 
 fn main() -> ExitCode {
     let directory = tempfile::tempdir().unwrap();
@@ -18,7 +18,8 @@ fn main() -> ExitCode {
     conformance::main_with_transfer(move || {
         let number = files.fetch_add(1, Ordering::Relaxed);
         let file = directory.path().join(format!("{number}.db"));
-        let options = Options { acquire_timeout: PATIENCE, queue_timeout: PATIENCE, ..Options::default() };
+        let options =
+            Options { acquire_timeout: TEST_TIMEOUT, queue_timeout: TEST_TIMEOUT, ..Options::default() };
         async move { Arc::new(SqliteStore::open_with(file, &options).await.unwrap()) as Arc<dyn Transfer> }
     })
 }

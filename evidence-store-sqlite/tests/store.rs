@@ -15,7 +15,7 @@ use evidence_core::id::{Id, SystemRandom};
 use evidence_core::ledger::{Hash, Header, Needs, root_of};
 use evidence_core::orgs::OrgStore;
 use evidence_core::orgs::User;
-use evidence_core::page::Window;
+use evidence_core::page::PageRequest;
 use evidence_core::queue::Refused;
 use evidence_core::seed::Seed;
 use evidence_core::shared::{TagFilter, Tags};
@@ -54,7 +54,7 @@ impl Bench {
         let key = Evidence::new(store.clone(), Settings::default()).seed(&seed).await.unwrap();
         let holder = store.key_holder(&key.hash()).await.unwrap().expect("the key that was seeded");
         let actor = Actor { id: holder.actor.id, name: "jane".to_owned(), kind: ActorKind::User };
-        let standing = store.standing("acme", actor.id).await.unwrap().expect("the organization");
+        let standing = store.org_role("acme", actor.id).await.unwrap().expect("the organization");
         Self { directory, store, org: standing.organization.id, actor }
     }
 
@@ -148,7 +148,7 @@ async fn one_bad_write_spoils_nobody_elses() {
             Err(error) => assert!(number % 13 == 5 && matches!(error, StoreError::Conflict), "{error}"),
         }
     }
-    let flows = bench.store.flows(bench.org, &FlowFilter::default(), Window::ALL).await.unwrap();
+    let flows = bench.store.flows(bench.org, &FlowFilter::default(), PageRequest::ALL).await.unwrap();
     assert_eq!(flows.total, 38);
     assert_eq!(bench.store.fsck().await.unwrap().problems, Vec::<String>::new());
 }
@@ -200,7 +200,7 @@ async fn a_group_of_writes_takes_few_statements() {
 async fn the_questions_of_every_request_take_one_statement_each() {
     let bench = Bench::new().await;
     let before = bench.store.statements();
-    bench.store.standing("acme", bench.actor.id).await.unwrap();
+    bench.store.org_role("acme", bench.actor.id).await.unwrap();
     assert_eq!(bench.store.statements() - before, 1);
 }
 
@@ -235,7 +235,7 @@ async fn a_write_that_was_refused_is_never_done() {
 #[tokio::test]
 async fn an_organization_that_takes_its_share_of_the_queue_leaves_room_for_others_and_for_leases() {
     let bench = Bench::with(&Options { queue_bytes: 64 << 10, ..Options::default() }).await;
-    let beta = bench.store.standing("beta", bench.actor.id).await.unwrap().expect("the organization");
+    let beta = bench.store.org_role("beta", bench.actor.id).await.unwrap().expect("the organization");
     let large = |name: &str| Flow { description: "x".repeat(20 << 10), ..bench.flow(name) };
     let others = |name: &str| {
         let facts = vec![Fact::FlowCreated { record: bench.flow(name) }];
@@ -283,7 +283,7 @@ async fn uploads_that_come_together_share_transactions() {
         uploads.spawn(async move {
             let content = vec![number; 4 * CHUNK];
             let sha256 = evidence_core::digest::sha256_hex(&content).parse().unwrap();
-            bench.store.keep(bench.org, &sha256, &mut Whole::new(content)).await
+            bench.store.put(bench.org, &sha256, &mut Whole::new(content)).await
         });
     }
     uploads.join_all().await.into_iter().collect::<StoreResult<()>>().unwrap();
@@ -325,12 +325,18 @@ async fn a_list_is_narrowed_and_counted() {
         }
         (flows.total, names)
     };
-    assert_eq!(list("ALPHA", true, "team", Window::ALL).await, (2, vec!["Alpha".into(), "alphabet".into()]));
-    assert_eq!(list("alpha", false, "team:a%b", Window::ALL).await, (1, vec!["alphabet".into()]));
-    assert_eq!(list("alpha", true, "team:axb", Window::ALL).await, (0, vec![]));
-    assert_eq!(list("%", true, "team", Window::ALL).await, (0, vec![]));
-    assert_eq!(list("a", true, "team", Window { offset: 1, limit: 1 }).await, (3, vec!["alphabet".into()]));
-    assert_eq!(list("a", true, "team", Window { offset: 9, limit: 1 }).await, (3, vec![]));
+    assert_eq!(
+        list("ALPHA", true, "team", PageRequest::ALL).await,
+        (2, vec!["Alpha".into(), "alphabet".into()])
+    );
+    assert_eq!(list("alpha", false, "team:a%b", PageRequest::ALL).await, (1, vec!["alphabet".into()]));
+    assert_eq!(list("alpha", true, "team:axb", PageRequest::ALL).await, (0, vec![]));
+    assert_eq!(list("%", true, "team", PageRequest::ALL).await, (0, vec![]));
+    assert_eq!(
+        list("a", true, "team", PageRequest { offset: 1, limit: 1 }).await,
+        (3, vec!["alphabet".into()])
+    );
+    assert_eq!(list("a", true, "team", PageRequest { offset: 9, limit: 1 }).await, (3, vec![]));
 }
 
 #[tokio::test]
@@ -339,11 +345,11 @@ async fn attachments_come_back_chunk_by_chunk() {
     let content: Vec<u8> = (0..CHUNK * 2 + 7).map(|n| u8::try_from(n % 251).unwrap()).collect();
     let sha256 = evidence_core::digest::sha256_hex(&content).parse().unwrap();
     for _ in 0..2 {
-        bench.store.keep(bench.org, &sha256, &mut Whole::new(content.clone())).await.unwrap();
+        bench.store.put(bench.org, &sha256, &mut Whole::new(content.clone())).await.unwrap();
     }
     let mut read = Vec::new();
     for number in 0.. {
-        let Some(chunk) = bench.store.chunk(bench.org, &sha256, number).await.unwrap() else { break };
+        let Some(chunk) = bench.store.get_chunk(bench.org, &sha256, number).await.unwrap() else { break };
         read.extend_from_slice(&chunk);
     }
     assert!(read == content);
@@ -362,11 +368,11 @@ async fn an_attachment_that_broke_off_is_not_there_until_it_is_kept_whole() {
     let bench = Bench::new().await;
     let content = vec![2; CHUNK + 1];
     let sha256 = evidence_core::digest::sha256_hex(&content).parse().unwrap();
-    bench.store.keep(bench.org, &sha256, &mut Broken(0)).await.unwrap_err();
-    assert_eq!(bench.store.chunk(bench.org, &sha256, 0).await.unwrap(), None);
-    bench.store.keep(bench.org, &sha256, &mut Whole::new(content)).await.unwrap();
-    assert_eq!(bench.store.chunk(bench.org, &sha256, 0).await.unwrap(), Some(vec![2; CHUNK].into()));
-    assert_eq!(bench.store.chunk(bench.org, &sha256, 1).await.unwrap(), Some(vec![2].into()));
+    bench.store.put(bench.org, &sha256, &mut Broken(0)).await.unwrap_err();
+    assert_eq!(bench.store.get_chunk(bench.org, &sha256, 0).await.unwrap(), None);
+    bench.store.put(bench.org, &sha256, &mut Whole::new(content)).await.unwrap();
+    assert_eq!(bench.store.get_chunk(bench.org, &sha256, 0).await.unwrap(), Some(vec![2; CHUNK].into()));
+    assert_eq!(bench.store.get_chunk(bench.org, &sha256, 1).await.unwrap(), Some(vec![2].into()));
 }
 
 #[tokio::test]
@@ -374,7 +380,7 @@ async fn an_attachment_that_is_damaged_is_put_right_by_keeping_it_again() {
     let bench = Bench::new().await;
     let content: Vec<u8> = (0..CHUNK * 2 + 7).map(|n| u8::try_from(n % 251).unwrap()).collect();
     let sha256 = evidence_core::digest::sha256_hex(&content).parse().unwrap();
-    let keep = async || bench.store.keep(bench.org, &sha256, &mut Whole::new(content.clone())).await.unwrap();
+    let keep = async || bench.store.put(bench.org, &sha256, &mut Whole::new(content.clone())).await.unwrap();
     keep().await;
     for damage in [
         "DELETE FROM blob_chunk WHERE seq = 1",
@@ -499,7 +505,7 @@ async fn tables_are_made_again_while_others_write() {
             written.unwrap().unwrap();
         }
     }
-    let flows = bench.store.flows(bench.org, &FlowFilter::default(), Window::ALL).await.unwrap();
+    let flows = bench.store.flows(bench.org, &FlowFilter::default(), PageRequest::ALL).await.unwrap();
     assert_eq!(flows.total, 100);
     assert_eq!(bench.store.fsck().await.unwrap().problems, Vec::<String>::new());
 }

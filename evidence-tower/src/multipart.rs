@@ -27,18 +27,18 @@ const AROUND: u64 = 1 << 20;
 /// The parts that are no files: the document, and those that are passed over.
 const OTHER_PARTS: usize = 32;
 /// RFC 2046, 5.1.1.
-const LONGEST_BOUNDARY: usize = 70;
+const MAX_BOUNDARY: usize = 70;
 /// The parser is given at most so much at once …
 const PIECE: usize = 64 << 10;
 /// … and refused more when it has found nothing in so much: no boundary, no end of a header.
-const LONGEST_SILENCE: usize = 64 << 10;
-const LONGEST_FILE_NAME: usize = 255;
+const MAX_PREAMBLE: usize = 64 << 10;
+const MAX_FILE_NAME: usize = 255;
 
 /// The boundary that a content type names.
 pub(crate) fn boundary(content_type: &str) -> Result<String> {
     let boundary = multer::parse_boundary(content_type).ok();
     boundary
-        .filter(|boundary| (1..=LONGEST_BOUNDARY).contains(&boundary.len()))
+        .filter(|boundary| (1..=MAX_BOUNDARY).contains(&boundary.len()))
         .ok_or_else(|| Error::invalid("body", "Form should have a boundary of 1 to 70 characters"))
 }
 
@@ -102,7 +102,7 @@ impl Feed {
         if self.total > self.limit {
             return Err(Error::TooLarge { limit: self.limit, file: false });
         }
-        if self.progress.silence.fetch_add(piece.len(), Ordering::Relaxed) > LONGEST_SILENCE {
+        if self.progress.silence.fetch_add(piece.len(), Ordering::Relaxed) > MAX_PREAMBLE {
             return Err(Error::invalid("body", "Form should have its boundary, and short part headers"));
         }
         Ok(piece)
@@ -208,7 +208,7 @@ impl Part<'_> {
 
     fn media_type(&self) -> Option<String> {
         let sent = self.field.headers().get(CONTENT_TYPE)?.to_str().ok()?;
-        (1..=LONGEST_FILE_NAME).contains(&sent.len()).then(|| sent.to_owned())
+        (1..=MAX_FILE_NAME).contains(&sent.len()).then(|| sent.to_owned())
     }
 }
 
@@ -284,8 +284,8 @@ fn twice(part: String) -> Error {
 fn file_name(sent: &str, part: &str) -> Result<String> {
     let last = sent.rsplit(['/', '\\']).next().unwrap_or_default();
     let name: String = last.chars().filter(|c| !c.is_control()).collect();
-    if name.chars().count() > LONGEST_FILE_NAME {
-        let text = format!("File name should have at most {LONGEST_FILE_NAME} characters");
+    if name.chars().count() > MAX_FILE_NAME {
+        let text = format!("File name should have at most {MAX_FILE_NAME} characters");
         return Err(Error::invalid(part, text));
     }
     Ok(match name.as_str() {

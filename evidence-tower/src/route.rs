@@ -128,7 +128,7 @@ fn answer<S: EvidenceService, O: Operation>(call: Call<S>) -> Answering {
         let Call { service, access, parameters, body } = call;
         let compute = service.compute().on_behalf_of(access.on_behalf_of());
         let input = input::<O>(parameters, body, &service.limits(), &compute).await;
-        let (operation, body) = input.map_err(|e| e.under(O::INVALID))?;
+        let (operation, body) = input.map_err(|e| e.with_summary(O::INVALID))?;
         let work = async move {
             let output = service.run(&access, operation, body).await?;
             if O::METHOD != Method::Get {

@@ -11,7 +11,7 @@ use crate::fact::Key;
 use crate::id::Id;
 use crate::json::JsonText;
 use crate::name::{CommitSha, Fingerprint};
-use crate::page::{Listed, Slice, Window};
+use crate::page::{Listed, Page, PageRequest};
 use crate::shared::{ExternalUrls, FreeForm, GitCommit, RepoInfo};
 use crate::store::StoreResult;
 use crate::texts::TextRef;
@@ -49,9 +49,9 @@ pub struct Artifact {
     pub repo: Option<Id>,
     /// The commits since the artifact before it, as reported.
     pub commits_list: Vec<GitCommit>,
-    /// What its reporter thinks of its compliance; nothing is judged by it.
+    /// What its reporter thinks of its compliance; nothing is evaluated by it.
     pub is_compliant: Option<bool>,
-    /// The names of attestations that its reporter sent; nothing is judged by them.
+    /// The names of attestations that its reporter sent; nothing is evaluated by them.
     pub reported_template: Option<TemplateNames>,
     /// Where the commit can be looked at.
     pub commit_url: String,
@@ -89,7 +89,7 @@ pub struct ArtifactRow {
     pub template_reference_name: String,
     /// The commit it was built from in the reporter's words, `""` without one.
     pub commit: String,
-    /// The template's text that a report to a flow as a whole is judged by; nothing for one to a trail, and for
+    /// The template's text that a report to a flow as a whole is evaluated by; nothing for one to a trail, and for
     /// [`EMPTY_TEMPLATE`](crate::flows::EMPTY_TEMPLATE).
     pub template: Option<TextRef>,
     /// When it was reported.
@@ -111,7 +111,7 @@ impl Artifact {
         Some(self.commit()).filter(|commit| commit.parse::<CommitSha>().is_ok())
     }
 
-    /// The template that it is judged by, where no trail has one for it.
+    /// The template that it is evaluated by, where no trail has one for it.
     pub(crate) const fn own_template(&self) -> Option<TextRef> {
         if self.trail.is_none() { self.template } else { None }
     }
@@ -142,7 +142,7 @@ impl Artifact {
 /// Where content comes from in one flow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin {
-    /// The report that it is judged by.
+    /// The report that it is evaluated by.
     pub report: ArtifactRow,
     /// The template's name that the flow's newest report with one gave it, of those to a trail where there are any; `""`
     /// where none did.
@@ -191,14 +191,14 @@ pub trait ArtifactStore: Send + Sync {
         &self,
         org: Id,
         filter: &ArtifactFilter,
-        window: Window,
-    ) -> StoreResult<Slice<Artifact>>;
+        request: PageRequest,
+    ) -> StoreResult<Page<Artifact>>;
     /// The same, without what the reports say.
     async fn artifacts_listed(
         &self,
         org: Id,
         filter: &ArtifactFilter,
-        window: Window,
+        request: PageRequest,
     ) -> StoreResult<Vec<Listed>>;
     /// The first of the same, if there is one: nobody asks how many there are.
     async fn latest_artifact(&self, org: Id, filter: &ArtifactFilter) -> StoreResult<Option<Artifact>>;

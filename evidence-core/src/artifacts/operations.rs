@@ -20,7 +20,7 @@ use crate::name::{
     TrailName,
 };
 use crate::operation::{Created, Json, JsonList, Method, Operation};
-use crate::page::{Listed, MOST_LISTED, PageNumber, PerPage, Window, in_windows};
+use crate::page::{Listed, MAX_LISTED, PageNumber, PageRequest, PerPage, in_pages};
 use crate::recording::check_room;
 use crate::repos::RepoFilter;
 use crate::service::{Context, Draft, Lasting};
@@ -71,7 +71,7 @@ pub struct ArtifactInput {
     pub is_compliant: Option<bool>,
     pub build_url: Address,
     pub commit_url: Address,
-    /// The names of the attestations that the reporter expects; kept, and nothing is judged by it.
+    /// The names of the attestations that the reporter expects; kept, and nothing is evaluated by it.
     pub template: Option<TemplateNames>,
     pub external_urls: Option<ExternalUrls>,
     pub annotations: Option<FreeForm>,
@@ -203,7 +203,7 @@ async fn narrowed(
     Ok((flow, trail))
 }
 
-const MOST_NAMED: u64 = 10;
+const MAX_NAMED: u64 = 10;
 
 /// The one fingerprint in the flow that begins with `prefix`.
 pub(crate) async fn resolve(
@@ -214,7 +214,7 @@ pub(crate) async fn resolve(
     if let Ok(whole) = prefix.as_str().parse() {
         return Ok(whole);
     }
-    let matches = cx.store().fingerprints(cx.org()?, flow.id, prefix.as_str(), MOST_NAMED).await?;
+    let matches = cx.store().fingerprints(cx.org()?, flow.id, prefix.as_str(), MAX_NAMED).await?;
     match matches.first.as_slice() {
         [] => Err(missing(flow, prefix, cx)),
         [only] => Ok(only.clone()),
@@ -316,8 +316,8 @@ impl Operation for GetArtifactsByCommit {
             ..ArtifactFilter::default()
         };
         let lasting = cx.lasting();
-        let ask = move |window| listed(filter.clone(), window, lasting.clone());
-        list(in_windows(MOST_LISTED, ask), Some(flow), cx).await
+        let ask = move |request| listed(filter.clone(), request, lasting.clone());
+        list(in_pages(MAX_LISTED, ask), Some(flow), cx).await
     }
 }
 
@@ -387,7 +387,7 @@ pub struct ListArtifacts {
 }
 
 /// More items a page are not served.
-const MOST_A_PAGE: u64 = 1000;
+const MAX_PER_PAGE: u64 = 1000;
 
 impl Operation for ListArtifacts {
     const NAME: &'static str = "list_artifacts";
@@ -416,9 +416,9 @@ impl Operation for ListArtifacts {
         };
         let filter =
             ArtifactFilter { flow: flow.as_ref().map(|flow| flow.id), repos, ..ArtifactFilter::default() };
-        let per_page = self.per_page.map_or(15, PerPage::get).min(MOST_A_PAGE);
-        let window = self.page.unwrap_or_default().window(per_page);
-        let listed = cx.store().artifacts_listed(cx.org()?, &filter, window).await?;
+        let per_page = self.per_page.map_or(15, PerPage::get).min(MAX_PER_PAGE);
+        let request = self.page.unwrap_or_default().request(per_page);
+        let listed = cx.store().artifacts_listed(cx.org()?, &filter, request).await?;
         list(stream::once(ready(Ok(listed))), flow, cx).await
     }
 }
@@ -435,9 +435,9 @@ async fn list(
     JsonList::made(batches.and_then(read).try_flatten(), (), &cx.compute()).await
 }
 
-async fn listed(filter: ArtifactFilter, window: Window, lasting: Lasting) -> Result<Vec<Listed>> {
+async fn listed(filter: ArtifactFilter, request: PageRequest, lasting: Lasting) -> Result<Vec<Listed>> {
     let cx = lasting.context();
-    Ok(cx.store().artifacts_listed(cx.org()?, &filter, window).await?)
+    Ok(cx.store().artifacts_listed(cx.org()?, &filter, request).await?)
 }
 
 /// The artifacts of these ids, in order, as answers carry them.
@@ -449,7 +449,7 @@ async fn read(ids: Vec<Id>, around: Arc<Around>) -> Result<BoxStream<'static, Re
 
 async fn repos_named(name: ShortText, cx: &Context<'_>) -> Result<Vec<Id>> {
     let filter = RepoFilter { name: Some(name.to_string()), ..RepoFilter::default() };
-    let repos = cx.store().repos_listed(cx.org()?, &filter, Window::ALL).await?;
+    let repos = cx.store().repos_listed(cx.org()?, &filter, PageRequest::ALL).await?;
     if repos.is_empty() {
         return Err(cx.missing(Resource::Repo, name.as_str()).named_by("query.repo_name").into());
     }

@@ -13,13 +13,13 @@ use serde_json::{Map, Value};
 use super::Artifact;
 use crate::attestations::{Attestation, AttestationRow};
 use crate::cache::Cache;
-use crate::compute::MANY_JUDGEMENTS;
+use crate::compute::MANY_EVALUATIONS;
 use crate::error::{Error, Result};
 use crate::flows::Flow;
 use crate::id::Id;
 use crate::json::JsonText;
 use crate::name::{Fingerprint, TrailName};
-use crate::page::{LARGEST, in_batches};
+use crate::page::{MAX_BATCH_BYTES, in_batches};
 use crate::rules::compliance::{self, ByContent, ReportedArtifact, ReportedAttestation, State};
 use crate::rules::template::Template;
 use crate::service::{Context, Lasting};
@@ -135,7 +135,7 @@ pub(crate) const fn no_trails() -> KeptTrails {
 }
 
 /// An attestation is taken for so many bytes where it is not known how long it is.
-const EVIDENCE: u64 = LARGEST / 64;
+const EVIDENCE: u64 = MAX_BATCH_BYTES / 64;
 
 /// What the artifacts of an answer rest on.
 pub(super) struct Around {
@@ -154,7 +154,7 @@ type OnTrails = BTreeMap<Id, Arc<OnTrail>>;
 pub(crate) struct OnTrail {
     name: TrailName,
     template: Option<TextRef>,
-    /// Oldest first, and once more as they are judged by.
+    /// Oldest first, and once more as they are evaluated by.
     attestations: Vec<AttestationRow>,
     reported: ByContent,
 }
@@ -218,7 +218,7 @@ impl Around {
             return Ok(OnTrails::new());
         }
         let found = cx.store().trail_contents(cx.org()?, trails).await?;
-        let heavy = found.iter().map(TrailContents::reports).sum::<usize>() > MANY_JUDGEMENTS;
+        let heavy = found.iter().map(TrailContents::reports).sum::<usize>() > MANY_EVALUATIONS;
         let on_trail = |contents: TrailContents| {
             // Its name and its template take some, too.
             let bytes = (contents.reports() + 1) * REPORT;
@@ -279,7 +279,7 @@ impl Rest {
     /// As many as rest on known trails, and on others that fit memory together.
     fn take(&mut self) -> Part {
         let (mut artifacts, mut known, mut unknown) = (Vec::new(), OnTrails::new(), BTreeSet::new());
-        let mut room = LARGEST;
+        let mut room = MAX_BATCH_BYTES;
         while let Some(artifact) = self.artifacts.pop_front() {
             let trail = artifact.trail.filter(|trail| !known.contains_key(trail) && !unknown.contains(trail));
             if let Some(trail) = trail {
@@ -287,7 +287,7 @@ impl Rest {
                     known.insert(trail, on_trail);
                 } else {
                     // What was known when these were counted, and is forgotten by now, is read alone.
-                    let size = self.sizes.get(&trail).copied().unwrap_or(LARGEST);
+                    let size = self.sizes.get(&trail).copied().unwrap_or(MAX_BATCH_BYTES);
                     if size > room && !unknown.is_empty() {
                         self.artifacts.push_front(artifact);
                         break;
@@ -327,7 +327,7 @@ impl Rest {
             let around = Arc::clone(&surroundings);
             move || Vec::from_iter(artifacts.into_iter().map(|artifact| Told::new(artifact, &around)))
         };
-        let told = cx.compute().run_if(about > MANY_JUDGEMENTS, tell).await?;
+        let told = cx.compute().run_if(about > MANY_EVALUATIONS, tell).await?;
         let weighed = told.into_iter().map(|told| {
             let bytes = told.shown.len() as u64 * EVIDENCE;
             (told, bytes)
@@ -355,7 +355,7 @@ impl Surroundings {
         self.trails.get(&artifact.trail?).map(Arc::as_ref)
     }
 
-    /// The template that it is judged by: its trail's, else the one that it came with.
+    /// The template that it is evaluated by: its trail's, else the one that it came with.
     fn template(&self, artifact: &Artifact) -> Option<TextRef> {
         self.trail(artifact).map_or(artifact.template, |trail| trail.template)
     }
@@ -403,13 +403,13 @@ async fn shown(
     }
     let with_template = |told: Told| (around.template(&told.artifact), told);
     let part = part.into_iter().map(with_template).collect();
-    let judgements = {
+    let evaluations = {
         let around = Arc::clone(&around);
         move |told: &Told, template: &Template| {
             let artifact = &told.artifact;
             let own = template.artifact(&artifact.template_reference_name);
             let own = own.map_or(0, |expected| expected.attestations.len());
-            let of_trail = around.trail(artifact).map(|trail| trail.reported.unjudged(template));
+            let of_trail = around.trail(artifact).map(|trail| trail.reported.unevaluated(template));
             told.about.len() + own + of_trail.unwrap_or(template.attestations.len())
         }
     };
@@ -420,7 +420,7 @@ async fn shown(
         }
         view(&told, &parsed.template, &around, &shown, cx)
     };
-    Ok(each_with_template(part, lasting, judgements, view))
+    Ok(each_with_template(part, lasting, evaluations, view))
 }
 
 fn view(
@@ -435,13 +435,13 @@ fn view(
     let at = |places| Vec::from_iter(trail.into_iter().flat_map(move |trail| trail.at(places)));
     let evidence = at(about);
     let (fingerprint, name) = (&artifact.fingerprint, artifact.template_reference_name.as_str());
-    let judge = |reported: &ByContent| reported.state(template, fingerprint.as_str(), name);
-    let state = trail.map_or_else(|| judge(&ByContent::default()), |trail| judge(&trail.reported));
+    let evaluate = |reported: &ByContent| reported.state(template, fingerprint.as_str(), name);
+    let state = trail.map_or_else(|| evaluate(&ByContent::default()), |trail| evaluate(&trail.reported));
     let said = |row: &AttestationRow| Some((row.name.clone(), EvidenceView::from(shown.get(&row.id)?)));
     let runs = around.runs.get(&artifact.fingerprint).map(Vec::as_slice).unwrap_or_default();
     let committed = artifact.git_commit_info.as_ref().and_then(|commit| commit.timestamp).map(|at| at.0);
     let last = evidence.iter().map(|attestation| attestation.at).fold(artifact.created_at, Ord::max);
-    let (org, flow_name) = (&cx.place()?.name, around.flow_name(artifact));
+    let (org, flow_name) = (&cx.org_access()?.name, around.flow_name(artifact));
     Ok(ArtifactView {
         id: artifact.id,
         fingerprint: fingerprint.clone(),

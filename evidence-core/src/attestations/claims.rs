@@ -7,18 +7,18 @@ use serde::{Deserialize, Serialize};
 
 use super::pull_requests::{GitProvider, PullRequest, null_as_empty};
 use super::{Binding, Details, JunitDetails, OverrideDetails, PullRequestDetails};
-use crate::compute::MANY_JUDGEMENTS;
+use crate::compute::MANY_EVALUATIONS;
 use crate::error::Result;
 use crate::fact::Guard;
 use crate::id::Id;
-use crate::json::MOST_VALUES;
+use crate::json::MAX_VALUES;
 use crate::name::AttestationName;
 use crate::rules::compliance::{self, ReportedArtifact, ReportedAttestation};
 use crate::service::Context;
 use crate::shared::{Description, List, ShortText};
 use crate::trails::{Trail, TrailContents};
 
-/// One type of attestation: what is reported, and how it is judged.
+/// One type of attestation: what is reported, and how it is evaluated.
 pub trait Claim: DeserializeOwned + JsonSchema + Send + Sync + 'static {
     /// The operation that adds one.
     const OPERATION: &'static str;
@@ -29,13 +29,14 @@ pub trait Claim: DeserializeOwned + JsonSchema + Send + Sync + 'static {
     /// The name of its schema.
     const SCHEMA: &'static str;
 
-    /// Judges the claim. It may ask the store for what its verdict rests on, and names that in the judgement's guards:
-    /// where one no longer holds when the attestation is recorded, the claim is judged again.
+    /// Evaluates the claim. It may ask the store for what its verdict rests on, and names that in the evaluation's guards:
+    /// where one no longer holds when the attestation is recorded, the claim is evaluated again.
     ///
     /// # Errors
     /// Whatever the caller is to be told of a claim that is refused, [`crate::Error::Invalid`] as a rule; nothing is
     /// recorded then.
-    fn judge(&self, about: &Claimed<'_>, cx: &Context<'_>) -> impl Future<Output = Result<Judgement>> + Send;
+    fn evaluate(&self, about: &Claimed<'_>, cx: &Context<'_>)
+    -> impl Future<Output = Result<Verdict>> + Send;
 }
 
 /// What a claim is made about.
@@ -49,9 +50,9 @@ pub struct Claimed<'a> {
     pub binding: &'a Binding,
 }
 
-/// What came of judging a claim.
+/// What came of evaluating a claim.
 #[derive(Debug, Clone)]
-pub struct Judgement {
+pub struct Verdict {
     /// The type's name as it is stored and answered.
     pub kind: String,
     /// Whether what is claimed is compliant.
@@ -62,8 +63,8 @@ pub struct Judgement {
     pub guards: Vec<Guard>,
 }
 
-impl Judgement {
-    /// A judgement that rests on nothing but the claim itself.
+impl Verdict {
+    /// A evaluation that rests on nothing but the claim itself.
     pub fn of(kind: impl Into<String>, is_compliant: bool, details: Details) -> Self {
         Self { kind: kind.into(), is_compliant, details, guards: Vec::new() }
     }
@@ -83,20 +84,20 @@ impl Claim for Generic {
     const SUMMARY: &'static str = "Adds a generic attestation to a trail";
     const SCHEMA: &'static str = "GenericAttestationPostInput";
 
-    async fn judge(&self, _: &Claimed<'_>, _: &Context<'_>) -> Result<Judgement> {
-        Ok(Judgement::of("generic", self.is_compliant, Details::Generic))
+    async fn evaluate(&self, _: &Claimed<'_>, _: &Context<'_>) -> Result<Verdict> {
+        Ok(Verdict::of("generic", self.is_compliant, Details::Generic))
     }
 }
 
 /// The suites of one attestation: each is seven values of JSON at least.
-const MOST_SUITES: usize = MOST_VALUES / 7 - 1;
+const MAX_SUITES: usize = MAX_VALUES / 7 - 1;
 
 /// Results of test suites: compliant when nothing failed and nothing broke.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Junit {
     /// The suites.
-    pub junit_results: List<JunitSuite, MOST_SUITES>,
+    pub junit_results: List<JunitSuite, MAX_SUITES>,
 }
 
 /// The results of one test suite.
@@ -122,10 +123,10 @@ impl Claim for Junit {
     const SUMMARY: &'static str = "Adds test results to a trail";
     const SCHEMA: &'static str = "JUnitAttestationPostInput";
 
-    async fn judge(&self, _: &Claimed<'_>, _: &Context<'_>) -> Result<Judgement> {
+    async fn evaluate(&self, _: &Claimed<'_>, _: &Context<'_>) -> Result<Verdict> {
         let junit_results = self.junit_results.0.clone();
         let passed = junit_results.iter().all(|suite| suite.failures == 0 && suite.errors == 0);
-        Ok(Judgement::of("junit", passed, Details::Junit(JunitDetails { junit_results })))
+        Ok(Verdict::of("junit", passed, Details::Junit(JunitDetails { junit_results })))
     }
 }
 
@@ -146,11 +147,11 @@ impl Claim for PullRequests {
     const SUMMARY: &'static str = "Adds a pull-request attestation to a trail";
     const SCHEMA: &'static str = "PullRequestAttestationPostInput";
 
-    async fn judge(&self, _: &Claimed<'_>, _: &Context<'_>) -> Result<Judgement> {
+    async fn evaluate(&self, _: &Claimed<'_>, _: &Context<'_>) -> Result<Verdict> {
         let Self { git_provider, pull_requests: List(pull_requests) } = self.clone();
         let found = !pull_requests.is_empty();
         let details = PullRequestDetails { git_provider, pull_requests };
-        Ok(Judgement::of("pull_request", found, Details::PullRequest(details)))
+        Ok(Verdict::of("pull_request", found, Details::PullRequest(details)))
     }
 }
 
@@ -175,7 +176,7 @@ pub struct Override {
 pub struct OriginalType(String);
 
 impl OriginalType {
-    const LONGEST: usize = 255;
+    const MAX_LEN: usize = 255;
     const NAMED: [&'static str; 6] = ["generic", "junit", "snyk", "pull_request", "jira", "sonar"];
 }
 
@@ -190,7 +191,7 @@ impl TryFrom<String> for OriginalType {
 
     fn try_from(text: String) -> Result<Self, Self::Error> {
         let own = text.starts_with("custom:") || text.starts_with("system:");
-        if (own && text.chars().count() <= Self::LONGEST) || Self::NAMED.contains(&text.as_str()) {
+        if (own && text.chars().count() <= Self::MAX_LEN) || Self::NAMED.contains(&text.as_str()) {
             return Ok(Self(text));
         }
         Err(
@@ -206,14 +207,14 @@ impl Claim for Override {
     const SUMMARY: &'static str = "Overrides the compliance of an attestation in a trail";
     const SCHEMA: &'static str = "OverrideAttestationPostInput";
 
-    async fn judge(&self, about: &Claimed<'_>, cx: &Context<'_>) -> Result<Judgement> {
+    async fn evaluate(&self, about: &Claimed<'_>, cx: &Context<'_>) -> Result<Verdict> {
         let kind = String::from(self.original_attestation_type.clone());
         let details = OverrideDetails {
             reason: self.reason.clone().into_string(),
             original_attestation_type: kind.clone(),
             original_attestation_id: original(about, cx).await?,
         };
-        Ok(Judgement::of(kind, self.new_compliance_status, Details::Override(details)))
+        Ok(Verdict::of(kind, self.new_compliance_status, Details::Override(details)))
     }
 }
 
@@ -226,7 +227,7 @@ async fn original(about: &Claimed<'_>, cx: &Context<'_>) -> Result<Option<Id>> {
         return Ok(None);
     };
     let (name, binding) = (about.name.clone(), about.binding.into());
-    let heavy = artifacts.len() + rows.len() > MANY_JUDGEMENTS;
+    let heavy = artifacts.len() + rows.len() > MANY_EVALUATIONS;
     let find = move || {
         let artifacts = Vec::from_iter(artifacts.iter().map(ReportedArtifact::from));
         let attestations = Vec::from_iter(rows.iter().map(ReportedAttestation::from));

@@ -11,18 +11,18 @@ use serde_json::Value;
 use super::listed::listed;
 use super::view::views;
 use super::{
-    Attachment, Attestation, AttestationView, Binding, Claim, Claimed, Judgement, NamedAttestation, evidence,
+    Attachment, Attestation, AttestationView, Binding, Claim, Claimed, NamedAttestation, Verdict, evidence,
 };
 use crate::artifacts::{Artifact, ArtifactFilter};
 use crate::auth::Scope;
-use crate::decode::{self, Misfit};
+use crate::decode::{self, InvalidField};
 use crate::error::{Error, Resource, Result};
 use crate::fact::{Fact, Guard};
 use crate::id::Id;
 use crate::json::{JsonText, JsonValue};
 use crate::name::{AttestationName, Fingerprint, FingerprintPrefix, FlowName, OrgName, TrailName};
 use crate::operation::{Created, Document, Download, Form, FormParts, Json, JsonList, Method, Operation};
-use crate::recording::{Known, check_room};
+use crate::recording::{ReportTarget, check_room};
 use crate::rules::compliance::{ReportedArtifact, Subjects};
 use crate::service::{Context, Draft};
 use crate::shared::{
@@ -93,9 +93,9 @@ pub struct AttestationInput<C> {
 impl<C: Claim> Document for AttestationInput<C> {
     const PARTS: FormParts = FormParts { document: "data_json", file: "attachment_file", many: true };
 
-    fn read(value: &JsonValue) -> Result<Self, Misfit> {
+    fn read(value: &JsonValue) -> Result<Self, InvalidField> {
         let JsonValue::Object(fields) = value else {
-            return Err(Misfit::of("data_json", "Input should be a valid dictionary"));
+            return Err(InvalidField::of("data_json", "Input should be a valid dictionary"));
         };
         let (base, own) =
             fields.iter().cloned().partition(|(field, _)| BASE_FIELDS.contains(&field.as_str()));
@@ -166,11 +166,11 @@ impl<C: Claim> PostAttestation<C> {
         file: Option<&Attachment>,
         cx: &Context<'_>,
     ) -> Result<Draft> {
-        let Known { flow, trail } = self.known(cx).await?;
+        let ReportTarget { flow, trail } = self.known(cx).await?;
         let mut draft = Draft::default();
         let binding = self.binding(base, trail.as_ref(), &mut draft, cx).await?;
         let about = Claimed { name: &base.attestation_name, trail: trail.as_ref(), binding: &binding };
-        let Judgement { kind, is_compliant, details, guards } = claim.judge(&about, cx).await?;
+        let Verdict { kind, is_compliant, details, guards } = claim.evaluate(&about, cx).await?;
         draft.guards.extend(guards);
         let flow = draft.flow_unless(flow, &self.flow_name, cx)?;
         let trail = draft.trail_unless(trail, &flow, &self.trail_name, cx);
@@ -204,8 +204,8 @@ impl<C: Claim> PostAttestation<C> {
     }
 
     /// The flow and the trail, which has room for one more.
-    async fn known(&self, cx: &Context<'_>) -> Result<Known> {
-        let known = Known::read(&self.flow_name, &self.trail_name, cx).await?;
+    async fn known(&self, cx: &Context<'_>) -> Result<ReportTarget> {
+        let known = ReportTarget::read(&self.flow_name, &self.trail_name, cx).await?;
         if let Some(trail) = &known.trail {
             check_room(trail, Reported::Attestations, cx).await?;
         }

@@ -96,7 +96,7 @@ impl JsonSchema for MergeCommit {
         "MergeCommit".into()
     }
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({ "type": "string", "pattern": "^([a-f0-9]{40})?$", "maxLength": CommitSha::LONGEST })
+        schemars::json_schema!({ "type": "string", "pattern": "^([a-f0-9]{40})?$", "maxLength": CommitSha::MAX_LEN })
     }
 }
 

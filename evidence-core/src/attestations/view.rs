@@ -76,8 +76,8 @@ impl AttestationView {
         trail: &TrailName,
         cx: &Context<'_>,
     ) -> Result<Self> {
-        let place = cx.place()?;
-        let (org, id, name) = (&place.name, attestation.id, &attestation.name);
+        let access = cx.org_access()?;
+        let (org, id, name) = (&access.name, attestation.id, &attestation.name);
         let base = format!("attestations/{org}/{flow}/trail/{trail}");
         let mut links = json!({ "self": { "href": cx.api_url(&format!("{base}/{name}")) } });
         if attestation.evidence.is_some() {
@@ -89,7 +89,7 @@ impl AttestationView {
             Binding::Named { target, .. } => (None, Some(target)),
         };
         let archive =
-            |file: &Attachment| format!("{}/artifact_attestation/{id}/{}", place.org, file.file_name);
+            |file: &Attachment| format!("{}/artifact_attestation/{id}/{}", access.org, file.file_name);
         Ok(Self {
             schema_version: 2,
             attestation_id: id,

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use crate::artifacts::{Artifact, ArtifactFilter, ArtifactRow, Matches, TemplateNames};
 use crate::fact::Fact;
 use crate::id::Id;
-use crate::page::{Slice, Window};
+use crate::page::{Page, PageRequest};
 use crate::shared::{FreeForm, GitCommit, List};
 use crate::store::Store;
 use crate::texts::TextRef;
 
 use super::fixtures::{
     Org, artifact, artifact_reported, at, awkward, bare_commit, external_urls, fingerprint, flow_created,
-    free_form, full_commit, full_repo_info, id, named, robot, trail_begun, user_data, window,
+    free_form, full_commit, full_repo_info, id, named, request, robot, trail_begun, user_data,
 };
 use super::texts::kept;
 use super::{Failure, Outcome, ensure, promises, same, same_set};
@@ -21,7 +21,7 @@ promises! {
     artifacts_read_back: "Artifact reports are what was recorded, absent options too.",
     fingerprints_are_counted_once: "`fingerprints` counts different ones of this flow and gives the first by bytes.",
     artifacts_are_listed_newest_first: "`artifacts` is ordered newest (by ledger index) first.",
-    artifact_windows_have_the_right_total: "A window past the end is empty, with the right total.",
+    artifact_windows_have_the_right_total: "A request past the end is empty, with the right total.",
     artifacts_are_narrowed: "Everything given in an artifact filter must match.",
     artifacts_by_id_pass_over_unknown_ids: "`artifacts_by_id` passes over unknown ids and other organizations', and `artifact_sizes` does.",
     reports_of_an_artifact_are_listed_oldest_first: "`reports` of a fingerprint to a flow, oldest (by ledger index) first.",
@@ -58,8 +58,8 @@ async fn artifacts_read_back(store: Arc<dyn Store>) -> Outcome {
     org.record(vec![kept(&awkward()), flow_created(100, "f"), trail_begun(101, 100, "t")]).await?;
     let reported = |record: &Artifact| Fact::ArtifactReported { record: record.clone() };
     org.record(vec![reported(&bare), reported(&full)]).await?;
-    let listed = store.artifacts(org.id, &ArtifactFilter::default(), Window::ALL).await?;
-    same("listed", listed, Slice { items: vec![full.clone(), bare.clone()], total: 2 })?;
+    let listed = store.artifacts(org.id, &ArtifactFilter::default(), PageRequest::ALL).await?;
+    same("listed", listed, Page { items: vec![full.clone(), bare.clone()], total: 2 })?;
     same_set("by id", store.artifacts_by_id(org.id, &[id(110), id(111)]).await?, vec![bare, full])
 }
 
@@ -119,12 +119,12 @@ async fn fingerprints_are_counted_once(store: Arc<dyn Store>) -> Outcome {
 }
 
 async fn listed(org: &Org, filter: &ArtifactFilter) -> Result<Vec<Id>, Failure> {
-    let artifacts = org.store.artifacts(org.id, filter, Window::ALL).await?;
+    let artifacts = org.store.artifacts(org.id, filter, PageRequest::ALL).await?;
     same("the total", artifacts.total, artifacts.items.len() as u64)?;
     let ids: Vec<Id> = artifacts.items.into_iter().map(|artifact| artifact.id).collect();
     let latest = org.store.latest_artifact(org.id, filter).await?;
     same("the latest", latest.map(|artifact| artifact.id), ids.first().copied())?;
-    let alone = org.store.artifacts_listed(org.id, filter, Window::ALL).await?;
+    let alone = org.store.artifacts_listed(org.id, filter, PageRequest::ALL).await?;
     same("all have a size", alone.iter().all(|listed| listed.bytes > 0), true)?;
     same("the ids alone", alone.into_iter().map(|listed| listed.id).collect(), ids.clone())?;
     Ok(ids)
@@ -140,14 +140,14 @@ async fn artifact_windows_have_the_right_total(store: Arc<dyn Store>) -> Outcome
     let org = several(&store).await?;
     let filter = ArtifactFilter { flow: Some(id(100)), ..ArtifactFilter::default() };
     for (asked, expected) in [
-        (window(0, 3), vec![114, 111, 113]),
-        (window(3, 3), vec![115]),
-        (window(4, 3), vec![]),
-        (window(Window::ALL.limit, 1), vec![]),
+        (request(0, 3), vec![114, 111, 113]),
+        (request(3, 3), vec![115]),
+        (request(4, 3), vec![]),
+        (request(PageRequest::ALL.limit, 1), vec![]),
     ] {
         let found = store.artifacts(org.id, &filter, asked).await?.map(|artifact| artifact.id);
         let items = expected.into_iter().map(id).collect();
-        same(&format!("{asked:?}"), found, Slice { items, total: 4 })?;
+        same(&format!("{asked:?}"), found, Page { items, total: 4 })?;
     }
     Ok(())
 }
@@ -214,7 +214,7 @@ async fn reports_of_an_artifact_are_listed_oldest_first(store: Arc<dyn Store>) -
     let last: Vec<_> = found.iter().rev().take(2).map(|row| (row.id, row.trail, row.template)).collect();
     let expected = vec![(id(131), Some(id(102)), None), (id(130), None, Some(text))];
     same("a template where there is no trail", last, expected)?;
-    let all = org.store.artifacts(org.id, &ArtifactFilter::default(), Window::ALL).await?.items;
+    let all = org.store.artifacts(org.id, &ArtifactFilter::default(), PageRequest::ALL).await?.items;
     let of = |artifact: &&Artifact| artifact.flow == id(100) && artifact.fingerprint == fingerprint("ab1");
     same("the reports", indexes.len(), all.iter().filter(of).count())?;
     same("to another flow", reports(999, "ab1").await?, Vec::new())?;

@@ -84,7 +84,7 @@ async fn attestations_read_back(store: Arc<dyn Store>) -> Outcome {
     let junit = of_type(113, "junit", JUNIT)?;
     let pull_requests = of_type(114, "pull-requests", PULL_REQUESTS)?;
     org.record(vec![flow_created(100, "f"), trail_begun(101, 100, "t")]).await?;
-    store.keep(org.id, &digest(CONTENT), &mut Whole::new(CONTENT)).await?;
+    store.put(org.id, &digest(CONTENT), &mut Whole::new(CONTENT)).await?;
     for record in [attestation(110, 100, 101, "bare"), full(), nulls, junit, pull_requests] {
         org.record(vec![Fact::AttestationAdded { record: record.clone() }]).await?;
         let listed = store.attestations(org.id, &[id(101)], record.name.as_str()).await?;

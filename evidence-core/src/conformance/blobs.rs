@@ -100,7 +100,7 @@ impl Chunks for Pieces {
 
 async fn chunks(blobs: &Arc<dyn Blobs>, org: Id, sha256: &Fingerprint) -> Result<Vec<Bytes>, Failure> {
     let mut chunks = Vec::new();
-    while let Some(chunk) = blobs.chunk(org, sha256, chunks.len() as u64).await? {
+    while let Some(chunk) = blobs.get_chunk(org, sha256, chunks.len() as u64).await? {
         ensure(!chunk.is_empty(), "a chunk is empty")?;
         chunks.push(chunk);
     }
@@ -114,7 +114,7 @@ async fn blobs_come_back_in_chunks(store: Arc<dyn Store>, blobs: Arc<dyn Blobs>)
             // Another content for every way to cut it, so that each is stored anew.
             let content: Bytes = [content(length).as_ref(), &size.to_be_bytes()].concat().into();
             let sha256 = digest(&content);
-            blobs.keep(org.id, &sha256, &mut Pieces::of(&content, size, false)).await?;
+            blobs.put(org.id, &sha256, &mut Pieces::of(&content, size, false)).await?;
             let expected: Vec<_> = content.chunks(CHUNK).map(Bytes::copy_from_slice).collect();
             let found = chunks(&blobs, org.id, &sha256).await?;
             let what = format!("{} bytes in pieces of {size} are not what was kept", content.len());
@@ -127,14 +127,14 @@ async fn blobs_come_back_in_chunks(store: Arc<dyn Store>, blobs: Arc<dyn Blobs>)
 async fn an_empty_blob_has_no_chunks(store: Arc<dyn Store>, blobs: Arc<dyn Blobs>) -> Outcome {
     let org = Org::create(&store, 1, "foo").await?;
     let empty = digest(b"");
-    blobs.keep(org.id, &empty, &mut Whole::new(Bytes::new())).await?;
-    same("the empty blob", blobs.chunk(org.id, &empty, 0).await?, None)?;
+    blobs.put(org.id, &empty, &mut Whole::new(Bytes::new())).await?;
+    same("the empty blob", blobs.get_chunk(org.id, &empty, 0).await?, None)?;
     let exact = content(CHUNK);
     let sha256 = digest(&exact);
-    blobs.keep(org.id, &sha256, &mut Whole::new(exact.clone())).await?;
-    ensure(blobs.chunk(org.id, &sha256, 0).await? == Some(exact), "the only chunk is not what was kept")?;
+    blobs.put(org.id, &sha256, &mut Whole::new(exact.clone())).await?;
+    ensure(blobs.get_chunk(org.id, &sha256, 0).await? == Some(exact), "the only chunk is not what was kept")?;
     for number in [1, 2, i64::MAX.unsigned_abs()] {
-        same("a chunk past the end", blobs.chunk(org.id, &sha256, number).await?, None)?;
+        same("a chunk past the end", blobs.get_chunk(org.id, &sha256, number).await?, None)?;
     }
     Ok(())
 }
@@ -144,7 +144,7 @@ async fn the_same_content_twice(store: Arc<dyn Store>, blobs: Arc<dyn Blobs>) ->
     let content = content(CHUNK + 1);
     let sha256 = digest(&content);
     for size in [CHUNK, 1000] {
-        blobs.keep(org.id, &sha256, &mut Pieces::of(&content, size, false)).await?;
+        blobs.put(org.id, &sha256, &mut Pieces::of(&content, size, false)).await?;
         let found = chunks(&blobs, org.id, &sha256).await?.concat();
         ensure(found == content, "the content is not what was kept")?;
     }
@@ -155,20 +155,20 @@ async fn unknown_blobs_are_absent(store: Arc<dyn Store>, blobs: Arc<dyn Blobs>) 
     let (org, other) = Org::two(&store).await?;
     let content = Bytes::from_static(b"content");
     let sha256 = digest(&content);
-    blobs.keep(org.id, &sha256, &mut Whole::new(content.clone())).await?;
-    same("the other's blob", blobs.chunk(other.id, &sha256, 0).await?, None)?;
-    same("no blob", blobs.chunk(org.id, &fingerprint("ab"), 0).await?, None)?;
-    blobs.keep(other.id, &sha256, &mut Whole::new(content.clone())).await?;
-    same("the blob of both", blobs.chunk(other.id, &sha256, 0).await?, Some(content))
+    blobs.put(org.id, &sha256, &mut Whole::new(content.clone())).await?;
+    same("the other's blob", blobs.get_chunk(other.id, &sha256, 0).await?, None)?;
+    same("no blob", blobs.get_chunk(org.id, &fingerprint("ab"), 0).await?, None)?;
+    blobs.put(other.id, &sha256, &mut Whole::new(content.clone())).await?;
+    same("the blob of both", blobs.get_chunk(other.id, &sha256, 0).await?, Some(content))
 }
 
 async fn a_broken_upload_keeps_nothing(store: Arc<dyn Store>, blobs: Arc<dyn Blobs>) -> Outcome {
     let org = Org::create(&store, 1, "foo").await?;
     let content = content(2 * CHUNK + 1);
     let sha256 = digest(&content);
-    let broken = blobs.keep(org.id, &sha256, &mut Pieces::of(&content, CHUNK, true)).await;
+    let broken = blobs.put(org.id, &sha256, &mut Pieces::of(&content, CHUNK, true)).await;
     ensure(broken.is_err(), "a broken upload was accepted")?;
-    same("the first chunk", blobs.chunk(org.id, &sha256, 0).await?, None)?;
-    blobs.keep(org.id, &sha256, &mut Pieces::of(&content, CHUNK, false)).await?;
+    same("the first chunk", blobs.get_chunk(org.id, &sha256, 0).await?, None)?;
+    blobs.put(org.id, &sha256, &mut Pieces::of(&content, CHUNK, false)).await?;
     ensure(chunks(&blobs, org.id, &sha256).await?.concat() == content, "the content is not what was kept")
 }

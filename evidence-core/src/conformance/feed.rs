@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::feed::{Advance, LONGEST_LEASE, Lease};
+use crate::feed::{Advance, Lease, MAX_LEASE};
 use crate::store::Store;
 
 use super::fixtures::{Org, at, id};
@@ -75,7 +75,7 @@ async fn a_late_renewal_shortens_nothing(store: Arc<dyn Store>) -> Outcome {
 }
 
 async fn a_lease_that_ends_too_far_ahead_is_nobodys(store: Arc<dyn Store>) -> Outcome {
-    let longest = i64::try_from(LONGEST_LEASE.as_secs()).unwrap_or(i64::MAX);
+    let longest = i64::try_from(MAX_LEASE.as_secs()).unwrap_or(i64::MAX);
     for (what, holder, ends, now, expected) in [
         ("one by a clock that is an hour ahead", 90, 3610, 3600, true),
         ("one that ends too far ahead", 91, 30, 20, true),

@@ -17,7 +17,7 @@ use crate::id::Id;
 use crate::json::JsonText;
 use crate::name::Fingerprint;
 use crate::orgs::{OrgKind, Organization};
-use crate::page::Window;
+use crate::page::PageRequest;
 use crate::shared::{
     Dictionary, ExternalUrl, ExternalUrls, FreeForm, GitCommit, List, RepoInfo, Tags, VcsProvider,
 };
@@ -88,8 +88,8 @@ pub(crate) fn robot() -> Actor {
     Actor { id: id(91), name: "robot".to_owned(), kind: ActorKind::ServiceAccount }
 }
 
-pub(crate) fn window(offset: u64, limit: u64) -> Window {
-    Window { offset, limit }
+pub(crate) fn request(offset: u64, limit: u64) -> PageRequest {
+    PageRequest { offset, limit }
 }
 
 /// Texts that quoting, patterns and encodings stumble over.

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use crate::fact::Fact;
 use crate::flows::{Flow, FlowFilter, Visibility};
-use crate::page::{Slice, Window};
+use crate::page::{Page, PageRequest};
 use crate::shared::TagFilter;
 use crate::store::{Current, Store};
 use crate::texts::TextRef;
 
-use super::fixtures::{Org, awkward, flow, flow_created, id, robot, tags, window};
+use super::fixtures::{Org, awkward, flow, flow_created, id, request, robot, tags};
 use super::texts::kept;
 use super::{Failure, Outcome, ensure, promises, same, same_set};
 
@@ -18,7 +18,7 @@ promises! {
     names_compare_by_bytes: "Names compare by bytes; what does not exist is `None`.",
     flows_by_id_pass_over_unknown_ids: "`flows_by_id` passes over unknown ids and other organizations' flows.",
     flows_are_listed_by_name: "`flows` is ordered by name (bytes), with the total of the whole.",
-    windows_have_the_right_total: "A window past the end is empty, with the right total.",
+    windows_have_the_right_total: "A request past the end is empty, with the right total.",
     searches_take_characters_literally: "`%` and `_` are ordinary characters; case matters unless it is ignored.",
     tags_must_all_match: "Tag filters must all match, by key or by key and value.",
 }
@@ -45,7 +45,7 @@ async fn flows_read_back(store: Arc<dyn Store>) -> Outcome {
     org.record(vec![Fact::FlowTagged { record: full.clone() }]).await?;
     same("tagged", store.flow(org.id, "known").await?, Some(Current { revision: 4, record: full.clone() }))?;
     same("by id", store.flows_by_id(org.id, &[id(100)]).await?, vec![full.clone()])?;
-    let listed = store.flows(org.id, &FlowFilter::default(), Window::ALL).await?;
+    let listed = store.flows(org.id, &FlowFilter::default(), PageRequest::ALL).await?;
     same("listed", (listed.items.len(), listed.total), (1, 1))?;
     let (found, least) = (&listed.items[0], full.description.len() as u64);
     same("the flow", found.id, full.id)?;
@@ -73,7 +73,7 @@ async fn flows_by_id_pass_over_unknown_ids(store: Arc<dyn Store>) -> Outcome {
 }
 
 async fn listed(org: &Org, filter: FlowFilter) -> Result<Vec<String>, Failure> {
-    let flows = org.store.flows(org.id, &filter, Window::ALL).await?;
+    let flows = org.store.flows(org.id, &filter, PageRequest::ALL).await?;
     same("the total", flows.total, flows.items.len() as u64)?;
     let mut names = Vec::with_capacity(flows.items.len());
     for flow in flows.items {
@@ -97,19 +97,19 @@ async fn windows_have_the_right_total(store: Arc<dyn Store>) -> Outcome {
     let (org, other) = Org::two(&store).await?;
     org.record((0..5).map(|n| flow_created(100 + n, &format!("f{n}"))).collect()).await?;
     other.record(vec![flow_created(200, "f9")]).await?;
-    let largest = Window::ALL.limit;
+    let largest = PageRequest::ALL.limit;
     for (asked, expected) in [
-        (window(0, 2), 0..2),
-        (window(2, 2), 2..4),
-        (window(4, 2), 4..5),
-        (window(5, 2), 0..0),
-        (window(largest, largest), 0..0),
-        (window(1, 0), 0..0),
-        (Window::ALL, 0..5),
+        (request(0, 2), 0..2),
+        (request(2, 2), 2..4),
+        (request(4, 2), 4..5),
+        (request(5, 2), 0..0),
+        (request(largest, largest), 0..0),
+        (request(1, 0), 0..0),
+        (PageRequest::ALL, 0..5),
     ] {
         let expected: Vec<_> = expected.map(|n| id(100 + n)).collect();
         let found = store.flows(org.id, &FlowFilter::default(), asked).await?.map(|flow| flow.id);
-        same(&format!("{asked:?}"), found, Slice { items: expected, total: 5 })?;
+        same(&format!("{asked:?}"), found, Page { items: expected, total: 5 })?;
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use crate::auth::KeyHash;
 use crate::fact::{Fact, Write};
 use crate::id::Id;
 use crate::ledger::{self, Frontier, Hash, Header, Needs, root_of};
-use crate::page::Window;
+use crate::page::PageRequest;
 use crate::store::{Store, StoredEntry};
 
 use super::fixtures::{Org, at, awkward, flow, flow_created, id, robot};
@@ -29,7 +29,7 @@ promises! {
 }
 
 pub(super) async fn whole(store: &Arc<dyn Store>, org: Id) -> Result<Vec<StoredEntry>, Failure> {
-    Ok(store.ledger_entries(org, 0, Window::ALL.limit).await?)
+    Ok(store.ledger_entries(org, 0, PageRequest::ALL.limit).await?)
 }
 
 fn flows(numbers: std::ops::Range<u64>) -> Vec<Fact> {

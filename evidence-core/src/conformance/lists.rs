@@ -8,17 +8,17 @@ use futures_util::future::try_join_all;
 use crate::artifacts::ArtifactFilter;
 use crate::fact::Fact;
 use crate::id::Id;
-use crate::page::{Slice, Window};
+use crate::page::{Page, PageRequest};
 use crate::store::{Store, StoreResult};
 use crate::trails::TrailFilter;
 
-use super::fixtures::{Org, artifact_reported, flow_created, id, trail, trail_begun, window};
+use super::fixtures::{Org, artifact_reported, flow_created, id, request, trail, trail_begun};
 use super::ledger::whole;
 use super::races::on_tasks;
 use super::{Failure, Outcome, promises, same};
 
 promises! {
-    lists_follow_the_ledger: "Trails and artifacts of an organization, and those of a flow, are listed as their ledger has them, backwards: each once, in windows of any size, however many write.",
+    lists_follow_the_ledger: "Trails and artifacts of an organization, and those of a flow, are listed as their ledger has them, backwards: each once, in pages of any size, however many write.",
     updates_move_no_trail: "A trail keeps its place in the lists, also when it is updated by the write that begins others.",
 }
 
@@ -32,15 +32,15 @@ enum List {
 }
 
 impl List {
-    async fn window(self, org: &Org, flow: Option<Id>, window: Window) -> StoreResult<Slice<Id>> {
+    async fn request(self, org: &Org, flow: Option<Id>, request: PageRequest) -> StoreResult<Page<Id>> {
         Ok(match self {
             Self::Trails => {
                 let filter = TrailFilter { flow, ..TrailFilter::default() };
-                org.store.trails(org.id, &filter, window).await?.map(|trail| trail.id)
+                org.store.trails(org.id, &filter, request).await?.map(|trail| trail.id)
             }
             Self::Artifacts => {
                 let filter = ArtifactFilter { flow, ..ArtifactFilter::default() };
-                org.store.artifacts(org.id, &filter, window).await?.map(|artifact| artifact.id)
+                org.store.artifacts(org.id, &filter, request).await?.map(|artifact| artifact.id)
             }
         })
     }
@@ -110,9 +110,9 @@ async fn follows_the_ledger(list: List, org: &Org, flow: Option<Id>) -> Outcome 
     }
     let expected: Vec<Id> = expected.into_iter().rev().map(|(_, id)| id).collect();
     let total = expected.len() as u64;
-    for limit in [7, total, Window::ALL.limit] {
+    for limit in [7, total, PageRequest::ALL.limit] {
         let offsets = (0..=total).step_by(usize::try_from(limit).unwrap_or(usize::MAX));
-        let windows = offsets.map(|offset| list.window(org, flow, window(offset, limit)));
+        let windows = offsets.map(|offset| list.request(org, flow, request(offset, limit)));
         let slices = try_join_all(windows).await?;
         let what = format!("{list:?} of {flow:?}, {limit} at a time");
         same(&what, slices.iter().map(|slice| slice.total).find(|found| *found != total), None)?;
@@ -136,9 +136,9 @@ async fn updates_move_no_trail(store: Arc<dyn Store>) -> Outcome {
     org.record(facts).await?;
     org.record(vec![trail_begun(114, 100, "e")]).await?;
     for flow in [None, Some(id(100))] {
-        let found = List::Trails.window(&org, flow, Window::ALL).await?;
+        let found = List::Trails.request(&org, flow, PageRequest::ALL).await?;
         let items = [114, 112, 113, 111, 110].map(id).to_vec();
-        same("the trails", found, Slice { items, total: 5 })?;
+        same("the trails", found, Page { items, total: 5 })?;
     }
     Ok(())
 }

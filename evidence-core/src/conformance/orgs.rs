@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::auth::{Actor, ActorKind, KeyHash, Role};
 use crate::fact::{Fact, Guard, RecordKind, Write};
-use crate::orgs::{ByName, KeyHolder, Member, Membership, OrgKind, Organization, Standing, User};
+use crate::orgs::{ByName, KeyHolder, Member, Membership, OrgKind, OrgRole, Organization, User};
 use crate::service_accounts::{ApiKeyRecord, ServiceAccount};
 use crate::store::{Current, Store, StoreError};
 
@@ -15,7 +15,7 @@ use super::{Failure, Outcome, promises, same};
 promises! {
     organizations_and_users_read_back: "Organizations and users are what was recorded; what does not exist is `None`.",
     names_compare_by_bytes: "Names of organizations and users compare by bytes.",
-    standing_tells_the_newest_role: "`standing` answers the user's present role in this organization alone.",
+    standing_tells_the_newest_role: "`org_role` answers the user's present role in this organization alone.",
     users_and_organizations_are_listed_by_name: "`users_by_name` and `organizations_by_name` begin after a name, are so many, and tell where to go on.",
     members_are_listed_by_name: "`members` lists the users who have a role in this organization, by name.",
     a_removed_member_has_no_role: "`member_removed` ends a role, and what rested on the role with it; it can be given anew.",
@@ -36,11 +36,11 @@ async fn organizations_and_users_read_back(store: Arc<dyn Store>) -> Outcome {
     store.record(Write { org: id(2), ..shared.write(facts, Vec::new()) }).await?;
     same("the user", store.user("jane").await?, Some(user))?;
     same("a user who is an organization", store.user("foo").await?, None)?;
-    let personal = Standing { organization: record, role: Some(Role::Admin) };
-    same("the personal organization", store.standing("jane", id(90)).await?, Some(personal))?;
-    let other = Standing { organization: organization(1, "foo"), role: None };
-    same("an organization of others", store.standing("foo", id(90)).await?, Some(other))?;
-    same("no organization", store.standing("nobody", id(90)).await?, None)
+    let personal = OrgRole { organization: record, role: Some(Role::Admin) };
+    same("the personal organization", store.org_role("jane", id(90)).await?, Some(personal))?;
+    let other = OrgRole { organization: organization(1, "foo"), role: None };
+    same("an organization of others", store.org_role("foo", id(90)).await?, Some(other))?;
+    same("no organization", store.org_role("nobody", id(90)).await?, None)
 }
 
 async fn names_compare_by_bytes(store: Arc<dyn Store>) -> Outcome {
@@ -50,7 +50,7 @@ async fn names_compare_by_bytes(store: Arc<dyn Store>) -> Outcome {
     }])
     .await?;
     for name in ["Foo", "fo", "foo ", "f%", "fo_", "", "föö", "fooo"] {
-        same(name, store.standing(name, id(90)).await?, None)?;
+        same(name, store.org_role(name, id(90)).await?, None)?;
     }
     for name in ["Jane", "jan", "j%", "jan_", "jäne", ""] {
         same(name, store.user(name).await?, None)?;
@@ -70,8 +70,8 @@ async fn standing_tells_the_newest_role(store: Arc<dyn Store>) -> Outcome {
         ("foobar", 90, Some(Role::Snapshotter)),
         ("foobar", 92, None),
     ] {
-        let standing = store.standing(org, id(user)).await?.map(|standing| standing.role);
-        same(&format!("the role of {user} in {org}"), standing, Some(role))?;
+        let org_role = store.org_role(org, id(user)).await?.map(|org_role| org_role.role);
+        same(&format!("the role of {user} in {org}"), org_role, Some(role))?;
     }
     Ok(())
 }
@@ -142,7 +142,7 @@ async fn a_removed_member_has_no_role(store: Arc<dyn Store>) -> Outcome {
     same("resting on nobody", matches!(unknown, Err(StoreError::Conflict)), true)?;
     org.attempt(removed(), rests_on(2)).await?;
     let role = async |org: &str| -> Result<_, Failure> {
-        Ok(store.standing(org, id(90)).await?.map(|standing| standing.role))
+        Ok(store.org_role(org, id(90)).await?.map(|org_role| org_role.role))
     };
     same("the role", role("foo").await?, Some(None))?;
     same("the members", store.members(org.id).await?, Vec::new())?;

@@ -56,11 +56,11 @@ async fn two_with_trails(store: &Arc<dyn Store>) -> Result<(Org, Org), Failure> 
 impl Org {
     async fn keep(&self, content: &[u8]) -> Outcome {
         let mut whole = Whole::new(content.to_vec());
-        Ok(self.store.keep(self.id, &digest(content), &mut whole).await?)
+        Ok(self.store.put(self.id, &digest(content), &mut whole).await?)
     }
 
     async fn has(&self, content: &[u8]) -> Result<bool, Failure> {
-        Ok(self.store.chunk(self.id, &digest(content), 0).await?.is_some())
+        Ok(self.store.get_chunk(self.id, &digest(content), 0).await?.is_some())
     }
 
     async fn is(&self, what: &str, content: &[u8], state: AttachmentState) -> Outcome {

@@ -12,7 +12,7 @@ use crate::fact::{Fact, Guard, Key, RecordKind, Write};
 use crate::flows::{Flow, FlowFilter};
 use crate::id::Id;
 use crate::ledger::root_of;
-use crate::page::Window;
+use crate::page::PageRequest;
 use crate::store::{Entry, Store, StoreError, StoreResult};
 
 use super::fixtures::{Org, flow_created, id, named, organization};
@@ -78,10 +78,10 @@ async fn one_makes_an_organization(store: Arc<dyn Store>) -> Outcome {
             Write { org: id(n), ..user.write(vec![begin], Vec::new()) }
         });
         one_wins(&race(&store, writes).await?)?;
-        let standing = present("the organization", store.standing(&name, id(90)).await?)?;
+        let org_role = present("the organization", store.org_role(&name, id(90)).await?)?;
         for org in ids.map(id) {
             let begun = store.ledger_head(org).await?.is_some();
-            same("whether an organization has a ledger", begun, org == standing.organization.id)?;
+            same("whether an organization has a ledger", begun, org == org_role.organization.id)?;
         }
     }
     Ok(())
@@ -222,7 +222,7 @@ async fn readers_see_whole_writes(store: Arc<dyn Store>) -> Outcome {
 
 /// Looks at flows and ledger, which grow by two at a time.
 async fn look_for_halves(org: &Org) -> Outcome {
-    let flows = org.store.flows(org.id, &FlowFilter::default(), Window::ALL).await?;
+    let flows = org.store.flows(org.id, &FlowFilter::default(), PageRequest::ALL).await?;
     ensure(flows.items.len().is_multiple_of(2), "one of two flows of a write is there")?;
     same("the number of flows", flows.total, flows.items.len() as u64)?;
     let head = present("the head", org.store.ledger_head(org.id).await?)?;

@@ -4,19 +4,19 @@ use std::sync::Arc;
 
 use crate::fact::{Fact, UnknownFields};
 use crate::id::Id;
-use crate::page::{Slice, SortDirection, Window};
+use crate::page::{Page, PageRequest, SortDirection};
 use crate::repos::{Repo, RepoFilter};
 use crate::shared::{RepoInfo, ShortText, TagFilter, Tags, VcsProvider};
 use crate::store::{Current, Store};
 
-use super::fixtures::{Org, at, bare_repo_info, full_repo_info, id, tags, window};
+use super::fixtures::{Org, at, bare_repo_info, full_repo_info, id, request, tags};
 use super::{Failure, Outcome, promises, same};
 
 promises! {
     repos_read_back: "Repos are what was reported or tagged last, absent options too.",
     repos_are_found_in_their_organization: "What does not exist, or is another organization's, is `None`.",
     repos_are_listed_by_name: "`repos`, like `repos_listed`, is ordered by name (bytes) in the direction asked, equal names by id ascending.",
-    repo_windows_have_the_right_total: "A window past the end is empty, with the right total.",
+    repo_windows_have_the_right_total: "A request past the end is empty, with the right total.",
     repos_are_narrowed: "Everything given in a repo filter must match.",
 }
 
@@ -55,8 +55,8 @@ async fn repos_read_back(store: Arc<dyn Store>) -> Outcome {
         let current = Some(Current { revision, record: record.clone() });
         same("by identity", store.repo_by_identity(org.id, "identity-100").await?, current.clone())?;
         same("by id", store.repo(org.id, id(100)).await?, current)?;
-        let listed = store.repos(org.id, &RepoFilter::default(), Window::ALL).await?;
-        same("listed", listed, Slice { items: vec![record], total: 1 })?;
+        let listed = store.repos(org.id, &RepoFilter::default(), PageRequest::ALL).await?;
+        same("listed", listed, Page { items: vec![record], total: 1 })?;
     }
     Ok(())
 }
@@ -94,10 +94,10 @@ async fn repos_are_found_in_their_organization(store: Arc<dyn Store>) -> Outcome
 }
 
 async fn listed(org: &Org, filter: &RepoFilter) -> Result<Vec<Id>, Failure> {
-    let repos = org.store.repos(org.id, filter, Window::ALL).await?;
+    let repos = org.store.repos(org.id, filter, PageRequest::ALL).await?;
     same("the total", repos.total, repos.items.len() as u64)?;
     let repos = repos.map(|repo| repo.id).items;
-    let named = org.store.repos_listed(org.id, filter, Window::ALL).await?;
+    let named = org.store.repos_listed(org.id, filter, PageRequest::ALL).await?;
     same("without what they say", named.into_iter().map(|repo| repo.id).collect(), repos.clone())?;
     Ok(repos)
 }
@@ -113,13 +113,13 @@ async fn repos_are_listed_by_name(store: Arc<dyn Store>) -> Outcome {
 async fn repo_windows_have_the_right_total(store: Arc<dyn Store>) -> Outcome {
     let (org, _) = several(&store).await?;
     for (asked, expected) in [
-        (window(1, 2), vec![103, 104]),
-        (window(4, 2), vec![105]),
-        (window(5, 2), vec![]),
-        (window(Window::ALL.limit, 1), vec![]),
+        (request(1, 2), vec![103, 104]),
+        (request(4, 2), vec![105]),
+        (request(5, 2), vec![]),
+        (request(PageRequest::ALL.limit, 1), vec![]),
     ] {
         let found = store.repos(org.id, &RepoFilter::default(), asked).await?.map(|repo| repo.id);
-        let expected = Slice { items: expected.into_iter().map(id).collect(), total: 5 };
+        let expected = Page { items: expected.into_iter().map(id).collect(), total: 5 };
         same(&format!("{asked:?}"), found, expected.clone())?;
         let found = store.repos_listed(org.id, &RepoFilter::default(), asked).await?;
         let found = found.into_iter().map(|repo| repo.id).collect();

@@ -11,10 +11,11 @@ use crate::id::Id;
 use crate::json::{JsonFields, JsonText};
 use crate::ledger::Hash;
 use crate::name::Fingerprint;
-use crate::page::Window;
+use crate::page::PageRequest;
 use crate::rules::compliance::State;
 use crate::snapshots::{
-    Annotation, AppliedPolicy, ArtifactKey, Instance, Placed, Provenance, Run, Snapshot, SnapshotRow,
+    Annotation, AppliedPolicy, ArtifactKey, Instance, Provenance, Run, Snapshot, SnapshotInstance,
+    SnapshotRow,
 };
 use crate::store::{Current, Store};
 
@@ -117,8 +118,9 @@ async fn snapshots_read_back(store: Arc<dyn Store>) -> Outcome {
         let revision = taken.first().map(|entry| entry.index).unwrap_or_default();
         same("as taken", store.snapshot(org.id, id(100), index).await?, Some(Current { revision, record }))?;
     }
-    let placed =
-        |exited| [&bare, &full].map(|instance| Placed { instance: instance.clone(), exited }).to_vec();
+    let placed = |exited| {
+        [&bare, &full].map(|instance| SnapshotInstance { instance: instance.clone(), exited }).to_vec()
+    };
     same("what runs", store.instances(org.id, id(100), 1).await?, placed(false))?;
     same("what exited", store.instances(org.id, id(100), 2).await?, placed(true))
 }
@@ -172,7 +174,7 @@ async fn what_ran_in_each_snapshot(store: Arc<dyn Store>) -> Outcome {
         &[("bb", 4, false), ("cc", 2, false)],
     ];
     for (index, expected) in (1..).zip(story) {
-        let place = |(start, from, exited): &(&str, u64, bool)| Placed {
+        let place = |(start, from, exited): &(&str, u64, bool)| SnapshotInstance {
             instance: if *start == "aa" { changed("aa", 1, *from) } else { instance(start, *from) },
             exited: *exited,
         };
@@ -213,10 +215,12 @@ async fn what_has_no_digest_runs_by_its_name(store: Arc<dyn Store>) -> Outcome {
     org.record(vec![snapshot_taken(elsewhere)]).await?;
 
     let [web, aa, long] = [0, 1, 2].map(|at| first.get(at).cloned());
-    let ran =
-        |instance: &Option<Instance>| instance.clone().map(|instance| Placed { instance, exited: false });
-    let gone =
-        |instance: &Option<Instance>| instance.clone().map(|instance| Placed { instance, exited: true });
+    let ran = |instance: &Option<Instance>| {
+        instance.clone().map(|instance| SnapshotInstance { instance, exited: false })
+    };
+    let gone = |instance: &Option<Instance>| {
+        instance.clone().map(|instance| SnapshotInstance { instance, exited: true })
+    };
     let (seen_otherwise, digested) = (Some(seen_otherwise), Some(digested));
     let expected = [
         vec![ran(&web), ran(&aa), ran(&long)],
@@ -258,7 +262,7 @@ async fn snapshots_are_listed(store: Arc<dyn Store>) -> Outcome {
         (7..=9, vec![]),
         (0..=0, vec![]),
         (RangeInclusive::new(4, 3), vec![]),
-        (0..=Window::ALL.limit, vec![1, 2, 3, 4, 5]),
+        (0..=PageRequest::ALL.limit, vec![1, 2, 3, 4, 5]),
     ];
     for (range, expected) in cases {
         let what = format!("{range:?}");

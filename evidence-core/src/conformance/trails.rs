@@ -8,7 +8,7 @@ use crate::fact::Fact;
 use crate::flows::Flow;
 use crate::id::Id;
 use crate::name::CommitSha;
-use crate::page::{Listed, Slice, Window};
+use crate::page::{Listed, Page, PageRequest};
 use crate::shared::TagFilter;
 use crate::store::{Current, Store};
 use crate::texts::TextRef;
@@ -16,8 +16,8 @@ use crate::trails::{REPORT_BYTES, Reported, Trail, TrailContents, TrailEntry, Tr
 
 use super::fixtures::{
     Org, artifact, artifact_reported, at, attestation, attestation_added, awkward, external_urls,
-    fingerprint, flow, flow_created, free_form, full_commit, full_repo_info, id, jane, named, robot, tags,
-    trail, trail_begun, user_data, window,
+    fingerprint, flow, flow_created, free_form, full_commit, full_repo_info, id, jane, named, request, robot,
+    tags, trail, trail_begun, user_data,
 };
 use super::texts::kept;
 use super::{Failure, Outcome, present, promises, same, same_set};
@@ -27,7 +27,7 @@ promises! {
     trails_are_found_in_their_flow: "A trail is found by its name (bytes) in its flow and organization alone.",
     trails_are_listed_newest_first: "`trails` is ordered by when they were begun (by ledger index), the last first.",
     names_are_of_these_trails: "`trail_names` answers the names of these trails, as far as there are any.",
-    trail_windows_have_the_right_total: "A window past the end is empty, with the right total.",
+    trail_windows_have_the_right_total: "A request past the end is empty, with the right total.",
     trails_are_narrowed: "Everything given in a trail filter must match.",
     the_newest_trail_of_each_flow: "`newest_trails` answers one trail for each of the flows that has one.",
     contents_are_complete: "`trail_contents` answers every report to these trails, oldest first.",
@@ -63,12 +63,12 @@ async fn trails_read_back(store: Arc<dyn Store>) -> Outcome {
         }
         let found = store.trail(org.id, id(100), "t").await?;
         same("by name", found, Some(Current { revision, record: record.clone() }))?;
-        let listed = store.trails(org.id, &TrailFilter::default(), Window::ALL).await?;
+        let listed = store.trails(org.id, &TrailFilter::default(), PageRequest::ALL).await?;
         let listed = listed.map(|listed| {
             // The fact says the record, and which fact it is.
             (listed.id, (0..100).contains(&(listed.bytes.saturating_sub(json_bytes(&record)))))
         });
-        same("listed", listed, Slice { items: vec![(record.id, true)], total: 1 })?;
+        same("listed", listed, Page { items: vec![(record.id, true)], total: 1 })?;
         let contents = store.trail_contents(org.id, &[id(101)]).await?;
         let trails: Vec<_> =
             contents.into_iter().map(|contents| (contents.revision, contents.trail)).collect();
@@ -123,7 +123,7 @@ async fn several(store: &Arc<dyn Store>) -> Result<(Org, Org), Failure> {
 }
 
 async fn listed(org: &Org, filter: &TrailFilter) -> Result<Vec<Id>, Failure> {
-    let trails = org.store.trails(org.id, filter, Window::ALL).await?;
+    let trails = org.store.trails(org.id, filter, PageRequest::ALL).await?;
     same("the total", trails.total, trails.items.len() as u64)?;
     Ok(trails.items.into_iter().map(|trail| trail.id).collect())
 }
@@ -150,14 +150,14 @@ async fn trail_windows_have_the_right_total(store: Arc<dyn Store>) -> Outcome {
     let (org, _) = several(&store).await?;
     let filter = TrailFilter { flow: Some(id(101)), ..TrailFilter::default() };
     for (asked, expected) in [
-        (window(0, 2), vec![114, 115]),
-        (window(2, 2), vec![111]),
-        (window(3, 2), vec![]),
-        (window(Window::ALL.limit, 1), vec![]),
+        (request(0, 2), vec![114, 115]),
+        (request(2, 2), vec![111]),
+        (request(3, 2), vec![]),
+        (request(PageRequest::ALL.limit, 1), vec![]),
     ] {
         let found = store.trails(org.id, &filter, asked).await?.map(|trail| trail.id);
         let items = expected.into_iter().map(id).collect();
-        same(&format!("{asked:?}"), found, Slice { items, total: 3 })?;
+        same(&format!("{asked:?}"), found, Page { items, total: 3 })?;
     }
     Ok(())
 }

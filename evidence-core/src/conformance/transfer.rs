@@ -8,7 +8,7 @@ use futures_util::FutureExt;
 use crate::auth::KeyHash;
 use crate::blobs::{Blobs, CHUNK, Whole};
 use crate::digest::sha256_hex;
-use crate::fact::{Fact, Prepared};
+use crate::fact::{EncodedFact, Fact};
 use crate::id::Id;
 use crate::memory::MemoryStore;
 use crate::name::Fingerprint;
@@ -64,7 +64,7 @@ fn as_store(store: &Arc<dyn Transfer>) -> Arc<dyn Store> {
 /// Keeps a content, and records the `n`th attestation, which names it.
 async fn attest(org: &Org, n: u64, content: &[u8]) -> Result<Fingerprint, Failure> {
     let sha256 = named(&sha256_hex(content));
-    org.store.keep(org.id, &sha256, &mut Whole::new(content.to_vec())).await?;
+    org.store.put(org.id, &sha256, &mut Whole::new(content.to_vec())).await?;
     org.record(vec![attested(n, content)]).await?;
     Ok(sha256)
 }
@@ -113,7 +113,7 @@ async fn attachments_come_by_digest(store: Arc<dyn Transfer>) -> Outcome {
     }
     expected.sort();
     let theirs = attest(&other, 2000, b"e").await?;
-    store.keep(org.id, &named(&sha256_hex(b"f")), &mut Whole::new("f")).await?;
+    store.put(org.id, &named(&sha256_hex(b"f")), &mut Whole::new("f")).await?;
     same("all", store.attachments(org.id, None, 10).await?, expected.clone())?;
     same("the other's", store.attachments(other.id, None, 10).await?, vec![theirs])?;
     let [first, second, third, fourth] = expected.as_slice() else {
@@ -131,9 +131,9 @@ fn oddly_written(index: u64, fact: Fact) -> Result<StoredEntry, Failure> {
     let payload = serde_json::to_string_pretty(&fact).map_err(failed)?;
     let actor = "user:it's \"jane\"".to_owned();
     let payload_sha256 = crate::ledger::Hash::of(&payload);
-    let prepared = Prepared { at: at(-5), actor, payload, payload_sha256, fact };
+    let prepared = EncodedFact { at: at(-5), actor, payload, payload_sha256, fact };
     let (kind, leaf_hash) = (prepared.fact.kind().to_owned(), prepared.leaf_hash(index, prepared.at));
-    let Prepared { at, actor, payload, payload_sha256, .. } = prepared;
+    let EncodedFact { at, actor, payload, payload_sha256, .. } = prepared;
     Ok(StoredEntry { index, kind, at, actor, payload_sha256, leaf_hash, payload })
 }
 
@@ -230,7 +230,7 @@ async fn equal(found: &Arc<dyn Transfer>, expected: &Arc<dyn Transfer>) -> Outco
 
 async fn content(store: &Arc<dyn Transfer>, org: Id, sha256: &Fingerprint) -> Result<Vec<Bytes>, Failure> {
     let mut chunks = Vec::new();
-    while let Some(chunk) = store.chunk(org, sha256, chunks.len() as u64).await? {
+    while let Some(chunk) = store.get_chunk(org, sha256, chunks.len() as u64).await? {
         chunks.push(chunk);
     }
     Ok(chunks)
@@ -315,14 +315,14 @@ async fn only_whole_attachments_are_copied(store: Arc<dyn Transfer>) -> Outcome 
     let altered = [vec![7; 2 * CHUNK], [8].into()].concat();
     for (n, kept) in (2000..).zip([altered, vec![7; 2 * CHUNK], vec![7; CHUNK - 1], vec![7; 2 * CHUNK + 2]]) {
         let what = format!("a copy of {} altered bytes", kept.len());
-        source.keep(org.id, &sha256, &mut Whole::new(kept)).await?;
+        source.put(org.id, &sha256, &mut Whole::new(kept)).await?;
         attest(&org, n, what.as_bytes()).await?;
         let altered = (counts(1, 0, 1), vec![(sha256.clone(), Skipped::Altered)]);
         same(&what, attachments_copied(&*source, &*store).await?, altered)?;
-        same("what was copied", store.chunk(org.id, &sha256, 0).await?, None)?;
+        same("what was copied", store.get_chunk(org.id, &sha256, 0).await?, None)?;
     }
     same("what nothing names yet", store.pending(None, 10).await?, Vec::new())?;
-    source.keep(org.id, &sha256, &mut Whole::new(whole)).await?;
+    source.put(org.id, &sha256, &mut Whole::new(whole)).await?;
     same("what is new", attachments_copied(&*source, &*store).await?, (counts(1, 0, 0), Vec::new()))?;
     same("it", content(&store, org.id, &sha256).await?, content(&source, org.id, &sha256).await?)
 }
@@ -342,7 +342,7 @@ async fn attachments_are_checked_where_they_are(store: Arc<dyn Transfer>) -> Out
         let sha256: Fingerprint = named(&sha256_hex(attached.as_bytes()));
         org.record(vec![attested(n, attached.as_bytes())]).await?;
         if let Some(kept) = kept {
-            place.keep(org.id, &sha256, &mut Whole::new(kept)).await?;
+            place.put(org.id, &sha256, &mut Whole::new(kept)).await?;
         }
         expected.extend(fault.map(|fault| format!("organization foo: the attachment {sha256} {fault}")));
     }

@@ -13,7 +13,7 @@ use crate::error::{Resource, Result};
 use crate::id::Id;
 use crate::name::{EnvironmentName, OrgName, PolicyName};
 use crate::operation::{Envelope, Json, JsonList, Method, Operation, json_text};
-use crate::page::{Listed, PageLinks, PageNumber, PerPage, Slice, SortDirection};
+use crate::page::{Listed, Page, PageLinks, PageNumber, PerPage, SortDirection};
 use crate::rules::policy::logical_environment_state;
 use crate::service::{Context, Lasting};
 use crate::shared::{List, ShortText, TagFilter, TagText, Tags, distinct, sort_by_ids};
@@ -53,7 +53,7 @@ pub struct EnvironmentView {
 
 /// What a logical environment takes from its members, and a physical one has of its own.
 #[derive(Debug, Clone, Copy)]
-struct Standing {
+struct LiveState {
     modified_at: Timestamp,
     changed_at: Option<Timestamp>,
     state: Option<bool>,
@@ -62,7 +62,7 @@ struct Standing {
 /// What is told of an environment beyond its own answer, and what it is sorted by: little, however much its record says.
 struct Brief {
     name: EnvironmentName,
-    own: Standing,
+    own: LiveState,
     /// The members of a logical environment.
     included: Option<Vec<Id>>,
 }
@@ -73,7 +73,7 @@ impl Brief {
         let is_physical = environment.kind.is_physical();
         Self {
             name: environment.name.clone(),
-            own: Standing {
+            own: LiveState {
                 modified_at: if is_physical { known.touched_at() } else { environment.last_modified_at },
                 changed_at: status.changed_at,
                 state: known.state(),
@@ -120,10 +120,10 @@ impl Directory {
         included.iter().filter_map(|id| self.environments.get(id))
     }
 
-    fn standing(&self, environment: &Brief) -> Standing {
+    fn live_state(&self, environment: &Brief) -> LiveState {
         let Some(included) = &environment.included else { return environment.own };
         let changed_at = self.members(included).filter_map(|member| member.own.changed_at).max();
-        Standing {
+        LiveState {
             modified_at: changed_at.unwrap_or(environment.own.modified_at),
             changed_at,
             // What is known of a member that cannot be read is that it cannot be.
@@ -139,7 +139,7 @@ impl Directory {
         let policies = distinct(known.iter().flat_map(|known| &known.record.policies).copied());
         let policies = cx.store().policies_by_id(cx.org()?, &policies).await?;
         let policies = policies.into_iter().map(|policy| (policy.record.id, policy.record.name));
-        let (policies, org) = (policies.collect(), &cx.place()?.name);
+        let (policies, org) = (policies.collect(), &cx.org_access()?.name);
         Ok(known.into_iter().map(|known| self.view(known, &policies, org)).collect())
     }
 
@@ -150,7 +150,7 @@ impl Directory {
         org: &OrgName,
     ) -> EnvironmentView {
         let brief = Brief::of(&known);
-        let (standing, environment) = (self.standing(&brief), known.record);
+        let (live_state, environment) = (self.live_state(&brief), known.record);
         let mut policies: Vec<_> =
             environment.policies.iter().filter_map(|id| names.get(id)).cloned().collect();
         policies.sort();
@@ -159,10 +159,10 @@ impl Directory {
             name: environment.name,
             kind: environment.kind,
             description: environment.description,
-            last_modified_at: standing.modified_at.seconds(),
+            last_modified_at: live_state.modified_at.seconds(),
             last_reported_at: known.status.reported_at.map(Timestamp::seconds),
-            last_changed_at: standing.changed_at.map(Timestamp::seconds),
-            state: standing.state,
+            last_changed_at: live_state.changed_at.map(Timestamp::seconds),
+            state: live_state.state,
             include_scaling: environment.include_scaling,
             tags: environment.tags,
             policies,
@@ -264,9 +264,9 @@ impl Operation for ListEnvironments {
         if self.page.is_some() || self.per_page.is_some() {
             let (page, per_page) =
                 (self.page.unwrap_or_default(), self.per_page.map_or(DEFAULT_PER_PAGE, PerPage::get));
-            let slice = Slice::of(found, page.window(per_page));
+            let slice = Page::of(found, page.request(per_page));
             let (total_pages, total_count) = (slice.pages(per_page), slice.total);
-            let address = cx.api_url(&format!("environments/{}", cx.place()?.name));
+            let address = cx.api_url(&format!("environments/{}", cx.org_access()?.name));
             let links = PageLinks::new(&address, self.query(), page.get(), per_page, total_pages);
             envelope = Some(EnvironmentPage { links, page: page.get(), per_page, total_pages, total_count });
             found = slice.items;
@@ -341,8 +341,8 @@ impl ListEnvironments {
             let brief = directory.environments.get(id)?;
             let at = match self.sort {
                 EnvironmentSort::Name => None,
-                EnvironmentSort::LastModifiedAt => Some(directory.standing(brief).modified_at),
-                EnvironmentSort::LastChangedAt => directory.standing(brief).changed_at,
+                EnvironmentSort::LastModifiedAt => Some(directory.live_state(brief).modified_at),
+                EnvironmentSort::LastChangedAt => directory.live_state(brief).changed_at,
             };
             Some((at, brief.name.clone()))
         });

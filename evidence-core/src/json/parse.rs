@@ -6,13 +6,13 @@ use super::JsonValue;
 use crate::decode::shortened;
 
 /// JSON nested deeper than this is refused.
-pub const DEEPEST: usize = 64;
+pub const MAX_DEPTH: usize = 64;
 
 /// JSON of more values is refused: a value of two bytes takes hundreds in memory, so that a limit in bytes alone lets
 /// one request take a gigabyte. A report of tens of thousands of artifacts stays below it.
-pub const MOST_VALUES: usize = 1 << 18;
+pub const MAX_VALUES: usize = 1 << 18;
 
-/// Parses JSON text that nests at most [`DEEPEST`] levels, holds at most about [`MOST_VALUES`] values, and has no key
+/// Parses JSON text that nests at most [`MAX_DEPTH`] levels, holds at most about [`MAX_VALUES`] values, and has no key
 /// twice in one object.
 ///
 /// # Errors
@@ -132,11 +132,11 @@ fn excess(bytes: &[u8]) -> Option<String> {
             b']' | b'}' => depth = depth.saturating_sub(1),
             _ => {}
         }
-        if depth > DEEPEST {
-            return Some(format!("Input should nest at most {DEEPEST} levels"));
+        if depth > MAX_DEPTH {
+            return Some(format!("Input should nest at most {MAX_DEPTH} levels"));
         }
-        if values > MOST_VALUES {
-            return Some(format!("Input should hold at most {MOST_VALUES} values"));
+        if values > MAX_VALUES {
+            return Some(format!("Input should hold at most {MAX_VALUES} values"));
         }
     }
     None
@@ -162,8 +162,8 @@ mod tests {
     #[test]
     fn nesting_is_bounded_and_brackets_in_strings_do_not_count() {
         let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
-        assert!(parse(nested(DEEPEST).as_bytes()).is_ok());
-        assert!(parse(nested(DEEPEST + 1).as_bytes()).is_err());
+        assert!(parse(nested(MAX_DEPTH).as_bytes()).is_ok());
+        assert!(parse(nested(MAX_DEPTH + 1).as_bytes()).is_err());
         assert!(parse(nested(10_000).as_bytes()).is_err());
         assert!(parse(format!("\"{}\\\"\"", "[".repeat(500)).as_bytes()).is_ok());
     }
@@ -188,8 +188,8 @@ mod tests {
     #[test]
     fn values_are_counted_and_commas_in_strings_are_not() {
         let list = |values: usize| format!("[{}1]", "1,".repeat(values - 1));
-        assert!(parse(list(MOST_VALUES).as_bytes()).is_ok());
-        assert!(parse(list(MOST_VALUES + 1).as_bytes()).is_err());
-        assert!(parse(format!("\"{}\"", ",".repeat(MOST_VALUES + 1)).as_bytes()).is_ok());
+        assert!(parse(list(MAX_VALUES).as_bytes()).is_ok());
+        assert!(parse(list(MAX_VALUES + 1).as_bytes()).is_err());
+        assert!(parse(format!("\"{}\"", ",".repeat(MAX_VALUES + 1)).as_bytes()).is_ok());
     }
 }

@@ -8,10 +8,10 @@
 //! asks what a proof needs, fetches it, and hands it back.
 //!
 //! ```
-//! use evidence_core::ledger::{Hash, Known, inclusion, root_of, verify_consistency, verify_inclusion};
+//! use evidence_core::ledger::{Hash, LedgerHashes, inclusion, root_of, verify_consistency, verify_inclusion};
 //!
 //! let leaves: Vec<Hash> = ["a", "b", "c"].map(Hash::of).to_vec();
-//! let known = Known { leaves: (0..).zip(leaves.iter().copied()).collect(), ..Known::default() };
+//! let known = LedgerHashes { leaves: (0..).zip(leaves.iter().copied()).collect(), ..LedgerHashes::default() };
 //! let path = inclusion(1, 3, &known)?;
 //! assert!(verify_inclusion(leaves[1], 1, 3, &path, root_of(&leaves)));
 //! assert!(!verify_inclusion(leaves[0], 1, 3, &path, root_of(&leaves)));
@@ -30,7 +30,7 @@ mod tests;
 pub use hash::Hash;
 pub use header::Header;
 pub use proof::{
-    Known, Needs, consistency, consistency_needs, inclusion, inclusion_needs, root_at, root_needs,
+    LedgerHashes, Needs, consistency, consistency_needs, inclusion, inclusion_needs, root_at, root_needs,
     verify_consistency, verify_inclusion,
 };
 pub use tree::{EMPTY_ROOT, Frontier, Node, STORED_LEVEL_STEP, node_hash, root_of};

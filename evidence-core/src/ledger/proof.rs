@@ -20,7 +20,7 @@ pub struct Needs {
 
 /// What a store fetched. More than a proof needs does no harm.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Known {
+pub struct LedgerHashes {
     /// Leaf hashes by index.
     pub leaves: BTreeMap<u64, Hash>,
     /// Stored nodes by `(level, index)`.
@@ -39,7 +39,7 @@ pub fn inclusion_needs(index: u64, size: u64) -> Needs {
 /// # Errors
 ///
 /// There is no such leaf, or `known` lacks something of [`inclusion_needs`].
-pub fn inclusion(index: u64, size: u64, known: &Known) -> Result<Vec<Hash>, LedgerError> {
+pub fn inclusion(index: u64, size: u64, known: &LedgerHashes) -> Result<Vec<Hash>, LedgerError> {
     hashes_of(&inclusion_path(index, size)?, known)
 }
 
@@ -55,7 +55,7 @@ pub fn consistency_needs(old: u64, new: u64) -> Needs {
 /// # Errors
 ///
 /// `old` is larger than `new`, or `known` lacks something of [`consistency_needs`].
-pub fn consistency(old: u64, new: u64, known: &Known) -> Result<Vec<Hash>, LedgerError> {
+pub fn consistency(old: u64, new: u64, known: &LedgerHashes) -> Result<Vec<Hash>, LedgerError> {
     hashes_of(&consistency_path(old, new)?, known)
 }
 
@@ -128,7 +128,7 @@ impl Peak {
         self.index << height..(self.index + 1) << height
     }
 
-    fn hash(self, known: &Known) -> Result<Hash, LedgerError> {
+    fn hash(self, known: &LedgerHashes) -> Result<Hash, LedgerError> {
         let level = self.stored_level();
         let pieces: Vec<Hash> =
             self.pieces().map(|index| known.get(level, index)).collect::<Result<_, _>>()?;
@@ -136,7 +136,7 @@ impl Peak {
     }
 }
 
-impl Known {
+impl LedgerHashes {
     fn get(&self, level: u32, index: u64) -> Result<Hash, LedgerError> {
         if level == 0 {
             let leaf = self.leaves.get(&index).copied();
@@ -174,11 +174,11 @@ fn joined(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     joined
 }
 
-fn hashes_of(path: &[Range<u64>], known: &Known) -> Result<Vec<Hash>, LedgerError> {
+fn hashes_of(path: &[Range<u64>], known: &LedgerHashes) -> Result<Vec<Hash>, LedgerError> {
     path.iter().map(|subtree| subtree_hash(subtree, known)).collect()
 }
 
-fn subtree_hash(subtree: &Range<u64>, known: &Known) -> Result<Hash, LedgerError> {
+fn subtree_hash(subtree: &Range<u64>, known: &LedgerHashes) -> Result<Hash, LedgerError> {
     let hashes: Vec<Hash> = peaks(subtree).map(|peak| peak.hash(known)).collect::<Result<_, _>>()?;
     Ok(root_of_peaks(hashes.into_iter()))
 }
@@ -193,7 +193,7 @@ pub fn root_needs(size: u64) -> Needs {
 ///
 /// # Errors
 /// [`LedgerError::MissingLeaf`] or [`LedgerError::MissingNode`] where `known` lacks something of [`root_needs`].
-pub fn root_at(size: u64, known: &Known) -> Result<Hash, LedgerError> {
+pub fn root_at(size: u64, known: &LedgerHashes) -> Result<Hash, LedgerError> {
     if size == 0 { Ok(super::EMPTY_ROOT) } else { subtree_hash(&(0..size), known) }
 }
 

@@ -36,9 +36,9 @@ impl Log {
     }
 
     /// Exactly what is needed: a proof that rests on anything else fails.
-    fn fetch(&self, needs: &Needs) -> Known {
+    fn fetch(&self, needs: &Needs) -> LedgerHashes {
         let leaves = needs.leaves.iter().cloned().flatten();
-        Known {
+        LedgerHashes {
             leaves: leaves.map(|index| (index, self.leaves[index as usize])).collect(),
             nodes: needs.nodes.iter().map(|key| (*key, self.nodes[key])).collect(),
         }
@@ -375,7 +375,7 @@ fn every_tree_has_a_proof_that_it_continues_every_smaller_one() {
 
 #[test]
 fn a_proof_of_the_impossible_is_refused() {
-    let known = Known::default();
+    let known = LedgerHashes::default();
     for (index, size) in [(0, 0), (1, 1), (u64::MAX, u64::MAX), (9, 8)] {
         assert_eq!(inclusion_needs(index, size), Needs::default());
         assert_eq!(inclusion(index, size, &known), Err(LedgerError::NoSuchLeaf { index, size }));
@@ -427,15 +427,15 @@ fn sizes(limit: u64) -> impl Strategy<Value = (u64, u64)> {
 }
 
 fn assert_few(needs: &Needs) -> Result<(), TestCaseError> {
-    const MOST: usize = 31;
+    const MAX_ITEMS: usize = 31;
     let leaves = needs.leaves.iter().cloned().flatten().count();
-    prop_assert!(leaves <= MOST, "{leaves} leaves");
+    prop_assert!(leaves <= MAX_ITEMS, "{leaves} leaves");
     prop_assert!(needs.leaves.iter().all(|range| range.start < range.end));
     prop_assert!(needs.leaves.windows(2).all(|pair| pair[0].end < pair[1].start));
     prop_assert!(needs.nodes.is_sorted_by(|a, b| a < b));
     for level in (4..64).step_by(4) {
         let nodes = needs.nodes.iter().filter(|(found, _)| *found == level).count();
-        prop_assert!(nodes <= MOST, "{nodes} nodes of level {level}");
+        prop_assert!(nodes <= MAX_ITEMS, "{nodes} nodes of level {level}");
     }
     prop_assert!(needs.nodes.iter().all(|(level, _)| level.is_multiple_of(STORED_LEVEL_STEP)));
     Ok(())
@@ -621,5 +621,5 @@ fn the_root_at_an_earlier_size_follows_from_what_is_stored() {
         let known = log.fetch(&root_needs(size));
         assert_eq!(root_at(size, &known), Ok(log.root_at(size)), "{size}");
     }
-    assert!(root_at(5, &Known::default()).is_err());
+    assert!(root_at(5, &LedgerHashes::default()).is_err());
 }

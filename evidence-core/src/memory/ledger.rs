@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::fact::{Fact, Prepared};
+use crate::fact::{EncodedFact, Fact};
 use crate::id::Id;
-use crate::ledger::{Frontier, Hash, Known, Needs};
+use crate::ledger::{Frontier, Hash, LedgerHashes, Needs};
 use crate::store::{Entry, LEDGER_PAGE, StoredEntry};
 use crate::time::Timestamp;
 use crate::trails::TrailEntry;
@@ -31,7 +31,7 @@ impl Ledger {
 
     /// Appends it, and answers the entry and its time: exactly that of `prepared`, or that of the entry before where
     /// that is later.
-    pub(super) fn append(&mut self, prepared: Prepared, exactly: bool) -> (Entry, Timestamp) {
+    pub(super) fn append(&mut self, prepared: EncodedFact, exactly: bool) -> (Entry, Timestamp) {
         let index = self.frontier.size();
         let last = self.entries.last().filter(|_| !exactly);
         let at = last.map_or(prepared.at, |last| prepared.at.max(last.entry.at));
@@ -39,7 +39,7 @@ impl Ledger {
         for node in self.frontier.append(leaf_hash) {
             self.nodes.insert((node.level, node.index), node.hash);
         }
-        let Prepared { fact, actor, payload, payload_sha256, .. } = prepared;
+        let EncodedFact { fact, actor, payload, payload_sha256, .. } = prepared;
         let kind = fact.kind().to_owned();
         let entry = StoredEntry { index, kind, at, actor, payload_sha256, leaf_hash, payload };
         self.entries.push(Recorded { entry, trail });
@@ -72,12 +72,15 @@ impl Ledger {
         about.map(entry).collect()
     }
 
-    pub(super) fn hashes(&self, needs: &Needs) -> Known {
+    pub(super) fn hashes(&self, needs: &Needs) -> LedgerHashes {
         let entries = self.entries.iter().map(|recorded| &recorded.entry);
         let wanted = |index: u64| needs.leaves.iter().any(|range| range.contains(&index));
         let leaves = entries.filter(|entry| wanted(entry.index));
         let nodes = needs.nodes.iter().filter_map(|place| Some((*place, *self.nodes.get(place)?)));
-        Known { leaves: leaves.map(|entry| (entry.index, entry.leaf_hash)).collect(), nodes: nodes.collect() }
+        LedgerHashes {
+            leaves: leaves.map(|entry| (entry.index, entry.leaf_hash)).collect(),
+            nodes: nodes.collect(),
+        }
     }
 }
 

@@ -16,10 +16,10 @@ use crate::digest::sha256_hex;
 use crate::fact::Key;
 use crate::flows::{Flow, FlowFilter, FlowStore};
 use crate::id::Id;
-use crate::ledger::{Frontier, Hash, Known, Needs};
+use crate::ledger::{Frontier, Hash, LedgerHashes, Needs};
 use crate::name::{Fingerprint, TrailName};
-use crate::orgs::{ByName, KeyHolder, Member, OrgStore, Organization, Standing, User};
-use crate::page::{Listed, Slice, SortDirection, Window};
+use crate::orgs::{ByName, KeyHolder, Member, OrgRole, OrgStore, Organization, User};
+use crate::page::{Listed, Page, PageRequest, SortDirection};
 use crate::repos::{Repo, RepoFilter, RepoStore};
 use crate::service_accounts::{ApiKeyRecord, ServiceAccount, ServiceAccountStore};
 use crate::store::{Current, Health, LedgerStore, StoreError, StoreResult, StoredEntry};
@@ -51,7 +51,7 @@ impl LedgerStore for MemoryStore {
         self.ask(org, |tables| tables.ledger.entries_at(indexes))
     }
 
-    async fn ledger_hashes(&self, org: Id, needs: &Needs) -> StoreResult<Known> {
+    async fn ledger_hashes(&self, org: Id, needs: &Needs) -> StoreResult<LedgerHashes> {
         self.ask(org, |tables| tables.ledger.hashes(needs))
     }
 }
@@ -65,7 +65,7 @@ impl Health for MemoryStore {
 
 #[async_trait]
 impl Blobs for MemoryStore {
-    async fn keep(&self, org: Id, sha256: &Fingerprint, content: &mut dyn Chunks) -> StoreResult<()> {
+    async fn put(&self, org: Id, sha256: &Fingerprint, content: &mut dyn Chunks) -> StoreResult<()> {
         let kept = self.read()?.blobs.get(&(org, sha256.clone())).cloned();
         if kept.is_some_and(|kept| sha256_hex(&kept) == sha256.as_str()) {
             return Ok(());
@@ -78,7 +78,7 @@ impl Blobs for MemoryStore {
         Ok(())
     }
 
-    async fn chunk(&self, org: Id, sha256: &Fingerprint, number: u64) -> StoreResult<Option<Bytes>> {
+    async fn get_chunk(&self, org: Id, sha256: &Fingerprint, number: u64) -> StoreResult<Option<Bytes>> {
         let state = self.read()?;
         let blob = state.blobs.get(&(org, sha256.clone()));
         let start = usize::try_from(number).ok().and_then(|number| number.checked_mul(CHUNK));
@@ -125,13 +125,13 @@ impl Tables {
 
 #[async_trait]
 impl OrgStore for MemoryStore {
-    async fn standing(&self, org: &str, user: Id) -> StoreResult<Option<Standing>> {
+    async fn org_role(&self, org: &str, user: Id) -> StoreResult<Option<OrgRole>> {
         let state = self.read()?;
-        let standing = state.organizations.get(org).map(|organization| Standing {
+        let org_role = state.organizations.get(org).map(|organization| OrgRole {
             role: state.members(organization.id).get(&user).map(|role| role.record),
             organization: organization.clone(),
         });
-        Ok(standing)
+        Ok(org_role)
     }
 
     async fn user(&self, name: &str) -> StoreResult<Option<User>> {
@@ -212,11 +212,11 @@ impl FlowStore for MemoryStore {
         Ok(flows.into_iter().filter(|flow| ids.contains(&flow.id)).collect())
     }
 
-    async fn flows(&self, org: Id, filter: &FlowFilter, window: Window) -> StoreResult<Slice<Listed>> {
+    async fn flows(&self, org: Id, filter: &FlowFilter, request: PageRequest) -> StoreResult<Page<Listed>> {
         let flows = self.ask(org, |tables| records(&tables.flows, |flow| flow.name.clone()))?;
-        let found = Slice::of(flows.into_iter().filter(|flow| filter.admits(flow)).collect(), window);
+        let found = Page::of(flows.into_iter().filter(|flow| filter.admits(flow)).collect(), request);
         let listed = |flow: &Flow| Ok(Listed { id: flow.id, bytes: bytes(flow)? });
-        Ok(Slice { items: found.items.iter().map(listed).collect::<StoreResult<_>>()?, total: found.total })
+        Ok(Page { items: found.items.iter().map(listed).collect::<StoreResult<_>>()?, total: found.total })
     }
 }
 
@@ -276,13 +276,13 @@ impl TrailStore for MemoryStore {
         })
     }
 
-    async fn trails(&self, org: Id, filter: &TrailFilter, window: Window) -> StoreResult<Slice<Listed>> {
+    async fn trails(&self, org: Id, filter: &TrailFilter, request: PageRequest) -> StoreResult<Page<Listed>> {
         let found = self.ask(org, |tables| {
             let trails = tables.trails_newest_first();
-            Slice::of(trails.filter(|trail| tables.admits_trail(filter, trail)).collect(), window)
+            Page::of(trails.filter(|trail| tables.admits_trail(filter, trail)).collect(), request)
         })?;
         let listed = |trail: &Trail| Ok(Listed { id: trail.id, bytes: bytes(trail)? });
-        Ok(Slice { items: found.items.iter().map(listed).collect::<StoreResult<_>>()?, total: found.total })
+        Ok(Page { items: found.items.iter().map(listed).collect::<StoreResult<_>>()?, total: found.total })
     }
 
     async fn newest_trails(&self, org: Id, flows: &[Id]) -> StoreResult<Vec<Id>> {
@@ -363,7 +363,7 @@ impl ArtifactStore for MemoryStore {
             });
             found.map(|artifact| artifact.fingerprint.clone()).collect()
         })?;
-        let first = Slice::of(found.into_iter().collect(), Window { offset: 0, limit });
+        let first = Page::of(found.into_iter().collect(), PageRequest { offset: 0, limit });
         Ok(Matches { count: first.total, first: first.items })
     }
 
@@ -371,11 +371,11 @@ impl ArtifactStore for MemoryStore {
         &self,
         org: Id,
         filter: &ArtifactFilter,
-        window: Window,
-    ) -> StoreResult<Slice<Artifact>> {
+        request: PageRequest,
+    ) -> StoreResult<Page<Artifact>> {
         self.ask(org, |tables| {
             let newest_first = tables.artifacts.iter().rev().map(|artifact| &artifact.record);
-            Slice::of(newest_first.filter(|artifact| filter.admits(artifact)).cloned().collect(), window)
+            Page::of(newest_first.filter(|artifact| filter.admits(artifact)).cloned().collect(), request)
         })
     }
 
@@ -383,9 +383,9 @@ impl ArtifactStore for MemoryStore {
         &self,
         org: Id,
         filter: &ArtifactFilter,
-        window: Window,
+        request: PageRequest,
     ) -> StoreResult<Vec<Listed>> {
-        let found = self.artifacts(org, filter, window).await?;
+        let found = self.artifacts(org, filter, request).await?;
         let listed = |artifact: &Artifact| Ok(Listed { id: artifact.id, bytes: bytes(artifact)? });
         found.items.iter().map(listed).collect()
     }
@@ -500,15 +500,20 @@ impl RepoStore for MemoryStore {
         self.ask(org, |tables| tables.repos.get(&id).cloned())
     }
 
-    async fn repos(&self, org: Id, filter: &RepoFilter, window: Window) -> StoreResult<Slice<Repo>> {
+    async fn repos(&self, org: Id, filter: &RepoFilter, request: PageRequest) -> StoreResult<Page<Repo>> {
         let mut repos = self.ask(org, |tables| records(&tables.repos, |repo| repo.id))?;
         repos.retain(|repo| filter.admits(repo));
         repos.sort_by(|left, right| filter.order(left, right));
-        Ok(Slice::of(repos, window))
+        Ok(Page::of(repos, request))
     }
 
-    async fn repos_listed(&self, org: Id, filter: &RepoFilter, window: Window) -> StoreResult<Vec<Listed>> {
-        let found = self.repos(org, filter, window).await?;
+    async fn repos_listed(
+        &self,
+        org: Id,
+        filter: &RepoFilter,
+        request: PageRequest,
+    ) -> StoreResult<Vec<Listed>> {
+        let found = self.repos(org, filter, request).await?;
         found.items.iter().map(|repo| Ok(Listed { id: repo.id, bytes: bytes(repo)? })).collect()
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use async_trait::async_trait;
 
 use crate::auth::KeyHash;
-use crate::fact::{Fact, Guard, Prepared, Write};
+use crate::fact::{EncodedFact, Fact, Guard, Write};
 use crate::id::Id;
 use crate::index::IndexRow;
 use crate::store::{Entry, Recorder, StoreError, StoreResult};
@@ -19,7 +19,7 @@ pub(super) struct Change {
     begins: bool,
     /// The index that its first fact must have: imports alone know.
     first: Option<u64>,
-    facts: Vec<Prepared>,
+    facts: Vec<EncodedFact>,
     guards: Vec<Guard>,
     secrets: Vec<(Id, KeyHash)>,
 }
@@ -30,7 +30,7 @@ impl TryFrom<Write> for Change {
     fn try_from(write: Write) -> StoreResult<Self> {
         let begins = write.begins_ledger();
         let Write { org, by, at, facts, guards, secrets } = write;
-        let prepare = |fact| Prepared::new(fact, at, by.to_string());
+        let prepare = |fact| EncodedFact::new(fact, at, by.to_string());
         let facts = facts.into_iter().map(prepare).collect::<Result<_, _>>();
         let facts = facts.map_err(|error| StoreError::Failed(error.into()))?;
         Ok(Self { org, begins, first: None, facts, guards, secrets })
@@ -88,7 +88,7 @@ impl State {
         facts.into_iter().map(|prepared| self.apply_one(org, prepared, first.is_some())).collect()
     }
 
-    fn apply_one(&mut self, org: Id, prepared: Prepared, exactly: bool) -> Entry {
+    fn apply_one(&mut self, org: Id, prepared: EncodedFact, exactly: bool) -> Entry {
         let fact = prepared.fact.clone();
         let tables = self.tables.entry(org).or_default();
         let (entry, at) = tables.ledger.append(prepared, exactly);

@@ -12,7 +12,7 @@ use crate::id::Id;
 use crate::name::Fingerprint;
 use crate::page::Listed;
 use crate::policies::{Policy, PolicyStore, PolicyVersion, VersionKey};
-use crate::snapshots::{Placed, Run, Snapshot, SnapshotRow, SnapshotStore};
+use crate::snapshots::{Run, Snapshot, SnapshotInstance, SnapshotRow, SnapshotStore};
 use crate::store::{Current, StoreResult};
 use crate::time::Timestamp;
 
@@ -127,7 +127,7 @@ impl SnapshotStore for MemoryStore {
         })
     }
 
-    async fn instances(&self, org: Id, environment: Id, index: u64) -> StoreResult<Vec<Placed>> {
+    async fn instances(&self, org: Id, environment: Id, index: u64) -> StoreResult<Vec<SnapshotInstance>> {
         self.ask(org, |tables| {
             if !tables.snapshots.contains_key(&(environment, index)) {
                 return Vec::new();
@@ -136,8 +136,10 @@ impl SnapshotStore for MemoryStore {
             let intervals = tables.intervals.iter().filter(|one| one.environment == environment);
             let mut intervals: Vec<_> = intervals.filter(there).collect();
             intervals.sort_by(|left, right| left.artifact.cmp(&right.artifact));
-            let placed =
-                |one: &Interval| Placed { instance: one.instance.clone(), exited: one.exited_in(index) };
+            let placed = |one: &Interval| SnapshotInstance {
+                instance: one.instance.clone(),
+                exited: one.exited_in(index),
+            };
             intervals.into_iter().map(placed).collect()
         })
     }

@@ -1,4 +1,4 @@
-//! Policies parsed once a version: a version never changes, and every report is judged by some.
+//! Policies parsed once a version: a version never changes, and every report is evaluated by some.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

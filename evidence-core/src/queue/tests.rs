@@ -4,7 +4,7 @@ use futures_util::FutureExt;
 
 use super::*;
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 const ROOM: usize = 64 * OVERHEAD;
 
 /// A job of an organization that holds so many bytes, or one of nobody.
@@ -22,7 +22,7 @@ fn org(number: u64) -> Id {
 }
 
 fn queue() -> (Queue<Work>, Jobs<Work>) {
-    Queue::new(Bounds { bytes: ROOM, patience: PATIENCE, grace: Some(PATIENCE) })
+    Queue::new(Bounds { bytes: ROOM, wait: TIMEOUT, grace: Some(TIMEOUT) })
 }
 
 async fn submit(queue: &Queue<Work>, room: Option<(Id, usize)>) -> StoreResult<()> {
@@ -59,19 +59,19 @@ async fn a_job_that_its_caller_gave_up_is_never_begun() {
     let (queue, mut jobs) = queue();
     let started = Instant::now();
     assert_eq!(refused(submit(&queue, None).await), Refused::Late);
-    assert_eq!(started.elapsed(), PATIENCE);
+    assert_eq!(started.elapsed(), TIMEOUT);
     assert!(!next(&mut jobs).await.job.1.begin());
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_outcome_of_a_job_that_was_begun_is_waited_for_as_long_as_is_said() {
-    for grace in [Some(PATIENCE), None] {
-        let (queue, mut jobs) = Queue::new(Bounds { bytes: ROOM, patience: PATIENCE, grace });
+    for grace in [Some(TIMEOUT), None] {
+        let (queue, mut jobs) = Queue::new(Bounds { bytes: ROOM, wait: TIMEOUT, grace });
         let mut caller = pin!(submit(&queue, None));
         assert!(caller.as_mut().now_or_never().is_none());
         let Work(_, reply) = next(&mut jobs).await.job;
         assert!(reply.begin() && reply.begin());
-        assert!(tokio::time::timeout(PATIENCE * 3 / 2, caller.as_mut()).await.is_err());
+        assert!(tokio::time::timeout(TIMEOUT * 3 / 2, caller.as_mut()).await.is_err());
         // Its time is over, so it is not begun again.
         assert!(!reply.begin());
         reply.send(Ok(()));
@@ -81,14 +81,14 @@ async fn the_outcome_of_a_job_that_was_begun_is_waited_for_as_long_as_is_said() 
         assert!(caller.as_mut().now_or_never().is_none());
         let Work(_, reply) = next(&mut jobs).await.job;
         assert!(reply.begin());
-        let outcome = tokio::time::timeout(PATIENCE * 3, caller).await;
+        let outcome = tokio::time::timeout(TIMEOUT * 3, caller).await;
         assert_eq!(outcome.map(refused).ok(), grace.map(|_| Refused::Silent));
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_job_that_the_writer_lets_go_is_late_or_the_writer_has_ended() {
-    for (after, expected) in [(PATIENCE, Refused::Late), (PATIENCE / 2, Refused::Closed)] {
+    for (after, expected) in [(TIMEOUT, Refused::Late), (TIMEOUT / 2, Refused::Closed)] {
         let (queue, mut jobs) = queue();
         let mut caller = pin!(submit(&queue, None));
         assert!(caller.as_mut().now_or_never().is_none());

@@ -308,7 +308,7 @@ pub fn evaluate(
     attestations: &[ReportedAttestation],
 ) -> TrailStatus {
     let scopes = Scopes::new(artifacts, attestations);
-    let trail = Standing::new(&template.attestations, scopes.on_trail());
+    let trail = ScopeStatus::new(&template.attestations, scopes.on_trail());
     let artifacts_statuses = evaluate_artifacts(template, begun_at, &trail, scopes);
     let lines = artifacts_statuses.iter().flat_map(|artifact| &artifact.attestations);
     let states = lines.map(AttestationStatus::state).chain([trail.state]);
@@ -366,7 +366,7 @@ pub fn evaluate_artifact(
     let subjects = Subjects::of(artifact, artifacts);
     let on_trail: Vec<_> = attestations.iter().filter(|one| one.binding == Binding::Trail).collect();
     let own: Vec<_> = attestations.iter().filter(|one| subjects.include(&one.binding)).collect();
-    evaluate_reported(template, &Standing::new(&template.attestations, &on_trail), artifact, &own)
+    evaluate_reported(template, &ScopeStatus::new(&template.attestations, &on_trail), artifact, &own)
 }
 
 /// The names of the attestations that an artifact of this template name needs: those of its slot,
@@ -385,7 +385,7 @@ fn expected_of<'t>(template: &'t Template, artifact_name: &str) -> &'t [Requirem
 fn evaluate_artifacts(
     template: &Template,
     begun_at: Timestamp,
-    trail: &Standing,
+    trail: &ScopeStatus,
     mut scopes: Scopes<'_>,
 ) -> Vec<ArtifactStatus> {
     let (mut reported, mut waiting) =
@@ -398,7 +398,7 @@ fn evaluate_artifacts(
         statuses.push(match reported.remove(&Slot::Named(name)) {
             Some(Newest { artifact, .. }) => listing.of(template, trail, artifact, &scopes),
             None => {
-                let own = Standing::new(&expected.attestations, &waiting.remove(name).unwrap_or_default());
+                let own = ScopeStatus::new(&expected.attestations, &waiting.remove(name).unwrap_or_default());
                 evaluate_missing(name.to_owned(), false, begun_at, trail, own)
             }
         });
@@ -412,7 +412,7 @@ fn evaluate_artifacts(
     });
     let waiting = waiting.into_iter().map(|(name, scope)| {
         let first_index = scope.iter().map(|attestation| attestation.index).min().unwrap_or_default();
-        (first_index, evaluate_missing(name, true, begun_at, trail, Standing::new(&[], &scope)))
+        (first_index, evaluate_missing(name, true, begun_at, trail, ScopeStatus::new(&[], &scope)))
     });
     let mut unexpected: Vec<_> = reported.chain(waiting).collect();
     unexpected.sort_by_key(|(first_index, _)| *first_index);
@@ -422,11 +422,11 @@ fn evaluate_artifacts(
 
 fn evaluate_reported(
     template: &Template,
-    trail: &Standing,
+    trail: &ScopeStatus,
     artifact: &ReportedArtifact,
     attestations: &[&ReportedAttestation],
 ) -> ArtifactStatus {
-    let mut own = Standing::new(expected_of(template, &artifact.name), attestations);
+    let mut own = ScopeStatus::new(expected_of(template, &artifact.name), attestations);
     let lines = std::mem::take(&mut own.lines);
     reported_status(template, trail, artifact, &own, lines)
 }
@@ -434,9 +434,9 @@ fn evaluate_reported(
 /// How an artifact stands of which these lines are listed.
 fn reported_status(
     template: &Template,
-    trail: &Standing,
+    trail: &ScopeStatus,
     artifact: &ReportedArtifact,
-    own: &Standing,
+    own: &ScopeStatus,
     lines: Vec<AttestationStatus>,
 ) -> ArtifactStatus {
     let state = ArtifactState::Reported(verdict(template, [own.state, trail.state]));
@@ -460,8 +460,8 @@ fn evaluate_missing(
     name: String,
     unexpected: bool,
     begun_at: Timestamp,
-    trail: &Standing,
-    own: Standing,
+    trail: &ScopeStatus,
+    own: ScopeStatus,
 ) -> ArtifactStatus {
     ArtifactStatus {
         name,
@@ -476,7 +476,7 @@ fn evaluate_missing(
     }
 }
 
-fn latest(at: Timestamp, scopes: [&Standing; 2]) -> Timestamp {
+fn latest(at: Timestamp, scopes: [&ScopeStatus; 2]) -> Timestamp {
     scopes.into_iter().filter_map(|scope| scope.reported_at).fold(at, Timestamp::max)
 }
 
@@ -499,14 +499,14 @@ fn worst(states: impl Iterator<Item = State>) -> State {
 }
 
 /// The attestations of one scope set against what is expected there.
-struct Standing {
+struct ScopeStatus {
     lines: Vec<AttestationStatus>,
     /// What the lines come to.
     state: State,
     reported_at: Option<Timestamp>,
 }
 
-impl Standing {
+impl ScopeStatus {
     fn new(expected: &[Requirement], reported: &[&ReportedAttestation]) -> Self {
         let reported_at = reported.iter().map(|attestation| attestation.at).max();
         let mut by_name = effective(reported);

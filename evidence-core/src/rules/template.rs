@@ -265,7 +265,7 @@ fn parse_requirement(examination: &mut Examination, path: &str, attestation: &Va
     let fields = examination.object(path, attestation, &["name", "type"])?;
     let name = examination.required_text(&fields, "name");
     // Attestations may only have such names, so one of another length could never arrive.
-    let unusable = name.and_then(|name| Some((name, name.parse::<Text<LONGEST_NAME, 1>>().err()?)));
+    let unusable = name.and_then(|name| Some((name, name.parse::<Text<MAX_NAME, 1>>().err()?)));
     if let Some((name, why)) = unusable {
         examination.refuse(fields.path("name"), &why.to_string(), &name.into());
     }
@@ -290,7 +290,7 @@ pub(super) fn parse_kind(
         .ok()
 }
 
-const LONGEST_NAME: usize = AttestationName::LONGEST;
+const MAX_NAME: usize = AttestationName::MAX_LEN;
 
 /// The JSON Schema (draft 2020-12) of the flow template YAML. It says all that
 /// [`Template::parse`] checks, save that names must be unique, which JSON Schema cannot say.
@@ -347,7 +347,7 @@ pub fn schema() -> Value {
                         "description": "Name by which reports refer to the artifact.",
                         "type": "string",
                         "pattern": TemplateReferenceName::PATTERN,
-                        "maxLength": TemplateReferenceName::LONGEST,
+                        "maxLength": TemplateReferenceName::MAX_LEN,
                     },
                     "attestations": attestations,
                 },
@@ -362,7 +362,7 @@ pub fn schema() -> Value {
                         "description": "Name under which the attestation is reported.",
                         "type": "string",
                         "pattern": r"^[^\u0000]+$",
-                        "maxLength": LONGEST_NAME,
+                        "maxLength": MAX_NAME,
                     },
                     "type": {
                         "description": "Type that the attestation must have; '*' is any type.",

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::{Parts, Settings};
 use crate::artifacts::KeptTrails;
-use crate::auth::{Access, Actor, KeyHash, Place, Principal, Role, Scope};
+use crate::auth::{Access, Actor, KeyHash, OrgAccess, Principal, Role, Scope};
 use crate::blobs::{Blobs, Chunks};
 use crate::compute::{Compute, Progress};
 use crate::error::{Error, Missing, Resource, Result};
@@ -197,8 +197,8 @@ impl<'a> Context<'a> {
         retry_until(deadline, attempt).await
     }
 
-    /// The same for what judges this environment: after all other requests of this server that do, of which each would
-    /// judge it again for each of the others.
+    /// The same for what evaluates this environment: after all other requests of this server that do, of which each would
+    /// evaluate it again for each of the others.
     pub(crate) async fn retry_in_turn<T, F>(
         &self,
         environment: &EnvironmentName,
@@ -208,7 +208,7 @@ impl<'a> Context<'a> {
         F: Future<Output = Result<T>>,
     {
         let (at, deadline) = ((self.org()?, environment.clone()), Instant::now() + RETRYING);
-        let turn = self.parts.judging.take(at, deadline).await;
+        let turn = self.parts.evaluating.take(at, deadline).await;
         let _turn = turn.ok_or(Error::Store(StoreError::Conflict))?;
         self.retry_until(deadline, attempt).await
     }
@@ -271,30 +271,30 @@ impl<'a> Context<'a> {
     }
 
     /// The organization that the request concerns; an operation without one must not ask.
-    pub fn place(&self) -> Result<&'a Place> {
-        self.access.place.as_ref().ok_or(Error::Forbidden)
+    pub fn org_access(&self) -> Result<&'a OrgAccess> {
+        self.access.org_access.as_ref().ok_or(Error::Forbidden)
     }
 
     /// That organization's id.
     pub fn org(&self) -> Result<Id> {
-        Ok(self.place()?.org)
+        Ok(self.org_access()?.org)
     }
 
     /// Whether the caller may learn of the organization's environments: whoever has a role there, and so nobody who is
     /// let in for the sake of a public flow alone.
     pub fn sees_environments(&self) -> Result<bool> {
-        Ok(self.place()?.role.is_some())
+        Ok(self.org_access()?.role.is_some())
     }
 
     /// A thing of this kind and name is missing in the organization.
     pub fn missing(&self, resource: Resource, name: impl Into<String>) -> Missing {
-        let org = self.access.place.as_ref().map(|place| place.name.to_string()).unwrap_or_default();
+        let org = self.access.org_access.as_ref().map(|access| access.name.to_string()).unwrap_or_default();
         Missing::new(resource, name, org)
     }
 
     /// The address of a page about something in the organization: `{public}/{org}/{path}`.
     pub fn page_url(&self, path: &str) -> String {
-        let org = self.access.place.as_ref().map(|place| place.name.as_str()).unwrap_or_default();
+        let org = self.access.org_access.as_ref().map(|access| access.name.as_str()).unwrap_or_default();
         format!("{}/{org}/{path}", self.settings.public_url)
     }
 
@@ -306,9 +306,9 @@ impl<'a> Context<'a> {
     /// Whether the caller still may, and as much as when the operation began: it may have decided by the role.
     async fn check_access(&self) -> Result<()> {
         let now = self.parts.authorize(&self.access.caller, &self.access.target).await?;
-        let (now, then) = (now.place.as_ref(), self.access.place.as_ref());
-        let same_org = now.map(|place| place.org) == then.map(|place| place.org);
-        let role = |place: Option<&Place>| place.and_then(|place| place.role);
+        let (now, then) = (now.org_access.as_ref(), self.access.org_access.as_ref());
+        let same_org = now.map(|access| access.org) == then.map(|access| access.org);
+        let role = |access: Option<&OrgAccess>| access.and_then(|access| access.role);
         if !same_org || role(now) < role(then) {
             return Err(Error::Forbidden);
         }
@@ -319,7 +319,7 @@ impl<'a> Context<'a> {
     }
 
     /// The same facts, but for snapshots that are too large to be recorded: what a report's artifacts come to grows with
-    /// the policies that judge each of them. Other facts are bounded by the bodies they come from.
+    /// the policies that evaluate each of them. Other facts are bounded by the bodies they come from.
     async fn of_good_size(&self, facts: Vec<Fact>) -> Result<Vec<Fact>> {
         let changes = |fact: &Fact| match fact {
             Fact::SnapshotTaken { snapshot } => snapshot.changes.len(),

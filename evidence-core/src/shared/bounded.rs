@@ -12,7 +12,7 @@ use crate::json::JsonText;
 use crate::name::BadText;
 
 /// The greatest size of free-form JSON, in bytes as it is written without white space.
-const LARGEST_FREE_FORM: usize = 256 << 10;
+const MAX_FREE_FORM: usize = 256 << 10;
 
 /// Reads free-form JSON that is one of these, as its beginning tells, and not too large.
 fn free_form<'de, D: serde::Deserializer<'de>>(
@@ -24,8 +24,8 @@ fn free_form<'de, D: serde::Deserializer<'de>>(
     if !text.as_str().starts_with(begins) {
         return Err(serde::de::Error::custom(expected));
     }
-    if text.as_str().len() > LARGEST_FREE_FORM {
-        let refused = format_args!("Input should have at most {LARGEST_FREE_FORM} bytes as JSON");
+    if text.as_str().len() > MAX_FREE_FORM {
+        let refused = format_args!("Input should have at most {MAX_FREE_FORM} bytes as JSON");
         return Err(serde::de::Error::custom(refused));
     }
     Ok(text)
@@ -47,7 +47,7 @@ impl JsonSchema for UserData {
         "UserData".into()
     }
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({ "type": ["object", "array"], "x-max-bytes": LARGEST_FREE_FORM })
+        schemars::json_schema!({ "type": ["object", "array"], "x-max-bytes": MAX_FREE_FORM })
     }
 }
 
@@ -77,7 +77,7 @@ impl JsonSchema for FreeForm {
         "FreeForm".into()
     }
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({ "type": "object", "x-max-bytes": LARGEST_FREE_FORM })
+        schemars::json_schema!({ "type": "object", "x-max-bytes": MAX_FREE_FORM })
     }
 }
 
@@ -87,7 +87,7 @@ impl JsonSchema for FreeForm {
 pub struct WebUrl(String);
 
 /// The greatest length of a URL in a body, in bytes.
-pub(super) const LONGEST_URL: usize = 2048;
+pub(super) const MAX_URL: usize = 2048;
 
 impl WebUrl {
     /// The URL's text.
@@ -123,13 +123,13 @@ impl JsonSchema for WebUrl {
         "WebUrl".into()
     }
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({ "type": "string", "format": "uri", "maxLength": LONGEST_URL })
+        schemars::json_schema!({ "type": "string", "format": "uri", "maxLength": MAX_URL })
     }
 }
 
 fn check_url<E: serde::de::Error>(text: &str) -> Result<(), E> {
-    if text.len() > LONGEST_URL {
-        return Err(E::custom(format_args!("URL should have at most {LONGEST_URL} bytes")));
+    if text.len() > MAX_URL {
+        return Err(E::custom(format_args!("URL should have at most {MAX_URL} bytes")));
     }
     Ok(())
 }
@@ -283,7 +283,7 @@ impl JsonSchema for Address {
         "Address".into()
     }
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({ "type": "string", "maxLength": LONGEST_URL, "x-max-bytes": LONGEST_URL })
+        schemars::json_schema!({ "type": "string", "maxLength": MAX_URL, "x-max-bytes": MAX_URL })
     }
 }
 

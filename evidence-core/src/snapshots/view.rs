@@ -11,10 +11,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
-use super::{Annotation, AppliedPolicy, Instance, Placed, PolicyDecision, Provenance, Snapshot};
+use super::{Annotation, AppliedPolicy, Instance, PolicyDecision, Provenance, Snapshot, SnapshotInstance};
 use crate::artifacts::Artifact;
 use crate::auth::Scope;
-use crate::compute::{Compute, MANY_JUDGEMENTS};
+use crate::compute::{Compute, MANY_EVALUATIONS};
 use crate::environments::{EnvironmentKind, KnownEnvironment};
 use crate::error::{Error, Resource, Result};
 use crate::flows::FlowLabel;
@@ -75,7 +75,7 @@ fn unresolved(
     index: i64,
     cx: &Context<'_>,
 ) -> String {
-    let org = cx.place().map(|place| place.name.as_str()).unwrap_or_default();
+    let org = cx.org_access().map(|access| access.name.as_str()).unwrap_or_default();
     let (name, count) = (&environment.record.name, environment.status.snapshots);
     let asked = match expression {
         Expression::Index(index) => format!("#{index}"),
@@ -95,7 +95,7 @@ pub struct SnapshotView {
     pub index: u64,
     pub is_latest: bool,
     pub next_snapshot_timestamp: Option<Seconds>,
-    /// How many artifacts run that may (`true`), may not (`false`), or are judged by no policy (`null`).
+    /// How many artifacts run that may (`true`), may not (`false`), or are evaluated by no policy (`null`).
     pub artifact_compliance_count: BTreeMap<&'static str, u64>,
     pub timestamp: Seconds,
     #[serde(rename = "type")]
@@ -186,7 +186,7 @@ pub struct ArtifactFlow {
     pub flow_reasons_for_non_compliance: Vec<Value>,
 }
 
-/// A policy that a snapshot was judged by.
+/// A policy that a snapshot was evaluated by.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct AppliedPolicyView {
@@ -203,7 +203,7 @@ pub struct AppliedPolicyView {
 #[derive(Clone)]
 pub struct FailingArtifacts {
     denied: Arc<[Denied]>,
-    /// That of the policy among those that the snapshot was judged by.
+    /// That of the policy among those that the snapshot was evaluated by.
     place: u16,
 }
 
@@ -251,9 +251,9 @@ impl SnapshotView {
         let mut placed = cx.store().instances(org, environment.id, index).await?;
         let row = cx.store().snapshots(org, environment.id, index..=index).await?;
         let rules = Rules::read(snapshot.policies, cx).await?;
-        let judged_before = |placed: &Placed| placed.instance.judged_by != rules.digest;
-        // What exited with this snapshot was judged by the policies of the one before.
-        let rules_before = if placed.iter().any(judged_before) {
+        let evaluated_before = |placed: &SnapshotInstance| placed.instance.judged_by != rules.digest;
+        // What exited with this snapshot was evaluated by the policies of the one before.
+        let rules_before = if placed.iter().any(evaluated_before) {
             let before = cx.store().snapshot(org, environment.id, index.saturating_sub(1)).await?;
             Rules::read(before.map(|before| before.record.policies).unwrap_or_default(), cx).await?
         } else {
@@ -282,10 +282,10 @@ impl SnapshotView {
 }
 
 /// More artifacts are not shown at once.
-const MOST: usize = 512;
+const MAX_ITEMS: usize = 512;
 
 /// These artifacts, in order, in parts: the reports that those of one come from fit memory together.
-async fn in_parts(placed: Vec<Placed>, cx: &Context<'_>) -> Result<Vec<Vec<Placed>>> {
+async fn in_parts(placed: Vec<SnapshotInstance>, cx: &Context<'_>) -> Result<Vec<Vec<SnapshotInstance>>> {
     let reports = reports(&placed);
     let sizes = match reports.as_slice() {
         [] => Vec::new(),
@@ -297,25 +297,25 @@ async fn in_parts(placed: Vec<Placed>, cx: &Context<'_>) -> Result<Vec<Vec<Place
         let bytes = from.iter().filter_map(|provenance| sizes.get(&provenance.artifact)).sum();
         (placed, bytes)
     });
-    Ok(in_batches(weighed, MOST))
+    Ok(in_batches(weighed, MAX_ITEMS))
 }
 
 /// The reports that these artifacts come from.
-fn reports(placed: &[Placed]) -> Vec<Id> {
+fn reports(placed: &[SnapshotInstance]) -> Vec<Id> {
     let provenance = placed.iter().flat_map(|placed| &placed.instance.provenance);
     distinct(provenance.map(|provenance| provenance.artifact))
 }
 
 /// These artifacts as the snapshot shows them, one after the other.
 async fn artifacts(
-    part: Vec<Placed>,
+    part: Vec<SnapshotInstance>,
     shown: Arc<Shown>,
     lasting: Lasting,
 ) -> Result<impl Stream<Item = Result<SnapshotArtifact>> + Send + 'static> {
     let sources = Arc::new(Sources::read(&part, &lasting.context()).await?);
-    let artifact = move |placed: Placed| {
+    let artifact = move |placed: SnapshotInstance| {
         let (shown, sources, lasting) = (Arc::clone(&shown), Arc::clone(&sources), lasting.clone());
-        let heavy = shown.judgements(&placed.instance) > MANY_JUDGEMENTS;
+        let heavy = shown.evaluations(&placed.instance) > MANY_EVALUATIONS;
         let compute = lasting.context().compute();
         let show = move || shown.artifact(placed, &sources, &lasting.context());
         async move { compute.run_if(heavy, show).await }
@@ -323,14 +323,14 @@ async fn artifacts(
     Ok(stream::iter(part).then(artifact))
 }
 
-impl Placed {
+impl SnapshotInstance {
     /// In the snapshot that it is placed in.
     fn running_instances(&self) -> usize {
         if self.exited { 0 } else { self.instance.created.len() }
     }
 }
 
-fn compliance_count(placed: &[Placed]) -> BTreeMap<&'static str, u64> {
+fn compliance_count(placed: &[SnapshotInstance]) -> BTreeMap<&'static str, u64> {
     let mut count = BTreeMap::from([("true", 0), ("false", 0), ("null", 0)]);
     for placed in placed.iter().filter(|placed| placed.running_instances() > 0) {
         let verdict = match placed.instance.compliant {
@@ -343,7 +343,7 @@ fn compliance_count(placed: &[Placed]) -> BTreeMap<&'static str, u64> {
     count
 }
 
-/// The policies that what ran was judged by, in the order of their ids.
+/// The policies that what ran was evaluated by, in the order of their ids.
 #[derive(Default)]
 struct Rules {
     digest: Option<Hash>,
@@ -380,7 +380,7 @@ impl Rules {
     }
 
     /// As the snapshot shows them in which this is placed.
-    fn applied(&self, placed: &[Placed]) -> Vec<AppliedPolicyView> {
+    fn applied(&self, placed: &[SnapshotInstance]) -> Vec<AppliedPolicyView> {
         let running = placed.iter().filter(|placed| !placed.exited).map(|placed| &placed.instance);
         let denied = running.filter(|instance| instance.compliant == Some(false));
         let denied = denied.map(|instance| Denied {
@@ -460,7 +460,7 @@ struct Sources {
 }
 
 impl Sources {
-    async fn read(placed: &[Placed], cx: &Context<'_>) -> Result<Self> {
+    async fn read(placed: &[SnapshotInstance], cx: &Context<'_>) -> Result<Self> {
         let (org, reports) = (cx.org()?, reports(placed));
         if reports.is_empty() {
             return Ok(Self::default());
@@ -476,7 +476,7 @@ impl Sources {
         Ok(Self { artifacts, flows, trail_names })
     }
 
-    /// What was known where this was reported, when it was judged.
+    /// What was known where this was reported, when it was evaluated.
     fn context(&self, provenance: &Provenance) -> FlowContext {
         let source = self.artifacts.get(&provenance.artifact);
         let flow = source.and_then(|source| self.flows.get(&source.flow));
@@ -524,24 +524,24 @@ impl Sources {
 struct Shown {
     index: u64,
     rules: Rules,
-    /// Those of the snapshot before, where something was judged by these.
+    /// Those of the snapshot before, where something was evaluated by these.
     rules_before: Rules,
 }
 
 impl Shown {
-    /// What this instance was judged by.
+    /// What this instance was evaluated by.
     fn rules(&self, instance: &Instance) -> Option<&Rules> {
         [&self.rules, &self.rules_before].into_iter().find(|rules| rules.digest == instance.judged_by)
     }
 
-    /// How many judgements showing this instance takes.
-    fn judgements(&self, instance: &Instance) -> usize {
+    /// How many evaluations showing this instance takes.
+    fn evaluations(&self, instance: &Instance) -> usize {
         let policies = self.rules(instance).map_or(0, |rules| rules.policies.len());
         policies.saturating_mul(instance.provenance.len().max(1))
     }
 
-    fn artifact(&self, placed: Placed, sources: &Sources, cx: &Context<'_>) -> SnapshotArtifact {
-        let Placed { mut instance, exited } = placed;
+    fn artifact(&self, placed: SnapshotInstance, sources: &Sources, cx: &Context<'_>) -> SnapshotArtifact {
+        let SnapshotInstance { mut instance, exited } = placed;
         let flows = sources.flows_of(&instance, cx);
         let annotation = annotation(&instance, exited, self.index);
         let policy_decisions = self.decisions(&instance, sources);
@@ -613,7 +613,7 @@ mod tests {
 
     /// A snapshot keeps neither attestations nor tags, so that nothing can be said of what asks for them.
     #[test]
-    fn rules_are_shown_only_where_a_snapshot_holds_what_they_were_judged_by() {
+    fn rules_are_shown_only_where_a_snapshot_holds_what_they_were_evaluated_by() {
         let schema = "_schema: https://example.com/schemas/policy/v1\nartifacts:\n";
         let table = [
             ("  provenance:\n    required: true\n", vec![RuleKind::Provenance, RuleKind::TrailCompliance]),

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::request::Requests;
 use super::shape::{Broken, Object, Shape};
 use super::texts::{self, ENVIRONMENT_KINDS, PROVIDERS, ROLES, VISIBILITIES};
-use super::{Known, documents, shared};
+use super::{ExistingNames, documents, shared};
 use crate::decode;
 use crate::name::{
     AttestationName, AttestationTypeName, CommitSha, EnvironmentName, Fingerprint, FlowName, PolicyName,
@@ -72,7 +72,7 @@ pub fn flow() -> Shape {
 
 /// An attestation: what all have in common, and the claim of one type. It is about its trail, about an artifact that is
 /// yet to be reported from a commit, or about one of the artifacts that the trail has.
-fn attestation(claim: &Object, known: &Known) -> Shape {
+fn attestation(claim: &Object, known: &ExistingNames) -> Shape {
     let target =
         || Shape::list(&Shape::of::<AttestationName>(), 1).at_most(&Shape::of::<AttestationName>(), 1);
     let about_trail = with_base(claim.clone()).optional("git_commit_info", shared::commit());
@@ -107,12 +107,12 @@ fn with_base(claim: Object) -> Object {
 }
 
 /// An attestation that carries its own verdict.
-pub fn generic(known: &Known) -> Shape {
+pub fn generic(known: &ExistingNames) -> Shape {
     attestation(&Object::new().required("is_compliant", Shape::boolean()), known)
 }
 
 /// An attestation of test results.
-pub fn junit(known: &Known) -> Shape {
+pub fn junit(known: &ExistingNames) -> Shape {
     let count = || Shape::integer(i64::MIN, i64::MAX).or_valid((0..4).prop_map(Value::from));
     let decimal = |valid: std::ops::Range<f64>| {
         Shape::or_wrong(valid.prop_map(|number| json!(number)), vec![json!("1"), json!(true), json!([])])
@@ -130,7 +130,7 @@ pub fn junit(known: &Known) -> Shape {
 }
 
 /// An attestation of pull requests.
-pub fn pull_requests(known: &Known) -> Shape {
+pub fn pull_requests(known: &ExistingNames) -> Shape {
     let provider = Shape::choice(PROVIDERS).or_valid(Just(json!("azure")));
     let list = Shape::list(&pull_request(), 0..3).at_most(&pull_request(), 1000);
     let claim = Object::new().required("git_provider", provider);
@@ -172,7 +172,7 @@ fn pull_request() -> Shape {
 }
 
 /// What an environment is made with.
-pub fn environment(known: &Known) -> Shape {
+pub fn environment(known: &ExistingNames) -> Shape {
     let names = |names: &[String]| match names {
         [] => Shape::or_wrong(Just(json!([])), vec![json!(""), json!(1), json!({})]),
         known => {
@@ -320,7 +320,7 @@ fn keys_both_set_and_removed(keys: &BoxedStrategy<String>) -> impl Strategy<Valu
 }
 
 /// The requests of the operation of this name; nothing for one without a body.
-pub(super) fn requests(operation: &str, known: &Known) -> Option<Requests> {
+pub(super) fn requests(operation: &str, known: &ExistingNames) -> Option<Requests> {
     let attestation = |shape: Shape| Requests::form(&shape, "data_json").with_file(evidence());
     Some(match operation {
         "allow_artifact_for_env" => Requests::json(&allowance()),

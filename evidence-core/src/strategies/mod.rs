@@ -3,7 +3,7 @@
 //!
 //! - Small types, such as names, digests, ids and roles, are [`proptest::arbitrary::Arbitrary`]: `any::<FlowName>()`.
 //! - [`Requests::of`] an operation gives what may be sent with it, and what is refused, with the field that the refusal
-//!   names. What a body mentions must exist: [`Known`] says what does.
+//!   names. What a body mentions must exist: [`ExistingNames`] says what does.
 //! - [`bodies`] has the shape of each body by itself; [`Shape::typed`] gives it as the type that the service reads.
 //! - [`documents`] has flow templates, policies and type schemas, which are uploaded as files.
 //!
@@ -33,7 +33,7 @@ pub use shape::{Broken, Object, Shape};
 
 /// What exists already, for bodies that mention it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Known {
+pub struct ExistingNames {
     /// Names of physical environments.
     pub environments: Vec<String>,
     /// Names of policies.
@@ -44,7 +44,7 @@ pub struct Known {
 
 impl Requests {
     /// What may be sent with the operation of this name ([`crate::Operation::NAME`]); nothing for one without a body.
-    pub fn of(operation: &str, known: &Known) -> Option<Self> {
+    pub fn of(operation: &str, known: &ExistingNames) -> Option<Self> {
         bodies::requests(operation, known)
     }
 }

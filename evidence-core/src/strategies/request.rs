@@ -73,11 +73,11 @@ pub struct Refused {
 /// ```
 /// use evidence_core::artifacts::ReportArtifact;
 /// use evidence_core::operation::Operation;
-/// use evidence_core::strategies::{Known, Requests};
+/// use evidence_core::strategies::{ExistingNames, Requests};
 /// use proptest::prelude::*;
 /// use proptest::test_runner::TestRunner;
 ///
-/// let requests = Requests::of(ReportArtifact::NAME, &Known::default()).expect("it has a body");
+/// let requests = Requests::of(ReportArtifact::NAME, &ExistingNames::default()).expect("it has a body");
 /// let checked = TestRunner::default().run(&requests.refused(), |refused| {
 ///     let error = refused.sent.read::<<ReportArtifact as Operation>::Body>();
 ///     // Names what is wrong, or is refused once the operation runs.

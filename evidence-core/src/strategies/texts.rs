@@ -29,14 +29,14 @@ pub trait Patterned: FromStr<Err: Debug> + Debug + 'static {
     /// What a text looks like, whole string.
     const PATTERN: &'static str;
     /// The greatest length, in characters.
-    const LONGEST: usize;
+    const MAX_LEN: usize;
 }
 
 macro_rules! patterned {
     ($($name:ident: $pattern:expr, $longest:expr;)*) => {$(
         impl Patterned for $name {
             const PATTERN: &'static str = $pattern;
-            const LONGEST: usize = $longest;
+            const MAX_LEN: usize = $longest;
         }
 
         impl Arbitrary for $name {
@@ -51,7 +51,7 @@ macro_rules! patterned {
 }
 
 macro_rules! names {
-    ($($name:ident)*) => { patterned! { $($name: $name::PATTERN, $name::LONGEST;)* } };
+    ($($name:ident)*) => { patterned! { $($name: $name::PATTERN, $name::MAX_LEN;)* } };
 }
 
 names! {
@@ -65,9 +65,9 @@ pub fn fitting<T: Patterned>() -> BoxedStrategy<String> {
     // Anchors say that the pattern is for the whole string, which is what is made of it here anyway.
     let pattern = T::PATTERN.trim_start_matches('^').trim_end_matches('$');
     let texts = string_regex(pattern).expect("the pattern of a type is a regular expression").boxed();
-    let longest = texts.clone().prop_map(|text| repeated(&text, T::LONGEST));
+    let longest = texts.clone().prop_map(|text| repeated(&text, T::MAX_LEN));
     prop_oneof![9 => texts, 1 => longest]
-        .prop_filter("not longer than the type allows", |text| text.len() <= T::LONGEST)
+        .prop_filter("not longer than the type allows", |text| text.len() <= T::MAX_LEN)
         .boxed()
 }
 
@@ -75,7 +75,7 @@ pub fn fitting<T: Patterned>() -> BoxedStrategy<String> {
 pub fn misfits<T: Patterned>() -> BoxedStrategy<String> {
     let spoiled =
         (fitting::<T>(), select(&["\n", " ", "é", "/", "\u{0}"])).prop_map(|(text, more)| text + more);
-    let longer = fitting::<T>().prop_map(|text| repeated(&text, T::LONGEST + 1));
+    let longer = fitting::<T>().prop_map(|text| repeated(&text, T::MAX_LEN + 1));
     prop_oneof![Just(String::new()), spoiled, longer]
         .prop_filter("refused by the type", |text| text.parse::<T>().is_err())
         .boxed()

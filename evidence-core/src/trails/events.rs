@@ -6,10 +6,10 @@ use futures_util::{Stream, TryStreamExt, stream};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Assessed, Trail, TrailEntry};
+use super::{EvaluatedTrail, Trail, TrailEntry};
 use crate::artifacts::{Artifact, ArtifactRow};
 use crate::attestations::{Attestation, Binding};
-use crate::compute::{LONG_JSON, MANY_JUDGEMENTS};
+use crate::compute::{LONG_JSON, MANY_EVALUATIONS};
 use crate::error::{Error, Result};
 use crate::fact::Fact;
 use crate::id::Id;
@@ -29,7 +29,7 @@ pub(crate) struct Event {
     pub(crate) at: Timestamp,
     /// Who did it; nothing for what an environment's report brought to light.
     pub(crate) by: Option<String>,
-    pub(crate) what: Happening,
+    pub(crate) what: TrailEventKind,
 }
 
 /// An event as answers carry it.
@@ -74,18 +74,18 @@ impl EventRepo {
 
 /// What can happen to a trail.
 #[derive(Debug, Clone)]
-pub(crate) enum Happening {
+pub(crate) enum TrailEventKind {
     Begun(Trail),
     Updated(Trail, Vec<String>),
     Artifact(Artifact),
     Attestation(Attestation),
-    Started(Moment),
-    Stopped(Moment),
+    Started(RuntimeEvent),
+    Stopped(RuntimeEvent),
 }
 
 /// An artifact that started or stopped running.
 #[derive(Debug, Clone)]
-pub(crate) struct Moment {
+pub(crate) struct RuntimeEvent {
     pub(crate) fingerprint: Fingerprint,
     pub(crate) template_reference_name: String,
     pub(crate) environment: Id,
@@ -125,7 +125,7 @@ impl TrailRuns {
         for part in fingerprints.chunks(ASKED) {
             found.newest.extend(runs(part, cx).await?);
             if found.newest.len() > most {
-                let heavy = found.newest.len() > MANY_JUDGEMENTS;
+                let heavy = found.newest.len() > MANY_EVALUATIONS;
                 found = cx.compute().run_if(heavy, move || found.limited(most)).await?;
             }
         }
@@ -157,10 +157,10 @@ fn event(entry: StoredEntry) -> StoreResult<Option<Event>> {
     let fact = serde_json::from_str(&entry.payload)
         .map_err(|error| StoreError::corrupt(format_args!("ledger entry {}: {error}", entry.index)))?;
     let what = match fact {
-        Fact::TrailBegun { record } => Happening::Begun(record),
-        Fact::TrailUpdated { record, changes } => Happening::Updated(record, changes),
-        Fact::ArtifactReported { record } => Happening::Artifact(record),
-        Fact::AttestationAdded { record } => Happening::Attestation(record),
+        Fact::TrailBegun { record } => TrailEventKind::Begun(record),
+        Fact::TrailUpdated { record, changes } => TrailEventKind::Updated(record, changes),
+        Fact::ArtifactReported { record } => TrailEventKind::Artifact(record),
+        Fact::AttestationAdded { record } => TrailEventKind::Attestation(record),
         _ => return Ok(None),
     };
     Ok(Some(Event { at: entry.at, by: Some(entry.actor), what }))
@@ -172,16 +172,16 @@ fn at_run_time(artifacts: &[ArtifactRow], runs: &[Run]) -> Vec<Event> {
         |artifact: &ArtifactRow| (artifact.fingerprint.clone(), artifact.template_reference_name.clone());
     let names: BTreeMap<Fingerprint, String> = artifacts.iter().map(name).collect();
     let events = |run: &Run| {
-        let moment = |snapshot| Moment {
+        let moment = |snapshot| RuntimeEvent {
             fingerprint: run.fingerprint.clone(),
             template_reference_name: names.get(&run.fingerprint).cloned().unwrap_or_default(),
             environment: run.environment,
             environment_name: run.environment_name.clone(),
             snapshot,
         };
-        let started = Event { at: run.from.1, by: None, what: Happening::Started(moment(run.from.0)) };
+        let started = Event { at: run.from.1, by: None, what: TrailEventKind::Started(moment(run.from.0)) };
         let stopped =
-            run.until.map(|(index, at)| Event { at, by: None, what: Happening::Stopped(moment(index)) });
+            run.until.map(|(index, at)| Event { at, by: None, what: TrailEventKind::Stopped(moment(index)) });
         std::iter::once(started).chain(stopped)
     };
     let mut events: Vec<Event> = runs.iter().flat_map(events).collect();
@@ -201,8 +201,8 @@ pub(crate) struct History {
     /// Whether they ran more often.
     #[cfg_attr(not(feature = "pdf"), expect(dead_code, reason = "the PDF alone has a place to say so"))]
     pub(crate) has_more_runs: bool,
-    /// The trail, judged by what was reported to it.
-    pub(crate) judged: Assessed,
+    /// The trail, evaluated by what was reported to it.
+    pub(crate) evaluated: EvaluatedTrail,
     /// The ledger index of the newest fact about it.
     pub(crate) newest: u64,
 }
@@ -221,15 +221,15 @@ impl History {
         let TrailRuns { newest: mut runs, has_more: has_more_runs } =
             TrailRuns::read(&fingerprints, cx).await?;
         let template = cx.template(contents.trail.template).await?;
-        let heavy = runs.len() + contents.judgements(&template.template) > MANY_JUDGEMENTS;
-        let judge = move || {
+        let heavy = runs.len() + contents.evaluations(&template.template) > MANY_EVALUATIONS;
+        let evaluate = move || {
             let place = |run: &Run| (run.environment, run.fingerprint.clone(), run.from.0);
             runs.sort_by_cached_key(place);
             let moments = at_run_time(&contents.artifacts, &runs);
-            let judged = Assessed::new(contents, template);
-            Self { entries, moments, runs, has_more_runs, judged, newest }
+            let evaluated = EvaluatedTrail::new(contents, template);
+            Self { entries, moments, runs, has_more_runs, evaluated, newest }
         };
-        cx.compute().run_if(heavy, judge).await
+        cx.compute().run_if(heavy, evaluate).await
     }
 
     /// The bytes of what was reported, and of what is told of where it ran: each report tells all runs of its content.
@@ -239,7 +239,7 @@ impl History {
         for run in &self.runs {
             *ran.entry(run.fingerprint.as_str()).or_default() += 1;
         }
-        let reports = self.judged.artifacts.iter().map(|report| report.fingerprint.as_str());
+        let reports = self.evaluated.artifacts.iter().map(|report| report.fingerprint.as_str());
         let lines = reports.filter_map(|fingerprint| ran.get(fingerprint)).sum::<u64>();
         self.entries.iter().map(|entry| entry.bytes).sum::<u64>() + lines * RUN_BYTES
     }
@@ -248,14 +248,14 @@ impl History {
     pub(crate) fn told(
         self,
         lasting: Lasting,
-    ) -> (Assessed, impl Stream<Item = Result<Event>> + Send + 'static) {
-        let Self { entries, moments, judged, .. } = self;
+    ) -> (EvaluatedTrail, impl Stream<Item = Result<Event>> + Send + 'static) {
+        let Self { entries, moments, evaluated, .. } = self;
         let chronicle = Chronicle { batches: batches(entries), moments: moments.into(), lasting };
         let events = stream::try_unfold(chronicle, |mut chronicle| async move {
             let part = chronicle.part().await?;
             Ok::<_, Error>(part.map(|events| (stream::iter(events.into_iter().map(Ok)), chronicle)))
         });
-        (judged, events.try_flatten())
+        (evaluated, events.try_flatten())
     }
 
     /// All that happened, oldest first.
@@ -283,10 +283,10 @@ impl History {
 const RUN_BYTES: u64 = 200;
 
 /// More entries are not read at once.
-const MOST: usize = 512;
+const MAX_ITEMS: usize = 512;
 
 fn batches(entries: Vec<TrailEntry>) -> VecDeque<Vec<u64>> {
-    in_batches(entries.into_iter().map(|entry| (entry.index, entry.bytes)), MOST).into()
+    in_batches(entries.into_iter().map(|entry| (entry.index, entry.bytes)), MAX_ITEMS).into()
 }
 
 /// A history that is being told: time never goes back in a ledger.
@@ -362,7 +362,7 @@ impl Event {
     }
 }
 
-impl Happening {
+impl TrailEventKind {
     fn kind(&self) -> &'static str {
         match self {
             Self::Begun(_) => "trail_reported",
@@ -429,7 +429,7 @@ impl Happening {
     }
 }
 
-impl Moment {
+impl RuntimeEvent {
     /// The artifact's name in the template, else the beginning of its fingerprint.
     pub(crate) fn artifact(&self) -> &str {
         match self.template_reference_name.as_str() {

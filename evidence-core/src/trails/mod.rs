@@ -1,6 +1,6 @@
 //! Trails: single executions of a flow, and what was reported to them.
 
-mod assessment;
+mod evaluation;
 mod events;
 mod operations;
 #[cfg(feature = "pdf")]
@@ -16,14 +16,14 @@ use crate::fact::{UnknownFields, keep_unknown_fields};
 use crate::id::Id;
 use crate::json::JsonText;
 use crate::name::TrailName;
-use crate::page::{Listed, Slice, Window};
+use crate::page::{Listed, Page, PageRequest};
 use crate::rules::template::Template;
 use crate::shared::{ExternalUrls, GitCommit, RepoInfo, TagFilter};
 use crate::store::{Current, StoreResult};
 use crate::texts::TextRef;
 use crate::time::Timestamp;
 
-pub(crate) use assessment::{Activity, Assessed, fitting, judged, newest_of_flows};
+pub(crate) use evaluation::{Activity, EvaluatedTrail, evaluated, fitting, newest_of_flows};
 pub(crate) use events::runs;
 pub use events::{EventRepo, EventView};
 pub use operations::*;
@@ -104,8 +104,8 @@ impl TrailContents {
         self.artifacts.len() + self.attestations.len()
     }
 
-    /// About how many judgements it takes to say what the trail has of what its template asks for.
-    pub(crate) fn judgements(&self, template: &Template) -> usize {
+    /// About how many evaluations it takes to say what the trail has of what its template asks for.
+    pub(crate) fn evaluations(&self, template: &Template) -> usize {
         self.reports() + template.requirements()
     }
 
@@ -175,7 +175,7 @@ pub trait TrailStore: Send + Sync {
     /// The trail of this name in this flow.
     async fn trail(&self, org: Id, flow: Id, name: &str) -> StoreResult<Option<Current<Trail>>>;
     /// Trails, the last begun first: by the ledger index of their beginning.
-    async fn trails(&self, org: Id, filter: &TrailFilter, window: Window) -> StoreResult<Slice<Listed>>;
+    async fn trails(&self, org: Id, filter: &TrailFilter, request: PageRequest) -> StoreResult<Page<Listed>>;
     /// The id of the newest trail of each of these flows that has one, in any order.
     async fn newest_trails(&self, org: Id, flows: &[Id]) -> StoreResult<Vec<Id>>;
     /// About how much [`trail_contents`](Self::trail_contents) reads of these trails, each: the bytes of its newest fact, and

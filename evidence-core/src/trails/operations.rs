@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::events::{EventView, History};
-use super::{Assessed, Trail, TrailContents, TrailFilter, fitting};
+use super::{EvaluatedTrail, Trail, TrailContents, TrailFilter, fitting};
 use crate::auth::Scope;
-use crate::compute::{LONG_JSON, MANY_JUDGEMENTS};
-use crate::decode::{self, Misfit};
+use crate::compute::{LONG_JSON, MANY_EVALUATIONS};
+use crate::decode::{self, InvalidField};
 use crate::error::{Error, Resource, Result};
 use crate::fact::{Fact, Guard, Key, RecordKind};
 use crate::flows::Flow;
@@ -81,7 +81,7 @@ impl TrailInput {
 impl Document for TrailInput {
     const PARTS: FormParts = FormParts { document: "data_json", file: "template_file", many: false };
 
-    fn read(value: &JsonValue) -> Result<Self, Misfit> {
+    fn read(value: &JsonValue) -> Result<Self, InvalidField> {
         decode::from_json(value)
     }
 }
@@ -283,7 +283,7 @@ pub struct ArtifactCompliance {
 }
 
 impl ComplianceStatus {
-    fn of(trail: &Assessed) -> Self {
+    fn of(trail: &EvaluatedTrail) -> Self {
         let template = trail.trail.template_id;
         let status = trail.status.clone();
         Self {
@@ -305,10 +305,10 @@ impl ComplianceStatus {
 }
 
 impl TrailView {
-    fn new(judged: &Assessed, flow: &Flow, cx: &Context<'_>) -> Self {
-        let trail = &judged.trail;
-        let mut template = judged.parsed.template.to_json();
-        template["content"] = Value::from(judged.parsed.text.as_str());
+    fn new(evaluated: &EvaluatedTrail, flow: &Flow, cx: &Context<'_>) -> Self {
+        let trail = &evaluated.trail;
+        let mut template = evaluated.parsed.template.to_json();
+        template["content"] = Value::from(evaluated.parsed.text.as_str());
         Self {
             name: trail.name.clone(),
             description: trail.description.clone(),
@@ -318,12 +318,12 @@ impl TrailView {
             repo_ids: trail.repo_ids.clone(),
             external_urls: trail.external_urls.clone(),
             created_at: trail.created_at.seconds(),
-            last_modified_at: judged.last_evidence_at().seconds(),
+            last_modified_at: evaluated.last_evidence_at().seconds(),
             created_by: trail.created_by.name.clone(),
-            compliance_status: ComplianceStatus::of(judged),
+            compliance_status: ComplianceStatus::of(evaluated),
             template,
-            compliance_state: judged.status.state,
-            is_compliant: judged.status.is_compliant,
+            compliance_state: evaluated.status.state,
+            is_compliant: evaluated.status.is_compliant,
             flow: TrailFlow { name: flow.name.clone(), tags: flow.tags.clone() },
             html_url: cx.trail_url(&flow.name, &trail.name),
             events: Vec::new(),
@@ -368,12 +368,12 @@ impl Operation for GetTrail {
         let flow = cx.flow(self.flow_name.as_str()).await?.record;
         let trail = cx.trail(&flow, self.trail_name.as_str()).await?.record;
         let org = cx.org()?;
-        let (judged, events) = History::read(trail.id, cx).await?.told(cx.lasting());
+        let (evaluated, events) = History::read(trail.id, cx).await?.told(cx.lasting());
         let in_flow = flow.id;
         let events = events.map_ok(move |event| event.view(org, in_flow, trail.id));
         let lasting = cx.lasting();
-        let heavy = judged.is_long();
-        let view = move || TrailView::new(&judged, &flow, &lasting.context());
+        let heavy = evaluated.is_long();
+        let view = move || TrailView::new(&evaluated, &flow, &lasting.context());
         JsonList::made(events, cx.compute().run_if(heavy, view).await?, &cx.compute()).await
     }
 }
@@ -389,7 +389,7 @@ impl Envelope<EventView> for TrailView {
         let ComplianceStatus { attestations_statuses, artifacts_statuses, .. } = &self.compliance_status;
         let lines = artifacts_statuses.values().map(|artifact| 1 + artifact.status.attestations.len());
         let template = self.template["content"].as_str().map_or(0, str::len);
-        attestations_statuses.len() + lines.sum::<usize>() > MANY_JUDGEMENTS || template > LONG_JSON
+        attestations_statuses.len() + lines.sum::<usize>() > MANY_EVALUATIONS || template > LONG_JSON
     }
 }
 
@@ -442,7 +442,7 @@ impl Operation for ListTrails {
         let flow_tag = self.flow_tag.filter(|tag| !tag.is_empty()).map(|tag| TagFilter::parse(&tag, '='));
         let filter = TrailFilter { flow, flow_tag, fingerprint: fingerprint.map(ShortText::into_string) };
         let (page, per_page) = (self.page.unwrap_or_default(), self.per_page.map_or(20, PerPage::get));
-        let trails = cx.store().trails(cx.org()?, &filter, page.window(per_page)).await?;
+        let trails = cx.store().trails(cx.org()?, &filter, page.request(per_page)).await?;
         let pagination = Pagination {
             total: trails.total,
             page: page.get(),
@@ -463,18 +463,18 @@ impl Envelope<TrailView> for Pagination {
     }
 }
 
-/// Trails of a list, in its order: judged, without their histories, one after the other.
+/// Trails of a list, in its order: evaluated, without their histories, one after the other.
 fn views(trails: Vec<Id>, lasting: Lasting) -> impl Stream<Item = Result<TrailView>> + Send + 'static {
     let parts = fitted(trails, lasting.clone());
     let view = |(contents, flow): (TrailContents, Arc<Flow>), template, cx: &Context<'_>| {
-        Ok(TrailView::new(&Assessed::new(contents, template), &flow, cx))
+        Ok(TrailView::new(&EvaluatedTrail::new(contents, template), &flow, cx))
     };
-    let judgements =
-        |(contents, _): &(TrailContents, Arc<Flow>), template: &Template| contents.judgements(template);
+    let evaluations =
+        |(contents, _): &(TrailContents, Arc<Flow>), template: &Template| contents.evaluations(template);
     let parts = stream::once(parts).try_flatten();
     let read = move |ids| {
         let lasting = lasting.clone();
-        async move { Ok(each_with_template(in_flows(ids, lasting.clone()).await?, lasting, judgements, view)) }
+        async move { Ok(each_with_template(in_flows(ids, lasting.clone()).await?, lasting, evaluations, view)) }
     };
     parts.and_then(read).try_flatten()
 }

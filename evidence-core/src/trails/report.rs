@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::Assessed;
-use super::events::{Event, Happening, History};
+use super::EvaluatedTrail;
+use super::events::{Event, History, TrailEventKind};
 use crate::artifacts::Artifact;
 use crate::attestations::{self, Attestation, Binding, JunitSuite};
 use crate::auth::Scope;
@@ -66,7 +66,7 @@ impl Operation for GetAuditPdf {
         // A report for auditors is whole or there is none.
         let events = history.events(cx).await?;
         let ledger = position(last_entry(&history, cx).await?, cx).await?;
-        let (org, flow) = (cx.place()?.name.clone(), self.flow_name.clone());
+        let (org, flow) = (cx.org_access()?.name.clone(), self.flow_name.clone());
         let shows_runs = cx.sees_environments()?;
         let draw = move || {
             let pages = pages(&org, &flow, ledger, &history, &events, shows_runs);
@@ -89,7 +89,7 @@ impl Operation for GetAuditPdf {
 /// The specification has one message for both.
 fn flow_or_trail(error: Error) -> Error {
     match error {
-        Error::NotFound(missing) => Missing::saying(*missing, "Flow or trail not found").into(),
+        Error::NotFound(missing) => Missing::with_message(*missing, "Flow or trail not found").into(),
         other => other,
     }
 }
@@ -103,28 +103,28 @@ fn pages(
     events: &[Event],
     shows_runs: bool,
 ) -> TrailReport {
-    let History { runs, has_more_runs, judged, .. } = history;
-    let trail = &judged.trail;
+    let History { runs, has_more_runs, evaluated, .. } = history;
+    let trail = &evaluated.trail;
     let attestations: Vec<&Attestation> = events.iter().filter_map(Event::attestation).collect();
-    let deciding = compliance::deciding(&judged.artifacts, &judged.attestations);
+    let deciding = compliance::deciding(&evaluated.artifacts, &evaluated.attestations);
     let filenames = filenames(events);
     TrailReport {
         organization: org.to_string(),
         flow: flow.to_string(),
         trail: trail.name.to_string(),
         description: trail.description.clone(),
-        state: judged.status.state,
-        state_info: judged.status.state_info.clone().unwrap_or_default(),
+        state: evaluated.status.state,
+        state_info: evaluated.status.state_info.clone().unwrap_or_default(),
         origin_url: trail.origin_url.clone(),
         html_url: None,
         created_at: trail.created_at,
         created_by: trail.created_by.name.clone(),
-        last_modified_at: judged.last_evidence_at(),
+        last_modified_at: evaluated.last_evidence_at(),
         commit: trail.git_commit_info.as_ref().map(commit),
         ledger,
-        expectations: expectations(judged, &attestations),
+        expectations: expectations(evaluated, &attestations),
         attestations: attestations.iter().map(|one| claim(one, &deciding, &filenames)).collect(),
-        artifacts: artifacts(judged, events, shows_runs.then_some(runs)),
+        artifacts: artifacts(evaluated, events, shows_runs.then_some(runs)),
         newest_runs: has_more_runs.then_some(runs.len() as u64),
         events: events.iter().map(line).collect(),
         attachments: attestations.iter().flat_map(|attestation| files(attestation)).collect(),
@@ -165,14 +165,14 @@ async fn position(index: u64, cx: &Context<'_>) -> Result<LedgerPosition> {
 impl Event {
     fn attestation(&self) -> Option<&Attestation> {
         match &self.what {
-            Happening::Attestation(attestation) => Some(attestation),
+            TrailEventKind::Attestation(attestation) => Some(attestation),
             _ => None,
         }
     }
 
     fn artifact(&self) -> Option<&Artifact> {
         match &self.what {
-            Happening::Artifact(artifact) => Some(artifact),
+            TrailEventKind::Artifact(artifact) => Some(artifact),
             _ => None,
         }
     }
@@ -211,7 +211,7 @@ fn built_from(artifact: &Artifact) -> Option<report::Commit> {
     }
 }
 
-fn expectations(judged: &Assessed, attestations: &[&Attestation]) -> Vec<report::Expectation> {
+fn expectations(evaluated: &EvaluatedTrail, attestations: &[&Attestation]) -> Vec<report::Expectation> {
     let by_id: BTreeMap<String, &Attestation> =
         attestations.iter().map(|attestation| (attestation.id.to_string(), *attestation)).collect();
     let row = |artifact: Option<&str>, status: &AttestationStatus| {
@@ -231,8 +231,8 @@ fn expectations(judged: &Assessed, attestations: &[&Attestation]) -> Vec<report:
             by: record.map(|record| record.created_by.name.clone()).unwrap_or_default(),
         }
     };
-    let mut rows: Vec<_> = judged.status.attestations.iter().map(|status| row(None, status)).collect();
-    for artifact in &judged.status.artifacts {
+    let mut rows: Vec<_> = evaluated.status.attestations.iter().map(|status| row(None, status)).collect();
+    for artifact in &evaluated.status.artifacts {
         if artifact.state == ArtifactState::Missing && !artifact.unexpected {
             rows.push(report::Expectation {
                 scope: Some(artifact.name.clone()),
@@ -360,9 +360,12 @@ fn pull_request(one: crate::attestations::PullRequest) -> report::PullRequest {
 }
 
 /// The artifacts as they were reported; without `runs`, where they ran is left out.
-fn artifacts(judged: &Assessed, events: &[Event], runs: Option<&[Run]>) -> Vec<report::Artifact> {
-    let states =
-        compliance::artifact_states(&judged.parsed.template, &judged.artifacts, &judged.attestations);
+fn artifacts(evaluated: &EvaluatedTrail, events: &[Event], runs: Option<&[Run]>) -> Vec<report::Artifact> {
+    let states = compliance::artifact_states(
+        &evaluated.parsed.template,
+        &evaluated.artifacts,
+        &evaluated.attestations,
+    );
     let mut ran: BTreeMap<&Fingerprint, Vec<&Run>> = BTreeMap::new();
     for run in runs.unwrap_or_default() {
         ran.entry(&run.fingerprint).or_default().push(run);
@@ -398,13 +401,13 @@ fn artifacts(judged: &Assessed, events: &[Event], runs: Option<&[Run]>) -> Vec<r
 
 fn line(event: &Event) -> report::Event {
     let text = match &event.what {
-        Happening::Begun(_) => "Trail begun".to_owned(),
-        Happening::Updated(_, changes) => format!("Trail changed: {}", changes.join(", ")),
-        Happening::Artifact(artifact) => match artifact.template_reference_name.as_str() {
+        TrailEventKind::Begun(_) => "Trail begun".to_owned(),
+        TrailEventKind::Updated(_, changes) => format!("Trail changed: {}", changes.join(", ")),
+        TrailEventKind::Artifact(artifact) => match artifact.template_reference_name.as_str() {
             "" => format!("Artifact {} reported", artifact.filename),
             name => format!("Artifact {} reported as {name}", artifact.filename),
         },
-        Happening::Attestation(attestation) => {
+        TrailEventKind::Attestation(attestation) => {
             let verdict = if attestation.is_compliant { "compliant" } else { "not compliant" };
             let about = match &attestation.binding {
                 Binding::Trail => String::new(),
@@ -412,7 +415,7 @@ fn line(event: &Event) -> report::Event {
             };
             format!("Attestation {}{about} ({}): {verdict}", attestation.name, attestation.kind)
         }
-        Happening::Started(moment) => {
+        TrailEventKind::Started(moment) => {
             format!(
                 "{} started running in {}#{}",
                 moment.artifact(),
@@ -420,7 +423,7 @@ fn line(event: &Event) -> report::Event {
                 moment.snapshot
             )
         }
-        Happening::Stopped(moment) => {
+        TrailEventKind::Stopped(moment) => {
             format!(
                 "{} stopped running in {}#{}",
                 moment.artifact(),
@@ -491,15 +494,15 @@ mod tests {
             attestations: Vec::new(),
         };
         let parsed = Parsed { text: String::new(), template: Template::default() };
-        let judged = Assessed::new(contents, Arc::new(parsed));
+        let evaluated = EvaluatedTrail::new(contents, Arc::new(parsed));
         for (git_commit, git_commit_info, expected) in table {
             let reported = Artifact {
                 git_commit: git_commit.map(|sha| sha.parse().unwrap()),
                 git_commit_info,
                 ..artifact(1, 2, Some(3), "f")
             };
-            let event = Event { at: at(1), by: None, what: Happening::Artifact(reported) };
-            let shown = artifacts(&judged, &[event], None).remove(0).commit;
+            let event = Event { at: at(1), by: None, what: TrailEventKind::Artifact(reported) };
+            let shown = artifacts(&evaluated, &[event], None).remove(0).commit;
             assert_eq!(shown.map(|commit| (commit.sha1, commit.author)), expected, "{git_commit:?}");
         }
     }
@@ -515,7 +518,7 @@ mod tests {
             artifacts: Vec::new(),
             attestations: Vec::new(),
         };
-        let rows = expectations(&Assessed::new(contents, Arc::new(parsed)), &[]);
+        let rows = expectations(&EvaluatedTrail::new(contents, Arc::new(parsed)), &[]);
         let rows = Vec::from_iter(rows.iter().map(|row| (row.scope.as_deref(), row.name.as_str())));
         assert_eq!(rows, [(None, "a"), (Some("trail"), "trail"), (Some("trail"), "b")]);
     }
@@ -550,8 +553,8 @@ mod tests {
                 attestations: attestations.iter().zip(1..).map(|(one, index)| one.row(index)).collect(),
             };
             let parsed = Parsed { text: String::new(), template: Template::default() };
-            let judged = Assessed::new(contents, Arc::new(parsed));
-            let rows = expectations(&judged, &attestations.iter().collect::<Vec<_>>());
+            let evaluated = EvaluatedTrail::new(contents, Arc::new(parsed));
+            let rows = expectations(&evaluated, &attestations.iter().collect::<Vec<_>>());
             assert_eq!(rows.len(), 1);
             assert_eq!((rows[0].status, &rows[0].by, rows[0].at), (status, &by.name, Some(moment)));
         }

@@ -168,7 +168,7 @@ impl<'a> Content<'a> {
     }
 
     async fn damage(&self) -> Fault {
-        match self.place.chunk(self.org, self.sha256, 0).await {
+        match self.place.get_chunk(self.org, self.sha256, 0).await {
             Ok(None) => Fault::Missing,
             Ok(Some(_)) | Err(StoreError::Corrupt { .. }) => Fault::Altered,
             Err(error) => Fault::Unreadable(error),

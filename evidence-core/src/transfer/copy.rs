@@ -146,20 +146,20 @@ pub enum CopyError {
 
 /// A store, and where its attachments are.
 #[derive(Clone, Copy)]
-pub struct Place<'a> {
+pub struct Endpoint<'a> {
     /// The store.
     pub store: &'a dyn Transfer,
     /// What keeps its attachments: itself, or a place outside of it.
     pub attachments: &'a dyn Blobs,
 }
 
-impl std::fmt::Debug for Place<'_> {
+impl std::fmt::Debug for Endpoint<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Place").finish_non_exhaustive()
+        f.debug_struct("Endpoint").finish_non_exhaustive()
     }
 }
 
-impl<'a> From<&'a dyn Transfer> for Place<'a> {
+impl<'a> From<&'a dyn Transfer> for Endpoint<'a> {
     /// A store that keeps its attachments itself.
     fn from(store: &'a dyn Transfer) -> Self {
         Self { store, attachments: store }
@@ -179,8 +179,8 @@ impl<'a> From<&'a dyn Transfer> for Place<'a> {
 /// # Errors
 /// [`CopyError`] says which store or organization is at fault; what was copied so far stays.
 pub async fn copy(
-    from: Place<'_>,
-    to: Place<'_>,
+    from: Endpoint<'_>,
+    to: Endpoint<'_>,
     progress: &mut (dyn FnMut(Progress) + Send),
 ) -> Result<Summary, CopyError> {
     let (mut summary, mut attachments) = (Summary::default(), Attempts::default());
@@ -246,8 +246,8 @@ struct Attempts {
 
 /// An organization in both stores.
 struct Ledger<'a> {
-    from: Place<'a>,
-    to: Place<'a>,
+    from: Endpoint<'a>,
+    to: Endpoint<'a>,
     organization: Organization,
 }
 
@@ -341,7 +341,7 @@ impl Ledger<'_> {
         let org = self.organization.id;
         let mut attachments = Attachments::of(self.to.store, org);
         while let Some(sha256) = attachments.next().await.map_err(CopyError::Target)? {
-            let found = self.to.attachments.chunk(org, &sha256, 0).await;
+            let found = self.to.attachments.get_chunk(org, &sha256, 0).await;
             if found.map_err(CopyError::Target)?.is_none() {
                 self.copy_attachment(&sha256, attempts, progress).await?;
             }

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use async_trait::async_trait;
 
 use crate::auth::KeyHash;
-use crate::fact::{Fact, Prepared};
+use crate::fact::{EncodedFact, Fact};
 use crate::id::Id;
 use crate::index::IndexRow;
 use crate::ledger::Hash;
@@ -22,7 +22,7 @@ use crate::service_accounts::ApiKeyRecord;
 use crate::store::{Store, StoreError, StoreResult, StoredEntry};
 
 pub use attachments::check_attachments;
-pub use copy::{AttachmentCounts, Copied, CopyError, Place, Progress, Skipped, Summary, copy};
+pub use copy::{AttachmentCounts, Copied, CopyError, Endpoint, Progress, Skipped, Summary, copy};
 
 /// What copying needs of a store besides the questions of the service.
 #[async_trait]
@@ -55,7 +55,7 @@ pub struct Import {
     /// The index of the first entry.
     pub first: u64,
     /// The facts, in order.
-    pub facts: Vec<Prepared>,
+    pub facts: Vec<EncodedFact>,
     /// The hashes of keys that the facts create, by key id.
     pub secrets: Vec<(Id, KeyHash)>,
 }
@@ -117,13 +117,13 @@ impl Import {
 }
 
 /// The entry's fact, if the entry stands at `index` and its leaf hash covers what it says.
-fn checked(index: u64, entry: StoredEntry) -> StoreResult<Prepared> {
+fn checked(index: u64, entry: StoredEntry) -> StoreResult<EncodedFact> {
     let StoredEntry { at, actor, payload, leaf_hash, .. } = entry;
     let damaged =
         |what: &dyn std::fmt::Display| StoreError::corrupt(format_args!("ledger entry {index}: {what}"));
     let fact: Fact = serde_json::from_str(&payload).map_err(|error| damaged(&error))?;
     let payload_sha256 = Hash::of(&payload);
-    let prepared = Prepared { fact, at, actor, payload, payload_sha256 };
+    let prepared = EncodedFact { fact, at, actor, payload, payload_sha256 };
     if prepared.leaf_hash(index, prepared.at) == leaf_hash {
         Ok(prepared)
     } else {

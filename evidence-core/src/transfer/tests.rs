@@ -15,9 +15,9 @@ fn id(n: u64) -> Id {
 }
 
 fn entry(index: u64, fact: Fact) -> StoredEntry {
-    let prepared = Prepared::new(fact, NOW, "user:jane".to_owned()).unwrap();
+    let prepared = EncodedFact::new(fact, NOW, "user:jane".to_owned()).unwrap();
     let (kind, leaf_hash) = (prepared.fact.kind().to_owned(), prepared.leaf_hash(index, prepared.at));
-    let Prepared { at, actor, payload, payload_sha256, .. } = prepared;
+    let EncodedFact { at, actor, payload, payload_sha256, .. } = prepared;
     StoredEntry { index, kind, at, actor, payload_sha256, leaf_hash, payload }
 }
 

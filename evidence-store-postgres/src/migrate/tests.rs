@@ -17,7 +17,7 @@ use sqlx::FromRow;
 use sqlx::postgres::PgRow;
 
 use super::*;
-use crate::connections::{Connections, Stack};
+use crate::connections::{Connections, Pool};
 use crate::db::{Options, PostgresStore};
 use crate::schema::TABLES;
 
@@ -87,8 +87,8 @@ async fn open_with(
     migrations: &'static [Migration],
 ) -> Result<PostgresStore, ConnectError> {
     let options = Options { schema: fresh.name.clone(), connections: 2, ..options };
-    let stack = Stack::new(address(fresh), options.connections, options.acquire_timeout);
-    PostgresStore::start(Connections::Own(Arc::new(stack)), &options, migrations).await
+    let pool = Pool::new(address(fresh), options.connections, options.acquire_timeout);
+    PostgresStore::start(Connections::Own(Arc::new(pool)), &options, migrations).await
 }
 
 /// A store of the first version, with the organization `acme` and others.
@@ -109,7 +109,7 @@ impl Bench {
         Evidence::new(store.clone(), Settings::default()).seed(&seed).await.unwrap();
         let user = store.user("jane").await.unwrap().unwrap();
         let actor = Actor { id: user.id, name: "jane".to_owned(), kind: ActorKind::User };
-        let org = store.standing("acme", user.id).await.unwrap().unwrap().organization.id;
+        let org = store.org_role("acme", user.id).await.unwrap().unwrap().organization.id;
         Self { fresh, store, org, actor }
     }
 

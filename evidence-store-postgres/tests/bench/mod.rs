@@ -47,7 +47,7 @@ impl Bench {
         let key = Evidence::new(store.clone(), Settings::default()).seed(&seed).await.unwrap();
         let holder = store.key_holder(&key.hash()).await.unwrap().expect("the key that was seeded");
         let actor = Actor { id: holder.actor.id, name: "jane".to_owned(), kind: ActorKind::User };
-        let standing = store.standing("acme", actor.id).await.unwrap().expect("the organization");
+        let standing = store.org_role("acme", actor.id).await.unwrap().expect("the organization");
         Self { schema, store, org: standing.organization.id, actor }
     }
 

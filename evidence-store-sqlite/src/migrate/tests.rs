@@ -81,7 +81,7 @@ impl Bench {
         Evidence::new(store.clone(), Settings::default()).seed(&seed).await.unwrap();
         let user = store.user("jane").await.unwrap().unwrap();
         let actor = Actor { id: user.id, name: "jane".to_owned(), kind: ActorKind::User };
-        let org = store.standing("acme", user.id).await.unwrap().unwrap().organization.id;
+        let org = store.org_role("acme", user.id).await.unwrap().unwrap().organization.id;
         Self { file, store, org, actor, _directory: directory }
     }
 

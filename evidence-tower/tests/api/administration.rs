@@ -42,7 +42,7 @@ async fn members(service: &Evidence) -> Vec<String> {
 
 async fn acme(service: &Evidence) -> Id {
     let jane = service.store().user("jane").await.unwrap().unwrap();
-    service.store().standing("acme", jane.id).await.unwrap().unwrap().organization.id
+    service.store().org_role("acme", jane.id).await.unwrap().unwrap().organization.id
 }
 
 async fn size(service: &Evidence) -> u64 {

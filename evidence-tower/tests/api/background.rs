@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use evidence_core::background::{Background, Job, Turn};
-use evidence_core::feed::{LONGEST_LEASE, Lease};
+use evidence_core::feed::{Lease, MAX_LEASE};
 use evidence_core::id::{Id, SystemRandom};
 use evidence_core::seed::Seed;
 use evidence_core::time::{Clock, SystemClock, Timestamp};
@@ -116,7 +116,7 @@ async fn one_server_does_the_work_and_when_it_is_gone_another_goes_on_where_it_w
         let seed = Seed { user: "jane".parse().unwrap(), orgs: vec!["acme".parse().unwrap()], api_key: None };
         seeded.seed(&seed).await.unwrap();
         let jane = stored.store.user("jane").await.unwrap().unwrap();
-        let org = stored.store.standing("jane", jane.id).await.unwrap().unwrap().organization.id;
+        let org = stored.store.org_role("jane", jane.id).await.unwrap().unwrap().organization.id;
         let entries = stored.store.ledger_head(org).await.unwrap().unwrap().size();
 
         let consumed = Arc::new(Mutex::new(Vec::new()));
@@ -223,7 +223,7 @@ async fn who_has_stopped_takes_no_lease_any_more() {
         };
         let store: Arc<dyn Store> = Arc::new(Interposed::new(Arc::clone(&stored.store), before));
         let evidence = Evidence::new(store, Settings::default());
-        let background = evidence.background(LONGEST_LEASE, vec![Arc::new(Idle)]);
+        let background = evidence.background(MAX_LEASE, vec![Arc::new(Idle)]);
         until(|| asked.load(Ordering::SeqCst) > 0, "the lease is asked for").await;
         let stopping = tokio::spawn(background.stop());
         // It ends now, if it does not wait for the answer.

@@ -147,7 +147,7 @@ async fn other_requests_are_answered_while_a_long_one_is_worked_on() {
 }
 
 #[tokio::test]
-async fn what_a_long_trail_has_is_judged_off_the_runtime_however_little_runs() {
+async fn what_a_long_trail_has_is_evaluated_off_the_runtime_however_little_runs() {
     let (api, pool) = held().await;
     api.given_flow_with_template().await;
     api.given_environments("docker", &["prod"]).await;
@@ -161,7 +161,7 @@ async fn what_a_long_trail_has_is_judged_off_the_runtime_however_little_runs() {
     let ask = api.put("/environments/acme/prod/report/docker").json(json!({"artifacts": [artifact]}));
     let (reply, jobs) = answered_meanwhile(&api, &pool, ask).await;
     assert_eq!((reply.status.as_u16(), jobs), (201, 1), "{:?}", reply.body);
-    // What is reported there is read, and the artifact judged.
+    // What is reported there is read, and the artifact evaluated.
     for path in
         ["/artifacts/acme".to_owned(), format!("/artifacts/acme/web/fingerprint/{}", fingerprint('a'))]
     {
@@ -173,7 +173,7 @@ async fn what_a_long_trail_has_is_judged_off_the_runtime_however_little_runs() {
 }
 
 #[tokio::test]
-async fn what_a_long_template_asks_for_is_judged_off_the_runtime_however_little_was_reported() {
+async fn what_a_long_template_asks_for_is_evaluated_off_the_runtime_however_little_was_reported() {
     let (api, pool) = held().await;
     api.given_flow_with_template().await;
     // So short that no answer is long JSON.
@@ -189,7 +189,7 @@ async fn what_a_long_template_asks_for_is_judged_off_the_runtime_however_little_
     let report = api.put("/environments/acme/prod/report/docker").json(json!({"artifacts": [artifact]}));
     let table = [
         ("a list of trails", api.get("/trails/acme"), 200, 1),
-        ("a trail: judged, made and written", api.get("/trails/acme/web/t"), 200, 3),
+        ("a trail: evaluated, made and written", api.get("/trails/acme/web/t"), 200, 3),
         ("the newest trail of a flow", api.get("/flows/acme"), 200, 1),
         ("an artifact", api.get("/artifacts/acme"), 200, 1),
         ("what runs", report, 201, 1),
@@ -201,7 +201,7 @@ async fn what_a_long_template_asks_for_is_judged_off_the_runtime_however_little_
 }
 
 #[tokio::test]
-async fn what_runs_is_judged_a_bounded_part_at_a_time_so_that_others_come_in_between() {
+async fn what_runs_is_evaluated_a_bounded_part_at_a_time_so_that_others_come_in_between() {
     let (api, pool) = held().await;
     api.given_flow_with_template().await;
     let names = Vec::from_iter((0..10).map(|n| format!("p{n}")));
@@ -217,7 +217,7 @@ async fn what_runs_is_judged_a_bounded_part_at_a_time_so_that_others_come_in_bet
         assert_eq!(reply.status, 201, "{:?}", reply.body);
         jobs.push(done);
     }
-    assert_eq!(jobs[1], jobs[0] + 2, "thirty thousand judgements are three parts");
+    assert_eq!(jobs[1], jobs[0] + 2, "thirty thousand evaluations are three parts");
 }
 
 #[tokio::test]
@@ -442,7 +442,7 @@ struct Longest(Arc<Mutex<usize>>);
 
 #[async_trait]
 impl Blobs for Longest {
-    async fn keep(&self, _: Id, _: &Fingerprint, content: &mut dyn Chunks) -> StoreResult<()> {
+    async fn put(&self, _: Id, _: &Fingerprint, content: &mut dyn Chunks) -> StoreResult<()> {
         while let Some(piece) = content.next().await.unwrap() {
             let mut longest = self.0.lock().unwrap();
             *longest = piece.len().max(*longest);
@@ -450,7 +450,7 @@ impl Blobs for Longest {
         Ok(())
     }
 
-    async fn chunk(&self, _: Id, _: &Fingerprint, _: u64) -> StoreResult<Option<Bytes>> {
+    async fn get_chunk(&self, _: Id, _: &Fingerprint, _: u64) -> StoreResult<Option<Bytes>> {
         Ok(None)
     }
 }

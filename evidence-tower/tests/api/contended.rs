@@ -18,9 +18,9 @@ use crate::support::{Api, fixture};
 const RACERS: usize = 40;
 
 #[tokio::test]
-async fn reports_to_one_environment_are_judged_once_each() {
-    let (judged, written) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-    let counts = (Arc::clone(&judged), Arc::clone(&written));
+async fn reports_to_one_environment_are_evaluated_once_each() {
+    let (evaluated, written) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let counts = (Arc::clone(&evaluated), Arc::clone(&written));
     let store = Interposed::new(Arc::new(MemoryStore::new()), move |call| {
         match call {
             Call::Question("provenance") => counts.0.fetch_add(1, Ordering::Relaxed),
@@ -43,6 +43,6 @@ async fn reports_to_one_environment_are_judged_once_each() {
     }
     assert_eq!(statuses, BTreeMap::from([(201, RACERS)]));
     api.get("/snapshots/acme/prod/-1").await.expect(200, json!({"index": RACERS}));
-    let counts = [judged, written].map(|count| count.load(Ordering::Relaxed));
-    assert_eq!(counts, [RACERS; 2], "judged, written");
+    let counts = [evaluated, written].map(|count| count.load(Ordering::Relaxed));
+    assert_eq!(counts, [RACERS; 2], "evaluated, written");
 }

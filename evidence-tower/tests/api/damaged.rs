@@ -92,7 +92,7 @@ impl Database {
 }
 
 /// So many keys may an account have.
-const MOST_KEYS: usize = 4;
+const MAX_KEYS: usize = 4;
 
 /// Runs a case over every store that has a database and every damage that it can have, with a fresh fixture.
 async fn over_each_database(case: impl AsyncFn(Api, Database)) {
@@ -104,7 +104,7 @@ async fn over_each_database(case: impl AsyncFn(Api, Database)) {
                 _ => true,
             };
             if is_possible {
-                let limits = Limits { api_keys: MOST_KEYS, ..Limits::default() };
+                let limits = Limits { api_keys: MAX_KEYS, ..Limits::default() };
                 let evidence = fixture(store, Settings { limits, ..Settings::default() }).await;
                 let api = Api::new(evidence.clone(), Mount::Tower, name).await;
                 case(api, Database { home, damage, service: evidence }).await;
@@ -228,9 +228,9 @@ async fn who_cannot_be_read_hides_nobody_else_and_gives_no_right() {
         assert_eq!((after.len() + 1, after.contains(&json!("sound"))), (before.len(), true), "{after:?}");
         // It still works, so it counts.
         made("the last").await;
-        let text = format!("Service account 'admin-key' has {MOST_KEYS} keys that work and takes no more");
+        let text = format!("Service account 'admin-key' has {MAX_KEYS} keys that work and takes no more");
         let refused = json!({"errors": {"name": text}});
-        assert_eq!(before.len() + 1, MOST_KEYS);
+        assert_eq!(before.len() + 1, MAX_KEYS);
         api.post(keys).json(json!({"description": "one too many"})).await.expect(400, refused);
         // And nobody is told that there is none.
         let path = format!("{keys}/{}", damaged.as_str().unwrap());

@@ -299,7 +299,7 @@ async fn a_logical_environment_is_as_compliant_as_its_members() {
 }
 
 #[tokio::test]
-async fn attach_adds_policies_all_or_nothing_and_judges_the_latest_snapshot_anew() {
+async fn attach_adds_policies_all_or_nothing_and_evaluates_the_latest_snapshot_anew() {
     for_each_store(async |api| {
         api.given_environments("docker", &["prod"]).await;
         api.put_policy("b", PROVENANCE).await;

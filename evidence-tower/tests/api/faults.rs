@@ -163,11 +163,11 @@ struct Nowhere {
 
 #[async_trait]
 impl Blobs for Nowhere {
-    async fn keep(&self, _: Id, _: &Fingerprint, _: &mut dyn Chunks) -> StoreResult<()> {
+    async fn put(&self, _: Id, _: &Fingerprint, _: &mut dyn Chunks) -> StoreResult<()> {
         Ok(())
     }
 
-    async fn chunk(&self, _: Id, _: &Fingerprint, _: u64) -> StoreResult<Option<Bytes>> {
+    async fn get_chunk(&self, _: Id, _: &Fingerprint, _: u64) -> StoreResult<Option<Bytes>> {
         if self.is_away.load(Ordering::Relaxed) {
             Err(StoreError::Unavailable(SECRET.into()))
         } else {
@@ -211,11 +211,11 @@ struct Lossy {
 
 #[async_trait]
 impl Blobs for Lossy {
-    async fn keep(&self, _: Id, _: &Fingerprint, _: &mut dyn Chunks) -> StoreResult<()> {
+    async fn put(&self, _: Id, _: &Fingerprint, _: &mut dyn Chunks) -> StoreResult<()> {
         Ok(())
     }
 
-    async fn chunk(&self, _: Id, _: &Fingerprint, number: u64) -> StoreResult<Option<Bytes>> {
+    async fn get_chunk(&self, _: Id, _: &Fingerprint, number: u64) -> StoreResult<Option<Bytes>> {
         let is_there = self.repeats || number == 0;
         Ok(is_there.then(|| Bytes::from(vec![b'x'; CHUNK])))
     }

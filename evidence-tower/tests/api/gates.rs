@@ -255,7 +255,7 @@ async fn content_without_a_name_in_a_new_trail_needs_what_that_asks_of_the_last_
         api.expect_at_gate(false).await;
         let snapshot = api.get("/snapshots/acme/prod/-1").await.ok().to_string();
         assert!(
-            snapshot.contains("It is judged as 'api' too, which an earlier report called it"),
+            snapshot.contains("It is evaluated as 'api' too, which an earlier report called it"),
             "{snapshot}"
         );
         // The trail's own answer is about what it was reported as there.
@@ -290,7 +290,7 @@ async fn content_without_a_name_is_what_its_trails_called_it_in_all_that_is_said
         api.attest_in_web("t2", failing).await;
         api.expect_at_gate(false).await;
 
-        // A report to no trail gives no name to content that is judged in one.
+        // A report to no trail gives no name to content that is evaluated in one.
         api.report_to_web('1', json!({"trail_name": "t3"})).await;
         api.expect_at_gate(false).await;
         api.report_to_web('1', json!({"template_reference_name": "junk"})).await;
@@ -327,7 +327,7 @@ impl Api {
 async fn a_snapshot_names_the_name_that_an_artifact_fails_by_where_its_newest_report_has_another() {
     for_each_store(async |api| {
         api.given_gate().await;
-        let by_name = json!("It is judged as 'api' too, which an earlier report called it");
+        let by_name = json!("It is evaluated as 'api' too, which an earlier report called it");
         // What its own report asks for needs no reason.
         api.given_artifact('1', "t").await;
         api.expect_at_gate(false).await;

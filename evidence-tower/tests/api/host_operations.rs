@@ -320,7 +320,7 @@ async fn an_operation_without_a_credential_records_as_whom_the_host_names() {
         api.post("/service-accounts/acme").json(account).await.created();
         let store = evidence.store();
         let jane = store.user("jane").await.unwrap().unwrap();
-        let org = store.standing("acme", jane.id).await.unwrap().unwrap().organization.id;
+        let org = store.org_role("acme", jane.id).await.unwrap().unwrap().organization.id;
         let entries = async || store.ledger_entries(org, 0, 1000).await.unwrap();
         let before = entries().await.len();
         let ask = |org: &str, event: &Value, secret: &[u8]| {

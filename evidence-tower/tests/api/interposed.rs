@@ -17,14 +17,14 @@ use evidence_core::environments::{EnvironmentStore, KnownEnvironment};
 use evidence_core::feed::{Advance, FeedStore, Lease};
 use evidence_core::flows::{Flow, FlowFilter, FlowStore};
 use evidence_core::id::Id;
-use evidence_core::ledger::{Frontier, Hash, Known, Needs};
+use evidence_core::ledger::{Frontier, Hash, LedgerHashes, Needs};
 use evidence_core::name::{Fingerprint, TrailName};
-use evidence_core::orgs::{ByName, KeyHolder, Member, OrgStore, Organization, Standing, User};
-use evidence_core::page::{Listed, Slice, Window};
+use evidence_core::orgs::{ByName, KeyHolder, Member, OrgRole, OrgStore, Organization, User};
+use evidence_core::page::{Listed, Page, PageRequest};
 use evidence_core::policies::{Policy, PolicyStore, PolicyVersion, VersionKey};
 use evidence_core::repos::{Repo, RepoFilter, RepoStore};
 use evidence_core::service_accounts::{ApiKeyRecord, ServiceAccount, ServiceAccountStore};
-use evidence_core::snapshots::{Placed, Run, Snapshot, SnapshotRow, SnapshotStore};
+use evidence_core::snapshots::{Run, Snapshot, SnapshotInstance, SnapshotRow, SnapshotStore};
 use evidence_core::store::{Health, LedgerStore, Recorder, StoreResult, StoredEntry};
 use evidence_core::sweep::{AttachmentState, Pending, PendingStore};
 use evidence_core::texts::TextStore;
@@ -171,8 +171,8 @@ delegate! {
         fn ready() -> ();
     }
     Blobs {
-        fn keep(org: Id, sha256: &Fingerprint, content: &mut dyn Chunks) -> ();
-        fn chunk(org: Id, sha256: &Fingerprint, number: u64) -> Option<Bytes>;
+        fn put(org: Id, sha256: &Fingerprint, content: &mut dyn Chunks) -> ();
+        fn get_chunk(org: Id, sha256: &Fingerprint, number: u64) -> Option<Bytes>;
     }
     PendingStore {
         fn attachment_state(org: Id, sha256: &Fingerprint) -> AttachmentState;
@@ -186,10 +186,10 @@ delegate! {
         fn ledger_head(org: Id) -> Option<Frontier>;
         fn ledger_entries(org: Id, first: u64, limit: u64) -> Vec<StoredEntry>;
         fn ledger_entries_at(org: Id, indexes: &[u64]) -> Vec<StoredEntry>;
-        fn ledger_hashes(org: Id, needs: &Needs) -> Known;
+        fn ledger_hashes(org: Id, needs: &Needs) -> LedgerHashes;
     }
     OrgStore {
-        fn standing(org: &str, user: Id) -> Option<Standing>;
+        fn org_role(org: &str, user: Id) -> Option<OrgRole>;
         fn user(name: &str) -> Option<User>;
         fn users_by_name(after: &str, limit: u64) -> ByName<User>;
         fn organizations_by_name(after: &str, limit: u64) -> ByName<Organization>;
@@ -206,11 +206,11 @@ delegate! {
     FlowStore {
         fn flow(org: Id, name: &str) -> Option<Current<Flow>>;
         fn flows_by_id(org: Id, ids: &[Id]) -> Vec<Flow>;
-        fn flows(org: Id, filter: &FlowFilter, window: Window) -> Slice<Listed>;
+        fn flows(org: Id, filter: &FlowFilter, request: PageRequest) -> Page<Listed>;
     }
     TrailStore {
         fn trail(org: Id, flow: Id, name: &str) -> Option<Current<Trail>>;
-        fn trails(org: Id, filter: &TrailFilter, window: Window) -> Slice<Listed>;
+        fn trails(org: Id, filter: &TrailFilter, request: PageRequest) -> Page<Listed>;
         fn newest_trails(org: Id, flows: &[Id]) -> Vec<Id>;
         fn trail_sizes(org: Id, trails: &[Id]) -> Vec<Listed>;
         fn trail_contents(org: Id, trails: &[Id]) -> Vec<TrailContents>;
@@ -220,8 +220,8 @@ delegate! {
     }
     ArtifactStore {
         fn fingerprints(org: Id, flow: Id, prefix: &str, limit: u64) -> Matches;
-        fn artifacts(org: Id, filter: &ArtifactFilter, window: Window) -> Slice<Artifact>;
-        fn artifacts_listed(org: Id, filter: &ArtifactFilter, window: Window) -> Vec<Listed>;
+        fn artifacts(org: Id, filter: &ArtifactFilter, request: PageRequest) -> Page<Artifact>;
+        fn artifacts_listed(org: Id, filter: &ArtifactFilter, request: PageRequest) -> Vec<Listed>;
         fn latest_artifact(org: Id, filter: &ArtifactFilter) -> Option<Artifact>;
         fn artifacts_by_id(org: Id, ids: &[Id]) -> Vec<Artifact>;
         fn artifact_sizes(org: Id, ids: &[Id]) -> Vec<Listed>;
@@ -236,8 +236,8 @@ delegate! {
     RepoStore {
         fn repo_by_identity(org: Id, identity: &str) -> Option<Current<Repo>>;
         fn repo(org: Id, id: Id) -> Option<Current<Repo>>;
-        fn repos(org: Id, filter: &RepoFilter, window: Window) -> Slice<Repo>;
-        fn repos_listed(org: Id, filter: &RepoFilter, window: Window) -> Vec<Listed>;
+        fn repos(org: Id, filter: &RepoFilter, request: PageRequest) -> Page<Repo>;
+        fn repos_listed(org: Id, filter: &RepoFilter, request: PageRequest) -> Vec<Listed>;
     }
     EnvironmentStore {
         fn environment(org: Id, name: &str) -> Option<KnownEnvironment>;
@@ -249,7 +249,7 @@ delegate! {
         fn snapshot(org: Id, environment: Id, index: u64) -> Option<Current<Snapshot>>;
         fn snapshots(org: Id, environment: Id, range: RangeInclusive<u64>) -> Vec<SnapshotRow>;
         fn snapshot_at(org: Id, environment: Id, at: Timestamp) -> u64;
-        fn instances(org: Id, environment: Id, index: u64) -> Vec<Placed>;
+        fn instances(org: Id, environment: Id, index: u64) -> Vec<SnapshotInstance>;
         fn runs(org: Id, fingerprints: &[Fingerprint], newest: u32) -> Vec<Run>;
     }
     PolicyStore {

@@ -361,7 +361,7 @@ const MEETINGS: [Meet; 10] = [
 
 async fn acme(store: &dyn Store) -> Id {
     let jane = store.user("jane").await.unwrap().unwrap();
-    store.standing("acme", jane.id).await.unwrap().unwrap().organization.id
+    store.org_role("acme", jane.id).await.unwrap().unwrap().organization.id
 }
 
 /// How often each meeting is held, all of them at the same time.

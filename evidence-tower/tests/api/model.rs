@@ -76,7 +76,7 @@ impl Contender {
         let mut ledgers = Vec::new();
         for (org, user) in [("acme", "jane"), ("jane", "jane"), ("foobar", "john"), ("john", "john")] {
             let user = self.store.user(user).await.unwrap().unwrap();
-            let standing = self.store.standing(org, user.id).await.unwrap().unwrap();
+            let standing = self.store.org_role(org, user.id).await.unwrap().unwrap();
             let head = self.store.ledger_head(standing.organization.id).await.unwrap().unwrap();
             ledgers.push((org, head.size(), head.root().to_string()));
         }

@@ -107,7 +107,7 @@ async fn numbers_are_recorded_as_they_were_sent() {
     each_store(async |api, store| {
         let fields = send_all(&api).await;
         let jane = store.user("jane").await.unwrap().unwrap();
-        let acme = store.standing("acme", jane.id).await.unwrap().unwrap().organization.id;
+        let acme = store.org_role("acme", jane.id).await.unwrap().unwrap().organization.id;
         let entries = store.ledger_entries(acme, 0, 1000).await.unwrap();
         let payloads: String = entries.into_iter().map(|entry| entry.payload).collect();
         assert_in(&payloads, &fields, "the ledger");

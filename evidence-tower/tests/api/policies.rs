@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use evidence_core::background::LEASE;
 use evidence_core::memory::MemoryStore;
-use evidence_core::policies::Reassess;
+use evidence_core::policies::Reevaluate;
 use evidence_core::{Evidence, Settings};
 use futures_util::FutureExt;
 use serde_json::json;
@@ -54,7 +54,7 @@ async fn a_policy_and_a_trail_do_not_grow_with_each_of_their_facts() {
     each_store(async |api, store| {
         api.put_policy("p", EMPTY).await.created();
         let acme = store.user("jane").await.unwrap().unwrap();
-        let acme = store.standing("acme", acme.id).await.unwrap().unwrap().organization.id;
+        let acme = store.org_role("acme", acme.id).await.unwrap().unwrap().organization.id;
         let mut sizes = BTreeMap::<String, Vec<usize>>::new();
         for n in 1000..1120 {
             let text = format!("{EMPTY}# {n}\n");
@@ -186,7 +186,7 @@ async fn an_unknown_policy_is_not_found_and_only_writers_put() {
 }
 
 #[tokio::test]
-async fn a_new_version_judges_what_runs_where_it_is_attached() {
+async fn a_new_version_evaluates_what_runs_where_it_is_attached() {
     for_each_store(async |api| {
         api.given_environments("docker", &["b", "a", "idle", "free"]).await;
         api.put_policy("p", EMPTY).await;
@@ -218,7 +218,7 @@ async fn a_new_version_judges_what_runs_where_it_is_attached() {
 }
 
 #[tokio::test]
-async fn environments_that_a_new_version_did_not_reach_are_judged_by_it_in_the_background() {
+async fn environments_that_a_new_version_did_not_reach_are_evaluated_by_it_in_the_background() {
     for stored in stores().await {
         let (armed, writes) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let is_armed = Arc::clone(&armed);
@@ -246,7 +246,7 @@ async fn environments_that_a_new_version_did_not_reach_are_judged_by_it_in_the_b
         timeout(Duration::from_secs(1), put).await.map(|_| "it answered").unwrap_err();
         let evidence = Evidence::new(Arc::clone(&stored.store), Settings::default());
         let api = Api::new(evidence.clone(), Mount::Tower, stored.name).await;
-        let background = evidence.background(LEASE, vec![Arc::new(Reassess)]);
+        let background = evidence.background(LEASE, vec![Arc::new(Reevaluate)]);
         for name in ["a", "b"] {
             let path = format!("/environments/acme/{name}");
             let begun = Instant::now();
@@ -262,7 +262,7 @@ async fn environments_that_a_new_version_did_not_reach_are_judged_by_it_in_the_b
 }
 
 #[tokio::test]
-async fn a_version_is_read_when_it_is_first_judged_by_and_no_older_one_is() {
+async fn a_version_is_read_when_it_is_first_evaluated_by_and_no_older_one_is() {
     let (store, answered) = Interposed::measured(Arc::new(MemoryStore::new()));
     let evidence = fixture(Arc::new(store), Settings::default()).await;
     let api = Api::new(evidence, Mount::Tower, "memory").await;

@@ -146,7 +146,7 @@ async fn a_policy_is_compared_with_its_latest_version_and_shown_a_few_versions_a
 }
 
 #[tokio::test]
-async fn an_environment_is_judged_by_a_few_large_policies_at_a_time() {
+async fn an_environment_is_evaluated_by_a_few_large_policies_at_a_time() {
     const MANY: usize = 6;
     each_store(async |api: Api, store: Arc<dyn Store>| {
         api.environment("prod").await;

@@ -218,7 +218,7 @@ async fn what_is_on_the_allowlist_may_run_whatever_the_policies_say() {
 }
 
 #[tokio::test]
-async fn what_runs_nothing_is_judged_by_its_policies_at_the_next_report() {
+async fn what_runs_nothing_is_evaluated_by_its_policies_at_the_next_report() {
     for_each_store(async |api| {
         api.given_environments("docker", &["prod"]).await;
         api.report_running("prod", &[]).await.expect_exactly(201, json!("OK"));
@@ -234,7 +234,7 @@ async fn what_runs_nothing_is_judged_by_its_policies_at_the_next_report() {
 }
 
 #[tokio::test]
-async fn the_same_policy_sent_again_judges_nothing_twice() {
+async fn the_same_policy_sent_again_evaluates_nothing_twice() {
     for_each_store(async |api| {
         api.given_environments("docker", &["prod"]).await;
         api.put_policy("p", PROVENANCE).await.expect(201, json!({"name": "p"}));

@@ -271,9 +271,9 @@ async fn an_artifact_with_provenance_shows_its_flow_trail_and_commit() {
     .await;
 }
 
-/// No report of a kind that the service takes yet leaves any; what is recorded is shown and judged all the same.
+/// No report of a kind that the service takes yet leaves any; what is recorded is shown and evaluated all the same.
 #[tokio::test]
-async fn what_has_no_digest_is_shown_with_its_context_and_judged_as_without_provenance() {
+async fn what_has_no_digest_is_shown_with_its_context_and_evaluated_as_without_provenance() {
     over_each_store(async |api, store, acme| {
         api.given_environments("ECS", &["prod"]).await;
         let environment = store.environment(acme, "prod").await.unwrap().unwrap().record.id;
@@ -321,8 +321,8 @@ async fn what_has_no_digest_is_shown_with_its_context_and_judged_as_without_prov
         api.attach("prod", "p").await;
         let second = api.get("/snapshots/acme/prod/2").await;
         let applied = json!([{"name": "p", "failing_artifacts": ["", ""]}]);
-        let judged = json!({"compliant": false, "artifacts": shown(Some(false)), "applied_policies": applied});
-        second.expect(200, judged);
+        let evaluated = json!({"compliant": false, "artifacts": shown(Some(false)), "applied_policies": applied});
+        second.expect(200, evaluated);
         api.expect_snapshots("prod", 2).await;
     })
     .await;

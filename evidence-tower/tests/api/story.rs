@@ -143,12 +143,12 @@ impl Story {
         let (number, at) = self.snapshots.get(&id).copied().unwrap_or_default();
         self.expect("the number of a snapshot", number + 1, snapshot.index);
         self.expect("the time of a snapshot", at, at.min(snapshot.at));
-        self.expect("the policies of a snapshot", self.judges(id), snapshot.policies.clone());
+        self.expect("the policies of a snapshot", self.evaluates(id), snapshot.policies.clone());
         self.snapshots.insert(id, (snapshot.index, snapshot.at));
     }
 
-    /// What an environment is judged by.
-    fn judges(&self, environment: Id) -> Vec<AppliedPolicy> {
+    /// What an environment is evaluated by.
+    fn evaluates(&self, environment: Id) -> Vec<AppliedPolicy> {
         let mut policies = self.environments[&environment].policies.clone();
         policies.sort_unstable();
         policies.into_iter().map(|policy| AppliedPolicy { policy, version: self.versions[&policy] }).collect()
@@ -162,8 +162,8 @@ impl Story {
             self.expect("how many snapshots there are", latest, known.status.snapshots);
             self.expect("an environment", self.environments.get(&id).cloned(), Some(known.record.clone()));
             if let Some(snapshot) = store.snapshot(org, id, latest).await.unwrap() {
-                let judges = self.judges(id);
-                self.expect(&format!("the latest judgement of {name}"), judges, snapshot.record.policies);
+                let evaluates = self.evaluates(id);
+                self.expect(&format!("the latest evaluation of {name}"), evaluates, snapshot.record.policies);
             }
             let list = api.get(&format!("/snapshots/acme/{name}?per_page=1000")).await.ok();
             let lines = list.as_array().unwrap();

@@ -33,7 +33,7 @@ use crate::rebuilding::{Asked, Tables};
 /// The instant at which every test runs.
 pub(crate) const NOW: Timestamp = Timestamp::from_seconds(1_783_538_510);
 /// No case meets a time limit of a store, on a machine however slow.
-const PATIENCE: Duration = Duration::from_secs(300);
+const TEST_TIMEOUT: Duration = Duration::from_secs(300);
 /// The key of `jane`, who administers the organization `acme`.
 pub(crate) const JANE: &str = "jane-key";
 /// The key of `john`, who administers the organization `foobar`.
@@ -72,8 +72,8 @@ impl Stored {
 
 async fn sqlite(directory: &tempfile::TempDir) -> SqliteStore {
     let options = evidence_store_sqlite::Options {
-        acquire_timeout: PATIENCE,
-        queue_timeout: PATIENCE,
+        acquire_timeout: TEST_TIMEOUT,
+        queue_timeout: TEST_TIMEOUT,
         ..Default::default()
     };
     SqliteStore::open_with(directory.path().join("evidence.db"), &options).await.unwrap()
@@ -92,9 +92,9 @@ pub(crate) async fn stores() -> Vec<Stored> {
         let options = evidence_store_postgres::Options {
             schema: schema.name.clone(),
             connections: 4,
-            acquire_timeout: PATIENCE,
-            queue_timeout: PATIENCE,
-            statement_timeout: PATIENCE,
+            acquire_timeout: TEST_TIMEOUT,
+            queue_timeout: TEST_TIMEOUT,
+            statement_timeout: TEST_TIMEOUT,
             ..Default::default()
         };
         let postgres = Arc::new(PostgresStore::connect_with(&schema.url, &options).await.unwrap());
@@ -200,7 +200,7 @@ pub(crate) async fn fixture(store: Arc<dyn Store>, settings: Settings) -> Eviden
     }
     let jane = store.user("jane").await.unwrap().unwrap();
     let by = Actor { id: jane.id, name: "jane".to_owned(), kind: ActorKind::User };
-    let acme = store.standing("acme", jane.id).await.unwrap().unwrap().organization.id;
+    let acme = store.org_role("acme", jane.id).await.unwrap().unwrap().organization.id;
     let new_id = || Id::new(NOW, &*random);
     for (role, key) in KEYS {
         add_account(&*store, acme, &by, Account { role, key, ends: None, revoked: None }, &new_id).await;

@@ -71,7 +71,7 @@ const AWAY: (u16, bool) = (503, true);
 
 async fn acme(store: &Arc<dyn Store>) -> Id {
     let jane = store.user("jane").await.unwrap().unwrap();
-    store.standing("acme", jane.id).await.unwrap().unwrap().organization.id
+    store.org_role("acme", jane.id).await.unwrap().unwrap().organization.id
 }
 
 /// The service over every store, with the attachments inside of it and in a directory.
@@ -130,7 +130,7 @@ impl Case {
     }
 
     async fn has(&self, content: &str) -> bool {
-        self.blobs.chunk(self.org, &digest(content), 0).await.unwrap().is_some()
+        self.blobs.get_chunk(self.org, &digest(content), 0).await.unwrap().is_some()
     }
 
     async fn notes(&self) -> usize {
@@ -264,12 +264,12 @@ struct Slow(Arc<Hand>);
 
 #[async_trait]
 impl Blobs for Slow {
-    async fn keep(&self, _: Id, _: &Fingerprint, _: &mut dyn Chunks) -> StoreResult<()> {
+    async fn put(&self, _: Id, _: &Fingerprint, _: &mut dyn Chunks) -> StoreResult<()> {
         self.0.pass(30 * MINUTE);
         Ok(())
     }
 
-    async fn chunk(&self, _: Id, _: &Fingerprint, _: u64) -> StoreResult<Option<Bytes>> {
+    async fn get_chunk(&self, _: Id, _: &Fingerprint, _: u64) -> StoreResult<Option<Bytes>> {
         Ok(None)
     }
 }
@@ -286,11 +286,11 @@ struct Stubborn(Vec<Fingerprint>);
 
 #[async_trait]
 impl Blobs for Stubborn {
-    async fn keep(&self, _: Id, _: &Fingerprint, _: &mut dyn Chunks) -> StoreResult<()> {
+    async fn put(&self, _: Id, _: &Fingerprint, _: &mut dyn Chunks) -> StoreResult<()> {
         Ok(())
     }
 
-    async fn chunk(&self, _: Id, _: &Fingerprint, _: u64) -> StoreResult<Option<Bytes>> {
+    async fn get_chunk(&self, _: Id, _: &Fingerprint, _: u64) -> StoreResult<Option<Bytes>> {
         Ok(None)
     }
 }
@@ -332,7 +332,7 @@ async fn what_cannot_be_removed_of_one_organization_keeps_nothing_of_another() {
         let store = Arc::clone(&stored.store);
         fixture(Arc::clone(&store), Settings::default()).await;
         let jane = store.user("jane").await.unwrap().unwrap();
-        let own = store.standing("jane", jane.id).await.unwrap().unwrap().organization.id;
+        let own = store.org_role("jane", jane.id).await.unwrap().unwrap().organization.id;
         let (acme, random) = (acme(&store).await, Arc::new(SystemRandom));
         for (stuck, other) in [(acme, own), (own, acme)] {
             let clock = Hand::new();
@@ -398,11 +398,11 @@ struct Silent {
 
 #[async_trait]
 impl Blobs for Silent {
-    async fn keep(&self, _: Id, _: &Fingerprint, _: &mut dyn Chunks) -> StoreResult<()> {
+    async fn put(&self, _: Id, _: &Fingerprint, _: &mut dyn Chunks) -> StoreResult<()> {
         Ok(())
     }
 
-    async fn chunk(&self, _: Id, _: &Fingerprint, _: u64) -> StoreResult<Option<Bytes>> {
+    async fn get_chunk(&self, _: Id, _: &Fingerprint, _: u64) -> StoreResult<Option<Bytes>> {
         Ok(None)
     }
 }

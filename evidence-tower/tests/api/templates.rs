@@ -37,7 +37,7 @@ async fn noting(store: &Arc<dyn Store>) -> (Api, Arc<Mutex<Vec<usize>>>) {
 
 pub(crate) async fn org(store: &dyn Store, user: &str, name: &str) -> Id {
     let user = store.user(user).await.unwrap().unwrap().id;
-    store.standing(name, user).await.unwrap().unwrap().organization.id
+    store.org_role(name, user).await.unwrap().unwrap().organization.id
 }
 
 /// The payloads in the ledger of `acme`.

@@ -595,7 +595,7 @@ fn is_recorded(path: &[Step], sent: &Value, recorded: &[(Vec<Step>, Value)]) -> 
 
 async fn recorded_since(store: &dyn Store, first: &mut u64) -> Vec<(Vec<Step>, Value)> {
     let jane = store.user("jane").await.unwrap().unwrap();
-    let acme = store.standing("acme", jane.id).await.unwrap().unwrap().organization.id;
+    let acme = store.org_role("acme", jane.id).await.unwrap().unwrap().organization.id;
     let mut found = Vec::new();
     for entry in store.ledger_entries(acme, *first, 1000).await.unwrap() {
         *first = entry.index + 1;

@@ -1,4 +1,4 @@
-//! Trails: begun, changed, judged and listed (specification, Trails), and their PDF.
+//! Trails: begun, changed, evaluated and listed (specification, Trails), and their PDF.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -445,7 +445,7 @@ async fn a_trail_is_as_its_last_event_says_whatever_is_written_meanwhile() {
         api.flow("shop", TEMPLATE).await;
         api.begin("shop", &json!({"name": "t"})).await.created();
         let jane = store.user("jane").await.unwrap().unwrap();
-        let org = store.standing("acme", jane.id).await.unwrap().unwrap().organization.id;
+        let org = store.org_role("acme", jane.id).await.unwrap().unwrap().organization.id;
         let shop = store.flow(org, "shop").await.unwrap().unwrap().record.id;
         for place in 0.. {
             // Another description, recorded right before this question.

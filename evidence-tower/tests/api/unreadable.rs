@@ -41,7 +41,7 @@ pub(crate) async fn over_each_store(case: impl AsyncFn(Api, &dyn Store, Id)) {
         let evidence = fixture(store, Settings::default()).await;
         let api = Api::new(evidence.clone(), Mount::Tower, name).await;
         let jane = evidence.store().user("jane").await.unwrap().unwrap().id;
-        let acme = evidence.store().standing("acme", jane).await.unwrap().unwrap().organization.id;
+        let acme = evidence.store().org_role("acme", jane).await.unwrap().unwrap().organization.id;
         case(api, evidence.store(), acme).await;
         drop(home);
     }
@@ -132,8 +132,8 @@ async fn nothing_complies_in_the_flow_with(damage: Damage) {
         api.get(ARTIFACT).await.expect(200, json!({"state": "COMPLIANT"}));
         let shop = store.flow(acme, "shop").await.unwrap().unwrap().record.id;
         let filter = evidence_core::artifacts::ArtifactFilter { flow: Some(shop), ..Default::default() };
-        let window = evidence_core::page::Window { offset: 0, limit: 1 };
-        let mut record = store.artifacts(acme, &filter, window).await.unwrap().items.remove(0);
+        let request = evidence_core::page::PageRequest { offset: 0, limit: 1 };
+        let mut record = store.artifacts(acme, &filter, request).await.unwrap().items.remove(0);
         record.id = "ffffffff-ffff-4fff-bfff-ffffffff".parse().unwrap();
         record.template = damage.template(store, acme).await;
         inject(store, acme, Fact::ArtifactReported { record }).await;

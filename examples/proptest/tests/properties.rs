@@ -18,7 +18,7 @@ use evidence_core::name::Fingerprint;
 use evidence_core::operation::Operation;
 use evidence_core::reports::ReportDocker;
 use evidence_core::seed::Seed;
-use evidence_core::strategies::{Known, Requests, Sent, bodies};
+use evidence_core::strategies::{ExistingNames, Requests, Sent, bodies};
 use evidence_core::{Error, Evidence, EvidenceService, Result, Settings, Store, decode};
 use evidence_example_proptest::{Container, Report};
 use proptest::collection::vec;
@@ -104,7 +104,7 @@ proptest! {
     /// to tell its user what to mend.
     #[test]
     fn a_refusal_names_what_is_wrong(
-        refused in Requests::of(ReportArtifact::NAME, &Known::default()).unwrap().refused()
+        refused in Requests::of(ReportArtifact::NAME, &ExistingNames::default()).unwrap().refused()
     ) {
         let service = Service::new();
         let answer = service.call::<ReportArtifact>(json!({"org": "acme", "flow_name": "web"}), &refused.sent);

@@ -12,7 +12,7 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::rt::Executor;
 use tokio::time::{Instant, sleep_until};
 
-use crate::patience::{Work, Working};
+use crate::timeouts::{Work, Working};
 
 tokio::task_local! {
     /// The stream that the answer in the making is for, over HTTP/2.
@@ -22,7 +22,7 @@ tokio::task_local! {
 /// Runs HTTP/2 streams. One is reset when its peer has taken no piece of its answer for as long as this.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Streams {
-    pub(crate) patience: Duration,
+    pub(crate) timeout: Duration,
 }
 
 impl<F> Executor<F> for Streams
@@ -30,13 +30,13 @@ where
     F: Future + Send + 'static,
 {
     fn execute(&self, answering: F) {
-        let Self { patience } = *self;
+        let Self { timeout } = *self;
         tokio::spawn(async move {
             let stream = Arc::new(Stream::new());
             tokio::select! {
                 _ = STREAM.scope(Arc::clone(&stream), answering) => {}
-                () = stream.stalled(patience) => {
-                    tracing::warn!(?patience, "an answer was given up: the peer took nothing of it");
+                () = stream.stalled(timeout) => {
+                    tracing::warn!(?timeout, "an answer was given up: the peer took nothing of it");
                 }
             }
         });
@@ -68,11 +68,11 @@ impl Stream {
     }
 
     /// Answers once nothing was written for this long although there was something to write.
-    async fn stalled(&self, patience: Duration) {
+    async fn stalled(&self, timeout: Duration) {
         loop {
             let now = Instant::now();
             let deadline =
-                self.change(|sending| if sending.pieces > 0 { sending.since } else { now }) + patience;
+                self.change(|sending| if sending.pieces > 0 { sending.since } else { now }) + timeout;
             if deadline <= now {
                 return;
             }

@@ -14,10 +14,10 @@ mod descriptors;
 mod failure;
 mod fsck;
 mod logging;
-mod patience;
 mod seed;
 mod serve;
 mod store;
+mod timeouts;
 
 use std::process::ExitCode;
 

@@ -30,15 +30,15 @@ use crate::cli::{ApiOptions, ServeOptions, Switch};
 use crate::descriptors::places;
 use crate::failure::Failure;
 use crate::logging;
-use crate::patience::{Allowed, BoxError, Patient, Timely, Working};
 use crate::store::{self, Opened};
+use crate::timeouts::{Allowed, BodyDeadline, BoxError, IdleTimeout, Working};
 
 /// How long a client may take over its first byte and over a request's head; an idle connection ends after as long.
-const HEAD_PATIENCE: Duration = Duration::from_secs(30);
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a client may rest in the middle of a request or an answer.
-const PATIENCE: Duration = Duration::from_secs(60);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long the body of a request may take to come.
-const BODY: Allowed = Allowed { piece: PATIENCE, whole: Duration::from_secs(600) };
+const BODY: Allowed = Allowed { piece: IDLE_TIMEOUT, whole: Duration::from_secs(600) };
 /// How long running requests may take once a signal asked to stop.
 const DRAIN: Duration = Duration::from_secs(30);
 /// How long background work may take to let go of what it does, once requests are answered.
@@ -59,7 +59,7 @@ pub(crate) async fn run(options: ServeOptions) -> Result<(), Failure> {
         );
     }
     let sweep = api.sweep;
-    let door = Door::open(&api).await?;
+    let door = Listener::open(&api).await?;
     let service = Evidence::new(store.store(), door.settings(&api));
     let service = match attachments {
         Some(place) => service.with_attachments(Arc::new(place)),
@@ -71,7 +71,7 @@ pub(crate) async fn run(options: ServeOptions) -> Result<(), Failure> {
 
 /// A bound socket and the signals that close it.
 #[derive(Debug)]
-pub(crate) struct Door {
+pub(crate) struct Listener {
     listener: TcpListener,
     /// The address it listens on.
     pub(crate) address: SocketAddr,
@@ -80,7 +80,7 @@ pub(crate) struct Door {
     stop: Stop,
 }
 
-impl Door {
+impl Listener {
     /// Binds the socket. From here on a signal means draining.
     pub(crate) async fn open(options: &ApiOptions) -> Result<Self, Failure> {
         let failed = |source| Failure::Listen { address: options.listen, source };
@@ -160,15 +160,15 @@ struct Connections<A> {
 
 impl<A, B> Connections<A>
 where
-    A: Service<Request<Timely<Incoming>>, Response = Response<B>, Error = Infallible>,
+    A: Service<Request<BodyDeadline<Incoming>>, Response = Response<B>, Error = Infallible>,
     A: Clone + Send + 'static,
     A::Future: Send,
     B: Body<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static,
 {
     fn new(api: A) -> Self {
-        let mut http = auto::Builder::new(Streams { patience: PATIENCE });
-        http.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_PATIENCE);
-        http.http2().timer(TokioTimer::new()).keep_alive_interval(HEAD_PATIENCE);
+        let mut http = auto::Builder::new(Streams { timeout: IDLE_TIMEOUT });
+        http.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
+        http.http2().timer(TokioTimer::new()).keep_alive_interval(HEAD_TIMEOUT);
         Self { api, http, running: GracefulShutdown::new() }
     }
 
@@ -178,12 +178,12 @@ where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let (api, working) = (self.api.clone(), Working::default());
-        let stream = Patient::new(stream, PATIENCE, working.clone()).spoken_to_within(HEAD_PATIENCE);
+        let stream = IdleTimeout::new(stream, IDLE_TIMEOUT, working.clone()).spoken_to_within(HEAD_TIMEOUT);
         let stream = TokioIo::new(stream);
         let service = service_fn(move |request: Request<Incoming>| {
             let (api, working, work) = (api.clone(), working.clone(), working.begin());
             async move {
-                let response = api.oneshot(request.map(|body| Timely::new(body, BODY))).await;
+                let response = api.oneshot(request.map(|body| BodyDeadline::new(body, BODY))).await;
                 drop(work);
                 response.map(|response| response.map(|body| Answer::new(body, working)))
             }

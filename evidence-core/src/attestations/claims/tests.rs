@@ -43,7 +43,7 @@ async fn attest<C: Claim>(service: &Evidence, jane: &Principal, document: Value)
 
 async fn recorded(service: &Evidence, name: &str) -> Vec<Attestation> {
     let jane = service.store().user("jane").await.unwrap().unwrap();
-    let org = service.store().standing("acme", jane.id).await.unwrap().unwrap().organization.id;
+    let org = service.store().org_role("acme", jane.id).await.unwrap().unwrap().organization.id;
     let flow = service.store().flow(org, "shop").await.unwrap().unwrap().record.id;
     let trail = service.store().trail(org, flow, "t").await.unwrap().unwrap().record.id;
     let named = service.store().attestations(org, &[trail], name).await.unwrap();
@@ -280,15 +280,15 @@ fn the_fields_of_an_override_are_checked() {
     }
 }
 
-/// A claim that is judged by the latest version of a custom type, as such types are.
+/// A claim that is evaluated by the latest version of a custom type, as such types are.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Reviewed {
     type_name: String,
 }
 
-/// How often one was judged.
-static JUDGED: AtomicUsize = AtomicUsize::new(0);
+/// How often one was evaluated.
+static EVALUATED: AtomicUsize = AtomicUsize::new(0);
 
 impl Claim for Reviewed {
     const OPERATION: &'static str = "post_reviewed_attestation";
@@ -296,10 +296,10 @@ impl Claim for Reviewed {
     const SUMMARY: &'static str = "For tests";
     const SCHEMA: &'static str = "ReviewedAttestationPostInput";
 
-    async fn judge(&self, _: &Claimed<'_>, cx: &Context<'_>) -> Result<Judgement> {
+    async fn evaluate(&self, _: &Claimed<'_>, cx: &Context<'_>) -> Result<Verdict> {
         let known = cx.store().attestation_type(cx.org()?, &self.type_name).await?;
         let known = known.ok_or_else(|| Error::invalid("type_name", "No such type"))?;
-        if JUDGED.fetch_add(1, Ordering::Relaxed) == 0 {
+        if EVALUATED.fetch_add(1, Ordering::Relaxed) == 0 {
             // Somebody else is faster.
             let version = crate::fact::Fact::AttestationTypeVersioned {
                 record: crate::attestation_types::AttestationType { version: 2, ..known.record.clone() },
@@ -318,12 +318,12 @@ impl Claim for Reviewed {
         }
         let guards = vec![Guard::Revision(RecordKind::AttestationType, known.record.id, known.revision)];
         let details = Details::Other(JsonText::of(&json!({"type_version": known.record.version})).unwrap());
-        Ok(Judgement { guards, ..Judgement::of(format!("custom:{}", self.type_name), true, details) })
+        Ok(Verdict { guards, ..Verdict::of(format!("custom:{}", self.type_name), true, details) })
     }
 }
 
 #[tokio::test]
-async fn a_claim_is_judged_again_where_what_its_verdict_rests_on_changed() {
+async fn a_claim_is_evaluated_again_where_what_its_verdict_rests_on_changed() {
     let (service, jane) = service().await;
     let document = json!({"attestation_name": "a", "type_name": "review"});
     let refused = attest::<Reviewed>(&service, &jane, document.clone()).await;
@@ -333,7 +333,7 @@ async fn a_claim_is_judged_again_where_what_its_verdict_rests_on_changed() {
     service.call(&jane, post, Form::of(input)).await.unwrap();
     attest::<Reviewed>(&service, &jane, document).await.unwrap();
     let recorded = recorded(&service, "a").await;
-    assert_eq!((recorded.len(), JUDGED.load(Ordering::Relaxed)), (1, 2));
+    assert_eq!((recorded.len(), EVALUATED.load(Ordering::Relaxed)), (1, 2));
     assert_eq!(recorded[0].details, Details::Other(JsonText::of(&json!({"type_version": 2})).unwrap()));
     assert_eq!(recorded[0].kind, "custom:review");
 }

@@ -6,7 +6,8 @@ use std::sync::{Arc, OnceLock};
 
 use super::scopes::{Reports, newest_by_slot};
 use super::{
-    AttestationStatus, ReportedArtifact, ReportedAttestation, Standing, State, Subject, expected_of, verdict,
+    AttestationStatus, ReportedArtifact, ReportedAttestation, ScopeStatus, State, Subject, expected_of,
+    verdict,
 };
 use crate::rules::template::Template;
 
@@ -18,11 +19,11 @@ pub fn artifact_states<'a>(
     attestations: &'a [ReportedAttestation],
 ) -> BTreeMap<(&'a str, &'a str), State> {
     let reports = Reports::new(artifacts, attestations);
-    let trail = Standing::new(&template.attestations, &reports.on_trail);
+    let trail = ScopeStatus::new(&template.attestations, &reports.on_trail);
     let mut states = BTreeMap::new();
     for (fingerprint, names) in names_by_content(artifacts) {
         let about = reports.about(&reports.subjects_with_attestations(fingerprint));
-        let state = |expected| verdict(template, [Standing::new(expected, &about).state, trail.state]);
+        let state = |expected| verdict(template, [ScopeStatus::new(expected, &about).state, trail.state]);
         let unexpected = state(&[]);
         states.extend(names.into_iter().map(|name| {
             let expected = expected_of(template, name);
@@ -83,19 +84,19 @@ impl ByContent {
     }
 
     /// How many more [`state`](Self::state) goes through: those of the trail, and what is asked of it, once.
-    pub fn unjudged(&self, template: &Template) -> usize {
+    pub fn unevaluated(&self, template: &Template) -> usize {
         if self.trail.get().is_some() { 0 } else { self.on_trail.len() + template.attestations.len() }
     }
 
     /// The state of a report of this content by this name, as [`evaluate_artifact`](super::evaluate_artifact) says of it; the
     /// template is the trail's.
     pub fn state(&self, template: &Template, fingerprint: &str, name: &str) -> State {
-        let judge = |expected, places: &[usize]| {
+        let evaluate = |expected, places: &[usize]| {
             let at = places.iter().filter_map(|place| self.attestations.get(*place));
-            Standing::new(expected, &Vec::from_iter(at)).state
+            ScopeStatus::new(expected, &Vec::from_iter(at)).state
         };
-        let own = judge(expected_of(template, name), &self.about(fingerprint));
-        let trail = || judge(&template.attestations, &self.on_trail);
+        let own = evaluate(expected_of(template, name), &self.about(fingerprint));
+        let trail = || evaluate(&template.attestations, &self.on_trail);
         // A template that cannot be read now may be put right meanwhile.
         let trail = if template.unreadable().is_some() { trail() } else { *self.trail.get_or_init(trail) };
         verdict(template, [own, trail])
@@ -137,7 +138,8 @@ pub fn content_statuses<'a, L: Clone>(
     keep: impl Fn(Vec<AttestationStatus>) -> L,
 ) -> BTreeMap<&'a str, ContentStatus<'a, L>> {
     let reports = Reports::new(artifacts, attestations);
-    let Standing { lines, state: of_trail, .. } = Standing::new(&template.attestations, &reports.on_trail);
+    let ScopeStatus { lines, state: of_trail, .. } =
+        ScopeStatus::new(&template.attestations, &reports.on_trail);
     let on_trail = keep(lines);
     let mut alike: BTreeMap<Vec<Subject<'_>>, BTreeMap<&str, (State, L)>> = BTreeMap::new();
     let mut statuses = BTreeMap::new();
@@ -153,7 +155,7 @@ pub fn content_statuses<'a, L: Clone>(
             let expected = expected_of(template, name);
             // All names of which nothing is expected are alike.
             let of_one = alike.entry(if expected.is_empty() { "" } else { name }).or_insert_with(|| {
-                let Standing { lines, state, .. } = Standing::new(expected, &reports.about(&about));
+                let ScopeStatus { lines, state, .. } = ScopeStatus::new(expected, &reports.about(&about));
                 (state, keep(lines))
             });
             of_one.clone()

@@ -1,11 +1,11 @@
 //! Which lines are listed for the artifacts of a trail: all, up to a limit, and from then on those that no other artifact
-//! has shown. What the same is said and asked of is judged once.
+//! has shown. What the same is said and asked of is evaluated once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::scopes::Scopes;
 use super::{
-    ArtifactStatus, AttestationStatus, ReportedArtifact, Standing, Subject, expected_of, reported_status,
+    ArtifactStatus, AttestationStatus, ReportedArtifact, ScopeStatus, Subject, expected_of, reported_status,
 };
 use crate::rules::template::Template;
 
@@ -21,13 +21,13 @@ pub(super) struct Listing<'a> {
     listed: BTreeSet<(Option<String>, Option<String>)>,
     /// What the attestations of one artifact come to is the same for all of which the same is said, and asked: by what
     /// attestations call it, and by its name where something is asked of that.
-    pub(super) known: BTreeMap<(Vec<Subject<'a>>, String), Known>,
+    pub(super) known: BTreeMap<(Vec<Subject<'a>>, String), ArtifactLines>,
 }
 
 /// What was said of an artifact, once.
-pub(super) struct Known {
+pub(super) struct ArtifactLines {
     /// With those lines that may still be listed: all of them, or those of what is missing.
-    pub(super) own: Standing,
+    pub(super) own: ScopeStatus,
     /// How many lines there are in all.
     lines: usize,
 }
@@ -43,7 +43,7 @@ impl<'a> Listing<'a> {
     pub(super) fn of(
         &mut self,
         template: &Template,
-        trail: &Standing,
+        trail: &ScopeStatus,
         artifact: &ReportedArtifact,
         scopes: &Scopes<'a>,
     ) -> ArtifactStatus {
@@ -51,8 +51,8 @@ impl<'a> Listing<'a> {
         let name = if expected.is_empty() { String::new() } else { artifact.name.clone() };
         let Self { left, listed, known } = self;
         let known = known.entry((scopes.subjects(artifact), name)).or_insert_with_key(|(subjects, _)| {
-            let own = Standing::new(expected, &scopes.about(subjects));
-            Known { lines: own.lines.len(), own }
+            let own = ScopeStatus::new(expected, &scopes.about(subjects));
+            ArtifactLines { lines: own.lines.len(), own }
         });
         let may_repeat = known.lines <= *left;
         *left = left.saturating_sub(known.lines);

@@ -507,7 +507,7 @@ fn what_is_asked_of_each_name_does_not_multiply_what_is_kept() {
     let about: Vec<_> =
         (0..).zip(&names).map(|(n, name)| attestation(name, true, on_artifact(), 800 + n)).collect();
     let scopes = Scopes::new(&artifacts, &about);
-    let trail = Standing::new(&template.attestations, scopes.on_trail());
+    let trail = ScopeStatus::new(&template.attestations, scopes.on_trail());
     let mut listing = Listing::default();
     let mut lines = 0;
     for artifact in &artifacts {

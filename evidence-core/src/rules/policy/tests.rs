@@ -443,7 +443,7 @@ proptest! {
 }
 
 proptest::proptest! {
-    /// Whatever is stored: what can be read is judged as it always is, and nothing complies with the rest.
+    /// Whatever is stored: what can be read is evaluated as it always is, and nothing complies with the rest.
     #[test]
     fn a_stored_policy_is_read_or_demands_what_nothing_meets(yaml in "\\PC{0,40}") {
         let stored = Policy::stored(&yaml);

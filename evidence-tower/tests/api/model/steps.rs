@@ -4,7 +4,7 @@ use std::fmt;
 
 use evidence_core::api;
 use evidence_core::operation::{Body, BodyKind, Operation, Visitor};
-use evidence_core::strategies::{Known, Requests, Sent, texts};
+use evidence_core::strategies::{ExistingNames, Requests, Sent, texts};
 use http::Method;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::support::{JANE, JOHN};
 
 /// Random requests of a run, at most.
-const LONGEST: usize = 120;
+const MAX_LEN: usize = 120;
 
 /// Names that requests choose from: few, so that they meet. The last of each kind is of nothing.
 const FLOWS: &[&str] = &["web", "shop", "nothing"];
@@ -198,7 +198,7 @@ pub(super) fn runs() -> impl Strategy<Value = Vec<Step>> {
     let furniture = furniture();
     let count = furniture.len();
     let begun = prop_oneof![3 => Just(furniture.clone()), 1 => subsequence(furniture, 0..=count)];
-    (begun, vec(steps(), 20..=LONGEST)).prop_map(|(begun, steps)| [begun, steps].concat())
+    (begun, vec(steps(), 20..=MAX_LEN)).prop_map(|(begun, steps)| [begun, steps].concat())
 }
 
 fn pauses() -> BoxedStrategy<i64> {
@@ -368,7 +368,7 @@ fn asked(operation: &str) -> BoxedStrategy<Option<(&'static str, Text)>> {
 /// What is sent with a request; mostly what is accepted.
 fn sent(operation: &'static str) -> BoxedStrategy<Option<Sent>> {
     let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-    let known = Known {
+    let known = ExistingNames {
         environments: names(&["prod", "test"]),
         policies: names(&["p", "q"]),
         fingerprints: names(FINGERPRINTS),

@@ -25,7 +25,7 @@ pub(crate) use client::Refusal;
 use crate::cli::DemoOptions;
 use crate::failure::Failure;
 use crate::logging;
-use crate::serve::Door;
+use crate::serve::Listener;
 use crate::store::Opened;
 use client::Client;
 use story::Story;
@@ -39,7 +39,7 @@ pub(crate) async fn run(options: DemoOptions) -> Result<(), Failure> {
     logging::start(&api.log)?;
     let file = fresh_file(&std::env::temp_dir()).map_err(Failure::DemoFile)?;
     let store = Opened::Sqlite(Arc::new(SqliteStore::open(&file).await?));
-    let door = Door::open(&api).await?;
+    let door = Listener::open(&api).await?;
     let settings = door.settings(&api);
     let url = settings.public_url.clone();
     let service = Evidence::new(store.store(), settings);

@@ -16,7 +16,7 @@ const PIPE: usize = 64 << 10;
 
 /// A connection to a server that works on each request for so long, and then for as long on the text of its answer.
 fn connected(work: Duration) -> DuplexStream {
-    let api = service_fn(move |request: Request<Timely<Incoming>>| async move {
+    let api = service_fn(move |request: Request<BodyDeadline<Incoming>>| async move {
         // One that does not come is none of its business.
         drop(request.into_body().collect().await);
         sleep(work).await;
@@ -36,7 +36,7 @@ fn connected(work: Duration) -> DuplexStream {
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_waits_for_its_answer_is_not_cut_off() {
-    let mut client = connected(5 * PATIENCE);
+    let mut client = connected(5 * IDLE_TIMEOUT);
     let request = b"PUT / HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}";
     client.write_all(request).await.unwrap();
     let mut answer = String::new();
@@ -49,14 +49,14 @@ async fn a_client_that_stops_in_the_middle_of_a_body_is_answered_and_cut_off() {
     let mut client = connected(Duration::ZERO);
     client.write_all(b"PUT / HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n{").await.unwrap();
     let mut answer = String::new();
-    let ended = timeout(3 * PATIENCE, client.read_to_string(&mut answer)).await;
+    let ended = timeout(3 * IDLE_TIMEOUT, client.read_to_string(&mut answer)).await;
     assert!(ended.is_ok() && answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer:?}");
 }
 
-/// Asks over HTTP/2, with a window of so many bytes, and takes the text of the answer after so long.
-async fn asked(client: DuplexStream, window: u32, after: Duration) -> Result<Bytes, hyper::Error> {
+/// Asks over HTTP/2, with a page of so many bytes, and takes the text of the answer after so long.
+async fn asked(client: DuplexStream, request: u32, after: Duration) -> Result<Bytes, hyper::Error> {
     let mut http = http2::Builder::new(TokioExecutor::new());
-    http.initial_stream_window_size(window).timer(TokioTimer::new());
+    http.initial_stream_window_size(request).timer(TokioTimer::new());
     let (mut requests, connection) = http.handshake(TokioIo::new(client)).await?;
     tokio::spawn(connection);
     let response = requests.send_request(Request::new(Empty::<Bytes>::new())).await?;
@@ -67,14 +67,15 @@ async fn asked(client: DuplexStream, window: u32, after: Duration) -> Result<Byt
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_nobody_takes_is_given_up() {
     // Nothing of it fits, or a part.
-    for window in [0, 1, 3] {
-        let answer = timeout(10 * PATIENCE, asked(connected(Duration::ZERO), window, 5 * PATIENCE)).await;
+    for request in [0, 1, 3] {
+        let answer =
+            timeout(10 * IDLE_TIMEOUT, asked(connected(Duration::ZERO), request, 5 * IDLE_TIMEOUT)).await;
         let error = answer.expect("the stream ends").unwrap_err();
-        assert!(format!("{error:?}").contains("CANCEL"), "{window}: {error:?}");
+        assert!(format!("{error:?}").contains("CANCEL"), "{request}: {error:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_is_taken_is_whole_however_long_it_is_worked_on() {
-    assert_eq!(asked(connected(5 * PATIENCE), 1 << 16, Duration::ZERO).await.unwrap(), "done");
+    assert_eq!(asked(connected(5 * IDLE_TIMEOUT), 1 << 16, Duration::ZERO).await.unwrap(), "done");
 }

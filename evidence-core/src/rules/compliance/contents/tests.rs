@@ -37,7 +37,7 @@ fn content_is_what_nothing_else_is_since_and_what_it_was_last_called() {
 }
 
 #[test]
-fn content_is_judged_by_the_names_that_it_had_and_the_one_to_blame_is_told() {
+fn content_is_evaluated_by_the_names_that_it_had_and_the_one_to_blame_is_told() {
     let template = template("trail: {artifacts: [{name: cli, attestations: [{name: scan, type: generic}]}]}");
     let of_trail = self::template(
         "trail: {attestations: [{name: review, type: generic}], artifacts: [{name: cli, attestations: [{name: scan, type: generic}]}]}",

@@ -9,14 +9,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::time::Timestamp;
 
 /// How long an answer is good for, in microseconds: a revocation has to be effective everywhere within a second.
-const MOMENT: i64 = 500_000;
+const TTL: i64 = 500_000;
 
 /// More answers than this are forgotten all at once.
-const MOST: usize = 4096;
+const CAPACITY: usize = 4096;
 
 /// Answers by question.
 #[derive(Debug)]
-pub(crate) struct Recent<K, V>(Mutex<Answers<K, V>>);
+pub(crate) struct TtlCache<K, V>(Mutex<Answers<K, V>>);
 
 #[derive(Debug)]
 struct Answers<K, V> {
@@ -26,13 +26,13 @@ struct Answers<K, V> {
     by_question: BTreeMap<K, (Timestamp, V)>,
 }
 
-impl<K, V> Default for Recent<K, V> {
+impl<K, V> Default for TtlCache<K, V> {
     fn default() -> Self {
         Self(Mutex::new(Answers { generation: 0, by_question: BTreeMap::new() }))
     }
 }
 
-impl<K: Ord + Clone, V: Clone> Recent<K, V> {
+impl<K: Ord + Clone, V: Clone> TtlCache<K, V> {
     /// The answer, remembered if it was asked for less than a moment before `now`, else from `ask`. What is not there is
     /// not remembered, nor is an answer during whose reading everything was forgotten: it may be one from before.
     pub(crate) async fn answer<E>(
@@ -41,41 +41,41 @@ impl<K: Ord + Clone, V: Clone> Recent<K, V> {
         now: Timestamp,
         ask: impl Future<Output = Result<Option<V>, E>>,
     ) -> Result<Option<V>, E> {
-        let generation = match self.known(question, now) {
+        let generation = match self.get(question, now) {
             Ok(answer) => return Ok(Some(answer)),
             Err(generation) => generation,
         };
         let found = ask.await?;
         if let Some(answer) = &found {
-            self.keep(generation, question.clone(), now, answer.clone());
+            self.insert(generation, question.clone(), now, answer.clone());
         }
         Ok(found)
     }
 
     /// Forgets everything.
-    pub(crate) fn forget(&self) {
+    pub(crate) fn clear(&self) {
         let mut answers = self.answers();
         answers.generation += 1;
         answers.by_question.clear();
     }
 
     /// The answer, if it is fresh enough, else the generation in which it is asked for.
-    fn known(&self, question: &K, now: Timestamp) -> Result<V, u64> {
+    fn get(&self, question: &K, now: Timestamp) -> Result<V, u64> {
         let answers = self.answers();
         let fresh = answers.by_question.get(question).filter(|(asked, _)| {
             let age = now.as_micros().checked_sub(asked.as_micros());
-            age.is_some_and(|age| (0..MOMENT).contains(&age))
+            age.is_some_and(|age| (0..TTL).contains(&age))
         });
         fresh.map(|(_, answer)| answer.clone()).ok_or(answers.generation)
     }
 
     /// Remembers an answer to a question that was asked at `asked`, in this generation.
-    fn keep(&self, generation: u64, question: K, asked: Timestamp, answer: V) {
+    fn insert(&self, generation: u64, question: K, asked: Timestamp, answer: V) {
         let mut answers = self.answers();
         if answers.generation != generation {
             return;
         }
-        if answers.by_question.len() >= MOST {
+        if answers.by_question.len() >= CAPACITY {
             answers.by_question.clear();
         }
         answers.by_question.insert(question, (asked, answer));
@@ -91,35 +91,35 @@ impl<K: Ord + Clone, V: Clone> Recent<K, V> {
 mod tests {
     use super::*;
 
-    impl<K: Ord + Clone, V: Clone> Recent<K, V> {
-        fn keep_now(&self, question: K, asked: Timestamp, answer: V) {
+    impl<K: Ord + Clone, V: Clone> TtlCache<K, V> {
+        fn insert_now(&self, question: K, asked: Timestamp, answer: V) {
             let generation = self.answers().generation;
-            self.keep(generation, question, asked, answer);
+            self.insert(generation, question, asked, answer);
         }
     }
 
     #[test]
     fn an_answer_is_good_for_a_moment_and_not_when_the_clock_went_back() {
-        let recent = Recent::default();
+        let recent = TtlCache::default();
         let asked = Timestamp::from_seconds(1000);
-        recent.keep_now("key", asked, "jane");
+        recent.insert_now("key", asked, "jane");
         let later = |micros| Timestamp::from_micros(asked.as_micros() + micros);
-        let table = [(0, true), (MOMENT - 1, true), (MOMENT, false), (-1, false)];
+        let table = [(0, true), (TTL - 1, true), (TTL, false), (-1, false)];
         for (micros, known) in table {
-            assert_eq!(recent.known(&"key", later(micros)).is_ok(), known, "{micros}");
+            assert_eq!(recent.get(&"key", later(micros)).is_ok(), known, "{micros}");
         }
-        assert!(recent.known(&"other", asked).is_err());
-        recent.forget();
-        assert!(recent.known(&"key", asked).is_err());
+        assert!(recent.get(&"other", asked).is_err());
+        recent.clear();
+        assert!(recent.get(&"key", asked).is_err());
     }
 
     #[tokio::test]
     async fn an_answer_read_before_everything_was_forgotten_is_never_kept() {
-        let recent = Recent::default();
+        let recent = TtlCache::default();
         let now = Timestamp::default();
         let read = async {
             // Revoked between the reading and the keeping.
-            recent.forget();
+            recent.clear();
             Ok::<_, ()>(Some("valid"))
         };
         assert_eq!(recent.answer(&"key", now, read).await, Ok(Some("valid")));
@@ -133,11 +133,11 @@ mod tests {
 
     #[test]
     fn no_more_is_remembered_than_fits() {
-        let recent = Recent::default();
+        let recent = TtlCache::default();
         let now = Timestamp::default();
-        for number in 0..=MOST {
-            recent.keep_now(number, now, ());
+        for number in 0..=CAPACITY {
+            recent.insert_now(number, now, ());
         }
-        assert_eq!((recent.known(&0, now).is_ok(), recent.known(&MOST, now).is_ok()), (false, true));
+        assert_eq!((recent.get(&0, now).is_ok(), recent.get(&CAPACITY, now).is_ok()), (false, true));
     }
 }

@@ -43,11 +43,11 @@ impl Drop for Work {
 }
 
 /// A stream that fails with [`io::ErrorKind::TimedOut`] once the peer was silent, or took nothing of what is written, for
-/// as long as its patience lasts. While the service works, silence is what the peer owes.
+/// as long as its timeout lasts. While the service works, silence is what the peer owes.
 #[derive(Debug)]
-pub(crate) struct Patient<S> {
+pub(crate) struct IdleTimeout<S> {
     stream: S,
-    patience: Duration,
+    timeout: Duration,
     working: Working,
     silence: Pin<Box<Sleep>>,
     /// Since a write began to wait.
@@ -55,11 +55,11 @@ pub(crate) struct Patient<S> {
     has_spoken: bool,
 }
 
-impl<S> Patient<S> {
+impl<S> IdleTimeout<S> {
     /// Waits for `stream` no longer than this, but for as long as the service works.
-    pub(crate) fn new(stream: S, patience: Duration, working: Working) -> Self {
-        let silence = Box::pin(sleep(patience));
-        Self { stream, patience, working, silence, stuck: None, has_spoken: false }
+    pub(crate) fn new(stream: S, timeout: Duration, working: Working) -> Self {
+        let silence = Box::pin(sleep(timeout));
+        Self { stream, timeout, working, silence, stuck: None, has_spoken: false }
     }
 
     /// The same whose peer has to begin within this time.
@@ -69,7 +69,7 @@ impl<S> Patient<S> {
     }
 
     fn begin_silence(&mut self) {
-        self.silence.as_mut().reset(Instant::now() + self.patience);
+        self.silence.as_mut().reset(Instant::now() + self.timeout);
     }
 
     /// Passes a write's progress on; turns one that waited too long into an error.
@@ -79,14 +79,14 @@ impl<S> Patient<S> {
             self.begin_silence();
             return outcome;
         }
-        let patience = self.patience;
-        ready!(self.stuck.get_or_insert_with(|| Box::pin(sleep(patience))).as_mut().poll(cx));
-        tracing::warn!(?patience, "a connection was cut: the peer took nothing of what was written");
+        let timeout = self.timeout;
+        ready!(self.stuck.get_or_insert_with(|| Box::pin(sleep(timeout))).as_mut().poll(cx));
+        tracing::warn!(?timeout, "a connection was cut: the peer took nothing of what was written");
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for IdleTimeout<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -106,13 +106,13 @@ impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
         ready!(self.silence.as_mut().poll(cx));
         // Connections that are opened in advance, or to see who listens, are no news.
         if self.has_spoken {
-            tracing::warn!(patience = ?self.patience, "a connection was cut: the peer was silent");
+            tracing::warn!(timeout = ?self.timeout, "a connection was cut: the peer was silent");
         }
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for IdleTimeout<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let outcome = Pin::new(&mut self.stream).poll_write(cx, buf);
         self.written(cx, outcome)
@@ -152,21 +152,21 @@ pub(crate) struct Allowed {
 
 /// A request's body that fails with [`io::ErrorKind::TimedOut`] unless it comes in time.
 #[derive(Debug)]
-pub(crate) struct Timely<B> {
+pub(crate) struct BodyDeadline<B> {
     body: B,
     allowed: Allowed,
     piece: Option<Pin<Box<Sleep>>>,
     whole: Option<Pin<Box<Sleep>>>,
 }
 
-impl<B> Timely<B> {
+impl<B> BodyDeadline<B> {
     /// Waits for `body` no longer than this.
     pub(crate) const fn new(body: B, allowed: Allowed) -> Self {
         Self { body, allowed, piece: None, whole: None }
     }
 }
 
-impl<B> Body for Timely<B>
+impl<B> Body for BodyDeadline<B>
 where
     B: Body<Error: Into<BoxError>> + Unpin,
 {
@@ -209,10 +209,10 @@ mod tests {
     use http_body_util::{BodyExt, StreamBody};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-    const PATIENCE: Duration = Duration::from_secs(30);
+    const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
-    fn patient<S>(stream: S) -> Patient<S> {
-        Patient::new(stream, PATIENCE, Working::default())
+    fn patient<S>(stream: S) -> IdleTimeout<S> {
+        IdleTimeout::new(stream, IDLE_TIMEOUT, Working::default())
     }
 
     #[tokio::test(start_paused = true)]
@@ -250,7 +250,7 @@ mod tests {
         let mut near = patient(near);
         let sender = tokio::spawn(async move {
             for _ in 0..3 {
-                sleep(PATIENCE - Duration::from_secs(1)).await;
+                sleep(IDLE_TIMEOUT - Duration::from_secs(1)).await;
                 far.write_u8(7).await.unwrap();
             }
         });
@@ -273,7 +273,8 @@ mod tests {
     async fn a_body_that_drips_is_cut_off_and_one_that_comes_in_time_is_not() {
         let allowed = Allowed { piece: Duration::from_secs(5), whole: Duration::from_secs(30) };
         let collected = async |bytes, pause| {
-            let body = Timely::new(dripping(bytes, Duration::from_secs(pause)), allowed).collect().await;
+            let body =
+                BodyDeadline::new(dripping(bytes, Duration::from_secs(pause)), allowed).collect().await;
             body.map(|body| body.to_bytes().len())
         };
         assert_eq!(collected(29, 1).await.unwrap(), 29);

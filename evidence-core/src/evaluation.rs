@@ -1,4 +1,4 @@
-//! The assessment of an environment: what runs there, where it comes from, whether it may, and whether that differs
+//! The evaluation of an environment: what runs there, where it comes from, whether it may, and whether that differs
 //! enough from the latest snapshot to take a new one. What it rests on is read in parts that fit memory, however many
 //! artifacts run; the decision itself ([`difference`]) is a pure function over what is kept of them.
 
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use futures_util::future::{try_join, try_join3};
 
 use crate::artifacts::Origin;
-use crate::compute::MANY_JUDGEMENTS;
+use crate::compute::MANY_EVALUATIONS;
 use crate::environments::{Environment, KnownEnvironment};
 use crate::error::{Error, Result};
 use crate::fact::{Fact, Guard, RecordKind};
@@ -29,14 +29,14 @@ use crate::snapshots::{Annotation, AppliedPolicy, ArtifactKey, Instance, Provena
 use crate::store::{Current, StoreError};
 use crate::templates::Parsed;
 use crate::texts::in_parts;
-use crate::trails::{TrailContents, judged};
+use crate::trails::{TrailContents, evaluated};
 
 /// What runs.
-pub(crate) type Running = BTreeMap<ArtifactKey, Sighting>;
+pub(crate) type ReportedState = BTreeMap<ArtifactKey, ObservedArtifact>;
 
 /// An artifact as it was seen running.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Sighting {
+pub(crate) struct ObservedArtifact {
     /// Its SHA-256, where it has one.
     pub(crate) fingerprint: Option<Fingerprint>,
     /// Its name in the environment.
@@ -47,7 +47,7 @@ pub(crate) struct Sighting {
     pub(crate) context: JsonFields,
 }
 
-impl Sighting {
+impl ObservedArtifact {
     /// What was seen, when this was recorded.
     fn of(instance: &Instance) -> Self {
         let Instance { fingerprint, name, created, context, .. } = instance.clone();
@@ -55,9 +55,9 @@ impl Sighting {
     }
 }
 
-/// The policies that an environment is judged by, by id.
+/// The policies that an environment is evaluated by, by id.
 #[derive(Debug, Default)]
-struct Rulebook {
+struct PolicySet {
     versions: BTreeMap<Id, u64>,
     /// Hold while these are the latest versions.
     guards: Vec<Guard>,
@@ -68,7 +68,7 @@ fn lost(policy: Id) -> Error {
     StoreError::corrupt(format_args!("the latest version of policy {policy} is missing")).into()
 }
 
-impl Rulebook {
+impl PolicySet {
     /// These policies at their latest versions; those that were `read` already are not read again.
     async fn read(ids: &[Id], read: Vec<Current<Policy>>, cx: &Context<'_>) -> Result<Self> {
         let mut known: BTreeMap<Id, Current<Policy>> =
@@ -78,13 +78,13 @@ impl Rulebook {
             let read = cx.store().policies_by_id(cx.org()?, &unknown).await?;
             known.extend(read.into_iter().map(|policy| (policy.record.id, policy)));
         }
-        let mut rulebook = Self::default();
+        let mut policies = Self::default();
         for id in &distinct(ids.iter().copied()) {
             let Current { revision, record } = known.remove(id).ok_or_else(|| lost(*id))?;
-            rulebook.guards.push(Guard::Revision(RecordKind::Policy, *id, revision));
-            rulebook.versions.insert(*id, record.version);
+            policies.guards.push(Guard::Revision(RecordKind::Policy, *id, revision));
+            policies.versions.insert(*id, record.version);
         }
-        Ok(rulebook)
+        Ok(policies)
     }
 
     /// By id.
@@ -112,32 +112,32 @@ impl Rulebook {
 /// The snapshot that `running` calls for, as a draft of the fact that takes it; a draft without facts when it tells
 /// nothing new. Its guards name all that the decision rests on, evidence aside: what comes in later tells at the next
 /// report.
-pub(crate) async fn assess(
+pub(crate) async fn evaluate(
     known: &KnownEnvironment,
-    running: &Arc<Running>,
+    running: &Arc<ReportedState>,
     cx: &Context<'_>,
 ) -> Result<Draft> {
-    let rulebook = Rulebook::read(&known.record.policies, Vec::new(), cx);
-    let (rulebook, open, reports) =
-        try_join3(rulebook, open_instances(known, cx), Reports::read(&known.record, running, cx)).await?;
-    let standings = reports.judged(&rulebook, cx).await?;
-    let assessment = Assessment { running: Arc::clone(running), rulebook, open, standings };
-    let Outcome { rulebook, difference, compliant } = assessment.outcome(known, cx).await?;
+    let policies = PolicySet::read(&known.record.policies, Vec::new(), cx);
+    let (policies, open, reports) =
+        try_join3(policies, open_instances(known, cx), Reports::read(&known.record, running, cx)).await?;
+    let states = reports.evaluated(&policies, cx).await?;
+    let evaluation = Evaluation { running: Arc::clone(running), policies, open, states };
+    let Outcome { policies, difference, compliant } = evaluation.outcome(known, cx).await?;
     let first = known.status.snapshots == 0;
-    let mut guards = rulebook.guards.clone();
+    let mut guards = policies.guards.clone();
     guards.extend([known.unchanged(), known.latest()]);
     let facts = if first || difference.tells_something || known.status.compliant != Some(compliant) {
-        vec![taken(known, compliant, difference, &rulebook, true, cx)]
+        vec![taken(known, compliant, difference, &policies, true, cx)]
     } else {
         Vec::new()
     };
     Ok(Draft { facts, guards, ..Draft::default() })
 }
 
-/// The snapshot that a change of the policies calls for: what ran in the latest one, judged anew. A draft without facts
-/// when there is none yet, and when it was judged by these versions of these policies. `read` are the policies that the
+/// The snapshot that a change of the policies calls for: what ran in the latest one, evaluated anew. A draft without facts
+/// when there is none yet, and when it was evaluated by these versions of these policies. `read` are the policies that the
 /// caller has read just now.
-pub(crate) async fn reassess(
+pub(crate) async fn reevaluate(
     known: &KnownEnvironment,
     read: Vec<Current<Policy>>,
     cx: &Context<'_>,
@@ -146,69 +146,71 @@ pub(crate) async fn reassess(
     if latest == 0 {
         return Ok(Draft { guards: vec![known.latest()], ..Draft::default() });
     }
-    let rulebook = Rulebook::read(&known.record.policies, read, cx).await?;
+    let policies = PolicySet::read(&known.record.policies, read, cx).await?;
     let snapshot = cx.store().snapshot(cx.org()?, known.record.id, latest).await?;
-    let mut guards = rulebook.guards.clone();
+    let mut guards = policies.guards.clone();
     guards.push(known.latest());
-    if snapshot.is_some_and(|snapshot| snapshot.record.policies == rulebook.applied()) {
+    if snapshot.is_some_and(|snapshot| snapshot.record.policies == policies.applied()) {
         return Ok(Draft { guards, ..Draft::default() });
     }
     let open = open_instances(known, cx).await?;
-    let running: Running = open.iter().map(|(key, open)| (key.clone(), Sighting::of(open))).collect();
-    let standings = Reports::read(&known.record, &running, cx).await?.judged(&rulebook, cx).await?;
-    let assessment = Assessment { running: Arc::new(running), rulebook, open, standings };
-    let Outcome { rulebook, difference, compliant } = assessment.outcome(known, cx).await?;
-    let facts = vec![taken(known, compliant, difference, &rulebook, false, cx)];
+    let running: ReportedState =
+        open.iter().map(|(key, open)| (key.clone(), ObservedArtifact::of(open))).collect();
+    let states = Reports::read(&known.record, &running, cx).await?.evaluated(&policies, cx).await?;
+    let evaluation = Evaluation { running: Arc::new(running), policies, open, states };
+    let Outcome { policies, difference, compliant } = evaluation.outcome(known, cx).await?;
+    let facts = vec![taken(known, compliant, difference, &policies, false, cx)];
     Ok(Draft { facts, guards, ..Draft::default() })
 }
 
 /// What a decision rests on, read already.
-struct Assessment {
-    running: Arc<Running>,
-    rulebook: Rulebook,
+struct Evaluation {
+    running: Arc<ReportedState>,
+    policies: PolicySet,
     open: BTreeMap<ArtifactKey, Instance>,
-    standings: Standings,
+    states: EvaluatedReports,
 }
 
 /// What came of it.
 struct Outcome {
-    rulebook: Rulebook,
+    policies: PolicySet,
     difference: Difference,
     compliant: bool,
 }
 
-impl Assessment {
-    /// How many judgements it takes.
-    fn judgements(&self) -> usize {
-        self.running.len().max(self.open.len()).saturating_mul(self.rulebook.versions.len().max(1))
+impl Evaluation {
+    /// How many evaluations it takes.
+    fn evaluations(&self) -> usize {
+        self.running.len().max(self.open.len()).saturating_mul(self.policies.versions.len().max(1))
     }
 
-    /// Judges everything that runs, some of it by a few policies at a time, and compares it with the latest snapshot.
+    /// Evaluates everything that runs, some of it by a few policies at a time, and compares it with the latest snapshot.
     async fn outcome(self, known: &KnownEnvironment, cx: &Context<'_>) -> Result<Outcome> {
-        let heavy = self.judgements() > MANY_JUDGEMENTS;
-        let Self { running, rulebook, open, standings } = self;
-        let find = move || Ok::<_, Error>(Candidate::all(&running, standings.findings()?));
+        let heavy = self.evaluations() > MANY_EVALUATIONS;
+        let Self { running, policies, open, states } = self;
+        let find = move || Ok::<_, Error>(Candidate::all(&running, states.findings()?));
         let mut candidates = cx.compute().run_if(heavy, find).await??;
-        for part in cx.policies_in_parts(&rulebook.versions()).await? {
+        for part in cx.policies_in_parts(&policies.versions()).await? {
             let parsed = cx.parsed_policies(&part).await?;
             let policy = |version: &VersionKey| parsed.get(version).cloned().ok_or_else(|| lost(version.0));
             let policies = part.iter().map(policy).collect::<Result<Arc<[_]>>>()?;
             let many = policies.len();
-            let judgements = move |artifact: &Candidate| many * artifact.contexts.len().max(1);
-            let judge = move |mut artifact: Candidate| {
-                artifact.judge(&policies);
+            let evaluations = move |artifact: &Candidate| many * artifact.contexts.len().max(1);
+            let evaluate = move |mut artifact: Candidate| {
+                artifact.evaluate(&policies);
                 artifact
             };
-            candidates = cx.compute().judge_each(candidates, judgements, judge).await?;
+            candidates = cx.compute().evaluate_each(candidates, evaluations, evaluate).await?;
         }
         let index = known.status.snapshots + 1;
         let decide = move || {
-            let judged_by = AppliedPolicy::digest(&rulebook.applied());
-            let judged: Vec<_> = candidates.into_iter().map(|artifact| artifact.judged(judged_by)).collect();
-            let verdicts = judged.iter().map(|artifact| artifact.compliant);
-            // What runs nowhere is judged, too.
+            let judged_by = AppliedPolicy::digest(&policies.applied());
+            let evaluated: Vec<_> =
+                candidates.into_iter().map(|artifact| artifact.evaluated(judged_by)).collect();
+            let verdicts = evaluated.iter().map(|artifact| artifact.compliant);
+            // What runs nowhere is evaluated, too.
             let compliant = policy::snapshot_compliant(verdicts, judged_by.is_some());
-            Outcome { difference: difference(&open, &judged, index), rulebook, compliant }
+            Outcome { difference: difference(&open, &evaluated, index), policies, compliant }
         };
         cx.compute().run_if(heavy, decide).await
     }
@@ -232,7 +234,7 @@ fn taken(
     known: &KnownEnvironment,
     compliant: bool,
     difference: Difference,
-    rulebook: &Rulebook,
+    policies: &PolicySet,
     reported: bool,
     cx: &Context<'_>,
 ) -> Fact {
@@ -243,7 +245,7 @@ fn taken(
         at: known.status.changed_at.map_or(cx.now(), |last| last.max(cx.now())),
         compliant,
         reported,
-        policies: rulebook.applied(),
+        policies: policies.applied(),
         changes: difference.changes,
         exits: difference.exits,
     };
@@ -252,26 +254,26 @@ fn taken(
 
 /// A running artifact with what was found out about it.
 #[derive(Debug, Clone)]
-struct Judged {
+struct EvaluatedArtifact {
     key: ArtifactKey,
-    sighting: Sighting,
+    sighting: ObservedArtifact,
     compliant: Option<bool>,
     provenance: Vec<Provenance>,
     judged_by: Option<Hash>,
     violates: Vec<u16>,
 }
 
-/// What running artifacts are judged by, policies aside; by their digests, so that one without has no provenance and is on
+/// What running artifacts are evaluated by, policies aside; by their digests, so that one without has no provenance and is on
 /// no allowlist.
-struct Findings {
+struct EvaluationInputs {
     allowed: BTreeSet<Fingerprint>,
     sources: BTreeMap<Fingerprint, Vec<Source>>,
 }
 
-/// A running artifact that is being judged.
+/// A running artifact that is being evaluated.
 struct Candidate {
     key: ArtifactKey,
-    sighting: Sighting,
+    sighting: ObservedArtifact,
     is_allowed: bool,
     provenance: Vec<Provenance>,
     contexts: Vec<FlowContext>,
@@ -280,9 +282,9 @@ struct Candidate {
 }
 
 impl Candidate {
-    fn all(running: &Running, findings: Findings) -> Vec<Self> {
-        let Findings { allowed, mut sources } = findings;
-        let candidate = |(key, sighting): (&ArtifactKey, &Sighting)| {
+    fn all(running: &ReportedState, findings: EvaluationInputs) -> Vec<Self> {
+        let EvaluationInputs { allowed, mut sources } = findings;
+        let candidate = |(key, sighting): (&ArtifactKey, &ObservedArtifact)| {
             let fingerprint = sighting.fingerprint.as_ref();
             let sources = fingerprint.and_then(|fingerprint| sources.remove(fingerprint)).unwrap_or_default();
             Self {
@@ -297,17 +299,17 @@ impl Candidate {
         running.iter().map(candidate).collect()
     }
 
-    fn judge(&mut self, policies: &[Arc<policy::Policy>]) {
+    fn evaluate(&mut self, policies: &[Arc<policy::Policy>]) {
         let contexts = &self.contexts;
         self.satisfied.extend(policies.iter().map(|policy| policy::is_satisfied(policy, contexts)));
     }
 
-    fn judged(self, judged_by: Option<Hash>) -> Judged {
+    fn evaluated(self, judged_by: Option<Hash>) -> EvaluatedArtifact {
         let Self { key, sighting, is_allowed, provenance, satisfied, .. } = self;
         let compliant = policy::artifact_verdict(is_allowed, &satisfied);
         let places = (0..=u16::MAX).zip(satisfied);
         let violates = places.filter(|(_, satisfied)| !satisfied).map(|(place, _)| place).collect();
-        Judged { key, sighting, compliant, provenance, judged_by, violates }
+        EvaluatedArtifact { key, sighting, compliant, provenance, judged_by, violates }
     }
 }
 
@@ -332,11 +334,11 @@ struct Reports {
     origins: Vec<Origin>,
     flows: BTreeMap<Id, FlowLabel>,
     /// How those without a trail stand, by report.
-    alone: BTreeMap<Id, Standing>,
+    alone: BTreeMap<Id, EvaluatedReport>,
 }
 
 impl Reports {
-    async fn read(environment: &Environment, running: &Running, cx: &Context<'_>) -> Result<Self> {
+    async fn read(environment: &Environment, running: &ReportedState, cx: &Context<'_>) -> Result<Self> {
         let org = cx.org()?;
         let fingerprints: Vec<Fingerprint> =
             running.values().filter_map(|sighting| sighting.fingerprint.clone()).collect();
@@ -357,7 +359,7 @@ impl Reports {
     }
 
     /// How the reports stand in their trails. The attestations are kept only where a policy asks for some.
-    async fn judged(self, rulebook: &Rulebook, cx: &Context<'_>) -> Result<Standings> {
+    async fn evaluated(self, policies: &PolicySet, cx: &Context<'_>) -> Result<EvaluatedReports> {
         let Self { allowed, origins, flows, alone } = self;
         let mut running: BTreeMap<Id, BTreeMap<Fingerprint, String>> = BTreeMap::new();
         for Origin { report, last_name } in &origins {
@@ -366,20 +368,20 @@ impl Reports {
         }
         let reported = Vec::from_iter(running.keys().copied());
         let running = Arc::new(running);
-        let asked = rulebook.asks_for_attestations(cx).await?;
-        let judge = move |(contents, parsed): (TrailContents, Arc<Parsed>)| {
+        let asked = policies.asks_for_attestations(cx).await?;
+        let evaluate = move |(contents, parsed): (TrailContents, Arc<Parsed>)| {
             let running = running.get(&contents.trail.id).into_iter().flatten();
             let running = running.map(|(content, name)| (content.as_str(), name.as_str())).collect();
             (contents.trail.id, InTrail::new(&contents, &parsed.template, &running, asked))
         };
-        let trails = judged(&reported, cx, judge).await?.into_iter().collect();
-        Ok(Standings { allowed, origins, flows, trails, alone })
+        let trails = evaluated(&reported, cx, evaluate).await?.into_iter().collect();
+        Ok(EvaluatedReports { allowed, origins, flows, trails, alone })
     }
 }
 
 /// How an artifact report stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Standing {
+struct EvaluatedReport {
     state: State,
     /// Why, where no attestation accounts for it.
     reason: Option<String>,
@@ -390,7 +392,7 @@ struct Standing {
 /// What a trail says of what runs.
 struct InTrail {
     name: String,
-    standings: BTreeMap<String, Standing>,
+    states: BTreeMap<String, EvaluatedReport>,
 }
 
 impl InTrail {
@@ -411,47 +413,48 @@ impl InTrail {
             if asked { lines.into_iter().filter_map(counts).collect() } else { Arc::clone(&none) }
         };
         let found = compliance::content_statuses(template, &artifacts, &attestations, running, keep);
-        let standing = |(fingerprint, status): (&str, ContentStatus<'_, _>)| {
+        let state_of_report = |(fingerprint, status): (&str, ContentStatus<'_, _>)| {
             let ContentStatus { state, attestations, worse_as } = status;
-            let reason = template.unreadable().map(str::to_owned).or_else(|| worse_as.map(judged_as));
-            (fingerprint.to_owned(), Standing { state, reason, attestations })
+            let reason = template.unreadable().map(str::to_owned).or_else(|| worse_as.map(evaluated_as));
+            (fingerprint.to_owned(), EvaluatedReport { state, reason, attestations })
         };
-        let standings = found.into_iter().map(standing).collect();
-        Self { name: contents.trail.name.to_string(), standings }
+        let states = found.into_iter().map(state_of_report).collect();
+        Self { name: contents.trail.name.to_string(), states }
     }
 }
 
 /// Why content does not comply of which its newest report asks for nothing that is missing.
-fn judged_as(name: &str) -> String {
-    format!("It is judged as '{name}' too, which an earlier report called it")
+fn evaluated_as(name: &str) -> String {
+    format!("It is evaluated as '{name}' too, which an earlier report called it")
 }
 
 /// How what runs stands wherever it was reported.
-struct Standings {
+struct EvaluatedReports {
     allowed: BTreeSet<Fingerprint>,
     origins: Vec<Origin>,
     flows: BTreeMap<Id, FlowLabel>,
     trails: BTreeMap<Id, InTrail>,
     /// Of reports without a trail.
-    alone: BTreeMap<Id, Standing>,
+    alone: BTreeMap<Id, EvaluatedReport>,
 }
 
-impl Standings {
-    fn findings(self) -> Result<Findings> {
+impl EvaluatedReports {
+    fn findings(self) -> Result<EvaluationInputs> {
         let Self { allowed, origins, flows, mut trails, mut alone } = self;
         let mut sources: BTreeMap<Fingerprint, Vec<Source>> = BTreeMap::new();
         for Origin { report: row, .. } in origins {
             // One report that is passed over may be the one that does not comply.
             let lost = || StoreError::corrupt(format_args!("the flow {} of a running artifact", row.flow));
             let flow = flows.get(&row.flow).ok_or_else(lost)?;
-            let (trail_name, standing) = match row.trail {
+            let (trail_name, state_of_report) = match row.trail {
                 None => (String::new(), alone.remove(&row.id)),
                 Some(trail) => trails.get_mut(&trail).map_or_else(Default::default, |trail| {
-                    (trail.name.clone(), trail.standings.remove(row.fingerprint.as_str()))
+                    (trail.name.clone(), trail.states.remove(row.fingerprint.as_str()))
                 }),
             };
-            let unknown = Standing { state: State::Incomplete, reason: None, attestations: Vec::new() };
-            let Standing { state, reason, attestations } = standing.unwrap_or(unknown);
+            let unknown =
+                EvaluatedReport { state: State::Incomplete, reason: None, attestations: Vec::new() };
+            let EvaluatedReport { state, reason, attestations } = state_of_report.unwrap_or(unknown);
             let context = FlowContext {
                 flow_name: flow.name.to_string(),
                 trail_name,
@@ -462,31 +465,31 @@ impl Standings {
             };
             sources.entry(row.fingerprint).or_default().push(Source { report: row.id, context });
         }
-        Ok(Findings { allowed, sources })
+        Ok(EvaluationInputs { allowed, sources })
     }
 }
 
-/// A report to a flow as a whole is judged by the template it came with, and has no attestations; one without a name has
+/// A report to a flow as a whole is evaluated by the template it came with, and has no attestations; one without a name has
 /// the last that its content was given there.
-async fn without_trail(origins: &[Origin], cx: &Context<'_>) -> Result<BTreeMap<Id, Standing>> {
+async fn without_trail(origins: &[Origin], cx: &Context<'_>) -> Result<BTreeMap<Id, EvaluatedReport>> {
     let alone = origins.iter().filter(|origin| origin.report.trail.is_none());
-    let mut standings = BTreeMap::new();
+    let mut states = BTreeMap::new();
     for part in in_parts(alone, |origin| origin.report.template) {
         let templates = cx.templates(part.iter().map(|origin| origin.report.template)).await?;
         let report = |Origin { report: row, last_name }: &Origin| {
             (row.id, ReportedArtifact::from(row), last_name.clone(), templates.of(row.template))
         };
         let reports = part.into_iter().map(report).collect();
-        let judgements = |(.., parsed): &(_, _, _, Arc<Parsed>)| 1 + parsed.template.requirements();
-        let judge = |(id, report, last_name, parsed): (Id, _, String, Arc<Parsed>)| {
-            (id, Standing::alone(report, last_name, &parsed.template))
+        let evaluations = |(.., parsed): &(_, _, _, Arc<Parsed>)| 1 + parsed.template.requirements();
+        let evaluate = |(id, report, last_name, parsed): (Id, _, String, Arc<Parsed>)| {
+            (id, EvaluatedReport::alone(report, last_name, &parsed.template))
         };
-        standings.extend(cx.compute().judge_each(reports, judgements, judge).await?);
+        states.extend(cx.compute().evaluate_each(reports, evaluations, evaluate).await?);
     }
-    Ok(standings)
+    Ok(states)
 }
 
-impl Standing {
+impl EvaluatedReport {
     /// How a report without a trail stands, whose content was called `last_name` last.
     fn alone(mut report: ReportedArtifact, last_name: String, template: &Template) -> Self {
         let state_of = |report: &_| match compliance::evaluate_artifact(template, report, &[], &[]).state {
@@ -499,7 +502,7 @@ impl Standing {
             report.name = last_name;
             let named = state_of(&report);
             if named != state {
-                reason = reason.or_else(|| Some(judged_as(&report.name)));
+                reason = reason.or_else(|| Some(evaluated_as(&report.name)));
                 state = named;
             }
         }
@@ -519,12 +522,16 @@ struct Difference {
     tells_something: bool,
 }
 
-fn difference(open: &BTreeMap<ArtifactKey, Instance>, judged: &[Judged], index: u64) -> Difference {
-    let running: BTreeSet<&ArtifactKey> = judged.iter().map(|artifact| &artifact.key).collect();
+fn difference(
+    open: &BTreeMap<ArtifactKey, Instance>,
+    evaluated: &[EvaluatedArtifact],
+    index: u64,
+) -> Difference {
+    let running: BTreeSet<&ArtifactKey> = evaluated.iter().map(|artifact| &artifact.key).collect();
     let exits: Vec<ArtifactKey> = open.keys().filter(|key| !running.contains(key)).cloned().collect();
     let mut tells_something = !exits.is_empty();
     let mut changes = Vec::new();
-    for artifact in judged {
+    for artifact in evaluated {
         let before = open.get(&artifact.key);
         let change = before.map_or(Change::started(artifact), |before| Change::between(before, artifact));
         tells_something |= change != Change::Unchanged;
@@ -535,15 +542,15 @@ fn difference(open: &BTreeMap<ArtifactKey, Instance>, judged: &[Judged], index: 
     Difference { changes, exits, tells_something }
 }
 
-fn seen_otherwise(before: &Instance, now: &Judged) -> bool {
+fn seen_otherwise(before: &Instance, now: &EvaluatedArtifact) -> bool {
     let now = &now.sighting;
     before.created != now.created || before.name != now.name || before.context != now.context
 }
 
-impl Judged {
+impl EvaluatedArtifact {
     fn instance(&self, change: Change, before: Option<&Instance>, from: u64) -> Instance {
         let count = |created: &Vec<i64>| created.len() as u64;
-        let Sighting { fingerprint, name, created, context } = self.sighting.clone();
+        let ObservedArtifact { fingerprint, name, created, context } = self.sighting.clone();
         Instance {
             annotation: Annotation {
                 kind: change.as_str().to_owned(),
@@ -578,7 +585,7 @@ enum Change {
 }
 
 impl Change {
-    const fn started(now: &Judged) -> Self {
+    const fn started(now: &EvaluatedArtifact) -> Self {
         match now.compliant {
             Some(true) => Self::StartedCompliant,
             Some(false) => Self::StartedNonCompliant,
@@ -586,7 +593,7 @@ impl Change {
         }
     }
 
-    fn between(before: &Instance, now: &Judged) -> Self {
+    fn between(before: &Instance, now: &EvaluatedArtifact) -> Self {
         let reports = |provenance: &[Provenance]| -> Vec<Id> {
             provenance.iter().map(|provenance| provenance.artifact).collect()
         };

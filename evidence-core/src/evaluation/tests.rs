@@ -24,11 +24,11 @@ fn fingerprint(digit: char) -> Fingerprint {
     digit.to_string().repeat(64).parse().expect("a fingerprint")
 }
 
-/// Artifact `digit` with one instance, from report 1, judged by a policy.
-fn judged(digit: char, compliant: Option<bool>) -> Judged {
-    Judged {
+/// Artifact `digit` with one instance, from report 1, evaluated by a policy.
+fn evaluated(digit: char, compliant: Option<bool>) -> EvaluatedArtifact {
+    EvaluatedArtifact {
         key: ArtifactKey::from(&fingerprint(digit)),
-        sighting: Sighting {
+        sighting: ObservedArtifact {
             fingerprint: Some(fingerprint(digit)),
             name: "api".to_owned(),
             created: vec![10],
@@ -41,12 +41,12 @@ fn judged(digit: char, compliant: Option<bool>) -> Judged {
     }
 }
 
-/// What has no digest but this name, judged by a policy.
-fn undigested(name: &str, compliant: Option<bool>) -> Judged {
-    let seen = judged('a', compliant);
-    Judged {
+/// What has no digest but this name, evaluated by a policy.
+fn undigested(name: &str, compliant: Option<bool>) -> EvaluatedArtifact {
+    let seen = evaluated('a', compliant);
+    EvaluatedArtifact {
         key: ArtifactKey::new(None, name),
-        sighting: Sighting { fingerprint: None, name: name.to_owned(), ..seen.sighting },
+        sighting: ObservedArtifact { fingerprint: None, name: name.to_owned(), ..seen.sighting },
         provenance: Vec::new(),
         ..seen
     }
@@ -68,13 +68,13 @@ fn from_report(number: u8) -> Provenance {
     Provenance { artifact: report(number), state: State::Compliant, reason: None }
 }
 
-/// What runs after these were judged in snapshot 1.
-fn open(judged: &[Judged]) -> BTreeMap<ArtifactKey, Instance> {
-    let first = difference(&BTreeMap::new(), judged, 1);
+/// What runs after these were evaluated in snapshot 1.
+fn open(evaluated: &[EvaluatedArtifact]) -> BTreeMap<ArtifactKey, Instance> {
+    let first = difference(&BTreeMap::new(), evaluated, 1);
     first.changes.into_iter().map(|instance| (instance.key(), instance)).collect()
 }
 
-fn with(mut artifact: Judged, change: impl FnOnce(&mut Judged)) -> Judged {
+fn with(mut artifact: EvaluatedArtifact, change: impl FnOnce(&mut EvaluatedArtifact)) -> EvaluatedArtifact {
     change(&mut artifact);
     artifact
 }
@@ -87,7 +87,7 @@ fn what_starts_is_annotated_with_its_verdict() {
         (None, "started-unknown"),
     ];
     for (compliant, kind) in table {
-        let found = difference(&BTreeMap::new(), &[judged('a', compliant)], 1);
+        let found = difference(&BTreeMap::new(), &[evaluated('a', compliant)], 1);
         let annotations: Vec<_> = found.changes.iter().map(|change| change.annotation.clone()).collect();
         assert_eq!(annotations, [Annotation { kind: kind.to_owned(), was: 0, now: 1 }]);
         assert!(found.tells_something && found.exits.is_empty());
@@ -96,8 +96,8 @@ fn what_starts_is_annotated_with_its_verdict() {
 
 #[test]
 fn the_same_fingerprints_take_a_snapshot_only_for_provenance_and_verdicts() {
-    let yes = || judged('a', Some(true));
-    let table: Vec<(&str, Judged, Judged, Option<&str>, bool)> = vec![
+    let yes = || evaluated('a', Some(true));
+    let table: Vec<(&str, EvaluatedArtifact, EvaluatedArtifact, Option<&str>, bool)> = vec![
         ("nothing", yes(), yes(), None, false),
         ("counts", yes(), with(yes(), |now| now.sighting.created = vec![10, 11]), Some("unchanged"), false),
         ("times", yes(), with(yes(), |now| now.sighting.created = vec![11]), Some("unchanged"), false),
@@ -109,10 +109,10 @@ fn the_same_fingerprints_take_a_snapshot_only_for_provenance_and_verdicts() {
             Some("unchanged"),
             false,
         ),
-        ("verdict lost", yes(), judged('a', Some(false)), Some("became-non-compliant"), true),
-        ("verdict gained", judged('a', Some(false)), yes(), Some("became-compliant"), true),
-        ("first verdict", judged('a', None), yes(), Some("became-compliant"), true),
-        ("no verdict any more", yes(), judged('a', None), Some("changed"), true),
+        ("verdict lost", yes(), evaluated('a', Some(false)), Some("became-non-compliant"), true),
+        ("verdict gained", evaluated('a', Some(false)), yes(), Some("became-compliant"), true),
+        ("first verdict", evaluated('a', None), yes(), Some("became-compliant"), true),
+        ("no verdict any more", yes(), evaluated('a', None), Some("changed"), true),
         (
             "another report",
             yes(),
@@ -160,15 +160,15 @@ fn the_same_fingerprints_take_a_snapshot_only_for_provenance_and_verdicts() {
         ("no policy any more", yes(), with(yes(), |now| now.judged_by = None), Some("changed"), true),
         (
             "another policy is violated",
-            judged('a', Some(false)),
-            with(judged('a', Some(false)), |now| now.violates = vec![1]),
+            evaluated('a', Some(false)),
+            with(evaluated('a', Some(false)), |now| now.violates = vec![1]),
             Some("changed"),
             true,
         ),
         (
             "verdict and report",
             yes(),
-            with(judged('a', Some(false)), |now| now.provenance[0].artifact = report(2)),
+            with(evaluated('a', Some(false)), |now| now.provenance[0].artifact = report(2)),
             Some("became-non-compliant"),
             true,
         ),
@@ -184,8 +184,8 @@ fn the_same_fingerprints_take_a_snapshot_only_for_provenance_and_verdicts() {
 
 #[test]
 fn what_is_gone_exits_and_what_stays_the_same_is_not_written_again() {
-    let before = open(&[judged('a', None), judged('b', None)]);
-    let found = difference(&before, &[judged('b', None), judged('c', None)], 2);
+    let before = open(&[evaluated('a', None), evaluated('b', None)]);
+    let found = difference(&before, &[evaluated('b', None), evaluated('c', None)], 2);
     assert_eq!(found.exits, [ArtifactKey::from(&fingerprint('a'))]);
     let changed: Vec<_> = found.changes.iter().map(|change| change.fingerprint.clone()).collect();
     assert_eq!(changed, [Some(fingerprint('c'))]);
@@ -194,16 +194,16 @@ fn what_is_gone_exits_and_what_stays_the_same_is_not_written_again() {
 
 #[test]
 fn counts_are_noted_when_a_snapshot_is_taken_for_another_reason() {
-    let before = open(&[judged('a', None)]);
-    let scaled = with(judged('a', None), |now| now.sighting.created = vec![10, 11, 12]);
-    let found = difference(&before, &[scaled, judged('b', None)], 2);
+    let before = open(&[evaluated('a', None)]);
+    let scaled = with(evaluated('a', None), |now| now.sighting.created = vec![10, 11, 12]);
+    let found = difference(&before, &[scaled, evaluated('b', None)], 2);
     let noted = found.changes.iter().find(|change| change.fingerprint == Some(fingerprint('a')));
     let annotation = noted.map(|change| change.annotation.clone());
     assert_eq!(annotation, Some(Annotation { kind: "unchanged".to_owned(), was: 1, now: 3 }));
 }
 
 /// What it is about; what ran before, what runs now; exits, annotations, and whether that tells something.
-type Case<'a> = (&'a str, Judged, Vec<Judged>, Vec<ArtifactKey>, &'a [&'a str], bool);
+type Case<'a> = (&'a str, EvaluatedArtifact, Vec<EvaluatedArtifact>, Vec<ArtifactKey>, &'a [&'a str], bool);
 
 #[test]
 fn what_has_no_digest_is_the_same_while_its_name_is() {
@@ -236,7 +236,7 @@ fn what_has_no_digest_is_the_same_while_its_name_is() {
 #[test]
 fn a_digest_makes_another_artifact_of_what_had_none_whatever_its_name() {
     let bare = undigested("api", None);
-    let digested = judged('a', None);
+    let digested = evaluated('a', None);
     let found = difference(&open(from_ref(&bare)), from_ref(&digested), 2);
     assert_eq!(found.exits, from_ref(&bare.key));
     assert_eq!(found.changes.len(), 1);
@@ -262,25 +262,26 @@ fn what_has_no_digest_has_no_provenance_and_is_on_no_allowlist() {
         tags: Arc::default(),
         attestations: Vec::new(),
     };
-    let running = |artifact: Judged| Running::from([(artifact.key, artifact.sighting)]);
-    let findings = |allowed: bool| Findings {
+    let running = |artifact: EvaluatedArtifact| ReportedState::from([(artifact.key, artifact.sighting)]);
+    let findings = |allowed: bool| EvaluationInputs {
         allowed: allowed.then(|| known.clone()).into_iter().collect(),
         sources: [(known.clone(), vec![Source { report: report(1), context: flow.clone() }])].into(),
     };
     // Its name is the text of a fingerprint that has provenance.
     let disguised = || running(undigested(known.as_str(), None));
     let table = [
-        (running(judged('a', None)), false, Some(true), 1),
+        (running(evaluated('a', None)), false, Some(true), 1),
         (disguised(), false, Some(false), 0),
         (disguised(), true, Some(false), 0),
     ];
     for (running, allowed, compliant, origins) in table {
-        let judged = |mut artifact: Candidate| {
-            artifact.judge(&rules);
-            artifact.judged(policies(&[(9, 1)]))
+        let evaluated = |mut artifact: Candidate| {
+            artifact.evaluate(&rules);
+            artifact.evaluated(policies(&[(9, 1)]))
         };
-        let found = Candidate::all(&running, findings(allowed)).into_iter().map(judged);
-        let found: Vec<_> = found.map(|judged| (judged.compliant, judged.provenance.len())).collect();
+        let found = Candidate::all(&running, findings(allowed)).into_iter().map(evaluated);
+        let found: Vec<_> =
+            found.map(|evaluated| (evaluated.compliant, evaluated.provenance.len())).collect();
         assert_eq!(found, [(compliant, origins)], "{running:?}, allowed: {allowed}");
     }
 }

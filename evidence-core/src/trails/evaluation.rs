@@ -1,4 +1,4 @@
-//! Trails judged: what the template asks for against what was reported, derived on read so that nothing can go stale.
+//! Trails evaluated: what the template asks for against what was reported, derived on read so that nothing can go stale.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use super::events::ASKED;
 use super::{Trail, TrailContents};
 use crate::artifacts::ArtifactRow;
 use crate::attestations::{AttestationRow, Binding};
-use crate::compute::MANY_JUDGEMENTS;
+use crate::compute::MANY_EVALUATIONS;
 use crate::error::Result;
 use crate::id::Id;
 use crate::name::Fingerprint;
@@ -19,9 +19,9 @@ use crate::templates::Parsed;
 use crate::texts::in_parts;
 use crate::time::Timestamp;
 
-/// A trail judged by its template.
+/// A trail evaluated by its template.
 #[derive(Debug, Clone)]
-pub(crate) struct Assessed {
+pub(crate) struct EvaluatedTrail {
     pub(crate) trail: Trail,
     pub(crate) parsed: Arc<Parsed>,
     pub(crate) artifacts: Vec<ReportedArtifact>,
@@ -29,8 +29,8 @@ pub(crate) struct Assessed {
     pub(crate) status: TrailStatus,
 }
 
-impl Assessed {
-    /// Judges a trail by what was reported to it.
+impl EvaluatedTrail {
+    /// Evaluates a trail by what was reported to it.
     pub(crate) fn new(contents: TrailContents, parsed: Arc<Parsed>) -> Self {
         let TrailContents { trail, artifacts, attestations, .. } = contents;
         let artifacts: Vec<_> = artifacts.iter().map(ReportedArtifact::from).collect();
@@ -42,7 +42,7 @@ impl Assessed {
     /// Whether saying all that it comes to takes about a millisecond.
     pub(crate) fn is_long(&self) -> bool {
         let reports = self.artifacts.len() + self.attestations.len();
-        reports + self.parsed.template.requirements() > MANY_JUDGEMENTS
+        reports + self.parsed.template.requirements() > MANY_EVALUATIONS
     }
 
     /// When evidence last changed: a report, a change of the trail, or its beginning.
@@ -91,24 +91,24 @@ impl From<&AttestationRow> for ReportedAttestation {
     }
 }
 
-/// What `judge` makes of each of these trails and its template, in any order.
-pub(crate) async fn judged<T: Send + 'static>(
+/// What `evaluate` makes of each of these trails and its template, in any order.
+pub(crate) async fn evaluated<T: Send + 'static>(
     ids: &[Id],
     cx: &Context<'_>,
-    judge: impl Fn((TrailContents, Arc<Parsed>)) -> T + Clone + Send + 'static,
+    evaluate: impl Fn((TrailContents, Arc<Parsed>)) -> T + Clone + Send + 'static,
 ) -> Result<Vec<T>> {
     let mut made = Vec::with_capacity(ids.len());
     for ids in fitting(ids, cx).await? {
-        made.append(&mut judged_together(&ids, cx, judge.clone()).await?);
+        made.append(&mut evaluated_together(&ids, cx, evaluate.clone()).await?);
     }
     Ok(made)
 }
 
 /// The same of trails whose contents fit memory together.
-async fn judged_together<T: Send + 'static>(
+async fn evaluated_together<T: Send + 'static>(
     ids: &[Id],
     cx: &Context<'_>,
-    judge: impl Fn((TrailContents, Arc<Parsed>)) -> T + Clone + Send + 'static,
+    evaluate: impl Fn((TrailContents, Arc<Parsed>)) -> T + Clone + Send + 'static,
 ) -> Result<Vec<T>> {
     let mut made = Vec::with_capacity(ids.len());
     let contents = cx.store().trail_contents(cx.org()?, ids).await?;
@@ -119,9 +119,9 @@ async fn judged_together<T: Send + 'static>(
             (contents, parsed)
         };
         let part = part.into_iter().map(with_template).collect();
-        let judgements =
-            |(contents, parsed): &(TrailContents, Arc<Parsed>)| contents.judgements(&parsed.template);
-        made.extend(cx.compute().judge_each(part, judgements, judge.clone()).await?);
+        let evaluations =
+            |(contents, parsed): &(TrailContents, Arc<Parsed>)| contents.evaluations(&parsed.template);
+        made.extend(cx.compute().evaluate_each(part, evaluations, evaluate.clone()).await?);
     }
     Ok(made)
 }
@@ -151,8 +151,8 @@ struct Reported {
     fingerprints: Vec<String>,
 }
 
-impl From<Assessed> for Reported {
-    fn from(trail: Assessed) -> Self {
+impl From<EvaluatedTrail> for Reported {
+    fn from(trail: EvaluatedTrail) -> Self {
         Self {
             flow: trail.trail.flow,
             activity: Activity { at: trail.last_evidence_at(), state: trail.status.state },
@@ -161,14 +161,14 @@ impl From<Assessed> for Reported {
     }
 }
 
-/// The newest trail's activity, by flow: reports, and what its artifacts did at run time. The trails are judged some at a
+/// The newest trail's activity, by flow: reports, and what its artifacts did at run time. The trails are evaluated some at a
 /// time.
 pub(crate) async fn newest_of_flows(flows: &[Id], cx: &Context<'_>) -> Result<BTreeMap<Id, Activity>> {
     let newest = cx.store().newest_trails(cx.org()?, flows).await?;
     let mut activities = BTreeMap::new();
-    let activity = |(contents, parsed)| Reported::from(Assessed::new(contents, parsed));
+    let activity = |(contents, parsed)| Reported::from(EvaluatedTrail::new(contents, parsed));
     for ids in fitting(&newest, cx).await? {
-        let reported = judged_together(&ids, cx, activity).await?;
+        let reported = evaluated_together(&ids, cx, activity).await?;
         let fingerprints = reported.iter().flat_map(|trail| &trail.fingerprints);
         let fingerprints = distinct(fingerprints.filter_map(|text| text.parse().ok()));
         let ran = last_ran(&fingerprints, cx).await?;

@@ -1,4 +1,4 @@
-//! Environments judged anew when a policy that is attached to them says something else: by whoever puts the policy, an
+//! Environments evaluated anew when a policy that is attached to them says something else: by whoever puts the policy, an
 //! environment after the other, and by a job, for those at which that broke off.
 
 use std::time::Duration;
@@ -7,10 +7,10 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::assessment;
 use crate::auth::{Principal, Scope};
 use crate::background::{Job, Turn};
 use crate::error::{Error, Result};
+use crate::evaluation;
 use crate::id::Id;
 use crate::name::{EnvironmentName, OrgName};
 use crate::operation::{Json, Method, Operation};
@@ -26,35 +26,35 @@ const PAGE: u64 = 64;
 /// As whom the job records snapshots: `operator:evidence`.
 const OPERATOR: &str = "evidence";
 
-/// Judges what runs in an environment by the latest versions of its policies, in a write of its own; where it was judged by
+/// Evaluates what runs in an environment by the latest versions of its policies, in a write of its own; where it was evaluated by
 /// them already, it records nothing.
-pub(super) async fn reassess(name: &EnvironmentName, cx: &Context<'_>) -> Result<()> {
-    let judged = cx.retry_in_turn(name, || async {
+pub(super) async fn reevaluate(name: &EnvironmentName, cx: &Context<'_>) -> Result<()> {
+    let evaluated = cx.retry_in_turn(name, || async {
         let known = cx.store().environment(cx.org()?, name.as_str()).await?;
         let Some(known) = known else { return Ok(()) };
-        let mut draft = assessment::reassess(&known, Vec::new(), cx).await?;
+        let mut draft = evaluation::reevaluate(&known, Vec::new(), cx).await?;
         draft.guards.push(known.unchanged());
         cx.record(draft).await.map(drop)
     });
-    match judged.await {
+    match evaluated.await {
         // The policy is recorded; whoever reports what runs there is told that it is too much.
         Err(error @ Error::Invalid { .. }) => {
-            tracing::warn!(environment = %name, %error, "an environment is not judged anew");
+            tracing::warn!(environment = %name, %error, "an environment is not evaluated anew");
             Ok(())
         }
-        judged => judged,
+        evaluated => evaluated,
     }
 }
 
-/// The job that judges anew what runs where a new version of a policy is not counted yet: whoever put it was killed, or
-/// lost the right to, before all environments were judged by it.
+/// The job that evaluates anew what runs where a new version of a policy is not counted yet: whoever put it was killed, or
+/// lost the right to, before all environments were evaluated by it.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Reassess;
+pub struct Reevaluate;
 
 #[async_trait]
-impl Job for Reassess {
+impl Job for Reevaluate {
     fn name(&self) -> &str {
-        "reassess-environments"
+        "reevaluate-environments"
     }
 
     fn every(&self) -> Duration {
@@ -68,28 +68,28 @@ impl Job for Reassess {
             let page = service.store().organizations_by_name(&last, PAGE).await?;
             after = page.more;
             for org in page.records {
-                let judged =
-                    service.call(&Principal::nobody(), ReassessEnvironments { org: org.name }, ()).await;
+                let evaluated =
+                    service.call(&Principal::nobody(), ReevaluateEnvironments { org: org.name }, ()).await;
                 // What is damaged in one organization is not another's.
-                outcome = outcome.and(judged.map(drop));
+                outcome = outcome.and(evaluated.map(drop));
             }
         }
         outcome
     }
 }
 
-/// Judges the environments of an organization by the latest versions of their policies. No route leads to it.
+/// Evaluates the environments of an organization by the latest versions of their policies. No route leads to it.
 #[derive(Debug, Deserialize, JsonSchema)]
-struct ReassessEnvironments {
+struct ReevaluateEnvironments {
     org: OrgName,
 }
 
-impl Operation for ReassessEnvironments {
-    const NAME: &'static str = "reassess_environments";
+impl Operation for ReevaluateEnvironments {
+    const NAME: &'static str = "reevaluate_environments";
     const METHOD: Method = Method::Post;
-    const PATH: &'static str = "/environments/{org}/reassess";
+    const PATH: &'static str = "/environments/{org}/reevaluate";
     const SCOPE: Scope = Scope::Open;
-    const SUMMARY: &'static str = "Judges the environments of an organization anew";
+    const SUMMARY: &'static str = "Evaluates the environments of an organization anew";
     type Body = ();
     type Output = Json<()>;
 
@@ -106,7 +106,7 @@ impl Operation for ReassessEnvironments {
         for part in ids.chunks(PAGE as usize) {
             for known in cx.store().environments_by_id(cx.org()?, part).await? {
                 if !known.record.policies.is_empty() {
-                    outcome = outcome.and(reassess(&known.record.name, cx).await);
+                    outcome = outcome.and(reevaluate(&known.record.name, cx).await);
                 }
             }
         }
