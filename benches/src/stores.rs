@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use evidence_core::Store;
 use evidence_store_postgres::{Options, PostgresStore};
-use evidence_store_sqlite::SqliteStore;
+use evidence_store_sqlite::{Sqlite, SqliteStore};
 use evidence_test_postgres::{Cluster, Durability, Programs};
 use tempfile::TempDir;
 
@@ -102,7 +102,7 @@ impl Stores {
     /// When it cannot be opened.
     pub async fn open(&self, engine: Engine, name: &str) -> Outcome<Opened> {
         Ok(match engine {
-            Engine::Sqlite => Opened::Sqlite(Arc::new(SqliteStore::open(self.path(name)).await?)),
+            Engine::Sqlite => Opened::Sqlite(Arc::new(Sqlite::open(self.path(name)).await?)),
             Engine::Postgres => {
                 let options = Options { schema: name.to_owned(), ..Options::default() };
                 let (url, _) = self.postgres()?;

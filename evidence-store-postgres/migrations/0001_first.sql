@@ -97,7 +97,7 @@ CREATE TABLE evidence.api_key (
 );
 CREATE INDEX api_key_owner ON evidence.api_key (org, owner_id, created_at);
 
--- place, flow_place: its number among those of the organization and of the flow, from 1 on and without gaps. So the last
+-- ordinal, flow_ordinal: its number among those of the organization and of the flow, from 1 on and without gaps. So the last
 -- one's is how many there are, and a page of a list is found without passing over the others. Artifacts have them too.
 CREATE TABLE evidence.trail (
     org          text COLLATE "C" NOT NULL,
@@ -106,15 +106,15 @@ CREATE TABLE evidence.trail (
     name         text COLLATE "C" NOT NULL,
     begun        bigint NOT NULL,
     ledger_index bigint NOT NULL,
-    place        bigint NOT NULL,
-    flow_place   bigint NOT NULL,
+    ordinal      bigint NOT NULL,
+    flow_ordinal bigint NOT NULL,
     PRIMARY KEY (org, id),
     UNIQUE (org, flow, name)
 );
--- An expression, so that only lists use it: where there are no statistics yet, the planner takes (org, flow, flow_place)
+-- An expression, so that only lists use it: where there are no statistics yet, the planner takes (org, flow, flow_ordinal)
 -- for as good as (org, flow, name) and looks for a name by walking the flow.
-CREATE UNIQUE INDEX trail_flow ON evidence.trail (org, (flow || ''), flow_place);
-CREATE UNIQUE INDEX trail_org ON evidence.trail (org, place);
+CREATE UNIQUE INDEX trail_flow ON evidence.trail (org, (flow || ''), flow_ordinal);
+CREATE UNIQUE INDEX trail_org ON evidence.trail (org, ordinal);
 
 -- The updates of trails; their beginnings are in trail.begun.
 CREATE TABLE evidence.trail_entry (
@@ -138,17 +138,17 @@ CREATE TABLE evidence.artifact (
     template     text COLLATE "C",
     at           bigint NOT NULL,
     ledger_index bigint NOT NULL,
-    place        bigint NOT NULL,
-    flow_place   bigint NOT NULL,
+    ordinal      bigint NOT NULL,
+    flow_ordinal bigint NOT NULL,
     PRIMARY KEY (org, id)
 );
-CREATE UNIQUE INDEX artifact_org ON evidence.artifact (org, place);
+CREATE UNIQUE INDEX artifact_org ON evidence.artifact (org, ordinal);
 -- With an expression, as for trails; in the order in which the newest of a fingerprint in a flow is looked for.
 CREATE INDEX artifact_fingerprint
     ON evidence.artifact (org, fingerprint, (flow || ''), (trail IS NOT NULL), ledger_index);
 CREATE INDEX artifact_named
     ON evidence.artifact (org, fingerprint, (flow || ''), (trail IS NOT NULL), ledger_index) WHERE name <> '';
-CREATE UNIQUE INDEX artifact_flow ON evidence.artifact (org, flow, flow_place);
+CREATE UNIQUE INDEX artifact_flow ON evidence.artifact (org, flow, flow_ordinal);
 CREATE INDEX artifact_trail ON evidence.artifact (org, trail, ledger_index) WHERE trail IS NOT NULL;
 CREATE INDEX artifact_commit ON evidence.artifact (org, flow, commit_sha, ledger_index);
 CREATE INDEX artifact_repo ON evidence.artifact (org, repo, ledger_index) WHERE repo IS NOT NULL;

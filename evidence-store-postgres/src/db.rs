@@ -1,25 +1,30 @@
-//! Connecting, and the way to ask: a statement and its values, for all rows or for the first.
+//! Connecting, and the driver of the store in a schema.
 
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use evidence_core::id::Id;
-use evidence_core::queue::{Bounds, Queue, Refused};
+use evidence_core::queue::{Bounds, Queue, Refused, Reply};
 use evidence_core::shares::Shares;
-use evidence_core::store::{Health, StoreResult, readable};
-use sqlx::postgres::{PgArguments, PgConnectOptions, PgPool, PgRow};
-use sqlx::{Arguments, AssertSqlSafe, ConnectOptions, Encode, FromRow, Postgres, Row, Type};
+use evidence_core::store::StoreResult;
+use evidence_store_sql::migrate::{Migration, latest};
+use evidence_store_sql::{
+    BesideWork, BlobWrite, Dialect, Driver, FromRow, Outdated, Row, SqlStore, Statement, Value, Work,
+};
+use sqlx::ConnectOptions;
+use sqlx::postgres::{PgConnectOptions, PgPool};
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 
+use crate::bind::{Cells, arguments};
 use crate::connections::{Address, Connections, Pool, Session, connect};
-use crate::error::{ConnectError, MayNotWrite, Outdated, is_cut, store_error};
+use crate::error::{ConnectError, MayNotWrite, is_cut, store_error};
 use crate::lookup::{self, Lookup};
-use crate::migrate::{MIGRATIONS, Migration, WRITER, expect_migrated, latest, migrate};
+use crate::migrate::{MIGRATIONS, WRITER, expect_migrated, migrate};
 use crate::schema::{Schema, TABLES};
+use crate::session::Beside;
 use crate::writer::{Job, Writer};
 
 /// How long the first connection may take to be made.
@@ -87,47 +92,38 @@ impl Default for Options {
 
 /// A store in one schema of a PostgreSQL database, which other servers may use at the same time. The writer ends when
 /// the store is dropped or closed.
+pub type PostgresStore = SqlStore<Postgres>;
+
+/// A schema that a store lies in, the connections to it, and the writer.
 #[derive(Debug)]
-pub struct PostgresStore {
+pub struct Postgres {
     pub(crate) reader: Reader,
     pub(crate) queue: Queue<Job>,
     pub(crate) lookups: mpsc::Sender<Lookup>,
+    mixed_batches: bool,
 }
 
-impl PostgresStore {
-    /// Opens the store at `postgres://user:password@host:port/database` and brings its tables up to date
-    /// ([`Options::migrate`]). The options of libpq's addresses are understood; `?host=/directory` names the directory of a socket.
+impl Postgres {
+    /// Opens the store in a schema of the database that a host has a pool for. Queries share the pool; the writer makes a
+    /// connection of its own, by the pool's options.
+    ///
+    /// The pool's connections are left as they are, and PostgreSQL plans each query on them anew, unless the host tells
+    /// them `SET plan_cache_mode = force_generic_plan` (as in `PgPoolOptions::after_connect`): that is the host's to
+    /// decide, for it asks queries of its own.
     ///
     /// # Errors
     /// [`ConnectError`] says what is wrong and what to do.
-    pub async fn connect(url: &str) -> Result<Self, ConnectError> {
-        Self::connect_with(url, &Options::default()).await
+    pub async fn from_pool(pool: PgPool, schema: &str) -> Result<PostgresStore, ConnectError> {
+        Self::from_pool_with(pool, &Options { schema: schema.to_owned(), ..Options::default() }).await
     }
 
-    /// The same, with other options than the usual ones.
+    /// The same with these options, of which those about connections are the pool's.
     ///
     /// # Errors
     /// [`ConnectError`] says what is wrong and what to do.
-    pub async fn connect_with(url: &str, options: &Options) -> Result<Self, ConnectError> {
-        let address = PgConnectOptions::from_str(url).map_err(|source| ConnectError::BadUrl { source })?;
-        let address = address.application_name("evidence").disable_statement_logging();
-        let address = Address { options: address, statement_timeout: options.statement_timeout };
-        let pool = Pool::new(address, options.connections, options.acquire_timeout);
-        Self::start(Connections::Own(Arc::new(pool)), options, &MIGRATIONS).await
-    }
-
-    /// Opens the store in a schema of the database that a host has a pool for. Questions share the pool; the writer
-    /// makes a connection of its own, by the pool's options.
-    ///
-    /// The pool's connections are left as they are, and PostgreSQL plans each question on them anew, unless the host
-    /// tells them `SET plan_cache_mode = force_generic_plan` (as in `PgPoolOptions::after_connect`): that is the host's
-    /// to decide, for it asks questions of its own.
-    ///
-    /// # Errors
-    /// [`ConnectError`] says what is wrong and what to do.
-    pub async fn from_pool(pool: PgPool, schema: &str) -> Result<Self, ConnectError> {
-        let options = Options { schema: schema.to_owned(), ..Options::default() };
-        Self::start(Connections::Host(pool, options.statement_timeout), &options, &MIGRATIONS).await
+    pub async fn from_pool_with(pool: PgPool, options: &Options) -> Result<PostgresStore, ConnectError> {
+        let connections = Connections::Host(pool, options.statement_timeout);
+        Self::start(connections, options, &MIGRATIONS).await.map(SqlStore::new)
     }
 
     /// Opens the store as a program does that knows these migrations.
@@ -158,29 +154,12 @@ impl PostgresStore {
         let (queue, jobs) = Queue::new(bounds);
         tokio::spawn(Writer::new(session, reader.clone(), options.mixed_batches).run(jobs));
         let lookups = lookup::open(&reader);
-        Ok(Self { reader, queue, lookups })
+        Ok(Self { reader, queue, lookups, mixed_batches: options.mixed_batches })
     }
 
-    /// Finishes what was handed to the writer and closes every connection, the pool's too. Later calls answer
-    /// [`evidence_core::StoreError::Unavailable`].
-    pub async fn close(&self) {
-        self.reader.connections.close().await;
-        self.queue.stop(Job::Stop).await;
-    }
-
-    /// How many statements reads and writes have sent so far: tests assert bounds with it.
-    pub fn statements(&self) -> u64 {
-        self.reader.statements.load(Ordering::Relaxed)
-    }
-
-    /// A question, whose values are bound next.
-    pub(crate) fn ask(&self, sql: &str) -> Question<'_> {
-        self.reader.ask(sql)
-    }
-
-    /// A question about one organization, which is its first value.
-    pub(crate) fn ask_of(&self, org: Id, sql: &str) -> Question<'_> {
-        Question { org: Some(org), ..self.ask(sql) }.bind(org.to_string())
+    async fn submit<T>(&self, job: impl FnOnce(Reply<T>) -> Job) -> StoreResult<T> {
+        let (reply, outcome) = self.queue.outcome();
+        self.queue.submit(job(reply), outcome).await
     }
 }
 
@@ -196,123 +175,27 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    pub(crate) fn ask(&self, sql: &str) -> Question<'_> {
-        let (sql, arguments) = (self.schema.statement(sql), Ok(PgArguments::default()));
-        Question { reader: self, sql, arguments, org: None, long: false }
-    }
-
     pub(crate) fn count(&self) {
         self.statements.fetch_add(1, Ordering::Relaxed);
     }
-}
 
-/// A statement on its way to the database, and its values.
-pub(crate) struct Question<'a> {
-    reader: &'a Reader,
-    sql: AssertSqlSafe<String>,
-    arguments: Result<PgArguments, sqlx::error::BoxDynError>,
-    org: Option<Id>,
-    long: bool,
-}
-
-impl Question<'_> {
-    /// Binds the next value.
-    pub(crate) fn bind<'v>(mut self, value: impl Encode<'v, Postgres> + Type<Postgres> + Send) -> Self {
-        self.arguments = self.arguments.and_then(|mut arguments| arguments.add(value).map(|()| arguments));
-        self
-    }
-
-    /// Says that it may be about many rows: such questions leave connections for others, and for other organizations.
-    pub(crate) fn long(mut self) -> Self {
-        self.long = true;
-        self
-    }
-
-    /// Every row.
-    pub(crate) async fn all<R>(self) -> StoreResult<Vec<R>>
-    where
-        R: for<'r> FromRow<'r, PgRow> + Send + Unpin,
-    {
-        self.rows().await.map_err(store_error)
-    }
-
-    /// The first row, if there is one. The statement answers one at most.
-    pub(crate) async fn first<R>(self) -> StoreResult<Option<R>>
-    where
-        R: for<'r> FromRow<'r, PgRow> + Send + Unpin,
-    {
-        Ok(self.all().await?.into_iter().next())
-    }
-
-    /// What the first row says.
-    pub(crate) async fn first_as<R, T>(
-        self,
-        read: impl FnOnce(R) -> StoreResult<T> + Send + 'static,
-    ) -> StoreResult<Option<T>>
-    where
-        R: for<'r> FromRow<'r, PgRow> + Send + Unpin + 'static,
-        T: Send + 'static,
-    {
-        self.answer(|rows: Vec<R>| rows.into_iter().next().map(read).transpose()).await
-    }
-
-    /// What each row says.
-    pub(crate) async fn all_as<R, T>(
-        self,
-        read: impl FnMut(R) -> StoreResult<T> + Send + 'static,
-    ) -> StoreResult<Vec<T>>
-    where
-        R: for<'r> FromRow<'r, PgRow> + Send + Unpin + 'static,
-        T: Send + 'static,
-    {
-        self.answer(|rows: Vec<R>| rows.into_iter().map(read).collect()).await
-    }
-
-    /// What the rows of a list say, each with the ledger index of its fact: all that can be read.
-    pub(crate) async fn readable_as<R, T>(
-        self,
-        org: Id,
-        read: impl FnMut(R) -> (i64, StoreResult<T>) + Send + 'static,
-    ) -> StoreResult<Vec<T>>
-    where
-        R: for<'r> FromRow<'r, PgRow> + Send + Unpin + 'static,
-        T: Send + 'static,
-    {
-        self.answer(move |rows: Vec<R>| readable(org, rows.into_iter().map(read))).await
-    }
-
-    /// What all rows say together.
-    pub(crate) async fn answer<R, T>(
-        self,
-        read: impl FnOnce(Vec<R>) -> StoreResult<T> + Send + 'static,
-    ) -> StoreResult<T>
-    where
-        R: for<'r> FromRow<'r, PgRow> + Send + Unpin + 'static,
-        T: Send + 'static,
-    {
-        let rows = self.all::<Weighed<R>>().await?;
-        let bytes = rows.iter().map(|row| row.bytes).sum();
-        said(bytes, move || read(rows.into_iter().map(|row| row.row).collect())).await
-    }
-
-    /// Every row, asked once more where the connection turned out to be dead: nothing is changed by a question.
-    pub(crate) async fn rows<R>(self) -> Result<Vec<R>, sqlx::Error>
-    where
-        R: for<'r> FromRow<'r, PgRow> + Send + Unpin,
-    {
-        let Self { reader, sql, arguments, org, long } = self;
-        let (sql, arguments) = (sqlx::SqlSafeStr::into_sql_str(sql), arguments.map_err(sqlx::Error::Encode)?);
-        let share = if long {
-            let share = reader.shares.take(org, reader.connections.acquire_timeout()).await;
-            Some(Arc::new(share.ok_or(sqlx::Error::PoolTimedOut)?))
-        } else {
+    /// Every row, asked once more where the connection turned out to be dead: nothing is changed by a query, and by what
+    /// changes something nothing more.
+    pub(crate) async fn rows(&self, statement: Statement) -> Result<Vec<Cells>, sqlx::Error> {
+        let Statement { sql, values, org, work } = statement;
+        let sql = sqlx::SqlSafeStr::into_sql_str(self.schema.statement(&sql));
+        let arguments = arguments(values)?;
+        let share = if work == Work::Short {
             None
+        } else {
+            let share = self.shares.take(org, self.connections.acquire_timeout()).await;
+            Some(Arc::new(share.ok_or(sqlx::Error::PoolTimedOut)?))
         };
-        reader.count();
-        match reader.connections.rows(sql.clone(), arguments.clone(), share.clone()).await {
+        self.count();
+        match self.connections.rows(sql.clone(), arguments.clone(), share.clone()).await {
             Err(error) if is_cut(&error) => {
-                reader.count();
-                reader.connections.rows_anew(sql, arguments, share).await
+                self.count();
+                self.connections.rows_anew(sql, arguments, share).await
             }
             outcome => outcome,
         }
@@ -333,40 +216,116 @@ async fn said<T: Send + 'static>(
     spawn_blocking(read).await.map_err(|_| Refused::Closed)?
 }
 
-/// A row, and how many bytes its values have.
-struct Weighed<R> {
-    bytes: usize,
-    row: R,
-}
+const BY_NAME: &str = "
+    SELECT n.ledger_index, (SELECT l.payload FROM evidence.ledger l WHERE l.org = $1 AND l.idx = n.ledger_index)
+    FROM evidence.name m CROSS JOIN LATERAL (
+        SELECT * FROM evidence.record WHERE org = $1 AND id = m.id AND kind = $2 OFFSET 0) n
+    WHERE m.org = $1 AND m.kind = $2 AND m.name = $4";
 
-impl<'r, R: FromRow<'r, PgRow>> FromRow<'r, PgRow> for Weighed<R> {
-    fn from_row(row: &'r PgRow) -> Result<Self, sqlx::Error> {
-        let mut bytes = 0;
-        for column in 0..row.len() {
-            bytes += row.try_get_raw(column)?.as_bytes().map_or(0, <[u8]>::len);
-        }
-        Ok(Self { bytes, row: R::from_row(row)? })
+const TRAIL_BY_NAME: &str = "
+    SELECT t.ledger_index, (SELECT l.payload FROM evidence.ledger l WHERE l.org = $1 AND l.idx = t.ledger_index)
+    FROM evidence.trail t WHERE t.org = $1 AND t.flow = $3 AND t.name = $4";
+
+impl Driver for Postgres {
+    const DIALECT: Dialect = Dialect::Postgres;
+    type Options = Options;
+    type ConnectError = ConnectError;
+    type Session = Beside;
+    type Job = Job;
+
+    /// The address is `postgres://user:password@host:port/database`. The options of libpq's addresses are understood;
+    /// `?host=/directory` names the directory of a socket.
+    async fn connect(url: &str, options: &Options) -> Result<Self, ConnectError> {
+        let address = PgConnectOptions::from_str(url).map_err(|source| ConnectError::BadUrl { source })?;
+        let address = address.application_name("evidence").disable_statement_logging();
+        let address = Address { options: address, statement_timeout: options.statement_timeout };
+        let pool = Pool::new(address, options.connections, options.acquire_timeout);
+        Self::start(Connections::Own(Arc::new(pool)), options, &MIGRATIONS).await
     }
-}
 
-#[async_trait]
-impl Health for PostgresStore {
+    async fn read<T: Send + 'static>(
+        &self,
+        statement: Statement,
+        read: impl FnOnce(Vec<Row>) -> StoreResult<T> + Send + 'static,
+    ) -> StoreResult<T> {
+        let rows = self.reader.rows(statement).await.map_err(store_error)?;
+        let bytes = rows.iter().map(|row| row.bytes).sum();
+        said(bytes, move || read(rows.into_iter().map(|cells| cells.row).collect())).await
+    }
+
+    async fn by_name(
+        &self,
+        org: Id,
+        kind: &'static str,
+        flow: Option<Id>,
+        name: String,
+    ) -> StoreResult<Option<Row>> {
+        if self.mixed_batches {
+            return lookup::look_up(self, (org, kind, flow, name)).await;
+        }
+        let sql = if flow.is_some() { TRAIL_BY_NAME } else { BY_NAME };
+        let values = vec![Value::Org(org), kind.into(), flow.into(), name.into()];
+        let statement = Statement { sql: sql.into(), values, org: Some(org), work: Work::Short };
+        self.read(statement, |rows| Ok(rows.into_iter().next())).await
+    }
+
+    fn queue(&self) -> &Queue<Job> {
+        &self.queue
+    }
+
+    async fn write_blob(&self, write: BlobWrite) -> StoreResult<()> {
+        self.submit(|reply| Job::Blob(write, reply)).await
+    }
+
+    /// Asked again on a dead connection, as queries are, a statement changes nothing more.
+    async fn change(&self, statements: Vec<Statement>) -> StoreResult<bool> {
+        let mut changed = false;
+        for statement in statements {
+            changed = !self.reader.rows(statement).await.map_err(store_error)?.is_empty();
+        }
+        Ok(changed)
+    }
+
+    async fn beside<T: Send + 'static>(&self, work: BesideWork<Beside, T>) -> StoreResult<T> {
+        let Reader { connections, schema, migrations, .. } = &self.reader;
+        work(Beside::open(&connections.address(), schema, migrations).await.map_err(store_error)?).await
+    }
+
+    fn version(&self) -> i64 {
+        latest(self.reader.migrations)
+    }
+
     async fn ready(&self) -> StoreResult<()> {
         if self.queue.is_closed() || self.lookups.is_closed() {
             return Err(Refused::Closed.into());
         }
-        let writer = self.ask(WRITER).first::<(i64,)>().await?;
-        if writer.is_some_and(|(writer,)| writer > latest(self.reader.migrations)) {
+        let ask = |sql, values| self.reader.rows(Statement { sql, values, org: None, work: Work::Short });
+        let writer = ask(WRITER.into(), vec![]).await.map_err(store_error)?;
+        let writer = writer.into_iter().next().map(|cells| <(i64,)>::from_row(cells.row)).transpose()?;
+        if writer.is_some_and(|(writer,)| writer > self.version()) {
             return Err(Outdated.into());
         }
-        let taken = TABLES.iter().flat_map(|(table, privileges)| privileges.iter().map(|one| (*table, *one)));
-        let (tables, privileges): (Vec<&str>, Vec<&str>) = taken.unzip();
+        let taken = TABLES.iter().flat_map(|(table, privileges)| {
+            privileges.iter().map(|one| (Some((*table).to_owned()), Some((*one).to_owned())))
+        });
+        let (tables, privileges) = taken.unzip();
         let schema = &self.reader.schema;
-        let missing = self.ask(NOT_WRITABLE).bind(schema.name()).bind(tables).bind(privileges);
-        match missing.first::<(String, String)>().await? {
+        let values = vec![schema.name().into(), Value::Texts(tables), Value::Texts(privileges)];
+        let missing = ask(NOT_WRITABLE.into(), values).await.map_err(store_error)?;
+        match missing.into_iter().next().map(|cells| <(String, String)>::from_row(cells.row)).transpose()? {
             Some((table, privilege)) => Err(MayNotWrite { table: schema.table(&table), privilege }.into()),
             None => Ok(()),
         }
+    }
+
+    /// Closes a host's pool too.
+    async fn close(&self) {
+        self.reader.connections.close().await;
+        self.queue.stop(Job::Stop).await;
+    }
+
+    fn statements(&self) -> u64 {
+        self.reader.statements.load(Ordering::Relaxed)
     }
 }
 
@@ -375,6 +334,7 @@ mod tests {
     use evidence_core::flows::{FlowFilter, FlowStore};
     use evidence_core::page::PageRequest;
     use evidence_core::seed::Seed;
+    use evidence_core::store::Health;
     use evidence_core::transfer::Transfer;
     use evidence_core::{Evidence, Settings, StoreError};
     use evidence_test_postgres::Schema as Fresh;
@@ -415,8 +375,10 @@ mod tests {
         for _ in 0..2 * options.connections {
             let (store, org) = (Arc::clone(&store), id("acme"));
             slow.spawn(async move {
-                let sleeping = store.ask_of(org, "SELECT 1::bigint FROM pg_sleep(50) WHERE $1::text <> ''");
-                sleeping.long().all::<(i64,)>().await
+                let sql = "SELECT 1::bigint FROM pg_sleep(50) WHERE $1::text <> ''".into();
+                let values = vec![Value::Org(org)];
+                let sleeping = Statement { sql, values, org: Some(org), work: Work::Long };
+                store.driver().read(sleeping, |_| Ok(())).await
             });
         }
         tokio::task::yield_now().await;

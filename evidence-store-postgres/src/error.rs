@@ -310,13 +310,6 @@ pub(crate) fn timed_out() -> sqlx::Error {
     sqlx::Error::Io(std::io::ErrorKind::TimedOut.into())
 }
 
-/// A program of a later version has brought the tables up to date.
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "a newer program has changed the tables, and this one must not write to them any more: start the newer one"
-)]
-pub(crate) struct Outdated;
-
 /// The user has no privileges any more that writing takes.
 #[derive(Debug, thiserror::Error)]
 #[error(
@@ -332,11 +325,5 @@ pub(crate) struct MayNotWrite {
 impl From<MayNotWrite> for StoreError {
     fn from(refused: MayNotWrite) -> Self {
         Self::Unavailable(refused.into())
-    }
-}
-
-impl From<Outdated> for StoreError {
-    fn from(outdated: Outdated) -> Self {
-        Self::Unavailable(outdated.into())
     }
 }

@@ -17,44 +17,22 @@
 //!
 //! # Where to start
 //!
-//! [`PostgresStore::from_pool`] takes the pool that a host has already, and a schema of its choice; everything else is
+//! [`Postgres::from_pool`] takes the pool that a host has already, and a schema of its choice; everything else is
 //! the traits of [`evidence_core::store`]. The files are those of the SQLite store, and the statements are its
 //! statements wherever the two databases agree; comments tell where they do not. Start reading at `record.rs` (the write
 //! path) and `migrations/` (the tables).
 
-mod allowlists;
-mod artifacts;
-mod attestation_types;
-mod attestations;
-mod blobs;
+mod bind;
 mod connections;
 mod db;
-mod environments;
 mod error;
-mod feed;
-mod flows;
-mod fsck;
-mod ledger;
 mod lookup;
 mod migrate;
-mod orgs;
-mod pending;
-#[cfg(test)]
-mod plans;
-mod policies;
-mod rebuild;
-mod record;
-mod repos;
-mod rows;
 mod schema;
-mod service_accounts;
-mod snapshots;
-mod texts;
-mod trails;
-mod transfer;
+mod session;
 mod writer;
 
-pub use db::{Options, PostgresStore};
+pub use db::{Options, Postgres, PostgresStore};
 pub use error::ConnectError;
-pub use fsck::{FsckReport, RebuildReport};
+pub use evidence_store_sql::{FsckReport, RebuildReport};
 pub use sqlx;

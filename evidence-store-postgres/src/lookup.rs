@@ -5,17 +5,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use evidence_core::Current;
 use evidence_core::id::Id;
 use evidence_core::queue::Refused;
 use evidence_core::store::StoreResult;
-use serde::de::DeserializeOwned;
+use evidence_store_sql::{Cell, Column, Row, Statement, Value, Work};
 use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio::time::timeout;
 
-use crate::db::{PostgresStore, Reader};
+use crate::db::{Postgres, Reader};
 use crate::error::{may_be_row_error, store_error};
-use crate::rows::{Payload, current, payload};
 
 /// The most questions of one statement.
 const GROUP: usize = 64;
@@ -26,15 +24,12 @@ const LANES: usize = 2;
 /// How many questions may wait; further callers wait for a place.
 const PLACES: usize = 1024;
 
-/// The kind of a trail's name: no other kind of record has it.
-const TRAIL: &str = "trail";
-
 /// Subqueries rather than joins with the list of names, so that each name is a probe of the index whatever the
 /// statistics say.
-pub(crate) const BY_NAMES: &str = concat!(
-    "SELECT j.number, n.ledger_index, ",
-    payload!("n"),
-    " FROM UNNEST($1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[]) AS j (number, org, kind, flow, name)
+pub(crate) const BY_NAMES: &str = "
+    SELECT j.number, n.ledger_index,
+        (SELECT l.payload FROM evidence.ledger l WHERE l.org = n.org AND l.idx = n.ledger_index)
+    FROM UNNEST($1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[]) AS j (number, org, kind, flow, name)
     CROSS JOIN LATERAL (
         SELECT r.org, r.ledger_index FROM evidence.name m
         CROSS JOIN LATERAL (
@@ -42,24 +37,20 @@ pub(crate) const BY_NAMES: &str = concat!(
         WHERE m.org = j.org AND m.kind = j.kind AND m.name = j.name
         UNION ALL
         SELECT org, ledger_index FROM evidence.trail WHERE org = j.org AND flow = j.flow AND name = j.name
-        OFFSET 0) n"
-);
+        OFFSET 0) n";
 
 /// A record's name: its organization, its kind, the flow that a trail lies in, and the name itself.
-type Name = (Id, &'static str, Option<Id>, String);
-
-/// The index of a record's newest fact, and the fact.
-type Found = (i64, Payload);
+pub(crate) type Name = (Id, &'static str, Option<Id>, String);
 
 /// A question on its way.
 #[derive(Debug)]
 pub(crate) struct Lookup {
     name: Name,
-    reply: oneshot::Sender<StoreResult<Option<Found>>>,
+    reply: oneshot::Sender<StoreResult<Option<Row>>>,
 }
 
 /// Callers that wait for the record of a name.
-type Callers = Vec<oneshot::Sender<StoreResult<Option<Found>>>>;
+type Callers = Vec<oneshot::Sender<StoreResult<Option<Row>>>>;
 
 /// The callers' end of the queue of questions, which are answered until it is dropped.
 pub(crate) fn open(reader: &Reader) -> mpsc::Sender<Lookup> {
@@ -112,49 +103,38 @@ async fn answer_group(reader: &Reader, asked: BTreeMap<Name, Callers>) {
 async fn found(
     reader: &Reader,
     names: impl Iterator<Item = &Name>,
-) -> Result<BTreeMap<i64, Found>, sqlx::Error> {
+) -> Result<BTreeMap<i64, Row>, sqlx::Error> {
     let (mut numbers, mut orgs, mut kinds, mut flows, mut texts) = (vec![], vec![], vec![], vec![], vec![]);
     for (number, (org, kind, flow, name)) in (0_i64..).zip(names) {
-        numbers.push(number);
-        orgs.push(org.to_string());
-        kinds.push(*kind);
+        numbers.push(Some(number));
+        orgs.push(Some(*org));
+        kinds.push(Some((*kind).to_owned()));
         flows.push(flow.map(|flow| flow.to_string()));
-        texts.push(name.as_str());
+        texts.push(Some(name.clone()));
     }
-    let question = reader.ask(BY_NAMES).bind(numbers).bind(orgs).bind(kinds).bind(flows).bind(texts);
-    let rows: Vec<(i64, i64, Payload)> = question.rows().await?;
-    Ok(rows.into_iter().map(|(number, revision, payload)| (number, (revision, payload))).collect())
+    let columns = vec![
+        Column::Ints(numbers),
+        Column::Orgs(orgs),
+        Column::Texts(kinds),
+        Column::Texts(flows),
+        Column::Texts(texts),
+    ];
+    let values = vec![Value::Columns(columns)];
+    let statement = Statement { sql: BY_NAMES.into(), values, org: None, work: Work::Short };
+    let rows = reader.rows(statement).await?.into_iter().map(|cells| {
+        let mut row = cells.row;
+        let number = if row.is_empty() { Cell::Null } else { row.remove(0) };
+        if let Cell::Int(number) = number { Some((number, row)) } else { None }
+    });
+    Ok(rows.flatten().collect())
 }
 
-impl PostgresStore {
-    /// The record of this kind and name.
-    pub(crate) async fn by_name<T: DeserializeOwned>(
-        &self,
-        org: Id,
-        kind: &'static str,
-        name: &str,
-    ) -> StoreResult<Option<Current<T>>> {
-        self.look_up((org, kind, None, name.to_owned())).await
-    }
-
-    /// The trail of this name in a flow.
-    pub(crate) async fn trail_by_name<T: DeserializeOwned>(
-        &self,
-        org: Id,
-        flow: Id,
-        name: &str,
-    ) -> StoreResult<Option<Current<T>>> {
-        self.look_up((org, TRAIL, Some(flow), name.to_owned())).await
-    }
-
-    async fn look_up<T: DeserializeOwned>(&self, name: Name) -> StoreResult<Option<Current<T>>> {
-        let (reply, outcome) = oneshot::channel();
-        let answered = async {
-            self.lookups.send(Lookup { name, reply }).await.map_err(|_| Refused::Closed)?;
-            outcome.await.map_err(|_| Refused::Closed)?
-        };
-        let found =
-            timeout(self.queue.wait(), answered).await.unwrap_or_else(|_| Err(Refused::Late.into()))?;
-        found.map(current).transpose()
-    }
+/// The row of the record of a name.
+pub(crate) async fn look_up(driver: &Postgres, name: Name) -> StoreResult<Option<Row>> {
+    let (reply, outcome) = oneshot::channel();
+    let answered = async {
+        driver.lookups.send(Lookup { name, reply }).await.map_err(|_| Refused::Closed)?;
+        outcome.await.map_err(|_| Refused::Closed)?
+    };
+    timeout(driver.queue.wait(), answered).await.unwrap_or_else(|_| Err(Refused::Late.into()))
 }

@@ -5,69 +5,23 @@
 //! One program at a time does this, under a lock a schema, and only if something is missing: so that many servers may
 //! start at once, and each finds all of a version or waits for it.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
-use evidence_core::StoreError;
 use evidence_core::store::StoreResult;
+use evidence_store_sql::migrate::{Migration, Reindex, Step, agree, latest};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use tokio::time::{Instant, sleep};
 
 use crate::connections::Address;
-use crate::error::ConnectError;
-use crate::fsck::{check_page, parts};
-use crate::rebuild::{Range, Scratch};
+use crate::error::{ConnectError, store_error};
 use crate::schema::Schema;
+use crate::session::Beside;
 
-/// What brings the tables from one version to the next.
-#[derive(Debug)]
-pub(crate) struct Migration {
-    /// The oldest version whose programs may write from the first step on: this one, unless what older ones write is what
-    /// the tables should hold. Never older than that of the version before.
-    pub(crate) writer: i64,
-    /// In their order. They are never changed once a program with them was released.
-    pub(crate) steps: &'static [Step],
-}
-
-/// A step of a migration.
-#[derive(Debug)]
-#[cfg_attr(not(test), expect(dead_code, reason = "the first version has nothing to make from ledgers"))]
-pub(crate) enum Step {
-    /// Statements, in one transaction.
-    Sql(&'static str),
-    /// Has these tables made from the ledgers, a few organizations at a time, once every step of every version is done: what
-    /// makes rows makes those of the latest version.
-    Reindex(&'static [&'static str]),
-    /// Builds an index of this name, on a table and columns, while others read and write.
-    Index { name: &'static str, on: &'static str },
-}
-
+/// What brought the tables to this version.
 pub(crate) static MIGRATIONS: [Migration; 1] =
     [Migration { writer: 1, steps: &[Step::Sql(include_str!("../migrations/0001_first.sql"))] }];
 
 const _: () = assert!(agree(&MIGRATIONS), "a version lets programs write that its tables are not made for");
-
-/// Whether no version lets programs write that the version before keeps out, or that write to tables while it makes them
-/// again.
-const fn agree(migrations: &[Migration]) -> bool {
-    let (mut version, mut oldest) = (0, 0);
-    while version < migrations.len() {
-        let Migration { writer, steps } = &migrations[version];
-        version += 1;
-        if *writer < oldest || *writer > version as i64 {
-            return false;
-        }
-        oldest = *writer;
-        let mut step = 0;
-        while step < steps.len() {
-            if matches!(steps[step], Step::Reindex(_)) && *writer < version as i64 {
-                return false;
-            }
-            step += 1;
-        }
-    }
-    true
-}
 
 /// The oldest server that the statements were tried on.
 const OLDEST_SERVER: i64 = 15;
@@ -140,23 +94,6 @@ const DONE: &str = "UPDATE evidence._evidence_migrations SET done = true WHERE v
 /// The oldest version whose programs may write.
 pub(crate) const WRITER: &str =
     "SELECT writer FROM evidence._evidence_migrations ORDER BY version DESC LIMIT 1";
-
-/// How many rows of a table one transaction puts in their place.
-const ROWS: usize = 4096;
-
-/// Tables that are due to be made again for a version.
-#[derive(Debug, Clone)]
-struct Reindex {
-    version: i64,
-    tables: Vec<&'static str>,
-    /// How many rows of a table one transaction puts in their place.
-    part: usize,
-}
-
-/// The version that these migrations lead to.
-pub(crate) fn latest(migrations: &[Migration]) -> i64 {
-    i64::try_from(migrations.len()).unwrap_or(i64::MAX)
-}
 
 /// Refuses a schema without a store, or whose tables this program would bring up to date first.
 pub(crate) async fn expect_migrated(
@@ -349,17 +286,7 @@ async fn due(
     migrations: &[Migration],
 ) -> Result<Reindex, sqlx::Error> {
     let behind: Vec<i64> = sqlx::query_scalar(schema.statement(BEHIND)).fetch_all(connection).await?;
-    Ok(Reindex { version: latest(migrations), tables: reindexed(migrations, &behind), part: ROWS })
-}
-
-/// The tables that these versions have made again.
-fn reindexed(migrations: &[Migration], versions: &[i64]) -> Vec<&'static str> {
-    let steps = (1..).zip(migrations).filter(|(version, _)| versions.contains(version));
-    let tables = steps.flat_map(|(_, migration)| migration.steps).filter_map(|step| match step {
-        Step::Reindex(tables) => Some(*tables),
-        Step::Sql(_) | Step::Index { .. } => None,
-    });
-    BTreeSet::from_iter(tables.flatten().copied()).into_iter().collect()
+    Ok(Reindex::due(migrations, &behind))
 }
 
 /// Builds an index while others read and write, in no transaction. What was left of one that broke off goes first.
@@ -382,98 +309,14 @@ async fn build(
     Ok(())
 }
 
-/// Makes tables again from the ledgers. Nobody writes facts meanwhile: programs of older versions may not, those of this
-/// one wait for the end. Where the lock was lost and another one does the same, each transaction finds out whether that
-/// was faster, or a newer one has begun, which makes them again then.
+/// Makes tables again from the ledgers.
 async fn reindex(
     schema: &Schema,
     address: &Address,
     migrations: &'static [Migration],
     due: &Reindex,
 ) -> StoreResult<()> {
-    let mut scratch = Scratch::beside(address, schema, migrations).await?;
-    let quota = parts(&scratch.ledgers(None).await?);
-    while let Some(after) = scratch.reindexed(due.version).await? {
-        let range = replay(&mut scratch, after.as_deref(), quota).await?;
-        for table in &due.tables {
-            // A later version may have dropped it.
-            if !scratch.has(table) {
-                continue;
-            }
-            let rows = scratch.mark(table, &range).await?;
-            let ours = match put(&mut scratch, due.version, due.part, after.as_deref(), table, rows).await {
-                // What is unique goes from a row of one part to a row of another: all of them are one part then.
-                Err(StoreError::Conflict) => {
-                    scratch.roll_back().await?;
-                    put(&mut scratch, due.version, usize::MAX, after.as_deref(), table, rows).await?
-                }
-                ours => ours?,
-            };
-            if !ours {
-                return scratch.end().await;
-            }
-        }
-        scratch.begin_changing().await?;
-        if scratch.reindexed(due.version).await?.as_ref() == Some(&after) {
-            scratch.note_reindexed(due.version, &range).await?;
-        }
-        scratch.commit().await?;
-        scratch.clear().await?;
-    }
-    scratch.end().await
-}
-
-/// Puts the rows of a table that differ in their place, part by part; answers whether nobody else was faster.
-async fn put(
-    scratch: &mut Scratch,
-    version: i64,
-    part: usize,
-    after: Option<&str>,
-    table: &str,
-    rows: u64,
-) -> StoreResult<bool> {
-    for from in (0..rows).step_by(part) {
-        scratch.begin_changing().await?;
-        if scratch.reindexed(version).await?.as_ref().map(Option::as_deref) != Some(after) {
-            return Ok(false);
-        }
-        scratch.exchange(table, from, from.saturating_add(part as u64).min(rows)).await?;
-        scratch.commit().await?;
-    }
-    Ok(true)
-}
-
-/// Replays the ledgers after an organization until so many entries were read, and answers how far that was.
-async fn replay(scratch: &mut Scratch, after: Option<&str>, quota: u64) -> StoreResult<Range> {
-    const PAGE: u64 = 256;
-    let hashes = scratch.key_hashes().await?;
-    let (mut range, mut read) = (Range { after: after.map(str::to_owned), ..Range::default() }, 0);
-    for (org, name, _) in scratch.ledgers(after).await? {
-        if range.upto.is_some() && read >= quota {
-            return Ok(range);
-        }
-        let mut next = 0;
-        loop {
-            let page = scratch.entries(&org, next, PAGE).await?;
-            if page.is_empty() {
-                break;
-            }
-            check_page(next, &page).map_err(|error| of(&name, error))?;
-            next += page.len() as u64;
-            scratch.replay(&org, &page, &hashes).await.map_err(|error| of(&name, error))?;
-        }
-        read += next;
-        range.upto = Some(org);
-    }
-    Ok(Range { upto: None, ..range })
-}
-
-/// Names the organization whose ledger is damaged.
-fn of(name: &str, error: StoreError) -> StoreError {
-    match error {
-        StoreError::Corrupt { what } => StoreError::corrupt(format_args!("organization {name}: {what}")),
-        error => error,
-    }
+    due.run(Beside::open(address, schema, migrations).await.map_err(store_error)?).await
 }
 
 #[cfg(test)]

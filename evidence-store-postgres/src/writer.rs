@@ -13,25 +13,21 @@ use evidence_core::StoreError;
 use evidence_core::id::Id;
 use evidence_core::queue::{Jobs, Queued, Refused, Reply, Task};
 use evidence_core::store::{Entry, StoreResult};
+use evidence_store_sql::migrate::latest;
+use evidence_store_sql::{
+    BlobWrite, Cell, Dialect, Lookups, MAX_GROUP, Outdated, Plan, Row, Statement, Submission, Value,
+    within_bytes,
+};
 use sqlx::PgConnection;
 use tokio::time::{sleep, timeout};
 
-use crate::blobs::BlobWrite;
+use crate::bind::{Cells, arguments};
 use crate::connections::Session;
 use crate::db::Reader;
 use crate::error::{
-    Outdated, is_cut, is_disconnected, is_lost_race, is_read_only, is_serialization_failure,
-    may_be_row_error, store_error, timed_out,
+    is_cut, is_disconnected, is_lost_race, is_read_only, is_serialization_failure, may_be_row_error,
+    store_error, timed_out,
 };
-use crate::migrate::latest;
-use crate::record::{LOOK, Plan, Questions, Seen, Submission};
-use crate::rows::signed;
-
-/// The most writes of one transaction.
-const BATCH: usize = 256;
-
-/// The most bytes of payload of one transaction, unless a single write has more.
-const BATCH_BYTES: usize = 32 << 20;
 
 /// How often a batch may lose a race against other servers before its writes are refused. Each time one of them got
 /// ahead, so that the database as a whole does.
@@ -49,7 +45,7 @@ type Outcomes = Vec<StoreResult<Vec<Entry>>>;
 
 /// Something for the writer to do.
 #[derive(Debug)]
-pub(crate) enum Job {
+pub enum Job {
     /// To record a write.
     Record(Submission),
     /// To write a step of a blob.
@@ -58,11 +54,17 @@ pub(crate) enum Job {
     Stop(Reply<()>),
 }
 
+impl From<Submission> for Job {
+    fn from(write: Submission) -> Self {
+        Self::Record(write)
+    }
+}
+
 impl Task for Job {
     fn room(&self) -> Option<(Id, usize)> {
         match self {
             Self::Record(write) => Some((write.org, write.size())),
-            Self::Blob(write, _) => Some((write.org, write.size())),
+            Self::Blob(write, _) => Some((write.org, write.size)),
             Self::Stop(_) => None,
         }
     }
@@ -104,7 +106,7 @@ impl Writer {
     pub(crate) async fn run(mut self, mut queue: Jobs<Job>) {
         let mut jobs = Vec::new();
         let mut stopped = None;
-        while stopped.is_none() && queue.next(&mut jobs, BATCH).await > 0 {
+        while stopped.is_none() && queue.next(&mut jobs, MAX_GROUP).await > 0 {
             let (mut batch, mut rooms) = (Vec::new(), Vec::new());
             for Queued { job, room } in jobs.drain(..) {
                 rooms.push(room);
@@ -147,8 +149,20 @@ impl Writer {
 
     /// Whether it was done, and not left to a newer program.
     async fn step(&mut self, write: &BlobWrite) -> Result<bool, sqlx::Error> {
-        let (schema, version) = (self.reader.schema.clone(), self.version());
-        self.on_connection(async |connection| write.apply(&schema, version, connection).await).await
+        let mut done = false;
+        for Statement { sql, values, .. } in &write.statements {
+            let answer = self.rows(sql, values.clone()).await?;
+            done = answer.first().and_then(|row| row.first()) == Some(&Cell::Int(1));
+        }
+        Ok(done)
+    }
+
+    /// Every row of a statement.
+    async fn rows(&mut self, sql: &str, values: Vec<Value>) -> Result<Vec<Row>, sqlx::Error> {
+        let (sql, arguments) = (self.reader.schema.statement(sql), arguments(values)?);
+        let query = sqlx::query_as_with::<_, Cells, _>(sql, arguments);
+        let rows = self.on_connection(async |connection| query.fetch_all(connection).await).await?;
+        Ok(rows.into_iter().map(|cells| cells.row).collect())
     }
 
     /// Does one statement's work, making a connection first where there is none. After an error of the connection it
@@ -278,12 +292,9 @@ impl Writer {
 
     async fn are_written(&mut self, entries: &[(Id, Entry)]) -> Result<bool, sqlx::Error> {
         for (org, entry) in entries {
-            let query = sqlx::query_scalar(self.reader.schema.statement(LEAF_HASH));
-            let query = query.bind(org.to_string()).bind(signed(entry.index));
-            let wanted = entry.leaf_hash.to_string();
-            let found: Option<String> =
-                self.on_connection(async |connection| query.fetch_optional(connection).await).await?;
-            if found.is_none_or(|found| found != wanted) {
+            let values = vec![Value::Org(*org), entry.index.into()];
+            let found = self.rows(LEAF_HASH, values).await?;
+            if found.first().and_then(|row| row.first()) != Some(&Cell::Text(entry.leaf_hash.to_string())) {
                 return Ok(false);
             }
         }
@@ -292,24 +303,21 @@ impl Writer {
 
     /// Looks, once more where the connection turned out to be dead: looking changes nothing.
     async fn look(&mut self, batch: &[Submission]) -> Result<Plan, sqlx::Error> {
-        let questions = Questions::of(batch);
-        let mut seen = self.see(&questions).await;
+        let lookups = Lookups::of(batch);
+        let (look, values) = lookups.statement(Dialect::Postgres, self.mixed_batches);
+        let mut seen = self.rows(&look, values.clone()).await;
         if seen.as_ref().is_err_and(is_cut) {
-            seen = self.see(&questions).await;
+            seen = self.rows(&look, values).await;
         }
-        Plan::new(&questions, seen?).map_err(|damage| sqlx::Error::Decode(damage.into()))
-    }
-
-    async fn see(&mut self, questions: &Questions) -> Result<Vec<Seen>, sqlx::Error> {
-        let query = questions.bind(sqlx::query_as::<_, Seen>(self.reader.schema.statement(LOOK)));
-        self.on_connection(async |connection| query.fetch_all(connection).await).await
+        Plan::new(&lookups, seen?).map_err(|damage| sqlx::Error::Decode(damage.into()))
     }
 
     /// Whether the ledgers were as they were seen, so that everything was written.
     async fn write(&mut self, plan: Plan) -> Result<bool, sqlx::Error> {
-        let (statement, arguments) = plan.into_statement(self.version()).map_err(encode)?;
-        let query = sqlx::query_scalar_with(self.reader.schema.statement(&statement), arguments);
-        self.on_connection(async |connection| query.fetch_one(connection).await).await
+        let group = plan.into_group().map_err(encode)?;
+        let (statement, values) = group.into_statement(self.version(), self.mixed_batches);
+        let written = self.rows(&statement, values).await?;
+        Ok(written.first().and_then(|row| row.first()) == Some(&Cell::Int(1)))
     }
 }
 
@@ -341,21 +349,4 @@ fn by_organization(writes: Vec<Submission>) -> Vec<Vec<Submission>> {
         apart.entry(write.org).or_default().push(write);
     }
     apart.into_values().collect()
-}
-
-/// The writes in their order, cut where their payloads exceed [`BATCH_BYTES`].
-fn within_bytes(writes: Vec<Submission>) -> Vec<Vec<Submission>> {
-    let mut batches: Vec<Vec<Submission>> = Vec::new();
-    let mut bytes = 0;
-    for write in writes {
-        bytes += write.size();
-        match batches.last_mut() {
-            Some(batch) if bytes <= BATCH_BYTES => batch.push(write),
-            _ => {
-                bytes = write.size();
-                batches.push(vec![write]);
-            }
-        }
-    }
-    batches
 }

@@ -22,7 +22,7 @@ use evidence_core::time::Timestamp;
 use evidence_core::{Entry, Evidence, Fact, Guard, Key, Settings, StoreError, Write};
 use evidence_store_postgres::sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use evidence_store_postgres::sqlx::{self, AssertSqlSafe, Connection, PgConnection};
-use evidence_store_postgres::{Options, PostgresStore};
+use evidence_store_postgres::{Options, Postgres, PostgresStore};
 use evidence_test_postgres::Schema;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
@@ -270,7 +270,7 @@ async fn a_hosts_connection_is_not_given_back_while_it_is_busy() {
     let bench = Bench::new().await;
     let address: PgConnectOptions = bench.schema.url.parse().unwrap();
     let pool = PgPoolOptions::new().max_connections(1).connect_with(address).await.unwrap();
-    let store = PostgresStore::from_pool(pool.clone(), &bench.schema.name).await.unwrap();
+    let store = Postgres::from_pool(pool.clone(), &bench.schema.name).await.unwrap();
     let mut holder = PgConnection::connect(&bench.schema.url).await.unwrap();
     bench.execute(&mut holder, "BEGIN; LOCK TABLE {}.artifact IN ACCESS EXCLUSIVE MODE").await;
     let org = bench.org;
@@ -352,7 +352,7 @@ fn a_store_whose_writer_died_is_not_ready() {
     let (host, other) = (Runtime::new().unwrap(), Runtime::new().unwrap());
     let schema = schema();
     let pool = host.block_on(PgPoolOptions::new().connect(&schema.url)).unwrap();
-    let store = other.block_on(PostgresStore::from_pool(pool, &schema.name)).unwrap();
+    let store = other.block_on(Postgres::from_pool(pool, &schema.name)).unwrap();
     host.block_on(store.ready()).unwrap();
     // What it reads with is the host's, and still there.
     drop(other);

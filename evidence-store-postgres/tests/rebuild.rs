@@ -2,7 +2,7 @@
 
 mod bench;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use evidence_core::flows::{Flow, FlowFilter, FlowStore};
@@ -204,27 +204,29 @@ async fn a_check_takes_a_snapshot_for_each_organization() {
     let evidence = Evidence::new(bench.store.clone(), Settings::default());
     let orgs: Vec<_> = (0..12).map(|number| format!("org{number}").parse().unwrap()).collect();
     evidence.seed(&Seed { user: "john".parse().unwrap(), orgs, api_key: None }).await.unwrap();
-    let mut snapshots = Vec::new();
-    let begins = |_: &str| {
+    let (url, head) = (bench.schema.url.clone(), format!("{}.head", bench.schema.name));
+    let snapshots = Arc::new(Mutex::new(Vec::new()));
+    let found = Arc::clone(&snapshots);
+    let begins = move |_: &str| {
         let runtime = tokio::runtime::Handle::current();
         let begun = tokio::task::block_in_place(|| {
             runtime.block_on(async {
-                let mut connection = PgConnection::connect(&bench.schema.url).await.unwrap();
+                let mut connection = PgConnection::connect(&url).await.unwrap();
                 let of_the_check = "
                 SELECT DISTINCT a.xact_start::text
                 FROM pg_stat_activity a JOIN pg_locks l ON l.pid = a.pid
                 WHERE a.state = 'idle in transaction' AND l.relation = to_regclass($1)";
-                let head = format!("{}.head", bench.schema.name);
                 let begun: Vec<String> =
-                    sqlx::query_scalar(of_the_check).bind(head).fetch_all(&mut connection).await.unwrap();
+                    sqlx::query_scalar(of_the_check).bind(&head).fetch_all(&mut connection).await.unwrap();
                 connection.close().await.unwrap();
                 begun
             })
         });
         assert_eq!(begun.len(), 1, "{begun:?}");
-        snapshots.extend(begun);
+        found.lock().unwrap().extend(begun);
     };
     let report = bench.store.fsck_with(begins).await.unwrap();
+    let mut snapshots = std::mem::take(&mut *snapshots.lock().unwrap());
     assert_eq!((report.problems, snapshots.len() as u64), (vec![], report.organizations));
     snapshots.dedup();
     assert!(snapshots.len() > 12, "{snapshots:?}");

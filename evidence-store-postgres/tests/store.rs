@@ -17,7 +17,7 @@ use evidence_core::store::{LedgerStore, Recorder, StoreResult};
 use evidence_core::{Evidence, Fact, Guard, Key, Settings, StoreError, Write};
 use evidence_store_postgres::sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use evidence_store_postgres::sqlx::{self, AssertSqlSafe, Connection, PgConnection};
-use evidence_store_postgres::{ConnectError, Options, PostgresStore};
+use evidence_store_postgres::{ConnectError, Options, Postgres, PostgresStore};
 use evidence_test_postgres::Schema;
 
 use bench::{Bench, NOW, options};
@@ -334,7 +334,7 @@ async fn a_hosts_pool_may_look_elsewhere_by_default() {
         .connect_with(address.options([("search_path", "pg_catalog")]))
         .await
         .unwrap();
-    let store = Arc::new(PostgresStore::from_pool(pool, &schema.name).await.unwrap());
+    let store = Arc::new(Postgres::from_pool(pool, &schema.name).await.unwrap());
     let seed = Seed { user: "jane".parse().unwrap(), orgs: vec![], api_key: None };
     Evidence::new(store.clone(), Settings::default()).seed(&seed).await.unwrap();
     assert!(store.user("jane").await.unwrap().is_some());
@@ -444,7 +444,7 @@ async fn a_pool_without_a_free_connection_is_not_available() {
         .max_connections(1)
         .acquire_timeout(Duration::from_millis(100))
         .connect_lazy_with(address);
-    let store = PostgresStore::from_pool(pool.clone(), &schema.name).await.unwrap();
+    let store = Postgres::from_pool(pool.clone(), &schema.name).await.unwrap();
     // A busy machine may take longer to connect than is waited.
     let busy = loop {
         if let Ok(busy) = pool.acquire().await {

@@ -90,7 +90,7 @@ CREATE TABLE api_key (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX api_key_owner ON api_key (owner_id, created_at);
 
--- place, flow_place: its number among those of the organization and of the flow, from 1 on and without gaps. So the last
+-- ordinal, flow_ordinal: its number among those of the organization and of the flow, from 1 on and without gaps. So the last
 -- one's is how many there are, and a page of a list is found without passing over the others. Artifacts have them too.
 CREATE TABLE trail (
     org          INTEGER NOT NULL,
@@ -99,12 +99,12 @@ CREATE TABLE trail (
     name         TEXT NOT NULL,
     begun        INTEGER NOT NULL,
     ledger_index INTEGER NOT NULL,
-    place        INTEGER NOT NULL,
-    flow_place   INTEGER NOT NULL,
+    ordinal      INTEGER NOT NULL,
+    flow_ordinal INTEGER NOT NULL,
     UNIQUE (flow, name)
 ) STRICT, WITHOUT ROWID;
-CREATE UNIQUE INDEX trail_flow ON trail (flow, flow_place);
-CREATE UNIQUE INDEX trail_org ON trail (org, place);
+CREATE UNIQUE INDEX trail_flow ON trail (flow, flow_ordinal);
+CREATE UNIQUE INDEX trail_org ON trail (org, ordinal);
 
 -- The updates of trails; their beginnings are in trail.begun.
 CREATE TABLE trail_entry (
@@ -128,13 +128,13 @@ CREATE TABLE artifact (
     template     TEXT,
     at           INTEGER NOT NULL,
     ledger_index INTEGER NOT NULL,
-    place        INTEGER NOT NULL,
-    flow_place   INTEGER NOT NULL
+    ordinal      INTEGER NOT NULL,
+    flow_ordinal INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
-CREATE UNIQUE INDEX artifact_org ON artifact (org, place);
+CREATE UNIQUE INDEX artifact_org ON artifact (org, ordinal);
 CREATE INDEX artifact_fingerprint ON artifact (org, fingerprint, flow, trail IS NOT NULL, ledger_index);
 CREATE INDEX artifact_named ON artifact (org, fingerprint, flow, trail IS NOT NULL, ledger_index) WHERE name <> '';
-CREATE UNIQUE INDEX artifact_flow ON artifact (flow, flow_place);
+CREATE UNIQUE INDEX artifact_flow ON artifact (flow, flow_ordinal);
 CREATE INDEX artifact_trail ON artifact (trail, ledger_index) WHERE trail IS NOT NULL;
 CREATE INDEX artifact_commit ON artifact (flow, commit_sha, ledger_index);
 CREATE INDEX artifact_repo ON artifact (repo, ledger_index) WHERE repo IS NOT NULL;

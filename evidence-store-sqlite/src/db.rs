@@ -1,26 +1,29 @@
-//! Opening the file, bringing its tables up to date, and asking it questions.
+//! Opening the file, bringing its tables up to date, and the driver of the store in it.
 
-use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::thread;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use evidence_core::id::Id;
-use evidence_core::queue::{Bounds, Queue, Refused};
-use evidence_core::store::{Health, StoreResult};
+use evidence_core::queue::{Bounds, Queue, Refused, Reply};
+use evidence_core::store::StoreResult;
+use evidence_store_sql::migrate::{Migration, latest};
+use evidence_store_sql::{
+    BesideWork, BlobWrite, Dialect, Driver, FromRow, Outdated, Row, SqlStore, Statement, Value, Work,
+};
 use rusqlite::config::DbConfig;
-use rusqlite::types::Value;
-use rusqlite::{Connection, OpenFlags, Row};
+use rusqlite::{Connection, OpenFlags, types};
 use tokio::task::spawn_blocking;
 
 use crate::address::Address;
-use crate::error::{ConnectError, Outdated, store_error};
+use crate::bind::{Keys, rows};
+use crate::error::{ConnectError, store_error};
 use crate::file::OpenFile;
-use crate::migrate::{MIGRATIONS, Migration, WRITER, expect_migrated, latest, migrate};
-use crate::question::{Question, Readers};
+use crate::migrate::{MIGRATIONS, WRITER, expect_migrated, migrate};
+use crate::readers::Readers;
+use crate::session::Beside;
 use crate::writer::{Job, Writer};
 
 /// How long a statement waits for another process's lock.
@@ -62,31 +65,18 @@ impl Default for Options {
 }
 
 /// A store in one SQLite file. Readers never wait for the writer. The writer ends when the store is dropped or closed.
+pub type SqliteStore = SqlStore<Sqlite>;
+
+/// A SQLite file that a store lies in, its readers and its writer.
 #[derive(Debug)]
-pub struct SqliteStore {
+pub struct Sqlite {
     pub(crate) readers: Arc<Readers>,
     pub(crate) queue: Queue<Job>,
+    pub(crate) keys: Arc<Keys>,
     pub(crate) migrations: &'static [Migration],
 }
 
-impl SqliteStore {
-    /// Opens the store at `sqlite://path`, making the file if there is none and bringing its tables up to date
-    /// ([`Options::migrate`]).
-    ///
-    /// # Errors
-    /// [`ConnectError`] says what is wrong and what to do.
-    pub async fn connect(url: &str) -> Result<Self, ConnectError> {
-        Self::connect_with(url, &Options::default()).await
-    }
-
-    /// Opens the store at `sqlite://path` with these options.
-    ///
-    /// # Errors
-    /// [`ConnectError`] says what is wrong and what to do.
-    pub async fn connect_with(url: &str, options: &Options) -> Result<Self, ConnectError> {
-        Self::open_with(Address::read(url)?.uri(), options).await
-    }
-
+impl Sqlite {
     /// The file that the address `sqlite://path` names, whether or not it is there.
     ///
     /// # Errors
@@ -95,11 +85,11 @@ impl SqliteStore {
         Ok(Address::read(url)?.file())
     }
 
-    /// Opens the store in the file at `path`, as [`Self::connect`] does.
+    /// Opens the store in the file at `path`, as [`SqliteStore::connect`] does.
     ///
     /// # Errors
     /// [`ConnectError`] says what is wrong and what to do.
-    pub async fn open(path: impl AsRef<Path>) -> Result<Self, ConnectError> {
+    pub async fn open(path: impl AsRef<Path>) -> Result<SqliteStore, ConnectError> {
         Self::open_with(path, &Options::default()).await
     }
 
@@ -107,10 +97,12 @@ impl SqliteStore {
     ///
     /// # Errors
     /// [`ConnectError`] says what is wrong and what to do.
-    pub async fn open_with(path: impl AsRef<Path>, options: &Options) -> Result<Self, ConnectError> {
+    pub async fn open_with(path: impl AsRef<Path>, options: &Options) -> Result<SqliteStore, ConnectError> {
         let (file, options) = (path.as_ref().to_owned(), options.clone());
         let start = spawn_blocking(move || Self::start(&file, &options, &MIGRATIONS)).await;
-        start.unwrap_or_else(|ended| Err(ConnectError::Thread { source: std::io::Error::other(ended) }))
+        let driver = start
+            .unwrap_or_else(|ended| Err(ConnectError::Thread { source: std::io::Error::other(ended) }))?;
+        Ok(SqlStore::new(driver))
     }
 
     /// Opens the store as a program does that knows these migrations.
@@ -142,10 +134,10 @@ impl SqliteStore {
         connection.pragma_update(None, "journal_size_limit", LOG_BYTES).map_err(unopened)?;
         // SQLite goes on with what it had where it cannot do what it was told: on some file systems, say.
         for (setting, wanted) in [("journal_mode", "wal"), ("synchronous", "2")] {
-            let read = |row: &Row<'_>| row.get::<_, Value>(0);
+            let read = |row: &rusqlite::Row<'_>| row.get::<_, types::Value>(0);
             let found = match connection.pragma_query_value(None, setting, read).map_err(unopened)? {
-                Value::Text(text) => text,
-                Value::Integer(number) => number.to_string(),
+                types::Value::Text(text) => text,
+                types::Value::Integer(number) => number.to_string(),
                 other => format!("{other:?}"),
             };
             if found != wanted {
@@ -161,50 +153,142 @@ impl SqliteStore {
         // SQLite ends what was begun, so that its outcome is always heard.
         let bounds = Bounds { bytes: options.queue_bytes, wait: options.queue_timeout, grace: None };
         let (queue, jobs) = Queue::new(bounds);
-        let writer = Writer::new(connection, Arc::clone(&opened), migrations, Arc::clone(&statements));
+        let (keys, file) = (Arc::<Keys>::default(), Arc::clone(&opened));
+        let writer = Writer {
+            connection,
+            file,
+            keys: Arc::clone(&keys),
+            migrations,
+            statements: Arc::clone(&statements),
+        };
         let started = thread::Builder::new().name("evidence-writer".to_owned()).spawn(|| writer.run(jobs));
         started.map_err(|source| ConnectError::Thread { source })?;
         let readers = Arc::new(Readers::new(opened, options.acquire_timeout, statements));
-        Ok(Self { readers, queue, migrations })
+        Ok(Self { readers, queue, keys, migrations })
     }
 
-    /// Finishes what was handed to the writer and closes every connection. Later calls answer
-    /// [`evidence_core::StoreError::Unavailable`].
-    pub async fn close(&self) {
-        self.readers.close().await;
-        self.queue.stop(Job::Stop).await;
+    /// Runs a statement once for each row of values, on the reader's or a slow thread.
+    fn work_of(statement: &Statement) -> bool {
+        match statement.work {
+            Work::Short => false,
+            Work::About(things) => things > FEW,
+            Work::Long => true,
+        }
     }
 
-    /// How many statements have read so far, and two for each transaction that wrote: one that looks at what is there
-    /// and one for what it writes. Tests assert bounds with it.
-    pub fn statements(&self) -> u64 {
-        self.readers.statements()
-    }
-
-    /// A question, whose values are bound next.
-    pub(crate) fn ask(&self, sql: impl Into<Cow<'static, str>>) -> Question<'_> {
-        Question::new(&self.readers, sql.into())
-    }
-
-    /// A question about one organization, which is its first value.
-    pub(crate) fn ask_of(&self, org: Id, sql: impl Into<Cow<'static, str>>) -> Question<'_> {
-        self.ask(sql).of(org)
+    async fn submit<T>(&self, job: impl FnOnce(Reply<T>) -> Job) -> StoreResult<T> {
+        let (reply, outcome) = self.queue.outcome();
+        self.queue.submit(job(reply), outcome).await
     }
 }
 
-#[async_trait]
-impl Health for SqliteStore {
+/// The most things that one query can ask about and have a short answer.
+const FEW: usize = 16;
+
+const BY_NAME: &str = "
+    SELECT r.ledger_index, l.payload FROM name n
+    CROSS JOIN record r ON r.org = n.org AND r.kind = n.kind AND r.id = n.id
+    LEFT JOIN ledger l ON l.org = r.org AND l.idx = r.ledger_index
+    WHERE n.org = $1 AND n.kind = $2 AND n.name = $4";
+
+const TRAIL_BY_NAME: &str = "
+    SELECT t.ledger_index, l.payload FROM trail t LEFT JOIN ledger l ON l.org = t.org AND l.idx = t.ledger_index
+    WHERE t.flow = $3 AND t.name = $4 AND +t.org = $1";
+
+impl Driver for Sqlite {
+    const DIALECT: Dialect = Dialect::Sqlite;
+    type Options = Options;
+    type ConnectError = ConnectError;
+    type Session = Beside;
+    type Job = Job;
+
+    async fn connect(url: &str, options: &Options) -> Result<Self, ConnectError> {
+        let (file, options) = (Address::read(url)?.uri(), options.clone());
+        let start = spawn_blocking(move || Self::start(file.as_ref(), &options, &MIGRATIONS)).await;
+        start.unwrap_or_else(|ended| Err(ConnectError::Thread { source: std::io::Error::other(ended) }))
+    }
+
+    async fn read<T: Send + 'static>(
+        &self,
+        statement: Statement,
+        read: impl FnOnce(Vec<Row>) -> StoreResult<T> + Send + 'static,
+    ) -> StoreResult<T> {
+        let long = Self::work_of(&statement);
+        let Statement { sql, values, org, .. } = statement;
+        let (sql, keys) = (Dialect::in_schema(sql, ""), Arc::clone(&self.keys));
+        let found =
+            move |connection: &Connection| rows(connection, &sql, &values, |org| keys.of(connection, org));
+        self.readers.read(org, long, found, read).await
+    }
+
+    async fn by_name(
+        &self,
+        org: Id,
+        kind: &'static str,
+        flow: Option<Id>,
+        name: String,
+    ) -> StoreResult<Option<Row>> {
+        let sql = if flow.is_some() { TRAIL_BY_NAME } else { BY_NAME };
+        let values = vec![Value::Org(org), kind.into(), flow.into(), name.into()];
+        let statement = Statement { sql: sql.into(), values, org: Some(org), work: Work::Short };
+        self.read(statement, |rows| Ok(rows.into_iter().next())).await
+    }
+
+    fn queue(&self) -> &Queue<Job> {
+        &self.queue
+    }
+
+    async fn write_blob(&self, write: BlobWrite) -> StoreResult<()> {
+        self.submit(|reply| Job::Blob(write, reply)).await
+    }
+
+    async fn change(&self, statements: Vec<Statement>) -> StoreResult<bool> {
+        self.submit(|reply| Job::Change(statements, reply)).await
+    }
+
+    async fn beside<T: Send + 'static>(&self, work: BesideWork<Beside, T>) -> StoreResult<T> {
+        let (file, keys, migrations) =
+            (Arc::clone(self.readers.opened()), Arc::clone(&self.keys), self.migrations);
+        let work = move || {
+            // Where there is none, one would be made.
+            file.check().map_err(store_error)?;
+            let done = block_on(work(Beside::open(file.name(), migrations).map_err(store_error)?));
+            keys.clear();
+            done
+        };
+        spawn_blocking(work).await.map_err(|_| Refused::Closed)?
+    }
+
+    fn version(&self) -> i64 {
+        latest(self.migrations)
+    }
+
     async fn ready(&self) -> StoreResult<()> {
         if self.queue.is_closed() {
             return Err(Refused::Closed.into());
         }
         self.readers.opened().check().map_err(store_error)?;
-        let writer = self.ask(WRITER).first::<(i64,)>().await?;
-        if writer.is_some_and(|(writer,)| writer > latest(self.migrations)) {
+        let writer = Statement { sql: WRITER.into(), values: Vec::new(), org: None, work: Work::Short };
+        let writer = self.read(writer, |rows| rows.into_iter().map(<(i64,)>::from_row).next().transpose());
+        if writer.await?.is_some_and(|(writer,)| writer > latest(self.migrations)) {
             return Err(Outdated.into());
         }
         Ok(())
     }
+
+    async fn close(&self) {
+        self.readers.close().await;
+        self.queue.stop(Job::Stop).await;
+    }
+
+    fn statements(&self) -> u64 {
+        self.readers.statements()
+    }
+}
+
+/// Runs what waits for nothing but the thread that it is on.
+pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
+    futures_util::FutureExt::now_or_never(future).expect("no statement of SQLite is waited for")
 }
 
 /// A connection to the file, which has to exist unless `flags` say otherwise.
@@ -224,14 +308,16 @@ pub(crate) fn connection(file: &Path, flags: OpenFlags) -> rusqlite::Result<Conn
 
 #[cfg(test)]
 mod tests {
+    use evidence_core::store::Health;
+
     use super::*;
 
     #[tokio::test]
     async fn a_store_whose_writer_has_ended_is_not_ready() {
         let directory = tempfile::tempdir().unwrap();
-        let store = SqliteStore::open(directory.path().join("e.db")).await.unwrap();
+        let store = Sqlite::open(directory.path().join("e.db")).await.unwrap();
         store.ready().await.unwrap();
-        store.queue.stop(Job::Stop).await;
+        store.driver().queue.stop(Job::Stop).await;
         assert!(matches!(store.ready().await, Err(evidence_core::StoreError::Unavailable(_))));
     }
 }

@@ -229,19 +229,6 @@ impl From<Busy> for StoreError {
     }
 }
 
-/// A program of a later version has brought the tables up to date.
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "a newer program has changed the tables, and this one must not write to them any more: start the newer one"
-)]
-pub(crate) struct Outdated;
-
-impl From<Outdated> for StoreError {
-    fn from(outdated: Outdated) -> Self {
-        Self::Unavailable(outdated.into())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

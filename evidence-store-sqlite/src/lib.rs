@@ -22,36 +22,16 @@
 //! `record.rs` (the write path) and `migrations/` (the tables).
 
 mod address;
-mod allowlists;
-mod artifacts;
-mod attestation_types;
-mod attestations;
-mod blobs;
+mod bind;
 mod db;
-mod environments;
 mod error;
-mod feed;
 mod file;
-mod flows;
-mod fsck;
-mod ledger;
 mod migrate;
-mod orgs;
-mod pending;
-mod policies;
-mod question;
-mod rebuild;
-mod record;
-mod repos;
-mod rows;
-mod service_accounts;
-mod snapshots;
-mod texts;
-mod trails;
-mod transfer;
+mod readers;
+mod session;
 mod writer;
 
-pub use db::{Options, SqliteStore};
+pub use db::{Options, Sqlite, SqliteStore};
 pub use error::ConnectError;
-pub use fsck::{FsckReport, RebuildReport};
+pub use evidence_store_sql::{FsckReport, RebuildReport};
 pub use rusqlite;

@@ -1,6 +1,7 @@
 //! The one thread that writes. It takes whatever its queue holds into one transaction, so that many clients share one
 //! flush to the disk.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,45 +9,43 @@ use evidence_core::StoreError;
 use evidence_core::id::Id;
 use evidence_core::queue::{Jobs, Reply, Task};
 use evidence_core::store::{Entry, StoreResult};
-use rusqlite::types::{Type, Value};
-use rusqlite::{Connection, Error, TransactionBehavior};
+use evidence_store_sql::migrate::Migration;
+use evidence_store_sql::{
+    BlobWrite, Dialect, Group, Lookups, MAX_GROUP, Outdated, Plan, Statement, Submission, Value, within_bytes,
+};
+use rusqlite::types::Type;
+use rusqlite::{Connection, Error, Transaction, TransactionBehavior};
 
-use crate::blobs::BlobWrite;
-use crate::error::{Outdated, is_row_error, store_error};
-use crate::feed::FeedWrite;
+use crate::bind::{Keys, execute, rows};
+use crate::error::{is_row_error, store_error};
 use crate::file::OpenFile;
-use crate::migrate::{Migration, may_write};
-use crate::pending::PendingWrite;
-use crate::question::rows;
-use crate::record::{LOOK, Plan, Questions, Seen, Submission};
-
-/// The most writes of one transaction.
-const BATCH: usize = 256;
-
-/// The most bytes of payload of one transaction, unless a single write has more.
-const BATCH_BYTES: usize = 32 << 20;
+use crate::migrate::may_write;
 
 /// Something for the writer to do.
 #[derive(Debug)]
-pub(crate) enum Job {
+pub enum Job {
     /// To record a write.
     Record(Submission),
     /// To write a step of a blob.
     Blob(BlobWrite, Reply<()>),
-    /// To change a lease or a cursor, and tell whether it was changed.
-    Feed(FeedWrite, Reply<bool>),
-    /// To change a note of a content that no record names, and tell whether it was changed.
-    Pending(PendingWrite, Reply<bool>),
+    /// To run statements that change what is no ledger's, and tell whether they did.
+    Change(Vec<Statement>, Reply<bool>),
     /// To end, after everything that came before.
     Stop(Reply<()>),
+}
+
+impl From<Submission> for Job {
+    fn from(write: Submission) -> Self {
+        Self::Record(write)
+    }
 }
 
 impl Task for Job {
     fn room(&self) -> Option<(Id, usize)> {
         match self {
             Self::Record(write) => Some((write.org, write.size())),
-            Self::Blob(write, _) => Some((write.org, write.size())),
-            Self::Feed(..) | Self::Pending(..) | Self::Stop(_) => None,
+            Self::Blob(write, _) => Some((write.org, write.size)),
+            Self::Change(..) | Self::Stop(_) => None,
         }
     }
 }
@@ -54,46 +53,32 @@ impl Task for Job {
 /// The writer and its connection, which nobody else uses.
 #[derive(Debug)]
 pub(crate) struct Writer {
-    connection: Connection,
-    file: Arc<OpenFile>,
-    migrations: &'static [Migration],
-    statements: Arc<AtomicU64>,
+    pub(crate) connection: Connection,
+    pub(crate) file: Arc<OpenFile>,
+    pub(crate) keys: Arc<Keys>,
+    pub(crate) migrations: &'static [Migration],
+    pub(crate) statements: Arc<AtomicU64>,
 }
 
 impl Writer {
-    pub(crate) fn new(
-        connection: Connection,
-        file: Arc<OpenFile>,
-        migrations: &'static [Migration],
-        statements: Arc<AtomicU64>,
-    ) -> Self {
-        Self { connection, file, migrations, statements }
-    }
-
     /// Works until the queue is closed or [`Job::Stop`] comes.
     pub(crate) fn run(mut self, mut queue: Jobs<Job>) {
         let mut jobs = Vec::new();
         let mut stopped = None;
-        while stopped.is_none() && queue.blocking_next(&mut jobs, BATCH) > 0 {
-            let (mut writes, mut blobs, mut notes, mut rooms) = (vec![], vec![], vec![], vec![]);
+        while stopped.is_none() && queue.blocking_next(&mut jobs, MAX_GROUP) > 0 {
+            let (mut writes, mut blobs, mut changes, mut rooms) = (vec![], vec![], vec![], vec![]);
             for queued in jobs.drain(..) {
                 rooms.push(queued.room);
                 match queued.job {
                     Job::Record(write) => writes.extend(begun(write, |write| &write.reply)),
                     Job::Blob(write, reply) => blobs.extend(begun((write, reply), |(_, reply)| reply)),
-                    Job::Feed(write, reply) => {
-                        let Some(reply) = begun(reply, |reply| reply) else { continue };
-                        count(&self.statements);
-                        let written = self.file.check().and_then(|()| write.apply(&self.connection));
-                        reply.send(written.map_err(store_error));
-                    }
-                    Job::Pending(write, reply) => notes.extend(begun((write, reply), |(_, reply)| reply)),
+                    Job::Change(change, reply) => changes.extend(begun((change, reply), |(_, reply)| reply)),
                     Job::Stop(reply) => stopped = Some(reply),
                 }
             }
-            // Whoever has noted a content keeps it later, and records what names it later still.
-            self.note(notes);
-            self.keep(blobs);
+            // Whoever has noted a content writes it later, and records what names it later still.
+            self.change(changes);
+            self.write_blobs(blobs);
             self.record(writes);
         }
         drop(queue);
@@ -106,59 +91,64 @@ impl Writer {
         }
     }
 
-    /// Changes notes, all in one transaction: many uploads share a flush to the disk. Where that fails for the sake of one
-    /// of them, each has a transaction of its own.
-    fn note(&mut self, mut notes: Vec<(PendingWrite, Reply<bool>)>) {
-        while !notes.is_empty() {
-            let error = match self.attempt_notes(notes.iter().map(|(write, _)| write)) {
-                Ok(changed) => {
-                    let changed = changed.map(|all| all.into_iter().map(Ok).collect::<Vec<_>>());
-                    let outdated = || notes.iter().map(|_| Err(Outdated.into())).collect();
-                    let outcomes: Vec<StoreResult<bool>> = changed.unwrap_or_else(outdated);
-                    return notes
-                        .into_iter()
-                        .zip(outcomes)
-                        .for_each(|((_, reply), outcome)| reply.send(outcome));
+    /// Runs statements of many callers in one transaction: they share a flush to the disk. Where that fails for the sake
+    /// of one of them, each has a transaction of its own.
+    fn change(&mut self, mut changes: Vec<(Vec<Statement>, Reply<bool>)>) {
+        while !changes.is_empty() {
+            let error = match self.attempt_changes(&changes) {
+                Ok(Some(changed)) => {
+                    let replies = changes.into_iter().map(|(_, reply)| reply);
+                    return replies.zip(changed).for_each(|(reply, changed)| reply.send(Ok(changed)));
+                }
+                Ok(None) => {
+                    return changes.into_iter().for_each(|(_, reply)| reply.send(Err(Outdated.into())));
                 }
                 Err(error) => error,
             };
-            if notes.len() == 1 || !is_row_error(&error) {
+            if changes.len() == 1 || !is_row_error(&error) {
                 let error = Arc::new(error);
-                return notes
+                return changes
                     .into_iter()
                     .for_each(|(_, reply)| reply.send(Err(store_error(Arc::clone(&error)))));
             }
-            let rest = notes.split_off(1);
-            self.note(notes);
-            notes = rest;
+            let rest = changes.split_off(1);
+            self.change(changes);
+            changes = rest;
         }
     }
 
     /// Which of them changed what they were to change; nothing where that is left to a newer program.
-    fn attempt_notes<'w>(
+    fn attempt_changes(
         &mut self,
-        writes: impl Iterator<Item = &'w PendingWrite>,
+        changes: &[(Vec<Statement>, Reply<bool>)],
     ) -> rusqlite::Result<Option<Vec<bool>>> {
-        count(&self.statements);
-        self.file.check()?;
-        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        if !may_write(&transaction, "main", self.migrations)? {
+        let Some(transaction) = begin(&mut self.connection, &self.file, self.migrations)? else {
             return Ok(None);
+        };
+        let mut outcomes = Vec::with_capacity(changes.len());
+        for (statements, _) in changes {
+            let mut changed = true;
+            for (number, Statement { sql, values, .. }) in statements.iter().enumerate() {
+                if changed {
+                    count(&self.statements);
+                    let sql = Dialect::in_schema(sql.as_ref(), "");
+                    let found = rows(&transaction, &sql, values, |org| self.keys.of(&transaction, org))?;
+                    changed = number > 0 || !found.is_empty();
+                }
+            }
+            outcomes.push(changed);
         }
-        let changed = writes.map(|write| write.apply(&transaction)).collect::<Result<_, _>>()?;
         transaction.commit()?;
-        Ok(Some(changed))
+        Ok(Some(outcomes))
     }
 
     /// Writes steps of blobs, all in one transaction: many uploads share a flush to the disk.
-    fn keep(&mut self, blobs: Vec<(BlobWrite, Reply<()>)>) {
+    fn write_blobs(&mut self, blobs: Vec<(BlobWrite, Reply<()>)>) {
         if blobs.is_empty() {
             return;
         }
-        count(&self.statements);
-        let (writes, replies): (Vec<_>, Vec<_>) = blobs.into_iter().unzip();
-        let outcome = self.attempt_blobs(writes).map_err(Arc::new);
-        for reply in replies {
+        let outcome = self.attempt_blobs(blobs.iter().map(|(write, _)| write)).map_err(Arc::new);
+        for (_, reply) in blobs {
             reply.send(match &outcome {
                 Ok(true) => Ok(()),
                 Ok(false) => Err(Outdated.into()),
@@ -167,37 +157,37 @@ impl Writer {
         }
     }
 
-    /// Whether it was written, and not left to a newer program.
-    fn attempt_blobs(&mut self, writes: Vec<BlobWrite>) -> rusqlite::Result<bool> {
-        self.file.check()?;
-        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        if !may_write(&transaction, "main", self.migrations)? {
+    /// Whether they were written, and not left to a newer program.
+    fn attempt_blobs<'w>(&mut self, writes: impl Iterator<Item = &'w BlobWrite>) -> rusqlite::Result<bool> {
+        let Some(transaction) = begin(&mut self.connection, &self.file, self.migrations)? else {
             return Ok(false);
-        }
-        for write in writes {
-            write.apply(&transaction)?;
+        };
+        for Statement { sql, values, .. } in writes.flat_map(|write| &write.statements) {
+            count(&self.statements);
+            let sql = Dialect::in_schema(sql.as_ref(), "");
+            rows(&transaction, &sql, values, |org| self.keys.of(&transaction, org))?;
         }
         transaction.commit().map(|()| true)
     }
 
-    /// Records these writes. A batch that fails for the sake of one write is halved until that one is alone.
+    /// Records these writes. A group that fails for the sake of one write is halved until that one is alone.
     fn record(&mut self, writes: Vec<Submission>) {
-        let mut batches = within_bytes(writes);
-        batches.reverse();
-        while let Some(mut batch) = batches.pop() {
-            match self.attempt(&batch) {
+        let mut groups = within_bytes(writes);
+        groups.reverse();
+        while let Some(mut group) = groups.pop() {
+            match self.attempt(&group) {
                 Ok(outcomes) => {
-                    for (write, outcome) in batch.into_iter().zip(outcomes) {
+                    for (write, outcome) in group.into_iter().zip(outcomes) {
                         write.reply.send(outcome);
                     }
                 }
-                Err(error) if batch.len() > 1 && is_row_error(&error) => {
-                    batches.push(batch.split_off(batch.len() / 2));
-                    batches.push(batch);
+                Err(error) if group.len() > 1 && is_row_error(&error) => {
+                    groups.push(group.split_off(group.len() / 2));
+                    groups.push(group);
                 }
                 Err(error) => {
                     let error = Arc::new(error);
-                    for write in batch {
+                    for write in group {
                         write.reply.send(Err(store_error(Arc::clone(&error))));
                     }
                 }
@@ -205,25 +195,72 @@ impl Writer {
         }
     }
 
-    /// One transaction, which excludes every other writer: on an error nothing of the batch was written.
-    fn attempt(&mut self, batch: &[Submission]) -> rusqlite::Result<Vec<StoreResult<Vec<Entry>>>> {
-        self.file.check()?;
-        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        if !may_write(&transaction, "main", self.migrations)? {
-            return Ok(batch.iter().map(|_| Err(Outdated.into())).collect());
-        }
+    /// One transaction, which excludes every other writer: on an error nothing of the group was written.
+    fn attempt(&mut self, writes: &[Submission]) -> rusqlite::Result<Vec<StoreResult<Vec<Entry>>>> {
+        let Some(transaction) = begin(&mut self.connection, &self.file, self.migrations)? else {
+            return Ok(writes.iter().map(|_| Err(Outdated.into())).collect());
+        };
+        let lookups = Lookups::of(writes);
+        let (look, values) = lookups.statement(Dialect::Sqlite, true);
         count(&self.statements);
-        let mut plan = look(&transaction, batch)?;
-        let outcomes = batch.iter().map(|write| plan.accept(write));
+        let seen = rows(&transaction, &look, &values, |org| self.keys.of(&transaction, org))?;
+        let damaged = |damage: StoreError| Error::FromSqlConversionFailure(0, Type::Text, damage.into());
+        let mut plan = Plan::new(&lookups, seen).map_err(damaged)?;
+        let outcomes = writes.iter().map(|write| plan.accept(write));
         let outcomes = outcomes.collect::<Result<_, _>>().map_err(unwritable)?;
         if !plan.is_empty() {
-            let (rows, payloads) = plan.into_rows().map_err(unwritable)?;
-            count(&self.statements);
-            rows.write(&transaction, payloads)?;
+            let group = plan.into_group().map_err(unwritable)?;
+            let begun = write(&transaction, &group, &self.keys, &self.statements)?;
             transaction.commit()?;
+            begun.into_iter().for_each(|(org, key)| self.keys.insert(org, key));
         }
         Ok(outcomes)
     }
+}
+
+const NEXT_KEY: &str = "SELECT coalesce(max(key), 0) + 1 FROM organization";
+
+/// The heads were read in the same transaction, which excludes every other writer: nothing to compare.
+const PUT_HEAD: &str = "UPDATE head SET size = $2, frontier = $3 WHERE org = $1";
+
+/// Writes a group, and answers the keys of the organizations that it made.
+fn write(
+    transaction: &Transaction<'_>,
+    group: &Group,
+    keys: &Keys,
+    statements: &AtomicU64,
+) -> rusqlite::Result<BTreeMap<Id, i64>> {
+    let mut begun = BTreeMap::new();
+    for (number, org) in (0..).zip(group.rows.organizations()) {
+        let next = transaction.prepare_cached(NEXT_KEY)?.query_row([], |row| row.get::<_, i64>(0))?;
+        begun.insert(org, next + number);
+    }
+    let key = |org| match begun.get(&org) {
+        Some(key) => Ok(*key),
+        None => keys.of(transaction, org),
+    };
+    for (table, rows) in group.rows.tables() {
+        count(statements);
+        execute(transaction, table.sqlite(), rows, key)?;
+    }
+    let heads = group
+        .heads
+        .iter()
+        .map(|head| vec![Value::Org(head.org), head.size.into(), head.frontier.as_str().into()]);
+    count(statements);
+    execute(transaction, PUT_HEAD, &heads.collect::<Vec<_>>(), key)?;
+    Ok(begun)
+}
+
+/// Begins to write, unless that is left to a newer program.
+fn begin<'c>(
+    connection: &'c mut Connection,
+    file: &OpenFile,
+    migrations: &[Migration],
+) -> rusqlite::Result<Option<Transaction<'c>>> {
+    file.check()?;
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    Ok(may_write(&transaction, migrations)?.then_some(transaction))
 }
 
 /// The job, unless its time is over: from now on its caller waits for the outcome.
@@ -235,31 +272,6 @@ fn count(statements: &AtomicU64) {
     statements.fetch_add(1, Ordering::Relaxed);
 }
 
-fn look(connection: &Connection, batch: &[Submission]) -> rusqlite::Result<Plan> {
-    let questions = Questions::of(batch);
-    let arguments = questions.arguments().map_err(unwritable)?.map(Value::from);
-    let seen: Vec<Seen> = rows(connection, LOOK, &arguments)?;
-    let damaged = |damage: StoreError| Error::FromSqlConversionFailure(0, Type::Text, damage.into());
-    Plan::new(&questions, seen).map_err(damaged)
-}
-
 fn unwritable(error: serde_json::Error) -> Error {
     Error::ToSqlConversionFailure(error.into())
-}
-
-/// The writes in their order, cut where their payloads exceed [`BATCH_BYTES`].
-fn within_bytes(writes: Vec<Submission>) -> Vec<Vec<Submission>> {
-    let mut batches: Vec<Vec<Submission>> = Vec::new();
-    let mut bytes = 0;
-    for write in writes {
-        bytes += write.size();
-        match batches.last_mut() {
-            Some(batch) if bytes <= BATCH_BYTES => batch.push(write),
-            _ => {
-                bytes = write.size();
-                batches.push(vec![write]);
-            }
-        }
-    }
-    batches
 }

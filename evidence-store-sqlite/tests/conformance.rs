@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use evidence_core::conformance;
 use evidence_core::transfer::Transfer;
-use evidence_store_sqlite::{Options, SqliteStore};
+use evidence_store_sqlite::{Options, Sqlite};
 
 /// What is promised holds on a machine however slow: checks with many callers at once meet no time limit.
 const TEST_TIMEOUT: Duration = Duration::from_secs(300);
@@ -20,6 +20,6 @@ fn main() -> ExitCode {
         let file = directory.path().join(format!("{number}.db"));
         let options =
             Options { acquire_timeout: TEST_TIMEOUT, queue_timeout: TEST_TIMEOUT, ..Options::default() };
-        async move { Arc::new(SqliteStore::open_with(file, &options).await.unwrap()) as Arc<dyn Transfer> }
+        async move { Arc::new(Sqlite::open_with(file, &options).await.unwrap()) as Arc<dyn Transfer> }
     })
 }

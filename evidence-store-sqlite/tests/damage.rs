@@ -12,7 +12,7 @@ use evidence_core::time::Timestamp;
 use evidence_core::transfer::Transfer;
 use evidence_core::{Evidence, Settings, StoreError};
 use evidence_store_sqlite::rusqlite::Connection;
-use evidence_store_sqlite::{ConnectError, SqliteStore};
+use evidence_store_sqlite::{ConnectError, Sqlite, SqliteStore};
 use tempfile::TempDir;
 
 const NOW: Timestamp = Timestamp::from_seconds(1_776_252_299);
@@ -26,7 +26,7 @@ struct Bench {
 impl Bench {
     async fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let store = Arc::new(SqliteStore::open(directory.path().join("e.db")).await.unwrap());
+        let store = Arc::new(Sqlite::open(directory.path().join("e.db")).await.unwrap());
         let bench = Self { directory, store };
         bench.seed("jane", &["acme", "beta"]).await.unwrap();
         bench
@@ -182,7 +182,7 @@ async fn a_damaged_page_is_named_and_hides_nothing_else() {
     for (table, root) in roots {
         let file = bench.directory.path().join("damaged.db");
         std::fs::copy(bench.file(), &file).unwrap();
-        let store = SqliteStore::open(&file).await.unwrap();
+        let store = Sqlite::open(&file).await.unwrap();
         let mut damaged = std::fs::OpenOptions::new().write(true).open(&file).unwrap();
         damaged.seek(SeekFrom::Start(u64::from(root - 1) * 4096)).unwrap();
         damaged.write_all(&[0xff; 4096]).unwrap();

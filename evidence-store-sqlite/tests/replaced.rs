@@ -11,7 +11,7 @@ use evidence_core::store::Health;
 use evidence_core::transfer::Transfer;
 use evidence_core::{Evidence, Settings, StoreError};
 use evidence_store_sqlite::rusqlite::Connection;
-use evidence_store_sqlite::{Options, SqliteStore};
+use evidence_store_sqlite::{Options, Sqlite, SqliteStore};
 use tempfile::TempDir;
 
 /// A store with the organization `acme`, a backup of it, and `beta` written since, which is in the log alone.
@@ -23,7 +23,7 @@ struct Bench {
 impl Bench {
     async fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let store = Arc::new(SqliteStore::open(directory.path().join("e.db")).await.unwrap());
+        let store = Arc::new(Sqlite::open(directory.path().join("e.db")).await.unwrap());
         let bench = Self { directory, store };
         seed(&bench.store, &["acme"]).await.unwrap();
         let backup = format!("VACUUM INTO '{}'", bench.path("backup.db").display());
@@ -71,7 +71,7 @@ async fn organizations(store: &SqliteStore) -> Vec<String> {
 
 /// Expects the store in a file to be sound, to have these organizations, and to take writes.
 async fn expect(file: &Path, organizations_expected: &[&str]) {
-    let store = Arc::new(SqliteStore::open(file).await.unwrap());
+    let store = Arc::new(Sqlite::open(file).await.unwrap());
     assert_eq!(store.fsck().await.unwrap().problems, Vec::<String>::new());
     assert_eq!(organizations(&store).await, organizations_expected);
     seed(&store, &["delta"]).await.unwrap();
@@ -180,7 +180,7 @@ async fn a_file_is_not_opened_without_the_log_that_was_put_aside_for_it() {
     bench.complaint().await;
     // The backup was a mistake, and the server is killed.
     fs::rename(bench.path("old.db"), bench.path("e.db")).unwrap();
-    let refused = SqliteStore::open(bench.path("e.db")).await.unwrap_err().to_string();
+    let refused = Sqlite::open(bench.path("e.db")).await.unwrap_err().to_string();
     let log = bench.files().into_iter().find(|name| name.starts_with("e.db-wal.replaced-")).unwrap();
     assert!(refused.contains(&log) && refused.contains("move the log to"), "{refused}");
     fs::copy(bench.path("e.db"), bench.path("again.db")).unwrap();
@@ -208,7 +208,7 @@ async fn no_empty_store_is_made_where_one_was_removed() {
     bench.store.close().await;
     for migrate in [true, false, true] {
         let options = Options { migrate, ..Options::default() };
-        let refused = SqliteStore::open_with(bench.path("e.db"), &options).await.unwrap_err();
+        let refused = Sqlite::open_with(bench.path("e.db"), &options).await.unwrap_err();
         assert!(refused.to_string().contains("put the file back"), "{refused}");
     }
     expect(&bench.path("old.db"), &["acme", "beta", "jane"]).await;
@@ -222,7 +222,7 @@ async fn a_log_without_its_file_is_not_removed() {
     let bench = Bench::new().await;
     // As a program leaves them that was killed.
     fs::copy(bench.path("e.db-wal"), bench.path("killed.db-wal")).unwrap();
-    let refused = SqliteStore::open(bench.path("killed.db")).await.unwrap_err();
+    let refused = Sqlite::open(bench.path("killed.db")).await.unwrap_err();
     assert!(refused.to_string().contains("put the file back"), "{refused}");
     fs::copy(bench.path("e.db"), bench.path("killed.db")).unwrap();
     expect(&bench.path("killed.db"), &["acme", "beta", "jane"]).await;

@@ -25,7 +25,7 @@ use evidence_core::texts::{TextRef, TextStore};
 use evidence_core::time::Timestamp;
 use evidence_core::{Entry, Evidence, Fact, Guard, Key, Settings, StoreError, Write};
 use evidence_store_sqlite::rusqlite::Connection;
-use evidence_store_sqlite::{ConnectError, Options, SqliteStore};
+use evidence_store_sqlite::{ConnectError, Options, Sqlite, SqliteStore};
 use tempfile::TempDir;
 
 const NOW: Timestamp = Timestamp::from_seconds(1_776_252_299);
@@ -45,7 +45,7 @@ impl Bench {
 
     async fn with(options: &Options) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let store = Arc::new(SqliteStore::open_with(directory.path().join("e.db"), options).await.unwrap());
+        let store = Arc::new(Sqlite::open_with(directory.path().join("e.db"), options).await.unwrap());
         let seed = Seed {
             user: "jane".parse().unwrap(),
             orgs: ["acme", "beta"].map(|org| org.parse().unwrap()).to_vec(),
@@ -100,7 +100,7 @@ async fn what_was_recorded_is_there_after_the_file_is_opened_again() {
     let Bench { directory, store, org, .. } = bench;
     drop(store);
 
-    let store = SqliteStore::open(directory.path().join("e.db")).await.unwrap();
+    let store = Sqlite::open(directory.path().join("e.db")).await.unwrap();
     let found = store.flow(org, "build").await.unwrap().expect("the flow");
     assert_eq!((found.record, found.revision), (flow, entries[0].index));
     assert_eq!(store.fsck().await.unwrap().problems, Vec::<String>::new());
@@ -572,7 +572,7 @@ async fn addresses_and_files_that_cannot_be_used_are_refused_with_one_sentence()
 
     let bench = Bench::new().await;
     bench.execute("INSERT INTO _evidence_migrations (version, writer, steps, done) VALUES (99, 99, 0, 0)");
-    let newer = SqliteStore::open(bench.directory.path().join("e.db")).await.unwrap_err();
+    let newer = Sqlite::open(bench.directory.path().join("e.db")).await.unwrap_err();
     assert!(matches!(newer, ConnectError::NewerSchema { found: 99, known: 1 }), "{newer}");
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use evidence_core::conformance;
 use evidence_store_sqlite::rusqlite::Connection;
-use evidence_store_sqlite::{FsckReport, SqliteStore};
+use evidence_store_sqlite::{FsckReport, Sqlite};
 use tempfile::TempDir;
 
 /// How many rows are tampered with, each in a store of its own.
@@ -31,7 +31,7 @@ async fn filled(directory: &TempDir) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for (number, check) in conformance::checks().into_iter().enumerate() {
         let file = directory.path().join(format!("{number}.db"));
-        let store = Arc::new(SqliteStore::open(&file).await.unwrap());
+        let store = Arc::new(Sqlite::open(&file).await.unwrap());
         (check.run)(store.clone()).await.unwrap();
         store.close().await;
         files.push(file);
@@ -40,7 +40,7 @@ async fn filled(directory: &TempDir) -> Vec<PathBuf> {
 }
 
 async fn checked(file: &Path) -> FsckReport {
-    let store = SqliteStore::open(file).await.unwrap();
+    let store = Sqlite::open(file).await.unwrap();
     let report = store.fsck().await.unwrap();
     store.close().await;
     report
@@ -195,7 +195,7 @@ async fn an_organization_is_made_again_for_as_long_as_it_is_recognized() {
     .enumerate()
     {
         let file = directory.path().join(format!("{number}.db"));
-        let store = Arc::new(SqliteStore::open(&file).await.unwrap());
+        let store = Arc::new(Sqlite::open(&file).await.unwrap());
         (two.run)(store.clone()).await.unwrap();
         let sound = store.fsck().await.unwrap();
         let changed =
@@ -232,7 +232,7 @@ async fn whatever_is_lost_of_the_tables_is_made_again() {
             } else {
                 damage(&file, &mut dice)
             }
-            let store = SqliteStore::open(&file).await.unwrap();
+            let store = Sqlite::open(&file).await.unwrap();
             let rebuilt = store.rebuild().await.unwrap();
             assert_eq!((rebuilt.entries, rebuilt.problems), (report.entries, vec![]), "{file:?}");
             assert_eq!(store.fsck().await.unwrap(), report, "{file:?}");
@@ -273,7 +273,7 @@ async fn every_tampering_is_named() {
     for _ in 0..TAMPERINGS {
         let copy = directory.path().join("tampered.db");
         std::fs::copy(dice.pick(&sound), &copy).unwrap();
-        let store = SqliteStore::open(&copy).await.unwrap();
+        let store = Sqlite::open(&copy).await.unwrap();
         let statement = tamper(&copy, &mut dice);
         let FsckReport { problems, missing_attachments, .. } = store.fsck().await.unwrap();
         if problems.is_empty() && missing_attachments == 0 {

@@ -7,11 +7,11 @@ use std::task::Poll;
 
 use evidence_core::conformance;
 use evidence_core::transfer::{CopyError, Endpoint, Progress, Summary, Transfer, copy};
-use evidence_store_sqlite::SqliteStore;
 use evidence_store_sqlite::rusqlite::Connection;
+use evidence_store_sqlite::{Sqlite, SqliteStore};
 
 async fn open(directory: &Path, name: impl std::fmt::Display) -> Arc<SqliteStore> {
-    Arc::new(SqliteStore::open(directory.join(format!("{name}.db"))).await.unwrap())
+    Arc::new(Sqlite::open(directory.join(format!("{name}.db"))).await.unwrap())
 }
 
 async fn copied(from: &SqliteStore, to: &SqliteStore) -> Result<Summary, CopyError> {

@@ -18,7 +18,7 @@ use sqlx::postgres::PgRow;
 
 use super::*;
 use crate::connections::{Connections, Pool};
-use crate::db::{Options, PostgresStore};
+use crate::db::{Options, Postgres, PostgresStore};
 use crate::schema::TABLES;
 
 const NOW: Timestamp = Timestamp::from_seconds(1_776_252_299);
@@ -88,7 +88,7 @@ async fn open_with(
 ) -> Result<PostgresStore, ConnectError> {
     let options = Options { schema: fresh.name.clone(), connections: 2, ..options };
     let pool = Pool::new(address(fresh), options.connections, options.acquire_timeout);
-    PostgresStore::start(Connections::Own(Arc::new(pool)), &options, migrations).await
+    Postgres::start(Connections::Own(Arc::new(pool)), &options, migrations).await.map(PostgresStore::new)
 }
 
 /// A store of the first version, with the organization `acme` and others.

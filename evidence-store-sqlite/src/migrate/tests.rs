@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use tokio::task::spawn_blocking;
 
 use super::*;
-use crate::db::{Options, SqliteStore};
+use crate::db::{Options, Sqlite, SqliteStore};
 
 const NOW: Timestamp = Timestamp::from_seconds(1_776_252_299);
 
@@ -58,7 +58,9 @@ const THIRD: Migration =
 static NEW: [Migration; 2] = [FIRST, SECOND];
 
 async fn open(file: PathBuf, migrations: &'static [Migration]) -> Result<SqliteStore, ConnectError> {
-    spawn_blocking(move || SqliteStore::start(&file, &Options::default(), migrations)).await.unwrap()
+    spawn_blocking(move || Sqlite::start(&file, &Options::default(), migrations).map(SqliteStore::new))
+        .await
+        .unwrap()
 }
 
 /// A store of the first version, with the organization `acme` and others.
@@ -251,7 +253,9 @@ async fn a_store_that_is_opened_as_it_is_is_not_brought_up_to_date() {
     let bench = Bench::new(0).await;
     let open_as_it_is = async |migrations: &'static [Migration]| {
         let (file, options) = (bench.file.clone(), Options { migrate: false, ..Options::default() });
-        spawn_blocking(move || SqliteStore::start(&file, &options, migrations)).await.unwrap()
+        spawn_blocking(move || Sqlite::start(&file, &options, migrations).map(SqliteStore::new))
+            .await
+            .unwrap()
     };
     let older = open_as_it_is(&NEW).await.unwrap_err();
     assert!(matches!(older, ConnectError::OlderSchema { found: 1, known: 2 }), "{older}");

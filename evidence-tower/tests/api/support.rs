@@ -18,7 +18,7 @@ use evidence_core::service_accounts::{ApiKeyRecord, ServiceAccount};
 use evidence_core::time::{Clock, Timestamp};
 use evidence_core::{Evidence, EvidenceService, Settings, Store};
 use evidence_store_postgres::PostgresStore;
-use evidence_store_sqlite::SqliteStore;
+use evidence_store_sqlite::{Sqlite, SqliteStore};
 use evidence_test_postgres::Schema;
 use evidence_tower::EvidenceApi;
 use futures_util::future::join_all;
@@ -76,7 +76,7 @@ async fn sqlite(directory: &tempfile::TempDir) -> SqliteStore {
         queue_timeout: TEST_TIMEOUT,
         ..Default::default()
     };
-    SqliteStore::open_with(directory.path().join("evidence.db"), &options).await.unwrap()
+    Sqlite::open_with(directory.path().join("evidence.db"), &options).await.unwrap()
 }
 
 /// Every store that the cases run over: PostgreSQL is among them where there is a server for tests, as under `cargo

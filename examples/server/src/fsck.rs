@@ -2,10 +2,11 @@
 
 use evidence_core::transfer::check_attachments;
 use evidence_object_store::ObjectBlobs;
+use evidence_store_sqlite::{FsckReport, RebuildReport};
 
 use crate::cli::FsckOptions;
 use crate::failure::Failure;
-use crate::store::{self, Findings, Opened, Rebuilt};
+use crate::store::{self, Opened};
 
 /// Runs the command: every problem on a line of standard output, then a summary.
 pub(crate) async fn run(options: &FsckOptions) -> Result<(), Failure> {
@@ -18,14 +19,14 @@ pub(crate) async fn run(options: &FsckOptions) -> Result<(), Failure> {
 
 async fn checked(store: &Opened, rebuild: bool, attachments: Option<&ObjectBlobs>) -> Result<(), Failure> {
     if rebuild {
-        let Rebuilt { rows, problems } = store.rebuild().await?;
+        let RebuildReport { rows, problems, .. } = store.rebuild().await?;
         problems.iter().for_each(|problem| println!("{problem}"));
         if !problems.is_empty() {
             return Err(Failure::NotRebuilt(problems.len()));
         }
         println!("{rows} rows were not what the ledgers say and were made again");
     }
-    let Findings { organizations, entries, missing_attachments, first_missing, problems } =
+    let FsckReport { organizations, entries, missing_attachments, first_missing, problems, .. } =
         store.fsck().await?;
     let mut count = 0;
     let mut tell = |problem: String| {

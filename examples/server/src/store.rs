@@ -6,7 +6,7 @@ use std::sync::Arc;
 use evidence_core::transfer::Transfer;
 use evidence_core::{Store, StoreError};
 use evidence_store_postgres::PostgresStore;
-use evidence_store_sqlite::SqliteStore;
+use evidence_store_sqlite::{FsckReport, RebuildReport, Sqlite, SqliteStore};
 
 use crate::cli::StoreOptions;
 use crate::failure::Failure;
@@ -18,25 +18,6 @@ pub(crate) enum Opened {
     Postgres(Arc<PostgresStore>),
 }
 
-/// What a check of a whole store found.
-#[derive(Debug)]
-pub(crate) struct Findings {
-    pub(crate) organizations: u64,
-    pub(crate) entries: u64,
-    /// How many attachments are not in the database.
-    pub(crate) missing_attachments: u64,
-    /// The first of them.
-    pub(crate) first_missing: Vec<String>,
-    pub(crate) problems: Vec<String>,
-}
-
-/// What making the tables of a store again did.
-#[derive(Debug)]
-pub(crate) struct Rebuilt {
-    pub(crate) rows: u64,
-    pub(crate) problems: Vec<String>,
-}
-
 /// Opens the store, making and migrating it where need be.
 pub(crate) async fn open(options: &StoreOptions) -> Result<Opened, Failure> {
     connect(options, true).await
@@ -45,7 +26,7 @@ pub(crate) async fn open(options: &StoreOptions) -> Result<Opened, Failure> {
 /// Opens a store that must be there already, in the version of this program.
 pub(crate) async fn open_existing(options: &StoreOptions) -> Result<Opened, Failure> {
     let url = options.database_url.as_str();
-    let file = if is_sqlite(url) { Some(SqliteStore::file_at(url)?) } else { None };
+    let file = if is_sqlite(url) { Some(Sqlite::file_at(url)?) } else { None };
     match file {
         Some(file) if !file.is_file() => Err(Failure::NoDatabase(file)),
         _ => connect(options, false).await,
@@ -92,42 +73,18 @@ impl Opened {
     }
 
     /// Checks everything that it holds.
-    pub(crate) async fn fsck(&self) -> Result<Findings, StoreError> {
+    pub(crate) async fn fsck(&self) -> Result<FsckReport, StoreError> {
         match self {
-            Self::Sqlite(store) => {
-                let evidence_store_sqlite::FsckReport {
-                    organizations,
-                    entries,
-                    missing_attachments,
-                    first_missing,
-                    problems,
-                } = store.fsck().await?;
-                Ok(Findings { organizations, entries, missing_attachments, first_missing, problems })
-            }
-            Self::Postgres(store) => {
-                let evidence_store_postgres::FsckReport {
-                    organizations,
-                    entries,
-                    missing_attachments,
-                    first_missing,
-                    problems,
-                } = store.fsck().await?;
-                Ok(Findings { organizations, entries, missing_attachments, first_missing, problems })
-            }
+            Self::Sqlite(store) => store.fsck().await,
+            Self::Postgres(store) => store.fsck().await,
         }
     }
 
     /// Makes every table again from the ledgers.
-    pub(crate) async fn rebuild(&self) -> Result<Rebuilt, StoreError> {
+    pub(crate) async fn rebuild(&self) -> Result<RebuildReport, StoreError> {
         match self {
-            Self::Sqlite(store) => {
-                let evidence_store_sqlite::RebuildReport { rows, problems, .. } = store.rebuild().await?;
-                Ok(Rebuilt { rows, problems })
-            }
-            Self::Postgres(store) => {
-                let evidence_store_postgres::RebuildReport { rows, problems, .. } = store.rebuild().await?;
-                Ok(Rebuilt { rows, problems })
-            }
+            Self::Sqlite(store) => store.rebuild().await,
+            Self::Postgres(store) => store.rebuild().await,
         }
     }
 

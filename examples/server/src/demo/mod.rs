@@ -17,7 +17,7 @@ use evidence_core::Evidence;
 use evidence_core::auth::ApiKey;
 use evidence_core::name::OrgName;
 use evidence_core::seed::Seed;
-use evidence_store_sqlite::SqliteStore;
+use evidence_store_sqlite::Sqlite;
 use evidence_tower::EvidenceApi;
 
 pub(crate) use client::Refusal;
@@ -38,7 +38,7 @@ pub(crate) async fn run(options: DemoOptions) -> Result<(), Failure> {
     let DemoOptions { api } = options;
     logging::start(&api.log)?;
     let file = fresh_file(&std::env::temp_dir()).map_err(Failure::DemoFile)?;
-    let store = Opened::Sqlite(Arc::new(SqliteStore::open(&file).await?));
+    let store = Opened::Sqlite(Arc::new(Sqlite::open(&file).await?));
     let door = Listener::open(&api).await?;
     let settings = door.settings(&api);
     let url = settings.public_url.clone();

@@ -1,0 +1,81 @@
+//! Between the store's values and PostgreSQL's: what is bound to a statement, and what a row has.
+
+use evidence_core::id::Id;
+use evidence_store_sql::{Cell, Column, Row, Value};
+use sqlx::postgres::{PgArguments, PgRow, PgTypeInfo, PgValueRef};
+use sqlx::{Arguments, FromRow, Row as _, TypeInfo, ValueRef};
+
+/// The arguments of a statement.
+pub(crate) fn arguments(values: Vec<Value>) -> Result<PgArguments, sqlx::Error> {
+    let mut arguments = PgArguments::default();
+    for value in values {
+        add(&mut arguments, value).map_err(sqlx::Error::Encode)?;
+    }
+    Ok(arguments)
+}
+
+fn add(arguments: &mut PgArguments, value: Value) -> Result<(), sqlx::error::BoxDynError> {
+    match value {
+        Value::Text(text) => arguments.add(text),
+        Value::Int(number) => arguments.add(number),
+        Value::Bool(truth) => arguments.add(truth),
+        Value::Bytes(bytes) => arguments.add(bytes),
+        Value::Org(org) => arguments.add(org.to_string()),
+        Value::Texts(texts) => arguments.add(texts),
+        Value::Ints(numbers) => arguments.add(numbers),
+        Value::Columns(columns) => columns.into_iter().try_for_each(|column| match column {
+            Column::Texts(texts) => arguments.add(texts),
+            Column::Ints(numbers) => arguments.add(numbers),
+            Column::Bools(truths) => arguments.add(truths),
+            Column::Orgs(orgs) => {
+                let ids = orgs.into_iter().map(|org| org.as_ref().map(Id::to_string));
+                arguments.add(ids.collect::<Vec<_>>())
+            }
+        }),
+    }
+}
+
+/// A row, and how many bytes it has.
+#[derive(Debug)]
+pub(crate) struct Cells {
+    pub(crate) row: Row,
+    pub(crate) bytes: usize,
+}
+
+impl<'r> FromRow<'r, PgRow> for Cells {
+    fn from_row(row: &'r PgRow) -> Result<Self, sqlx::Error> {
+        let cells = (0..row.len()).map(|column| cell(&row.try_get_raw(column)?));
+        let row = cells.collect::<Result<Row, sqlx::Error>>()?;
+        Ok(Self { bytes: row.iter().map(Cell::size).sum(), row })
+    }
+}
+
+fn cell(value: &PgValueRef<'_>) -> Result<Cell, sqlx::Error> {
+    if value.is_null() {
+        return Ok(Cell::Null);
+    }
+    let bytes = value.as_bytes().map_err(sqlx::Error::Decode)?;
+    read(value.type_info().as_ref(), bytes)
+}
+
+/// Reads a value as PostgreSQL sends it in binary.
+fn read(kind: &PgTypeInfo, bytes: &[u8]) -> Result<Cell, sqlx::Error> {
+    let unreadable =
+        || sqlx::Error::Decode(format!("a column of type {kind} has {} bytes", bytes.len()).into());
+    Ok(match kind.name() {
+        "BOOL" => Cell::Int(i64::from(bytes.first().copied().ok_or_else(unreadable)?)),
+        "INT2" => Cell::Int(i16::from_be_bytes(bytes.try_into().map_err(|_| unreadable())?).into()),
+        "INT4" => Cell::Int(i32::from_be_bytes(bytes.try_into().map_err(|_| unreadable())?).into()),
+        "INT8" => Cell::Int(i64::from_be_bytes(bytes.try_into().map_err(|_| unreadable())?)),
+        "BYTEA" => Cell::Bytes(bytes.to_vec()),
+        // A byte says the version of the format.
+        "JSONB" => text(bytes.get(1..).ok_or_else(unreadable)?),
+        "TEXT" | "VARCHAR" | "NAME" | "JSON" | "UNKNOWN" => text(bytes),
+        _ => return Err(unreadable()),
+    })
+}
+
+fn text(bytes: &[u8]) -> Cell {
+    std::str::from_utf8(bytes)
+        .map_or_else(|_| Cell::Bytes(bytes.to_vec()), |text| Cell::Text(text.to_owned()))
+}

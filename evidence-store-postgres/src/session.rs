@@ -1,0 +1,75 @@
+//! A session with temporary tables, whose schema is the session's own, beside the tables of the store.
+
+use evidence_core::store::StoreResult;
+use evidence_store_sql::migrate::{Migration, latest};
+use evidence_store_sql::{Cell, Dialect, Group, Row, Rows, Session, Value};
+use sqlx::{AssertSqlSafe, Connection, PgConnection};
+
+use crate::bind::{Cells, arguments};
+use crate::connections::{Address, Session as Settings};
+use crate::error::store_error;
+use crate::migrate::make;
+use crate::schema::Schema;
+
+/// A session of its own. What it makes goes with its connection, which nobody else uses.
+#[derive(Debug)]
+pub struct Beside {
+    connection: PgConnection,
+    stored: String,
+    migrations: &'static [Migration],
+}
+
+impl Beside {
+    /// Makes the temporary tables.
+    pub(crate) async fn open(
+        address: &Address,
+        stored: &Schema,
+        migrations: &'static [Migration],
+    ) -> Result<Self, sqlx::Error> {
+        let mut connection = Settings::unhurried(address).await?;
+        make(&Schema::temporary(), &mut connection, migrations).await?;
+        Ok(Self { connection, stored: format!("\"{}\".", stored.name()), migrations })
+    }
+}
+
+impl Session for Beside {
+    const DIALECT: Dialect = Dialect::Postgres;
+
+    fn stored(&self) -> &str {
+        &self.stored
+    }
+
+    fn made(&self) -> &str {
+        "pg_temp."
+    }
+
+    fn version(&self) -> i64 {
+        latest(self.migrations)
+    }
+
+    async fn rows(&mut self, sql: &str, values: Vec<Value>) -> StoreResult<Vec<Row>> {
+        let arguments = arguments(values).map_err(store_error)?;
+        let query = sqlx::query_as_with::<_, Cells, _>(AssertSqlSafe(sql.to_owned()), arguments);
+        let rows = query.fetch_all(&mut self.connection).await.map_err(store_error)?;
+        Ok(rows.into_iter().map(|cells| cells.row).collect())
+    }
+
+    async fn execute(&mut self, sql: &str) -> StoreResult<()> {
+        let done = sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(&mut self.connection).await;
+        done.map(drop).map_err(store_error)
+    }
+
+    async fn write(&mut self, _: &Cell, rows: Rows) -> StoreResult<()> {
+        let (statement, values) = Group::of_rows(rows).into_statement(i64::MAX, true);
+        let statement = Dialect::in_schema(statement, self.made()).into_owned();
+        self.rows(&statement, values).await.map(drop)
+    }
+
+    async fn relieve_log(&mut self) -> StoreResult<()> {
+        Ok(())
+    }
+
+    async fn end(self) -> StoreResult<()> {
+        self.connection.close().await.map_err(store_error)
+    }
+}

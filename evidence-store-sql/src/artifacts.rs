@@ -1,0 +1,287 @@
+//! Artifact reports: the one table that is indexed by digests.
+
+use async_trait::async_trait;
+use evidence_core::artifacts::{Artifact, ArtifactFilter, ArtifactRow, ArtifactStore, Matches, Origin};
+use evidence_core::id::Id;
+use evidence_core::name::Fingerprint;
+use evidence_core::page::{Listed, Page, PageRequest};
+use evidence_core::store::StoreResult;
+use evidence_core::texts::TextRef;
+use evidence_core::time::Timestamp;
+use serde::Deserialize;
+
+use crate::decode::{array, listed_record, word};
+use crate::driver::Driver;
+use crate::listing::{Listing, Order};
+use crate::sql::{Sql, for_each, payload, payload_size};
+use crate::store::SqlStore;
+use crate::value::{Value, texts};
+
+/// The JSON that [`Row`] reads, of a row `a`.
+macro_rules! row_json {
+    (sqlite) => {
+        "json_array(a.id, a.flow, a.trail, a.fingerprint, a.name, a.commit_sha, json(a.template), a.at, a.ledger_index)"
+    };
+    (postgres) => {
+        "json_build_array(a.id, a.flow, a.trail, a.fingerprint, a.name, a.commit_sha, a.template::json, a.at,
+            a.ledger_index)::text"
+    };
+}
+pub(crate) use row_json;
+
+/// The columns that compliance depends on.
+#[derive(Deserialize)]
+pub(crate) struct Row(Id, Id, Option<Id>, Fingerprint, String, String, Option<TextRef>, Timestamp, u64);
+
+impl Row {
+    pub(crate) fn artifact(self) -> ArtifactRow {
+        let Self(id, flow, trail, fingerprint, template_reference_name, commit, template, at, index) = self;
+        ArtifactRow { id, flow, trail, fingerprint, template_reference_name, commit, template, at, index }
+    }
+}
+
+/// The commit of a row `x` is one in full.
+macro_rules! in_full {
+    (sqlite) => {
+        " AND length(x.commit_sha) = 40 AND x.commit_sha NOT GLOB '*[^0-9a-f]*'"
+    };
+    (postgres) => {
+        " AND x.commit_sha ~ '^[0-9a-f]{40}$'"
+    };
+}
+
+/// Hex digits sort before 'g': the range is the prefix, and the index is used.
+macro_rules! commit_begins {
+    () => {
+        " AND x.commit_sha >= $8 AND x.commit_sha < $8 || 'g'"
+    };
+}
+
+const ARTIFACTS: Sql = Sql::same("evidence.artifact x WHERE x.org = $1");
+/// For conditions that have an index of their own: in SQLite it begins with no organization, and the plus keeps the planner
+/// from walking the whole organization.
+const NARROWED: Sql =
+    Sql::each("evidence.artifact x WHERE +x.org = $1", "evidence.artifact x WHERE x.org = $1");
+const OF_FLOW: Sql = Sql::same(" AND x.flow = $4");
+/// Beside a digest: in PostgreSQL an index that begins with the flow, or that has the list's order, would be walked from
+/// end to end.
+const IN_FLOW: Sql = Sql::each(" AND x.flow = $4", " AND x.flow || '' = $4");
+const OF_TRAIL: Sql = Sql::same(" AND x.trail = $5");
+/// The plus keeps to the index of what it is beside.
+const NAMED: Sql = Sql::each(" AND +x.name = $11", " AND x.name = $11");
+const OF_ID: Sql = Sql::same(" AND x.id = $6");
+/// A range, as of commits.
+const FINGERPRINT_BEGINS: Sql = Sql::same(" AND x.fingerprint >= $7 AND x.fingerprint < $7 || 'g'");
+/// Of hashes in full, which is not all that is told of commits.
+const COMMIT_BEGINS: Sql =
+    Sql::each(concat!(commit_begins!(), in_full!(sqlite)), concat!(commit_begins!(), in_full!(postgres)));
+const ON_BRANCH: Sql = Sql::same(" AND x.branch = $9");
+const FROM_REPOS: Sql =
+    Sql::each(" AND x.repo IN (SELECT value FROM json_each($10))", " AND x.repo = ANY($10)");
+const WITH_COMMIT: Sql = Sql::each(in_full!(sqlite), in_full!(postgres));
+
+/// In any order, as below: sorting a few rows takes SQLite a temporary table.
+const REPORTS: Sql = Sql::each(
+    concat!(
+        "SELECT '[' || group_concat(",
+        row_json!(sqlite),
+        ") || ']' FROM evidence.artifact a WHERE a.org = $1 AND a.flow = $2 AND a.fingerprint = $3"
+    ),
+    concat!(
+        "SELECT '[' || string_agg(",
+        row_json!(postgres),
+        ", ',') || ']' FROM evidence.artifact a WHERE a.org = $1 AND a.flow || '' = $2 AND a.fingerprint = $3"
+    ),
+);
+
+const BY_ID: Sql = for_each!(["a.ledger_index, ", payload!("a")], "artifact", "id", "a", "");
+
+const SIZES: Sql = for_each!(["a.id, ", payload_size!("a")], "artifact", "id", "a", "");
+
+/// By the expression no index on flows is of use, but that on digests, which has everything.
+const FINGERPRINTS: Sql = Sql::same(
+    "WITH found AS MATERIALIZED (
+        SELECT DISTINCT fingerprint FROM evidence.artifact
+        WHERE org = $1 AND flow || '' = $2 AND fingerprint >= $3 AND fingerprint < $3 || 'g')
+    SELECT (SELECT count(*) FROM found), f.fingerprint
+    FROM (SELECT 1) AS one LEFT JOIN (SELECT fingerprint FROM found ORDER BY fingerprint LIMIT $4) f ON true
+    ORDER BY f.fingerprint",
+);
+
+/// One row with everything, as a JSON array or nothing: a row costs more than what is in it. A fingerprint's flows are
+/// found one after the other, and of each its newest report, by an index that has them in this order, so that the work
+/// is that of what is found, however often it was reported.
+const PROVENANCE: Sql = Sql::each(
+    concat!(
+        "WITH RECURSIVE pair (fingerprint, flow) AS (
+            SELECT value, (
+                SELECT min(f.flow) FROM evidence.artifact f WHERE f.org = $1 AND f.fingerprint = value)
+            FROM json_each($2)
+            UNION ALL
+            SELECT p.fingerprint, (
+                SELECT min(n.flow) FROM evidence.artifact n
+                WHERE n.org = $1 AND n.fingerprint = p.fingerprint AND n.flow > p.flow)
+            FROM pair p WHERE p.flow IS NOT NULL)
+        SELECT '[' || group_concat(json_array(",
+        row_json!(sqlite),
+        ", coalesce((
+                SELECT m.name FROM evidence.artifact m
+                WHERE m.org = $1 AND m.fingerprint = a.fingerprint AND m.flow = a.flow AND m.name <> ''
+                ORDER BY (m.trail IS NOT NULL) DESC, m.ledger_index DESC LIMIT 1), ''))) || ']'
+        FROM pair p CROSS JOIN evidence.artifact a ON a.id = (
+            SELECT r.id FROM evidence.artifact r
+            WHERE r.org = $1 AND r.fingerprint = p.fingerprint AND r.flow = p.flow
+            ORDER BY (r.trail IS NOT NULL) DESC, r.ledger_index DESC LIMIT 1)"
+    ),
+    concat!(
+        "WITH RECURSIVE pair AS (
+            SELECT w.value AS fingerprint, (
+                SELECT f.flow || '' FROM evidence.artifact f
+                WHERE f.org = $1 AND f.fingerprint = w.value ORDER BY f.flow || '' LIMIT 1) AS flow
+            FROM UNNEST($2::text[]) AS w (value)
+            UNION ALL
+            SELECT p.fingerprint, (
+                SELECT n.flow || '' FROM evidence.artifact n
+                WHERE n.org = $1 AND n.fingerprint = p.fingerprint AND n.flow || '' > p.flow
+                ORDER BY n.flow || '' LIMIT 1)
+            FROM pair p WHERE p.flow IS NOT NULL)
+        SELECT '[' || string_agg('[' || ",
+        row_json!(postgres),
+        " || ',' || to_json(coalesce((
+                SELECT m.name FROM evidence.artifact m
+                WHERE m.org = $1 AND m.fingerprint = p.fingerprint AND m.flow || '' = p.flow AND m.name <> ''
+                ORDER BY (m.trail IS NOT NULL) DESC, m.ledger_index DESC LIMIT 1), ''))::text || ']', ',') || ']'
+        FROM pair p CROSS JOIN LATERAL (
+            SELECT * FROM evidence.artifact r
+            WHERE r.org = $1 AND r.fingerprint = p.fingerprint AND r.flow || '' = p.flow
+            ORDER BY (r.trail IS NOT NULL) DESC, r.ledger_index DESC LIMIT 1) a"
+    ),
+);
+
+fn listing(filter: &ArtifactFilter) -> Listing {
+    let conditions = [
+        filter.flow.map(|_| if filter.fingerprint.is_some() { IN_FLOW } else { OF_FLOW }),
+        filter.trail.map(|_| OF_TRAIL),
+        filter.name.as_ref().map(|_| NAMED),
+        filter.id.map(|_| OF_ID),
+        filter.fingerprint.as_ref().map(|_| FINGERPRINT_BEGINS),
+        filter.commit.as_ref().map(|_| COMMIT_BEGINS),
+        filter.branch.as_ref().map(|_| ON_BRANCH),
+        filter.repos.as_ref().map(|_| FROM_REPOS),
+        filter.with_commit.then_some(WITH_COMMIT),
+    ];
+    let narrowed = filter.flow.or(filter.trail).or(filter.id).is_some() || filter.repos.is_some();
+    // The index on digests begins with the organization.
+    let from = if narrowed && filter.fingerprint.is_none() { NARROWED } else { ARTIFACTS };
+    let narrow = filter.fingerprint.is_some() || filter.id.is_some() || filter.trail.is_some();
+    let conditions = conditions.into_iter().flatten().collect();
+    Listing { from, filter: conditions, order: order(filter), narrow, counted: true }
+}
+
+/// The newest first, by what the index that narrows the list most is ordered by. Where that is a range it has not this
+/// order, and no other index should be walked for it.
+const fn order(filter: &ArtifactFilter) -> Order {
+    let ArtifactFilter { flow, trail, name, id, fingerprint, commit, branch, repos, with_commit } = filter;
+    if fingerprint.is_some() || commit.is_some() {
+        return Order::By(Sql::same("x.ledger_index + 0 DESC"));
+    }
+    if trail.is_some() || id.is_some() || repos.is_some() {
+        return Order::By(Sql::same("x.ledger_index DESC"));
+    }
+    match (flow, name.is_some() || branch.is_some() || *with_commit) {
+        (None, false) => Order::Numbered("x.ordinal"),
+        (Some(_), false) => Order::Numbered("x.flow_ordinal"),
+        (None, true) => Order::By(Sql::same("x.ordinal DESC")),
+        (Some(_), true) => Order::By(Sql::same("x.flow_ordinal DESC")),
+    }
+}
+
+/// What the conditions are bound to, from `$4` on.
+fn values(filter: &ArtifactFilter) -> Vec<Value> {
+    vec![
+        filter.flow.into(),
+        filter.trail.into(),
+        filter.id.into(),
+        filter.fingerprint.clone().into(),
+        filter.commit.clone().into(),
+        filter.branch.clone().into(),
+        texts(filter.repos.as_deref().unwrap_or_default()),
+        filter.name.clone().into(),
+    ]
+}
+
+/// What [`REPORTS`] found, the oldest first.
+fn reports((json,): (Option<String>,)) -> StoreResult<Vec<ArtifactRow>> {
+    let mut rows: Vec<_> = array(json)?.into_iter().map(Row::artifact).collect();
+    rows.sort_unstable_by_key(|row| row.index);
+    Ok(rows)
+}
+
+/// What [`PROVENANCE`] found, the oldest first.
+fn origins((json,): (Option<String>,)) -> StoreResult<Vec<Origin>> {
+    let origin = |(row, last_name): (Row, String)| Origin { report: row.artifact(), last_name };
+    let mut origins: Vec<_> = array(json)?.into_iter().map(origin).collect();
+    origins.sort_unstable_by_key(|origin| origin.report.index);
+    Ok(origins)
+}
+
+/// What [`FINGERPRINTS`] found: in each row how many there are, and one of the first.
+fn matches(rows: &[(u64, Option<String>)]) -> StoreResult<Matches> {
+    let count = rows.first().map_or(0, |(count, _)| *count);
+    let first = rows.iter().filter_map(|(_, fingerprint)| fingerprint.as_deref());
+    Ok(Matches { count, first: first.map(word).collect::<StoreResult<_>>()? })
+}
+
+#[async_trait]
+impl<D: Driver> ArtifactStore for SqlStore<D> {
+    async fn fingerprints(&self, org: Id, flow: Id, prefix: &str, limit: u64) -> StoreResult<Matches> {
+        let query = self.query_org(org, FINGERPRINTS).bind(flow).bind(prefix).bind(limit);
+        query.long().answer(|rows: Vec<_>| matches(&rows)).await
+    }
+
+    async fn artifacts(
+        &self,
+        org: Id,
+        filter: &ArtifactFilter,
+        request: PageRequest,
+    ) -> StoreResult<Page<Artifact>> {
+        self.whole_page(org, &listing(filter), request, values(filter)).await
+    }
+
+    async fn artifacts_listed(
+        &self,
+        org: Id,
+        filter: &ArtifactFilter,
+        request: PageRequest,
+    ) -> StoreResult<Vec<Listed>> {
+        let listing = Listing { counted: false, ..listing(filter) };
+        Ok(self.listed(org, &listing, request, values(filter)).await?.items)
+    }
+
+    async fn latest_artifact(&self, org: Id, filter: &ArtifactFilter) -> StoreResult<Option<Artifact>> {
+        let listing = Listing { counted: false, ..listing(filter) };
+        let latest =
+            self.whole_page(org, &listing, PageRequest { offset: 0, limit: 1 }, values(filter)).await?;
+        Ok(latest.items.into_iter().next())
+    }
+
+    async fn artifacts_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Artifact>> {
+        let query = self.query_org(org, BY_ID).bind(texts(ids)).about(ids.len());
+        query.readable_as(org, listed_record).await
+    }
+
+    async fn artifact_sizes(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Listed>> {
+        let query = self.query_org(org, SIZES).bind(texts(ids)).about(ids.len());
+        query.all_as(|(id, bytes): (Id, u64)| Ok(Listed { id, bytes })).await
+    }
+
+    async fn reports(&self, org: Id, flow: Id, fingerprint: &Fingerprint) -> StoreResult<Vec<ArtifactRow>> {
+        let query = self.query_org(org, REPORTS).bind(flow).bind(fingerprint);
+        Ok(query.long().first_as(reports).await?.unwrap_or_default())
+    }
+
+    async fn provenance(&self, org: Id, fingerprints: &[Fingerprint]) -> StoreResult<Vec<Origin>> {
+        let query = self.query_org(org, PROVENANCE).bind(texts(fingerprints));
+        Ok(query.about(fingerprints.len()).first_as(origins).await?.unwrap_or_default())
+    }
+}

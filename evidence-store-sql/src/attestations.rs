@@ -1,0 +1,90 @@
+//! Attestations: a narrow row each, with the body in the ledger.
+
+use async_trait::async_trait;
+use evidence_core::attestations::{Attestation, AttestationRow, AttestationStore, Binding, NamedAttestation};
+use evidence_core::id::Id;
+use evidence_core::store::StoreResult;
+use evidence_core::time::Timestamp;
+use serde::Deserialize;
+
+use crate::decode::{Payload, body, listed_record, record};
+use crate::driver::Driver;
+use crate::sql::{Sql, for_each, payload, payload_size};
+use crate::store::SqlStore;
+use crate::value::texts;
+
+/// The JSON that [`Row`] reads, of a row `a`.
+macro_rules! row_json {
+    (sqlite) => {
+        "json_array(a.id, a.trail, a.name, a.kind, json(iif(a.is_compliant, 'true', 'false')),
+            json(iif(a.is_override, 'true', 'false')), json(a.binding), a.at, a.ledger_index)"
+    };
+    (postgres) => {
+        "json_build_array(a.id, a.trail, a.name, a.kind, a.is_compliant, a.is_override, a.binding::json, a.at,
+            a.ledger_index)::text"
+    };
+}
+pub(crate) use row_json;
+
+/// The columns that compliance depends on.
+#[derive(Deserialize)]
+pub(crate) struct Row(Id, Id, String, String, bool, bool, Binding, Timestamp, u64);
+
+impl Row {
+    pub(crate) fn attestation(self) -> AttestationRow {
+        let Self(id, trail, name, kind, is_compliant, is_override, binding, at, index) = self;
+        AttestationRow { id, trail, name, kind, is_compliant, is_override, binding, at, index }
+    }
+}
+
+const ATTESTATION: Sql = Sql::same(concat!(
+    "SELECT ",
+    payload!("a"),
+    " FROM evidence.attestation a WHERE a.org = $1 AND a.id = $2"
+));
+
+const BY_ID: Sql = for_each!(["a.ledger_index, ", payload!("a")], "attestation", "id", "a", "");
+
+const ON_TRAILS: Sql = Sql::each(
+    concat!(
+        "SELECT ",
+        row_json!(sqlite),
+        ", ",
+        payload_size!("a"),
+        " FROM json_each($2) w
+        CROSS JOIN evidence.attestation a ON a.org = $1 AND a.trail = w.value AND a.name = $3
+        ORDER BY a.ledger_index DESC"
+    ),
+    concat!(
+        "SELECT ",
+        row_json!(postgres),
+        ", ",
+        payload_size!("a"),
+        " FROM UNNEST($2::text[]) AS w (value) CROSS JOIN LATERAL (
+            SELECT * FROM evidence.attestation WHERE org = $1 AND trail = w.value OFFSET 0) a
+        WHERE a.name = $3 ORDER BY a.ledger_index DESC"
+    ),
+);
+
+/// A row of [`ON_TRAILS`].
+fn named((json, bytes): (String, u64)) -> StoreResult<NamedAttestation> {
+    Ok(NamedAttestation { row: body::<Row>(&json)?.attestation(), bytes })
+}
+
+#[async_trait]
+impl<D: Driver> AttestationStore for SqlStore<D> {
+    async fn attestation(&self, org: Id, id: Id) -> StoreResult<Option<Attestation>> {
+        let query = self.query_org(org, ATTESTATION).bind(id);
+        query.first_as(|(payload,): (Payload,)| record(payload.text()?)).await
+    }
+
+    async fn attestations_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Attestation>> {
+        let query = self.query_org(org, BY_ID).bind(texts(ids)).about(ids.len());
+        query.readable_as(org, listed_record).await
+    }
+
+    async fn attestations(&self, org: Id, trails: &[Id], name: &str) -> StoreResult<Vec<NamedAttestation>> {
+        let query = self.query_org(org, ON_TRAILS).bind(texts(trails)).bind(name);
+        query.about(trails.len()).all_as(named).await
+    }
+}

@@ -1,0 +1,131 @@
+//! What a database has to do for the store: ask, write a group, and take steps of other writes. Everything else is here.
+
+use std::borrow::Cow;
+use std::fmt::Debug;
+use std::future::Future;
+
+use evidence_core::StoreError;
+use evidence_core::id::Id;
+use evidence_core::queue::Queue;
+use evidence_core::store::StoreResult;
+use futures_util::future::BoxFuture;
+
+use crate::blobs::BlobWrite;
+use crate::record::Submission;
+use crate::session::Session;
+use crate::sql::Dialect;
+use crate::value::{Row, Value};
+
+/// A statement that reads, and its values.
+#[derive(Debug, Clone)]
+pub struct Statement {
+    /// The text, with `$1` and so on for the values.
+    pub sql: Cow<'static, str>,
+    /// The values. What the text does not name is passed over.
+    pub values: Vec<Value>,
+    /// The organization it is about, in whose share of the connections a long one is answered.
+    pub org: Option<Id>,
+    /// How long the answer may be.
+    pub work: Work,
+}
+
+impl Statement {
+    /// A statement that changes something by itself.
+    #[must_use]
+    pub fn change(sql: &'static str, values: Vec<Value>) -> Self {
+        Self { sql: sql.into(), values, org: None, work: Work::Short }
+    }
+}
+
+/// How long an answer may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Work {
+    /// A row or two.
+    Short,
+    /// A few rows for each of so many things.
+    About(usize),
+    /// Any number of rows.
+    Long,
+}
+
+/// Work in a session of its own.
+pub type BesideWork<S, T> = Box<dyn FnOnce(S) -> BoxFuture<'static, StoreResult<T>> + Send>;
+
+/// A database that a [`SqlStore`](crate::SqlStore) lies in.
+pub trait Driver: Debug + Send + Sync + Sized + 'static {
+    /// Its dialect.
+    const DIALECT: Dialect;
+    /// How it is used.
+    type Options: Default + Sync;
+    /// Why it cannot be used.
+    type ConnectError: std::error::Error + Send + Sync + 'static;
+    /// A session in which the tables are made again.
+    type Session: Session;
+    /// What its writer does.
+    type Job: evidence_core::queue::Task + From<Submission>;
+
+    /// Opens the store at this address, making it if there is none and bringing its tables up to date.
+    fn connect(
+        url: &str,
+        options: &Self::Options,
+    ) -> impl Future<Output = Result<Self, Self::ConnectError>> + Send;
+
+    /// Asks for rows, and reads them: on a thread for slow work where they are many.
+    fn read<T: Send + 'static>(
+        &self,
+        statement: Statement,
+        read: impl FnOnce(Vec<Row>) -> StoreResult<T> + Send + 'static,
+    ) -> impl Future<Output = StoreResult<T>> + Send;
+
+    /// The row of a record by its name, if there is one: the index of its newest fact, and the fact. `flow` is that of a
+    /// trail.
+    fn by_name(
+        &self,
+        org: Id,
+        kind: &'static str,
+        flow: Option<Id>,
+        name: String,
+    ) -> impl Future<Output = StoreResult<Option<Row>>> + Send;
+
+    /// The way to the writer, which records each group of writes together or not at all.
+    fn queue(&self) -> &Queue<Self::Job>;
+
+    /// Writes a step of a blob, by the writer.
+    fn write_blob(&self, write: BlobWrite) -> impl Future<Output = StoreResult<()>> + Send;
+
+    /// Runs statements that change what is no ledger's, in one transaction: the others only where the first one answers a
+    /// row. Whether it did.
+    fn change(&self, statements: Vec<Statement>) -> impl Future<Output = StoreResult<bool>> + Send;
+
+    /// Does work in a session of its own beside the store, whose tables are made: on a thread for slow work where its
+    /// statements block.
+    fn beside<T: Send + 'static>(
+        &self,
+        work: BesideWork<Self::Session, T>,
+    ) -> impl Future<Output = StoreResult<T>> + Send;
+
+    /// The version of the tables that this program writes.
+    fn version(&self) -> i64;
+
+    /// Answers once the database can be read and written.
+    fn ready(&self) -> impl Future<Output = StoreResult<()>> + Send;
+
+    /// Finishes what was handed to the writer and closes every connection.
+    fn close(&self) -> impl Future<Output = ()> + Send;
+
+    /// How many statements the database was sent so far.
+    fn statements(&self) -> u64;
+}
+
+/// A program of a later version has brought the tables up to date.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "a newer program has changed the tables, and this one must not write to them any more: start the newer one"
+)]
+pub struct Outdated;
+
+impl From<Outdated> for StoreError {
+    fn from(outdated: Outdated) -> Self {
+        Self::Unavailable(outdated.into())
+    }
+}

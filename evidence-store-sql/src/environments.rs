@@ -1,0 +1,132 @@
+//! Environments: records, and what their reports made of them.
+
+use async_trait::async_trait;
+use evidence_core::environments::{EnvironmentStatus, EnvironmentStore, KnownEnvironment};
+use evidence_core::id::Id;
+use evidence_core::page::{Listed, PageRequest};
+use evidence_core::store::StoreResult;
+use evidence_core::time::Timestamp;
+
+use crate::decode::{Payload, record};
+use crate::driver::Driver;
+use crate::listing::{Listing, Order};
+use crate::sql::{Sql, payload};
+use crate::store::SqlStore;
+use crate::value::{Cell, FromCell, texts};
+
+/// What is answered of an environment `r` with its latest snapshot `s`.
+macro_rules! columns {
+    () => {
+        concat!(
+            "SELECT r.ledger_index, ",
+            payload!("r"),
+            ", r.archived, s.idx, s.at, s.compliant,
+            (SELECT h.at FROM evidence.environment_report h WHERE h.org = $1 AND h.environment = r.id),
+            (SELECT h.ledger_index FROM evidence.record h WHERE h.org = $1 AND h.kind = 'report' AND h.id = r.id)"
+        )
+    };
+}
+
+/// The latest snapshot, by its number: a probe of the index, for which PostgreSQL needs a lateral subquery.
+macro_rules! latest {
+    (sqlite) => {
+        " LEFT JOIN evidence.snapshot s ON s.environment = r.id
+            AND s.idx = (SELECT max(n.idx) FROM evidence.snapshot n WHERE n.environment = r.id)"
+    };
+    (postgres) => {
+        " LEFT JOIN LATERAL (
+            SELECT idx, at, compliant FROM evidence.snapshot
+            WHERE org = $1 AND environment = r.id ORDER BY idx DESC LIMIT 1) s ON true"
+    };
+}
+
+const ENVIRONMENT: Sql = Sql::each(
+    concat!(
+        columns!(),
+        " FROM evidence.name n
+        CROSS JOIN evidence.record r ON r.org = $1 AND r.kind = 'environment' AND r.id = n.id",
+        latest!(sqlite),
+        " WHERE n.org = $1 AND n.kind = 'environment' AND n.name = $2"
+    ),
+    concat!(
+        columns!(),
+        " FROM evidence.name n CROSS JOIN LATERAL (
+            SELECT * FROM evidence.record WHERE org = $1 AND id = n.id AND kind = 'environment' OFFSET 0) r",
+        latest!(postgres),
+        " WHERE n.org = $1 AND n.kind = 'environment' AND n.name = $2"
+    ),
+);
+
+const ENVIRONMENTS: Sql = Sql::each(
+    concat!(
+        columns!(),
+        " FROM evidence.record r",
+        latest!(sqlite),
+        " WHERE r.org = $1 AND r.kind = 'environment' AND NOT r.archived ORDER BY r.name"
+    ),
+    concat!(
+        columns!(),
+        " FROM evidence.record r",
+        latest!(postgres),
+        " WHERE r.org = $1 AND r.kind || '' = 'environment' AND NOT r.archived ORDER BY r.name"
+    ),
+);
+
+const BY_ID: Sql = Sql::each(
+    concat!(
+        columns!(),
+        " FROM json_each($2) w
+        CROSS JOIN evidence.record r ON r.org = $1 AND r.kind = 'environment' AND r.id = w.value",
+        latest!(sqlite)
+    ),
+    concat!(
+        columns!(),
+        " FROM UNNEST($2::text[]) AS w (value) CROSS JOIN LATERAL (
+            SELECT * FROM evidence.record WHERE org = $1 AND id = w.value AND kind = 'environment' OFFSET 0) r",
+        latest!(postgres)
+    ),
+);
+
+const LISTED: Sql = Sql::each(
+    "evidence.record x WHERE x.org = $1 AND x.kind = 'environment' AND NOT x.archived",
+    "evidence.record x WHERE x.org = $1 AND x.kind || '' = 'environment' AND NOT x.archived",
+);
+
+/// What is answered of an environment; the numbers as they are stored, so that one that is damaged hides no other.
+type Row = (i64, Payload, bool, Option<i64>, Option<Timestamp>, Option<bool>, Option<Timestamp>, Option<i64>);
+
+fn known(
+    (revision, payload, archived, snapshots, changed_at, compliant, reported_at, reported): Row,
+) -> StoreResult<KnownEnvironment> {
+    let unsigned = |number| u64::from_cell(Cell::Int(number));
+    let snapshots = snapshots.map_or(Ok(0), unsigned)?;
+    let status = EnvironmentStatus { snapshots, changed_at, compliant, reported_at };
+    let (revision, reported) = (unsigned(revision)?, reported.map(unsigned).transpose()?);
+    Ok(KnownEnvironment { revision, reported, record: record(payload.text()?)?, status, archived })
+}
+
+fn listed(row: Row) -> (i64, StoreResult<KnownEnvironment>) {
+    (row.0, known(row))
+}
+
+#[async_trait]
+impl<D: Driver> EnvironmentStore for SqlStore<D> {
+    async fn environment(&self, org: Id, name: &str) -> StoreResult<Option<KnownEnvironment>> {
+        self.query_org(org, ENVIRONMENT).bind(name).first_as(known).await
+    }
+
+    async fn environments(&self, org: Id) -> StoreResult<Vec<KnownEnvironment>> {
+        self.query_org(org, ENVIRONMENTS).long().readable_as(org, listed).await
+    }
+
+    async fn environments_listed(&self, org: Id) -> StoreResult<Vec<Listed>> {
+        let order = Order::By(Sql::same("x.name"));
+        let listing = Listing { from: LISTED, filter: Vec::new(), order, narrow: false, counted: false };
+        Ok(self.listed(org, &listing, PageRequest::ALL, Vec::new()).await?.items)
+    }
+
+    async fn environments_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<KnownEnvironment>> {
+        let query = self.query_org(org, BY_ID).bind(texts(ids)).about(ids.len());
+        query.readable_as(org, listed).await
+    }
+}

@@ -1,0 +1,77 @@
+//! Flows: named records, whose lists are narrowed by name and tags.
+
+use async_trait::async_trait;
+use evidence_core::Current;
+use evidence_core::flows::{Flow, FlowFilter, FlowStore};
+use evidence_core::id::Id;
+use evidence_core::page::{Listed, Page, PageRequest};
+use evidence_core::shared::TagFilter;
+use evidence_core::store::StoreResult;
+
+use crate::driver::Driver;
+use crate::listing::{Listing, Order};
+use crate::sql::Sql;
+use crate::store::SqlStore;
+use crate::value::{Column, Value};
+
+const KIND: &str = "flow";
+
+const FLOWS: Sql = Sql::each(
+    "evidence.record x WHERE x.org = $1 AND x.kind = 'flow' AND NOT x.archived",
+    "evidence.record x WHERE x.org = $1 AND x.kind || '' = 'flow' AND NOT x.archived",
+);
+
+const NAME_HAS: Sql = Sql::each(" AND instr(x.name, $4) > 0", " AND strpos(x.name, $4) > 0");
+
+/// In PostgreSQL only ASCII letters have another case under the collation of the column.
+const NAME_HAS_FOLDED: Sql = Sql::each(
+    " AND instr(lower(x.name), lower($4)) > 0",
+    " AND strpos(lower(x.name), lower($4 COLLATE \"C\")) > 0",
+);
+
+const TAGGED: Sql = Sql::each(
+    " AND NOT EXISTS (
+        SELECT 1 FROM json_each($5) f WHERE NOT EXISTS (
+            SELECT 1 FROM json_each(x.tags) t
+            WHERE t.key = f.value->>0 AND (f.value->>1 IS NULL OR t.value = f.value->>1)))",
+    " AND NOT EXISTS (
+        SELECT 1 FROM UNNEST($5::text[], $6::text[]) AS f (key, value)
+        WHERE NOT (x.tags ? f.key AND (f.value IS NULL OR x.tags->>f.key = f.value)))",
+);
+
+/// Tag filters: the keys, and the values as far as any are asked for.
+pub(crate) fn tag_columns(tags: &[TagFilter]) -> Value {
+    let keys = tags.iter().map(|tag| Some(tag.key.clone())).collect();
+    let values = tags.iter().map(|tag| tag.value.clone()).collect();
+    Value::Columns(vec![Column::Texts(keys), Column::Texts(values)])
+}
+
+fn listing(filter: &FlowFilter) -> Listing {
+    let has = if filter.ignore_case { NAME_HAS_FOLDED } else { NAME_HAS };
+    let named = filter.name.as_ref().map(|_| has);
+    let tagged = (!filter.tags.is_empty()).then_some(TAGGED);
+    Listing {
+        from: FLOWS,
+        filter: named.into_iter().chain(tagged).collect(),
+        order: Order::By(Sql::same("x.name")),
+        narrow: false,
+        counted: true,
+    }
+}
+
+#[async_trait]
+impl<D: Driver> FlowStore for SqlStore<D> {
+    async fn flow(&self, org: Id, name: &str) -> StoreResult<Option<Current<Flow>>> {
+        self.by_name(org, KIND, name).await
+    }
+
+    async fn flows_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Flow>> {
+        let flows = self.by_ids(org, KIND, ids).await?;
+        Ok(flows.into_iter().map(|flow| flow.record).collect())
+    }
+
+    async fn flows(&self, org: Id, filter: &FlowFilter, request: PageRequest) -> StoreResult<Page<Listed>> {
+        let values = vec![filter.name.clone().into(), tag_columns(&filter.tags)];
+        self.listed(org, &listing(filter), request, values).await
+    }
+}

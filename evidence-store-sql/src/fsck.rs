@@ -1,0 +1,402 @@
+//! Checking a whole store: every hash of every ledger computed again from what it stands for, then what follows from
+//! the ledgers (`session.rs`); and making again what follows from them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
+
+use evidence_core::StoreError;
+use evidence_core::auth::KeyHash;
+use evidence_core::ledger::{Frontier, Hash, Header, Node};
+use evidence_core::queue::Refused;
+use evidence_core::store::{StoreResult, StoredEntry};
+use futures_util::FutureExt;
+
+use crate::driver::{BesideWork, Driver, Outdated};
+use crate::session::{Ledger, MAX_NAMED, Range, Replay, Scratch, Session};
+use crate::store::SqlStore;
+use crate::value::Cell;
+
+/// How many entries are held in memory at a time.
+pub(crate) const PAGE: u64 = 256;
+
+/// Organizations are looked at together until they have this share of all entries: small ones would take more time to
+/// begin and end with than to read, and in SQLite some tables are read from end to end for each such part, which have no
+/// index by organization.
+const PARTS: u64 = 16;
+
+/// After how many bytes of attachments the log of a SQLite file may begin anew.
+const RELIEVED: i64 = 64 << 20;
+
+/// What a check of the whole store found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FsckReport {
+    /// How many organizations there are.
+    pub organizations: u64,
+    /// How many ledger entries were checked.
+    pub entries: u64,
+    /// How many attachments that records name are not in the store. Where they are not kept elsewhere, this is damage, too.
+    pub missing_attachments: u64,
+    /// The first of them: the names of their organizations, and their digests.
+    pub first_missing: Vec<String>,
+    /// What is damaged, one sentence each; empty for a sound store.
+    pub problems: Vec<String>,
+}
+
+/// What making the tables again from the ledgers did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RebuildReport {
+    /// How many organizations there are.
+    pub organizations: u64,
+    /// How many ledger entries the tables were made from.
+    pub entries: u64,
+    /// How many rows were not what the ledgers say and are now.
+    pub rows: u64,
+    /// What is damaged in the ledgers, one sentence each. If there is anything, no row was changed.
+    pub problems: Vec<String>,
+}
+
+impl<D: Driver> SqlStore<D> {
+    /// Computes every payload hash, leaf, stored node, head and attachment again, and names what does not match; where
+    /// a ledger is sound, so are the tables that follow from it. Writes may go on meanwhile: each organization is looked
+    /// at as it is at some time.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the store cannot be read; damage is reported, not an error.
+    pub async fn fsck(&self) -> StoreResult<FsckReport> {
+        self.fsck_with(|_| {}).await
+    }
+
+    /// The same, telling each organization's name before it is looked at.
+    ///
+    /// # Errors
+    /// As [`Self::fsck`].
+    pub async fn fsck_with(&self, begins: impl FnMut(&str) + Send + 'static) -> StoreResult<FsckReport> {
+        self.check_open()?;
+        let begins: Begins = Box::new(begins);
+        let work: BesideWork<D::Session, _> = Box::new(|session| {
+            async move {
+                let mut walk = Walk::new(session, begins).await?;
+                walk.check().await?;
+                walk.scratch.end().await?;
+                Ok(walk.report)
+            }
+            .boxed()
+        });
+        self.driver.beside(work).await
+    }
+
+    /// Makes every table that follows from the ledgers again, from them alone but for the hashes of API keys, which no
+    /// ledger has. It is one transaction: nobody writes meanwhile, readers see the tables as they were until all are
+    /// made, and if it breaks off nothing was changed. Nothing is changed either where a ledger is damaged.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the store cannot be read or written; damage is reported, not an error.
+    pub async fn rebuild(&self) -> StoreResult<RebuildReport> {
+        self.check_open()?;
+        let work: BesideWork<D::Session, _> = Box::new(|session| {
+            async move {
+                let mut walk = Walk::new(session, Box::new(|_| {})).await?;
+                let report = walk.rebuild().await?;
+                walk.scratch.end().await?;
+                Ok(report)
+            }
+            .boxed()
+        });
+        self.driver.beside(work).await
+    }
+
+    fn check_open(&self) -> StoreResult<()> {
+        if self.driver.queue().is_closed() { Err(Refused::Closed.into()) } else { Ok(()) }
+    }
+}
+
+/// How many entries are looked at together at least.
+pub(crate) fn parts(ledgers: &[Ledger]) -> u64 {
+    // Sizes as they are stored, which nobody has checked yet.
+    let sizes = ledgers.iter().filter_map(|(.., size)| u64::try_from(*size).ok());
+    sizes.fold(0, u64::saturating_add) / PARTS
+}
+
+/// What of an entry does not match its hashes.
+fn flaws(entry: &StoredEntry) -> impl Iterator<Item = String> {
+    let StoredEntry { index, kind, at, actor, payload_sha256, leaf_hash, payload } = entry;
+    let payload = (Hash::of(payload) != *payload_sha256)
+        .then(|| format!("the payload of ledger entry {index} does not match its hash"));
+    let header = Header { index: *index, kind, at: at.as_micros(), actor, payload_sha256: *payload_sha256 };
+    let leaf = (header.leaf_hash() != *leaf_hash)
+        .then(|| format!("the leaf of ledger entry {index} does not match its header"));
+    payload.into_iter().chain(leaf)
+}
+
+/// Whether these are the entries of a ledger from an index on, as they were recorded.
+pub(crate) fn check_page(first: u64, page: &[StoredEntry]) -> StoreResult<()> {
+    for (index, entry) in (first..).zip(page) {
+        let missing = (entry.index != index).then(|| format!("ledger entry {index} is missing"));
+        if let Some(flaw) = missing.or_else(|| flaws(entry).next()) {
+            return Err(StoreError::corrupt(flaw));
+        }
+    }
+    Ok(())
+}
+
+/// Is told each organization's name before it is looked at.
+type Begins = Box<dyn FnMut(&str) + Send>;
+
+/// A walk through all ledgers. What follows from those that are sound is made again on the way.
+struct Walk<S> {
+    scratch: Scratch<S>,
+    begins: Begins,
+    report: FsckReport,
+    /// The texts that facts refer to and none keeps.
+    lost: BTreeSet<String>,
+}
+
+impl<S: Session> Walk<S> {
+    async fn new(session: S, begins: Begins) -> StoreResult<Self> {
+        let scratch = Scratch::new(session).await?;
+        Ok(Self { scratch, begins, report: FsckReport::default(), lost: BTreeSet::new() })
+    }
+
+    async fn check(&mut self) -> StoreResult<()> {
+        let file = self.scratch.integrity().await?;
+        self.note(file);
+        self.scratch.begin().await?;
+        let ledgers = self.scratch.legible_ledgers(None, &mut self.report.problems).await?;
+        self.scratch.end_reading().await?;
+        let (quota, mut after) = (parts(&ledgers), None);
+        loop {
+            self.scratch.begin().await?;
+            let range = self.read(after, quota).await?;
+            let differences = self.scratch.differences(&range).await?;
+            self.note(differences);
+            self.note_missing().await?;
+            let unaccounted = self.scratch.unaccounted(&range).await?;
+            self.note(unaccounted);
+            self.scratch.end_reading().await?;
+            self.scratch.clear().await?;
+            self.scratch.relieve_log().await?;
+            after = range.upto;
+            if after.is_none() {
+                break;
+            }
+        }
+        self.check_blobs(&ledgers).await?;
+        let lost =
+            std::mem::take(&mut self.lost).into_iter().map(|text| format!("a text is missing: {text}"));
+        self.report.problems.extend(lost);
+        self.scratch.begin().await?;
+        let strays = self.scratch.strays().await?;
+        self.note(strays);
+        self.scratch.end_reading().await
+    }
+
+    async fn rebuild(&mut self) -> StoreResult<RebuildReport> {
+        self.scratch.begin_writing().await?;
+        self.read(None, u64::MAX).await?;
+        let unaccounted = self.scratch.unaccounted(&Range::default()).await?;
+        self.report.problems.extend(unaccounted);
+        let sound = self.report.problems.is_empty();
+        // Otherwise the transaction ends with the connection, undone.
+        let mut rows = 0;
+        if sound {
+            rows = self.scratch.restore().await?.ok_or(Outdated)?;
+            self.scratch.commit().await?;
+        }
+        let FsckReport { organizations, entries, problems, .. } = std::mem::take(&mut self.report);
+        Ok(RebuildReport { organizations, entries, rows, problems })
+    }
+
+    /// Reads the ledgers after an organization until so many entries were read, and answers how far that was.
+    async fn read(&mut self, after: Option<Cell>, quota: u64) -> StoreResult<Range> {
+        self.scratch.attempt().await?;
+        let hashes = self.scratch.key_hashes().await;
+        let hashes = self.scratch.legible("table api_key", hashes, &mut self.report.problems).await?;
+        let mut range = Range::after(after);
+        let before = self.report.entries;
+        let ledgers = self.scratch.legible_ledgers(range.after.clone(), &mut self.report.problems).await?;
+        if self.scratch.is_spoilt().await? {
+            self.scratch.roll_back().await?;
+            self.scratch.begin().await?;
+        }
+        for ledger in ledgers {
+            if range.upto.is_some() && self.report.entries - before >= quota {
+                return Ok(range);
+            }
+            range.upto = Some(ledger.0.clone());
+            (self.begins)(&ledger.1);
+            self.report.organizations += 1;
+            let problems = self.report.problems.len();
+            self.scratch.attempt().await?;
+            let read = self.ledger(&ledger, &hashes).await;
+            let part = format!("organization {}: its ledger", ledger.1);
+            self.scratch.legible(&part, read, &mut self.report.problems).await?;
+            if self.report.problems.len() > problems {
+                range.damaged.push(ledger.0);
+                // In SQLite nothing can be made again any more before the next part.
+                if self.scratch.is_spoilt().await? {
+                    return Ok(range);
+                }
+            }
+        }
+        Ok(Range { upto: None, ..range })
+    }
+
+    fn problem(&mut self, (_, name, _): &Ledger, what: impl Display) {
+        self.report.problems.push(format!("organization {name}: {what}"));
+    }
+
+    /// Adds the attachments that are not there, of which a few are named.
+    async fn note_missing(&mut self) -> StoreResult<()> {
+        self.scratch.attempt().await?;
+        let missing = self.scratch.missing_attachments().await;
+        let (count, first) = self.scratch.legible("table blob", missing, &mut self.report.problems).await?;
+        self.report.missing_attachments += count;
+        self.report.first_missing.extend(first);
+        self.report.first_missing.truncate(usize::from(MAX_NAMED));
+        Ok(())
+    }
+
+    /// Adds what was found and is not told yet.
+    fn note(&mut self, found: Vec<String>) {
+        for problem in found {
+            if !self.report.problems.contains(&problem) {
+                self.report.problems.push(problem);
+            }
+        }
+    }
+
+    /// Checks a ledger, page after page, and makes again what follows from it for as long as it is sound.
+    async fn ledger(&mut self, ledger: &Ledger, hashes: &BTreeMap<String, KeyHash>) -> StoreResult<()> {
+        let org = &ledger.0;
+        let before = self.report.problems.len();
+        let head = match self.scratch.head(org).await {
+            Err(StoreError::Corrupt { what }) => {
+                self.problem(ledger, format_args!("its head cannot be read: {what}"));
+                self.scratch.undo().await?;
+                None
+            }
+            head => head?,
+        };
+        if head.is_none() && self.report.problems.len() == before {
+            self.problem(ledger, "its ledger has no head");
+        }
+        // Without a head the entries are checked as far as they go.
+        let size = head.as_ref().map(Frontier::size);
+        let (mut frontier, mut completed, mut replay) = (Frontier::default(), 0, Replay::default());
+        while size.is_none_or(|size| frontier.size() < size) {
+            let next = frontier.size();
+            let limit = size.map_or(PAGE, |size| PAGE.min(size - next));
+            let page = match self.scratch.entries(org, next, limit).await {
+                Err(StoreError::Corrupt { what }) => {
+                    self.problem(
+                        ledger,
+                        format_args!("ledger entries from {next} on cannot be read: {what}"),
+                    );
+                    return self.scratch.undo().await;
+                }
+                page => page?,
+            };
+            if page.is_empty() && size.is_none() {
+                break;
+            }
+            let mut nodes = Vec::new();
+            for (index, entry) in (next..).zip(&page) {
+                if entry.index != index {
+                    break;
+                }
+                self.entry(ledger, entry);
+                nodes.extend(frontier.append(entry.leaf_hash));
+            }
+            completed += nodes.len() as u64;
+            self.nodes(ledger, &nodes).await?;
+            if frontier.size() < next + page.len() as u64 || page.is_empty() {
+                let of = size.map(|size| format!(" of {size}")).unwrap_or_default();
+                self.problem(ledger, format_args!("ledger entry {}{of} is missing", frontier.size()));
+                return Ok(());
+            }
+            if self.report.problems.len() == before {
+                match self.scratch.replay(org, &mut replay, &page, hashes).await {
+                    Err(error @ StoreError::Unavailable(_)) => return Err(error),
+                    Err(error) => {
+                        self.problem(
+                            ledger,
+                            format_args!("the tables cannot be made again from its ledger: {error}"),
+                        );
+                        self.scratch.undo().await?;
+                    }
+                    Ok(lost) => self.lost.extend(lost),
+                }
+            }
+        }
+        if head.is_some_and(|head| head != frontier) {
+            self.problem(ledger, "its head does not match its entries");
+        }
+        let (entries, nodes) = self.scratch.surplus(org, frontier.size()).await?;
+        if entries > 0 {
+            self.problem(ledger, format_args!("{entries} ledger entries lie past its head"));
+        }
+        if nodes > completed {
+            self.problem(ledger, "nodes are stored that belong to no entry");
+        }
+        Ok(())
+    }
+
+    /// Checks an entry. The tree goes on from the leaf as it is stored, so that one damaged payload is one problem.
+    fn entry(&mut self, ledger: &Ledger, entry: &StoredEntry) {
+        flaws(entry).for_each(|flaw| self.problem(ledger, flaw));
+        self.report.entries += 1;
+    }
+
+    async fn nodes(&mut self, ledger: &Ledger, nodes: &[Node]) -> StoreResult<()> {
+        let places = nodes.iter().map(|node| (node.level, node.index));
+        let stored = self.scratch.nodes(&ledger.0, places).await?;
+        for Node { level, index, hash } in nodes {
+            match stored.get(&(*level, *index)) {
+                Some(found) if found == hash => {}
+                Some(_) => self
+                    .problem(ledger, format_args!("node {index} of level {level} does not match its leaves")),
+                None => self.problem(ledger, format_args!("node {index} of level {level} is missing")),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether every attachment still has the content that it is named after.
+    async fn check_blobs(&mut self, ledgers: &[Ledger]) -> StoreResult<()> {
+        let (mut last, mut read) = (None::<(Cell, String)>, 0_i64);
+        loop {
+            let next = match self.scratch.next_blob(last.clone()).await {
+                Err(StoreError::Corrupt { what }) => {
+                    self.note(vec![format!("table blob cannot be read: {what}")]);
+                    // Past what cannot be read are those of the next organization.
+                    let past = |org: &&Cell| last.as_ref().is_none_or(|(last, _)| last < *org);
+                    let next = ledgers.iter().map(|(org, ..)| org).find(past);
+                    next.map(|org| (org.clone(), String::new()))
+                }
+                next => match next? {
+                    Some(((org, sha256, size), whole)) => {
+                        let flaw = match whole {
+                            Err(StoreError::Corrupt { what }) => Some(format!("cannot be read: {what}")),
+                            whole => (!whole?).then(|| "does not match its hash".to_owned()),
+                        };
+                        let problem = flaw.map(|flaw| format!("the attachment {sha256} {flaw}"));
+                        self.report.problems.extend(problem);
+                        read = read.saturating_add(size.max(0));
+                        Some((org, sha256))
+                    }
+                    None => None,
+                },
+            };
+            if next.is_none() {
+                return Ok(());
+            }
+            if read > RELIEVED {
+                self.scratch.relieve_log().await?;
+                read = 0;
+            }
+            last = next;
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! The ledger's tables: entries, stored nodes and heads.
+
+use async_trait::async_trait;
+use evidence_core::StoreError;
+use evidence_core::id::Id;
+use evidence_core::ledger::{Frontier, LedgerHashes, Needs};
+use evidence_core::store::{LEDGER_PAGE, LedgerStore, StoreResult, StoredEntry};
+use evidence_core::time::Timestamp;
+
+use crate::decode::{Payload, word};
+use crate::driver::Driver;
+use crate::sql::Sql;
+use crate::store::SqlStore;
+use crate::value::{Cell, Column, FromCell, Value, ints, signed};
+
+const HEAD: Sql = Sql::same("SELECT size, frontier FROM evidence.head WHERE org = $1");
+
+/// At most `$3` entries of a ledger from `$2` on, but none that `$4` bytes of others come before. The payloads are measured
+/// without being read.
+pub(crate) const ENTRIES: Sql = Sql::each(
+    "SELECT l.idx, l.kind, l.at, l.actor, l.payload_sha256, l.leaf_hash, l.payload FROM (
+        SELECT idx, sum(size) OVER (ORDER BY idx) - size AS bytes_before FROM (
+            SELECT idx, coalesce(octet_length(payload), 0) AS size FROM evidence.ledger
+            WHERE org = $1 AND idx >= $2 ORDER BY idx LIMIT $3) s) p
+    CROSS JOIN evidence.ledger l ON l.org = $1 AND l.idx = p.idx
+    WHERE p.bytes_before < $4 ORDER BY p.idx",
+    "SELECT l.idx, l.kind, l.at, l.actor, l.payload_sha256, l.leaf_hash, l.payload FROM (
+        SELECT idx, sum(size) OVER (ORDER BY idx) - size AS bytes_before FROM (
+            SELECT idx, octet_length(payload) AS size FROM evidence.ledger
+            WHERE org = $1 AND idx >= $2 ORDER BY idx LIMIT $3) s) p
+    CROSS JOIN LATERAL (SELECT * FROM evidence.ledger WHERE org = $1 AND idx = p.idx OFFSET 0) l
+    WHERE p.bytes_before < $4 ORDER BY p.idx",
+);
+
+const ENTRIES_AT: Sql = Sql::each(
+    "SELECT l.idx, l.kind, l.at, l.actor, l.payload_sha256, l.leaf_hash, l.payload
+    FROM json_each($2) w CROSS JOIN evidence.ledger l ON l.org = $1 AND l.idx = w.value",
+    "SELECT l.idx, l.kind, l.at, l.actor, l.payload_sha256, l.leaf_hash, l.payload
+    FROM UNNEST($2::bigint[]) AS w (idx) CROSS JOIN LATERAL (
+        SELECT * FROM evidence.ledger WHERE org = $1 AND idx = w.idx OFFSET 0) l",
+);
+
+/// The hashes of leaves in ranges, as those of a level 0, and of nodes.
+const HASHES: Sql = Sql::each(
+    "SELECT 0, l.idx, l.leaf_hash FROM json_each($2) r
+        CROSS JOIN evidence.ledger l ON l.org = $1 AND l.idx >= r.value->>0 AND l.idx < r.value->>1
+    UNION ALL
+    SELECT n.level, n.idx, n.hash FROM json_each($3) r
+        CROSS JOIN evidence.node n ON n.org = $1 AND n.level = r.value->>0 AND n.idx = r.value->>1",
+    "SELECT 0, l.idx, l.leaf_hash FROM UNNEST($2::bigint[], $3::bigint[]) AS r (first, past)
+        CROSS JOIN LATERAL (
+            SELECT idx, leaf_hash FROM evidence.ledger WHERE org = $1 AND idx >= r.first AND idx < r.past OFFSET 0) l
+    UNION ALL
+    SELECT n.level, n.idx, n.hash FROM UNNEST($4::bigint[], $5::bigint[]) AS r (level, idx)
+        CROSS JOIN LATERAL (
+            SELECT * FROM evidence.node WHERE org = $1 AND level = r.level AND idx = r.idx OFFSET 0) n",
+);
+
+/// A row of the ledger: index, kind, time, actor, the payload's hash, the leaf's hash, payload.
+pub(crate) type EntryRow = (u64, String, Timestamp, String, String, String, Payload);
+
+/// Reads an entry. A payload that is no text any more becomes one that its hash does not match, and a missing one is empty.
+pub(crate) fn entry(row: EntryRow) -> StoreResult<StoredEntry> {
+    let (index, kind, at, actor, payload_sha256, leaf_hash, payload) = row;
+    let (payload_sha256, leaf_hash) = (word(&payload_sha256)?, word(&leaf_hash)?);
+    let payload = String::from_utf8_lossy(payload.bytes().unwrap_or_default()).into_owned();
+    Ok(StoredEntry { index, kind, at, actor, payload_sha256, leaf_hash, payload })
+}
+
+/// Reads a head.
+pub(crate) fn frontier(size: i64, hex: &str) -> StoreResult<Frontier> {
+    Frontier::from_hex(u64::from_cell(Cell::Int(size))?, hex)
+        .map_err(|error| StoreError::corrupt(format_args!("the head of a ledger: {error}")))
+}
+
+/// Pairs of numbers, to bind.
+fn pairs(pairs: impl Iterator<Item = (u64, u64)>) -> Value {
+    let (first, second) = pairs.map(|(first, second)| (Some(signed(first)), Some(signed(second)))).unzip();
+    Value::Columns(vec![Column::Ints(first), Column::Ints(second)])
+}
+
+#[async_trait]
+impl<D: Driver> LedgerStore for SqlStore<D> {
+    async fn ledger_head(&self, org: Id) -> StoreResult<Option<Frontier>> {
+        let head = |(size, hex): (i64, String)| frontier(size, &hex);
+        self.query_org(org, HEAD).first_as(head).await
+    }
+
+    async fn ledger_entries(&self, org: Id, first: u64, limit: u64) -> StoreResult<Vec<StoredEntry>> {
+        let query = self.query_org(org, ENTRIES).bind(first).bind(limit).bind(LEDGER_PAGE);
+        query.long().all_as(entry).await
+    }
+
+    async fn ledger_entries_at(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<StoredEntry>> {
+        let query = self.query_org(org, ENTRIES_AT).bind(ints(indexes));
+        query.about(indexes.len()).all_as(entry).await
+    }
+
+    async fn ledger_hashes(&self, org: Id, needs: &Needs) -> StoreResult<LedgerHashes> {
+        let leaves = pairs(needs.leaves.iter().map(|range| (range.start, range.end)));
+        let nodes = pairs(needs.nodes.iter().map(|(level, index)| (u64::from(*level), *index)));
+        let query = self.query_org(org, HASHES).bind(leaves).bind(nodes);
+        let mut known = LedgerHashes::default();
+        for (level, index, hash) in query.all::<(u32, u64, String)>().await? {
+            let hash = word(&hash)?;
+            match level {
+                0 => known.leaves.insert(index, hash),
+                level => known.nodes.insert((level, index), hash),
+            };
+        }
+        Ok(known)
+    }
+}

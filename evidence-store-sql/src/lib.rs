@@ -1,0 +1,46 @@
+//! What the evidence stores on SQLite and PostgreSQL have in common: the tables, every query, the write path, `fsck`,
+//! making the tables again, and copying. No driver is in here: [`Driver`] says what a database has to do, and
+//! `evidence-store-sqlite` and `evidence-store-postgres` do it.
+//!
+//! Start reading at `record.rs` (the write path), `tables.rs` (what it writes) and `sql.rs` (the rules that statements
+//! keep). A resource's queries are in the file of its name, as in `evidence-core`.
+
+mod allowlists;
+mod artifacts;
+mod attestation_types;
+mod attestations;
+mod blobs;
+mod decode;
+mod driver;
+mod environments;
+mod feed;
+mod flows;
+mod fsck;
+mod ledger;
+mod listing;
+pub mod migrate;
+mod orgs;
+mod pending;
+mod policies;
+mod record;
+mod repos;
+mod service_accounts;
+mod session;
+mod snapshots;
+mod sql;
+mod store;
+mod tables;
+mod texts;
+mod trails;
+mod transfer;
+mod value;
+
+pub use blobs::BlobWrite;
+pub use driver::{BesideWork, Driver, Outdated, Statement, Work};
+pub use fsck::{FsckReport, RebuildReport};
+pub use record::{Group, Head, Lookups, MAX_GROUP, Plan, Submission, within_bytes};
+pub use session::Session;
+pub use sql::{Dialect, SCHEMA};
+pub use store::SqlStore;
+pub use tables::{Rows, Table};
+pub use value::{Cell, Column, FromCell, FromRow, Row, Value, signed};

@@ -1,0 +1,157 @@
+//! Pages of lists.
+
+use evidence_core::StoreError;
+use evidence_core::id::Id;
+use evidence_core::page::{Listed, Page, PageRequest};
+use evidence_core::store::{StoreResult, readable};
+use serde::de::DeserializeOwned;
+
+use crate::decode::{Payload, listed_record, record};
+use crate::driver::Driver;
+use crate::sql::{Dialect, Sql, payload};
+use crate::store::SqlStore;
+use crate::value::{Cell, FromCell, Value};
+
+/// A list to take a page of.
+pub(crate) struct Listing {
+    /// The table, as `x` with its column `ledger_index`, and the condition that every list has.
+    pub(crate) from: Sql,
+    /// The further conditions that were asked for, each beginning with ` AND `.
+    pub(crate) filter: Vec<Sql>,
+    /// The total order.
+    pub(crate) order: Order,
+    /// Whether few are found as a rule.
+    pub(crate) narrow: bool,
+    /// Whether anybody asks how many there are.
+    pub(crate) counted: bool,
+}
+
+/// The order of a list.
+pub(crate) enum Order {
+    /// By these expressions.
+    By(Sql),
+    /// By a column that numbers all that the list has, from 1 on and without gaps: the greatest number first, which is
+    /// how many there are.
+    Numbered(&'static str),
+}
+
+impl Listing {
+    /// The statement that answers how many there are and, row by row, the index and `column` of the page of `$2` rows
+    /// after `$3`. Bodies are fetched for that alone.
+    fn sql(&self, dialect: Dialect, column: Sql) -> String {
+        let Self { from, filter, order, counted, .. } = self;
+        let filter: String = filter.iter().map(|condition| condition.text(dialect)).collect();
+        let all = format!("{}{filter}", from.text(dialect));
+        let (total, page, by) = match order {
+            Order::By(order) => {
+                let order = order.text(dialect);
+                ("count(*)".to_owned(), format!("ORDER BY {order} LIMIT $2 OFFSET $3"), order.to_owned())
+            }
+            Order::Numbered(number) => (
+                format!("coalesce(max({number}), 0)"),
+                format!("AND {number} <= (SELECT n FROM total) - $3 ORDER BY {number} DESC LIMIT $2"),
+                format!("{number} DESC"),
+            ),
+        };
+        let total = match order {
+            Order::By(_) if !counted => "SELECT 0 AS n".to_owned(),
+            Order::By(_) | Order::Numbered(_) => format!("SELECT {total} AS n FROM {all}"),
+        };
+        let column = column.text(dialect);
+        format!(
+            "WITH total AS MATERIALIZED ({total}),
+                page AS MATERIALIZED (SELECT x.* FROM {all} {page})
+            SELECT (SELECT n FROM total), x.ledger_index, {column}
+            FROM (SELECT 1) AS one LEFT JOIN page x ON true
+            ORDER BY {by}"
+        )
+    }
+}
+
+/// What a list shows of the fact of each row `x`: all of it.
+const PAYLOAD: Sql = Sql::same(payload!("x"));
+
+/// Its id and its size. Whoever reads on finds out whether it can be read.
+const SIZE: Sql = Sql::same(concat!("x.id || ' ' || ", crate::sql::payload_size!("x")));
+
+/// What [`SIZE`] says.
+fn sized(text: &str) -> StoreResult<Listed> {
+    let parts = text.split_once(' ').and_then(|(id, bytes)| Some((id, bytes.parse().ok()?)));
+    let (id, bytes) = parts.ok_or_else(|| StoreError::corrupt("a list tells no size"))?;
+    Ok(Listed { id: Id::from_cell(Cell::Text(id.to_owned()))?, bytes })
+}
+
+/// Reads a page of an organization: of each row the index of its fact, and the column that was asked for.
+type ReadPage<T> = fn(Id, Vec<(i64, Payload)>) -> StoreResult<Vec<T>>;
+
+/// The records of a page that can be read.
+fn readable_records<T: DeserializeOwned>(org: Id, page: Vec<(i64, Payload)>) -> StoreResult<Vec<T>> {
+    readable(org, page.into_iter().map(listed_record))
+}
+
+/// All records of a page.
+fn all_records<T: DeserializeOwned>(_: Id, page: Vec<(i64, Payload)>) -> StoreResult<Vec<T>> {
+    page.into_iter().map(|(_, payload)| record(payload.text()?)).collect()
+}
+
+/// What [`SIZE`] says of a page.
+fn sizes(_: Id, page: Vec<(i64, Payload)>) -> StoreResult<Vec<Listed>> {
+    page.into_iter().map(|(_, text)| sized(text.text()?)).collect()
+}
+
+impl<D: Driver> SqlStore<D> {
+    /// A page of the records that `listing` finds, and how many there are. The values are those of `$4` onwards.
+    pub(crate) async fn page<T: DeserializeOwned + Send + 'static>(
+        &self,
+        org: Id,
+        listing: &Listing,
+        request: PageRequest,
+        values: Vec<Value>,
+    ) -> StoreResult<Page<T>> {
+        self.read_page(org, listing, PAYLOAD, readable_records, request, values).await
+    }
+
+    /// The same, for what decisions rest on: nothing is left out.
+    pub(crate) async fn whole_page<T: DeserializeOwned + Send + 'static>(
+        &self,
+        org: Id,
+        listing: &Listing,
+        request: PageRequest,
+        values: Vec<Value>,
+    ) -> StoreResult<Page<T>> {
+        self.read_page(org, listing, PAYLOAD, all_records, request, values).await
+    }
+
+    /// The same, without what the facts say.
+    pub(crate) async fn listed(
+        &self,
+        org: Id,
+        listing: &Listing,
+        request: PageRequest,
+        values: Vec<Value>,
+    ) -> StoreResult<Page<Listed>> {
+        self.read_page(org, listing, SIZE, sizes, request, values).await
+    }
+
+    /// A page, and how many there are: one statement, so that the two agree.
+    async fn read_page<T: Send + 'static>(
+        &self,
+        org: Id,
+        listing: &Listing,
+        column: Sql,
+        read: ReadPage<T>,
+        request: PageRequest,
+        values: Vec<Value>,
+    ) -> StoreResult<Page<T>> {
+        let query = self.query_text(listing.sql(D::DIALECT, column)).of(org);
+        let query = query.bind(request.limit).bind(request.offset);
+        let query = values.into_iter().fold(query, |query, value| query.bind(value));
+        let query = if listing.narrow { query.about(1) } else { query.long() };
+        let page = move |rows: Vec<(u64, Option<i64>, Payload)>| {
+            let total = rows.first().map_or(0, |(total, ..)| *total);
+            let page = rows.into_iter().filter_map(|(_, index, text)| Some((index?, text))).collect();
+            Ok(Page { items: read(org, page)?, total })
+        };
+        query.answer(page).await
+    }
+}

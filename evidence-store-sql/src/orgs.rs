@@ -1,0 +1,142 @@
+//! Organizations, users, memberships, and who holds a key: what every request asks first.
+
+use async_trait::async_trait;
+use evidence_core::Current;
+use evidence_core::auth::{Actor, KeyHash};
+use evidence_core::id::Id;
+use evidence_core::orgs::{ByName, KeyHolder, Member, OrgRole, OrgStore, Organization, User};
+use evidence_core::service_accounts::ServiceAccount;
+use evidence_core::store::StoreResult;
+use evidence_core::time::Timestamp;
+use serde::de::DeserializeOwned;
+
+use crate::decode::{Payload, body, record, word};
+use crate::driver::Driver;
+use crate::sql::Sql;
+use crate::store::SqlStore;
+use crate::value::{Cell, FromCell};
+
+const ORG_ROLE: Sql = Sql::each(
+    "SELECT o.record, m.role
+    FROM evidence.organization o LEFT JOIN evidence.membership m ON m.org = o.key AND m.user = $2
+    WHERE o.name = $1",
+    "SELECT o.record, m.role
+    FROM evidence.organization o LEFT JOIN evidence.membership m ON m.org = o.id AND m.user = $2
+    WHERE o.name = $1",
+);
+
+const USER: Sql = Sql::same("SELECT record FROM evidence.user WHERE name = $1");
+
+const USERS: Sql = Sql::same("SELECT name, record FROM evidence.user WHERE name > $1 ORDER BY name LIMIT $2");
+
+const ORGANIZATIONS: Sql =
+    Sql::same("SELECT name, record FROM evidence.organization WHERE name > $1 ORDER BY name LIMIT $2");
+
+const MEMBERS: Sql = Sql::each(
+    "SELECT r.ledger_index, m.role, u.record
+    FROM evidence.membership m CROSS JOIN evidence.user u ON u.id = m.user
+    CROSS JOIN evidence.record r ON r.org = $1 AND r.kind = 'member' AND r.id = m.user
+    WHERE m.org = $1 AND m.role IS NOT NULL ORDER BY u.name",
+    "SELECT r.ledger_index, m.role, u.record
+    FROM evidence.membership m CROSS JOIN LATERAL (SELECT * FROM evidence.user WHERE id = m.user OFFSET 0) u
+    CROSS JOIN LATERAL (
+        SELECT ledger_index FROM evidence.record WHERE org = $1 AND id = m.user AND kind = 'member' OFFSET 0) r
+    WHERE m.org = $1 AND m.role IS NOT NULL ORDER BY u.name",
+);
+
+const ANY_ORGANIZATION: Sql = Sql::same("SELECT EXISTS (SELECT 1 FROM evidence.organization)");
+
+/// The organization is what is asked for here.
+const KEY_HOLDER: Sql = Sql::each(
+    "SELECT k.hash, k.owner, k.expires_at, k.revoked_at, o.id, n.id IS NOT NULL,
+        (SELECT l.payload FROM evidence.ledger l WHERE l.org = n.org AND l.idx = n.ledger_index)
+    FROM evidence.api_key k CROSS JOIN evidence.organization o ON o.key = k.org
+    LEFT JOIN evidence.record n ON n.org = k.org AND n.kind = 'service_account' AND n.id = k.owner_id
+        AND k.owner->>'kind' = 'service-account'
+    WHERE k.hash = $1 AND (n.id IS NOT NULL OR k.owner->>'kind' = 'user')",
+    "SELECT k.hash, k.owner::text, k.expires_at, k.revoked_at, k.org, n.id IS NOT NULL,
+        (SELECT l.payload FROM evidence.ledger l WHERE l.org = n.org AND l.idx = n.ledger_index)
+    FROM evidence.api_key k
+    LEFT JOIN LATERAL (SELECT * FROM evidence.record WHERE org = k.org AND id = k.owner_id OFFSET 0) n
+        ON n.kind = 'service_account' AND k.owner->>'kind' = 'service-account'
+    WHERE k.hash = $1 AND (n.id IS NOT NULL OR k.owner->>'kind' = 'user')",
+);
+
+/// A row of [`KEY_HOLDER`].
+type HolderRow = (String, String, Option<Timestamp>, Option<Timestamp>, Id, bool, Payload);
+
+fn holder(
+    (hash, owner, expires_at, revoked_at, org, is_account, account): HolderRow,
+) -> StoreResult<KeyHolder> {
+    let account: Option<ServiceAccount> = is_account.then(|| account.text().and_then(record)).transpose()?;
+    Ok(KeyHolder {
+        hash: KeyHash::stored(hash),
+        actor: body::<Actor>(&owner)?,
+        bound_to: account.map(|account| (org, account.privilege)),
+        expires_at,
+        revoked_at,
+    })
+}
+
+/// Reads a row of [`MEMBERS`].
+fn member((revision, role, user): (i64, Payload, Payload)) -> (i64, StoreResult<Current<Member>>) {
+    let read = || {
+        let record = Member { user: body(user.text()?)?, role: word(role.text()?)? };
+        Ok(Current { revision: u64::from_cell(Cell::Int(revision))?, record })
+    };
+    (revision, read())
+}
+
+/// Reads a record that is listed in the whole store, by its name.
+fn listed<T: DeserializeOwned>((name, record): (String, Payload)) -> (String, StoreResult<T>) {
+    (name, record.text().and_then(body))
+}
+
+/// What can be read of a list that asked for so many records.
+fn by_name<T: DeserializeOwned>(rows: Vec<(String, Payload)>, limit: u64) -> StoreResult<ByName<T>> {
+    ByName::readable(rows.into_iter().map(listed).collect(), limit)
+}
+
+impl<D: Driver> SqlStore<D> {
+    /// Whether nobody has seeded the store yet: there is no organization.
+    ///
+    /// # Errors
+    /// [`evidence_core::StoreError`] when the store cannot be read.
+    pub async fn is_empty(&self) -> StoreResult<bool> {
+        let any = self.query(ANY_ORGANIZATION).first::<(bool,)>().await?;
+        Ok(any.is_none_or(|(any,)| !any))
+    }
+}
+
+#[async_trait]
+impl<D: Driver> OrgStore for SqlStore<D> {
+    async fn org_role(&self, org: &str, user: Id) -> StoreResult<Option<OrgRole>> {
+        let role = |(organization, role): (String, Option<String>)| {
+            let role = role.as_deref().map(word).transpose()?;
+            Ok(OrgRole { organization: body(&organization)?, role })
+        };
+        self.query(ORG_ROLE).bind(org).bind(user).first_as(role).await
+    }
+
+    async fn user(&self, name: &str) -> StoreResult<Option<User>> {
+        self.query(USER).bind(name).first_as(|(user,): (String,)| body(&user)).await
+    }
+
+    async fn users_by_name(&self, after: &str, limit: u64) -> StoreResult<ByName<User>> {
+        let query = self.query(USERS).bind(after).bind(limit).long();
+        query.answer(move |rows| by_name(rows, limit)).await
+    }
+
+    async fn organizations_by_name(&self, after: &str, limit: u64) -> StoreResult<ByName<Organization>> {
+        let query = self.query(ORGANIZATIONS).bind(after).bind(limit).long();
+        query.answer(move |rows| by_name(rows, limit)).await
+    }
+
+    async fn members(&self, org: Id) -> StoreResult<Vec<Current<Member>>> {
+        self.query_org(org, MEMBERS).long().readable_as(org, member).await
+    }
+
+    async fn key_holder(&self, hash: &KeyHash) -> StoreResult<Option<KeyHolder>> {
+        self.query(KEY_HOLDER).bind(hash.as_str()).first_as(holder).await
+    }
+}

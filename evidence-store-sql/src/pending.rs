@@ -1,0 +1,189 @@
+//! The contents that records name, and the notes of those that none names yet. A note is changed by a statement that finds
+//! it as it was read or changes nothing.
+
+use async_trait::async_trait;
+use evidence_core::StoreError;
+use evidence_core::id::Id;
+use evidence_core::name::Fingerprint;
+use evidence_core::store::StoreResult;
+use evidence_core::sweep::{AttachmentState, Pending, PendingStore};
+use evidence_core::time::Timestamp;
+
+use crate::decode::word;
+use crate::driver::{Driver, Statement};
+use crate::sql::Sql;
+use crate::store::{Query, SqlStore};
+use crate::value::{Cell, FromCell, Value};
+
+const STATE: Sql = Sql::same(
+    "SELECT EXISTS (SELECT 1 FROM evidence.attachment a WHERE a.org = $1 AND a.sha256 = $2), p.kept_at, p.removing_at
+    FROM (SELECT 1) AS one LEFT JOIN evidence.attachment_pending p ON p.org = $1 AND p.sha256 = $2",
+);
+
+/// Notes a content of the organization whose key is this column.
+macro_rules! put {
+    ($key:literal) => {
+        concat!(
+            "INSERT INTO evidence.attachment_pending AS p (org, sha256, kept_at)
+            SELECT o.",
+            $key,
+            ", $2, $3 FROM evidence.organization o
+            WHERE o.",
+            $key,
+            " = $1 AND NOT EXISTS (SELECT 1 FROM evidence.attachment a WHERE a.org = $1 AND a.sha256 = $2)
+            ON CONFLICT (org, sha256) DO UPDATE SET
+                kept_at = CASE WHEN p.kept_at > excluded.kept_at THEN p.kept_at ELSE excluded.kept_at END
+            WHERE p.removing_at IS NULL
+            RETURNING kept_at"
+        )
+    };
+}
+
+const PUT: Sql = Sql::each(put!("key"), put!("id"));
+
+const PENDING: Sql = Sql::each(
+    "SELECT o.id, p.sha256, p.kept_at, p.removing_at
+    FROM attachment_pending p CROSS JOIN organization o ON o.key = p.org
+    WHERE (p.org, p.sha256) > (coalesce($1, -1), coalesce($2, '')) ORDER BY p.org, p.sha256 LIMIT $3",
+    "SELECT p.org, p.sha256, p.kept_at, p.removing_at FROM evidence.attachment_pending p
+    WHERE (p.org, p.sha256) > (coalesce($1, ''), coalesce($2, '')) ORDER BY p.org, p.sha256 LIMIT $3",
+);
+
+/// The condition that the note `p` is as it was read, that its organization and ledger are there, that no migration goes
+/// on, and that a program of version `$5` may write.
+macro_rules! unchanged {
+    ($key:literal) => {
+        concat!(
+            "p.org = $1 AND p.sha256 = $2 AND p.kept_at = $3 AND p.removing_at IS NOT DISTINCT FROM $4
+            AND EXISTS (SELECT 1 FROM evidence.head h WHERE h.org = $1)
+            AND EXISTS (SELECT 1 FROM evidence.organization o WHERE o.",
+            $key,
+            " = $1)
+            AND NOT EXISTS (SELECT 1 FROM evidence._evidence_migrations m WHERE NOT m.done OR m.writer > $5)"
+        )
+    };
+}
+
+macro_rules! begin {
+    ($key:literal) => {
+        concat!(
+            "UPDATE evidence.attachment_pending AS p SET removing_at = $6 WHERE ",
+            unchanged!($key),
+            " AND NOT EXISTS (SELECT 1 FROM evidence.attachment a WHERE a.org = $1 AND a.sha256 = $2)
+            RETURNING kept_at"
+        )
+    };
+}
+
+const BEGIN: Sql = Sql::each(begin!("key"), begin!("id"));
+
+macro_rules! abandon {
+    ($key:literal) => {
+        concat!(
+            "UPDATE evidence.attachment_pending AS p
+            SET removing_at = NULL, kept_at = CASE WHEN kept_at > $6 THEN kept_at ELSE $6 END WHERE ",
+            unchanged!($key),
+            " RETURNING kept_at"
+        )
+    };
+}
+
+const ABANDON: Sql = Sql::each(abandon!("key"), abandon!("id"));
+
+/// In SQLite what follows removes the content, in the same transaction.
+const END: Sql = Sql::each(
+    concat!("DELETE FROM attachment_pending AS p WHERE ", unchanged!("key"), " RETURNING kept_at"),
+    concat!(
+        "WITH gone AS (DELETE FROM evidence.attachment_pending p WHERE ",
+        unchanged!("id"),
+        " RETURNING p.kept_at),
+        unnamed AS (
+            SELECT 1 FROM gone WHERE NOT EXISTS (
+                SELECT 1 FROM evidence.attachment a WHERE a.org = $1 AND a.sha256 = $2)),
+        blobs AS (DELETE FROM evidence.blob b USING unnamed WHERE b.org = $1 AND b.sha256 = $2),
+        chunks AS (DELETE FROM evidence.blob_chunk c USING unnamed WHERE c.org = $1 AND c.sha256 = $2)
+        SELECT kept_at FROM gone"
+    ),
+);
+
+/// What [`END`] removes in SQLite where no record names it.
+const REMOVE: [&str; 2] = [
+    "DELETE FROM blob_chunk WHERE org = $1 AND sha256 = $2
+        AND NOT EXISTS (SELECT 1 FROM attachment a WHERE a.org = $1 AND a.sha256 = $2)",
+    "DELETE FROM blob WHERE org = $1 AND sha256 = $2
+        AND NOT EXISTS (SELECT 1 FROM attachment a WHERE a.org = $1 AND a.sha256 = $2)",
+];
+
+impl<D: Driver> SqlStore<D> {
+    /// A statement about a note that is as it was read.
+    fn about_unchanged(&self, sql: Sql, pending: &Pending) -> Query<'_, D> {
+        let Pending { org, sha256, kept_at, removing_at } = pending;
+        let query = self.query_org(*org, sql).bind(sha256).bind(*kept_at).bind(*removing_at);
+        query.bind(self.driver.version())
+    }
+}
+
+/// A note as it is stored.
+type Row = (String, String, Timestamp, Option<Timestamp>);
+
+/// A note, unless it cannot be read: it stands in nobody else's way.
+fn readable((org, sha256, kept_at, removing_at): Row) -> Option<Pending> {
+    let read = || {
+        let (org, sha256) = (Id::from_cell(Cell::Text(org.clone()))?, word(&sha256)?);
+        Ok(Pending { org, sha256, kept_at, removing_at })
+    };
+    let unread =
+        |error: &StoreError| tracing::warn!(%error, org, sha256, "a note of an attachment cannot be read");
+    read().inspect_err(unread).ok()
+}
+
+#[async_trait]
+impl<D: Driver> PendingStore for SqlStore<D> {
+    async fn attachment_state(&self, org: Id, sha256: &Fingerprint) -> StoreResult<AttachmentState> {
+        let query = self.query_org(org, STATE).bind(sha256);
+        Ok(match query.first::<(bool, Option<i64>, Option<i64>)>().await? {
+            Some((true, ..)) => AttachmentState::Named,
+            Some((false, Some(_), None)) => AttachmentState::Pending,
+            Some((false, Some(_), Some(_))) => AttachmentState::Removing,
+            Some((false, None, _)) | None => AttachmentState::Unknown,
+        })
+    }
+
+    async fn put_pending(&self, org: Id, sha256: &Fingerprint, at: Timestamp) -> StoreResult<bool> {
+        self.query_org(org, PUT).bind(sha256).bind(at).change().await
+    }
+
+    async fn pending(&self, after: Option<&Pending>, limit: u64) -> StoreResult<Vec<Pending>> {
+        let mut last = after.map(|last| (last.org.to_string(), last.sha256.to_string()));
+        loop {
+            let (org, sha256) = last.unzip();
+            // One that is no id is that of a damaged note; those of the same organization come again.
+            let org = org.and_then(|org| org.parse().ok()).map_or(Value::Text(None), Value::Org);
+            let query = self.query(PENDING).bind(org).bind(sha256).bind(limit).long();
+            let rows = query.all::<Row>().await?;
+            last = rows.last().map(|(org, sha256, ..)| (org.clone(), sha256.clone()));
+            let notes: Vec<_> = rows.into_iter().filter_map(readable).collect();
+            // A page without any that can be read is no end.
+            if last.is_none() || !notes.is_empty() {
+                return Ok(notes);
+            }
+        }
+    }
+
+    async fn begin_removal(&self, pending: &Pending, at: Timestamp) -> StoreResult<bool> {
+        self.about_unchanged(BEGIN, pending).bind(at).change().await
+    }
+
+    async fn abandon_removal(&self, pending: &Pending, at: Timestamp) -> StoreResult<bool> {
+        self.about_unchanged(ABANDON, pending).bind(at).change().await
+    }
+
+    async fn end_removal(&self, pending: &Pending) -> StoreResult<bool> {
+        let mut statements = vec![self.about_unchanged(END, pending).statement()];
+        if matches!(D::DIALECT, crate::sql::Dialect::Sqlite) {
+            let values = || vec![Value::Org(pending.org), (&pending.sha256).into()];
+            statements.extend(REMOVE.map(|sql| Statement::change(sql, values())));
+        }
+        self.driver.change(statements).await
+    }
+}

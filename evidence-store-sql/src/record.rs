@@ -1,0 +1,818 @@
+//! The write path, from a caller's write to its rows: what can be done without the database is done on the caller's task
+//! ([`Submission`]), the rest in memory ([`Plan`]), between one statement that looks ([`Lookups`]) and those that write
+//! ([`Group`]).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use async_trait::async_trait;
+use evidence_core::auth::KeyHash;
+use evidence_core::directory::{Directory, Name, NameChanges, Needed, RecordRef};
+use evidence_core::fact::{Denoted, EncodedFact, RecordKind};
+use evidence_core::id::Id;
+use evidence_core::index::IndexRow;
+use evidence_core::ledger::{Frontier, Node};
+use evidence_core::queue::Reply;
+use evidence_core::store::{Entry, Recorder, StoreResult};
+use evidence_core::time::Timestamp;
+use evidence_core::transfer::Import;
+use evidence_core::{Fact, Guard, Key, StoreError, Write};
+use serde::Serialize;
+
+use crate::driver::Driver;
+use crate::ledger::frontier;
+use crate::repos;
+use crate::snapshots::Intervals;
+use crate::sql::{Dialect, Sql};
+use crate::store::SqlStore;
+use crate::tables::{Rows, Table};
+use crate::value::{Cell, Column, FromCell, FromRow, Row, Value, signed};
+
+/// The most writes of one group.
+pub const MAX_GROUP: usize = 256;
+
+/// The most bytes of payload of one group, unless a single write has more.
+const MAX_GROUP_BYTES: usize = 32 << 20;
+
+/// A write on its way to the writer, its payloads encoded and hashed.
+#[derive(Debug)]
+pub struct Submission {
+    /// The organization it is about.
+    pub org: Id,
+    begins: bool,
+    /// The index that its first fact must have: imports alone know.
+    first: Option<u64>,
+    facts: Vec<EncodedFact>,
+    guards: Vec<Guard>,
+    secrets: Vec<(Id, KeyHash)>,
+    /// The flows in which it begins trails or reports artifacts, which are numbered there.
+    flows: BTreeSet<Id>,
+    /// Where its outcome is sent.
+    pub reply: Reply<Vec<Entry>>,
+}
+
+impl Submission {
+    async fn new(write: Write, reply: Reply<Vec<Entry>>) -> StoreResult<Self> {
+        let begins = write.begins_ledger();
+        let Write { org, by, at, facts, guards, secrets } = write;
+        let facts = EncodedFact::all(facts, at, by.to_string()).await?;
+        let flows = numbered_flows(&facts);
+        Ok(Self { org, begins, first: None, facts, guards, secrets, flows, reply })
+    }
+
+    pub(crate) fn of_import(import: Import, reply: Reply<Vec<Entry>>) -> Self {
+        let begins = import.begins_ledger();
+        let Import { org, first, facts, secrets, .. } = import;
+        let flows = numbered_flows(&facts);
+        Self { org, begins, first: Some(first), facts, guards: Vec::new(), secrets, flows, reply }
+    }
+
+    /// The size of its payloads, in bytes.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.facts.iter().map(|encoded| encoded.payload.len()).sum()
+    }
+
+    fn facts(&self) -> impl Iterator<Item = &Fact> {
+        self.facts.iter().map(|encoded| &encoded.fact)
+    }
+}
+
+fn numbered_flows(facts: &[EncodedFact]) -> BTreeSet<Id> {
+    let rows = facts.iter().flat_map(|encoded| encoded.fact.index_rows(encoded.at));
+    rows.filter_map(|row| match row {
+        IndexRow::Trail { flow, begins: true, .. } | IndexRow::Artifact { flow, .. } => Some(flow),
+        _ => None,
+    })
+    .collect()
+}
+
+/// The writes in their order, cut where their payloads exceed what a group may have.
+#[must_use]
+pub fn within_bytes(writes: Vec<Submission>) -> Vec<Vec<Submission>> {
+    let mut groups: Vec<Vec<Submission>> = Vec::new();
+    let mut bytes = 0;
+    for write in writes {
+        bytes += write.size();
+        match groups.last_mut() {
+            Some(group) if bytes <= MAX_GROUP_BYTES => group.push(write),
+            _ => {
+                bytes = write.size();
+                groups.push(vec![write]);
+            }
+        }
+    }
+    groups
+}
+
+#[async_trait]
+impl<D: Driver> Recorder for SqlStore<D> {
+    async fn record(&self, write: Write) -> StoreResult<Vec<Entry>> {
+        let (reply, outcome) = self.driver.queue().outcome();
+        let submission = Submission::new(write, reply).await?;
+        self.driver.queue().submit(submission.into(), outcome).await
+    }
+}
+
+/// Answers, from one snapshot of the database, what a group has to know, in rows that begin with what they are about:
+///
+/// - 0, the head of an organization: its id, the size and the frontier of its ledger, the time of the last entry, and the
+///   greatest ordinals of its trails and artifacts;
+/// - 1, a name that leads somewhere: its number in the list that was asked for, the id, and whether it is an alias;
+/// - 2, a record: its number and its revision;
+/// - 3, in PostgreSQL: how often the tables were made again, and the oldest version whose programs may write;
+/// - 4, a flow: its number, and the greatest ordinals of its trails and artifacts in it.
+///
+/// What is not there has no row, or one without what it should lead to.
+const LOOK: Sql = Sql::each(
+    "
+    SELECT 0, NULL, o.id, h.size, h.frontier,
+            coalesce((SELECT l.at FROM ledger l WHERE l.org = h.org AND l.idx = h.size - 1), 0),
+            (SELECT max(t.ordinal) FROM trail t WHERE t.org = h.org),
+            (SELECT max(a.ordinal) FROM artifact a WHERE a.org = h.org)
+        FROM json_each($1) j CROSS JOIN organization o ON o.key = j.value->>0 CROSS JOIN head h ON h.org = o.key
+    UNION ALL SELECT 1, j.value->>0, n.id, n.alias, NULL, NULL, NULL, NULL
+        FROM json_each($2) j CROSS JOIN name n
+            ON n.org = j.value->>1 AND n.kind = j.value->>2 AND n.name = j.value->>3
+    UNION ALL SELECT 1, j.value->>0, t.id, 0, NULL, NULL, NULL, NULL
+        FROM json_each($3) j CROSS JOIN trail t
+            ON t.flow = j.value->>2 AND t.name = j.value->>3 AND +t.org = j.value->>1
+    UNION ALL SELECT 1, j.value->>0, s.environment, 0, NULL, NULL, NULL, NULL
+        FROM json_each($4) j CROSS JOIN snapshot s
+            ON s.environment = j.value->>2 AND s.idx = CAST(j.value->>3 AS INTEGER) AND +s.org = j.value->>1
+    UNION ALL SELECT 1, j.value->>0, a.id, 1, NULL, NULL, NULL, NULL
+        FROM json_each($5) j CROSS JOIN artifact a ON +a.org = j.value->>1 AND a.trail = j.value->>2
+            AND a.ledger_index = (
+                SELECT max(n.ledger_index) FROM artifact n
+                WHERE n.trail = j.value->>2 AND n.name = j.value->>3 AND n.name <> '')
+    UNION ALL SELECT 1, j.value->>0, o.id, 0, NULL, NULL, NULL, NULL
+        FROM json_each($6) j CROSS JOIN organization o ON o.name = j.value->>3
+    UNION ALL SELECT 1, j.value->>0, u.id, 0, NULL, NULL, NULL, NULL
+        FROM json_each($7) j CROSS JOIN user u ON u.name = j.value->>3
+    UNION ALL SELECT 2, j.value->>0, NULL, r.ledger_index, NULL, NULL, NULL, NULL
+        FROM json_each($8) j CROSS JOIN record r
+            ON r.org = j.value->>1 AND r.kind = j.value->>2 AND r.id = j.value->>3
+    UNION ALL SELECT 2, j.value->>0, NULL, t.ledger_index, NULL, NULL, NULL, NULL
+        FROM json_each($9) j CROSS JOIN trail t ON t.id = j.value->>3 AND +t.org = j.value->>1
+    UNION ALL SELECT 4, j.value->>0, NULL, NULL, NULL, NULL,
+            (SELECT max(t.flow_ordinal) FROM trail t WHERE t.flow = j.value->>2),
+            (SELECT max(a.flow_ordinal) FROM artifact a WHERE a.flow = j.value->>2)
+        FROM json_each($10) j",
+    "
+    SELECT 0::bigint, NULL::bigint, h.org, h.size, h.frontier,
+            coalesce((SELECT l.at FROM evidence.ledger l WHERE l.org = h.org AND l.idx = h.size - 1), 0),
+            (SELECT t.ordinal FROM evidence.trail t WHERE t.org = h.org ORDER BY t.ordinal DESC LIMIT 1),
+            (SELECT a.ordinal FROM evidence.artifact a WHERE a.org = h.org ORDER BY a.ordinal DESC LIMIT 1)
+        FROM evidence.head h WHERE h.org = ANY($1)
+    UNION ALL SELECT 1, j.number,
+            (SELECT n.id FROM evidence.name n WHERE n.org = j.org AND n.kind = j.kind AND n.name = j.name),
+            (SELECT n.alias::integer FROM evidence.name n WHERE n.org = j.org AND n.kind = j.kind AND n.name = j.name),
+            NULL, NULL, NULL, NULL
+        FROM UNNEST($2::bigint[], $3::text[], $4::text[], $5::text[]) AS j (number, org, kind, name)
+    UNION ALL SELECT 1, j.number,
+            (SELECT t.id FROM evidence.trail t WHERE t.org = j.org AND t.flow = j.flow AND t.name = j.name),
+            0, NULL, NULL, NULL, NULL
+        FROM UNNEST($6::bigint[], $7::text[], $8::text[], $9::text[]) AS j (number, org, flow, name)
+    UNION ALL SELECT 1, j.number,
+            (SELECT s.environment FROM evidence.snapshot s
+                WHERE s.org = j.org AND s.environment = j.environment AND s.idx = j.idx::bigint),
+            0, NULL, NULL, NULL, NULL
+        FROM UNNEST($10::bigint[], $11::text[], $12::text[], $13::text[]) AS j (number, org, environment, idx)
+    UNION ALL SELECT 1, j.number,
+            (SELECT a.id FROM evidence.artifact a
+                WHERE a.org = j.org AND a.trail = j.trail AND a.name = j.name AND a.name <> ''
+                ORDER BY a.ledger_index DESC LIMIT 1),
+            1, NULL, NULL, NULL, NULL
+        FROM UNNEST($14::bigint[], $15::text[], $16::text[], $17::text[]) AS j (number, org, trail, name)
+    UNION ALL SELECT 1, j.number, (SELECT o.id FROM evidence.organization o WHERE o.name = j.name),
+            0, NULL, NULL, NULL, NULL
+        FROM UNNEST($18::bigint[], $19::text[], $20::text[], $21::text[]) AS j (number, org, kind, name)
+    UNION ALL SELECT 1, j.number, (SELECT u.id FROM evidence.user u WHERE u.name = j.name),
+            0, NULL, NULL, NULL, NULL
+        FROM UNNEST($22::bigint[], $23::text[], $24::text[], $25::text[]) AS j (number, org, kind, name)
+    UNION ALL SELECT 2, j.number, NULL,
+            (SELECT r.ledger_index FROM evidence.record r WHERE r.org = j.org AND r.id = j.id AND r.kind = j.kind),
+            NULL, NULL, NULL, NULL
+        FROM UNNEST($26::bigint[], $27::text[], $28::text[], $29::text[]) AS j (number, org, kind, id)
+    UNION ALL SELECT 2, j.number, NULL,
+            (SELECT t.ledger_index FROM evidence.trail t WHERE t.org = j.org AND t.id = j.id),
+            NULL, NULL, NULL, NULL
+        FROM UNNEST($30::bigint[], $31::text[], $32::text[], $33::text[]) AS j (number, org, kind, id)
+    UNION ALL SELECT 4, j.number, NULL, NULL, NULL, NULL,
+            (SELECT t.flow_ordinal FROM evidence.trail t WHERE t.org = j.org AND t.flow || '' = j.flow
+                ORDER BY t.flow_ordinal DESC LIMIT 1),
+            (SELECT a.flow_ordinal FROM evidence.artifact a WHERE a.org = j.org AND a.flow = j.flow
+                ORDER BY a.flow_ordinal DESC LIMIT 1)
+        FROM UNNEST($34::bigint[], $35::text[], $36::text[], $37::text[]) AS j (number, org, flow, name)
+    UNION ALL (
+        SELECT 3, m.rebuilt, NULL, m.writer, NULL, NULL, NULL, NULL
+        FROM evidence._evidence_migrations m ORDER BY m.version DESC LIMIT 1)",
+);
+
+/// A row of [`LOOK`].
+type Seen =
+    (i64, Option<i64>, Option<String>, Option<i64>, Option<String>, Option<i64>, Option<u64>, Option<u64>);
+
+/// Things to look for, column by column: their numbers, organizations, kinds or what else they lie in, and names.
+#[derive(Debug, Default)]
+struct Asked {
+    numbers: Vec<Option<i64>>,
+    orgs: Vec<Option<Id>>,
+    scopes: Vec<Option<String>>,
+    names: Vec<Option<String>>,
+}
+
+impl Asked {
+    fn push(&mut self, number: i64, org: Option<Id>, scope: String, name: String) {
+        self.numbers.push(Some(number));
+        self.orgs.push(org);
+        self.scopes.push(Some(scope));
+        self.names.push(Some(name));
+    }
+
+    fn value(self) -> Value {
+        let Self { numbers, orgs, scopes, names } = self;
+        Value::Columns(vec![
+            Column::Ints(numbers),
+            Column::Orgs(orgs),
+            Column::Texts(scopes),
+            Column::Texts(names),
+        ])
+    }
+}
+
+/// What a group has to know before it is planned.
+#[derive(Debug)]
+pub struct Lookups {
+    orgs: BTreeSet<Id>,
+    names: Vec<Name>,
+    records: Vec<RecordRef>,
+    /// The flows whose trails and artifacts are numbered, with their organizations.
+    flows: Vec<(Id, Id)>,
+}
+
+impl Lookups {
+    /// What these writes have to know.
+    #[must_use]
+    pub fn of(group: &[Submission]) -> Self {
+        let mut needed = Needed::default();
+        for write in group {
+            needed.add(write.org, &write.guards, write.facts());
+        }
+        let Needed { names, revisions } = needed;
+        let orgs = group.iter().map(|write| write.org).collect();
+        let flows: BTreeSet<_> =
+            group.iter().flat_map(|write| write.flows.iter().map(|flow| (write.org, *flow))).collect();
+        Self {
+            orgs,
+            names: names.into_iter().collect(),
+            records: revisions.into_iter().collect(),
+            flows: flows.into_iter().collect(),
+        }
+    }
+
+    /// The statement that looks, and its values. Where all writes are of one organization and `mixed` is not asked for,
+    /// it names that as one scalar.
+    #[must_use]
+    pub fn statement(&self, dialect: Dialect, mixed: bool) -> (String, Vec<Value>) {
+        let [mut named, mut trails, mut snapshots, mut artifacts, mut orgs] = <[Asked; 5]>::default();
+        let [mut users, mut records, mut trail_ids, mut flows] = <[Asked; 4]>::default();
+        for (number, Name { org, key }) in (0..).zip(&self.names) {
+            let (list, scope) = match key {
+                Key::Organization(_) => (&mut orgs, String::new()),
+                Key::User(_) => (&mut users, String::new()),
+                Key::Trail { flow, .. } => (&mut trails, flow.to_string()),
+                Key::Snapshot { environment, .. } => (&mut snapshots, environment.to_string()),
+                Key::Artifact { trail, .. } => (&mut artifacts, trail.to_string()),
+                Key::ServiceAccount(_)
+                | Key::Flow(_)
+                | Key::Repo(_)
+                | Key::Environment(_)
+                | Key::Policy(_)
+                | Key::AttestationType(_) => {
+                    (&mut named, key.kind().map_or("", RecordKind::as_str).to_owned())
+                }
+            };
+            list.push(number, *org, scope, key.name().into_owned());
+        }
+        for (number, (org, kind, id)) in (0..).zip(&self.records) {
+            let list = if *kind == RecordKind::Trail { &mut trail_ids } else { &mut records };
+            list.push(number, Some(*org), kind.as_str().to_owned(), id.to_string());
+        }
+        for (number, (org, flow)) in (0..).zip(&self.flows) {
+            flows.push(number, Some(*org), flow.to_string(), String::new());
+        }
+        let text = LOOK.text(dialect);
+        let single = (!mixed && self.orgs.len() == 1).then(|| self.orgs.first()).flatten();
+        let (text, orgs_asked) = match (dialect, single) {
+            (Dialect::Postgres, Some(org)) => {
+                (text.replace("= ANY($1)", "= $1").replace("j.org", "$1"), Value::Org(*org))
+            }
+            _ => {
+                let orgs = self.orgs.iter().copied().map(Some).collect();
+                (text.to_owned(), Value::Columns(vec![Column::Orgs(orgs)]))
+            }
+        };
+        let lists = [named, trails, snapshots, artifacts, orgs, users, records, trail_ids, flows];
+        let values = std::iter::once(orgs_asked).chain(lists.into_iter().map(Asked::value)).collect();
+        (text, values)
+    }
+}
+
+/// The frontier of an organization's ledger, the time of its last entry, and the size that the database has; nothing for
+/// a ledger that begins.
+#[derive(Debug)]
+struct Ledger {
+    was: Option<u64>,
+    frontier: Frontier,
+    at: Timestamp,
+    changed: bool,
+}
+
+/// The greatest ordinals of trails and artifacts, in organizations and in flows: those that begin or are reported get the
+/// next ones, from 1 on.
+#[derive(Debug, Default)]
+pub(crate) struct Ordinals {
+    trails: BTreeMap<Id, u64>,
+    artifacts: BTreeMap<Id, u64>,
+}
+
+impl Ordinals {
+    fn next(of: &mut BTreeMap<Id, u64>, org: Id, flow: Id) -> [Value; 2] {
+        [org, flow].map(|within| {
+            let ordinal = of.entry(within).or_default();
+            *ordinal += 1;
+            Value::from(*ordinal)
+        })
+    }
+
+    fn seen(&mut self, within: Id, trails: Option<u64>, artifacts: Option<u64>) {
+        self.trails.insert(within, trails.unwrap_or_default());
+        self.artifacts.insert(within, artifacts.unwrap_or_default());
+    }
+}
+
+/// What a group will write: decided in memory, write by write, in the order of arrival.
+#[derive(Debug, Default)]
+pub struct Plan {
+    ledgers: BTreeMap<Id, Ledger>,
+    directory: Directory,
+    batch: Batch,
+    ordinals: Ordinals,
+    writer: i64,
+    rebuilt: i64,
+}
+
+/// A ledger's head after a group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Head {
+    /// The organization.
+    pub org: Id,
+    /// The size that was seen.
+    pub was: u64,
+    /// The size it has now.
+    pub size: u64,
+    /// Its frontier now, in hex.
+    pub frontier: String,
+}
+
+/// What a group writes, together or not at all.
+#[derive(Debug)]
+pub struct Group {
+    /// The heads of ledgers that have grown. Each is written only if the ledger has the size that was seen.
+    pub heads: Vec<Head>,
+    /// The rows of all tables, with the heads of ledgers that begin.
+    pub rows: Rows,
+    /// How often the tables had been made again.
+    pub rebuilt: i64,
+}
+
+impl Plan {
+    /// A plan that begins with what the statement of [`Lookups`] saw.
+    ///
+    /// # Errors
+    /// [`StoreError::Corrupt`] when that cannot be read.
+    pub fn new(lookups: &Lookups, seen: Vec<Row>) -> StoreResult<Self> {
+        let mut plan = Self::default();
+        for row in seen {
+            let (what, number, id, value, text, at, trails, artifacts) = Seen::from_row(row)?;
+            let position = number.and_then(|number| usize::try_from(number).ok()).unwrap_or(usize::MAX);
+            let id = id.map(|id| Id::from_cell(Cell::Text(id))).transpose()?;
+            match (what, id, value) {
+                (0, Some(org), Some(size)) => {
+                    let frontier = frontier(size, &text.unwrap_or_default())?;
+                    let (was, at) = (Some(frontier.size()), Timestamp::from_micros(at.unwrap_or_default()));
+                    plan.ledgers.insert(org, Ledger { was, frontier, at, changed: false });
+                    plan.ordinals.seen(org, trails, artifacts);
+                }
+                (1, Some(id), alias) => {
+                    if let Some(name) = lookups.names.get(position) {
+                        plan.directory.insert_name(name.clone(), Denoted { id, alias: alias == Some(1) });
+                    }
+                }
+                (2, _, Some(revision)) => {
+                    if let Some(record) = lookups.records.get(position) {
+                        plan.directory.insert_revision(*record, u64::from_cell(Cell::Int(revision))?);
+                    }
+                }
+                (3, _, Some(writer)) => (plan.writer, plan.rebuilt) = (writer, number.unwrap_or_default()),
+                (4, ..) => {
+                    if let Some((_, flow)) = lookups.flows.get(position) {
+                        plan.ordinals.seen(*flow, trails, artifacts);
+                    }
+                }
+                // A name that leads nowhere, a record that is not there.
+                _ => {}
+            }
+        }
+        Ok(plan)
+    }
+
+    /// Whether programs of this version may write.
+    #[must_use]
+    pub const fn may_be_written(&self, version: i64) -> bool {
+        self.writer <= version
+    }
+
+    /// Whether there is nothing to write.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.ledgers.values().all(|ledger| !ledger.changed)
+    }
+
+    /// Takes a write into the group, or refuses it and stays as it was.
+    ///
+    /// # Errors
+    /// When a row cannot be encoded, which is a defect: the plan is of no use any more.
+    pub fn accept(&mut self, write: &Submission) -> serde_json::Result<StoreResult<Vec<Entry>>> {
+        if let Err(refusal) = self.check(write) {
+            return Ok(Err(refusal));
+        }
+        if write.begins {
+            let (frontier, at) = (Frontier::default(), Timestamp::from_micros(i64::MIN));
+            self.ledgers.insert(write.org, Ledger { was: None, frontier, at, changed: true });
+        }
+        write.facts.iter().map(|fact| self.append(write, fact)).collect::<Result<_, _>>().map(Ok)
+    }
+
+    fn check(&self, write: &Submission) -> StoreResult<()> {
+        match (self.ledgers.contains_key(&write.org), write.begins) {
+            (true, true) => return Err(StoreError::Conflict),
+            (false, false) => {
+                return Err(StoreError::Failed(format!("there is no organization {}", write.org).into()));
+            }
+            (true, false) | (false, true) => {}
+        }
+        let size = self.ledgers.get(&write.org).map_or(0, |ledger| ledger.frontier.size());
+        let in_place = write.first.is_none_or(|first| first == size);
+        let admitted = self.directory.admits(write.org, &write.guards, write.facts());
+        if in_place && admitted { Ok(()) } else { Err(StoreError::Conflict) }
+    }
+
+    /// Gives a fact its index in the ledger, and its rows.
+    fn append(&mut self, write: &Submission, encoded: &EncodedFact) -> serde_json::Result<Entry> {
+        let missing = || serde::ser::Error::custom("the ledger was not looked at");
+        let ledger = self.ledgers.get_mut(&write.org).ok_or_else(missing)?;
+        let EncodedFact { fact, actor, payload, payload_sha256, .. } = encoded;
+        let index = ledger.frontier.size();
+        // Of two servers one's clock may be behind; time never goes back in a ledger. An import is as it is.
+        let at = if write.first.is_some() { encoded.at } else { encoded.at.max(ledger.at) };
+        ledger.at = at;
+        let leaf_hash = encoded.leaf_hash(index, at);
+        self.batch.rows.push(
+            Table::Ledger,
+            vec![
+                Value::Org(write.org),
+                index.into(),
+                fact.kind().into(),
+                at.into(),
+                actor.as_str().into(),
+                payload_sha256.to_string().into(),
+                leaf_hash.to_string().into(),
+                payload.as_str().into(),
+            ],
+        );
+        ledger.changed = true;
+        for node in ledger.frontier.append(leaf_hash) {
+            let Node { level, index, hash } = node;
+            let row =
+                vec![Value::Org(write.org), u64::from(level).into(), index.into(), hash.to_string().into()];
+            self.batch.rows.push(Table::Node, row);
+        }
+        self.directory.apply(write.org, fact, index);
+        self.batch.index((write.org, index), at, fact, &write.secrets, &mut self.ordinals)?;
+        Ok(Entry { index, leaf_hash })
+    }
+
+    /// What is to be written.
+    ///
+    /// # Errors
+    /// When a row cannot be encoded, which is a defect.
+    pub fn into_group(self) -> serde_json::Result<Group> {
+        let Self { ledgers, batch, rebuilt, .. } = self;
+        let (mut rows, mut heads) = (batch.into_rows()?, Vec::new());
+        for (org, Ledger { was, frontier, .. }) in ledgers.into_iter().filter(|(_, ledger)| ledger.changed) {
+            let (size, frontier) = (frontier.size(), frontier.to_hex());
+            match was {
+                Some(was) => heads.push(Head { org, was, size, frontier }),
+                None => rows.push(Table::Head, vec![Value::Org(org), size.into(), frontier.into()]),
+            }
+        }
+        Ok(Group { heads, rows, rebuilt })
+    }
+}
+
+/// Locks the heads `$1`, which stand in the order of their organizations, so that two servers never wait for each other,
+/// and goes on only if each still has the size that was seen: everything that a guard rests on changes with its
+/// organization's ledger alone. Organizations and users are named in the whole store; there the unique indexes decide.
+/// Nor does it go on where a newer program lets this one, of version `$5`, write no more, or the tables were made again
+/// since it looked, `$6` times then: what was looked at may have been damaged.
+const COMPARE_AND_SWAP: &str = "
+    WITH locked AS MATERIALIZED (
+        SELECT h.org, h.size FROM evidence.head h WHERE h.org = ANY($1) ORDER BY h.org FOR UPDATE),
+    go AS MATERIALIZED (
+        SELECT 1 WHERE ARRAY(SELECT l.size FROM locked l ORDER BY l.org) = $2
+            AND coalesce((
+                SELECT m.writer <= $5 AND m.rebuilt = $6
+                FROM evidence._evidence_migrations m ORDER BY m.version DESC LIMIT 1), true)),
+    swapped AS (
+        UPDATE evidence.head h SET size = s.size, frontier = s.frontier
+        FROM go, UNNEST($1::text[], $3::bigint[], $4::text[]) AS s (org, size, frontier) WHERE h.org = s.org)";
+
+/// The same for one organization, which is a scalar.
+const COMPARE_AND_SWAP_ONE: &str = "
+    WITH locked AS MATERIALIZED (SELECT h.size FROM evidence.head h WHERE h.org = $1 FOR UPDATE),
+    go AS MATERIALIZED (
+        SELECT 1 WHERE ARRAY(SELECT l.size FROM locked l) = $2
+            AND coalesce((
+                SELECT m.writer <= $5 AND m.rebuilt = $6
+                FROM evidence._evidence_migrations m ORDER BY m.version DESC LIMIT 1), true)),
+    swapped AS (
+        UPDATE evidence.head h SET size = s.size, frontier = s.frontier
+        FROM go, UNNEST($3::bigint[], $4::text[]) AS s (size, frontier) WHERE h.org = $1)";
+
+impl Group {
+    /// A group of rows alone, whose ledgers are written already.
+    #[must_use]
+    pub const fn of_rows(rows: Rows) -> Self {
+        Self { heads: Vec::new(), rows, rebuilt: 0 }
+    }
+
+    /// For PostgreSQL: the one statement by which a program of this version writes everything if the ledgers are as they
+    /// were seen, and that answers whether they were; and its values. Unless `mixed`, a group of one organization names
+    /// that as one scalar.
+    #[must_use]
+    pub fn into_statement(self, version: i64, mixed: bool) -> (String, Vec<Value>) {
+        let Self { heads, rows, rebuilt } = self;
+        let single = match heads.as_slice() {
+            [Head { org, .. }] if !mixed && rows.organizations().next().is_none() => Some(*org),
+            _ => None,
+        };
+        let (mut orgs, mut before, mut sizes, mut frontiers) = (vec![], vec![], vec![], vec![]);
+        for Head { org, was, size, frontier } in heads {
+            orgs.push(Some(org));
+            before.push(signed(was));
+            sizes.push(signed(size));
+            frontiers.push(Some(frontier));
+        }
+        let orgs = single.map_or_else(|| Value::Columns(vec![Column::Orgs(orgs)]), Value::Org);
+        let mut values = vec![
+            orgs,
+            Value::Ints(before),
+            Value::Ints(sizes),
+            Value::Texts(frontiers),
+            version.into(),
+            rebuilt.into(),
+        ];
+        let (statements, columns) = rows.into_statements(values.len());
+        values.push(Value::Columns(columns));
+        let named = |(number, statement)| format!(", write_{number} AS ({statement})");
+        let parts: String = (0..).zip(statements).map(named).collect();
+        let text = match single {
+            Some(_) => [COMPARE_AND_SWAP_ONE, &parts.replace("r.org", "$1")].concat(),
+            None => [COMPARE_AND_SWAP, &parts].concat(),
+        };
+        (text + " SELECT EXISTS (SELECT 1 FROM go)", values)
+    }
+}
+
+/// The rows of facts, as they gather.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    rows: Rows,
+    names: NameChanges,
+    intervals: Intervals,
+}
+
+impl Batch {
+    /// Adds the rows by which a fact of this time is found, the entry of its organization's ledger at this index:
+    /// everything besides the ledger that follows from it.
+    pub(crate) fn index(
+        &mut self,
+        (org, index): (Id, u64),
+        at: Timestamp,
+        fact: &Fact,
+        secrets: &[(Id, KeyHash)],
+        ordinals: &mut Ordinals,
+    ) -> serde_json::Result<()> {
+        let (this, index) = (Value::Org(org), Value::from(index));
+        for row in fact.index_rows(at) {
+            let rows = &mut self.rows;
+            match row {
+                IndexRow::Organization(record) => {
+                    let name = record.name.as_str().into();
+                    rows.push(Table::Organization, vec![this.clone(), record.id.into(), name, json(record)?]);
+                }
+                IndexRow::User(record) => {
+                    let name = record.name.as_str().into();
+                    let row = vec![this.clone(), record.id.into(), name, json(record)?, index.clone()];
+                    rows.push(Table::User, row);
+                }
+                IndexRow::Member { user, role } => {
+                    rows.push(Table::Membership, vec![this.clone(), user.into(), word(&role)?]);
+                }
+                IndexRow::Name(effect) => self.names.apply(org, effect),
+                IndexRow::Record { kind, id, name, tags, archived } => {
+                    let tags = tags.map_or(Ok("{}".into()), json)?;
+                    let (kind, name) = (kind.as_str().into(), (*name).into());
+                    let row = vec![this.clone(), kind, id.into(), name, index.clone(), archived.into(), tags];
+                    rows.push(Table::Record, row);
+                }
+                IndexRow::ApiKey { id, owner, created_at, expires_at, revoked_at } => {
+                    let hash = secrets.iter().find(|(key, _)| *key == id).map(|(_, hash)| hash.as_str());
+                    rows.push(
+                        Table::ApiKey,
+                        vec![
+                            this.clone(),
+                            id.into(),
+                            json(owner)?,
+                            owner.id.into(),
+                            hash.into(),
+                            created_at.into(),
+                            expires_at.into(),
+                            revoked_at.into(),
+                        ],
+                    );
+                }
+                IndexRow::Trail { id, flow, name, begins: true } => {
+                    let [ordinal, flow_ordinal] = Ordinals::next(&mut ordinals.trails, org, flow);
+                    rows.push(
+                        Table::Trail,
+                        vec![
+                            this.clone(),
+                            id.into(),
+                            flow.into(),
+                            name.as_str().into(),
+                            index.clone(),
+                            index.clone(),
+                            ordinal,
+                            flow_ordinal,
+                        ],
+                    );
+                }
+                IndexRow::Trail { id, begins: false, .. } => {
+                    let row = || vec![this.clone(), id.into(), index.clone()];
+                    rows.push_trail_revision(row());
+                    rows.push(Table::TrailEntry, row());
+                }
+                IndexRow::Artifact {
+                    id,
+                    flow,
+                    trail,
+                    fingerprint,
+                    name,
+                    commit,
+                    branch,
+                    repo,
+                    template,
+                    at,
+                } => {
+                    let [ordinal, flow_ordinal] = Ordinals::next(&mut ordinals.artifacts, org, flow);
+                    rows.push(
+                        Table::Artifact,
+                        vec![
+                            this.clone(),
+                            id.into(),
+                            flow.into(),
+                            trail.into(),
+                            fingerprint.into(),
+                            name.into(),
+                            commit.into(),
+                            branch.into(),
+                            repo.into(),
+                            template.map_or(Ok(Value::Text(None)), |template| json(&template))?,
+                            at.into(),
+                            index.clone(),
+                            ordinal,
+                            flow_ordinal,
+                        ],
+                    );
+                }
+                IndexRow::Attestation { id, trail, name, kind, is_compliant, is_override, binding, at } => {
+                    rows.push(
+                        Table::Attestation,
+                        vec![
+                            this.clone(),
+                            id.into(),
+                            trail.into(),
+                            name.into(),
+                            kind.into(),
+                            is_compliant.into(),
+                            is_override.into(),
+                            json(binding)?,
+                            at.into(),
+                            index.clone(),
+                        ],
+                    );
+                }
+                IndexRow::Repo { id, name, provider, external_id, vcs_instance, namespace } => {
+                    rows.push(
+                        Table::Repo,
+                        vec![
+                            this.clone(),
+                            id.into(),
+                            name.into(),
+                            word(&provider)?,
+                            external_id.into(),
+                            vcs_instance.into(),
+                            repos::path(namespace).into(),
+                            index.clone(),
+                        ],
+                    );
+                }
+                IndexRow::Snapshot { environment, index: number, at, compliant } => {
+                    let (number, at) = (number.into(), at.into());
+                    let row =
+                        vec![this.clone(), environment.into(), number, at, compliant.into(), index.clone()];
+                    rows.push(Table::Snapshot, row);
+                }
+                IndexRow::Reported { environment, at } => {
+                    rows.push(Table::EnvironmentReport, vec![this.clone(), environment.into(), at.into()]);
+                }
+                IndexRow::InstanceEnded { environment, artifact, until, exited } => {
+                    self.intervals.end(org, environment, artifact, until, exited);
+                }
+                IndexRow::InstanceBegun { environment, instance } => {
+                    self.intervals.begin(org, environment, instance.clone());
+                }
+                IndexRow::Version { of, number } => {
+                    rows.push(Table::Version, vec![this.clone(), of.into(), number.into(), index.clone()]);
+                }
+                IndexRow::Allowed { environment, fingerprint } => {
+                    let row = vec![this.clone(), environment.into(), fingerprint.into(), index.clone()];
+                    rows.push(Table::Allowance, row);
+                }
+                IndexRow::Text { sha256 } => {
+                    rows.push(Table::Text, vec![this.clone(), sha256.to_string().into(), index.clone()]);
+                }
+                IndexRow::Attachment(file) => {
+                    let sha256 = || Value::from(&file.sha256);
+                    rows.push(Table::Attachment, vec![this.clone(), sha256(), file.size.into()]);
+                    rows.push(Table::DeletePending, vec![this.clone(), sha256()]);
+                }
+                // What is expected to be there follows from the ledger.
+                IndexRow::TextUse { .. } => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The rows of everything that was added.
+    pub(crate) fn into_rows(self) -> serde_json::Result<Rows> {
+        let Self { mut rows, names, intervals } = self;
+        intervals.write(&mut rows)?;
+        for (org, kind, id) in names.released() {
+            let claimed = names.put().map(|(name, _)| name).filter(|name| name.org == Some(org));
+            let claimed = claimed.filter(|name| name.key.kind() == Some(kind)).map(|name| name.key.name());
+            let claimed = json(&claimed.collect::<Vec<_>>())?;
+            rows.push(Table::ReleaseNames, vec![Value::Org(org), kind.as_str().into(), id.into(), claimed]);
+        }
+        for Name { org, key } in names.gone() {
+            if let (Some(org), Some(kind)) = (org, key.kind()) {
+                let row = vec![Value::Org(*org), kind.as_str().into(), (*key.name()).into()];
+                rows.push(Table::DeleteNames, row);
+            }
+        }
+        for (Name { org, key }, Denoted { id, alias }) in names.put() {
+            // Others are columns of tables of their own.
+            if let (Some(org), Some(kind)) = (org, key.kind().filter(|kind| !kind.names_itself())) {
+                let (kind, name) = (kind.as_str().into(), (*key.name()).into());
+                rows.push(Table::Name, vec![Value::Org(*org), kind, name, id.into(), alias.into()]);
+            }
+        }
+        Ok(rows)
+    }
+}
+
+/// A column of JSON.
+fn json(value: &(impl Serialize + ?Sized)) -> serde_json::Result<Value> {
+    serde_json::to_string(value).map(Value::from)
+}
+
+/// A value that JSON would write as a string, or null: a role, a provider.
+fn word(value: &impl Serialize) -> serde_json::Result<Value> {
+    match serde_json::to_value(value)? {
+        serde_json::Value::String(text) => Ok(text.into()),
+        serde_json::Value::Null => Ok(Value::Text(None)),
+        _ => Err(serde::ser::Error::custom("it is no word")),
+    }
+}

@@ -1,0 +1,109 @@
+//! Repos: named by their identity, listed by their name.
+
+use async_trait::async_trait;
+use evidence_core::Current;
+use evidence_core::id::Id;
+use evidence_core::page::{Listed, Page, PageRequest, SortDirection};
+use evidence_core::repos::{Repo, RepoFilter, RepoStore};
+use evidence_core::store::StoreResult;
+
+use crate::driver::Driver;
+use crate::flows::tag_columns;
+use crate::listing::{Listing, Order};
+use crate::sql::Sql;
+use crate::store::SqlStore;
+use crate::value::Value;
+
+const KIND: &str = "repo";
+
+const REPOS: Sql = Sql::same("evidence.repo x WHERE x.org = $1");
+const NAMED: Sql = Sql::same(" AND x.name = $4");
+/// In PostgreSQL only ASCII letters have another case under the collation of the column.
+const NAME_HAS_FOLDED: Sql = Sql::each(
+    " AND instr(lower(x.name), lower($5)) > 0",
+    " AND strpos(lower(x.name), lower($5 COLLATE \"C\")) > 0",
+);
+const OF_PROVIDER: Sql = Sql::same(" AND x.provider = $6");
+const WITH_EXTERNAL_ID: Sql = Sql::same(" AND x.external_id = $7");
+const OF_INSTANCE: Sql = Sql::same(" AND x.vcs_instance = $8");
+const IN_NAMESPACE: Sql =
+    Sql::each(" AND substr(x.namespace, 1, length($9)) = $9", " AND starts_with(x.namespace, $9)");
+const TAGGED: Sql = Sql::each(
+    " AND NOT EXISTS (
+        SELECT 1 FROM json_each($10) f WHERE NOT EXISTS (
+            SELECT 1 FROM evidence.record n, json_each(n.tags) t
+            WHERE n.org = $1 AND n.kind = 'repo' AND n.id = x.id
+                AND t.key = f.value->>0 AND (f.value->>1 IS NULL OR t.value = f.value->>1)))",
+    " AND NOT EXISTS (
+        SELECT 1 FROM UNNEST($10::text[], $11::text[]) AS f (key, value)
+        WHERE NOT EXISTS (
+            SELECT 1 FROM evidence.record n
+            WHERE n.org = $1 AND n.kind = 'repo' AND n.id = x.id
+                AND n.tags ? f.key AND (f.value IS NULL OR n.tags->>f.key = f.value)))",
+);
+
+/// A path so written that one begins another exactly if its segments do.
+pub(crate) fn path(segments: &[String]) -> String {
+    segments.iter().map(|segment| format!("{},", serde_json::Value::from(segment.as_str()))).collect()
+}
+
+fn listing(filter: &RepoFilter) -> Listing {
+    let conditions = [
+        filter.name.as_ref().map(|_| NAMED),
+        filter.search.as_ref().map(|_| NAME_HAS_FOLDED),
+        filter.provider.map(|_| OF_PROVIDER),
+        filter.repo_id.as_ref().map(|_| WITH_EXTERNAL_ID),
+        filter.vcs_instance.as_ref().map(|_| OF_INSTANCE),
+        filter.namespace.as_ref().map(|_| IN_NAMESPACE),
+        (!filter.tags.is_empty()).then_some(TAGGED),
+    ];
+    let order = match filter.direction {
+        SortDirection::Asc => Order::By(Sql::same("x.name, x.id")),
+        SortDirection::Desc => Order::By(Sql::same("x.name DESC, x.id")),
+    };
+    Listing {
+        from: REPOS,
+        filter: conditions.into_iter().flatten().collect(),
+        order,
+        narrow: false,
+        counted: true,
+    }
+}
+
+/// What a list is narrowed by, to bind from `$4` on.
+fn values(filter: &RepoFilter) -> Vec<Value> {
+    vec![
+        filter.name.clone().into(),
+        filter.search.clone().into(),
+        filter.provider.map(|provider| provider.as_str()).into(),
+        filter.repo_id.clone().into(),
+        filter.vcs_instance.clone().into(),
+        filter.namespace.as_deref().map(path).into(),
+        tag_columns(&filter.tags),
+    ]
+}
+
+#[async_trait]
+impl<D: Driver> RepoStore for SqlStore<D> {
+    async fn repo_by_identity(&self, org: Id, identity: &str) -> StoreResult<Option<Current<Repo>>> {
+        self.by_name(org, KIND, identity).await
+    }
+
+    async fn repo(&self, org: Id, id: Id) -> StoreResult<Option<Current<Repo>>> {
+        self.by_id(org, KIND, id).await
+    }
+
+    async fn repos(&self, org: Id, filter: &RepoFilter, request: PageRequest) -> StoreResult<Page<Repo>> {
+        self.page(org, &listing(filter), request, values(filter)).await
+    }
+
+    async fn repos_listed(
+        &self,
+        org: Id,
+        filter: &RepoFilter,
+        request: PageRequest,
+    ) -> StoreResult<Vec<Listed>> {
+        let listing = Listing { counted: false, ..listing(filter) };
+        Ok(self.listed(org, &listing, request, values(filter)).await?.items)
+    }
+}

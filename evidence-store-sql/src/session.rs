@@ -1,0 +1,884 @@
+//! A session beside the store, in which its tables are made again: for `fsck`, for making them anew, and for migrations.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
+
+use evidence_core::auth::KeyHash;
+use evidence_core::digest::Digest;
+use evidence_core::id::Id;
+use evidence_core::index::IndexRow;
+use evidence_core::ledger::{Frontier, Hash};
+use evidence_core::store::{LEDGER_PAGE, StoreResult, StoredEntry};
+use evidence_core::{Fact, StoreError};
+
+use crate::decode::{body, word};
+use crate::ledger::{ENTRIES, EntryRow, entry, frontier};
+use crate::record::{Batch, Ordinals};
+use crate::sql::{Dialect, SCHEMA, Sql};
+use crate::tables::Rows;
+use crate::value::{Cell, Column, FromRow, Row, Value, signed};
+
+/// How many rows of a table are named, and how many attachments; the first of them is what an operator needs.
+pub(crate) const MAX_NAMED: u8 = 10;
+
+/// How many chunks of an attachment are read at a time.
+const CHUNKS_AT_A_TIME: i64 = 16;
+
+/// What stands for the schema of the tables that are made again.
+const MADE: &str = "made.";
+
+/// A connection that nobody else uses, with a second set of tables, empty at first, beside those of the store. What it
+/// has made and not committed goes with it.
+pub trait Session: Send + Sized + 'static {
+    /// The database's dialect.
+    const DIALECT: Dialect;
+
+    /// The schema of the store's tables, with a point.
+    fn stored(&self) -> &str;
+
+    /// The schema of the tables that are made again, with a point.
+    fn made(&self) -> &str;
+
+    /// The version of the tables that this program writes.
+    fn version(&self) -> i64;
+
+    /// Every row of a statement.
+    fn rows(&mut self, sql: &str, values: Vec<Value>) -> impl Future<Output = StoreResult<Vec<Row>>> + Send;
+
+    /// Runs statements without values.
+    fn execute(&mut self, sql: &str) -> impl Future<Output = StoreResult<()>> + Send;
+
+    /// Writes rows of the organization that the column `org` has as this to the tables that are made again.
+    fn write(&mut self, org: &Cell, rows: Rows) -> impl Future<Output = StoreResult<()>> + Send;
+
+    /// Has what was written meanwhile moved from the log to the file, so that the log begins anew: where one snapshot
+    /// follows the other it otherwise never can. Where readers hold it up, it is the next time's turn. Only in SQLite.
+    fn relieve_log(&mut self) -> impl Future<Output = StoreResult<()>> + Send;
+
+    /// Ends the session.
+    fn end(self) -> impl Future<Output = StoreResult<()>> + Send;
+}
+
+/// One snapshot for all statements.
+const BEGIN: Sql = Sql::each("BEGIN", "BEGIN ISOLATION LEVEL REPEATABLE READ");
+
+/// Nobody writes until the end: in PostgreSQL the statement that writes a group locks rows of this table and waits for its
+/// lock first, before it takes its snapshot. Whoever reads does not wait. A program that is stopped meanwhile loses the
+/// lock.
+const BEGIN_WRITING: Sql = Sql::each(
+    "BEGIN IMMEDIATE",
+    "BEGIN; SET LOCAL lock_timeout = '30s'; LOCK TABLE evidence.head IN EXCLUSIVE MODE; SET LOCAL lock_timeout = 0;
+    SET LOCAL idle_in_transaction_session_timeout = '60s'",
+);
+
+/// For changes of what nobody else writes, because it is made ready for a later version.
+const BEGIN_CHANGING: Sql = Sql::each("BEGIN IMMEDIATE", "BEGIN");
+
+/// How far an error undoes the transaction, which it would otherwise end in PostgreSQL.
+const ATTEMPT: Sql = Sql::each("", "SAVEPOINT attempt");
+
+const UNDO: Sql = Sql::each("", "ROLLBACK TO SAVEPOINT attempt");
+
+const KEEP: Sql = Sql::each("", "RELEASE SAVEPOINT attempt");
+
+const KEY_HASHES: &str = "SELECT hash FROM evidence.api_key WHERE hash IS NOT NULL";
+
+/// The organizations of a range whose ledgers have entries: a step of the index for each.
+const BEGUN: &str = "
+    WITH RECURSIVE begun (org) AS (
+        SELECT min(org) FROM evidence.ledger WHERE {range}
+        UNION ALL
+        SELECT (SELECT min(l.org) FROM evidence.ledger l WHERE l.org > b.org) FROM begun b WHERE b.org IS NOT NULL)
+    SELECT org FROM begun WHERE org IS NOT NULL";
+
+const HEADS: &str = "SELECT org, size FROM evidence.head WHERE {range}";
+
+const NAMES: &str = "SELECT {key}, name FROM evidence.organization WHERE {range}";
+
+const HEAD: &str = "SELECT size, frontier FROM evidence.head WHERE org = $1";
+
+const NODES: Sql = Sql::each(
+    "SELECT n.level, n.idx, n.hash FROM json_each($2) j
+    CROSS JOIN evidence.node n ON n.org = $1 AND n.level = j.value->>0 AND n.idx = j.value->>1",
+    "SELECT n.level, n.idx, n.hash FROM UNNEST($2::bigint[], $3::bigint[]) AS r (level, idx)
+    CROSS JOIN LATERAL (
+        SELECT * FROM evidence.node WHERE org = $1 AND level = r.level::integer AND idx = r.idx OFFSET 0) n",
+);
+
+const SURPLUS: &str = "
+    SELECT (SELECT count(*) FROM evidence.ledger WHERE org = $1 AND idx >= $2),
+        (SELECT count(*) FROM evidence.node WHERE org = $1)";
+
+/// The tables that follow from the ledgers, and the columns of their primary keys as a JSON array.
+const TABLES: Sql = Sql::each(
+    "SELECT m.name, json_group_array(p.name) FROM main.sqlite_schema m, pragma_table_info(m.name, 'main') p
+    WHERE m.type = 'table' AND p.pk > 0 AND m.name NOT IN
+        ('ledger', 'node', 'head', 'blob', 'blob_chunk', 'attachment_pending', 'lease', 'cursor',
+            '_evidence_migrations')
+    GROUP BY m.name ORDER BY m.name",
+    "SELECT c.relname::text, json_agg(a.attname ORDER BY a.attnum)::text
+    FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid
+    JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = ANY(i.indkey)
+    WHERE i.indisprimary AND c.relnamespace = pg_my_temp_schema() AND c.relname NOT IN
+        ('ledger', 'node', 'head', 'blob', 'blob_chunk', 'attachment_pending', 'lease', 'cursor',
+            '_evidence_migrations')
+    GROUP BY c.relname ORDER BY c.relname",
+);
+
+const STORED_TABLES: &str = "SELECT name FROM evidence.sqlite_schema WHERE type = 'table' ORDER BY name";
+
+/// Tables, columns, constraints, indexes, rules and triggers that are not alike in the two schemas, of which PostgreSQL is
+/// told the store's by its name, `$1`. There what a crash empties, or hides rows from users, is another table.
+const ODD_SCHEMA: Sql = Sql::each(
+    "SELECT json_array(x.type, x.name) FROM (
+        SELECT * FROM (SELECT type, name, sql FROM main.sqlite_schema
+            EXCEPT SELECT type, name, sql FROM stored.sqlite_schema)
+        UNION ALL SELECT * FROM (SELECT type, name, sql FROM stored.sqlite_schema
+            EXCEPT SELECT type, name, sql FROM main.sqlite_schema)) x
+    WHERE x.name NOT LIKE 'sqlite\\_%' ESCAPE '\\'",
+    "WITH thing AS (
+        SELECT c.relnamespace AS schema,
+            c.relname || CASE c.relkind WHEN 'r' THEN '' ELSE ' of kind ' || c.relkind::text END
+                || CASE c.relpersistence WHEN 'u' THEN ' unlogged' ELSE '' END
+                || CASE WHEN c.relrowsecurity OR c.relforcerowsecurity THEN ' with row-level security' ELSE '' END AS what
+        FROM pg_class c WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f')
+        UNION ALL
+        SELECT c.relnamespace,
+            c.relname || '.' || a.attname || ' ' || format_type(a.atttypid, a.atttypmod) || ' '
+                || a.attnotnull || ' ' || a.attcollation || ' ' || a.attidentity::text || a.attgenerated::text
+                || coalesce(' default ' || pg_get_expr(d.adbin, d.adrelid), '')
+        FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+        LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+        WHERE c.relkind = 'r'
+        UNION ALL
+        SELECT c.relnamespace, c.relname || ' on ' || t.relname || ' ' || i.indisunique || ' ' || i.indisvalid || ' '
+            || i.indkey::text || substring(pg_get_indexdef(i.indexrelid) FROM ' USING .*')
+        FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_class t ON t.oid = i.indrelid
+        UNION ALL
+        SELECT c.relnamespace, c.relname || ' constraint ' || k.conname || ' ' || pg_get_constraintdef(k.oid)
+        FROM pg_constraint k JOIN pg_class c ON c.oid = k.conrelid WHERE k.contype <> 'n'
+        UNION ALL
+        SELECT c.relnamespace, c.relname || ' rule ' || r.rulename
+        FROM pg_rewrite r JOIN pg_class c ON c.oid = r.ev_class
+        UNION ALL
+        SELECT c.relnamespace, c.relname || ' trigger ' || t.tgname
+        FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid WHERE NOT t.tgisinternal)
+    SELECT x.what FROM (
+        SELECT what, array_agg(DISTINCT schema) AS schemas FROM thing
+        WHERE schema IN (to_regnamespace(quote_ident($1)), pg_my_temp_schema())
+        GROUP BY what) x
+    WHERE cardinality(x.schemas) < 2",
+);
+
+const ODD_VERSIONS: &str = "
+    SELECT CAST(x.version AS text) FROM (
+        SELECT * FROM (SELECT version, writer, steps, upto, done FROM made._evidence_migrations
+            EXCEPT SELECT version, writer, steps, upto, done FROM evidence._evidence_migrations) a
+        UNION ALL
+        SELECT * FROM (SELECT version, writer, steps, upto, done FROM evidence._evidence_migrations
+            EXCEPT SELECT version, writer, steps, upto, done FROM made._evidence_migrations) b) x";
+
+/// The oldest version whose programs may write.
+const WRITER: &str = "SELECT coalesce(max(writer), 0) FROM evidence._evidence_migrations";
+
+/// Tells the stores that looked at the tables before to look again. In SQLite nobody looks without writing.
+const NOTE_REBUILT: Sql = Sql::each("", "UPDATE evidence._evidence_migrations SET rebuilt = rebuilt + 1");
+
+/// Nothing where the version is done, or a newer one was begun. It stays so until the end of the transaction.
+const REINDEXED: Sql = Sql::each(
+    "SELECT m.upto FROM evidence._evidence_migrations m WHERE m.version = $1 AND NOT m.done
+        AND NOT EXISTS (SELECT 1 FROM evidence._evidence_migrations n WHERE n.version > $1)",
+    "SELECT m.upto FROM evidence._evidence_migrations m WHERE m.version = $1 AND NOT m.done
+        AND NOT EXISTS (SELECT 1 FROM evidence._evidence_migrations n WHERE n.version > $1) FOR UPDATE OF m",
+);
+
+const NOTE_REINDEXED: &str = "UPDATE evidence._evidence_migrations SET upto = $2 WHERE version = $1";
+
+const REINDEXED_ALL: &str =
+    "UPDATE evidence._evidence_migrations SET done = true, upto = NULL WHERE version <= $1";
+
+/// The table, if it has rows of an organization that does not exist. No index of it begins with the organization.
+const HOMELESS_UNINDEXED: &str = "
+    SELECT '{table}' WHERE EXISTS (
+        SELECT 1 FROM evidence.\"{table}\" WHERE org NOT IN (SELECT {key} FROM evidence.organization))";
+
+/// The same of a table with such an index: a step of it for each organization.
+const HOMELESS: &str = "
+    WITH RECURSIVE x (org) AS (
+        SELECT min(org) FROM evidence.\"{table}\"
+        UNION ALL
+        SELECT (SELECT min(t.org) FROM evidence.\"{table}\" t WHERE t.org > x.org) FROM x WHERE x.org IS NOT NULL)
+    SELECT '{table}' WHERE EXISTS (
+        SELECT 1 FROM x WHERE x.org IS NOT NULL AND x.org NOT IN (SELECT {key} FROM evidence.organization))";
+
+/// Tables that are not made again from the ledgers and have rows of organizations.
+const OF_ORGANIZATIONS: [&str; 6] = ["ledger", "node", "head", "blob", "blob_chunk", "attachment_pending"];
+
+/// What the ledger says of a key is the digest of its hash, so that the tables made again agree with one that is gone.
+const HASHES_MISSING: &str = "SELECT id FROM evidence.api_key WHERE hash IS NULL AND {range}";
+
+/// The contents that records name and that are not here, the first of them and how many there are: they may be kept
+/// elsewhere.
+const BLOBS_MISSING: Sql = Sql::each(
+    "SELECT coalesce(o.name, 'of key ' || x.org), x.sha256, count(*) OVER ()
+    FROM made.attachment x LEFT JOIN made.organization o ON o.key = x.org
+    WHERE NOT EXISTS (SELECT 1 FROM evidence.blob b WHERE b.org = x.org AND b.sha256 = x.sha256 AND b.size = x.size)
+    ORDER BY x.org, x.sha256 LIMIT $1",
+    "SELECT coalesce(o.name, x.org), x.sha256, count(*) OVER ()
+    FROM made.attachment x LEFT JOIN made.organization o ON o.id = x.org
+    WHERE (SELECT b.size FROM evidence.blob b WHERE b.org = x.org AND b.sha256 = x.sha256) IS DISTINCT FROM x.size
+    ORDER BY x.org, x.sha256 LIMIT $1",
+);
+
+/// Organizations of a range whose ledgers are gone: what is made again has none of that name.
+const LEDGERS_GONE: &str = "
+    SELECT o.name FROM evidence.organization o WHERE {range} AND NOT EXISTS (
+        SELECT 1 FROM made.organization m WHERE m.id = o.id OR m.name = o.name)";
+
+/// Keys of a range that no ledger of it tells of, whose hashes nothing could bring back.
+const KEYS_UNKNOWN: &str = "
+    SELECT k.id FROM evidence.api_key k WHERE {range} AND k.hash IS NOT NULL AND NOT EXISTS (
+        SELECT 1 FROM made.api_key m WHERE m.id = k.id OR m.hash = k.hash)";
+
+/// Of the texts `$2` of the organization `$1`, those that no entry keeps.
+const TEXTS_MISSING: Sql = Sql::each(
+    "SELECT json_array($1, w.value) FROM json_each($2) w WHERE NOT EXISTS (
+        SELECT 1 FROM made.kept_text t WHERE t.org = $1 AND t.sha256 = w.value)",
+    "SELECT $1 || ' ' || w.value FROM UNNEST($2::text[]) AS w (value) WHERE NOT EXISTS (
+        SELECT 1 FROM made.kept_text t WHERE t.org = $1 AND t.sha256 = w.value)",
+);
+
+const FIRST_BLOB: &str =
+    "SELECT b.org, b.sha256, b.size FROM evidence.blob b ORDER BY b.org, b.sha256 LIMIT 1";
+
+const NEXT_BLOB: &str = "
+    SELECT b.org, b.sha256, b.size FROM evidence.blob b WHERE (b.org, b.sha256) > ($1, $2)
+    ORDER BY b.org, b.sha256 LIMIT 1";
+
+const CHUNKS: &str = "
+    SELECT seq, data FROM evidence.blob_chunk WHERE org = $1 AND sha256 = $2 AND seq >= $3 ORDER BY seq LIMIT $4";
+
+/// A ledger of the store: its organization, what to call it, and how many entries its head tells of.
+pub(crate) type Ledger = (Cell, String, i64);
+
+/// An attachment: its organization, its hash, and its size.
+pub(crate) type Blob = (Cell, String, i64);
+
+/// The organizations that come after the first and up to the last. A row may have any organization, the least value too,
+/// whatever organizations there are.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Range {
+    /// Nothing: from the least on.
+    pub(crate) after: Option<Cell>,
+    /// Nothing: all that come after.
+    pub(crate) upto: Option<Cell>,
+    /// Those among them whose ledgers are damaged, so that nothing can be compared with them.
+    pub(crate) damaged: Vec<Cell>,
+}
+
+impl Range {
+    pub(crate) fn after(after: Option<Cell>) -> Self {
+        Self { after, ..Self::default() }
+    }
+
+    /// The condition that a row is of one of them, which this column tells.
+    fn has(&self, column: &str) -> String {
+        let after = self.after.as_ref().map(|after| format!(" AND {column} > {}", literal(after)));
+        let upto = self.upto.as_ref().map(|upto| format!(" AND {column} <= {}", literal(upto)));
+        let damaged = self.damaged.iter().map(|org| format!(" AND {column} <> {}", literal(org)));
+        ["true".to_owned()].into_iter().chain(after).chain(upto).chain(damaged).collect()
+    }
+}
+
+/// An organization as a constant of a statement.
+fn literal(org: &Cell) -> String {
+    match org {
+        Cell::Null => "NULL".to_owned(),
+        Cell::Int(key) => key.to_string(),
+        Cell::Text(id) => format!("'{}'", id.replace('\'', "''")),
+        Cell::Bytes(bytes) => format!("'{}'", String::from_utf8_lossy(bytes).replace('\'', "''")),
+    }
+}
+
+/// A value that was read, to be bound.
+fn bound(cell: Cell) -> Value {
+    match cell {
+        Cell::Null => Value::Text(None),
+        Cell::Int(number) => number.into(),
+        Cell::Text(text) => text.into(),
+        Cell::Bytes(bytes) => bytes.into(),
+    }
+}
+
+/// A table that follows from the ledgers.
+#[derive(Debug, Clone)]
+pub(crate) struct Derived {
+    pub(crate) name: String,
+    /// The columns of its primary key, quoted.
+    key: Vec<String>,
+    /// The column of the organization.
+    org: &'static str,
+}
+
+impl Derived {
+    /// The columns of its primary key, with a comma between.
+    fn columns(&self) -> String {
+        self.key.join(", ")
+    }
+
+    /// The rows that only one of the two tables has.
+    fn difference(&self, range: &Range) -> String {
+        let Self { name, org, .. } = self;
+        let of = |schema: &str| format!("SELECT * FROM {schema}\"{name}\" WHERE {}", range.has(org));
+        let (stored, made) = (of(SCHEMA), of(MADE));
+        format!(
+            "(SELECT * FROM ({made} EXCEPT {stored}) a UNION ALL SELECT * FROM ({stored} EXCEPT {made}) b) x"
+        )
+    }
+}
+
+/// How far a ledger was replayed.
+#[derive(Debug, Default)]
+pub(crate) struct Replay {
+    /// The id of its organization, which its first fact tells.
+    id: Option<Id>,
+    ordinals: Ordinals,
+}
+
+/// The tables made again, and the store beside them.
+pub(crate) struct Scratch<S> {
+    session: S,
+    tables: Vec<Derived>,
+}
+
+impl<S: Session> Scratch<S> {
+    /// Takes over a session whose tables were made.
+    pub(crate) async fn new(session: S) -> StoreResult<Self> {
+        let mut scratch = Self { session, tables: Vec::new() };
+        for (name, key) in scratch.rows::<(String, String)>(TABLES.text(S::DIALECT), vec![]).await? {
+            let key: Vec<String> = body(&key)?;
+            let key = key.iter().map(|column| format!("\"{column}\"")).collect();
+            let org = if name == "organization" { Self::ORGANIZATION } else { "org" };
+            scratch.tables.push(Derived { name, key, org });
+        }
+        Ok(scratch)
+    }
+
+    /// The column of the table `organization` that others have as `org`.
+    const ORGANIZATION: &'static str = match S::DIALECT {
+        Dialect::Sqlite => "key",
+        Dialect::Postgres => "id",
+    };
+
+    /// The tables that can be read by numbers of rows: the column that has them.
+    const NUMBER: &'static str = match S::DIALECT {
+        Dialect::Sqlite => "rowid",
+        Dialect::Postgres => "marked",
+    };
+
+    fn text(&self, sql: &str) -> String {
+        sql.replace(SCHEMA, self.session.stored()).replace(MADE, self.session.made())
+    }
+
+    async fn rows<R: FromRow>(&mut self, sql: &str, values: Vec<Value>) -> StoreResult<Vec<R>> {
+        let sql = self.text(sql);
+        self.session.rows(&sql, values).await?.into_iter().map(R::from_row).collect()
+    }
+
+    async fn column(&mut self, sql: &str, values: Vec<Value>) -> StoreResult<Vec<String>> {
+        Ok(self.rows::<(String,)>(sql, values).await?.into_iter().map(|(value,)| value).collect())
+    }
+
+    async fn execute(&mut self, sql: &str) -> StoreResult<()> {
+        if sql.is_empty() {
+            return Ok(());
+        }
+        let sql = self.text(sql);
+        self.session.execute(&sql).await
+    }
+
+    /// Begins to read the store as it is now.
+    pub(crate) async fn begin(&mut self) -> StoreResult<()> {
+        self.execute(BEGIN.text(S::DIALECT)).await
+    }
+
+    /// Begins to change the store, which nobody else does until the end.
+    pub(crate) async fn begin_writing(&mut self) -> StoreResult<()> {
+        self.execute(BEGIN_WRITING.text(S::DIALECT)).await
+    }
+
+    /// Begins to change what nobody else does, for it is made ready for a later version.
+    pub(crate) async fn begin_changing(&mut self) -> StoreResult<()> {
+        self.execute(BEGIN_CHANGING.text(S::DIALECT)).await
+    }
+
+    pub(crate) async fn commit(&mut self) -> StoreResult<()> {
+        self.execute("COMMIT").await
+    }
+
+    pub(crate) async fn roll_back(&mut self) -> StoreResult<()> {
+        self.execute("ROLLBACK").await
+    }
+
+    /// Ends what was begun to read the store. In SQLite what was made is gone where a page was found to be damaged.
+    pub(crate) async fn end_reading(&mut self) -> StoreResult<()> {
+        if self.is_spoilt().await? { self.roll_back().await } else { self.commit().await }
+    }
+
+    /// Whether a page was found to be damaged since reading began: from then on SQLite writes to no database of the
+    /// connection until the transaction is rolled back.
+    pub(crate) async fn is_spoilt(&mut self) -> StoreResult<bool> {
+        if S::DIALECT == Dialect::Postgres {
+            return Ok(false);
+        }
+        match self.execute("DELETE FROM made.organization WHERE false").await {
+            Err(StoreError::Corrupt { .. }) => Ok(true),
+            written => written.map(|()| false),
+        }
+    }
+
+    pub(crate) async fn relieve_log(&mut self) -> StoreResult<()> {
+        self.session.relieve_log().await
+    }
+
+    /// Ends the session, and with it what it has not committed.
+    pub(crate) async fn end(self) -> StoreResult<()> {
+        self.session.end().await
+    }
+
+    /// Forgets what was made.
+    pub(crate) async fn clear(&mut self) -> StoreResult<()> {
+        let of = |prefix: &str| -> Vec<_> {
+            self.tables.iter().map(|table| format!("{MADE}\"{prefix}{}\"", table.name)).collect()
+        };
+        let dropped = of("differs_").into_iter().map(|table| format!("DROP TABLE IF EXISTS {table};"));
+        let emptied: String = match S::DIALECT {
+            Dialect::Sqlite => of("").into_iter().map(|table| format!("DELETE FROM {table};")).collect(),
+            Dialect::Postgres => format!("TRUNCATE {}", of("").join(", ")),
+        };
+        let clear = dropped.collect::<String>() + &emptied;
+        self.execute(&clear).await
+    }
+
+    /// Begins what may meet damage: PostgreSQL then goes on only once it is undone.
+    pub(crate) async fn attempt(&mut self) -> StoreResult<()> {
+        self.execute(ATTEMPT.text(S::DIALECT)).await
+    }
+
+    /// Undoes what was made since.
+    pub(crate) async fn undo(&mut self) -> StoreResult<()> {
+        self.execute(UNDO.text(S::DIALECT)).await
+    }
+
+    /// What the attempt found, or nothing where a part of the store cannot be read, which is a problem, named once.
+    pub(crate) async fn legible<T: Default>(
+        &mut self,
+        part: &str,
+        found: StoreResult<T>,
+        problems: &mut Vec<String>,
+    ) -> StoreResult<T> {
+        let found = match found {
+            Err(StoreError::Corrupt { what }) => {
+                self.undo().await?;
+                let problem = format!("{part} cannot be read: {what}");
+                if !problems.contains(&problem) {
+                    problems.push(problem);
+                }
+                T::default()
+            }
+            found => found?,
+        };
+        self.execute(KEEP.text(S::DIALECT)).await?;
+        Ok(found)
+    }
+
+    async fn legible_rows<R: FromRow>(
+        &mut self,
+        part: &str,
+        sql: &str,
+        problems: &mut Vec<String>,
+    ) -> StoreResult<Vec<R>> {
+        self.attempt().await?;
+        let rows = self.rows(sql, vec![]).await;
+        self.legible(part, rows, problems).await
+    }
+
+    async fn legible_column(
+        &mut self,
+        part: &str,
+        sql: &str,
+        problems: &mut Vec<String>,
+    ) -> StoreResult<Vec<String>> {
+        let rows = self.legible_rows::<(String,)>(part, sql, problems).await?;
+        Ok(rows.into_iter().map(|(value,)| value).collect())
+    }
+
+    /// What SQLite itself finds wrong with a table and its indexes, each as the store was at some time: of the whole file
+    /// at once it would be the same, and keep everything that is written meanwhile in the log.
+    pub(crate) async fn integrity(&mut self) -> StoreResult<Vec<String>> {
+        let mut problems = Vec::new();
+        if S::DIALECT == Dialect::Postgres {
+            return Ok(problems);
+        }
+        for table in self.legible_column("the schema", STORED_TABLES, &mut problems).await? {
+            let check = format!("PRAGMA evidence.integrity_check(\"{table}\")");
+            let lines = self.legible_column(&format!("table {table}"), &check, &mut problems).await?;
+            let lines = lines.into_iter().filter(|line| line != "ok");
+            problems.extend(lines.map(|line| format!("file: table {table}: {line}")));
+            self.relieve_log().await?;
+        }
+        Ok(problems)
+    }
+
+    /// The ledgers of the organizations after this one, in a transaction of its own.
+    pub(crate) async fn ledgers(&mut self, after: Option<Cell>) -> StoreResult<Vec<Ledger>> {
+        let mut problems = Vec::new();
+        self.begin().await?;
+        let ledgers = self.legible_ledgers(after, &mut problems).await?;
+        self.end_reading().await?;
+        problems.pop().map_or(Ok(ledgers), |problem| Err(StoreError::corrupt(problem)))
+    }
+
+    /// The same, whether or not they have a head or an organization, as far as one of the tables tells of them that can be
+    /// read.
+    pub(crate) async fn legible_ledgers(
+        &mut self,
+        after: Option<Cell>,
+        problems: &mut Vec<String>,
+    ) -> StoreResult<Vec<Ledger>> {
+        let range = Range::after(after);
+        let key = Self::ORGANIZATION;
+        let of = |sql: &str, column| sql.replace("{range}", &range.has(column)).replace("{key}", key);
+        let begun = self.legible_rows::<(Cell,)>("table ledger", &of(BEGUN, "org"), problems).await?;
+        let heads = self.legible_rows::<(Cell, i64)>("table head", &of(HEADS, "org"), problems).await?;
+        let names =
+            self.legible_rows::<(Cell, String)>("table organization", &of(NAMES, key), problems).await?;
+        let names = BTreeMap::from_iter(names);
+        let sizes = BTreeMap::from_iter(begun.into_iter().map(|(org,)| (org, 0)).chain(heads));
+        let named = |org: &Cell| match (names.get(org), org) {
+            (Some(name), _) => name.clone(),
+            (None, Cell::Int(key)) => format!("of key {key}"),
+            (None, org) => literal(org).trim_matches('\'').to_owned(),
+        };
+        Ok(sizes.into_iter().map(|(org, size)| (org.clone(), named(&org), size)).collect())
+    }
+
+    pub(crate) async fn head(&mut self, org: &Cell) -> StoreResult<Option<Frontier>> {
+        let head = self.rows::<(i64, String)>(HEAD, vec![bound(org.clone())]).await?.into_iter().next();
+        head.map(|(size, hex)| frontier(size, &hex)).transpose()
+    }
+
+    pub(crate) async fn entries(
+        &mut self,
+        org: &Cell,
+        first: u64,
+        limit: u64,
+    ) -> StoreResult<Vec<StoredEntry>> {
+        let values = vec![bound(org.clone()), first.into(), limit.into(), LEDGER_PAGE.into()];
+        let rows = self.rows::<EntryRow>(ENTRIES.text(S::DIALECT), values).await?;
+        rows.into_iter().map(entry).collect()
+    }
+
+    /// The hashes that are stored of these nodes, by level and index.
+    pub(crate) async fn nodes(
+        &mut self,
+        org: &Cell,
+        nodes: impl Iterator<Item = (u32, u64)>,
+    ) -> StoreResult<BTreeMap<(u32, u64), Hash>> {
+        let (levels, indexes): (Vec<_>, Vec<_>) =
+            nodes.map(|(level, index)| (Some(i64::from(level)), Some(signed(index)))).unzip();
+        let nodes = Value::Columns(vec![Column::Ints(levels), Column::Ints(indexes)]);
+        let values = vec![bound(org.clone()), nodes];
+        let rows = self.rows::<(u32, u64, String)>(NODES.text(S::DIALECT), values).await?;
+        rows.into_iter().map(|(level, index, hash)| Ok(((level, index), word(&hash)?))).collect()
+    }
+
+    /// How many entries lie past a ledger's head, and how many nodes there are.
+    pub(crate) async fn surplus(&mut self, org: &Cell, size: u64) -> StoreResult<(u64, u64)> {
+        let found = self.rows(SURPLUS, vec![bound(org.clone()), size.into()]).await?;
+        Ok(found.into_iter().next().unwrap_or_default())
+    }
+
+    /// The hashes of keys, which no ledger has, by their digests, which ledgers have.
+    pub(crate) async fn key_hashes(&mut self) -> StoreResult<BTreeMap<String, KeyHash>> {
+        let hashes = self.column(KEY_HASHES, vec![]).await?.into_iter().map(KeyHash::stored);
+        Ok(hashes.map(|hash| (hash.fingerprint(), hash)).collect())
+    }
+
+    /// Writes the rows of the next facts of a ledger, and answers the texts that they refer to and none keeps.
+    pub(crate) async fn replay(
+        &mut self,
+        org: &Cell,
+        replay: &mut Replay,
+        entries: &[StoredEntry],
+        hashes: &BTreeMap<String, KeyHash>,
+    ) -> StoreResult<Vec<String>> {
+        let (mut texts, mut batch) = (BTreeSet::new(), Batch::default());
+        for entry in entries {
+            let fact: Fact = body(&entry.payload)?;
+            if let Fact::OrganizationCreated { record } = &fact {
+                replay.id = Some(record.id);
+            }
+            let id =
+                replay.id.ok_or_else(|| StoreError::corrupt("it does not begin with an organization"))?;
+            let secrets = secrets(&fact, hashes);
+            batch
+                .index((id, entry.index), entry.at, &fact, &secrets, &mut replay.ordinals)
+                .map_err(unwritten)?;
+            for row in fact.index_rows(entry.at) {
+                if let IndexRow::TextUse { sha256 } = row {
+                    texts.insert(sha256.to_string());
+                }
+            }
+        }
+        self.session.write(org, batch.into_rows().map_err(unwritten)?).await?;
+        let texts = Value::Texts(texts.into_iter().map(Some).collect());
+        self.column(TEXTS_MISSING.text(S::DIALECT), vec![bound(org.clone()), texts]).await
+    }
+
+    /// What the stored tables have other than they should, of the organizations whose ledgers were replayed.
+    pub(crate) async fn differences(&mut self, range: &Range) -> StoreResult<Vec<String>> {
+        let mut problems = Vec::new();
+        for table in self.tables.clone() {
+            let (name, key, difference) = (&table.name, table.columns(), table.difference(range));
+            let row = match S::DIALECT {
+                Dialect::Sqlite => format!("json_array({key})"),
+                Dialect::Postgres => format!("json_build_array({key})::text"),
+            };
+            let rows = format!("SELECT DISTINCT {row} FROM {difference} LIMIT {MAX_NAMED}");
+            let rows = self.legible_column(&format!("table {name}"), &rows, &mut problems).await?;
+            problems.extend(
+                rows.iter().map(|row| format!("table {name}: row {row} is not what the ledger says")),
+            );
+        }
+        let missing = HASHES_MISSING.replace("{range}", &range.has("org"));
+        let hashes = self.legible_column("table api_key", &missing, &mut problems).await?;
+        problems.extend(hashes.iter().map(|key| format!("the hash of an API key is missing: {key}")));
+        Ok(problems)
+    }
+
+    /// How many contents that records of these organizations name are not in the store, and the first of them.
+    pub(crate) async fn missing_attachments(&mut self) -> StoreResult<(u64, Vec<String>)> {
+        let values = vec![i64::from(MAX_NAMED).into()];
+        let missing = self.rows::<(String, String, u64)>(BLOBS_MISSING.text(S::DIALECT), values).await?;
+        let count = missing.first().map_or(0, |(.., count)| *count);
+        let named = missing.iter().map(|(org, sha256, _)| format!("organization {org}: {sha256}"));
+        Ok((count, named.collect()))
+    }
+
+    /// What is wrong with the store as a whole.
+    pub(crate) async fn strays(&mut self) -> StoreResult<Vec<String>> {
+        let mut problems = Vec::new();
+        self.attempt().await?;
+        let values = match S::DIALECT {
+            Dialect::Sqlite => vec![],
+            Dialect::Postgres => vec![self.session.stored().trim_matches(['"', '.']).into()],
+        };
+        let odd = self.column(ODD_SCHEMA.text(S::DIALECT), values).await;
+        let odd = self.legible("the schema", odd, &mut problems).await?;
+        problems.extend(odd.iter().map(|what| format!("a table or index is not as it was made: {what}")));
+        let versions = self.legible_column("table _evidence_migrations", ODD_VERSIONS, &mut problems).await?;
+        problems.extend(
+            versions
+                .iter()
+                .map(|row| format!("table _evidence_migrations: not as this program writes it: {row}")),
+        );
+        let derived: Vec<_> = self.tables.iter().map(|table| table.name.clone()).collect();
+        let derived = derived.into_iter().filter(|table| table != "organization").map(|table| {
+            let indexed = S::DIALECT == Dialect::Postgres && table != "user";
+            (table, if indexed { HOMELESS } else { HOMELESS_UNINDEXED })
+        });
+        let others = OF_ORGANIZATIONS.map(|table| (table.to_owned(), HOMELESS));
+        for (table, sql) in derived.chain(others) {
+            let sql = sql.replace("{table}", &table).replace("{key}", Self::ORGANIZATION);
+            let homeless = self.legible_column(&format!("table {table}"), &sql, &mut problems).await?;
+            problems.extend(
+                homeless.iter().map(|table| format!("rows of an organization that does not exist: {table}")),
+            );
+        }
+        Ok(problems)
+    }
+
+    /// What would be lost for good if what was made again of these organizations took the place of what is stored.
+    pub(crate) async fn unaccounted(&mut self, range: &Range) -> StoreResult<Vec<String>> {
+        let mut problems = Vec::new();
+        let organization = format!("o.{}", Self::ORGANIZATION);
+        for (part, what, sql, column) in [
+            (
+                "table organization",
+                "the ledger of an organization is gone",
+                LEDGERS_GONE,
+                organization.as_str(),
+            ),
+            ("table api_key", "no ledger tells of an API key", KEYS_UNKNOWN, "k.org"),
+        ] {
+            let sql = sql.replace("{range}", &range.has(column));
+            let rows = self.legible_column(part, &sql, &mut problems).await?;
+            problems.extend(rows.iter().map(|row| format!("{what}: {row}")));
+        }
+        Ok(problems)
+    }
+
+    /// Puts what was made again of every ledger in the place of what is stored, and answers how many rows that changed;
+    /// nothing where that is left to a newer program. What is to go goes first from all tables, for names and numbers may
+    /// have been exchanged.
+    pub(crate) async fn restore(&mut self) -> StoreResult<Option<u64>> {
+        let writer = self.rows::<(i64,)>(WRITER, vec![]).await?;
+        if writer.first().is_some_and(|(writer,)| *writer > self.session.version()) {
+            return Ok(None);
+        }
+        let (tables, mut marked) = (self.tables.clone(), Vec::new());
+        for table in &tables {
+            marked.push(self.mark(&table.name, &Range::default()).await?);
+        }
+        for (table, rows) in tables.iter().zip(&marked) {
+            self.delete(table, 0, *rows).await?;
+        }
+        for (table, rows) in tables.iter().zip(&marked) {
+            self.insert(table, 0, *rows).await?;
+        }
+        self.execute(NOTE_REBUILT.text(S::DIALECT)).await?;
+        Ok(Some(marked.iter().sum()))
+    }
+
+    /// Notes the keys of the rows of a table that differ, and answers how many there are.
+    pub(crate) async fn mark(&mut self, name: &str, range: &Range) -> StoreResult<u64> {
+        let table = self.table(name)?;
+        let differ = format!("SELECT DISTINCT {} FROM {}", table.columns(), table.difference(range));
+        let marks = match S::DIALECT {
+            Dialect::Sqlite => format!("CREATE TABLE made.\"differs_{name}\" AS {differ}"),
+            Dialect::Postgres => format!(
+                "CREATE TEMP TABLE \"differs_{name}\" AS
+                SELECT *, row_number() OVER () AS marked FROM ({differ}) d"
+            ),
+        };
+        self.execute(&marks).await?;
+        let count =
+            self.rows::<(u64,)>(&format!("SELECT count(*) FROM made.\"differs_{name}\""), vec![]).await?;
+        Ok(count.first().map_or(0, |(count,)| *count))
+    }
+
+    /// Puts the rows of a table in their place whose marks have numbers after the first and up to the second.
+    pub(crate) async fn exchange(&mut self, name: &str, after: u64, upto: u64) -> StoreResult<()> {
+        let table = self.table(name)?;
+        self.delete(&table, after, upto).await?;
+        self.insert(&table, after, upto).await
+    }
+
+    async fn delete(&mut self, table: &Derived, after: u64, upto: u64) -> StoreResult<()> {
+        let (name, columns, number) = (&table.name, table.columns(), Self::NUMBER);
+        let marked = format!(
+            "SELECT {columns} FROM made.\"differs_{name}\" WHERE {number} > {after} AND {number} <= {upto}"
+        );
+        if S::DIALECT == Dialect::Postgres {
+            return self
+                .execute(&format!("DELETE FROM evidence.\"{name}\" WHERE ({columns}) IN ({marked})"))
+                .await;
+        }
+        // Row by row: for a row value in a list SQLite uses the first column of the key alone.
+        let is = table.key.iter().zip(1..).map(|(column, number)| format!("{column} = ${number}"));
+        let delete =
+            format!("DELETE FROM evidence.\"{name}\" WHERE {}", is.collect::<Vec<_>>().join(" AND "));
+        for row in self.rows::<Row>(&marked, vec![]).await? {
+            self.rows::<Row>(&delete, row.into_iter().map(bound).collect()).await?;
+        }
+        Ok(())
+    }
+
+    async fn insert(
+        &mut self,
+        Derived { name, key, .. }: &Derived,
+        after: u64,
+        upto: u64,
+    ) -> StoreResult<()> {
+        let number = Self::NUMBER;
+        let is =
+            key.iter().map(|column| format!("t.{column} = d.{column}")).collect::<Vec<_>>().join(" AND ");
+        // In SQLite the order of the tables is kept.
+        let join = match S::DIALECT {
+            Dialect::Sqlite => "CROSS JOIN",
+            Dialect::Postgres => "JOIN",
+        };
+        let insert = format!(
+            "INSERT INTO evidence.\"{name}\" SELECT t.* FROM made.\"differs_{name}\" d
+            {join} made.\"{name}\" t ON {is} WHERE d.{number} > {after} AND d.{number} <= {upto}"
+        );
+        self.execute(&insert).await
+    }
+
+    fn table(&self, name: &str) -> StoreResult<Derived> {
+        let table = self.tables.iter().find(|table| table.name == name);
+        table.cloned().ok_or_else(|| StoreError::Failed(format!("there is no table {name}").into()))
+    }
+
+    /// Whether there is such a table that follows from the ledgers.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.tables.iter().any(|table| table.name == name)
+    }
+
+    /// The last organization whose tables were made again for a version, if one's were; nothing at all if all were, or a
+    /// newer program does it.
+    pub(crate) async fn reindexed(&mut self, version: i64) -> StoreResult<Option<Option<Cell>>> {
+        let upto = self.rows::<(Option<Cell>,)>(REINDEXED.text(S::DIALECT), vec![version.into()]).await?;
+        Ok(upto.into_iter().next().map(|(upto,)| upto))
+    }
+
+    /// Notes that the tables of these organizations were made again too.
+    pub(crate) async fn note_reindexed(&mut self, version: i64, range: &Range) -> StoreResult<()> {
+        let (sql, values) = match range.upto.clone() {
+            Some(upto) => (NOTE_REINDEXED, vec![version.into(), bound(upto)]),
+            None => (REINDEXED_ALL, vec![version.into()]),
+        };
+        self.rows::<Row>(sql, values).await.map(drop)
+    }
+
+    /// The attachment after this one, or the first, and whether it still has the content that it is named after, as the
+    /// store is at one time.
+    pub(crate) async fn next_blob(
+        &mut self,
+        last: Option<(Cell, String)>,
+    ) -> StoreResult<Option<(Blob, StoreResult<bool>)>> {
+        self.begin().await?;
+        let next = match last {
+            None => self.rows::<Blob>(FIRST_BLOB, vec![]).await,
+            Some((org, sha256)) => self.rows::<Blob>(NEXT_BLOB, vec![bound(org), sha256.into()]).await,
+        };
+        let checked = match next.as_deref() {
+            Ok([blob, ..]) => Some((blob.clone(), self.is_whole(blob).await)),
+            _ => None,
+        };
+        // It may have ended with an error already.
+        self.end_reading().await?;
+        next.map(|_| checked)
+    }
+
+    /// Whether numbered chunks are the content of this hash and size, as a reader finds them. They are read a few at a time.
+    async fn is_whole(&mut self, (org, sha256, size): &Blob) -> StoreResult<bool> {
+        let (mut digest, mut length, mut number) = (Digest::default(), 0, 0_i64);
+        loop {
+            let values =
+                vec![bound(org.clone()), sha256.as_str().into(), number.into(), CHUNKS_AT_A_TIME.into()];
+            let chunks = self.rows::<(i64, Vec<u8>)>(CHUNKS, values).await?;
+            if chunks.is_empty() {
+                return Ok(signed(length) == *size && digest.finish() == *sha256);
+            }
+            for (seq, data) in chunks {
+                if seq != number || data.is_empty() {
+                    return Ok(false);
+                }
+                digest.update(&data);
+                (number, length) = (number + 1, length + data.len() as u64);
+            }
+        }
+    }
+}
+
+/// The hash that a fact's key is kept with: the one whose digest the ledger has.
+fn secrets(fact: &Fact, hashes: &BTreeMap<String, KeyHash>) -> Vec<(Id, KeyHash)> {
+    let Fact::ApiKeyCreated { record } = fact else { return Vec::new() };
+    hashes.get(&record.hash_sha256).map(|hash| (record.id, hash.clone())).into_iter().collect()
+}
+
+fn unwritten(error: serde_json::Error) -> StoreError {
+    StoreError::Failed(error.into())
+}

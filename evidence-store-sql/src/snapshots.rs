@@ -1,0 +1,277 @@
+//! Snapshots, and the intervals in which artifacts ran: a snapshot writes what changed, not what runs.
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+use async_trait::async_trait;
+use evidence_core::Current;
+use evidence_core::fact::said;
+use evidence_core::id::Id;
+use evidence_core::name::Fingerprint;
+use evidence_core::snapshots::{
+    ArtifactKey, Instance, Run, Snapshot, SnapshotInstance, SnapshotRow, SnapshotStore,
+};
+use evidence_core::store::StoreResult;
+use evidence_core::time::Timestamp;
+use serde::Deserialize;
+
+use crate::decode::{Payload, array, word};
+use crate::driver::Driver;
+use crate::sql::{Sql, payload};
+use crate::store::SqlStore;
+use crate::tables::{Rows, Table};
+use crate::value::{Value, signed, texts};
+
+/// `until_idx` of what lasts.
+const LASTING: i64 = i64::MAX;
+
+const SNAPSHOT: Sql = Sql::same(concat!(
+    "SELECT s.ledger_index, ",
+    payload!("s"),
+    " FROM evidence.snapshot s WHERE s.org = $1 AND s.environment = $2 AND s.idx = $3"
+));
+
+/// The next one is a subquery, never a join: a probe of the index whatever the statistics say.
+const SNAPSHOTS: Sql = Sql::same(
+    "SELECT s.idx, s.at,
+        (SELECT n.at FROM evidence.snapshot n
+            WHERE n.org = $1 AND n.environment = s.environment AND n.idx = s.idx + 1),
+        s.compliant, s.ledger_index
+    FROM evidence.snapshot s WHERE s.org = $1 AND s.environment = $2 AND s.idx BETWEEN $3 AND $4 ORDER BY s.idx",
+);
+
+/// Of equal times the greatest number: one probe of an index, however long ago.
+const SNAPSHOT_AT: Sql = Sql::each(
+    "SELECT idx FROM evidence.snapshot
+    WHERE +org = $1 AND environment = $2 AND at <= $3 ORDER BY at DESC, idx DESC LIMIT 1",
+    "SELECT idx FROM evidence.snapshot
+    WHERE org = $1 AND environment || '' = $2 AND at <= $3 ORDER BY at DESC, idx DESC LIMIT 1",
+);
+
+/// One row with everything, as a JSON array of pairs or nothing, in any order: a row costs more than what is in it. No join
+/// with the snapshot, for which PostgreSQL might read every instance that ever ran.
+const INSTANCES: Sql = Sql::same(
+    "SELECT '[' || string_agg(
+            '[' || i.state || CASE WHEN i.until_idx = $3 THEN ',true]' ELSE ',false]' END, ',') || ']'
+    FROM evidence.instance i
+    WHERE i.org = $1 AND i.environment = $2 AND i.until_idx >= $3 AND i.from_idx <= $3
+        AND (i.until_idx > $3 OR i.exited)
+        AND EXISTS (SELECT 1 FROM evidence.snapshot WHERE org = $1 AND environment = $2 AND idx = $3)",
+);
+
+/// A row for the last interval of each run, by an index that has no others. An artifact's environments are found one after
+/// the other, and of each its first run and its newest, so that the work is that of what is shown. The name is a
+/// subquery, never a join: a probe of the index for each run, whatever else there is.
+const RUNS: Sql = Sql::each(
+    "WITH RECURSIVE pair (artifact, environment) AS (
+        SELECT value, (
+            SELECT min(i.environment) FROM evidence.instance i
+            WHERE i.org = $1 AND i.artifact = value AND (i.exited OR i.until_idx = 9223372036854775807))
+        FROM json_each($2)
+        UNION ALL
+        SELECT p.artifact, (
+            SELECT min(i.environment) FROM evidence.instance i
+            WHERE i.org = $1 AND i.artifact = p.artifact AND i.environment > p.environment
+                AND (i.exited OR i.until_idx = 9223372036854775807))
+        FROM pair p WHERE p.environment IS NOT NULL)
+    SELECT i.artifact, i.environment, (
+            SELECT n.name FROM evidence.record n
+            WHERE n.org = $1 AND n.kind = 'environment' AND n.id = i.environment),
+        b.idx, b.at, e.idx, e.at
+    FROM pair p CROSS JOIN evidence.instance i ON i.rowid IN (
+        SELECT * FROM (
+            SELECT f.rowid FROM evidence.instance f
+            WHERE f.org = $1 AND f.artifact = p.artifact AND f.environment = p.environment
+                AND (f.exited OR f.until_idx = 9223372036854775807)
+            ORDER BY f.since_idx LIMIT 1)
+        UNION
+        SELECT * FROM (
+            SELECT l.rowid FROM evidence.instance l
+            WHERE l.org = $1 AND l.artifact = p.artifact AND l.environment = p.environment
+                AND (l.exited OR l.until_idx = 9223372036854775807)
+            ORDER BY l.since_idx DESC LIMIT $3))
+    CROSS JOIN evidence.snapshot b ON b.environment = i.environment AND b.idx = i.since_idx
+    LEFT JOIN evidence.snapshot e ON e.environment = i.environment AND e.idx = i.until_idx
+    ORDER BY i.environment, i.artifact, i.since_idx",
+    "WITH RECURSIVE pair AS (
+        SELECT w.value AS artifact, (
+            SELECT i.environment FROM evidence.instance i
+            WHERE i.org = $1 AND i.artifact = w.value AND (i.exited OR i.until_idx = 9223372036854775807)
+            ORDER BY i.environment LIMIT 1) AS environment
+        FROM UNNEST($2::text[]) AS w (value)
+        UNION ALL
+        SELECT p.artifact, (
+            SELECT i.environment FROM evidence.instance i
+            WHERE i.org = $1 AND i.artifact = p.artifact AND i.environment > p.environment
+                AND (i.exited OR i.until_idx = 9223372036854775807)
+            ORDER BY i.environment LIMIT 1)
+        FROM pair p WHERE p.environment IS NOT NULL)
+    SELECT p.artifact, p.environment, (
+            SELECT n.name FROM evidence.record n
+            WHERE n.org = $1 AND n.kind = 'environment' AND n.id = p.environment),
+        b.idx, b.at, e.idx, e.at
+    FROM pair p CROSS JOIN LATERAL (
+        (SELECT f.since_idx, f.until_idx FROM evidence.instance f
+            WHERE f.org = $1 AND f.artifact = p.artifact AND f.environment = p.environment
+                AND (f.exited OR f.until_idx = 9223372036854775807)
+            ORDER BY f.since_idx LIMIT 1)
+        UNION
+        (SELECT l.since_idx, l.until_idx FROM evidence.instance l
+            WHERE l.org = $1 AND l.artifact = p.artifact AND l.environment = p.environment
+                AND (l.exited OR l.until_idx = 9223372036854775807)
+            ORDER BY l.since_idx DESC LIMIT $3)) i
+    CROSS JOIN LATERAL (
+        SELECT * FROM evidence.snapshot
+        WHERE org = $1 AND environment = p.environment AND idx = i.since_idx OFFSET 0) b
+    LEFT JOIN LATERAL (
+        SELECT * FROM evidence.snapshot
+        WHERE org = $1 AND environment = p.environment AND idx = i.until_idx OFFSET 0) e ON true
+    ORDER BY p.environment, p.artifact, i.since_idx",
+);
+
+/// An interval that begins in a batch, and may end in it.
+#[derive(Debug)]
+struct Begun {
+    org: Id,
+    environment: Id,
+    artifact: ArtifactKey,
+    instance: Instance,
+    until: i64,
+    exited: bool,
+}
+
+/// What ends an interval that began before a batch.
+#[derive(Debug)]
+struct Ended {
+    org: Id,
+    environment: Id,
+    artifact: ArtifactKey,
+    until: u64,
+    exited: bool,
+}
+
+/// The intervals that a batch begins and ends. Several snapshots of one environment may meet in a batch: what such a
+/// batch both begins and ends is written once, ended.
+#[derive(Debug, Default)]
+pub(crate) struct Intervals {
+    begun: Vec<Begun>,
+    /// What the batch has touched: the position of what lasts in `begun`, or nothing where it has ended.
+    touched: BTreeMap<(Id, ArtifactKey), Option<usize>>,
+    ended: Vec<Ended>,
+}
+
+impl Intervals {
+    pub(crate) fn end(&mut self, org: Id, environment: Id, artifact: ArtifactKey, until: u64, exited: bool) {
+        match self.touched.insert((environment, artifact.clone()), None) {
+            Some(Some(position)) => {
+                if let Some(begun) = self.begun.get_mut(position) {
+                    begun.until = signed(until);
+                    begun.exited = exited;
+                }
+            }
+            Some(None) => {}
+            None => self.ended.push(Ended { org, environment, artifact, until, exited }),
+        }
+    }
+
+    pub(crate) fn begin(&mut self, org: Id, environment: Id, instance: Instance) {
+        let artifact = instance.key();
+        self.touched.insert((environment, artifact.clone()), Some(self.begun.len()));
+        self.begun.push(Begun { org, environment, artifact, instance, until: LASTING, exited: false });
+    }
+
+    /// Writes the rows of the whole batch.
+    pub(crate) fn write(self, rows: &mut Rows) -> serde_json::Result<()> {
+        for Ended { org, environment, artifact, until, exited } in self.ended {
+            let artifact = artifact.as_str().into();
+            let row = vec![Value::Org(org), environment.into(), artifact, until.into(), exited.into()];
+            rows.push(Table::EndInstances, row);
+        }
+        for Begun { org, environment, artifact, instance, until, exited } in self.begun {
+            // As text: a JSON value in between would round its numbers.
+            let state = serde_json::to_string(&instance)?;
+            rows.push(
+                Table::Instance,
+                vec![
+                    Value::Org(org),
+                    environment.into(),
+                    artifact.as_str().into(),
+                    instance.from.into(),
+                    instance.since.into(),
+                    until.into(),
+                    exited.into(),
+                    state.into(),
+                ],
+            );
+        }
+        Ok(())
+    }
+}
+
+/// A payload, as far as its snapshot goes.
+#[derive(Deserialize)]
+struct TakenFact {
+    snapshot: Snapshot,
+}
+
+fn taken((revision, payload): (u64, Payload)) -> StoreResult<Current<Snapshot>> {
+    let TakenFact { snapshot } = said(payload.text()?)?;
+    Ok(Current { revision, record: snapshot })
+}
+
+/// A row of [`SNAPSHOTS`].
+type SnapshotLine = (u64, Timestamp, Option<Timestamp>, bool, u64);
+
+fn line((index, at, until, compliant, revision): SnapshotLine) -> StoreResult<SnapshotRow> {
+    Ok(SnapshotRow { index, at, until, compliant, revision })
+}
+
+/// What [`INSTANCES`] found, by artifact key.
+fn instances((json,): (Option<String>,)) -> StoreResult<Vec<SnapshotInstance>> {
+    let mut found: Vec<(Instance, bool)> = array(json)?;
+    found.sort_by_cached_key(|(instance, _)| (instance.key(), instance.from));
+    Ok(found.into_iter().map(|(instance, exited)| SnapshotInstance { instance, exited }).collect())
+}
+
+/// A row of [`RUNS`].
+type RunRow = (String, Id, String, u64, Timestamp, Option<u64>, Option<Timestamp>);
+
+fn run((fingerprint, environment, name, from, from_at, until, until_at): RunRow) -> StoreResult<Run> {
+    let (fingerprint, environment_name) = (word(&fingerprint)?, word(&name)?);
+    let (from, until) = ((from, from_at), until.zip(until_at));
+    Ok(Run { fingerprint, environment, environment_name, from, until })
+}
+
+#[async_trait]
+impl<D: Driver> SnapshotStore for SqlStore<D> {
+    async fn snapshot(&self, org: Id, environment: Id, index: u64) -> StoreResult<Option<Current<Snapshot>>> {
+        self.query_org(org, SNAPSHOT).bind(environment).bind(index).first_as(taken).await
+    }
+
+    async fn snapshots(
+        &self,
+        org: Id,
+        environment: Id,
+        range: RangeInclusive<u64>,
+    ) -> StoreResult<Vec<SnapshotRow>> {
+        let query = self.query_org(org, SNAPSHOTS).bind(environment);
+        let query = query.bind(*range.start()).bind(*range.end());
+        let lines = range.end().saturating_sub(*range.start());
+        query.about(usize::try_from(lines).unwrap_or(usize::MAX)).all_as(line).await
+    }
+
+    async fn snapshot_at(&self, org: Id, environment: Id, at: Timestamp) -> StoreResult<u64> {
+        let query = self.query_org(org, SNAPSHOT_AT).bind(environment).bind(at);
+        Ok(query.first::<(u64,)>().await?.map_or(0, |(index,)| index))
+    }
+
+    async fn instances(&self, org: Id, environment: Id, index: u64) -> StoreResult<Vec<SnapshotInstance>> {
+        let query = self.query_org(org, INSTANCES).bind(environment).bind(index);
+        Ok(query.long().first_as(instances).await?.unwrap_or_default())
+    }
+
+    async fn runs(&self, org: Id, fingerprints: &[Fingerprint], newest: u32) -> StoreResult<Vec<Run>> {
+        let query = self.query_org(org, RUNS).bind(texts(fingerprints)).bind(u64::from(newest));
+        query.about(fingerprints.len()).all_as(run).await
+    }
+}

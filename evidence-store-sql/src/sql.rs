@@ -1,0 +1,103 @@
+//! Statements in the words of both databases. House rules:
+//!
+//! - A table is named with its schema, `evidence.`: PostgreSQL has it under the name that the host chose, SQLite has none.
+//! - A statement about one organization has it as `$1`, once for each table, and never by a join.
+//! - One text serves both databases where they agree. Where they do not, both stand side by side.
+//! - Every look-up is a probe of an index, whatever the statistics say: a ledger's payload by a scalar subquery
+//!   ([`payload!`](crate::sql::payload)), the things of a list one by one ([`for_each!`](crate::sql::for_each)). In SQLite
+//!   `CROSS JOIN` keeps the order of the tables, and a plus (`+x.org = $1`) keeps a column from choosing the index; in
+//!   PostgreSQL `OFFSET 0` keeps a subquery one, and `|| ''` matches the indexes over expressions that lists alone use.
+//! - Every value is bound. Texts are joined of constants alone.
+
+use std::borrow::Cow;
+
+/// Which database a statement is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dialect {
+    /// SQLite.
+    Sqlite,
+    /// PostgreSQL.
+    Postgres,
+}
+
+/// The schema in this crate's statements.
+pub const SCHEMA: &str = "evidence.";
+
+/// A statement, or a part of one, as each database has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Sql {
+    sqlite: &'static str,
+    postgres: &'static str,
+}
+
+impl Sql {
+    /// A text that serves both.
+    pub(crate) const fn same(text: &'static str) -> Self {
+        Self { sqlite: text, postgres: text }
+    }
+
+    /// A text for each.
+    pub(crate) const fn each(sqlite: &'static str, postgres: &'static str) -> Self {
+        Self { sqlite, postgres }
+    }
+
+    /// The text for a database, its tables in the schema [`SCHEMA`].
+    pub(crate) const fn text(self, dialect: Dialect) -> &'static str {
+        match dialect {
+            Dialect::Sqlite => self.sqlite,
+            Dialect::Postgres => self.postgres,
+        }
+    }
+}
+
+impl Dialect {
+    /// A text of this crate with its tables in another schema, quoted or empty; as it is where that is the same.
+    #[must_use]
+    pub fn in_schema<'a>(text: impl Into<Cow<'a, str>>, schema: &str) -> Cow<'a, str> {
+        let text = text.into();
+        if schema == SCHEMA { text } else { Cow::Owned(text.replace(SCHEMA, schema)) }
+    }
+}
+
+/// The payload of the fact of a row of the organization `$1`.
+macro_rules! payload {
+    ($row:literal) => {
+        concat!(
+            "(SELECT l.payload FROM evidence.ledger l WHERE l.org = $1 AND l.idx = ",
+            $row,
+            ".ledger_index)"
+        )
+    };
+}
+pub(crate) use payload;
+
+/// The size of that payload, in bytes, 0 where the entry is missing. Neither database reads a text for its size.
+macro_rules! payload_size {
+    ($row:literal) => {
+        concat!(
+            "coalesce((SELECT octet_length(l.payload) FROM evidence.ledger l WHERE l.org = $1 AND l.idx = ",
+            $row,
+            ".ledger_index), 0)"
+        )
+    };
+}
+pub(crate) use payload_size;
+
+/// A statement about the rows of `$1` whose column is in the list `$2`, each a probe of the index: what is selected of
+/// them, the table, the column, the name of the row, and what comes after (`WHERE` or `ORDER BY`, perhaps).
+macro_rules! for_each {
+    ([$($select:tt)*], $table:literal, $column:literal, $row:literal, $after:literal) => {
+        $crate::sql::Sql::each(
+            concat!(
+                "SELECT ", $($select)*, " FROM json_each($2) w CROSS JOIN evidence.", $table, " ", $row,
+                " ON ", $row, ".org = $1 AND ", $row, ".", $column, " = w.value ", $after
+            ),
+            concat!(
+                "SELECT ", $($select)*, " FROM UNNEST($2::text[]) AS w (value) CROSS JOIN LATERAL (
+                    SELECT * FROM evidence.", $table, " WHERE org = $1 AND ", $column, " = w.value OFFSET 0) ", $row,
+                " ", $after
+            ),
+        )
+    };
+}
+pub(crate) use for_each;

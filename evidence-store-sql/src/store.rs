@@ -1,0 +1,225 @@
+//! The store, over whichever database, and the way to ask it.
+
+use std::borrow::Cow;
+
+use async_trait::async_trait;
+use evidence_core::id::Id;
+use evidence_core::store::{Current, Health, StoreResult, readable};
+use serde::de::DeserializeOwned;
+
+use crate::decode::{current, listed_current};
+use crate::driver::{Driver, Statement, Work};
+use crate::sql::{Sql, for_each, payload};
+use crate::value::{FromRow, Row, Value, texts};
+
+/// A store in a database that speaks SQL.
+#[derive(Debug)]
+pub struct SqlStore<D> {
+    pub(crate) driver: D,
+}
+
+impl<D: Driver> SqlStore<D> {
+    /// The store that this driver opened.
+    pub const fn new(driver: D) -> Self {
+        Self { driver }
+    }
+
+    /// Opens the store at this address, making it if there is none and bringing its tables up to date.
+    ///
+    /// # Errors
+    /// The driver's error says what is wrong and what to do.
+    pub async fn connect(url: &str) -> Result<Self, D::ConnectError> {
+        Self::connect_with(url, &D::Options::default()).await
+    }
+
+    /// Opens the store at this address with these options.
+    ///
+    /// # Errors
+    /// The driver's error says what is wrong and what to do.
+    pub async fn connect_with(url: &str, options: &D::Options) -> Result<Self, D::ConnectError> {
+        D::connect(url, options).await.map(Self::new)
+    }
+
+    /// Finishes what was handed to the writer and closes every connection. Later calls answer
+    /// [`evidence_core::StoreError::Unavailable`].
+    pub async fn close(&self) {
+        self.driver.close().await;
+    }
+
+    /// How many statements the database was sent so far.
+    pub fn statements(&self) -> u64 {
+        self.driver.statements()
+    }
+
+    /// What the store lies in.
+    pub const fn driver(&self) -> &D {
+        &self.driver
+    }
+
+    /// A query, whose values are bound next.
+    pub(crate) fn query(&self, sql: Sql) -> Query<'_, D> {
+        self.query_text(sql.text(D::DIALECT))
+    }
+
+    pub(crate) fn query_text(&self, sql: impl Into<Cow<'static, str>>) -> Query<'_, D> {
+        let statement = Statement { sql: sql.into(), values: Vec::new(), org: None, work: Work::Short };
+        Query { driver: &self.driver, statement }
+    }
+
+    /// A query about one organization, which is its first value.
+    pub(crate) fn query_org(&self, org: Id, sql: Sql) -> Query<'_, D> {
+        self.query(sql).of(org)
+    }
+
+    /// The record of this kind and name.
+    pub(crate) async fn by_name<T: DeserializeOwned + Send + 'static>(
+        &self,
+        org: Id,
+        kind: &'static str,
+        name: &str,
+    ) -> StoreResult<Option<Current<T>>> {
+        let row = self.driver.by_name(org, kind, None, name.to_owned()).await?;
+        row.map(|row| current(FromRow::from_row(row)?)).transpose()
+    }
+
+    /// The records of this kind and these ids, in any order.
+    pub(crate) async fn by_ids<T: DeserializeOwned + Send + 'static>(
+        &self,
+        org: Id,
+        kind: &'static str,
+        ids: &[Id],
+    ) -> StoreResult<Vec<Current<T>>> {
+        let query = self.query_org(org, BY_IDS).bind(texts(ids)).bind(kind).about(ids.len());
+        query.readable_as(org, listed_current).await
+    }
+
+    /// The record of this kind and id.
+    pub(crate) async fn by_id<T: DeserializeOwned + Send + 'static>(
+        &self,
+        org: Id,
+        kind: &'static str,
+        id: Id,
+    ) -> StoreResult<Option<Current<T>>> {
+        self.query_org(org, BY_IDS).bind(texts(&[id])).bind(kind).first_as(current).await
+    }
+
+    /// Every record of this kind, by name, but for the archived ones.
+    pub(crate) async fn all_named<T: DeserializeOwned + Send + 'static>(
+        &self,
+        org: Id,
+        kind: &'static str,
+    ) -> StoreResult<Vec<Current<T>>> {
+        self.query_org(org, ALL_NAMED).bind(kind).long().readable_as(org, listed_current).await
+    }
+}
+
+const BY_IDS: Sql = for_each!(["n.ledger_index, ", payload!("n")], "record", "id", "n", "WHERE n.kind = $3");
+
+const ALL_NAMED: Sql = Sql::each(
+    concat!(
+        "SELECT n.ledger_index, ",
+        payload!("n"),
+        " FROM evidence.record n WHERE n.org = $1 AND n.kind = $2 AND NOT n.archived ORDER BY n.name"
+    ),
+    concat!(
+        "SELECT n.ledger_index, ",
+        payload!("n"),
+        " FROM evidence.record n WHERE n.org = $1 AND n.kind || '' = $2 AND NOT n.archived ORDER BY n.name"
+    ),
+);
+
+/// A statement on its way to the database, and its values.
+#[derive(Debug)]
+pub(crate) struct Query<'a, D> {
+    driver: &'a D,
+    statement: Statement,
+}
+
+impl<D: Driver> Query<'_, D> {
+    /// Binds the next value; one that the statement does not name is passed over.
+    pub(crate) fn bind(mut self, value: impl Into<Value>) -> Self {
+        self.statement.values.push(value.into());
+        self
+    }
+
+    /// Says which organization it is about, as its next value too.
+    pub(crate) fn of(mut self, org: Id) -> Self {
+        self.statement.org = Some(org);
+        self.bind(Value::Org(org))
+    }
+
+    /// Says that the answer may be long.
+    pub(crate) fn long(mut self) -> Self {
+        self.statement.work = Work::Long;
+        self
+    }
+
+    /// Says about how many things it asks.
+    pub(crate) fn about(mut self, things: usize) -> Self {
+        self.statement.work = Work::About(things);
+        self
+    }
+
+    /// The first row, if there is one. The statement answers one at most.
+    pub(crate) async fn first<R: FromRow + Send + 'static>(self) -> StoreResult<Option<R>> {
+        self.first_as(Ok).await
+    }
+
+    /// What the first row says.
+    pub(crate) async fn first_as<R: FromRow, T: Send + 'static>(
+        self,
+        read: impl FnOnce(R) -> StoreResult<T> + Send + 'static,
+    ) -> StoreResult<Option<T>> {
+        let read = |rows: Vec<Row>| rows.into_iter().next().map(|row| read(R::from_row(row)?)).transpose();
+        self.driver.read(self.statement, read).await
+    }
+
+    /// Every row.
+    pub(crate) async fn all<R: FromRow + Send + 'static>(self) -> StoreResult<Vec<R>> {
+        self.all_as(Ok).await
+    }
+
+    /// What each row says.
+    pub(crate) async fn all_as<R: FromRow, T: Send + 'static>(
+        self,
+        mut read: impl FnMut(R) -> StoreResult<T> + Send + 'static,
+    ) -> StoreResult<Vec<T>> {
+        let read = move |rows: Vec<Row>| rows.into_iter().map(|row| read(R::from_row(row)?)).collect();
+        self.driver.read(self.statement, read).await
+    }
+
+    /// What the rows of a list say, each with the ledger index of its fact: all that can be read.
+    pub(crate) async fn readable_as<R: FromRow, T: Send + 'static>(
+        self,
+        org: Id,
+        mut read: impl FnMut(R) -> (i64, StoreResult<T>) + Send + 'static,
+    ) -> StoreResult<Vec<T>> {
+        self.answer(move |rows: Vec<R>| readable(org, rows.into_iter().map(&mut read))).await
+    }
+
+    /// The statement with its values.
+    pub(crate) fn statement(self) -> Statement {
+        self.statement
+    }
+
+    /// Whether it changed something: it answers a row then.
+    pub(crate) async fn change(self) -> StoreResult<bool> {
+        self.driver.change(vec![self.statement]).await
+    }
+
+    /// What all rows say together.
+    pub(crate) async fn answer<R: FromRow, T: Send + 'static>(
+        self,
+        read: impl FnOnce(Vec<R>) -> StoreResult<T> + Send + 'static,
+    ) -> StoreResult<T> {
+        let read = |rows: Vec<Row>| read(rows.into_iter().map(R::from_row).collect::<StoreResult<_>>()?);
+        self.driver.read(self.statement, read).await
+    }
+}
+
+#[async_trait]
+impl<D: Driver> Health for SqlStore<D> {
+    async fn ready(&self) -> StoreResult<()> {
+        self.driver.ready().await
+    }
+}

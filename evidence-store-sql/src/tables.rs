@@ -1,0 +1,622 @@
+//! The tables that facts are written to: their columns and keys, once, and the statements that follow from them.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use crate::value::{Column, Value};
+
+/// A table, or another thing to do to one, in the order in which a group writes them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Table {
+    /// Ledger entries.
+    Ledger,
+    /// Stored nodes of the ledgers' trees.
+    Node,
+    /// Organizations.
+    Organization,
+    /// Users.
+    User,
+    /// Roles of users.
+    Membership,
+    /// The newest fact of each record.
+    Record,
+    /// Gives up all names of records. Comes before [`Table::Name`], whose rows may claim them since.
+    ReleaseNames,
+    /// Deletes names, whatever they lead to.
+    DeleteNames,
+    /// What names lead to. Whether a name may be claimed was decided before.
+    Name,
+    /// API keys.
+    ApiKey,
+    /// Trails.
+    Trail,
+    /// The newest facts of trails that were begun before.
+    TrailRevision,
+    /// Updates of trails.
+    TrailEntry,
+    /// Artifact reports: the one table that is indexed by digests.
+    Artifact,
+    /// Attestations: a narrow row each, with the body in the ledger.
+    Attestation,
+    /// Contents that records name.
+    Attachment,
+    /// What a record names is not pending.
+    DeletePending,
+    /// Repositories.
+    Repo,
+    /// Snapshots.
+    Snapshot,
+    /// When environments were last reported on. A report that comes late does not turn time back.
+    EnvironmentReport,
+    /// Ends what ran before the group. Comes before [`Table::Instance`].
+    EndInstances,
+    /// Intervals in which artifacts ran.
+    Instance,
+    /// Versions of policies and attestation types.
+    Version,
+    /// The newest entry of allowlists for each environment and fingerprint.
+    Allowance,
+    /// Texts by digest.
+    Text,
+    /// Heads of ledgers that were begun.
+    Head,
+}
+
+/// What a column holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// The organization.
+    Org,
+    /// Text.
+    Text,
+    /// JSON: text in SQLite, `jsonb` in PostgreSQL.
+    Json,
+    /// An integer.
+    Int,
+    /// A truth value.
+    Bool,
+}
+
+use Kind::{Bool, Int, Json, Org, Text};
+
+/// What becomes of a row that is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Conflict {
+    /// It is not there, or the group fails.
+    None,
+    /// It stays.
+    Keep {
+        /// The columns of the key.
+        key: &'static str,
+    },
+    /// It is replaced: all columns from this one on.
+    Replace {
+        /// The columns of the key in SQLite and in PostgreSQL.
+        key: [&'static str; 2],
+        /// How many of the first columns tell rows apart.
+        identity: usize,
+        /// How many of the first columns stay as they were.
+        kept: usize,
+    },
+    /// Nothing is inserted; these statements use the row instead. In SQLite its columns are `$1` and so on; in
+    /// PostgreSQL `{rows}` stands for the rows, and nothing is written where `go` is empty.
+    Instead([&'static str; 2]),
+}
+
+/// A table, its columns, and what becomes of rows that are there.
+struct Definition {
+    table: &'static str,
+    columns: &'static [(&'static str, Kind)],
+    conflict: Conflict,
+}
+
+const fn insert(table: &'static str, columns: &'static [(&'static str, Kind)]) -> Definition {
+    Definition { table, columns, conflict: Conflict::None }
+}
+
+const fn keep(
+    table: &'static str,
+    columns: &'static [(&'static str, Kind)],
+    key: &'static str,
+) -> Definition {
+    Definition { table, columns, conflict: Conflict::Keep { key } }
+}
+
+const fn replace(
+    table: &'static str,
+    columns: &'static [(&'static str, Kind)],
+    key: [&'static str; 2],
+    identity: usize,
+    kept: usize,
+) -> Definition {
+    Definition { table, columns, conflict: Conflict::Replace { key, identity, kept } }
+}
+
+const fn instead(
+    table: &'static str,
+    columns: &'static [(&'static str, Kind)],
+    sqlite: &'static str,
+    postgres: &'static str,
+) -> Definition {
+    Definition { table, columns, conflict: Conflict::Instead([sqlite, postgres]) }
+}
+
+impl Table {
+    const fn definition(self) -> Definition {
+        match self {
+            Self::Ledger => insert(
+                "ledger",
+                &[
+                    ("org", Org),
+                    ("idx", Int),
+                    ("kind", Text),
+                    ("at", Int),
+                    ("actor", Text),
+                    ("payload_sha256", Text),
+                    ("leaf_hash", Text),
+                    ("payload", Text),
+                ],
+            ),
+            Self::Node => insert("node", &[("org", Org), ("level", Int), ("idx", Int), ("hash", Text)]),
+            // SQLite has the key besides, which the driver gives.
+            Self::Organization => {
+                insert("organization", &[("key", Org), ("id", Text), ("name", Text), ("record", Text)])
+            }
+            Self::User => insert(
+                "user",
+                &[("org", Org), ("id", Text), ("name", Text), ("record", Text), ("ledger_index", Int)],
+            ),
+            Self::Membership => replace(
+                "membership",
+                &[("org", Org), ("\"user\"", Text), ("role", Text)],
+                ["org, \"user\""; 2],
+                2,
+                2,
+            ),
+            Self::Record => replace(
+                "record",
+                &[
+                    ("org", Org),
+                    ("kind", Text),
+                    ("id", Text),
+                    ("name", Text),
+                    ("ledger_index", Int),
+                    ("archived", Bool),
+                    ("tags", Json),
+                ],
+                ["org, kind, id", "org, id, kind"],
+                3,
+                3,
+            ),
+            // SQLite would rather read all names of the organization and kind. In PostgreSQL one statement cannot delete
+            // a row and write it anew: what is claimed since stays.
+            Self::ReleaseNames => instead(
+                "name",
+                &[("org", Org), ("kind", Text), ("id", Text), ("claimed", Text)],
+                "DELETE FROM name INDEXED BY name_id WHERE org = $1 AND kind = $2 AND id = $3",
+                "DELETE FROM evidence.name n USING go, {rows} AS r (org, kind, id, claimed)
+                WHERE n.org = r.org AND n.kind = r.kind AND n.id = r.id
+                    AND NOT jsonb_exists(r.claimed::jsonb, n.name)",
+            ),
+            Self::DeleteNames => instead(
+                "name",
+                &[("org", Org), ("kind", Text), ("name", Text)],
+                "DELETE FROM name WHERE org = $1 AND kind = $2 AND name = $3",
+                "DELETE FROM evidence.name n USING go, {rows} AS r (org, kind, name)
+                WHERE n.org = r.org AND n.kind = r.kind AND n.name = r.name",
+            ),
+            Self::Name => replace(
+                "name",
+                &[("org", Org), ("kind", Text), ("name", Text), ("id", Text), ("alias", Bool)],
+                ["org, kind, name"; 2],
+                3,
+                3,
+            ),
+            // A later fact about a key changes when it ends and never its hash.
+            Self::ApiKey => replace(
+                "api_key",
+                &[
+                    ("org", Org),
+                    ("id", Text),
+                    ("owner", Json),
+                    ("owner_id", Text),
+                    ("hash", Text),
+                    ("created_at", Int),
+                    ("expires_at", Int),
+                    ("revoked_at", Int),
+                ],
+                ["id", "org, id"],
+                2,
+                6,
+            ),
+            Self::Trail => insert(
+                "trail",
+                &[
+                    ("org", Org),
+                    ("id", Text),
+                    ("flow", Text),
+                    ("name", Text),
+                    ("begun", Int),
+                    ("ledger_index", Int),
+                    ("ordinal", Int),
+                    ("flow_ordinal", Int),
+                ],
+            ),
+            Self::TrailRevision => instead(
+                "trail",
+                &[("org", Org), ("id", Text), ("ledger_index", Int)],
+                "UPDATE trail SET ledger_index = $3 WHERE id = $2 AND org = $1",
+                "UPDATE evidence.trail t SET ledger_index = r.ledger_index
+                FROM go, {rows} AS r (org, id, ledger_index) WHERE t.org = r.org AND t.id = r.id",
+            ),
+            Self::TrailEntry => {
+                insert("trail_entry", &[("org", Org), ("trail", Text), ("ledger_index", Int)])
+            }
+            Self::Artifact => insert(
+                "artifact",
+                &[
+                    ("org", Org),
+                    ("id", Text),
+                    ("flow", Text),
+                    ("trail", Text),
+                    ("fingerprint", Text),
+                    ("name", Text),
+                    ("commit_sha", Text),
+                    ("branch", Text),
+                    ("repo", Text),
+                    ("template", Text),
+                    ("at", Int),
+                    ("ledger_index", Int),
+                    ("ordinal", Int),
+                    ("flow_ordinal", Int),
+                ],
+            ),
+            Self::Attestation => insert(
+                "attestation",
+                &[
+                    ("org", Org),
+                    ("id", Text),
+                    ("trail", Text),
+                    ("name", Text),
+                    ("kind", Text),
+                    ("is_compliant", Bool),
+                    ("is_override", Bool),
+                    ("binding", Text),
+                    ("at", Int),
+                    ("ledger_index", Int),
+                ],
+            ),
+            Self::Attachment => {
+                keep("attachment", &[("org", Org), ("sha256", Text), ("size", Int)], "org, sha256")
+            }
+            Self::DeletePending => instead(
+                "attachment_pending",
+                &[("org", Org), ("sha256", Text)],
+                "DELETE FROM attachment_pending WHERE org = $1 AND sha256 = $2",
+                "DELETE FROM evidence.attachment_pending p USING go, {rows} AS r (org, sha256)
+                WHERE p.org = r.org AND p.sha256 = r.sha256",
+            ),
+            Self::Repo => replace(
+                "repo",
+                &[
+                    ("org", Org),
+                    ("id", Text),
+                    ("name", Text),
+                    ("provider", Text),
+                    ("external_id", Text),
+                    ("vcs_instance", Text),
+                    ("namespace", Text),
+                    ("ledger_index", Int),
+                ],
+                ["id", "org, id"],
+                2,
+                2,
+            ),
+            Self::Snapshot => insert(
+                "snapshot",
+                &[
+                    ("org", Org),
+                    ("environment", Text),
+                    ("idx", Int),
+                    ("at", Int),
+                    ("compliant", Bool),
+                    ("ledger_index", Int),
+                ],
+            ),
+            Self::EnvironmentReport => instead(
+                "environment_report",
+                &[("org", Org), ("environment", Text), ("at", Int)],
+                "INSERT INTO environment_report (org, environment, at) VALUES ($1, $2, $3)
+                ON CONFLICT (environment) DO UPDATE SET at = max(at, excluded.at)",
+                "INSERT INTO evidence.environment_report AS h (org, environment, at)
+                SELECT r.org, r.environment, max(r.at) FROM go, {rows} AS r (org, environment, at)
+                GROUP BY r.org, r.environment
+                ON CONFLICT (org, environment) DO UPDATE SET at = greatest(h.at, excluded.at)",
+            ),
+            // In PostgreSQL it is one statement with the inserts and does not see their rows. What lasts is looked up in
+            // a subquery (`OFFSET 0`) and updated where it lies: a probe of the index for each row, whatever the
+            // statistics say, for nobody else writes to the ledger meanwhile.
+            Self::EndInstances => instead(
+                "instance",
+                &[
+                    ("org", Org),
+                    ("environment", Text),
+                    ("artifact", Text),
+                    ("until_idx", Int),
+                    ("exited", Bool),
+                ],
+                "UPDATE instance SET until_idx = $4, exited = $5
+                WHERE environment = $2 AND artifact = $3 AND until_idx = 9223372036854775807 AND +org = $1",
+                "UPDATE evidence.instance i SET until_idx = e.until_idx, exited = e.exited
+                FROM (
+                    SELECT l.ctid AS at, r.until_idx, r.exited
+                    FROM go, {rows} AS r (org, environment, artifact, until_idx, exited)
+                    CROSS JOIN LATERAL (
+                        SELECT ctid FROM evidence.instance
+                        WHERE org = r.org AND environment = r.environment AND artifact = r.artifact
+                            AND until_idx = 9223372036854775807 OFFSET 0) l
+                    OFFSET 0) e
+                WHERE i.ctid = e.at",
+            ),
+            Self::Instance => insert(
+                "instance",
+                &[
+                    ("org", Org),
+                    ("environment", Text),
+                    ("artifact", Text),
+                    ("from_idx", Int),
+                    ("since_idx", Int),
+                    ("until_idx", Int),
+                    ("exited", Bool),
+                    ("state", Text),
+                ],
+            ),
+            Self::Version => {
+                insert("version", &[("org", Org), ("id", Text), ("number", Int), ("ledger_index", Int)])
+            }
+            Self::Allowance => replace(
+                "allowance",
+                &[("org", Org), ("environment", Text), ("fingerprint", Text), ("ledger_index", Int)],
+                ["org, environment, fingerprint"; 2],
+                3,
+                3,
+            ),
+            Self::Text => replace(
+                "kept_text",
+                &[("org", Org), ("sha256", Text), ("ledger_index", Int)],
+                ["org, sha256"; 2],
+                2,
+                2,
+            ),
+            Self::Head => insert("head", &[("org", Org), ("size", Int), ("frontier", Text)]),
+        }
+    }
+
+    /// How many of the first columns tell rows apart, and how many of them a later row leaves as they were, for tables
+    /// whose rows are replaced: a group writes each once.
+    const fn replaces(self) -> Option<(usize, usize)> {
+        match self.definition().conflict {
+            Conflict::Replace { identity, kept, .. } => Some((identity, kept)),
+            _ if matches!(self, Self::Trail | Self::TrailRevision) => Some((2, 2)),
+            Conflict::None | Conflict::Keep { .. } | Conflict::Instead(_) => None,
+        }
+    }
+
+    /// The statement that writes a row in SQLite, with its columns as `$1` and so on.
+    #[must_use]
+    pub fn sqlite(self) -> &'static str {
+        static STATEMENTS: LazyLock<BTreeMap<Table, String>> =
+            LazyLock::new(|| Table::ALL.into_iter().map(|table| (table, table.sqlite_text())).collect());
+        STATEMENTS.get(&self).map_or("", String::as_str)
+    }
+
+    fn sqlite_text(self) -> String {
+        let Definition { table, columns, conflict } = self.definition();
+        if let Conflict::Instead([sqlite, _]) = conflict {
+            return sqlite.to_owned();
+        }
+        let names = names(columns);
+        let values: Vec<_> = (1..=columns.len()).map(|number| format!("${number}")).collect();
+        let values = values.join(", ");
+        format!("INSERT INTO {table} ({names}) VALUES ({values}){}", on_conflict(&conflict, columns, 0))
+    }
+
+    /// The statement that writes rows in PostgreSQL, if the relation `go` has a row, with the columns of the rows as
+    /// parameters from this number on.
+    fn postgres(self, first: usize) -> String {
+        let Definition { table, columns, conflict } = self.definition();
+        let columns = self.postgres_columns(columns);
+        let arrays = columns.iter().zip(first..).map(|((_, kind), number)| match kind {
+            Org | Text | Json => format!("${number}::text[]"),
+            Int => format!("${number}::bigint[]"),
+            Bool => format!("${number}::boolean[]"),
+        });
+        let rows = format!("UNNEST({})", arrays.collect::<Vec<_>>().join(", "));
+        if let Conflict::Instead([_, postgres]) = conflict {
+            return postgres.replace("{rows}", &rows);
+        }
+        let names = names(columns);
+        let values = columns.iter().map(|(name, kind)| match kind {
+            Json => format!("r.{name}::jsonb"),
+            Org | Text | Int | Bool => format!("r.{name}"),
+        });
+        format!(
+            "INSERT INTO evidence.{table} ({names}) SELECT {} FROM go, {rows} AS r ({names}){}",
+            values.collect::<Vec<_>>().join(", "),
+            on_conflict(&conflict, columns, 1)
+        )
+    }
+
+    /// An organization's key is its id.
+    fn postgres_columns(self, columns: &'static [(&'static str, Kind)]) -> &'static [(&'static str, Kind)] {
+        if self == Self::Organization { columns.get(1..).unwrap_or_default() } else { columns }
+    }
+
+    const ALL: [Self; 26] = [
+        Self::Ledger,
+        Self::Node,
+        Self::Organization,
+        Self::User,
+        Self::Membership,
+        Self::Record,
+        Self::ReleaseNames,
+        Self::DeleteNames,
+        Self::Name,
+        Self::ApiKey,
+        Self::Trail,
+        Self::TrailRevision,
+        Self::TrailEntry,
+        Self::Artifact,
+        Self::Attestation,
+        Self::Attachment,
+        Self::DeletePending,
+        Self::Repo,
+        Self::Snapshot,
+        Self::EnvironmentReport,
+        Self::EndInstances,
+        Self::Instance,
+        Self::Version,
+        Self::Allowance,
+        Self::Text,
+        Self::Head,
+    ];
+}
+
+fn names(columns: &[(&'static str, Kind)]) -> String {
+    columns.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
+}
+
+fn on_conflict(conflict: &Conflict, columns: &[(&'static str, Kind)], dialect: usize) -> String {
+    match conflict {
+        Conflict::None | Conflict::Instead(_) => String::new(),
+        Conflict::Keep { key } => format!(" ON CONFLICT ({key}) DO NOTHING"),
+        Conflict::Replace { key, kept, .. } => {
+            let replaced = columns.iter().skip(*kept).map(|(name, _)| format!("{name} = excluded.{name}"));
+            let key = key.get(dialect).copied().unwrap_or_default();
+            format!(" ON CONFLICT ({key}) DO UPDATE SET {}", replaced.collect::<Vec<_>>().join(", "))
+        }
+    }
+}
+
+/// The rows of one table.
+#[derive(Debug, Default)]
+struct TableRows {
+    rows: Vec<Vec<Value>>,
+    /// Where the row of a key is, for tables whose rows are replaced.
+    positions: BTreeMap<Vec<String>, usize>,
+}
+
+impl TableRows {
+    fn row(&mut self, key: &[String]) -> Option<&mut Vec<Value>> {
+        self.positions.get(key).and_then(|position| self.rows.get_mut(*position))
+    }
+}
+
+/// What tells a row apart: so many of its first values.
+fn key(row: &[Value], identity: usize) -> Vec<String> {
+    row.iter().take(identity).map(|value| format!("{value:?}")).collect()
+}
+
+/// The rows of a group, by table.
+#[derive(Debug, Default)]
+pub struct Rows(BTreeMap<Table, TableRows>);
+
+impl Rows {
+    /// Adds a row: the table's columns in their order. Of rows that replace each other one is kept.
+    pub(crate) fn push(&mut self, table: Table, row: Vec<Value>) {
+        let of_table = self.0.entry(table).or_default();
+        if let Some((identity, kept)) = table.replaces() {
+            let key = key(&row, identity);
+            if let Some(earlier) = of_table.row(&key) {
+                earlier.splice(kept.., row.into_iter().skip(kept)).for_each(drop);
+                return;
+            }
+            of_table.positions.insert(key, of_table.rows.len());
+        }
+        of_table.rows.push(row);
+    }
+
+    /// Adds what makes an entry the newest about a trail, which may have begun in this group.
+    pub(crate) fn push_trail_revision(&mut self, row: Vec<Value>) {
+        let key = key(&row, 2);
+        match self.0.get_mut(&Table::Trail).and_then(|trails| trails.row(&key)) {
+            Some(begun) => begun.splice(5..6, row.into_iter().skip(2)).for_each(drop),
+            None => self.push(Table::TrailRevision, row),
+        }
+    }
+
+    /// The rows, table by table, in the order in which they are to be written.
+    pub fn tables(&self) -> impl Iterator<Item = (Table, &[Vec<Value>])> {
+        self.0.iter().map(|(table, rows)| (*table, rows.rows.as_slice()))
+    }
+
+    /// The organizations that they make.
+    pub fn organizations(&self) -> impl Iterator<Item = evidence_core::id::Id> {
+        let rows = self.0.get(&Table::Organization).into_iter().flat_map(|rows| &rows.rows);
+        rows.filter_map(|row| match row.first() {
+            Some(Value::Org(org)) => Some(*org),
+            _ => None,
+        })
+    }
+
+    /// For PostgreSQL: the statements that write them, if the relation `go` has a row, each to be given a name; and their
+    /// parameters, which come after so many others.
+    #[must_use]
+    pub fn into_statements(self, mut parameters: usize) -> (Vec<String>, Vec<Column>) {
+        let (mut statements, mut columns) = (Vec::new(), Vec::new());
+        for (table, TableRows { rows, .. }) in self.0 {
+            statements.push(table.postgres(parameters + 1));
+            let skipped = usize::from(table == Table::Organization);
+            let kinds = table.definition().columns.get(skipped..).unwrap_or_default();
+            let mut values = transposed(kinds, rows, skipped);
+            parameters += values.len();
+            columns.append(&mut values);
+        }
+        (statements, columns)
+    }
+}
+
+/// Rows by column.
+fn transposed(kinds: &[(&'static str, Kind)], rows: Vec<Vec<Value>>, skipped: usize) -> Vec<Column> {
+    let mut columns: Vec<Column> = kinds.iter().map(|(_, kind)| Column::new(*kind, rows.len())).collect();
+    for row in rows {
+        for (column, value) in columns.iter_mut().zip(row.into_iter().skip(skipped)) {
+            column.push(value);
+        }
+    }
+    columns
+}
+
+impl Column {
+    fn new(kind: Kind, rows: usize) -> Self {
+        match kind {
+            Org => Self::Orgs(Vec::with_capacity(rows)),
+            Text | Json => Self::Texts(Vec::with_capacity(rows)),
+            Int => Self::Ints(Vec::with_capacity(rows)),
+            Bool => Self::Bools(Vec::with_capacity(rows)),
+        }
+    }
+
+    fn push(&mut self, value: Value) {
+        match (self, value) {
+            (Self::Orgs(orgs), Value::Org(org)) => orgs.push(Some(org)),
+            (Self::Texts(texts), Value::Text(text)) => texts.push(text),
+            (Self::Ints(numbers), Value::Int(number)) => numbers.push(number),
+            (Self::Bools(truths), Value::Bool(truth)) => truths.push(truth),
+            // The database refuses columns of different lengths.
+            (column, value) => debug_assert!(false, "{value:?} in a column of {column:?}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn each_table_is_named_once() {
+        assert_eq!(BTreeSet::from(Table::ALL).len(), Table::ALL.len());
+    }
+}

@@ -1,0 +1,35 @@
+//! Texts, found by their digests.
+
+use async_trait::async_trait;
+use evidence_core::fact::said;
+use evidence_core::id::Id;
+use evidence_core::ledger::Hash;
+use evidence_core::store::StoreResult;
+use evidence_core::texts::TextStore;
+use serde::Deserialize;
+
+use crate::decode::Payload;
+use crate::driver::Driver;
+use crate::sql::{Sql, for_each, payload};
+use crate::store::SqlStore;
+use crate::value::texts;
+
+/// By the newest entry that keeps each text: an older one may be damaged.
+const TEXTS: Sql = for_each!(["t.ledger_index, ", payload!("t")], "kept_text", "sha256", "t", "");
+
+/// A payload, as far as its text goes.
+#[derive(Deserialize)]
+struct Kept {
+    text: String,
+}
+
+fn kept((index, payload): (i64, Payload)) -> (i64, StoreResult<String>) {
+    (index, payload.text().and_then(said::<Kept>).map(|kept| kept.text))
+}
+
+#[async_trait]
+impl<D: Driver> TextStore for SqlStore<D> {
+    async fn texts(&self, org: Id, digests: &[Hash]) -> StoreResult<Vec<String>> {
+        self.query_org(org, TEXTS).bind(texts(digests)).long().readable_as(org, kept).await
+    }
+}

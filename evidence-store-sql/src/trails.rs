@@ -1,0 +1,262 @@
+//! Trails, and what was reported to them.
+
+use std::borrow::Cow;
+
+use async_trait::async_trait;
+use evidence_core::id::Id;
+use evidence_core::name::TrailName;
+use evidence_core::page::{Listed, Page, PageRequest};
+use evidence_core::store::{StoreResult, readable};
+use evidence_core::trails::{
+    REPORT_BYTES, Reported, Trail, TrailContents, TrailEntry, TrailFilter, TrailStore,
+};
+use evidence_core::{Current, StoreError};
+
+use crate::decode::{Payload, array, current, record, text, word};
+use crate::driver::Driver;
+use crate::listing::{Listing, Order};
+use crate::sql::{Sql, for_each, payload, payload_size};
+use crate::store::SqlStore;
+use crate::value::{FromRow, texts};
+use crate::{artifacts, attestations};
+
+const KIND: &str = "trail";
+
+const TRAILS: Sql = Sql::same("evidence.trail x WHERE x.org = $1");
+
+/// For conditions that have an index of their own: in SQLite it begins with no organization, and the plus keeps the planner
+/// from walking the whole organization.
+const NARROWED: Sql = Sql::each("evidence.trail x WHERE +x.org = $1", "evidence.trail x WHERE x.org = $1");
+
+/// As the index of lists has it.
+const OF_FLOW: Sql = Sql::each(" AND x.flow = $4", " AND x.flow || '' = $4");
+
+const OF_TAGGED_FLOWS: Sql = Sql::each(
+    " AND x.flow IN (
+        SELECT n.id FROM evidence.record n, json_each(n.tags) t
+        WHERE n.org = $1 AND n.kind = 'flow' AND t.key = $5 AND ($6 IS NULL OR t.value = $6))",
+    " AND x.flow || '' IN (
+        SELECT n.id FROM evidence.record n
+        WHERE n.org = $1 AND n.kind || '' = 'flow' AND n.tags ? $5 AND ($6 IS NULL OR n.tags->>$5 = $6))",
+);
+
+/// Hex digits sort before 'g': the range is the prefix, and the index is used.
+const WITH_FINGERPRINT: Sql = Sql::same(
+    " AND x.id IN (
+        SELECT a.trail FROM evidence.artifact a
+        WHERE a.org = $1 AND a.fingerprint >= $7 AND a.fingerprint < $7 || 'g')",
+);
+
+const NEWEST: Sql = Sql::each(
+    "SELECT t.id FROM json_each($2) f CROSS JOIN evidence.trail t ON t.id = (
+        SELECT n.id FROM evidence.trail n WHERE n.flow = f.value ORDER BY n.flow_ordinal DESC LIMIT 1)
+    WHERE t.org = $1",
+    "SELECT t.id FROM UNNEST($2::text[]) AS f (flow) CROSS JOIN LATERAL (
+        SELECT id FROM evidence.trail
+        WHERE org = $1 AND flow || '' = f.flow ORDER BY flow_ordinal DESC LIMIT 1) t",
+);
+
+/// Counted by indexes alone, which in SQLite know no organization.
+const SIZES: Sql = Sql::each(
+    concat!(
+        "SELECT t.id, ",
+        payload_size!("t"),
+        ",
+            (SELECT count(*) FROM evidence.artifact a WHERE a.trail = t.id)
+            + (SELECT count(*) FROM evidence.attestation a WHERE a.trail = t.id)
+        FROM json_each($2) w CROSS JOIN evidence.trail t ON t.org = $1 AND t.id = w.value"
+    ),
+    concat!(
+        "SELECT t.id, ",
+        payload_size!("t"),
+        ",
+            (SELECT count(*) FROM evidence.artifact a WHERE a.org = $1 AND a.trail = t.id)
+            + (SELECT count(*) FROM evidence.attestation a WHERE a.org = $1 AND a.trail = t.id)
+        FROM UNNEST($2::text[]) AS w (value) CROSS JOIN LATERAL (
+            SELECT * FROM evidence.trail WHERE org = $1 AND id = w.value OFFSET 0) t"
+    ),
+);
+
+/// A trail's fact with its index, told apart from the next by what stands in no JSON, so that one that is damaged spoils
+/// no other.
+macro_rules! trail_fact {
+    () => {
+        concat!("t.ledger_index || ' ' || coalesce(", payload!("t"), ", '')")
+    };
+}
+
+/// Everything about some trails in one statement, so that it fits together, and in one row, for a row costs more than
+/// what is in it: the trails' facts or nothing, and the artifacts and the attestations as a JSON array or nothing each, in
+/// any order: sorting a few rows takes SQLite a temporary table.
+const CONTENTS: Sql = Sql::each(
+    concat!(
+        "SELECT (SELECT group_concat(",
+        trail_fact!(),
+        ", char(30)) FROM json_each($2) w CROSS JOIN evidence.trail t ON t.org = $1 AND t.id = w.value),
+        (SELECT '[' || group_concat(",
+        artifacts::row_json!(sqlite),
+        ") || ']' FROM json_each($2) w CROSS JOIN evidence.artifact a ON +a.org = $1 AND a.trail = w.value),
+        (SELECT '[' || group_concat(",
+        attestations::row_json!(sqlite),
+        ") || ']' FROM json_each($2) w CROSS JOIN evidence.attestation a ON a.org = $1 AND a.trail = w.value)"
+    ),
+    concat!(
+        "SELECT (SELECT string_agg(",
+        trail_fact!(),
+        ", chr(30)) FROM UNNEST($2::text[]) AS w (value) CROSS JOIN LATERAL (
+            SELECT * FROM evidence.trail WHERE org = $1 AND id = w.value OFFSET 0) t),
+        (SELECT '[' || string_agg(",
+        artifacts::row_json!(postgres),
+        ", ',') || ']' FROM UNNEST($2::text[]) AS w (value) CROSS JOIN LATERAL (
+            SELECT * FROM evidence.artifact WHERE org = $1 AND trail = w.value OFFSET 0) a),
+        (SELECT '[' || string_agg(",
+        attestations::row_json!(postgres),
+        ", ',') || ']' FROM UNNEST($2::text[]) AS w (value) CROSS JOIN LATERAL (
+            SELECT * FROM evidence.attestation WHERE org = $1 AND trail = w.value OFFSET 0) a)"
+    ),
+);
+
+/// A row of [`CONTENTS`].
+type Contents = (Payload, Option<String>, Option<String>);
+
+const NAMES: Sql = for_each!(["t.id, t.name"], "trail", "id", "t", "");
+
+/// Reports of this table to the trail `$2`, counted by an index alone up to `$3`. In SQLite that knows no organization.
+macro_rules! count {
+    ($table:literal) => {
+        Sql::each(
+            concat!(
+                "SELECT (SELECT count(*) FROM (SELECT 1 FROM evidence.",
+                $table,
+                " WHERE trail = $2 LIMIT $3)) FROM evidence.trail WHERE id = $2 AND org = $1"
+            ),
+            concat!(
+                "SELECT count(*) FROM (SELECT FROM evidence.",
+                $table,
+                " WHERE org = $1 AND trail = $2 LIMIT $3) a"
+            ),
+        )
+    };
+}
+
+const ARTIFACTS: Sql = count!("artifact");
+
+const ATTESTATIONS: Sql = count!("attestation");
+
+/// Rows of artifacts with this condition on their organization.
+macro_rules! entries {
+    ($of_org:literal) => {
+        concat!(
+            "WITH entry AS (
+                SELECT begun AS idx FROM evidence.trail WHERE org = $1 AND id = $2
+                UNION ALL SELECT ledger_index FROM evidence.trail_entry WHERE org = $1 AND trail = $2
+                UNION ALL SELECT ledger_index FROM evidence.artifact WHERE ",
+            $of_org,
+            " AND trail = $2
+                UNION ALL SELECT ledger_index FROM evidence.attestation WHERE org = $1 AND trail = $2)
+            SELECT e.idx, coalesce(
+                    (SELECT octet_length(l.payload) FROM evidence.ledger l WHERE l.org = $1 AND l.idx = e.idx), 0)
+            FROM entry e ORDER BY e.idx"
+        )
+    };
+}
+
+const ENTRIES: Sql = Sql::each(entries!("+org = $1"), entries!("org = $1"));
+
+fn listing(filter: &TrailFilter) -> Listing {
+    let conditions = [
+        filter.flow.map(|_| OF_FLOW),
+        filter.flow_tag.as_ref().map(|_| OF_TAGGED_FLOWS),
+        filter.fingerprint.as_ref().map(|_| WITH_FINGERPRINT),
+    ];
+    let conditions: Vec<_> = conditions.into_iter().flatten().collect();
+    let from = if conditions.is_empty() { TRAILS } else { NARROWED };
+    Listing { from, filter: conditions, order: order(filter), narrow: false, counted: true }
+}
+
+/// The last begun first.
+const fn order(filter: &TrailFilter) -> Order {
+    match filter {
+        TrailFilter { flow: None, flow_tag: None, fingerprint: None } => Order::Numbered("x.ordinal"),
+        TrailFilter { flow: Some(_), flow_tag: None, fingerprint: None } => Order::Numbered("x.flow_ordinal"),
+        _ => Order::By(Sql::same("x.begun DESC")),
+    }
+}
+
+/// What stands between two facts, as [`CONTENTS`] writes it.
+const SEPARATOR: u8 = 0x1e;
+
+/// A fact of [`CONTENTS`]: its index, and the record.
+fn trail_fact(fact: &[u8]) -> (Cow<'_, str>, StoreResult<Current<Trail>>) {
+    let middle = fact.iter().position(|byte| *byte == b' ').unwrap_or(fact.len());
+    let (index, payload) = fact.split_at(middle);
+    let index = String::from_utf8_lossy(index);
+    let revision = || index.parse().map_err(|_| StoreError::corrupt(format_args!("'{index}' is no index")));
+    let trail =
+        text(payload).and_then(record).and_then(|record| Ok(Current { revision: revision()?, record }));
+    (index, trail)
+}
+
+/// What [`CONTENTS`] found, trail by trail.
+fn contents(org: Id, (trails, artifacts, attestations): Contents) -> StoreResult<Vec<TrailContents>> {
+    let facts = trails.bytes().into_iter().flat_map(|facts| facts.split(|byte| *byte == SEPARATOR));
+    let trails: Vec<Current<Trail>> = readable(org, facts.map(trail_fact))?;
+    let artifacts = array(artifacts)?.into_iter().map(artifacts::Row::artifact).collect();
+    let attestations = array(attestations)?.into_iter().map(attestations::Row::attestation).collect();
+    Ok(TrailContents::together(trails, artifacts, attestations))
+}
+
+#[async_trait]
+impl<D: Driver> TrailStore for SqlStore<D> {
+    async fn trail(&self, org: Id, flow: Id, name: &str) -> StoreResult<Option<Current<Trail>>> {
+        let row = self.driver.by_name(org, KIND, Some(flow), name.to_owned()).await?;
+        row.map(|row| current(FromRow::from_row(row)?)).transpose()
+    }
+
+    async fn trails(&self, org: Id, filter: &TrailFilter, request: PageRequest) -> StoreResult<Page<Listed>> {
+        let tag = filter.flow_tag.as_ref();
+        let values = vec![
+            filter.flow.into(),
+            tag.map(|tag| tag.key.clone()).into(),
+            tag.and_then(|tag| tag.value.clone()).into(),
+            filter.fingerprint.clone().into(),
+        ];
+        self.listed(org, &listing(filter), request, values).await
+    }
+
+    async fn newest_trails(&self, org: Id, flows: &[Id]) -> StoreResult<Vec<Id>> {
+        let query = self.query_org(org, NEWEST).bind(texts(flows)).about(flows.len());
+        query.all_as(|(trail,): (Id,)| Ok(trail)).await
+    }
+
+    async fn trail_sizes(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<Listed>> {
+        let query = self.query_org(org, SIZES).bind(texts(trails)).about(trails.len());
+        let size =
+            |(id, bytes, reports): (Id, u64, u64)| Ok(Listed { id, bytes: bytes + reports * REPORT_BYTES });
+        query.all_as(size).await
+    }
+
+    async fn trail_contents(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailContents>> {
+        let query = self.query_org(org, CONTENTS).bind(texts(trails)).about(trails.len());
+        Ok(query.first_as(move |row: Contents| contents(org, row)).await?.unwrap_or_default())
+    }
+
+    async fn trail_names(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<(Id, TrailName)>> {
+        let query = self.query_org(org, NAMES).bind(texts(trails)).about(trails.len());
+        query.all_as(|(trail, name): (Id, String)| Ok((trail, word(&name)?))).await
+    }
+
+    async fn trail_size(&self, org: Id, trail: Id, kind: Reported, most: u64) -> StoreResult<u64> {
+        let sql = match kind {
+            Reported::Artifacts => ARTIFACTS,
+            Reported::Attestations => ATTESTATIONS,
+        };
+        let count = self.query_org(org, sql).bind(trail).bind(most).first::<(u64,)>().await?;
+        Ok(count.map_or(0, |(count,)| count))
+    }
+
+    async fn trail_entries(&self, org: Id, trail: Id) -> StoreResult<Vec<TrailEntry>> {
+        let query = self.query_org(org, ENTRIES).bind(trail).long();
+        query.all_as(|(index, bytes): (u64, u64)| Ok(TrailEntry { index, bytes })).await
+    }
+}

@@ -1,0 +1,313 @@
+//! Values: what is bound to a statement, and what its rows are read into.
+
+use std::collections::BTreeSet;
+
+use evidence_core::StoreError;
+use evidence_core::id::Id;
+use evidence_core::name::Fingerprint;
+use evidence_core::store::StoreResult;
+use evidence_core::time::Timestamp;
+
+/// A value that is bound to a parameter or written to a column. Its type is part of it, for a database may have to know
+/// the type of a null.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Value {
+    /// Text, or null.
+    Text(Option<String>),
+    /// An integer, or null.
+    Int(Option<i64>),
+    /// A truth value.
+    Bool(bool),
+    /// Bytes.
+    Bytes(Vec<u8>),
+    /// An organization, as the column `org` has it: an integer key in SQLite, the id in PostgreSQL. An organization that
+    /// does not exist is one that no row has.
+    Org(Id),
+    /// A list of texts: `json_each($n)` in SQLite, `UNNEST($n::text[])` in PostgreSQL.
+    Texts(Vec<Option<String>>),
+    /// A list of integers, as [`Value::Texts`].
+    Ints(Vec<i64>),
+    /// Rows of texts and integers by column, all of one length: one parameter in SQLite (`json_each($n)`, with the
+    /// column `value->>0` and so on), a parameter for each column in PostgreSQL (`UNNEST($n::text[], …)`).
+    Columns(Vec<Column>),
+}
+
+/// A column of [`Value::Columns`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Column {
+    /// Texts.
+    Texts(Vec<Option<String>>),
+    /// Integers.
+    Ints(Vec<Option<i64>>),
+    /// Truth values.
+    Bools(Vec<bool>),
+    /// Organizations.
+    Orgs(Vec<Option<Id>>),
+}
+
+impl Column {
+    /// How many values it has.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Texts(texts) => texts.len(),
+            Self::Ints(numbers) => numbers.len(),
+            Self::Bools(truths) => truths.len(),
+            Self::Orgs(orgs) => orgs.len(),
+        }
+    }
+
+    /// Whether it has none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl From<&str> for Value {
+    fn from(text: &str) -> Self {
+        Self::Text(Some(text.to_owned()))
+    }
+}
+
+impl From<String> for Value {
+    fn from(text: String) -> Self {
+        Self::Text(Some(text))
+    }
+}
+
+impl From<Option<String>> for Value {
+    fn from(text: Option<String>) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<Option<&str>> for Value {
+    fn from(text: Option<&str>) -> Self {
+        Self::Text(text.map(str::to_owned))
+    }
+}
+
+impl From<Id> for Value {
+    fn from(id: Id) -> Self {
+        Self::Text(Some(id.to_string()))
+    }
+}
+
+impl From<Option<Id>> for Value {
+    fn from(id: Option<Id>) -> Self {
+        Self::Text(id.map(|id| id.to_string()))
+    }
+}
+
+impl From<&Fingerprint> for Value {
+    fn from(fingerprint: &Fingerprint) -> Self {
+        fingerprint.as_str().into()
+    }
+}
+
+impl From<i64> for Value {
+    fn from(number: i64) -> Self {
+        Self::Int(Some(number))
+    }
+}
+
+impl From<u64> for Value {
+    fn from(number: u64) -> Self {
+        signed(number).into()
+    }
+}
+
+impl From<Timestamp> for Value {
+    fn from(at: Timestamp) -> Self {
+        at.as_micros().into()
+    }
+}
+
+impl From<Option<Timestamp>> for Value {
+    fn from(at: Option<Timestamp>) -> Self {
+        Self::Int(at.map(Timestamp::as_micros))
+    }
+}
+
+impl From<bool> for Value {
+    fn from(truth: bool) -> Self {
+        Self::Bool(truth)
+    }
+}
+
+impl From<Vec<u8>> for Value {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::Bytes(bytes)
+    }
+}
+
+/// The distinct items of a list, as texts.
+pub(crate) fn texts<T: ToString>(items: &[T]) -> Value {
+    let items: BTreeSet<String> = items.iter().map(T::to_string).collect();
+    Value::Texts(items.into_iter().map(Some).collect())
+}
+
+/// The distinct numbers of a list.
+pub(crate) fn ints(items: &[u64]) -> Value {
+    let items: BTreeSet<i64> = items.iter().copied().map(signed).collect();
+    Value::Ints(items.into_iter().collect())
+}
+
+/// A number as the databases count; nothing stored exceeds its range.
+#[must_use]
+pub fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// A value of a row.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Cell {
+    /// Null.
+    Null,
+    /// An integer, or a truth value as 0 or 1.
+    Int(i64),
+    /// Text.
+    Text(String),
+    /// Bytes, or text that is not UTF-8: damage may leave it so.
+    Bytes(Vec<u8>),
+}
+
+impl Cell {
+    /// How many bytes it has.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        match self {
+            Self::Null => 0,
+            Self::Int(_) => 8,
+            Self::Text(text) => text.len(),
+            Self::Bytes(bytes) => bytes.len(),
+        }
+    }
+
+    fn unexpected(&self, expected: &str) -> StoreError {
+        let found = match self {
+            Self::Null => "nothing",
+            Self::Int(_) => "an integer",
+            Self::Text(_) => "text",
+            Self::Bytes(_) => "bytes",
+        };
+        StoreError::corrupt(format_args!("a column has {found} in the place of {expected}"))
+    }
+}
+
+/// A row of an answer, by column.
+pub type Row = Vec<Cell>;
+
+/// What a value of a row is read into.
+pub trait FromCell: Sized {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// [`StoreError::Corrupt`] when the value is of another type, or none of this one's.
+    fn from_cell(cell: Cell) -> StoreResult<Self>;
+}
+
+impl FromCell for i64 {
+    fn from_cell(cell: Cell) -> StoreResult<Self> {
+        match cell {
+            Cell::Int(number) => Ok(number),
+            other => Err(other.unexpected("an integer")),
+        }
+    }
+}
+
+impl FromCell for u64 {
+    fn from_cell(cell: Cell) -> StoreResult<Self> {
+        let number = i64::from_cell(cell)?;
+        Self::try_from(number).map_err(|_| StoreError::corrupt(format_args!("{number} is no index")))
+    }
+}
+
+impl FromCell for u32 {
+    fn from_cell(cell: Cell) -> StoreResult<Self> {
+        let number = i64::from_cell(cell)?;
+        Self::try_from(number).map_err(|_| StoreError::corrupt(format_args!("{number} is no index")))
+    }
+}
+
+impl FromCell for bool {
+    fn from_cell(cell: Cell) -> StoreResult<Self> {
+        i64::from_cell(cell).map(|number| number != 0)
+    }
+}
+
+impl FromCell for Timestamp {
+    fn from_cell(cell: Cell) -> StoreResult<Self> {
+        i64::from_cell(cell).map(Self::from_micros)
+    }
+}
+
+impl FromCell for String {
+    fn from_cell(cell: Cell) -> StoreResult<Self> {
+        match cell {
+            Cell::Text(text) => Ok(text),
+            Cell::Bytes(bytes) => Self::from_utf8(bytes).map_err(StoreError::corrupt),
+            other => Err(other.unexpected("text")),
+        }
+    }
+}
+
+impl FromCell for Id {
+    fn from_cell(cell: Cell) -> StoreResult<Self> {
+        let text = String::from_cell(cell)?;
+        text.parse().map_err(|error| StoreError::corrupt(format_args!("'{text}': {error}")))
+    }
+}
+
+impl FromCell for Vec<u8> {
+    fn from_cell(cell: Cell) -> StoreResult<Self> {
+        match cell {
+            Cell::Bytes(bytes) => Ok(bytes),
+            Cell::Text(text) => Ok(text.into_bytes()),
+            other => Err(other.unexpected("bytes")),
+        }
+    }
+}
+
+impl<T: FromCell> FromCell for Option<T> {
+    fn from_cell(cell: Cell) -> StoreResult<Self> {
+        if cell == Cell::Null { Ok(None) } else { T::from_cell(cell).map(Some) }
+    }
+}
+
+impl FromCell for Cell {
+    fn from_cell(cell: Cell) -> StoreResult<Self> {
+        Ok(cell)
+    }
+}
+
+/// What a row is read into: a tuple of its columns.
+pub trait FromRow: Sized {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// [`StoreError::Corrupt`] when a column is not what it should be, or missing.
+    fn from_row(row: Row) -> StoreResult<Self>;
+}
+
+impl FromRow for Row {
+    fn from_row(row: Row) -> StoreResult<Self> {
+        Ok(row)
+    }
+}
+
+macro_rules! tuples {
+    ($(($($column:ident),+))+) => {$(
+        impl<$($column: FromCell),+> FromRow for ($($column,)+) {
+            fn from_row(row: Row) -> StoreResult<Self> {
+                let mut cells = row.into_iter();
+                Ok(($($column::from_cell(cells.next().unwrap_or(Cell::Null))?,)+))
+            }
+        }
+    )+};
+}
+
+tuples! {
+    (A) (A, B) (A, B, C) (A, B, C, D) (A, B, C, D, E) (A, B, C, D, E, F) (A, B, C, D, E, F, G) (A, B, C, D, E, F, G, H)
+}

@@ -1,0 +1,187 @@
+//! Between the store's values and SQLite's: what is bound to a statement, and what a row has.
+
+use std::collections::BTreeMap;
+use std::sync::{PoisonError, RwLock};
+
+use evidence_core::id::Id;
+use evidence_store_sql::{Cell, Column, Row, Value};
+use rusqlite::types::{ToSqlOutput, Value as Owned, ValueRef};
+use rusqlite::{Connection, OptionalExtension, Statement};
+use serde::Serialize;
+
+/// More keys are forgotten all at once.
+const MAX_KEYS: usize = 1 << 16;
+
+/// The key that no organization has.
+const NOBODY: i64 = -1;
+
+/// The keys of organizations, which never change: their ids are in no other table.
+#[derive(Debug, Default)]
+pub(crate) struct Keys(RwLock<BTreeMap<Id, i64>>);
+
+impl Keys {
+    /// The key of an organization, looked up over a connection the first time. One that does not exist has none that any
+    /// row has.
+    pub(crate) fn of(&self, connection: &Connection, org: Id) -> rusqlite::Result<i64> {
+        // A map of keys is whole whoever panicked.
+        if let Some(key) = self.0.read().unwrap_or_else(PoisonError::into_inner).get(&org) {
+            return Ok(*key);
+        }
+        let mut statement = connection.prepare_cached("SELECT key FROM organization WHERE id = $1")?;
+        let Some(key) = statement.query_row([org.to_string()], |row| row.get(0)).optional()? else {
+            return Ok(NOBODY);
+        };
+        self.insert(org, key);
+        Ok(key)
+    }
+
+    /// Takes in a key that was committed.
+    pub(crate) fn insert(&self, org: Id, key: i64) {
+        let mut keys = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if keys.len() >= MAX_KEYS {
+            keys.clear();
+        }
+        keys.insert(org, key);
+    }
+
+    /// Forgets all keys: the tables were made again.
+    pub(crate) fn clear(&self) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
+/// Every row of a statement.
+pub(crate) fn rows(
+    connection: &Connection,
+    sql: &str,
+    values: &[Value],
+    key: impl FnMut(Id) -> rusqlite::Result<i64>,
+) -> rusqlite::Result<Vec<Row>> {
+    let mut statement = connection.prepare_cached(sql)?;
+    bind(&mut statement, values, key)?;
+    let columns = statement.column_count();
+    let (mut rows, mut found) = (statement.raw_query(), Vec::new());
+    while let Some(row) = rows.next()? {
+        found.push(
+            (0..columns).map(|column| Ok(cell(row.get_ref(column)?))).collect::<rusqlite::Result<_>>()?,
+        );
+    }
+    Ok(found)
+}
+
+/// Runs a statement that answers nothing once for each row of values.
+pub(crate) fn execute(
+    connection: &Connection,
+    sql: &str,
+    rows: &[Vec<Value>],
+    mut key: impl FnMut(Id) -> rusqlite::Result<i64>,
+) -> rusqlite::Result<()> {
+    let mut statement = connection.prepare_cached(sql)?;
+    for row in rows {
+        bind(&mut statement, row, &mut key)?;
+        statement.raw_execute()?;
+    }
+    Ok(())
+}
+
+/// The parameters of statements. To SQLite these are names: it numbers them as they come up in the text.
+const PARAMETERS: [&str; 14] =
+    ["$1", "$2", "$3", "$4", "$5", "$6", "$7", "$8", "$9", "$10", "$11", "$12", "$13", "$14"];
+
+fn bind(
+    statement: &mut Statement<'_>,
+    values: &[Value],
+    mut key: impl FnMut(Id) -> rusqlite::Result<i64>,
+) -> rusqlite::Result<()> {
+    for (name, value) in PARAMETERS.into_iter().zip(values) {
+        if let Some(index) = statement.parameter_index(name)? {
+            statement.raw_bind_parameter(index, output(value, &mut key)?)?;
+        }
+    }
+    Ok(())
+}
+
+fn output<'v>(
+    value: &'v Value,
+    key: &mut impl FnMut(Id) -> rusqlite::Result<i64>,
+) -> rusqlite::Result<ToSqlOutput<'v>> {
+    let owned = |json: String| ToSqlOutput::Owned(Owned::Text(json));
+    Ok(match value {
+        Value::Text(None) | Value::Int(None) => ToSqlOutput::Borrowed(ValueRef::Null),
+        Value::Text(Some(text)) => ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes())),
+        Value::Int(Some(number)) => ToSqlOutput::Borrowed(ValueRef::Integer(*number)),
+        Value::Bool(truth) => ToSqlOutput::Borrowed(ValueRef::Integer(i64::from(*truth))),
+        Value::Bytes(bytes) => ToSqlOutput::Borrowed(ValueRef::Blob(bytes)),
+        Value::Org(org) => ToSqlOutput::Borrowed(ValueRef::Integer(key(*org)?)),
+        Value::Texts(texts) => owned(json(texts)?),
+        Value::Ints(numbers) => owned(json(numbers)?),
+        Value::Columns(columns) => owned(transposed(columns, key)?),
+    })
+}
+
+/// Columns as a JSON array of rows.
+fn transposed(
+    columns: &[Column],
+    key: &mut impl FnMut(Id) -> rusqlite::Result<i64>,
+) -> rusqlite::Result<String> {
+    let rows = columns.iter().map(Column::len).max().unwrap_or_default();
+    let mut text = String::from("[");
+    for row in 0..rows {
+        for (number, column) in columns.iter().enumerate() {
+            text.push_str(match (row, number) {
+                (0, 0) => "[",
+                (_, 0) => "],[",
+                _ => ",",
+            });
+            text.push_str(&match column {
+                Column::Texts(texts) => json(&texts.get(row))?,
+                Column::Ints(numbers) => json(&numbers.get(row))?,
+                Column::Bools(truths) => json(&truths.get(row))?,
+                Column::Orgs(orgs) => match orgs.get(row).copied().flatten() {
+                    Some(org) => key(org)?.to_string(),
+                    None => "null".to_owned(),
+                },
+            });
+        }
+    }
+    text.push_str(if rows > 0 { "]]" } else { "]" });
+    Ok(text)
+}
+
+fn json(value: &impl Serialize) -> rusqlite::Result<String> {
+    serde_json::to_string(value).map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))
+}
+
+fn cell(value: ValueRef<'_>) -> Cell {
+    match value {
+        ValueRef::Null => Cell::Null,
+        ValueRef::Integer(number) => Cell::Int(number),
+        // No column holds one.
+        ValueRef::Real(number) => Cell::Text(number.to_string()),
+        ValueRef::Text(text) => {
+            String::from_utf8(text.to_vec()).map_or_else(|error| Cell::Bytes(error.into_bytes()), Cell::Text)
+        }
+        ValueRef::Blob(bytes) => Cell::Bytes(bytes.to_vec()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_become_rows() {
+        let nobody = |_: Id| Ok(7);
+        let columns = [
+            Column::Ints(vec![Some(1), None]),
+            Column::Texts(vec![Some("a\"".to_owned()), None]),
+            Column::Bools(vec![true, false]),
+            Column::Orgs(vec![None, "00000000-0000-0000-0000-00000000".parse().ok()]),
+        ];
+        assert_eq!(
+            transposed(&columns, &mut { nobody }).unwrap(),
+            r#"[[1,"a\"",true,null],[null,null,false,7]]"#
+        );
+        assert_eq!(transposed(&[Column::Ints(vec![])], &mut { nobody }).unwrap(), "[]");
+    }
+}

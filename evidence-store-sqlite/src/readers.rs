@@ -1,0 +1,228 @@
+//! The connections that read. A query about few things is answered on the caller's own thread: it takes microseconds from
+//! memory, and a change of thread costs more than most answers. A query whose answer may be long is answered on a thread
+//! for slow work, so that it holds nobody else up. So is one about few things of which there turns out to be much: it is
+//! broken off and asked again.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use evidence_core::id::Id;
+use evidence_core::queue::Refused;
+use evidence_core::shares::Shares;
+use evidence_core::store::StoreResult;
+use rusqlite::{Connection, OpenFlags, ffi};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+
+use crate::db::connection;
+use crate::error::{Busy, primary_code, store_error};
+use crate::file::OpenFile;
+
+/// How many connections read.
+const READERS: u32 = 8;
+
+/// How many steps of SQLite's machine a question takes on the caller's thread at least, and at most about twice as many,
+/// before it is broken off: some hundred rows.
+const STEPS: i32 = 10_000;
+
+/// The connections that read, made as they are needed.
+#[derive(Debug)]
+pub(crate) struct Readers {
+    opened: Arc<OpenFile>,
+    acquire_timeout: Duration,
+    idle: Mutex<Vec<Connection>>,
+    places: Arc<Semaphore>,
+    /// Who asks what may take long: connections are left for short questions, and for other organizations.
+    shares: Shares,
+    /// How many statements have been asked of the store; the writer counts here too.
+    statements: Arc<AtomicU64>,
+}
+
+impl Readers {
+    pub(crate) fn new(opened: Arc<OpenFile>, acquire_timeout: Duration, statements: Arc<AtomicU64>) -> Self {
+        let places = Arc::new(Semaphore::new(READERS.try_into().unwrap_or(Semaphore::MAX_PERMITS)));
+        let shares = Shares::new(READERS);
+        Self { opened, acquire_timeout, idle: Mutex::default(), places, shares, statements }
+    }
+
+    pub(crate) fn statements(&self) -> u64 {
+        self.statements.load(Ordering::Relaxed)
+    }
+
+    /// The file that the store was opened in.
+    pub(crate) const fn opened(&self) -> &Arc<OpenFile> {
+        &self.opened
+    }
+
+    /// Waits for what is being answered and closes every connection.
+    pub(crate) async fn close(&self) {
+        let all = self.places.acquire_many(READERS).await;
+        self.places.close();
+        drop(all);
+        self.idle().clear();
+    }
+
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
+        // A list of connections is whole whoever panicked.
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads rows over a connection by a statement, and then what they say: on a thread for slow work where they
+    /// may be many (`long`) or turn out to be, in the share of this organization, or else on this one.
+    pub(crate) async fn read<R, T>(
+        self: &Arc<Self>,
+        org: Option<Id>,
+        long: bool,
+        rows: impl Fn(&Connection) -> rusqlite::Result<R> + Send + 'static,
+        read: impl FnOnce(R) -> StoreResult<T> + Send + 'static,
+    ) -> StoreResult<T>
+    where
+        T: Send + 'static,
+    {
+        self.statements.fetch_add(1, Ordering::Relaxed);
+        if !long {
+            let place = self.place().await?;
+            let found = self.with_connection(|connection| briefly(connection, &rows));
+            drop(place);
+            match found {
+                Err(error) if primary_code(&error) == Some(ffi::SQLITE_INTERRUPT) => {
+                    self.statements.fetch_add(1, Ordering::Relaxed);
+                }
+                found => return read(found.map_err(store_error)?),
+            }
+        }
+        let share = self.shares.take(org, self.acquire_timeout).await.ok_or(Busy)?;
+        let place = self.place().await?;
+        let readers = Arc::clone(self);
+        let answer = spawn_blocking(move || {
+            let rows = readers.with_connection(|connection| rows(connection));
+            drop((place, share));
+            read(rows.map_err(store_error)?)
+        });
+        answer.await.map_err(|_| Refused::Closed)?
+    }
+
+    fn with_connection<T>(
+        &self,
+        read: impl FnOnce(&mut Connection) -> rusqlite::Result<T>,
+    ) -> rusqlite::Result<T> {
+        let idle = self.idle().pop();
+        let mut connection = idle.map_or_else(|| self.connect(), Ok)?;
+        let answer = read(&mut connection);
+        self.idle().push(connection);
+        answer
+    }
+
+    /// Waits for a place, but not for ever.
+    async fn place(&self) -> StoreResult<OwnedSemaphorePermit> {
+        let place = timeout(self.acquire_timeout, Arc::clone(&self.places).acquire_owned()).await;
+        let place = place.map_err(|_| Busy)?;
+        Ok(place.map_err(|_| Refused::Closed)?)
+    }
+
+    fn connect(&self) -> rusqlite::Result<Connection> {
+        let connected = connection(self.opened.name(), OpenFlags::empty());
+        // Where this was another file, nothing was read of it.
+        self.opened.check()?;
+        let connection = connected?;
+        connection.pragma_update(None, "query_only", "ON")?;
+        Ok(connection)
+    }
+}
+
+/// Reads over a connection until that takes more than [`STEPS`], which is an interruption. SQLite counts the steps of a
+/// statement from when it was prepared, over all its runs: the first time that it tells of them they may be few of this
+/// run, and from then to the second time they are so many. Of several statements each may tell of few; what is broken off
+/// too early is asked again all the same.
+fn briefly<R>(
+    connection: &mut Connection,
+    rows: impl Fn(&Connection) -> rusqlite::Result<R>,
+) -> rusqlite::Result<R> {
+    let mut told = false;
+    connection.progress_handler(STEPS, Some(move || std::mem::replace(&mut told, true)))?;
+    let found = rows(connection);
+    connection.progress_handler(0, None::<fn() -> bool>)?;
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::db::{Options, Sqlite};
+    use evidence_core::flows::{FlowFilter, FlowStore};
+    use evidence_core::page::PageRequest;
+    use evidence_core::seed::Seed;
+    use evidence_core::transfer::Transfer;
+    use evidence_core::{Evidence, Settings, StoreError};
+    use evidence_store_sql::{Driver, FromRow, Statement, Work};
+    use std::sync::mpsc;
+
+    const COUNT: &str = "
+        WITH RECURSIVE x (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM x WHERE n < $1) SELECT count(*) FROM x";
+
+    #[tokio::test]
+    async fn what_takes_long_leaves_the_callers_thread_whatever_was_said_of_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let options = Options { acquire_timeout: Duration::from_millis(20), ..Options::default() };
+        let store = Sqlite::open_with(directory.path().join("e.db"), &options).await.unwrap();
+        let count = async |rows: i64| {
+            let (values, work) = (vec![rows.into()], Work::Short);
+            let count = Statement { sql: COUNT.into(), values, org: None, work };
+            let read = |rows: Vec<_>| <(i64,)>::from_row(rows.into_iter().next().unwrap());
+            store.driver().read(count, read).await.map(|(count,)| count)
+        };
+        let mut taken = Vec::new();
+        while let Some(share) = store.driver().readers.shares.take(None, Duration::ZERO).await {
+            taken.push(share);
+        }
+        // The statement is prepared once, and its steps are counted from then on.
+        for _ in 0..100 {
+            assert_eq!(count(100).await.unwrap(), 100);
+        }
+        for _ in 0..3 {
+            let refused = count(1_000_000).await;
+            assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
+        }
+        drop(taken);
+        assert_eq!(count(100_000).await.unwrap(), 100_000);
+    }
+
+    #[tokio::test]
+    async fn slow_questions_of_one_organization_keep_no_other_waiting() {
+        let directory = tempfile::tempdir().unwrap();
+        let options = Options { acquire_timeout: Duration::from_secs(1), ..Options::default() };
+        let store = Arc::new(Sqlite::open_with(directory.path().join("e.db"), &options).await.unwrap());
+        let seed = |org: &str| Seed {
+            user: "jane".parse().unwrap(),
+            orgs: vec!["acme".parse().unwrap(), org.parse().unwrap()],
+            api_key: None,
+        };
+        let evidence = Evidence::new(store.clone(), Settings::default());
+        evidence.seed(&seed("beta")).await.unwrap();
+        let orgs = store.organizations(None, 9).await.unwrap();
+        let id = |name: &str| orgs.iter().find(|org| org.name.as_str() == name).unwrap().id;
+        let flows = async |org: &str| store.flows(id(org), &FlowFilter::default(), PageRequest::ALL).await;
+        let (end, ended) = mpsc::channel::<()>();
+        let ended = Arc::new(Mutex::new(ended));
+        for _ in 0..2 * READERS {
+            let (store, ended, org) = (Arc::clone(&store), Arc::clone(&ended), Some(id("acme")));
+            let slow = move |_: &Connection| {
+                ended.lock().unwrap().recv().ok();
+                Ok(())
+            };
+            tokio::spawn(async move { store.driver().readers.read(org, true, slow, Ok).await });
+        }
+        tokio::task::yield_now().await;
+        for _ in 0..READERS {
+            flows("beta").await.unwrap();
+        }
+        let late = flows("acme").await;
+        assert!(matches!(late, Err(StoreError::Unavailable(_))), "{late:?}");
+        // What is short, and writes, wait for no list.
+        evidence.seed(&seed("gamma")).await.unwrap();
+        drop(end);
+        flows("acme").await.unwrap();
+    }
+}

@@ -1,0 +1,84 @@
+//! A scratch database beside the store, which is attached to it: it comes first on its connection, so that the statements
+//! that write rows find its tables under their own names.
+
+use std::path::Path;
+use std::time::Duration;
+
+use evidence_core::store::StoreResult;
+use evidence_store_sql::migrate::{Migration, latest};
+use evidence_store_sql::{Cell, Dialect, Row, Rows, Session, Value};
+use rusqlite::{Connection, OpenFlags};
+
+use crate::bind::{execute, rows};
+use crate::db::{BUSY_TIMEOUT, connection};
+use crate::error::store_error;
+use crate::migrate::make;
+
+/// How long readers may hold up the log's beginning anew: writers wait meanwhile.
+const RELIEF: Duration = Duration::from_millis(50);
+
+/// A scratch database, a temporary file that SQLite removes, and the store beside it as `stored`.
+#[derive(Debug)]
+pub struct Beside {
+    connection: Connection,
+    migrations: &'static [Migration],
+}
+
+impl Beside {
+    /// Makes the scratch database beside the store in `file`.
+    pub(crate) fn open(file: &Path, migrations: &'static [Migration]) -> rusqlite::Result<Self> {
+        let mut connection = connection(Path::new(""), OpenFlags::SQLITE_OPEN_CREATE)?;
+        make(&mut connection, migrations)?;
+        connection.execute("ATTACH DATABASE $1 AS stored", [file.display().to_string()])?;
+        connection.execute_batch("PRAGMA stored.synchronous = FULL")?;
+        Ok(Self { connection, migrations })
+    }
+}
+
+/// No organization is named by its id here.
+fn no_key(_: evidence_core::id::Id) -> rusqlite::Result<i64> {
+    Ok(-1)
+}
+
+impl Session for Beside {
+    const DIALECT: Dialect = Dialect::Sqlite;
+
+    fn stored(&self) -> &str {
+        "stored."
+    }
+
+    fn made(&self) -> &str {
+        "main."
+    }
+
+    fn version(&self) -> i64 {
+        latest(self.migrations)
+    }
+
+    async fn rows(&mut self, sql: &str, values: Vec<Value>) -> StoreResult<Vec<Row>> {
+        rows(&self.connection, sql, &values, no_key).map_err(store_error)
+    }
+
+    async fn execute(&mut self, sql: &str) -> StoreResult<()> {
+        self.connection.execute_batch(sql).map_err(store_error)
+    }
+
+    async fn write(&mut self, org: &Cell, written: Rows) -> StoreResult<()> {
+        let key = if let Cell::Int(key) = org { *key } else { -1 };
+        for (table, rows) in written.tables() {
+            execute(&self.connection, table.sqlite(), rows, |_| Ok(key)).map_err(store_error)?;
+        }
+        Ok(())
+    }
+
+    async fn relieve_log(&mut self) -> StoreResult<()> {
+        self.connection.busy_timeout(RELIEF).map_err(store_error)?;
+        let relieved = rows(&self.connection, "PRAGMA stored.wal_checkpoint(RESTART)", &[], no_key);
+        self.connection.busy_timeout(BUSY_TIMEOUT).map_err(store_error)?;
+        relieved.map(drop).map_err(store_error)
+    }
+
+    async fn end(self) -> StoreResult<()> {
+        Ok(())
+    }
+}
