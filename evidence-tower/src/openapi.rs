@@ -116,6 +116,7 @@ impl Document {
         let mut set = |key: &str, value: Value| operation.insert(key.to_owned(), value);
         set("operationId", json!(O::NAME));
         set("summary", json!(O::SUMMARY));
+        set("description", json!(self.description::<O>()));
         set("tags", json!([tag(O::PATH)]));
         set("parameters", Value::Array(self.parameters::<O>()));
         if let Some(body) = self.request_body::<O::Body>() {
@@ -126,6 +127,13 @@ impl Document {
         let basic = O::BASIC_AUTH.then(|| json!({ "basic": [] }));
         set("security", json!(bearer.into_iter().chain(basic).collect::<Vec<_>>()));
         Value::Object(operation)
+    }
+
+    /// What the operation's type says of itself, and who may call.
+    fn description<O: Operation>(&mut self) -> String {
+        let schema = O::json_schema(&mut self.generator);
+        let told = schema.get("description").and_then(Value::as_str).unwrap_or_default();
+        format!("{told}\n\n{}", who_may_call(O::SCOPE)).trim_start().to_owned()
     }
 
     /// The fields of the operation's type: those that the path names, the headers that it sees, and the query's.
@@ -144,12 +152,16 @@ impl Document {
                 Some(header) => ("header", *header),
                 None => ("query", name.as_str()),
             };
-            json!({
+            let mut schema = schema.clone();
+            let description = schema.as_object_mut().and_then(|schema| schema.remove("description"));
+            let mut parameter = json!({
                 "name": spelt,
                 "in": place,
                 "required": in_path || required(name),
                 "schema": schema,
-            })
+            });
+            put(&mut parameter, "description", description.as_ref());
+            parameter
         };
         properties.into_iter().flatten().map(parameter).collect()
     }
@@ -167,9 +179,14 @@ impl Document {
 
     fn responses<O: Operation>(&mut self) -> Value {
         let schema = O::Output::schema(&mut self.generator);
-        let content = schema.map_or_else(|| json!({}), |schema| json!({ "schema": schema }));
         let success = O::Output::STATUSES.iter().map(|status| {
-            let description = if *status == 201 { "Created" } else { "Done" };
+            let description = match (&schema, *status) {
+                (None, _) => "The content as bytes; `Content-Type` says of what type they are",
+                (Some(_), 201) => "Created",
+                (Some(_), _) => "Done",
+            };
+            let mut content = json!({});
+            put(&mut content, "schema", schema.as_ref().map(Schema::as_value));
             let content = json!({ O::Output::MEDIA_TYPE: content });
             let mut response = json!({ "description": description, "content": content });
             if !O::ANSWER_HEADERS.is_empty() {
@@ -187,6 +204,28 @@ impl Document {
     }
 }
 
+/// Sets a key to what there is for it, if anything.
+fn put(object: &mut Value, key: &str, value: Option<&Value>) {
+    if let Some(value) = value {
+        object[key] = value.clone();
+    }
+}
+
+/// What an operation asks of its caller, in words.
+const fn who_may_call(scope: Scope) -> &'static str {
+    match scope {
+        Scope::Open => "Takes no API key.",
+        Scope::Authenticated => "Takes any valid API key.",
+        Scope::Read => "Takes any role in the organization: `reader` or above.",
+        Scope::ReadFlow => {
+            "Takes any role in the organization: `reader` or above. A public flow takes any valid API key."
+        }
+        Scope::Report => "Takes the role `snapshotter` or above.",
+        Scope::Write => "Takes the role `member` or above.",
+        Scope::Admin => "Takes the role `admin`.",
+    }
+}
+
 /// The statuses of what an operation that reads such a body may refuse.
 fn refusals(body: BodyKind) -> impl Iterator<Item = &'static str> {
     let reads = !matches!(body, BodyKind::Empty);
@@ -200,7 +239,9 @@ fn tag(path: &str) -> &str {
 }
 
 fn form_schema(parts: FormParts, document: &Schema) -> Value {
-    let file = json!({ "type": "string", "format": "binary" });
+    let file = json!({ "type": "string", "format": "binary", "description": "A file; it may be left out." });
+    let mut document = document.clone();
+    document.insert("description".to_owned(), "The document, as JSON text.".into());
     let mut schema = json!({
         "type": "object",
         "properties": { parts.document: document, parts.file: file },
@@ -217,9 +258,14 @@ fn error_schema() -> Value {
     json!({
         "type": "object",
         "properties": {
-            "message": { "type": "string" },
-            "errors": { "type": "object", "additionalProperties": { "type": "string" } },
+            "message": { "type": "string", "description": "What is wrong, in a sentence." },
+            "errors": {
+                "type": "object",
+                "additionalProperties": { "type": "string" },
+                "description": "What is wrong with each field, by the field; absent where none is to blame.",
+            },
         },
         "required": ["message"],
+        "description": "Why a request is refused.",
     })
 }
