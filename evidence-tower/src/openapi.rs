@@ -1,6 +1,6 @@
 //! The OpenAPI 3.1 document, made of the list of operations and their schemas.
 
-use std::sync::OnceLock;
+use std::sync::{LazyLock, OnceLock};
 
 use bytes::Bytes;
 use evidence_core::auth::Scope;
@@ -55,6 +55,11 @@ impl Described {
         text.get_or_init(|| self.document().to_string().into()).clone()
     }
 }
+
+/// What a call of each operation looks like, by `operationId`: its parameters, its body, and the status and body of the
+/// answer. The test `examples` makes the calls and compares; with `EVIDENCE_WRITE_EXAMPLES=1` it writes the file anew.
+static EXAMPLES: LazyLock<Value> =
+    LazyLock::new(|| serde_json::from_str(include_str!("openapi/examples.json")).unwrap_or_default());
 
 pub(crate) struct Document {
     generator: SchemaGenerator,
@@ -119,7 +124,7 @@ impl Document {
         set("description", json!(self.description::<O>()));
         set("tags", json!([tag(O::PATH)]));
         set("parameters", Value::Array(self.parameters::<O>()));
-        if let Some(body) = self.request_body::<O::Body>() {
+        if let Some(body) = self.request_body::<O>() {
             set("requestBody", body);
         }
         set("responses", self.responses::<O>());
@@ -139,6 +144,7 @@ impl Document {
     /// The fields of the operation's type: those that the path names, the headers that it sees, and the query's.
     fn parameters<O: Operation>(&mut self) -> Vec<Value> {
         let schema = O::json_schema(&mut self.generator);
+        let examples = &EXAMPLES[O::NAME]["parameters"];
         let required = |name: &str| {
             let required = schema.get("required").and_then(Value::as_array);
             required.is_some_and(|names| names.iter().any(|required| required == name))
@@ -161,24 +167,28 @@ impl Document {
                 "schema": schema,
             });
             put(&mut parameter, "description", description.as_ref());
+            put(&mut parameter, "example", examples.get(name));
             parameter
         };
         properties.into_iter().flatten().map(parameter).collect()
     }
 
-    fn request_body<B: Body>(&mut self) -> Option<Value> {
-        let schema = B::schema(&mut self.generator);
-        let (media_type, schema) = match B::KIND {
+    fn request_body<O: Operation>(&mut self) -> Option<Value> {
+        let schema = O::Body::schema(&mut self.generator);
+        let (media_type, schema) = match O::Body::KIND {
             BodyKind::Empty => return None,
             BodyKind::Json => ("application/json", schema?.to_value()),
             BodyKind::Form(parts) => ("multipart/form-data", form_schema(parts, &schema?)),
             BodyKind::Raw => return Some(json!({ "content": { "*/*": {} } })),
         };
-        Some(json!({ "required": true, "content": { media_type: { "schema": schema } } }))
+        let mut content = json!({ "schema": schema });
+        put(&mut content, "example", EXAMPLES[O::NAME].get("body"));
+        Some(json!({ "required": true, "content": { media_type: content } }))
     }
 
     fn responses<O: Operation>(&mut self) -> Value {
         let schema = O::Output::schema(&mut self.generator);
+        let example = &EXAMPLES[O::NAME];
         let success = O::Output::STATUSES.iter().map(|status| {
             let description = match (&schema, *status) {
                 (None, _) => "The content as bytes; `Content-Type` says of what type they are",
@@ -187,6 +197,7 @@ impl Document {
             };
             let mut content = json!({});
             put(&mut content, "schema", schema.as_ref().map(Schema::as_value));
+            put(&mut content, "example", example.get("answer").filter(|_| example["status"] == *status));
             let content = json!({ O::Output::MEDIA_TYPE: content });
             let mut response = json!({ "description": description, "content": content });
             if !O::ANSWER_HEADERS.is_empty() {

@@ -138,7 +138,8 @@ fn undescribed(name: &str, schema: &Value, found: &mut Vec<String>) {
             found.push(format!("{name}.{field}"));
         }
     }
-    for part in schema.as_object().into_iter().flat_map(|parts| parts.values()) {
+    let parts = schema.as_object().into_iter().flatten().filter(|(key, _)| *key != "example");
+    for (_, part) in parts {
         match part {
             Value::Object(_) => undescribed(name, part, found),
             Value::Array(items) => items.iter().for_each(|item| undescribed(name, item, found)),
@@ -163,7 +164,7 @@ fn every_property_of_every_schema_is_described() {
 }
 
 #[test]
-fn every_operation_has_a_description_and_describes_its_parameters() {
+fn every_operation_has_a_description_and_examples_and_describes_its_parameters() {
     let document = openapi();
     let mut found = Vec::new();
     for (name, method, path) in operations() {
@@ -177,6 +178,18 @@ fn every_operation_has_a_description_and_describes_its_parameters() {
             if !is_told(&parameter["description"]) {
                 found.push(format!("{name}: a description of the parameter {}", parameter["name"]));
             }
+        }
+        let contents = |of: &Value| {
+            Vec::from_iter(of["content"].as_object().into_iter().flatten().map(|(_, one)| one.clone()))
+        };
+        if !contents(&operation["requestBody"]).iter().all(|content| content["example"].is_object()) {
+            found.push(format!("{name}: an example of its body, from tests/api/examples.rs"));
+        }
+        let answers = ["200", "201"].map(|status| contents(&operation["responses"][status])).concat();
+        // Files have a type and no example.
+        let is_json = answers.iter().any(|content| content.get("schema").is_some());
+        if is_json && !answers.iter().any(|content| content.get("example").is_some()) {
+            found.push(format!("{name}: an example of its answer, from tests/api/examples.rs"));
         }
     }
     assert_eq!(found, Vec::<String>::new());
