@@ -183,8 +183,7 @@ impl Context<'_> {
 }
 
 /// Creates an environment, or updates one; the answer is 201 either way. The same body again changes nothing. To
-/// change one that exists needs the role `member` or above, for a `snapshotter` may create them alone: 403. The type
-/// never changes: 400.
+/// change one that exists needs the role `member` or above: a `snapshotter` gets 403. The type never changes: 400.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct PutEnvironment {
     /// The organization's name.

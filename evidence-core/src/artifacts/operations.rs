@@ -346,8 +346,8 @@ impl Operation for GetArtifactsByCommit {
     }
 }
 
-/// Gets the commit that the newest report of an artifact tells in full. An artifact that is unknown, and one of which
-/// no report tells a commit, is answered with an empty text.
+/// Gets the commit of the newest report of an artifact that tells one in full. An artifact that is unknown, and one
+/// of which no report tells a commit, is answered with an empty text.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct GetLatestCommit {
     /// The organization's name.

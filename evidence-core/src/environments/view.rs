@@ -41,10 +41,10 @@ pub struct EnvironmentView {
     /// What it is for.
     pub description: String,
     /// When its settings changed or it was last reported on, whichever is later, in epoch seconds. Of a logical
-    /// environment it is when what runs in a member last changed.
+    /// environment it is when what runs in a member last changed, and before any report when its settings did.
     pub last_modified_at: Seconds,
-    /// When it was last reported on, in epoch seconds; null before the first report. Reports that tell nothing new
-    /// are noted now and then alone.
+    /// When it was last reported on, in epoch seconds; null before the first report. Of reports that tell nothing
+    /// new one a minute is noted, unless the host says otherwise.
     pub last_reported_at: Option<Seconds>,
     /// When its newest snapshot was taken, in epoch seconds; null without one. Of a logical environment, the newest
     /// of its members.
