@@ -62,13 +62,18 @@ pub trait AllowlistStore: Send + Sync {
 /// An allowlist entry as answers carry it (specification, Allowlist record).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "AllowlistResponse")]
-#[expect(missing_docs, reason = "the fields are the specification's, in its order")]
 pub struct AllowlistRecord {
+    /// What the artifact is called, as whoever allowed it wrote it; nothing is looked up by it.
     pub artifact_name: String,
+    /// Why the artifact is allowed.
     pub description: String,
+    /// The environment in which the artifact is allowed.
     pub environment_name: EnvironmentName,
+    /// The SHA-256 of the allowed artifact.
     pub fingerprint: Fingerprint,
+    /// When the artifact was allowed, in epoch seconds.
     pub timestamp: WholeSeconds,
+    /// Who allowed it: the name of a user or service account.
     pub user_name: String,
 }
 
@@ -80,11 +85,11 @@ impl AllowlistRecord {
     }
 }
 
-/// Lists the allowlist of an organization, newest first: the newest record of each environment and fingerprint
-/// (specification, Allowlists).
+/// Lists the allowlist of an organization, newest first. Of each environment and fingerprint the newest record alone
+/// is listed.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
 pub struct ListAllowlist {
+    /// The organization's name.
     pub org: OrgName,
 }
 
@@ -124,11 +129,14 @@ impl Operation for ListAllowlist {
     }
 }
 
-/// Allows an artifact in an environment; nothing else need be known of the artifact.
+/// Allows an artifact, by its fingerprint, in an environment. Nothing else need be known of the artifact. Allowing it
+/// again adds a record, which is listed in the place of the earlier one. An environment that allows as many artifacts
+/// as the host permits (10,000 unless it says otherwise) takes no further ones: 400.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
 pub struct AllowArtifact {
+    /// The organization's name.
     pub org: OrgName,
+    /// The environment's name.
     pub env_name: EnvironmentName,
 }
 
@@ -136,10 +144,12 @@ pub struct AllowArtifact {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "AllowlistPutInput")]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct AllowlistInput {
+    /// What the artifact is called, for people.
     pub artifact_name: LongText,
+    /// The SHA-256 of the artifact.
     pub artifact_fingerprint: Fingerprint,
+    /// Why the artifact is allowed.
     pub description: Description,
 }
 

@@ -174,12 +174,14 @@ pub type KeyDescription = Text<256, 1>;
 /// An API key as answers carry it: everything but the key.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "ApiKeyListItemResponse")]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct ApiKeyView {
+    /// The key's id. It is no secret, and leads to the key in the paths of the API.
     pub id: Id,
+    /// What the key is for.
     pub description: String,
+    /// When the key was created, in epoch seconds.
     pub created_at: Seconds,
-    /// When it ends; 0 for never.
+    /// When the key expires, in epoch seconds; 0 for never.
     pub expires_at: WholeSeconds,
 }
 
@@ -201,7 +203,7 @@ pub struct NewApiKey {
     /// What is known of it from now on.
     #[serde(flatten)]
     pub record: ApiKeyView,
-    /// The text.
+    /// The key itself, as it goes into `Authorization: Bearer`. No other answer ever shows it.
     pub key: String,
 }
 
@@ -212,9 +214,9 @@ pub struct RotatedApiKey {
     /// The new key.
     #[serde(flatten)]
     pub new: NewApiKey,
-    /// Its text again, under the name that some clients look for.
+    /// The same as `key`, under the name that some clients look for.
     pub api_key: String,
-    /// When the old key stops working.
+    /// When the old key stops working, in epoch seconds.
     pub grace_period_expires_at: Seconds,
 }
 
@@ -230,11 +232,13 @@ impl std::fmt::Debug for RotatedApiKey {
     }
 }
 
-/// Lists the keys of a service account that work, oldest first.
+/// Lists the API keys of a service account that are active, oldest first, without the keys themselves. Keys that
+/// expired or were revoked are left out.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
 pub struct ListApiKeys {
+    /// The organization's name.
     pub org: OrgName,
+    /// The service account's name.
     pub name: ServiceAccountName,
 }
 
@@ -258,20 +262,26 @@ impl Operation for ListApiKeys {
     }
 }
 
-/// Makes a key of a service account.
+/// Creates an API key of a service account. The answer alone ever shows the key. An administrator may do it for every
+/// service account, others for those that they created, as far as the account has no higher role than they have: 403.
+/// An account that has as many active keys as the host permits (1,000 unless it says otherwise) takes no further
+/// ones: 400.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
 pub struct CreateApiKey {
+    /// The organization's name.
     pub org: OrgName,
+    /// The service account's name.
     pub name: ServiceAccountName,
 }
 
 /// What a key is made with.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[schemars(rename = "ApiKeyPostInput")]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct ApiKeyInput {
+    /// What the key is for.
     pub description: KeyDescription,
+    /// When the key expires, in epoch seconds: in the future, and not after the beginning of 2100. 0, null or left
+    /// out: never.
     pub expires_at: Option<Expiry>,
 }
 
@@ -312,12 +322,14 @@ impl CreateApiKey {
     }
 }
 
-/// Gets one key of a service account that works.
+/// Gets an active API key of a service account, without the key itself.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
 pub struct GetApiKey {
+    /// The organization's name.
     pub org: OrgName,
+    /// The service account's name.
     pub name: ServiceAccountName,
+    /// The key's id; a key that expired or was revoked is not found.
     pub key_id: ShortText,
 }
 
@@ -340,12 +352,15 @@ impl Operation for GetApiKey {
     }
 }
 
-/// Revokes a key of a service account, at once.
+/// Revokes an API key of a service account at once. To do it again is 404, for a revoked key is not found. An
+/// administrator may do it for every service account, others for those that they created.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
 pub struct RevokeApiKey {
+    /// The organization's name.
     pub org: OrgName,
+    /// The service account's name.
     pub name: ServiceAccountName,
+    /// The key's id; a key that expired or was revoked is not found.
     pub key_id: ShortText,
 }
 
@@ -378,12 +393,16 @@ impl RevokeApiKey {
     }
 }
 
-/// Makes a new key in the place of another, which works on for a while.
+/// Creates an API key in the place of another, with the same description. The old key works on for
+/// `grace_period_hours`, unless it expires before. The answer alone ever shows the new key. An administrator may do
+/// it for every service account, others for those that they created.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
 pub struct RotateApiKey {
+    /// The organization's name.
     pub org: OrgName,
+    /// The service account's name.
     pub name: ServiceAccountName,
+    /// The key's id; a key that expired or was revoked is not found.
     pub key_id: ShortText,
 }
 
@@ -391,10 +410,11 @@ pub struct RotateApiKey {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[schemars(rename = "ApiKeyRotateInput")]
 pub struct ApiKeyRotation {
-    /// How long the old key still works.
+    /// How many hours the old key works on: 24 when left out.
     #[serde(default)]
     pub grace_period_hours: GraceHours,
-    /// When the new key ends.
+    /// When the new key expires, in epoch seconds: in the future, and not after the beginning of 2100. 0, null or
+    /// left out: never.
     pub expires_at: Option<Expiry>,
 }
 

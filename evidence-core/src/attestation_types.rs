@@ -94,32 +94,36 @@ pub trait AttestationTypeStore: Send + Sync {
     ) -> StoreResult<Vec<AttestationTypeVersion>>;
 }
 
-/// A custom attestation type as answers carry it (specification, Custom attestation types). Asked for one version, it
-/// lacks who made it and when: the public command-line client prints exactly the keys it finds.
+/// A custom attestation type. Asked for one version, it lacks who made the type and when.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "CustomAttestationType")]
 pub struct AttestationTypeView {
     /// What comes before its versions.
     #[serde(flatten)]
     pub before: BeforeVersions,
-    /// Newest first.
+    /// Its versions, newest first; the one alone that was asked for.
     pub versions: Vec<VersionView>,
 }
 
 /// What an answer says of a custom attestation type before it shows the versions.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct BeforeVersions {
+    /// Its name, unique in the organization.
     pub name: AttestationTypeName,
-    /// Absent when there is none.
+    /// What it is for; absent when nothing was said.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
+    /// The organization's name.
     pub org: OrgName,
+    /// Whether it was archived; lists leave archived ones out.
     pub archived: bool,
+    /// Who made its first version; absent where one version was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub created_by: Option<String>,
+    /// When its first version was made, in epoch seconds; absent where one version was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub created_at: Option<Seconds>,
+    /// When its newest version was made, in epoch seconds; absent where one version was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_modified_at: Option<Seconds>,
 }
@@ -127,16 +131,21 @@ pub struct BeforeVersions {
 /// One version of a custom attestation type as answers carry it.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "CustomAttestationTypeVersion")]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct VersionView {
+    /// Its number, from 1.
     pub version: u64,
+    /// When it was made, in epoch seconds.
     pub timestamp: Seconds,
+    /// Who made it: the name of a user or service account.
     pub created_by: String,
     /// The JSON Schema, absent when there is none. It is JSON and not a string that holds JSON: the public clients
     /// either read it as the object it is or show its compact text as it came, and both are served by this.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub type_schema: Option<JsonText>,
+    /// How the data are evaluated: `{"content_type": "jq", "rules": […]}`, or `{"content_type": "default"}` for the
+    /// schema alone.
     pub evaluator: Value,
+    /// What of the data is shown: a list of `{"name", "expression"}`; null where that was not told.
     pub summary: Option<Value>,
 }
 
@@ -204,10 +213,11 @@ impl AttestationType {
     }
 }
 
-/// Lists the custom attestation types of an organization, newest first, archived ones excluded.
+/// Lists the custom attestation types of an organization with all their versions, newest type first. Archived ones
+/// are left out.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
 pub struct ListAttestationTypes {
+    /// The organization's name.
     pub org: OrgName,
 }
 
@@ -244,13 +254,15 @@ async fn in_list(ids: Vec<Id>, lasting: Lasting) -> Result<Vec<Versioned>> {
     cx.compute().run_if(heavy, write).await?
 }
 
-/// Gets one custom attestation type, with all its versions or one.
+/// Gets a custom attestation type with all its versions, or with the one that the query names; an unknown version is
+/// 404.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
 pub struct GetAttestationType {
+    /// The organization's name.
     pub org: OrgName,
+    /// The type's name.
     pub custom_attestation_type_name: AttestationTypeName,
-    /// The number of the version to show.
+    /// The number of the version to show; all when left out.
     pub version: Option<i64>,
 }
 
@@ -288,10 +300,12 @@ impl Operation for GetAttestationType {
     }
 }
 
-/// Creates a custom attestation type, or a version of one where anything of it is new.
+/// Creates a custom attestation type, or a new version of one, which replaces the whole of the version before. What
+/// equals the newest version changes nothing. The `type_schema` part is the JSON Schema that the data must fit, at
+/// most 1 MiB.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
 pub struct PostAttestationType {
+    /// The organization's name.
     pub org: OrgName,
 }
 
@@ -300,13 +314,13 @@ pub struct PostAttestationType {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "CustomAttestationTypePostInput")]
 pub struct AttestationTypeInput {
-    /// Its name.
+    /// The type's name. One that exists gets a new version.
     pub name: AttestationTypeName,
     /// What it is for.
     pub description: Option<Description>,
-    /// How its data are evaluated; by nothing but the schema when absent.
+    /// How its data are evaluated: by nothing but the schema when left out.
     pub evaluator: Option<Evaluator>,
-    /// What of the data is shown.
+    /// What of the data is shown, and under which names.
     pub summary: Option<List<SummaryItem>>,
 }
 
@@ -344,7 +358,9 @@ impl Default for Evaluator {
 /// An evaluator as it is sent: `content_type` may be left out.
 #[derive(Deserialize, JsonSchema)]
 struct SentEvaluator {
+    /// `jq` or `default`. Left out, it is `jq` where there are `rules`.
     content_type: Option<ContentType>,
+    /// The jq programs, all of which must be true. With `default` they are kept and not run.
     rules: Option<List<Program>>,
 }
 

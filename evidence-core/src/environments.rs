@@ -182,10 +182,11 @@ impl Context<'_> {
     }
 }
 
-/// Creates or updates an environment.
+/// Creates an environment, or updates one; the answer is 201 either way. The same body again changes nothing. To
+/// change one that exists needs the role `member` or above: a `snapshotter` gets 403. The type never changes: 400.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
 pub struct PutEnvironment {
+    /// The organization's name.
     pub org: OrgName,
 }
 
@@ -194,20 +195,21 @@ pub struct PutEnvironment {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "CreateEnvironmentPutInput")]
 pub struct EnvironmentInput {
-    /// Its name.
+    /// Its name, unique in the organization.
     pub name: EnvironmentName,
-    /// What it is; never changes.
+    /// What it is; it never changes.
     #[serde(rename = "type")]
     pub kind: EnvironmentKind,
     /// What it is for; an empty one keeps what is there.
     pub description: Description,
-    /// Kept and answered, without effect on anything.
+    /// Kept and answered; it has no effect.
     pub include_scaling: Option<bool>,
-    /// Replaced by policies: accepted and without effect.
+    /// Accepted; it has no effect, for policies took its place.
     pub require_provenance: Option<bool>,
-    /// The members of a logical environment, by name.
+    /// The members of a logical environment, by name. The list replaces the one before.
     pub included_environments: Option<List<ShortText>>,
-    /// The policies attached, by name.
+    /// The policies that it is evaluated by, by name. The list replaces the one before, and what runs is evaluated
+    /// anew.
     pub policies: Option<List<ShortText>>,
 }
 
@@ -357,19 +359,21 @@ fn not_physical(field: &str, name: &EnvironmentName) -> Error {
     Error::invalid_with(ONLY_PHYSICAL, field, format!("'{name}' is a logical environment"))
 }
 
-/// Adds a physical environment to a logical one (specification, Environments).
+/// Adds a physical environment to a logical one. One that is a member already stays, and nothing changes. A logical
+/// environment joins no other: 400.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
 pub struct JoinEnvironment {
+    /// The organization's name.
     pub org: OrgName,
+    /// The logical environment's name.
     pub env_name: EnvironmentName,
 }
 
 /// Which environment is added.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "the name says it")]
 pub struct JoinInput {
+    /// The name of the environment to add, which is no logical one.
     pub physical_env_name: ShortText,
 }
 
@@ -419,19 +423,22 @@ async fn join(logical: &EnvironmentName, physical: &str, cx: &Context<'_>) -> Re
     Ok(())
 }
 
-/// Attaches policies to an environment (specification, Environments).
+/// Attaches policies to an environment. What runs there is evaluated anew, and a snapshot is taken of it. Those attached
+/// already stay, and nothing changes. An environment has at most as many policies as the host permits (100 unless it
+/// says otherwise): 400.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
 pub struct AttachPolicies {
+    /// The organization's name.
     pub org: OrgName,
+    /// The environment's name.
     pub env_name: EnvironmentName,
 }
 
 /// Which policies are attached.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "the name says it")]
 pub struct PolicyNames {
+    /// The names of the policies to attach: one at least, and each must exist.
     pub policy_names: List<ShortText>,
 }
 

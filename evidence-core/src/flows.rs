@@ -148,20 +148,25 @@ impl Context<'_> {
     }
 }
 
-/// A flow as answers carry it (specification, Flow).
+/// A flow: the repeatable process whose executions are trails.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "Flow")]
-#[expect(missing_docs, reason = "the fields are the specification's, in its order")]
 pub struct FlowView {
+    /// Its id.
     pub id: Id,
+    /// Its name, unique in the organization.
     pub name: FlowName,
+    /// What it is for.
     pub description: String,
+    /// Who may read it.
     pub visibility: Visibility,
+    /// The organization's name.
     pub org: OrgName,
-    /// The template's YAML text as uploaded.
+    /// The YAML text of its template, as uploaded; `version: 1` where none was.
     pub template: String,
-    /// Empty: trails and artifacts say which repo they come from, and those of one flow may come from several.
+    /// Always empty: trails and artifacts say which repo they come from, and those of one flow may come from several.
     pub repo_url: String,
+    /// Its tags: key to value.
     pub tags: Tags,
 }
 
@@ -175,11 +180,13 @@ impl FlowView {
 
 /// A flow in a list: also when something last happened in it, and the state of its newest trail.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct ListedFlow {
+    /// The flow.
     #[serde(flatten)]
     pub flow: FlowView,
+    /// When something last happened in its newest trail, or when it was created, in epoch seconds.
     pub latest_activity_at: Seconds,
+    /// The state of its newest trail; null without trails.
     pub latest_state: Option<State>,
 }
 
@@ -198,16 +205,19 @@ pub enum FlowList {
     },
 }
 
-/// Lists the flows of an organization.
+/// Lists the flows of an organization by name: all of them, or a page in an envelope when `page` or `per_page` is
+/// given. To search for an empty name is 400.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
 pub struct ListFlows {
+    /// The organization's name.
     pub org: OrgName,
     /// A substring of the name.
     pub search_by_name: Option<ShortText>,
-    /// Whether case matters to `search_by_name`; true by default.
+    /// Whether case matters to `search_by_name`: true when left out.
     pub case_sensitive: Option<bool>,
+    /// Which page, from 1.
     pub page: Option<PageNumber>,
+    /// Flows a page: 20 when `page` alone is given.
     pub per_page: Option<PerPage<100>>,
     /// `key` or `key:value`; repeatable, all must match.
     #[serde(default)]
@@ -283,11 +293,12 @@ fn listed(
     })
 }
 
-/// Gets one flow (specification, Flows).
+/// Gets a flow by name, with its template.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
 pub struct GetFlow {
+    /// The organization's name.
     pub org: OrgName,
+    /// The flow's name.
     pub flow_name: FlowName,
 }
 
@@ -315,19 +326,23 @@ impl Operation for GetFlow {
     }
 }
 
-/// Creates or updates a flow, with a template file if there is one.
+/// Creates a flow (201), or updates the one of that name (200). The template file is its template from then on;
+/// without a file a new flow has the template `version: 1`, and an existing one keeps its own. Trails that were begun
+/// keep theirs.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
 pub struct PutFlow {
+    /// The organization's name.
     pub org: OrgName,
 }
 
 /// What a flow is created or updated with.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct FlowInput {
+    /// The flow's name. One that exists is updated.
     pub name: FlowName,
+    /// What it is for.
     pub description: Description,
+    /// Who may read it: `private` for a new flow when left out; an existing one keeps its own.
     pub visibility: Option<Visibility>,
 }
 

@@ -36,7 +36,8 @@ pub enum Method {
     Delete,
 }
 
-/// One operation of the API.
+/// One operation of the API. The `///` text of the type and of its fields is what the OpenAPI document says of it and of
+/// its parameters; who may call comes from [`Operation::SCOPE`].
 pub trait Operation: DeserializeOwned + JsonSchema + Send + 'static {
     /// Its `operationId`: a promise, never changed once released.
     const NAME: &'static str;

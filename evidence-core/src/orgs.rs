@@ -154,13 +154,16 @@ impl Context<'_> {
 /// An organization as answers carry it.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "Organization")]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct OrganizationView {
+    /// Its name.
     pub name: OrgName,
+    /// Whether it is shared, or one user's own.
     pub kind: OrgKind,
     /// Always false: there is nothing experimental to turn on. Older clients look for it.
     pub experimental_features_enabled: bool,
+    /// When it was created, in epoch seconds.
     pub created_at: Seconds,
+    /// When it last changed, in epoch seconds: nothing of it changes, so this is `created_at`.
     pub last_modified_at: Seconds,
 }
 
@@ -178,10 +181,10 @@ impl From<Organization> for OrganizationView {
     }
 }
 
-/// Gets one organization.
+/// Gets an organization. Organizations are created by the operator of the host, and not over this API.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
 pub struct GetOrganization {
+    /// The organization's name.
     pub org: OrgName,
 }
 

@@ -130,10 +130,10 @@ pub(crate) async fn named(
     Ok(found)
 }
 
-/// Lists the policies of an organization.
+/// Lists the policies of an organization by name, each with all its versions.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
 pub struct ListPolicies {
+    /// The organization's name.
     pub org: OrgName,
 }
 
@@ -155,11 +155,12 @@ impl Operation for ListPolicies {
     }
 }
 
-/// Gets one policy.
+/// Gets a policy with all its versions.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
 pub struct GetPolicy {
+    /// The organization's name.
     pub org: OrgName,
+    /// The policy's name.
     pub policy_name: PolicyName,
 }
 
@@ -185,10 +186,12 @@ impl Operation for GetPolicy {
     }
 }
 
-/// Creates a policy, or adds a version to one.
+/// Creates a policy (201), or updates the one of that name (200). A file whose text is not that of the newest version
+/// becomes a new version, and what runs where the policy is attached is evaluated by it. A text that is no policy, or
+/// that asks for what is not checked, is 400. Versions never change.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
 pub struct PutPolicy {
+    /// The organization's name.
     pub org: OrgName,
 }
 
@@ -205,7 +208,7 @@ pub enum PolicyKind {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PolicyInput {
-    /// Its name.
+    /// The policy's name. One that exists is updated.
     pub name: PolicyName,
     /// What it is for; left out, it stays.
     #[serde(default, deserialize_with = "given")]

@@ -162,9 +162,9 @@ impl JsonSchema for Creation {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PlainArtifact {
-    /// Its names, and the SHA-256 of each.
+    /// Its names, and the SHA-256 of each: one at least.
     pub digests: Digests,
-    /// When it was created, in epoch seconds.
+    /// When it was created, in epoch seconds: 0 or later.
     #[serde(rename = "creationTimestamp")]
     pub created: Creation,
 }
@@ -184,22 +184,24 @@ pub enum DockerKind {
     Docker,
 }
 
-/// What runs in a Docker environment (specification, Docker report body).
+/// All that runs in a Docker environment.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DockerReport {
     /// `docker`, or left out.
     #[serde(default, rename = "type")]
     pub kind: DockerKind,
-    /// The containers.
+    /// The running containers. A fingerprint that is there several times is one artifact with several instances.
     pub artifacts: List<PlainArtifact, MAX_RUNNING>,
 }
 
-/// Reports what runs in a Docker environment (specification, Environments).
+/// Reports all that runs in a Docker environment. A report that tells something new takes a snapshot (201); any other
+/// changes nothing (200), so that it may be sent again and again. An environment of another type is 400.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
 pub struct ReportDocker {
+    /// The organization's name.
     pub org: OrgName,
+    /// The environment's name.
     pub env_name: EnvironmentName,
 }
 
@@ -235,22 +237,24 @@ pub enum ServerKind {
     Server,
 }
 
-/// What runs on a server.
+/// All that runs on a server.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ServerReport {
     /// `server`, or left out.
     #[serde(default, rename = "type")]
     pub kind: ServerKind,
-    /// The artifacts.
+    /// The running artifacts. A fingerprint that is there several times is one artifact with several instances.
     pub artifacts: List<PlainArtifact, MAX_RUNNING>,
 }
 
-/// Reports what runs on a server.
+/// Reports all that runs on a server. A report that tells something new takes a snapshot (201); any other changes
+/// nothing (200), so that it may be sent again and again. An environment of another type is 400.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
 pub struct ReportServer {
+    /// The organization's name.
     pub org: OrgName,
+    /// The environment's name.
     pub env_name: EnvironmentName,
 }
 

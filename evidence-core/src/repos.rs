@@ -263,23 +263,34 @@ fn default_port(scheme: &str) -> Option<u16> {
     }
 }
 
-/// A repo as answers carry it (specification, Repo).
+/// A repo as the newest reports describe it.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "Repo")]
-#[expect(missing_docs, reason = "the fields are the specification's, in its order")]
 pub struct RepoView {
+    /// The id it has here, which leads to its tags. It is not the host's: that is `repo_id`.
     pub id: Id,
+    /// Its name, with its owner: `owner/repo`.
     pub name: String,
+    /// The part of the name after the last `/`.
     pub short_name: String,
+    /// Where it is.
     pub url: String,
+    /// The kind of host; null where that was not reported.
     pub provider: Option<VcsProvider>,
+    /// Its id at the host, by which it is recognised when its name changes; null where that was not reported.
     pub repo_id: Option<String>,
+    /// The host of `url`, in lower case, with a port that is not the usual one; null where it names none.
     pub vcs_instance: Option<String>,
+    /// The groups it lies in: as reported, else the segments of the name before the last; null where there are none.
     pub namespace_path: Option<Vec<String>>,
+    /// Whatever else was reported of it; null where nothing was.
     #[schemars(with = "Option<Map<String, Value>>")]
     pub additional_info: Option<FreeForm>,
+    /// What it is about; null where that was not reported.
     pub description: Option<String>,
+    /// Its tags: key to value.
     pub tags: Tags,
+    /// Where to go from here.
     pub _links: RepoLinks,
 }
 
@@ -311,7 +322,7 @@ impl RepoView {
     }
 }
 
-/// A page of repos (specification, Repo list response); no other property is present.
+/// A page of repos; no other property is present.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "RepoListResponse", deny_unknown_fields)]
 pub struct RepoList {
@@ -329,25 +340,30 @@ pub struct RepoList {
     pub _links: PageLinks,
 }
 
-/// Lists the repos of an organization (specification, Repos).
+/// Lists the repos that artifacts, attestations and trails were reported from, by name, a page at a time. `name` and
+/// `search` together are 400. HTTP Basic is accepted beside Bearer: the key is the user name, and the password does
+/// not matter.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
 pub struct ListRepos {
+    /// The organization's name.
     pub org: OrgName,
+    /// Which page, from 1; the first when left out.
     pub page: Option<PageNumber>,
+    /// Repos a page: 15 when left out.
     pub per_page: Option<PerPage<50>>,
     /// Exactly this name; ignored when `repo_id` is given, refused together with `search`.
     pub name: Option<ShortText>,
     /// A substring of the name, whatever its case; refused together with `name`.
     pub search: Option<ShortText>,
+    /// Exactly this kind of host.
     pub provider: Option<VcsProvider>,
-    /// Exactly this external id.
+    /// Exactly this id at the host.
     pub repo_id: Option<ShortText>,
     /// Exactly this host.
     pub vcs_instance: Option<Address>,
     /// A prefix path, its segments separated by `/`: the repos anywhere beneath it.
     pub namespace: Option<LongText>,
-    /// By name: `asc` (the default) or `desc`.
+    /// By name: `asc` (when left out) or `desc`.
     pub sort_direction: Option<SortDirection>,
     /// `key` or `key:value`; repeatable, all must match.
     #[serde(default)]

@@ -11,7 +11,8 @@ use crate::operation::{Json, Method, Operation};
 use crate::rules::template;
 use crate::service::Context;
 
-/// Gets the JSON Schema of the flow template format, version 1 (specification, Schemas).
+/// Gets the JSON Schema of the flow template format, version 1, for editors and checks. The YAML text of a template
+/// fits it once it is read.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct GetFlowTemplateSchema {}
 

@@ -120,18 +120,23 @@ fn may_manage(caller: &Actor, role: Role, account: &ServiceAccount) -> bool {
     role == Role::Admin || (account.created_by.id == caller.id && account.privilege <= role)
 }
 
-/// A service account as answers carry it (specification, Service account).
+/// A service account: a program that calls the API with keys of its own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "ServiceAccount")]
-#[expect(missing_docs, reason = "the fields are the specification's, in its order")]
 pub struct ServiceAccountView {
+    /// Its name, unique in the organization.
     pub name: ServiceAccountName,
+    /// What people see: the name.
     pub display_name: String,
+    /// Its role in the organization.
     pub privilege: Role,
+    /// What it is for; null where nothing was said.
     pub description: Option<String>,
+    /// The id of the user or service account that created it.
     pub creating_user_id: Id,
+    /// When it was created, in epoch seconds.
     pub created_at: WholeSeconds,
-    /// Whether the service made it for a webhook of its own; it makes none.
+    /// Always false: the service creates no accounts for webhooks.
     pub for_webhook: bool,
 }
 
@@ -152,8 +157,8 @@ impl From<ServiceAccount> for ServiceAccountView {
 
 /// Lists the service accounts of an organization, by name.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
 pub struct ListServiceAccounts {
+    /// The organization's name.
     pub org: OrgName,
 }
 
@@ -176,20 +181,23 @@ impl Operation for ListServiceAccounts {
     }
 }
 
-/// Creates a service account; its keys are made separately.
+/// Creates a service account; its keys are created separately. Nobody gives a role above their own: 403. A name that
+/// is taken is 400, and so is a personal organization, which has none.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
 pub struct CreateServiceAccount {
+    /// The organization's name.
     pub org: OrgName,
 }
 
 /// What a service account is created with.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[schemars(rename = "ServiceAccountPostInput")]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct ServiceAccountInput {
+    /// Its name, which no other service account of the organization has.
     pub name: ServiceAccountName,
+    /// What it is for.
     pub description: Option<Text<512>>,
+    /// Its role: `reader` when left out.
     #[serde(default = "least_privilege")]
     pub privilege: Role,
 }
@@ -240,11 +248,12 @@ async fn create(input: &ServiceAccountInput, cx: &Context<'_>) -> Result<Service
     Ok(record)
 }
 
-/// Gets one service account.
+/// Gets a service account, without its keys.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
 pub struct GetServiceAccount {
+    /// The organization's name.
     pub org: OrgName,
+    /// The service account's name.
     pub name: ServiceAccountName,
 }
 
@@ -266,11 +275,13 @@ impl Operation for GetServiceAccount {
     }
 }
 
-/// Updates the description and the privilege of a service account (specification, Service accounts).
+/// Updates the description and the role of a service account. What is left out stays. An administrator may do it for
+/// every account, others for those that they created, and nobody gives a role above their own: 403.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
 pub struct PatchServiceAccount {
+    /// The organization's name.
     pub org: OrgName,
+    /// The service account's name.
     pub name: ServiceAccountName,
 }
 
@@ -278,11 +289,11 @@ pub struct PatchServiceAccount {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[schemars(rename = "ServiceAccountPatchInput")]
 pub struct ServiceAccountPatch {
-    /// The new description; null clears it, absent leaves it.
+    /// The new description; null clears it, left out it stays.
     #[serde(default, deserialize_with = "sent")]
     #[schemars(with = "Option<Text<512>>")]
     pub description: Option<Option<Text<512>>>,
-    /// The new privilege; null or absent leaves it.
+    /// The new role; null or left out, it stays.
     pub privilege: Option<Role>,
 }
 

@@ -16,8 +16,7 @@ pub use bounded::*;
 /// A git commit as it is reported and kept. Unknown properties are ignored.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct GitCommit {
-    /// The commit's hash. The specification's example of a pull request calls it `sha`; answers have both, which may be
-    /// sent back.
+    /// The commit's hash; `sha` is read, too.
     pub sha1: ShortText,
     /// Its message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -31,7 +30,7 @@ pub struct GitCommit {
     /// The branch it was built from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch: Option<ShortText>,
-    /// When it was made.
+    /// When it was made, in epoch seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timestamp: Option<SentSeconds>,
     /// Where it can be looked at.
@@ -104,20 +103,28 @@ pub(crate) fn either_spelling<T: PartialEq, E: de::Error>(
     }
 }
 
-/// A git commit as answers carry it (specification, Artifact: git_commit_info): every key present, and the empty
-/// value of its type where nothing was reported.
+/// A git commit. Every key is there: what nobody reported is the empty value of its type.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
-#[expect(missing_docs, reason = "the fields are the specification's, in its order")]
 pub struct GitCommitInfo {
+    /// The commit's hash.
     pub sha1: String,
+    /// Its message.
     pub message: String,
+    /// Its author, as `Name <mail>`.
     pub author: String,
+    /// The author's account name at the host.
     pub author_username: String,
+    /// The branch it was built from.
     pub branch: String,
+    /// When it was made, in epoch seconds; 0 where that was not reported.
     pub timestamp: WholeSeconds,
+    /// Where it can be looked at.
     pub url: String,
+    /// Its parents' hashes.
     pub parents: Vec<String>,
+    /// Whether the host verified its signature.
     pub verified: bool,
+    /// What the host says of its signature.
     pub signature_state: String,
 }
 
@@ -204,19 +211,19 @@ pub struct RepoInfo {
     pub name: ShortText,
     /// Where it is.
     pub url: Address,
-    /// Its id at the host.
+    /// Its id at the host, by which the repo is recognised when its name changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<ShortText>,
     /// What it is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<Description>,
-    /// The host's kind.
+    /// The kind of host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider: Option<VcsProvider>,
     /// The groups it lies in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace_path: Option<List<ShortText>>,
-    /// Anything else.
+    /// Anything else that is known of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub additional_info: Option<FreeForm>,
 }

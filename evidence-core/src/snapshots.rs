@@ -230,31 +230,36 @@ impl Context<'_> {
     }
 }
 
-/// Lists the snapshots of an environment (specification, Snapshots).
+/// Lists the snapshots of an environment, newest first, a page at a time. A snapshot is taken when a report or a
+/// change of policies tells something new.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
 pub struct ListSnapshots {
+    /// The organization's name.
     pub org: OrgName,
+    /// The environment's name.
     pub env_name: EnvironmentName,
+    /// Which page, from 1; the first when left out.
     pub page: Option<PageNumber>,
-    /// Above 1,000, so many are served.
+    /// Snapshots a page: 15 when left out; above 1,000, so many are served.
     pub per_page: Option<PerPage<{ i64::MAX }>>,
-    /// One snapshot expression, or two separated by `..`.
+    /// Narrows the list: one snapshot expression, or two separated by `..`, such as `3..NOW` or `-5..-1`.
     pub interval: Option<ShortText>,
     /// Oldest first.
     pub reverse: Option<bool>,
 }
 
-/// A line of the list (specification, Snapshot summary).
+/// A snapshot of an environment in a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct SnapshotSummary {
+    /// Its number in the environment, from 1.
     pub index: u64,
+    /// When it was taken, in epoch seconds.
     pub from: WholeSeconds,
-    /// When the next one was taken; 0 for the current one.
+    /// When the next one was taken, in epoch seconds; 0 for the current one.
     pub to: WholeSeconds,
+    /// Whether all that ran was allowed to; false without policies.
     pub compliant: bool,
-    /// Seconds it was current, or is by now.
+    /// How many seconds it was current, or is by now.
     pub duration: WholeSeconds,
 }
 

@@ -13,11 +13,14 @@ use crate::service::{Context, Draft};
 use crate::shared::{Acknowledged, Dictionary, List, ShortText, TagValue, Tags};
 use crate::store::Current;
 
-/// Sets and removes tags of a resource.
+/// Sets and removes tags of a flow, an environment or a repo; the other tags stay. The same patch again changes
+/// nothing. A key that is both set and removed is 400, and so are more tags than the host permits (100 unless it says
+/// otherwise).
 #[derive(Debug, Deserialize, JsonSchema)]
-#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
 pub struct PatchTags {
+    /// The organization's name.
     pub org: OrgName,
+    /// What has the tags. The plural is understood, too, and `env`.
     pub resource_type: TaggedKind,
     /// The name of a flow, environment or control; the id of a repo.
     pub resource_id: ShortText,
@@ -45,7 +48,7 @@ pub enum TaggedKind {
 pub struct TagPatch {
     /// Tags to add, or to give another value.
     pub set_tags: Option<Dictionary<TagKey, TagValue>>,
-    /// Keys to remove; absent ones do not matter.
+    /// Keys to remove; those that are not there do not matter.
     pub remove_tags: Option<List<ShortText>>,
 }
 

@@ -1,6 +1,6 @@
 //! The OpenAPI 3.1 document, made of the list of operations and their schemas.
 
-use std::sync::OnceLock;
+use std::sync::{LazyLock, OnceLock};
 
 use bytes::Bytes;
 use evidence_core::auth::Scope;
@@ -55,6 +55,11 @@ impl Described {
         text.get_or_init(|| self.document().to_string().into()).clone()
     }
 }
+
+/// What a call of each operation looks like, by `operationId`: its parameters, its body, and the status and body of the
+/// answer. The test `examples` makes the calls and compares; with `EVIDENCE_WRITE_EXAMPLES=1` it writes the file anew.
+static EXAMPLES: LazyLock<Value> =
+    LazyLock::new(|| serde_json::from_str(include_str!("openapi/examples.json")).unwrap_or_default());
 
 pub(crate) struct Document {
     generator: SchemaGenerator,
@@ -116,9 +121,10 @@ impl Document {
         let mut set = |key: &str, value: Value| operation.insert(key.to_owned(), value);
         set("operationId", json!(O::NAME));
         set("summary", json!(O::SUMMARY));
+        set("description", json!(self.description::<O>()));
         set("tags", json!([tag(O::PATH)]));
         set("parameters", Value::Array(self.parameters::<O>()));
-        if let Some(body) = self.request_body::<O::Body>() {
+        if let Some(body) = self.request_body::<O>() {
             set("requestBody", body);
         }
         set("responses", self.responses::<O>());
@@ -128,9 +134,17 @@ impl Document {
         Value::Object(operation)
     }
 
+    /// What the operation's type says of itself, and who may call.
+    fn description<O: Operation>(&mut self) -> String {
+        let schema = O::json_schema(&mut self.generator);
+        let told = schema.get("description").and_then(Value::as_str).unwrap_or_default();
+        format!("{told}\n\n{}", who_may_call(O::SCOPE)).trim_start().to_owned()
+    }
+
     /// The fields of the operation's type: those that the path names, the headers that it sees, and the query's.
     fn parameters<O: Operation>(&mut self) -> Vec<Value> {
         let schema = O::json_schema(&mut self.generator);
+        let examples = &EXAMPLES[O::NAME]["parameters"];
         let required = |name: &str| {
             let required = schema.get("required").and_then(Value::as_array);
             required.is_some_and(|names| names.iter().any(|required| required == name))
@@ -144,32 +158,46 @@ impl Document {
                 Some(header) => ("header", *header),
                 None => ("query", name.as_str()),
             };
-            json!({
+            let mut schema = schema.clone();
+            let description = schema.as_object_mut().and_then(|schema| schema.remove("description"));
+            let mut parameter = json!({
                 "name": spelt,
                 "in": place,
                 "required": in_path || required(name),
                 "schema": schema,
-            })
+            });
+            put(&mut parameter, "description", description.as_ref());
+            put(&mut parameter, "example", examples.get(name));
+            parameter
         };
         properties.into_iter().flatten().map(parameter).collect()
     }
 
-    fn request_body<B: Body>(&mut self) -> Option<Value> {
-        let schema = B::schema(&mut self.generator);
-        let (media_type, schema) = match B::KIND {
+    fn request_body<O: Operation>(&mut self) -> Option<Value> {
+        let schema = O::Body::schema(&mut self.generator);
+        let (media_type, schema) = match O::Body::KIND {
             BodyKind::Empty => return None,
             BodyKind::Json => ("application/json", schema?.to_value()),
             BodyKind::Form(parts) => ("multipart/form-data", form_schema(parts, &schema?)),
             BodyKind::Raw => return Some(json!({ "content": { "*/*": {} } })),
         };
-        Some(json!({ "required": true, "content": { media_type: { "schema": schema } } }))
+        let mut content = json!({ "schema": schema });
+        put(&mut content, "example", EXAMPLES[O::NAME].get("body"));
+        Some(json!({ "required": true, "content": { media_type: content } }))
     }
 
     fn responses<O: Operation>(&mut self) -> Value {
         let schema = O::Output::schema(&mut self.generator);
-        let content = schema.map_or_else(|| json!({}), |schema| json!({ "schema": schema }));
+        let example = &EXAMPLES[O::NAME];
         let success = O::Output::STATUSES.iter().map(|status| {
-            let description = if *status == 201 { "Created" } else { "Done" };
+            let description = match (&schema, *status) {
+                (None, _) => "The content as bytes; `Content-Type` says of what type they are",
+                (Some(_), 201) => "Created",
+                (Some(_), _) => "Done",
+            };
+            let mut content = json!({});
+            put(&mut content, "schema", schema.as_ref().map(Schema::as_value));
+            put(&mut content, "example", example.get("answer").filter(|_| example["status"] == *status));
             let content = json!({ O::Output::MEDIA_TYPE: content });
             let mut response = json!({ "description": description, "content": content });
             if !O::ANSWER_HEADERS.is_empty() {
@@ -187,6 +215,28 @@ impl Document {
     }
 }
 
+/// Sets a key to what there is for it, if anything.
+fn put(object: &mut Value, key: &str, value: Option<&Value>) {
+    if let Some(value) = value {
+        object[key] = value.clone();
+    }
+}
+
+/// What an operation asks of its caller, in words.
+const fn who_may_call(scope: Scope) -> &'static str {
+    match scope {
+        Scope::Open => "Takes no API key.",
+        Scope::Authenticated => "Takes any valid API key.",
+        Scope::Read => "Takes any role in the organization: `reader` or above.",
+        Scope::ReadFlow => {
+            "Takes any role in the organization: `reader` or above. A public flow takes any valid API key."
+        }
+        Scope::Report => "Takes the role `snapshotter` or above.",
+        Scope::Write => "Takes the role `member` or above.",
+        Scope::Admin => "Takes the role `admin`.",
+    }
+}
+
 /// The statuses of what an operation that reads such a body may refuse.
 fn refusals(body: BodyKind) -> impl Iterator<Item = &'static str> {
     let reads = !matches!(body, BodyKind::Empty);
@@ -200,7 +250,9 @@ fn tag(path: &str) -> &str {
 }
 
 fn form_schema(parts: FormParts, document: &Schema) -> Value {
-    let file = json!({ "type": "string", "format": "binary" });
+    let file = json!({ "type": "string", "format": "binary", "description": "A file; it may be left out." });
+    let mut document = document.clone();
+    document.insert("description".to_owned(), "The document, as JSON text.".into());
     let mut schema = json!({
         "type": "object",
         "properties": { parts.document: document, parts.file: file },
@@ -217,9 +269,14 @@ fn error_schema() -> Value {
     json!({
         "type": "object",
         "properties": {
-            "message": { "type": "string" },
-            "errors": { "type": "object", "additionalProperties": { "type": "string" } },
+            "message": { "type": "string", "description": "What is wrong, in a sentence." },
+            "errors": {
+                "type": "object",
+                "additionalProperties": { "type": "string" },
+                "description": "What is wrong with each field, by the field; absent where none is to blame.",
+            },
         },
         "required": ["message"],
+        "description": "Why a request is refused.",
     })
 }

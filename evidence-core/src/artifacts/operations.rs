@@ -30,11 +30,14 @@ use crate::shared::{
 };
 use crate::trails::Reported;
 
-/// Reports an artifact to a flow, and to a trail of it.
+/// Reports an artifact to a flow, and to a trail of it where `trail_name` is given. A flow or trail that does not
+/// exist is created, unless the host turns that off. Every report is recorded under an id of its own, also one of a
+/// fingerprint that was reported before.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
 pub struct ReportArtifact {
+    /// The organization's name.
     pub org: OrgName,
+    /// The flow to report to.
     pub flow_name: FlowName,
 }
 
@@ -54,27 +57,42 @@ pub enum TemplateNames {
 /// An artifact as it is reported. Without `trail_name` it belongs to the flow as a whole.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[schemars(rename = "CreateArtifact")]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct ArtifactInput {
+    /// The trail to report to. Left out, the artifact belongs to the flow as a whole.
     pub trail_name: Option<TrailName>,
+    /// What the trail's template calls the artifact. An artifact of another name is taken, too, as one that is not
+    /// expected.
     pub template_reference_name: Option<TemplateReferenceName>,
+    /// The SHA-256 of the content.
     pub fingerprint: Fingerprint,
+    /// The file's name, or the image's reference.
     pub filename: FileName,
+    /// What it is about, for people.
     pub description: Option<Description>,
     /// The commit that the artifact was built from. Without it, `git_commit_info.sha1` is; where the two
     /// differ, `git_commit` counts.
     pub git_commit: Option<CommitSha>,
+    /// What is known of the commit.
     pub git_commit_info: Option<GitCommit>,
+    /// The repository that it comes from; it is listed among the repos of the organization from then on.
     pub repo_info: Option<RepoInfo>,
+    /// The commits since the artifact before it; kept as they are.
     pub commits_list: Option<List<GitCommit>>,
+    /// Where the repository is.
     pub repo_url: Option<Address>,
+    /// What the reporter thinks of its compliance; kept, and nothing is evaluated by it.
     pub is_compliant: Option<bool>,
+    /// Where the build can be looked at.
     pub build_url: Address,
+    /// Where the commit can be looked at.
     pub commit_url: Address,
     /// The names of the attestations that the reporter expects; kept, and nothing is evaluated by it.
     pub template: Option<TemplateNames>,
+    /// Labelled links: label to address and, optionally, the fingerprint of what is there.
     pub external_urls: Option<ExternalUrls>,
+    /// Remarks, of any form.
     pub annotations: Option<FreeForm>,
+    /// Anything the reporter wants kept along.
     pub user_data: Option<UserData>,
 }
 
@@ -106,7 +124,7 @@ impl ArtifactInput {
 /// The acknowledgement of an artifact report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ArtifactReported {
-    /// `OK`.
+    /// Always `OK`.
     pub message: &'static str,
 }
 
@@ -230,16 +248,20 @@ fn missing(flow: &Flow, fingerprint: &FingerprintPrefix, cx: &Context<'_>) -> Er
     cx.missing(Resource::Artifact, fingerprint.as_str()).in_flow(flow.name.as_str()).into()
 }
 
-/// Gets an artifact of a flow by fingerprint: the newest report of it (specification, Artifacts).
+/// Gets an artifact of a flow by its fingerprint or the beginning of it: the newest report of it, or the one that the
+/// query names. The beginning of several fingerprints is 400, and the error names some of them.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
 pub struct GetArtifact {
+    /// The organization's name.
     pub org: OrgName,
+    /// The flow's name.
     pub flow_name: FlowName,
+    /// The artifact's fingerprint, or its first 5 digits or more where one artifact of the flow alone begins with
+    /// them.
     pub fingerprint: FingerprintPrefix,
-    /// The trail that the artifact was reported to.
+    /// Narrows the search to the reports to this trail.
     pub trail: Option<ShortText>,
-    /// The artifact's `id`.
+    /// Asks for one report, by the `id` that an answer shows.
     pub attestation_id: Option<Id>,
 }
 
@@ -278,14 +300,17 @@ impl Operation for GetArtifact {
     }
 }
 
-/// Gets the artifacts of a flow that were built from a commit, newest first (specification, Artifacts).
+/// Gets the artifacts of a flow that were built from a commit, newest report first; none is an empty list. A short
+/// hash is enough: every commit counts that begins with it.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
 pub struct GetArtifactsByCommit {
+    /// The organization's name.
     pub org: OrgName,
+    /// The flow's name.
     pub flow_name: FlowName,
+    /// The hash of the commit, or its first 5 digits or more.
     pub commit_sha: CommitPrefix,
-    /// The trail that the artifacts were reported to.
+    /// Narrows the list to the reports to this trail; one that does not exist has none.
     pub trail: Option<ShortText>,
 }
 
@@ -321,21 +346,25 @@ impl Operation for GetArtifactsByCommit {
     }
 }
 
-/// Gets the latest git commit of an artifact (specification, Artifacts).
+/// Gets the commit of the newest report of an artifact that tells one in full. An artifact that is unknown, and one
+/// of which no report tells a commit, is answered with an empty text.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
 pub struct GetLatestCommit {
+    /// The organization's name.
     pub org: OrgName,
+    /// The flow's name.
     pub flow_name: FlowName,
+    /// The artifact's fingerprint, or its first 5 digits or more where one artifact of the flow alone begins with
+    /// them.
     pub fingerprint: FingerprintPrefix,
-    /// The branch to take the commit from.
+    /// Takes the reports of commits on this branch alone.
     pub branch: Option<ShortText>,
 }
 
-/// The commit of an artifact's newest report that tells one in full; `""` when there is none.
+/// The latest commit of an artifact.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
-#[expect(missing_docs, reason = "the name says it")]
 pub struct LatestCommit {
+    /// The commit's 40 hex digits; `""` when there is none.
     pub latest_commit: String,
 }
 
@@ -375,14 +404,19 @@ impl Operation for GetLatestCommit {
     }
 }
 
-/// Lists artifacts, newest first, of a flow or of a repo where one is given.
+/// Lists the artifact reports of an organization, newest first, or those of a flow or a repo. A flow or repo that
+/// does not exist is 404.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
 pub struct ListArtifacts {
+    /// The organization's name.
     pub org: OrgName,
+    /// Narrows the list to this flow.
     pub flow_name: Option<FlowName>,
+    /// Narrows the list to the repos of this name.
     pub repo_name: Option<ShortText>,
+    /// Which page, from 1; the first when left out.
     pub page: Option<PageNumber>,
+    /// Reports a page: 15 when left out; above 1,000, so many are served.
     pub per_page: Option<PerPage<{ i64::MAX }>>,
 }
 

@@ -30,60 +30,97 @@ use crate::texts::TextRef;
 use crate::time::{Seconds, Timestamp};
 use crate::trails::{TrailContents, runs};
 
-/// An artifact (specification, Artifact). Every key is there; what nobody reported is the empty value of its type.
+/// One report of an artifact to a flow, with what is known of it by now. Every key is there: what nobody reported is
+/// the empty value of its type.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "Artifact")]
-#[expect(missing_docs, reason = "the fields are the specification's, in its order")]
 pub struct ArtifactView {
+    /// The id of this report. The same fingerprint may be reported many times, each time under an id of its own.
     pub id: Id,
+    /// The SHA-256 of the content, which is what identifies an artifact.
     pub fingerprint: Fingerprint,
+    /// The file's name, or the image's reference.
     pub filename: String,
+    /// When it was reported: decimal epoch seconds, as a string.
     pub created_at: String,
+    /// When it was reported, or an attestation was made of it, whichever is later: decimal epoch seconds, as a
+    /// string.
     pub last_modified_at: String,
-    /// Attestation name to what it says.
+    /// The newest attestation of each name that is about the artifact, by name. Each has `evidence_type`,
+    /// `is_compliant`, `created_at`, `evidence_url`, `user_data` and the keys of its type; absent parts are null.
     #[schemars(with = "BTreeMap<String, Value>")]
     pub evidence: BTreeMap<String, EvidenceView>,
+    /// The flow it was reported to.
     pub flow_name: String,
     /// Environment name to the seconds from the commit until the artifact first ran there.
     pub commit_lead_times: BTreeMap<String, Seconds>,
     /// Environment name to the seconds from the report until the artifact first ran there.
     pub build_lead_times: BTreeMap<String, Seconds>,
+    /// The trail it was reported to; `""` for a report to a flow as a whole.
     pub trail_name: String,
+    /// What the template of the trail calls it; `""` without a name.
     pub template_reference_name: String,
+    /// The commit it was built from, in full; `""` where none was told.
     pub git_commit: String,
+    /// What was reported of that commit.
     pub git_commit_info: GitCommitInfo,
+    /// The repository that it was reported from.
     pub repo_info: RepoInfoView,
+    /// Where the commit can be looked at, as reported.
     pub commit_url: String,
+    /// Where the build can be looked at, as reported.
     pub build_url: String,
+    /// Where the repository is, as reported.
     pub repo_url: String,
+    /// The address of the artifact's page.
     pub html_url: String,
+    /// The address of the artifact in this API.
     pub api_url: String,
+    /// What the reporter wants kept along: an object or a list; null where nothing was reported.
     pub user_data: JsonText,
+    /// Labelled links: label to address and, optionally, the fingerprint of what is there.
     pub external_urls: ExternalUrls,
+    /// Whatever the reporter remarked, as an object.
     #[schemars(with = "Map<String, Value>")]
     pub annotations: FreeForm,
+    /// Whether the attestations that the template expects of the artifact and of its trail are there and compliant.
     pub state: State,
     /// The names of the attestations that its slot and its trail expect.
     pub template: Vec<String>,
+    /// The same in a sentence, or why the template cannot be read.
     pub state_info: String,
+    /// Where it runs now: each environment with the snapshot in which this run began. Empty to callers of other
+    /// organizations.
     pub running: Vec<SnapshotPlace>,
+    /// Where it ran: each environment with the snapshot in which the run had ended. Empty to callers of other
+    /// organizations.
     pub exited: Vec<SnapshotPlace>,
+    /// What happened to it, oldest first. Empty to callers of other organizations.
     pub history: Vec<HistoryEvent>,
 }
 
-/// Where an artifact came from (specification, repo_info), `id` being the external one.
+/// The repository that an artifact was reported from. Every key is there: what nobody reported is the empty value of
+/// its type.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
-#[expect(missing_docs, reason = "the fields are the specification's, in its order")]
 pub struct RepoInfoView {
+    /// The repository's name, with its owner: `owner/repo`.
     pub name: String,
+    /// Where it is.
     pub url: String,
+    /// Its id at the host; names change, ids do not.
     pub id: String,
+    /// What it is about.
     pub description: String,
+    /// The kind of host, such as `github`.
     pub provider: String,
+    /// The host of `url`, in lower case, with a port that is not the usual one.
     pub vcs_instance: String,
+    /// The groups it lies in: as reported, else the segments of the name before the last.
     pub namespace_path: Vec<String>,
+    /// Whatever else was reported of it.
     #[schemars(with = "Map<String, Value>")]
     pub additional_info: FreeForm,
+    /// The part of the name after the last `/`.
     pub short_name: String,
 }
 
@@ -105,17 +142,19 @@ impl From<&RepoInfo> for RepoInfoView {
 
 /// A snapshot of an environment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct SnapshotPlace {
+    /// The environment's name.
     pub environment_name: String,
+    /// The snapshot's number in that environment, from 1.
     pub snapshot_index: u64,
 }
 
 /// Something that happened to an artifact.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct HistoryEvent {
+    /// What happened, in a sentence for people.
     pub event: String,
+    /// When it happened, in epoch seconds.
     pub timestamp: Seconds,
 }
 
@@ -527,23 +566,38 @@ impl Context<'_> {
 
 /// An attestation among an artifact's evidence. Absent parts are null.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct EvidenceView {
+    /// The attestation's type.
     pub evidence_type: String,
+    /// Its verdict.
     pub is_compliant: bool,
+    /// When it was reported: decimal epoch seconds, as a string.
     pub created_at: String,
+    /// Always true.
     pub has_audit_package: bool,
+    /// Always null.
     pub build_url: Option<String>,
+    /// The SHA-256 of its evidence.
     pub evidence_archive_fingerprint: Option<Fingerprint>,
+    /// What the reporter wants kept along.
     pub user_data: JsonText,
+    /// What it says, for people.
     pub description: Option<String>,
+    /// Where it comes from.
     pub evidence_url: String,
+    /// Always null.
     pub evidence_fingerprint: Option<Fingerprint>,
+    /// The commit that it names.
     pub commit_sha: Option<ShortText>,
+    /// Findings, where its type has them.
     pub snyk_results: JsonText,
+    /// Test results, where its type has them.
     pub junit_results: JsonText,
+    /// Issues, where its type has them.
     pub jira_results: JsonText,
+    /// The kind of host of its pull requests.
     pub git_provider: JsonText,
+    /// Pull requests, where its type has them.
     pub pull_requests: JsonText,
 }
 

@@ -18,7 +18,8 @@ use crate::service::Context;
 use crate::shared::{Description, List, ShortText};
 use crate::trails::{Trail, TrailContents};
 
-/// One type of attestation: what is reported, and how it is evaluated.
+/// One type of attestation: what is reported, and how it is evaluated. The `///` text of the type ends the description of
+/// its operation in the OpenAPI document.
 pub trait Claim: DeserializeOwned + JsonSchema + Send + Sync + 'static {
     /// The operation that adds one.
     const OPERATION: &'static str;
@@ -70,7 +71,7 @@ impl Verdict {
     }
 }
 
-/// A claim that carries its own verdict.
+/// The reporter brings the verdict along.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Generic {
@@ -92,11 +93,11 @@ impl Claim for Generic {
 /// The suites of one attestation: each is seven values of JSON at least.
 const MAX_SUITES: usize = MAX_VALUES / 7 - 1;
 
-/// Results of test suites: compliant when nothing failed and nothing broke.
+/// Test results are compliant when no suite has a failure or an error; skipped tests do not matter.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Junit {
-    /// The suites.
+    /// The test suites.
     pub junit_results: List<JunitSuite, MAX_SUITES>,
 }
 
@@ -104,15 +105,20 @@ pub struct Junit {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "JUnitResult")]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct JunitSuite {
+    /// The suite's name.
     pub name: ShortText,
+    /// How many tests failed.
     pub failures: i64,
+    /// How many tests broke off with an error.
     pub errors: i64,
+    /// How many tests were skipped.
     pub skipped: i64,
+    /// How many tests there are in all.
     pub total: i64,
-    /// In seconds.
+    /// How long the suite took, in seconds.
     pub duration: f64,
+    /// When the suite ran, in epoch seconds.
     #[serde(default)]
     pub timestamp: Option<f64>,
 }
@@ -130,13 +136,13 @@ impl Claim for Junit {
     }
 }
 
-/// Pull requests that brought a change in: compliant when there is at least one (specification, Attestations).
+/// Pull requests are compliant when there is at least one.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PullRequests {
-    /// The host's kind.
+    /// The kind of host that the pull requests are on.
     pub git_provider: GitProvider,
-    /// The pull requests; null counts as none.
+    /// The pull requests that brought the change in; null counts as none.
     #[serde(deserialize_with = "null_as_empty")]
     pub pull_requests: List<PullRequest>,
 }

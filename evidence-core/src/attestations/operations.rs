@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::marker::PhantomData;
 
 use futures_util::stream;
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -31,17 +31,35 @@ use crate::shared::{
 };
 use crate::trails::{Reported, Trail};
 
-/// Adds an attestation to a trail, with files if there are any.
+/// Adds an attestation to a trail, with files as evidence if there are any. A flow or trail that does not exist is
+/// created, unless the host turns that off. Attestations never change: one of the same name about the same thing
+/// counts from then on in the place of the earlier one. It is about the artifact that `artifact_fingerprint` or
+/// `target_artifacts` names, else about the trail.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(bound = "")]
-#[schemars(bound = "")]
-#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
+#[schemars(bound = "C: Claim", transform = told_of::<C>)]
 pub struct PostAttestation<C> {
+    /// The organization's name.
     pub org: OrgName,
+    /// The flow's name.
     pub flow_name: FlowName,
+    /// The trail's name.
     pub trail_name: TrailName,
     #[serde(skip)]
     claim: PhantomData<fn() -> C>,
+}
+
+/// Adds to what every attestation has in common what its type says of itself.
+fn told_of<C: Claim>(schema: &mut Schema) {
+    let common = schema.get("description").and_then(Value::as_str).unwrap_or_default();
+    let own = described::<C>(&mut SchemaGenerator::default()).unwrap_or_default();
+    let told = format!("{common} {own}");
+    schema.insert("description".to_owned(), told.trim().into());
+}
+
+/// What a type of attestation says of itself.
+fn described<C: Claim>(generator: &mut SchemaGenerator) -> Option<String> {
+    Some(C::json_schema(generator).get("description")?.as_str()?.to_owned())
 }
 
 impl<C> PostAttestation<C> {
@@ -53,18 +71,27 @@ impl<C> PostAttestation<C> {
 
 /// What every attestation may carry, whatever its type.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct AttestationBase {
+    /// The attestation's name, by which the template asks for it.
     pub attestation_name: AttestationName,
+    /// Where it comes from, such as the address of the build.
     pub origin_url: Option<WebUrl>,
+    /// What it says, for people.
     pub description: Option<Description>,
+    /// The SHA-256 of the artifact that it is about, which was reported to the trail before.
     pub artifact_fingerprint: Option<Fingerprint>,
-    /// The template's name of the artifact that the attestation is about.
+    /// The template's name of the artifact that it is about, as the only item. Where no artifact has that name yet,
+    /// `git_commit_info` says which commit it will be built from.
     pub target_artifacts: Option<List<AttestationName, 1>>,
+    /// The commit that it is about.
     pub git_commit_info: Option<GitCommit>,
+    /// The repository that it comes from; it is listed among the repos of the organization from then on.
     pub repo_info: Option<RepoInfo>,
+    /// Labelled links: label to address and, optionally, the fingerprint of what is there.
     pub external_urls: Option<ExternalUrls>,
+    /// Labelled remarks.
     pub annotations: Option<Annotations>,
+    /// Anything the reporter wants kept along.
     pub user_data: Option<UserData>,
 }
 
@@ -111,8 +138,11 @@ impl<C: Claim> JsonSchema for AttestationInput<C> {
         C::SCHEMA.into()
     }
 
-    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let mut schema = AttestationBase::json_schema(generator);
+        if let Some(own) = described::<C>(generator) {
+            schema.insert("description".to_owned(), own.into());
+        }
         let own = C::json_schema(generator);
         for part in ["properties", "required"] {
             match (schema.get_mut(part), own.get(part)) {
@@ -270,13 +300,16 @@ async fn reported(
 const UNBOUND: &str = "An attestation for an artifact that is not reported yet requires at least one of: \
                        artifact_fingerprint or git_commit_info.";
 
-/// Gets a trail's attestations of a name, newest first.
+/// Gets the attestations of a name that are about the trail itself, newest first; none is an empty list.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
 pub struct GetTrailAttestation {
+    /// The organization's name.
     pub org: OrgName,
+    /// The flow's name.
     pub flow_name: FlowName,
+    /// The trail's name.
     pub trail_name: TrailName,
+    /// The attestations' name.
     pub attestation_name: AttestationName,
 }
 
@@ -307,13 +340,18 @@ impl Operation for GetTrailAttestation {
     }
 }
 
-/// Gets an artifact's attestations of a name, newest first.
+/// Gets the attestations of a name that are about an artifact, newest first, in whichever trails of the flow it was
+/// reported; none, or an unknown artifact, is an empty list.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
 pub struct GetArtifactAttestation {
+    /// The organization's name.
     pub org: OrgName,
+    /// The flow's name.
     pub flow_name: FlowName,
+    /// The artifact's fingerprint, or its first 5 digits or more where one artifact of the flow alone begins with
+    /// them.
     pub fingerprint: FingerprintPrefix,
+    /// The attestations' name.
     pub attestation_name: AttestationName,
 }
 
@@ -362,10 +400,10 @@ impl Operation for GetArtifactAttestation {
     }
 }
 
-/// Gets an attestation of the organization by id.
+/// Gets an attestation of the organization by its id, in a list of one. An unknown id is an empty list.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
 pub struct GetAttestations {
+    /// The organization's name.
     pub org: OrgName,
     /// The attestation's id.
     pub attestation_id: ShortText,
@@ -400,13 +438,17 @@ impl Operation for GetAttestations {
     }
 }
 
-/// Downloads the evidence of an attestation: its one file, or an archive of several.
+/// Downloads the evidence of an attestation: its one file as it was sent, or a `tar.gz` archive of several. An
+/// attestation without files is 404.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
 pub struct GetEvidence {
+    /// The organization's name.
     pub org: OrgName,
+    /// The flow's name.
     pub flow_name: FlowName,
+    /// The trail's name.
     pub trail_name: TrailName,
+    /// The attestation's id.
     pub attestation_id: ShortText,
 }
 

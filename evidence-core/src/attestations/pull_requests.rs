@@ -59,26 +59,36 @@ where
 /// A pull request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "the fields are the specification's")]
 pub struct PullRequest {
+    /// Where it can be looked at.
     pub url: Address,
+    /// Its state in the host's words: `MERGED`, `open`, ….
     pub state: ShortText,
+    /// Its title.
     #[serde(default)]
     pub title: Option<LongText>,
+    /// Who opened it.
     #[serde(default)]
     pub author: Option<ShortText>,
+    /// The branch with the change.
     #[serde(default)]
     pub head_ref: Option<ShortText>,
+    /// The branch that it goes to.
     #[serde(default)]
     pub base_ref: Option<ShortText>,
+    /// The commit that it was merged with: 40 hex digits, or `""`.
     #[serde(default)]
     pub merge_commit: Option<MergeCommit>,
+    /// When it was opened, in epoch seconds.
     #[serde(default)]
     pub created_at: Option<SentSeconds>,
+    /// When it was merged, in epoch seconds.
     #[serde(default)]
     pub merged_at: Option<SentSeconds>,
+    /// Who reviewed it; null counts as none.
     #[serde(default, deserialize_with = "null_as_empty")]
     pub approvers: List<Approver>,
+    /// Its commits; null counts as none.
     #[serde(default, deserialize_with = "null_as_empty")]
     pub commits: List<GitCommit>,
 }
@@ -120,11 +130,11 @@ impl<'de> Deserialize<'de> for MergeCommit {
 /// Somebody who approved a pull request.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Approver {
-    /// The account's name.
+    /// The account's name at the host; `author` is read, too.
     pub username: ShortText,
-    /// What was said: `APPROVED`, ….
+    /// What was said of it in the host's words: `APPROVED`, ….
     pub state: Option<ShortText>,
-    /// When.
+    /// When that was said, in epoch seconds.
     pub timestamp: Option<SentSeconds>,
 }
 

@@ -17,48 +17,78 @@ use crate::service::Context;
 use crate::shared::{Annotations, ExternalUrls, GitCommitInfo, RepoInfo, distinct};
 use crate::time::Seconds;
 
-/// An attestation. The keys of its type (`junit_results`, `pull_requests`, …) stand beside the others.
+/// An attestation as it was recorded; none ever changes. The keys of its type (`junit_results`, `pull_requests`, …)
+/// stand beside the others.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "Attestation")]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct AttestationView {
+    /// The version of this form: 2.
     pub schema_version: u8,
+    /// What kind of attestation it is: `generic`, `junit`, `pull_request`, …; an override has the type of what it
+    /// overrides.
     pub attestation_type: String,
+    /// Its name. Of several with the same name about the same thing, the newest counts.
     pub attestation_name: AttestationName,
+    /// Its id.
     pub attestation_id: Id,
+    /// The verdict, reached when it was recorded.
     pub is_compliant: bool,
+    /// Where it comes from, such as the address of the build; `""` where that was not told.
     pub origin_url: String,
+    /// What it says, for people.
     pub description: Option<String>,
+    /// The SHA-256 of the artifact that it is about; null where it is about the trail, or an artifact that was not
+    /// reported yet.
     pub artifact_fingerprint: Option<Fingerprint>,
+    /// The template's name of the artifact that it is about, as the only item; null where it is about the trail.
     pub target_artifacts: Option<Vec<String>>,
+    /// The commit that it names.
     pub git_commit_info: Option<GitCommitInfo>,
+    /// The repository that it was reported from.
     pub repo_info: Option<RepoInfo>,
+    /// Labelled links: label to address and, optionally, the fingerprint of what is there.
     pub external_urls: Option<ExternalUrls>,
+    /// Labelled remarks.
     pub annotations: Option<Annotations>,
+    /// What its evidence is called; null without files.
     pub evidence_archive_path: Option<String>,
+    /// The SHA-256 of its evidence: of its one file, or of the archive of several.
     pub evidence_archive_fingerprint: Option<Fingerprint>,
+    /// The files that came with it.
     pub attachments: Vec<AttachmentView>,
+    /// What the reporter wants kept along: an object or a list.
     pub user_data: JsonText,
+    /// When it was recorded, in epoch seconds.
     pub created_at: Seconds,
+    /// The keys of its type.
     #[serde(flatten)]
     #[schemars(with = "Map<String, Value>")]
     pub details: JsonFields,
+    /// The address of its place on the trail's page.
     pub html_url: String,
+    /// The flow of its trail.
     pub flow_name: String,
+    /// The trail it was reported to.
     pub trail_name: String,
+    /// Who reported it: the name of a user or service account.
     pub reported_by: String,
+    /// Always true.
     pub has_audit_package: bool,
+    /// Where to go from here: `self`, and `evidence` where there are files; each with an `href`.
     #[serde(rename = "_links")]
     pub links: Value,
 }
 
 /// A file that came with an attestation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct AttachmentView {
+    /// The name it was sent under.
     pub file_name: String,
+    /// Its media type, as sent.
     pub media_type: String,
+    /// Its size in bytes.
     pub size: u64,
+    /// The SHA-256 of its content.
     pub sha256: Fingerprint,
 }
 

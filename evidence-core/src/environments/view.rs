@@ -27,27 +27,37 @@ impl KnownEnvironment {
     }
 }
 
-/// An environment as answers carry it.
+/// An environment: something that runs artifacts and is reported on, or a logical group of such.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "Environment")]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct EnvironmentView {
+    /// The organization's name.
     pub org: OrgName,
+    /// Its name, unique in the organization.
     pub name: EnvironmentName,
+    /// What it is; it never changes.
     #[serde(rename = "type")]
     pub kind: EnvironmentKind,
+    /// What it is for.
     pub description: String,
+    /// When its settings changed or it was last reported on, whichever is later, in epoch seconds. Of a logical
+    /// environment it is when what runs in a member last changed, and before any report when its settings did.
     pub last_modified_at: Seconds,
+    /// When it was last reported on, in epoch seconds; null before the first report. Of reports that tell nothing
+    /// new one a minute is noted, unless the host says otherwise.
     pub last_reported_at: Option<Seconds>,
+    /// When its newest snapshot was taken, in epoch seconds; null without one. Of a logical environment, the newest
+    /// of its members.
     pub last_changed_at: Option<Seconds>,
-    /// The verdict of the latest snapshot, or of the members' together; unknown without policies or snapshots.
+    /// The verdict of the newest snapshot, or of the members' together; null (unknown) without policies or snapshots.
     pub state: Option<bool>,
-    /// As it was set; without effect.
+    /// As it was set; it has no effect.
     pub include_scaling: bool,
+    /// Its tags: key to value.
     pub tags: Tags,
-    /// The names of the policies attached, sorted.
+    /// The names of the policies attached to it, sorted.
     pub policies: Vec<PolicyName>,
-    /// The members of a logical environment in the order given; null for a physical one.
+    /// The members of a logical environment, in the order given; null for a physical one.
     pub included_environments: Option<Vec<EnvironmentName>>,
 }
 
@@ -187,30 +197,40 @@ pub enum EnvironmentSort {
 /// A list of environments: plain, or a page of it when `page` or `per_page` was given.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
-#[expect(missing_docs, reason = "the names say it")]
 pub enum EnvironmentList {
     /// Every environment.
     All(Vec<EnvironmentView>),
     /// One page.
     Page {
+        /// Where this page and its neighbours are.
         _links: PageLinks,
+        /// The environments of the page.
         environments: Vec<EnvironmentView>,
+        /// This page's number, from 1.
         page: u64,
+        /// Environments a page, as asked.
         per_page: u64,
+        /// How many pages there are.
         total_pages: u64,
+        /// How many environments there are on all pages.
         total_count: u64,
     },
 }
 
-/// Lists the environments of an organization.
+/// Lists the environments of an organization: all of them, or a page in an envelope when `page` or `per_page` is
+/// given. Archived ones are left out.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
 pub struct ListEnvironments {
+    /// The organization's name.
     pub org: OrgName,
+    /// Which page, from 1.
     pub page: Option<PageNumber>,
+    /// Environments a page: 15 when `page` alone is given.
     pub per_page: Option<PerPage<50>>,
+    /// What the list is sorted by; those equal in it, by name.
     #[serde(default)]
     pub sort: EnvironmentSort,
+    /// The order: `asc` or `desc`.
     #[serde(default)]
     pub sort_direction: SortDirection,
     /// Repeatable. There are no spaces yet, so that nothing is in any.
@@ -218,7 +238,7 @@ pub struct ListEnvironments {
     pub space_id: List<ShortText>,
     /// A substring of the name; case does not matter.
     pub name: Option<ShortText>,
-    /// Repeatable; any may match.
+    /// A type; repeatable, any may match.
     #[serde(default, rename = "type")]
     pub kind: List<EnvironmentKind>,
     /// `key` or `key:value`; repeatable, all must match.
@@ -371,11 +391,12 @@ impl ListEnvironments {
     }
 }
 
-/// Gets one environment.
+/// Gets an environment with its settings and its present state.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
 pub struct GetEnvironment {
+    /// The organization's name.
     pub org: OrgName,
+    /// The environment's name.
     pub env_name: EnvironmentName,
 }
 

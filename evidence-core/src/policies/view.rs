@@ -22,14 +22,14 @@ use crate::store::{Current, Store, StoreResult};
 use crate::time::{Seconds, Timestamp};
 use crate::versions::{Told, Version, Versioned};
 
-/// A policy as answers carry it.
+/// A policy with all its versions.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "Policy")]
 pub struct PolicyView {
     /// What comes before its versions.
     #[serde(flatten)]
     pub before: BeforeVersions,
-    /// Oldest first.
+    /// Its versions, oldest first.
     pub versions: Vec<PolicyVersionView>,
     /// What comes after its versions.
     #[serde(flatten)]
@@ -38,12 +38,16 @@ pub struct PolicyView {
 
 /// What an answer says of a policy before it shows the versions.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct BeforeVersions {
+    /// Its name, unique in the organization.
     pub name: PolicyName,
+    /// What it is for.
     pub description: String,
+    /// Who created it: the name of a user or service account.
     pub created_by: String,
+    /// When it was created, in epoch seconds.
     pub created_at: Seconds,
+    /// When its description changed or a version was added, in epoch seconds.
     pub last_modified_at: Seconds,
     /// Always false: policies stay.
     pub archived: bool,
@@ -52,32 +56,38 @@ pub struct BeforeVersions {
 /// What an answer says of a policy after the versions.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct AfterVersions {
-    /// Oldest first. Of the changes of its description the newest 100 are there.
+    /// What happened to it, oldest first. Of the changes of its description the newest 100 are there.
     pub events: Vec<PolicyEventView>,
     /// The names of the environments that it is attached to, sorted.
     pub consuming_envs: Vec<EnvironmentName>,
 }
 
-/// A version of a policy as answers carry it.
+/// A version of a policy.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct PolicyVersionView {
+    /// Its number, from 1.
     pub version: u64,
+    /// What changed with it, as whoever made it wrote.
     pub comment: String,
+    /// When it was made, in epoch seconds.
     pub timestamp: Seconds,
+    /// Who made it: the name of a user or service account.
     pub created_by: String,
-    /// The text as uploaded, byte for byte.
+    /// The YAML text as uploaded, byte for byte.
     pub policy_yaml: String,
 }
 
-/// Something that happened to a policy, as answers carry it.
+/// Something that happened to a policy.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct PolicyEventView {
+    /// What happened: `creation`, `new_version` or `metadata_update`.
     #[serde(rename = "type")]
     pub kind: String,
+    /// When it happened, in epoch seconds.
     pub timestamp: Seconds,
+    /// Who did it: the name of a user or service account.
     pub user: String,
+    /// Always empty.
     pub data: BTreeMap<String, Value>,
 }
 

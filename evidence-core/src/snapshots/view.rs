@@ -31,13 +31,15 @@ use crate::service::{Context, Lasting};
 use crate::shared::{GitCommit, GitCommitInfo, ShortText, distinct};
 use crate::time::{Seconds, Timestamp};
 
-/// Gets one snapshot of an environment.
+/// Gets a snapshot of an environment: what ran, where it came from, and what the policies said of it. What stopped
+/// running with it is there, too, with the annotation `exited`.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
 pub struct GetSnapshot {
+    /// The organization's name.
     pub org: OrgName,
+    /// The environment's name.
     pub env_name: EnvironmentName,
-    /// `N`, `-N`, `#N`, `~N`, `@{time}`, `@{N.hours.ago}` or `@{now}`.
+    /// Which snapshot: `N`, `-N`, `#N`, `~N`, `@{time}`, `@{N.hours.ago}` or `@{now}`.
     pub snapshot_expression: ShortText,
 }
 
@@ -87,24 +89,30 @@ fn unresolved(
     )
 }
 
-/// A snapshot as answers carry it.
+/// What ran in an environment from one change to the next.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "Snapshot")]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct SnapshotView {
+    /// Its number in the environment, from 1.
     pub index: u64,
+    /// Whether it is the current one.
     pub is_latest: bool,
+    /// When the next one was taken, in epoch seconds; null for the current one.
     pub next_snapshot_timestamp: Option<Seconds>,
     /// How many artifacts run that may (`true`), may not (`false`), or are evaluated by no policy (`null`).
     pub artifact_compliance_count: BTreeMap<&'static str, u64>,
+    /// When it was taken, in epoch seconds.
     pub timestamp: Seconds,
+    /// The environment's type.
     #[serde(rename = "type")]
     pub kind: EnvironmentKind,
+    /// Whether all that ran was allowed to; false without policies.
     pub compliant: bool,
+    /// The address of the snapshot's page.
     pub html_url: String,
-    /// By id; the decisions of each artifact are in the same order.
+    /// The policies it was evaluated by, by id; the decisions of each artifact are in the same order.
     pub applied_policies: Vec<AppliedPolicyView>,
-    /// The newest first; those that stopped running with this snapshot last.
+    /// What ran, newest first, and after it what stopped running with this snapshot.
     // Empty here: they are made while they are sent.
     pub artifacts: Vec<SnapshotArtifact>,
 }
@@ -139,62 +147,89 @@ impl Envelope<SnapshotArtifact> for SnapshotView {
 
 /// An artifact of a snapshot. The keys from `flow_name` to `commit_lead_time` repeat the first of `flows`.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct SnapshotArtifact {
+    /// Its name, as the environment knows it.
     pub name: String,
-    /// Empty for what has no digest.
+    /// Its SHA-256; empty for what has no digest.
     pub fingerprint: String,
+    /// Whether it may run; null where no policy evaluates it.
     pub compliant: Option<bool>,
     /// Retired; always empty.
     pub deployments: Vec<Value>,
+    /// When each of its instances was created, in epoch seconds, ascending; their number is the number of instances.
     #[serde(rename = "creationTimestamp")]
     pub created: Vec<i64>,
-    /// Of Kubernetes environments.
+    /// Its pods, in Kubernetes environments.
     pub pods: Option<JsonText>,
-    /// Of ECS environments.
+    /// Its task, in ECS environments.
     pub ecs_context: Option<JsonText>,
+    /// How it differs from the snapshot before.
     pub annotation: Annotation,
+    /// Always empty: `policy_decisions` tells why.
     pub reasons_for_incompliance: Vec<Value>,
+    /// The flow of the first of `flows`; empty without one.
     pub flow_name: String,
+    /// The commit of the first of `flows`.
     pub git_commit: String,
+    /// Where that commit can be looked at.
     pub commit_url: String,
+    /// The address of the artifact's page in that flow.
     pub html_url: String,
+    /// The address of that flow's page.
     pub flow_html_url: String,
+    /// What it replaced; always null, for it is not worked out yet.
     pub deployment_diff: Option<Value>,
+    /// Seconds from the commit until the first instance was created; negative where the commit is later; null where
+    /// either is unknown.
     pub commit_lead_time: Option<Seconds>,
+    /// Where it comes from: its newest report in each flow. Empty without provenance.
     pub flows: Vec<ArtifactFlow>,
+    /// What each of the policies said of it.
     pub policy_decisions: Vec<PolicyDecision>,
 }
 
 /// Where an artifact of a snapshot comes from: its newest report in one flow.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct ArtifactFlow {
+    /// The flow's name.
     pub flow_name: String,
+    /// The trail's name; null for a report to a flow as a whole.
     pub trail_name: Option<String>,
+    /// The template's name for it; null without one.
     pub template_reference_name: Option<String>,
+    /// The commit it was built from, in full; empty where none was told.
     pub git_commit: String,
+    /// Where the commit can be looked at, as reported.
     pub commit_url: String,
+    /// What was reported of the commit.
     pub git_commit_info: Option<GitCommitInfo>,
+    /// The address of the artifact's page in the flow.
     pub html_url: String,
+    /// The address of the flow's page.
     pub flow_html_url: String,
-    /// What it replaced; not worked out yet.
+    /// What it replaced; always null, for it is not worked out yet.
     pub deployment_diff: Option<Value>,
-    /// Seconds from the commit until the first instance was created.
+    /// Seconds from the commit until the first instance was created; negative where the commit is later; null where
+    /// either is unknown.
     pub commit_lead_time: Option<Seconds>,
+    /// Whether the report was compliant in this flow when the snapshot was taken.
     pub artifact_compliance_in_flow: bool,
+    /// Always empty.
     pub flow_reasons_for_non_compliance: Vec<Value>,
 }
 
 /// A policy that a snapshot was evaluated by.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct AppliedPolicyView {
+    /// The policy's id.
     pub id: Id,
+    /// The policy's name.
     pub name: PolicyName,
+    /// The version that was the newest when the snapshot was taken.
     pub version: u64,
+    /// That version as it was understood, as JSON.
     pub policy_dump: Value,
-    /// Fingerprints of what runs and may not because of this policy; empty for what has no digest.
+    /// The fingerprints of what runs and may not because of this policy; empty for what has no digest.
     #[schemars(with = "Vec<String>")]
     pub failing_artifacts: FailingArtifacts,
 }

@@ -34,15 +34,21 @@ pub(crate) struct Event {
 
 /// An event as answers carry it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct EventView {
+    /// The organization's id.
     pub org_id: Id,
+    /// The flow's id.
     pub flow_id: Id,
+    /// The trail's id.
     pub trail_id: Id,
+    /// When it happened, in epoch seconds.
     pub timestamp: Seconds,
+    /// What happened.
     #[serde(rename = "type")]
     pub kind: &'static str,
+    /// The commit that was reported.
     pub git_commit_info: Option<Value>,
+    /// The repository that it was reported from.
     pub repo_info: Option<EventRepo>,
     /// What only its type has.
     #[serde(flatten)]
@@ -51,16 +57,24 @@ pub struct EventView {
 
 /// The repository that an event was reported from: absent parts are null.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct EventRepo {
+    /// The repo's id.
     pub inner_id: Option<Id>,
+    /// The organization's id.
     pub org_id: Id,
+    /// Its id at the host.
     pub repo_id: Option<ShortText>,
+    /// Its name, with its owner.
     pub name: ShortText,
+    /// Where it is.
     pub url: Address,
+    /// The kind of host.
     pub provider: Option<VcsProvider>,
+    /// What it is about.
     pub description: Option<Description>,
+    /// The groups it lies in.
     pub namespace_path: Option<List<ShortText>>,
+    /// Anything else.
     pub additional_info: Option<FreeForm>,
 }
 

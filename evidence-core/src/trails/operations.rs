@@ -41,25 +41,34 @@ impl Context<'_> {
     }
 }
 
-/// Begins a trail, or changes one that was begun.
+/// Begins a trail (201), or changes the one of that name (200): what the document leaves out stays. The template file
+/// is the template of this trail alone; without a file the trail takes the template that the flow has by now. A flow
+/// that does not exist is created, unless the host turns that off.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
 pub struct BeginTrail {
+    /// The organization's name.
     pub org: OrgName,
+    /// The flow to begin it in.
     pub flow_name: FlowName,
 }
 
-/// What a trail is begun with. What is absent stays as it was.
+/// What a trail is begun with. What is left out stays as it was.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[schemars(rename = "CreateTrail")]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct TrailInput {
+    /// The trail's name, unique in its flow. One that exists is changed.
     pub name: TrailName,
+    /// What it is about, for people.
     pub description: Option<Description>,
+    /// The commit that it is about.
     pub git_commit_info: Option<GitCommit>,
+    /// The repository that it comes from; it is listed among the repos of the organization from then on.
     pub repo_info: Option<RepoInfo>,
+    /// Where it comes from, such as the address of the build.
     pub origin_url: Option<WebUrl>,
+    /// Labelled links: label to address and, optionally, the fingerprint of what is there.
     pub external_urls: Option<ExternalUrls>,
+    /// Anything the reporter wants kept along.
     pub user_data: Option<UserData>,
 }
 
@@ -194,27 +203,42 @@ impl Trail {
     }
 }
 
-/// A trail as answers carry it.
+/// A trail: one execution of the process that its flow is, with its compliance.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "Trail")]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct TrailView {
+    /// Its name, unique in its flow.
     pub name: TrailName,
+    /// What it is about.
     pub description: String,
+    /// The commit that it is about; null where none was reported.
     pub git_commit_info: Option<TrailCommit>,
+    /// Where it comes from; `""` where that was not told.
     pub origin_url: String,
+    /// What the reporter wants kept along: an object or a list.
     pub user_data: JsonText,
-    /// The repos it was reported from, the newest 100 of them, the last reported at the end.
+    /// The ids of the repos it was reported from: the newest 100, the last reported at the end.
     pub repo_ids: Vec<Id>,
+    /// Labelled links: label to address and, optionally, the fingerprint of what is there.
     pub external_urls: Option<ExternalUrls>,
+    /// When it was begun, in epoch seconds.
     pub created_at: Seconds,
+    /// When it was last changed, or something was last reported to it, in epoch seconds. Where its artifacts run does
+    /// not count.
     pub last_modified_at: Seconds,
+    /// Who began it: the name of a user or service account.
     pub created_by: String,
+    /// What the template asks for against what was reported.
     pub compliance_status: ComplianceStatus,
+    /// Its template as JSON, with the YAML text as `content`.
     pub template: Value,
+    /// The same as `compliance_status.status`.
     pub compliance_state: State,
+    /// Whether the state is `COMPLIANT`.
     pub is_compliant: bool,
+    /// The flow it is in.
     pub flow: TrailFlow,
+    /// The address of the trail's page.
     pub html_url: String,
     /// Oldest first. Of the runs of its artifacts, each of which is an event as it starts and one as it stops, the newest
     /// 10,000 are there; of one artifact in one environment the newest 100 and the first. A host may set other numbers.
@@ -225,21 +249,27 @@ pub struct TrailView {
 
 /// The flow of a trail.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct TrailFlow {
+    /// The flow's name.
     pub name: FlowName,
+    /// The flow's tags: key to value.
     pub tags: Tags,
 }
 
 /// The commit of a trail: `""` and `0` where nothing was reported.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct TrailCommit {
+    /// The commit's hash.
     pub sha1: String,
+    /// Its message.
     pub message: String,
+    /// Its author, as `Name <mail>`.
     pub author: String,
+    /// The branch it is on.
     pub branch: String,
+    /// When it was made, in epoch seconds.
     pub timestamp: Seconds,
+    /// Where it can be looked at.
     pub url: String,
 }
 
@@ -258,27 +288,36 @@ impl From<&GitCommit> for TrailCommit {
 
 /// What a trail's template asks for against what was reported.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct ComplianceStatus {
+    /// The verdict over the trail and all its artifacts.
     pub status: State,
+    /// Whether the verdict is `COMPLIANT`.
     pub is_compliant: bool,
-    /// Why the status is what no line accounts for: the template cannot be read.
+    /// Why the verdict is what no line accounts for: the template cannot be read. Absent where it can.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state_info: Option<String>,
+    /// When the newest report that it rests on was made, or the trail was begun, in epoch seconds.
     pub evaluated_at: Seconds,
+    /// The id of the template that it rests on: another one each time the template changes.
     pub flow_template_id: Id,
+    /// Attestations of the trail itself: the expected ones in the order of the template, then the others. Each has
+    /// `attestation_name`, `attestation_type`, `attestation_id`, `overridden_attestation_id`, `status` (`COMPLETE` or
+    /// `MISSING`), `is_compliant` and `unexpected`.
     #[schemars(with = "Vec<Value>")]
     pub attestations_statuses: Vec<AttestationStatus>,
+    /// The artifacts that the template expects or that were reported, by the template's name; one without a name, by
+    /// its fingerprint.
     pub artifacts_statuses: BTreeMap<String, ArtifactCompliance>,
 }
 
 /// An artifact of a trail against what its template asks for.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct ArtifactCompliance {
+    /// The verdict over the artifact.
     #[serde(flatten)]
     #[schemars(with = "serde_json::Map<String, Value>")]
     pub status: ArtifactStatus,
+    /// The id of the template that it rests on.
     pub flow_template_id: Id,
 }
 
@@ -338,12 +377,14 @@ impl Context<'_> {
     }
 }
 
-/// Gets one trail.
+/// Gets a trail with its compliance and with what happened to it.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
 pub struct GetTrail {
+    /// The organization's name.
     pub org: OrgName,
+    /// The flow's name.
     pub flow_name: FlowName,
+    /// The trail's name.
     pub trail_name: TrailName,
 }
 
@@ -402,18 +443,22 @@ pub struct TrailList {
     pub pagination: Pagination,
 }
 
-/// Lists the trails of an organization, newest first.
+/// Lists the trails of an organization, newest first, a page at a time, with their compliance and with empty
+/// `events`. A flow that does not exist is 404.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
 pub struct ListTrails {
+    /// The organization's name.
     pub org: OrgName,
-    /// A flow's name.
+    /// Narrows the list to this flow.
     pub flow: Option<ShortText>,
-    /// `key=value`, or a key alone: flows that carry this tag.
+    /// Narrows the list to flows that carry this tag: `key=value`, or a key alone.
     pub flow_tag: Option<TagText>,
-    /// An artifact's fingerprint, or its first five or more digits.
+    /// Narrows the list to trails that this artifact was reported to: its fingerprint, or the first five digits or
+    /// more.
     pub fingerprint: Option<ShortText>,
+    /// Which page, from 1; the first when left out.
     pub page: Option<PageNumber>,
+    /// Trails a page: 20 when left out.
     pub per_page: Option<PerPage<100>>,
 }
 

@@ -26,12 +26,15 @@ use crate::shared::{GitCommit, text};
 use crate::snapshots::Run;
 use crate::store::StoreError;
 
-/// Downloads the trail PDF report (specification, Trails).
+/// Downloads the trail PDF report: the trail's page as a file for auditors. An equal trail gives equal bytes, and
+/// `ETag` is their SHA-256. A trail with more reports than the host draws (16 MiB unless it says otherwise) is 400.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[expect(missing_docs, reason = "parameters, described by the API's documentation")]
 pub struct GetAuditPdf {
+    /// The organization's name.
     pub org: OrgName,
+    /// The flow's name.
     pub flow_name: FlowName,
+    /// The trail's name.
     pub trail_name: TrailName,
 }
 

@@ -112,7 +112,8 @@ fn no_two_types_share_a_name() {
 fn a_form_has_its_document_and_its_file() {
     let body = &openapi()["paths"]["/flows/{org}/template_file"]["put"]["requestBody"]["content"];
     let schema = &body["multipart/form-data"]["schema"];
-    assert_eq!(schema["properties"]["template_file"], json!({"type": "string", "format": "binary"}));
+    let file = &schema["properties"]["template_file"];
+    assert_eq!((&file["type"], &file["format"]), (&json!("string"), &json!("binary")));
     assert_eq!(schema["properties"]["data_json"]["$ref"], "#/components/schemas/FlowInput");
     assert_eq!(schema["required"], json!(["data_json"]));
 }
@@ -128,4 +129,68 @@ fn every_operation_tells_of_its_refusals_and_downloads_of_their_types() {
     assert_eq!(put, ["201", "400", "401", "403", "404", "413", "414", "415", "503"]);
     let pdf = &paths["/trails/{org}/{flow_name}/{trail_name}/audit_pdf"]["get"]["responses"]["200"];
     assert_eq!(pdf["content"], json!({"application/pdf": {}}));
+}
+
+/// What has no description, of the properties of a schema and of what it is made of.
+fn undescribed(name: &str, schema: &Value, found: &mut Vec<String>) {
+    for (field, property) in schema["properties"].as_object().into_iter().flatten() {
+        if !is_told(&property["description"]) {
+            found.push(format!("{name}.{field}"));
+        }
+    }
+    let parts = schema.as_object().into_iter().flatten().filter(|(key, _)| *key != "example");
+    for (_, part) in parts {
+        match part {
+            Value::Object(_) => undescribed(name, part, found),
+            Value::Array(items) => items.iter().for_each(|item| undescribed(name, item, found)),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+}
+
+fn is_told(description: &Value) -> bool {
+    description.as_str().is_some_and(|text| !text.trim().is_empty())
+}
+
+#[test]
+fn every_property_of_every_schema_is_described() {
+    let document = openapi();
+    let mut found = Vec::new();
+    for (name, schema) in document["components"]["schemas"].as_object().unwrap() {
+        undescribed(name, schema, &mut found);
+    }
+    undescribed("paths", &document["paths"], &mut found);
+    assert_eq!(found, Vec::<String>::new(), "a line of `///` on the field says what it is");
+}
+
+#[test]
+fn every_operation_has_a_description_and_examples_and_describes_its_parameters() {
+    let document = openapi();
+    let mut found = Vec::new();
+    for (name, method, path) in operations() {
+        let operation = &document["paths"][path][&method];
+        // The last paragraph says who may call.
+        let told = operation["description"].as_str().unwrap_or_default().split_once("\n\n");
+        if !told.is_some_and(|(what, who)| !what.trim().is_empty() && !who.trim().is_empty()) {
+            found.push(format!("{name}: a description, from the `///` of its type"));
+        }
+        for parameter in operation["parameters"].as_array().unwrap() {
+            if !is_told(&parameter["description"]) {
+                found.push(format!("{name}: a description of the parameter {}", parameter["name"]));
+            }
+        }
+        let contents = |of: &Value| {
+            Vec::from_iter(of["content"].as_object().into_iter().flatten().map(|(_, one)| one.clone()))
+        };
+        if !contents(&operation["requestBody"]).iter().all(|content| content["example"].is_object()) {
+            found.push(format!("{name}: an example of its body, from tests/api/examples.rs"));
+        }
+        let answers = ["200", "201"].map(|status| contents(&operation["responses"][status])).concat();
+        // Files have a type and no example.
+        let is_json = answers.iter().any(|content| content.get("schema").is_some());
+        if is_json && !answers.iter().any(|content| content.get("example").is_some()) {
+            found.push(format!("{name}: an example of its answer, from tests/api/examples.rs"));
+        }
+    }
+    assert_eq!(found, Vec::<String>::new());
 }

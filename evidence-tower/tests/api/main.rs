@@ -14,6 +14,7 @@ mod contended;
 mod damaged;
 mod documentation;
 mod environments;
+mod examples;
 mod faults;
 mod flows;
 mod gates;

@@ -1,0 +1,349 @@
+//! The examples of the OpenAPI document are calls that run: a team's first days, at fixed times and with fixed ids. Each
+//! call and its answer is compared with what the document shows; `EVIDENCE_WRITE_EXAMPLES=1` writes that anew.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use evidence_core::auth::ApiKey;
+use evidence_core::memory::MemoryStore;
+use evidence_core::operation::{Operation, Visitor};
+use evidence_core::seed::Seed;
+use evidence_core::time::{Clock, Timestamp};
+use evidence_core::{Evidence, Settings, api};
+use evidence_tower::openapi;
+use http::Method;
+use serde_json::{Map, Value, json};
+
+use crate::mounts::Mount;
+use crate::support::{Api, Counter, JANE, NOW, Reply};
+
+const FINGERPRINT: &str = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
+const COMMIT: &str = "3f786850e387550fdab836ed7e6dc881de23001b";
+const TEMPLATE: &str = "\
+version: 1
+trail:
+  attestations:
+    - name: review
+      type: pull_request
+  artifacts:
+    - name: shop
+      attestations:
+        - name: unit-tests
+          type: junit
+";
+const POLICY: &str = "\
+_schema: https://example.com/schemas/policy/v1
+artifacts:
+  provenance:
+    required: true
+  trail-compliance:
+    required: true
+";
+
+/// A minute passes with each call.
+struct Minutes(AtomicI64);
+
+impl Clock for Minutes {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_seconds(self.0.load(Ordering::Relaxed))
+    }
+}
+
+/// Method and path of every operation.
+#[derive(Default)]
+struct Routes(BTreeMap<&'static str, (Method, &'static str)>);
+
+impl Visitor for Routes {
+    fn visit<O: Operation>(&mut self) {
+        let method = format!("{:?}", O::METHOD).to_uppercase().parse().unwrap();
+        self.0.insert(O::NAME, (method, O::PATH));
+    }
+}
+
+/// What a call sends.
+enum Sent {
+    Nothing,
+    Json(Value),
+    /// The parts of a form: objects as JSON, texts as files.
+    Form(Value),
+}
+
+/// The calls so far.
+struct Calls {
+    api: Api,
+    clock: Arc<Minutes>,
+    routes: Routes,
+    shown: Map<String, Value>,
+}
+
+impl Calls {
+    async fn new() -> Self {
+        let clock = Arc::new(Minutes(AtomicI64::new(NOW.as_micros() / 1_000_000)));
+        let settings =
+            Settings { public_url: "https://evidence.example.com".to_owned(), ..Settings::default() };
+        let random = Arc::new(Counter::default());
+        let store = Arc::new(MemoryStore::new());
+        let service = Evidence::with_sources(store, settings, Arc::clone(&clock) as _, random);
+        let api_key = Some(ApiKey::imported(JANE.to_owned()));
+        let orgs = vec!["acme".parse().unwrap()];
+        service.seed(&Seed { user: "jane".parse().unwrap(), orgs, api_key }).await.unwrap();
+        let mut routes = Routes::default();
+        api::operations(&mut routes);
+        Self { api: Api::new(service, Mount::Tower, "memory").await, clock, routes, shown: Map::new() }
+    }
+
+    /// Calls an operation: parameters that its path does not name are the query's.
+    async fn call(&self, operation: &str, parameters: &Value, sent: &Sent) -> Reply {
+        self.clock.0.fetch_add(60, Ordering::Relaxed);
+        let (method, template) = &self.routes.0[operation];
+        let (mut path, mut query) = ((*template).to_owned(), Vec::new());
+        for (name, value) in parameters.as_object().unwrap() {
+            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            let place = format!("{{{name}}}");
+            if path.contains(&place) {
+                path = path.replace(&place, &text);
+            } else {
+                query.push(format!("{name}={text}"));
+            }
+        }
+        assert!(!path.contains('{'), "{path}");
+        let query = if query.is_empty() { String::new() } else { format!("?{}", query.join("&")) };
+        let ask = self.api.request(method.clone(), &format!("{path}{query}"));
+        match sent {
+            Sent::Nothing => ask.await,
+            Sent::Json(body) => ask.json(body).await,
+            Sent::Form(parts) => {
+                let part = |(name, content): (&String, &Value)| match content.as_str() {
+                    Some(text) => (format!("name=\"{name}\"; filename=\"{name}.txt\""), text.to_owned()),
+                    None => (format!("name=\"{name}\""), content.to_string()),
+                };
+                let parts = Vec::from_iter(parts.as_object().unwrap().iter().map(part));
+                let parts = Vec::from_iter(parts.iter().map(|(name, text)| (name.as_str(), text.as_str())));
+                ask.form(&parts).await
+            }
+        }
+    }
+
+    /// The same as an example, which answers with `status`.
+    async fn show(&mut self, operation: &str, status: u16, parameters: Value, sent: Sent) -> Value {
+        let reply = self.call(operation, &parameters, &sent).await;
+        assert_eq!(reply.status, status, "{operation}: {:?}", reply.body);
+        let mut example = json!({ "parameters": parameters });
+        if let Sent::Json(body) | Sent::Form(body) = sent {
+            example["body"] = body;
+        }
+        example["status"] = json!(status);
+        let is_json = reply.headers.get("content-type").is_some_and(|kind| kind == "application/json");
+        let answer = if is_json { reply.json() } else { Value::Null };
+        if is_json {
+            example["answer"] = answer.clone();
+        }
+        let before = self.shown.insert(operation.to_owned(), example);
+        assert!(before.is_none(), "{operation} has one example");
+        answer
+    }
+
+    async fn get(&mut self, operation: &str, parameters: Value) -> Value {
+        self.show(operation, 200, parameters, Sent::Nothing).await
+    }
+
+    async fn build(&mut self) {
+        let in_flow = json!({"org": "acme", "flow_name": "shop"});
+        let in_trail = json!({"org": "acme", "flow_name": "shop", "trail_name": "build-812"});
+        let commit = json!({
+            "sha1": COMMIT, "message": "Show what is in stock", "author": "Ann Lee <ann@example.com>",
+            "branch": "main", "timestamp": 1_783_538_000, "url": format!("https://github.com/acme/shop/commit/{COMMIT}"),
+        });
+        let repo = json!({"name": "acme/shop", "url": "https://github.com/acme/shop", "id": "4711", "provider": "github"});
+        let flow = json!({"name": "shop", "description": "The web shop", "visibility": "private"});
+        let flow = Sent::Form(json!({"data_json": flow, "template_file": TEMPLATE}));
+        self.show("create_flow_with_template", 201, json!({"org": "acme"}), flow).await;
+        let trail = json!({
+            "name": "build-812", "description": "Show what is in stock", "git_commit_info": commit,
+            "repo_info": repo, "origin_url": "https://ci.example.com/shop/812",
+        });
+        let trail = Sent::Form(json!({ "data_json": trail }));
+        self.show("create_trail", 201, in_flow.clone(), trail).await;
+        let artifact = json!({
+            "trail_name": "build-812", "template_reference_name": "shop", "fingerprint": FINGERPRINT,
+            "filename": "registry.example.com/shop:812", "git_commit": COMMIT, "git_commit_info": commit,
+            "repo_info": repo, "build_url": "https://ci.example.com/shop/812",
+            "commit_url": format!("https://github.com/acme/shop/commit/{COMMIT}"),
+        });
+        self.show("create_artifact", 201, in_flow, Sent::Json(artifact)).await;
+        let pull_request = json!({
+            "url": "https://github.com/acme/shop/pull/91", "state": "MERGED", "title": "Show what is in stock",
+            "author": "ann", "head_ref": "stock", "base_ref": "main", "merge_commit": COMMIT,
+            "created_at": 1_783_530_000, "merged_at": 1_783_538_000,
+            "approvers": [{"username": "bob", "state": "APPROVED", "timestamp": 1_783_537_000}],
+        });
+        let review =
+            json!({"attestation_name": "review", "git_provider": "github", "pull_requests": [pull_request]});
+        let review = Sent::Form(json!({ "data_json": review }));
+        self.show("post_pull_request_attestation", 201, in_trail.clone(), review).await;
+        let suite = json!({
+            "name": "shop", "failures": 0, "errors": 0, "skipped": 1, "total": 240, "duration": 12.5,
+        });
+        let tests = json!({
+            "attestation_name": "unit-tests", "target_artifacts": ["shop"], "artifact_fingerprint": FINGERPRINT,
+            "junit_results": [suite],
+        });
+        let tests = Sent::Form(json!({ "data_json": tests }));
+        self.show("post_junit_attestation", 201, in_trail.clone(), tests).await;
+        let licences = json!({
+            "attestation_name": "licences", "is_compliant": true, "description": "No licence that we do not take",
+        });
+        let files = json!({"data_json": licences, "attachment_file": "serde MIT\ntokio MIT\n"});
+        self.show("post_generic_attestation", 201, in_trail, Sent::Form(files)).await;
+    }
+
+    async fn run(&mut self) {
+        let org = json!({"org": "acme"});
+        let put = |name: &str, kind: &str, description: &str| {
+            Sent::Json(json!({"name": name, "type": kind, "description": description}))
+        };
+        let policy = json!({
+            "payload": {"name": "release", "description": "What may run in production", "comment": "The first rules"},
+            "policy_file": POLICY,
+        });
+        self.show("put_policy", 201, org.clone(), Sent::Form(policy)).await;
+        let production = put("production", "docker", "What customers see");
+        self.show("create_env", 201, org.clone(), production).await;
+        for (name, kind) in [("till", "server"), ("everything", "logical")] {
+            let reply = self.call("create_env", &org, &put(name, kind, "")).await;
+            assert_eq!(reply.status, 201);
+        }
+        let production = json!({"org": "acme", "env_name": "production"});
+        let join = Sent::Json(json!({"physical_env_name": "production"}));
+        let everything = json!({"org": "acme", "env_name": "everything"});
+        self.show("join_physical_to_logical", 200, everything, join).await;
+        let names = Sent::Json(json!({"policy_names": ["release"]}));
+        self.show("attach_policy_to_env", 200, production.clone(), names).await;
+        let allowed = Sent::Json(json!({
+            "artifact_name": "proxy", "artifact_fingerprint": "b".repeat(64), "description": "Comes from its vendor",
+        }));
+        self.show("allow_artifact_for_env", 201, production.clone(), allowed).await;
+        let running = |name: &str, fingerprint: &str| {
+            Sent::Json(json!({
+                "artifacts": [{"digests": {name: fingerprint}, "creationTimestamp": 1_783_539_000}],
+            }))
+        };
+        let shop = running("registry.example.com/shop:812", FINGERPRINT);
+        self.show("docker_report", 201, production, shop).await;
+        let till = json!({"org": "acme", "env_name": "till"});
+        self.show("server_report", 201, till, running("/opt/till", &"c".repeat(64))).await;
+    }
+
+    async fn accounts(&mut self) {
+        let org = json!({"org": "acme"});
+        let account = Sent::Json(json!({"name": "ci", "description": "Builds", "privilege": "member"}));
+        self.show("create_service_account", 201, org, account).await;
+        let ci = json!({"org": "acme", "name": "ci"});
+        let patch = Sent::Json(json!({"description": "Builds and tests"}));
+        self.show("update_service_account", 200, ci.clone(), patch).await;
+        let key = Sent::Json(json!({"description": "The build server", "expires_at": 1_799_000_000}));
+        let key = self.show("create_service_account_api_key", 201, ci.clone(), key).await;
+        let of_key = json!({"org": "acme", "name": "ci", "key_id": key["id"]});
+        self.get("list_service_account_api_keys", ci.clone()).await;
+        self.get("get_service_account_api_key", of_key.clone()).await;
+        let rotation = Sent::Json(json!({"grace_period_hours": 48, "expires_at": 1_830_000_000}));
+        self.show("rotate_service_account_api_key", 201, of_key.clone(), rotation).await;
+        self.show("delete_service_account_api_key", 200, of_key, Sent::Nothing).await;
+        self.get("list_service_accounts", json!({"org": "acme"})).await;
+        self.get("get_service_account", ci).await;
+    }
+
+    async fn settings(&mut self) {
+        let org = json!({"org": "acme"});
+        let tags = Sent::Json(json!({"set_tags": {"team": "storefront"}, "remove_tags": ["owner"]}));
+        let tagged = json!({"org": "acme", "resource_type": "flow", "resource_id": "shop"});
+        self.show("patch_tags", 200, tagged, tags).await;
+        let schema = json!({"type": "object", "required": ["score"]}).to_string();
+        let coverage = json!({
+            "name": "coverage", "description": "How much of the code the tests run",
+            "evaluator": {"content_type": "jq", "rules": [".score >= 80"]},
+            "summary": [{"name": "Score", "expression": ".score"}],
+        });
+        let coverage = Sent::Form(json!({"data_json": coverage, "type_schema": schema}));
+        self.show("post_custom_attestation_type", 201, org.clone(), coverage).await;
+        self.get("get_custom_attestation_types", org.clone()).await;
+        let coverage = json!({"org": "acme", "custom_attestation_type_name": "coverage", "version": 1});
+        self.get("get_custom_attestation_type", coverage).await;
+        self.get("get_organization", org).await;
+        self.get("flow_template_schema_v1", json!({})).await;
+        // Its beginning: the rest has references of its own, which tools would look for in the document.
+        let schema = self.shown["flow_template_schema_v1"]["answer"].as_object_mut().unwrap();
+        schema.retain(|key, _| !["$defs", "additionalProperties"].contains(&key.as_str()));
+        schema["properties"].as_object_mut().unwrap().retain(|name, _| name == "version");
+    }
+
+    async fn look(&mut self) {
+        let org = json!({"org": "acme"});
+        let in_flow = json!({"org": "acme", "flow_name": "shop"});
+        let in_trail = json!({"org": "acme", "flow_name": "shop", "trail_name": "build-812"});
+        let production = json!({"org": "acme", "env_name": "production"});
+        let with = |base: &Value, name: &str, value: &str| {
+            let mut parameters = base.clone();
+            parameters[name] = json!(value);
+            parameters
+        };
+        self.get("get_flows", with(&org, "tag", "team:storefront")).await;
+        self.get("get_flow", in_flow.clone()).await;
+        self.get("list_trails_for_org", with(&org, "flow", "shop")).await;
+        self.get("get_trail", in_trail.clone()).await;
+        self.get("list_artifacts", with(&org, "flow_name", "shop")).await;
+        let short = &FINGERPRINT[..12];
+        self.get("get_artifact_by_fingerprint", with(&in_flow, "fingerprint", short)).await;
+        self.get("get_artifact_by_commit_sha", with(&in_flow, "commit_sha", &COMMIT[..7])).await;
+        self.get("get_latest_artifact_commit", with(&in_flow, "fingerprint", short)).await;
+        let named = with(&in_trail, "attestation_name", "licences");
+        let found = self.get("get_trail_attestation", named).await;
+        let id = found[0]["attestation_id"].as_str().unwrap();
+        let named = with(&with(&in_flow, "fingerprint", short), "attestation_name", "unit-tests");
+        self.get("get_artifact_attestation", named).await;
+        self.get("get_attestations", with(&org, "attestation_id", id)).await;
+        self.get("get_attestation_evidence", with(&in_trail, "attestation_id", id)).await;
+        self.get("list_repos", with(&org, "provider", "github")).await;
+        self.get("list_allowlist", org.clone()).await;
+        self.get("list_policies", org.clone()).await;
+        self.get("get_policy", with(&org, "policy_name", "release")).await;
+        self.get("list_envs", with(&org, "type", "docker")).await;
+        self.get("get_environment", production.clone()).await;
+        self.get("list_snapshots", with(&production, "interval", "1..NOW")).await;
+        self.get("get_snapshot", with(&production, "snapshot_expression", "-1")).await;
+        if self.routes.0.contains_key("download_trail_audit_pdf") {
+            self.get("download_trail_audit_pdf", in_trail).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_examples_of_the_document_are_calls_that_run() {
+    let mut calls = Calls::new().await;
+    calls.build().await;
+    calls.run().await;
+    calls.accounts().await;
+    calls.settings().await;
+    calls.look().await;
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/openapi/examples.json");
+    if std::env::var_os("EVIDENCE_WRITE_EXAMPLES").is_some() {
+        std::fs::write(file, serde_json::to_string_pretty(&calls.shown).unwrap() + "\n").unwrap();
+        return;
+    }
+    let document = openapi();
+    for (operation, example) in &calls.shown {
+        let (method, path) = &calls.routes.0[operation.as_str()];
+        let told = &document["paths"][path][method.as_str().to_lowercase()];
+        let response = &told["responses"][example["status"].to_string()]["content"]["application/json"];
+        assert_eq!(response.get("example"), example.get("answer"), "{operation}: the answer");
+        let content = told["requestBody"]["content"].as_object();
+        let body = content.and_then(|content| content.values().next()?.get("example"));
+        assert_eq!(body, example.get("body"), "{operation}: the body");
+        for parameter in told["parameters"].as_array().unwrap() {
+            let sent = example["parameters"].get(parameter["name"].as_str().unwrap());
+            assert_eq!(parameter.get("example"), sent, "{operation}: {}", parameter["name"]);
+        }
+    }
+}
