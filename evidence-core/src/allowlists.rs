@@ -44,11 +44,12 @@ pub struct Allowance {
 /// Questions about the allowlist.
 #[async_trait]
 pub trait AllowlistStore: Send + Sync {
-    /// The newest entry of each environment and fingerprint, newest first: its ledger index, and how large it is.
+    /// The newest entry of each environment and fingerprint of the organization, newest first by ledger index, all of them:
+    /// the ledger index of each, and how large it is.
     async fn allowances_listed(&self, org: Id) -> StoreResult<Vec<Listed<u64>>>;
-    /// The entries at these ledger indexes, newest first; unknown ones are passed over.
+    /// The entries at these ledger indexes, one an index, newest first by ledger index; unknown ones are passed over.
     async fn allowances(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<Allowance>>;
-    /// Those of these artifacts that are allowed in the environment, in any order.
+    /// Those of these artifacts that are allowed in the environment, one a fingerprint, in any order.
     async fn allowed(
         &self,
         org: Id,

@@ -159,13 +159,13 @@ impl EnvironmentKind {
 /// Questions about environments.
 #[async_trait]
 pub trait EnvironmentStore: Send + Sync {
-    /// The environment of this name.
+    /// The environment of this name, one, with its revision.
     async fn environment(&self, org: Id, name: &str) -> StoreResult<Option<KnownEnvironment>>;
-    /// All environments but for the archived ones, by name (bytes).
+    /// All environments of the organization but for the archived ones, by name (bytes).
     async fn environments(&self, org: Id) -> StoreResult<Vec<KnownEnvironment>>;
-    /// The same, without what is known of them.
+    /// The same list, all of it, without what is known of the environments.
     async fn environments_listed(&self, org: Id) -> StoreResult<Vec<Listed>>;
-    /// The environments of these ids, archived ones too, in any order.
+    /// The environments of these ids, archived ones too, one an id, in any order; unknown ids are passed over.
     async fn environments_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<KnownEnvironment>>;
 }
 

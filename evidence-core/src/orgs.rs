@@ -127,18 +127,21 @@ pub struct OrgRole {
 /// Questions about organizations, users and keys.
 #[async_trait]
 pub trait OrgStore: Send + Sync {
-    /// The organization named `org` and the role of the user `user` in it; `None` when there is no such organization.
+    /// The organization named `org`, found in the whole store, and the role in it of the user with the id `user`: one; `None`
+    /// when there is no such organization.
     async fn org_role(&self, org: &str, user: Id) -> StoreResult<Option<OrgRole>>;
-    /// The user of this name.
+    /// The user of this name, found in the whole store: one.
     async fn user(&self, name: &str) -> StoreResult<Option<User>>;
-    /// The first `limit` users whose name sorts after `after`, by name.
+    /// The users of the whole store whose names sort after `after`, by name (bytes): the first `limit`, and where to go on.
     async fn users_by_name(&self, after: &str, limit: u64) -> StoreResult<ByName<User>>;
-    /// The first `limit` organizations whose name sorts after `after`, by name.
+    /// The organizations of the whole store whose names sort after `after`, by name (bytes): the first `limit`, and where to
+    /// go on.
     async fn organizations_by_name(&self, after: &str, limit: u64) -> StoreResult<ByName<Organization>>;
-    /// The users who have a role in the organization, by name, with the ledger index of the fact that gave it. A member
-    /// of whom the store knows no user is passed over.
+    /// All users who have a role in the organization, by name (bytes), with the ledger index of the fact that gave it. A
+    /// member of whom the store knows no user is passed over.
     async fn members(&self, org: Id) -> StoreResult<Vec<Current<Member>>>;
-    /// Who holds the key with this hash: expired and revoked ones are found too; those of deleted accounts are not.
+    /// Who holds the key with this hash, found in the whole store: one. Expired and revoked keys are found too; those of
+    /// deleted accounts are not.
     async fn key_holder(&self, hash: &KeyHash) -> StoreResult<Option<KeyHolder>>;
 }
 

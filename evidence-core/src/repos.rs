@@ -72,13 +72,14 @@ pub struct RepoFilter {
 /// Questions about repos.
 #[async_trait]
 pub trait RepoStore: Send + Sync {
-    /// The repo of this identity.
+    /// The repo of this identity, one, with its revision.
     async fn repo_by_identity(&self, org: Id, identity: &str) -> StoreResult<Option<Current<Repo>>>;
-    /// The repo of this id.
+    /// The repo of this id, one, with its revision.
     async fn repo(&self, org: Id, id: Id) -> StoreResult<Option<Current<Repo>>>;
-    /// Repos in the filter's order.
+    /// The repos that the filter admits (name, search, provider, namespace, tags), by name (bytes) in the filter's direction,
+    /// then by id: a page, and the total.
     async fn repos(&self, org: Id, filter: &RepoFilter, request: PageRequest) -> StoreResult<Page<Repo>>;
-    /// The same, without what they say.
+    /// The same page of the same list, without what the repos say, and without the total.
     async fn repos_listed(
         &self,
         org: Id,

@@ -191,19 +191,19 @@ pub struct Run {
 /// Questions about snapshots.
 #[async_trait]
 pub trait SnapshotStore: Send + Sync {
-    /// The record of snapshot `index`, with the ledger index of the fact that took it.
+    /// The record of snapshot `index` of an environment, one, with the ledger index of the fact that took it.
     async fn snapshot(&self, org: Id, environment: Id, index: u64) -> StoreResult<Option<Current<Snapshot>>>;
-    /// The lines of snapshots `first..=last`, as far as there are any, by number.
+    /// The lines of the snapshots of an environment with these numbers, by number: all that there are.
     async fn snapshots(
         &self,
         org: Id,
         environment: Id,
         range: RangeInclusive<u64>,
     ) -> StoreResult<Vec<SnapshotRow>>;
-    /// The number of the snapshot taken last at or before `at`: the latest time, of equal ones the greatest number; 0 when
-    /// there is none.
+    /// The number of the snapshot of an environment taken last at or before `at`, one: that of the latest time, of equal ones
+    /// the greatest number; 0 when there is none.
     async fn snapshot_at(&self, org: Id, environment: Id, at: Timestamp) -> StoreResult<u64>;
-    /// What runs in snapshot `index`, and what exited with it, by artifact key.
+    /// All that runs in snapshot `index` of an environment, and all that exited with it, by artifact key (bytes).
     async fn instances(&self, org: Id, environment: Id, index: u64) -> StoreResult<Vec<SnapshotInstance>>;
     /// Where and when the artifacts with these digests ran, ordered by environment, fingerprint and first snapshot: of each
     /// artifact in each environment the first run and the `newest` last ones.

@@ -53,43 +53,9 @@
 //!
 //! ## What the rows have to answer
 //!
-//! | questions | found by | order | how many |
-//! |---|---|---|---|
-//! | [`org_role`](crate::orgs::OrgStore::org_role), [`user`](crate::orgs::OrgStore::user), [`key_holder`](crate::orgs::OrgStore::key_holder) | a name or hash in the whole store | | one |
-//! | [`service_account`](ServiceAccountStore::service_account), [`flow`](FlowStore::flow), [`trail`](TrailStore::trail), [`repo_by_identity`](RepoStore::repo_by_identity), [`environment`](EnvironmentStore::environment), [`policy`](PolicyStore::policy), [`attestation_type`](AttestationTypeStore::attestation_type) | the name, with its revision | | one |
-//! | [`users_by_name`](crate::orgs::OrgStore::users_by_name), [`organizations_by_name`](crate::orgs::OrgStore::organizations_by_name) | a name to begin after | name, by bytes | at most so many, and where to go on |
-//! | [`members`](crate::orgs::OrgStore::members) | the organization | name of the user, by bytes | all |
-//! | [`repo`](RepoStore::repo), [`attestation`](AttestationStore::attestation), [`api_key`](ServiceAccountStore::api_key) | the id | | one |
-//! | [`flows_by_id`](FlowStore::flows_by_id), [`artifacts_by_id`](ArtifactStore::artifacts_by_id), [`artifact_sizes`](ArtifactStore::artifact_sizes), [`attestations_by_id`](AttestationStore::attestations_by_id), [`trail_contents`](TrailStore::trail_contents), [`trail_names`](TrailStore::trail_names), [`trail_sizes`](TrailStore::trail_sizes), [`environments_by_id`](EnvironmentStore::environments_by_id), [`policies_by_id`](PolicyStore::policies_by_id), [`attestation_types_by_id`](AttestationTypeStore::attestation_types_by_id) | ids, unknown ones passed over | any | one an id |
-//! | [`service_accounts`](ServiceAccountStore::service_accounts), [`environments`](EnvironmentStore::environments), [`environments_listed`](EnvironmentStore::environments_listed), [`policies_listed`](PolicyStore::policies_listed) | the organization | name, by bytes | all |
-//! | [`api_keys`](ServiceAccountStore::api_keys) | the owner | oldest first, then id | all that work |
-//! | [`api_key_count`](ServiceAccountStore::api_key_count) | the owner | | the number of those that work, damaged ones too |
-//! | [`flows`](FlowStore::flows) | part of the name, tags | name, by bytes | a page, and the total |
-//! | [`repos`](RepoStore::repos) | name, search, provider, namespace, tags | name, by bytes, then id | a page, and the total |
-//! | [`repos_listed`](RepoStore::repos_listed) | as for `repos` | name, by bytes, then id | a page |
-//! | [`trails`](TrailStore::trails) | flow and what else is asked | last begun first by ledger index | a page, and the total |
-//! | [`newest_trails`](TrailStore::newest_trails) | flows | any | one a flow |
-//! | [`trail_size`](TrailStore::trail_size) | the trail and a kind of reports | | a count, up to so many |
-//! | [`trail_entries`](TrailStore::trail_entries) | the trail: its facts, artifacts, attestations | ledger index | all |
-//! | [`artifacts`](ArtifactStore::artifacts), [`artifacts_listed`](ArtifactStore::artifacts_listed) | flow, trail, prefix, commit, repo | newest first by ledger index | a page, and the total |
-//! | [`latest_artifact`](ArtifactStore::latest_artifact) | as for `artifacts` | the newest by ledger index | one at most |
-//! | [`fingerprints`](ArtifactStore::fingerprints) | flow and prefix | bytes | the first so many, and the total |
-//! | [`reports`](ArtifactStore::reports) | flow and fingerprint | oldest first by ledger index | all |
-//! | [`provenance`](ArtifactStore::provenance) | fingerprints | ledger index | the newest of each flow, with the last name there |
-//! | [`attestations`](AttestationStore::attestations) | trails and a name | newest first by ledger index | all |
-//! | [`snapshot`](SnapshotStore::snapshot), [`snapshots`](SnapshotStore::snapshots), [`snapshot_at`](SnapshotStore::snapshot_at) | environment and number or time | number | one, or a range |
-//! | [`instances`](SnapshotStore::instances) | environment and number | artifact key | all that ran or exited |
-//! | [`runs`](SnapshotStore::runs) | fingerprints | environment, fingerprint, first snapshot | each artifact's first and newest in each environment |
-//! | [`policy_version_sizes`](PolicyStore::policy_version_sizes), [`policy_versions_by_number`](PolicyStore::policy_versions_by_number) | policies and numbers | any | one a number |
-//! | [`attestation_types_listed`](AttestationTypeStore::attestation_types_listed) | the organization | newest first by the ledger index of the first version | all |
-//! | [`attestation_type_version_sizes`](AttestationTypeStore::attestation_type_version_sizes), [`attestation_type_versions_by_number`](AttestationTypeStore::attestation_type_versions_by_number) | types and numbers | any | one a number |
-//! | [`allowances_listed`](AllowlistStore::allowances_listed) | the organization | newest first by ledger index | the newest of each environment and fingerprint |
-//! | [`allowances`](AllowlistStore::allowances) | ledger indexes | newest first by ledger index | one an index |
-//! | [`allowed`](AllowlistStore::allowed) | environment and fingerprints | any | one a fingerprint |
-//! | [`allowlist_size`](AllowlistStore::allowlist_size) | the environment | | a count, up to so many |
-//! | [`texts`](TextStore::texts) | digests | any | one a digest, of the newest entry that keeps it |
-//! | [`ledger_entries`](LedgerStore::ledger_entries) | index | index | at most so many, and [`LEDGER_PAGE`] |
-//! | [`ledger_entries_at`](LedgerStore::ledger_entries_at) | indexes | any | one an index |
+//! Each method of the `…Store` traits says by what it finds records, in which order it answers them, and how many: one,
+//! all, a page and the total, or one for each thing that was asked for. Where the id of an organization is the first
+//! argument, the query is about that organization alone; of one that does not exist nothing is found.
 //!
 //! A snapshot's fact tells changes, not states: what runs in snapshot `n` is what changed last at or before it and has
 //! not exited. The stores keep an interval for each run of an artifact, from a snapshot until before another.
@@ -220,13 +186,14 @@ pub trait Recorder: Send + Sync {
 /// Questions about the ledger.
 #[async_trait]
 pub trait LedgerStore: Send + Sync {
-    /// The head of an organization's ledger; `None` when there is no such organization.
+    /// The head of an organization's ledger, one; `None` when there is no such organization.
     async fn ledger_head(&self, org: Id) -> StoreResult<Option<Frontier>>;
-    /// At most `limit` entries from `first` on, by index: none that [`LEDGER_PAGE`] bytes of others come before.
+    /// The entries from index `first` on, ordered by index: at most `limit`, and none that [`LEDGER_PAGE`] bytes of others
+    /// come before.
     async fn ledger_entries(&self, org: Id, first: u64, limit: u64) -> StoreResult<Vec<StoredEntry>>;
-    /// The entries at these indexes, in any order; unknown ones are passed over.
+    /// The entries at these indexes, one an index, in any order; unknown indexes are passed over.
     async fn ledger_entries_at(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<StoredEntry>>;
-    /// The leaf hashes and stored nodes of `needs`, as far as they exist.
+    /// The leaf hashes and stored nodes of `needs`, one each, as far as they exist.
     async fn ledger_hashes(&self, org: Id, needs: &Needs) -> StoreResult<LedgerHashes>;
 }
 

@@ -156,7 +156,13 @@ impl<P: Property> Visitor for Every<P> {
     fn visit<O: Operation>(&mut self) {
         let requests = Requests::of(O::NAME, &known());
         let reads = <O::Body as Body>::KIND != BodyKind::Empty;
-        assert_eq!(requests.is_some(), reads, "{} reads a body: {reads}", O::NAME);
+        let bodies = "evidence-core/src/strategies/bodies.rs";
+        assert_eq!(
+            requests.is_some(),
+            reads,
+            "{} reads a body: {reads}; requests() in {bodies} differs",
+            O::NAME
+        );
         let Some(requests) = requests else { return };
         let persistence = FileFailurePersistence::Off;
         let config = Config { failure_persistence: Some(Box::new(persistence)), ..Config::default() };

@@ -13,6 +13,7 @@ use evidence_test_postgres::SERVER;
 
 use crate::client::Need;
 use crate::postgres::Server;
+use crate::results::Show;
 use crate::run::{Outcome, cargo};
 
 const USAGE: &str = "\
@@ -20,6 +21,10 @@ cargo xtask <command>
 
   test     every test, on a PostgreSQL server of its own (installed where apt-get can), then the public
            command-line client against the server (Linux x86-64)
+  test [--test <program>] <filter>...
+           the tests alone with one of these in their names, on the same server: those of PostgreSQL and the
+           conformance checks of every store among them, examples in the documentation and the client not.
+           With --test, those of one program, such as `api` or `conformance`, and no other is built
   client   that client alone, with the results of the last `cargo xtask test`
   ci       format, clippy, every test, documentation, packages, dependencies: all that has to pass
   openapi  write openapi.json anew
@@ -50,6 +55,10 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let outcome = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["test"] => test(Need::IfPossible),
+        ["test", "--test", program, ref filters @ ..] if are_names(filters) => {
+            test_some(&["--test", program], filters)
+        }
+        ["test", ref filters @ ..] if are_names(filters) => test_some(&["--tests"], filters),
         ["client"] => client::run(Need::Always),
         ["ci"] => ci(),
         ["openapi"] => openapi(),
@@ -73,12 +82,36 @@ fn main() -> ExitCode {
 fn test(client: Need) -> Outcome {
     let server = Server::provide()?;
     let tests = cargo(["test", "--workspace", "--all-features", "--no-fail-fast", "--", "--include-ignored"]);
-    let results = results::of(&mut tests.env(SERVER, &server.url).command)?;
+    let results = results::of(&mut tests.env(SERVER, &server.url).command, Show::Everything)?;
     results.write(&client::results_directory())?;
     results.require(&POSTGRES_CHECKS)?;
     let outcome = if results.all_passed() { client::run(client) } else { Err("tests failed".into()) };
     println!("{results}");
     outcome
+}
+
+/// No options, that is.
+fn are_names(filters: &[&str]) -> bool {
+    filters.iter().all(|filter| !filter.starts_with('-'))
+}
+
+/// The tests of some programs with one of these in their names, without what only makes sense of all of them.
+fn test_some(programs: &[&str], filters: &[&str]) -> Outcome {
+    let server = Server::provide()?;
+    // Examples in the documentation are left out: to look for their names alone takes longer than the tests.
+    let tests =
+        cargo(["test", "--workspace", "--all-features", "--no-fail-fast"]).args(programs).args(["--"]);
+    let tests = tests.args(["--include-ignored"]).args(filters);
+    let results = results::of(&mut tests.env(SERVER, &server.url).command, Show::ProgramsWithTests)?;
+    println!("{results}");
+    if !results.all_passed() {
+        return Err("tests failed".into());
+    }
+    if results.any() {
+        Ok(())
+    } else {
+        Err(format!("no test has a name with {}", filters.join(" or ")).into())
+    }
 }
 
 fn ci() -> Outcome {
@@ -118,7 +151,8 @@ fn repeat(times: &str, test: &str) -> Outcome {
     for time in 1..=times.parse::<u32>()? {
         step(&format!("{time} of {times}"), || {
             let tests = cargo(["test", "--workspace", "--all-features", "--test", "postgres", test]);
-            let results = results::of(&mut tests.args(["--", "--include-ignored"]).command)?;
+            let mut tests = tests.args(["--", "--include-ignored"]);
+            let results = results::of(&mut tests.command, Show::ProgramsWithTests)?;
             if results.all_passed() && results.any() { Ok(()) } else { Err(format!("{results}").into()) }
         })?;
     }

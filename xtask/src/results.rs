@@ -15,15 +15,35 @@ pub(crate) struct Results {
     succeeded: bool,
 }
 
+/// What is shown of the tests' output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Show {
+    /// All of it.
+    Everything,
+    /// Nothing of the programs that ran no test, which a filter leaves many of.
+    ProgramsWithTests,
+}
+
+impl Show {
+    fn shows(self, line: &str) -> bool {
+        let ran_none = line.is_empty()
+            || line == "running 0 tests"
+            || line.starts_with("test result: ok. 0 passed; 0 failed;");
+        self == Self::Everything || !ran_none
+    }
+}
+
 /// Runs `tests` and shows what it prints.
-pub(crate) fn of(tests: &mut Command) -> Outcome<Results> {
+pub(crate) fn of(tests: &mut Command, show: Show) -> Outcome<Results> {
     let mut running = tests.stdout(Stdio::piped()).spawn()?;
     let mut results = Results::default();
     if let Some(stdout) = running.stdout.take() {
         for line in BufReader::new(stdout).lines() {
             let line = line?;
             results.take(&line);
-            println!("{line}");
+            if show.shows(&line) {
+                println!("{line}");
+            }
         }
     }
     results.succeeded = running.wait()?.success();
@@ -126,6 +146,25 @@ mod tests {
         assert_eq!(results.to_string(), "2 passed, 1 failed");
         assert!(results.junit().contains("name=\"conformance::flows::a_flow\""));
         assert!(results.junit().contains("tests=\"3\" failures=\"1\""), "{}", results.junit());
+    }
+
+    #[test]
+    fn of_programs_that_ran_no_test_nothing_is_shown() {
+        for line in [
+            "",
+            "running 0 tests",
+            "test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 9 filtered out",
+        ] {
+            assert!(!Show::ProgramsWithTests.shows(line) && Show::Everything.shows(line), "{line}");
+        }
+        for line in [
+            "running 1 test",
+            "test a ... ok",
+            "test result: FAILED. 0 passed; 1 failed",
+            "expected 1, found 2",
+        ] {
+            assert!(Show::ProgramsWithTests.shows(line), "{line}");
+        }
     }
 
     #[test]

@@ -184,31 +184,32 @@ pub struct Matches {
 /// Questions about artifacts.
 #[async_trait]
 pub trait ArtifactStore: Send + Sync {
-    /// The different fingerprints in this flow that begin with `prefix`, and the first `limit` of them.
+    /// The different fingerprints in this flow that begin with `prefix`, by bytes: the first `limit`, and the total.
     async fn fingerprints(&self, org: Id, flow: Id, prefix: &str, limit: u64) -> StoreResult<Matches>;
-    /// Artifact reports, newest (by ledger index) first.
+    /// The artifact reports that the filter admits (flow, trail, prefix, commit, repo), newest first by ledger index: a page,
+    /// and the total.
     async fn artifacts(
         &self,
         org: Id,
         filter: &ArtifactFilter,
         request: PageRequest,
     ) -> StoreResult<Page<Artifact>>;
-    /// The same, without what the reports say.
+    /// The same page of the same list, without what the reports say, and without the total.
     async fn artifacts_listed(
         &self,
         org: Id,
         filter: &ArtifactFilter,
         request: PageRequest,
     ) -> StoreResult<Vec<Listed>>;
-    /// The first of the same, if there is one: nobody asks how many there are.
+    /// The first of the same list, one at most: nobody asks how many there are.
     async fn latest_artifact(&self, org: Id, filter: &ArtifactFilter) -> StoreResult<Option<Artifact>>;
-    /// The reports of these ids, in any order; unknown ids are passed over.
+    /// The reports of these ids, one an id, in any order; unknown ids are passed over.
     async fn artifacts_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Artifact>>;
-    /// How large the reports of these ids are, in any order; unknown ids are passed over.
+    /// How large the reports of these ids are, one an id, in any order; unknown ids are passed over.
     async fn artifact_sizes(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Listed>>;
-    /// Every report of this fingerprint to this flow, oldest (by ledger index) first.
+    /// All reports of this fingerprint to this flow, oldest first by ledger index.
     async fn reports(&self, org: Id, flow: Id, fingerprint: &Fingerprint) -> StoreResult<Vec<ArtifactRow>>;
-    /// For each of these fingerprints and each flow it was reported to, the newest report to a trail, or the newest of all
-    /// where none is to a trail, and the last name that it has there; ordered by ledger index.
+    /// For each of these fingerprints and each flow it was reported to one, ordered by ledger index: the newest report to a
+    /// trail, or the newest of all where none is to a trail, and the last name that it has there.
     async fn provenance(&self, org: Id, fingerprints: &[Fingerprint]) -> StoreResult<Vec<Origin>>;
 }

@@ -164,10 +164,10 @@ pub struct NamedAttestation {
 /// Questions about attestations.
 #[async_trait]
 pub trait AttestationStore: Send + Sync {
-    /// The attestation of this id.
+    /// The attestation of this id, one.
     async fn attestation(&self, org: Id, id: Id) -> StoreResult<Option<Attestation>>;
-    /// The attestations of these ids, in any order; unknown ids are passed over.
+    /// The attestations of these ids, one an id, in any order; unknown ids are passed over.
     async fn attestations_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Attestation>>;
-    /// The attestations of this name on these trails, newest (by ledger index) first, without what they say.
+    /// All attestations of this name on the trails of these ids, newest first by ledger index, without what they say.
     async fn attestations(&self, org: Id, trails: &[Id], name: &str) -> StoreResult<Vec<NamedAttestation>>;
 }

@@ -28,8 +28,8 @@
 //! - Every check gets an empty store of its own, which the closure makes; several run at the same time.
 //! - `cargo test --test conformance` prints a line for each, `test conformance::flows::flows_are_listed_by_name ... ok`,
 //!   and at the end the promise that was broken and what was found instead.
-//! - `cargo test --test conformance -- ledger` runs those with `ledger` in their name, `-- --exact <name>` a single one,
-//!   `-- --list` lists them, and `-- --test-threads 1` runs them one after the other.
+//! - `cargo test --test conformance -- ledger races` runs those with `ledger` or `races` in their name,
+//!   `-- --exact <name>` a single one, `-- --list` lists them, and `-- --test-threads 1` runs them one after the other.
 //! - The order of the modules in this directory is the order to write a store in: see [`crate::store`].
 //!
 //! A check is a plain function from a store to an outcome ([`Check::run`]), so that other tests can use the suite to

@@ -172,22 +172,23 @@ pub enum Reported {
 /// Questions about trails.
 #[async_trait]
 pub trait TrailStore: Send + Sync {
-    /// The trail of this name in this flow.
+    /// The trail of this name in this flow, one, with its revision.
     async fn trail(&self, org: Id, flow: Id, name: &str) -> StoreResult<Option<Current<Trail>>>;
-    /// Trails, the last begun first: by the ledger index of their beginning.
+    /// The trails that the filter admits (flow and what else is asked), the last begun first, by the ledger index of their
+    /// beginning, without what they say: a page, and the total.
     async fn trails(&self, org: Id, filter: &TrailFilter, request: PageRequest) -> StoreResult<Page<Listed>>;
-    /// The id of the newest trail of each of these flows that has one, in any order.
+    /// The id of the newest trail of each of these flows, one a flow that has any, in any order.
     async fn newest_trails(&self, org: Id, flows: &[Id]) -> StoreResult<Vec<Id>>;
     /// About how much [`trail_contents`](Self::trail_contents) reads of these trails, each: the bytes of its newest fact, and
-    /// [`REPORT_BYTES`] for each report to it. In any order; unknown ids are passed over.
+    /// [`REPORT_BYTES`] for each report to it. One an id, in any order; unknown ids are passed over.
     async fn trail_sizes(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<Listed>>;
-    /// These trails and what was reported to them, in any order; unknown ids are passed over.
+    /// The trails of these ids and what was reported to them, one an id, in any order; unknown ids are passed over.
     async fn trail_contents(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailContents>>;
-    /// The names of these trails, in any order; unknown ids are passed over.
+    /// The names of the trails of these ids, one an id, in any order; unknown ids are passed over.
     async fn trail_names(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<(Id, TrailName)>>;
     /// How many reports of this kind the trail has, counted up to `most`; none where there is no such trail.
     async fn trail_size(&self, org: Id, trail: Id, kind: Reported, most: u64) -> StoreResult<u64>;
-    /// The ledger entries that are about this trail (begun, updated, artifacts, attestations), oldest first, without what
+    /// All ledger entries that are about this trail (begun, updated, artifacts, attestations), by ledger index, without what
     /// they say. One that the ledger has lost is among them: nobody should take the others for the whole history.
     async fn trail_entries(&self, org: Id, trail: Id) -> StoreResult<Vec<TrailEntry>>;
 }

@@ -1,4 +1,5 @@
-//! A store in which something happens before each question and each write: what it takes to have requests meet.
+//! A store in which something happens before each question and each write: what it takes to have requests meet. It passes
+//! on every question there is, each by a line like its neighbours: `self.ask("its_name", self.whole.its_name(…)).await`.
 
 use std::fmt::Debug;
 use std::ops::RangeInclusive;
@@ -92,6 +93,18 @@ impl Interposed {
         }
     }
 
+    /// Passes a question on, which is begun when it is awaited.
+    async fn ask<T: Debug>(
+        &self,
+        question: &'static str,
+        answer: impl Future<Output = StoreResult<T>>,
+    ) -> StoreResult<T> {
+        (self.before)(Call::Question(question)).await;
+        let answer = answer.await;
+        self.note(question, &answer);
+        answer
+    }
+
     /// The same without the guards on the revisions and names of these records, as if operations forgot them.
     pub(crate) fn without_guards(self, unguarded: Option<RecordKind>) -> Self {
         Self { unguarded, ..self }
@@ -151,125 +164,388 @@ impl FeedStore for Interposed {
     }
 }
 
-/// Passes the questions of these traits on.
-macro_rules! delegate {
-    ($($trait:ident { $(fn $question:ident($($argument:ident: $of:ty),*) -> $answer:ty;)* })*) => {$(
-        #[async_trait]
-        impl $trait for Interposed {
-            $(async fn $question(&self, $($argument: $of),*) -> StoreResult<$answer> {
-                (self.before)(Call::Question(stringify!($question))).await;
-                let answer = self.whole.$question($($argument),*).await;
-                self.note(stringify!($question), &answer);
-                answer
-            })*
-        }
-    )*};
+#[async_trait]
+impl Health for Interposed {
+    async fn ready(&self) -> StoreResult<()> {
+        self.ask("ready", self.whole.ready()).await
+    }
 }
 
-delegate! {
-    Health {
-        fn ready() -> ();
+#[async_trait]
+impl Blobs for Interposed {
+    async fn put(&self, org: Id, sha256: &Fingerprint, content: &mut dyn Chunks) -> StoreResult<()> {
+        self.ask("put", self.whole.put(org, sha256, content)).await
     }
-    Blobs {
-        fn put(org: Id, sha256: &Fingerprint, content: &mut dyn Chunks) -> ();
-        fn get_chunk(org: Id, sha256: &Fingerprint, number: u64) -> Option<Bytes>;
+
+    async fn get_chunk(&self, org: Id, sha256: &Fingerprint, number: u64) -> StoreResult<Option<Bytes>> {
+        self.ask("get_chunk", self.whole.get_chunk(org, sha256, number)).await
     }
-    PendingStore {
-        fn attachment_state(org: Id, sha256: &Fingerprint) -> AttachmentState;
-        fn put_pending(org: Id, sha256: &Fingerprint, at: Timestamp) -> bool;
-        fn pending(after: Option<&Pending>, limit: u64) -> Vec<Pending>;
-        fn begin_removal(pending: &Pending, at: Timestamp) -> bool;
-        fn abandon_removal(pending: &Pending, at: Timestamp) -> bool;
-        fn end_removal(pending: &Pending) -> bool;
+}
+
+#[async_trait]
+impl PendingStore for Interposed {
+    async fn attachment_state(&self, org: Id, sha256: &Fingerprint) -> StoreResult<AttachmentState> {
+        self.ask("attachment_state", self.whole.attachment_state(org, sha256)).await
     }
-    LedgerStore {
-        fn ledger_head(org: Id) -> Option<Frontier>;
-        fn ledger_entries(org: Id, first: u64, limit: u64) -> Vec<StoredEntry>;
-        fn ledger_entries_at(org: Id, indexes: &[u64]) -> Vec<StoredEntry>;
-        fn ledger_hashes(org: Id, needs: &Needs) -> LedgerHashes;
+
+    async fn put_pending(&self, org: Id, sha256: &Fingerprint, at: Timestamp) -> StoreResult<bool> {
+        self.ask("put_pending", self.whole.put_pending(org, sha256, at)).await
     }
-    OrgStore {
-        fn org_role(org: &str, user: Id) -> Option<OrgRole>;
-        fn user(name: &str) -> Option<User>;
-        fn users_by_name(after: &str, limit: u64) -> ByName<User>;
-        fn organizations_by_name(after: &str, limit: u64) -> ByName<Organization>;
-        fn members(org: Id) -> Vec<Current<Member>>;
-        fn key_holder(hash: &KeyHash) -> Option<KeyHolder>;
+
+    async fn pending(&self, after: Option<&Pending>, limit: u64) -> StoreResult<Vec<Pending>> {
+        self.ask("pending", self.whole.pending(after, limit)).await
     }
-    ServiceAccountStore {
-        fn service_account(org: Id, name: &str) -> Option<Current<ServiceAccount>>;
-        fn service_accounts(org: Id) -> Vec<ServiceAccount>;
-        fn api_key(org: Id, id: Id) -> Option<Current<ApiKeyRecord>>;
-        fn api_keys(org: Id, owner: Id, at: Timestamp) -> Vec<Current<ApiKeyRecord>>;
-        fn api_key_count(org: Id, owner: Id, at: Timestamp) -> u64;
+
+    async fn begin_removal(&self, pending: &Pending, at: Timestamp) -> StoreResult<bool> {
+        self.ask("begin_removal", self.whole.begin_removal(pending, at)).await
     }
-    FlowStore {
-        fn flow(org: Id, name: &str) -> Option<Current<Flow>>;
-        fn flows_by_id(org: Id, ids: &[Id]) -> Vec<Flow>;
-        fn flows(org: Id, filter: &FlowFilter, request: PageRequest) -> Page<Listed>;
+
+    async fn abandon_removal(&self, pending: &Pending, at: Timestamp) -> StoreResult<bool> {
+        self.ask("abandon_removal", self.whole.abandon_removal(pending, at)).await
     }
-    TrailStore {
-        fn trail(org: Id, flow: Id, name: &str) -> Option<Current<Trail>>;
-        fn trails(org: Id, filter: &TrailFilter, request: PageRequest) -> Page<Listed>;
-        fn newest_trails(org: Id, flows: &[Id]) -> Vec<Id>;
-        fn trail_sizes(org: Id, trails: &[Id]) -> Vec<Listed>;
-        fn trail_contents(org: Id, trails: &[Id]) -> Vec<TrailContents>;
-        fn trail_names(org: Id, trails: &[Id]) -> Vec<(Id, TrailName)>;
-        fn trail_size(org: Id, trail: Id, kind: Reported, most: u64) -> u64;
-        fn trail_entries(org: Id, trail: Id) -> Vec<TrailEntry>;
+
+    async fn end_removal(&self, pending: &Pending) -> StoreResult<bool> {
+        self.ask("end_removal", self.whole.end_removal(pending)).await
     }
-    ArtifactStore {
-        fn fingerprints(org: Id, flow: Id, prefix: &str, limit: u64) -> Matches;
-        fn artifacts(org: Id, filter: &ArtifactFilter, request: PageRequest) -> Page<Artifact>;
-        fn artifacts_listed(org: Id, filter: &ArtifactFilter, request: PageRequest) -> Vec<Listed>;
-        fn latest_artifact(org: Id, filter: &ArtifactFilter) -> Option<Artifact>;
-        fn artifacts_by_id(org: Id, ids: &[Id]) -> Vec<Artifact>;
-        fn artifact_sizes(org: Id, ids: &[Id]) -> Vec<Listed>;
-        fn reports(org: Id, flow: Id, fingerprint: &Fingerprint) -> Vec<ArtifactRow>;
-        fn provenance(org: Id, fingerprints: &[Fingerprint]) -> Vec<Origin>;
+}
+
+#[async_trait]
+impl LedgerStore for Interposed {
+    async fn ledger_head(&self, org: Id) -> StoreResult<Option<Frontier>> {
+        self.ask("ledger_head", self.whole.ledger_head(org)).await
     }
-    AttestationStore {
-        fn attestation(org: Id, id: Id) -> Option<Attestation>;
-        fn attestations_by_id(org: Id, ids: &[Id]) -> Vec<Attestation>;
-        fn attestations(org: Id, trails: &[Id], name: &str) -> Vec<NamedAttestation>;
+
+    async fn ledger_entries(&self, org: Id, first: u64, limit: u64) -> StoreResult<Vec<StoredEntry>> {
+        self.ask("ledger_entries", self.whole.ledger_entries(org, first, limit)).await
     }
-    RepoStore {
-        fn repo_by_identity(org: Id, identity: &str) -> Option<Current<Repo>>;
-        fn repo(org: Id, id: Id) -> Option<Current<Repo>>;
-        fn repos(org: Id, filter: &RepoFilter, request: PageRequest) -> Page<Repo>;
-        fn repos_listed(org: Id, filter: &RepoFilter, request: PageRequest) -> Vec<Listed>;
+
+    async fn ledger_entries_at(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<StoredEntry>> {
+        self.ask("ledger_entries_at", self.whole.ledger_entries_at(org, indexes)).await
     }
-    EnvironmentStore {
-        fn environment(org: Id, name: &str) -> Option<KnownEnvironment>;
-        fn environments(org: Id) -> Vec<KnownEnvironment>;
-        fn environments_listed(org: Id) -> Vec<Listed>;
-        fn environments_by_id(org: Id, ids: &[Id]) -> Vec<KnownEnvironment>;
+
+    async fn ledger_hashes(&self, org: Id, needs: &Needs) -> StoreResult<LedgerHashes> {
+        self.ask("ledger_hashes", self.whole.ledger_hashes(org, needs)).await
     }
-    SnapshotStore {
-        fn snapshot(org: Id, environment: Id, index: u64) -> Option<Current<Snapshot>>;
-        fn snapshots(org: Id, environment: Id, range: RangeInclusive<u64>) -> Vec<SnapshotRow>;
-        fn snapshot_at(org: Id, environment: Id, at: Timestamp) -> u64;
-        fn instances(org: Id, environment: Id, index: u64) -> Vec<SnapshotInstance>;
-        fn runs(org: Id, fingerprints: &[Fingerprint], newest: u32) -> Vec<Run>;
+}
+
+#[async_trait]
+impl OrgStore for Interposed {
+    async fn org_role(&self, org: &str, user: Id) -> StoreResult<Option<OrgRole>> {
+        self.ask("org_role", self.whole.org_role(org, user)).await
     }
-    PolicyStore {
-        fn policy(org: Id, name: &str) -> Option<Current<Policy>>;
-        fn policies_listed(org: Id) -> Vec<Listed>;
-        fn policies_by_id(org: Id, ids: &[Id]) -> Vec<Current<Policy>>;
-        fn policy_version_sizes(org: Id, versions: &[VersionKey]) -> Vec<Listed<VersionKey>>;
-        fn policy_versions_by_number(org: Id, versions: &[VersionKey]) -> Vec<PolicyVersion>;
+
+    async fn user(&self, name: &str) -> StoreResult<Option<User>> {
+        self.ask("user", self.whole.user(name)).await
     }
-    AllowlistStore {
-        fn allowances_listed(org: Id) -> Vec<Listed<u64>>;
-        fn allowances(org: Id, indexes: &[u64]) -> Vec<Allowance>;
-        fn allowed(org: Id, environment: Id, fingerprints: &[Fingerprint]) -> Vec<Fingerprint>;
-        fn allowlist_size(org: Id, environment: Id, most: u64) -> u64;
+
+    async fn users_by_name(&self, after: &str, limit: u64) -> StoreResult<ByName<User>> {
+        self.ask("users_by_name", self.whole.users_by_name(after, limit)).await
     }
-    AttestationTypeStore {
-        fn attestation_type(org: Id, name: &str) -> Option<Current<AttestationType>>;
-        fn attestation_types_listed(org: Id) -> Vec<Listed>;
-        fn attestation_types_by_id(org: Id, ids: &[Id]) -> Vec<AttestationType>;
-        fn attestation_type_version_sizes(org: Id, versions: &[VersionKey]) -> Vec<Listed<VersionKey>>;
-        fn attestation_type_versions_by_number(org: Id, versions: &[VersionKey]) -> Vec<AttestationTypeVersion>;
+
+    async fn organizations_by_name(&self, after: &str, limit: u64) -> StoreResult<ByName<Organization>> {
+        self.ask("organizations_by_name", self.whole.organizations_by_name(after, limit)).await
+    }
+
+    async fn members(&self, org: Id) -> StoreResult<Vec<Current<Member>>> {
+        self.ask("members", self.whole.members(org)).await
+    }
+
+    async fn key_holder(&self, hash: &KeyHash) -> StoreResult<Option<KeyHolder>> {
+        self.ask("key_holder", self.whole.key_holder(hash)).await
+    }
+}
+
+#[async_trait]
+impl ServiceAccountStore for Interposed {
+    async fn service_account(&self, org: Id, name: &str) -> StoreResult<Option<Current<ServiceAccount>>> {
+        self.ask("service_account", self.whole.service_account(org, name)).await
+    }
+
+    async fn service_accounts(&self, org: Id) -> StoreResult<Vec<ServiceAccount>> {
+        self.ask("service_accounts", self.whole.service_accounts(org)).await
+    }
+
+    async fn api_key(&self, org: Id, id: Id) -> StoreResult<Option<Current<ApiKeyRecord>>> {
+        self.ask("api_key", self.whole.api_key(org, id)).await
+    }
+
+    async fn api_keys(&self, org: Id, owner: Id, at: Timestamp) -> StoreResult<Vec<Current<ApiKeyRecord>>> {
+        self.ask("api_keys", self.whole.api_keys(org, owner, at)).await
+    }
+
+    async fn api_key_count(&self, org: Id, owner: Id, at: Timestamp) -> StoreResult<u64> {
+        self.ask("api_key_count", self.whole.api_key_count(org, owner, at)).await
+    }
+}
+
+#[async_trait]
+impl FlowStore for Interposed {
+    async fn flow(&self, org: Id, name: &str) -> StoreResult<Option<Current<Flow>>> {
+        self.ask("flow", self.whole.flow(org, name)).await
+    }
+
+    async fn flows_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Flow>> {
+        self.ask("flows_by_id", self.whole.flows_by_id(org, ids)).await
+    }
+
+    async fn flows(&self, org: Id, filter: &FlowFilter, request: PageRequest) -> StoreResult<Page<Listed>> {
+        self.ask("flows", self.whole.flows(org, filter, request)).await
+    }
+}
+
+#[async_trait]
+impl TrailStore for Interposed {
+    async fn trail(&self, org: Id, flow: Id, name: &str) -> StoreResult<Option<Current<Trail>>> {
+        self.ask("trail", self.whole.trail(org, flow, name)).await
+    }
+
+    async fn trails(&self, org: Id, filter: &TrailFilter, request: PageRequest) -> StoreResult<Page<Listed>> {
+        self.ask("trails", self.whole.trails(org, filter, request)).await
+    }
+
+    async fn newest_trails(&self, org: Id, flows: &[Id]) -> StoreResult<Vec<Id>> {
+        self.ask("newest_trails", self.whole.newest_trails(org, flows)).await
+    }
+
+    async fn trail_sizes(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<Listed>> {
+        self.ask("trail_sizes", self.whole.trail_sizes(org, trails)).await
+    }
+
+    async fn trail_contents(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailContents>> {
+        self.ask("trail_contents", self.whole.trail_contents(org, trails)).await
+    }
+
+    async fn trail_names(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<(Id, TrailName)>> {
+        self.ask("trail_names", self.whole.trail_names(org, trails)).await
+    }
+
+    async fn trail_size(&self, org: Id, trail: Id, kind: Reported, most: u64) -> StoreResult<u64> {
+        self.ask("trail_size", self.whole.trail_size(org, trail, kind, most)).await
+    }
+
+    async fn trail_entries(&self, org: Id, trail: Id) -> StoreResult<Vec<TrailEntry>> {
+        self.ask("trail_entries", self.whole.trail_entries(org, trail)).await
+    }
+}
+
+#[async_trait]
+impl ArtifactStore for Interposed {
+    async fn fingerprints(&self, org: Id, flow: Id, prefix: &str, limit: u64) -> StoreResult<Matches> {
+        self.ask("fingerprints", self.whole.fingerprints(org, flow, prefix, limit)).await
+    }
+
+    async fn artifacts(
+        &self,
+        org: Id,
+        filter: &ArtifactFilter,
+        request: PageRequest,
+    ) -> StoreResult<Page<Artifact>> {
+        self.ask("artifacts", self.whole.artifacts(org, filter, request)).await
+    }
+
+    async fn artifacts_listed(
+        &self,
+        org: Id,
+        filter: &ArtifactFilter,
+        request: PageRequest,
+    ) -> StoreResult<Vec<Listed>> {
+        self.ask("artifacts_listed", self.whole.artifacts_listed(org, filter, request)).await
+    }
+
+    async fn latest_artifact(&self, org: Id, filter: &ArtifactFilter) -> StoreResult<Option<Artifact>> {
+        self.ask("latest_artifact", self.whole.latest_artifact(org, filter)).await
+    }
+
+    async fn artifacts_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Artifact>> {
+        self.ask("artifacts_by_id", self.whole.artifacts_by_id(org, ids)).await
+    }
+
+    async fn artifact_sizes(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Listed>> {
+        self.ask("artifact_sizes", self.whole.artifact_sizes(org, ids)).await
+    }
+
+    async fn reports(&self, org: Id, flow: Id, fingerprint: &Fingerprint) -> StoreResult<Vec<ArtifactRow>> {
+        self.ask("reports", self.whole.reports(org, flow, fingerprint)).await
+    }
+
+    async fn provenance(&self, org: Id, fingerprints: &[Fingerprint]) -> StoreResult<Vec<Origin>> {
+        self.ask("provenance", self.whole.provenance(org, fingerprints)).await
+    }
+}
+
+#[async_trait]
+impl AttestationStore for Interposed {
+    async fn attestation(&self, org: Id, id: Id) -> StoreResult<Option<Attestation>> {
+        self.ask("attestation", self.whole.attestation(org, id)).await
+    }
+
+    async fn attestations_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Attestation>> {
+        self.ask("attestations_by_id", self.whole.attestations_by_id(org, ids)).await
+    }
+
+    async fn attestations(&self, org: Id, trails: &[Id], name: &str) -> StoreResult<Vec<NamedAttestation>> {
+        self.ask("attestations", self.whole.attestations(org, trails, name)).await
+    }
+}
+
+#[async_trait]
+impl RepoStore for Interposed {
+    async fn repo_by_identity(&self, org: Id, identity: &str) -> StoreResult<Option<Current<Repo>>> {
+        self.ask("repo_by_identity", self.whole.repo_by_identity(org, identity)).await
+    }
+
+    async fn repo(&self, org: Id, id: Id) -> StoreResult<Option<Current<Repo>>> {
+        self.ask("repo", self.whole.repo(org, id)).await
+    }
+
+    async fn repos(&self, org: Id, filter: &RepoFilter, request: PageRequest) -> StoreResult<Page<Repo>> {
+        self.ask("repos", self.whole.repos(org, filter, request)).await
+    }
+
+    async fn repos_listed(
+        &self,
+        org: Id,
+        filter: &RepoFilter,
+        request: PageRequest,
+    ) -> StoreResult<Vec<Listed>> {
+        self.ask("repos_listed", self.whole.repos_listed(org, filter, request)).await
+    }
+}
+
+#[async_trait]
+impl EnvironmentStore for Interposed {
+    async fn environment(&self, org: Id, name: &str) -> StoreResult<Option<KnownEnvironment>> {
+        self.ask("environment", self.whole.environment(org, name)).await
+    }
+
+    async fn environments(&self, org: Id) -> StoreResult<Vec<KnownEnvironment>> {
+        self.ask("environments", self.whole.environments(org)).await
+    }
+
+    async fn environments_listed(&self, org: Id) -> StoreResult<Vec<Listed>> {
+        self.ask("environments_listed", self.whole.environments_listed(org)).await
+    }
+
+    async fn environments_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<KnownEnvironment>> {
+        self.ask("environments_by_id", self.whole.environments_by_id(org, ids)).await
+    }
+}
+
+#[async_trait]
+impl SnapshotStore for Interposed {
+    async fn snapshot(&self, org: Id, environment: Id, index: u64) -> StoreResult<Option<Current<Snapshot>>> {
+        self.ask("snapshot", self.whole.snapshot(org, environment, index)).await
+    }
+
+    async fn snapshots(
+        &self,
+        org: Id,
+        environment: Id,
+        range: RangeInclusive<u64>,
+    ) -> StoreResult<Vec<SnapshotRow>> {
+        self.ask("snapshots", self.whole.snapshots(org, environment, range)).await
+    }
+
+    async fn snapshot_at(&self, org: Id, environment: Id, at: Timestamp) -> StoreResult<u64> {
+        self.ask("snapshot_at", self.whole.snapshot_at(org, environment, at)).await
+    }
+
+    async fn instances(&self, org: Id, environment: Id, index: u64) -> StoreResult<Vec<SnapshotInstance>> {
+        self.ask("instances", self.whole.instances(org, environment, index)).await
+    }
+
+    async fn runs(&self, org: Id, fingerprints: &[Fingerprint], newest: u32) -> StoreResult<Vec<Run>> {
+        self.ask("runs", self.whole.runs(org, fingerprints, newest)).await
+    }
+}
+
+#[async_trait]
+impl PolicyStore for Interposed {
+    async fn policy(&self, org: Id, name: &str) -> StoreResult<Option<Current<Policy>>> {
+        self.ask("policy", self.whole.policy(org, name)).await
+    }
+
+    async fn policies_listed(&self, org: Id) -> StoreResult<Vec<Listed>> {
+        self.ask("policies_listed", self.whole.policies_listed(org)).await
+    }
+
+    async fn policies_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Current<Policy>>> {
+        self.ask("policies_by_id", self.whole.policies_by_id(org, ids)).await
+    }
+
+    async fn policy_version_sizes(
+        &self,
+        org: Id,
+        versions: &[VersionKey],
+    ) -> StoreResult<Vec<Listed<VersionKey>>> {
+        self.ask("policy_version_sizes", self.whole.policy_version_sizes(org, versions)).await
+    }
+
+    async fn policy_versions_by_number(
+        &self,
+        org: Id,
+        versions: &[VersionKey],
+    ) -> StoreResult<Vec<PolicyVersion>> {
+        self.ask("policy_versions_by_number", self.whole.policy_versions_by_number(org, versions)).await
+    }
+}
+
+#[async_trait]
+impl AllowlistStore for Interposed {
+    async fn allowances_listed(&self, org: Id) -> StoreResult<Vec<Listed<u64>>> {
+        self.ask("allowances_listed", self.whole.allowances_listed(org)).await
+    }
+
+    async fn allowances(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<Allowance>> {
+        self.ask("allowances", self.whole.allowances(org, indexes)).await
+    }
+
+    async fn allowed(
+        &self,
+        org: Id,
+        environment: Id,
+        fingerprints: &[Fingerprint],
+    ) -> StoreResult<Vec<Fingerprint>> {
+        self.ask("allowed", self.whole.allowed(org, environment, fingerprints)).await
+    }
+
+    async fn allowlist_size(&self, org: Id, environment: Id, most: u64) -> StoreResult<u64> {
+        self.ask("allowlist_size", self.whole.allowlist_size(org, environment, most)).await
+    }
+}
+
+#[async_trait]
+impl AttestationTypeStore for Interposed {
+    async fn attestation_type(&self, org: Id, name: &str) -> StoreResult<Option<Current<AttestationType>>> {
+        self.ask("attestation_type", self.whole.attestation_type(org, name)).await
+    }
+
+    async fn attestation_types_listed(&self, org: Id) -> StoreResult<Vec<Listed>> {
+        self.ask("attestation_types_listed", self.whole.attestation_types_listed(org)).await
+    }
+
+    async fn attestation_types_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<AttestationType>> {
+        self.ask("attestation_types_by_id", self.whole.attestation_types_by_id(org, ids)).await
+    }
+
+    async fn attestation_type_version_sizes(
+        &self,
+        org: Id,
+        versions: &[VersionKey],
+    ) -> StoreResult<Vec<Listed<VersionKey>>> {
+        self.ask("attestation_type_version_sizes", self.whole.attestation_type_version_sizes(org, versions))
+            .await
+    }
+
+    async fn attestation_type_versions_by_number(
+        &self,
+        org: Id,
+        versions: &[VersionKey],
+    ) -> StoreResult<Vec<AttestationTypeVersion>> {
+        self.ask(
+            "attestation_type_versions_by_number",
+            self.whole.attestation_type_versions_by_number(org, versions),
+        )
+        .await
     }
 }

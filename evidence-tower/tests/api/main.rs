@@ -35,6 +35,7 @@ mod reading;
 mod rebuilding;
 mod reports;
 mod repos;
+mod routes;
 mod routing;
 mod scenery;
 mod service_accounts;

@@ -3,15 +3,14 @@
 
 use std::collections::BTreeMap;
 
-use evidence_core::api;
 use evidence_core::auth::{ApiKey, Role};
-use evidence_core::operation::{Operation, Visitor};
 use evidence_core::seed::Seed;
 use http::Method;
 use http::header::AUTHORIZATION;
 use serde_json::{Value, json};
 
 use crate::mounts::Mount;
+use crate::routes::{self, routes};
 use crate::support::{Api, Ask, EXPIRED, JANE, JOHN, KEYS, REVOKED, Reply, in_memory};
 use crate::trails::COMMIT;
 
@@ -87,7 +86,7 @@ const PULL_REQUESTS: Sent =
     Form("data_json", r#"{"attestation_name": "x", "git_provider": "github", "pull_requests": []}"#);
 
 /// The table, in the order of the documentation.
-const TABLE: [Row; 49] = [
+const TABLE: &[Row] = &[
     row("list_allowlist", READS, Nothing, 200),
     row("allow_artifact_for_env", WRITES, ALLOWANCE, 201).without("env_name", 404),
     row("list_artifacts", READS, Nothing, 200),
@@ -139,23 +138,6 @@ const TABLE: [Row; 49] = [
     row("get_trail", READS_FLOW, Nothing, 200).without("trail_name", 404),
     row("download_trail_audit_pdf", READS_FLOW, Nothing, 200).without("trail_name", 404),
 ];
-
-/// How the operations are reached, by their names.
-#[derive(Default)]
-struct Routes(BTreeMap<&'static str, (Method, &'static str)>);
-
-impl Visitor for Routes {
-    fn visit<O: Operation>(&mut self) {
-        let method = format!("{:?}", O::METHOD).to_uppercase().parse().unwrap();
-        self.0.insert(O::NAME, (method, O::PATH));
-    }
-}
-
-fn routes() -> BTreeMap<&'static str, (Method, &'static str)> {
-    let mut routes = Routes::default();
-    api::operations(&mut routes);
-    routes.0
-}
 
 /// Who asks.
 #[derive(Debug, Clone)]
@@ -304,12 +286,7 @@ impl World {
             let found = self.api.get(&attestation).await.ok();
             names.insert("attestation_id", found[0]["attestation_id"].as_str().unwrap().to_owned());
         }
-        let fill =
-            |segment: &str| match segment.strip_prefix('{').and_then(|segment| segment.strip_suffix('}')) {
-                Some(parameter) => names[parameter].clone(),
-                None => segment.to_owned(),
-            };
-        let path = template.split('/').map(fill).collect::<Vec<_>>().join("/");
+        let path = routes::path(template, &names, file!());
         // The one operation that does not work without a parameter of the query.
         if row.operation == "get_attestations" { format!("{path}?attestation_id=999") } else { path }
     }
@@ -342,17 +319,27 @@ impl World {
 
 #[test]
 fn every_operation_has_one_row() {
-    let rows: Vec<&str> = TABLE.iter().map(|row| row.operation).collect();
-    let mut sorted = rows.clone();
-    sorted.sort_unstable();
-    assert_eq!(sorted, routes().into_keys().collect::<Vec<_>>());
+    let mut wrong = Vec::new();
+    let mut left = routes();
+    for Row { operation, .. } in TABLE {
+        if left.remove(operation).is_none() {
+            wrong.push(format!(
+                "{operation}: it has two rows, or is no operation of the API: remove this row"
+            ));
+        }
+    }
+    let missing = |(operation, (method, path))| {
+        format!("{operation} ({method} {path}): it has no row: add one that says who may call it")
+    };
+    wrong.extend(left.into_iter().map(missing));
+    assert!(wrong.is_empty(), "TABLE in {}:\n{}", file!(), wrong.join("\n"));
 }
 
 #[tokio::test]
 async fn everybody_gets_what_the_table_says_and_nothing_else() {
     let routes = routes();
     let mut world = World::new().await;
-    for row in &TABLE {
+    for row in TABLE {
         let route = &routes[row.operation];
         let callers = [Caller::strangers(), world.outsiders.clone(), Caller::insiders()].concat();
         for caller in &callers {
@@ -376,7 +363,7 @@ async fn only_the_repo_list_takes_basic() {
     let routes = routes();
     let world = World::new().await;
     let caller = Caller::Stranger(Some("Basic amFuZS1rZXk6".to_owned()));
-    for row in &TABLE {
+    for row in TABLE {
         let reply = world.ask(row, &routes[row.operation], &caller, Of::WhatExists).await;
         let status = if row.operation == "list_repos" { 200 } else { 401 };
         assert_eq!(reply.status, status, "{}: {reply:?}", row.operation);

@@ -259,7 +259,7 @@ fn texts_of(segment: &str, operation: &str) -> BoxedStrategy<Text> {
         "snapshot_expression" => {
             one_of(&["1", "2", "-1", "~1", "NOW", "%231", "@%7B1.hours.ago%7D", "0", "9", "x"])
         }
-        other => panic!("requests cannot name a '{other}' yet"),
+        other => panic!("{operation}: say what may stand for '{other}' in a path, in {}", file!()),
     }
 }
 
