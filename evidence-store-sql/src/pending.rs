@@ -42,10 +42,10 @@ macro_rules! put {
 const PUT: Sql = Sql::each(put!("key"), put!("id"));
 
 const PENDING: Sql = Sql::each(
-    "SELECT o.id, p.sha256, p.kept_at, p.removing_at
+    "SELECT o.id, p.sha256, p.kept_at, p.removing_at, p.org
     FROM attachment_pending p CROSS JOIN organization o ON o.key = p.org
     WHERE (p.org, p.sha256) > (coalesce($1, -1), coalesce($2, '')) ORDER BY p.org, p.sha256 LIMIT $3",
-    "SELECT p.org, p.sha256, p.kept_at, p.removing_at FROM evidence.attachment_pending p
+    "SELECT p.org, p.sha256, p.kept_at, p.removing_at, p.org FROM evidence.attachment_pending p
     WHERE (p.org, p.sha256) > (coalesce($1, ''), coalesce($2, '')) ORDER BY p.org, p.sha256 LIMIT $3",
 );
 
@@ -123,11 +123,11 @@ impl<D: Driver> SqlStore<D> {
     }
 }
 
-/// A note as it is stored.
-type Row = (String, String, Timestamp, Option<Timestamp>);
+/// A note as it is stored, and the organization as the table has it.
+type Row = (String, String, Timestamp, Option<Timestamp>, Cell);
 
 /// A note, unless it cannot be read: it stands in nobody else's way.
-fn readable((org, sha256, kept_at, removing_at): Row) -> Option<Pending> {
+fn readable((org, sha256, kept_at, removing_at, _): Row) -> Option<Pending> {
     let read = || {
         let (org, sha256) = (Id::from_cell(Cell::Text(org.clone()))?, word(&sha256)?);
         Ok(Pending { org, sha256, kept_at, removing_at })
@@ -154,14 +154,13 @@ impl<D: Driver> PendingStore for SqlStore<D> {
     }
 
     async fn pending(&self, after: Option<&Pending>, limit: u64) -> StoreResult<Vec<Pending>> {
-        let mut last = after.map(|last| (last.org.to_string(), last.sha256.to_string()));
+        let mut last = after.map(|last| (Value::Org(last.org), last.sha256.to_string()));
         loop {
             let (org, sha256) = last.unzip();
-            // One that is no id is that of a damaged note; those of the same organization come again.
-            let org = org.and_then(|org| org.parse().ok()).map_or(Value::Text(None), Value::Org);
+            let org = org.unwrap_or(Value::Text(None));
             let query = self.query(PENDING).bind(org).bind(sha256).bind(limit).long();
             let rows = query.all::<Row>().await?;
-            last = rows.last().map(|(org, sha256, ..)| (org.clone(), sha256.clone()));
+            last = rows.last().map(|(_, sha256, _, _, org)| (org.clone().into(), sha256.clone()));
             let notes: Vec<_> = rows.into_iter().filter_map(readable).collect();
             // A page without any that can be read is no end.
             if last.is_none() || !notes.is_empty() {

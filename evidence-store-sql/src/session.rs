@@ -300,16 +300,6 @@ fn literal(org: &Cell) -> String {
     }
 }
 
-/// A value that was read, to be bound.
-fn bound(cell: Cell) -> Value {
-    match cell {
-        Cell::Null => Value::Text(None),
-        Cell::Int(number) => number.into(),
-        Cell::Text(text) => text.into(),
-        Cell::Bytes(bytes) => bytes.into(),
-    }
-}
-
 /// A table that follows from the ledgers.
 #[derive(Debug, Clone)]
 pub(crate) struct Derived {
@@ -564,7 +554,7 @@ impl<S: Session> Scratch<S> {
     }
 
     pub(crate) async fn head(&mut self, org: &Cell) -> StoreResult<Option<Frontier>> {
-        let head = self.rows::<(i64, String)>(HEAD, vec![bound(org.clone())]).await?.into_iter().next();
+        let head = self.rows::<(i64, String)>(HEAD, vec![org.clone().into()]).await?.into_iter().next();
         head.map(|(size, hex)| frontier(size, &hex)).transpose()
     }
 
@@ -574,7 +564,7 @@ impl<S: Session> Scratch<S> {
         first: u64,
         limit: u64,
     ) -> StoreResult<Vec<StoredEntry>> {
-        let values = vec![bound(org.clone()), first.into(), limit.into(), LEDGER_PAGE.into()];
+        let values = vec![org.clone().into(), first.into(), limit.into(), LEDGER_PAGE.into()];
         let rows = self.rows::<EntryRow>(ENTRIES.text(S::DIALECT), values).await?;
         rows.into_iter().map(entry).collect()
     }
@@ -588,14 +578,14 @@ impl<S: Session> Scratch<S> {
         let (levels, indexes): (Vec<_>, Vec<_>) =
             nodes.map(|(level, index)| (Some(i64::from(level)), Some(signed(index)))).unzip();
         let nodes = Value::Columns(vec![Column::Ints(levels), Column::Ints(indexes)]);
-        let values = vec![bound(org.clone()), nodes];
+        let values = vec![org.clone().into(), nodes];
         let rows = self.rows::<(u32, u64, String)>(NODES.text(S::DIALECT), values).await?;
         rows.into_iter().map(|(level, index, hash)| Ok(((level, index), word(&hash)?))).collect()
     }
 
     /// How many entries lie past a ledger's head, and how many nodes there are.
     pub(crate) async fn surplus(&mut self, org: &Cell, size: u64) -> StoreResult<(u64, u64)> {
-        let found = self.rows(SURPLUS, vec![bound(org.clone()), size.into()]).await?;
+        let found = self.rows(SURPLUS, vec![org.clone().into(), size.into()]).await?;
         Ok(found.into_iter().next().unwrap_or_default())
     }
 
@@ -633,7 +623,7 @@ impl<S: Session> Scratch<S> {
         }
         self.session.write(org, batch.into_rows().map_err(unwritten)?).await?;
         let texts = Value::Texts(texts.into_iter().map(Some).collect());
-        self.column(TEXTS_MISSING.text(S::DIALECT), vec![bound(org.clone()), texts]).await
+        self.column(TEXTS_MISSING.text(S::DIALECT), vec![org.clone().into(), texts]).await
     }
 
     /// What the stored tables have other than they should, of the organizations whose ledgers were replayed.
@@ -780,7 +770,7 @@ impl<S: Session> Scratch<S> {
         let delete =
             format!("DELETE FROM evidence.\"{name}\" WHERE {}", is.collect::<Vec<_>>().join(" AND "));
         for row in self.rows::<Row>(&marked, vec![]).await? {
-            self.rows::<Row>(&delete, row.into_iter().map(bound).collect()).await?;
+            self.rows::<Row>(&delete, row.into_iter().map(Value::from).collect()).await?;
         }
         Ok(())
     }
@@ -826,7 +816,7 @@ impl<S: Session> Scratch<S> {
     /// Notes that the tables of these organizations were made again too.
     pub(crate) async fn note_reindexed(&mut self, version: i64, range: &Range) -> StoreResult<()> {
         let (sql, values) = match range.upto.clone() {
-            Some(upto) => (NOTE_REINDEXED, vec![version.into(), bound(upto)]),
+            Some(upto) => (NOTE_REINDEXED, vec![version.into(), upto.into()]),
             None => (REINDEXED_ALL, vec![version.into()]),
         };
         self.rows::<Row>(sql, values).await.map(drop)
@@ -841,7 +831,7 @@ impl<S: Session> Scratch<S> {
         self.begin().await?;
         let next = match last {
             None => self.rows::<Blob>(FIRST_BLOB, vec![]).await,
-            Some((org, sha256)) => self.rows::<Blob>(NEXT_BLOB, vec![bound(org), sha256.into()]).await,
+            Some((org, sha256)) => self.rows::<Blob>(NEXT_BLOB, vec![org.into(), sha256.into()]).await,
         };
         let checked = match next.as_deref() {
             Ok([blob, ..]) => Some((blob.clone(), self.is_whole(blob).await)),
@@ -857,7 +847,7 @@ impl<S: Session> Scratch<S> {
         let (mut digest, mut length, mut number) = (Digest::default(), 0, 0_i64);
         loop {
             let values =
-                vec![bound(org.clone()), sha256.as_str().into(), number.into(), CHUNKS_AT_A_TIME.into()];
+                vec![org.clone().into(), sha256.as_str().into(), number.into(), CHUNKS_AT_A_TIME.into()];
             let chunks = self.rows::<(i64, Vec<u8>)>(CHUNKS, values).await?;
             if chunks.is_empty() {
                 return Ok(signed(length) == *size && digest.finish() == *sha256);

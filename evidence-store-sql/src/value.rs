@@ -196,6 +196,17 @@ impl Cell {
     }
 }
 
+impl From<Cell> for Value {
+    fn from(cell: Cell) -> Self {
+        match cell {
+            Cell::Null => Self::Text(None),
+            Cell::Int(number) => number.into(),
+            Cell::Text(text) => text.into(),
+            Cell::Bytes(bytes) => bytes.into(),
+        }
+    }
+}
+
 /// A row of an answer, by column.
 pub type Row = Vec<Cell>;
 

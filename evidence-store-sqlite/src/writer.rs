@@ -125,12 +125,12 @@ impl Writer {
         let Some(transaction) = begin(&mut self.connection, &self.file, self.migrations)? else {
             return Ok(None);
         };
+        count(&self.statements);
         let mut outcomes = Vec::with_capacity(changes.len());
         for (statements, _) in changes {
             let mut changed = true;
             for (number, Statement { sql, values, .. }) in statements.iter().enumerate() {
                 if changed {
-                    count(&self.statements);
                     let sql = Dialect::in_schema(sql.as_ref(), "");
                     let found = rows(&transaction, &sql, values, |org| self.keys.of(&transaction, org))?;
                     changed = number > 0 || !found.is_empty();
@@ -162,8 +162,8 @@ impl Writer {
         let Some(transaction) = begin(&mut self.connection, &self.file, self.migrations)? else {
             return Ok(false);
         };
+        count(&self.statements);
         for Statement { sql, values, .. } in writes.flat_map(|write| &write.statements) {
-            count(&self.statements);
             let sql = Dialect::in_schema(sql.as_ref(), "");
             rows(&transaction, &sql, values, |org| self.keys.of(&transaction, org))?;
         }
