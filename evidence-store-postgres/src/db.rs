@@ -183,6 +183,8 @@ impl Reader {
     /// changes something nothing more.
     pub(crate) async fn rows(&self, statement: Statement) -> Result<Vec<Cells>, sqlx::Error> {
         let Statement { sql, values, org, work } = statement;
+        #[cfg(test)]
+        crate::plans::note(&sql, &values);
         let sql = sqlx::SqlSafeStr::into_sql_str(self.schema.statement(&sql));
         let arguments = arguments(values)?;
         let share = if work == Work::Short {

@@ -28,6 +28,8 @@ mod db;
 mod error;
 mod lookup;
 mod migrate;
+#[cfg(test)]
+mod plans;
 mod schema;
 mod session;
 mod writer;

@@ -159,6 +159,8 @@ impl Writer {
 
     /// Every row of a statement.
     async fn rows(&mut self, sql: &str, values: Vec<Value>) -> Result<Vec<Row>, sqlx::Error> {
+        #[cfg(test)]
+        crate::plans::note(sql, &values);
         let (sql, arguments) = (self.reader.schema.statement(sql), arguments(values)?);
         let query = sqlx::query_as_with::<_, Cells, _>(sql, arguments);
         let rows = self.on_connection(async |connection| query.fetch_all(connection).await).await?;

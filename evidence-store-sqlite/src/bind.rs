@@ -57,6 +57,8 @@ pub(crate) fn rows(
     values: &[Value],
     key: impl FnMut(Id) -> rusqlite::Result<i64>,
 ) -> rusqlite::Result<Vec<Row>> {
+    #[cfg(test)]
+    crate::plans::note(sql);
     let mut statement = connection.prepare_cached(sql)?;
     bind(&mut statement, values, key)?;
     let columns = statement.column_count();
@@ -76,6 +78,8 @@ pub(crate) fn execute(
     rows: &[Vec<Value>],
     mut key: impl FnMut(Id) -> rusqlite::Result<i64>,
 ) -> rusqlite::Result<()> {
+    #[cfg(test)]
+    crate::plans::note(sql);
     let mut statement = connection.prepare_cached(sql)?;
     for row in rows {
         bind(&mut statement, row, &mut key)?;

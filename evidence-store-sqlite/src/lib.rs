@@ -27,6 +27,8 @@ mod db;
 mod error;
 mod file;
 mod migrate;
+#[cfg(test)]
+mod plans;
 mod readers;
 mod session;
 mod writer;

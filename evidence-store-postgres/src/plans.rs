@@ -1,0 +1,196 @@
+//! How PostgreSQL answers the statements of the store: by indexes that lead straight to the rows, in tables that it knows
+//! nothing of as in those that it has statistics of. The statements are those that the conformance checks run, so that a
+//! new query is looked at without being listed here.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use evidence_core::conformance::checks;
+use evidence_core::store::Store;
+use evidence_store_sql::{Column, Value};
+use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
+
+use crate::connections::{Address, Session};
+use crate::db::{Options, PostgresStore};
+use crate::migrate::{MIGRATIONS, migrate};
+use crate::schema::Schema;
+
+/// The statements that were run in this process, with the types of their values.
+static RUN: Mutex<BTreeMap<String, Vec<&'static str>>> = Mutex::new(BTreeMap::new());
+
+/// Notes a statement.
+pub(crate) fn note(sql: &str, values: &[Value]) {
+    let types = values.iter().flat_map(|value| match value {
+        Value::Text(_) | Value::Org(_) => vec!["text"],
+        Value::Int(_) => vec!["bigint"],
+        Value::Bool(_) => vec!["boolean"],
+        Value::Bytes(_) => vec!["bytea"],
+        Value::Texts(_) => vec!["text[]"],
+        Value::Ints(_) => vec!["bigint[]"],
+        Value::Columns(columns) => columns.iter().map(of_column).collect(),
+    });
+    let mut run = RUN.lock().unwrap_or_else(PoisonError::into_inner);
+    run.insert(sql.to_owned(), types.collect());
+}
+
+fn of_column(column: &Column) -> &'static str {
+    match column {
+        Column::Texts(_) | Column::Orgs(_) => "text[]",
+        Column::Ints(_) => "bigint[]",
+        Column::Bools(_) => "boolean[]",
+    }
+}
+
+/// What reads all of a table or of an organization, and why that is right: a part of the statement, and what is read.
+const EXCEPTIONS: [(&str, &str, &str); 6] = [
+    ("_evidence_migrations m", "_evidence_migrations", "a row for each version"),
+    ("t.ordinal FROM", "trail_org of an organization", "the last of an index"),
+    ("a.ordinal FROM", "artifact_org of an organization", "the last of an index"),
+    ("evidence.cursor k", "cursor_pkey of an organization", "a cursor for each consumer"),
+    ("FROM evidence.allowance a", "allowance_pkey of an organization", "an allowlist is read whole"),
+    ("FROM evidence.membership m", "membership_pkey of an organization", "all members"),
+];
+
+/// Some thousand rows in every table that the statements ask, without statistics.
+const FILL: &str = "
+    INSERT INTO evidence.artifact SELECT 'o', 'id' || n, 'flow' || n % 9, 'trail' || n % 400, md5(n::text), 'a',
+        md5(n::text), 'b' || n % 9, 'repo' || n % 50, NULL, n, n, n, n FROM generate_series(1, 5000) n;
+    INSERT INTO evidence.trail SELECT 'o', 'id' || n, 'flow' || n % 9, 't' || n, n, n, n, n
+        FROM generate_series(1, 5000) n;
+    INSERT INTO evidence.attestation SELECT 'o', 'id' || n, 'trail' || n % 400, 'test', 'generic', true, false, '{}', n, n
+        FROM generate_series(1, 5000) n;
+    INSERT INTO evidence.record SELECT 'o', 'kind' || n % 9, 'id' || n, 'f' || n, n, false, '{}'
+        FROM generate_series(1, 5000) n;
+    INSERT INTO evidence.name SELECT 'o', 'kind' || n % 9, 'f' || n, 'id' || n, false FROM generate_series(1, 5000) n;
+    INSERT INTO evidence.api_key SELECT 'o', 'id' || n, '{}', 'owner' || n % 50, md5(n::text), n, n, NULL
+        FROM generate_series(1, 5000) n;
+    INSERT INTO evidence.organization SELECT 'id' || n, 'o' || n, '{}' FROM generate_series(1, 5000) n;
+    INSERT INTO evidence.user SELECT 'id' || n, 'id' || n, 'u' || n, '{}', n FROM generate_series(1, 5000) n;
+    INSERT INTO evidence.membership SELECT 'id' || n % 9, 'id' || n, 'admin' FROM generate_series(1, 5000) n;
+    INSERT INTO evidence.head SELECT 'id' || n, n, '' FROM generate_series(1, 5000) n;
+    INSERT INTO evidence.ledger SELECT 'o', n, 'k', n, 'a', 'h', 'h', '{}' FROM generate_series(1, 5000) n;
+    INSERT INTO evidence.snapshot SELECT 'o', 'e' || n % 9, n, n, true, n FROM generate_series(1, 5000) n;
+    INSERT INTO evidence.version SELECT 'o', 'id' || n, 1, n FROM generate_series(1, 5000) n;
+    INSERT INTO evidence.kept_text SELECT 'o', md5(n::text), n FROM generate_series(1, 5000) n;
+    INSERT INTO evidence.instance SELECT 'o', 'e' || n % 9, md5(n::text), n, n,
+            CASE WHEN n % 10 = 0 THEN 9223372036854775807 ELSE n + n % 30 END, true, '{}'
+        FROM generate_series(1, 5000) n";
+
+/// Statistics of the tables as they are.
+const ANALYZE: &str = "
+    ANALYZE evidence.artifact, evidence.trail, evidence.attestation, evidence.record, evidence.name, evidence.api_key,
+        evidence.organization, evidence.user, evidence.membership, evidence.head, evidence.ledger, evidence.snapshot,
+        evidence.version, evidence.kept_text, evidence.instance";
+
+/// A session as the store has it, in a schema of its own.
+struct Planner {
+    session: Session,
+    schema: Schema,
+    _fresh: evidence_test_postgres::Schema,
+}
+
+impl Planner {
+    /// On empty tables, of which the server gathers no statistics by itself.
+    async fn fresh() -> Self {
+        let fresh =
+            evidence_test_postgres::Schema::fresh().expect("EVIDENCE_TEST_POSTGRES_URL names a server");
+        let schema = Schema::new(&fresh.name).unwrap();
+        let mut connection = PgConnection::connect(&fresh.url).await.unwrap();
+        let options = fresh.url.parse().unwrap();
+        let address = Address { options, statement_timeout: std::time::Duration::from_secs(60) };
+        migrate(&schema, &mut connection, &address, &MIGRATIONS).await.unwrap();
+        let session = Session::of(connection, &address).await.unwrap();
+        let mut planner = Self { session, schema, _fresh: fresh };
+        let tables = "SELECT tablename::text FROM pg_tables WHERE schemaname = $1";
+        let tables: Vec<String> = sqlx::query_scalar(tables)
+            .bind(planner.schema.name())
+            .fetch_all(planner.session.ready().await.unwrap())
+            .await
+            .unwrap();
+        for table in tables {
+            let alone = format!("ALTER TABLE evidence.\"{table}\" SET (autovacuum_enabled = off)");
+            planner.execute(&alone).await;
+        }
+        planner
+    }
+
+    async fn execute(&mut self, sql: &str) {
+        sqlx::raw_sql(self.schema.statement(sql)).execute(self.session.ready().await.unwrap()).await.unwrap();
+    }
+
+    /// The tables that a statement whose values have these types reads from end to end, whatever the values, and the indexes
+    /// of which it reads all that an organization has.
+    async fn scanned(&mut self, sql: &str, types: &[&str]) -> BTreeSet<String> {
+        let types_of = if types.is_empty() { String::new() } else { format!("({})", types.join(", ")) };
+        self.execute(&format!("PREPARE query {types_of} AS {sql}")).await;
+        let values = if types.is_empty() {
+            String::new()
+        } else {
+            format!("({})", vec!["NULL"; types.len()].join(", "))
+        };
+        let explain = format!("EXPLAIN (COSTS OFF) EXECUTE query {values}");
+        let steps = sqlx::raw_sql(AssertSqlSafe(explain))
+            .fetch_all(self.session.ready().await.unwrap())
+            .await
+            .unwrap();
+        self.execute("DEALLOCATE query").await;
+        let steps: Vec<String> = steps.iter().map(|step| step.get(0)).collect();
+        let scanned = steps.iter().enumerate().filter_map(|(number, step)| {
+            if let Some((_, table)) = step.split_once("Seq Scan on ") {
+                return Some(table.split(' ').next().unwrap_or_default().to_owned());
+            }
+            let (_, index) =
+                step.split_once(" using ").or_else(|| step.split_once("Bitmap Index Scan on "))?;
+            let condition = steps.get(number + 1)?.trim().strip_prefix("Index Cond: (org = ")?;
+            let index = index.split(' ').next().unwrap_or_default();
+            // A list may be narrowed by what no index has; an organization has one head.
+            (!sql.contains("page AS MATERIALIZED") && index != "head_pkey" && !condition.contains(" AND "))
+                .then(|| format!("{index} of an organization"))
+        });
+        scanned.collect()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL: cargo xtask test"]
+async fn every_statement_finds_its_rows_by_an_index_whatever_the_statistics_say() {
+    let mut schemas = Vec::new();
+    for check in checks() {
+        let schema =
+            evidence_test_postgres::Schema::fresh().expect("EVIDENCE_TEST_POSTGRES_URL names a server");
+        let options = Options { schema: schema.name.clone(), ..Options::default() };
+        let store = PostgresStore::connect_with(&schema.url, &options).await.unwrap();
+        (check.run)(Arc::new(store) as Arc<dyn Store>).await.unwrap();
+        schemas.push(schema);
+    }
+    let statements = RUN.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    assert!(statements.len() > 60, "{} statements", statements.len());
+    let mut used = BTreeSet::new();
+    // Analyzed when empty, a table seems to have no rows ever after.
+    for (tables, steps) in [
+        ("without statistics", [FILL, ""]),
+        ("analyzed when empty", [ANALYZE, FILL]),
+        ("analyzed", [FILL, ANALYZE]),
+    ] {
+        let mut planner = Planner::fresh().await;
+        for step in steps {
+            planner.execute(step).await;
+        }
+        let mut found = BTreeMap::new();
+        for (sql, types) in &statements {
+            let scanned = planner.scanned(sql, types).await;
+            let mut expected = |table: &String| {
+                let exception =
+                    EXCEPTIONS.iter().find(|(part, scanned, _)| sql.contains(part) && scanned == table);
+                exception.map(|exception| used.insert(exception)).is_some()
+            };
+            let scanned: Vec<_> = scanned.into_iter().filter(|table| !expected(table)).collect();
+            if !scanned.is_empty() {
+                found.insert(sql.as_str(), scanned);
+            }
+        }
+        assert!(found.is_empty(), "tables {tables}: {found:#?}");
+    }
+    let unused: Vec<_> = EXCEPTIONS.iter().filter(|exception| !used.contains(exception)).collect();
+    assert!(unused.is_empty(), "{unused:#?}");
+}
