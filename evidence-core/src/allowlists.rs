@@ -41,7 +41,7 @@ pub struct Allowance {
     pub by: Actor,
 }
 
-/// Questions about the allowlist.
+/// Queries about the allowlist.
 #[async_trait]
 pub trait AllowlistStore: Send + Sync {
     /// The newest entry of each environment and fingerprint of the organization, newest first by ledger index, all of them:
@@ -60,7 +60,7 @@ pub trait AllowlistStore: Send + Sync {
     async fn allowlist_size(&self, org: Id, environment: Id, most: u64) -> StoreResult<u64>;
 }
 
-/// An allowlist entry as answers carry it (specification, Allowlist record).
+/// An entry of the allowlist.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "AllowlistResponse")]
 pub struct AllowlistRecord {

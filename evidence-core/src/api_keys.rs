@@ -127,7 +127,7 @@ impl JsonSchema for Expiry {
         json_schema!({
             "type": "integer",
             "maximum": Self::LATEST,
-            "description": "Epoch seconds, not in the past; 0 for never.",
+            "description": "Epoch seconds, in the future; 0 for never.",
         })
     }
 }
@@ -138,8 +138,8 @@ impl JsonSchema for Expiry {
 pub struct GraceHours(i64);
 
 impl GraceHours {
-    const LEAST: i64 = 1;
-    const MAX_ITEMS: i64 = 720;
+    const MIN: i64 = 1;
+    const MAX: i64 = 720;
 
     /// When the period that begins at `now` is over.
     const fn end(self, now: Timestamp) -> Timestamp {
@@ -155,7 +155,7 @@ impl Default for GraceHours {
 
 impl<'de> Deserialize<'de> for GraceHours {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        bounded(deserializer, Self::LEAST, Self::MAX_ITEMS).map(Self)
+        bounded(deserializer, Self::MIN, Self::MAX).map(Self)
     }
 }
 
@@ -164,14 +164,14 @@ impl JsonSchema for GraceHours {
         "GraceHours".into()
     }
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "integer", "minimum": Self::LEAST, "maximum": Self::MAX_ITEMS })
+        json_schema!({ "type": "integer", "minimum": Self::MIN, "maximum": Self::MAX })
     }
 }
 
 /// What a key is for: 1 to 256 characters.
 pub type KeyDescription = Text<256, 1>;
 
-/// An API key as answers carry it: everything but the key.
+/// An API key: everything but the key.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "ApiKeyListItemResponse")]
 pub struct ApiKeyView {
@@ -353,7 +353,8 @@ impl Operation for GetApiKey {
 }
 
 /// Revokes an API key of a service account at once. To do it again is 404, for a revoked key is not found. An
-/// administrator may do it for every service account, others for those that they created.
+/// administrator may do it for every service account, others for those that they created, as far as the account has no
+/// higher role than they have: 403.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct RevokeApiKey {
     /// The organization's name.
@@ -395,7 +396,8 @@ impl RevokeApiKey {
 
 /// Creates an API key in the place of another, with the same description. The old key works on for
 /// `grace_period_hours`, unless it expires before. The answer alone ever shows the new key. An administrator may do
-/// it for every service account, others for those that they created.
+/// it for every service account, others for those that they created, as far as the account has no higher role than they
+/// have: 403. An account that has as many active keys as the host permits takes no further ones: 400.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct RotateApiKey {
     /// The organization's name.

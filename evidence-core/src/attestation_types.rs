@@ -70,7 +70,7 @@ pub struct AttestationTypeVersion {
     pub by: Actor,
 }
 
-/// Questions about custom attestation types.
+/// Queries about custom attestation types.
 #[async_trait]
 pub trait AttestationTypeStore: Send + Sync {
     /// The type of this name, one, with its revision.
@@ -128,7 +128,7 @@ pub struct BeforeVersions {
     pub last_modified_at: Option<Seconds>,
 }
 
-/// One version of a custom attestation type as answers carry it.
+/// One version of a custom attestation type.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "CustomAttestationTypeVersion")]
 pub struct VersionView {
@@ -302,7 +302,7 @@ impl Operation for GetAttestationType {
 
 /// Creates a custom attestation type, or a new version of one, which replaces the whole of the version before. What
 /// equals the newest version changes nothing. The `type_schema` part is the JSON Schema that the data must fit, at
-/// most 1 MiB.
+/// most 1 MiB. Attestations of such types are not taken over this API yet.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct PostAttestationType {
     /// The organization's name.
@@ -426,7 +426,7 @@ fn read_schema(text: &str) -> Result<JsonText> {
     if !matches!(value, JsonValue::Object(_)) {
         return Err(Error::invalid("type_schema", "Input should be a valid dictionary"));
     }
-    decode::from_json(&value).map_err(|misfit| Error::misfit(&misfit, "type_schema"))
+    decode::from_json(&value).map_err(|misfit| Error::invalid_field(&misfit, "type_schema"))
 }
 
 /// Everything of a type that a version keeps.

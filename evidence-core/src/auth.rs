@@ -133,7 +133,7 @@ impl std::fmt::Debug for KeyHash {
     }
 }
 
-/// What a principal may do in an organization, least first (the field `privilege` on the wire).
+/// What a user or service account may do in an organization, least first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {

@@ -113,7 +113,7 @@ impl KnownEnvironment {
     }
 }
 
-/// What kind of thing an environment is (the field `type` on the wire).
+/// What kind of thing an environment is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[expect(missing_docs, reason = "the variants are the values")]
 pub enum EnvironmentKind {
@@ -156,7 +156,7 @@ impl EnvironmentKind {
     }
 }
 
-/// Questions about environments.
+/// Queries about environments.
 #[async_trait]
 pub trait EnvironmentStore: Send + Sync {
     /// The environment of this name, one, with its revision.
@@ -423,8 +423,8 @@ async fn join(logical: &EnvironmentName, physical: &str, cx: &Context<'_>) -> Re
     Ok(())
 }
 
-/// Attaches policies to an environment. What runs there is evaluated anew, and a snapshot is taken of it. Those attached
-/// already stay, and nothing changes. An environment has at most as many policies as the host permits (100 unless it
+/// Attaches policies to an environment. What runs there is evaluated anew, and a snapshot is taken of it where there was
+/// one. Those attached already stay, and nothing changes. An environment has at most as many policies as the host permits (100 unless it
 /// says otherwise): 400.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct AttachPolicies {

@@ -218,7 +218,7 @@ impl Error {
     }
 
     /// A misfit of the input, under [`INVALID_PAYLOAD`]; `whole` names the input itself where no field does.
-    pub fn misfit(misfit: &InvalidField, whole: &str) -> Self {
+    pub fn invalid_field(misfit: &InvalidField, whole: &str) -> Self {
         let field = misfit.field();
         Self::invalid(if field.is_empty() { whole.to_owned() } else { field }, misfit.message())
     }

@@ -188,7 +188,7 @@ impl Evaluation {
     async fn outcome(self, known: &KnownEnvironment, cx: &Context<'_>) -> Result<Outcome> {
         let heavy = self.evaluations() > MANY_EVALUATIONS;
         let Self { running, policies, open, states } = self;
-        let find = move || Ok::<_, Error>(Candidate::all(&running, states.findings()?));
+        let find = move || Ok::<_, Error>(Candidate::all(&running, states.inputs()?));
         let mut candidates = cx.compute().run_if(heavy, find).await??;
         for part in cx.policies_in_parts(&policies.versions()).await? {
             let parsed = cx.parsed_policies(&part).await?;
@@ -256,7 +256,7 @@ fn taken(
 #[derive(Debug, Clone)]
 struct EvaluatedArtifact {
     key: ArtifactKey,
-    sighting: ObservedArtifact,
+    observed: ObservedArtifact,
     compliant: Option<bool>,
     provenance: Vec<Provenance>,
     judged_by: Option<Hash>,
@@ -273,7 +273,7 @@ struct EvaluationInputs {
 /// A running artifact that is being evaluated.
 struct Candidate {
     key: ArtifactKey,
-    sighting: ObservedArtifact,
+    observed: ObservedArtifact,
     is_allowed: bool,
     provenance: Vec<Provenance>,
     contexts: Vec<FlowContext>,
@@ -282,14 +282,14 @@ struct Candidate {
 }
 
 impl Candidate {
-    fn all(running: &ReportedState, findings: EvaluationInputs) -> Vec<Self> {
-        let EvaluationInputs { allowed, mut sources } = findings;
-        let candidate = |(key, sighting): (&ArtifactKey, &ObservedArtifact)| {
-            let fingerprint = sighting.fingerprint.as_ref();
+    fn all(running: &ReportedState, inputs: EvaluationInputs) -> Vec<Self> {
+        let EvaluationInputs { allowed, mut sources } = inputs;
+        let candidate = |(key, observed): (&ArtifactKey, &ObservedArtifact)| {
+            let fingerprint = observed.fingerprint.as_ref();
             let sources = fingerprint.and_then(|fingerprint| sources.remove(fingerprint)).unwrap_or_default();
             Self {
                 key: key.clone(),
-                sighting: sighting.clone(),
+                observed: observed.clone(),
                 is_allowed: fingerprint.is_some_and(|fingerprint| allowed.contains(fingerprint)),
                 provenance: sources.iter().map(Source::provenance).collect(),
                 contexts: sources.into_iter().map(|source| source.context).collect(),
@@ -305,11 +305,11 @@ impl Candidate {
     }
 
     fn evaluated(self, judged_by: Option<Hash>) -> EvaluatedArtifact {
-        let Self { key, sighting, is_allowed, provenance, satisfied, .. } = self;
+        let Self { key, observed, is_allowed, provenance, satisfied, .. } = self;
         let compliant = policy::artifact_verdict(is_allowed, &satisfied);
         let places = (0..=u16::MAX).zip(satisfied);
         let violates = places.filter(|(_, satisfied)| !satisfied).map(|(place, _)| place).collect();
-        EvaluatedArtifact { key, sighting, compliant, provenance, judged_by, violates }
+        EvaluatedArtifact { key, observed, compliant, provenance, judged_by, violates }
     }
 }
 
@@ -341,7 +341,7 @@ impl Reports {
     async fn read(environment: &Environment, running: &ReportedState, cx: &Context<'_>) -> Result<Self> {
         let org = cx.org()?;
         let fingerprints: Vec<Fingerprint> =
-            running.values().filter_map(|sighting| sighting.fingerprint.clone()).collect();
+            running.values().filter_map(|observed| observed.fingerprint.clone()).collect();
         let reported = async {
             match fingerprints.as_slice() {
                 [] => Ok((Vec::new(), Vec::new())),
@@ -413,12 +413,12 @@ impl InTrail {
             if asked { lines.into_iter().filter_map(counts).collect() } else { Arc::clone(&none) }
         };
         let found = compliance::content_statuses(template, &artifacts, &attestations, running, keep);
-        let state_of_report = |(fingerprint, status): (&str, ContentStatus<'_, _>)| {
+        let evaluated = |(fingerprint, status): (&str, ContentStatus<'_, _>)| {
             let ContentStatus { state, attestations, worse_as } = status;
             let reason = template.unreadable().map(str::to_owned).or_else(|| worse_as.map(evaluated_as));
             (fingerprint.to_owned(), EvaluatedReport { state, reason, attestations })
         };
-        let states = found.into_iter().map(state_of_report).collect();
+        let states = found.into_iter().map(evaluated).collect();
         Self { name: contents.trail.name.to_string(), states }
     }
 }
@@ -439,14 +439,14 @@ struct EvaluatedReports {
 }
 
 impl EvaluatedReports {
-    fn findings(self) -> Result<EvaluationInputs> {
+    fn inputs(self) -> Result<EvaluationInputs> {
         let Self { allowed, origins, flows, mut trails, mut alone } = self;
         let mut sources: BTreeMap<Fingerprint, Vec<Source>> = BTreeMap::new();
         for Origin { report: row, .. } in origins {
             // One report that is passed over may be the one that does not comply.
             let lost = || StoreError::corrupt(format_args!("the flow {} of a running artifact", row.flow));
             let flow = flows.get(&row.flow).ok_or_else(lost)?;
-            let (trail_name, state_of_report) = match row.trail {
+            let (trail_name, found) = match row.trail {
                 None => (String::new(), alone.remove(&row.id)),
                 Some(trail) => trails.get_mut(&trail).map_or_else(Default::default, |trail| {
                     (trail.name.clone(), trail.states.remove(row.fingerprint.as_str()))
@@ -454,7 +454,7 @@ impl EvaluatedReports {
             };
             let unknown =
                 EvaluatedReport { state: State::Incomplete, reason: None, attestations: Vec::new() };
-            let EvaluatedReport { state, reason, attestations } = state_of_report.unwrap_or(unknown);
+            let EvaluatedReport { state, reason, attestations } = found.unwrap_or(unknown);
             let context = FlowContext {
                 flow_name: flow.name.to_string(),
                 trail_name,
@@ -543,14 +543,14 @@ fn difference(
 }
 
 fn seen_otherwise(before: &Instance, now: &EvaluatedArtifact) -> bool {
-    let now = &now.sighting;
+    let now = &now.observed;
     before.created != now.created || before.name != now.name || before.context != now.context
 }
 
 impl EvaluatedArtifact {
     fn instance(&self, change: Change, before: Option<&Instance>, from: u64) -> Instance {
         let count = |created: &Vec<i64>| created.len() as u64;
-        let ObservedArtifact { fingerprint, name, created, context } = self.sighting.clone();
+        let ObservedArtifact { fingerprint, name, created, context } = self.observed.clone();
         Instance {
             annotation: Annotation {
                 kind: change.as_str().to_owned(),

@@ -58,7 +58,7 @@ pub struct Flow {
 
 keep_unknown_fields!(Flow);
 
-/// Who may read a flow (decisions: `public` lets callers of other organizations read it by name).
+/// Who may read a flow. `public` lets callers of other organizations read it by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Visibility {
@@ -80,7 +80,7 @@ pub struct FlowFilter {
     pub tags: Vec<TagFilter>,
 }
 
-/// Questions about flows.
+/// Queries about flows.
 #[async_trait]
 pub trait FlowStore: Send + Sync {
     /// The flow of this name, one, with its revision.

@@ -1,12 +1,12 @@
 //! The store contract, executable: a store that keeps everything in memory. It is the reference that the other stores
-//! are compared with, so it prefers the obvious to the fast: one lock over plain maps and lists, and every question a
+//! are compared with, so it prefers the obvious to the fast: one lock over plain maps and lists, and every query a
 //! look-up or a scan. [`record`](crate::store::Recorder::record) checks a whole write first and applies it afterwards,
 //! so that a refused one has changed nothing.
 
 mod feed;
 mod ledger;
 mod pending;
-mod questions;
+mod queries;
 mod record;
 mod runtime;
 mod tables;
@@ -85,11 +85,11 @@ impl MemoryStore {
     }
 
     /// Asks an organization's tables; an organization that does not exist has empty ones.
-    fn ask<T>(&self, org: Id, question: impl FnOnce(&Tables) -> T) -> StoreResult<T> {
+    fn ask<T>(&self, org: Id, query: impl FnOnce(&Tables) -> T) -> StoreResult<T> {
         let state = self.read()?;
         Ok(match state.tables.get(&org) {
-            Some(tables) => question(tables),
-            None => question(&Tables::default()),
+            Some(tables) => query(tables),
+            None => query(&Tables::default()),
         })
     }
 }

@@ -200,7 +200,7 @@ impl<T: DeserializeOwned + JsonSchema + Send + 'static> Body for Json<T> {
         if value == JsonValue::Null {
             return Err(Error::invalid("body", "Field required [input: None]"));
         }
-        decode::from_json(&value).map(Self).map_err(|misfit| Error::misfit(&misfit, "body"))
+        decode::from_json(&value).map(Self).map_err(|misfit| Error::invalid_field(&misfit, "body"))
     }
 }
 
@@ -251,7 +251,7 @@ impl<T: Document> Body for Form<T> {
         let missing = || Error::invalid(part, "Field required [input: None]");
         let RawBody::Form { document, files } = raw else { return Err(missing()) };
         let value = json::parse(&document.ok_or_else(missing)?).map_err(|text| Error::invalid(part, text))?;
-        let document = T::read(&value).map_err(|misfit| Error::misfit(&misfit, part))?;
+        let document = T::read(&value).map_err(|misfit| Error::invalid_field(&misfit, part))?;
         Ok(Self { document, files: files.into_iter().map(|(_, file)| file).collect() })
     }
 }

@@ -124,7 +124,7 @@ pub struct OrgRole {
     pub role: Option<Role>,
 }
 
-/// Questions about organizations, users and keys.
+/// Queries about organizations, users and keys.
 #[async_trait]
 pub trait OrgStore: Send + Sync {
     /// The organization named `org`, found in the whole store, and the role in it of the user with the id `user`: one; `None`
@@ -154,7 +154,7 @@ impl Context<'_> {
     }
 }
 
-/// An organization as answers carry it.
+/// An organization.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "Organization")]
 pub struct OrganizationView {

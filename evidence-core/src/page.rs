@@ -21,7 +21,7 @@ impl PageNumber {
         self.0
     }
 
-    /// The page that this page of `per_page` items is.
+    /// What to ask a store for, to show this page of `per_page` items.
     pub const fn request(self, per_page: u64) -> PageRequest {
         PageRequest { offset: (self.0 - 1).saturating_mul(per_page), limit: per_page }
     }
@@ -131,7 +131,7 @@ pub struct Page<T> {
 }
 
 impl<T> Page<T> {
-    /// The page of a list that is at hand whole.
+    /// The page asked for, of a list that is at hand whole.
     pub fn of(all: Vec<T>, request: PageRequest) -> Self {
         let total = all.len() as u64;
         let at = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);

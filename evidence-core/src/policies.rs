@@ -87,7 +87,7 @@ pub struct PolicyVersion {
     pub by: Actor,
 }
 
-/// Questions about policies.
+/// Queries about policies.
 #[async_trait]
 pub trait PolicyStore: Send + Sync {
     /// The policy of this name, one, with its revision.
@@ -186,7 +186,7 @@ impl Operation for GetPolicy {
     }
 }
 
-/// Creates a policy (201), or updates the one of that name (200). A file whose text is not that of the newest version
+/// Creates a policy (201), or updates the one of that name (200). A new policy needs the file: 400 without. A file whose text is not that of the newest version
 /// becomes a new version, and what runs where the policy is attached is evaluated by it. A text that is no policy, or
 /// that asks for what is not checked, is 400. Versions never change.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -216,9 +216,8 @@ pub struct PolicyInput {
     /// `env`, or left out.
     #[serde(default, rename = "type")]
     pub kind: PolicyKind,
-    /// What changed with the new version, which keeps it. Versions never change: where the text is that of the latest one, or
-    /// none is sent, the comment is about the new description, and the ledger alone has it; where that is not new either,
-    /// nothing is recorded.
+    /// What changed with the new version, which keeps it. Without a new version it is kept with the change of the
+    /// description, and no answer shows it.
     #[serde(default)]
     pub comment: Description,
 }

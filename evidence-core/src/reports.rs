@@ -34,7 +34,7 @@ impl Report {
     async fn of(kind: EnvironmentKind, artifacts: Vec<PlainArtifact>, cx: &Context<'_>) -> Result<Self> {
         let many =
             artifacts.iter().map(|artifact| artifact.digests.0.len()).sum::<usize>() > MANY_EVALUATIONS;
-        let put_together = move || Self::new(kind, artifacts.iter().map(PlainArtifact::sighting));
+        let put_together = move || Self::new(kind, artifacts.iter().map(PlainArtifact::observed));
         cx.compute().run_if(many, put_together).await
     }
 
@@ -170,7 +170,7 @@ pub struct PlainArtifact {
 }
 
 impl PlainArtifact {
-    fn sighting(&self) -> (&Digests, Creation) {
+    fn observed(&self) -> (&Digests, Creation) {
         (&self.digests, self.created)
     }
 }
@@ -195,8 +195,9 @@ pub struct DockerReport {
     pub artifacts: List<PlainArtifact, MAX_RUNNING>,
 }
 
-/// Reports all that runs in a Docker environment. A report that tells something new takes a snapshot (201); any other
-/// changes nothing (200), so that it may be sent again and again. An environment of another type is 400.
+/// Reports all that runs in a Docker environment. A report by which other artifacts run, or by which where they come from
+/// or a verdict differs, takes a snapshot (201), and so does the first. Any other, also one that tells only of more or
+/// fewer instances, takes none (200) and may be sent again and again. An environment of another type is 400.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ReportDocker {
     /// The organization's name.
@@ -248,8 +249,9 @@ pub struct ServerReport {
     pub artifacts: List<PlainArtifact, MAX_RUNNING>,
 }
 
-/// Reports all that runs on a server. A report that tells something new takes a snapshot (201); any other changes
-/// nothing (200), so that it may be sent again and again. An environment of another type is 400.
+/// Reports all that runs on a server. A report by which other artifacts run, or by which where they come from or a
+/// verdict differs, takes a snapshot (201), and so does the first. Any other, also one that tells only of more or fewer
+/// instances, takes none (200) and may be sent again and again. An environment of another type is 400.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ReportServer {
     /// The organization's name.
@@ -298,7 +300,7 @@ mod tests {
         let body: DockerReport =
             from_json(&json!({ "artifacts": artifacts }).into()).expect("a valid report");
         let report =
-            Report::new(EnvironmentKind::Docker, body.artifacts.0.iter().map(PlainArtifact::sighting));
+            Report::new(EnvironmentKind::Docker, body.artifacts.0.iter().map(PlainArtifact::observed));
         let flat = |(key, seen): (&ArtifactKey, &ObservedArtifact)| {
             assert_eq!(Some(key.as_str()), seen.fingerprint.as_ref().map(Fingerprint::as_str));
             (key.to_string(), seen.name.clone(), seen.created.clone())

@@ -69,7 +69,7 @@ pub struct RepoFilter {
     pub direction: SortDirection,
 }
 
-/// Questions about repos.
+/// Queries about repos.
 #[async_trait]
 pub trait RepoStore: Send + Sync {
     /// The repo of this identity, one, with its revision.

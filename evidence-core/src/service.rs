@@ -193,8 +193,8 @@ impl Callers {
         now: Timestamp,
         store: &dyn Store,
     ) -> Result<Option<OrgRole>> {
-        let question = (org.to_owned(), user);
-        Ok(self.org_roles.answer(&question, now, store.org_role(org, user)).await?)
+        let query = (org.to_owned(), user);
+        Ok(self.org_roles.answer(&query, now, store.org_role(org, user)).await?)
     }
 
     fn forget(&self) {

@@ -64,7 +64,7 @@ pub struct ApiKeyRecord {
 
 keep_unknown_fields!(ApiKeyRecord);
 
-/// Questions about service accounts and their keys.
+/// Queries about service accounts and their keys.
 #[async_trait]
 pub trait ServiceAccountStore: Send + Sync {
     /// The service account of this name, one, with its revision.

@@ -157,7 +157,7 @@ impl GitCommitInfo {
     }
 }
 
-/// The version-control hosts and systems that repos come from (specification, Repo: `provider`).
+/// The hosts and systems that repos come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[expect(missing_docs, reason = "the variants are the specification's values")]
 pub enum VcsProvider {

@@ -1,5 +1,5 @@
-//! Who may ask a store what takes long. Questions share a few connections, and whoever holds all of them keeps every other
-//! request waiting: so some are left for short questions, and no organization has more than half. The SQLite and the
+//! Who may ask a store what takes long. Queries share a few connections, and whoever holds all of them keeps every other
+//! request waiting: so some are left for short queries, and no organization has more than half. The SQLite and the
 //! PostgreSQL store have theirs from here.
 
 use std::sync::Arc;
@@ -33,7 +33,7 @@ impl Shares {
         Self { long, turns: Turns::new(connections.div_ceil(2), usize::MAX) }
     }
 
-    /// Waits for a share: first behind the same organization's questions, and only then behind others'. `None` where that
+    /// Waits for a share: first behind the same organization's queries, and only then behind others'. `None` where that
     /// takes longer than `wait`.
     pub async fn take(&self, org: Option<Id>, wait: Duration) -> Option<Share> {
         let deadline = Instant::now() + wait;

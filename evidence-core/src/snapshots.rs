@@ -140,7 +140,8 @@ pub struct Provenance {
 /// What made an artifact differ from the snapshot before.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Annotation {
-    /// `started-compliant`, `became-non-compliant`, `updated-provenance`, `changed`, `exited`, `unchanged`, ….
+    /// `started-compliant`, `started-non-compliant`, `started-unknown`, `became-compliant`, `became-non-compliant`,
+    /// `updated-provenance`, `changed`, `unchanged` or `exited`.
     #[serde(rename = "type")]
     pub kind: String,
     /// Instances in the snapshot before.
@@ -188,7 +189,7 @@ pub struct Run {
     pub until: Option<(u64, Timestamp)>,
 }
 
-/// Questions about snapshots.
+/// Queries about snapshots.
 #[async_trait]
 pub trait SnapshotStore: Send + Sync {
     /// The record of snapshot `index` of an environment, one, with the ledger index of the fact that took it.
@@ -230,8 +231,8 @@ impl Context<'_> {
     }
 }
 
-/// Lists the snapshots of an environment, newest first, a page at a time. A snapshot is taken when a report or a
-/// change of policies tells something new.
+/// Lists the snapshots of an environment, newest first, a page at a time. A snapshot is taken when other
+/// artifacts run, where they come from or a verdict changes, or the policies do.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ListSnapshots {
     /// The organization's name.
@@ -240,7 +241,7 @@ pub struct ListSnapshots {
     pub env_name: EnvironmentName,
     /// Which page, from 1; the first when left out.
     pub page: Option<PageNumber>,
-    /// Snapshots a page: 15 when left out; above 1,000, so many are served.
+    /// Snapshots a page: 15 when left out. At most 1,000 are served, however many are asked for.
     pub per_page: Option<PerPage<{ i64::MAX }>>,
     /// Narrows the list: one snapshot expression, or two separated by `..`, such as `3..NOW` or `-5..-1`.
     pub interval: Option<ShortText>,

@@ -1,4 +1,4 @@
-//! The store contract. A store answers typed questions and changes in exactly one way: [`Recorder::record`].
+//! The store contract. A store answers typed queries and changes in exactly one way: [`Recorder::record`].
 //!
 //! What a store promises, each sentence a check of the conformance suite:
 //!
@@ -9,13 +9,13 @@
 //! - Each organization has one ledger without fork or gap: leaf, interior nodes and head change in the same transaction.
 //! - What does not exist is `None`, or absent from a list. Unknown ids are passed over.
 //! - Names compare and sort by bytes; searches that ignore case fold ASCII only; `%` and `_` are ordinary characters.
-//! - Every list has a total order, named at its question. A page past the end is empty, with the right total.
+//! - Every list has a total order, named at its method. A page past the end is empty, with the right total.
 //! - Time and ids come from the caller. A store reads no clock and draws no randomness.
-//! - Questions and facts of one organization never show or touch another's.
+//! - Queries and facts of one organization never show or touch another's.
 //! - A stored record that cannot be read is [`StoreError::Corrupt`] where it is asked for alone; a list leaves it out and
 //!   names it in the log ([`readable`]), so that it hides no other. [`artifacts`](ArtifactStore::artifacts) and
 //!   [`instances`](SnapshotStore::instances) are no such lists: decisions rest on all that they answer.
-//! - A question takes a bounded number of statements, whatever the size of its answer.
+//! - A query takes a bounded number of statements, whatever the size of its answer.
 //!
 //! # Writing a store
 //!
@@ -24,11 +24,11 @@
 //! [`crate::conformance`]), and everything that is not written yet may answer [`StoreError::Failed`]:
 //!
 //! 1. [`LedgerStore`] and a [`Recorder`] that keeps entries alone (`ledger`): an organization has a head, a
-//!    [`Frontier`]; each fact becomes a [`EncodedFact`](crate::fact::EncodedFact), its leaf hash is appended, and what
+//!    [`Frontier`]; each fact becomes an [`EncodedFact`](crate::fact::EncodedFact), its leaf hash is appended, and what
 //!    [`Frontier::append`] answers are the nodes to keep. Entries, nodes and head change in one transaction.
 //! 2. Names and guards (`recording`, with [`FlowStore`] and [`TrailStore`] as far as these checks ask), then writes that
 //!    meet on several threads (`races`).
-//! 3. The rows of the other facts, and the questions about them: `orgs`, `service_accounts`, `flows`, `trails`,
+//! 3. The rows of the other facts, and the queries about them: `orgs`, `service_accounts`, `flows`, `trails`,
 //!    `artifacts`, `attestations`, `repos`, `environments`, `snapshots`, `policies`, `allowlists`, `attestation_types`, `texts`.
 //! 4. [`Blobs`] (`blobs`), [`PendingStore`] (`pending`), [`FeedStore`] (`feed`), and [`Transfer`](crate::transfer::Transfer)
 //!    if it is to be copied (`transfer`).
@@ -47,7 +47,7 @@
 //! - Each fact gets the next index. Where it has a [`subject`](crate::Fact::subject), that index is the record's revision
 //!   from then on ([`Current::revision`]): later facts about a record replace it, and say in `record` how it is.
 //! - Its entry has the time of the write, or that of the entry before where that is later: time never goes back.
-//! - It enters the rows by which the questions below find it: those that the core derives from it
+//! - It enters the rows by which the queries find it: those that the core derives from it
 //!   ([`Fact::index_rows`](crate::Fact::index_rows)), so that a store knows no fact. A body need not be stored twice: the
 //!   entry's payload holds it, and a row that points there by index is enough.
 //!
@@ -183,7 +183,7 @@ pub trait Recorder: Send + Sync {
     async fn record(&self, write: Write) -> StoreResult<Vec<Entry>>;
 }
 
-/// Questions about the ledger.
+/// Queries about the ledger.
 #[async_trait]
 pub trait LedgerStore: Send + Sync {
     /// The head of an organization's ledger, one; `None` when there is no such organization.
@@ -197,7 +197,7 @@ pub trait LedgerStore: Send + Sync {
     async fn ledger_hashes(&self, org: Id, needs: &Needs) -> StoreResult<LedgerHashes>;
 }
 
-/// Questions about the store as a whole.
+/// Queries about the store as a whole.
 #[async_trait]
 pub trait Health: Send + Sync {
     /// Answers once the store can be read.

@@ -22,11 +22,11 @@ pub struct PatchTags {
     pub org: OrgName,
     /// What has the tags. The plural is understood, too, and `env`.
     pub resource_type: TaggedKind,
-    /// The name of a flow, environment or control; the id of a repo.
+    /// The name of a flow or environment; the id of a repo. There are no controls yet: 404.
     pub resource_id: ShortText,
 }
 
-/// The kinds of resources that have tags, each with the spellings that clients use.
+/// The kinds of resources that have tags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[expect(missing_docs, reason = "the variants are the kinds")]

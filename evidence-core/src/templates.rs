@@ -80,7 +80,7 @@ impl Found {
 }
 
 impl Context<'_> {
-    /// The templates of these references, each read and parsed once: no question where all are known, else one.
+    /// The templates of these references, each read and parsed once: no query where all are known, else one.
     pub(crate) async fn templates(&self, wanted: impl IntoIterator<Item = Option<TextRef>>) -> Result<Found> {
         let cache = self.template_cache();
         let wanted: BTreeSet<Hash> = wanted.into_iter().flatten().map(|text| text.sha256).collect();

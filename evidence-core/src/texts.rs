@@ -29,7 +29,7 @@ impl TextRef {
     }
 }
 
-/// Questions about texts.
+/// Queries about texts.
 #[async_trait]
 pub trait TextStore: Send + Sync {
     /// Those of the texts with these digests that the organization keeps, once each, in any order; what is unknown or

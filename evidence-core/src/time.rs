@@ -65,7 +65,7 @@ impl Seconds {
     }
 }
 
-/// A JSON integer of whole seconds, wherever the specification types an integer.
+/// Whole seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct WholeSeconds(pub i64);

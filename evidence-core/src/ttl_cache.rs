@@ -14,7 +14,7 @@ const TTL: i64 = 500_000;
 /// More answers than this are forgotten all at once.
 const CAPACITY: usize = 4096;
 
-/// Answers by question.
+/// Answers by query.
 #[derive(Debug)]
 pub(crate) struct TtlCache<K, V>(Mutex<Answers<K, V>>);
 
@@ -23,12 +23,12 @@ struct Answers<K, V> {
     /// How often everything was forgotten.
     generation: u64,
     /// Each with the instant at which it was asked for.
-    by_question: BTreeMap<K, (Timestamp, V)>,
+    by_query: BTreeMap<K, (Timestamp, V)>,
 }
 
 impl<K, V> Default for TtlCache<K, V> {
     fn default() -> Self {
-        Self(Mutex::new(Answers { generation: 0, by_question: BTreeMap::new() }))
+        Self(Mutex::new(Answers { generation: 0, by_query: BTreeMap::new() }))
     }
 }
 
@@ -37,17 +37,17 @@ impl<K: Ord + Clone, V: Clone> TtlCache<K, V> {
     /// not remembered, nor is an answer during whose reading everything was forgotten: it may be one from before.
     pub(crate) async fn answer<E>(
         &self,
-        question: &K,
+        query: &K,
         now: Timestamp,
         ask: impl Future<Output = Result<Option<V>, E>>,
     ) -> Result<Option<V>, E> {
-        let generation = match self.get(question, now) {
+        let generation = match self.get(query, now) {
             Ok(answer) => return Ok(Some(answer)),
             Err(generation) => generation,
         };
         let found = ask.await?;
         if let Some(answer) = &found {
-            self.insert(generation, question.clone(), now, answer.clone());
+            self.insert(generation, query.clone(), now, answer.clone());
         }
         Ok(found)
     }
@@ -56,29 +56,29 @@ impl<K: Ord + Clone, V: Clone> TtlCache<K, V> {
     pub(crate) fn clear(&self) {
         let mut answers = self.answers();
         answers.generation += 1;
-        answers.by_question.clear();
+        answers.by_query.clear();
     }
 
     /// The answer, if it is fresh enough, else the generation in which it is asked for.
-    fn get(&self, question: &K, now: Timestamp) -> Result<V, u64> {
+    fn get(&self, query: &K, now: Timestamp) -> Result<V, u64> {
         let answers = self.answers();
-        let fresh = answers.by_question.get(question).filter(|(asked, _)| {
+        let fresh = answers.by_query.get(query).filter(|(asked, _)| {
             let age = now.as_micros().checked_sub(asked.as_micros());
             age.is_some_and(|age| (0..TTL).contains(&age))
         });
         fresh.map(|(_, answer)| answer.clone()).ok_or(answers.generation)
     }
 
-    /// Remembers an answer to a question that was asked at `asked`, in this generation.
-    fn insert(&self, generation: u64, question: K, asked: Timestamp, answer: V) {
+    /// Remembers an answer to a query that was asked at `asked`, in this generation.
+    fn insert(&self, generation: u64, query: K, asked: Timestamp, answer: V) {
         let mut answers = self.answers();
         if answers.generation != generation {
             return;
         }
-        if answers.by_question.len() >= CAPACITY {
-            answers.by_question.clear();
+        if answers.by_query.len() >= CAPACITY {
+            answers.by_query.clear();
         }
-        answers.by_question.insert(question, (asked, answer));
+        answers.by_query.insert(query, (asked, answer));
     }
 
     fn answers(&self) -> MutexGuard<'_, Answers<K, V>> {
@@ -92,9 +92,9 @@ mod tests {
     use super::*;
 
     impl<K: Ord + Clone, V: Clone> TtlCache<K, V> {
-        fn insert_now(&self, question: K, asked: Timestamp, answer: V) {
+        fn insert_now(&self, query: K, asked: Timestamp, answer: V) {
             let generation = self.answers().generation;
-            self.insert(generation, question, asked, answer);
+            self.insert(generation, query, asked, answer);
         }
     }
 

@@ -102,7 +102,7 @@ mod tests {
     }
 
     /// How many may be at one thing.
-    const MAX_ITEMS: usize = 3;
+    const MAX_WAITING: usize = 3;
 
     /// Does `work` in a turn.
     async fn take<T>(turns: &Turns<&str>, at: &'static str, work: impl Future<Output = T>) -> Option<T> {
@@ -112,7 +112,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn one_at_a_time_has_the_turn_in_the_order_of_coming() {
-        let turns = Turns::new(1, MAX_ITEMS);
+        let turns = Turns::new(1, MAX_WAITING);
         let done = Mutex::new(Vec::new());
         let (end, ended) = oneshot::channel::<()>();
         let mut first = Box::pin(take(&turns, "a", async {
@@ -139,11 +139,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn whoever_waits_too_long_or_finds_too_many_is_sent_away_and_leaves_nothing() {
-        let turns = Turns::new(1, MAX_ITEMS);
+        let turns = Turns::new(1, MAX_WAITING);
         let mut first = Box::pin(take(&turns, "a", pending::<()>()));
         assert!(first.as_mut().now_or_never().is_none());
         assert_eq!(take(&turns, "a", async {}).await, None, "late");
-        let mut waiting = Vec::from_iter((1..MAX_ITEMS).map(|_| Box::pin(take(&turns, "a", async {}))));
+        let mut waiting = Vec::from_iter((1..MAX_WAITING).map(|_| Box::pin(take(&turns, "a", async {}))));
         for one in &mut waiting {
             assert!(one.as_mut().now_or_never().is_none());
         }

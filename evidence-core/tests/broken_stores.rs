@@ -1,4 +1,4 @@
-//! The conformance suite bites: a store that breaks any one promise fails it. A question that no defect changes is passed on
+//! The conformance suite bites: a store that breaks any one promise fails it. A query that no defect changes is passed on
 //! to the whole store by a line like its neighbours.
 
 use std::ops::RangeInclusive;

@@ -6,7 +6,7 @@ use sqlx::postgres::{PgArguments, PgRow, PgTypeInfo, PgValueRef};
 use sqlx::{Arguments, FromRow, Row as _, TypeInfo, ValueRef};
 
 /// The arguments of a statement.
-pub(crate) fn arguments(values: Vec<Value>) -> Result<PgArguments, sqlx::Error> {
+pub(crate) fn arguments(values: &[Value]) -> Result<PgArguments, sqlx::Error> {
     let mut arguments = PgArguments::default();
     for value in values {
         add(&mut arguments, value).map_err(sqlx::Error::Encode)?;
@@ -14,7 +14,7 @@ pub(crate) fn arguments(values: Vec<Value>) -> Result<PgArguments, sqlx::Error> 
     Ok(arguments)
 }
 
-fn add(arguments: &mut PgArguments, value: Value) -> Result<(), sqlx::error::BoxDynError> {
+fn add(arguments: &mut PgArguments, value: &Value) -> Result<(), sqlx::error::BoxDynError> {
     match value {
         Value::Text(text) => arguments.add(text),
         Value::Int(number) => arguments.add(number),
@@ -23,12 +23,12 @@ fn add(arguments: &mut PgArguments, value: Value) -> Result<(), sqlx::error::Box
         Value::Org(org) => arguments.add(org.to_string()),
         Value::Texts(texts) => arguments.add(texts),
         Value::Ints(numbers) => arguments.add(numbers),
-        Value::Columns(columns) => columns.into_iter().try_for_each(|column| match column {
+        Value::Columns(columns) => columns.iter().try_for_each(|column| match column {
             Column::Texts(texts) => arguments.add(texts),
             Column::Ints(numbers) => arguments.add(numbers),
             Column::Bools(truths) => arguments.add(truths),
             Column::Orgs(orgs) => {
-                let ids = orgs.into_iter().map(|org| org.as_ref().map(Id::to_string));
+                let ids = orgs.iter().map(|org| org.as_ref().map(Id::to_string));
                 arguments.add(ids.collect::<Vec<_>>())
             }
         }),

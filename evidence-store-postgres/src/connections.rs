@@ -1,6 +1,6 @@
 //! Connections, and what is asked over them: those of the store's own, or those of a host's pool. The store keeps its own
 //! without sqlx's pool, which sends every connection that is given back a message to see whether it still answers: for
-//! questions as short as ours that is a second round trip each.
+//! queries as short as ours that is a second round trip each.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -211,7 +211,7 @@ impl Connections {
         }
     }
 
-    /// How long a question waits for one.
+    /// How long a query waits for one.
     pub(crate) fn acquire_timeout(&self) -> Duration {
         match self {
             Self::Own(pool) => pool.acquire_timeout,
@@ -407,7 +407,7 @@ impl Pool {
     }
 }
 
-/// A place among the connections, and among those of the organization where the question may take long.
+/// A place among the connections, and among those of the organization where the query may take long.
 type Permit = (OwnedSemaphorePermit, Option<Arc<Share>>);
 
 /// A connection in use. It goes back when this is dropped, or once what it is busy with has been cancelled.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use evidence_core::StoreError;
 use evidence_core::id::Id;
 use evidence_core::queue::{Bounds, Queue, Refused, Reply};
 use evidence_core::shares::Shares;
@@ -53,10 +54,10 @@ pub struct Options {
     /// The most connections for reading; one more is for writing, and one for cancelling what nobody waits for any more.
     /// 8 unless said otherwise.
     pub connections: u32,
-    /// How long a question waits for a connection before the store counts as not available; one that may take long waits
+    /// How long a query waits for a connection before the store counts as not available; one that may take long waits
     /// as long before for the turn of its organization. 5 seconds unless said otherwise.
     pub acquire_timeout: Duration,
-    /// How long a write, or a question by name, waits for its turn before the store counts as not available. What was
+    /// How long a write, or a query by name, waits for its turn before the store counts as not available. What was
     /// refused for it is not done afterwards. 10 seconds unless said otherwise.
     pub queue_timeout: Duration,
     /// How many bytes may wait to be written before the store counts as not available. An organization may take half of
@@ -186,7 +187,7 @@ impl Reader {
         #[cfg(test)]
         crate::plans::note(&sql, &values);
         let sql = sqlx::SqlSafeStr::into_sql_str(self.schema.statement(&sql));
-        let arguments = arguments(values)?;
+        let arguments = arguments(&values)?;
         let share = if work == Work::Short {
             None
         } else {
@@ -281,11 +282,9 @@ impl Driver for Postgres {
 
     /// Asked again on a dead connection, as queries are, a statement changes nothing more.
     async fn change(&self, statements: Vec<Statement>) -> StoreResult<bool> {
-        let mut changed = false;
-        for statement in statements {
-            changed = !self.reader.rows(statement).await.map_err(store_error)?.is_empty();
-        }
-        Ok(changed)
+        let [statement] = <[Statement; 1]>::try_from(statements)
+            .map_err(|_| StoreError::Failed("a change is one statement in PostgreSQL".into()))?;
+        Ok(!self.reader.rows(statement).await.map_err(store_error)?.is_empty())
     }
 
     async fn beside<T: Send + 'static>(&self, work: BesideWork<Beside, T>) -> StoreResult<T> {
@@ -354,7 +353,7 @@ mod tests {
 
     #[tokio::test]
     #[ignore = "needs PostgreSQL: cargo xtask test"]
-    async fn slow_questions_of_one_organization_keep_no_other_waiting() {
+    async fn slow_queries_of_one_organization_keep_no_other_waiting() {
         let schema = Fresh::fresh().expect("EVIDENCE_TEST_POSTGRES_URL names a server");
         let options = Options {
             schema: schema.name.clone(),

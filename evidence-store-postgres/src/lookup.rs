@@ -1,4 +1,4 @@
-//! Records by their names, which nearly every request asks for. The questions that arrive while others are being answered
+//! Records by their names, which nearly every request asks for. The queries that arrive while others are being answered
 //! are answered together next, as the writer does with writes. Nothing waits for a timer. More than one task answers, so
 //! that one statement which takes long keeps nobody else waiting.
 
@@ -15,13 +15,13 @@ use tokio::time::timeout;
 use crate::db::{Postgres, Reader};
 use crate::error::{may_be_row_error, store_error};
 
-/// The most questions of one statement.
+/// The most queries of one statement.
 const GROUP: usize = 64;
 
 /// How many groups are answered at the same time, each on a connection.
 const LANES: usize = 2;
 
-/// How many questions may wait; further callers wait for a place.
+/// How many queries may wait; further callers wait for a place.
 const PLACES: usize = 1024;
 
 /// Subqueries rather than joins with the list of names, so that each name is a probe of the index whatever the
@@ -42,7 +42,7 @@ pub(crate) const BY_NAMES: &str = "
 /// A record's name: its organization, its kind, the flow that a trail lies in, and the name itself.
 pub(crate) type Name = (Id, &'static str, Option<Id>, String);
 
-/// A question on its way.
+/// A query on its way.
 #[derive(Debug)]
 pub(crate) struct Lookup {
     name: Name,
@@ -52,17 +52,17 @@ pub(crate) struct Lookup {
 /// Callers that wait for the record of a name.
 type Callers = Vec<oneshot::Sender<StoreResult<Option<Row>>>>;
 
-/// The callers' end of the queue of questions, which are answered until it is dropped.
+/// The callers' end of the queue of queries, which are answered until it is dropped.
 pub(crate) fn open(reader: &Reader) -> mpsc::Sender<Lookup> {
-    let (lookups, questions) = mpsc::channel(PLACES);
-    let questions = Arc::new(Mutex::new(questions));
+    let (lookups, queries) = mpsc::channel(PLACES);
+    let queries = Arc::new(Mutex::new(queries));
     for _ in 0..LANES {
-        tokio::spawn(answer(reader.clone(), Arc::clone(&questions)));
+        tokio::spawn(answer(reader.clone(), Arc::clone(&queries)));
     }
     lookups
 }
 
-/// Answers questions until their queue is closed.
+/// Answers queries until their queue is closed.
 async fn answer(reader: Reader, queue: Arc<Mutex<mpsc::Receiver<Lookup>>>) {
     let mut group = Vec::with_capacity(GROUP);
     while queue.lock().await.recv_many(&mut group, GROUP).await > 0 {

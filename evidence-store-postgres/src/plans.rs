@@ -155,10 +155,11 @@ impl Planner {
 #[ignore = "needs PostgreSQL: cargo xtask test"]
 async fn every_statement_finds_its_rows_by_an_index_whatever_the_statistics_say() {
     let mut schemas = Vec::new();
-    for check in checks() {
+    let checks = [true, false].map(|mixed| checks().into_iter().map(move |check| (check, mixed)));
+    for (check, mixed_batches) in checks.into_iter().flatten() {
         let schema =
             evidence_test_postgres::Schema::fresh().expect("EVIDENCE_TEST_POSTGRES_URL names a server");
-        let options = Options { schema: schema.name.clone(), ..Options::default() };
+        let options = Options { schema: schema.name.clone(), mixed_batches, ..Options::default() };
         let store = PostgresStore::connect_with(&schema.url, &options).await.unwrap();
         (check.run)(Arc::new(store) as Arc<dyn Store>).await.unwrap();
         schemas.push(schema);

@@ -48,7 +48,7 @@ impl Session for Beside {
     }
 
     async fn rows(&mut self, sql: &str, values: Vec<Value>) -> StoreResult<Vec<Row>> {
-        let arguments = arguments(values).map_err(store_error)?;
+        let arguments = arguments(&values).map_err(store_error)?;
         let query = sqlx::query_as_with::<_, Cells, _>(AssertSqlSafe(sql.to_owned()), arguments);
         let rows = query.fetch_all(&mut self.connection).await.map_err(store_error)?;
         Ok(rows.into_iter().map(|cells| cells.row).collect())

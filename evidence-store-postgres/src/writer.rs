@@ -135,7 +135,7 @@ impl Writer {
         if !reply.begin() {
             return reply.send(Err(Refused::Late.into()));
         }
-        // The same step again changes nothing, so that it may be tried again as a question may.
+        // The same step again changes nothing, so that it may be tried again as a query may.
         let mut outcome = self.step(&write).await;
         if outcome.as_ref().is_err_and(|error| is_cut(error) || is_read_only(error)) && reply.begin() {
             outcome = self.step(&write).await;
@@ -151,16 +151,16 @@ impl Writer {
     async fn step(&mut self, write: &BlobWrite) -> Result<bool, sqlx::Error> {
         let mut done = false;
         for Statement { sql, values, .. } in &write.statements {
-            let answer = self.rows(sql, values.clone()).await?;
+            let answer = self.rows(sql, values).await?;
             done = answer.first().and_then(|row| row.first()) == Some(&Cell::Int(1));
         }
         Ok(done)
     }
 
     /// Every row of a statement.
-    async fn rows(&mut self, sql: &str, values: Vec<Value>) -> Result<Vec<Row>, sqlx::Error> {
+    async fn rows(&mut self, sql: &str, values: &[Value]) -> Result<Vec<Row>, sqlx::Error> {
         #[cfg(test)]
-        crate::plans::note(sql, &values);
+        crate::plans::note(sql, values);
         let (sql, arguments) = (self.reader.schema.statement(sql), arguments(values)?);
         let query = sqlx::query_as_with::<_, Cells, _>(sql, arguments);
         let rows = self.on_connection(async |connection| query.fetch_all(connection).await).await?;
@@ -295,7 +295,7 @@ impl Writer {
     async fn are_written(&mut self, entries: &[(Id, Entry)]) -> Result<bool, sqlx::Error> {
         for (org, entry) in entries {
             let values = vec![Value::Org(*org), entry.index.into()];
-            let found = self.rows(LEAF_HASH, values).await?;
+            let found = self.rows(LEAF_HASH, &values).await?;
             if found.first().and_then(|row| row.first()) != Some(&Cell::Text(entry.leaf_hash.to_string())) {
                 return Ok(false);
             }
@@ -307,9 +307,9 @@ impl Writer {
     async fn look(&mut self, batch: &[Submission]) -> Result<Plan, sqlx::Error> {
         let lookups = Lookups::of(batch);
         let (look, values) = lookups.statement(Dialect::Postgres, self.mixed_batches);
-        let mut seen = self.rows(&look, values.clone()).await;
+        let mut seen = self.rows(&look, &values).await;
         if seen.as_ref().is_err_and(is_cut) {
-            seen = self.rows(&look, values).await;
+            seen = self.rows(&look, &values).await;
         }
         Plan::new(&lookups, seen?).map_err(|damage| sqlx::Error::Decode(damage.into()))
     }
@@ -318,7 +318,7 @@ impl Writer {
     async fn write(&mut self, plan: Plan) -> Result<bool, sqlx::Error> {
         let group = plan.into_group().map_err(encode)?;
         let (statement, values) = group.into_statement(self.version(), self.mixed_batches);
-        let written = self.rows(&statement, values).await?;
+        let written = self.rows(&statement, &values).await?;
         Ok(written.first().and_then(|row| row.first()) == Some(&Cell::Int(1)))
     }
 }

@@ -247,15 +247,15 @@ async fn an_organization_whose_first_write_was_cut_begins_once() {
     }
 }
 
-/// Begins to ask, hangs up once the question waits for a lock, and lets go of what it asked with.
-async fn abandon(bench: &Bench, question: impl Future<Output: Send> + Send + 'static) {
-    let asking = tokio::spawn(question);
+/// Begins to ask, hangs up once the query waits for a lock, and lets go of what it asked with.
+async fn abandon(bench: &Bench, query: impl Future<Output: Send> + Send + 'static) {
+    let asking = tokio::spawn(query);
     let waiting = "SELECT EXISTS (SELECT FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
         JOIN pg_namespace n ON n.oid = c.relnamespace WHERE NOT l.granted AND n.nspname = $1)";
     let mut connection = PgConnection::connect(&bench.schema.url).await.unwrap();
     loop {
-        let question = sqlx::query_scalar::<_, bool>(waiting).bind(&bench.schema.name);
-        if question.fetch_one(&mut connection).await.unwrap() {
+        let query = sqlx::query_scalar::<_, bool>(waiting).bind(&bench.schema.name);
+        if query.fetch_one(&mut connection).await.unwrap() {
             break;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -285,13 +285,13 @@ async fn a_hosts_connection_is_not_given_back_while_it_is_busy() {
 
 #[tokio::test]
 #[ignore = "needs PostgreSQL: cargo xtask test"]
-async fn one_bad_question_spoils_nobody_elses() {
+async fn one_bad_query_spoils_nobody_elses() {
     let bench = Bench::new().await;
     bench.store.record(bench.creation("build")).await.unwrap();
-    let mut questions = tokio::task::JoinSet::new();
+    let mut queries = tokio::task::JoinSet::new();
     for number in 0..200 {
         let (store, org) = (Arc::clone(&bench.store), bench.org);
-        questions.spawn(async move {
+        queries.spawn(async move {
             if number % 20 == 7 {
                 // No text of PostgreSQL has this character.
                 return store.repo_by_identity(org, &format!("{number}\0")).await.map(|_| true);
@@ -299,7 +299,7 @@ async fn one_bad_question_spoils_nobody_elses() {
             store.flow(org, "build").await.map(|found| found.is_some())
         });
     }
-    let found = questions.join_all().await;
+    let found = queries.join_all().await;
     assert_eq!(found.iter().filter(|found| matches!(found, Ok(true))).count(), 190, "{found:?}");
 }
 

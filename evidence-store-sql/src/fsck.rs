@@ -186,10 +186,9 @@ impl<S: Session> Walk<S> {
         let lost =
             std::mem::take(&mut self.lost).into_iter().map(|text| format!("a text is missing: {text}"));
         self.report.problems.extend(lost);
-        self.scratch.begin().await?;
         let strays = self.scratch.strays().await?;
         self.note(strays);
-        self.scratch.end_reading().await
+        Ok(())
     }
 
     async fn rebuild(&mut self) -> StoreResult<RebuildReport> {

@@ -24,6 +24,7 @@ mod pending;
 mod policies;
 mod record;
 mod repos;
+mod rows;
 mod service_accounts;
 mod session;
 mod snapshots;

@@ -13,13 +13,25 @@ use evidence_core::{Fact, StoreError};
 
 use crate::decode::{body, word};
 use crate::ledger::{ENTRIES, EntryRow, entry, frontier};
-use crate::record::{Batch, Ordinals};
-use crate::sql::{Dialect, SCHEMA, Sql};
+use crate::rows::{Batch, Ordinals};
+use crate::sql::{Dialect, SCHEMA};
 use crate::tables::Rows;
 use crate::value::{Cell, Column, FromRow, Row, Value, signed};
 
+mod statements;
+
+use statements::{
+    ATTEMPT, BEGIN, BEGIN_CHANGING, BEGIN_WRITING, BEGUN, BLOBS_MISSING, CHUNKS, FIRST_BLOB, HASHES_MISSING,
+    HEAD, HEADS, HOMELESS, HOMELESS_UNINDEXED, KEEP, KEY_HASHES, KEYS_UNKNOWN, LEDGERS_GONE, NAMES,
+    NEXT_BLOB, NODES, NOTE_REBUILT, NOTE_REINDEXED, ODD_SCHEMA, ODD_VERSIONS, OF_ORGANIZATIONS, REINDEXED,
+    REINDEXED_ALL, STORED_TABLES, SURPLUS, TABLES, TEXTS_MISSING, UNDO, WRITER,
+};
+
 /// How many rows of a table are named, and how many attachments; the first of them is what an operator needs.
 pub(crate) const MAX_NAMED: u8 = 10;
+
+/// How many rows SQLite deletes by the keys that it holds in memory.
+const DELETED_AT_A_TIME: usize = 4096;
 
 /// How many chunks of an attachment are read at a time.
 const CHUNKS_AT_A_TIME: i64 = 16;
@@ -59,205 +71,6 @@ pub trait Session: Send + Sized + 'static {
     fn end(self) -> impl Future<Output = StoreResult<()>> + Send;
 }
 
-/// One snapshot for all statements.
-const BEGIN: Sql = Sql::each("BEGIN", "BEGIN ISOLATION LEVEL REPEATABLE READ");
-
-/// Nobody writes until the end: in PostgreSQL the statement that writes a group locks rows of this table and waits for its
-/// lock first, before it takes its snapshot. Whoever reads does not wait. A program that is stopped meanwhile loses the
-/// lock.
-const BEGIN_WRITING: Sql = Sql::each(
-    "BEGIN IMMEDIATE",
-    "BEGIN; SET LOCAL lock_timeout = '30s'; LOCK TABLE evidence.head IN EXCLUSIVE MODE; SET LOCAL lock_timeout = 0;
-    SET LOCAL idle_in_transaction_session_timeout = '60s'",
-);
-
-/// For changes of what nobody else writes, because it is made ready for a later version.
-const BEGIN_CHANGING: Sql = Sql::each("BEGIN IMMEDIATE", "BEGIN");
-
-/// How far an error undoes the transaction, which it would otherwise end in PostgreSQL.
-const ATTEMPT: Sql = Sql::each("", "SAVEPOINT attempt");
-
-const UNDO: Sql = Sql::each("", "ROLLBACK TO SAVEPOINT attempt");
-
-const KEEP: Sql = Sql::each("", "RELEASE SAVEPOINT attempt");
-
-const KEY_HASHES: &str = "SELECT hash FROM evidence.api_key WHERE hash IS NOT NULL";
-
-/// The organizations of a range whose ledgers have entries: a step of the index for each.
-const BEGUN: &str = "
-    WITH RECURSIVE begun (org) AS (
-        SELECT min(org) FROM evidence.ledger WHERE {range}
-        UNION ALL
-        SELECT (SELECT min(l.org) FROM evidence.ledger l WHERE l.org > b.org) FROM begun b WHERE b.org IS NOT NULL)
-    SELECT org FROM begun WHERE org IS NOT NULL";
-
-const HEADS: &str = "SELECT org, size FROM evidence.head WHERE {range}";
-
-const NAMES: &str = "SELECT {key}, name FROM evidence.organization WHERE {range}";
-
-const HEAD: &str = "SELECT size, frontier FROM evidence.head WHERE org = $1";
-
-const NODES: Sql = Sql::each(
-    "SELECT n.level, n.idx, n.hash FROM json_each($2) j
-    CROSS JOIN evidence.node n ON n.org = $1 AND n.level = j.value->>0 AND n.idx = j.value->>1",
-    "SELECT n.level, n.idx, n.hash FROM UNNEST($2::bigint[], $3::bigint[]) AS r (level, idx)
-    CROSS JOIN LATERAL (
-        SELECT * FROM evidence.node WHERE org = $1 AND level = r.level::integer AND idx = r.idx OFFSET 0) n",
-);
-
-const SURPLUS: &str = "
-    SELECT (SELECT count(*) FROM evidence.ledger WHERE org = $1 AND idx >= $2),
-        (SELECT count(*) FROM evidence.node WHERE org = $1)";
-
-/// The tables that follow from the ledgers, and the columns of their primary keys as a JSON array.
-const TABLES: Sql = Sql::each(
-    "SELECT m.name, json_group_array(p.name) FROM main.sqlite_schema m, pragma_table_info(m.name, 'main') p
-    WHERE m.type = 'table' AND p.pk > 0 AND m.name NOT IN
-        ('ledger', 'node', 'head', 'blob', 'blob_chunk', 'attachment_pending', 'lease', 'cursor',
-            '_evidence_migrations')
-    GROUP BY m.name ORDER BY m.name",
-    "SELECT c.relname::text, json_agg(a.attname ORDER BY a.attnum)::text
-    FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid
-    JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = ANY(i.indkey)
-    WHERE i.indisprimary AND c.relnamespace = pg_my_temp_schema() AND c.relname NOT IN
-        ('ledger', 'node', 'head', 'blob', 'blob_chunk', 'attachment_pending', 'lease', 'cursor',
-            '_evidence_migrations')
-    GROUP BY c.relname ORDER BY c.relname",
-);
-
-const STORED_TABLES: &str = "SELECT name FROM evidence.sqlite_schema WHERE type = 'table' ORDER BY name";
-
-/// Tables, columns, constraints, indexes, rules and triggers that are not alike in the two schemas, of which PostgreSQL is
-/// told the store's by its name, `$1`. There what a crash empties, or hides rows from users, is another table.
-const ODD_SCHEMA: Sql = Sql::each(
-    "SELECT json_array(x.type, x.name) FROM (
-        SELECT * FROM (SELECT type, name, sql FROM main.sqlite_schema
-            EXCEPT SELECT type, name, sql FROM stored.sqlite_schema)
-        UNION ALL SELECT * FROM (SELECT type, name, sql FROM stored.sqlite_schema
-            EXCEPT SELECT type, name, sql FROM main.sqlite_schema)) x
-    WHERE x.name NOT LIKE 'sqlite\\_%' ESCAPE '\\'",
-    "WITH thing AS (
-        SELECT c.relnamespace AS schema,
-            c.relname || CASE c.relkind WHEN 'r' THEN '' ELSE ' of kind ' || c.relkind::text END
-                || CASE c.relpersistence WHEN 'u' THEN ' unlogged' ELSE '' END
-                || CASE WHEN c.relrowsecurity OR c.relforcerowsecurity THEN ' with row-level security' ELSE '' END AS what
-        FROM pg_class c WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f')
-        UNION ALL
-        SELECT c.relnamespace,
-            c.relname || '.' || a.attname || ' ' || format_type(a.atttypid, a.atttypmod) || ' '
-                || a.attnotnull || ' ' || a.attcollation || ' ' || a.attidentity::text || a.attgenerated::text
-                || coalesce(' default ' || pg_get_expr(d.adbin, d.adrelid), '')
-        FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
-        LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
-        WHERE c.relkind = 'r'
-        UNION ALL
-        SELECT c.relnamespace, c.relname || ' on ' || t.relname || ' ' || i.indisunique || ' ' || i.indisvalid || ' '
-            || i.indkey::text || substring(pg_get_indexdef(i.indexrelid) FROM ' USING .*')
-        FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_class t ON t.oid = i.indrelid
-        UNION ALL
-        SELECT c.relnamespace, c.relname || ' constraint ' || k.conname || ' ' || pg_get_constraintdef(k.oid)
-        FROM pg_constraint k JOIN pg_class c ON c.oid = k.conrelid WHERE k.contype <> 'n'
-        UNION ALL
-        SELECT c.relnamespace, c.relname || ' rule ' || r.rulename
-        FROM pg_rewrite r JOIN pg_class c ON c.oid = r.ev_class
-        UNION ALL
-        SELECT c.relnamespace, c.relname || ' trigger ' || t.tgname
-        FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid WHERE NOT t.tgisinternal)
-    SELECT x.what FROM (
-        SELECT what, array_agg(DISTINCT schema) AS schemas FROM thing
-        WHERE schema IN (to_regnamespace(quote_ident($1)), pg_my_temp_schema())
-        GROUP BY what) x
-    WHERE cardinality(x.schemas) < 2",
-);
-
-const ODD_VERSIONS: &str = "
-    SELECT CAST(x.version AS text) FROM (
-        SELECT * FROM (SELECT version, writer, steps, upto, done FROM made._evidence_migrations
-            EXCEPT SELECT version, writer, steps, upto, done FROM evidence._evidence_migrations) a
-        UNION ALL
-        SELECT * FROM (SELECT version, writer, steps, upto, done FROM evidence._evidence_migrations
-            EXCEPT SELECT version, writer, steps, upto, done FROM made._evidence_migrations) b) x";
-
-/// The oldest version whose programs may write.
-const WRITER: &str = "SELECT coalesce(max(writer), 0) FROM evidence._evidence_migrations";
-
-/// Tells the stores that looked at the tables before to look again. In SQLite nobody looks without writing.
-const NOTE_REBUILT: Sql = Sql::each("", "UPDATE evidence._evidence_migrations SET rebuilt = rebuilt + 1");
-
-/// Nothing where the version is done, or a newer one was begun. It stays so until the end of the transaction.
-const REINDEXED: Sql = Sql::each(
-    "SELECT m.upto FROM evidence._evidence_migrations m WHERE m.version = $1 AND NOT m.done
-        AND NOT EXISTS (SELECT 1 FROM evidence._evidence_migrations n WHERE n.version > $1)",
-    "SELECT m.upto FROM evidence._evidence_migrations m WHERE m.version = $1 AND NOT m.done
-        AND NOT EXISTS (SELECT 1 FROM evidence._evidence_migrations n WHERE n.version > $1) FOR UPDATE OF m",
-);
-
-const NOTE_REINDEXED: &str = "UPDATE evidence._evidence_migrations SET upto = $2 WHERE version = $1";
-
-const REINDEXED_ALL: &str =
-    "UPDATE evidence._evidence_migrations SET done = true, upto = NULL WHERE version <= $1";
-
-/// The table, if it has rows of an organization that does not exist. No index of it begins with the organization.
-const HOMELESS_UNINDEXED: &str = "
-    SELECT '{table}' WHERE EXISTS (
-        SELECT 1 FROM evidence.\"{table}\" WHERE org NOT IN (SELECT {key} FROM evidence.organization))";
-
-/// The same of a table with such an index: a step of it for each organization.
-const HOMELESS: &str = "
-    WITH RECURSIVE x (org) AS (
-        SELECT min(org) FROM evidence.\"{table}\"
-        UNION ALL
-        SELECT (SELECT min(t.org) FROM evidence.\"{table}\" t WHERE t.org > x.org) FROM x WHERE x.org IS NOT NULL)
-    SELECT '{table}' WHERE EXISTS (
-        SELECT 1 FROM x WHERE x.org IS NOT NULL AND x.org NOT IN (SELECT {key} FROM evidence.organization))";
-
-/// Tables that are not made again from the ledgers and have rows of organizations.
-const OF_ORGANIZATIONS: [&str; 6] = ["ledger", "node", "head", "blob", "blob_chunk", "attachment_pending"];
-
-/// What the ledger says of a key is the digest of its hash, so that the tables made again agree with one that is gone.
-const HASHES_MISSING: &str = "SELECT id FROM evidence.api_key WHERE hash IS NULL AND {range}";
-
-/// The contents that records name and that are not here, the first of them and how many there are: they may be kept
-/// elsewhere.
-const BLOBS_MISSING: Sql = Sql::each(
-    "SELECT coalesce(o.name, 'of key ' || x.org), x.sha256, count(*) OVER ()
-    FROM made.attachment x LEFT JOIN made.organization o ON o.key = x.org
-    WHERE NOT EXISTS (SELECT 1 FROM evidence.blob b WHERE b.org = x.org AND b.sha256 = x.sha256 AND b.size = x.size)
-    ORDER BY x.org, x.sha256 LIMIT $1",
-    "SELECT coalesce(o.name, x.org), x.sha256, count(*) OVER ()
-    FROM made.attachment x LEFT JOIN made.organization o ON o.id = x.org
-    WHERE (SELECT b.size FROM evidence.blob b WHERE b.org = x.org AND b.sha256 = x.sha256) IS DISTINCT FROM x.size
-    ORDER BY x.org, x.sha256 LIMIT $1",
-);
-
-/// Organizations of a range whose ledgers are gone: what is made again has none of that name.
-const LEDGERS_GONE: &str = "
-    SELECT o.name FROM evidence.organization o WHERE {range} AND NOT EXISTS (
-        SELECT 1 FROM made.organization m WHERE m.id = o.id OR m.name = o.name)";
-
-/// Keys of a range that no ledger of it tells of, whose hashes nothing could bring back.
-const KEYS_UNKNOWN: &str = "
-    SELECT k.id FROM evidence.api_key k WHERE {range} AND k.hash IS NOT NULL AND NOT EXISTS (
-        SELECT 1 FROM made.api_key m WHERE m.id = k.id OR m.hash = k.hash)";
-
-/// Of the texts `$2` of the organization `$1`, those that no entry keeps.
-const TEXTS_MISSING: Sql = Sql::each(
-    "SELECT json_array($1, w.value) FROM json_each($2) w WHERE NOT EXISTS (
-        SELECT 1 FROM made.kept_text t WHERE t.org = $1 AND t.sha256 = w.value)",
-    "SELECT $1 || ' ' || w.value FROM UNNEST($2::text[]) AS w (value) WHERE NOT EXISTS (
-        SELECT 1 FROM made.kept_text t WHERE t.org = $1 AND t.sha256 = w.value)",
-);
-
-const FIRST_BLOB: &str =
-    "SELECT b.org, b.sha256, b.size FROM evidence.blob b ORDER BY b.org, b.sha256 LIMIT 1";
-
-const NEXT_BLOB: &str = "
-    SELECT b.org, b.sha256, b.size FROM evidence.blob b WHERE (b.org, b.sha256) > ($1, $2)
-    ORDER BY b.org, b.sha256 LIMIT 1";
-
-const CHUNKS: &str = "
-    SELECT seq, data FROM evidence.blob_chunk WHERE org = $1 AND sha256 = $2 AND seq >= $3 ORDER BY seq LIMIT $4";
-
 /// A ledger of the store: its organization, what to call it, and how many entries its head tells of.
 pub(crate) type Ledger = (Cell, String, i64);
 
@@ -295,9 +108,15 @@ fn literal(org: &Cell) -> String {
     match org {
         Cell::Null => "NULL".to_owned(),
         Cell::Int(key) => key.to_string(),
-        Cell::Text(id) => format!("'{}'", id.replace('\'', "''")),
-        Cell::Bytes(bytes) => format!("'{}'", String::from_utf8_lossy(bytes).replace('\'', "''")),
+        Cell::Text(id) => quoted(id),
+        Cell::Bytes(bytes) => quoted(&String::from_utf8_lossy(bytes)),
     }
+}
+
+/// Text as a constant, in which nothing stands for a schema.
+fn quoted(text: &str) -> String {
+    let text = text.replace('\'', "''").replace('.', "'||'.'||'");
+    format!("('{text}')")
 }
 
 /// A table that follows from the ledgers.
@@ -548,7 +367,8 @@ impl<S: Session> Scratch<S> {
         let named = |org: &Cell| match (names.get(org), org) {
             (Some(name), _) => name.clone(),
             (None, Cell::Int(key)) => format!("of key {key}"),
-            (None, org) => literal(org).trim_matches('\'').to_owned(),
+            (None, Cell::Text(id)) => id.clone(),
+            (None, _) => "without a name".to_owned(),
         };
         Ok(sizes.into_iter().map(|(org, size)| (org.clone(), named(&org), size)).collect())
     }
@@ -611,6 +431,9 @@ impl<S: Session> Scratch<S> {
             }
             let id =
                 replay.id.ok_or_else(|| StoreError::corrupt("it does not begin with an organization"))?;
+            if matches!(org, Cell::Text(org) if *org != id.to_string()) {
+                return Err(StoreError::corrupt("it begins with another organization"));
+            }
             let secrets = secrets(&fact, hashes);
             batch
                 .index((id, entry.index), entry.at, &fact, &secrets, &mut replay.ordinals)
@@ -659,6 +482,7 @@ impl<S: Session> Scratch<S> {
     /// What is wrong with the store as a whole.
     pub(crate) async fn strays(&mut self) -> StoreResult<Vec<String>> {
         let mut problems = Vec::new();
+        self.begin().await?;
         self.attempt().await?;
         let values = match S::DIALECT {
             Dialect::Sqlite => vec![],
@@ -679,12 +503,17 @@ impl<S: Session> Scratch<S> {
             (table, if indexed { HOMELESS } else { HOMELESS_UNINDEXED })
         });
         let others = OF_ORGANIZATIONS.map(|table| (table.to_owned(), HOMELESS));
+        self.end_reading().await?;
+        // Each table as it was at some time, for what is written meanwhile stays in the log of a SQLite file.
         for (table, sql) in derived.chain(others) {
+            self.begin().await?;
             let sql = sql.replace("{table}", &table).replace("{key}", Self::ORGANIZATION);
             let homeless = self.legible_column(&format!("table {table}"), &sql, &mut problems).await?;
             problems.extend(
                 homeless.iter().map(|table| format!("rows of an organization that does not exist: {table}")),
             );
+            self.end_reading().await?;
+            self.relieve_log().await?;
         }
         Ok(problems)
     }
@@ -757,20 +586,28 @@ impl<S: Session> Scratch<S> {
 
     async fn delete(&mut self, table: &Derived, after: u64, upto: u64) -> StoreResult<()> {
         let (name, columns, number) = (&table.name, table.columns(), Self::NUMBER);
-        let marked = format!(
-            "SELECT {columns} FROM made.\"differs_{name}\" WHERE {number} > {after} AND {number} <= {upto}"
-        );
+        let marked = |after: u64, upto: u64| {
+            format!(
+                "SELECT {columns} FROM made.\"differs_{name}\" WHERE {number} > {after} AND {number} <= {upto}"
+            )
+        };
         if S::DIALECT == Dialect::Postgres {
             return self
-                .execute(&format!("DELETE FROM evidence.\"{name}\" WHERE ({columns}) IN ({marked})"))
+                .execute(&format!(
+                    "DELETE FROM evidence.\"{name}\" WHERE ({columns}) IN ({})",
+                    marked(after, upto)
+                ))
                 .await;
         }
         // Row by row: for a row value in a list SQLite uses the first column of the key alone.
         let is = table.key.iter().zip(1..).map(|(column, number)| format!("{column} = ${number}"));
         let delete =
             format!("DELETE FROM evidence.\"{name}\" WHERE {}", is.collect::<Vec<_>>().join(" AND "));
-        for row in self.rows::<Row>(&marked, vec![]).await? {
-            self.rows::<Row>(&delete, row.into_iter().map(Value::from).collect()).await?;
+        for first in (after..upto).step_by(DELETED_AT_A_TIME) {
+            let last = upto.min(first.saturating_add(DELETED_AT_A_TIME as u64));
+            for row in self.rows::<Row>(&marked(first, last), vec![]).await? {
+                self.rows::<Row>(&delete, row.into_iter().map(Value::from).collect()).await?;
+            }
         }
         Ok(())
     }

@@ -397,9 +397,16 @@ impl Table {
     const fn replaces(self) -> Option<(usize, usize)> {
         match self.definition().conflict {
             Conflict::Replace { identity, kept, .. } => Some((identity, kept)),
-            _ if matches!(self, Self::Trail | Self::TrailRevision) => Some((2, 2)),
+            _ if matches!(self, Self::Trail) => Some((2, 8)),
+            _ if matches!(self, Self::TrailRevision) => Some((2, 2)),
             Conflict::None | Conflict::Keep { .. } | Conflict::Instead(_) => None,
         }
+    }
+
+    /// Whether its statement joins its rows with those that are there, where an organization that is a column of them keeps
+    /// PostgreSQL to the index: for a scalar it may read all of the organization's.
+    const fn joins(self) -> bool {
+        matches!(self, Self::ReleaseNames | Self::DeleteNames | Self::TrailRevision | Self::DeletePending)
     }
 
     /// The statement that writes a row in SQLite, with its columns as `$1` and so on.
@@ -560,12 +567,13 @@ impl Rows {
     }
 
     /// For PostgreSQL: the statements that write them, if the relation `go` has a row, each to be given a name; and their
-    /// parameters, which come after so many others.
-    #[must_use]
-    pub fn into_statements(self, mut parameters: usize) -> (Vec<String>, Vec<Column>) {
+    /// parameters, which come after so many others. Of one organization it is the scalar `$1`.
+    pub(crate) fn into_statements(self, mut parameters: usize, is_one: bool) -> (Vec<String>, Vec<Column>) {
         let (mut statements, mut columns) = (Vec::new(), Vec::new());
         for (table, TableRows { rows, .. }) in self.0 {
-            statements.push(table.postgres(parameters + 1));
+            let statement = table.postgres(parameters + 1);
+            let by_scalar = is_one && !table.joins();
+            statements.push(if by_scalar { statement.replace("r.org", "$1") } else { statement });
             let skipped = usize::from(table == Table::Organization);
             let kinds = table.definition().columns.get(skipped..).unwrap_or_default();
             let mut values = transposed(kinds, rows, skipped);
@@ -580,8 +588,9 @@ impl Rows {
 fn transposed(kinds: &[(&'static str, Kind)], rows: Vec<Vec<Value>>, skipped: usize) -> Vec<Column> {
     let mut columns: Vec<Column> = kinds.iter().map(|(_, kind)| Column::new(*kind, rows.len())).collect();
     for row in rows {
-        for (column, value) in columns.iter_mut().zip(row.into_iter().skip(skipped)) {
-            column.push(value);
+        let mut values = row.into_iter().skip(skipped);
+        for column in &mut columns {
+            column.push(values.next().unwrap_or(Value::Text(None)));
         }
     }
     columns
@@ -602,9 +611,12 @@ impl Column {
             (Self::Orgs(orgs), Value::Org(org)) => orgs.push(Some(org)),
             (Self::Texts(texts), Value::Text(text)) => texts.push(text),
             (Self::Ints(numbers), Value::Int(number)) => numbers.push(number),
-            (Self::Bools(truths), Value::Bool(truth)) => truths.push(truth),
-            // The database refuses columns of different lengths.
-            (column, value) => debug_assert!(false, "{value:?} in a column of {column:?}"),
+            (Self::Bools(truths), Value::Bool(truth)) => truths.push(Some(truth)),
+            // A defect, for which the database refuses the row: only what may be null takes it.
+            (Self::Orgs(orgs), _) => orgs.push(None),
+            (Self::Texts(texts), _) => texts.push(None),
+            (Self::Ints(numbers), _) => numbers.push(None),
+            (Self::Bools(truths), _) => truths.push(None),
         }
     }
 }

@@ -40,7 +40,7 @@ pub enum Column {
     /// Integers.
     Ints(Vec<Option<i64>>),
     /// Truth values.
-    Bools(Vec<bool>),
+    Bools(Vec<Option<bool>>),
     /// Organizations.
     Orgs(Vec<Option<Id>>),
 }

@@ -1,53 +1,19 @@
 //! Between the store's values and SQLite's: what is bound to a statement, and what a row has.
 
-use std::collections::BTreeMap;
-use std::sync::{PoisonError, RwLock};
-
 use evidence_core::id::Id;
 use evidence_store_sql::{Cell, Column, Row, Value};
 use rusqlite::types::{ToSqlOutput, Value as Owned, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Statement};
 use serde::Serialize;
 
-/// More keys are forgotten all at once.
-const MAX_KEYS: usize = 1 << 16;
-
 /// The key that no organization has.
 const NOBODY: i64 = -1;
 
-/// The keys of organizations, which never change: their ids are in no other table.
-#[derive(Debug, Default)]
-pub(crate) struct Keys(RwLock<BTreeMap<Id, i64>>);
-
-impl Keys {
-    /// The key of an organization, looked up over a connection the first time. One that does not exist has none that any
-    /// row has.
-    pub(crate) fn of(&self, connection: &Connection, org: Id) -> rusqlite::Result<i64> {
-        // A map of keys is whole whoever panicked.
-        if let Some(key) = self.0.read().unwrap_or_else(PoisonError::into_inner).get(&org) {
-            return Ok(*key);
-        }
-        let mut statement = connection.prepare_cached("SELECT key FROM organization WHERE id = $1")?;
-        let Some(key) = statement.query_row([org.to_string()], |row| row.get(0)).optional()? else {
-            return Ok(NOBODY);
-        };
-        self.insert(org, key);
-        Ok(key)
-    }
-
-    /// Takes in a key that was committed.
-    pub(crate) fn insert(&self, org: Id, key: i64) {
-        let mut keys = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        if keys.len() >= MAX_KEYS {
-            keys.clear();
-        }
-        keys.insert(org, key);
-    }
-
-    /// Forgets all keys: the tables were made again.
-    pub(crate) fn clear(&self) {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).clear();
-    }
+/// The key of an organization; of one that does not exist, one that no row has. It is looked up in the transaction that
+/// uses it, for what is put in the place of the tables may have others.
+pub(crate) fn key_of(connection: &Connection, org: Id) -> rusqlite::Result<i64> {
+    let mut statement = connection.prepare_cached("SELECT key FROM organization WHERE id = $1")?;
+    Ok(statement.query_row([org.to_string()], |row| row.get(0)).optional()?.unwrap_or(NOBODY))
 }
 
 /// Every row of a statement.
@@ -97,6 +63,9 @@ fn bind(
     values: &[Value],
     mut key: impl FnMut(Id) -> rusqlite::Result<i64>,
 ) -> rusqlite::Result<()> {
+    if values.len() > PARAMETERS.len() {
+        return Err(rusqlite::Error::InvalidParameterCount(values.len(), PARAMETERS.len()));
+    }
     for (name, value) in PARAMETERS.into_iter().zip(values) {
         if let Some(index) = statement.parameter_index(name)? {
             statement.raw_bind_parameter(index, output(value, &mut key)?)?;
@@ -179,7 +148,7 @@ mod tests {
         let columns = [
             Column::Ints(vec![Some(1), None]),
             Column::Texts(vec![Some("a\"".to_owned()), None]),
-            Column::Bools(vec![true, false]),
+            Column::Bools(vec![Some(true), Some(false)]),
             Column::Orgs(vec![None, "00000000-0000-0000-0000-00000000".parse().ok()]),
         ];
         assert_eq!(

@@ -18,7 +18,7 @@ use rusqlite::{Connection, OpenFlags, types};
 use tokio::task::spawn_blocking;
 
 use crate::address::Address;
-use crate::bind::{Keys, rows};
+use crate::bind::{key_of, rows};
 use crate::error::{ConnectError, store_error};
 use crate::file::OpenFile;
 use crate::migrate::{MIGRATIONS, WRITER, expect_migrated, migrate};
@@ -38,7 +38,7 @@ const STATEMENTS: usize = 128;
 /// How a store uses its file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// How long a question waits for a connection before the store counts as not available; one that may take long waits
+    /// How long a query waits for a connection before the store counts as not available; one that may take long waits
     /// as long before for the turn of its organization. 5 seconds unless said otherwise.
     pub acquire_timeout: Duration,
     /// How long a write waits for its turn before the store counts as not available. What was refused for it is not done
@@ -72,7 +72,6 @@ pub type SqliteStore = SqlStore<Sqlite>;
 pub struct Sqlite {
     pub(crate) readers: Arc<Readers>,
     pub(crate) queue: Queue<Job>,
-    pub(crate) keys: Arc<Keys>,
     pub(crate) migrations: &'static [Migration],
 }
 
@@ -153,18 +152,12 @@ impl Sqlite {
         // SQLite ends what was begun, so that its outcome is always heard.
         let bounds = Bounds { bytes: options.queue_bytes, wait: options.queue_timeout, grace: None };
         let (queue, jobs) = Queue::new(bounds);
-        let (keys, file) = (Arc::<Keys>::default(), Arc::clone(&opened));
-        let writer = Writer {
-            connection,
-            file,
-            keys: Arc::clone(&keys),
-            migrations,
-            statements: Arc::clone(&statements),
-        };
+        let file = Arc::clone(&opened);
+        let writer = Writer { connection, file, migrations, statements: Arc::clone(&statements) };
         let started = thread::Builder::new().name("evidence-writer".to_owned()).spawn(|| writer.run(jobs));
         started.map_err(|source| ConnectError::Thread { source })?;
         let readers = Arc::new(Readers::new(opened, options.acquire_timeout, statements));
-        Ok(Self { readers, queue, keys, migrations })
+        Ok(Self { readers, queue, migrations })
     }
 
     /// Runs a statement once for each row of values, on the reader's or a slow thread.
@@ -215,9 +208,15 @@ impl Driver for Sqlite {
     ) -> StoreResult<T> {
         let long = Self::work_of(&statement);
         let Statement { sql, values, org, .. } = statement;
-        let (sql, keys) = (Dialect::in_schema(sql, ""), Arc::clone(&self.keys));
-        let found =
-            move |connection: &Connection| rows(connection, &sql, &values, |org| keys.of(connection, org));
+        let sql = Dialect::in_schema(sql, "");
+        let found = move |connection: &Connection| {
+            if !values.iter().any(|value| matches!(value, Value::Org(_))) {
+                return rows(connection, &sql, &values, |org| key_of(connection, org));
+            }
+            // The organization's key and the rows are of one snapshot.
+            let snapshot = connection.unchecked_transaction()?;
+            rows(&snapshot, &sql, &values, |org| key_of(&snapshot, org))
+        };
         self.readers.read(org, long, found, read).await
     }
 
@@ -247,14 +246,11 @@ impl Driver for Sqlite {
     }
 
     async fn beside<T: Send + 'static>(&self, work: BesideWork<Beside, T>) -> StoreResult<T> {
-        let (file, keys, migrations) =
-            (Arc::clone(self.readers.opened()), Arc::clone(&self.keys), self.migrations);
+        let (file, migrations) = (Arc::clone(self.readers.opened()), self.migrations);
         let work = move || {
             // Where there is none, one would be made.
             file.check().map_err(store_error)?;
-            let done = block_on(work(Beside::open(file.name(), migrations).map_err(store_error)?));
-            keys.clear();
-            done
+            block_on(work(Beside::open(file.name(), migrations).map_err(store_error)?))
         };
         spawn_blocking(work).await.map_err(|_| Refused::Closed)?
     }

@@ -218,7 +218,7 @@ where
     }
 }
 
-/// Every connection is busy, and was for as long as a question waits.
+/// Every connection is busy, and was for as long as a query waits.
 #[derive(Debug, thiserror::Error)]
 #[error("no connection of the store came free in time")]
 pub(crate) struct Busy;

@@ -23,7 +23,7 @@ use crate::file::OpenFile;
 /// How many connections read.
 const READERS: u32 = 8;
 
-/// How many steps of SQLite's machine a question takes on the caller's thread at least, and at most about twice as many,
+/// How many steps of SQLite's machine a query takes on the caller's thread at least, and at most about twice as many,
 /// before it is broken off: some hundred rows.
 const STEPS: i32 = 10_000;
 
@@ -34,7 +34,7 @@ pub(crate) struct Readers {
     acquire_timeout: Duration,
     idle: Mutex<Vec<Connection>>,
     places: Arc<Semaphore>,
-    /// Who asks what may take long: connections are left for short questions, and for other organizations.
+    /// Who asks what may take long: connections are left for short queries, and for other organizations.
     shares: Shares,
     /// How many statements have been asked of the store; the writer counts here too.
     statements: Arc<AtomicU64>,
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn slow_questions_of_one_organization_keep_no_other_waiting() {
+    async fn slow_queries_of_one_organization_keep_no_other_waiting() {
         let directory = tempfile::tempdir().unwrap();
         let options = Options { acquire_timeout: Duration::from_secs(1), ..Options::default() };
         let store = Arc::new(Sqlite::open_with(directory.path().join("e.db"), &options).await.unwrap());

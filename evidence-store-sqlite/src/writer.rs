@@ -16,7 +16,7 @@ use evidence_store_sql::{
 use rusqlite::types::Type;
 use rusqlite::{Connection, Error, Transaction, TransactionBehavior};
 
-use crate::bind::{Keys, execute, rows};
+use crate::bind::{execute, key_of, rows};
 use crate::error::{is_row_error, store_error};
 use crate::file::OpenFile;
 use crate::migrate::may_write;
@@ -55,7 +55,6 @@ impl Task for Job {
 pub(crate) struct Writer {
     pub(crate) connection: Connection,
     pub(crate) file: Arc<OpenFile>,
-    pub(crate) keys: Arc<Keys>,
     pub(crate) migrations: &'static [Migration],
     pub(crate) statements: Arc<AtomicU64>,
 }
@@ -132,7 +131,7 @@ impl Writer {
             for (number, Statement { sql, values, .. }) in statements.iter().enumerate() {
                 if changed {
                     let sql = Dialect::in_schema(sql.as_ref(), "");
-                    let found = rows(&transaction, &sql, values, |org| self.keys.of(&transaction, org))?;
+                    let found = rows(&transaction, &sql, values, |org| key_of(&transaction, org))?;
                     changed = number > 0 || !found.is_empty();
                 }
             }
@@ -165,7 +164,7 @@ impl Writer {
         count(&self.statements);
         for Statement { sql, values, .. } in writes.flat_map(|write| &write.statements) {
             let sql = Dialect::in_schema(sql.as_ref(), "");
-            rows(&transaction, &sql, values, |org| self.keys.of(&transaction, org))?;
+            rows(&transaction, &sql, values, |org| key_of(&transaction, org))?;
         }
         transaction.commit().map(|()| true)
     }
@@ -203,16 +202,15 @@ impl Writer {
         let lookups = Lookups::of(writes);
         let (look, values) = lookups.statement(Dialect::Sqlite, true);
         count(&self.statements);
-        let seen = rows(&transaction, &look, &values, |org| self.keys.of(&transaction, org))?;
+        let seen = rows(&transaction, &look, &values, |org| key_of(&transaction, org))?;
         let damaged = |damage: StoreError| Error::FromSqlConversionFailure(0, Type::Text, damage.into());
         let mut plan = Plan::new(&lookups, seen).map_err(damaged)?;
         let outcomes = writes.iter().map(|write| plan.accept(write));
         let outcomes = outcomes.collect::<Result<_, _>>().map_err(unwritable)?;
         if !plan.is_empty() {
             let group = plan.into_group().map_err(unwritable)?;
-            let begun = write(&transaction, &group, &self.keys, &self.statements)?;
+            write(&transaction, &group, &self.statements)?;
             transaction.commit()?;
-            begun.into_iter().for_each(|(org, key)| self.keys.insert(org, key));
         }
         Ok(outcomes)
     }
@@ -223,13 +221,8 @@ const NEXT_KEY: &str = "SELECT coalesce(max(key), 0) + 1 FROM organization";
 /// The heads were read in the same transaction, which excludes every other writer: nothing to compare.
 const PUT_HEAD: &str = "UPDATE head SET size = $2, frontier = $3 WHERE org = $1";
 
-/// Writes a group, and answers the keys of the organizations that it made.
-fn write(
-    transaction: &Transaction<'_>,
-    group: &Group,
-    keys: &Keys,
-    statements: &AtomicU64,
-) -> rusqlite::Result<BTreeMap<Id, i64>> {
+/// Writes a group.
+fn write(transaction: &Transaction<'_>, group: &Group, statements: &AtomicU64) -> rusqlite::Result<()> {
     let mut begun = BTreeMap::new();
     for (number, org) in (0..).zip(group.rows.organizations()) {
         let next = transaction.prepare_cached(NEXT_KEY)?.query_row([], |row| row.get::<_, i64>(0))?;
@@ -237,7 +230,7 @@ fn write(
     }
     let key = |org| match begun.get(&org) {
         Some(key) => Ok(*key),
-        None => keys.of(transaction, org),
+        None => key_of(transaction, org),
     };
     for (table, rows) in group.rows.tables() {
         count(statements);
@@ -248,8 +241,7 @@ fn write(
         .iter()
         .map(|head| vec![Value::Org(head.org), head.size.into(), head.frontier.as_str().into()]);
     count(statements);
-    execute(transaction, PUT_HEAD, &heads.collect::<Vec<_>>(), key)?;
-    Ok(begun)
+    execute(transaction, PUT_HEAD, &heads.collect::<Vec<_>>(), key)
 }
 
 /// Begins to write, unless that is left to a newer program.

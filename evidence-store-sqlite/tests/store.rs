@@ -197,7 +197,7 @@ async fn a_group_of_writes_takes_few_statements() {
 }
 
 #[tokio::test]
-async fn the_questions_of_every_request_take_one_statement_each() {
+async fn the_queries_of_every_request_take_one_statement_each() {
     let bench = Bench::new().await;
     let before = bench.store.statements();
     bench.store.org_role("acme", bench.actor.id).await.unwrap();

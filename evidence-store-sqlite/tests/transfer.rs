@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use evidence_core::conformance;
-use evidence_core::transfer::{CopyError, Endpoint, Progress, Summary, Transfer, copy};
+use evidence_core::transfer::{CopyError, Progress, Side, Summary, Transfer, copy};
 use evidence_store_sqlite::rusqlite::Connection;
 use evidence_store_sqlite::{Sqlite, SqliteStore};
 
@@ -15,7 +15,7 @@ async fn open(directory: &Path, name: impl std::fmt::Display) -> Arc<SqliteStore
 }
 
 async fn copied(from: &SqliteStore, to: &SqliteStore) -> Result<Summary, CopyError> {
-    let [from, to] = [from, to].map(|store| Endpoint::from(store as &dyn Transfer));
+    let [from, to] = [from, to].map(|store| Side::from(store as &dyn Transfer));
     copy(from, to, &mut |_| {}).await
 }
 
@@ -113,7 +113,7 @@ async fn damage_in_one_organization_keeps_no_other() {
         // What is whole there stays so, and is no other ledger.
         let mut named = 0;
         let mut progress = |progress| named += u64::from(matches!(progress, Progress::Damaged { .. }));
-        let [from, to] = [&source, &again].map(|store| Endpoint::from(&**store as &dyn Transfer));
+        let [from, to] = [&source, &again].map(|store| Side::from(&**store as &dyn Transfer));
         let summary = copy(from, to, &mut progress).await.unwrap();
         assert_eq!(summary.damaged_organizations, named, "{damage}");
         // A payload is not read again.
@@ -125,7 +125,7 @@ async fn damage_in_one_organization_keeps_no_other() {
             Progress::Organization(copied) => whole.push(copied.organization),
             other => panic!("{other:?}"),
         };
-        let [from, to] = [&source, &target].map(|store| Endpoint::from(&**store as &dyn Transfer));
+        let [from, to] = [&source, &target].map(|store| Side::from(&**store as &dyn Transfer));
         let summary = copy(from, to, &mut progress).await.unwrap();
         assert_eq!((summary.organizations, summary.damaged_organizations, summary.late_entries), (2, 1, 0));
         assert!(!summary.is_complete());

@@ -31,7 +31,7 @@ const MAX_BOUNDARY: usize = 70;
 /// The parser is given at most so much at once …
 const PIECE: usize = 64 << 10;
 /// … and refused more when it has found nothing in so much: no boundary, no end of a header.
-const MAX_PREAMBLE: usize = 64 << 10;
+const MAX_UNPARSED: usize = 64 << 10;
 const MAX_FILE_NAME: usize = 255;
 
 /// The boundary that a content type names.
@@ -102,7 +102,7 @@ impl Feed {
         if self.total > self.limit {
             return Err(Error::TooLarge { limit: self.limit, file: false });
         }
-        if self.progress.silence.fetch_add(piece.len(), Ordering::Relaxed) > MAX_PREAMBLE {
+        if self.progress.silence.fetch_add(piece.len(), Ordering::Relaxed) > MAX_UNPARSED {
             return Err(Error::invalid("body", "Form should have its boundary, and short part headers"));
         }
         Ok(piece)

@@ -250,7 +250,7 @@ fn tag(path: &str) -> &str {
 }
 
 fn form_schema(parts: FormParts, document: &Schema) -> Value {
-    let file = json!({ "type": "string", "format": "binary", "description": "A file; it may be left out." });
+    let file = json!({ "type": "string", "format": "binary", "description": "A file." });
     let mut document = document.clone();
     document.insert("description".to_owned(), "The document, as JSON text.".into());
     let mut schema = json!({

@@ -30,7 +30,7 @@ const SOCKET_PATH: usize = 103;
 /// What the server does for its data to survive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
-    /// Nothing, which is faster: for tests that ask other questions.
+    /// Nothing, which is faster: for tests that ask other queries.
     None,
     /// What it does by default.
     Full,

@@ -43,10 +43,11 @@ const POSTGRES_CHECKS: [&str; 4] = [
 ];
 
 /// What is published.
-const PACKAGES: [&str; 5] = [
+const PACKAGES: [&str; 6] = [
     "evidence-core",
     "evidence-object-store",
     "evidence-store-postgres",
+    "evidence-store-sql",
     "evidence-store-sqlite",
     "evidence-tower",
 ];

@@ -181,7 +181,7 @@ pub struct Matches {
     pub first: Vec<Fingerprint>,
 }
 
-/// Questions about artifacts.
+/// Queries about artifacts.
 #[async_trait]
 pub trait ArtifactStore: Send + Sync {
     /// The different fingerprints in this flow that begin with `prefix`, by bytes: the first `limit`, and the total.

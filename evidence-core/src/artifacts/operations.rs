@@ -416,7 +416,7 @@ pub struct ListArtifacts {
     pub repo_name: Option<ShortText>,
     /// Which page, from 1; the first when left out.
     pub page: Option<PageNumber>,
-    /// Reports a page: 15 when left out; above 1,000, so many are served.
+    /// Reports a page: 15 when left out. At most 1,000 are served, however many are asked for.
     pub per_page: Option<PerPage<{ i64::MAX }>>,
 }
 

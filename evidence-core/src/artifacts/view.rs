@@ -47,20 +47,23 @@ pub struct ArtifactView {
     /// string.
     pub last_modified_at: String,
     /// The newest attestation of each name that is about the artifact, by name. Each has `evidence_type`,
-    /// `is_compliant`, `created_at`, `evidence_url`, `user_data` and the keys of its type; absent parts are null.
+    /// `is_compliant`, `created_at`, `evidence_url`, `user_data` and the keys of its type; what is absent is null, and
+    /// `evidence_url` then `""`.
     #[schemars(with = "BTreeMap<String, Value>")]
     pub evidence: BTreeMap<String, EvidenceView>,
     /// The flow it was reported to.
     pub flow_name: String,
-    /// Environment name to the seconds from the commit until the artifact first ran there.
+    /// Environment name to the seconds from the commit until the artifact first ran there. Empty to callers of
+    /// other organizations.
     pub commit_lead_times: BTreeMap<String, Seconds>,
-    /// Environment name to the seconds from the report until the artifact first ran there.
+    /// Environment name to the seconds from the report until the artifact first ran there. Empty to callers of
+    /// other organizations.
     pub build_lead_times: BTreeMap<String, Seconds>,
     /// The trail it was reported to; `""` for a report to a flow as a whole.
     pub trail_name: String,
     /// What the template of the trail calls it; `""` without a name.
     pub template_reference_name: String,
-    /// The commit it was built from, in full; `""` where none was told.
+    /// The commit it was built from, in full; `""` where none was told in full.
     pub git_commit: String,
     /// What was reported of that commit.
     pub git_commit_info: GitCommitInfo,
@@ -85,9 +88,9 @@ pub struct ArtifactView {
     pub annotations: FreeForm,
     /// Whether the attestations that the template expects of the artifact and of its trail are there and compliant.
     pub state: State,
-    /// The names of the attestations that its slot and its trail expect.
+    /// The names of the attestations that the trail's template expects of the artifact and of the trail.
     pub template: Vec<String>,
-    /// The same in a sentence, or why the template cannot be read.
+    /// The state in a sentence, or why the template cannot be read.
     pub state_info: String,
     /// Where it runs now: each environment with the snapshot in which this run began. Empty to callers of other
     /// organizations.
@@ -378,7 +381,7 @@ impl Rest {
     }
 }
 
-/// What the views of some artifacts rest on, read in a bounded number of questions.
+/// What the views of some artifacts rest on, read in a bounded number of queries.
 struct Surroundings {
     flows: BTreeMap<Id, Flow>,
     trails: OnTrails,

@@ -65,7 +65,7 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// A evaluation that rests on nothing but the claim itself.
+    /// A verdict that rests on nothing but the claim itself.
     pub fn of(kind: impl Into<String>, is_compliant: bool, details: Details) -> Self {
         Self { kind: kind.into(), is_compliant, details, guards: Vec::new() }
     }

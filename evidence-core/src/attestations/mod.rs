@@ -161,7 +161,7 @@ pub struct NamedAttestation {
     pub bytes: u64,
 }
 
-/// Questions about attestations.
+/// Queries about attestations.
 #[async_trait]
 pub trait AttestationStore: Send + Sync {
     /// The attestation of this id, one.

@@ -37,10 +37,11 @@ pub struct AttestationView {
     pub origin_url: String,
     /// What it says, for people.
     pub description: Option<String>,
-    /// The SHA-256 of the artifact that it is about; null where it is about the trail, or an artifact that was not
-    /// reported yet.
+    /// The SHA-256 of the artifact that it is about; null where it is about the trail, or about an artifact that was
+    /// not reported yet when this was recorded: then `target_artifacts` and the commit name it.
     pub artifact_fingerprint: Option<Fingerprint>,
-    /// The template's name of the artifact that it is about, as the only item; null where it is about the trail.
+    /// The template's name of the artifact that it is about, as the only item; null where it is about the trail,
+    /// or about an artifact that has no such name.
     pub target_artifacts: Option<Vec<String>>,
     /// The commit that it names.
     pub git_commit_info: Option<GitCommitInfo>,
@@ -82,9 +83,9 @@ pub struct AttestationView {
 /// A file that came with an attestation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct AttachmentView {
-    /// The name it was sent under.
+    /// The name it was sent under, without directories.
     pub file_name: String,
-    /// Its media type, as sent.
+    /// Its media type as sent, else `application/octet-stream`.
     pub media_type: String,
     /// Its size in bytes.
     pub size: u64,

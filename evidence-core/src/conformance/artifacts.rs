@@ -21,7 +21,7 @@ promises! {
     artifacts_read_back: "Artifact reports are what was recorded, absent options too.",
     fingerprints_are_counted_once: "`fingerprints` counts different ones of this flow and gives the first by bytes.",
     artifacts_are_listed_newest_first: "`artifacts` is ordered newest (by ledger index) first.",
-    artifact_windows_have_the_right_total: "A request past the end is empty, with the right total.",
+    artifact_pages_have_the_right_total: "A page past the end is empty, with the right total.",
     artifacts_are_narrowed: "Everything given in an artifact filter must match.",
     artifacts_by_id_pass_over_unknown_ids: "`artifacts_by_id` passes over unknown ids and other organizations', and `artifact_sizes` does.",
     reports_of_an_artifact_are_listed_oldest_first: "`reports` of a fingerprint to a flow, oldest (by ledger index) first.",
@@ -136,7 +136,7 @@ async fn artifacts_are_listed_newest_first(store: Arc<dyn Store>) -> Outcome {
     same("the reports", found, [114, 111, 112, 113, 115].map(id).to_vec())
 }
 
-async fn artifact_windows_have_the_right_total(store: Arc<dyn Store>) -> Outcome {
+async fn artifact_pages_have_the_right_total(store: Arc<dyn Store>) -> Outcome {
     let org = several(&store).await?;
     let filter = ArtifactFilter { flow: Some(id(100)), ..ArtifactFilter::default() };
     for (asked, expected) in [

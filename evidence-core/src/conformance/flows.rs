@@ -18,7 +18,7 @@ promises! {
     names_compare_by_bytes: "Names compare by bytes; what does not exist is `None`.",
     flows_by_id_pass_over_unknown_ids: "`flows_by_id` passes over unknown ids and other organizations' flows.",
     flows_are_listed_by_name: "`flows` is ordered by name (bytes), with the total of the whole.",
-    windows_have_the_right_total: "A request past the end is empty, with the right total.",
+    pages_have_the_right_total: "A page past the end is empty, with the right total.",
     searches_take_characters_literally: "`%` and `_` are ordinary characters; case matters unless it is ignored.",
     tags_must_all_match: "Tag filters must all match, by key or by key and value.",
 }
@@ -93,7 +93,7 @@ async fn flows_are_listed_by_name(store: Arc<dyn Store>) -> Outcome {
     same("the flows", listed(&org, FlowFilter::default()).await?, sorted)
 }
 
-async fn windows_have_the_right_total(store: Arc<dyn Store>) -> Outcome {
+async fn pages_have_the_right_total(store: Arc<dyn Store>) -> Outcome {
     let (org, other) = Org::two(&store).await?;
     org.record((0..5).map(|n| flow_created(100 + n, &format!("f{n}"))).collect()).await?;
     other.record(vec![flow_created(200, "f9")]).await?;

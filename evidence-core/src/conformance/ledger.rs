@@ -17,7 +17,7 @@ promises! {
     entries_are_what_was_written: "An entry carries the time, actor, kind and payload that the caller gave.",
     leaves_can_be_recomputed: "Indexes have no gap, and every hash follows from what it covers.",
     the_head_follows_every_write: "Leaf, interior nodes and head change in the same transaction.",
-    entries_come_in_windows: "`ledger_entries` answers at most `limit` entries from `first` on.",
+    entries_come_in_pages: "`ledger_entries` answers at most `limit` entries from `first` on.",
     entries_are_found_by_index: "`ledger_entries_at` passes over unknown indexes and other organizations' entries.",
     pages_end_after_some_megabytes: "`ledger_entries` answers no entry that so many bytes of others come before, and always one.",
     inclusion_can_be_proved: "`ledger_hashes` answers what inclusion proofs need.",
@@ -112,7 +112,7 @@ async fn the_head_follows_every_write(store: Arc<dyn Store>) -> Outcome {
     Ok(())
 }
 
-async fn entries_come_in_windows(store: Arc<dyn Store>) -> Outcome {
+async fn entries_come_in_pages(store: Arc<dyn Store>) -> Outcome {
     let org = Org::create(&store, 1, "foo").await?;
     org.record(flows(0..9)).await?;
     for (first, limit, expected) in [

@@ -32,7 +32,7 @@ enum List {
 }
 
 impl List {
-    async fn request(self, org: &Org, flow: Option<Id>, request: PageRequest) -> StoreResult<Page<Id>> {
+    async fn page(self, org: &Org, flow: Option<Id>, request: PageRequest) -> StoreResult<Page<Id>> {
         Ok(match self {
             Self::Trails => {
                 let filter = TrailFilter { flow, ..TrailFilter::default() };
@@ -112,11 +112,11 @@ async fn follows_the_ledger(list: List, org: &Org, flow: Option<Id>) -> Outcome 
     let total = expected.len() as u64;
     for limit in [7, total, PageRequest::ALL.limit] {
         let offsets = (0..=total).step_by(usize::try_from(limit).unwrap_or(usize::MAX));
-        let windows = offsets.map(|offset| list.request(org, flow, request(offset, limit)));
-        let slices = try_join_all(windows).await?;
+        let pages = offsets.map(|offset| list.page(org, flow, request(offset, limit)));
+        let pages = try_join_all(pages).await?;
         let what = format!("{list:?} of {flow:?}, {limit} at a time");
-        same(&what, slices.iter().map(|slice| slice.total).find(|found| *found != total), None)?;
-        same(&what, slices.into_iter().flat_map(|slice| slice.items).collect::<Vec<_>>(), expected.clone())?;
+        same(&what, pages.iter().map(|page| page.total).find(|found| *found != total), None)?;
+        same(&what, pages.into_iter().flat_map(|page| page.items).collect::<Vec<_>>(), expected.clone())?;
     }
     Ok(())
 }
@@ -136,7 +136,7 @@ async fn updates_move_no_trail(store: Arc<dyn Store>) -> Outcome {
     org.record(facts).await?;
     org.record(vec![trail_begun(114, 100, "e")]).await?;
     for flow in [None, Some(id(100))] {
-        let found = List::Trails.request(&org, flow, PageRequest::ALL).await?;
+        let found = List::Trails.page(&org, flow, PageRequest::ALL).await?;
         let items = [114, 112, 113, 111, 110].map(id).to_vec();
         same("the trails", found, Page { items, total: 5 })?;
     }

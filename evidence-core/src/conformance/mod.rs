@@ -37,7 +37,7 @@
 //! makes the races real.
 //!
 //! Three promises need the store's own tests besides: that a write outlives a crash, that two processes share one
-//! store, and that a question takes a bounded number of statements.
+//! store, and that a query takes a bounded number of statements.
 
 mod allowlists;
 mod artifacts;

@@ -15,7 +15,7 @@ use super::{Failure, Outcome, promises, same};
 promises! {
     organizations_and_users_read_back: "Organizations and users are what was recorded; what does not exist is `None`.",
     names_compare_by_bytes: "Names of organizations and users compare by bytes.",
-    standing_tells_the_newest_role: "`org_role` answers the user's present role in this organization alone.",
+    org_role_tells_the_newest_role: "`org_role` answers the user's present role in this organization alone.",
     users_and_organizations_are_listed_by_name: "`users_by_name` and `organizations_by_name` begin after a name, are so many, and tell where to go on.",
     members_are_listed_by_name: "`members` lists the users who have a role in this organization, by name.",
     a_removed_member_has_no_role: "`member_removed` ends a role, and what rested on the role with it; it can be given anew.",
@@ -58,7 +58,7 @@ async fn names_compare_by_bytes(store: Arc<dyn Store>) -> Outcome {
     Ok(())
 }
 
-async fn standing_tells_the_newest_role(store: Arc<dyn Store>) -> Outcome {
+async fn org_role_tells_the_newest_role(store: Arc<dyn Store>) -> Outcome {
     let (org, other) = Org::two(&store).await?;
     org.record(vec![joins(90, Role::Reader), joins(92, Role::Admin)]).await?;
     other.record(vec![joins(90, Role::Snapshotter)]).await?;

@@ -1,4 +1,4 @@
-//! Checks of writes and questions that meet on several threads. The racers of [`super::recording`] are polled side by
+//! Checks of writes and queries that meet on several threads. The racers of [`super::recording`] are polled side by
 //! side in one task and so arrive in one group; these are tasks of their own, so that a decision which rests on a read
 //! from before the write, as READ COMMITTED allows it, is found out.
 
@@ -26,7 +26,7 @@ promises! {
     one_makes_a_user: "Of 64 that create a user's name in different organizations at the same time one wins.",
     no_update_is_lost: "Of updates under Guard::Revision none is lost, and one is refused only if another got ahead.",
     ledgers_neither_fork_nor_gap: "Each organization has one ledger without fork or gap, however many write.",
-    readers_see_whole_writes: "A question sees all of a write or nothing of it.",
+    readers_see_whole_writes: "A query sees all of a write or nothing of it.",
 }
 
 /// How often racers start again: a race that is lost one time in ten shows.

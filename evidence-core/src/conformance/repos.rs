@@ -16,7 +16,7 @@ promises! {
     repos_read_back: "Repos are what was reported or tagged last, absent options too.",
     repos_are_found_in_their_organization: "What does not exist, or is another organization's, is `None`.",
     repos_are_listed_by_name: "`repos`, like `repos_listed`, is ordered by name (bytes) in the direction asked, equal names by id ascending.",
-    repo_windows_have_the_right_total: "A request past the end is empty, with the right total.",
+    repo_pages_have_the_right_total: "A page past the end is empty, with the right total.",
     repos_are_narrowed: "Everything given in a repo filter must match.",
 }
 
@@ -110,7 +110,7 @@ async fn repos_are_listed_by_name(store: Arc<dyn Store>) -> Outcome {
     same("descending", listed(&org, &descending).await?, [105, 101, 103, 104, 102].map(id).to_vec())
 }
 
-async fn repo_windows_have_the_right_total(store: Arc<dyn Store>) -> Outcome {
+async fn repo_pages_have_the_right_total(store: Arc<dyn Store>) -> Outcome {
     let (org, _) = several(&store).await?;
     for (asked, expected) in [
         (request(1, 2), vec![103, 104]),

@@ -27,7 +27,7 @@ promises! {
     trails_are_found_in_their_flow: "A trail is found by its name (bytes) in its flow and organization alone.",
     trails_are_listed_newest_first: "`trails` is ordered by when they were begun (by ledger index), the last first.",
     names_are_of_these_trails: "`trail_names` answers the names of these trails, as far as there are any.",
-    trail_windows_have_the_right_total: "A request past the end is empty, with the right total.",
+    trail_pages_have_the_right_total: "A page past the end is empty, with the right total.",
     trails_are_narrowed: "Everything given in a trail filter must match.",
     the_newest_trail_of_each_flow: "`newest_trails` answers one trail for each of the flows that has one.",
     contents_are_complete: "`trail_contents` answers every report to these trails, oldest first.",
@@ -146,7 +146,7 @@ async fn names_are_of_these_trails(store: Arc<dyn Store>) -> Outcome {
     same("of none", store.trail_names(org.id, &[]).await?, Vec::new())
 }
 
-async fn trail_windows_have_the_right_total(store: Arc<dyn Store>) -> Outcome {
+async fn trail_pages_have_the_right_total(store: Arc<dyn Store>) -> Outcome {
     let (org, _) = several(&store).await?;
     let filter = TrailFilter { flow: Some(id(101)), ..TrailFilter::default() };
     for (asked, expected) in [

@@ -28,7 +28,7 @@ fn fingerprint(digit: char) -> Fingerprint {
 fn evaluated(digit: char, compliant: Option<bool>) -> EvaluatedArtifact {
     EvaluatedArtifact {
         key: ArtifactKey::from(&fingerprint(digit)),
-        sighting: ObservedArtifact {
+        observed: ObservedArtifact {
             fingerprint: Some(fingerprint(digit)),
             name: "api".to_owned(),
             created: vec![10],
@@ -46,7 +46,7 @@ fn undigested(name: &str, compliant: Option<bool>) -> EvaluatedArtifact {
     let seen = evaluated('a', compliant);
     EvaluatedArtifact {
         key: ArtifactKey::new(None, name),
-        sighting: ObservedArtifact { fingerprint: None, name: name.to_owned(), ..seen.sighting },
+        observed: ObservedArtifact { fingerprint: None, name: name.to_owned(), ..seen.observed },
         provenance: Vec::new(),
         ..seen
     }
@@ -99,13 +99,13 @@ fn the_same_fingerprints_take_a_snapshot_only_for_provenance_and_verdicts() {
     let yes = || evaluated('a', Some(true));
     let table: Vec<(&str, EvaluatedArtifact, EvaluatedArtifact, Option<&str>, bool)> = vec![
         ("nothing", yes(), yes(), None, false),
-        ("counts", yes(), with(yes(), |now| now.sighting.created = vec![10, 11]), Some("unchanged"), false),
-        ("times", yes(), with(yes(), |now| now.sighting.created = vec![11]), Some("unchanged"), false),
-        ("names", yes(), with(yes(), |now| now.sighting.name = "web".to_owned()), Some("unchanged"), false),
+        ("counts", yes(), with(yes(), |now| now.observed.created = vec![10, 11]), Some("unchanged"), false),
+        ("times", yes(), with(yes(), |now| now.observed.created = vec![11]), Some("unchanged"), false),
+        ("names", yes(), with(yes(), |now| now.observed.name = "web".to_owned()), Some("unchanged"), false),
         (
             "context",
             yes(),
-            with(yes(), |now| now.sighting.context = context(&json!({"pods": {"api-1": {}}}))),
+            with(yes(), |now| now.observed.context = context(&json!({"pods": {"api-1": {}}}))),
             Some("unchanged"),
             false,
         ),
@@ -195,7 +195,7 @@ fn what_is_gone_exits_and_what_stays_the_same_is_not_written_again() {
 #[test]
 fn counts_are_noted_when_a_snapshot_is_taken_for_another_reason() {
     let before = open(&[evaluated('a', None)]);
-    let scaled = with(evaluated('a', None), |now| now.sighting.created = vec![10, 11, 12]);
+    let scaled = with(evaluated('a', None), |now| now.observed.created = vec![10, 11, 12]);
     let found = difference(&before, &[scaled, evaluated('b', None)], 2);
     let noted = found.changes.iter().find(|change| change.fingerprint == Some(fingerprint('a')));
     let annotation = noted.map(|change| change.annotation.clone());
@@ -215,7 +215,7 @@ fn what_has_no_digest_is_the_same_while_its_name_is() {
             "context",
             task(),
             vec![with(task(), |now| {
-                now.sighting.context = context(&json!({"ecs_context": {"task_arn": "2"}}));
+                now.observed.context = context(&json!({"ecs_context": {"task_arn": "2"}}));
             })],
             vec![],
             &["unchanged"],
@@ -262,7 +262,7 @@ fn what_has_no_digest_has_no_provenance_and_is_on_no_allowlist() {
         tags: Arc::default(),
         attestations: Vec::new(),
     };
-    let running = |artifact: EvaluatedArtifact| ReportedState::from([(artifact.key, artifact.sighting)]);
+    let running = |artifact: EvaluatedArtifact| ReportedState::from([(artifact.key, artifact.observed)]);
     let findings = |allowed: bool| EvaluationInputs {
         allowed: allowed.then(|| known.clone()).into_iter().collect(),
         sources: [(known.clone(), vec![Source { report: report(1), context: flow.clone() }])].into(),

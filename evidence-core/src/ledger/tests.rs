@@ -427,15 +427,15 @@ fn sizes(limit: u64) -> impl Strategy<Value = (u64, u64)> {
 }
 
 fn assert_few(needs: &Needs) -> Result<(), TestCaseError> {
-    const MAX_ITEMS: usize = 31;
+    const MAX_HASHES: usize = 31;
     let leaves = needs.leaves.iter().cloned().flatten().count();
-    prop_assert!(leaves <= MAX_ITEMS, "{leaves} leaves");
+    prop_assert!(leaves <= MAX_HASHES, "{leaves} leaves");
     prop_assert!(needs.leaves.iter().all(|range| range.start < range.end));
     prop_assert!(needs.leaves.windows(2).all(|pair| pair[0].end < pair[1].start));
     prop_assert!(needs.nodes.is_sorted_by(|a, b| a < b));
     for level in (4..64).step_by(4) {
         let nodes = needs.nodes.iter().filter(|(found, _)| *found == level).count();
-        prop_assert!(nodes <= MAX_ITEMS, "{nodes} nodes of level {level}");
+        prop_assert!(nodes <= MAX_HASHES, "{nodes} nodes of level {level}");
     }
     prop_assert!(needs.nodes.iter().all(|(level, _)| level.is_multiple_of(STORED_LEVEL_STEP)));
     Ok(())

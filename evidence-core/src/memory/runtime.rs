@@ -1,4 +1,4 @@
-//! Questions about what runs: environments, snapshots, policies, allowlists.
+//! Queries about what runs: environments, snapshots, policies, allowlists.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -17,7 +17,7 @@ use crate::store::{Current, StoreResult};
 use crate::time::Timestamp;
 
 use super::MemoryStore;
-use super::questions::{bytes, records};
+use super::queries::{bytes, records};
 use super::tables::{Interval, Tables};
 
 #[async_trait]

@@ -144,7 +144,7 @@ impl<'a> Context<'a> {
         Lasting { parts: Arc::clone(self.parts), access, now: self.now(), compute }
     }
 
-    /// The store, for questions.
+    /// The store, for queries.
     pub const fn store(&self) -> &'a dyn Store {
         self.store
     }

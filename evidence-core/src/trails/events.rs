@@ -297,10 +297,10 @@ impl History {
 const RUN_BYTES: u64 = 200;
 
 /// More entries are not read at once.
-const MAX_ITEMS: usize = 512;
+const MAX_ENTRIES: usize = 512;
 
 fn batches(entries: Vec<TrailEntry>) -> VecDeque<Vec<u64>> {
-    in_batches(entries.into_iter().map(|entry| (entry.index, entry.bytes)), MAX_ITEMS).into()
+    in_batches(entries.into_iter().map(|entry| (entry.index, entry.bytes)), MAX_ENTRIES).into()
 }
 
 /// A history that is being told: time never goes back in a ledger.

@@ -169,7 +169,7 @@ pub enum Reported {
     Attestations,
 }
 
-/// Questions about trails.
+/// Queries about trails.
 #[async_trait]
 pub trait TrailStore: Send + Sync {
     /// The trail of this name in this flow, one, with its revision.

@@ -242,6 +242,7 @@ pub struct TrailView {
     pub html_url: String,
     /// Oldest first. Of the runs of its artifacts, each of which is an event as it starts and one as it stops, the newest
     /// 10,000 are there; of one artifact in one environment the newest 100 and the first. A host may set other numbers.
+    /// Callers of other organizations are told of no runs.
     // Last, for the answer about one trail writes them in their place; lists leave them out.
     #[schemars(with = "Vec<Value>")]
     pub events: Vec<EventView>,

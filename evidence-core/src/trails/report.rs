@@ -27,7 +27,8 @@ use crate::snapshots::Run;
 use crate::store::StoreError;
 
 /// Downloads the trail PDF report: the trail's page as a file for auditors. An equal trail gives equal bytes, and
-/// `ETag` is their SHA-256. A trail with more reports than the host draws (16 MiB unless it says otherwise) is 400.
+/// `ETag` is their SHA-256. A trail to which more was reported than the host draws (16 MiB unless it
+/// says otherwise) is 400.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct GetAuditPdf {
     /// The organization's name.

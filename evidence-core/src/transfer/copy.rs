@@ -146,20 +146,20 @@ pub enum CopyError {
 
 /// A store, and where its attachments are.
 #[derive(Clone, Copy)]
-pub struct Endpoint<'a> {
+pub struct Side<'a> {
     /// The store.
     pub store: &'a dyn Transfer,
     /// What keeps its attachments: itself, or a place outside of it.
     pub attachments: &'a dyn Blobs,
 }
 
-impl std::fmt::Debug for Endpoint<'_> {
+impl std::fmt::Debug for Side<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Endpoint").finish_non_exhaustive()
+        f.debug_struct("Side").finish_non_exhaustive()
     }
 }
 
-impl<'a> From<&'a dyn Transfer> for Endpoint<'a> {
+impl<'a> From<&'a dyn Transfer> for Side<'a> {
     /// A store that keeps its attachments itself.
     fn from(store: &'a dyn Transfer) -> Self {
         Self { store, attachments: store }
@@ -179,8 +179,8 @@ impl<'a> From<&'a dyn Transfer> for Endpoint<'a> {
 /// # Errors
 /// [`CopyError`] says which store or organization is at fault; what was copied so far stays.
 pub async fn copy(
-    from: Endpoint<'_>,
-    to: Endpoint<'_>,
+    from: Side<'_>,
+    to: Side<'_>,
     progress: &mut (dyn FnMut(Progress) + Send),
 ) -> Result<Summary, CopyError> {
     let (mut summary, mut attachments) = (Summary::default(), Attempts::default());
@@ -246,8 +246,8 @@ struct Attempts {
 
 /// An organization in both stores.
 struct Ledger<'a> {
-    from: Endpoint<'a>,
-    to: Endpoint<'a>,
+    from: Side<'a>,
+    to: Side<'a>,
     organization: Organization,
 }
 

@@ -22,9 +22,9 @@ use crate::service_accounts::ApiKeyRecord;
 use crate::store::{Store, StoreError, StoreResult, StoredEntry};
 
 pub use attachments::check_attachments;
-pub use copy::{AttachmentCounts, Copied, CopyError, Endpoint, Progress, Skipped, Summary, copy};
+pub use copy::{AttachmentCounts, Copied, CopyError, Progress, Side, Skipped, Summary, copy};
 
-/// What copying needs of a store besides the questions of the service.
+/// What copying needs of a store besides the queries of the service.
 #[async_trait]
 pub trait Transfer: Store {
     /// At most `limit` organizations by id, beginning after the one with id `after`.

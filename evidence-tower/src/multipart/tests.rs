@@ -205,7 +205,7 @@ async fn an_attack_is_dropped_before_it_fills_the_memory() {
             let error = read("b".to_owned(), body, MANY, &Limits::default()).await.expect_err(name);
             assert_eq!(refused_field(&error), "body", "{name}");
             let taken = taken.load(Ordering::Relaxed);
-            assert!(taken <= MAX_PREAMBLE + 3 * PIECE, "{name}: {taken} bytes were read");
+            assert!(taken <= MAX_UNPARSED + 3 * PIECE, "{name}: {taken} bytes were read");
         }
     }
 }

@@ -299,7 +299,7 @@ async fn nothing_is_kept_of_files_whose_attestation_is_refused() {
         let kept = Arc::new(AtomicUsize::new(0));
         let note = Arc::clone(&kept);
         let noting = Interposed::new(store, move |call| {
-            note.fetch_add(usize::from(call == Call::Question("put")), Ordering::Relaxed);
+            note.fetch_add(usize::from(call == Call::Query("put")), Ordering::Relaxed);
             ready(()).boxed()
         });
         let settings = Settings { implicit_flows: false, ..Settings::default() };

@@ -23,7 +23,7 @@ async fn reports_to_one_environment_are_evaluated_once_each() {
     let counts = (Arc::clone(&evaluated), Arc::clone(&written));
     let store = Interposed::new(Arc::new(MemoryStore::new()), move |call| {
         match call {
-            Call::Question("provenance") => counts.0.fetch_add(1, Ordering::Relaxed),
+            Call::Query("provenance") => counts.0.fetch_add(1, Ordering::Relaxed),
             Call::Write => counts.1.fetch_add(1, Ordering::Relaxed),
             _ => 0,
         };

@@ -1,5 +1,5 @@
-//! A store in which something happens before each question and each write: what it takes to have requests meet. It passes
-//! on every question there is, each by a line like its neighbours: `self.ask("its_name", self.whole.its_name(…)).await`.
+//! A store in which something happens before each query and each write: what it takes to have requests meet. It passes
+//! on every query there is, each by a line like its neighbours: `self.ask("its_name", self.whole.its_name(…)).await`.
 
 use std::fmt::Debug;
 use std::ops::RangeInclusive;
@@ -37,25 +37,25 @@ use futures_util::future::BoxFuture;
 /// What a store is called for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Call {
-    /// The question of this name.
-    Question(&'static str),
-    /// A question for so many texts.
+    /// The query of this name.
+    Query(&'static str),
+    /// A query for so many texts.
     Texts(usize),
     Write,
 }
 
-/// The questions that were asked, and about how many bytes each was answered with.
+/// The queries that were asked, and about how many bytes each was answered with.
 pub(crate) type Answered = Arc<Mutex<Vec<(&'static str, usize)>>>;
 
-/// The questions that were answered since this was last asked.
-pub(crate) fn questions(answered: &Answered) -> Vec<&'static str> {
-    std::mem::take(&mut *answered.lock().unwrap()).into_iter().map(|(question, _)| question).collect()
+/// The queries that were answered since this was last asked.
+pub(crate) fn queries(answered: &Answered) -> Vec<&'static str> {
+    std::mem::take(&mut *answered.lock().unwrap()).into_iter().map(|(query, _)| query).collect()
 }
 
-/// How often each of these questions was answered since this was last asked.
+/// How often each of these queries was answered since this was last asked.
 pub(crate) fn counts<const MANY: usize>(answered: &Answered, of: [&str; MANY]) -> [usize; MANY] {
-    let questions = questions(answered);
-    of.map(|name| questions.iter().filter(|question| **question == name).count())
+    let queries = queries(answered);
+    of.map(|name| queries.iter().filter(|query| **query == name).count())
 }
 
 /// A store that waits for `before` with each call.
@@ -87,21 +87,21 @@ impl Interposed {
         (Self { answered: Some(Arc::clone(&answered)), ..store }, answered)
     }
 
-    fn note(&self, question: &'static str, answer: &impl Debug) {
+    fn note(&self, query: &'static str, answer: &impl Debug) {
         if let Some(answered) = &self.answered {
-            answered.lock().unwrap().push((question, format!("{answer:?}").len()));
+            answered.lock().unwrap().push((query, format!("{answer:?}").len()));
         }
     }
 
-    /// Passes a question on, which is begun when it is awaited.
+    /// Passes a query on, which is begun when it is awaited.
     async fn ask<T: Debug>(
         &self,
-        question: &'static str,
+        query: &'static str,
         answer: impl Future<Output = StoreResult<T>>,
     ) -> StoreResult<T> {
-        (self.before)(Call::Question(question)).await;
+        (self.before)(Call::Query(query)).await;
         let answer = answer.await;
-        self.note(question, &answer);
+        self.note(query, &answer);
         answer
     }
 
@@ -143,7 +143,7 @@ impl FeedStore for Interposed {
     /// As a database does, it goes on where nobody waits for the answer any more.
     async fn acquire_lease(&self, lease: &Lease, now: Timestamp) -> StoreResult<bool> {
         let (whole, lease) = (Arc::clone(&self.whole), lease.clone());
-        let before = (self.before)(Call::Question("acquire_lease"));
+        let before = (self.before)(Call::Query("acquire_lease"));
         let acquired = async move {
             before.await;
             whole.acquire_lease(&lease, now).await

@@ -58,12 +58,12 @@ impl Row {
     }
 
     /// What the operation can be asked of.
-    fn questions(&self) -> Vec<Of> {
-        let mut questions = vec![Of::WhatExists];
-        questions.extend(self.missing.map(|_| Of::WhatIsMissing));
-        questions.extend(matches!(self.open, FromOrPublic(_)).then_some(Of::WhatIsPublic));
-        questions.extend((self.open != ToAnybody).then_some(Of::AnUnknownOrganization));
-        questions
+    fn queries(&self) -> Vec<Of> {
+        let mut queries = vec![Of::WhatExists];
+        queries.extend(self.missing.map(|_| Of::WhatIsMissing));
+        queries.extend(matches!(self.open, FromOrPublic(_)).then_some(Of::WhatIsPublic));
+        queries.extend((self.open != ToAnybody).then_some(Of::AnUnknownOrganization));
+        queries
     }
 }
 
@@ -343,7 +343,7 @@ async fn everybody_gets_what_the_table_says_and_nothing_else() {
         let route = &routes[row.operation];
         let callers = [Caller::strangers(), world.outsiders.clone(), Caller::insiders()].concat();
         for caller in &callers {
-            for of in row.questions() {
+            for of in row.queries() {
                 let reply = world.ask(row, route, caller, of).await;
                 let wanted = expected(row, caller, of);
                 let context = format!("{} asked by {caller:?} of {of:?}", row.operation);

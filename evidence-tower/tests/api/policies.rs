@@ -14,7 +14,7 @@ use futures_util::FutureExt;
 use serde_json::json;
 use tokio::time::{sleep, timeout};
 
-use crate::interposed::{Call, Interposed, questions};
+use crate::interposed::{Call, Interposed, queries};
 use crate::mounts::Mount;
 use crate::scenery::{COMPLIANCE, PROVENANCE, Seen};
 use crate::support::{Api, NOW, each_store, fixture, for_each_store, stores};
@@ -267,8 +267,8 @@ async fn a_version_is_read_when_it_is_first_evaluated_by_and_no_older_one_is() {
     let evidence = fixture(Arc::new(store), Settings::default()).await;
     let api = Api::new(evidence, Mount::Tower, "memory").await;
     let about_policies = || {
-        let about = |question: &&'static str| question.starts_with("polic");
-        Vec::from_iter(questions(&answered).into_iter().filter(about))
+        let about = |query: &&'static str| query.starts_with("polic");
+        Vec::from_iter(queries(&answered).into_iter().filter(about))
     };
     api.given_environments("docker", &["prod"]).await;
     api.report_running("prod", &[('1', &[10])]).await.created();

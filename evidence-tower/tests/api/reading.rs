@@ -87,7 +87,7 @@ async fn a_pdf_reads_of_snapshots_what_it_shows() {
 }
 
 #[tokio::test]
-async fn judging_reads_which_artifacts_are_allowed_and_not_why() {
+async fn evaluating_reads_which_artifacts_are_allowed_and_not_why() {
     each_store(async |api: Api, store: Arc<dyn Store>| {
         api.environment("prod").await;
         for number in 0..12 {

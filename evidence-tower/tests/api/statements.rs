@@ -225,7 +225,7 @@ async fn trails_that_do_not_fit_memory_together_are_read_one_part_after_the_othe
         let read = Arc::new(AtomicUsize::new(0));
         let note = Arc::clone(&read);
         let noting = Interposed::new(store, move |call| {
-            note.fetch_add(usize::from(call == Call::Question("trail_contents")), Ordering::Relaxed);
+            note.fetch_add(usize::from(call == Call::Query("trail_contents")), Ordering::Relaxed);
             ready(()).boxed()
         });
         let evidence = Evidence::new(Arc::new(noting), Settings::default());
@@ -268,7 +268,7 @@ async fn no_record_is_read_for_its_name_or_its_template_alone() {
         let asked = Arc::new(Mutex::new(BTreeSet::new()));
         let note = Arc::clone(&asked);
         let noting = Interposed::new(store, move |call| {
-            if let Call::Question(name) = call {
+            if let Call::Query(name) = call {
                 note.lock().unwrap().insert(name);
             }
             ready(()).boxed()

@@ -25,7 +25,7 @@ impl Visitor for Open {
 }
 
 /// What each of them is asked of the flow `open`. One that is missing here fails the test.
-async fn questions(api: &Api) -> BTreeMap<&'static str, String> {
+async fn queries(api: &Api) -> BTreeMap<&'static str, String> {
     let trail = "/attestations/acme/open/trail/t";
     let bar = api.get(&format!("{trail}/bar")).await.ok();
     let id = bar[0]["attestation_id"].as_str().unwrap();
@@ -64,9 +64,9 @@ async fn given_an_open_flow(api: &Api) {
 }
 
 /// Everything that this caller is answered.
-async fn answers(api: &Api, questions: &BTreeMap<&'static str, String>, key: &str) -> Vec<Reply> {
+async fn answers(api: &Api, queries: &BTreeMap<&'static str, String>, key: &str) -> Vec<Reply> {
     let mut answers = Vec::new();
-    for path in questions.values() {
+    for path in queries.values() {
         let reply = api.get(path).key(key).await;
         assert_eq!(reply.status, 200, "{reply:?}");
         answers.push(reply);
@@ -78,13 +78,13 @@ async fn answers(api: &Api, questions: &BTreeMap<&'static str, String>, key: &st
 async fn a_stranger_learns_nothing_of_environments_from_a_public_flow() {
     for_each_store(async |api| {
         given_an_open_flow(&api).await;
-        let questions = questions(&api).await;
+        let queries = queries(&api).await;
         let mut open = Open::default();
         api::operations(&mut open);
-        assert_eq!(BTreeSet::from_iter(questions.keys().copied()), open.0);
-        let before = answers(&api, &questions, JOHN).await;
+        assert_eq!(BTreeSet::from_iter(queries.keys().copied()), open.0);
+        let before = answers(&api, &queries, JOHN).await;
         // That nothing runs is not said to a stranger either.
-        let pdf = &questions["download_trail_audit_pdf"];
+        let pdf = &queries["download_trail_audit_pdf"];
         let (strange, own) = (api.get(pdf).key(JOHN).await, api.get(pdf).key(JANE).await);
         assert_ne!(strange.body, own.body);
         api.given_environments("docker", &["vault"]).await;
@@ -92,8 +92,8 @@ async fn a_stranger_learns_nothing_of_environments_from_a_public_flow() {
         api.report_running("vault", &[]).await.created();
         api.report_running("vault", &[('a', &[11])]).await.created();
 
-        let (strange, own) = (answers(&api, &questions, JOHN).await, answers(&api, &questions, JANE).await);
-        for (((operation, now), before), own) in questions.keys().zip(&strange).zip(&before).zip(&own) {
+        let (strange, own) = (answers(&api, &queries, JOHN).await, answers(&api, &queries, JANE).await);
+        for (((operation, now), before), own) in queries.keys().zip(&strange).zip(&before).zip(&own) {
             assert_eq!(now.body, before.body, "{operation}");
             assert_eq!(now.headers.get(ETAG), before.headers.get(ETAG), "{operation}");
             let text = String::from_utf8_lossy(&now.body);
@@ -111,7 +111,7 @@ async fn a_stranger_learns_nothing_of_environments_from_a_public_flow() {
                 assert_ne!(own.headers[ETAG], now.headers[ETAG]);
             }
         }
-        let artifact = api.get(&questions["get_artifact_by_fingerprint"]).key(JOHN).await.ok();
+        let artifact = api.get(&queries["get_artifact_by_fingerprint"]).key(JOHN).await.ok();
         for (field, empty) in [
             ("running", json!([])),
             ("exited", json!([])),

@@ -114,11 +114,11 @@ async fn a_text_is_kept_before_what_refers_to_it_first_and_then_no_more() {
         let (api, asked) = noting(&store).await;
         let acme = org(&*store, "jane", "acme").await;
         let [a, b, c] = ["a", "b", "c"].map(|name| format!("{TEMPLATE}# {name}\n"));
-        let step = async |ask: Ask, status: u16, now_kept: &[&String], questions: usize| {
+        let step = async |ask: Ask, status: u16, now_kept: &[&String], queries: usize| {
             let reply = ask.await;
             assert_eq!(reply.status, status);
             assert_eq!(kept(&*store, acme).await.iter().collect::<Vec<_>>(), now_kept);
-            assert_eq!(std::mem::take(&mut *asked.lock().unwrap()).len(), questions, "{now_kept:?}");
+            assert_eq!(std::mem::take(&mut *asked.lock().unwrap()).len(), queries, "{now_kept:?}");
         };
         step(api.begin("implicit", &json!({"name": "t"})), 201, &[], 0).await;
         step(api.put_flow("acme", "empty", "version: 1"), 201, &[], 0).await;

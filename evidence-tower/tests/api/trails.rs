@@ -448,9 +448,9 @@ async fn a_trail_is_as_its_last_event_says_whatever_is_written_meanwhile() {
         let org = store.org_role("acme", jane.id).await.unwrap().unwrap().organization.id;
         let shop = store.flow(org, "shop").await.unwrap().unwrap().record.id;
         for place in 0.. {
-            // Another description, recorded right before this question.
+            // Another description, recorded right before this query.
             let mut record = store.trail(org, shop, "t").await.unwrap().unwrap().record;
-            record.description = format!("before question {place}");
+            record.description = format!("before query {place}");
             let facts = vec![Fact::TrailUpdated { record, changes: vec!["description".to_owned()] }];
             let write = Write { org, by: jane.actor(), at: NOW, facts, guards: vec![], secrets: vec![] };
             let pending = Arc::new(Mutex::new(Some(write)));
@@ -470,7 +470,7 @@ async fn a_trail_is_as_its_last_event_says_whatever_is_written_meanwhile() {
             let trail =
                 Api::new(evidence, Mount::Tower, "interposed").await.get("/trails/acme/shop/t").await.ok();
             let last = trail["events"].as_array().unwrap().last().unwrap();
-            assert_eq!(trail["description"], last["trail_data_json"]["description"], "question {place}");
+            assert_eq!(trail["description"], last["trail_data_json"]["description"], "query {place}");
             if pending.lock().unwrap().is_some() {
                 assert!(place > 0, "the trail is read from the store");
                 break;

@@ -1,6 +1,6 @@
 //! `copy`: everything that one store has into another.
 
-use evidence_core::transfer::{Copied, Endpoint, Progress, copy};
+use evidence_core::transfer::{Copied, Progress, Side, copy};
 use evidence_object_store::ObjectBlobs;
 
 use crate::cli::CopyOptions;
@@ -28,9 +28,9 @@ pub(crate) async fn run(options: &CopyOptions) -> Result<(), Failure> {
 }
 
 /// A store, with its attachments in a place outside of it, if there is one.
-fn at<'a>(store: &'a Opened, place: Option<&'a ObjectBlobs>) -> Endpoint<'a> {
-    let inside = Endpoint::from(store.transfer());
-    Endpoint { attachments: place.map_or(inside.attachments, |place| place), ..inside }
+fn at<'a>(store: &'a Opened, place: Option<&'a ObjectBlobs>) -> Side<'a> {
+    let inside = Side::from(store.transfer());
+    Side { attachments: place.map_or(inside.attachments, |place| place), ..inside }
 }
 
 fn tell(progress: Progress) {

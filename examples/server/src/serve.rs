@@ -59,14 +59,14 @@ pub(crate) async fn run(options: ServeOptions) -> Result<(), Failure> {
         );
     }
     let sweep = api.sweep;
-    let door = Listener::open(&api).await?;
-    let service = Evidence::new(store.store(), door.settings(&api));
+    let listener = Listener::open(&api).await?;
+    let service = Evidence::new(store.store(), listener.settings(&api));
     let service = match attachments {
         Some(place) => service.with_attachments(Arc::new(place)),
         None => service,
     };
-    println!("Listening on http://{}", door.address);
-    door.serve(service, sweep, &store).await
+    println!("Listening on http://{}", listener.address);
+    listener.serve(service, sweep, &store).await
 }
 
 /// A bound socket and the signals that close it.

@@ -211,14 +211,14 @@ mod tests {
 
     const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
-    fn patient<S>(stream: S) -> IdleTimeout<S> {
+    fn idle_timeout<S>(stream: S) -> IdleTimeout<S> {
         IdleTimeout::new(stream, IDLE_TIMEOUT, Working::default())
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_silent_peer_is_cut_off() {
         let (near, _far) = tokio::io::duplex(16);
-        let error = patient(near).read_u8().await.unwrap_err();
+        let error = idle_timeout(near).read_u8().await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     }
 
@@ -226,12 +226,12 @@ mod tests {
     async fn a_peer_that_never_begins_is_cut_off_sooner() {
         let ((near, _far), begun) = (tokio::io::duplex(16), Instant::now());
         let first = Duration::from_millis(1);
-        let error = patient(near).spoken_to_within(first).read_u8().await.unwrap_err();
+        let error = idle_timeout(near).spoken_to_within(first).read_u8().await.unwrap_err();
         assert_eq!((error.kind(), begun.elapsed()), (io::ErrorKind::TimedOut, first));
 
         let (near, mut far) = tokio::io::duplex(16);
         far.write_all(b"a").await.unwrap();
-        let (mut near, begun) = (patient(near).spoken_to_within(first), Instant::now());
+        let (mut near, begun) = (idle_timeout(near).spoken_to_within(first), Instant::now());
         assert_eq!(near.read_u8().await.unwrap(), b'a');
         near.read_u8().await.unwrap_err();
         assert!(begun.elapsed() > first);
@@ -240,14 +240,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_peer_that_stops_reading_is_cut_off() {
         let (near, _far) = tokio::io::duplex(16);
-        let error = patient(near).write_all(&[0; 17]).await.unwrap_err();
+        let error = idle_timeout(near).write_all(&[0; 17]).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_slow_peer_is_waited_for_while_it_makes_progress() {
         let (near, mut far) = tokio::io::duplex(16);
-        let mut near = patient(near);
+        let mut near = idle_timeout(near);
         let sender = tokio::spawn(async move {
             for _ in 0..3 {
                 sleep(IDLE_TIMEOUT - Duration::from_secs(1)).await;

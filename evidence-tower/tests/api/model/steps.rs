@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::support::{JANE, JOHN};
 
 /// Random requests of a run, at most.
-const MAX_LEN: usize = 120;
+const MAX_STEPS: usize = 120;
 
 /// Names that requests choose from: few, so that they meet. The last of each kind is of nothing.
 const FLOWS: &[&str] = &["web", "shop", "nothing"];
@@ -198,7 +198,7 @@ pub(super) fn runs() -> impl Strategy<Value = Vec<Step>> {
     let furniture = furniture();
     let count = furniture.len();
     let begun = prop_oneof![3 => Just(furniture.clone()), 1 => subsequence(furniture, 0..=count)];
-    (begun, vec(steps(), 20..=MAX_LEN)).prop_map(|(begun, steps)| [begun, steps].concat())
+    (begun, vec(steps(), 20..=MAX_STEPS)).prop_map(|(begun, steps)| [begun, steps].concat())
 }
 
 fn pauses() -> BoxedStrategy<i64> {

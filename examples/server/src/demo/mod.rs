@@ -39,8 +39,8 @@ pub(crate) async fn run(options: DemoOptions) -> Result<(), Failure> {
     logging::start(&api.log)?;
     let file = fresh_file(&std::env::temp_dir()).map_err(Failure::DemoFile)?;
     let store = Opened::Sqlite(Arc::new(Sqlite::open(&file).await?));
-    let door = Listener::open(&api).await?;
-    let settings = door.settings(&api);
+    let listener = Listener::open(&api).await?;
+    let settings = listener.settings(&api);
     let url = settings.public_url.clone();
     let service = Evidence::new(store.store(), settings);
     let key = seed(&service).await?;
@@ -50,7 +50,7 @@ pub(crate) async fn run(options: DemoOptions) -> Result<(), Failure> {
     let story = Story::new(&history, own_binary().map_err(Failure::DemoFile)?, &url);
     story.tell(&client).await?;
     println!("{}", welcome(&url, &key, &story));
-    door.serve(service, api.sweep, &store).await
+    listener.serve(service, api.sweep, &store).await
 }
 
 async fn seed(service: &Evidence) -> Result<ApiKey, Failure> {

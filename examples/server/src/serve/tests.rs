@@ -53,10 +53,10 @@ async fn a_client_that_stops_in_the_middle_of_a_body_is_answered_and_cut_off() {
     assert!(ended.is_ok() && answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer:?}");
 }
 
-/// Asks over HTTP/2, with a page of so many bytes, and takes the text of the answer after so long.
-async fn asked(client: DuplexStream, request: u32, after: Duration) -> Result<Bytes, hyper::Error> {
+/// Asks over HTTP/2, with a flow-control window of so many bytes, and takes the text of the answer after so long.
+async fn asked(client: DuplexStream, window: u32, after: Duration) -> Result<Bytes, hyper::Error> {
     let mut http = http2::Builder::new(TokioExecutor::new());
-    http.initial_stream_window_size(request).timer(TokioTimer::new());
+    http.initial_stream_window_size(window).timer(TokioTimer::new());
     let (mut requests, connection) = http.handshake(TokioIo::new(client)).await?;
     tokio::spawn(connection);
     let response = requests.send_request(Request::new(Empty::<Bytes>::new())).await?;
@@ -67,11 +67,11 @@ async fn asked(client: DuplexStream, request: u32, after: Duration) -> Result<By
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_nobody_takes_is_given_up() {
     // Nothing of it fits, or a part.
-    for request in [0, 1, 3] {
+    for window in [0, 1, 3] {
         let answer =
-            timeout(10 * IDLE_TIMEOUT, asked(connected(Duration::ZERO), request, 5 * IDLE_TIMEOUT)).await;
+            timeout(10 * IDLE_TIMEOUT, asked(connected(Duration::ZERO), window, 5 * IDLE_TIMEOUT)).await;
         let error = answer.expect("the stream ends").unwrap_err();
-        assert!(format!("{error:?}").contains("CANCEL"), "{request}: {error:?}");
+        assert!(format!("{error:?}").contains("CANCEL"), "{window}: {error:?}");
     }
 }
 

@@ -22,7 +22,7 @@ const GROWTH: u64 = 300 << 10;
 /// Clients that send and hang up, how often each of them does, and how long they wait for an answer.
 const CLIENTS: usize = 16;
 const TIMES: usize = 60;
-const POLL_INTERVAL: Duration = Duration::from_millis(150);
+const CLIENT_TIMEOUT: Duration = Duration::from_millis(150);
 
 /// A request that attests something, with so many bytes of data that cannot be compressed.
 fn attestation(server: &Server, name: &str, size: usize) -> String {
@@ -105,7 +105,7 @@ fn writes_that_were_given_up_take_bounded_memory_and_never_happen() {
             threads.spawn(|| {
                 for _ in 0..TIMES {
                     let client = server.send(&request);
-                    sleep(POLL_INTERVAL);
+                    sleep(CLIENT_TIMEOUT);
                     drop(client);
                 }
             });

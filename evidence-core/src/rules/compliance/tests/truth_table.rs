@@ -64,7 +64,7 @@ fn case_attestations(case: &Case) -> Vec<ReportedAttestation> {
         .collect()
 }
 
-/// The rules of the trail and the artifact once more, as plain questions about the case.
+/// The rules of the trail and the artifact once more, as plain queries about the case.
 fn oracle(case: &Case, expects_artifact: bool, reported: bool) -> (State, Option<ArtifactState>) {
     let fails_at =
         |place| case.iter().any(|(_, given)| matches!(given, Some((at, false, _)) if *at == place));

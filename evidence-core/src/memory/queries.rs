@@ -1,4 +1,4 @@
-//! The questions, each a look-up or a scan.
+//! The queries, each a look-up or a scan.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;

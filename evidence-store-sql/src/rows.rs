@@ -1,0 +1,265 @@
+//! From facts to rows: everything besides the ledger by which they are found.
+
+use std::collections::BTreeMap;
+
+use evidence_core::Fact;
+use evidence_core::auth::KeyHash;
+use evidence_core::directory::{Name, NameChanges};
+use evidence_core::fact::Denoted;
+use evidence_core::id::Id;
+use evidence_core::index::IndexRow;
+use evidence_core::time::Timestamp;
+use serde::Serialize;
+
+use crate::repos;
+use crate::snapshots::Intervals;
+use crate::tables::{Rows, Table};
+use crate::value::Value;
+
+/// An organization, or a flow in it.
+type Scope = (Id, Option<Id>);
+
+/// The greatest ordinals of trails and artifacts, in organizations and in flows: those that begin or are reported get the
+/// next ones, from 1 on.
+#[derive(Debug, Default)]
+pub(crate) struct Ordinals {
+    trails: BTreeMap<Scope, u64>,
+    artifacts: BTreeMap<Scope, u64>,
+}
+
+impl Ordinals {
+    fn next(of: &mut BTreeMap<Scope, u64>, org: Id, flow: Id) -> [Value; 2] {
+        [(org, None), (org, Some(flow))].map(|within| {
+            let ordinal = of.entry(within).or_default();
+            *ordinal += 1;
+            Value::from(*ordinal)
+        })
+    }
+
+    pub(crate) fn seen(&mut self, within: Scope, trails: Option<u64>, artifacts: Option<u64>) {
+        self.trails.insert(within, trails.unwrap_or_default());
+        self.artifacts.insert(within, artifacts.unwrap_or_default());
+    }
+}
+
+/// The rows of facts, as they gather.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    pub(crate) rows: Rows,
+    names: NameChanges,
+    intervals: Intervals,
+}
+
+impl Batch {
+    /// Adds the rows by which a fact of this time is found, the entry of its organization's ledger at this index:
+    /// everything besides the ledger that follows from it.
+    pub(crate) fn index(
+        &mut self,
+        (org, index): (Id, u64),
+        at: Timestamp,
+        fact: &Fact,
+        secrets: &[(Id, KeyHash)],
+        ordinals: &mut Ordinals,
+    ) -> serde_json::Result<()> {
+        let (this, index) = (Value::Org(org), Value::from(index));
+        for row in fact.index_rows(at) {
+            let rows = &mut self.rows;
+            match row {
+                IndexRow::Organization(record) => {
+                    let name = record.name.as_str().into();
+                    rows.push(Table::Organization, vec![this.clone(), record.id.into(), name, json(record)?]);
+                }
+                IndexRow::User(record) => {
+                    let name = record.name.as_str().into();
+                    let row = vec![this.clone(), record.id.into(), name, json(record)?, index.clone()];
+                    rows.push(Table::User, row);
+                }
+                IndexRow::Member { user, role } => {
+                    rows.push(Table::Membership, vec![this.clone(), user.into(), word(&role)?]);
+                }
+                IndexRow::Name(effect) => self.names.apply(org, effect),
+                IndexRow::Record { kind, id, name, tags, archived } => {
+                    let tags = tags.map_or(Ok("{}".into()), json)?;
+                    let (kind, name) = (kind.as_str().into(), (*name).into());
+                    let row = vec![this.clone(), kind, id.into(), name, index.clone(), archived.into(), tags];
+                    rows.push(Table::Record, row);
+                }
+                IndexRow::ApiKey { id, owner, created_at, expires_at, revoked_at } => {
+                    let hash = secrets.iter().find(|(key, _)| *key == id).map(|(_, hash)| hash.as_str());
+                    rows.push(
+                        Table::ApiKey,
+                        vec![
+                            this.clone(),
+                            id.into(),
+                            json(owner)?,
+                            owner.id.into(),
+                            hash.into(),
+                            created_at.into(),
+                            expires_at.into(),
+                            revoked_at.into(),
+                        ],
+                    );
+                }
+                IndexRow::Trail { id, flow, name, begins: true } => {
+                    let [ordinal, flow_ordinal] = Ordinals::next(&mut ordinals.trails, org, flow);
+                    rows.push(
+                        Table::Trail,
+                        vec![
+                            this.clone(),
+                            id.into(),
+                            flow.into(),
+                            name.as_str().into(),
+                            index.clone(),
+                            index.clone(),
+                            ordinal,
+                            flow_ordinal,
+                        ],
+                    );
+                }
+                IndexRow::Trail { id, begins: false, .. } => {
+                    let row = || vec![this.clone(), id.into(), index.clone()];
+                    rows.push_trail_revision(row());
+                    rows.push(Table::TrailEntry, row());
+                }
+                IndexRow::Artifact {
+                    id,
+                    flow,
+                    trail,
+                    fingerprint,
+                    name,
+                    commit,
+                    branch,
+                    repo,
+                    template,
+                    at,
+                } => {
+                    let [ordinal, flow_ordinal] = Ordinals::next(&mut ordinals.artifacts, org, flow);
+                    rows.push(
+                        Table::Artifact,
+                        vec![
+                            this.clone(),
+                            id.into(),
+                            flow.into(),
+                            trail.into(),
+                            fingerprint.into(),
+                            name.into(),
+                            commit.into(),
+                            branch.into(),
+                            repo.into(),
+                            template.map_or(Ok(Value::Text(None)), |template| json(&template))?,
+                            at.into(),
+                            index.clone(),
+                            ordinal,
+                            flow_ordinal,
+                        ],
+                    );
+                }
+                IndexRow::Attestation { id, trail, name, kind, is_compliant, is_override, binding, at } => {
+                    rows.push(
+                        Table::Attestation,
+                        vec![
+                            this.clone(),
+                            id.into(),
+                            trail.into(),
+                            name.into(),
+                            kind.into(),
+                            is_compliant.into(),
+                            is_override.into(),
+                            json(binding)?,
+                            at.into(),
+                            index.clone(),
+                        ],
+                    );
+                }
+                IndexRow::Repo { id, name, provider, external_id, vcs_instance, namespace } => {
+                    rows.push(
+                        Table::Repo,
+                        vec![
+                            this.clone(),
+                            id.into(),
+                            name.into(),
+                            word(&provider)?,
+                            external_id.into(),
+                            vcs_instance.into(),
+                            repos::path(namespace).into(),
+                            index.clone(),
+                        ],
+                    );
+                }
+                IndexRow::Snapshot { environment, index: number, at, compliant } => {
+                    let (number, at) = (number.into(), at.into());
+                    let row =
+                        vec![this.clone(), environment.into(), number, at, compliant.into(), index.clone()];
+                    rows.push(Table::Snapshot, row);
+                }
+                IndexRow::Reported { environment, at } => {
+                    rows.push(Table::EnvironmentReport, vec![this.clone(), environment.into(), at.into()]);
+                }
+                IndexRow::InstanceEnded { environment, artifact, until, exited } => {
+                    self.intervals.end(org, environment, artifact, until, exited);
+                }
+                IndexRow::InstanceBegun { environment, instance } => {
+                    self.intervals.begin(org, environment, instance.clone());
+                }
+                IndexRow::Version { of, number } => {
+                    rows.push(Table::Version, vec![this.clone(), of.into(), number.into(), index.clone()]);
+                }
+                IndexRow::Allowed { environment, fingerprint } => {
+                    let row = vec![this.clone(), environment.into(), fingerprint.into(), index.clone()];
+                    rows.push(Table::Allowance, row);
+                }
+                IndexRow::Text { sha256 } => {
+                    rows.push(Table::Text, vec![this.clone(), sha256.to_string().into(), index.clone()]);
+                }
+                IndexRow::Attachment(file) => {
+                    let sha256 = || Value::from(&file.sha256);
+                    rows.push(Table::Attachment, vec![this.clone(), sha256(), file.size.into()]);
+                    rows.push(Table::DeletePending, vec![this.clone(), sha256()]);
+                }
+                // What is expected to be there follows from the ledger.
+                IndexRow::TextUse { .. } => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The rows of everything that was added.
+    pub(crate) fn into_rows(self) -> serde_json::Result<Rows> {
+        let Self { mut rows, names, intervals } = self;
+        intervals.write(&mut rows)?;
+        for (org, kind, id) in names.released() {
+            let claimed = names.put().map(|(name, _)| name).filter(|name| name.org == Some(org));
+            let claimed = claimed.filter(|name| name.key.kind() == Some(kind)).map(|name| name.key.name());
+            let claimed = json(&claimed.collect::<Vec<_>>())?;
+            rows.push(Table::ReleaseNames, vec![Value::Org(org), kind.as_str().into(), id.into(), claimed]);
+        }
+        for Name { org, key } in names.gone() {
+            if let (Some(org), Some(kind)) = (org, key.kind()) {
+                let row = vec![Value::Org(*org), kind.as_str().into(), (*key.name()).into()];
+                rows.push(Table::DeleteNames, row);
+            }
+        }
+        for (Name { org, key }, Denoted { id, alias }) in names.put() {
+            // Others are columns of tables of their own.
+            if let (Some(org), Some(kind)) = (org, key.kind().filter(|kind| !kind.names_itself())) {
+                let (kind, name) = (kind.as_str().into(), (*key.name()).into());
+                rows.push(Table::Name, vec![Value::Org(*org), kind, name, id.into(), alias.into()]);
+            }
+        }
+        Ok(rows)
+    }
+}
+
+/// A column of JSON.
+fn json(value: &(impl Serialize + ?Sized)) -> serde_json::Result<Value> {
+    serde_json::to_string(value).map(Value::from)
+}
+
+/// A value that JSON would write as a string, or null: a role, a provider.
+fn word(value: &impl Serialize) -> serde_json::Result<Value> {
+    match serde_json::to_value(value)? {
+        serde_json::Value::String(text) => Ok(text.into()),
+        serde_json::Value::Null => Ok(Value::Text(None)),
+        _ => Err(serde::ser::Error::custom("it is no word")),
+    }
+}
