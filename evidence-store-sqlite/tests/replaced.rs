@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use evidence_core::seed::Seed;
-use evidence_core::store::Health;
+use evidence_core::store::{Health, LedgerStore};
 use evidence_core::transfer::Transfer;
 use evidence_core::{Evidence, Settings, StoreError};
 use evidence_store_sqlite::rusqlite::Connection;
@@ -244,4 +244,35 @@ async fn a_link_is_followed_once() {
         store.close().await;
         assert_eq!(organizations(&bench.store).await, ["acme", "beta", "jane"]);
     }
+}
+
+#[tokio::test]
+async fn an_organization_is_the_one_that_the_file_says_now() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("e.db");
+    let store = Arc::new(Sqlite::open(&file).await.unwrap());
+    let seed = Seed {
+        user: "jane".parse().unwrap(),
+        orgs: ["acme", "beta"].map(|org| org.parse().unwrap()).to_vec(),
+        api_key: None,
+    };
+    Evidence::new(store.clone(), Settings::default()).seed(&seed).await.unwrap();
+    let orgs = store.organizations(None, 9).await.unwrap();
+    let org = |name: &str| orgs.iter().find(|org| org.name.as_str() == name).unwrap().id;
+    let heads = async || {
+        let heads = [store.ledger_head(org("acme")).await, store.ledger_head(org("beta")).await];
+        heads.map(|head| head.unwrap().unwrap().size())
+    };
+    let [acme, beta] = heads().await;
+    assert_ne!(acme, beta);
+    // As a backup in which the organizations were made in another order has it.
+    let connection = Connection::open(&file).unwrap();
+    let keys = |name: &str| -> i64 {
+        connection.query_row("SELECT key FROM organization WHERE name = ?", [name], |row| row.get(0)).unwrap()
+    };
+    let (first, second) = (keys("acme"), keys("beta"));
+    for (name, key) in [("acme", -1), ("beta", first), ("acme", second)] {
+        connection.execute("UPDATE organization SET key = ? WHERE name = ?", (key, name)).unwrap();
+    }
+    assert_eq!(heads().await, [beta, acme]);
 }
