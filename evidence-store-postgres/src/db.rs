@@ -219,16 +219,6 @@ async fn said<T: Send + 'static>(
     spawn_blocking(read).await.map_err(|_| Refused::Closed)?
 }
 
-const BY_NAME: &str = "
-    SELECT n.ledger_index, (SELECT l.payload FROM evidence.ledger l WHERE l.org = $1 AND l.idx = n.ledger_index)
-    FROM evidence.name m CROSS JOIN LATERAL (
-        SELECT * FROM evidence.record WHERE org = $1 AND id = m.id AND kind = $2 OFFSET 0) n
-    WHERE m.org = $1 AND m.kind = $2 AND m.name = $4";
-
-const TRAIL_BY_NAME: &str = "
-    SELECT t.ledger_index, (SELECT l.payload FROM evidence.ledger l WHERE l.org = $1 AND l.idx = t.ledger_index)
-    FROM evidence.trail t WHERE t.org = $1 AND t.flow = $3 AND t.name = $4";
-
 impl Driver for Postgres {
     const DIALECT: Dialect = Dialect::Postgres;
     type Options = Options;
@@ -266,9 +256,7 @@ impl Driver for Postgres {
         if self.mixed_batches {
             return lookup::look_up(self, (org, kind, flow, name)).await;
         }
-        let sql = if flow.is_some() { TRAIL_BY_NAME } else { BY_NAME };
-        let values = vec![Value::Org(org), kind.into(), flow.into(), name.into()];
-        let statement = Statement { sql: sql.into(), values, org: Some(org), work: Work::Short };
+        let statement = Statement::by_name(Self::DIALECT, org, kind, flow, name);
         self.read(statement, |rows| Ok(rows.into_iter().next())).await
     }
 

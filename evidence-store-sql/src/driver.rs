@@ -13,7 +13,7 @@ use futures_util::future::BoxFuture;
 use crate::blobs::BlobWrite;
 use crate::record::Submission;
 use crate::session::Session;
-use crate::sql::Dialect;
+use crate::sql::{Dialect, Sql, payload};
 use crate::value::{Row, Value};
 
 /// A statement that reads, and its values.
@@ -34,6 +34,42 @@ impl Statement {
     #[must_use]
     pub fn change(sql: &'static str, values: Vec<Value>) -> Self {
         Self { sql: sql.into(), values, org: None, work: Work::Short }
+    }
+}
+
+/// The record of the kind `$2` and the name `$4`.
+const BY_NAME: Sql = Sql::each(
+    "SELECT r.ledger_index, l.payload FROM name n
+    CROSS JOIN record r ON r.org = n.org AND r.kind = n.kind AND r.id = n.id
+    LEFT JOIN ledger l ON l.org = r.org AND l.idx = r.ledger_index
+    WHERE n.org = $1 AND n.kind = $2 AND n.name = $4",
+    concat!(
+        "SELECT n.ledger_index, ",
+        payload!("n"),
+        " FROM evidence.name m CROSS JOIN LATERAL (
+            SELECT * FROM evidence.record WHERE org = $1 AND id = m.id AND kind = $2 OFFSET 0) n
+        WHERE m.org = $1 AND m.kind = $2 AND m.name = $4"
+    ),
+);
+
+/// The trail of the flow `$3` and the name `$4`.
+const TRAIL_BY_NAME: Sql = Sql::each(
+    "SELECT t.ledger_index, l.payload FROM trail t LEFT JOIN ledger l ON l.org = t.org AND l.idx = t.ledger_index
+    WHERE t.flow = $3 AND t.name = $4 AND +t.org = $1",
+    concat!(
+        "SELECT t.ledger_index, ",
+        payload!("t"),
+        " FROM evidence.trail t WHERE t.org = $1 AND t.flow = $3 AND t.name = $4"
+    ),
+);
+
+impl Statement {
+    /// Asks for the row of a record by its name ([`Driver::by_name`]).
+    #[must_use]
+    pub fn by_name(dialect: Dialect, org: Id, kind: &str, flow: Option<Id>, name: String) -> Self {
+        let sql = if flow.is_some() { TRAIL_BY_NAME } else { BY_NAME };
+        let values = vec![Value::Org(org), kind.into(), flow.into(), name.into()];
+        Self { sql: sql.text(dialect).into(), values, org: Some(org), work: Work::Short }
     }
 }
 

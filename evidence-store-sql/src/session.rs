@@ -18,8 +18,11 @@ use crate::sql::{Dialect, SCHEMA};
 use crate::tables::Rows;
 use crate::value::{Cell, Column, FromRow, Row, Value, signed};
 
+mod range;
 mod statements;
 
+use range::Derived;
+pub(crate) use range::Range;
 use statements::{
     ATTEMPT, BEGIN, BEGIN_CHANGING, BEGIN_WRITING, BEGUN, BLOBS_MISSING, CHUNKS, FIRST_BLOB, HASHES_MISSING,
     HEAD, HEADS, HOMELESS, HOMELESS_UNINDEXED, KEEP, KEY_HASHES, KEYS_UNKNOWN, LEDGERS_GONE, NAMES,
@@ -76,75 +79,6 @@ pub(crate) type Ledger = (Cell, String, i64);
 
 /// An attachment: its organization, its hash, and its size.
 pub(crate) type Blob = (Cell, String, i64);
-
-/// The organizations that come after the first and up to the last. A row may have any organization, the least value too,
-/// whatever organizations there are.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Range {
-    /// Nothing: from the least on.
-    pub(crate) after: Option<Cell>,
-    /// Nothing: all that come after.
-    pub(crate) upto: Option<Cell>,
-    /// Those among them whose ledgers are damaged, so that nothing can be compared with them.
-    pub(crate) damaged: Vec<Cell>,
-}
-
-impl Range {
-    pub(crate) fn after(after: Option<Cell>) -> Self {
-        Self { after, ..Self::default() }
-    }
-
-    /// The condition that a row is of one of them, which this column tells.
-    fn has(&self, column: &str) -> String {
-        let after = self.after.as_ref().map(|after| format!(" AND {column} > {}", literal(after)));
-        let upto = self.upto.as_ref().map(|upto| format!(" AND {column} <= {}", literal(upto)));
-        let damaged = self.damaged.iter().map(|org| format!(" AND {column} <> {}", literal(org)));
-        ["true".to_owned()].into_iter().chain(after).chain(upto).chain(damaged).collect()
-    }
-}
-
-/// An organization as a constant of a statement.
-fn literal(org: &Cell) -> String {
-    match org {
-        Cell::Null => "NULL".to_owned(),
-        Cell::Int(key) => key.to_string(),
-        Cell::Text(id) => quoted(id),
-        Cell::Bytes(bytes) => quoted(&String::from_utf8_lossy(bytes)),
-    }
-}
-
-/// Text as a constant, in which nothing stands for a schema.
-fn quoted(text: &str) -> String {
-    let text = text.replace('\'', "''").replace('.', "'||'.'||'");
-    format!("('{text}')")
-}
-
-/// A table that follows from the ledgers.
-#[derive(Debug, Clone)]
-pub(crate) struct Derived {
-    pub(crate) name: String,
-    /// The columns of its primary key, quoted.
-    key: Vec<String>,
-    /// The column of the organization.
-    org: &'static str,
-}
-
-impl Derived {
-    /// The columns of its primary key, with a comma between.
-    fn columns(&self) -> String {
-        self.key.join(", ")
-    }
-
-    /// The rows that only one of the two tables has.
-    fn difference(&self, range: &Range) -> String {
-        let Self { name, org, .. } = self;
-        let of = |schema: &str| format!("SELECT * FROM {schema}\"{name}\" WHERE {}", range.has(org));
-        let (stored, made) = (of(SCHEMA), of(MADE));
-        format!(
-            "(SELECT * FROM ({made} EXCEPT {stored}) a UNION ALL SELECT * FROM ({stored} EXCEPT {made}) b) x"
-        )
-    }
-}
 
 /// How far a ledger was replayed.
 #[derive(Debug, Default)]

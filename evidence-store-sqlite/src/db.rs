@@ -160,15 +160,6 @@ impl Sqlite {
         Ok(Self { readers, queue, migrations })
     }
 
-    /// Runs a statement once for each row of values, on the reader's or a slow thread.
-    fn work_of(statement: &Statement) -> bool {
-        match statement.work {
-            Work::Short => false,
-            Work::About(things) => things > FEW,
-            Work::Long => true,
-        }
-    }
-
     async fn submit<T>(&self, job: impl FnOnce(Reply<T>) -> Job) -> StoreResult<T> {
         let (reply, outcome) = self.queue.outcome();
         self.queue.submit(job(reply), outcome).await
@@ -177,16 +168,6 @@ impl Sqlite {
 
 /// The most things that one query can ask about and have a short answer.
 const FEW: usize = 16;
-
-const BY_NAME: &str = "
-    SELECT r.ledger_index, l.payload FROM name n
-    CROSS JOIN record r ON r.org = n.org AND r.kind = n.kind AND r.id = n.id
-    LEFT JOIN ledger l ON l.org = r.org AND l.idx = r.ledger_index
-    WHERE n.org = $1 AND n.kind = $2 AND n.name = $4";
-
-const TRAIL_BY_NAME: &str = "
-    SELECT t.ledger_index, l.payload FROM trail t LEFT JOIN ledger l ON l.org = t.org AND l.idx = t.ledger_index
-    WHERE t.flow = $3 AND t.name = $4 AND +t.org = $1";
 
 impl Driver for Sqlite {
     const DIALECT: Dialect = Dialect::Sqlite;
@@ -206,8 +187,12 @@ impl Driver for Sqlite {
         statement: Statement,
         read: impl FnOnce(Vec<Row>) -> StoreResult<T> + Send + 'static,
     ) -> StoreResult<T> {
-        let long = Self::work_of(&statement);
-        let Statement { sql, values, org, .. } = statement;
+        let Statement { sql, values, org, work } = statement;
+        let long = match work {
+            Work::Short => false,
+            Work::About(things) => things > FEW,
+            Work::Long => true,
+        };
         let sql = Dialect::in_schema(sql, "");
         let found = move |connection: &Connection| {
             if !values.iter().any(|value| matches!(value, Value::Org(_))) {
@@ -227,9 +212,7 @@ impl Driver for Sqlite {
         flow: Option<Id>,
         name: String,
     ) -> StoreResult<Option<Row>> {
-        let sql = if flow.is_some() { TRAIL_BY_NAME } else { BY_NAME };
-        let values = vec![Value::Org(org), kind.into(), flow.into(), name.into()];
-        let statement = Statement { sql: sql.into(), values, org: Some(org), work: Work::Short };
+        let statement = Statement::by_name(Self::DIALECT, org, kind, flow, name);
         self.read(statement, |rows| Ok(rows.into_iter().next())).await
     }
 
