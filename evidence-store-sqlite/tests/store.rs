@@ -569,6 +569,14 @@ async fn addresses_and_files_that_cannot_be_used_are_refused_with_one_sentence()
     assert!(matches!(error, ConnectError::Unsafe { setting: "journal_mode", .. }), "{error}");
     let nowhere = format!("sqlite://{}/none/e.db", directory.path().display());
     assert!(matches!(refused(&nowhere).await, ConnectError::Open { .. }));
+    #[cfg(unix)]
+    {
+        use std::os::unix::ffi::OsStrExt;
+        let no_text = directory.path().join(std::ffi::OsStr::from_bytes(b"\xff.db"));
+        let error = Sqlite::open(&no_text).await.unwrap_err();
+        assert!(matches!(error, ConnectError::PathNotText { .. }), "{error}");
+        assert!(!no_text.exists());
+    }
 
     let bench = Bench::new().await;
     bench.execute("INSERT INTO _evidence_migrations (version, writer, steps, done) VALUES (99, 99, 0, 0)");
