@@ -158,7 +158,7 @@ async fn what_a_partition_has_besides_is_named() {
     tables.execute("CREATE INDEX more ON evidence.trail_1 (name)").await;
     tables.execute("ALTER TABLE evidence.trail_1 ENABLE ROW LEVEL SECURITY").await;
     let odd = |what: &str| format!("a table or index is not as it was made: {what}");
-    let index = odd("more on trail f t 4 USING btree (name)");
+    let index = odd("more on trail false true 4 USING btree (name)");
     let problems = BTreeSet::from_iter(store.fsck().await.unwrap().problems);
     assert_eq!(problems, BTreeSet::from([index, odd("trail with row-level security")]));
     tables.execute("ALTER TABLE evidence.ledger_2 SET UNLOGGED").await;
