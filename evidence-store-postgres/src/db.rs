@@ -40,10 +40,13 @@ const NOT_WRITABLE: &str = "
         AND NOT has_table_privilege(c.oid, p.privilege)
     ORDER BY c.relname, p.privilege LIMIT 1";
 
-/// One of the tables `$2` of the schema `$1` that a crash empties.
+/// One of the tables `$2` of the schema `$1` that a crash empties, or a partition of one.
 const UNLOGGED: &str = "
-    SELECT c.relname::text FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-    WHERE n.nspname = $1 AND c.relname = ANY($2) AND c.relkind = 'r' AND c.relpersistence <> 'p'
+    SELECT c.relname::text FROM pg_catalog.pg_class c
+    JOIN pg_catalog.pg_class t
+        ON t.oid = CASE WHEN c.relispartition THEN pg_partition_root(c.oid)::oid ELSE c.oid END
+    JOIN pg_catalog.pg_namespace n ON n.oid = t.relnamespace
+    WHERE n.nspname = $1 AND t.relname = ANY($2) AND c.relkind = 'r' AND c.relpersistence <> 'p'
     ORDER BY c.relname LIMIT 1";
 
 /// How a store uses its database.
@@ -185,7 +188,7 @@ impl Reader {
     pub(crate) async fn rows(&self, statement: Statement) -> Result<Vec<Cells>, sqlx::Error> {
         let Statement { sql, values, org, work } = statement;
         #[cfg(test)]
-        crate::plans::note(&sql, &values);
+        crate::plans::note(&self.schema, &sql, &values);
         let sql = sqlx::SqlSafeStr::into_sql_str(self.schema.statement(&sql));
         let arguments = arguments(&values)?;
         let share = if work == Work::Short {

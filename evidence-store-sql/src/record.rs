@@ -3,6 +3,7 @@
 //! ([`Group`]).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
 
 use async_trait::async_trait;
 use evidence_core::auth::KeyHash;
@@ -19,6 +20,7 @@ use evidence_core::{Fact, Guard, Key, StoreError, Write};
 use crate::driver::Driver;
 use crate::ledger::frontier;
 use crate::rows::{Batch, Ordinals};
+use crate::shapes::Shape;
 use crate::sql::{Dialect, Sql};
 use crate::store::SqlStore;
 use crate::tables::{Rows, Table};
@@ -205,6 +207,12 @@ const LOOK: Sql = Sql::each(
         FROM evidence._evidence_migrations m ORDER BY m.version DESC LIMIT 1)",
 );
 
+/// The same in PostgreSQL for one organization, which is a scalar.
+static LOOK_ONE: LazyLock<String> = LazyLock::new(|| {
+    let look = LOOK.text(Dialect::Postgres);
+    look.replace("= ANY($1)", "= $1").replace("= h.org", "= $1").replace("j.org", "$1")
+});
+
 /// A row of [`LOOK`].
 type Seen =
     (i64, Option<i64>, Option<String>, Option<i64>, Option<String>, Option<i64>, Option<u64>, Option<u64>);
@@ -270,7 +278,7 @@ impl Lookups {
     /// The statement that looks, and its values. Where all writes are of one organization and `mixed` is not asked for,
     /// it names that as one scalar.
     #[must_use]
-    pub fn statement(&self, dialect: Dialect, mixed: bool) -> (String, Vec<Value>) {
+    pub fn statement(&self, dialect: Dialect, mixed: bool) -> (&'static str, Vec<Value>) {
         let [mut named, mut trails, mut snapshots, mut artifacts, mut orgs] = <[Asked; 5]>::default();
         let [mut users, mut records, mut trail_ids, mut flows] = <[Asked; 4]>::default();
         for (number, Name { org, key }) in (0..).zip(&self.names) {
@@ -298,15 +306,12 @@ impl Lookups {
         for (number, (org, flow)) in (0..).zip(&self.flows) {
             flows.push(number, Some(*org), flow.to_string(), String::new());
         }
-        let text = LOOK.text(dialect);
         let single = (!mixed && self.orgs.len() == 1).then(|| self.orgs.first()).flatten();
         let (text, orgs_asked) = match (dialect, single) {
-            (Dialect::Postgres, Some(org)) => {
-                (text.replace("= ANY($1)", "= $1").replace("j.org", "$1"), Value::Org(*org))
-            }
+            (Dialect::Postgres, Some(org)) => (LOOK_ONE.as_str(), Value::Org(*org)),
             _ => {
                 let orgs = self.orgs.iter().copied().map(Some).collect();
-                (text.to_owned(), Value::Columns(vec![Column::Orgs(orgs)]))
+                (LOOK.text(dialect), Value::Columns(vec![Column::Orgs(orgs)]))
             }
         };
         let lists = [named, trails, snapshots, artifacts, orgs, users, records, trail_ids, flows];
@@ -495,35 +500,6 @@ impl Plan {
     }
 }
 
-/// Locks the heads `$1`, which stand in the order of their organizations, so that two servers never wait for each other,
-/// and goes on only if each still has the size that was seen: everything that a guard rests on changes with its
-/// organization's ledger alone. Organizations and users are named in the whole store; there the unique indexes decide.
-/// Nor does it go on where a newer program lets this one, of version `$5`, write no more, or the tables were made again
-/// since it looked, `$6` times then: what was looked at may have been damaged.
-const COMPARE_AND_SWAP: &str = "
-    WITH locked AS MATERIALIZED (
-        SELECT h.org, h.size FROM evidence.head h WHERE h.org = ANY($1) ORDER BY h.org FOR UPDATE),
-    go AS MATERIALIZED (
-        SELECT 1 WHERE ARRAY(SELECT l.size FROM locked l ORDER BY l.org) = $2
-            AND coalesce((
-                SELECT m.writer <= $5 AND m.rebuilt = $6
-                FROM evidence._evidence_migrations m ORDER BY m.version DESC LIMIT 1), true)),
-    swapped AS (
-        UPDATE evidence.head h SET size = s.size, frontier = s.frontier
-        FROM go, UNNEST($1::text[], $3::bigint[], $4::text[]) AS s (org, size, frontier) WHERE h.org = s.org)";
-
-/// The same for one organization, which is a scalar.
-const COMPARE_AND_SWAP_ONE: &str = "
-    WITH locked AS MATERIALIZED (SELECT h.size FROM evidence.head h WHERE h.org = $1 FOR UPDATE),
-    go AS MATERIALIZED (
-        SELECT 1 WHERE ARRAY(SELECT l.size FROM locked l) = $2
-            AND coalesce((
-                SELECT m.writer <= $5 AND m.rebuilt = $6
-                FROM evidence._evidence_migrations m ORDER BY m.version DESC LIMIT 1), true)),
-    swapped AS (
-        UPDATE evidence.head h SET size = s.size, frontier = s.frontier
-        FROM go, UNNEST($3::bigint[], $4::text[]) AS s (size, frontier) WHERE h.org = $1)";
-
 impl Group {
     /// A group of rows alone, whose ledgers are written already.
     #[must_use]
@@ -535,10 +511,11 @@ impl Group {
     /// were seen, and that answers whether they were; and its values. Unless `mixed`, a group of one organization names
     /// that as one scalar.
     #[must_use]
-    pub fn into_statement(self, version: i64, mixed: bool) -> (String, Vec<Value>) {
+    pub fn into_statement(self, version: i64, mixed: bool) -> (&'static str, Vec<Value>) {
         let Self { heads, rows, rebuilt } = self;
-        let single = match heads.as_slice() {
-            [Head { org, .. }] if !mixed && rows.organizations().next().is_none() => Some(*org),
+        let orgs: Vec<_> = heads.iter().map(|head| head.org).chain(rows.organizations()).collect();
+        let single = match orgs.as_slice() {
+            [org] if !mixed => Some(*org),
             _ => None,
         };
         let (mut orgs, mut before, mut sizes, mut frontiers) = (vec![], vec![], vec![], vec![]);
@@ -548,23 +525,16 @@ impl Group {
             sizes.push(signed(size));
             frontiers.push(Some(frontier));
         }
-        let orgs = single.map_or_else(|| Value::Columns(vec![Column::Orgs(orgs)]), Value::Org);
-        let mut values = vec![
-            orgs,
+        let shape = Shape::of(&rows);
+        let values = vec![
+            single.map_or_else(|| Value::Columns(vec![Column::Orgs(orgs)]), Value::Org),
             Value::Ints(before),
             Value::Ints(sizes),
             Value::Texts(frontiers),
             version.into(),
             rebuilt.into(),
+            Value::Columns(rows.into_columns(shape.tables, single.is_some())),
         ];
-        let (statements, columns) = rows.into_statements(values.len(), single.is_some());
-        values.push(Value::Columns(columns));
-        let named = |(number, statement)| format!(", write_{number} AS ({statement})");
-        let parts: String = (0..).zip(statements).map(named).collect();
-        let text = match single {
-            Some(_) => [COMPARE_AND_SWAP_ONE, &parts].concat(),
-            None => [COMPARE_AND_SWAP, &parts].concat(),
-        };
-        (text + " SELECT EXISTS (SELECT 1 FROM go)", values)
+        (shape.statement(single.is_some()), values)
     }
 }
