@@ -44,6 +44,7 @@ pub mod limits;
 #[cfg(feature = "memory")]
 pub mod memory;
 pub mod name;
+mod names;
 pub mod operation;
 pub mod orgs;
 pub mod page;

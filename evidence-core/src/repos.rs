@@ -10,8 +10,9 @@ use crate::auth::Scope;
 use crate::error::{Error, Result};
 use crate::fact::{Fact, Guard, Key, RecordKind, UnknownFields, keep_unknown_fields};
 use crate::id::Id;
+use crate::ledger::Hash;
 use crate::name::OrgName;
-use crate::operation::{Json, Method, Operation};
+use crate::operation::{Json, Method, Operation, json_text};
 use crate::page::{Link, Listed, Page, PageLinks, PageNumber, PageRequest, PerPage, SortDirection};
 use crate::service::{Context, Draft};
 use crate::shared::{
@@ -155,17 +156,25 @@ impl Draft {
         if let Some(id) = self.drafted_repo(&identity) {
             return Ok(Some(id));
         }
-        let key = Key::Repo(identity.clone());
+        let reported = Hash::of(json_text(info)?);
+        let unchanged = |repo: Current<Id>| Guard::Revision(RecordKind::Repo, repo.record, repo.revision);
+        if let Some(known) = cx.known_repo(reported)? {
+            self.guards.push(unchanged(*known));
+            return Ok(Some(known.record));
+        }
         let known = cx.store().repo_by_identity(cx.org()?, &identity).await?;
         let (record, guard) = match known {
-            Some(known) => {
-                let record = known.record.reported_again(info);
-                if record == known.record {
-                    return Ok(Some(record.id));
+            Some(Current { revision, record: known }) => {
+                let (record, guard) =
+                    (known.reported_again(info), unchanged(Current { revision, record: known.id }));
+                if record == known {
+                    cx.remember_repo(reported, Current { revision, record: known.id })?;
+                    self.guards.push(guard);
+                    return Ok(Some(known.id));
                 }
-                (record, Guard::Revision(RecordKind::Repo, known.record.id, known.revision))
+                (record, guard)
             }
-            None => (Repo::first_reported(info, cx), Guard::Vacant(key)),
+            None => (Repo::first_reported(info, cx), Guard::Vacant(Key::Repo(identity))),
         };
         let id = record.id;
         self.guarded(Fact::RepoReported { record }, guard);

@@ -15,6 +15,7 @@ use crate::flows::Visibility;
 use crate::id::{Id, Random, SystemRandom};
 use crate::limits::Limits;
 use crate::name::{EnvironmentName, OrgName};
+use crate::names::{Names, no_names};
 use crate::operation::Operation;
 use crate::orgs::{KeyHolder, OrgRole};
 use crate::policies::{ParsedPolicies, no_policies};
@@ -154,6 +155,7 @@ struct Parts {
     settings: Settings,
     compute: Compute,
     callers: Callers,
+    names: Names,
     templates: Templates,
     policies: ParsedPolicies,
     trails: KeptTrails,
@@ -300,6 +302,7 @@ impl Evidence {
                 settings,
                 compute: Compute::default(),
                 callers: Callers::default(),
+                names: no_names(),
                 templates: no_templates(),
                 policies: no_policies(),
                 trails: no_trails(),
@@ -338,6 +341,7 @@ impl Evidence {
             settings: settings.clone(),
             compute: compute.clone(),
             callers: Callers::default(),
+            names: no_names(),
             templates: no_templates(),
             policies: no_policies(),
             trails: no_trails(),

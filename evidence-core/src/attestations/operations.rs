@@ -29,7 +29,7 @@ use crate::shared::{
     Acknowledged, Annotations, Description, ExternalUrls, GitCommit, List, RepoInfo, ShortText, UserData,
     WebUrl, distinct,
 };
-use crate::trails::{Reported, Trail};
+use crate::trails::Reported;
 
 /// Adds an attestation to a trail, with files as evidence if there are any. A flow or trail that does not exist is
 /// created, unless the host turns that off. Attestations never change: one of the same name about the same thing
@@ -198,19 +198,20 @@ impl<C: Claim> PostAttestation<C> {
     ) -> Result<Draft> {
         let ReportTarget { flow, trail } = self.known(cx).await?;
         let mut draft = Draft::default();
-        let binding = self.binding(base, trail.as_ref(), &mut draft, cx).await?;
-        let about = Claimed { name: &base.attestation_name, trail: trail.as_ref(), binding: &binding };
+        let trail_id = trail.as_ref().map(|trail| trail.record.id);
+        let binding = self.binding(base, trail_id, &mut draft, cx).await?;
+        let about = Claimed { name: &base.attestation_name, trail: trail_id, binding: &binding };
         let Verdict { kind, is_compliant, details, guards } = claim.evaluate(&about, cx).await?;
         draft.guards.extend(guards);
         let flow = draft.flow_unless(flow, &self.flow_name, cx)?;
-        let trail = draft.trail_unless(trail, &flow, &self.trail_name, cx);
+        let trail = draft.trail_unless(trail.as_deref(), &flow, &self.trail_name, cx);
         let repo = draft.repo(base.repo_info.as_ref(), cx).await?;
         let base = base.clone();
         draft.fact(Fact::AttestationAdded {
             record: Attestation {
                 id: cx.new_id(),
                 flow: flow.id,
-                trail: trail.id,
+                trail,
                 name: base.attestation_name,
                 kind,
                 is_compliant,
@@ -237,7 +238,7 @@ impl<C: Claim> PostAttestation<C> {
     async fn known(&self, cx: &Context<'_>) -> Result<ReportTarget> {
         let known = ReportTarget::read(&self.flow_name, &self.trail_name, cx).await?;
         if let Some(trail) = &known.trail {
-            check_room(trail, Reported::Attestations, cx).await?;
+            check_room(&trail.record, &self.trail_name, Reported::Attestations, cx).await?;
         }
         Ok(known)
     }
@@ -247,7 +248,7 @@ impl<C: Claim> PostAttestation<C> {
     async fn binding(
         &self,
         base: &AttestationBase,
-        trail: Option<&Trail>,
+        trail: Option<Id>,
         draft: &mut Draft,
         cx: &Context<'_>,
     ) -> Result<Binding> {
@@ -281,14 +282,14 @@ impl<C: Claim> PostAttestation<C> {
 
 /// The artifact reported to the trail last, of this fingerprint and this template name; none where there is no trail yet.
 async fn reported(
-    trail: Option<&Trail>,
+    trail: Option<Id>,
     fingerprint: Option<&Fingerprint>,
     name: Option<&str>,
     cx: &Context<'_>,
 ) -> Result<Option<Artifact>> {
     let Some(trail) = trail else { return Ok(None) };
     let filter = ArtifactFilter {
-        trail: Some(trail.id),
+        trail: Some(trail),
         fingerprint: fingerprint.map(ToString::to_string),
         name: name.map(str::to_owned),
         ..ArtifactFilter::default()

@@ -19,6 +19,7 @@ use crate::flows::Flow;
 use crate::id::Id;
 use crate::json::{JsonText, JsonValue};
 use crate::name::{FingerprintPrefix, FlowName, OrgName, TrailName};
+use crate::names::KnownFlow;
 use crate::operation::{Document, Envelope, Form, FormParts, JsonList, Method, Operation, Put, around_last};
 use crate::page::{PageNumber, Pagination, PerPage};
 use crate::rules::compliance::{ArtifactStatus, AttestationStatus, State};
@@ -181,7 +182,7 @@ impl Trail {
         }
     }
 
-    fn take_template(&mut self, template: Option<TextRef>, flow: &Flow, cx: &Context<'_>) {
+    fn take_template(&mut self, template: Option<TextRef>, flow: &KnownFlow, cx: &Context<'_>) {
         if self.template != template {
             self.template = template;
             self.template_id = if template == flow.template { flow.template_id } else { cx.new_id() };

@@ -1,0 +1,241 @@
+//! What names lead to, remembered from one write to the next. By now a name may lead elsewhere and a record may have
+//! changed, through another server for one: so whatever a write takes from here it guards, and where it is refused it reads
+//! the store and decides again. Nothing but writes asks here: no guard would tell a reader that an answer is old.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use crate::cache::Cache;
+use crate::error::{Error, Result};
+use crate::fact::Fact;
+use crate::flows::Flow;
+use crate::id::Id;
+use crate::ledger::Hash;
+use crate::limits::Limits;
+use crate::name::{FlowName, TrailName};
+use crate::service::Context;
+use crate::store::{Current, StoreError, StoreResult};
+use crate::texts::TextRef;
+use crate::trails::{Reported, Trail};
+
+/// What writes take from a flow.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct KnownFlow {
+    pub(crate) id: Id,
+    pub(crate) template: Option<TextRef>,
+    pub(crate) template_id: Id,
+}
+
+impl From<&Flow> for KnownFlow {
+    fn from(flow: &Flow) -> Self {
+        Self { id: flow.id, template: flow.template, template_id: flow.template_id }
+    }
+}
+
+/// What writes take from a trail.
+#[derive(Debug)]
+pub(crate) struct KnownTrail {
+    pub(crate) id: Id,
+    pub(crate) template: Option<TextRef>,
+    artifacts: Room,
+    attestations: Room,
+}
+
+impl KnownTrail {
+    /// A trail of which nobody knows how much was reported to it.
+    fn new(trail: &Trail) -> Self {
+        let (artifacts, attestations) = Default::default();
+        Self { id: trail.id, template: trail.template, artifacts, attestations }
+    }
+
+    /// A trail that begins.
+    fn begun(trail: &Trail, limits: &Limits) -> Self {
+        let (artifacts, attestations) = (Room::default(), Room::default());
+        artifacts.set(limits.trail_artifacts);
+        attestations.set(limits.trail_attestations);
+        Self { artifacts, attestations, ..Self::new(trail) }
+    }
+
+    /// The room for reports of this kind.
+    pub(crate) const fn room(&self, kind: Reported) -> &Room {
+        match kind {
+            Reported::Artifacts => &self.artifacts,
+            Reported::Attestations => &self.attestations,
+        }
+    }
+}
+
+/// How many more reports a trail takes before somebody has to count them.
+#[derive(Debug, Default)]
+pub(crate) struct Room(AtomicU64);
+
+/// Of the reports that a trail has room for, one of so many is taken before they are counted again. Other servers take as
+/// many meanwhile, each: so much the limit may be exceeded.
+const SHARE: u64 = 16;
+
+impl Room {
+    /// Takes one report, unless they have to be counted for it.
+    pub(crate) fn take(&self) -> bool {
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
+    }
+
+    /// The trail was found to have room for so many more.
+    pub(crate) fn set(&self, more: u64) {
+        self.0.store(more / SHARE, Ordering::Relaxed);
+    }
+}
+
+/// What writes were about lately, for every request of a service.
+#[derive(Debug)]
+pub(crate) struct Names {
+    flows: Remembered<(Id, FlowName), KnownFlow>,
+    trails: Remembered<(Id, Id, TrailName), KnownTrail>,
+    /// By the digest of what was reported, of which all was known already.
+    repos: Remembered<(Id, Hash), Id>,
+}
+
+type Remembered<K, T> = Cache<K, Current<T>>;
+
+/// How much memory each kind takes, in bytes.
+const BUDGET: usize = 4 << 20;
+
+/// About as many bytes an entry takes, with the longest of names.
+const ENTRY: usize = 512;
+
+/// A service remembers nothing at first.
+pub(crate) const fn no_names() -> Names {
+    Names { flows: Cache::new(BUDGET), trails: Cache::new(BUDGET), repos: Cache::new(BUDGET) }
+}
+
+/// What a fact makes known once it is recorded.
+pub(crate) enum News {
+    Flow(FlowName, KnownFlow),
+    Trail(TrailName, Id, KnownTrail),
+}
+
+impl News {
+    pub(crate) fn of(fact: &Fact, limits: &Limits) -> Option<Self> {
+        Some(match fact {
+            Fact::FlowCreated { record } | Fact::FlowUpdated { record } | Fact::FlowTagged { record } => {
+                Self::Flow(record.name.clone(), record.into())
+            }
+            Fact::TrailBegun { record } => {
+                Self::Trail(record.name.clone(), record.flow, KnownTrail::begun(record, limits))
+            }
+            Fact::TrailUpdated { record, .. } => {
+                Self::Trail(record.name.clone(), record.flow, KnownTrail::new(record))
+            }
+            _ => return None,
+        })
+    }
+}
+
+impl Names {
+    /// Remembers what was recorded in `org` at this ledger index.
+    pub(crate) fn learn(&self, org: Id, news: News, revision: u64) {
+        match news {
+            News::Flow(name, record) => {
+                self.flows.put((org, name), ENTRY, Arc::new(Current { revision, record }));
+            }
+            News::Trail(name, flow, record) => {
+                self.trails.put((org, flow, name), ENTRY, Arc::new(Current { revision, record }));
+            }
+        }
+    }
+}
+
+/// Whether an attempt at a write may take from memory what names lead to, and whether it did.
+#[derive(Debug, Default)]
+pub(crate) struct Recall {
+    is_allowed: AtomicBool,
+    is_used: AtomicBool,
+}
+
+impl Recall {
+    /// From now on.
+    pub(crate) fn allow(&self) {
+        self.is_allowed.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether what was decided so far may rest on something that is over.
+    pub(crate) fn is_used(&self) -> bool {
+        self.is_used.load(Ordering::Relaxed)
+    }
+
+    /// What came of an attempt, after which the store is asked: a refusal that no guard was checked for is none yet.
+    pub(crate) fn settle<T>(&self, outcome: Result<T>) -> Result<T> {
+        self.is_allowed.store(false, Ordering::Relaxed);
+        match (self.is_used.swap(false, Ordering::Relaxed), outcome) {
+            (true, Err(error)) if !matches!(error, Error::Store(_)) => Err(StoreError::Conflict.into()),
+            (_, outcome) => outcome,
+        }
+    }
+
+    /// What is remembered of this key, in the first attempt.
+    fn get<K: Ord, T>(&self, memory: &Remembered<K, T>, key: &K) -> Option<Arc<Current<T>>> {
+        let remembered = self.is_allowed.load(Ordering::Relaxed).then(|| memory.get(key)).flatten();
+        self.is_used.fetch_or(remembered.is_some(), Ordering::Relaxed);
+        remembered
+    }
+
+    /// The same; else what the store says now, which is remembered.
+    async fn get_or_read<K: Ord, T>(
+        &self,
+        memory: &Remembered<K, T>,
+        key: K,
+        read: impl Future<Output = StoreResult<Option<Current<T>>>>,
+    ) -> Result<Option<Arc<Current<T>>>> {
+        if let Some(remembered) = self.get(memory, &key) {
+            return Ok(Some(remembered));
+        }
+        let found = read.await?.map(Arc::new);
+        match &found {
+            Some(found) => memory.put(key, ENTRY, Arc::clone(found)),
+            None => memory.remove(&key),
+        }
+        Ok(found)
+    }
+}
+
+impl<T> Current<T> {
+    fn map<U>(self, of: impl FnOnce(T) -> U) -> Current<U> {
+        Current { revision: self.revision, record: of(self.record) }
+    }
+}
+
+impl Context<'_> {
+    /// The flow of this name, as a write that guards it may take it.
+    pub(crate) async fn known_flow(&self, name: &FlowName) -> Result<Option<Arc<Current<KnownFlow>>>> {
+        let org = self.org()?;
+        let read = async {
+            let flow = self.store().flow(org, name.as_str()).await?;
+            Ok(flow.map(|flow| flow.map(|flow| KnownFlow::from(&flow))))
+        };
+        self.recall().get_or_read(&self.names().flows, (org, name.clone()), read).await
+    }
+
+    /// The trail of this name in this flow, as a write that guards it may take it.
+    pub(crate) async fn known_trail(
+        &self,
+        flow: Id,
+        name: &TrailName,
+    ) -> Result<Option<Arc<Current<KnownTrail>>>> {
+        let org = self.org()?;
+        let read = async {
+            let trail = self.store().trail(org, flow, name.as_str()).await?;
+            Ok(trail.map(|trail| trail.map(|trail| KnownTrail::new(&trail))))
+        };
+        self.recall().get_or_read(&self.names().trails, (org, flow, name.clone()), read).await
+    }
+
+    /// The repo of which a report of this digest tells nothing new, as a write that guards it may take it.
+    pub(crate) fn known_repo(&self, reported: Hash) -> Result<Option<Arc<Current<Id>>>> {
+        Ok(self.recall().get(&self.names().repos, &(self.org()?, reported)))
+    }
+
+    /// A report of this digest tells nothing new of the repo.
+    pub(crate) fn remember_repo(&self, reported: Hash, repo: Current<Id>) -> Result<()> {
+        self.names().repos.put((self.org()?, reported), ENTRY, Arc::new(repo));
+        Ok(())
+    }
+}
