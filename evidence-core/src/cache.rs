@@ -97,13 +97,16 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_more_is_kept_than_the_budget(puts in proptest::collection::vec((0..9_u8, 0..40_usize, any::<bool>()), 0..60)) {
+        fn no_more_is_kept_than_the_budget(steps in proptest::collection::vec((0..9_u8, 0..40_usize, 0..5_u8), 0..60)) {
             let cache = Cache::new(60);
-            for (key, bytes, reads) in puts {
-                if reads {
-                    drop(cache.get(&key));
-                } else {
-                    cache.put(key, bytes, Arc::new(()));
+            for (key, bytes, step) in steps {
+                match step {
+                    0 => {
+                        cache.remove(&key);
+                        prop_assert!(cache.get(&key).is_none());
+                    }
+                    1 | 2 => drop(cache.get(&key)),
+                    _ => cache.put(key, bytes, Arc::new(())),
                 }
                 let generations = cache.generations();
                 let held = |entries: &BTreeMap<u8, Entry<()>>| entries.values().map(|(bytes, _)| bytes).sum::<usize>();

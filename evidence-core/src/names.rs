@@ -99,8 +99,13 @@ type Remembered<K, T> = Cache<K, Current<T>>;
 /// How much memory each kind takes, in bytes.
 const BUDGET: usize = 4 << 20;
 
-/// About as many bytes an entry takes, with the longest of names.
+/// More bytes than an entry takes, with the longest of names.
 const ENTRY: usize = 512;
+
+const _: () = {
+    let key = size_of::<(Id, Id, TrailName)>() + TrailName::MAX_LEN;
+    assert!(key + size_of::<Current<KnownTrail>>() < ENTRY && FlowName::MAX_LEN <= TrailName::MAX_LEN);
+};
 
 /// A service remembers nothing at first.
 pub(crate) const fn no_names() -> Names {

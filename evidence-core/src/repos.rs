@@ -157,16 +157,15 @@ impl Draft {
             return Ok(Some(id));
         }
         let reported = Hash::of(json_text(info)?);
-        let unchanged = |repo: Current<Id>| Guard::Revision(RecordKind::Repo, repo.record, repo.revision);
         if let Some(known) = cx.known_repo(reported)? {
-            self.guards.push(unchanged(*known));
+            self.guards.push(Guard::Revision(RecordKind::Repo, known.record, known.revision));
             return Ok(Some(known.record));
         }
         let known = cx.store().repo_by_identity(cx.org()?, &identity).await?;
         let (record, guard) = match known {
             Some(Current { revision, record: known }) => {
-                let (record, guard) =
-                    (known.reported_again(info), unchanged(Current { revision, record: known.id }));
+                let guard = Guard::Revision(RecordKind::Repo, known.id, revision);
+                let record = known.reported_again(info);
                 if record == known {
                     cx.remember_repo(reported, Current { revision, record: known.id })?;
                     self.guards.push(guard);
