@@ -18,7 +18,8 @@ use crate::flows::Flow;
 use crate::id::Id;
 use crate::ledger::{Hash, Header};
 use crate::name::{
-    AttestationTypeName, EnvironmentName, FlowName, OrgName, PolicyName, ServiceAccountName, TrailName,
+    AttestationTypeName, EnvironmentName, Fingerprint, FlowName, OrgName, PolicyName, ServiceAccountName,
+    TrailName,
 };
 use crate::orgs::{Membership, Organization, User};
 use crate::policies::{Policy, PolicyVersion};
@@ -266,7 +267,7 @@ impl Fact {
                 claim(Key::Trail { flow: record.flow, name: record.name.clone() }, record.id)
             }
             Self::ArtifactReported { record } => {
-                record.named().map(|key| NameEffect::Alias(key, record.id)).into_iter().collect()
+                record.names().map(|key| NameEffect::Alias(key, record.id)).collect()
             }
             Self::RepoReported { record } => claim(Key::Repo(record.identity.clone()), record.id),
             Self::EnvironmentCreated { record } => claim(Key::Environment(record.name.clone()), record.id),
@@ -347,7 +348,7 @@ impl RecordKind {
     }
 
     /// Whether what its names lead to follows from rows of its own ([`crate::index::IndexRow`]): those of trails and
-    /// snapshots never change, and a template's name leads to the newest artifact that has it.
+    /// snapshots never change, and what artifacts are found by leads to the newest one.
     pub const fn names_itself(self) -> bool {
         matches!(self, Self::Trail | Self::Snapshot | Self::Artifact)
     }
@@ -380,6 +381,11 @@ pub enum Key {
         trail: Id,
         name: String,
     },
+    /// The digest of content in a trail: it leads to the last report of it there.
+    Content {
+        trail: Id,
+        fingerprint: Fingerprint,
+    },
 }
 
 impl Key {
@@ -395,7 +401,7 @@ impl Key {
             Self::Policy(_) => RecordKind::Policy,
             Self::AttestationType(_) => RecordKind::AttestationType,
             Self::Snapshot { .. } => RecordKind::Snapshot,
-            Self::Artifact { .. } => RecordKind::Artifact,
+            Self::Artifact { .. } | Self::Content { .. } => RecordKind::Artifact,
         })
     }
 
@@ -407,6 +413,7 @@ impl Key {
             Self::Flow(name) => name.as_ref(),
             Self::Trail { name, .. } => name.as_ref(),
             Self::Repo(name) | Self::Artifact { name, .. } => name,
+            Self::Content { fingerprint, .. } => fingerprint.as_ref(),
             Self::Environment(name) => name.as_ref(),
             Self::Policy(name) => name.as_ref(),
             Self::AttestationType(name) => name.as_ref(),

@@ -5,14 +5,15 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use crate::artifacts::{Artifact, ArtifactFilter};
 use crate::cache::Cache;
 use crate::error::{Error, Result};
-use crate::fact::Fact;
+use crate::fact::{Fact, Key};
 use crate::flows::Flow;
 use crate::id::Id;
 use crate::ledger::Hash;
 use crate::limits::Limits;
-use crate::name::{FlowName, TrailName};
+use crate::name::{Fingerprint, FlowName, TemplateReferenceName, TrailName};
 use crate::service::Context;
 use crate::store::{Current, StoreError, StoreResult};
 use crate::texts::TextRef;
@@ -65,6 +66,22 @@ impl KnownTrail {
     }
 }
 
+/// What writes take from an artifact, which never changes.
+#[derive(Debug)]
+pub(crate) struct KnownArtifact {
+    pub(crate) id: Id,
+    pub(crate) fingerprint: Fingerprint,
+    /// The template's name for it, `""` without one.
+    pub(crate) name: String,
+}
+
+impl From<&Artifact> for KnownArtifact {
+    fn from(artifact: &Artifact) -> Self {
+        let Artifact { id, fingerprint, template_reference_name: name, .. } = artifact;
+        Self { id: *id, fingerprint: fingerprint.clone(), name: name.clone() }
+    }
+}
+
 /// How many more reports a trail takes before somebody has to count them.
 #[derive(Debug, Default)]
 pub(crate) struct Room(AtomicU64);
@@ -88,34 +105,42 @@ impl Room {
 /// What writes were about lately, for every request of a service.
 #[derive(Debug)]
 pub(crate) struct Names {
-    flows: Remembered<(Id, FlowName), KnownFlow>,
-    trails: Remembered<(Id, Id, TrailName), KnownTrail>,
+    flows: Cache<(Id, FlowName), Current<KnownFlow>>,
+    trails: Cache<(Id, Id, TrailName), Current<KnownTrail>>,
+    /// By what leads to the newest.
+    artifacts: Cache<(Id, Key), KnownArtifact>,
     /// By the digest of what was reported, of which all was known already.
-    repos: Remembered<(Id, Hash), Id>,
+    repos: Cache<(Id, Hash), Current<Id>>,
 }
-
-type Remembered<K, T> = Cache<K, Current<T>>;
 
 /// How much memory each kind takes, in bytes.
 const BUDGET: usize = 4 << 20;
 
 /// More bytes than an entry takes, with the longest of names.
-const ENTRY: usize = 512;
+const ENTRY: usize = 1024;
 
 const _: () = {
-    let key = size_of::<(Id, Id, TrailName)>() + TrailName::MAX_LEN;
-    assert!(key + size_of::<Current<KnownTrail>>() < ENTRY && FlowName::MAX_LEN <= TrailName::MAX_LEN);
+    let trail = size_of::<(Id, Id, TrailName)>() + TrailName::MAX_LEN + size_of::<Current<KnownTrail>>();
+    let names = 2 * TemplateReferenceName::MAX_LEN + Fingerprint::MAX_LEN;
+    let artifact = size_of::<(Id, Key)>() + size_of::<KnownArtifact>() + names;
+    assert!(trail < ENTRY && artifact < ENTRY && FlowName::MAX_LEN <= TrailName::MAX_LEN);
 };
 
 /// A service remembers nothing at first.
 pub(crate) const fn no_names() -> Names {
-    Names { flows: Cache::new(BUDGET), trails: Cache::new(BUDGET), repos: Cache::new(BUDGET) }
+    Names {
+        flows: Cache::new(BUDGET),
+        trails: Cache::new(BUDGET),
+        artifacts: Cache::new(BUDGET),
+        repos: Cache::new(BUDGET),
+    }
 }
 
 /// What a fact makes known once it is recorded.
 pub(crate) enum News {
     Flow(FlowName, KnownFlow),
     Trail(TrailName, Id, KnownTrail),
+    Artifact(Vec<Key>, Arc<KnownArtifact>),
 }
 
 impl News {
@@ -129,6 +154,9 @@ impl News {
             }
             Fact::TrailUpdated { record, .. } => {
                 Self::Trail(record.name.clone(), record.flow, KnownTrail::new(record))
+            }
+            Fact::ArtifactReported { record } => {
+                Self::Artifact(record.names().collect(), Arc::new(record.into()))
             }
             _ => return None,
         })
@@ -144,6 +172,11 @@ impl Names {
             }
             News::Trail(name, flow, record) => {
                 self.trails.put((org, flow, name), ENTRY, Arc::new(Current { revision, record }));
+            }
+            News::Artifact(names, record) => {
+                for name in names {
+                    self.artifacts.put((org, name), ENTRY, Arc::clone(&record));
+                }
             }
         }
     }
@@ -177,7 +210,7 @@ impl Recall {
     }
 
     /// What is remembered of this key, in the first attempt.
-    fn get<K: Ord, T>(&self, memory: &Remembered<K, T>, key: &K) -> Option<Arc<Current<T>>> {
+    fn get<K: Ord, T>(&self, memory: &Cache<K, T>, key: &K) -> Option<Arc<T>> {
         let remembered = self.is_allowed.load(Ordering::Relaxed).then(|| memory.get(key)).flatten();
         self.is_used.fetch_or(remembered.is_some(), Ordering::Relaxed);
         remembered
@@ -186,10 +219,10 @@ impl Recall {
     /// The same; else what the store says now, which is remembered.
     async fn get_or_read<K: Ord, T>(
         &self,
-        memory: &Remembered<K, T>,
+        memory: &Cache<K, T>,
         key: K,
-        read: impl Future<Output = StoreResult<Option<Current<T>>>>,
-    ) -> Result<Option<Arc<Current<T>>>> {
+        read: impl Future<Output = StoreResult<Option<T>>>,
+    ) -> Result<Option<Arc<T>>> {
         if let Some(remembered) = self.get(memory, &key) {
             return Ok(Some(remembered));
         }
@@ -231,6 +264,20 @@ impl Context<'_> {
             Ok(trail.map(|trail| trail.map(|trail| KnownTrail::new(&trail))))
         };
         self.recall().get_or_read(&self.names().trails, (org, flow, name.clone()), read).await
+    }
+
+    /// The artifact that this leads to, the newest that the filter admits, as a write that guards it may take it.
+    pub(crate) async fn known_artifact(
+        &self,
+        key: &Key,
+        filter: &ArtifactFilter,
+    ) -> Result<Option<Arc<KnownArtifact>>> {
+        let org = self.org()?;
+        let read = async {
+            let artifact = self.store().latest_artifact(org, filter).await?;
+            Ok(artifact.as_ref().map(KnownArtifact::from))
+        };
+        self.recall().get_or_read(&self.names().artifacts, (org, key.clone()), read).await
     }
 
     /// The repo of which a report of this digest tells nothing new, as a write that guards it may take it.

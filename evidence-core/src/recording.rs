@@ -3,13 +3,14 @@
 
 use std::sync::Arc;
 
+use crate::artifacts::ArtifactFilter;
 use crate::error::{Error, Resource, Result};
 use crate::fact::{Fact, Guard, Key, RecordKind, UnknownFields};
 use crate::flows::Flow;
 use crate::id::Id;
 use crate::json::JsonText;
-use crate::name::{FlowName, TrailName};
-use crate::names::{KnownFlow, KnownTrail};
+use crate::name::{Fingerprint, FlowName, TrailName};
+use crate::names::{KnownArtifact, KnownFlow, KnownTrail};
 use crate::service::{Context, Draft};
 use crate::store::Current;
 use crate::trails::{Reported, Trail};
@@ -62,6 +63,45 @@ impl Draft {
         let record = Flow::named(name.clone(), "flow_name", cx)?;
         let known = KnownFlow::from(&record);
         self.guarded(Fact::FlowCreated { record }, Guard::Vacant(Key::Flow(name.clone())));
+        Ok(known)
+    }
+
+    /// The last report of this content to the trail, if there is one.
+    pub(crate) async fn content(
+        &mut self,
+        trail: Id,
+        fingerprint: &Fingerprint,
+        cx: &Context<'_>,
+    ) -> Result<Option<Arc<KnownArtifact>>> {
+        let filter = ArtifactFilter {
+            trail: Some(trail),
+            fingerprint: Some(fingerprint.to_string()),
+            ..ArtifactFilter::default()
+        };
+        self.artifact(Key::Content { trail, fingerprint: fingerprint.clone() }, &filter, cx).await
+    }
+
+    /// The last report to the trail of an artifact of this template name, if there is one.
+    pub(crate) async fn artifact_named(
+        &mut self,
+        trail: Id,
+        name: &str,
+        cx: &Context<'_>,
+    ) -> Result<Option<Arc<KnownArtifact>>> {
+        let name = name.to_owned();
+        let filter =
+            ArtifactFilter { trail: Some(trail), name: Some(name.clone()), ..ArtifactFilter::default() };
+        self.artifact(Key::Artifact { trail, name }, &filter, cx).await
+    }
+
+    async fn artifact(
+        &mut self,
+        key: Key,
+        filter: &ArtifactFilter,
+        cx: &Context<'_>,
+    ) -> Result<Option<Arc<KnownArtifact>>> {
+        let known = cx.known_artifact(&key, filter).await?;
+        self.guards.extend(known.as_ref().map(|known| Guard::Denotes(key, known.id)));
         Ok(known)
     }
 

@@ -13,11 +13,10 @@ use super::view::views;
 use super::{
     Attachment, Attestation, AttestationView, Binding, Claim, Claimed, NamedAttestation, Verdict, evidence,
 };
-use crate::artifacts::{Artifact, ArtifactFilter};
 use crate::auth::Scope;
 use crate::decode::{self, InvalidField};
 use crate::error::{Error, Resource, Result};
-use crate::fact::{Fact, Guard};
+use crate::fact::Fact;
 use crate::id::Id;
 use crate::json::{JsonText, JsonValue};
 use crate::name::{AttestationName, Fingerprint, FingerprintPrefix, FlowName, OrgName, TrailName};
@@ -256,45 +255,36 @@ impl<C: Claim> PostAttestation<C> {
         let commit = base.git_commit_info.as_ref().map(|commit| &commit.sha1).filter(|sha| !sha.is_empty());
         match (&base.artifact_fingerprint, target, commit) {
             (Some(fingerprint), ..) => {
-                let found = reported(trail, Some(fingerprint), None, cx).await?;
+                let found = match trail {
+                    Some(trail) => draft.content(trail, fingerprint, cx).await?,
+                    None => None,
+                };
                 let artifact = found.ok_or_else(|| {
                     cx.missing(Resource::Artifact, fingerprint.as_str())
                         .in_flow(self.flow_name.as_str())
                         .in_trail(self.trail_name.as_str())
                         .named_by("artifact_fingerprint")
                 })?;
-                let target = target.map_or(artifact.template_reference_name, ToString::to_string);
+                let target = target.map_or_else(|| artifact.name.clone(), ToString::to_string);
                 Ok(Binding::Artifact { fingerprint: fingerprint.clone(), target })
             }
             (None, Some(target), Some(commit)) => {
                 Ok(Binding::Named { target: target.to_string(), commit: commit.to_string() })
             }
             (None, Some(target), None) => {
-                let found = reported(trail, None, Some(target.as_str()), cx).await?;
+                let found = match trail {
+                    Some(trail) => draft.artifact_named(trail, target.as_str(), cx).await?,
+                    None => None,
+                };
                 let artifact = found.ok_or_else(|| Error::invalid("target_artifacts", UNBOUND))?;
-                draft.guards.extend(artifact.named().map(|key| Guard::Denotes(key, artifact.id)));
-                Ok(Binding::Artifact { fingerprint: artifact.fingerprint, target: target.to_string() })
+                Ok(Binding::Artifact {
+                    fingerprint: artifact.fingerprint.clone(),
+                    target: target.to_string(),
+                })
             }
             (None, None, _) => Ok(Binding::Trail),
         }
     }
-}
-
-/// The artifact reported to the trail last, of this fingerprint and this template name; none where there is no trail yet.
-async fn reported(
-    trail: Option<Id>,
-    fingerprint: Option<&Fingerprint>,
-    name: Option<&str>,
-    cx: &Context<'_>,
-) -> Result<Option<Artifact>> {
-    let Some(trail) = trail else { return Ok(None) };
-    let filter = ArtifactFilter {
-        trail: Some(trail),
-        fingerprint: fingerprint.map(ToString::to_string),
-        name: name.map(str::to_owned),
-        ..ArtifactFilter::default()
-    };
-    Ok(cx.store().latest_artifact(cx.org()?, &filter).await?)
 }
 
 /// The public client recognises this sentence and says it in terms of its own flags.

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use evidence_core::artifacts::ArtifactFilter;
+use evidence_core::attestations::Binding;
 use evidence_core::limits::Limits;
 use evidence_core::texts::TextRef;
 use evidence_core::{Evidence, Settings, Store};
@@ -51,8 +52,6 @@ fn begin(api: &Api, name: &str, description: &str) -> Ask {
     api.put("/trails/acme/shop").form(&[("name=\"data_json\"", document.as_str())])
 }
 
-/// What each write asks once it was made before: nothing, but for what changes without any name or revision that a guard could
-/// tell of.
 #[tokio::test]
 async fn a_write_asks_for_what_it_does_not_know_alone() {
     for Stored { name, store, home, .. } in stores().await {
@@ -72,8 +71,8 @@ async fn a_write_asks_for_what_it_does_not_know_alone() {
             ("of tests", attest(&api, "junit", &json!({"junit_results": []}), &json!({})), vec![]),
             ("of pull requests", attest(&api, "pull_request", &pulls, &json!({})), vec![]),
             ("of a commit", attest(&api, "generic", &generic, &of_commit), vec![]),
-            ("of content", attest(&api, "generic", &generic, &by_fingerprint), vec!["latest_artifact"]),
-            ("of a name", attest(&api, "generic", &generic, &by_name), vec!["latest_artifact"]),
+            ("of content", attest(&api, "generic", &generic, &by_fingerprint), vec![]),
+            ("of a name", attest(&api, "generic", &generic, &by_name), vec![]),
             ("an artifact", artifact(&api, &in_trail), vec![]),
             ("an artifact of no trail", artifact(&api, &in_flow), vec![]),
             ("a trail", begin(&api, "u", ""), vec!["trail"]),
@@ -135,6 +134,22 @@ async fn what_another_server_changed_is_what_a_write_rests_on() {
         let org = store.org_role("acme", jane.id).await.unwrap().unwrap().organization.id;
         let newest = store.latest_artifact(org, &ArtifactFilter::default()).await.unwrap().unwrap();
         assert_eq!(newest.template, Some(TextRef::of(&own)));
+        // What the content is called that an attestation is about.
+        let named = |api: &Api, name: &str| artifact(api, &json!({"trail_name": "t", "template_reference_name": name}));
+        let about = |name: &'static str| {
+            let document = json!({"attestation_name": name, "is_compliant": true, "artifact_fingerprint": fingerprint(1)});
+            let form = [("name=\"data_json\"", &*document.to_string())];
+            api.post("/attestations/acme/shop/trail/t/generic").form(&form)
+        };
+        named(&api, "one").await.created();
+        about("of-one").await.created();
+        named(&other, "another").await.created();
+        about("of-another").await.created();
+        for (name, target) in [("of-one", "one"), ("of-another", "another")] {
+            let found = store.attestations(org, &[newest.trail.unwrap()], name).await.unwrap();
+            let target = target.to_owned();
+            assert_eq!(found[0].row.binding, Binding::Artifact { fingerprint: fingerprint(1).parse().unwrap(), target });
+        }
         // The repo, of which the same report is news again.
         for (api, description) in [(&api, "one"), (&api, "one"), (&other, "another"), (&api, "one")] {
             let info = json!({"name": "acme/shop", "url": "https://git.example.com/acme/shop", "description": description});
