@@ -47,7 +47,7 @@ pub trait Claim: DeserializeOwned + JsonSchema + Send + Sync + 'static {
 pub struct Claimed<'a> {
     /// The attestation's name.
     pub name: &'a AttestationName,
-    /// The trail; none where it comes into being with the attestation.
+    /// The id of the trail; none where it comes into being with the attestation.
     pub trail: Option<Id>,
     /// The part of the trail.
     pub binding: &'a Binding,
