@@ -261,10 +261,7 @@ impl<C: Claim> PostAttestation<C> {
         let commit = base.git_commit_info.as_ref().map(|commit| &commit.sha1).filter(|sha| !sha.is_empty());
         match (&base.artifact_fingerprint, target, commit) {
             (Some(fingerprint), ..) => {
-                let found = match trail {
-                    Some(trail) => draft.content(trail, fingerprint, cx).await?,
-                    None => None,
-                };
+                let found = draft.content(trail, fingerprint, cx).await?;
                 let artifact = found.ok_or_else(|| {
                     cx.missing(Resource::Artifact, fingerprint.as_str())
                         .in_flow(self.flow_name.as_str())
@@ -278,10 +275,7 @@ impl<C: Claim> PostAttestation<C> {
                 Ok(Binding::Named { target: target.to_string(), commit: commit.to_string() })
             }
             (None, Some(target), None) => {
-                let found = match trail {
-                    Some(trail) => draft.artifact_named(trail, target.as_str(), cx).await?,
-                    None => None,
-                };
+                let found = draft.artifact_named(trail, target.as_str(), cx).await?;
                 let artifact = found.ok_or_else(|| Error::invalid("target_artifacts", UNBOUND))?;
                 Ok(Binding::Artifact {
                     fingerprint: artifact.fingerprint.clone(),

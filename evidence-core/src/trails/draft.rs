@@ -69,13 +69,14 @@ impl Draft {
         Ok(known)
     }
 
-    /// The last report of this content to the trail, if there is one.
+    /// The last report of this content to the trail, if there is one; none where there is no trail yet.
     pub(crate) async fn content(
         &mut self,
-        trail: Id,
+        trail: Option<Id>,
         fingerprint: &Fingerprint,
         cx: &Context<'_>,
     ) -> Result<Option<Arc<KnownArtifact>>> {
+        let Some(trail) = trail else { return Ok(None) };
         let filter = ArtifactFilter {
             trail: Some(trail),
             fingerprint: Some(fingerprint.to_string()),
@@ -84,13 +85,14 @@ impl Draft {
         self.artifact(Key::Content { trail, fingerprint: fingerprint.clone() }, &filter, cx).await
     }
 
-    /// The last report to the trail of an artifact of this template name, if there is one.
+    /// The same of an artifact of this template name.
     pub(crate) async fn artifact_named(
         &mut self,
-        trail: Id,
+        trail: Option<Id>,
         name: &str,
         cx: &Context<'_>,
     ) -> Result<Option<Arc<KnownArtifact>>> {
+        let Some(trail) = trail else { return Ok(None) };
         let name = name.to_owned();
         let filter =
             ArtifactFilter { trail: Some(trail), name: Some(name.clone()), ..ArtifactFilter::default() };

@@ -141,11 +141,12 @@ async fn what_another_server_changed_is_what_a_write_rests_on() {
         let newest = store.latest_artifact(org, &ArtifactFilter::default()).await.unwrap().unwrap();
         assert_eq!(newest.template, Some(TextRef::of(&own)));
         // What the content is called that an attestation is about.
-        let named = |api: &Api, name: &str| artifact(api, &json!({"trail_name": "t", "template_reference_name": name}));
-        let about = |name: &'static str| {
-            let document = json!({"attestation_name": name, "is_compliant": true, "artifact_fingerprint": fingerprint(1)});
-            let form = [("name=\"data_json\"", &*document.to_string())];
-            api.post("/attestations/acme/shop/trail/t/generic").form(&form)
+        let named = |api: &Api, name: &str| {
+            artifact(api, &json!({"trail_name": "t", "template_reference_name": name}))
+        };
+        let about = |name: &str| {
+            let more = json!({"attestation_name": name, "artifact_fingerprint": fingerprint(1)});
+            attest(&api, "generic", &json!({"is_compliant": true}), &more)
         };
         named(&api, "one").await.created();
         about("of-one").await.created();
@@ -153,13 +154,14 @@ async fn what_another_server_changed_is_what_a_write_rests_on() {
         about("of-another").await.created();
         for (name, target) in [("of-one", "one"), ("of-another", "another")] {
             let found = store.attestations(org, &[newest.trail.unwrap()], name).await.unwrap();
-            let target = target.to_owned();
-            assert_eq!(found[0].row.binding, Binding::Artifact { fingerprint: fingerprint(1).parse().unwrap(), target });
+            let (fingerprint, target) = (fingerprint(1).parse().unwrap(), target.to_owned());
+            assert_eq!(found[0].row.binding, Binding::Artifact { fingerprint, target });
         }
         // The repo, of which the same report is news again.
         for (api, description) in [(&api, "one"), (&api, "one"), (&other, "another"), (&api, "one")] {
-            let info = json!({"name": "acme/shop", "url": "https://git.example.com/acme/shop", "description": description});
-            artifact(api, &json!({"repo_info": info})).await.created();
+            let mut info = repo();
+            info["description"] = description.into();
+            artifact(api, &json!({ "repo_info": info })).await.created();
         }
         assert_eq!(api.get("/repos/acme").await.ok()["repos"][0]["description"], "one");
     })
