@@ -264,7 +264,7 @@ impl Fact {
                 claim(Key::Trail { flow: record.flow, name: record.name.clone() }, record.id)
             }
             Self::ArtifactReported { record } => {
-                record.named().map(|key| NameEffect::Alias(key, record.id)).into_iter().collect()
+                record.names().map(|key| NameEffect::Alias(key, record.id)).collect()
             }
             Self::RepoReported { record } => claim(Key::Repo(record.identity.clone()), record.id),
             Self::EnvironmentCreated { record } => claim(Key::Environment(record.name.clone()), record.id),

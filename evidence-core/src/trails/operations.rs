@@ -20,6 +20,7 @@ use crate::name::{FingerprintPrefix, FlowName, OrgName, TrailName};
 use crate::operation::{Acknowledged, Document, Form, FormParts, JsonList, Method, Operation, Put};
 use crate::page::{PageNumber, Pagination, PerPage};
 use crate::repos::record::RepoInfo;
+use crate::service::names::KnownFlow;
 use crate::service::{Context, Draft};
 use crate::store::entry::Current;
 use crate::tags::record::TagFilter;
@@ -177,7 +178,7 @@ impl Trail {
         }
     }
 
-    fn take_template(&mut self, template: Option<TextRef>, flow: &Flow, cx: &Context<'_>) {
+    fn take_template(&mut self, template: Option<TextRef>, flow: &KnownFlow, cx: &Context<'_>) {
         if self.template != template {
             self.template = template;
             self.template_id = if template == flow.template { flow.template_id } else { cx.new_id() };
