@@ -468,7 +468,7 @@ mod tests {
 
     use super::*;
     use crate::auth::ActorKind;
-    use crate::decode::from_json;
+    use crate::decode::from_value;
     use crate::id::SystemRandom;
 
     const NOW: Timestamp = Timestamp::from_seconds(1_000_000);
@@ -549,7 +549,7 @@ mod tests {
             (json!({"description": "x", "expires_at": null, "other": 1}), None),
         ];
         for (body, field) in create {
-            let refused = from_json::<ApiKeyInput>(&body.clone().into()).err().map(|misfit| misfit.field());
+            let refused = from_value::<ApiKeyInput>(&body).err().map(|misfit| misfit.field());
             assert_eq!(refused.as_deref(), field, "{body}");
         }
         let rotate = [
@@ -563,7 +563,7 @@ mod tests {
         ];
         for (body, field) in rotate {
             let refused =
-                from_json::<ApiKeyRotation>(&body.clone().into()).err().map(|misfit| misfit.field());
+                from_value::<ApiKeyRotation>(&body).err().map(|misfit| misfit.field());
             assert_eq!(refused.as_deref(), field, "{body}");
         }
     }

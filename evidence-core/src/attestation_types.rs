@@ -11,7 +11,7 @@ use crate::decode::{self, InvalidField};
 use crate::error::{Error, Resource, Result};
 use crate::fact::{Fact, Guard, Key, RecordKind, UnknownFields, keep_unknown_fields};
 use crate::id::Id;
-use crate::json::{self, JsonText, JsonValue};
+use crate::json::{self, CheckedJson, JsonText};
 use crate::name::{AttestationTypeName, OrgName};
 use crate::operation::{Created, Document, Form, FormParts, JsonStream, Method, Operation};
 use crate::page::Listed;
@@ -327,8 +327,8 @@ pub struct AttestationTypeInput {
 impl Document for AttestationTypeInput {
     const PARTS: FormParts = FormParts { document: "data_json", file: "type_schema", many: false };
 
-    fn read(value: &JsonValue) -> Result<Self, InvalidField> {
-        decode::from_json(value)
+    fn read(text: CheckedJson<'_>) -> Result<Self, InvalidField> {
+        decode::from_json(text)
     }
 }
 
@@ -422,11 +422,11 @@ impl Operation for PostAttestationType {
 
 /// Reads a type schema: a JSON object, of whatever form.
 fn read_schema(text: &str) -> Result<JsonText> {
-    let value = json::parse(text.as_bytes()).map_err(|text| Error::invalid("type_schema", text))?;
-    if !matches!(value, JsonValue::Object(_)) {
+    let text = json::check(text.as_bytes()).map_err(|text| Error::invalid("type_schema", text))?;
+    if !text.is_object() {
         return Err(Error::invalid("type_schema", "Input should be a valid dictionary"));
     }
-    decode::from_json(&value).map_err(|misfit| Error::invalid_field(&misfit, "type_schema"))
+    decode::from_json(text).map_err(|misfit| Error::invalid_field(&misfit, "type_schema"))
 }
 
 /// Everything of a type that a version keeps.
@@ -540,7 +540,7 @@ mod tests {
         ];
         for (sent, kept) in table {
             let input: AttestationTypeInput =
-                decode::from_json(&json!({"name": "x", "evaluator": sent}).into()).unwrap();
+                decode::from_value(&json!({"name": "x", "evaluator": sent})).unwrap();
             assert_eq!(Content::new(input, None).evaluator, kept, "{sent}");
         }
     }
@@ -573,7 +573,7 @@ mod tests {
             ),
         ];
         for (sent, field) in table {
-            let refused = decode::from_json::<AttestationTypeInput>(&sent.clone().into())
+            let refused = decode::from_value::<AttestationTypeInput>(&sent)
                 .err()
                 .map(|misfit| misfit.field());
             assert_eq!(refused.as_deref(), field, "{sent}");

@@ -13,7 +13,7 @@ use crate::decode::{self, InvalidField};
 use crate::error::{Error, Resource, Result};
 use crate::fact::{Fact, Guard, Key, RecordKind, UnknownFields, keep_unknown_fields};
 use crate::id::Id;
-use crate::json::JsonValue;
+use crate::json::CheckedJson;
 use crate::name::{FlowName, OrgName};
 use crate::operation::{Document, Envelope, Form, FormParts, Json, JsonList, Method, Operation, Put};
 use crate::page::{Listed, Page, PageNumber, PageRequest, Pagination, PerPage};
@@ -350,8 +350,8 @@ pub struct FlowInput {
 impl Document for FlowInput {
     const PARTS: FormParts = FormParts { document: "data_json", file: "template_file", many: false };
 
-    fn read(value: &JsonValue) -> Result<Self, InvalidField> {
-        decode::from_json(value)
+    fn read(text: CheckedJson<'_>) -> Result<Self, InvalidField> {
+        decode::from_json(text)
     }
 }
 

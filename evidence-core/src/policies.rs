@@ -14,7 +14,7 @@ use crate::decode::{self, InvalidField};
 use crate::error::{Error, Resource, Result};
 use crate::fact::{Fact, Guard, Key, RecordKind, UnknownFields, keep_unknown_fields};
 use crate::id::Id;
-use crate::json::JsonValue;
+use crate::json::CheckedJson;
 use crate::name::{OrgName, PolicyName};
 use crate::operation::{Document, Form, FormParts, JsonStream, Method, Operation, Put};
 use crate::page::Listed;
@@ -227,8 +227,8 @@ const FILE: &str = "policy_file";
 impl Document for PolicyInput {
     const PARTS: FormParts = FormParts { document: "payload", file: FILE, many: false };
 
-    fn read(value: &JsonValue) -> Result<Self, InvalidField> {
-        decode::from_json(value)
+    fn read(text: CheckedJson<'_>) -> Result<Self, InvalidField> {
+        decode::from_json(text)
     }
 }
 

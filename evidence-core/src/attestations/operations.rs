@@ -19,7 +19,7 @@ use crate::decode::{self, InvalidField};
 use crate::error::{Error, Resource, Result};
 use crate::fact::{Fact, Guard};
 use crate::id::Id;
-use crate::json::{JsonText, JsonValue};
+use crate::json::{CheckedJson, JsonText};
 use crate::name::{AttestationName, Fingerprint, FingerprintPrefix, FlowName, OrgName, TrailName};
 use crate::operation::{Created, Document, Download, Form, FormParts, Json, JsonList, Method, Operation};
 use crate::recording::{ReportTarget, check_room};
@@ -120,15 +120,10 @@ pub struct AttestationInput<C> {
 impl<C: Claim> Document for AttestationInput<C> {
     const PARTS: FormParts = FormParts { document: "data_json", file: "attachment_file", many: true };
 
-    fn read(value: &JsonValue) -> Result<Self, InvalidField> {
-        let JsonValue::Object(fields) = value else {
-            return Err(InvalidField::of("data_json", "Input should be a valid dictionary"));
-        };
-        let (base, own) =
-            fields.iter().cloned().partition(|(field, _)| BASE_FIELDS.contains(&field.as_str()));
+    fn read(text: CheckedJson<'_>) -> Result<Self, InvalidField> {
         Ok(Self {
-            base: decode::from_json(&JsonValue::Object(base))?,
-            claim: decode::from_json(&JsonValue::Object(own))?,
+            base: decode::from_fields(text, |field| BASE_FIELDS.contains(&field))?,
+            claim: decode::from_fields(text, |field| !BASE_FIELDS.contains(&field))?,
         })
     }
 }

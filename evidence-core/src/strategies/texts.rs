@@ -14,7 +14,6 @@ use crate::decode;
 use crate::environments::EnvironmentKind;
 use crate::flows::Visibility;
 use crate::id::{ID_PATTERN, Id};
-use crate::json::JsonValue;
 use crate::name::{
     AttestationName, AttestationTypeName, CommitPrefix, CommitSha, EnvironmentName, Fingerprint,
     FingerprintPrefix, FlowName, OrgName, PolicyName, ServiceAccountName, TagKey, TemplateReferenceName,
@@ -103,7 +102,7 @@ impl Arbitrary for WebUrl {
 
     fn arbitrary_with((): ()) -> Self::Strategy {
         addresses()
-            .prop_filter_map("a web address", |text| decode::from_json(&JsonValue::String(text)).ok())
+            .prop_filter_map("a web address", |text| decode::from_value(&text.into()).ok())
             .boxed()
     }
 }
@@ -122,7 +121,7 @@ impl Arbitrary for Timestamp {
 fn read<T: DeserializeOwned + Debug>(words: &'static [&'static str]) -> BoxedStrategy<T> {
     select(words)
         .prop_filter_map("the type knows the word", |word| {
-            decode::from_json(&JsonValue::String(word.to_owned())).ok()
+            decode::from_value(&(*word).into()).ok()
         })
         .boxed()
 }

@@ -17,7 +17,7 @@ use crate::error::{Error, Resource, Result};
 use crate::fact::{Fact, Guard, Key, RecordKind};
 use crate::flows::Flow;
 use crate::id::Id;
-use crate::json::{JsonText, JsonValue};
+use crate::json::{CheckedJson, JsonText};
 use crate::name::{FingerprintPrefix, FlowName, OrgName, TrailName};
 use crate::operation::{Document, Envelope, Form, FormParts, JsonList, Method, Operation, Put, around_last};
 use crate::page::{PageNumber, Pagination, PerPage};
@@ -90,8 +90,8 @@ impl TrailInput {
 impl Document for TrailInput {
     const PARTS: FormParts = FormParts { document: "data_json", file: "template_file", many: false };
 
-    fn read(value: &JsonValue) -> Result<Self, InvalidField> {
-        decode::from_json(value)
+    fn read(text: CheckedJson<'_>) -> Result<Self, InvalidField> {
+        decode::from_json(text)
     }
 }
 
