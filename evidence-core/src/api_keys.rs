@@ -562,8 +562,7 @@ mod tests {
             (json!({"expires_at": 4_102_444_801_i64}), Some("expires_at")),
         ];
         for (body, field) in rotate {
-            let refused =
-                from_value::<ApiKeyRotation>(&body).err().map(|misfit| misfit.field());
+            let refused = from_value::<ApiKeyRotation>(&body).err().map(|misfit| misfit.field());
             assert_eq!(refused.as_deref(), field, "{body}");
         }
     }

@@ -573,9 +573,8 @@ mod tests {
             ),
         ];
         for (sent, field) in table {
-            let refused = decode::from_value::<AttestationTypeInput>(&sent)
-                .err()
-                .map(|misfit| misfit.field());
+            let refused =
+                decode::from_value::<AttestationTypeInput>(&sent).err().map(|misfit| misfit.field());
             assert_eq!(refused.as_deref(), field, "{sent}");
         }
     }

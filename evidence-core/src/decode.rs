@@ -320,13 +320,23 @@ fn no_nul(text: &str) -> Result<(), InvalidField> {
     }
 }
 
-/// Goes over the value that comes, of which nothing else says what type it has, and refuses a string with a NUL in it, which
-/// no database keeps.
-fn pass_over(at: &mut Scanner<'_>) -> Result<(), InvalidField> {
+/// Goes over a value whose type nothing else says, and refuses one with a NUL in it, which no database keeps.
+fn pass_over<'de>(at: &mut Scanner<'de>) -> Result<&'de str, InvalidField> {
+    let mut begin = *at;
+    let text = at.value();
+    // A NUL has no other spelling; what looks like one may be a backslash and digits.
+    if text.contains(r"\u0000") {
+        find_nul(&mut begin)?;
+    }
+    Ok(text)
+}
+
+/// Goes over a value up to the first string with a NUL in it.
+fn find_nul(at: &mut Scanner<'_>) -> Result<(), InvalidField> {
     let begin = *at;
     let found = match at.peek() {
-        Some(b'{') => pass_over_fields(at),
-        Some(b'[') => pass_over_items(at),
+        Some(b'{') => find_nul_in_fields(at),
+        Some(b'[') => find_nul_in_items(at),
         Some(b'"') => at.string().map_err(InvalidField::from).and_then(|text| no_nul(&text)),
         _ => {
             at.scalar();
@@ -336,24 +346,24 @@ fn pass_over(at: &mut Scanner<'_>) -> Result<(), InvalidField> {
     found.map_err(|misfit| misfit.about(begin))
 }
 
-fn pass_over_items(at: &mut Scanner<'_>) -> Result<(), InvalidField> {
+fn find_nul_in_items(at: &mut Scanner<'_>) -> Result<(), InvalidField> {
     at.open();
     let mut index = 0;
     while at.more() {
-        pass_over(at).map_err(|misfit| misfit.below(Segment::Item(index)))?;
+        find_nul(at).map_err(|misfit| misfit.below(Segment::Item(index)))?;
         index += 1;
     }
     at.close();
     Ok(())
 }
 
-fn pass_over_fields(at: &mut Scanner<'_>) -> Result<(), InvalidField> {
+fn find_nul_in_fields(at: &mut Scanner<'_>) -> Result<(), InvalidField> {
     at.open();
     while at.more() {
         let name = at.name()?;
         no_nul(&name)
             .map_err(|misfit| misfit.quoting(&name))
-            .and_then(|()| pass_over(at))
+            .and_then(|()| find_nul(at))
             .map_err(|misfit| misfit.below(Segment::Field(name.into_owned())))?;
     }
     at.close();
@@ -426,9 +436,7 @@ impl<'de> Deserializer<'de> for Reader<'_, 'de> {
         if name != JsonText::NAME {
             return visitor.visit_newtype_struct(self);
         }
-        let mut begin = *self.at;
-        pass_over(self.at)?;
-        visitor.visit_string(compact(begin.value())?)
+        visitor.visit_string(compact(pass_over(self.at)?)?)
     }
 
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, InvalidField> {
@@ -454,9 +462,7 @@ impl<'de> Deserializer<'de> for Reader<'_, 'de> {
     ) -> Result<V::Value, InvalidField> {
         match self.at.peek() {
             Some(b'{') => self.deserialize_any(visitor),
-            _ => {
-                Err(InvalidField::about(de::Error::custom("Input should be a valid dictionary"), *self.at))
-            }
+            _ => Err(InvalidField::about(de::Error::custom("Input should be a valid dictionary"), *self.at)),
         }
     }
 

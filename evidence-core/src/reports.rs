@@ -297,8 +297,7 @@ mod tests {
     const TWO: &str = "2222222222222222222222222222222222222222222222222222222222222222";
 
     fn running(artifacts: &Value) -> Vec<(String, String, Vec<i64>)> {
-        let body: DockerReport =
-            from_value(&json!({ "artifacts": artifacts })).expect("a valid report");
+        let body: DockerReport = from_value(&json!({ "artifacts": artifacts })).expect("a valid report");
         let report =
             Report::new(EnvironmentKind::Docker, body.artifacts.0.iter().map(PlainArtifact::observed));
         let flat = |(key, seen): (&ArtifactKey, &ObservedArtifact)| {

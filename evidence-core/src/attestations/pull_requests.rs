@@ -292,11 +292,7 @@ mod tests {
             (json!({"url": "u", "state": "open", "commits": [{"sha": SHA, "sha1": "a"}]}), "commits[0].sha1"),
         ];
         for (value, field) in table {
-            assert_eq!(
-                from_value::<PullRequest>(&value).unwrap_err().field(),
-                field,
-                "{value}"
-            );
+            assert_eq!(from_value::<PullRequest>(&value).unwrap_err().field(), field, "{value}");
         }
     }
 }

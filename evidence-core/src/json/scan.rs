@@ -87,7 +87,8 @@ impl<'a> Scanner<'a> {
         if quoted.contains('\\') {
             serde_json::from_str(quoted).map(Cow::Owned)
         } else {
-            Ok(quoted.trim_matches('"').into())
+            let text = quoted.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
+            Ok(text.unwrap_or_default().into())
         }
     }
 
@@ -129,17 +130,16 @@ pub(super) fn skip_string(rest: &mut std::slice::Iter<'_, u8>) {
 pub(crate) fn compact(text: &str) -> serde_json::Result<String> {
     let (mut at, mut written) = (Scanner::new(text), String::with_capacity(text.len()));
     while let Some(byte) = at.peek() {
-        match byte {
-            b'"' => {
-                let quoted = at.quoted();
-                if quoted.contains('\\') {
-                    written.push_str(&serde_json::to_string(&serde_json::from_str::<String>(quoted)?)?);
-                } else {
-                    written.push_str(quoted);
-                }
+        if byte == b'"' {
+            let quoted = at.quoted();
+            if quoted.contains('\\') {
+                written.push_str(&serde_json::to_string(&serde_json::from_str::<String>(quoted)?)?);
+            } else {
+                written.push_str(quoted);
             }
-            b'[' | b']' | b'{' | b'}' | b',' | b':' => written.push_str(at.take(1)),
-            _ => written.push_str(at.scalar()),
+        } else {
+            let ends = |byte| matches!(byte, b'"' | b' ' | b'\t' | b'\r' | b'\n');
+            written.push_str(at.take(at.rest.bytes().position(ends).unwrap_or(at.rest.len())));
         }
     }
     Ok(written)

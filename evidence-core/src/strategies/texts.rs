@@ -101,9 +101,7 @@ impl Arbitrary for WebUrl {
     type Strategy = BoxedStrategy<Self>;
 
     fn arbitrary_with((): ()) -> Self::Strategy {
-        addresses()
-            .prop_filter_map("a web address", |text| decode::from_value(&text.into()).ok())
-            .boxed()
+        addresses().prop_filter_map("a web address", |text| decode::from_value(&text.into()).ok()).boxed()
     }
 }
 
@@ -120,9 +118,7 @@ impl Arbitrary for Timestamp {
 /// The values of a field that knows these words, as the type that it is read as.
 fn read<T: DeserializeOwned + Debug>(words: &'static [&'static str]) -> BoxedStrategy<T> {
     select(words)
-        .prop_filter_map("the type knows the word", |word| {
-            decode::from_value(&(*word).into()).ok()
-        })
+        .prop_filter_map("the type knows the word", |word| decode::from_value(&(*word).into()).ok())
         .boxed()
 }
 

@@ -258,11 +258,7 @@ fn the_fields_of_an_override_are_checked() {
         (json!({"reason": "r", "new_compliance_status": true}), "original_attestation_type"),
     ];
     for (document, field) in table {
-        assert_eq!(
-            decode::from_value::<Override>(&document).unwrap_err().field(),
-            field,
-            "{document}"
-        );
+        assert_eq!(decode::from_value::<Override>(&document).unwrap_err().field(), field, "{document}");
     }
     let of = |kind: &str| {
         let document =
