@@ -106,7 +106,7 @@ impl fmt::Display for InvalidField {
 
 impl std::error::Error for InvalidField {}
 
-/// A string that is no text: none is in checked JSON.
+/// A string that spells half of a surrogate pair; none is in JSON that was checked.
 impl From<serde_json::Error> for InvalidField {
     fn from(error: serde_json::Error) -> Self {
         de::Error::custom(error)
@@ -189,8 +189,7 @@ pub fn from_fields<'de, T: Deserialize<'de>>(
         return Err(de::Error::custom("Input should be a valid dictionary"));
     }
     let at = &mut Scanner::new(object.as_str());
-    at.open();
-    T::deserialize(MapAccessDeserializer::new(Fields { at, name: None, wanted, from_text: false }))
+    T::deserialize(MapAccessDeserializer::new(Fields { wanted, ..Fields::new(at, false) }))
 }
 
 /// Reads a value as a `T`, as if it had been sent as JSON.
@@ -201,13 +200,7 @@ pub fn from_value<T: DeserializeOwned>(value: &Value) -> Result<T, InvalidField>
 /// Reads URL parameters as a `T`: every value in `parameters` is a string, or a list of them where one repeats.
 pub fn from_parameters<T: DeserializeOwned>(parameters: Map<String, Value>) -> Result<T, InvalidField> {
     let text = Value::Object(parameters).to_string();
-    let at = &mut Scanner::new(&text);
-    at.open();
-    T::deserialize(MapAccessDeserializer::new(Fields { at, name: None, wanted: any_field, from_text: true }))
-}
-
-fn any_field(_: &str) -> bool {
-    true
+    T::deserialize(MapAccessDeserializer::new(Fields::new(&mut Scanner::new(&text), true)))
 }
 
 /// Reads the value that comes.
@@ -224,10 +217,10 @@ impl<'de> Reader<'_, 'de> {
         read: impl FnOnce(Reader<'_, 'de>) -> Result<T, InvalidField>,
     ) -> Result<T, InvalidField> {
         let Self { at, from_text } = self;
-        let mut last = *at;
+        let mut last;
         let at = if from_text {
+            last = last_item(*at);
             at.value();
-            last = last_item(last);
             &mut last
         } else {
             at
@@ -246,9 +239,7 @@ impl<'de> Reader<'_, 'de> {
         let Self { at, from_text } = self;
         match at.peek() {
             Some(b'{') => {
-                at.open();
-                let fields = Fields { at: &mut *at, name: None, wanted: any_field, from_text };
-                let value = visitor.visit_map(fields)?;
+                let value = visitor.visit_map(Fields::new(at, from_text))?;
                 at.close();
                 Ok(value)
             }
@@ -259,6 +250,7 @@ impl<'de> Reader<'_, 'de> {
                 Ok(value)
             }
             Some(b'"') => match at.string()? {
+                // It has no escapes, and so no NUL.
                 Cow::Borrowed(text) => visitor.visit_borrowed_str(text),
                 Cow::Owned(text) => {
                     no_nul(&text)?;
@@ -481,12 +473,12 @@ impl<'de> Deserializer<'de> for Reader<'_, 'de> {
     serde::forward_to_deserialize_any! { f32 i128 u128 char bytes byte_buf unit unit_struct tuple tuple_struct map identifier }
 }
 
-/// Reads the items of the list that it is in.
+/// Reads the items of a list.
 struct Items<'r, 'de> {
     at: &'r mut Scanner<'de>,
     index: usize,
     from_text: bool,
-    /// Whether there is one without a list around it.
+    /// Whether it is a parameter that was sent once: one item, with no list around it.
     alone: bool,
 }
 
@@ -509,7 +501,7 @@ impl<'de> de::SeqAccess<'de> for Items<'_, 'de> {
     }
 }
 
-/// Reads the wanted fields of the object that it is in.
+/// Reads the wanted fields of an object.
 struct Fields<'r, 'de> {
     at: &'r mut Scanner<'de>,
     /// Of the field whose value comes.
@@ -518,7 +510,13 @@ struct Fields<'r, 'de> {
     from_text: bool,
 }
 
-impl<'de> Fields<'_, 'de> {
+impl<'r, 'de> Fields<'r, 'de> {
+    /// Goes into the object that comes.
+    fn new(at: &'r mut Scanner<'de>, from_text: bool) -> Self {
+        at.open();
+        Self { at, name: None, wanted: |_| true, from_text }
+    }
+
     /// The next wanted name.
     fn next(&mut self) -> Result<Option<Cow<'de, str>>, InvalidField> {
         while self.at.more() {
@@ -557,198 +555,4 @@ impl<'de> de::MapAccess<'de> for Fields<'_, 'de> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-
-    use serde::Deserialize;
-    use serde_json::json;
-
-    use super::*;
-    use crate::name::{FlowName, TagKey};
-
-    #[derive(Debug, Deserialize)]
-    #[serde(deny_unknown_fields)]
-    #[expect(dead_code, reason = "only read")]
-    struct Body {
-        name: FlowName,
-        kind: Option<Kind>,
-        #[serde(default)]
-        counts: Vec<u64>,
-        #[serde(default)]
-        tags: BTreeMap<TagKey, String>,
-        inner: Option<Inner>,
-    }
-
-    #[derive(Debug, Deserialize)]
-    #[expect(dead_code, reason = "only read")]
-    struct Inner {
-        flag: bool,
-        size: Option<f64>,
-    }
-
-    #[derive(Debug, Deserialize, PartialEq)]
-    #[serde(rename_all = "lowercase")]
-    enum Kind {
-        Public,
-        Private,
-    }
-
-    #[test]
-    fn every_misfit_names_its_field_and_quotes_its_input() {
-        let table = [
-            (json!({}), "name", "Field required [input: None]"),
-            (json!({"name": null}), "name", "Input should be a valid string [input: None]"),
-            (json!({"name": 5}), "name", "Input should be a valid string [input: 5]"),
-            (
-                json!({"name": "foo bar"}),
-                "name",
-                r"String should match pattern '^[a-zA-Z0-9][a-zA-Z0-9\.\-_~]*$' [input: foo bar]",
-            ),
-            (json!({"name": "x", "kind": ""}), "kind", "Input should be 'public' or 'private' [input: ]"),
-            (
-                json!({"name": "x", "kind": {"a": 1}}),
-                "kind",
-                "Input should be 'public' or 'private' [input: {\"a\":1}]",
-            ),
-            (json!({"name": "x", "more": 1}), "more", "Extra inputs are not permitted [input: 1]"),
-            (
-                json!({"name": "x", "counts": [1, "2"]}),
-                "counts[1]",
-                "Input should be a valid integer [input: 2]",
-            ),
-            (
-                json!({"name": "x", "counts": [-1]}),
-                "counts[0]",
-                "Input should be greater than or equal to 0 [input: -1]",
-            ),
-            (
-                json!({"name": "x", "counts": [1.5]}),
-                "counts[0]",
-                "Input should be a valid integer [input: 1.5]",
-            ),
-            (json!({"name": "x", "counts": ""}), "counts", "Input should be a valid list [input: ]"),
-            (json!({"name": "x", "tags": ""}), "tags", "Input should be a valid dictionary [input: ]"),
-            (json!({"name": "x", "tags": {"a": 1}}), "tags.a", "Input should be a valid string [input: 1]"),
-            (
-                json!({"name": "x", "tags": {"a": "\u{0}"}}),
-                "tags.a",
-                "String should not contain the NUL character [input: \u{0}]",
-            ),
-            (
-                json!({"name": "x", "inner": [true]}),
-                "inner",
-                "Input should be a valid dictionary [input: [true]]",
-            ),
-            (
-                json!({"name": "x", "inner": {"flag": "true"}}),
-                "inner.flag",
-                "Input should be a valid boolean [input: true]",
-            ),
-            (
-                json!({"name": "x", "inner": {"flag": true, "size": ""}}),
-                "inner.size",
-                "Input should be a valid number [input: ]",
-            ),
-            (json!([]), "", "Input should be a valid dictionary [input: []]"),
-        ];
-        for (input, field, message) in table {
-            let misfit = from_value::<Body>(&input).expect_err(&input.to_string());
-            assert_eq!((misfit.field().as_str(), misfit.message().as_str()), (field, message), "{input}");
-        }
-        let misfit = from_value::<Body>(&json!({"name": "x", "tags": {"a b": ""}})).unwrap_err();
-        assert_eq!(misfit.field(), "tags.a b");
-    }
-
-    #[test]
-    fn a_number_beyond_all_types_is_told_what_is_wanted_like_any_other() {
-        for (text, field, message) in [
-            (r#"{"name": 1e400}"#, "name", "Input should be a valid string [input: 1e400]"),
-            (
-                r#"{"name": "x", "counts": [1e400]}"#,
-                "counts[0]",
-                "Input should be a valid integer [input: 1e400]",
-            ),
-            (r#"{"name": "x", "tags": 1e400}"#, "tags", "Input should be a valid dictionary [input: 1e400]"),
-            (
-                r#"{"name": "x", "inner": {"flag": -1e400}}"#,
-                "inner.flag",
-                "Input should be a valid boolean [input: -1e400]",
-            ),
-            (
-                r#"{"name": "x", "inner": {"flag": true, "size": 1e400}}"#,
-                "inner.size",
-                "Input should be a valid number [input: 1e400]",
-            ),
-        ] {
-            let misfit = from_json::<Body>(crate::json::check(text.as_bytes()).unwrap()).expect_err(text);
-            assert_eq!((misfit.field().as_str(), misfit.message().as_str()), (field, message), "{text}");
-        }
-    }
-
-    #[derive(Debug, Deserialize)]
-    struct Query {
-        page: Option<i64>,
-        reverse: Option<bool>,
-        #[serde(default)]
-        tag: Vec<String>,
-        kind: Option<Kind>,
-    }
-
-    #[test]
-    fn parameters_read_as_what_the_type_wants() {
-        let Value::Object(parameters) = json!({"page": ["1", "2"], "reverse": "True", "tag": "one", "kind": ["junk", "private"], "other": ""})
-        else {
-            unreachable!()
-        };
-        let query: Query = from_parameters(parameters).unwrap();
-        assert_eq!((query.page, query.reverse, query.kind), (Some(2), Some(true), Some(Kind::Private)));
-        assert_eq!(query.tag, ["one"]);
-    }
-
-    #[test]
-    fn parameters_of_the_wrong_form_are_named() {
-        let table = [
-            (
-                json!({"page": ""}),
-                "page",
-                "Input should be a valid integer, unable to parse string as an integer [input: ]",
-            ),
-            (
-                json!({"page": "99999999999999999999"}),
-                "page",
-                "Input should be a valid integer, unable to parse string as an integer [input: 99999999999999999999]",
-            ),
-            (
-                json!({"page": "9223372036854775808"}),
-                "page",
-                "Input should be a valid integer [input: 9223372036854775808]",
-            ),
-            (
-                json!({"reverse": ""}),
-                "reverse",
-                "Input should be a valid boolean, unable to interpret input [input: ]",
-            ),
-        ];
-        for (input, field, message) in table {
-            let Value::Object(parameters) = input.clone() else { unreachable!() };
-            let misfit = from_parameters::<Query>(parameters).unwrap_err();
-            assert_eq!((misfit.field().as_str(), misfit.message().as_str()), (field, message), "{input}");
-        }
-    }
-
-    #[derive(Debug, Deserialize)]
-    #[serde(deny_unknown_fields)]
-    struct Closed {}
-
-    #[test]
-    fn a_long_key_is_told_by_its_beginning_wherever_it_is() {
-        let (key, told) = ("é".repeat(100_000), format!("{}…", "é".repeat(MAX_ECHO)));
-        let misfit = from_value::<Closed>(&json!({ &key: 1 })).unwrap_err();
-        assert_eq!(misfit.field(), told);
-        let misfit = from_value::<BTreeMap<String, Query>>(&json!({ &key: {"page": []} })).unwrap_err();
-        assert_eq!(misfit.field(), format!("{told}.page"));
-        let misfit = from_value::<BTreeMap<u64, u64>>(&json!({ &key: 1 })).unwrap_err();
-        assert_eq!(misfit.field(), told);
-        assert!(misfit.message().ends_with(&format!("[input: {told}]")), "{}", misfit.message());
-    }
-}
+mod tests;

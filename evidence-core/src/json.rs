@@ -1,5 +1,5 @@
-//! JSON as it was sent: its numbers are the characters that were sent, however long. What callers send to get back is
-//! decoded to [`JsonValue`] and carried as [`JsonText`]; nothing on the way reads a number of it.
+//! JSON as it was sent: its numbers are the characters that were sent, however long. What callers send to get back is cut
+//! out of [`CheckedJson`] and carried as [`JsonText`]; nothing on the way reads a number of it.
 
 mod parse;
 mod scan;
