@@ -554,5 +554,25 @@ impl<'de> de::MapAccess<'de> for Fields<'_, 'de> {
     }
 }
 
+/// A value that may be left out and may not be null.
+pub(crate) fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
+}
+
+/// A field that has two spellings, of which one is sent, or both with one value.
+pub(crate) fn either_spelling<T: PartialEq, E: de::Error>(
+    field: &'static str,
+    spelling: Option<T>,
+    other: Option<T>,
+) -> Result<T, E> {
+    match (spelling, other) {
+        (Some(one), Some(another)) if one != another => Err(E::duplicate_field(field)),
+        (Some(value), _) | (None, Some(value)) => Ok(value),
+        (None, None) => Err(E::missing_field(field)),
+    }
+}
+
 #[cfg(test)]
 mod tests;

@@ -6,9 +6,9 @@ use proptest::sample::{Index, select};
 use serde_json::json;
 
 use super::*;
+use crate::bounded::{List, ShortText, UserData};
 use crate::json::{JsonFields, JsonValue, MAX_DEPTH, check, parse};
 use crate::name::{FlowName, TagKey};
-use crate::shared::{List, ShortText, UserData};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
