@@ -179,7 +179,7 @@ mod tests {
 
     use super::*;
     use crate::attestations::claims::PullRequests;
-    use crate::decode::from_json;
+    use crate::decode::from_value;
 
     #[test]
     fn details_read_back_as_they_are_recorded_and_what_is_unknown_stays() {
@@ -187,7 +187,7 @@ mod tests {
             json!({"name": "s", "failures": 1, "errors": 0, "skipped": 0, "total": 2, "duration": 0.5});
         let pull_request = json!({"url": "u", "state": "open", "merge_commit": "", "approvers": ["ann"]});
         let reported = json!({"git_provider": "azure", "pull_requests": [pull_request]});
-        let reported: PullRequests = from_json(&reported.into()).unwrap();
+        let reported: PullRequests = from_value(&reported).unwrap();
         let read = |text: &str| serde_json::from_str::<Details>(text).unwrap();
         let other = |text: &str| Details::Other(serde_json::from_str(text).unwrap());
         let pull_requests = PullRequestDetails {

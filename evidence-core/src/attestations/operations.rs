@@ -23,7 +23,7 @@ use crate::error::{Error, Resource, Result};
 use crate::fact::Fact;
 use crate::git::GitCommit;
 use crate::id::Id;
-use crate::json::{JsonText, JsonValue};
+use crate::json::{CheckedJson, JsonText};
 use crate::links::ExternalUrls;
 use crate::name::{AttestationName, Fingerprint, FingerprintPrefix, FlowName, OrgName, TrailName};
 use crate::operation::{
@@ -125,15 +125,10 @@ pub struct AttestationInput<C> {
 impl<C: Claim> Document for AttestationInput<C> {
     const PARTS: FormParts = FormParts { document: "data_json", file: "attachment_file", many: true };
 
-    fn read(value: &JsonValue) -> Result<Self, InvalidField> {
-        let JsonValue::Object(fields) = value else {
-            return Err(InvalidField::of("data_json", "Input should be a valid dictionary"));
-        };
-        let (base, own) =
-            fields.iter().cloned().partition(|(field, _)| BASE_FIELDS.contains(&field.as_str()));
+    fn read(text: CheckedJson<'_>) -> Result<Self, InvalidField> {
         Ok(Self {
-            base: decode::from_json(&JsonValue::Object(base))?,
-            claim: decode::from_json(&JsonValue::Object(own))?,
+            base: decode::from_fields(text, |field| BASE_FIELDS.contains(&field))?,
+            claim: decode::from_fields(text, |field| !BASE_FIELDS.contains(&field))?,
         })
     }
 }

@@ -229,7 +229,7 @@ impl PullRequest {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decode::from_json;
+    use crate::decode::from_value;
 
     const SHA: &str = "0123456789abcdef0123456789abcdef01234567";
 
@@ -243,7 +243,7 @@ mod tests {
             "url": "u", "state": "MERGED", "approvers": [{"username": "ann", "state": "APPROVED", "timestamp": 5.0}],
             "commits": [{"sha1": SHA, "message": "m", "author": "a", "author_username": "b", "branch": "main", "timestamp": 7}],
         });
-        let read = |value: &Value| from_json::<PullRequest>(&value.clone().into()).unwrap();
+        let read = |value: &Value| from_value::<PullRequest>(&value).unwrap();
         assert_eq!(read(&specification), read(&client));
         let oldest = read(&json!({"url": "u", "state": "open", "merge_commit": "", "approvers": ["ann"]}));
         assert_eq!(oldest.approvers.0[0].username.as_str(), "ann");
@@ -258,11 +258,11 @@ mod tests {
 
     #[test]
     fn what_is_answered_is_read_as_what_was_sent() {
-        let sent = from_json::<PullRequest>(&json!({
+        let sent = from_value::<PullRequest>(&json!({
             "url": "u", "state": "MERGED", "approvers": [{"author": "ann", "state": "APPROVED", "timestamp": 5}, "bob"],
             "commits": [{"sha": SHA, "message": "m", "author": "a", "timestamp": 7, "parents": [SHA]}],
-        }).into());
-        assert_eq!(from_json::<PullRequest>(&sent.clone().unwrap().answered().into()), sent);
+        }));
+        assert_eq!(from_value::<PullRequest>(&sent.clone().unwrap().answered()), sent);
     }
 
     #[test]
@@ -271,9 +271,9 @@ mod tests {
             "url": "u", "state": "open", "merge_commit": SHA, "created_at": 1.25, "merged_at": null,
             "approvers": null, "commits": [{"sha1": SHA}],
         });
-        let one = from_json::<PullRequest>(&sent.into());
+        let one = from_value::<PullRequest>(&sent);
         let kept = serde_json::to_value(one.clone().unwrap()).unwrap();
-        assert_eq!(from_json::<PullRequest>(&kept.into()), one);
+        assert_eq!(from_value::<PullRequest>(&kept), one);
     }
 
     #[test]
@@ -295,11 +295,7 @@ mod tests {
             (json!({"url": "u", "state": "open", "commits": [{"sha": SHA, "sha1": "a"}]}), "commits[0].sha1"),
         ];
         for (value, field) in table {
-            assert_eq!(
-                from_json::<PullRequest>(&value.clone().into()).unwrap_err().field(),
-                field,
-                "{value}"
-            );
+            assert_eq!(from_value::<PullRequest>(&value).unwrap_err().field(), field, "{value}");
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::flows::record::Flow;
 use crate::flows::templates::Uploaded;
 use crate::git::GitCommit;
 use crate::id::Id;
-use crate::json::JsonValue;
+use crate::json::CheckedJson;
 use crate::links::ExternalUrls;
 use crate::name::{FingerprintPrefix, FlowName, OrgName, TrailName};
 use crate::operation::{Acknowledged, Document, Form, FormParts, JsonList, Method, Operation, Put};
@@ -87,8 +87,8 @@ impl TrailInput {
 impl Document for TrailInput {
     const PARTS: FormParts = FormParts { document: "data_json", file: "template_file", many: false };
 
-    fn read(value: &JsonValue) -> Result<Self, InvalidField> {
-        decode::from_json(value)
+    fn read(text: CheckedJson<'_>) -> Result<Self, InvalidField> {
+        decode::from_json(text)
     }
 }
 
