@@ -11,7 +11,7 @@ use crate::decode::{self, InvalidField};
 use crate::error::{Error, Resource, Result};
 use crate::fact::{Fact, Guard, Key, RecordKind, UnknownFields, keep_unknown_fields};
 use crate::id::Id;
-use crate::json::{self, JsonText, JsonValue};
+use crate::json::{self, EmptyObject, JsonText, JsonValue};
 use crate::name::{AttestationTypeName, OrgName};
 use crate::operation::{Created, Document, Form, FormParts, JsonStream, Method, Operation};
 use crate::page::Listed;
@@ -142,10 +142,11 @@ pub struct VersionView {
     /// either read it as the object it is or show its compact text as it came, and both are served by this.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub type_schema: Option<JsonText>,
-    /// How the data are evaluated: `{"content_type": "jq", "rules": […]}`, or `{"content_type": "default"}` for the
-    /// schema alone.
+    /// How the data are evaluated.
+    #[schemars(with = "Evaluator")]
     pub evaluator: Value,
-    /// What of the data is shown: a list of `{"name", "expression"}`; null where that was not told.
+    /// What of the data is shown; null where that was not told.
+    #[schemars(with = "Option<List<SummaryItem>>")]
     pub summary: Option<Value>,
 }
 
@@ -192,12 +193,12 @@ impl AttestationType {
             last_modified_at: Some(self.last_modified_at.seconds()),
             ..self.before(org)
         };
-        Versioned::new(&before, versions, &json!({}))
+        Versioned::new(&before, versions, &EmptyObject {})
     }
 
     /// The same with one of its versions, and without who made it and when.
     fn of_version(&self, number: u64, org: &OrgName) -> Result<Versioned> {
-        Versioned::new(&self.before(org), [Told::<()>::Version((self.id, number))], &json!({}))
+        Versioned::new(&self.before(org), [Told::<()>::Version((self.id, number))], &EmptyObject {})
     }
 
     fn before(&self, org: &OrgName) -> BeforeVersions {

@@ -4,6 +4,7 @@
 mod parse;
 mod text;
 
+use schemars::JsonSchema;
 use serde::ser::Error as _;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
@@ -11,6 +12,11 @@ use serde_json::value::RawValue;
 
 pub use parse::{MAX_DEPTH, MAX_VALUES, parse};
 pub use text::{JsonFields, JsonText};
+
+/// `{}`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
+#[schemars(inline)]
+pub struct EmptyObject {}
 
 /// A JSON value whose numbers are text.
 #[derive(Debug, Clone, Eq)]

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use futures_util::stream::BoxStream;
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::Value;
 
 use super::{Policy, PolicyVersion, VersionKey};
 use crate::auth::Actor;
@@ -14,6 +13,7 @@ use crate::compute::LONG_JSON;
 use crate::environments::Environment;
 use crate::error::Result;
 use crate::id::Id;
+use crate::json::EmptyObject;
 use crate::name::{EnvironmentName, PolicyName};
 use crate::page::Listed;
 use crate::service::{Context, Lasting};
@@ -82,13 +82,13 @@ pub struct PolicyVersionView {
 pub struct PolicyEventView {
     /// What happened: `creation`, `new_version` or `metadata_update`.
     #[serde(rename = "type")]
-    pub kind: String,
+    pub kind: &'static str,
     /// When it happened, in epoch seconds.
     pub timestamp: Seconds,
     /// Who did it: the name of a user or service account.
     pub user: String,
     /// Always empty.
-    pub data: BTreeMap<String, Value>,
+    pub data: EmptyObject,
 }
 
 impl From<PolicyVersion> for PolicyVersionView {
@@ -104,8 +104,8 @@ impl From<PolicyVersion> for PolicyVersionView {
 }
 
 impl PolicyEventView {
-    fn new(kind: &str, at: Timestamp, by: &Actor) -> Self {
-        Self { kind: kind.to_owned(), timestamp: at.seconds(), user: by.name.clone(), data: BTreeMap::new() }
+    fn new(kind: &'static str, at: Timestamp, by: &Actor) -> Self {
+        Self { kind, timestamp: at.seconds(), user: by.name.clone(), data: EmptyObject {} }
     }
 }
 

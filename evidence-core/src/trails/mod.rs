@@ -25,7 +25,9 @@ use crate::time::Timestamp;
 
 pub(crate) use evaluation::{Activity, EvaluatedTrail, evaluated, fitting, newest_of_flows};
 pub(crate) use events::runs;
-pub use events::{EventRepo, EventView};
+pub use events::{
+    AttestationEvent, EventCommit, EventDetails, EventRepo, EventSource, EventView, RunEvent, TrailData,
+};
 pub use operations::*;
 #[cfg(feature = "pdf")]
 pub use report::GetAuditPdf;
