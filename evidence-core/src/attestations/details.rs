@@ -5,9 +5,32 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::{GitProvider, JunitSuite, PullRequest, PullRequestView};
+use crate::attestations::pull_requests::{GitProvider, PullRequest, PullRequestView};
+use crate::bounded::ShortText;
 use crate::id::Id;
 use crate::json::{EmptyObject, JsonFields, JsonText};
+
+/// The results of one test suite.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "JUnitResult")]
+pub struct JunitSuite {
+    /// The suite's name.
+    pub name: ShortText,
+    /// How many tests failed.
+    pub failures: i64,
+    /// How many tests broke off with an error.
+    pub errors: i64,
+    /// How many tests were skipped.
+    pub skipped: i64,
+    /// How many tests there are in all.
+    pub total: i64,
+    /// How long the suite took, in seconds.
+    pub duration: f64,
+    /// When the suite ran, in epoch seconds.
+    #[serde(default)]
+    pub timestamp: Option<f64>,
+}
 
 /// What an attestation says beyond what all say. Recorded as an object with a `type`, this variant's name, beside its
 /// fields; what this version knows no variant for is kept as it was recorded.
@@ -55,8 +78,11 @@ pub struct OverrideDetails {
 }
 
 const GENERIC: &str = "generic";
+
 const JUNIT: &str = "junit";
+
 const PULL_REQUEST: &str = "pull_request";
+
 const OVERRIDE: &str = "override";
 
 impl Details {
@@ -174,7 +200,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::attestations::PullRequests;
+    use crate::attestations::claims::PullRequests;
     use crate::decode::from_json;
 
     #[test]

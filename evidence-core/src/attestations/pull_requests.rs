@@ -8,10 +8,11 @@ use schemars::JsonSchema;
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::bounded::{Address, Description, List, LongText, ShortText};
+use crate::decode::{either_spelling, given};
+use crate::git::GitCommit;
 use crate::name::CommitSha;
-use crate::shared::{
-    Address, Description, GitCommit, List, LongText, ShortText, VcsProvider, either_spelling, given,
-};
+use crate::repos::record::VcsProvider;
 use crate::time::{SentSeconds, WholeSeconds};
 
 /// The host of pull requests: a repo's provider, or `azure`.

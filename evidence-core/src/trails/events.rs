@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use futures_util::{Stream, TryStreamExt, stream};
 
-use super::{EvaluatedTrail, Trail, TrailEntry};
-use crate::artifacts::{Artifact, ArtifactRow};
-use crate::attestations::Attestation;
+use crate::artifacts::record::Artifact;
+use crate::artifacts::store::ArtifactRow;
+use crate::attestations::record::Attestation;
 use crate::compute::{LONG_JSON, MANY_EVALUATIONS};
 use crate::error::{Error, Result};
 use crate::fact::Fact;
@@ -16,10 +16,14 @@ use crate::id::Id;
 use crate::name::{EnvironmentName, Fingerprint};
 use crate::page::in_batches;
 use crate::service::{Context, Lasting};
-use crate::shared::distinct;
-use crate::snapshots::Run;
-use crate::store::{StoreError, StoreResult, StoredEntry};
+use crate::snapshots::store::Run;
+use crate::store::batch::distinct;
+use crate::store::entry::StoredEntry;
+use crate::store::error::{StoreError, StoreResult};
 use crate::time::Timestamp;
+use crate::trails::evaluation::EvaluatedTrail;
+use crate::trails::record::Trail;
+use crate::trails::store::TrailEntry;
 
 pub use view::*;
 

@@ -4,16 +4,16 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::{Event, RuntimeEvent, TrailEventKind};
-use crate::artifacts::Artifact;
-use crate::attestations::{Attestation, Binding};
+use crate::artifacts::record::Artifact;
+use crate::attestations::record::{Attestation, Binding};
+use crate::bounded::{Address, Description, FreeForm, List, ShortText, text};
+use crate::git::GitCommit;
 use crate::id::Id;
 use crate::name::{AttestationName, EnvironmentName, Fingerprint, TrailName};
-use crate::shared::{
-    Address, Description, FreeForm, GitCommit, List, RepoInfo, ShortText, VcsProvider, text,
-};
+use crate::repos::record::{RepoInfo, VcsProvider};
 use crate::time::Seconds;
-use crate::trails::Trail;
+use crate::trails::events::{Event, RuntimeEvent, TrailEventKind};
+use crate::trails::record::Trail;
 
 /// Something that happened to a trail. Its `type` says what, and which keys there are beside the ones that all have.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
