@@ -43,6 +43,7 @@ use serde_json::{Map, Value};
 /// the empty value of its type.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "Artifact")]
+#[non_exhaustive]
 pub struct ArtifactView {
     /// The id of this report. The same fingerprint may be reported many times, each time under an id of its own.
     pub id: Id,
@@ -111,6 +112,7 @@ pub struct ArtifactView {
 /// The repository that an artifact was reported from. Every key is there: what nobody reported is the empty value of
 /// its type.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct RepoInfoView {
     /// The repository's name, with its owner: `owner/repo`.
     pub name: String,
@@ -151,6 +153,7 @@ impl From<&RepoInfo> for RepoInfoView {
 
 /// A snapshot of an environment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct SnapshotPlace {
     /// The environment's name.
     pub environment_name: String,
@@ -160,6 +163,7 @@ pub struct SnapshotPlace {
 
 /// Something that happened to an artifact.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct HistoryEvent {
     /// What happened, in a sentence for people.
     pub event: String,
@@ -532,6 +536,7 @@ impl Context<'_> {
 // The keys of its type are texts, for those of a type that a newer version recorded are answered as they are.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "ArtifactEvidence")]
+#[non_exhaustive]
 pub struct EvidenceView {
     /// What kind of attestation it is: `generic`, `junit`, `pull_request`, ….
     pub evidence_type: String,

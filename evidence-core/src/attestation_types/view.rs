@@ -22,6 +22,7 @@ use crate::time::Seconds;
 /// A custom attestation type. Asked for one version, it lacks who made the type and when.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "CustomAttestationType")]
+#[non_exhaustive]
 pub struct AttestationTypeView {
     /// What comes before its versions.
     #[serde(flatten)]
@@ -32,6 +33,7 @@ pub struct AttestationTypeView {
 
 /// What an answer says of a custom attestation type before it shows the versions.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct BeforeVersions {
     /// Its name, unique in the organization.
     pub name: AttestationTypeName,
@@ -56,6 +58,7 @@ pub struct BeforeVersions {
 /// One version of a custom attestation type.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "CustomAttestationTypeVersion")]
+#[non_exhaustive]
 pub struct VersionView {
     /// Its number, from 1.
     pub version: u64,

@@ -36,6 +36,7 @@ pub struct JunitSuite {
 /// fields; what this version knows no variant for is kept as it was recorded.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(from = "JsonText")]
+#[non_exhaustive]
 pub enum Details {
     /// Nothing more: the verdict is all.
     Generic,
@@ -120,6 +121,7 @@ impl Details {
 /// The keys that an attestation has of its type.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
+#[non_exhaustive]
 pub enum DetailsView {
     /// A type without keys of its own.
     Generic {},

@@ -18,6 +18,7 @@ use crate::time::{SentSeconds, WholeSeconds};
 /// The host of pull requests: a repo's provider, or `azure`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(untagged)]
+#[non_exhaustive]
 pub enum GitProvider {
     /// A provider as repos have it.
     Vcs(VcsProvider),
@@ -184,6 +185,7 @@ impl<'de> Deserialize<'de> for Approver {
 
 /// A pull request. Every key is there.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct PullRequestView {
     /// Where it can be looked at.
     pub url: Address,
@@ -212,6 +214,7 @@ pub struct PullRequestView {
 /// Somebody who approved a pull request. Every key is there.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "PullRequestApprover")]
+#[non_exhaustive]
 pub struct ApproverView {
     /// The account's name at the host.
     pub username: ShortText,
@@ -225,6 +228,7 @@ pub struct ApproverView {
 
 /// A commit of a pull request. Every key is there.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct PullRequestCommit {
     /// The commit's hash.
     pub sha1: ShortText,

@@ -26,6 +26,7 @@ use crate::time::Seconds;
 /// stand beside the others.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "Attestation")]
+#[non_exhaustive]
 pub struct AttestationView {
     /// The version of this form: 2.
     pub schema_version: u8,
@@ -86,6 +87,7 @@ pub struct AttestationView {
 
 /// Where to go from an attestation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct AttestationLinks {
     /// The attestations of this name in the trail.
     #[serde(rename = "self")]
@@ -97,6 +99,7 @@ pub struct AttestationLinks {
 
 /// A file that came with an attestation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct AttachmentView {
     /// The name it was sent under, without directories.
     pub file_name: String,

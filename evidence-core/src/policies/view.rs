@@ -28,6 +28,7 @@ use crate::time::{Seconds, Timestamp};
 /// A policy with all its versions.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "Policy")]
+#[non_exhaustive]
 pub struct PolicyView {
     /// What comes before its versions.
     #[serde(flatten)]
@@ -41,6 +42,7 @@ pub struct PolicyView {
 
 /// What an answer says of a policy before it shows the versions.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct BeforeVersions {
     /// Its name, unique in the organization.
     pub name: PolicyName,
@@ -58,6 +60,7 @@ pub struct BeforeVersions {
 
 /// What an answer says of a policy after the versions.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct AfterVersions {
     /// What happened to it, oldest first. Of the changes of its description the newest 100 are there.
     pub events: Vec<PolicyEventView>,
@@ -67,6 +70,7 @@ pub struct AfterVersions {
 
 /// A version of a policy.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct PolicyVersionView {
     /// Its number, from 1.
     pub version: u64,
@@ -82,6 +86,7 @@ pub struct PolicyVersionView {
 
 /// Something that happened to a policy.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct PolicyEventView {
     /// What happened: `creation`, `new_version` or `metadata_update`.
     #[serde(rename = "type")]

@@ -24,10 +24,10 @@ use schemars::JsonSchema;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
-pub use self::contents::{ByContent, ContentStatus, artifact_states, content_statuses};
+pub use self::contents::artifact_states;
+pub(crate) use self::contents::{ByContent, ContentStatus, content_statuses};
 use self::listing::Listing;
-pub use self::listing::MAX_LINES;
-pub use self::scopes::overridden;
+pub(crate) use self::scopes::overridden;
 use self::scopes::{Newest, Scopes, Slot, named_like_content};
 pub use self::state::{ArtifactState, State, UnknownState};
 use super::template::{Requirement, Template};
@@ -196,6 +196,7 @@ pub enum Completeness {
 /// One line of a list of attestations: what was expected, reported, or both.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "AttestationComplianceStatus")]
+#[non_exhaustive]
 pub struct AttestationStatus {
     /// Name of the attestation.
     #[serde(rename = "attestation_name")]
@@ -240,6 +241,7 @@ impl AttestationStatus {
 /// The state of an artifact of a trail.
 // Serialized without its name, which is the key in the trail's `artifacts_statuses`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct ArtifactStatus {
     /// Template reference name; of an artifact without one, its fingerprint. What attestations of
     /// another commit wait for, beside the one listed under its name, is `name@commit`.
@@ -274,6 +276,7 @@ pub struct ArtifactStatus {
 
 /// The state of a trail, its `compliance_status`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct TrailStatus {
     /// The verdict.
     #[serde(rename = "status")]
@@ -379,7 +382,7 @@ pub fn evaluate_artifact(
 
 /// The names of the attestations that an artifact of this template name needs: those of its slot,
 /// then those of its trail.
-pub fn expected_names(template: &Template, artifact_name: &str) -> Vec<String> {
+pub(crate) fn expected_names(template: &Template, artifact_name: &str) -> Vec<String> {
     let expected = expected_of(template, artifact_name).iter().chain(&template.attestations);
     let mut seen = BTreeSet::new();
     let names = expected.map(|requirement| &requirement.name).filter(|name| seen.insert(*name));

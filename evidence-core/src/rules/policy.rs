@@ -302,6 +302,7 @@ pub struct FlowAttestation {
 
 /// What a policy says of one artifact.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Evaluation {
     /// Whether no rule is violated.
     pub satisfied: bool,
@@ -319,6 +320,7 @@ impl Evaluation {
 
 /// What one rule of a policy says of one artifact.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct RuleEvaluation {
     /// The rule.
     pub rule: Rule,
@@ -344,6 +346,7 @@ impl RuleEvaluation {
 
 /// A rule as it is shown beside its outcome.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct Rule {
     /// The sort of rule.
     #[serde(rename = "type")]
@@ -355,6 +358,7 @@ pub struct Rule {
 /// What a rule asks for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(untagged)]
+#[non_exhaustive]
 pub enum RuleDefinition {
     /// Of provenance and trail compliance.
     Boolean(BooleanRule),
@@ -367,6 +371,7 @@ pub enum RuleDefinition {
 /// The sorts of rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum RuleKind {
     /// The policy can be read at all. Told only of one that cannot.
     Policy,
@@ -380,6 +385,7 @@ pub enum RuleKind {
 
 /// What came of one rule in one flow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct Resolution {
     /// What came of it.
     #[serde(rename = "type")]
@@ -391,6 +397,7 @@ pub struct Resolution {
 /// What can come of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum ResolutionKind {
     /// The rule is not required.
     RuleNotApplicable,
@@ -412,6 +419,7 @@ pub enum ResolutionKind {
 
 /// Where a rule was looked at.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct ResolutionContext {
     /// The flow; null for an artifact without provenance.
     pub flow_name: Option<String>,
@@ -457,7 +465,7 @@ pub fn evaluate(policy: &Policy, contexts: &[FlowContext]) -> Evaluation {
 
 /// Whether [`evaluate`] says that the policy is satisfied, without an explanation: it allocates nothing, for it is asked of
 /// everything that runs by every policy.
-pub fn is_satisfied(policy: &Policy, contexts: &[FlowContext]) -> bool {
+pub(crate) fn is_satisfied(policy: &Policy, contexts: &[FlowContext]) -> bool {
     policy.is_readable()
         && policy.provenance.holds(contexts, |_| true)
         && policy.trail_compliance.holds(contexts, |flow| flow.artifact_state.is_compliant())
@@ -538,7 +546,7 @@ fn resolutions(
 
 /// Whether an artifact may run in an environment: it is on the allowlist, or every attached policy
 /// is satisfied. Unknown without policies.
-pub fn artifact_verdict(allow_listed: bool, satisfied: &[bool]) -> Option<bool> {
+pub(crate) fn artifact_verdict(allow_listed: bool, satisfied: &[bool]) -> Option<bool> {
     if allow_listed {
         return Some(true);
     }
@@ -547,19 +555,22 @@ pub fn artifact_verdict(allow_listed: bool, satisfied: &[bool]) -> Option<bool> 
 
 /// Whether a snapshot is compliant: a policy is attached, and every running artifact is compliant.
 /// An empty snapshot with policies is.
-pub fn snapshot_compliant(mut verdicts: impl Iterator<Item = Option<bool>>, has_policies: bool) -> bool {
+pub(crate) fn snapshot_compliant(
+    mut verdicts: impl Iterator<Item = Option<bool>>,
+    has_policies: bool,
+) -> bool {
     has_policies && verdicts.all(|verdict| verdict == Some(true))
 }
 
 /// The `state` of a physical environment: whether its latest snapshot is compliant. Unknown without
 /// policies or without snapshots.
-pub fn environment_state(latest_compliant: Option<bool>, has_policies: bool) -> Option<bool> {
+pub(crate) fn environment_state(latest_compliant: Option<bool>, has_policies: bool) -> Option<bool> {
     latest_compliant.filter(|_| has_policies)
 }
 
 /// The `state` of a logical environment: false if a member is not compliant, true if all are, else
 /// unknown; so also without members.
-pub fn logical_environment_state(members: impl IntoIterator<Item = Option<bool>>) -> Option<bool> {
+pub(crate) fn logical_environment_state(members: impl IntoIterator<Item = Option<bool>>) -> Option<bool> {
     members
         .into_iter()
         .reduce(|all, member| match (all, member) {

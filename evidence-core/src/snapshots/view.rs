@@ -34,6 +34,7 @@ use crate::time::{Seconds, Timestamp, WholeSeconds};
 
 /// A snapshot of an environment in a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct SnapshotSummary {
     /// Its number in the environment, from 1.
     pub index: u64,
@@ -65,6 +66,7 @@ impl SnapshotSummary {
 /// What ran in an environment from one change to the next.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "Snapshot")]
+#[non_exhaustive]
 pub struct SnapshotView {
     /// Its number in the environment, from 1.
     pub index: u64,
@@ -120,6 +122,7 @@ impl Envelope<SnapshotArtifact> for SnapshotView {
 
 /// An artifact of a snapshot. The keys from `flow_name` to `commit_lead_time` repeat the first of `flows`.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct SnapshotArtifact {
     /// Its name, as the environment knows it.
     pub name: String,
@@ -163,6 +166,7 @@ pub struct SnapshotArtifact {
 
 /// Where an artifact of a snapshot comes from: its newest report in one flow.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct ArtifactFlow {
     /// The flow's name.
     pub flow_name: String,
@@ -193,6 +197,7 @@ pub struct ArtifactFlow {
 
 /// A policy that a snapshot was evaluated by.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct AppliedPolicyView {
     /// The policy's id.
     pub id: Id,

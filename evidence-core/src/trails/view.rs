@@ -32,6 +32,7 @@ use crate::trails::store::TrailContents;
 /// A trail: one execution of the process that its flow is, with its compliance.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "Trail")]
+#[non_exhaustive]
 pub struct TrailView {
     /// Its name, unique in its flow.
     pub name: TrailName,
@@ -75,6 +76,7 @@ pub struct TrailView {
 
 /// The flow of a trail.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct TrailFlow {
     /// The flow's name.
     pub name: FlowName,
@@ -84,6 +86,7 @@ pub struct TrailFlow {
 
 /// The commit of a trail: `""` and `0` where nothing was reported.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct TrailCommit {
     /// The commit's hash.
     pub sha1: String,
@@ -115,6 +118,7 @@ impl From<&GitCommit> for TrailCommit {
 /// A template, as it was understood and as it was uploaded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "Template")]
+#[non_exhaustive]
 pub struct TemplateView {
     /// The version of the template format: 1.
     pub version: u8,
@@ -127,6 +131,7 @@ pub struct TemplateView {
 /// What a trail's template asks for against what was reported.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "TrailComplianceStatus")]
+#[non_exhaustive]
 pub struct ComplianceStatus {
     /// The verdict over the trail and all its artifacts.
     pub status: State,
@@ -149,6 +154,7 @@ pub struct ComplianceStatus {
 /// An artifact of a trail against what its template asks for.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "ArtifactComplianceStatus")]
+#[non_exhaustive]
 pub struct ArtifactCompliance {
     /// The verdict over the artifact.
     #[serde(flatten)]
@@ -222,6 +228,7 @@ impl Envelope<EventView> for TrailView {
 
 /// A page of trails.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct TrailList {
     /// The trails of the page.
     pub data: Vec<TrailView>,

@@ -1,6 +1,7 @@
 use serde_json::{Value, json};
 
 pub(super) use self::properties::{arbitrary_reports, template_of_names};
+use super::listing::MAX_LINES;
 use super::*;
 
 mod properties;

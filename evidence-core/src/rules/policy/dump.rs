@@ -9,6 +9,7 @@ use crate::rules::template::Kind;
 /// A policy as it was understood.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(untagged)]
+#[non_exhaustive]
 pub enum PolicyDump {
     /// One that can be read.
     Readable {
@@ -26,6 +27,7 @@ pub enum PolicyDump {
 
 /// What a policy asks of artifacts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct PolicyDumpArtifacts {
     /// Whether they must have been reported in a flow.
     pub provenance: BooleanRuleDump,
@@ -37,6 +39,7 @@ pub struct PolicyDumpArtifacts {
 
 /// A rule that is on or off, and the conditions under which it does not apply.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct BooleanRuleDump {
     /// Whether the rule applies at all.
     pub required: bool,
@@ -46,6 +49,7 @@ pub struct BooleanRuleDump {
 
 /// An exception of a rule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct ConditionalRuleDump {
     /// When the rule does not apply; null without a condition.
     pub if_condition: Option<Condition>,
@@ -53,6 +57,7 @@ pub struct ConditionalRuleDump {
 
 /// A rule that asks for an attestation of the artifact or of its trail.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct AttestationRuleDump {
     /// The rule applies only where this is true; null where it always does.
     pub if_condition: Option<Condition>,

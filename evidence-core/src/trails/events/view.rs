@@ -18,6 +18,7 @@ use crate::trails::record::Trail;
 /// Something that happened to a trail. Its `type` says what, and which keys there are beside the ones that all have.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "TrailEvent")]
+#[non_exhaustive]
 pub struct EventView {
     /// The organization's id.
     pub org_id: Id,
@@ -35,6 +36,7 @@ pub struct EventView {
 /// What happened, with the keys of its type.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum EventDetails {
     /// The trail was begun.
     TrailReported {
@@ -118,6 +120,7 @@ pub enum EventDetails {
 
 /// The commit and the repository that something was reported from.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct EventSource {
     /// The commit that was reported; null without one.
     pub git_commit_info: Option<EventCommit>,
@@ -127,6 +130,7 @@ pub struct EventSource {
 
 /// The commit that an event was reported with. Every key is there.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct EventCommit {
     /// The commit's hash.
     pub sha1: ShortText,
@@ -152,6 +156,7 @@ pub struct EventCommit {
 
 /// The repository that an event was reported from. Every key is there.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct EventRepo {
     /// The repo's id in this API; null where it has none.
     pub inner_id: Option<Id>,
@@ -176,6 +181,7 @@ pub struct EventRepo {
 
 /// A trail inside an event.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct TrailData {
     /// The organization's id.
     pub org_id: Id,
@@ -201,6 +207,7 @@ pub struct TrailData {
 
 /// An attestation inside an event.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct AttestationEvent {
     /// What it was reported from.
     #[serde(flatten)]
@@ -219,6 +226,7 @@ pub struct AttestationEvent {
 
 /// An artifact inside an event at run time.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct RunEvent {
     /// What it was reported from: nothing, for environments tell of no commit.
     #[serde(flatten)]
