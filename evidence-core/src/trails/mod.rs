@@ -14,6 +14,7 @@ pub use events::{
     AttestationEvent, EventCommit, EventDetails, EventRepo, EventSource, EventView, RunEvent, TrailData,
 };
 pub use operations::{BeginTrail, GetTrail, ListTrails, TrailInput};
+#[cfg(feature = "pdf")]
 pub use pdf::GetAuditPdf;
 pub use record::Trail;
 pub use store::{REPORT_BYTES, Reported, TrailContents, TrailEntry, TrailFilter, TrailStore};
