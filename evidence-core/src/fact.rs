@@ -35,6 +35,7 @@ pub use payload::{Recorded, UnknownFields, said};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the variants and fields are named after what they hold")]
+#[non_exhaustive]
 pub enum Fact {
     OrganizationCreated {
         record: Organization,

@@ -5,6 +5,7 @@ mod parse;
 mod scan;
 mod text;
 
+use schemars::JsonSchema;
 use serde::ser::Error as _;
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
@@ -12,6 +13,11 @@ use serde_json::value::RawValue;
 pub use parse::{CheckedJson, MAX_DEPTH, MAX_VALUES, check, parse};
 pub(crate) use scan::{Scanner, compact};
 pub use text::{JsonFields, JsonText};
+
+/// `{}`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
+#[schemars(inline)]
+pub struct EmptyObject {}
 
 /// A JSON value whose numbers are text.
 #[derive(Debug, Clone, Eq)]

@@ -118,6 +118,7 @@ impl ArtifactInput {
 
 /// The acknowledgement of an artifact report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct ArtifactReported {
     /// Always `OK`.
     pub message: &'static str,
@@ -360,6 +361,7 @@ pub struct GetLatestCommit {
 
 /// The latest commit of an artifact.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct LatestCommit {
     /// The commit's 40 hex digits; `""` when there is none.
     pub latest_commit: String,

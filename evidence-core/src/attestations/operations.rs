@@ -397,6 +397,7 @@ pub struct GetAttestations {
 
 /// Attestations, in an envelope.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct AttestationList {
     /// The attestations.
     pub data: Vec<AttestationView>,

@@ -108,6 +108,7 @@ pub struct PutPolicy {
 
 /// The `type` of a policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[non_exhaustive]
 pub enum PolicyKind {
     /// A policy for environments, the only sort.
     #[default]
