@@ -148,12 +148,12 @@ fn bench() -> Outcome {
 
 /// Some tests race; one success says little.
 fn repeat(times: &str, test: &str) -> Outcome {
-    postgres::programs()?;
+    let server = Server::provide()?;
     for time in 1..=times.parse::<u32>()? {
         step(&format!("{time} of {times}"), || {
             let tests = cargo(["test", "--workspace", "--all-features", "--test", "postgres", test]);
-            let mut tests = tests.args(["--", "--include-ignored"]);
-            let results = results::of(&mut tests.command, Show::ProgramsWithTests)?;
+            let tests = tests.args(["--", "--include-ignored"]);
+            let results = results::of(&mut tests.env(SERVER, &server.url).command, Show::ProgramsWithTests)?;
             if results.all_passed() && results.any() { Ok(()) } else { Err(format!("{results}").into()) }
         })?;
     }

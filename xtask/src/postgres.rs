@@ -29,7 +29,7 @@ impl Server {
 }
 
 /// The server's programs, installed first where the machine has none.
-pub(crate) fn programs() -> Outcome<Programs> {
+fn programs() -> Outcome<Programs> {
     Programs::find().or_else(|missing| {
         println!("{missing}: installing it");
         install()?;
