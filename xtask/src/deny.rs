@@ -4,7 +4,7 @@
 use crate::run::{self, Outcome, cargo, program};
 
 /// The version that `deny.toml` was written for.
-const TOOL: &str = "cargo-deny@0.20.2";
+const VERSION: &str = "0.20.2";
 
 /// Checks `deny.toml`; installs the tool below `target/` where the machine has none.
 pub(crate) fn check() -> Outcome {
@@ -12,11 +12,13 @@ pub(crate) fn check() -> Outcome {
     if run::exists("cargo-deny") {
         return program("cargo-deny").args(checks).run();
     }
-    let tools = run::target().join("tools");
+    let tools = run::target().join(format!("cargo-deny-{VERSION}"));
     let tool = tools.join("bin").join(format!("cargo-deny{}", std::env::consts::EXE_SUFFIX));
     if !tool.is_file() {
         // An unoptimized build takes half the time, and the check itself a second either way.
-        cargo(["install", "--locked", "--debug", TOOL, "--root"]).args([&tools]).run()?;
+        cargo(["install", "--locked", "--debug", "cargo-deny", "--version", VERSION, "--root"])
+            .args([&tools])
+            .run()?;
     }
     program(tool).args(checks).run()
 }
