@@ -97,8 +97,13 @@ fn retries() -> RetryConfig {
 #[cfg(feature = "s3")]
 fn plain_http(bucket: &AmazonS3Builder) -> Option<String> {
     let allowed = bucket.get_config_value(&AmazonS3ConfigKey::Client(ClientConfigKey::AllowHttp));
-    let endpoint = bucket.get_config_value(&AmazonS3ConfigKey::Endpoint)?;
-    let allowed = allowed.is_some_and(|allowed| allowed == "true");
+    let endpoint = bucket
+        .get_config_value(&AmazonS3ConfigKey::S3Endpoint)
+        .or_else(|| bucket.get_config_value(&AmazonS3ConfigKey::Endpoint))?;
+    // The spellings of `true` that `object_store` reads.
+    let allowed = allowed.is_some_and(|allowed| {
+        ["1", "true", "on", "yes", "y"].iter().any(|spelling| allowed.eq_ignore_ascii_case(spelling))
+    });
     (endpoint.starts_with("http://") && !allowed).then_some(endpoint)
 }
 
@@ -113,16 +118,23 @@ mod tests {
 
     #[test]
     fn an_endpoint_without_encryption_has_to_be_allowed() {
+        use AmazonS3ConfigKey::{Endpoint, S3Endpoint};
+        let (encrypted, plain) = ("https://s3.example.com", "http://s3.example.com");
+        let allow_http = AmazonS3ConfigKey::Client(ClientConfigKey::AllowHttp);
         let table = [
-            (None, false, None),
-            (Some("https://s3.example.com"), false, None),
-            (Some("http://s3.example.com"), true, None),
-            (Some("http://s3.example.com"), false, Some("http://s3.example.com")),
+            (None, "false", false),
+            (Some((Endpoint, encrypted)), "false", false),
+            (Some((Endpoint, plain)), "true", false),
+            (Some((Endpoint, plain)), "1", false),
+            (Some((Endpoint, plain)), "Yes", false),
+            (Some((Endpoint, plain)), "false", true),
+            (Some((S3Endpoint, plain)), "false", true),
         ];
         for (endpoint, allowed, refused) in table {
-            let bucket = AmazonS3Builder::new().with_allow_http(allowed);
-            let bucket = endpoint.into_iter().fold(bucket, |bucket, endpoint| bucket.with_endpoint(endpoint));
-            assert_eq!(plain_http(&bucket).as_deref(), refused, "{endpoint:?}, allowed: {allowed}");
+            let bucket = AmazonS3Builder::new().with_config(allow_http, allowed);
+            let bucket = endpoint.iter().fold(bucket, |bucket, (key, url)| bucket.with_config(*key, *url));
+            let expected = refused.then_some(plain);
+            assert_eq!(plain_http(&bucket).as_deref(), expected, "{endpoint:?}, allowed: {allowed}");
         }
     }
 }
