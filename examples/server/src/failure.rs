@@ -41,6 +41,8 @@ pub(crate) enum Failure {
     NotRebuilt(usize),
     #[error("the demo database cannot be made: {0}")]
     DemoFile(std::io::Error),
+    #[error("this program's file cannot be read: {0}")]
+    OwnBinary(std::io::Error),
     #[error("the demo could not be filled: {0}")]
     Demo(#[from] crate::demo::Refusal),
 }

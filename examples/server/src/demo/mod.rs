@@ -47,7 +47,7 @@ pub(crate) async fn run(options: DemoOptions) -> Result<(), Failure> {
     let history = git::history();
     println!("Filling {} from {} …", file.display(), history.source);
     let client = Client::new(EvidenceApi::new(service.clone()), ORG, key.reveal());
-    let story = Story::new(&history, own_binary().map_err(Failure::DemoFile)?, &url);
+    let story = Story::new(&history, own_binary().map_err(Failure::OwnBinary)?, &url);
     story.tell(&client).await?;
     println!("{}", welcome(&url, &key, &story));
     listener.serve(service, api.sweep, &store).await
