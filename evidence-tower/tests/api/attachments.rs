@@ -9,7 +9,7 @@ use evidence_core::blobs::CHUNK;
 use evidence_core::{Evidence, Settings};
 use evidence_store_postgres::sqlx::{self, Connection};
 use evidence_store_sqlite::rusqlite;
-use evidence_test_postgres::Schema;
+use evidence_test_postgres::SchemaName;
 use evidence_tower::EvidenceApi;
 use http::Request;
 use http::header::{AUTHORIZATION, ETAG};
@@ -36,7 +36,7 @@ async fn damage(home: &(dyn Any + Send), (sqlite, postgres): (&str, &str)) {
         let connection = rusqlite::Connection::open(folder.path().join("evidence.db")).unwrap();
         assert!(connection.execute(sqlite, []).unwrap() > 0);
     } else {
-        let schema = home.downcast_ref::<Schema>().unwrap();
+        let schema = home.downcast_ref::<SchemaName>().unwrap();
         let mut connection = sqlx::PgConnection::connect(&schema.url).await.unwrap();
         let path = format!("SET search_path TO {}", schema.name);
         sqlx::raw_sql(sqlx::AssertSqlSafe(path)).execute(&mut connection).await.unwrap();

@@ -12,7 +12,7 @@ use evidence_core::name::OrgName;
 use evidence_core::{Evidence, Limits, Settings, Store};
 use evidence_store_postgres::sqlx::{self, Connection};
 use evidence_store_sqlite::rusqlite;
-use evidence_test_postgres::Schema;
+use evidence_test_postgres::SchemaName;
 use futures_util::FutureExt;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -52,7 +52,7 @@ impl Database {
             let damage = format!("UPDATE \"{table}\" SET record = {record} WHERE name = $1");
             connection.execute(&damage, [name]).unwrap() as u64
         } else {
-            let schema = self.home.downcast_ref::<Schema>().unwrap();
+            let schema = self.home.downcast_ref::<SchemaName>().unwrap();
             let damage =
                 format!("UPDATE {}.\"{table}\" SET record = 'damaged {{' WHERE name = $1", schema.name);
             let mut connection = sqlx::PgConnection::connect(&schema.url).await.unwrap();
@@ -74,7 +74,7 @@ impl Database {
             let damage = format!("{damage} WHERE kind = $1 AND instr(payload, $2) > 0");
             connection.execute(&damage, [fact, needle]).unwrap()
         } else {
-            let schema = self.home.downcast_ref::<Schema>().unwrap();
+            let schema = self.home.downcast_ref::<SchemaName>().unwrap();
             let ledger = format!("{}.ledger", schema.name);
             let damage = match self.damage {
                 Damage::NoJson => format!("UPDATE {ledger} SET payload = 'damaged {{'"),

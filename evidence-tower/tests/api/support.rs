@@ -19,7 +19,7 @@ use evidence_core::time::{Clock, Timestamp};
 use evidence_core::{Evidence, EvidenceService, Settings, Store};
 use evidence_store_postgres::PostgresStore;
 use evidence_store_sqlite::{Sqlite, SqliteStore};
-use evidence_test_postgres::Schema;
+use evidence_test_postgres::SchemaName;
 use evidence_tower::EvidenceApi;
 use futures_util::future::join_all;
 use http::header::{AUTHORIZATION, AsHeaderName, CONTENT_LENGTH, CONTENT_TYPE, HeaderName};
@@ -88,7 +88,7 @@ pub(crate) async fn stores() -> Vec<Stored> {
     let tables = Some(Tables::Sqlite(Arc::clone(&sqlite), file));
     let memory = Stored::new("memory", Arc::new(MemoryStore::new()), (), None);
     let mut stores = vec![memory, Stored::new("sqlite", sqlite, directory, tables)];
-    if let Some(schema) = Schema::fresh() {
+    if let Some(schema) = SchemaName::unused() {
         let options = evidence_store_postgres::Options {
             schema: schema.name.clone(),
             connections: 4,
