@@ -9,7 +9,7 @@ mod run;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use evidence_test_postgres::SERVER;
+use evidence_test_postgres::SERVER_URL_VARIABLE;
 
 use crate::client::Need;
 use crate::postgres::Server;
@@ -83,7 +83,7 @@ fn main() -> ExitCode {
 fn test(client: Need) -> Outcome {
     let server = Server::provide()?;
     let tests = cargo(["test", "--workspace", "--all-features", "--no-fail-fast", "--", "--include-ignored"]);
-    let results = results::of(&mut tests.env(SERVER, &server.url).command, Show::Everything)?;
+    let results = results::of(&mut tests.env(SERVER_URL_VARIABLE, &server.url).command, Show::Everything)?;
     results.write(&client::results_directory())?;
     results.require(&POSTGRES_CHECKS)?;
     let outcome = if results.all_passed() { client::run(client) } else { Err("tests failed".into()) };
@@ -103,7 +103,8 @@ fn test_some(programs: &[&str], filters: &[&str]) -> Outcome {
     let tests =
         cargo(["test", "--workspace", "--all-features", "--no-fail-fast"]).args(programs).args(["--"]);
     let tests = tests.args(["--include-ignored"]).args(filters);
-    let results = results::of(&mut tests.env(SERVER, &server.url).command, Show::ProgramsWithTests)?;
+    let results =
+        results::of(&mut tests.env(SERVER_URL_VARIABLE, &server.url).command, Show::ProgramsWithTests)?;
     println!("{results}");
     if !results.all_passed() {
         return Err("tests failed".into());
@@ -153,7 +154,10 @@ fn repeat(times: &str, test: &str) -> Outcome {
         step(&format!("{time} of {times}"), || {
             let tests = cargo(["test", "--workspace", "--all-features", "--test", "postgres", test]);
             let tests = tests.args(["--", "--include-ignored"]);
-            let results = results::of(&mut tests.env(SERVER, &server.url).command, Show::ProgramsWithTests)?;
+            let results = results::of(
+                &mut tests.env(SERVER_URL_VARIABLE, &server.url).command,
+                Show::ProgramsWithTests,
+            )?;
             if results.all_passed() && results.any() { Ok(()) } else { Err(format!("{results}").into()) }
         })?;
     }

@@ -1,7 +1,7 @@
 //! PostgreSQL for the tests: the server that an environment variable names, or a throwaway one, from the packages of
 //! this machine, which are installed if need be.
 
-use evidence_test_postgres::{Cluster, Durability, Programs, SERVER};
+use evidence_test_postgres::{Cluster, Durability, Programs, SERVER_URL_VARIABLE};
 
 use crate::run::{self, Outcome, program};
 
@@ -18,8 +18,8 @@ impl Server {
     /// The server that the environment names, or else a new one.
     pub(crate) fn provide() -> Outcome<Self> {
         let programs = programs()?;
-        if let Ok(url) = std::env::var(SERVER) {
-            println!("PostgreSQL: the server that {SERVER} names");
+        if let Ok(url) = std::env::var(SERVER_URL_VARIABLE) {
+            println!("PostgreSQL: the server that {SERVER_URL_VARIABLE} names");
             return Ok(Self { url, _cluster: None });
         }
         println!("PostgreSQL: a throwaway server of {}", programs.directory().display());

@@ -1,13 +1,13 @@
 //! Commands that are about what a store holds make none where there is none.
 
-use evidence_test_postgres::Schema;
+use evidence_test_postgres::SchemaName;
 
 use crate::support::{Database, program};
 
 #[test]
 #[ignore = "needs PostgreSQL: run cargo xtask test"]
 fn a_schema_without_a_store_stays_without() {
-    let schema = Schema::fresh().expect("EVIDENCE_TEST_POSTGRES_URL names a server");
+    let schema = SchemaName::unused().expect("EVIDENCE_TEST_POSTGRES_URL names a server");
     let target = Database::default();
     let at = ["--database-url", &schema.url, "--database-schema", &schema.name];
     for arguments in [
