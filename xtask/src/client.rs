@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::run::{self, Outcome, cargo, program};
+use crate::run::{self, Result, cargo, program};
 
 const PACKAGE: &str = "@kosli/cli-linux-x64";
 /// The version of the client that the test was written against.
@@ -25,7 +25,7 @@ pub(crate) fn results_directory() -> PathBuf {
 }
 
 /// Runs the test.
-pub(crate) fn run(need: Need) -> Outcome {
+pub(crate) fn run(need: Need) -> Result {
     if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
         println!("skipped: the real-client test runs on Linux x86-64 only");
         return Ok(());
@@ -46,7 +46,7 @@ pub(crate) fn run(need: Need) -> Outcome {
         .run()
 }
 
-fn fetch(directory: &Path) -> Outcome {
+fn fetch(directory: &Path) -> Result {
     std::fs::create_dir_all(directory)?;
     program("npm")
         .args(["install", "--no-save", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix"])

@@ -1,13 +1,13 @@
 //! `cargo deny`: which licenses, sources and duplicates the dependencies bring. The advisory database changes every
 //! day and is checked by a job of the public CI instead.
 
-use crate::run::{self, Outcome, cargo, program};
+use crate::run::{self, Result, cargo, program};
 
 /// The version that `deny.toml` was written for.
 const VERSION: &str = "0.20.2";
 
 /// Checks `deny.toml`; installs the tool below `target/` where the machine has none.
-pub(crate) fn check() -> Outcome {
+pub(crate) fn check() -> Result {
     let checks = ["--all-features", "check", "--hide-inclusion-graph", "bans", "licenses", "sources"];
     if run::exists("cargo-deny") {
         return program("cargo-deny").args(checks).run();
