@@ -1,4 +1,4 @@
-//! The commits that the demo tells of: the last ones of the repository around the working directory, or a sample.
+//! The commits that the demo shows: the last ones of the repository around the working directory, or a sample.
 
 use std::process::Command;
 
@@ -47,7 +47,7 @@ fn from_repository() -> Option<History> {
     Some(History { source, branch: branch.trim().to_owned(), commits })
 }
 
-/// What git prints; nothing when it is not installed or fails.
+/// What git prints; `None` when it is not installed or fails.
 fn git(arguments: &[&str]) -> Option<String> {
     let output = Command::new("git").args(arguments).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -17,10 +17,10 @@ fn a_schema_without_a_store_stays_without() {
         vec!["copy", "--from", &schema.url, "--from-schema", &schema.name, "--to", &target.url],
     ] {
         let refused = program(&arguments).output().unwrap();
-        let [said, told] = [refused.stdout, refused.stderr].map(|text| String::from_utf8(text).unwrap());
-        assert_eq!((refused.status.code(), said.as_str()), (Some(1), ""), "{arguments:?}: {told}");
+        let [stdout, stderr] = [refused.stdout, refused.stderr].map(|text| String::from_utf8(text).unwrap());
+        assert_eq!((refused.status.code(), stdout.as_str()), (Some(1), ""), "{arguments:?}: {stderr}");
         let sentence = format!("schema '{}' has no tables of an evidence store", schema.name);
-        assert!(told.contains(&sentence) && told.lines().count() == 1, "{arguments:?}: {told}");
+        assert!(stderr.contains(&sentence) && stderr.lines().count() == 1, "{arguments:?}: {stderr}");
     }
     // It can be made here still.
     let seeded = program(&[&["seed", "--user", "jane"][..], &at].concat()).output().unwrap();
