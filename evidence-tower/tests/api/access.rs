@@ -2,7 +2,8 @@
 
 use std::future::IntoFuture;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use evidence_core::api_keys::{CreateApiKey, ListApiKeys, RevokeApiKey};
@@ -14,7 +15,6 @@ use evidence_core::memory::MemoryStore;
 use evidence_core::operation::{Created, Form, Json};
 use evidence_core::seed::Seed;
 use evidence_core::service_accounts::{CreateServiceAccount, PatchServiceAccount};
-use evidence_core::time::{Clock, Timestamp};
 use evidence_core::{Error, Evidence, EvidenceService, Operation, Settings, Store};
 use futures_util::future::join_all;
 use futures_util::stream;
@@ -25,7 +25,7 @@ use http_body_util::{BodyExt, StreamBody};
 use serde_json::{Value, from_value, json};
 
 use crate::mounts::SentBody;
-use crate::support::{Api, Ask, EXPIRED, JANE, JOHN, KEYS, REVOKED, for_each_store, in_memory};
+use crate::support::{Api, Ask, EXPIRED, JANE, JOHN, KEYS, ManualClock, REVOKED, for_each_store, in_memory};
 
 #[tokio::test]
 async fn without_a_valid_credential_everything_is_unauthorized() {
@@ -152,19 +152,10 @@ async fn a_personal_organization_is_its_users_alone() {
     .await;
 }
 
-/// A clock that stands still until it is moved.
-struct Moved(AtomicI64);
-
-impl Clock for Moved {
-    fn now(&self) -> Timestamp {
-        Timestamp::from_micros(self.0.load(Ordering::Relaxed))
-    }
-}
-
 #[tokio::test]
 async fn a_revoked_key_is_refused_here_at_once_and_by_other_servers_within_a_second() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
-    let clock = Arc::new(Moved(AtomicI64::new(1_000_000)));
+    let clock = Arc::new(ManualClock::default());
     let server = || {
         let clock = Arc::clone(&clock) as _;
         Evidence::with_sources(Arc::clone(&store), Settings::default(), clock, Arc::new(SystemRandom))
@@ -187,7 +178,7 @@ async fn a_revoked_key_is_refused_here_at_once_and_by_other_servers_within_a_sec
     let revoke: RevokeApiKey = from_value(revoke).unwrap();
     here.call(&jane, revoke, ()).await.unwrap();
     assert!(!accepted(&here).await);
-    clock.0.fetch_add(999_999, Ordering::Relaxed);
+    clock.advance(Duration::from_micros(999_999));
     assert!(!accepted(&there).await);
 }
 

@@ -59,7 +59,7 @@ async fn attest(api: &Api, name: &str, files: &[&str]) -> String {
     format!("/api/v2/attestations/acme/shop/trail/t/attestation/{id}/evidence")
 }
 
-/// A download with the digest that it is announced with; nothing where it fails or breaks off.
+/// A download with the digest that it is announced with; `None` if it fails or breaks off.
 async fn download(evidence: &Evidence, path: &str) -> Option<(String, Bytes)> {
     let request = Request::get(path).header(AUTHORIZATION, format!("Bearer {JANE}"));
     let request = request.body(Empty::<Bytes>::new()).unwrap();

@@ -6,7 +6,7 @@ use evidence_core::Settings;
 use evidence_core::memory::MemoryStore;
 use serde_json::{Value, json};
 
-use crate::interposed::{Interposed, queries};
+use crate::interposed::{Interposed, take_queries};
 use crate::json::{FORBIDDEN, INVALID, fields};
 use crate::mounts::Mount;
 use crate::support::{Api, JOHN, Reply, fixture, for_each_store};
@@ -142,7 +142,7 @@ async fn versions_are_read_a_megabyte_at_a_time_and_none_that_is_not_asked_for()
     let api = Api::new(evidence, Mount::Tower, "memory").await;
     let about_versions = || {
         let about = |query: &'static str| query.strip_prefix("attestation_type_version");
-        Vec::from_iter(queries(&answered).into_iter().filter_map(about))
+        Vec::from_iter(take_queries(&answered).into_iter().filter_map(about))
     };
     for letter in ["a", "b", "c", "d"] {
         let schema = json!({ "description": letter.repeat(600 << 10) }).to_string();

@@ -194,8 +194,8 @@ async fn a_damaged_record_is_left_out_of_lists_and_an_error_alone() {
         api.get("/trails/acme").await.ok();
         drop(guard);
         let warning = log.text();
-        for told in ["WARN", "a list leaves out a damaged record", "organization=", "index="] {
-            assert!(warning.contains(told), "{told}: {warning}");
+        for part in ["WARN", "a list leaves out a damaged record", "organization=", "index="] {
+            assert!(warning.contains(part), "{part}: {warning}");
         }
     })
     .await;
@@ -232,14 +232,14 @@ async fn who_cannot_be_read_hides_nobody_else_and_gives_no_right() {
         let refused = json!({"errors": {"name": text}});
         assert_eq!(before.len() + 1, MAX_KEYS);
         api.post(keys).json(json!({"description": "one too many"})).await.expect(400, refused);
-        // And nobody is told that there is none.
+        // And it is not reported as missing.
         let path = format!("{keys}/{}", damaged.as_str().unwrap());
         expect_broken(&api, &path).await;
         let (status, message) = BROKEN;
         api.delete(&path).await.expect(status, json!({ "message": message }));
         database.damage("api_key_created", "damaged-personal").await;
-        let told: Vec<_> = host.keys(&mary).await.unwrap().into_iter().map(|key| key.description).collect();
-        assert_eq!(told, ["sound"]);
+        let listed: Vec<_> = host.keys(&mary).await.unwrap().into_iter().map(|key| key.description).collect();
+        assert_eq!(listed, ["sound"]);
         assert_eq!(host.revoke_key(&mary, damaged_personal).await.unwrap_err().status(), status);
 
         // One at a time, so that what is damaged is a page of its own.

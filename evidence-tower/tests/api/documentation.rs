@@ -170,8 +170,8 @@ fn every_operation_has_a_description_and_examples_and_describes_its_parameters()
     for (name, method, path) in operations() {
         let operation = &document["paths"][path][&method];
         // The last paragraph says who may call.
-        let told = operation["description"].as_str().unwrap_or_default().split_once("\n\n");
-        if !told.is_some_and(|(what, who)| !what.trim().is_empty() && !who.trim().is_empty()) {
+        let description = operation["description"].as_str().unwrap_or_default().split_once("\n\n");
+        if !description.is_some_and(|(what, who)| !what.trim().is_empty() && !who.trim().is_empty()) {
             found.push(format!("{name}: a description, from the `///` of its type"));
         }
         for parameter in operation["parameters"].as_array().unwrap() {

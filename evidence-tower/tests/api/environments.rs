@@ -8,7 +8,7 @@ use evidence_core::fact::Fact;
 use evidence_core::memory::MemoryStore;
 use serde_json::{Value, json};
 
-use crate::interposed::{Interposed, counts};
+use crate::interposed::{Interposed, take_counts};
 use crate::mounts::Mount;
 use crate::scenery::{COMPLIANCE, PROVENANCE};
 use crate::support::{Api, NOW, fixture, for_each_store};
@@ -387,7 +387,7 @@ async fn a_long_list_of_environments_is_read_some_at_a_time() {
     let all = json!({"name": "all", "type": "logical", "description": "", "included_environments": names});
     api.put("/environments/acme").json(all).await.created();
     let about_environments =
-        || counts(&answered, ["environments", "environments_listed", "environments_by_id"]);
+        || take_counts(&answered, ["environments", "environments_listed", "environments_by_id"]);
     let listed = |list: &Value| {
         Vec::from_iter(list.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap().to_owned()))
     };

@@ -6,7 +6,7 @@ use evidence_core::Settings;
 use evidence_core::memory::MemoryStore;
 use serde_json::json;
 
-use crate::interposed::{Interposed, counts};
+use crate::interposed::{Interposed, take_counts};
 use crate::mounts::Mount;
 use crate::support::{Api, JOHN, fixture, for_each_store};
 
@@ -62,7 +62,7 @@ async fn a_long_list_of_flows_is_read_some_flows_at_a_time() {
         api.put("/flows/acme/template_file").form(&[("name=\"data_json\"", &long)]).await.created();
     }
     api.begin("flow69", &json!({"name": "t"})).await.created();
-    let about_flows = || counts(&answered, ["flows", "flows_by_id", "newest_trails"]);
+    let about_flows = || take_counts(&answered, ["flows", "flows_by_id", "newest_trails"]);
     about_flows();
     let found = api.get("/flows/acme").await.ok();
     let found = found.as_array().unwrap();

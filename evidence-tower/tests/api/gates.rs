@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use crate::scenery::{COMPLIANCE, PROVENANCE, Seen, fingerprint};
+use crate::scenery::{COMPLIANCE, PROVENANCE, RunningArtifact, fingerprint};
 use crate::support::{Api, for_each_store};
 
-const RUNNING: [Seen<'static>; 1] = [('1', &[10])];
+const RUNNING: [RunningArtifact<'static>; 1] = [('1', &[10])];
 
 /// A report of the artifact `digit` to the flow `web`, with this much more.
 fn artifact(digit: char, more: Value) -> Value {
@@ -143,15 +143,15 @@ async fn a_commit_told_with_its_message_alone_is_the_artifacts_commit() {
 async fn of_two_commits_the_artifacts_own_counts() {
     for_each_store(async |api| {
         api.given_gate().await;
-        let (own, told) = ("a".repeat(40), "c".repeat(40));
-        let info = json!({"sha1": told, "message": "m", "author": "a", "branch": "main", "timestamp": 1000});
+        let (own, other) = ("a".repeat(40), "c".repeat(40));
+        let info = json!({"sha1": other, "message": "m", "author": "a", "branch": "main", "timestamp": 1000});
         let more = json!({
             "trail_name": "t", "template_reference_name": "api", "git_commit": own, "git_commit_info": info,
         });
         api.report_to_web('1', more).await;
         let latest = api.get(&format!("/artifacts/acme/web/{}/latest_commit", fingerprint('1'))).await;
         latest.expect_exactly(200, json!({"latest_commit": own}));
-        let found = json!([{"git_commit": own, "git_commit_info": {"sha1": told}}]);
+        let found = json!([{"git_commit": own, "git_commit_info": {"sha1": other}}]);
         api.get("/artifacts/acme/web/commit_sha/aaaaa").await.expect(200, found);
         api.get("/artifacts/acme/web/commit_sha/ccccc").await.expect_exactly(200, json!([]));
     })
@@ -165,19 +165,19 @@ async fn content_that_still_stands_in_its_trail_stays_what_was_said_of_it_by_ano
         let built = |name: &str, commit: &str| {
             json!({"trail_name": "t", "template_reference_name": name, "git_commit": commit.repeat(40)})
         };
-        let said = |commit: &str, compliant: bool| {
+        let attestation = |commit: &str, compliant: bool| {
             json!({
                 "attestation_name": "test", "target_artifacts": ["api"], "git_commit_info": {"sha1": commit.repeat(40)},
                 "is_compliant": compliant,
             })
         };
         api.report_to_web('1', built("api", "1")).await;
-        api.attest_in_web("t", said("1", false)).await;
+        api.attest_in_web("t", attestation("1", false)).await;
         api.expect_at_gate(false).await;
         api.report_to_web('1', built("other", "1")).await;
         api.expect_at_gate(false).await;
         api.report_to_web('2', built("api", "2")).await;
-        api.attest_in_web("t", said("2", true)).await;
+        api.attest_in_web("t", attestation("2", true)).await;
         api.expect_at_gate(false).await;
         let line = json!({"attestation_name": "test", "is_compliant": false, "unexpected": true});
         let statuses = json!({
@@ -196,7 +196,7 @@ async fn content_that_still_stands_in_its_trail_stays_what_was_said_of_it_by_ano
         let status = json!({"status": "COMPLIANT"});
         api.get("/trails/acme/web/t").await.expect(200, json!({"compliance_status": status}));
         api.expect_at_gate(false).await;
-        api.attest_in_web("t", said("1", true)).await;
+        api.attest_in_web("t", attestation("1", true)).await;
         api.expect_at_gate(true).await;
     })
     .await;
@@ -212,13 +212,13 @@ async fn a_commit_is_compared_as_it_was_told() {
             let more =
                 json!({"trail_name": trail, "template_reference_name": "api", "git_commit_info": info});
             api.report_to_web('1', more).await;
-            let said = |compliant: bool| {
+            let attestation = |compliant: bool| {
                 json!({
                     "attestation_name": "test", "target_artifacts": ["api"], "git_commit_info": info,
                     "is_compliant": compliant,
                 })
             };
-            api.attest_in_web(&trail, said(false)).await;
+            api.attest_in_web(&trail, attestation(false)).await;
             api.expect_at_gate(false).await;
             let failing =
                 json!({"api": {"status": "NON-COMPLIANT", "artifact_fingerprint": fingerprint('1')}});
@@ -227,13 +227,13 @@ async fn a_commit_is_compared_as_it_was_told() {
             let trail_now = api.get(&path).await;
             trail_now.expect(200, json!({"compliance_status": status}));
             let path = format!("/artifacts/acme/web/fingerprint/{}", fingerprint('1'));
-            let told =
+            let shown =
                 json!({"state": "NON-COMPLIANT", "git_commit": "", "git_commit_info": {"sha1": commit}});
-            api.get(&path).await.expect(200, told);
+            api.get(&path).await.expect(200, shown);
             let path = format!("/attestations/acme/web/artifact/{}/test", fingerprint('1'));
             let found = api.get(&path).await.ok();
             assert_eq!(found[0]["is_compliant"], false, "{found}");
-            api.attest_in_web(&trail, said(true)).await;
+            api.attest_in_web(&trail, attestation(true)).await;
             api.expect_at_gate(true).await;
         }
         // Look-ups are by hashes in full.
@@ -314,7 +314,7 @@ async fn a_report_without_a_name_or_a_trail_does_not_hide_that_the_flow_expects_
 }
 
 impl Api {
-    /// Why the artifact 1 is not compliant in its trail, as the latest snapshot tells it.
+    /// Why the artifact 1 is not compliant in its trail, as the latest snapshot shows it.
     async fn reason_at_gate(&self) -> Value {
         let snapshot = self.get("/snapshots/acme/prod/-1").await.ok();
         let decisions = snapshot["artifacts"][0]["policy_decisions"].as_array().expect("decisions").iter();
@@ -385,15 +385,15 @@ async fn a_commit_in_full_is_the_same_in_whatever_case() {
                 "trail_name": trail, "template_reference_name": "api", "git_commit_info": {"sha1": lower},
             });
             api.report_to_web('1', more).await;
-            let said = |commit: &str, compliant: bool| {
+            let attestation = |commit: &str, compliant: bool| {
                 json!({
                     "attestation_name": "test", "target_artifacts": ["api"], "git_commit_info": {"sha1": commit},
                     "is_compliant": compliant,
                 })
             };
-            api.attest_in_web(&trail, said(&lower, true)).await;
+            api.attest_in_web(&trail, attestation(&lower, true)).await;
             api.expect_at_gate(true).await;
-            api.attest_in_web(&trail, said(&upper, false)).await;
+            api.attest_in_web(&trail, attestation(&upper, false)).await;
             api.expect_at_gate(false).await;
             let found = api.get(&format!("/attestations/acme/web/artifact/{}/test", fingerprint('1'))).await;
             let found = found.ok();
@@ -402,7 +402,7 @@ async fn a_commit_in_full_is_the_same_in_whatever_case() {
                 assert_eq!(one["git_commit_info"]["sha1"], **commit, "{found}");
             }
             assert_eq!(newest.len(), 2, "{found}");
-            api.attest_in_web(&trail, said(&upper, true)).await;
+            api.attest_in_web(&trail, attestation(&upper, true)).await;
             api.expect_at_gate(true).await;
         }
     })

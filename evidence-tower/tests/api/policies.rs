@@ -14,11 +14,10 @@ use futures_util::FutureExt;
 use serde_json::json;
 use tokio::time::{sleep, timeout};
 
-use crate::interposed::{Call, Interposed, queries};
+use crate::interposed::{Call, Interposed, take_queries};
 use crate::mounts::Mount;
-use crate::scenery::{COMPLIANCE, PROVENANCE, Seen};
-use crate::support::{Api, NOW, each_store, fixture, for_each_store, stores};
-use crate::templates::org;
+use crate::scenery::{COMPLIANCE, PROVENANCE, RunningArtifact};
+use crate::support::{Api, NOW, acme, each_store, fixture, for_each_store, stores};
 
 const EMPTY: &str = "_schema: https://example.com/schemas/policy/v1\n";
 
@@ -53,8 +52,7 @@ async fn a_policy_is_created_with_201_and_gets_a_version_with_each_new_text() {
 async fn a_policy_and_a_trail_do_not_grow_with_each_of_their_facts() {
     each_store(async |api, store| {
         api.put_policy("p", EMPTY).await.created();
-        let acme = store.user("jane").await.unwrap().unwrap();
-        let acme = store.org_role("acme", acme.id).await.unwrap().unwrap().organization.id;
+        let acme = acme(&*store).await;
         let mut sizes = BTreeMap::<String, Vec<usize>>::new();
         for n in 1000..1120 {
             let text = format!("{EMPTY}# {n}\n");
@@ -127,7 +125,7 @@ async fn a_comment_on_a_new_description_is_in_the_ledger() {
         for (description, comment) in [("a", "told why"), ("a", "nothing is new"), ("b", "")] {
             put(description, comment).await.ok();
         }
-        let acme = org(&*store, "jane", "acme").await;
+        let acme = acme(&*store).await;
         let entries = store.ledger_entries(acme, 0, 1000).await.unwrap();
         let facts = entries.iter().filter(|entry| entry.kind == "policy_updated");
         let facts = facts.map(|entry| serde_json::from_str::<serde_json::Value>(&entry.payload).unwrap());
@@ -268,7 +266,7 @@ async fn a_version_is_read_when_it_is_first_evaluated_by_and_no_older_one_is() {
     let api = Api::new(evidence, Mount::Tower, "memory").await;
     let about_policies = || {
         let about = |query: &&'static str| query.starts_with("polic");
-        Vec::from_iter(queries(&answered).into_iter().filter(about))
+        Vec::from_iter(take_queries(&answered).into_iter().filter(about))
     };
     api.given_environments("docker", &["prod"]).await;
     api.report_running("prod", &[('1', &[10])]).await.created();
@@ -278,7 +276,7 @@ async fn a_version_is_read_when_it_is_first_evaluated_by_and_no_older_one_is() {
     api.attach("prod", "p").await;
     let first = ["policy", "policy_version_sizes", "policy_versions_by_number"];
     assert_eq!(about_policies(), first, "attaching");
-    let reports: [&[Seen<'_>]; 2] = [&[('1', &[10])], &[('2', &[10])]];
+    let reports: [&[RunningArtifact<'_>]; 2] = [&[('1', &[10])], &[('2', &[10])]];
     for running in reports {
         api.report_running("prod", running).await;
         assert_eq!(about_policies(), ["policies_by_id"], "a report");

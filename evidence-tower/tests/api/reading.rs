@@ -5,7 +5,7 @@ use std::sync::Arc;
 use evidence_core::{Evidence, Settings, Store};
 use serde_json::{Value, json};
 
-use crate::interposed::{Answered, Interposed, counts};
+use crate::interposed::{Answered, Interposed, take_counts};
 use crate::mounts::Mount;
 use crate::support::{Api, JANE, JOHN, each_store};
 use crate::trails::COMMIT;
@@ -231,7 +231,7 @@ async fn where_the_artifacts_of_a_trail_ran_is_read_for_some_at_a_time() {
         for path in ["/trails/acme/shop/t", "/trails/acme/shop/t/audit_pdf", "/flows/acme"] {
             forget(&answered);
             assert_eq!(api.get(path).await.status, 200, "{path}");
-            assert_eq!(counts(&answered, ["runs"]), [2], "{path}");
+            assert_eq!(take_counts(&answered, ["runs"]), [2], "{path}");
         }
         let trail = api.get("/trails/acme/shop/t").await.ok();
         let started = |event: &&Value| event["type"] == "artifact_started_running";
@@ -316,7 +316,7 @@ async fn a_list_of_artifacts_reads_each_of_their_trails_once() {
         ] {
             forget(&answered);
             let listed = api.get(path).key(key).await.ok();
-            assert_eq!(counts(&answered, ["trail_contents", "trail_sizes"]), [1, 1], "{what}");
+            assert_eq!(take_counts(&answered, ["trail_contents", "trail_sizes"]), [1, 1], "{what}");
             let listed = listed.as_array().unwrap();
             assert_eq!(listed.len(), many, "{what}");
             let on = |trail: &str, number: usize| {

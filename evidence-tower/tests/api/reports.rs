@@ -2,19 +2,19 @@
 
 use serde_json::{Value, json};
 
-use crate::scenery::{COMPLIANCE, PROVENANCE, Seen, fingerprint};
+use crate::scenery::{COMPLIANCE, PROVENANCE, RunningArtifact, fingerprint};
 use crate::support::{NOW, for_each_store};
 
 #[tokio::test]
 async fn a_docker_report_answers_201_with_a_new_snapshot_and_200_without() {
     for_each_store(async |api| {
         api.given_environments("docker", &["prod"]).await;
-        let table: [(&[Seen<'_>], u16); 11] = [
+        let table: [(&[RunningArtifact<'_>], u16); 11] = [
             (&[], 201),
             (&[], 200),
             (&[('1', &[10])], 201),
             (&[('1', &[10])], 200),
-            // Counts and times alone tell nothing new.
+            // Counts and times alone are nothing new.
             (&[('1', &[10, 11])], 200),
             (&[('1', &[12])], 200),
             (&[('1', &[12]), ('2', &[13])], 201),
@@ -179,7 +179,7 @@ async fn a_changed_verdict_takes_a_snapshot_though_the_same_runs() {
             api.get("/snapshots/acme/prod/-1").await.expect(200, expected);
             api.get("/environments/acme/prod").await.expect(200, json!({"state": compliant}));
         };
-        let running: [Seen<'_>; 1] = [('1', &[10])];
+        let running: [RunningArtifact<'_>; 1] = [('1', &[10])];
 
         api.given_artifact('1', "t1").await;
         api.report_running("prod", &running).await.expect_exactly(201, json!("OK"));
@@ -205,7 +205,7 @@ async fn what_is_on_the_allowlist_may_run_whatever_the_policies_say() {
         api.given_environments("docker", &["prod"]).await;
         api.put_policy("p", PROVENANCE).await;
         api.attach("prod", "p").await;
-        let running: [Seen<'_>; 1] = [('1', &[10])];
+        let running: [RunningArtifact<'_>; 1] = [('1', &[10])];
         api.report_running("prod", &running).await.expect_exactly(201, json!("OK"));
         api.get("/snapshots/acme/prod/-1").await.expect(200, json!({"compliant": false}));
         let allow = json!({"artifact_name": "nginx", "artifact_fingerprint": fingerprint('1'), "description": "known"});

@@ -4,8 +4,7 @@ use http::header::AUTHORIZATION;
 use serde_json::{Value, json};
 
 use crate::json::{FORBIDDEN, INVALID, fields};
-use crate::support::{Api, JOHN, each_store, for_each_store};
-use crate::templates::org;
+use crate::support::{Api, JOHN, acme, each_store, for_each_store};
 
 const LIST: &str = "/repos/acme";
 
@@ -114,8 +113,8 @@ async fn pages_follow_each_other_and_one_past_the_end_is_empty() {
         let past = api.get(&format!("{LIST}?page=9223372036854775807&per_page=50")).await;
         past.expect(200, json!({"repos": [], "total_pages": 1, "total_count": 4, "per_page": 50}));
         let links = api.get(&format!("{LIST}?page=2&per_page=1&tag=team&sort_direction=desc")).await.ok();
-        let place = "http://localhost:8001/api/v2/repos/acme?page=1&per_page=1&sort_direction=desc&tag=team";
-        assert_eq!(links["_links"]["prev"]["href"], place);
+        let page = "http://localhost:8001/api/v2/repos/acme?page=1&per_page=1&sort_direction=desc&tag=team";
+        assert_eq!(links["_links"]["prev"]["href"], page);
         assert_eq!(links["_links"].get("next"), None);
     })
     .await;
@@ -281,15 +280,15 @@ async fn the_external_id_identifies_a_repo_and_the_newest_report_describes_it() 
 #[tokio::test]
 async fn a_report_that_tells_less_leaves_what_was_told() {
     for_each_store(async |api| {
-        let said = json!({
+        let report = json!({
             "name": "acme/shop", "url": "https://github.com/acme/shop", "id": "8", "provider": "github",
             "description": "about", "namespace_path": ["group", "acme"], "additional_info": {"k": 1},
         });
-        api.report_from(&said).await;
-        let told = api.get(LIST).await.ok();
+        api.report_from(&report).await;
+        let listed = api.get(LIST).await.ok();
         let repo = |name: &str| json!({"name": name, "url": "https://github.com/acme/shop", "id": "8", "provider": "github"});
         api.report_from(&repo("acme/shop")).await;
-        assert_eq!(api.get(LIST).await.ok(), told);
+        assert_eq!(api.get(LIST).await.ok(), listed);
 
         let mut newer = repo("acme/shop");
         newer["description"] = json!("");
@@ -297,7 +296,7 @@ async fn a_report_that_tells_less_leaves_what_was_told() {
         api.report_from(&newer).await;
         let expected = json!({"description": "", "additional_info": {}, "namespace_path": ["group", "acme"]});
         api.get(LIST).await.expect(200, json!({"repos": [expected]}));
-        // A path goes with the name that it was told with.
+        // A path goes with the name that it was reported with.
         api.report_from(&repo("corp/shop")).await;
         let expected = json!({"description": "", "additional_info": {}, "namespace_path": ["corp"]});
         api.get(LIST).await.expect(200, json!({"repos": [expected]}));
@@ -311,10 +310,10 @@ async fn a_report_that_tells_less_of_a_repo_records_nothing_about_it() {
         let repo = json!({"name": "acme/shop", "url": "https://github.com/acme/shop", "id": "8", "provider": "github"});
         let mut full = repo.clone();
         full["description"] = json!("about");
-        for said in [&full, &repo, &full] {
-            api.report_from(said).await;
+        for report in [&full, &repo, &full] {
+            api.report_from(report).await;
         }
-        let entries = store.ledger_entries(org(&*store, "jane", "acme").await, 0, 1_000).await.unwrap();
+        let entries = store.ledger_entries(acme(&*store).await, 0, 1_000).await.unwrap();
         let reported = entries.iter().filter(|entry| entry.kind == "repo_reported");
         assert_eq!(reported.count(), 1);
     })

@@ -8,14 +8,14 @@ use serde_json::{Value, json};
 use tower::ServiceExt;
 
 use crate::mounts::Mount;
-use crate::scenery::{PROVENANCE, Seen, fingerprint};
+use crate::scenery::{PROVENANCE, RunningArtifact, fingerprint};
 use crate::support::{Api, JANE, NOW, for_each_store, in_memory};
 use crate::unreadable::{inject, over_each_store};
 
 /// Three snapshots: 1 and 2 instances of `1` and `2`, then `2` alone, then `2` and `3`.
 async fn given_three_snapshots(api: &Api) {
     api.given_environments("docker", &["prod"]).await;
-    let reports: [&[Seen<'_>]; 3] =
+    let reports: [&[RunningArtifact<'_>]; 3] =
         [&[('1', &[10]), ('2', &[20, 21])], &[('2', &[20, 21])], &[('2', &[20]), ('3', &[15])]];
     for running in reports {
         api.report_running("prod", running).await.expect_exactly(201, json!("OK"));

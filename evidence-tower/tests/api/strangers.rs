@@ -83,7 +83,7 @@ async fn a_stranger_learns_nothing_of_environments_from_a_public_flow() {
         api::operations(&mut open);
         assert_eq!(BTreeSet::from_iter(queries.keys().copied()), open.0);
         let before = answers(&api, &queries, JOHN).await;
-        // That nothing runs is not said to a stranger either.
+        // That nothing runs is not shown to outsiders either.
         let pdf = &queries["download_trail_audit_pdf"];
         let (strange, own) = (api.get(pdf).key(JOHN).await, api.get(pdf).key(JANE).await);
         assert_ne!(strange.body, own.body);

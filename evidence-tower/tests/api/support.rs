@@ -4,7 +4,7 @@ use std::any::Any;
 use std::future::IntoFuture;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -168,12 +168,43 @@ pub(crate) async fn service_on_sqlite() -> (Evidence, Arc<SqliteStore>, tempfile
     (evidence, store, folder)
 }
 
-struct Fixed;
+/// A clock that stands at [`NOW`] until it is moved.
+#[derive(Debug)]
+pub(crate) struct ManualClock(AtomicI64);
 
-impl Clock for Fixed {
-    fn now(&self) -> Timestamp {
-        NOW
+impl Default for ManualClock {
+    fn default() -> Self {
+        Self(AtomicI64::new(NOW.as_micros()))
     }
+}
+
+impl ManualClock {
+    /// Moves it on by so much.
+    pub(crate) fn advance(&self, time: Duration) {
+        self.0.fetch_add(i64::try_from(time.as_micros()).unwrap(), Ordering::SeqCst);
+    }
+
+    /// Sets it to so many seconds after [`NOW`].
+    pub(crate) fn set(&self, seconds: i64) {
+        self.0.store(NOW.as_micros() + seconds * 1_000_000, Ordering::SeqCst);
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(self.0.load(Ordering::SeqCst))
+    }
+}
+
+/// The id of an organization in which this user has a role.
+pub(crate) async fn org_id(store: &dyn Store, user: &str, org: &str) -> Id {
+    let user = store.user(user).await.unwrap().unwrap().id;
+    store.org_role(org, user).await.unwrap().unwrap().organization.id
+}
+
+/// The id of the organization `acme`.
+pub(crate) async fn acme(store: &dyn Store) -> Id {
+    org_id(store, "jane", "acme").await
 }
 
 /// Gives the numbers from 1.
@@ -191,8 +222,8 @@ impl Random for Counter {
 
 pub(crate) async fn fixture(store: Arc<dyn Store>, settings: Settings) -> Evidence {
     let random = Arc::new(Counter::default());
-    let evidence =
-        Evidence::with_sources(Arc::clone(&store), settings, Arc::new(Fixed), Arc::clone(&random) as _);
+    let clock = Arc::new(ManualClock::default());
+    let evidence = Evidence::with_sources(Arc::clone(&store), settings, clock, Arc::clone(&random) as _);
     for (user, org, key) in [("jane", "acme", JANE), ("john", "foobar", JOHN)] {
         let api_key = Some(ApiKey::imported(key.to_owned()));
         let seed = Seed { user: user.parse().unwrap(), orgs: vec![org.parse().unwrap()], api_key };
@@ -200,7 +231,7 @@ pub(crate) async fn fixture(store: Arc<dyn Store>, settings: Settings) -> Eviden
     }
     let jane = store.user("jane").await.unwrap().unwrap();
     let by = Actor { id: jane.id, name: "jane".to_owned(), kind: ActorKind::User };
-    let acme = store.org_role("acme", jane.id).await.unwrap().unwrap().organization.id;
+    let acme = acme(&*store).await;
     let new_id = || Id::new(NOW, &*random);
     for (role, key) in KEYS {
         add_account(&*store, acme, &by, Account { role, key, ends: None, revoked: None }, &new_id).await;

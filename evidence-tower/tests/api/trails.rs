@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::interposed::Interposed;
 use crate::json::INVALID;
 use crate::mounts::Mount;
-use crate::support::{Api, Ask, JOHN, NOW, each_store, for_each_store};
+use crate::support::{Api, Ask, JOHN, NOW, acme, each_store, for_each_store};
 
 /// The template of the examples in the documentation: `bar` on the trail, `cli` with `foo`.
 pub(crate) const TEMPLATE: &str = "version: 1\ntrail:\n  attestations:\n    - name: bar\n      type: generic\n  artifacts:\n    - name: cli\n      attestations:\n        - name: foo\n          type: generic\n";
@@ -39,7 +39,7 @@ impl Api {
         self.post(&path).form(&[("name=\"data_json\"", &document.to_string())])
     }
 
-    /// Reports the artifact `cli` with this fingerprint digit to the trail `t` of the flow `shop`.
+    /// Reports to trail `t` of flow `shop` an artifact with this template name, whose fingerprint is `digit` 64 times.
     pub(crate) async fn artifact(&self, digit: &str, name: &str) {
         let body = json!({
             "trail_name": "t", "template_reference_name": name, "fingerprint": digit.repeat(64), "filename": "cli.bin",
@@ -337,7 +337,7 @@ async fn a_failing_attestation_counts_before_its_artifact_and_until_that_is_repl
         api.artifact("1", "cli").await;
         let reported = json!({"status": "NON-COMPLIANT", "is_compliant": false, "attestations_statuses": [line]});
         expect("NON-COMPLIANT", listed(reported)).await;
-        // Another build under the same template name, from another commit: what failed was said of the one before.
+        // Another build under the same template name, from another commit: what failed was about the one before.
         let other = json!({
             "trail_name": "t", "template_reference_name": "cli", "fingerprint": "2".repeat(64), "filename": "cli.bin",
             "git_commit": "f".repeat(40), "git_commit_info": {"sha1": "f".repeat(40), "timestamp": 1},
@@ -445,18 +445,18 @@ async fn a_trail_is_as_its_last_event_says_whatever_is_written_meanwhile() {
         api.flow("shop", TEMPLATE).await;
         api.begin("shop", &json!({"name": "t"})).await.created();
         let jane = store.user("jane").await.unwrap().unwrap();
-        let org = store.org_role("acme", jane.id).await.unwrap().unwrap().organization.id;
+        let org = acme(&*store).await;
         let shop = store.flow(org, "shop").await.unwrap().unwrap().record.id;
-        for place in 0.. {
+        for query in 0.. {
             // Another description, recorded right before this query.
             let mut record = store.trail(org, shop, "t").await.unwrap().unwrap().record;
-            record.description = format!("before query {place}");
+            record.description = format!("before query {query}");
             let facts = vec![Fact::TrailUpdated { record, changes: vec!["description".to_owned()] }];
             let write = Write { org, by: jane.actor(), at: NOW, facts, guards: vec![], secrets: vec![] };
             let pending = Arc::new(Mutex::new(Some(write)));
             let (asked, to_come, whole) = (AtomicUsize::new(0), Arc::clone(&pending), Arc::clone(&store));
             let interposed = Interposed::new(Arc::clone(&store), move |_| {
-                let is_here = asked.fetch_add(1, Ordering::Relaxed) == place;
+                let is_here = asked.fetch_add(1, Ordering::Relaxed) == query;
                 let write = if is_here { to_come.lock().unwrap().take() } else { None };
                 let whole = Arc::clone(&whole);
                 async move {
@@ -470,9 +470,9 @@ async fn a_trail_is_as_its_last_event_says_whatever_is_written_meanwhile() {
             let trail =
                 Api::new(evidence, Mount::Tower, "interposed").await.get("/trails/acme/shop/t").await.ok();
             let last = trail["events"].as_array().unwrap().last().unwrap();
-            assert_eq!(trail["description"], last["trail_data_json"]["description"], "query {place}");
+            assert_eq!(trail["description"], last["trail_data_json"]["description"], "query {query}");
             if pending.lock().unwrap().is_some() {
-                assert!(place > 0, "the trail is read from the store");
+                assert!(query > 0, "the trail is read from the store");
                 break;
             }
         }

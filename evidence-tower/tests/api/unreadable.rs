@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::mounts::Mount;
 use crate::scenery::{COMPLIANCE, PROVENANCE};
-use crate::support::{Api, NOW, Stored, fixture, stores};
+use crate::support::{Api, NOW, Stored, acme, fixture, stores};
 use crate::trails::COMMIT;
 
 /// No YAML, as a damaged row or a later version may have left it.
@@ -40,9 +40,7 @@ pub(crate) async fn over_each_store(case: impl AsyncFn(Api, &dyn Store, Id)) {
     for Stored { name, store, home, .. } in stores().await {
         let evidence = fixture(store, Settings::default()).await;
         let api = Api::new(evidence.clone(), Mount::Tower, name).await;
-        let jane = evidence.store().user("jane").await.unwrap().unwrap().id;
-        let acme = evidence.store().org_role("acme", jane).await.unwrap().unwrap().organization.id;
-        case(api, evidence.store(), acme).await;
+        case(api, evidence.store(), acme(evidence.store()).await).await;
         drop(home);
     }
 }
@@ -88,8 +86,8 @@ async fn nothing_complies_with(damage: Damage) {
         let trail = trail.expect(200, json!({"compliance_state": "INCOMPLETE", "is_compliant": false})).ok();
         let status = &trail["compliance_status"];
         let why = "The template cannot be read: ";
-        for told in [&status["state_info"], &status["artifacts_statuses"]["cli"]["state_info"]] {
-            assert!(told.as_str().is_some_and(|told| told.starts_with(why)), "{trail}");
+        for reason in [&status["state_info"], &status["artifacts_statuses"]["cli"]["state_info"]] {
+            assert!(reason.as_str().is_some_and(|reason| reason.starts_with(why)), "{trail}");
         }
         assert_eq!(status["artifacts_statuses"]["cli"]["status"], "INCOMPLETE");
         let listed = json!({"data": [{"compliance_state": "INCOMPLETE", "compliance_status": status}]});

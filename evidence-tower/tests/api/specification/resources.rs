@@ -160,7 +160,7 @@ const ALLOWLIST_RECORD: [(&str, Kind); 6] = [
 const SNAPSHOT_SUMMARY: [(&str, Kind); 5] =
     [("index", Integer), ("from", Integer), ("to", Integer), ("compliant", Boolean), ("duration", Integer)];
 
-/// Reports an artifact that tells everything, `a`, and one that tells as little as it may, `b`, each to a flow of its
+/// Reports an artifact with every field, `a`, and one with as few as possible, `b`, each to a flow of its
 /// own.
 async fn given_artifacts(api: &Api) {
     let full = json!({
@@ -255,7 +255,7 @@ async fn artifact_with_git_commit_info_and_repo_info() {
             expect_table(&artifact["git_commit_info"], &GIT_COMMIT_INFO);
             expect_table(&artifact["repo_info"], &REPO_INFO);
         }
-        let told = json!({
+        let shown = json!({
             "repo_url": "https://git.example.com/acme/shop", "user_data": [1], "annotations": {"k": "v"},
             "external_urls": {"ticket": {"href": "https://tracker.example.com/1", "fingerprint": "e".repeat(64)}},
             "git_commit_info": {
@@ -267,7 +267,7 @@ async fn artifact_with_git_commit_info_and_repo_info() {
                 "namespace_path": ["acme"], "additional_info": {"stars": 3}, "short_name": "shop",
             },
         });
-        api.get(&format!("/artifacts/acme/full/commit_sha/{COMMIT}")).await.expect(200, json!([told]));
+        api.get(&format!("/artifacts/acme/full/commit_sha/{COMMIT}")).await.expect(200, json!([shown]));
     })
     .await;
 }
