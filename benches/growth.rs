@@ -62,15 +62,19 @@ async fn growth(engine: Engine, grown: &[(Server, usize)]) -> Outcome<Vec<Row>> 
         rows.push(row(format!("P4 {engine}, {name}"), &taken));
     }
     let sizes: Vec<String> = grown.iter().map(|(_, size)| size.to_string()).collect();
-    println!("\nEach figure is in milliseconds, at {} trails and artifacts.", sizes.join(", "));
+    println!(
+        "\nEach figure is in milliseconds, at {} trails and artifacts. The ratio is that of the last p99 to the first.",
+        sizes.join(", ")
+    );
     Ok(rows)
 }
 
 fn row(what: String, taken: &[Vec<f64>]) -> Row {
     let at = |share: usize| taken.iter().map(move |taken| percentile(taken.iter().copied(), share));
-    let told = |share: usize| at(share).map(|millis| format!("{millis:.2}")).collect::<Vec<_>>().join(", ");
+    let figures =
+        |share: usize| at(share).map(|millis| format!("{millis:.2}")).collect::<Vec<_>>().join(", ");
     let ratio = at(99).next_back().zip(at(99).next()).map_or(0.0, |(last, first)| last / first);
-    let figure = format!("p50 {}; p99 {}", told(50), told(99));
+    let figure = format!("p50 {}; p99 {}", figures(50), figures(99));
     Row { ratio: Some(ratio), ..Row::new(what, figure, "≤ 2", ratio <= 2.0) }
 }
 

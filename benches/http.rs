@@ -201,7 +201,7 @@ async fn reading(servers: &Handle, server: &Server, engine: Engine) -> Outcome<V
         Row::orientation("P3 probe: the same JSON from bare hyper", probe.to_string()),
         Row { ratio: Some(ratio), ..figure },
         Row::new(
-            format!("P3 {engine}, CPU of the server a request"),
+            format!("P3 {engine}, CPU of the server per request"),
             cpu,
             "≤ 60 µs",
             ours.cpu_micros <= 60.0,

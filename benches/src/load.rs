@@ -131,7 +131,7 @@ fn millis(time: &Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-/// The CPU time that the threads of this process have used, but for those of the clients, as Linux tells it: in
+/// The CPU time that the threads of this process have used, but for those of the clients, as Linux reports it: in
 /// hundredths of a second, and with the threads that have ended left out.
 fn cpu_time() -> Duration {
     let main = std::process::id().to_string();

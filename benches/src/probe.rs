@@ -24,7 +24,7 @@ const POSTGRES_TABLE: &str = "
 const POSTGRES_INSERT: &str =
     "INSERT INTO raw (org, payload, at) SELECT 1, payload, 1 FROM UNNEST($1::text[]) AS r (payload)";
 
-/// As many inserts as the store takes writes into one transaction.
+/// As many inserts as the store takes writes into one transaction (`evidence_store_sql::MAX_GROUP`).
 const BATCH: usize = 256;
 
 type Job = (String, oneshot::Sender<Outcome>);

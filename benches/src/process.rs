@@ -44,7 +44,7 @@ impl Process {
         Ok(Self { child, address })
     }
 
-    /// The memory that it occupies, and the most that it ever did, in MiB; as Linux tells it.
+    /// The memory that it occupies, and the most that it ever did, in MiB, as Linux reports it.
     ///
     /// # Errors
     /// Where there is no such system.

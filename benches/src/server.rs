@@ -192,7 +192,7 @@ async fn rocket(servers: &Handle, api: EvidenceApi<Evidence>) -> Outcome<SocketA
     let config = Config { port: 0, log_level: LogLevel::Off, ..Config::release_default() };
     let (bound, address) = oneshot::channel();
     let bound = Mutex::new(Some(bound));
-    let tell = AdHoc::on_liftoff("tell the address", move |rocket| {
+    let announce = AdHoc::on_liftoff("announce the address", move |rocket| {
         let address = SocketAddr::new(rocket.config().address, rocket.config().port);
         let bound = bound.lock().ok().and_then(|mut bound| bound.take());
         if let Some(bound) = bound {
@@ -200,7 +200,8 @@ async fn rocket(servers: &Handle, api: EvidenceApi<Evidence>) -> Outcome<SocketA
         }
         Box::pin(async {})
     });
-    let app = rocket::custom(config).mount("/api/v2", evidence_tower::rocket::Mount::new(api)).attach(tell);
+    let app =
+        rocket::custom(config).mount("/api/v2", evidence_tower::rocket::Mount::new(api)).attach(announce);
     servers.spawn(app.launch());
     Ok(address.await?)
 }

@@ -80,7 +80,7 @@ impl Stores {
         Ok((cluster.url("postgres"), programs.directory()))
     }
 
-    /// What the standalone server has to be told to serve the store of this name.
+    /// The arguments by which the standalone server serves the store of this name.
     ///
     /// # Errors
     /// When there is no such engine.
