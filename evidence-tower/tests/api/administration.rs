@@ -9,15 +9,15 @@ use evidence_core::{Error, Evidence, Result, Settings};
 use serde_json::json;
 
 use crate::mounts::Mount;
-use crate::support::{Api, JANE, JOHN, NOW, Stored, acme, fixture, stores};
+use crate::support::{Api, JANE, JOHN, NOW, StoreUnderTest, acme, fixture, stores};
 
 /// Runs a case over every store, with the service behind the API.
 async fn each_service(case: impl AsyncFn(Evidence, Api)) {
-    for Stored { name, store, home, .. } in stores().await {
+    for StoreUnderTest { name, store, guard, .. } in stores().await {
         let service = fixture(store, Settings::default()).await;
         let api = Api::new(service.clone(), Mount::Tower, name).await;
         case(service, api).await;
-        drop(home);
+        drop(guard);
     }
 }
 

@@ -229,6 +229,6 @@ async fn who_has_stopped_takes_no_lease_any_more() {
         let expires_at = Timestamp::from_micros(now.as_micros() + 1);
         let other = Lease { name: "idle".to_owned(), holder: Id::new(now, &SystemRandom), expires_at };
         assert!(stored.store.acquire_lease(&other, now).await.unwrap(), "{}: it was given back", stored.name);
-        drop(stored.home);
+        drop(stored.guard);
     }
 }

@@ -8,13 +8,13 @@ use serde_json::json;
 
 use crate::interposed::{Interposed, take_counts};
 use crate::mounts::Mount;
-use crate::support::{Api, JOHN, fixture, for_each_store};
+use crate::support::{Api, JOHN, fixture, on_every_store_and_mount};
 
 const TEMPLATE: &str = "version: 1\ntrail:\n  attestations:\n    - name: jira\n      type: jira\n";
 
 #[tokio::test]
 async fn a_flow_is_put_got_and_listed() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         let document = ("name=\"data_json\"", r#"{"name": "web", "description": "The site"}"#);
         let put = api.put("/flows/acme/template_file").form(&[document]).await;
         put.expect_exactly(201, "OK");
@@ -33,7 +33,7 @@ async fn a_flow_is_put_got_and_listed() {
 
 #[tokio::test]
 async fn an_outsider_reads_a_public_flow_by_name_and_nothing_else() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         for (name, visibility) in [("open", "public"), ("closed", "private")] {
             let document = json!({"name": name, "description": "", "visibility": visibility}).to_string();
             let put = api.put("/flows/acme/template_file").form(&[("name=\"data_json\"", &document)]).await;

@@ -7,11 +7,10 @@ mod steps;
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 use evidence_core::auth::ApiKey;
 use evidence_core::seed::Seed;
-use evidence_core::time::{Clock, Timestamp};
 use evidence_core::{Evidence, Settings, Store};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseResult, TestRunner};
@@ -19,28 +18,21 @@ use serde_json::Value;
 
 use self::steps::{Step, Text, Thing, runs};
 use crate::mounts::Mount;
-use crate::support::{Api, Counter, JANE, JOHN, NOW, Reply, Stored, stores};
-
-/// The clock of a run.
-#[derive(Debug)]
-struct Ticking(AtomicI64);
-
-impl Clock for Ticking {
-    fn now(&self) -> Timestamp {
-        Timestamp::from_micros(self.0.load(Ordering::Relaxed))
-    }
-}
+use crate::support::{Api, Counter, JANE, JOHN, ManualClock, Reply, StoreUnderTest, stores};
 
 /// A service over one of the stores.
 struct Contender {
     name: &'static str,
     api: Api,
     store: Arc<dyn Store>,
-    _home: Box<dyn Any + Send>,
+    _guard: Box<dyn Any + Send>,
 }
 
 impl Contender {
-    async fn new(Stored { name, store, home, .. }: Stored, clock: &Arc<Ticking>) -> Self {
+    async fn new(
+        StoreUnderTest { name, store, guard, .. }: StoreUnderTest,
+        clock: &Arc<ManualClock>,
+    ) -> Self {
         let random = Arc::new(Counter::default());
         let clock = Arc::clone(clock);
         let service = Evidence::with_sources(Arc::clone(&store), Settings::default(), clock, random);
@@ -49,7 +41,7 @@ impl Contender {
             let seed = Seed { user: user.parse().unwrap(), orgs: vec![org.parse().unwrap()], api_key };
             service.seed(&seed).await.unwrap();
         }
-        Self { name, api: Api::new(service, Mount::Tower, name).await, store, _home: home }
+        Self { name, api: Api::new(service, Mount::Tower, name).await, store, _guard: guard }
     }
 
     async fn send(&self, step: &Step, told: &Told) -> Reply {
@@ -130,7 +122,7 @@ impl Told {
 type Tally = BTreeMap<(&'static str, u16), usize>;
 
 async fn run(steps: &[Step], tally: &mut Tally) -> TestCaseResult {
-    let clock = Arc::new(Ticking(AtomicI64::new(NOW.as_micros())));
+    let clock = Arc::new(ManualClock::default());
     let mut contenders = Vec::new();
     for stored in stores().await {
         contenders.push(Contender::new(stored, &clock).await);
@@ -138,7 +130,7 @@ async fn run(steps: &[Step], tally: &mut Tally) -> TestCaseResult {
     let Some((first, others)) = contenders.split_first() else { return Ok(()) };
     let mut told = Told::default();
     for (number, step) in steps.iter().enumerate() {
-        clock.0.fetch_add(step.pause * 1_000_000, Ordering::Relaxed);
+        clock.advance(Duration::from_secs(step.pause));
         let expected = first.send(step, &told).await;
         prop_assert!(expected.status.as_u16() < 500, "step {number}: {expected:?}");
         for other in others {

@@ -17,13 +17,13 @@ use tokio::time::{sleep, timeout};
 use crate::interposed::{Call, Interposed, take_queries};
 use crate::mounts::Mount;
 use crate::scenery::{COMPLIANCE, PROVENANCE, RunningArtifact};
-use crate::support::{Api, NOW, acme, each_store, fixture, for_each_store, stores};
+use crate::support::{Api, NOW, acme, fixture, on_every_store, on_every_store_and_mount, stores};
 
 const EMPTY: &str = "_schema: https://example.com/schemas/policy/v1\n";
 
 #[tokio::test]
 async fn a_policy_is_created_with_201_and_gets_a_version_with_each_new_text() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         let now = json!(NOW.seconds());
         let version = |version: u64, text: &str| {
             json!({"version": version, "comment": "", "timestamp": now, "created_by": "jane", "policy_yaml": text})
@@ -50,7 +50,7 @@ async fn a_policy_is_created_with_201_and_gets_a_version_with_each_new_text() {
 
 #[tokio::test]
 async fn a_policy_and_a_trail_do_not_grow_with_each_of_their_facts() {
-    each_store(async |api, store| {
+    on_every_store(async |api, store| {
         api.put_policy("p", EMPTY).await.created();
         let acme = acme(&*store).await;
         let mut sizes = BTreeMap::<String, Vec<usize>>::new();
@@ -87,7 +87,7 @@ async fn a_policy_and_a_trail_do_not_grow_with_each_of_their_facts() {
 
 #[tokio::test]
 async fn comment_and_description_are_kept_and_a_text_may_be_left_out_of_an_update() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         let put = |payload: serde_json::Value, text: Option<&str>| {
             let payload = payload.to_string();
             let mut parts = vec![("name=\"payload\"", payload.as_str())];
@@ -114,7 +114,7 @@ async fn comment_and_description_are_kept_and_a_text_may_be_left_out_of_an_updat
 
 #[tokio::test]
 async fn a_comment_on_a_new_description_is_in_the_ledger() {
-    each_store(async |api, store| {
+    on_every_store(async |api, store| {
         api.put_policy("p", EMPTY).await.created();
         let put = |description: &str, comment: &str| {
             let payload = json!({"name": "p", "description": description, "comment": comment}).to_string();
@@ -137,7 +137,7 @@ async fn a_comment_on_a_new_description_is_in_the_ledger() {
 
 #[tokio::test]
 async fn a_policy_that_cannot_be_read_or_kept_is_refused() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         let exceptions = "_schema: https://x.org/v1\nartifacts:\n  provenance:\n    required: true\n    exceptions:\n      - if: ${{ true }}\n";
         let attestations = "_schema: https://x.org/v1\nartifacts:\n  attestations:\n    - type: junit\n";
         for text in ["", "[", "a: b\n", "_schema: https://x.org/v2\n", exceptions, attestations] {
@@ -172,7 +172,7 @@ async fn a_policy_that_cannot_be_read_or_kept_is_refused() {
 
 #[tokio::test]
 async fn an_unknown_policy_is_not_found_and_only_writers_put() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         let text = "no policy named 'p' in organization 'acme'";
         let missing = json!({"message": "Policy not found", "errors": {"policy_name": text}});
         api.get("/policies/acme/p").await.expect_exactly(404, missing);
@@ -185,7 +185,7 @@ async fn an_unknown_policy_is_not_found_and_only_writers_put() {
 
 #[tokio::test]
 async fn a_new_version_evaluates_what_runs_where_it_is_attached() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         api.given_environments("docker", &["b", "a", "idle", "free"]).await;
         api.put_policy("p", EMPTY).await;
         for name in ["b", "a", "idle"] {
@@ -255,7 +255,7 @@ async fn environments_that_a_new_version_did_not_reach_are_evaluated_by_it_in_th
             api.expect_snapshots(name, 2).await;
         }
         background.stop().await;
-        drop(stored.home);
+        drop(stored.guard);
     }
 }
 

@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::support::{Api, Ask, for_each_store};
+use crate::support::{Api, Ask, on_every_store_and_mount};
 
 const RACERS: usize = 64;
 
@@ -46,7 +46,7 @@ fn put_flow(api: &Api, name: &str) -> Ask {
 
 #[tokio::test]
 async fn one_flow() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         let statuses = race(|_| put_flow(&api, "web")).await;
         assert_eq!(statuses, BTreeMap::from([(200, RACERS - 1), (201, 1)]));
         expect_one(&api, "/flows/acme").await;
@@ -56,7 +56,7 @@ async fn one_flow() {
 
 #[tokio::test]
 async fn one_trail() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         put_flow(&api, "web").await.created();
         let begin = json!({"name": "t", "description": ""}).to_string();
         let statuses =
@@ -69,7 +69,7 @@ async fn one_trail() {
 
 #[tokio::test]
 async fn one_environment() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         let body = json!({"name": "prod", "type": "server", "description": ""});
         let statuses = race(|_| api.put("/environments/acme").json(&body)).await;
         assert_eq!(statuses, BTreeMap::from([(201, RACERS)]));
@@ -80,7 +80,7 @@ async fn one_environment() {
 
 #[tokio::test]
 async fn one_policy_of_one_version() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         let payload = json!({"name": "strict"}).to_string();
         let text = "_schema: https://example.com/schemas/policy/v1\n";
         let file = ("name=\"policy_file\"; filename=\"p.yaml\"", text);
@@ -95,7 +95,7 @@ async fn one_policy_of_one_version() {
 
 #[tokio::test]
 async fn one_service_account() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         let body = json!({"name": "ci", "privilege": "member"});
         let statuses = race(|_| api.post("/service-accounts/acme").json(&body)).await;
         assert_eq!(statuses, BTreeMap::from([(201, 1), (400, RACERS - 1)]));
@@ -106,7 +106,7 @@ async fn one_service_account() {
 
 #[tokio::test]
 async fn one_attestation_type_of_one_version() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         let document = json!({"name": "review"}).to_string();
         let path = "/custom-attestation-types/acme";
         let statuses = race(|_| api.post(path).form(&[("name=\"data_json\"", document.as_str())])).await;
@@ -119,7 +119,7 @@ async fn one_attestation_type_of_one_version() {
 
 #[tokio::test]
 async fn one_flow_and_one_trail_made_by_the_artifacts_that_name_them() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         let statuses = race(|racer| {
             let body = json!({
                 "trail_name": "t", "template_reference_name": "api", "fingerprint": format!("{racer:064x}"),
@@ -140,7 +140,7 @@ async fn one_flow_and_one_trail_made_by_the_artifacts_that_name_them() {
 
 #[tokio::test]
 async fn one_snapshot_of_equal_reports() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         api.given_environments("docker", &["prod"]).await;
         let artifact = json!({"digests": {"image": "a".repeat(64)}, "creationTimestamp": 1});
         let body = json!({ "artifacts": [artifact] });

@@ -4,13 +4,13 @@ use http::header::AUTHORIZATION;
 use serde_json::{Value, json};
 
 use crate::json::{FORBIDDEN, INVALID, fields};
-use crate::support::{Api, JOHN, acme, each_store, for_each_store};
+use crate::support::{Api, JOHN, acme, on_every_store, on_every_store_and_mount};
 
 const LIST: &str = "/repos/acme";
 
 /// Runs a case with four repos, each reported once: two of them tagged.
 async fn with_repos(case: impl AsyncFn(Api)) {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         let reported = [
             json!({
                 "name": "acme/platform/Shop", "url": "https://gitlab.acme.com:8443/acme/platform/Shop",
@@ -122,7 +122,7 @@ async fn pages_follow_each_other_and_one_past_the_end_is_empty() {
 
 #[tokio::test]
 async fn an_empty_list_has_no_pages() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         let list = json!({"page": 1, "per_page": 15, "total_pages": 0, "total_count": 0, "repos": []});
         api.get(LIST).await.expect(200, list);
     })
@@ -203,7 +203,7 @@ async fn every_filter_narrows_the_list_and_all_must_match() {
 
 #[tokio::test]
 async fn every_provider_is_known_and_no_other() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         let providers = [
             "github",
             "gitlab",
@@ -258,7 +258,7 @@ async fn name_and_search_exclude_each_other() {
 
 #[tokio::test]
 async fn the_external_id_identifies_a_repo_and_the_newest_report_describes_it() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         let repo = |name: &str, url: &str| json!({"name": name, "url": url, "id": "7", "provider": "github"});
         api.report_from(&repo("acme/old", "https://github.com/acme/old")).await;
         let before = api.get(LIST).await.ok();
@@ -279,7 +279,7 @@ async fn the_external_id_identifies_a_repo_and_the_newest_report_describes_it() 
 
 #[tokio::test]
 async fn a_report_that_tells_less_leaves_what_was_told() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         let report = json!({
             "name": "acme/shop", "url": "https://github.com/acme/shop", "id": "8", "provider": "github",
             "description": "about", "namespace_path": ["group", "acme"], "additional_info": {"k": 1},
@@ -306,7 +306,7 @@ async fn a_report_that_tells_less_leaves_what_was_told() {
 
 #[tokio::test]
 async fn a_report_that_tells_less_of_a_repo_records_nothing_about_it() {
-    each_store(async |api, store| {
+    on_every_store(async |api, store| {
         let repo = json!({"name": "acme/shop", "url": "https://github.com/acme/shop", "id": "8", "provider": "github"});
         let mut full = repo.clone();
         full["description"] = json!("about");
@@ -322,7 +322,7 @@ async fn a_report_that_tells_less_of_a_repo_records_nothing_about_it() {
 
 #[tokio::test]
 async fn equal_names_are_by_age_in_both_directions() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         for provider in ["gitlab", "github", "bitbucket"] {
             let repo = json!({"name": "acme/shop", "url": "https://x.org", "id": "1", "provider": provider});
             api.report_from(&repo).await;
@@ -338,7 +338,7 @@ async fn equal_names_are_by_age_in_both_directions() {
 
 #[tokio::test]
 async fn a_name_that_the_paths_of_the_api_would_hide_is_refused() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         for name in ["tags", "filter-options"] {
             let body = json!({
                 "fingerprint": "a".repeat(64), "filename": "x", "build_url": "", "commit_url": "",
@@ -373,7 +373,7 @@ async fn the_list_takes_bearer_or_basic_and_needs_a_known_organization_and_a_mem
 
 #[tokio::test]
 async fn what_two_reports_tell_does_not_make_one_repo_another() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         let url = "https://github.com/acme/shop";
         api.report_from(&json!({"name": "acme/shop", "url": url, "id": "7"})).await;
         api.report_from(&json!({"name": "acme/shop", "url": url, "provider": "github"})).await;

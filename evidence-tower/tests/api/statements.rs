@@ -18,7 +18,7 @@ use tower::ServiceExt;
 use crate::interposed::{Call, Interposed};
 use crate::mounts::Mount;
 use crate::routes::{self, routes};
-use crate::support::{Api, Ask, JANE, each_store, on_sqlite, service_on_sqlite};
+use crate::support::{Api, Ask, JANE, on_every_store, on_sqlite, service_on_sqlite};
 use crate::trails::TEMPLATE;
 
 const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
@@ -221,7 +221,7 @@ async fn attestations_are_read_while_they_are_sent_and_never_held_whole() {
 
 #[tokio::test]
 async fn trails_that_do_not_fit_memory_together_are_read_one_part_after_the_other() {
-    each_store(async |_, store: Arc<dyn Store>| {
+    on_every_store(async |_, store: Arc<dyn Store>| {
         let read = Arc::new(AtomicUsize::new(0));
         let note = Arc::clone(&read);
         let noting = Interposed::new(store, move |call| {
@@ -264,7 +264,7 @@ async fn trails_that_do_not_fit_memory_together_are_read_one_part_after_the_othe
 
 #[tokio::test]
 async fn no_record_is_read_for_its_name_or_its_template_alone() {
-    each_store(async |_, store: Arc<dyn Store>| {
+    on_every_store(async |_, store: Arc<dyn Store>| {
         let asked = Arc::new(Mutex::new(BTreeSet::new()));
         let note = Arc::clone(&asked);
         let noting = Interposed::new(store, move |call| {

@@ -9,7 +9,7 @@ use http::header::ETAG;
 use serde_json::json;
 
 use crate::scenery::fingerprint;
-use crate::support::{Api, JANE, JOHN, Reply, for_each_store};
+use crate::support::{Api, JANE, JOHN, Reply, on_every_store_and_mount};
 use crate::trails::COMMIT;
 
 /// The operations that a stranger may call.
@@ -76,7 +76,7 @@ async fn answers(api: &Api, queries: &BTreeMap<&'static str, String>, key: &str)
 
 #[tokio::test]
 async fn a_stranger_learns_nothing_of_environments_from_a_public_flow() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         given_an_open_flow(&api).await;
         let queries = queries(&api).await;
         let mut open = Open::default();

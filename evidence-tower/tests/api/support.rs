@@ -50,23 +50,24 @@ pub(crate) const EXPIRED: &str = "expired-key";
 /// A key of acme's that was revoked just now.
 pub(crate) const REVOKED: &str = "revoked-key";
 
-/// An empty store, and what it lives in.
-pub(crate) struct Stored {
+/// An empty store, with what a case may need of its database.
+pub(crate) struct StoreUnderTest {
     pub(crate) name: &'static str,
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) home: Box<dyn Any + Send>,
-    /// Of those that are made again from the ledgers.
+    /// Deletes the files or the schema when dropped.
+    pub(crate) guard: Box<dyn Any + Send>,
+    /// Access for losing and rebuilding tables; `None` for the memory store.
     pub(crate) tables: Option<Tables>,
 }
 
-impl Stored {
+impl StoreUnderTest {
     fn new(
         name: &'static str,
         store: Arc<impl Store>,
-        home: impl Any + Send,
+        guard: impl Any + Send,
         tables: Option<Tables>,
     ) -> Self {
-        Self { name, store, home: Box::new(home), tables }
+        Self { name, store, guard: Box::new(guard), tables }
     }
 }
 
@@ -81,13 +82,13 @@ async fn sqlite(directory: &tempfile::TempDir) -> SqliteStore {
 
 /// Every store that the cases run over: PostgreSQL is among them where there is a server for tests, as under `cargo
 /// xtask test`.
-pub(crate) async fn stores() -> Vec<Stored> {
+pub(crate) async fn stores() -> Vec<StoreUnderTest> {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("evidence.db");
     let sqlite = Arc::new(sqlite(&directory).await);
     let tables = Some(Tables::Sqlite(Arc::clone(&sqlite), file));
-    let memory = Stored::new("memory", Arc::new(MemoryStore::new()), (), None);
-    let mut stores = vec![memory, Stored::new("sqlite", sqlite, directory, tables)];
+    let memory = StoreUnderTest::new("memory", Arc::new(MemoryStore::new()), (), None);
+    let mut stores = vec![memory, StoreUnderTest::new("sqlite", sqlite, directory, tables)];
     if let Some(schema) = SchemaName::unused() {
         let options = evidence_store_postgres::Options {
             schema: schema.name.clone(),
@@ -100,7 +101,7 @@ pub(crate) async fn stores() -> Vec<Stored> {
         let postgres = Arc::new(PostgresStore::connect_with(&schema.url, &options).await.unwrap());
         let (url, name) = (schema.url.clone(), schema.name.clone());
         let tables = Some(Tables::Postgres { store: Arc::clone(&postgres), url, schema: name });
-        stores.push(Stored::new("postgres", postgres, schema, tables));
+        stores.push(StoreUnderTest::new("postgres", postgres, schema, tables));
     }
     stores
 }
@@ -113,26 +114,27 @@ async fn the_cases_run_on_postgresql_too() {
 }
 
 /// Runs a case over every store and at every mount, each time with a fresh fixture; the mounts side by side, so that
-/// they work while one waits for its store.
-pub(crate) async fn for_each_store(case: impl AsyncFn(Api)) {
+/// they work while one waits for its store. At the tower mount it then rebuilds, as [`on_every_store`] does.
+pub(crate) async fn on_every_store_and_mount(case: impl AsyncFn(Api)) {
     join_all(MOUNTS.map(|mount| at(mount, &case))).await;
 }
 
-/// Runs a case over every store with a fresh fixture, with the store beside the API.
-pub(crate) async fn each_store(case: impl AsyncFn(Api, Arc<dyn Store>)) {
-    for Stored { name, store, home, tables } in stores().await {
+/// Runs a case over every store with a fresh fixture, with the store beside the API. Afterwards drops all derived tables,
+/// rebuilds them, and repeats every GET of the case.
+pub(crate) async fn on_every_store(case: impl AsyncFn(Api, Arc<dyn Store>)) {
+    for StoreUnderTest { name, store, guard, tables } in stores().await {
         let evidence = fixture(Arc::clone(&store), Settings::default()).await;
         let api = Api::new(evidence, Mount::Tower, name).await;
         case(api.clone(), store).await;
         if let Some(tables) = tables {
             tables.prove(&api).await;
         }
-        drop(home);
+        drop(guard);
     }
 }
 
 async fn at(mount: Mount, case: &impl AsyncFn(Api)) {
-    for Stored { name, store, home, tables } in stores().await {
+    for StoreUnderTest { name, store, guard, tables } in stores().await {
         let evidence = fixture(store, Settings::default()).await;
         let api = Api::new(evidence, mount, name).await;
         case(api.clone()).await;
@@ -140,7 +142,7 @@ async fn at(mount: Mount, case: &impl AsyncFn(Api)) {
         if let Some(tables) = tables.filter(|_| mount == Mount::Tower) {
             tables.prove(&api).await;
         }
-        drop(home);
+        drop(guard);
     }
 }
 

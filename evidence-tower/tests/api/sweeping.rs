@@ -24,7 +24,7 @@ use tempfile::TempDir;
 
 use crate::interposed::Interposed;
 use crate::mounts::Mount;
-use crate::support::{Api, ManualClock, Stored, acme, fixture, in_memory, org_id, stores};
+use crate::support::{Api, ManualClock, StoreUnderTest, acme, fixture, in_memory, org_id, stores};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -51,7 +51,7 @@ const CREATED: (u16, bool) = (201, false);
 const AWAY: (u16, bool) = (503, true);
 
 /// The service over every store, with the attachments inside of it and in a directory.
-async fn everywhere() -> Vec<(Stored, Option<TempDir>)> {
+async fn everywhere() -> Vec<(StoreUnderTest, Option<TempDir>)> {
     let inside = stores().await.into_iter().map(|stored| (stored, None));
     let outside = stores().await.into_iter().map(|stored| (stored, Some(tempfile::tempdir().unwrap())));
     inside.chain(outside).collect()
@@ -74,7 +74,7 @@ struct Case {
 }
 
 impl Case {
-    async fn of(stored: &Stored, directory: Option<&TempDir>) -> Self {
+    async fn of(stored: &StoreUnderTest, directory: Option<&TempDir>) -> Self {
         let store = Arc::clone(&stored.store);
         fixture(Arc::clone(&store), Settings::default()).await;
         let (clock, refuses) = (Arc::new(ManualClock::default()), Arc::new(AtomicBool::new(false)));
@@ -140,7 +140,7 @@ async fn what_a_refused_attestation_left_is_removed_and_what_an_accepted_one_has
             let files = std::fs::read_dir(directory.path().join(case.org.to_string())).unwrap().count();
             assert_eq!(files, 2, "{name}");
         }
-        drop(stored.home);
+        drop(stored.guard);
     }
 }
 
@@ -159,7 +159,7 @@ async fn what_is_uploaded_again_is_kept_for_another_grace() {
         assert_eq!(attest(api, &["a"]).await, CREATED, "{name}");
         case.clock.advance(2 * GRACE);
         assert_eq!((case.swept().await, case.has("a").await), (0, true), "{name}");
-        drop(stored.home);
+        drop(stored.guard);
     }
 }
 
@@ -180,7 +180,7 @@ async fn what_is_being_removed_elsewhere_is_answered_503_until_that_is_done_by_w
         assert_eq!((case.swept().await, case.has("a").await), (1, false), "{name}");
         assert_eq!(attest(api, &["a"]).await, CREATED, "{name}");
         assert!(case.has("a").await, "{name}");
-        drop(stored.home);
+        drop(stored.guard);
     }
 }
 
@@ -211,7 +211,7 @@ async fn lost_rows_lead_to_no_removal() {
             (1, true, false),
             "{name}"
         );
-        drop(stored.home);
+        drop(stored.guard);
     }
 }
 
@@ -230,7 +230,7 @@ async fn a_note_that_was_left_behind_goes_without_the_content() {
         assert_eq!(case.notes().await, 1, "{name}");
         case.swept().await;
         assert_eq!((case.notes().await, case.has("a").await), (0, true), "{name}");
-        drop(stored.home);
+        drop(stored.guard);
     }
 }
 
@@ -297,7 +297,7 @@ async fn what_cannot_be_removed_keeps_nothing_else() {
         let left: Vec<_> =
             store.pending(None, 9).await.unwrap().into_iter().map(|note| note.sha256).collect();
         assert_eq!(left, contents[..1], "{}", stored.name);
-        drop(stored.home);
+        drop(stored.guard);
     }
 }
 
@@ -330,7 +330,7 @@ async fn what_cannot_be_removed_of_one_organization_keeps_nothing_of_another() {
             let tried = |note: &&Pending| note.org == stuck && note.kept_at == clock.now();
             assert_eq!(notes.iter().filter(tried).count(), 16, "{}", stored.name);
         }
-        drop(stored.home);
+        drop(stored.guard);
     }
 }
 
@@ -361,7 +361,7 @@ async fn a_place_that_removes_nothing_refuses_no_upload() {
         for name in [&names[0], &names[39]] {
             assert_eq!(attest(&api, &[name]).await, CREATED, "{}", stored.name);
         }
-        drop(stored.home);
+        drop(stored.guard);
     }
 }
 

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::json::fields;
 use crate::scenery::PROVENANCE;
-use crate::support::{Api, Reply, acme, each_store};
+use crate::support::{Api, Reply, acme, on_every_store};
 
 /// The schema behind a reference.
 fn resolved<'a>(schema: &'a Value, document: &'a Value) -> &'a Value {
@@ -452,7 +452,7 @@ fn shortened(key: &str) -> String {
 #[tokio::test]
 async fn every_text_of_a_body_is_taken_at_its_maximum_and_named_past_it() {
     let document = openapi();
-    each_store(async |api, _| {
+    on_every_store(async |api, _| {
         prepare(&api).await;
         let mut noise = Noise(0x9E37_79B9_7F4A_7C15);
         for request in requests() {
@@ -493,7 +493,7 @@ async fn every_text_of_a_body_is_taken_at_its_maximum_and_named_past_it() {
 #[tokio::test]
 async fn every_parameter_is_refused_past_its_maximum_and_named() {
     let document = openapi();
-    each_store(async |api, _| {
+    on_every_store(async |api, _| {
         prepare(&api).await;
         let mut noise = Noise(7);
         let mut tried = BTreeSet::new();
@@ -612,7 +612,7 @@ async fn what_is_accepted_is_recorded() {
         .filter(|name| *name != "rotate_service_account_api_key")
         .collect();
     assert_eq!(requests().iter().map(|request| request.operation).collect::<BTreeSet<_>>(), all);
-    each_store(async |api, store| {
+    on_every_store(async |api, store| {
         prepare(&api).await;
         let mut next = 0;
         recorded_since(&*store, &mut next).await;

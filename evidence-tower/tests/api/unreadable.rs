@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::mounts::Mount;
 use crate::scenery::{COMPLIANCE, PROVENANCE};
-use crate::support::{Api, NOW, Stored, acme, fixture, stores};
+use crate::support::{Api, NOW, StoreUnderTest, acme, fixture, stores};
 use crate::trails::COMMIT;
 
 /// No YAML, as a damaged row or a later version may have left it.
@@ -36,12 +36,12 @@ impl Damage {
 }
 
 /// Runs a case over every store, with the store and the id of `acme` at hand.
-pub(crate) async fn over_each_store(case: impl AsyncFn(Api, &dyn Store, Id)) {
-    for Stored { name, store, home, .. } in stores().await {
+pub(crate) async fn on_every_store_without_rebuild(case: impl AsyncFn(Api, &dyn Store, Id)) {
+    for StoreUnderTest { name, store, guard, .. } in stores().await {
         let evidence = fixture(store, Settings::default()).await;
         let api = Api::new(evidence.clone(), Mount::Tower, name).await;
         case(api, evidence.store(), acme(evidence.store()).await).await;
-        drop(home);
+        drop(guard);
     }
 }
 
@@ -69,7 +69,7 @@ async fn nothing_complies_with_a_template_that_cannot_be_read() {
 }
 
 async fn nothing_complies_with(damage: Damage) {
-    over_each_store(async |api, store, acme| {
+    on_every_store_without_rebuild(async |api, store, acme| {
         given_a_compliant_trail(&api).await;
         api.given_environments("docker", &["prod"]).await;
         api.put_policy("compliance", COMPLIANCE).await.created();
@@ -122,7 +122,7 @@ async fn nothing_complies_with_a_report_to_a_flow_whose_template_cannot_be_read(
 }
 
 async fn nothing_complies_in_the_flow_with(damage: Damage) {
-    over_each_store(async |api, store, acme| {
+    on_every_store_without_rebuild(async |api, store, acme| {
         let artifact = json!({
             "fingerprint": "1".repeat(64), "filename": "x", "git_commit": COMMIT, "build_url": "", "commit_url": "",
         });
@@ -143,7 +143,7 @@ async fn nothing_complies_in_the_flow_with(damage: Damage) {
 
 #[tokio::test]
 async fn nothing_complies_with_a_policy_that_cannot_be_read() {
-    over_each_store(async |api, store, acme| {
+    on_every_store_without_rebuild(async |api, store, acme| {
         given_a_compliant_trail(&api).await;
         api.given_environments("docker", &["prod"]).await;
         api.put_policy("p", PROVENANCE).await.created();
