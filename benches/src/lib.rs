@@ -42,7 +42,7 @@ pub use process::Process;
 pub use server::{
     FLOW, Mount, ORG, Server, attestation_document, bare, evidence, member, new_id, seed_organization,
 };
-pub use stores::{Engine, Opened, Stores};
+pub use stores::{AnyStore, Engine, Stores};
 pub use table::{Row, print};
 
 /// Done, or what went wrong.

@@ -28,7 +28,7 @@ use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use crate::{Client, Engine, Opened, Outcome, Request, Stores, form};
+use crate::{AnyStore, Client, Engine, Outcome, Request, Stores, form};
 
 /// The organization that everything is reported to.
 pub const ORG: &str = "acme";
@@ -101,7 +101,7 @@ pub struct Server {
     /// Where it listens.
     pub address: SocketAddr,
     /// The store below.
-    pub store: Opened,
+    pub store: AnyStore,
     /// The service.
     pub evidence: Evidence,
     /// The key of its administrator.

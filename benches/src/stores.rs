@@ -100,13 +100,13 @@ impl Stores {
     ///
     /// # Errors
     /// When it cannot be opened.
-    pub async fn open(&self, engine: Engine, name: &str) -> Outcome<Opened> {
+    pub async fn open(&self, engine: Engine, name: &str) -> Outcome<AnyStore> {
         Ok(match engine {
-            Engine::Sqlite => Opened::Sqlite(Arc::new(Sqlite::open(self.path(name)).await?)),
+            Engine::Sqlite => AnyStore::Sqlite(Arc::new(Sqlite::open(self.path(name)).await?)),
             Engine::Postgres => {
                 let options = Options { schema: name.to_owned(), ..Options::default() };
                 let (url, _) = self.postgres()?;
-                Opened::Postgres(Arc::new(PostgresStore::connect_with(&url, &options).await?))
+                AnyStore::Postgres(Arc::new(PostgresStore::connect_with(&url, &options).await?))
             }
         })
     }
@@ -114,14 +114,14 @@ impl Stores {
 
 /// An open store.
 #[derive(Debug, Clone)]
-pub enum Opened {
+pub enum AnyStore {
     /// In a file.
     Sqlite(Arc<SqliteStore>),
     /// In a schema.
     Postgres(Arc<PostgresStore>),
 }
 
-impl Opened {
+impl AnyStore {
     /// As the service takes it.
     pub fn store(&self) -> Arc<dyn Store> {
         match self {
