@@ -189,7 +189,7 @@ fn timed_out() -> StoreError {
 
 /// A failed request, on one line: the errors of `object_store` repeat their sources, and those of S3 have several lines.
 #[derive(Debug, thiserror::Error)]
-#[error("the place of the attachments: {0}")]
+#[error("the object store of the attachments: {0}")]
 struct ObjectStoreFailure(String);
 
 #[expect(clippy::needless_pass_by_value, reason = "it maps errors")]

@@ -20,7 +20,7 @@ use crate::ObjectBlobs;
 #[non_exhaustive]
 pub enum OpenError {
     /// The address has no known scheme.
-    #[error("'{0}' is no place for attachments: write file:///directory, s3://bucket/prefix or memory:")]
+    #[error("'{0}' is no address of an object store: write file:///directory, s3://bucket/prefix or memory:")]
     UnknownAddress(String),
     /// The directory cannot be used.
     #[error(

@@ -119,10 +119,10 @@ async fn an_object_that_is_not_whole_is_put_right_by_keeping_it_again() {
 #[test]
 fn an_address_that_leads_nowhere_is_one_sentence() {
     let table = [
-        ("", "is no place for attachments"),
-        ("/var/lib/evidence", "is no place for attachments"),
-        ("gs://bucket", "is no place for attachments"),
-        ("file://relative/path", "is no place for attachments"),
+        ("", "is no address of an object store"),
+        ("/var/lib/evidence", "is no address of an object store"),
+        ("gs://bucket", "is no address of an object store"),
+        ("file://relative/path", "is no address of an object store"),
         ("file:///nowhere/at/all", "cannot be used for attachments"),
     ];
     for (address, sentence) in table {
