@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::json::{FORBIDDEN, INVALID};
+use crate::support::json::{FORBIDDEN, INVALID};
 use crate::support::{JOHN, on_every_store_and_mount};
 
 const LIST: &str = "/allowlists/acme";

@@ -3,7 +3,7 @@
 use evidence_core::id::ID_PATTERN;
 use serde_json::{Value, json};
 
-use crate::json::INVALID;
+use crate::support::json::INVALID;
 use crate::support::on_every_store_and_mount;
 use crate::trails::{COMMIT, TEMPLATE};
 

@@ -6,9 +6,9 @@ use evidence_core::Settings;
 use evidence_core::memory::MemoryStore;
 use serde_json::{Value, json};
 
-use crate::interposed::{Interposed, take_queries};
-use crate::json::{FORBIDDEN, INVALID, fields};
+use crate::intercepting_store::{InterceptingStore, take_queries};
 use crate::mounts::Mount;
+use crate::support::json::{FORBIDDEN, INVALID, fields};
 use crate::support::{Api, JOHN, Reply, fixture, on_every_store_and_mount};
 
 const LIST: &str = "/custom-attestation-types/acme";
@@ -137,7 +137,7 @@ async fn a_version_is_selected_without_who_made_the_type_and_when() {
 
 #[tokio::test]
 async fn versions_are_read_a_megabyte_at_a_time_and_none_that_is_not_asked_for() {
-    let (store, answered) = Interposed::measured(Arc::new(MemoryStore::new()));
+    let (store, answered) = InterceptingStore::measured(Arc::new(MemoryStore::new()));
     let evidence = fixture(Arc::new(store), Settings::default()).await;
     let api = Api::new(evidence, Mount::Tower, "memory").await;
     let about_versions = || {

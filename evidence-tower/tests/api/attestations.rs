@@ -9,9 +9,9 @@ use futures_util::future::ready;
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use serde_json::{Value, json};
 
-use crate::interposed::{Call, Interposed};
-use crate::json::INVALID;
+use crate::intercepting_store::{Call, InterceptingStore};
 use crate::mounts::Mount;
+use crate::support::json::INVALID;
 use crate::support::{Api, JOHN, StoreUnderTest, fixture, on_every_store_and_mount, stores};
 use crate::trails::{COMMIT, TEMPLATE};
 
@@ -298,7 +298,7 @@ async fn nothing_is_kept_of_files_whose_attestation_is_refused() {
     for StoreUnderTest { name, store, guard, .. } in stores().await {
         let kept = Arc::new(AtomicUsize::new(0));
         let note = Arc::clone(&kept);
-        let noting = Interposed::new(store, move |call| {
+        let noting = InterceptingStore::new(store, move |call| {
             note.fetch_add(usize::from(call == Call::Query("put")), Ordering::Relaxed);
             ready(()).boxed()
         });

@@ -15,7 +15,7 @@ use futures_util::FutureExt;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
-use crate::interposed::Interposed;
+use crate::intercepting_store::InterceptingStore;
 use crate::support::{ManualClock, org_id, stores};
 
 /// The lease, measured on the manual clock. Servers ask for it every quarter of this, in real time.
@@ -59,7 +59,7 @@ fn counting(store: &Arc<dyn Store>) -> (Arc<dyn Store>, Arc<AtomicU64>) {
         count.fetch_add(1, Ordering::SeqCst);
         async {}.boxed()
     };
-    (Arc::new(Interposed::new(Arc::clone(store), before)), asked)
+    (Arc::new(InterceptingStore::new(Arc::clone(store), before)), asked)
 }
 
 struct Server {
@@ -214,7 +214,7 @@ async fn who_has_stopped_takes_no_lease_any_more() {
             }
             .boxed()
         };
-        let store: Arc<dyn Store> = Arc::new(Interposed::new(Arc::clone(&stored.store), before));
+        let store: Arc<dyn Store> = Arc::new(InterceptingStore::new(Arc::clone(&stored.store), before));
         let evidence = Evidence::new(store, Settings::default());
         let background = evidence.background(MAX_LEASE, vec![Arc::new(Idle)]);
         until(|| asked.load(Ordering::SeqCst) > 0, "the lease is asked for").await;

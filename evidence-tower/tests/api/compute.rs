@@ -21,7 +21,7 @@ use tower::ServiceExt;
 
 use crate::faults::Log;
 use crate::mounts::Mount;
-use crate::scenery::{PROVENANCE, fingerprint};
+use crate::support::environments::{PROVENANCE, fingerprint};
 use crate::support::{Api, Ask, JANE, JOHN, Reply, in_memory};
 
 /// A pool whose jobs wait until they are taken.

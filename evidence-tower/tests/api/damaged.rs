@@ -18,9 +18,9 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::faults::Log;
-use crate::interposed::Interposed;
+use crate::intercepting_store::InterceptingStore;
 use crate::mounts::Mount;
-use crate::scenery::{COMPLIANCE, PROVENANCE, fingerprint};
+use crate::support::environments::{COMPLIANCE, PROVENANCE, fingerprint};
 use crate::support::{Api, StoreUnderTest, fixture, stores};
 use crate::trails::TEMPLATE;
 
@@ -426,7 +426,7 @@ async fn a_version_that_comes_while_a_policy_is_read_is_no_damage() {
                 }
                 .boxed()
             };
-            let met = Interposed::new(Arc::clone(&store), meets);
+            let met = InterceptingStore::new(Arc::clone(&store), meets);
             let met = Evidence::new(Arc::new(met), Settings::default());
             let met = Api::new(met, Mount::Tower, "met").await;
             if is_put {

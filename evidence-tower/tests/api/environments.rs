@@ -8,9 +8,9 @@ use evidence_core::fact::Fact;
 use evidence_core::memory::MemoryStore;
 use serde_json::{Value, json};
 
-use crate::interposed::{Interposed, take_counts};
+use crate::intercepting_store::{InterceptingStore, take_counts};
 use crate::mounts::Mount;
-use crate::scenery::{COMPLIANCE, PROVENANCE};
+use crate::support::environments::{COMPLIANCE, PROVENANCE};
 use crate::support::{Api, NOW, fixture, on_every_store_and_mount};
 use crate::unreadable::{inject, on_every_store_without_rebuild};
 
@@ -376,7 +376,7 @@ async fn an_archived_member_is_left_out_of_a_logical_environment() {
 
 #[tokio::test]
 async fn a_long_list_of_environments_is_read_some_at_a_time() {
-    let (store, answered) = Interposed::measured(Arc::new(MemoryStore::new()));
+    let (store, answered) = InterceptingStore::measured(Arc::new(MemoryStore::new()));
     let evidence = fixture(Arc::new(store), Settings::default()).await;
     let api = Api::new(evidence, Mount::Tower, "memory").await;
     let names = Vec::from_iter((0..70).map(|number| format!("env{number:02}")));

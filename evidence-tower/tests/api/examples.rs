@@ -15,7 +15,7 @@ use http::Method;
 use serde_json::{Map, Value, json};
 
 use crate::mounts::Mount;
-use crate::routes::routes;
+use crate::operation_paths::routes;
 use crate::support::{Api, Counter, JANE, ManualClock, Reply};
 
 const FINGERPRINT: &str = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";

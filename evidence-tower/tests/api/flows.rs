@@ -6,7 +6,7 @@ use evidence_core::Settings;
 use evidence_core::memory::MemoryStore;
 use serde_json::json;
 
-use crate::interposed::{Interposed, take_counts};
+use crate::intercepting_store::{InterceptingStore, take_counts};
 use crate::mounts::Mount;
 use crate::support::{Api, JOHN, fixture, on_every_store_and_mount};
 
@@ -53,7 +53,7 @@ async fn an_outsider_reads_a_public_flow_by_name_and_nothing_else() {
 
 #[tokio::test]
 async fn a_long_list_of_flows_is_read_some_flows_at_a_time() {
-    let (store, answered) = Interposed::measured(Arc::new(MemoryStore::new()));
+    let (store, answered) = InterceptingStore::measured(Arc::new(MemoryStore::new()));
     let api = Api::new(fixture(Arc::new(store), Settings::default()).await, Mount::Tower, "memory").await;
     let names = Vec::from_iter((0..70).map(|number| format!("flow{number:02}")));
     // The list is by name, whatever the order that they were made in.

@@ -3,9 +3,9 @@
 use evidence_core::{Limits, Settings};
 use serde_json::{Value, json};
 
-use crate::json::INVALID;
 use crate::mounts::Mount;
-use crate::scenery::{COMPLIANCE, PROVENANCE, fingerprint};
+use crate::support::environments::{COMPLIANCE, PROVENANCE, fingerprint};
+use crate::support::json::INVALID;
 use crate::support::{Api, in_memory_with};
 
 async fn limited(limits: Limits) -> Api {

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::json::FORBIDDEN;
+use crate::support::json::FORBIDDEN;
 use crate::support::{JOHN, on_every_store_and_mount};
 
 #[tokio::test]

@@ -14,9 +14,9 @@ use futures_util::FutureExt;
 use serde_json::json;
 use tokio::time::{sleep, timeout};
 
-use crate::interposed::{Call, Interposed, take_queries};
+use crate::intercepting_store::{Call, InterceptingStore, take_queries};
 use crate::mounts::Mount;
-use crate::scenery::{COMPLIANCE, PROVENANCE, RunningArtifact};
+use crate::support::environments::{COMPLIANCE, PROVENANCE, RunningArtifact};
 use crate::support::{Api, NOW, acme, fixture, on_every_store, on_every_store_and_mount, stores};
 
 const EMPTY: &str = "_schema: https://example.com/schemas/policy/v1\n";
@@ -231,7 +231,7 @@ async fn environments_that_a_new_version_did_not_reach_are_evaluated_by_it_in_th
             }
             .boxed()
         };
-        let interposed = Arc::new(Interposed::new(Arc::clone(&stored.store), before));
+        let interposed = Arc::new(InterceptingStore::new(Arc::clone(&stored.store), before));
         let api = Api::new(fixture(interposed, Settings::default()).await, Mount::Tower, stored.name).await;
         api.given_environments("docker", &["a", "b"]).await;
         api.put_policy("p", EMPTY).await.created();
@@ -261,7 +261,7 @@ async fn environments_that_a_new_version_did_not_reach_are_evaluated_by_it_in_th
 
 #[tokio::test]
 async fn a_version_is_read_when_it_is_first_evaluated_by_and_no_older_one_is() {
-    let (store, answered) = Interposed::measured(Arc::new(MemoryStore::new()));
+    let (store, answered) = InterceptingStore::measured(Arc::new(MemoryStore::new()));
     let evidence = fixture(Arc::new(store), Settings::default()).await;
     let api = Api::new(evidence, Mount::Tower, "memory").await;
     let about_policies = || {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::scenery::{COMPLIANCE, PROVENANCE, RunningArtifact, fingerprint};
+use crate::support::environments::{COMPLIANCE, PROVENANCE, RunningArtifact, fingerprint};
 use crate::support::{NOW, on_every_store_and_mount};
 
 #[tokio::test]

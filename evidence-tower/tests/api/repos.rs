@@ -3,7 +3,7 @@
 use http::header::AUTHORIZATION;
 use serde_json::{Value, json};
 
-use crate::json::{FORBIDDEN, INVALID, fields};
+use crate::support::json::{FORBIDDEN, INVALID, fields};
 use crate::support::{Api, JOHN, acme, on_every_store, on_every_store_and_mount};
 
 const LIST: &str = "/repos/acme";

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::json::{FORBIDDEN, INVALID, fields};
+use crate::support::json::{FORBIDDEN, INVALID, fields};
 use crate::support::{Api, JOHN, on_every_store_and_mount};
 
 const ACCOUNTS: &str = "/service-accounts/acme";

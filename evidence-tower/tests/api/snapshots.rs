@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tower::ServiceExt;
 
 use crate::mounts::Mount;
-use crate::scenery::{PROVENANCE, RunningArtifact, fingerprint};
+use crate::support::environments::{PROVENANCE, RunningArtifact, fingerprint};
 use crate::support::{Api, JANE, NOW, in_memory, on_every_store_and_mount};
 use crate::unreadable::{inject, on_every_store_without_rebuild};
 

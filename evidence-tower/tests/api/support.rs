@@ -1,5 +1,8 @@
 //! A service with a few people in it, on every store and at every mount, and requests that read like sentences.
 
+pub(crate) mod environments;
+pub(crate) mod json;
+
 use std::any::Any;
 use std::future::IntoFuture;
 use std::pin::Pin;

@@ -22,7 +22,7 @@ use http::header::RETRY_AFTER;
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::interposed::Interposed;
+use crate::intercepting_store::InterceptingStore;
 use crate::mounts::Mount;
 use crate::support::{Api, ManualClock, StoreUnderTest, acme, fixture, in_memory, org_id, stores};
 
@@ -78,7 +78,8 @@ impl Case {
         let store = Arc::clone(&stored.store);
         fixture(Arc::clone(&store), Settings::default()).await;
         let (clock, refuses) = (Arc::new(ManualClock::default()), Arc::new(AtomicBool::new(false)));
-        let whole = Interposed::new(Arc::clone(&store), |_| async {}.boxed()).refusing(Arc::clone(&refuses));
+        let whole =
+            InterceptingStore::new(Arc::clone(&store), |_| async {}.boxed()).refusing(Arc::clone(&refuses));
         let (settings, random) = (Settings::default(), Arc::new(SystemRandom));
         let evidence = Evidence::with_sources(Arc::new(whole), settings, clock.clone(), random);
         let (evidence, blobs) = match directory {

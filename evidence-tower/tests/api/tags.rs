@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::json::{FORBIDDEN, INVALID};
+use crate::support::json::{FORBIDDEN, INVALID};
 use crate::support::{Api, on_every_store_and_mount};
 
 /// Runs a case where a flow, an environment and a repo exist, with the repo's id.

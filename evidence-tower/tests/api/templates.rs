@@ -9,7 +9,7 @@ use futures_util::FutureExt;
 use futures_util::future::ready;
 use serde_json::json;
 
-use crate::interposed::{Call, Interposed};
+use crate::intercepting_store::{Call, InterceptingStore};
 use crate::mounts::Mount;
 use crate::support::{Api, Ask, JOHN, acme, on_every_store, org_id};
 use crate::trails::TEMPLATE;
@@ -25,7 +25,7 @@ fn large() -> String {
 async fn noting(store: &Arc<dyn Store>) -> (Api, Arc<Mutex<Vec<usize>>>) {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let note = Arc::clone(&asked);
-    let store = Interposed::new(Arc::clone(store), move |call| {
+    let store = InterceptingStore::new(Arc::clone(store), move |call| {
         if let Call::Texts(many) = call {
             note.lock().unwrap().push(many);
         }

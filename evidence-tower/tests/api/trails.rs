@@ -8,9 +8,9 @@ use futures_util::FutureExt;
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, ETAG};
 use serde_json::{Value, json};
 
-use crate::interposed::Interposed;
-use crate::json::INVALID;
+use crate::intercepting_store::InterceptingStore;
 use crate::mounts::Mount;
+use crate::support::json::INVALID;
 use crate::support::{Api, Ask, JOHN, NOW, acme, on_every_store, on_every_store_and_mount};
 
 /// The template of the examples in the documentation: `bar` on the trail, `cli` with `foo`.
@@ -455,7 +455,7 @@ async fn a_trail_is_as_its_last_event_says_whatever_is_written_meanwhile() {
             let write = Write { org, by: jane.actor(), at: NOW, facts, guards: vec![], secrets: vec![] };
             let pending = Arc::new(Mutex::new(Some(write)));
             let (asked, to_come, whole) = (AtomicUsize::new(0), Arc::clone(&pending), Arc::clone(&store));
-            let interposed = Interposed::new(Arc::clone(&store), move |_| {
+            let interposed = InterceptingStore::new(Arc::clone(&store), move |_| {
                 let is_here = asked.fetch_add(1, Ordering::Relaxed) == query;
                 let write = if is_here { to_come.lock().unwrap().take() } else { None };
                 let whole = Arc::clone(&whole);

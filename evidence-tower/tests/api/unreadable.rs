@@ -8,7 +8,7 @@ use evidence_core::{Settings, Store};
 use serde_json::json;
 
 use crate::mounts::Mount;
-use crate::scenery::{COMPLIANCE, PROVENANCE};
+use crate::support::environments::{COMPLIANCE, PROVENANCE};
 use crate::support::{Api, NOW, StoreUnderTest, acme, fixture, stores};
 use crate::trails::COMMIT;
 

@@ -179,11 +179,7 @@ fn given(
     Step {
         pause: 0,
         key: Text::Given(JANE.to_owned()),
-        operation: if path.last() == Some(&"api-keys") {
-            "create_service_account_api_key"
-        } else {
-            "setup"
-        },
+        operation: if path.last() == Some(&"api-keys") { "create_service_account_api_key" } else { "setup" },
         method,
         path: path.iter().map(|segment| Text::Given((*segment).to_owned())).collect(),
         query: String::new(),

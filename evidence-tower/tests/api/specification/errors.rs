@@ -8,7 +8,7 @@ use crate::support::{Api, JOHN, Reply, on_every_store_and_mount};
 #[track_caller]
 fn expect_row(reply: Reply, status: u16, message: &str, field: &str) {
     let body = reply.expect(status, json!({ "message": message })).json();
-    assert_eq!(crate::json::fields(&body["errors"]), [field], "{body}");
+    assert_eq!(crate::support::json::fields(&body["errors"]), [field], "{body}");
 }
 
 /// Runs a case with a flow `shop`, a docker environment `prod` and a logical one, `all`.

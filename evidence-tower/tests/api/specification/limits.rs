@@ -3,7 +3,7 @@
 use http::header::CONTENT_TYPE;
 use serde_json::json;
 
-use crate::json::INVALID;
+use crate::support::json::INVALID;
 use crate::support::{Api, on_every_store_and_mount};
 
 /// Asserts that each of the values is accepted, and that each of the others is refused by this field.

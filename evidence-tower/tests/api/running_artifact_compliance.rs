@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::scenery::{COMPLIANCE, PROVENANCE, RunningArtifact, fingerprint};
+use crate::support::environments::{COMPLIANCE, PROVENANCE, RunningArtifact, fingerprint};
 use crate::support::{Api, on_every_store_and_mount};
 
 const RUNNING: [RunningArtifact<'static>; 1] = [('1', &[10])];

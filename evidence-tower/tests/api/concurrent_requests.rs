@@ -18,10 +18,10 @@ use serde_json::{Value, json};
 use tokio::sync::Barrier;
 use tokio::time::{sleep, timeout};
 
-use crate::interposed::{Call, Interposed};
+use crate::intercepting_store::{Call, InterceptingStore};
+use crate::ledger_checker::LedgerChecker;
 use crate::mounts::Mount;
-use crate::scenery::{PROVENANCE, fingerprint};
-use crate::story::Story;
+use crate::support::environments::{PROVENANCE, fingerprint};
 use crate::support::{Api, Ask, Counter, JANE, ManualClock, NOW, acme, stores};
 
 /// Goes on by a millisecond with each reading, and is five seconds behind at every third.
@@ -364,7 +364,7 @@ const ROUNDS: usize = 12;
 /// What went wrong, on servers that forget the guards on these records.
 async fn wrong(store: &Arc<dyn Store>, name: &'static str, unguarded: Option<RecordKind>) -> Vec<String> {
     let hesitant = || {
-        let store = Interposed::new(Arc::clone(store), hesitation()).without_guards(unguarded);
+        let store = InterceptingStore::new(Arc::clone(store), hesitation()).without_guards(unguarded);
         (Arc::new(store) as Arc<dyn Store>, Arc::new(JitteringClock::default()) as Arc<dyn Clock>)
     };
     let servers = servers([hesitant(), hesitant()], name).await;
@@ -374,7 +374,7 @@ async fn wrong(store: &Arc<dyn Store>, name: &'static str, unguarded: Option<Rec
         suffixes.flat_map(|suffix| MEETINGS.map(|meet| tokio::spawn(meet(&client, &suffix).hold())));
     let mut wrong: Vec<String> = join_all(meetings).await.into_iter().flat_map(Result::unwrap).collect();
     let org = acme(&**store).await;
-    wrong.extend(Story::read(&**store, org).await.end(&**store, org, client.api()).await);
+    wrong.extend(LedgerChecker::read(&**store, org).await.end(&**store, org, client.api()).await);
     wrong
 }
 
@@ -415,7 +415,7 @@ fn interrupted(store: &Arc<dyn Store>, interlude: &Interlude) -> Arc<dyn Store> 
         }
         .boxed()
     };
-    Arc::new(Interposed::new(Arc::clone(store), before))
+    Arc::new(InterceptingStore::new(Arc::clone(store), before))
 }
 
 #[tokio::test]
@@ -451,7 +451,8 @@ async fn who_has_to_decide_again_does_so_at_the_time_that_it_is_then() {
             ]);
             loser.get("/snapshots/acme/prod").await.expect(200, expected);
             let org = acme(&*stored.store).await;
-            let misfits = Story::read(&*stored.store, org).await.end(&*stored.store, org, &loser).await;
+            let misfits =
+                LedgerChecker::read(&*stored.store, org).await.end(&*stored.store, org, &loser).await;
             assert!(misfits.is_empty(), "{}, {then}: {misfits:#?}", stored.name);
         }
     }
@@ -500,7 +501,7 @@ async fn many_that_report_the_same_at_the_same_time_note_it_once() {
             .boxed()
         };
         let clock = Arc::new(ManualClock::default());
-        let store = Arc::new(Interposed::new(Arc::clone(&stored.store), before)) as Arc<dyn Store>;
+        let store = Arc::new(InterceptingStore::new(Arc::clone(&stored.store), before)) as Arc<dyn Store>;
         let clocked = |_| (Arc::clone(&store), Arc::clone(&clock) as Arc<dyn Clock>);
         let machines = many_servers((0..MACHINES).map(clocked).collect(), stored.name).await;
         let quiet = &machines[0];
@@ -565,7 +566,8 @@ async fn a_policy_of_many_busy_environments_gets_its_versions() {
         }
         over.store(true, Ordering::Relaxed);
         join_all(reporters).await.into_iter().for_each(Result::unwrap);
-        let misfits = Story::read(&*stored.store, org).await.end(&*stored.store, org, client.api()).await;
+        let misfits =
+            LedgerChecker::read(&*stored.store, org).await.end(&*stored.store, org, client.api()).await;
         assert!(misfits.is_empty(), "{}: {misfits:#?}", stored.name);
     }
 }

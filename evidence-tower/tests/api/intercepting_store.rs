@@ -59,7 +59,7 @@ pub(crate) fn take_counts<const MANY: usize>(answered: &Answered, of: [&str; MAN
 }
 
 /// A store that waits for `before` with each call.
-pub(crate) struct Interposed {
+pub(crate) struct InterceptingStore {
     inner: Arc<dyn Store>,
     before: Box<dyn Fn(Call) -> BoxFuture<'static, ()> + Send + Sync>,
     unguarded: Option<RecordKind>,
@@ -67,7 +67,7 @@ pub(crate) struct Interposed {
     answered: Option<Answered>,
 }
 
-impl Interposed {
+impl InterceptingStore {
     pub(crate) fn new(
         inner: Arc<dyn Store>,
         before: impl Fn(Call) -> BoxFuture<'static, ()> + Send + Sync + 'static,
@@ -112,7 +112,7 @@ impl Interposed {
 }
 
 #[async_trait]
-impl Recorder for Interposed {
+impl Recorder for InterceptingStore {
     async fn record(&self, mut write: Write) -> StoreResult<Vec<Entry>> {
         (self.before)(Call::Write).await;
         if self.refuses.load(Ordering::SeqCst) {
@@ -129,7 +129,7 @@ impl Recorder for Interposed {
 }
 
 #[async_trait]
-impl TextStore for Interposed {
+impl TextStore for InterceptingStore {
     async fn texts(&self, org: Id, digests: &[Hash]) -> StoreResult<Vec<String>> {
         (self.before)(Call::Texts(digests.len())).await;
         let texts = self.inner.texts(org, digests).await;
@@ -139,7 +139,7 @@ impl TextStore for Interposed {
 }
 
 #[async_trait]
-impl FeedStore for Interposed {
+impl FeedStore for InterceptingStore {
     /// As a database does, it goes on where nobody waits for the answer any more.
     async fn acquire_lease(&self, lease: &Lease, now: Timestamp) -> StoreResult<bool> {
         let (inner, lease) = (Arc::clone(&self.inner), lease.clone());
@@ -165,14 +165,14 @@ impl FeedStore for Interposed {
 }
 
 #[async_trait]
-impl Health for Interposed {
+impl Health for InterceptingStore {
     async fn ready(&self) -> StoreResult<()> {
         self.ask("ready", self.inner.ready()).await
     }
 }
 
 #[async_trait]
-impl Blobs for Interposed {
+impl Blobs for InterceptingStore {
     async fn put(&self, org: Id, sha256: &Fingerprint, content: &mut dyn Chunks) -> StoreResult<()> {
         self.ask("put", self.inner.put(org, sha256, content)).await
     }
@@ -183,7 +183,7 @@ impl Blobs for Interposed {
 }
 
 #[async_trait]
-impl PendingStore for Interposed {
+impl PendingStore for InterceptingStore {
     async fn attachment_state(&self, org: Id, sha256: &Fingerprint) -> StoreResult<AttachmentState> {
         self.ask("attachment_state", self.inner.attachment_state(org, sha256)).await
     }
@@ -210,7 +210,7 @@ impl PendingStore for Interposed {
 }
 
 #[async_trait]
-impl LedgerStore for Interposed {
+impl LedgerStore for InterceptingStore {
     async fn ledger_head(&self, org: Id) -> StoreResult<Option<Frontier>> {
         self.ask("ledger_head", self.inner.ledger_head(org)).await
     }
@@ -229,7 +229,7 @@ impl LedgerStore for Interposed {
 }
 
 #[async_trait]
-impl OrgStore for Interposed {
+impl OrgStore for InterceptingStore {
     async fn org_role(&self, org: &str, user: Id) -> StoreResult<Option<OrgRole>> {
         self.ask("org_role", self.inner.org_role(org, user)).await
     }
@@ -256,7 +256,7 @@ impl OrgStore for Interposed {
 }
 
 #[async_trait]
-impl ServiceAccountStore for Interposed {
+impl ServiceAccountStore for InterceptingStore {
     async fn service_account(&self, org: Id, name: &str) -> StoreResult<Option<Current<ServiceAccount>>> {
         self.ask("service_account", self.inner.service_account(org, name)).await
     }
@@ -279,7 +279,7 @@ impl ServiceAccountStore for Interposed {
 }
 
 #[async_trait]
-impl FlowStore for Interposed {
+impl FlowStore for InterceptingStore {
     async fn flow(&self, org: Id, name: &str) -> StoreResult<Option<Current<Flow>>> {
         self.ask("flow", self.inner.flow(org, name)).await
     }
@@ -294,7 +294,7 @@ impl FlowStore for Interposed {
 }
 
 #[async_trait]
-impl TrailStore for Interposed {
+impl TrailStore for InterceptingStore {
     async fn trail(&self, org: Id, flow: Id, name: &str) -> StoreResult<Option<Current<Trail>>> {
         self.ask("trail", self.inner.trail(org, flow, name)).await
     }
@@ -329,7 +329,7 @@ impl TrailStore for Interposed {
 }
 
 #[async_trait]
-impl ArtifactStore for Interposed {
+impl ArtifactStore for InterceptingStore {
     async fn fingerprints(&self, org: Id, flow: Id, prefix: &str, limit: u64) -> StoreResult<Matches> {
         self.ask("fingerprints", self.inner.fingerprints(org, flow, prefix, limit)).await
     }
@@ -374,7 +374,7 @@ impl ArtifactStore for Interposed {
 }
 
 #[async_trait]
-impl AttestationStore for Interposed {
+impl AttestationStore for InterceptingStore {
     async fn attestation(&self, org: Id, id: Id) -> StoreResult<Option<Attestation>> {
         self.ask("attestation", self.inner.attestation(org, id)).await
     }
@@ -389,7 +389,7 @@ impl AttestationStore for Interposed {
 }
 
 #[async_trait]
-impl RepoStore for Interposed {
+impl RepoStore for InterceptingStore {
     async fn repo_by_identity(&self, org: Id, identity: &str) -> StoreResult<Option<Current<Repo>>> {
         self.ask("repo_by_identity", self.inner.repo_by_identity(org, identity)).await
     }
@@ -413,7 +413,7 @@ impl RepoStore for Interposed {
 }
 
 #[async_trait]
-impl EnvironmentStore for Interposed {
+impl EnvironmentStore for InterceptingStore {
     async fn environment(&self, org: Id, name: &str) -> StoreResult<Option<KnownEnvironment>> {
         self.ask("environment", self.inner.environment(org, name)).await
     }
@@ -432,7 +432,7 @@ impl EnvironmentStore for Interposed {
 }
 
 #[async_trait]
-impl SnapshotStore for Interposed {
+impl SnapshotStore for InterceptingStore {
     async fn snapshot(&self, org: Id, environment: Id, index: u64) -> StoreResult<Option<Current<Snapshot>>> {
         self.ask("snapshot", self.inner.snapshot(org, environment, index)).await
     }
@@ -460,7 +460,7 @@ impl SnapshotStore for Interposed {
 }
 
 #[async_trait]
-impl PolicyStore for Interposed {
+impl PolicyStore for InterceptingStore {
     async fn policy(&self, org: Id, name: &str) -> StoreResult<Option<Current<Policy>>> {
         self.ask("policy", self.inner.policy(org, name)).await
     }
@@ -491,7 +491,7 @@ impl PolicyStore for Interposed {
 }
 
 #[async_trait]
-impl AllowlistStore for Interposed {
+impl AllowlistStore for InterceptingStore {
     async fn allowances_listed(&self, org: Id) -> StoreResult<Vec<Listed<u64>>> {
         self.ask("allowances_listed", self.inner.allowances_listed(org)).await
     }
@@ -515,7 +515,7 @@ impl AllowlistStore for Interposed {
 }
 
 #[async_trait]
-impl AttestationTypeStore for Interposed {
+impl AttestationTypeStore for InterceptingStore {
     async fn attestation_type(&self, org: Id, name: &str) -> StoreResult<Option<Current<AttestationType>>> {
         self.ask("attestation_type", self.inner.attestation_type(org, name)).await
     }

@@ -8,8 +8,8 @@ use evidence_tower::openapi;
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::json::fields;
-use crate::scenery::PROVENANCE;
+use crate::support::environments::PROVENANCE;
+use crate::support::json::fields;
 use crate::support::{Api, Reply, acme, on_every_store};
 
 /// The schema behind a reference.

@@ -5,7 +5,7 @@ use evidence_tower::openapi;
 use serde_json::{Value, json};
 
 use crate::support::{Api, acme, on_every_store, on_every_store_and_mount};
-use crate::texts::{body_schema, branches, fingerprint, is, operations, prepare, requests};
+use crate::text_limits::{body_schema, branches, fingerprint, is, operations, prepare, requests};
 
 /// Numbers that no binary type keeps, or that one writes in another way.
 const NUMBERS: &str = "123456789012345678901234567890,0.1000000000000000055511151231257827,1e400,-0,1.0,1E5,\

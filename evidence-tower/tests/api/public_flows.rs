@@ -8,7 +8,7 @@ use evidence_core::operation::{Operation, Visitor};
 use http::header::ETAG;
 use serde_json::json;
 
-use crate::scenery::fingerprint;
+use crate::support::environments::fingerprint;
 use crate::support::{Api, JANE, JOHN, Reply, on_every_store_and_mount};
 use crate::trails::COMMIT;
 

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use evidence_core::{Evidence, Settings, Store};
 use serde_json::{Value, json};
 
-use crate::interposed::{Answered, Interposed, take_counts};
+use crate::intercepting_store::{Answered, InterceptingStore, take_counts};
 use crate::mounts::Mount;
 use crate::support::{Api, JANE, JOHN, on_every_store};
 use crate::trails::COMMIT;
 
 /// A service that remembers nothing yet, over a store that notes how large its answers are.
 pub(crate) async fn measured(store: &Arc<dyn Store>) -> (Api, Answered) {
-    let (store, answered) = Interposed::measured(Arc::clone(store));
+    let (store, answered) = InterceptingStore::measured(Arc::clone(store));
     let evidence = Evidence::new(Arc::new(store), Settings::default());
     (Api::new(evidence, Mount::Tower, "measured").await, answered)
 }
@@ -106,7 +106,7 @@ async fn evaluating_reads_which_artifacts_are_allowed_and_not_why() {
 
 /// A policy of so many bytes.
 fn policy(name: &str, bytes: usize) -> String {
-    format!("{}# {name}{}\n", crate::scenery::PROVENANCE, "x".repeat(bytes))
+    format!("{}# {name}{}\n", crate::support::environments::PROVENANCE, "x".repeat(bytes))
 }
 
 #[tokio::test]
@@ -249,7 +249,7 @@ async fn lists_of_policies_and_of_types_read_a_few_at_a_time() {
         let names = Vec::from_iter((0..MANY).map(|number| format!("n{number:02}")));
         for name in &names {
             let document = json!({"name": name, "description": "ü".repeat(60_000)}).to_string();
-            let file = ("name=\"policy_file\"; filename=\"p.yml\"", crate::scenery::PROVENANCE);
+            let file = ("name=\"policy_file\"; filename=\"p.yml\"", crate::support::environments::PROVENANCE);
             api.put("/policies/acme").form(&[("name=\"payload\"", &document), file]).await.created();
             let form = [("name=\"data_json\"", &*document)];
             api.post("/custom-attestation-types/acme").form(&form).await.created();

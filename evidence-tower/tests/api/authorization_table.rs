@@ -10,7 +10,7 @@ use http::header::AUTHORIZATION;
 use serde_json::{Value, json};
 
 use crate::mounts::Mount;
-use crate::routes::{self, routes};
+use crate::operation_paths::{self, routes};
 use crate::support::{Api, Ask, EXPIRED, JANE, JOHN, KEYS, REVOKED, Reply, in_memory};
 use crate::trails::COMMIT;
 
@@ -226,7 +226,7 @@ impl World {
         api.given_environments("server", &["machine"]).await;
         api.given_environments("logical", &["all"]).await;
         api.report_running("prod", &[]).await.created();
-        api.put_policy("p", crate::scenery::PROVENANCE).await.created();
+        api.put_policy("p", crate::support::environments::PROVENANCE).await.created();
         let review = [("name=\"data_json\"", r#"{"name": "review"}"#)];
         api.post("/custom-attestation-types/acme").form(&review).await.created();
         api.post("/service-accounts/acme").json(json!({"name": "ci"})).await.created();
@@ -286,7 +286,7 @@ impl World {
             let found = self.api.get(&attestation).await.ok();
             names.insert("attestation_id", found[0]["attestation_id"].as_str().unwrap().to_owned());
         }
-        let path = routes::path(template, &names, file!());
+        let path = operation_paths::path(template, &names, file!());
         // The one operation that does not work without a parameter of the query.
         if row.operation == "get_attestations" { format!("{path}?attestation_id=999") } else { path }
     }
