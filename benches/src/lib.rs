@@ -35,7 +35,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 pub use client::{Client, Request, Response, form};
 pub use filter::Filter;
-pub use load::{Repeater, Round, Worker, median, percentile, round, run, send_all, timed, times};
+pub use load::{Repeater, Round, Worker, durations_ms, median, median_ms, percentile, round, run, send_all};
 pub use pgbench::Pgbench;
 pub use probe::{Insert, RawInserts};
 pub use process::Process;
@@ -46,4 +46,4 @@ pub use stores::{AnyStore, Engine, Stores};
 pub use table::{Row, print};
 
 /// Done, or what went wrong.
-pub type Outcome<T = ()> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
+pub type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;

@@ -11,7 +11,7 @@ use evidence_store_sqlite::{Sqlite, SqliteStore};
 use evidence_test_postgres::{Cluster, Durability, Programs};
 use tempfile::TempDir;
 
-use crate::Outcome;
+use crate::Result;
 
 /// Which database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +44,7 @@ impl Stores {
     ///
     /// # Errors
     /// When the directory cannot be made or the server does not start.
-    pub fn below(parent: &str) -> Outcome<Self> {
+    pub fn below(parent: &str) -> Result<Self> {
         let directory = tempfile::tempdir_in(parent)?;
         let cluster = match Programs::find() {
             Ok(programs) => {
@@ -75,7 +75,7 @@ impl Stores {
     ///
     /// # Errors
     /// When there is no server.
-    pub fn postgres(&self) -> Outcome<(String, &Path)> {
+    pub fn postgres(&self) -> Result<(String, &Path)> {
         let (cluster, programs) = self.cluster.as_ref().ok_or("no PostgreSQL")?;
         Ok((cluster.url("postgres"), programs.directory()))
     }
@@ -84,7 +84,7 @@ impl Stores {
     ///
     /// # Errors
     /// When there is no such engine.
-    pub fn arguments(&self, engine: Engine, name: &str) -> Outcome<Vec<String>> {
+    pub fn arguments(&self, engine: Engine, name: &str) -> Result<Vec<String>> {
         Ok(match engine {
             Engine::Sqlite => {
                 vec!["--database-url".to_owned(), format!("sqlite://{}", self.path(name).display())]
@@ -100,7 +100,7 @@ impl Stores {
     ///
     /// # Errors
     /// When it cannot be opened.
-    pub async fn open(&self, engine: Engine, name: &str) -> Outcome<AnyStore> {
+    pub async fn open(&self, engine: Engine, name: &str) -> Result<AnyStore> {
         Ok(match engine {
             Engine::Sqlite => AnyStore::Sqlite(Arc::new(Sqlite::open(self.path(name)).await?)),
             Engine::Postgres => {
