@@ -165,8 +165,7 @@ fn parts(error: &Error, wording: Wording) -> ErrorParts {
     }
 }
 
-/// An error and its causes, on one line. A cause that an error's text ends with already is not
-/// repeated.
+/// An error and its causes, on one line. A cause that ends the error's own text is not repeated.
 struct Chain<'a>(&'a dyn std::error::Error);
 
 impl fmt::Display for Chain<'_> {
