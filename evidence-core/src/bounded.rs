@@ -87,7 +87,7 @@ impl JsonSchema for FreeForm {
 pub struct WebUrl(String);
 
 /// The greatest length of a URL in a body, in bytes.
-pub(super) const MAX_URL: usize = 2048;
+const MAX_URL: usize = 2048;
 
 impl WebUrl {
     /// The URL's text.

@@ -94,8 +94,10 @@ fn a_file_imports_from_its_own_floor_and_those_below() {
     sources(&root, &mut files);
     let (import, inline) =
         (Regex::new(r"\buse ([^;]+);").unwrap(), Regex::new(r"\b(?:crate|super)(?:::\w+)+").unwrap());
-    let (tests, comment) =
-        (Regex::new(r"(?ms)^#\[cfg\((all\()?test.*").unwrap(), Regex::new(r"(?m)//.*$").unwrap());
+    let (tests, comment) = (
+        Regex::new(r"(?ms)^#\[cfg\((all\()?test[^\n]*\nmod tests \{.*").unwrap(),
+        Regex::new(r"(?m)//.*$").unwrap(),
+    );
     for path in files {
         let file = path.strip_prefix(&root).unwrap().to_str().unwrap();
         if file.contains("tests") || file.ends_with("samples.rs") {

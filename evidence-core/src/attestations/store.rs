@@ -4,8 +4,7 @@ use async_trait::async_trait;
 
 use crate::attestations::record::{Attestation, Binding};
 use crate::id::Id;
-use crate::rules::compliance;
-use crate::rules::compliance::ReportedAttestation;
+use crate::rules::compliance::{self, ReportedAttestation};
 use crate::store::error::StoreResult;
 use crate::time::Timestamp;
 

@@ -40,7 +40,7 @@ impl std::fmt::Debug for Credential<'_> {
 #[derive(Clone, PartialEq, Eq)]
 pub struct ApiKey(String);
 
-pub(super) const PREFIX: &str = "ev_";
+const PREFIX: &str = "ev_";
 
 const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
@@ -77,7 +77,7 @@ impl std::fmt::Debug for ApiKey {
 }
 
 /// `bytes` as a big-endian number in base 62, on exactly `width` digits.
-pub(super) fn base62(bytes: &[u8], width: usize) -> String {
+fn base62(bytes: &[u8], width: usize) -> String {
     let mut number = bytes.to_vec();
     let mut digits = vec![BASE62[0]; width];
     for digit in digits.iter_mut().rev() {

@@ -1,4 +1,4 @@
-//! Background work: one runner for all of it, which a host starts with one call ([`Evidence::background`]). Of all
+//! Background work: one runner for all of it, which a host starts with one call ([`Evidence::background`](crate::Evidence::background)). Of all
 //! servers on one store, each job is done by the one that holds its lease ([`crate::feed`]), for as long as it keeps
 //! renewing it; when it stops, or cannot reach the store any more, another takes over.
 

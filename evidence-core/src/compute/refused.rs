@@ -4,12 +4,12 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refused {
-    /// [`WAITING`] jobs of the organization, or of the caller, wait already.
+    /// [`WAITING`](super::WAITING) jobs of the organization, or of the caller, wait already.
     #[error(
         "as many jobs of the organization or caller as may wait are waiting for the compute pool already"
     )]
     Full,
-    /// Its turn did not come within [`MAX_WAIT`].
+    /// Its turn did not come within [`MAX_WAIT`](super::MAX_WAIT).
     #[error("the compute pool did not get round to it in time")]
     Late,
 }

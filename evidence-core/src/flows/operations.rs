@@ -9,8 +9,7 @@ use serde::Deserialize;
 
 use crate::auth::actor::Scope;
 use crate::bounded::{Description, List, ShortText, TagText};
-use crate::decode;
-use crate::decode::InvalidField;
+use crate::decode::{self, InvalidField};
 use crate::error::{Error, Resource, Result};
 use crate::fact::Fact;
 use crate::fact::names::{Guard, Key, RecordKind};

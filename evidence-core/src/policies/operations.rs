@@ -6,8 +6,7 @@ use serde::Deserialize;
 use crate::auth::actor::Scope;
 use crate::bounded::{Description, ShortText, push_newest};
 use crate::compute::LONG_YAML;
-use crate::decode;
-use crate::decode::{InvalidField, given};
+use crate::decode::{self, InvalidField, given};
 use crate::error::{Error, Resource, Result};
 use crate::fact::Fact;
 use crate::fact::names::{Guard, Key, RecordKind};
@@ -18,8 +17,7 @@ use crate::operation::versions::Version;
 use crate::operation::{Document, Form, FormParts, JsonStream, Method, Operation, Put};
 use crate::policies::record::{DescriptionChange, Policy, PolicyVersion};
 use crate::policies::reevaluate::reevaluate;
-use crate::policies::view;
-use crate::policies::view::PolicyView;
+use crate::policies::view::{self, PolicyView};
 use crate::rules::policy;
 use crate::service::{Context, Draft};
 use crate::store::entry::Current;
@@ -276,7 +274,7 @@ fn version_of(record: &Policy, input: &PolicyInput, text: &str, cx: &Context<'_>
 
 /// Evaluates what runs where the policy is attached by its latest version: each environment in a write of its own, one
 /// after the other, so that a busy one is no reason to evaluate the others again. Should that break off, the job
-/// [`Reevaluate`] does it, or the next report of an environment. Answers the first error, after all.
+/// [`Reevaluate`](super::Reevaluate) does it, or the next report of an environment. Answers the first error, after all.
 async fn reevaluate_consumers(policy: &PolicyName, cx: &Context<'_>) -> Result<()> {
     let org = cx.org()?;
     let Some(policy) = cx.store().policy(org, policy.as_str()).await? else { return Ok(()) };

@@ -1,5 +1,5 @@
 //! Long texts that many records have in common, such as templates: kept once an organization, in a ledger entry of their
-//! own ([`Fact::TextKept`]), and referred to by digest.
+//! own ([`Fact::TextKept`](crate::Fact::TextKept)), and referred to by digest.
 
 pub(crate) mod draft;
 pub(crate) mod record;

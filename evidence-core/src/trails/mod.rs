@@ -12,6 +12,7 @@ pub(crate) mod view;
 
 pub use events::{EventRepo, EventView};
 pub use operations::{BeginTrail, GetTrail, ListTrails, TrailInput};
+#[cfg(feature = "pdf")]
 pub use pdf::GetAuditPdf;
 pub use record::Trail;
 pub use store::{REPORT_BYTES, Reported, TrailContents, TrailEntry, TrailFilter, TrailStore};

@@ -1,16 +1,12 @@
 //! The operations on trails.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
-use futures_util::{Stream, TryStreamExt, stream};
+use futures_util::TryStreamExt;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::auth::actor::Scope;
 use crate::bounded::{Description, ShortText, TagText, UserData, WebUrl, push_newest};
-use crate::decode;
-use crate::decode::InvalidField;
+use crate::decode::{self, InvalidField};
 use crate::error::{Error, Resource, Result};
 use crate::fact::Fact;
 use crate::fact::names::{Guard, Key, RecordKind};
@@ -24,15 +20,13 @@ use crate::name::{FingerprintPrefix, FlowName, OrgName, TrailName};
 use crate::operation::{Acknowledged, Document, Form, FormParts, JsonList, Method, Operation, Put};
 use crate::page::{PageNumber, Pagination, PerPage};
 use crate::repos::record::RepoInfo;
-use crate::service::{Context, Draft, Lasting};
-use crate::store::batch::{distinct, sort_by_ids};
+use crate::service::{Context, Draft};
 use crate::store::entry::Current;
 use crate::tags::record::TagFilter;
 use crate::texts::record::TextRef;
-use crate::trails::evaluation::fitting;
 use crate::trails::events::{EventView, History};
 use crate::trails::record::Trail;
-use crate::trails::store::{TrailContents, TrailFilter};
+use crate::trails::store::TrailFilter;
 use crate::trails::view::{TrailView, views};
 
 impl Context<'_> {
@@ -309,30 +303,4 @@ impl Operation for ListTrails {
         let read = move |ids| views(ids, lasting.clone());
         JsonList::in_batches(trails.items, pagination, &cx.compute(), read).await
     }
-}
-
-/// These trails in parts that are read one after the other.
-pub(super) async fn fitted(
-    trails: Vec<Id>,
-    lasting: Lasting,
-) -> Result<impl Stream<Item = Result<Vec<Id>>> + Send> {
-    Ok(stream::iter(fitting(&trails, &lasting.context()).await?.into_iter().map(Ok)))
-}
-
-/// What was reported to these trails, in their order, with their templates and flows.
-pub(super) async fn in_flows(
-    trails: Vec<Id>,
-    lasting: Lasting,
-) -> Result<Vec<(Option<TextRef>, (TrailContents, Arc<Flow>))>> {
-    let cx = lasting.context();
-    let mut found = cx.store().trail_contents(cx.org()?, &trails).await?;
-    sort_by_ids(&mut found, &trails, |contents| contents.trail.id);
-    let flows = distinct(found.iter().map(|contents| contents.trail.flow));
-    let flows = cx.store().flows_by_id(cx.org()?, &flows).await?;
-    let flows: BTreeMap<Id, Arc<Flow>> = flows.into_iter().map(|flow| (flow.id, Arc::new(flow))).collect();
-    let in_flow = |contents: TrailContents| {
-        let flow = Arc::clone(flows.get(&contents.trail.flow)?);
-        Some((contents.trail.template, (contents, flow)))
-    };
-    Ok(found.into_iter().filter_map(in_flow).collect())
 }

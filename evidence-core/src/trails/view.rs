@@ -23,11 +23,12 @@ use crate::page::Pagination;
 use crate::rules::compliance::{ArtifactStatus, AttestationStatus, State};
 use crate::rules::template::Template;
 use crate::service::{Context, Lasting};
+use crate::store::batch::{distinct, sort_by_ids};
 use crate::tags::record::Tags;
+use crate::texts::record::TextRef;
 use crate::time::Seconds;
-use crate::trails::evaluation::EvaluatedTrail;
+use crate::trails::evaluation::{EvaluatedTrail, fitting};
 use crate::trails::events::EventView;
-use crate::trails::operations::{fitted, in_flows};
 use crate::trails::store::TrailContents;
 
 /// A trail: one execution of the process that its flow is, with its compliance.
@@ -247,4 +248,27 @@ pub(super) fn views(
         async move { Ok(each_with_template(in_flows(ids, lasting.clone()).await?, lasting, evaluations, view)) }
     };
     parts.and_then(read).try_flatten()
+}
+
+/// These trails in parts that are read one after the other.
+async fn fitted(trails: Vec<Id>, lasting: Lasting) -> Result<impl Stream<Item = Result<Vec<Id>>> + Send> {
+    Ok(stream::iter(fitting(&trails, &lasting.context()).await?.into_iter().map(Ok)))
+}
+
+/// What was reported to these trails, in their order, with their templates and flows.
+async fn in_flows(
+    trails: Vec<Id>,
+    lasting: Lasting,
+) -> Result<Vec<(Option<TextRef>, (TrailContents, Arc<Flow>))>> {
+    let cx = lasting.context();
+    let mut found = cx.store().trail_contents(cx.org()?, &trails).await?;
+    sort_by_ids(&mut found, &trails, |contents| contents.trail.id);
+    let flows = distinct(found.iter().map(|contents| contents.trail.flow));
+    let flows = cx.store().flows_by_id(cx.org()?, &flows).await?;
+    let flows: BTreeMap<Id, Arc<Flow>> = flows.into_iter().map(|flow| (flow.id, Arc::new(flow))).collect();
+    let in_flow = |contents: TrailContents| {
+        let flow = Arc::clone(flows.get(&contents.trail.flow)?);
+        Some((contents.trail.template, (contents, flow)))
+    };
+    Ok(found.into_iter().filter_map(in_flow).collect())
 }
