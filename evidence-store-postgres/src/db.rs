@@ -329,7 +329,7 @@ mod tests {
     use evidence_core::store::Health;
     use evidence_core::transfer::Transfer;
     use evidence_core::{Evidence, Settings, StoreError};
-    use evidence_test_postgres::Schema as Fresh;
+    use evidence_test_postgres::SchemaName as Fresh;
     use tokio::task::JoinSet;
 
     use super::*;
@@ -345,7 +345,7 @@ mod tests {
     #[tokio::test]
     #[ignore = "needs PostgreSQL: cargo xtask test"]
     async fn slow_queries_of_one_organization_keep_no_other_waiting() {
-        let schema = Fresh::fresh().expect("EVIDENCE_TEST_POSTGRES_URL names a server");
+        let schema = Fresh::unused().expect("EVIDENCE_TEST_POSTGRES_URL names a server");
         let options = Options {
             schema: schema.name.clone(),
             acquire_timeout: Duration::from_secs(2),

@@ -96,14 +96,14 @@ const ANALYZE: &str = "
 struct Planner {
     session: Session,
     schema: Schema,
-    _fresh: evidence_test_postgres::Schema,
+    _fresh: evidence_test_postgres::SchemaName,
 }
 
 impl Planner {
     /// On empty tables, of which the server gathers no statistics by itself.
     async fn fresh() -> Self {
         let fresh =
-            evidence_test_postgres::Schema::fresh().expect("EVIDENCE_TEST_POSTGRES_URL names a server");
+            evidence_test_postgres::SchemaName::unused().expect("EVIDENCE_TEST_POSTGRES_URL names a server");
         let schema = Schema::new(&fresh.name).unwrap();
         let mut connection = PgConnection::connect(&fresh.url).await.unwrap();
         let options = fresh.url.parse().unwrap();
@@ -175,7 +175,7 @@ async fn every_statement_finds_its_rows_by_an_index_whatever_the_statistics_say(
     let checks = [true, false].map(|mixed| checks().into_iter().map(move |check| (check, mixed)));
     for (check, mixed_batches) in checks.into_iter().flatten() {
         let schema =
-            evidence_test_postgres::Schema::fresh().expect("EVIDENCE_TEST_POSTGRES_URL names a server");
+            evidence_test_postgres::SchemaName::unused().expect("EVIDENCE_TEST_POSTGRES_URL names a server");
         let options = Options { schema: schema.name.clone(), mixed_batches, ..Options::default() };
         let store = PostgresStore::connect_with(&schema.url, &options).await.unwrap();
         (check.run)(Arc::new(store) as Arc<dyn Store>).await.unwrap();

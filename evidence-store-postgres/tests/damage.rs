@@ -13,7 +13,7 @@ use evidence_core::transfer::Transfer;
 use evidence_core::{Evidence, Settings, StoreError};
 use evidence_store_postgres::sqlx::{self, AssertSqlSafe, Connection, PgConnection};
 use evidence_store_postgres::{ConnectError, Options, PostgresStore};
-use evidence_test_postgres::Schema;
+use evidence_test_postgres::SchemaName;
 
 const NOW: Timestamp = Timestamp::from_seconds(1_776_252_299);
 
@@ -21,12 +21,12 @@ const NOW: Timestamp = Timestamp::from_seconds(1_776_252_299);
 struct Bench {
     store: Arc<PostgresStore>,
     options: Options,
-    schema: Schema,
+    schema: SchemaName,
 }
 
 impl Bench {
     async fn new() -> Self {
-        let schema = Schema::fresh().expect("EVIDENCE_TEST_POSTGRES_URL names a server");
+        let schema = SchemaName::unused().expect("EVIDENCE_TEST_POSTGRES_URL names a server");
         let options = Options { schema: schema.name.clone(), connections: 2, ..Options::default() };
         let store = Arc::new(PostgresStore::connect_with(&schema.url, &options).await.unwrap());
         seed(&store, "jane", &["acme", "beta"]).await.unwrap();

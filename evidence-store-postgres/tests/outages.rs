@@ -23,7 +23,7 @@ use evidence_core::{Entry, Evidence, Fact, Guard, Key, Settings, StoreError, Wri
 use evidence_store_postgres::sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use evidence_store_postgres::sqlx::{self, AssertSqlSafe, Connection, PgConnection};
 use evidence_store_postgres::{Options, Postgres, PostgresStore};
-use evidence_test_postgres::Schema;
+use evidence_test_postgres::SchemaName;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::runtime::Runtime;
@@ -36,14 +36,14 @@ const SOON: Duration = Duration::from_secs(60);
 
 /// The organization `acme` in a schema of its own, and a store on it.
 struct Bench {
-    schema: Schema,
+    schema: SchemaName,
     store: Arc<PostgresStore>,
     org: Id,
     actor: Actor,
 }
 
-fn schema() -> Schema {
-    Schema::fresh().expect("EVIDENCE_TEST_POSTGRES_URL names a server")
+fn schema() -> SchemaName {
+    SchemaName::unused().expect("EVIDENCE_TEST_POSTGRES_URL names a server")
 }
 
 fn seed(user: &str, org: &str) -> Seed {

@@ -20,7 +20,7 @@ use evidence_core::{Evidence, Fact, Guard, Key, Settings, StoreError, Write};
 use evidence_store_postgres::sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use evidence_store_postgres::sqlx::{self, AssertSqlSafe, Connection, PgConnection};
 use evidence_store_postgres::{ConnectError, Options, Postgres, PostgresStore};
-use evidence_test_postgres::Schema;
+use evidence_test_postgres::SchemaName;
 
 use bench::{Bench, NOW, options};
 
@@ -353,7 +353,7 @@ async fn what_a_later_program_took_away_is_not_available() {
 #[tokio::test]
 #[ignore = "needs PostgreSQL: cargo xtask test"]
 async fn many_may_start_at_once_on_an_empty_database() {
-    let schema = Schema::fresh().expect("EVIDENCE_TEST_POSTGRES_URL names a server");
+    let schema = SchemaName::unused().expect("EVIDENCE_TEST_POSTGRES_URL names a server");
     let mut starting = tokio::task::JoinSet::new();
     for _ in 0..10 {
         let (url, options) = (schema.url.clone(), Options { connections: 1, ..options(&schema) });
@@ -365,7 +365,7 @@ async fn many_may_start_at_once_on_an_empty_database() {
 #[tokio::test]
 #[ignore = "needs PostgreSQL: cargo xtask test"]
 async fn a_hosts_pool_may_look_elsewhere_by_default() {
-    let schema = Schema::fresh().expect("EVIDENCE_TEST_POSTGRES_URL names a server");
+    let schema = SchemaName::unused().expect("EVIDENCE_TEST_POSTGRES_URL names a server");
     let address: PgConnectOptions = schema.url.parse().unwrap();
     let pool = PgPoolOptions::new()
         .max_connections(2)
@@ -476,7 +476,7 @@ async fn connections_that_were_cut_are_made_again() {
 #[tokio::test]
 #[ignore = "needs PostgreSQL: cargo xtask test"]
 async fn a_pool_without_a_free_connection_is_not_available() {
-    let schema = Schema::fresh().expect("EVIDENCE_TEST_POSTGRES_URL names a server");
+    let schema = SchemaName::unused().expect("EVIDENCE_TEST_POSTGRES_URL names a server");
     let address: PgConnectOptions = schema.url.parse().unwrap();
     let pool = PgPoolOptions::new()
         .max_connections(1)

@@ -29,7 +29,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::mounts::{MOUNTS, Mount};
-use crate::support::{Api, JANE, in_memory};
+use crate::support::{Api, JANE, acme, in_memory};
 
 struct Host;
 
@@ -319,8 +319,7 @@ async fn an_operation_without_a_credential_records_as_whom_the_host_names() {
         let account = json!({"name": "looker", "privilege": "reader"});
         api.post("/service-accounts/acme").json(account).await.created();
         let store = evidence.store();
-        let jane = store.user("jane").await.unwrap().unwrap();
-        let org = store.org_role("acme", jane.id).await.unwrap().unwrap().organization.id;
+        let org = acme(store).await;
         let entries = async || store.ledger_entries(org, 0, 1000).await.unwrap();
         let before = entries().await.len();
         let ask = |org: &str, event: &Value, secret: &[u8]| {

@@ -7,11 +7,10 @@ mod steps;
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 use evidence_core::auth::ApiKey;
 use evidence_core::seed::Seed;
-use evidence_core::time::{Clock, Timestamp};
 use evidence_core::{Evidence, Settings, Store};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseResult, TestRunner};
@@ -19,28 +18,21 @@ use serde_json::Value;
 
 use self::steps::{Step, Text, Thing, runs};
 use crate::mounts::Mount;
-use crate::support::{Api, Counter, JANE, JOHN, NOW, Reply, Stored, stores};
-
-/// The clock of a run.
-#[derive(Debug)]
-struct Ticking(AtomicI64);
-
-impl Clock for Ticking {
-    fn now(&self) -> Timestamp {
-        Timestamp::from_micros(self.0.load(Ordering::Relaxed))
-    }
-}
+use crate::support::{Api, Counter, JANE, JOHN, ManualClock, Reply, StoreUnderTest, stores};
 
 /// Two services over one of the stores, which take turns: each remembers what the other may have changed.
 struct Contender {
     name: &'static str,
     apis: [Api; 2],
     store: Arc<dyn Store>,
-    _home: Box<dyn Any + Send>,
+    _guard: Box<dyn Any + Send>,
 }
 
 impl Contender {
-    async fn new(Stored { name, store, home, .. }: Stored, clock: &Arc<Ticking>) -> Self {
+    async fn new(
+        StoreUnderTest { name, store, guard, .. }: StoreUnderTest,
+        clock: &Arc<ManualClock>,
+    ) -> Self {
         let random = Arc::new(Counter::default());
         let clock = Arc::clone(clock);
         let service = || {
@@ -54,7 +46,7 @@ impl Contender {
             services[0].seed(&seed).await.unwrap();
         }
         let [one, another] = services.map(|service| Api::new(service, Mount::Tower, name));
-        Self { name, apis: [one.await, another.await], store, _home: home }
+        Self { name, apis: [one.await, another.await], store, _guard: guard }
     }
 
     async fn send(&self, number: usize, step: &Step, told: &Told) -> Reply {
@@ -135,7 +127,7 @@ impl Told {
 type Tally = BTreeMap<(&'static str, u16), usize>;
 
 async fn run(steps: &[Step], tally: &mut Tally) -> TestCaseResult {
-    let clock = Arc::new(Ticking(AtomicI64::new(NOW.as_micros())));
+    let clock = Arc::new(ManualClock::default());
     let mut contenders = Vec::new();
     for stored in stores().await {
         contenders.push(Contender::new(stored, &clock).await);
@@ -143,7 +135,7 @@ async fn run(steps: &[Step], tally: &mut Tally) -> TestCaseResult {
     let Some((first, others)) = contenders.split_first() else { return Ok(()) };
     let mut told = Told::default();
     for (number, step) in steps.iter().enumerate() {
-        clock.0.fetch_add(step.pause * 1_000_000, Ordering::Relaxed);
+        clock.advance(Duration::from_secs(step.pause));
         let expected = first.send(number, step, &told).await;
         prop_assert!(expected.status.as_u16() < 500, "step {number}: {expected:?}");
         for other in others {

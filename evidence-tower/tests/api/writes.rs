@@ -11,9 +11,9 @@ use evidence_core::{Evidence, Settings, Store};
 use evidence_store_sqlite::rusqlite::Connection;
 use serde_json::{Value, json};
 
-use crate::interposed::{Interposed, queries};
+use crate::intercepting_store::{InterceptingStore, take_queries};
 use crate::mounts::Mount;
-use crate::support::{Api, Ask, Stored, each_store, fixture, service_on_sqlite, stores};
+use crate::support::{Api, Ask, StoreUnderTest, fixture, on_every_store, service_on_sqlite, stores};
 
 const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 
@@ -60,8 +60,8 @@ fn begin(api: &Api, name: &str, description: &str) -> Ask {
 
 #[tokio::test]
 async fn a_write_asks_for_what_it_does_not_know_alone() {
-    for Stored { name, store, home, .. } in stores().await {
-        let (noting, answered) = Interposed::measured(store);
+    for StoreUnderTest { name, store, guard, .. } in stores().await {
+        let (noting, answered) = InterceptingStore::measured(store);
         let api = Api::new(fixture(Arc::new(noting), Settings::default()).await, Mount::Tower, name).await;
         let generic = json!({"is_compliant": true});
         let pulls = json!({"git_provider": "github", "pull_requests": []});
@@ -71,7 +71,7 @@ async fn a_write_asks_for_what_it_does_not_know_alone() {
         let by_name = json!({"target_artifacts": ["cli"]});
         begin(&api, "t", "").await.created();
         artifact(&api, &in_trail).await.created();
-        queries(&answered);
+        take_queries(&answered);
         for (what, write, expected) in [
             ("the first attestation", attest(&api, "generic", &generic, &json!({})), vec![]),
             ("of tests", attest(&api, "junit", &json!({"junit_results": []}), &json!({})), vec![]),
@@ -91,9 +91,9 @@ async fn a_write_asks_for_what_it_does_not_know_alone() {
         ] {
             let reply = write.await;
             assert!(reply.status.is_success(), "{name}, {what}: {reply:?}");
-            assert_eq!(queries(&answered), expected, "{name}, {what}");
+            assert_eq!(take_queries(&answered), expected, "{name}, {what}");
         }
-        drop(home);
+        drop(guard);
     }
 }
 
@@ -107,7 +107,7 @@ const TEMPLATE: &str = "version: 1\n";
 
 #[tokio::test]
 async fn what_another_server_changed_is_what_a_write_rests_on() {
-    each_store(async |_, store| {
+    on_every_store(async |_, store| {
         let [api, other] = two(&store, &Settings::default()).await;
         let attested = |trail: &str| {
             let document = json!({"attestation_name": "bar", "is_compliant": true}).to_string();
@@ -172,7 +172,7 @@ async fn what_another_server_changed_is_what_a_write_rests_on() {
 async fn a_trail_is_counted_before_it_is_full() {
     const MOST: usize = 64;
     let limits = Limits { trail_attestations: MOST as u64, ..Limits::default() };
-    each_store(async |_, store| {
+    on_every_store(async |_, store| {
         let [api, other] = two(&store, &Settings { limits, ..Settings::default() }).await;
         let attested =
             async |api: &Api| attest(api, "generic", &json!({"is_compliant": true}), &json!({})).await.status;

@@ -11,7 +11,7 @@ use futures_util::FutureExt;
 use futures_util::future::join_all;
 use serde_json::json;
 
-use crate::interposed::{Call, Interposed};
+use crate::intercepting_store::{Call, InterceptingStore};
 use crate::mounts::Mount;
 use crate::support::{Api, fixture};
 
@@ -21,7 +21,7 @@ const RACERS: usize = 40;
 async fn reports_to_one_environment_are_evaluated_once_each() {
     let (evaluated, written) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let counts = (Arc::clone(&evaluated), Arc::clone(&written));
-    let store = Interposed::new(Arc::new(MemoryStore::new()), move |call| {
+    let store = InterceptingStore::new(Arc::new(MemoryStore::new()), move |call| {
         match call {
             Call::Query("provenance") => counts.0.fetch_add(1, Ordering::Relaxed),
             Call::Write => counts.1.fetch_add(1, Ordering::Relaxed),

@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use crate::scenery::{COMPLIANCE, PROVENANCE, Seen, fingerprint};
-use crate::support::{Api, for_each_store};
+use crate::support::environments::{COMPLIANCE, PROVENANCE, RunningArtifact, fingerprint};
+use crate::support::{Api, on_every_store_and_mount};
 
-const RUNNING: [Seen<'static>; 1] = [('1', &[10])];
+const RUNNING: [RunningArtifact<'static>; 1] = [('1', &[10])];
 
 /// A report of the artifact `digit` to the flow `web`, with this much more.
 fn artifact(digit: char, more: Value) -> Value {
@@ -52,7 +52,7 @@ impl Api {
 
 #[tokio::test]
 async fn a_report_without_a_trail_does_not_stand_for_the_trail_where_the_artifact_fails() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         api.given_gate().await;
         api.given_artifact('1', "t").await;
         api.given_test('1', "t", false).await;
@@ -71,7 +71,7 @@ async fn a_report_without_a_trail_does_not_stand_for_the_trail_where_the_artifac
 
 #[tokio::test]
 async fn content_needs_what_its_trail_asks_of_it_though_it_is_reported_again_without_its_name() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         api.given_gate().await;
         api.given_artifact('1', "t").await;
         api.expect_at_gate(false).await;
@@ -92,7 +92,7 @@ async fn content_needs_what_its_trail_asks_of_it_though_it_is_reported_again_wit
 
 #[tokio::test]
 async fn content_whose_name_another_has_since_is_what_it_was_last_called() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         api.given_gate().await;
         // A wrong name is put right by the next, once the name is another artifact's.
         api.given_artifact('1', "wrong").await;
@@ -112,7 +112,7 @@ async fn content_whose_name_another_has_since_is_what_it_was_last_called() {
 
 #[tokio::test]
 async fn a_commit_told_with_its_message_alone_is_the_artifacts_commit() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         api.given_gate().await;
         let commit = "c".repeat(40);
         let info = json!({"sha1": commit, "message": "m", "author": "a", "branch": "main", "timestamp": 1000});
@@ -141,17 +141,17 @@ async fn a_commit_told_with_its_message_alone_is_the_artifacts_commit() {
 
 #[tokio::test]
 async fn of_two_commits_the_artifacts_own_counts() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         api.given_gate().await;
-        let (own, told) = ("a".repeat(40), "c".repeat(40));
-        let info = json!({"sha1": told, "message": "m", "author": "a", "branch": "main", "timestamp": 1000});
+        let (own, other) = ("a".repeat(40), "c".repeat(40));
+        let info = json!({"sha1": other, "message": "m", "author": "a", "branch": "main", "timestamp": 1000});
         let more = json!({
             "trail_name": "t", "template_reference_name": "api", "git_commit": own, "git_commit_info": info,
         });
         api.report_to_web('1', more).await;
         let latest = api.get(&format!("/artifacts/acme/web/{}/latest_commit", fingerprint('1'))).await;
         latest.expect_exactly(200, json!({"latest_commit": own}));
-        let found = json!([{"git_commit": own, "git_commit_info": {"sha1": told}}]);
+        let found = json!([{"git_commit": own, "git_commit_info": {"sha1": other}}]);
         api.get("/artifacts/acme/web/commit_sha/aaaaa").await.expect(200, found);
         api.get("/artifacts/acme/web/commit_sha/ccccc").await.expect_exactly(200, json!([]));
     })
@@ -160,24 +160,24 @@ async fn of_two_commits_the_artifacts_own_counts() {
 
 #[tokio::test]
 async fn content_that_still_stands_in_its_trail_stays_what_was_said_of_it_by_another_name() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         api.given_gate().await;
         let built = |name: &str, commit: &str| {
             json!({"trail_name": "t", "template_reference_name": name, "git_commit": commit.repeat(40)})
         };
-        let said = |commit: &str, compliant: bool| {
+        let attestation = |commit: &str, compliant: bool| {
             json!({
                 "attestation_name": "test", "target_artifacts": ["api"], "git_commit_info": {"sha1": commit.repeat(40)},
                 "is_compliant": compliant,
             })
         };
         api.report_to_web('1', built("api", "1")).await;
-        api.attest_in_web("t", said("1", false)).await;
+        api.attest_in_web("t", attestation("1", false)).await;
         api.expect_at_gate(false).await;
         api.report_to_web('1', built("other", "1")).await;
         api.expect_at_gate(false).await;
         api.report_to_web('2', built("api", "2")).await;
-        api.attest_in_web("t", said("2", true)).await;
+        api.attest_in_web("t", attestation("2", true)).await;
         api.expect_at_gate(false).await;
         let line = json!({"attestation_name": "test", "is_compliant": false, "unexpected": true});
         let statuses = json!({
@@ -196,7 +196,7 @@ async fn content_that_still_stands_in_its_trail_stays_what_was_said_of_it_by_ano
         let status = json!({"status": "COMPLIANT"});
         api.get("/trails/acme/web/t").await.expect(200, json!({"compliance_status": status}));
         api.expect_at_gate(false).await;
-        api.attest_in_web("t", said("1", true)).await;
+        api.attest_in_web("t", attestation("1", true)).await;
         api.expect_at_gate(true).await;
     })
     .await;
@@ -204,7 +204,7 @@ async fn content_that_still_stands_in_its_trail_stays_what_was_said_of_it_by_ano
 
 #[tokio::test]
 async fn a_commit_is_compared_as_it_was_told() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         api.given_gate().await;
         for (number, commit) in ["abcdef123456", &"ABCDE".repeat(8), "r1234 \u{fc}"].into_iter().enumerate() {
             let trail = format!("t{number}");
@@ -212,13 +212,13 @@ async fn a_commit_is_compared_as_it_was_told() {
             let more =
                 json!({"trail_name": trail, "template_reference_name": "api", "git_commit_info": info});
             api.report_to_web('1', more).await;
-            let said = |compliant: bool| {
+            let attestation = |compliant: bool| {
                 json!({
                     "attestation_name": "test", "target_artifacts": ["api"], "git_commit_info": info,
                     "is_compliant": compliant,
                 })
             };
-            api.attest_in_web(&trail, said(false)).await;
+            api.attest_in_web(&trail, attestation(false)).await;
             api.expect_at_gate(false).await;
             let failing =
                 json!({"api": {"status": "NON-COMPLIANT", "artifact_fingerprint": fingerprint('1')}});
@@ -227,13 +227,13 @@ async fn a_commit_is_compared_as_it_was_told() {
             let trail_now = api.get(&path).await;
             trail_now.expect(200, json!({"compliance_status": status}));
             let path = format!("/artifacts/acme/web/fingerprint/{}", fingerprint('1'));
-            let told =
+            let shown =
                 json!({"state": "NON-COMPLIANT", "git_commit": "", "git_commit_info": {"sha1": commit}});
-            api.get(&path).await.expect(200, told);
+            api.get(&path).await.expect(200, shown);
             let path = format!("/attestations/acme/web/artifact/{}/test", fingerprint('1'));
             let found = api.get(&path).await.ok();
             assert_eq!(found[0]["is_compliant"], false, "{found}");
-            api.attest_in_web(&trail, said(true)).await;
+            api.attest_in_web(&trail, attestation(true)).await;
             api.expect_at_gate(true).await;
         }
         // Look-ups are by hashes in full.
@@ -246,7 +246,7 @@ async fn a_commit_is_compared_as_it_was_told() {
 
 #[tokio::test]
 async fn content_without_a_name_in_a_new_trail_needs_what_that_asks_of_the_last_it_was_given() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         api.given_gate().await;
         api.given_artifact('1', "t").await;
         api.given_test('1', "t", false).await;
@@ -275,7 +275,7 @@ async fn content_without_a_name_in_a_new_trail_needs_what_that_asks_of_the_last_
 
 #[tokio::test]
 async fn content_without_a_name_is_what_its_trails_called_it_in_all_that_is_said_of_it() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         api.given_gate().await;
         api.given_artifact('1', "t").await;
         api.given_test('1', "t", true).await;
@@ -301,7 +301,7 @@ async fn content_without_a_name_is_what_its_trails_called_it_in_all_that_is_said
 
 #[tokio::test]
 async fn a_report_without_a_name_or_a_trail_does_not_hide_that_the_flow_expects_the_artifact() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         api.given_gate().await;
         api.report_to_web('1', json!({})).await;
         api.expect_at_gate(true).await;
@@ -314,7 +314,7 @@ async fn a_report_without_a_name_or_a_trail_does_not_hide_that_the_flow_expects_
 }
 
 impl Api {
-    /// Why the artifact 1 is not compliant in its trail, as the latest snapshot tells it.
+    /// Why the artifact 1 is not compliant in its trail, as the latest snapshot shows it.
     async fn reason_at_gate(&self) -> Value {
         let snapshot = self.get("/snapshots/acme/prod/-1").await.ok();
         let decisions = snapshot["artifacts"][0]["policy_decisions"].as_array().expect("decisions").iter();
@@ -325,7 +325,7 @@ impl Api {
 
 #[tokio::test]
 async fn a_snapshot_names_the_name_that_an_artifact_fails_by_where_its_newest_report_has_another() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         api.given_gate().await;
         let by_name = json!("It is evaluated as 'api' too, which an earlier report called it");
         // What its own report asks for needs no reason.
@@ -354,7 +354,7 @@ async fn a_snapshot_names_the_name_that_an_artifact_fails_by_where_its_newest_re
 
 #[tokio::test]
 async fn what_a_trail_lacks_is_not_said_to_be_for_an_artifacts_name() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         api.given_gate().await;
         let text = "version: 1\ntrail:\n  attestations:\n    - name: review\n      type: generic\n";
         let flow = api.put_flow("acme", "web", text).await;
@@ -376,7 +376,7 @@ async fn what_a_trail_lacks_is_not_said_to_be_for_an_artifacts_name() {
 
 #[tokio::test]
 async fn a_commit_in_full_is_the_same_in_whatever_case() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         api.given_gate().await;
         for (number, length) in [40, 64].into_iter().enumerate() {
             let trail = format!("t{number}");
@@ -385,15 +385,15 @@ async fn a_commit_in_full_is_the_same_in_whatever_case() {
                 "trail_name": trail, "template_reference_name": "api", "git_commit_info": {"sha1": lower},
             });
             api.report_to_web('1', more).await;
-            let said = |commit: &str, compliant: bool| {
+            let attestation = |commit: &str, compliant: bool| {
                 json!({
                     "attestation_name": "test", "target_artifacts": ["api"], "git_commit_info": {"sha1": commit},
                     "is_compliant": compliant,
                 })
             };
-            api.attest_in_web(&trail, said(&lower, true)).await;
+            api.attest_in_web(&trail, attestation(&lower, true)).await;
             api.expect_at_gate(true).await;
-            api.attest_in_web(&trail, said(&upper, false)).await;
+            api.attest_in_web(&trail, attestation(&upper, false)).await;
             api.expect_at_gate(false).await;
             let found = api.get(&format!("/attestations/acme/web/artifact/{}/test", fingerprint('1'))).await;
             let found = found.ok();
@@ -402,7 +402,7 @@ async fn a_commit_in_full_is_the_same_in_whatever_case() {
                 assert_eq!(one["git_commit_info"]["sha1"], **commit, "{found}");
             }
             assert_eq!(newest.len(), 2, "{found}");
-            api.attest_in_web(&trail, said(&upper, true)).await;
+            api.attest_in_web(&trail, attestation(&upper, true)).await;
             api.expect_at_gate(true).await;
         }
     })

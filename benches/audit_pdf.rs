@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use evidence_benches::{FLOW, ORG, Outcome, Row, attestation_document, evidence, print, times};
+use evidence_benches::{FLOW, ORG, Result, Row, attestation_document, evidence, median_ms, print};
 use evidence_core::attestations::{AttestationInput, Generic, PostAttestation};
 use evidence_core::auth::{Credential, Principal};
 use evidence_core::memory::MemoryStore;
@@ -14,7 +14,7 @@ const ATTESTATIONS: usize = 200;
 const TRAIL: &str = "build-1";
 
 #[tokio::main]
-async fn main() -> Outcome {
+async fn main() -> Result {
     let (evidence, key) = evidence(Arc::new(MemoryStore::new())).await?;
     let jane = evidence.authenticate(Credential::Bearer(key.reveal())).await?;
     for number in 0..ATTESTATIONS {
@@ -22,7 +22,7 @@ async fn main() -> Outcome {
     }
     let first = pdf(&evidence, &jane).await?;
     let mut same = true;
-    let drawn = times(15, async |_| {
+    let drawn = median_ms(15, async |_| {
         same &= pdf(&evidence, &jane).await? == first;
         Ok(())
     });
@@ -37,7 +37,7 @@ async fn main() -> Outcome {
     Ok(())
 }
 
-async fn attest(evidence: &Evidence, jane: &Principal, name: &str) -> Outcome {
+async fn attest(evidence: &Evidence, jane: &Principal, name: &str) -> Result {
     let operation = PostAttestation::<Generic>::new(ORG.parse()?, FLOW.parse()?, TRAIL.parse()?);
     let document = attestation_document(name);
     let document = evidence_core::json::check(document.as_bytes())?;
@@ -46,7 +46,7 @@ async fn attest(evidence: &Evidence, jane: &Principal, name: &str) -> Outcome {
     Ok(())
 }
 
-async fn pdf(evidence: &Evidence, jane: &Principal) -> Outcome<Vec<u8>> {
+async fn pdf(evidence: &Evidence, jane: &Principal) -> Result<Vec<u8>> {
     let operation = GetAuditPdf { org: ORG.parse()?, flow_name: FLOW.parse()?, trail_name: TRAIL.parse()? };
     let mut content = evidence.call(jane, operation, ()).await?.0.content;
     let mut bytes = Vec::new();

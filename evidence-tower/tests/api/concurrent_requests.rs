@@ -1,6 +1,6 @@
 //! Requests that read what others write, at the same time, on two servers whose clocks disagree. Whatever the order in
-//! which they come through, nobody meets an error of ours, and the ledger tells a story that makes sense: each decision
-//! rests on what was so at its place, no update undoes another, no number is missing, and time never goes back.
+//! which they come through, no request is answered with a server error, and the ledger is consistent: each decision
+//! rests on the state that the ledger has before it, no update undoes another, no number is missing, and time never goes back.
 
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering}
 use std::time::Duration;
 
 use evidence_core::auth::ApiKey;
-use evidence_core::id::Id;
 use evidence_core::memory::MemoryStore;
 use evidence_core::seed::Seed;
 use evidence_core::time::{Clock, Timestamp};
@@ -19,17 +18,17 @@ use serde_json::{Value, json};
 use tokio::sync::Barrier;
 use tokio::time::{sleep, timeout};
 
-use crate::interposed::{Call, Interposed};
+use crate::intercepting_store::{Call, InterceptingStore};
+use crate::ledger_checker::LedgerChecker;
 use crate::mounts::Mount;
-use crate::scenery::{PROVENANCE, fingerprint};
-use crate::story::Story;
-use crate::support::{Api, Ask, Counter, JANE, NOW, stores};
+use crate::support::environments::{PROVENANCE, fingerprint};
+use crate::support::{Api, Ask, Counter, JANE, ManualClock, NOW, acme, stores};
 
 /// Goes on by a millisecond with each reading, and is five seconds behind at every third.
 #[derive(Default)]
-struct Unsteady(AtomicI64);
+struct JitteringClock(AtomicI64);
 
-impl Clock for Unsteady {
+impl Clock for JitteringClock {
     fn now(&self) -> Timestamp {
         let reading = self.0.fetch_add(1, Ordering::Relaxed);
         let behind = if reading % 3 == 0 { 5_000 } else { 0 };
@@ -65,7 +64,7 @@ async fn servers<const N: usize>(
 /// The same for so many that they do not fit a stack.
 async fn many_servers(stores: Vec<(Arc<dyn Store>, Arc<dyn Clock>)>, name: &'static str) -> Vec<Api> {
     let random = Arc::new(Counter::default());
-    // Every report is noted, however little it tells.
+    // Every report is recorded, also one in which nothing is new.
     let settings = Settings { heartbeat_interval: Duration::ZERO, ..Settings::default() };
     let server =
         |(store, clock)| Evidence::with_sources(store, settings.clone(), clock, Arc::clone(&random) as _);
@@ -209,13 +208,13 @@ async fn follow(line: Vec<Ask>) -> Vec<String> {
     failures
 }
 
-/// Makes a meeting in a place of its own, whose names end with this.
+/// Makes a meeting of records whose names end with this suffix.
 type Meet = fn(&Client, &str) -> Meeting;
 
 const MEETINGS: [Meet; 11] = [
     // Attaching and a new version.
-    |client, place| {
-        let (env, policy) = (format!("a-env-{place}"), format!("a-p-{place}"));
+    |client, suffix| {
+        let (env, policy) = (format!("a-env-{suffix}"), format!("a-p-{suffix}"));
         Meeting {
             given: vec![
                 client.environment(&env, "docker", json!({})),
@@ -229,8 +228,8 @@ const MEETINGS: [Meet; 11] = [
         }
     },
     // Policies of an environment that is put, and new versions of them.
-    |client, place| {
-        let (env, p, q) = (format!("b-env-{place}"), format!("b-p-{place}"), format!("b-q-{place}"));
+    |client, suffix| {
+        let (env, p, q) = (format!("b-env-{suffix}"), format!("b-p-{suffix}"), format!("b-q-{suffix}"));
         Meeting {
             given: vec![
                 client.policy(&p, 1),
@@ -250,8 +249,8 @@ const MEETINGS: [Meet; 11] = [
         }
     },
     // An environment that begins with policies, and new versions of them.
-    |client, place| {
-        let (env, p) = (format!("c-env-{place}"), format!("c-p-{place}"));
+    |client, suffix| {
+        let (env, p) = (format!("c-env-{suffix}"), format!("c-p-{suffix}"));
         Meeting {
             given: vec![client.policy(&p, 1)],
             lines: vec![
@@ -261,8 +260,8 @@ const MEETINGS: [Meet; 11] = [
         }
     },
     // Reports, the first one among them, and new versions.
-    |client, place| {
-        let (env, p) = (format!("d-env-{place}"), format!("d-p-{place}"));
+    |client, suffix| {
+        let (env, p) = (format!("d-env-{suffix}"), format!("d-p-{suffix}"));
         Meeting {
             given: vec![client.policy(&p, 1), client.environment(&env, "docker", json!({"policies": [&p]}))],
             lines: vec![
@@ -273,8 +272,8 @@ const MEETINGS: [Meet; 11] = [
         }
     },
     // Reports and attaching.
-    |client, place| {
-        let (env, p, q) = (format!("e-env-{place}"), format!("e-p-{place}"), format!("e-q-{place}"));
+    |client, suffix| {
+        let (env, p, q) = (format!("e-env-{suffix}"), format!("e-p-{suffix}"), format!("e-q-{suffix}"));
         Meeting {
             given: vec![
                 client.policy(&p, 1),
@@ -289,8 +288,8 @@ const MEETINGS: [Meet; 11] = [
         }
     },
     // A flow's templates, and trails that begin with them; the second flow comes into being with its trails.
-    |client, place| {
-        let (known, new) = (format!("f-{place}"), format!("g-{place}"));
+    |client, suffix| {
+        let (known, new) = (format!("f-{suffix}"), format!("g-{suffix}"));
         Meeting {
             given: vec![client.flow(&known, 1)],
             lines: vec![
@@ -324,8 +323,8 @@ const MEETINGS: [Meet; 11] = [
         }
     },
     // Artifacts that have a name one after the other, and attestations of whichever has it.
-    |client, place| {
-        let flow = format!("n-{place}");
+    |client, suffix| {
+        let flow = format!("n-{suffix}");
         let built = |digits: &str| digits.chars().map(|digit| client.built(&flow, "t", digit)).collect();
         let attested = || (0..3).map(|_| client.attest_named(&flow, "t")).collect();
         Meeting {
@@ -334,8 +333,8 @@ const MEETINGS: [Meet; 11] = [
         }
     },
     // The members of logical environments.
-    |client, place| {
-        let [a, b, c, joined, put] = ["a", "b", "c", "l", "m"].map(|name| format!("m-{name}-{place}"));
+    |client, suffix| {
+        let [a, b, c, joined, put] = ["a", "b", "c", "l", "m"].map(|name| format!("m-{name}-{suffix}"));
         let mut given: Vec<Ask> =
             [&a, &b, &c].map(|name| client.environment(name, "docker", json!({}))).into();
         given.extend([&joined, &put].map(|name| client.environment(name, "logical", json!({}))));
@@ -351,8 +350,8 @@ const MEETINGS: [Meet; 11] = [
         }
     },
     // Tags, and what else changes a record.
-    |client, place| {
-        let (env, p, flow) = (format!("t-env-{place}"), format!("t-p-{place}"), format!("t-{place}"));
+    |client, suffix| {
+        let (env, p, flow) = (format!("t-env-{suffix}"), format!("t-p-{suffix}"), format!("t-{suffix}"));
         Meeting {
             given: vec![
                 client.policy(&p, 1),
@@ -371,8 +370,8 @@ const MEETINGS: [Meet; 11] = [
         }
     },
     // Versions of one policy, and two who create one.
-    |client, place| {
-        let (env, p, new) = (format!("v-env-{place}"), format!("v-p-{place}"), format!("v-n-{place}"));
+    |client, suffix| {
+        let (env, p, new) = (format!("v-env-{suffix}"), format!("v-p-{suffix}"), format!("v-n-{suffix}"));
         Meeting {
             given: vec![
                 client.policy(&p, 1),
@@ -388,27 +387,23 @@ const MEETINGS: [Meet; 11] = [
     },
 ];
 
-async fn acme(store: &dyn Store) -> Id {
-    let jane = store.user("jane").await.unwrap().unwrap();
-    store.org_role("acme", jane.id).await.unwrap().unwrap().organization.id
-}
-
 /// How often each meeting is held, all of them at the same time.
 const ROUNDS: usize = 12;
 
 /// What went wrong, on servers that forget the guards on these records.
 async fn wrong(store: &Arc<dyn Store>, name: &'static str, unguarded: Option<RecordKind>) -> Vec<String> {
     let hesitant = || {
-        let store = Interposed::new(Arc::clone(store), hesitation()).without_guards(unguarded);
-        (Arc::new(store) as Arc<dyn Store>, Arc::new(Unsteady::default()) as Arc<dyn Clock>)
+        let store = InterceptingStore::new(Arc::clone(store), hesitation()).without_guards(unguarded);
+        (Arc::new(store) as Arc<dyn Store>, Arc::new(JitteringClock::default()) as Arc<dyn Clock>)
     };
     let servers = servers([hesitant(), hesitant()], name).await;
     let client = Client { servers, turn: AtomicUsize::new(0) };
-    let places = (0..ROUNDS).map(|round| round.to_string());
-    let meetings = places.flat_map(|place| MEETINGS.map(|meet| tokio::spawn(meet(&client, &place).hold())));
+    let suffixes = (0..ROUNDS).map(|round| round.to_string());
+    let meetings =
+        suffixes.flat_map(|suffix| MEETINGS.map(|meet| tokio::spawn(meet(&client, &suffix).hold())));
     let mut wrong: Vec<String> = join_all(meetings).await.into_iter().flat_map(Result::unwrap).collect();
     let org = acme(&**store).await;
-    wrong.extend(Story::read(&**store, org).await.end(&**store, org, client.api()).await);
+    wrong.extend(LedgerChecker::read(&**store, org).await.end(&**store, org, client.api()).await);
     wrong
 }
 
@@ -437,23 +432,6 @@ async fn a_guard_that_is_forgotten_shows() {
     }
 }
 
-/// A clock that is set.
-#[derive(Default)]
-struct Set(AtomicI64);
-
-impl Set {
-    /// To so many seconds after the beginning.
-    fn to(&self, seconds: i64) {
-        self.0.store(seconds, Ordering::Relaxed);
-    }
-}
-
-impl Clock for Set {
-    fn now(&self) -> Timestamp {
-        Timestamp::from_micros(NOW.as_micros() + self.0.load(Ordering::Relaxed) * 1_000_000)
-    }
-}
-
 /// What happens before the next write, once.
 type Interlude = Arc<Mutex<Option<BoxFuture<'static, ()>>>>;
 
@@ -468,7 +446,7 @@ fn interrupted(store: &Arc<dyn Store>, interlude: &Interlude) -> Arc<dyn Store> 
         }
         .boxed()
     };
-    Arc::new(Interposed::new(Arc::clone(store), before))
+    Arc::new(InterceptingStore::new(Arc::clone(store), before))
 }
 
 #[tokio::test]
@@ -478,7 +456,7 @@ async fn who_has_to_decide_again_does_so_at_the_time_that_it_is_then() {
         [(20, 20, 10), (11, 11, 1), (10, 10, 0), (5, 10, 0), (0, 10, 0), (-30, 10, 0)]
     {
         for stored in stores().await {
-            let (slow, fast) = (Arc::new(Set::default()), Arc::new(Set::default()));
+            let (slow, fast) = (Arc::new(ManualClock::default()), Arc::new(ManualClock::default()));
             let interlude = Interlude::default();
             let views = [
                 (interrupted(&stored.store, &interlude), Arc::clone(&slow) as Arc<dyn Clock>),
@@ -487,12 +465,12 @@ async fn who_has_to_decide_again_does_so_at_the_time_that_it_is_then() {
             let servers = servers(views, stored.name).await;
             let [loser, winner] = servers.clone();
             loser.given_environments("docker", &["prod"]).await;
-            fast.to(10);
+            fast.set(10);
             let moves_on = Arc::clone(&slow);
             *interlude.lock().unwrap() = Some(
                 async move {
                     winner.report_running("prod", &[('1', &[1])]).await.expect_exactly(201, json!("OK"));
-                    moves_on.to(then);
+                    moves_on.set(then);
                 }
                 .boxed(),
             );
@@ -504,7 +482,8 @@ async fn who_has_to_decide_again_does_so_at_the_time_that_it_is_then() {
             ]);
             loser.get("/snapshots/acme/prod").await.expect(200, expected);
             let org = acme(&*stored.store).await;
-            let misfits = Story::read(&*stored.store, org).await.end(&*stored.store, org, &loser).await;
+            let misfits =
+                LedgerChecker::read(&*stored.store, org).await.end(&*stored.store, org, &loser).await;
             assert!(misfits.is_empty(), "{}, {then}: {misfits:#?}", stored.name);
         }
     }
@@ -513,11 +492,11 @@ async fn who_has_to_decide_again_does_so_at_the_time_that_it_is_then() {
 #[tokio::test]
 async fn no_change_is_older_than_the_one_before_it() {
     for stored in stores().await {
-        let (slow, fast) = (Arc::new(Set::default()), Arc::new(Set::default()));
+        let (slow, fast) = (Arc::new(ManualClock::default()), Arc::new(ManualClock::default()));
         let views =
             [slow, Arc::clone(&fast)].map(|clock| (Arc::clone(&stored.store), clock as Arc<dyn Clock>));
         let [behind, ahead] = servers(views, stored.name).await;
-        fast.to(10);
+        fast.set(10);
         let at = Timestamp::from_micros(NOW.as_micros() + 10_000_000).seconds();
         ahead.put_policy("p", PROVENANCE).await.expect(201, json!({}));
         ahead.given_environments("docker", &["prod"]).await;
@@ -552,14 +531,14 @@ async fn many_that_report_the_same_at_the_same_time_note_it_once() {
             }
             .boxed()
         };
-        let clock = Arc::new(Set::default());
-        let store = Arc::new(Interposed::new(Arc::clone(&stored.store), before)) as Arc<dyn Store>;
+        let clock = Arc::new(ManualClock::default());
+        let store = Arc::new(InterceptingStore::new(Arc::clone(&stored.store), before)) as Arc<dyn Store>;
         let clocked = |_| (Arc::clone(&store), Arc::clone(&clock) as Arc<dyn Clock>);
         let machines = many_servers((0..MACHINES).map(clocked).collect(), stored.name).await;
         let quiet = &machines[0];
         quiet.given_environments("docker", &["prod"]).await;
         quiet.report_running("prod", &[('1', &[1])]).await.expect_exactly(201, json!("OK"));
-        clock.to(100);
+        clock.set(100);
         // All have read what the others have before anybody writes.
         *barrier.lock().unwrap() = Some(Arc::new(Barrier::new(MACHINES)));
         let reports = machines.iter().map(|machine| machine.report_running("prod", &[('1', &[1])]));
@@ -581,7 +560,7 @@ const PAUSE: Duration = Duration::from_millis(250);
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_policy_of_many_busy_environments_gets_its_versions() {
     for stored in stores().await.into_iter().filter(|stored| stored.name != "postgres") {
-        let clocked = || (Arc::clone(&stored.store), Arc::new(Unsteady::default()) as Arc<dyn Clock>);
+        let clocked = || (Arc::clone(&stored.store), Arc::new(JitteringClock::default()) as Arc<dyn Clock>);
         let servers = servers([clocked(), clocked()], stored.name).await;
         let client = Arc::new(Client { servers, turn: AtomicUsize::new(0) });
         client.policy("p", 0).await.created();
@@ -590,7 +569,7 @@ async fn a_policy_of_many_busy_environments_gets_its_versions() {
             let (client, over, name) = (Arc::clone(&client), Arc::clone(&over), format!("env-{number}"));
             tokio::spawn(async move {
                 client.environment(&name, "docker", json!({"policies": ["p"]})).await.created();
-                // Every other report tells nothing new.
+                // In every other report nothing is new.
                 for digits in ["1", "1", "12", "12"].iter().cycle() {
                     let reply = client.report(&name, digits).await;
                     assert!(reply.status.is_success(), "{reply:?}");
@@ -618,7 +597,8 @@ async fn a_policy_of_many_busy_environments_gets_its_versions() {
         }
         over.store(true, Ordering::Relaxed);
         join_all(reporters).await.into_iter().for_each(Result::unwrap);
-        let misfits = Story::read(&*stored.store, org).await.end(&*stored.store, org, client.api()).await;
+        let misfits =
+            LedgerChecker::read(&*stored.store, org).await.end(&*stored.store, org, client.api()).await;
         assert!(misfits.is_empty(), "{}: {misfits:#?}", stored.name);
     }
 }

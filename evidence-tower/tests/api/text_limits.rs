@@ -1,4 +1,4 @@
-//! Every text, list and map that comes in has a maximum, which the schema tells: at it all is well on every store, past
+//! Every text, list and map that comes in has a maximum, which the schema has: at it all is well on every store, past
 //! it the field is named. And what is accepted is recorded.
 
 use std::collections::BTreeSet;
@@ -8,9 +8,9 @@ use evidence_tower::openapi;
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::json::fields;
-use crate::scenery::PROVENANCE;
-use crate::support::{Api, Reply, each_store};
+use crate::support::environments::PROVENANCE;
+use crate::support::json::fields;
+use crate::support::{Api, Reply, acme, on_every_store};
 
 /// The schema behind a reference.
 fn resolved<'a>(schema: &'a Value, document: &'a Value) -> &'a Value {
@@ -76,7 +76,7 @@ fn unbounded(schema: &Value, document: &Value, path: &str, found: &mut Vec<Strin
     }
 }
 
-/// Each operation of the document: method, path, and what is said of it.
+/// Each operation of the document: method, path, and description.
 pub(crate) fn operations(document: &Value) -> impl Iterator<Item = (&str, &str, &Value)> {
     let paths = document["paths"].as_object().unwrap();
     paths.iter().flat_map(|(path, methods)| {
@@ -441,8 +441,8 @@ impl Noise {
     }
 }
 
-/// A key as refusals tell it: by its beginning, where it is long.
-fn told(key: &str) -> String {
+/// A key as errors show it: shortened where it is long.
+fn shortened(key: &str) -> String {
     match key.char_indices().nth(200) {
         Some((end, _)) => format!("{}…", &key[..end]),
         None => key.to_owned(),
@@ -452,7 +452,7 @@ fn told(key: &str) -> String {
 #[tokio::test]
 async fn every_text_of_a_body_is_taken_at_its_maximum_and_named_past_it() {
     let document = openapi();
-    each_store(async |api, _| {
+    on_every_store(async |api, _| {
         prepare(&api).await;
         let mut noise = Noise(0x9E37_79B9_7F4A_7C15);
         for request in requests() {
@@ -478,7 +478,7 @@ async fn every_text_of_a_body_is_taken_at_its_maximum_and_named_past_it() {
                 assert_eq!(refused.status.as_u16(), 400, "{name}");
                 let mut expected = path.clone();
                 if let Some(Step::Key(key)) = expected.last_mut() {
-                    *key = told(&past);
+                    *key = shortened(&past);
                 }
                 let (expected, errors) = (written(&expected), refused.json());
                 let named = fields(&errors["errors"]);
@@ -493,7 +493,7 @@ async fn every_text_of_a_body_is_taken_at_its_maximum_and_named_past_it() {
 #[tokio::test]
 async fn every_parameter_is_refused_past_its_maximum_and_named() {
     let document = openapi();
-    each_store(async |api, _| {
+    on_every_store(async |api, _| {
         prepare(&api).await;
         let mut noise = Noise(7);
         let mut tried = BTreeSet::new();
@@ -533,8 +533,8 @@ async fn every_parameter_is_refused_past_its_maximum_and_named() {
                 let field =
                     if parameter["in"] == "query" { format!("query.{name}") } else { name.to_owned() };
                 let (errors, item) = (past.json(), format!("{field}[0]"));
-                let told = fields(&errors["errors"]);
-                assert!(told == [field.as_str()] || told == [item.as_str()], "{method} {path}: {told:?}");
+                let wrong = fields(&errors["errors"]);
+                assert!(wrong == [field.as_str()] || wrong == [item.as_str()], "{method} {path}: {wrong:?}");
                 tried.insert(name.to_owned());
             }
         }
@@ -583,21 +583,19 @@ fn last_field(path: &[Step]) -> Option<&str> {
 
 /// Whether what was sent is what was recorded: flags under the same name, instants in seconds or microseconds.
 fn is_recorded(path: &[Step], sent: &Value, recorded: &[(Vec<Step>, Value)]) -> bool {
-    recorded.iter().any(|(place, value)| match (sent, value) {
+    recorded.iter().any(|(found, value)| match (sent, value) {
         (Value::Number(sent), Value::Number(value)) => {
             let (sent, value) = (sent.as_f64().unwrap(), value.as_f64().unwrap());
             value == sent || value == sent * 1e6
         }
-        (Value::Bool(_), _) => sent == value && last_field(path) == last_field(place),
+        (Value::Bool(_), _) => sent == value && last_field(path) == last_field(found),
         _ => sent == value,
     })
 }
 
 async fn recorded_since(store: &dyn Store, first: &mut u64) -> Vec<(Vec<Step>, Value)> {
-    let jane = store.user("jane").await.unwrap().unwrap();
-    let acme = store.org_role("acme", jane.id).await.unwrap().unwrap().organization.id;
     let mut found = Vec::new();
-    for entry in store.ledger_entries(acme, *first, 1000).await.unwrap() {
+    for entry in store.ledger_entries(acme(store).await, *first, 1000).await.unwrap() {
         *first = entry.index + 1;
         scalars(&serde_json::from_str(&entry.payload).unwrap(), &[], &mut found);
     }
@@ -614,7 +612,7 @@ async fn what_is_accepted_is_recorded() {
         .filter(|name| *name != "rotate_service_account_api_key")
         .collect();
     assert_eq!(requests().iter().map(|request| request.operation).collect::<BTreeSet<_>>(), all);
-    each_store(async |api, store| {
+    on_every_store(async |api, store| {
         prepare(&api).await;
         let mut next = 0;
         recorded_since(&*store, &mut next).await;

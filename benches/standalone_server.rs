@@ -6,8 +6,8 @@ use std::process::Command;
 use std::time::Instant;
 
 use evidence_benches::{
-    Client, Engine, FLOW, ORG, Outcome, Process, Request, Row, Stores, attestation_document, evidence, form,
-    member, new_id, print, run, times,
+    Client, Engine, FLOW, ORG, Process, Request, Result, Row, Stores, attestation_document, evidence, form,
+    median_ms, member, new_id, print, run,
 };
 use evidence_core::attestations::{Attestation, Binding, Details};
 use evidence_core::auth::Actor;
@@ -19,14 +19,14 @@ const ATTESTATIONS: &str = "EVIDENCE_BENCH_ATTESTATIONS";
 /// How many facts a write of the filling has.
 const BATCH: usize = 4096;
 
-fn main() -> Outcome {
+fn main() -> Result {
     if Process::program().is_none() {
         println!("P8 to P10 are left out: EVIDENCE_BENCH_SERVER names no server");
         return Ok(());
     }
     run(|_| async move {
         let stores = Stores::below(env!("CARGO_TARGET_TMPDIR"))?;
-        let probe = times(15, async |_| process("true".as_ref())).await?;
+        let probe = median_ms(15, async |_| process("true".as_ref())).await?;
         let mut rows = vec![
             binary(&stores)?,
             Row::orientation("P8 probe: a process that does nothing", format!("{probe:.1} ms")),
@@ -41,7 +41,7 @@ fn main() -> Outcome {
 }
 
 /// P10: the size of the program without its debug symbols.
-fn binary(stores: &Stores) -> Outcome<Row> {
+fn binary(stores: &Stores) -> Result<Row> {
     let stripped = stores.path("stripped");
     let program = Process::program().ok_or("no server")?;
     process_of(Command::new("strip").arg("-o").arg(&stripped).arg(program))?;
@@ -51,14 +51,14 @@ fn binary(stores: &Stores) -> Outcome<Row> {
 }
 
 /// P8: how long the server takes until it is ready.
-async fn starts(stores: &Stores, engine: Engine, probe: f64) -> Outcome<Vec<Row>> {
+async fn starts(stores: &Stores, engine: Engine, probe: f64) -> Result<Vec<Row>> {
     let count: usize = std::env::var(ATTESTATIONS).map_or(Ok(1_000_000), |count| count.parse())?;
     stores.open(engine, "empty").await?.close().await;
     let begun = Instant::now();
     fill(stores, engine, count).await?;
     let filled = begun.elapsed().as_secs_f64();
     let start =
-        async |name: &str| times(9, async |_| Process::start(stores, engine, name).await.map(drop)).await;
+        async |name: &str| median_ms(9, async |_| Process::start(stores, engine, name).await.map(drop)).await;
     let (empty, full) = (start("empty").await?, start("filled").await?);
     let figure = |millis: f64| format!("{millis:.0} ms");
     let ratio = |millis: f64| Some(millis / probe);
@@ -75,7 +75,7 @@ async fn starts(stores: &Stores, engine: Engine, probe: f64) -> Outcome<Vec<Row>
 }
 
 /// P9: the memory of a server that has just started, and how much more it takes while it receives ten files of 10 MB.
-async fn memory(stores: &Stores, engine: Engine) -> Outcome<Vec<Row>> {
+async fn memory(stores: &Stores, engine: Engine) -> Result<Vec<Row>> {
     let (_, key) = {
         let opened = stores.open(engine, "files").await?;
         let seeded = evidence(opened.store()).await?;
@@ -122,7 +122,7 @@ fn rate(count: usize, seconds: f64) -> f64 {
 }
 
 /// Fills a fresh store with attestations, eight to a trail, many to a write.
-async fn fill(stores: &Stores, engine: Engine, count: usize) -> Outcome {
+async fn fill(stores: &Stores, engine: Engine, count: usize) -> Result {
     let opened = stores.open(engine, "filled").await?;
     let store = opened.store();
     evidence(opened.store()).await?;
@@ -146,7 +146,7 @@ async fn fill(stores: &Stores, engine: Engine, count: usize) -> Outcome {
     Ok(())
 }
 
-fn attestation(by: &Actor) -> Outcome<Attestation> {
+fn attestation(by: &Actor) -> Result<Attestation> {
     Ok(Attestation {
         id: new_id(),
         flow: new_id(),
@@ -172,10 +172,10 @@ fn attestation(by: &Actor) -> Outcome<Attestation> {
 }
 
 /// Starts a process and waits for its end.
-fn process(program: &Path) -> Outcome {
+fn process(program: &Path) -> Result {
     process_of(&mut Command::new(program))
 }
 
-fn process_of(command: &mut Command) -> Outcome {
+fn process_of(command: &mut Command) -> Result {
     if command.status()?.success() { Ok(()) } else { Err("a process failed".into()) }
 }

@@ -4,14 +4,14 @@
 use evidence_tower::openapi;
 use serde_json::{Value, json};
 
-use crate::support::{Api, each_store, for_each_store};
-use crate::texts::{body_schema, branches, fingerprint, is, operations, prepare, requests};
+use crate::support::{Api, acme, on_every_store, on_every_store_and_mount};
+use crate::text_limits::{body_schema, branches, fingerprint, is, operations, prepare, requests};
 
 /// Numbers that no binary type keeps, or that one writes in another way.
 const NUMBERS: &str = "123456789012345678901234567890,0.1000000000000000055511151231257827,1e400,-0,1.0,1E5,\
                        -9223372036854775809,18446744073709551616,2.50e-0007";
 
-/// What every free-form field is sent as, told apart by its name.
+/// What every free-form field is sent as, which its name distinguishes.
 fn numbers(field: &str) -> String {
     format!(r#""in {field}":[{NUMBERS},{{"deep":[{NUMBERS}]}}]"#)
 }
@@ -32,7 +32,7 @@ fn mark(body: &mut Value, schema: &Value, document: &Value, path: &str, found: &
     }
 }
 
-/// Sends the numbers in every free-form field that there is, and tells the fields.
+/// Sends the numbers in every free-form field that there is, and returns the fields.
 async fn send_all(api: &Api) -> Vec<String> {
     prepare(api).await;
     let document = openapi();
@@ -81,18 +81,18 @@ async fn answers(api: &Api) -> String {
     text
 }
 
-fn assert_in(text: &str, fields: &[String], place: &str) {
+fn assert_in(text: &str, fields: &[String], what: &str) {
     for field in fields {
         let begins =
-            text.find(&format!("\"in {field}\":")).unwrap_or_else(|| panic!("{field} is not in {place}"));
-        let told: String = text[begins..].chars().take(2 * NUMBERS.len() + 100).collect();
-        assert!(text.contains(&numbers(field)), "{field} in {place}: {told}");
+            text.find(&format!("\"in {field}\":")).unwrap_or_else(|| panic!("{field} is not in {what}"));
+        let found: String = text[begins..].chars().take(2 * NUMBERS.len() + 100).collect();
+        assert!(text.contains(&numbers(field)), "{field} in {what}: {found}");
     }
 }
 
 #[tokio::test]
 async fn numbers_come_back_as_they_were_sent() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         let fields = send_all(&api).await;
         assert!(fields.len() > 10, "{fields:?}");
         assert_in(&answers(&api).await, &fields, "the answers");
@@ -104,11 +104,9 @@ async fn numbers_come_back_as_they_were_sent() {
 
 #[tokio::test]
 async fn numbers_are_recorded_as_they_were_sent() {
-    each_store(async |api, store| {
+    on_every_store(async |api, store| {
         let fields = send_all(&api).await;
-        let jane = store.user("jane").await.unwrap().unwrap();
-        let acme = store.org_role("acme", jane.id).await.unwrap().unwrap().organization.id;
-        let entries = store.ledger_entries(acme, 0, 1000).await.unwrap();
+        let entries = store.ledger_entries(acme(&*store).await, 0, 1000).await.unwrap();
         let payloads: String = entries.into_iter().map(|entry| entry.payload).collect();
         assert_in(&payloads, &fields, "the ledger");
     })

@@ -8,8 +8,8 @@ use evidence_core::operation::{Operation, Visitor};
 use http::header::ETAG;
 use serde_json::json;
 
-use crate::scenery::fingerprint;
-use crate::support::{Api, JANE, JOHN, Reply, for_each_store};
+use crate::support::environments::fingerprint;
+use crate::support::{Api, JANE, JOHN, Reply, on_every_store_and_mount};
 use crate::trails::COMMIT;
 
 /// The operations that a stranger may call.
@@ -76,14 +76,14 @@ async fn answers(api: &Api, queries: &BTreeMap<&'static str, String>, key: &str)
 
 #[tokio::test]
 async fn a_stranger_learns_nothing_of_environments_from_a_public_flow() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         given_an_open_flow(&api).await;
         let queries = queries(&api).await;
         let mut open = Open::default();
         api::operations(&mut open);
         assert_eq!(BTreeSet::from_iter(queries.keys().copied()), open.0);
         let before = answers(&api, &queries, JOHN).await;
-        // That nothing runs is not said to a stranger either.
+        // That nothing runs is not shown to outsiders either.
         let pdf = &queries["download_trail_audit_pdf"];
         let (strange, own) = (api.get(pdf).key(JOHN).await, api.get(pdf).key(JANE).await);
         assert_ne!(strange.body, own.body);

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use evidence_core::{Evidence, Settings, Store};
 use serde_json::{Value, json};
 
-use crate::interposed::{Answered, Interposed, counts};
+use crate::intercepting_store::{Answered, InterceptingStore, take_counts};
 use crate::mounts::Mount;
-use crate::support::{Api, JANE, JOHN, each_store};
+use crate::support::{Api, JANE, JOHN, on_every_store};
 use crate::trails::COMMIT;
 
 /// A service that remembers nothing yet, over a store that notes how large its answers are.
 pub(crate) async fn measured(store: &Arc<dyn Store>) -> (Api, Answered) {
-    let (store, answered) = Interposed::measured(Arc::clone(store));
+    let (store, answered) = InterceptingStore::measured(Arc::clone(store));
     let evidence = Evidence::new(Arc::new(store), Settings::default());
     (Api::new(evidence, Mount::Tower, "measured").await, answered)
 }
@@ -34,7 +34,7 @@ const KEYS: &str = "/service-accounts/acme/ci/api-keys";
 
 #[tokio::test]
 async fn one_key_is_read_of_those_that_an_account_has_had() {
-    each_store(async |api: Api, store: Arc<dyn Store>| {
+    on_every_store(async |api: Api, store: Arc<dyn Store>| {
         api.post("/service-accounts/acme").json(json!({"name": "ci", "privilege": "reader"})).await.created();
         let input = json!({"description": "k".repeat(256)});
         let create = async || api.post(KEYS).json(&input).await.created()["id"].as_str().unwrap().to_owned();
@@ -72,7 +72,7 @@ fn running(many: usize) -> Value {
 
 #[tokio::test]
 async fn a_pdf_reads_of_snapshots_what_it_shows() {
-    each_store(async |api: Api, store: Arc<dyn Store>| {
+    on_every_store(async |api: Api, store: Arc<dyn Store>| {
         api.environment("prod").await;
         let artifact = json!({
             "trail_name": "t", "fingerprint": digest(0), "filename": "app", "build_url": "b", "commit_url": "c",
@@ -88,7 +88,7 @@ async fn a_pdf_reads_of_snapshots_what_it_shows() {
 
 #[tokio::test]
 async fn evaluating_reads_which_artifacts_are_allowed_and_not_why() {
-    each_store(async |api: Api, store: Arc<dyn Store>| {
+    on_every_store(async |api: Api, store: Arc<dyn Store>| {
         api.environment("prod").await;
         for number in 0..12 {
             let description = "d".repeat(60_000);
@@ -106,13 +106,13 @@ async fn evaluating_reads_which_artifacts_are_allowed_and_not_why() {
 
 /// A policy of so many bytes.
 fn policy(name: &str, bytes: usize) -> String {
-    format!("{}# {name}{}\n", crate::scenery::PROVENANCE, "x".repeat(bytes))
+    format!("{}# {name}{}\n", crate::support::environments::PROVENANCE, "x".repeat(bytes))
 }
 
 #[tokio::test]
 async fn a_policy_is_compared_with_its_latest_version_and_shown_a_few_versions_at_a_time() {
     const MANY: usize = 12;
-    each_store(async |api: Api, store: Arc<dyn Store>| {
+    on_every_store(async |api: Api, store: Arc<dyn Store>| {
         let text = |number: usize| policy(&number.to_string(), 300_000);
         for number in 0..MANY {
             assert!(api.put_policy("large", &text(number)).await.status.is_success());
@@ -148,7 +148,7 @@ async fn a_policy_is_compared_with_its_latest_version_and_shown_a_few_versions_a
 #[tokio::test]
 async fn an_environment_is_evaluated_by_a_few_large_policies_at_a_time() {
     const MANY: usize = 6;
-    each_store(async |api: Api, store: Arc<dyn Store>| {
+    on_every_store(async |api: Api, store: Arc<dyn Store>| {
         api.environment("prod").await;
         for number in 0..MANY {
             let name = format!("p{number}");
@@ -173,7 +173,7 @@ async fn an_environment_is_evaluated_by_a_few_large_policies_at_a_time() {
 
 #[tokio::test]
 async fn a_snapshot_reads_of_trails_their_names() {
-    each_store(async |api: Api, store: Arc<dyn Store>| {
+    on_every_store(async |api: Api, store: Arc<dyn Store>| {
         api.environment("prod").await;
         let artifact = json!({
             "trail_name": "t", "fingerprint": digest(0), "filename": "app", "build_url": "b", "commit_url": "c",
@@ -195,7 +195,7 @@ async fn a_snapshot_reads_of_trails_their_names() {
 #[tokio::test]
 async fn a_snapshot_reads_a_few_commits_at_a_time() {
     const MANY: usize = 40;
-    each_store(async |api: Api, store: Arc<dyn Store>| {
+    on_every_store(async |api: Api, store: Arc<dyn Store>| {
         api.environment("prod").await;
         for number in 0..MANY {
             let commit = json!({"sha1": COMMIT, "message": "m".repeat(60_000), "author": "a", "branch": "b",
@@ -219,7 +219,7 @@ async fn a_snapshot_reads_a_few_commits_at_a_time() {
 #[tokio::test]
 async fn where_the_artifacts_of_a_trail_ran_is_read_for_some_at_a_time() {
     const MANY: usize = 130;
-    each_store(async |api: Api, store: Arc<dyn Store>| {
+    on_every_store(async |api: Api, store: Arc<dyn Store>| {
         api.environment("prod").await;
         for number in 0..MANY {
             let artifact = json!({"trail_name": "t", "fingerprint": digest(number), "filename": "app",
@@ -231,7 +231,7 @@ async fn where_the_artifacts_of_a_trail_ran_is_read_for_some_at_a_time() {
         for path in ["/trails/acme/shop/t", "/trails/acme/shop/t/audit_pdf", "/flows/acme"] {
             forget(&answered);
             assert_eq!(api.get(path).await.status, 200, "{path}");
-            assert_eq!(counts(&answered, ["runs"]), [2], "{path}");
+            assert_eq!(take_counts(&answered, ["runs"]), [2], "{path}");
         }
         let trail = api.get("/trails/acme/shop/t").await.ok();
         let started = |event: &&Value| event["type"] == "artifact_started_running";
@@ -243,13 +243,13 @@ async fn where_the_artifacts_of_a_trail_ran_is_read_for_some_at_a_time() {
 #[tokio::test]
 async fn lists_of_policies_and_of_types_read_a_few_at_a_time() {
     const MANY: usize = 20;
-    each_store(async |api: Api, store: Arc<dyn Store>| {
+    on_every_store(async |api: Api, store: Arc<dyn Store>| {
         api.environment("prod").await;
         api.environment("a").await;
         let names = Vec::from_iter((0..MANY).map(|number| format!("n{number:02}")));
         for name in &names {
             let document = json!({"name": name, "description": "ü".repeat(60_000)}).to_string();
-            let file = ("name=\"policy_file\"; filename=\"p.yml\"", crate::scenery::PROVENANCE);
+            let file = ("name=\"policy_file\"; filename=\"p.yml\"", crate::support::environments::PROVENANCE);
             api.put("/policies/acme").form(&[("name=\"payload\"", &document), file]).await.created();
             let form = [("name=\"data_json\"", &*document)];
             api.post("/custom-attestation-types/acme").form(&form).await.created();
@@ -300,7 +300,7 @@ async fn attest(api: &Api, document: &Value) {
 #[tokio::test]
 async fn a_list_of_artifacts_reads_each_of_their_trails_once() {
     const MANY: usize = 70;
-    each_store(async |api: Api, store: Arc<dyn Store>| {
+    on_every_store(async |api: Api, store: Arc<dyn Store>| {
         given_artifacts(&api, MANY).await;
         for (number, is_compliant) in [(0, false), (MANY - 1, true)] {
             let foo = json!({"attestation_name": "foo", "is_compliant": is_compliant,
@@ -316,7 +316,7 @@ async fn a_list_of_artifacts_reads_each_of_their_trails_once() {
         ] {
             forget(&answered);
             let listed = api.get(path).key(key).await.ok();
-            assert_eq!(counts(&answered, ["trail_contents", "trail_sizes"]), [1, 1], "{what}");
+            assert_eq!(take_counts(&answered, ["trail_contents", "trail_sizes"]), [1, 1], "{what}");
             let listed = listed.as_array().unwrap();
             assert_eq!(listed.len(), many, "{what}");
             let on = |trail: &str, number: usize| {
@@ -349,7 +349,7 @@ async fn a_list_of_artifacts_reads_each_of_their_trails_once() {
 #[tokio::test]
 async fn a_list_of_artifacts_reads_a_few_attestations_at_a_time() {
     const MANY: usize = 40;
-    each_store(async |api: Api, store: Arc<dyn Store>| {
+    on_every_store(async |api: Api, store: Arc<dyn Store>| {
         given_artifacts(&api, MANY).await;
         for number in 0..MANY {
             for name in ["a", "b", "c", "d"] {

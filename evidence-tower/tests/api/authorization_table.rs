@@ -10,23 +10,23 @@ use http::header::AUTHORIZATION;
 use serde_json::{Value, json};
 
 use crate::mounts::Mount;
-use crate::routes::{self, routes};
+use crate::operation_paths::{self, routes};
 use crate::support::{Api, Ask, EXPIRED, JANE, JOHN, KEYS, REVOKED, Reply, in_memory};
 use crate::trails::COMMIT;
 
 /// Who gets an answer other than 401, 403 or 404 `Organization not found`.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Open {
+enum Allowed {
     /// Whoever has a credential.
     ToAnybody,
     /// Whoever has at least this role in the organization.
     From(Role),
     /// The same, and outsiders where the flow is public.
     FromOrPublic(Role),
-    /// Whoever has at least this role; of what exists, only administrators, since jane made it.
+    /// Needs this role; on an existing account also admin, or having created it (jane created the test account).
     ToItsManagers(Role),
 }
-use Open::{From, FromOrPublic, ToAnybody, ToItsManagers};
+use Allowed::{From, FromOrPublic, ToAnybody, ToItsManagers};
 
 /// What is sent.
 #[derive(Debug, Clone, Copy)]
@@ -40,7 +40,7 @@ use Sent::{Form, Json, Nothing};
 /// A row of the table.
 struct Row {
     operation: &'static str,
-    open: Open,
+    allowed: Allowed,
     sent: Sent,
     /// What is answered when everything that the path names exists.
     found: u16,
@@ -48,8 +48,8 @@ struct Row {
     missing: Option<(&'static str, u16)>,
 }
 
-const fn row(operation: &'static str, open: Open, sent: Sent, found: u16) -> Row {
-    Row { operation, open, sent, found, missing: None }
+const fn row(operation: &'static str, allowed: Allowed, sent: Sent, found: u16) -> Row {
+    Row { operation, allowed, sent, found, missing: None }
 }
 
 impl Row {
@@ -61,17 +61,17 @@ impl Row {
     fn queries(&self) -> Vec<Of> {
         let mut queries = vec![Of::WhatExists];
         queries.extend(self.missing.map(|_| Of::WhatIsMissing));
-        queries.extend(matches!(self.open, FromOrPublic(_)).then_some(Of::WhatIsPublic));
-        queries.extend((self.open != ToAnybody).then_some(Of::AnUnknownOrganization));
+        queries.extend(matches!(self.allowed, FromOrPublic(_)).then_some(Of::WhatIsPublic));
+        queries.extend((self.allowed != ToAnybody).then_some(Of::AnUnknownOrganization));
         queries
     }
 }
 
-const READS: Open = From(Role::Reader);
-const READS_FLOW: Open = FromOrPublic(Role::Reader);
-const REPORTS: Open = From(Role::Snapshotter);
-const WRITES: Open = From(Role::Member);
-const MANAGES: Open = ToItsManagers(Role::Snapshotter);
+const READS: Allowed = From(Role::Reader);
+const READS_FLOW: Allowed = FromOrPublic(Role::Reader);
+const REPORTS: Allowed = From(Role::Snapshotter);
+const WRITES: Allowed = From(Role::Member);
+const MANAGES: Allowed = ToItsManagers(Role::Snapshotter);
 
 const ALLOWANCE: Sent = Json(
     r#"{"artifact_name": "x", "description": "", "artifact_fingerprint": "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"}"#,
@@ -192,7 +192,7 @@ fn expected(row: &Row, caller: &Caller, of: Of) -> u16 {
         (Of::WhatIsMissing, Some((_, status))) => status,
         _ => row.found,
     };
-    match (caller, row.open) {
+    match (caller, row.allowed) {
         (Caller::Stranger(_), _) => 401,
         (_, ToAnybody) => status,
         _ if of == Of::AnUnknownOrganization => 404,
@@ -226,7 +226,7 @@ impl World {
         api.given_environments("server", &["machine"]).await;
         api.given_environments("logical", &["all"]).await;
         api.report_running("prod", &[]).await.created();
-        api.put_policy("p", crate::scenery::PROVENANCE).await.created();
+        api.put_policy("p", crate::support::environments::PROVENANCE).await.created();
         let review = [("name=\"data_json\"", r#"{"name": "review"}"#)];
         api.post("/custom-attestation-types/acme").form(&review).await.created();
         api.post("/service-accounts/acme").json(json!({"name": "ci"})).await.created();
@@ -286,7 +286,7 @@ impl World {
             let found = self.api.get(&attestation).await.ok();
             names.insert("attestation_id", found[0]["attestation_id"].as_str().unwrap().to_owned());
         }
-        let path = routes::path(template, &names, file!());
+        let path = operation_paths::path(template, &names, file!());
         // The one operation that does not work without a parameter of the query.
         if row.operation == "get_attestations" { format!("{path}?attestation_id=999") } else { path }
     }
@@ -348,7 +348,7 @@ async fn everybody_gets_what_the_table_says_and_nothing_else() {
                 let wanted = expected(row, caller, of);
                 let context = format!("{} asked by {caller:?} of {of:?}", row.operation);
                 assert_eq!(reply.status.as_u16(), wanted, "{context}: {reply:?}");
-                // What is refused changes nothing; after what is done, the world is made anew, with the same keys.
+                // What is refused changes nothing; after what is done, the world is made again, with the same keys.
                 if reply.status.is_success() && route.0 != Method::GET {
                     world = World::new().await;
                 }

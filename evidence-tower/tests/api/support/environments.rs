@@ -12,7 +12,7 @@ pub(crate) const COMPLIANCE: &str =
     "_schema: https://example.com/schemas/policy/v1\nartifacts:\n  trail-compliance:\n    required: true\n";
 
 /// An artifact that runs: the digit its fingerprint consists of, and when its instances were created.
-pub(crate) type Seen<'a> = (char, &'a [i64]);
+pub(crate) type RunningArtifact<'a> = (char, &'a [i64]);
 
 /// The fingerprint that consists of one hex digit.
 pub(crate) fn fingerprint(digit: char) -> String {
@@ -42,7 +42,7 @@ impl Api {
     }
 
     /// Reports what runs in a Docker environment.
-    pub(crate) async fn report_running(&self, environment: &str, running: &[Seen<'_>]) -> Reply {
+    pub(crate) async fn report_running(&self, environment: &str, running: &[RunningArtifact<'_>]) -> Reply {
         let entry = |digit: char, created: &i64| json!({"digests": {format!("image-{digit}"): fingerprint(digit)}, "creationTimestamp": created});
         let artifacts: Vec<Value> = running
             .iter()
@@ -77,7 +77,7 @@ impl Api {
         self.put("/flows/acme/template_file").form(&[document, file]).await.expect_exactly(201, json!("OK"));
     }
 
-    /// How many snapshots an environment has.
+    /// Asserts that the environment has exactly the snapshots 1 to `count`.
     pub(crate) async fn expect_snapshots(&self, environment: &str, count: usize) {
         let indexes: Vec<_> = (1..=count).rev().map(|index| json!({ "index": index })).collect();
         self.get(&format!("/snapshots/acme/{environment}")).await.expect(200, json!(indexes));

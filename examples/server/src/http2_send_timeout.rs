@@ -1,6 +1,6 @@
-//! Limits to waiting for a peer over HTTP/2, where one connection carries many answers: a peer that takes nothing of an
-//! answer holds it in memory, while the connection is as alive as its pings. So each piece of an answer has a deadline
-//! until it is written to the socket. Over HTTP/1 a write that does not end is enough to tell.
+//! A send timeout per HTTP/2 stream: a peer that reads nothing of an answer holds it in memory, while its pings keep the
+//! connection alive. So each piece of an answer has a deadline until it is written to the socket. Over HTTP/1 the timeout of
+//! the connection's writes is enough.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,20 +12,20 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::rt::Executor;
 use tokio::time::{Instant, sleep_until};
 
-use crate::timeouts::{Work, Working};
+use crate::timeouts::{ActiveRequest, ActiveRequests};
 
 tokio::task_local! {
-    /// The stream that the answer in the making is for, over HTTP/2.
+    /// The HTTP/2 stream of the request that this task answers.
     static STREAM: Arc<Stream>;
 }
 
-/// Runs HTTP/2 streams. One is reset when its peer has taken no piece of its answer for as long as this.
+/// Runs HTTP/2 streams. One is reset when its peer has read no piece of its answer for `timeout`.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Streams {
+pub(crate) struct StreamExecutor {
     pub(crate) timeout: Duration,
 }
 
-impl<F> Executor<F> for Streams
+impl<F> Executor<F> for StreamExecutor
 where
     F: Future + Send + 'static,
 {
@@ -54,20 +54,20 @@ struct Sending {
     pieces: usize,
     /// When the last piece was handed over, or written.
     since: Instant,
-    /// Who waits until all are written.
-    end: Option<Waker>,
+    /// Woken when all are written.
+    sent: Option<Waker>,
 }
 
 impl Stream {
     fn new() -> Self {
-        Self { sending: Mutex::new(Sending { pieces: 0, since: Instant::now(), end: None }) }
+        Self { sending: Mutex::new(Sending { pieces: 0, since: Instant::now(), sent: None }) }
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut Sending) -> T) -> T {
         change(&mut self.sending.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Answers once nothing was written for this long although there was something to write.
+    /// Completes once nothing was written for `timeout` although there was something to write.
     async fn stalled(&self, timeout: Duration) {
         loop {
             let now = Instant::now();
@@ -94,7 +94,7 @@ impl Stream {
             if sending.pieces == 0 {
                 return Poll::Ready(());
             }
-            sending.end = Some(cx.waker().clone());
+            sending.sent = Some(cx.waker().clone());
             Poll::Pending
         })
     }
@@ -104,7 +104,7 @@ impl Stream {
     }
 }
 
-/// Bytes of an answer, which are let go once they are written.
+/// Bytes of an answer, which hyper drops once they are written.
 struct Piece {
     bytes: Bytes,
     stream: Arc<Stream>,
@@ -118,37 +118,37 @@ impl AsRef<[u8]> for Piece {
 
 impl Drop for Piece {
     fn drop(&mut self) {
-        let end = self.stream.change(|sending| {
+        let sent = self.stream.change(|sending| {
             sending.pieces -= 1;
             sending.since = Instant::now();
-            if sending.pieces == 0 { sending.end.take() } else { None }
+            if sending.pieces == 0 { sending.sent.take() } else { None }
         });
-        if let Some(end) = end {
-            end.wake();
+        if let Some(sent) = sent {
+            sent.wake();
         }
     }
 }
 
-/// The body of an answer. It ends, over HTTP/2, when all of it is written, so that its stream does not end before; and
-/// while the service makes its next piece the peer is not the one who is waited for.
+/// The body of an answer. Over HTTP/2 it ends when all of it is written, so that its stream does not end before. While the
+/// service makes its next piece, the request counts as active.
 #[derive(Debug)]
-pub(crate) struct Answer<B> {
+pub(crate) struct TrackedBody<B> {
     body: B,
-    is_made: bool,
+    body_ended: bool,
     stream: Option<Arc<Stream>>,
-    working: Working,
-    work: Option<Work>,
+    requests: ActiveRequests,
+    active: Option<ActiveRequest>,
 }
 
-impl<B> Answer<B> {
-    /// An answer on a connection, made where the request was answered.
-    pub(crate) fn new(body: B, working: Working) -> Self {
+impl<B> TrackedBody<B> {
+    /// The body of an answer on the connection of these requests; called in the task that answers.
+    pub(crate) fn new(body: B, requests: ActiveRequests) -> Self {
         let stream = STREAM.try_with(Arc::clone).ok();
-        Self { body, is_made: false, stream, working, work: None }
+        Self { body, body_ended: false, stream, requests, active: None }
     }
 }
 
-impl<B> Body for Answer<B>
+impl<B> Body for TrackedBody<B>
 where
     B: Body<Data = Bytes> + Unpin,
 {
@@ -160,17 +160,17 @@ where
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         let this = &mut *self;
-        if !this.is_made {
+        if !this.body_ended {
             let Poll::Ready(frame) = Pin::new(&mut this.body).poll_frame(cx) else {
-                this.work.get_or_insert_with(|| this.working.begin());
+                this.active.get_or_insert_with(|| this.requests.begin());
                 return Poll::Pending;
             };
-            this.work = None;
+            this.active = None;
             match (frame, &this.stream) {
                 (Some(Ok(frame)), Some(stream)) => {
                     return Poll::Ready(Some(Ok(frame.map_data(|bytes| stream.send(bytes)))));
                 }
-                (None, _) => this.is_made = true,
+                (None, _) => this.body_ended = true,
                 (frame, _) => return Poll::Ready(frame),
             }
         }

@@ -1,4 +1,4 @@
-//! What an organization's ledger tells, fact by fact, and whether each fits those before it.
+//! Reads an organization's ledger fact by fact, and checks each against those before it.
 
 use std::collections::BTreeMap;
 
@@ -17,9 +17,9 @@ use serde_json::Value;
 
 use crate::support::Api;
 
-/// An organization as its ledger tells it so far, and what does not fit.
+/// The state of an organization after the facts so far, and what did not fit.
 #[derive(Default)]
-pub(crate) struct Story {
+pub(crate) struct LedgerChecker {
     at: Timestamp,
     environments: BTreeMap<Id, Environment>,
     flows: BTreeMap<Id, Flow>,
@@ -33,18 +33,18 @@ pub(crate) struct Story {
     misfits: Vec<String>,
 }
 
-impl Story {
+impl LedgerChecker {
     pub(crate) async fn read(store: &dyn Store, org: Id) -> Self {
-        let mut story = Self::default();
+        let mut checker = Self::default();
         let mut next = 0;
         loop {
             let entries = store.ledger_entries(org, next, 500).await.unwrap();
-            let Some(last) = entries.last() else { return story };
+            let Some(last) = entries.last() else { return checker };
             next = last.index + 1;
             for entry in entries {
-                story.expect("time goes back", story.at, story.at.min(entry.at));
-                story.at = entry.at;
-                story.tell(serde_json::from_str(&entry.payload).unwrap());
+                checker.expect("time goes back", checker.at, checker.at.min(entry.at));
+                checker.at = entry.at;
+                checker.apply(serde_json::from_str(&entry.payload).unwrap());
             }
         }
     }
@@ -56,7 +56,7 @@ impl Story {
         }
     }
 
-    fn tell(&mut self, fact: Fact) {
+    fn apply(&mut self, fact: Fact) {
         match fact {
             Fact::FlowCreated { record } | Fact::FlowUpdated { record } => {
                 let tags =
