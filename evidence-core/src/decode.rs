@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use serde::Deserialize;
 use serde::de::{
     self, DeserializeOwned, DeserializeSeed, Deserializer, Expected, IntoDeserializer, Unexpected, Visitor,
 };
@@ -445,6 +446,26 @@ impl<'de> Deserializer<'de> for ObjectReader<'_> {
     serde::forward_to_deserialize_any! {
         bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit unit_struct
         newtype_struct seq tuple tuple_struct map struct enum identifier ignored_any
+    }
+}
+
+/// A value that may be left out and may not be null.
+pub(crate) fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
+}
+
+/// A field that has two spellings, of which one is sent, or both with one value.
+pub(crate) fn either_spelling<T: PartialEq, E: de::Error>(
+    field: &'static str,
+    spelling: Option<T>,
+    other: Option<T>,
+) -> Result<T, E> {
+    match (spelling, other) {
+        (Some(one), Some(another)) if one != another => Err(E::duplicate_field(field)),
+        (Some(value), _) | (None, Some(value)) => Ok(value),
+        (None, None) => Err(E::missing_field(field)),
     }
 }
 

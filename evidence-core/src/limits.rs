@@ -1,5 +1,5 @@
 //! How much the service takes in: the sizes and counts that a host may set. How long a single text or list may be is
-//! said by its type ([`crate::shared::Text`], [`crate::shared::List`], the names), and so by the API's schema.
+//! said by its type ([`crate::bounded::Text`], [`crate::bounded::List`], the names), and so by the API's schema.
 
 use crate::error::{Error, Result};
 

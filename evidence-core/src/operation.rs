@@ -2,8 +2,10 @@
 //! its `run` is the logic; routing, OpenAPI, scopes, limits and documentation all come from the list in
 //! [`crate::api`].
 
+mod acknowledged;
 mod list;
 mod stream;
+pub(crate) mod versions;
 
 use std::future::Future;
 
@@ -12,7 +14,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::auth::Scope;
+use crate::auth::actor::Scope;
 use crate::blobs::{Chunks, Upload};
 use crate::compute::{Compute, LONG_JSON};
 use crate::decode::{self, InvalidField};
@@ -22,6 +24,7 @@ use crate::limits::Limits;
 use crate::name::{FlowName, OrgName};
 use crate::service::Context;
 
+pub use acknowledged::Acknowledged;
 pub use list::*;
 pub use stream::*;
 

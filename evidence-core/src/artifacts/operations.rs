@@ -9,26 +9,29 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::view::{Around, views};
-use super::{Artifact, ArtifactFilter, ArtifactView};
-use crate::auth::Scope;
+use crate::artifacts::record::{Artifact, TemplateNames};
+use crate::artifacts::store::ArtifactFilter;
+use crate::artifacts::view::ArtifactView;
+use crate::auth::actor::Scope;
+use crate::bounded::{Address, Description, FreeForm, List, ShortText, Text, UserData};
 use crate::error::{Error, Resource, Result};
 use crate::fact::Fact;
-use crate::flows::Flow;
+use crate::flows::record::Flow;
+use crate::git::GitCommit;
 use crate::id::Id;
+use crate::links::ExternalUrls;
 use crate::name::{
     CommitPrefix, CommitSha, Fingerprint, FingerprintPrefix, FlowName, OrgName, TemplateReferenceName,
     TrailName,
 };
 use crate::operation::{Created, Json, JsonList, Method, Operation};
 use crate::page::{Listed, MAX_LISTED, PageNumber, PageRequest, PerPage, in_pages};
-use crate::recording::check_room;
-use crate::repos::RepoFilter;
+use crate::repos::record::RepoInfo;
+use crate::repos::store::RepoFilter;
 use crate::service::{Context, Draft, Lasting};
-use crate::shared::{
-    Address, Description, ExternalUrls, FreeForm, GitCommit, List, LongText, RepoInfo, ShortText, Text,
-    UserData, sort_by_ids,
-};
-use crate::trails::Reported;
+use crate::store::batch::sort_by_ids;
+use crate::trails::draft::check_room;
+use crate::trails::store::Reported;
 
 /// Reports an artifact to a flow, and to a trail of it where `trail_name` is given. A flow or trail that does not
 /// exist is created, unless the host turns that off. Every report is recorded under an id of its own, also one of a
@@ -43,16 +46,6 @@ pub struct ReportArtifact {
 
 /// The name of a file, or the reference of an image: 1 to 4,096 characters.
 pub type FileName = Text<4096, 1>;
-
-/// Names of attestations as an artifact's reporter sends them.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged, expecting = "Input should be a text of at most 4096 characters, or a list of shorter ones")]
-pub enum TemplateNames {
-    /// One text.
-    One(LongText),
-    /// A list.
-    Several(List<ShortText>),
-}
 
 /// An artifact as it is reported. Without `trail_name` it belongs to the flow as a whole.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]

@@ -8,27 +8,33 @@ use futures_util::stream::BoxStream;
 use futures_util::{Stream, StreamExt, TryStreamExt, stream};
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Map, Value};
 
-use super::Artifact;
-use crate::attestations::{Attestation, AttestationRow};
-use crate::cache::Cache;
+use crate::artifacts::record::Artifact;
+use crate::artifacts::trail_cache::{OnTrail, REPORT};
+use crate::attestations::record::Attestation;
+use crate::attestations::store::AttestationRow;
+use crate::bounded::{FreeForm, ShortText, text};
 use crate::compute::MANY_EVALUATIONS;
 use crate::error::{Error, Result};
-use crate::flows::Flow;
+use crate::flows::record::Flow;
+use crate::flows::templates::{Parsed, each_with_template};
+use crate::git::GitCommitInfo;
 use crate::id::Id;
 use crate::json::JsonText;
-use crate::name::{Fingerprint, TrailName};
+use crate::links::ExternalUrls;
+use crate::name::Fingerprint;
 use crate::page::{MAX_BATCH_BYTES, in_batches};
-use crate::rules::compliance::{self, ByContent, ReportedArtifact, ReportedAttestation, State};
+use crate::repos::record::RepoInfo;
+use crate::rules::compliance::{self, ByContent, State};
 use crate::rules::template::Template;
 use crate::service::{Context, Lasting};
-use crate::shared::{ExternalUrls, FreeForm, GitCommitInfo, RepoInfo, ShortText, distinct, text};
-use crate::snapshots::Run;
-use crate::templates::{Parsed, each_with_template};
-use crate::texts::TextRef;
+use crate::snapshots::store::Run;
+use crate::store::batch::distinct;
+use crate::texts::record::TextRef;
 use crate::time::{Seconds, Timestamp};
-use crate::trails::{TrailContents, runs};
+use crate::trails::events::runs;
+use crate::trails::store::TrailContents;
+use serde_json::{Map, Value};
 
 /// One report of an artifact to a flow, with what is known of it by now. Every key is there: what nobody reported is
 /// the empty value of its type.
@@ -135,10 +141,10 @@ impl From<&RepoInfo> for RepoInfoView {
             id: text(info.id.as_deref()),
             description: text(info.description.as_deref()),
             provider: info.provider.map(|provider| provider.as_str().to_owned()).unwrap_or_default(),
-            vcs_instance: crate::repos::vcs_instance(&info.url).unwrap_or_default(),
-            namespace_path: crate::repos::namespace_path(info),
+            vcs_instance: crate::repos::record::vcs_instance(&info.url).unwrap_or_default(),
+            namespace_path: crate::repos::record::namespace_path(info),
             additional_info: info.additional_info.clone().unwrap_or_default(),
-            short_name: crate::repos::short_name(&info.name),
+            short_name: crate::repos::record::short_name(&info.name),
         }
     }
 }
@@ -161,21 +167,6 @@ pub struct HistoryEvent {
     pub timestamp: Seconds,
 }
 
-/// About so many bytes of trails are kept for the artifacts that come later in answers, of all together.
-/// A trail that has as much as may be reported to it fits in half of it.
-const KEPT: usize = 64 << 20;
-
-/// A report to a trail takes about so many, with what is made of it.
-const REPORT: usize = 1 << 10;
-
-/// What was reported to trails, by the answer that it was read for and the trail.
-pub(crate) type KeptTrails = Cache<(Id, Id), OnTrail>;
-
-/// Nothing is kept yet.
-pub(crate) const fn no_trails() -> KeptTrails {
-    Cache::new(KEPT)
-}
-
 /// An attestation is taken for so many bytes where it is not known how long it is.
 const EVIDENCE: u64 = MAX_BATCH_BYTES / 64;
 
@@ -191,36 +182,6 @@ pub(super) struct Around {
 
 /// The trails of some artifacts.
 type OnTrails = BTreeMap<Id, Arc<OnTrail>>;
-
-/// A trail as far as its artifacts go.
-pub(crate) struct OnTrail {
-    name: TrailName,
-    template: Option<TextRef>,
-    /// Oldest first, and once more as they are evaluated by.
-    attestations: Vec<AttestationRow>,
-    reported: ByContent,
-}
-
-impl OnTrail {
-    fn new(contents: TrailContents) -> Self {
-        let TrailContents { trail, artifacts, attestations, .. } = contents;
-        let artifacts = Vec::from_iter(artifacts.iter().map(ReportedArtifact::from));
-        let reported = attestations.iter().map(ReportedAttestation::from).collect();
-        let reported = ByContent::new(&artifacts, reported);
-        Self { name: trail.name, template: trail.template, attestations, reported }
-    }
-
-    /// The attestations at these places.
-    fn at<'a>(&'a self, places: &'a [usize]) -> impl Iterator<Item = &'a AttestationRow> {
-        places.iter().filter_map(|place| self.attestations.get(*place))
-    }
-
-    /// The newest of each name, of those at these places, which are oldest first.
-    fn newest(&self, places: &[usize]) -> Vec<usize> {
-        let named = places.iter().filter_map(|place| Some((&self.attestations.get(*place)?.name, *place)));
-        BTreeMap::from_iter(named).into_values().collect()
-    }
-}
 
 impl Around {
     /// `flow` is that of all artifacts, where it is known.
@@ -524,7 +485,7 @@ const fn state_info(state: State) -> &'static str {
     }
 }
 
-fn places(runs: &[Run], index: impl Fn(&Run) -> Option<u64>) -> Vec<SnapshotPlace> {
+pub(super) fn places(runs: &[Run], index: impl Fn(&Run) -> Option<u64>) -> Vec<SnapshotPlace> {
     let place = |run: &Run| {
         let snapshot_index = index(run)?;
         Some(SnapshotPlace { environment_name: run.environment_name.to_string(), snapshot_index })

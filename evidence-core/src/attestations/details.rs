@@ -1,13 +1,37 @@
 //! The part of an attestation that belongs to its type, as it is recorded: a variant of its own for each type, so that
 //! nothing of what a type needs is looked for among what reporters say.
 
+use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
-use super::{GitProvider, JunitSuite, PullRequest};
+use crate::attestations::pull_requests::{GitProvider, PullRequest};
+use crate::bounded::ShortText;
 use crate::id::Id;
 use crate::json::{JsonFields, JsonText};
+
+/// The results of one test suite.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "JUnitResult")]
+pub struct JunitSuite {
+    /// The suite's name.
+    pub name: ShortText,
+    /// How many tests failed.
+    pub failures: i64,
+    /// How many tests broke off with an error.
+    pub errors: i64,
+    /// How many tests were skipped.
+    pub skipped: i64,
+    /// How many tests there are in all.
+    pub total: i64,
+    /// How long the suite took, in seconds.
+    pub duration: f64,
+    /// When the suite ran, in epoch seconds.
+    #[serde(default)]
+    pub timestamp: Option<f64>,
+}
 
 /// What an attestation says beyond what all say. Recorded as an object with a `type`, this variant's name, beside its
 /// fields; what this version knows no variant for is kept as it was recorded.
@@ -55,8 +79,11 @@ pub struct OverrideDetails {
 }
 
 const GENERIC: &str = "generic";
+
 const JUNIT: &str = "junit";
+
 const PULL_REQUEST: &str = "pull_request";
+
 const OVERRIDE: &str = "override";
 
 impl Details {
@@ -151,7 +178,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::attestations::PullRequests;
+    use crate::attestations::claims::PullRequests;
     use crate::decode::from_json;
 
     #[test]

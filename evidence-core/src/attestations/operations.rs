@@ -8,28 +8,37 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::evidence;
 use super::listed::listed;
 use super::view::views;
-use super::{
-    Attachment, Attestation, AttestationView, Binding, Claim, Claimed, NamedAttestation, Verdict, evidence,
-};
-use crate::artifacts::{Artifact, ArtifactFilter};
-use crate::auth::Scope;
+use crate::artifacts::record::Artifact;
+use crate::artifacts::store::ArtifactFilter;
+use crate::attestations::claims::{Claim, Claimed, Verdict};
+use crate::attestations::record::Annotations;
+use crate::attestations::record::{Attachment, Attestation, Binding};
+use crate::attestations::store::NamedAttestation;
+use crate::attestations::view::AttestationView;
+use crate::auth::actor::Scope;
+use crate::bounded::{Description, List, ShortText, UserData, WebUrl};
 use crate::decode::{self, InvalidField};
 use crate::error::{Error, Resource, Result};
-use crate::fact::{Fact, Guard};
+use crate::fact::Fact;
+use crate::fact::names::Guard;
+use crate::git::GitCommit;
 use crate::id::Id;
 use crate::json::{JsonText, JsonValue};
+use crate::links::ExternalUrls;
 use crate::name::{AttestationName, Fingerprint, FingerprintPrefix, FlowName, OrgName, TrailName};
-use crate::operation::{Created, Document, Download, Form, FormParts, Json, JsonList, Method, Operation};
-use crate::recording::{ReportTarget, check_room};
+use crate::operation::{
+    Acknowledged, Created, Document, Download, Form, FormParts, Json, JsonList, Method, Operation,
+};
+use crate::repos::record::RepoInfo;
 use crate::rules::compliance::{ReportedArtifact, Subjects};
 use crate::service::{Context, Draft};
-use crate::shared::{
-    Acknowledged, Annotations, Description, ExternalUrls, GitCommit, List, RepoInfo, ShortText, UserData,
-    WebUrl, distinct,
-};
-use crate::trails::{Reported, Trail};
+use crate::store::batch::distinct;
+use crate::trails::draft::{ReportTarget, check_room};
+use crate::trails::record::Trail;
+use crate::trails::store::Reported;
 
 /// Adds an attestation to a trail, with files as evidence if there are any. A flow or trail that does not exist is
 /// created, unless the host turns that off. Attestations never change: one of the same name about the same thing
@@ -375,7 +384,7 @@ impl Operation for GetArtifactAttestation {
     async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
         let org = cx.org()?;
         let flow = cx.flow(self.flow_name.as_str()).await?.record;
-        let fingerprint = match crate::artifacts::resolve(&flow, &self.fingerprint, cx).await {
+        let fingerprint = match crate::artifacts::operations::resolve(&flow, &self.fingerprint, cx).await {
             Err(Error::NotFound(_)) => return Ok(JsonList::of(stream::empty())),
             resolved => resolved?,
         };

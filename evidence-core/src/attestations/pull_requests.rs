@@ -9,8 +9,11 @@ use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 
+use crate::bounded::{Address, List, LongText, ShortText};
+use crate::decode::{either_spelling, given};
+use crate::git::GitCommit;
 use crate::name::CommitSha;
-use crate::shared::{Address, GitCommit, List, LongText, ShortText, VcsProvider, either_spelling, given};
+use crate::repos::record::VcsProvider;
 use crate::time::SentSeconds;
 
 /// The host of pull requests: a repo's provider, or `azure`.

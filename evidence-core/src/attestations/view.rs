@@ -7,14 +7,18 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::{Attachment, Attestation, Binding};
+use crate::attestations::record::Annotations;
+use crate::attestations::record::{Attachment, Attestation, Binding};
 use crate::error::Result;
-use crate::flows::Flow;
+use crate::flows::record::Flow;
+use crate::git::GitCommitInfo;
 use crate::id::Id;
 use crate::json::{JsonFields, JsonText};
+use crate::links::ExternalUrls;
 use crate::name::{AttestationName, Fingerprint, FlowName, TrailName};
+use crate::repos::record::RepoInfo;
 use crate::service::Context;
-use crate::shared::{Annotations, ExternalUrls, GitCommitInfo, RepoInfo, distinct};
+use crate::store::batch::distinct;
 use crate::time::Seconds;
 
 /// An attestation as it was recorded; none ever changes. The keys of its type (`junit_results`, `pull_requests`, …)

@@ -184,8 +184,8 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
+    use crate::bounded::UserData;
     use crate::decode;
-    use crate::shared::UserData;
 
     /// Any text of a JSON number.
     fn numbers() -> impl Strategy<Value = String> {

@@ -8,19 +8,22 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Policy, PolicyVersion, VersionKey};
-use crate::auth::Actor;
+use crate::auth::actor::Actor;
 use crate::compute::LONG_JSON;
-use crate::environments::Environment;
+use crate::environments::record::Environment;
 use crate::error::Result;
 use crate::id::Id;
+use crate::id::VersionKey;
 use crate::name::{EnvironmentName, PolicyName};
+use crate::operation::versions::{Told, Version, Versioned};
 use crate::page::Listed;
+use crate::policies::record::{Policy, PolicyVersion};
 use crate::service::{Context, Lasting};
-use crate::shared::{distinct, sort_by_ids};
-use crate::store::{Current, Store, StoreResult};
+use crate::store::Store;
+use crate::store::batch::{distinct, sort_by_ids};
+use crate::store::entry::Current;
+use crate::store::error::StoreResult;
 use crate::time::{Seconds, Timestamp};
-use crate::versions::{Told, Version, Versioned};
 
 /// A policy with all its versions.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]

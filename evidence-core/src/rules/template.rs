@@ -13,8 +13,8 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use super::document::{DocumentErrors, Examination, Fields};
+use crate::bounded::Text;
 use crate::name::{AttestationName, TemplateReferenceName};
-use crate::shared::Text;
 
 /// Identifier of the JSON Schema of flow templates, its `$id`.
 pub const SCHEMA_ID: &str = "https://evidence.dev/schemas/flow-template/v1";

@@ -8,19 +8,24 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{Parts, Settings};
-use crate::artifacts::KeptTrails;
-use crate::auth::{Access, Actor, KeyHash, OrgAccess, Principal, Role, Scope};
+use crate::artifacts::trail_cache::KeptTrails;
+use crate::auth::access::{Access, OrgAccess, Principal};
+use crate::auth::actor::{Actor, Role, Scope};
+use crate::auth::credentials::KeyHash;
 use crate::blobs::{Blobs, Chunks};
 use crate::compute::{Compute, Progress};
 use crate::error::{Error, Missing, Resource, Result};
-use crate::fact::{Fact, Guard, Write};
+use crate::fact::names::Guard;
+use crate::fact::{Fact, Write};
+use crate::flows::templates::Templates;
 use crate::id::{Id, Random};
 use crate::limits::Limits;
 use crate::name::{EnvironmentName, Fingerprint, OrgName, ServiceAccountName};
-use crate::policies::ParsedPolicies;
-use crate::store::{Entry, Store, StoreError};
-use crate::sweep;
-use crate::templates::Templates;
+use crate::policies::parsed::ParsedPolicies;
+use crate::store::Store;
+use crate::store::entry::Entry;
+use crate::store::error::StoreError;
+use crate::sweep::pending;
 use crate::time::{Clock, Timestamp};
 
 /// What an operation has at hand. Nothing else reads the time or draws randomness.
@@ -156,7 +161,7 @@ impl<'a> Context<'a> {
     /// [`Error::Store`], with [`StoreError::Unavailable`] where the same content is just being removed.
     pub async fn keep_attachment(&self, sha256: &Fingerprint, content: &mut dyn Chunks) -> Result<()> {
         let places = (self.store, &**self.attachments);
-        Ok(sweep::keep(places, (self.org()?, sha256), content, self.clock.now()).await?)
+        Ok(pending::keep(places, (self.org()?, sha256), content, self.clock.now()).await?)
     }
 
     /// Where the content of attachments is kept; downloads keep it beyond the operation.

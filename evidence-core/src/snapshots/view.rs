@@ -5,88 +5,61 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::future::try_join;
-use futures_util::stream::{self, BoxStream};
-use futures_util::{Stream, StreamExt, TryStreamExt};
+use futures_util::stream::BoxStream;
+use futures_util::{Stream, StreamExt, TryStreamExt, stream};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-use super::{Annotation, AppliedPolicy, Instance, PolicyDecision, Provenance, Snapshot, SnapshotInstance};
-use crate::artifacts::Artifact;
-use crate::auth::Scope;
+use crate::artifacts::record::Artifact;
 use crate::compute::{Compute, MANY_EVALUATIONS};
-use crate::environments::{EnvironmentKind, KnownEnvironment};
-use crate::error::{Error, Resource, Result};
-use crate::flows::FlowLabel;
+use crate::environments::record::EnvironmentKind;
+use crate::environments::store::KnownEnvironment;
+use crate::error::{Error, Result};
+use crate::flows::operations::FlowLabel;
+use crate::git::{GitCommit, GitCommitInfo};
 use crate::id::Id;
 use crate::json::JsonText;
 use crate::ledger::Hash;
-use crate::name::{EnvironmentName, Fingerprint, OrgName, PolicyName};
-use crate::operation::{Envelope, JsonList, Method, Operation, around_last, write_json};
+use crate::name::{Fingerprint, PolicyName};
+use crate::operation::{Envelope, JsonList, around_last, write_json};
 use crate::page::in_batches;
 use crate::rules::compliance::State;
 use crate::rules::policy::{self, FlowContext, Policy};
-use crate::rules::snapshots::Expression;
 use crate::service::{Context, Lasting};
-use crate::shared::{GitCommit, GitCommitInfo, ShortText, distinct};
-use crate::time::{Seconds, Timestamp};
+use crate::snapshots::record::{Annotation, AppliedPolicy, Instance, PolicyDecision, Provenance, Snapshot};
+use crate::snapshots::store::{SnapshotInstance, SnapshotRow};
+use crate::store::batch::distinct;
+use crate::time::{Seconds, Timestamp, WholeSeconds};
 
-/// Gets a snapshot of an environment: what ran, where it came from, and what the policies said of it. What stopped
-/// running with it is there, too, with the annotation `exited`.
-#[derive(Debug, Deserialize, JsonSchema)]
-pub struct GetSnapshot {
-    /// The organization's name.
-    pub org: OrgName,
-    /// The environment's name.
-    pub env_name: EnvironmentName,
-    /// Which snapshot: `N`, `-N`, `#N`, `~N`, `@{time}`, `@{N.hours.ago}` or `@{now}`.
-    pub snapshot_expression: ShortText,
+/// A snapshot of an environment in a list.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct SnapshotSummary {
+    /// Its number in the environment, from 1.
+    pub index: u64,
+    /// When it was taken, in epoch seconds.
+    pub from: WholeSeconds,
+    /// When the next one was taken, in epoch seconds; 0 for the current one.
+    pub to: WholeSeconds,
+    /// Whether all that ran was allowed to; false without policies.
+    pub compliant: bool,
+    /// How many seconds it was current, or is by now.
+    pub duration: WholeSeconds,
 }
 
-impl Operation for GetSnapshot {
-    const NAME: &'static str = "get_snapshot";
-    const METHOD: Method = Method::Get;
-    const PATH: &'static str = "/snapshots/{org}/{env_name}/{snapshot_expression}";
-    const SCOPE: Scope = Scope::Read;
-    const SUMMARY: &'static str = "Gets a snapshot of an environment";
-    type Body = ();
-    type Output = JsonList<SnapshotArtifact, SnapshotView>;
-
-    fn org(&self) -> Option<&OrgName> {
-        Some(&self.org)
+impl SnapshotSummary {
+    pub(super) fn new(row: &SnapshotRow, now: Timestamp) -> Self {
+        // The clock of the server that took it may be ahead of this one's.
+        let until = row.until.unwrap_or(now).max(row.at);
+        let lasted = until.as_micros().saturating_sub(row.at.as_micros());
+        Self {
+            index: row.index,
+            from: row.at.whole_seconds(),
+            to: row.until.map(Timestamp::whole_seconds).unwrap_or_default(),
+            compliant: row.compliant,
+            duration: Timestamp::from_micros(lasted).whole_seconds(),
+        }
     }
-
-    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
-        let expression = Expression::parse(&self.snapshot_expression)
-            .map_err(|bad| Error::invalid("snapshot_expression", bad.to_string()))?;
-        let environment = cx.environment_of_snapshots(&self.env_name).await?;
-        let resolved = cx.resolve_snapshot(&environment, &expression).await?;
-        let index =
-            u64::try_from(resolved).ok().filter(|index| (1..=environment.status.snapshots).contains(index));
-        let missing = || cx.missing(Resource::Snapshot, unresolved(&environment, &expression, resolved, cx));
-        let index = index.ok_or_else(missing)?;
-        let snapshot = cx.store().snapshot(cx.org()?, environment.record.id, index).await?;
-        SnapshotView::gather(&environment, snapshot.ok_or_else(missing)?.record, cx).await
-    }
-}
-
-/// What was asked for and what it came to, in the words that users of the public command-line client know.
-fn unresolved(
-    environment: &KnownEnvironment,
-    expression: &Expression,
-    index: i64,
-    cx: &Context<'_>,
-) -> String {
-    let org = cx.org_access().map(|access| access.name.as_str()).unwrap_or_default();
-    let (name, count) = (&environment.record.name, environment.status.snapshots);
-    let asked = match expression {
-        Expression::Index(index) => format!("#{index}"),
-        Expression::Now => "@{now}".to_owned(),
-        Expression::Back(_) | Expression::At(_) | Expression::Ago(..) => expression.to_string(),
-    };
-    format!(
-        "Org: '{org}'. Snapshot '{name}{asked}' resolves to '{name}#{index}'. len(snapshots) == {count}. Indexes are 1-based"
-    )
 }
 
 /// What ran in an environment from one change to the next.
@@ -276,7 +249,7 @@ impl Serialize for FailingArtifacts {
 }
 
 impl SnapshotView {
-    async fn gather(
+    pub(super) async fn gather(
         known: &KnownEnvironment,
         snapshot: Snapshot,
         cx: &Context<'_>,

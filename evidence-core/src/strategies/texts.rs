@@ -10,6 +10,7 @@ use proptest::string::string_regex;
 use serde::de::DeserializeOwned;
 
 use crate::auth::Role;
+use crate::bounded::WebUrl;
 use crate::decode;
 use crate::environments::EnvironmentKind;
 use crate::flows::Visibility;
@@ -20,7 +21,7 @@ use crate::name::{
     FingerprintPrefix, FlowName, OrgName, PolicyName, ServiceAccountName, TagKey, TemplateReferenceName,
     TrailName,
 };
-use crate::shared::{VcsProvider, WebUrl};
+use crate::repos::VcsProvider;
 use crate::tags::TaggedKind;
 use crate::time::Timestamp;
 

@@ -6,22 +6,27 @@ use futures_util::{Stream, TryStreamExt, stream};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{EvaluatedTrail, Trail, TrailEntry};
-use crate::artifacts::{Artifact, ArtifactRow};
-use crate::attestations::{Attestation, Binding};
+use crate::artifacts::record::Artifact;
+use crate::artifacts::store::ArtifactRow;
+use crate::attestations::record::{Attestation, Binding};
+use crate::bounded::{Address, Description, FreeForm, List, ShortText};
 use crate::compute::{LONG_JSON, MANY_EVALUATIONS};
 use crate::error::{Error, Result};
 use crate::fact::Fact;
+use crate::git::GitCommit;
 use crate::id::Id;
 use crate::name::{EnvironmentName, Fingerprint};
 use crate::page::in_batches;
+use crate::repos::record::{RepoInfo, VcsProvider};
 use crate::service::{Context, Lasting};
-use crate::shared::{
-    Address, Description, FreeForm, GitCommit, List, RepoInfo, ShortText, VcsProvider, distinct,
-};
-use crate::snapshots::Run;
-use crate::store::{StoreError, StoreResult, StoredEntry};
+use crate::snapshots::store::Run;
+use crate::store::batch::distinct;
+use crate::store::entry::StoredEntry;
+use crate::store::error::{StoreError, StoreResult};
 use crate::time::{Seconds, Timestamp};
+use crate::trails::evaluation::EvaluatedTrail;
+use crate::trails::record::Trail;
+use crate::trails::store::TrailEntry;
 
 /// Something that happened to a trail.
 #[derive(Debug, Clone)]

@@ -7,16 +7,16 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use evidence_core::auth::{Principal, Role, Scope};
 use evidence_core::blobs::Chunks;
+use evidence_core::bounded::{Description, ShortText};
 use evidence_core::digest::sha256_hex;
 use evidence_core::flows::{FlowInput, PutFlow};
 use evidence_core::name::{FlowName, OrgName, ServiceAccountName};
 use evidence_core::operation::{
-    Form, Header, JsonList, Method, Operations, Put, Raw, Streamed, Visitor, WithHeaders,
+    Acknowledged, Form, Header, JsonList, Method, Operations, Put, Raw, Streamed, Visitor, WithHeaders,
 };
 use evidence_core::page::PerPage;
 use evidence_core::schemas::GetFlowTemplateSchema;
 use evidence_core::service::Context;
-use evidence_core::shared::{Acknowledged, Description, ShortText};
 use evidence_core::{Error, EvidenceService, Limits, Operation, Result, StoreError};
 use evidence_tower::EvidenceApi;
 use futures_util::{StreamExt, stream};

@@ -6,20 +6,21 @@ use futures_util::StreamExt;
 use serde_json::{Value, from_value, json};
 
 use super::*;
-use crate::artifacts::ReportArtifact;
-use crate::attestation_types::PostAttestationType;
-use crate::attestations::{Attestation, AttestationInput, GetTrailAttestation, PostAttestation};
-use crate::auth::Principal;
+use crate::artifacts::operations::ReportArtifact;
+use crate::attestation_types::operations::PostAttestationType;
+use crate::attestations::operations::{AttestationInput, GetTrailAttestation, PostAttestation};
+use crate::attestations::record::Attestation;
+use crate::auth::access::Principal;
 use crate::decode;
 use crate::error::Error;
-use crate::fact::RecordKind;
+use crate::fact::names::RecordKind;
 use crate::json::JsonText;
 use crate::memory::MemoryStore;
 use crate::operation::{Document, Form, Json};
 use crate::rules::compliance::State;
 use crate::seed::Seed;
-use crate::trails::GetTrail;
-use crate::{Evidence, EvidenceService, Settings};
+use crate::service::{Evidence, EvidenceService, Settings};
+use crate::trails::operations::GetTrail;
 
 /// A service with `jane` and her organization `acme`.
 async fn service() -> (Evidence, Principal) {
@@ -302,13 +303,19 @@ impl Claim for Reviewed {
         if EVALUATED.fetch_add(1, Ordering::Relaxed) == 0 {
             // Somebody else is faster.
             let version = crate::fact::Fact::AttestationTypeVersioned {
-                record: crate::attestation_types::AttestationType { version: 2, ..known.record.clone() },
+                record: crate::attestation_types::record::AttestationType {
+                    version: 2,
+                    ..known.record.clone()
+                },
                 version: cx
                     .store()
                     .attestation_type_versions_by_number(cx.org()?, &[(known.record.id, 1)])
                     .await?
                     .into_iter()
-                    .map(|version| crate::attestation_types::AttestationTypeVersion { version: 2, ..version })
+                    .map(|version| crate::attestation_types::record::AttestationTypeVersion {
+                        version: 2,
+                        ..version
+                    })
                     .next()
                     .ok_or(Error::Forbidden)?,
             };
