@@ -160,7 +160,7 @@ async fn partitioned_tables_keep_every_promise_and_statements_touch_one_partitio
         store.close().await;
     }
     let statements = run_in([tables.schema.name()]);
-    assert!(statements.len() > 60, "{} statements", statements.len());
+    assert!(statements.len() > 50, "{} statements", statements.len());
     let address =
         Address { options: tables.fresh.url.parse().unwrap(), statement_timeout: Duration::from_secs(60) };
     let mut session = Session::connect(&address).await.unwrap();
