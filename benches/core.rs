@@ -39,8 +39,9 @@ async fn main() -> Outcome {
 
 async fn attest(evidence: &Evidence, jane: &Principal, name: &str) -> Outcome {
     let operation = PostAttestation::<Generic>::new(ORG.parse()?, FLOW.parse()?, TRAIL.parse()?);
-    let document = evidence_core::json::parse(attestation_document(name).as_bytes())?;
-    let document = AttestationInput::read(&document).map_err(|misfit| misfit.field().to_owned())?;
+    let document = attestation_document(name);
+    let document = evidence_core::json::check(document.as_bytes())?;
+    let document = AttestationInput::read(document).map_err(|misfit| misfit.field().to_owned())?;
     evidence.call(jane, operation, Form { document, files: Vec::new() }).await?;
     Ok(())
 }

@@ -435,12 +435,12 @@ mod tests {
 
     use super::*;
     use crate::attestations::record::Annotations;
-    use crate::decode::from_json;
+    use crate::decode::from_value;
     use crate::links::ExternalUrls;
 
     /// Reads `value`; where that works, what is written again is `value`.
     fn accepts<T: DeserializeOwned + Serialize>(value: &Value) -> bool {
-        let Ok(read) = from_json::<T>(&value.clone().into()) else { return false };
+        let Ok(read) = from_value::<T>(value) else { return false };
         assert_eq!(serde_json::to_value(read).unwrap(), *value);
         true
     }

@@ -35,6 +35,7 @@ pub use payload::{Recorded, UnknownFields, said};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the variants and fields are named after what they hold")]
+#[non_exhaustive]
 pub enum Fact {
     OrganizationCreated {
         record: Organization,
@@ -264,7 +265,7 @@ impl Fact {
                 claim(Key::Trail { flow: record.flow, name: record.name.clone() }, record.id)
             }
             Self::ArtifactReported { record } => {
-                record.named().map(|key| NameEffect::Alias(key, record.id)).into_iter().collect()
+                record.names().map(|key| NameEffect::Alias(key, record.id)).collect()
             }
             Self::RepoReported { record } => claim(Key::Repo(record.identity.clone()), record.id),
             Self::EnvironmentCreated { record } => claim(Key::Environment(record.name.clone()), record.id),

@@ -46,8 +46,9 @@ pub struct Limits {
     pub write: u64,
     /// Different artifacts that run in one environment: 10,000. Each is evaluated by each of its policies.
     pub running_artifacts: usize,
-    /// Artifacts reported to one trail: 10,000. A trail is evaluated by all that was reported to it; of reports that come at
-    /// the same time some more may pass.
+    /// Artifacts reported to one trail: 10,000. A trail is evaluated by all that was reported to it. Of reports that come at
+    /// the same time some more may pass, and a sixteenth more through each further server on the same store: not every
+    /// report is counted anew.
     pub trail_artifacts: u64,
     /// Attestations of one trail: 10,000, as with its artifacts.
     pub trail_attestations: u64,

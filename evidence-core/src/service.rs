@@ -1,6 +1,7 @@
 //! The service: authenticates, authorizes and runs operations over a store, with no transport in it.
 
 mod context;
+pub(crate) mod names;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -26,6 +27,8 @@ use crate::store::Store;
 use crate::sweep::pending::Attachments;
 use crate::time::{Clock, SystemClock, Timestamp};
 use crate::turns::Turns;
+
+use names::{Names, no_names};
 
 pub use context::*;
 pub(crate) use context::{Lasting, retry_on_conflict};
@@ -156,6 +159,7 @@ struct Parts {
     settings: Settings,
     compute: Compute,
     callers: Callers,
+    names: Names,
     templates: Templates,
     policies: ParsedPolicies,
     trails: KeptTrails,
@@ -302,6 +306,7 @@ impl Evidence {
                 settings,
                 compute: Compute::default(),
                 callers: Callers::default(),
+                names: no_names(),
                 templates: no_templates(),
                 policies: no_policies(),
                 trails: no_trails(),
@@ -340,6 +345,7 @@ impl Evidence {
             settings: settings.clone(),
             compute: compute.clone(),
             callers: Callers::default(),
+            names: no_names(),
             templates: no_templates(),
             policies: no_policies(),
             trails: no_trails(),

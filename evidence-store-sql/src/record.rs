@@ -155,7 +155,12 @@ const LOOK: Sql = Sql::each(
     UNION ALL SELECT 4, j.value->>0, NULL, NULL, NULL, NULL,
             (SELECT max(t.flow_ordinal) FROM trail t WHERE t.flow = j.value->>2),
             (SELECT max(a.flow_ordinal) FROM artifact a WHERE a.flow = j.value->>2)
-        FROM json_each($10) j",
+        FROM json_each($10) j
+    UNION ALL SELECT 1, j.value->>0, a.id, 1, NULL, NULL, NULL, NULL
+        FROM json_each($11) j CROSS JOIN artifact a ON +a.org = j.value->>1 AND a.trail = j.value->>2
+            AND a.ledger_index = (
+                SELECT max(n.ledger_index) FROM artifact n
+                WHERE n.org = j.value->>1 AND n.fingerprint = j.value->>3 AND +n.trail = j.value->>2)",
     "
     SELECT 0::bigint, NULL::bigint, h.org, h.size, h.frontier,
             coalesce((SELECT l.at FROM evidence.ledger l WHERE l.org = h.org AND l.idx = h.size - 1), 0),
@@ -202,6 +207,12 @@ const LOOK: Sql = Sql::each(
             (SELECT a.flow_ordinal FROM evidence.artifact a WHERE a.org = j.org AND a.flow = j.flow
                 ORDER BY a.flow_ordinal DESC LIMIT 1)
         FROM UNNEST($34::bigint[], $35::text[], $36::text[], $37::text[]) AS j (number, org, flow, name)
+    UNION ALL SELECT 1, j.number,
+            (SELECT a.id FROM evidence.artifact a
+                WHERE a.org = j.org AND a.fingerprint = j.fingerprint AND a.trail || '' = j.trail
+                ORDER BY a.ledger_index DESC LIMIT 1),
+            1, NULL, NULL, NULL, NULL
+        FROM UNNEST($38::bigint[], $39::text[], $40::text[], $41::text[]) AS j (number, org, trail, fingerprint)
     UNION ALL (
         SELECT 3, m.rebuilt, NULL, m.writer, NULL, NULL, NULL, NULL
         FROM evidence._evidence_migrations m ORDER BY m.version DESC LIMIT 1)",
@@ -280,7 +291,7 @@ impl Lookups {
     #[must_use]
     pub fn statement(&self, dialect: Dialect, mixed: bool) -> (&'static str, Vec<Value>) {
         let [mut named, mut trails, mut snapshots, mut artifacts, mut orgs] = <[Asked; 5]>::default();
-        let [mut users, mut records, mut trail_ids, mut flows] = <[Asked; 4]>::default();
+        let [mut users, mut records, mut trail_ids, mut flows, mut contents] = <[Asked; 5]>::default();
         for (number, Name { org, key }) in (0..).zip(&self.names) {
             let (list, scope) = match key {
                 Key::Organization(_) => (&mut orgs, String::new()),
@@ -288,6 +299,7 @@ impl Lookups {
                 Key::Trail { flow, .. } => (&mut trails, flow.to_string()),
                 Key::Snapshot { environment, .. } => (&mut snapshots, environment.to_string()),
                 Key::Artifact { trail, .. } => (&mut artifacts, trail.to_string()),
+                Key::Content { trail, .. } => (&mut contents, trail.to_string()),
                 Key::ServiceAccount(_)
                 | Key::Flow(_)
                 | Key::Repo(_)
@@ -314,7 +326,7 @@ impl Lookups {
                 (LOOK.text(dialect), Value::Columns(vec![Column::Orgs(orgs)]))
             }
         };
-        let lists = [named, trails, snapshots, artifacts, orgs, users, records, trail_ids, flows];
+        let lists = [named, trails, snapshots, artifacts, orgs, users, records, trail_ids, flows, contents];
         let values = std::iter::once(orgs_asked).chain(lists.into_iter().map(Asked::value)).collect();
         (text, values)
     }

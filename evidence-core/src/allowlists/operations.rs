@@ -24,6 +24,7 @@ use crate::time::WholeSeconds;
 /// An entry of the allowlist.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "AllowlistResponse")]
+#[non_exhaustive]
 pub struct AllowlistRecord {
     /// What the artifact is called, as whoever allowed it wrote it; nothing is looked up by it.
     pub artifact_name: String,

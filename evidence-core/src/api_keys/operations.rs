@@ -381,7 +381,7 @@ mod tests {
     use super::*;
     use crate::auth::actor::Actor;
     use crate::auth::actor::ActorKind;
-    use crate::decode::from_json;
+    use crate::decode::from_value;
     use crate::fact::payload::UnknownFields;
     use crate::id::Id;
     use crate::id::SystemRandom;
@@ -464,7 +464,7 @@ mod tests {
             (json!({"description": "x", "expires_at": null, "other": 1}), None),
         ];
         for (body, field) in create {
-            let refused = from_json::<ApiKeyInput>(&body.clone().into()).err().map(|misfit| misfit.field());
+            let refused = from_value::<ApiKeyInput>(&body).err().map(|misfit| misfit.field());
             assert_eq!(refused.as_deref(), field, "{body}");
         }
         let rotate = [
@@ -477,8 +477,7 @@ mod tests {
             (json!({"expires_at": 4_102_444_801_i64}), Some("expires_at")),
         ];
         for (body, field) in rotate {
-            let refused =
-                from_json::<ApiKeyRotation>(&body.clone().into()).err().map(|misfit| misfit.field());
+            let refused = from_value::<ApiKeyRotation>(&body).err().map(|misfit| misfit.field());
             assert_eq!(refused.as_deref(), field, "{body}");
         }
     }

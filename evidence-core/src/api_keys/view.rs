@@ -10,6 +10,7 @@ use crate::time::{Seconds, Timestamp, WholeSeconds};
 /// An API key: everything but the key.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "ApiKeyListItemResponse")]
+#[non_exhaustive]
 pub struct ApiKeyView {
     /// The key's id. It is no secret, and leads to the key in the paths of the API.
     pub id: Id,
@@ -35,6 +36,7 @@ impl From<ApiKeyRecord> for ApiKeyView {
 /// A new API key with its text, in the only answer that ever shows it.
 #[derive(Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "ApiKeyCreatedResponse")]
+#[non_exhaustive]
 pub struct NewApiKey {
     /// What is known of it from now on.
     #[serde(flatten)]
@@ -46,6 +48,7 @@ pub struct NewApiKey {
 /// A new API key in the place of one that stops working.
 #[derive(Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "ApiKeyRotatedResponse")]
+#[non_exhaustive]
 pub struct RotatedApiKey {
     /// The new key.
     #[serde(flatten)]

@@ -96,9 +96,11 @@ impl Artifact {
         if self.trail.is_none() { self.template } else { None }
     }
 
-    /// The name that leads to this report until another of its trail has it.
-    pub(crate) fn named(&self) -> Option<Key> {
+    /// What leads to this report until a later one of its trail has it.
+    pub(crate) fn names(&self) -> impl Iterator<Item = Key> {
         let name = Some(&self.template_reference_name).filter(|name| !name.is_empty());
-        self.trail.zip(name).map(|(trail, name)| Key::Artifact { trail, name: name.clone() })
+        let named = self.trail.zip(name).map(|(trail, name)| Key::Artifact { trail, name: name.clone() });
+        let content = self.trail.map(|trail| Key::Content { trail, fingerprint: self.fingerprint.clone() });
+        named.into_iter().chain(content)
     }
 }

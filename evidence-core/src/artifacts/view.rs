@@ -11,6 +11,8 @@ use serde::Serialize;
 
 use crate::artifacts::record::Artifact;
 use crate::artifacts::trail_cache::{OnTrail, REPORT};
+use crate::attestations::details::JunitSuite;
+use crate::attestations::pull_requests::{GitProvider, PullRequestView};
 use crate::attestations::record::Attestation;
 use crate::attestations::store::AttestationRow;
 use crate::bounded::{FreeForm, ShortText, text};
@@ -40,6 +42,7 @@ use serde_json::{Map, Value};
 /// the empty value of its type.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "Artifact")]
+#[non_exhaustive]
 pub struct ArtifactView {
     /// The id of this report. The same fingerprint may be reported many times, each time under an id of its own.
     pub id: Id,
@@ -52,10 +55,7 @@ pub struct ArtifactView {
     /// When it was reported, or an attestation was made of it, whichever is later: decimal epoch seconds, as a
     /// string.
     pub last_modified_at: String,
-    /// The newest attestation of each name that is about the artifact, by name. Each has `evidence_type`,
-    /// `is_compliant`, `created_at`, `evidence_url`, `user_data` and the keys of its type; what is absent is null, and
-    /// `evidence_url` then `""`.
-    #[schemars(with = "BTreeMap<String, Value>")]
+    /// The newest attestation of each name that is about the artifact, by name.
     pub evidence: BTreeMap<String, EvidenceView>,
     /// The flow it was reported to.
     pub flow_name: String,
@@ -111,6 +111,7 @@ pub struct ArtifactView {
 /// The repository that an artifact was reported from. Every key is there: what nobody reported is the empty value of
 /// its type.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct RepoInfoView {
     /// The repository's name, with its owner: `owner/repo`.
     pub name: String,
@@ -151,6 +152,7 @@ impl From<&RepoInfo> for RepoInfoView {
 
 /// A snapshot of an environment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct SnapshotPlace {
     /// The environment's name.
     pub environment_name: String,
@@ -160,6 +162,7 @@ pub struct SnapshotPlace {
 
 /// Something that happened to an artifact.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct HistoryEvent {
     /// What happened, in a sentence for people.
     pub event: String,
@@ -528,10 +531,13 @@ impl Context<'_> {
     }
 }
 
-/// An attestation among an artifact's evidence. Absent parts are null.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// An attestation among an artifact's evidence. Every key is there.
+// The keys of its type are texts, for those of a type that a newer version recorded are answered as they are.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "ArtifactEvidence")]
+#[non_exhaustive]
 pub struct EvidenceView {
-    /// The attestation's type.
+    /// What kind of attestation it is: `generic`, `junit`, `pull_request`, ….
     pub evidence_type: String,
     /// Its verdict.
     pub is_compliant: bool,
@@ -540,46 +546,49 @@ pub struct EvidenceView {
     /// Always true.
     pub has_audit_package: bool,
     /// Always null.
-    pub build_url: Option<String>,
-    /// The SHA-256 of its evidence.
+    pub build_url: (),
+    /// The SHA-256 of its evidence: of its one file, or of the archive of several; null without files.
     pub evidence_archive_fingerprint: Option<Fingerprint>,
-    /// What the reporter wants kept along.
+    /// What the reporter wants kept along: an object or a list; null where nothing was reported.
     pub user_data: JsonText,
-    /// What it says, for people.
+    /// What it says, for people; null where it says nothing.
     pub description: Option<String>,
-    /// Where it comes from.
+    /// Where it comes from, such as the address of the build; `""` where that was not told.
     pub evidence_url: String,
     /// Always null.
-    pub evidence_fingerprint: Option<Fingerprint>,
-    /// The commit that it names.
+    pub evidence_fingerprint: (),
+    /// The commit that it names; null without one.
     pub commit_sha: Option<ShortText>,
-    /// Findings, where its type has them.
+    /// Findings; null where its type has none.
     pub snyk_results: JsonText,
-    /// Test results, where its type has them.
+    /// Test results; null where its type has none.
+    #[schemars(with = "Option<Vec<JunitSuite>>")]
     pub junit_results: JsonText,
-    /// Issues, where its type has them.
+    /// Issues; null where its type has none.
     pub jira_results: JsonText,
-    /// The kind of host of its pull requests.
+    /// The kind of host of its pull requests; null where its type has none.
+    #[schemars(with = "Option<GitProvider>")]
     pub git_provider: JsonText,
-    /// Pull requests, where its type has them.
+    /// Pull requests; null where its type has none.
+    #[schemars(with = "Option<Vec<PullRequestView>>")]
     pub pull_requests: JsonText,
 }
 
 impl From<&Attestation> for EvidenceView {
     fn from(attestation: &Attestation) -> Self {
-        let mut fields = attestation.details.answered();
+        let mut fields = attestation.details.clone().view().fields();
         let mut detail = |key: &str| fields.remove(key).unwrap_or_default();
         Self {
             evidence_type: attestation.kind.clone(),
             is_compliant: attestation.is_compliant,
             created_at: attestation.created_at.decimal(),
             has_audit_package: true,
-            build_url: None,
+            build_url: (),
             evidence_archive_fingerprint: attestation.evidence.as_ref().map(|file| file.sha256.clone()),
             user_data: attestation.user_data.clone(),
             description: attestation.description.clone(),
             evidence_url: attestation.origin_url.clone(),
-            evidence_fingerprint: None,
+            evidence_fingerprint: (),
             commit_sha: attestation.git_commit_info.as_ref().map(|commit| commit.sha1.clone()),
             snyk_results: detail("snyk_results"),
             junit_results: detail("junit_results"),

@@ -14,7 +14,7 @@ use crate::error::{Error, Resource, Result};
 use crate::fact::Fact;
 use crate::fact::names::{Guard, Key, RecordKind};
 use crate::fact::payload::UnknownFields;
-use crate::json::{JsonText, JsonValue};
+use crate::json::{CheckedJson, JsonText};
 use crate::name::{AttestationTypeName, OrgName};
 use crate::operation::versions::{Version, Versioned};
 use crate::operation::{Acknowledged, Created, Document, Form, FormParts, JsonStream, Method, Operation};
@@ -122,8 +122,8 @@ pub struct AttestationTypeInput {
 impl Document for AttestationTypeInput {
     const PARTS: FormParts = FormParts { document: "data_json", file: "type_schema", many: false };
 
-    fn read(value: &JsonValue) -> Result<Self, InvalidField> {
-        decode::from_json(value)
+    fn read(text: CheckedJson<'_>) -> Result<Self, InvalidField> {
+        decode::from_json(text)
     }
 }
 
@@ -152,11 +152,11 @@ impl Operation for PostAttestationType {
 
 /// Reads a type schema: a JSON object, of whatever form.
 fn read_schema(text: &str) -> Result<JsonText> {
-    let value = json::parse(text.as_bytes()).map_err(|text| Error::invalid("type_schema", text))?;
-    if !matches!(value, JsonValue::Object(_)) {
+    let text = json::check(text.as_bytes()).map_err(|text| Error::invalid("type_schema", text))?;
+    if !text.is_object() {
         return Err(Error::invalid("type_schema", "Input should be a valid dictionary"));
     }
-    decode::from_json(&value).map_err(|misfit| Error::invalid_field(&misfit, "type_schema"))
+    decode::from_json(text).map_err(|misfit| Error::invalid_field(&misfit, "type_schema"))
 }
 
 /// Everything of a type that a version keeps.
@@ -270,7 +270,7 @@ mod tests {
         ];
         for (sent, kept) in table {
             let input: AttestationTypeInput =
-                decode::from_json(&json!({"name": "x", "evaluator": sent}).into()).unwrap();
+                decode::from_value(&json!({"name": "x", "evaluator": sent})).unwrap();
             assert_eq!(Content::new(input, None).evaluator, kept, "{sent}");
         }
     }
@@ -303,9 +303,8 @@ mod tests {
             ),
         ];
         for (sent, field) in table {
-            let refused = decode::from_json::<AttestationTypeInput>(&sent.clone().into())
-                .err()
-                .map(|misfit| misfit.field());
+            let refused =
+                decode::from_value::<AttestationTypeInput>(&sent).err().map(|misfit| misfit.field());
             assert_eq!(refused.as_deref(), field, "{sent}");
         }
     }

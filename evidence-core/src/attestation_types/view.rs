@@ -2,13 +2,14 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::attestation_types::record::{AttestationType, AttestationTypeVersion};
+use crate::attestation_types::record::{AttestationType, AttestationTypeVersion, Evaluator, SummaryItem};
+use crate::bounded::List;
 use crate::compute::LONG_JSON;
 use crate::error::Result;
 use crate::id::{Id, VersionKey};
-use crate::json::JsonText;
+use crate::json::{EmptyObject, JsonText};
 use crate::name::{AttestationTypeName, OrgName};
 use crate::operation::versions::{Told, Version, Versioned};
 use crate::page::Listed;
@@ -21,6 +22,7 @@ use crate::time::Seconds;
 /// A custom attestation type. Asked for one version, it lacks who made the type and when.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "CustomAttestationType")]
+#[non_exhaustive]
 pub struct AttestationTypeView {
     /// What comes before its versions.
     #[serde(flatten)]
@@ -31,6 +33,7 @@ pub struct AttestationTypeView {
 
 /// What an answer says of a custom attestation type before it shows the versions.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct BeforeVersions {
     /// Its name, unique in the organization.
     pub name: AttestationTypeName,
@@ -55,6 +58,7 @@ pub struct BeforeVersions {
 /// One version of a custom attestation type.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "CustomAttestationTypeVersion")]
+#[non_exhaustive]
 pub struct VersionView {
     /// Its number, from 1.
     pub version: u64,
@@ -66,10 +70,11 @@ pub struct VersionView {
     /// either read it as the object it is or show its compact text as it came, and both are served by this.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub type_schema: Option<JsonText>,
-    /// How the data are evaluated: `{"content_type": "jq", "rules": […]}`, or `{"content_type": "default"}` for the
-    /// schema alone.
+    /// How the data are evaluated.
+    #[schemars(with = "Evaluator")]
     pub evaluator: Value,
-    /// What of the data is shown: a list of `{"name", "expression"}`; null where that was not told.
+    /// What of the data is shown; null where that was not told.
+    #[schemars(with = "Option<List<SummaryItem>>")]
     pub summary: Option<Value>,
 }
 
@@ -116,12 +121,12 @@ impl AttestationType {
             last_modified_at: Some(self.last_modified_at.seconds()),
             ..self.before(org)
         };
-        Versioned::new(&before, versions, &json!({}))
+        Versioned::new(&before, versions, &EmptyObject {})
     }
 
     /// The same with one of its versions, and without who made it and when.
     pub(super) fn of_version(&self, number: u64, org: &OrgName) -> Result<Versioned> {
-        Versioned::new(&self.before(org), [Told::<()>::Version((self.id, number))], &json!({}))
+        Versioned::new(&self.before(org), [Told::<()>::Version((self.id, number))], &EmptyObject {})
     }
 
     fn before(&self, org: &OrgName) -> BeforeVersions {

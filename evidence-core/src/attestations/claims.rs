@@ -17,7 +17,6 @@ use crate::json::MAX_VALUES;
 use crate::name::AttestationName;
 use crate::rules::compliance::{self, ReportedArtifact, ReportedAttestation};
 use crate::service::Context;
-use crate::trails::record::Trail;
 use crate::trails::store::TrailContents;
 
 /// One type of attestation: what is reported, and how it is evaluated. The `///` text of the type ends the description of
@@ -47,8 +46,8 @@ pub trait Claim: DeserializeOwned + JsonSchema + Send + Sync + 'static {
 pub struct Claimed<'a> {
     /// The attestation's name.
     pub name: &'a AttestationName,
-    /// The trail; none where it comes into being with the attestation.
-    pub trail: Option<&'a Trail>,
+    /// The id of the trail; none where it comes into being with the attestation.
+    pub trail: Option<Id>,
     /// The part of the trail.
     pub binding: &'a Binding,
 }
@@ -208,7 +207,7 @@ impl Claim for Override {
 /// or another report, what is newer in the ledger decides.
 async fn original(about: &Claimed<'_>, cx: &Context<'_>) -> Result<Option<Id>> {
     let Some(trail) = about.trail else { return Ok(None) };
-    let found = cx.store().trail_contents(cx.org()?, &[trail.id]).await?;
+    let found = cx.store().trail_contents(cx.org()?, &[trail]).await?;
     let Some(TrailContents { artifacts, attestations: rows, .. }) = found.into_iter().next() else {
         return Ok(None);
     };

@@ -12,12 +12,14 @@ pub(crate) mod store;
 pub(crate) mod view;
 
 pub use claims::{Claim, Claimed, Generic, Junit, OriginalType, Override, PullRequests, Verdict};
-pub use details::{Details, JunitDetails, JunitSuite, OverrideDetails, PullRequestDetails};
+pub use details::{Details, DetailsView, JunitDetails, JunitSuite, OverrideDetails, PullRequestDetails};
 pub use operations::{
     AttestationBase, AttestationInput, AttestationList, GetArtifactAttestation, GetAttestations, GetEvidence,
     GetTrailAttestation, PostAttestation,
 };
-pub use pull_requests::{Approver, Azure, GitProvider, MergeCommit, PullRequest};
+pub use pull_requests::{
+    Approver, ApproverView, Azure, GitProvider, MergeCommit, PullRequest, PullRequestCommit, PullRequestView,
+};
 pub use record::{Annotations, Attachment, Attestation, Binding};
 pub use store::{AttestationRow, AttestationStore, NamedAttestation};
-pub use view::{AttachmentView, AttestationView};
+pub use view::{AttachmentView, AttestationLinks, AttestationView};

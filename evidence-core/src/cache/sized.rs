@@ -1,10 +1,10 @@
-//! What is made of stored texts and asked for again and again, within a budget of memory.
+//! What is asked for again and again, within a budget of memory.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Values by keys, of a size in bytes each: those that were used lately. Nothing in it ever becomes wrong: a key says all
-/// that its value rests on.
+/// Values by keys, of a size in bytes each: those that were used lately. It forgets, and notices nothing: either a key says
+/// all that its value rests on, or whoever takes a value finds out whether it still holds.
 #[derive(Debug)]
 pub(crate) struct Cache<K, T> {
     generations: Mutex<Generations<K, T>>,
@@ -46,6 +46,11 @@ impl<K: Ord, T> Cache<K, T> {
         self.generations().keep(key, (bytes, value), self.budget);
     }
 
+    /// Forgets the value of this key.
+    pub(crate) fn remove(&self, key: &K) {
+        self.generations().remove(key);
+    }
+
     fn generations(&self) -> MutexGuard<'_, Generations<K, T>> {
         // No entry is half kept when a holder of the lock panics.
         self.generations.lock().unwrap_or_else(PoisonError::into_inner)
@@ -64,6 +69,11 @@ impl<K: Ord, T> Generations<K, T> {
         }
         let replaced = self.recent.insert(key, entry).map_or(0, |(bytes, _)| bytes);
         self.bytes = (self.bytes + bytes).saturating_sub(replaced);
+    }
+
+    fn remove(&mut self, key: &K) {
+        self.bytes -= self.recent.remove(key).map_or(0, |(bytes, _)| bytes);
+        self.earlier.remove(key);
     }
 }
 
@@ -87,13 +97,16 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_more_is_kept_than_the_budget(puts in proptest::collection::vec((0..9_u8, 0..40_usize, any::<bool>()), 0..60)) {
+        fn no_more_is_kept_than_the_budget(steps in proptest::collection::vec((0..9_u8, 0..40_usize, 0..5_u8), 0..60)) {
             let cache = Cache::new(60);
-            for (key, bytes, reads) in puts {
-                if reads {
-                    drop(cache.get(&key));
-                } else {
-                    cache.put(key, bytes, Arc::new(()));
+            for (key, bytes, step) in steps {
+                match step {
+                    0 => {
+                        cache.remove(&key);
+                        prop_assert!(cache.get(&key).is_none());
+                    }
+                    1 | 2 => drop(cache.get(&key)),
+                    _ => cache.put(key, bytes, Arc::new(())),
                 }
                 let generations = cache.generations();
                 let held = |entries: &BTreeMap<u8, Entry<()>>| entries.values().map(|(bytes, _)| bytes).sum::<usize>();

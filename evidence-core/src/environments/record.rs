@@ -46,6 +46,7 @@ keep_unknown_fields!(Environment);
 /// What kind of thing an environment is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[expect(missing_docs, reason = "the variants are the values")]
+#[non_exhaustive]
 pub enum EnvironmentKind {
     K8S,
     ECS,

@@ -288,7 +288,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::decode::from_json;
+    use crate::decode::from_value;
     use crate::fact::EncodedFact;
     use crate::id::{Id, SystemRandom};
     use crate::time::Timestamp;
@@ -297,8 +297,7 @@ mod tests {
     const TWO: &str = "2222222222222222222222222222222222222222222222222222222222222222";
 
     fn running(artifacts: &Value) -> Vec<(String, String, Vec<i64>)> {
-        let body: DockerReport =
-            from_json(&json!({ "artifacts": artifacts }).into()).expect("a valid report");
+        let body: DockerReport = from_value(&json!({ "artifacts": artifacts })).expect("a valid report");
         let report =
             Report::new(EnvironmentKind::Docker, body.artifacts.0.iter().map(PlainArtifact::observed));
         let flat = |(key, seen): (&ArtifactKey, &ObservedArtifact)| {
@@ -371,7 +370,7 @@ mod tests {
             ),
         ];
         for (body, field) in table {
-            let misfit = from_json::<DockerReport>(&body.clone().into()).expect_err(&body.to_string());
+            let misfit = from_value::<DockerReport>(&body).expect_err(&body.to_string());
             assert_eq!(misfit.field(), field, "{body}");
         }
     }

@@ -29,6 +29,7 @@ impl KnownEnvironment {
 /// An environment: something that runs artifacts and is reported on, or a logical group of such.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "Environment")]
+#[non_exhaustive]
 pub struct EnvironmentView {
     /// The organization's name.
     pub org: OrgName,
@@ -200,6 +201,7 @@ pub enum EnvironmentSort {
 /// A list of environments: plain, or a page of it when `page` or `per_page` was given.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
+#[non_exhaustive]
 pub enum EnvironmentList {
     /// Every environment.
     All(Vec<EnvironmentView>),
@@ -240,6 +242,7 @@ pub(super) async fn views(ids: Vec<Id>, (directory, kept, lasting): &Around) -> 
 
 /// Which page of a list of environments it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct EnvironmentPage {
     #[serde(skip)]
     pub(super) links: PageLinks,

@@ -4,7 +4,8 @@ use std::borrow::Cow;
 
 use crate::id::Id;
 use crate::name::{
-    AttestationTypeName, EnvironmentName, FlowName, OrgName, PolicyName, ServiceAccountName, TrailName,
+    AttestationTypeName, EnvironmentName, Fingerprint, FlowName, OrgName, PolicyName, ServiceAccountName,
+    TrailName,
 };
 
 /// The kinds of records in an organization. All but snapshots and artifacts change, and so have a revision.
@@ -47,7 +48,7 @@ impl RecordKind {
     }
 
     /// Whether what its names lead to follows from rows of its own ([`crate::index::IndexRow`]): those of trails and
-    /// snapshots never change, and a template's name leads to the newest artifact that has it.
+    /// snapshots never change, and what artifacts are found by leads to the newest one.
     pub const fn names_itself(self) -> bool {
         matches!(self, Self::Trail | Self::Snapshot | Self::Artifact)
     }
@@ -80,6 +81,11 @@ pub enum Key {
         trail: Id,
         name: String,
     },
+    /// The digest of content in a trail: it leads to the last report of it there.
+    Content {
+        trail: Id,
+        fingerprint: Fingerprint,
+    },
 }
 
 impl Key {
@@ -95,7 +101,7 @@ impl Key {
             Self::Policy(_) => RecordKind::Policy,
             Self::AttestationType(_) => RecordKind::AttestationType,
             Self::Snapshot { .. } => RecordKind::Snapshot,
-            Self::Artifact { .. } => RecordKind::Artifact,
+            Self::Artifact { .. } | Self::Content { .. } => RecordKind::Artifact,
         })
     }
 
@@ -107,6 +113,7 @@ impl Key {
             Self::Flow(name) => name.as_ref(),
             Self::Trail { name, .. } => name.as_ref(),
             Self::Repo(name) | Self::Artifact { name, .. } => name,
+            Self::Content { fingerprint, .. } => fingerprint.as_ref(),
             Self::Environment(name) => name.as_ref(),
             Self::Policy(name) => name.as_ref(),
             Self::AttestationType(name) => name.as_ref(),

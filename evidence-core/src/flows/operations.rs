@@ -19,7 +19,7 @@ use crate::flows::store::FlowFilter;
 use crate::flows::templates::Uploaded;
 use crate::flows::view::{FlowView, ListedFlow, views};
 use crate::id::Id;
-use crate::json::JsonValue;
+use crate::json::CheckedJson;
 use crate::name::{FlowName, OrgName};
 use crate::operation::{Acknowledged, Document, Form, FormParts, Json, JsonList, Method, Operation, Put};
 use crate::page::{PageNumber, PageRequest, Pagination, PerPage};
@@ -190,8 +190,8 @@ pub struct FlowInput {
 impl Document for FlowInput {
     const PARTS: FormParts = FormParts { document: "data_json", file: "template_file", many: false };
 
-    fn read(value: &JsonValue) -> Result<Self, InvalidField> {
-        decode::from_json(value)
+    fn read(text: CheckedJson<'_>) -> Result<Self, InvalidField> {
+        decode::from_json(text)
     }
 }
 

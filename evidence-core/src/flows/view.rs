@@ -23,6 +23,7 @@ use crate::trails::evaluation::{Activity, newest_of_flows};
 /// A flow: the repeatable process whose executions are trails.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "Flow")]
+#[non_exhaustive]
 pub struct FlowView {
     /// Its id.
     pub id: Id,
@@ -52,6 +53,7 @@ impl FlowView {
 
 /// A flow in a list: also when something last happened in it, and the state of its newest trail.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct ListedFlow {
     /// The flow.
     #[serde(flatten)]
@@ -65,6 +67,7 @@ pub struct ListedFlow {
 /// A list of flows: plain, or a page of it when `page` or `per_page` was given.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
+#[non_exhaustive]
 pub enum FlowList {
     /// Every flow.
     All(Vec<ListedFlow>),

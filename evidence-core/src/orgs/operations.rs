@@ -23,6 +23,7 @@ impl Context<'_> {
 /// An organization.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "Organization")]
+#[non_exhaustive]
 pub struct OrganizationView {
     /// Its name.
     pub name: OrgName,

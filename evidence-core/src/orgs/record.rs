@@ -24,6 +24,7 @@ pub struct Organization {
 /// The two kinds of organizations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum OrgKind {
     /// Several users and service accounts with roles.
     Shared,

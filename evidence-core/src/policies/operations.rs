@@ -11,7 +11,7 @@ use crate::error::{Error, Resource, Result};
 use crate::fact::Fact;
 use crate::fact::names::{Guard, Key, RecordKind};
 use crate::fact::payload::UnknownFields;
-use crate::json::JsonValue;
+use crate::json::CheckedJson;
 use crate::name::{OrgName, PolicyName};
 use crate::operation::versions::Version;
 use crate::operation::{Document, Form, FormParts, JsonStream, Method, Operation, Put};
@@ -108,6 +108,7 @@ pub struct PutPolicy {
 
 /// The `type` of a policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[non_exhaustive]
 pub enum PolicyKind {
     /// A policy for environments, the only sort.
     #[default]
@@ -138,8 +139,8 @@ const FILE: &str = "policy_file";
 impl Document for PolicyInput {
     const PARTS: FormParts = FormParts { document: "payload", file: FILE, many: false };
 
-    fn read(value: &JsonValue) -> Result<Self, InvalidField> {
-        decode::from_json(value)
+    fn read(text: CheckedJson<'_>) -> Result<Self, InvalidField> {
+        decode::from_json(text)
     }
 }
 

@@ -10,8 +10,9 @@ use crate::fact::Fact;
 use crate::fact::names::{Guard, Key, RecordKind};
 use crate::fact::payload::UnknownFields;
 use crate::id::Id;
+use crate::ledger::Hash;
 use crate::name::OrgName;
-use crate::operation::{Json, Method, Operation};
+use crate::operation::{Json, Method, Operation, json_text};
 use crate::page::{PageLinks, PageNumber, PerPage, SortDirection};
 use crate::repos::record::{
     Repo, RepoInfo, VcsProvider, identity, namespace_path, segments, short_name, vcs_instance,
@@ -19,6 +20,7 @@ use crate::repos::record::{
 use crate::repos::store::RepoFilter;
 use crate::repos::view::{RepoList, RepoView};
 use crate::service::{Context, Draft};
+use crate::store::entry::Current;
 use crate::tags::record::{TagFilter, Tags};
 
 /// Names that a literal path would shadow.
@@ -56,17 +58,24 @@ impl Draft {
         if let Some(id) = self.drafted_repo(&identity) {
             return Ok(Some(id));
         }
-        let key = Key::Repo(identity.clone());
+        let reported = Hash::of(json_text(info)?);
+        if let Some(known) = cx.known_repo(reported)? {
+            self.guards.push(Guard::Revision(RecordKind::Repo, known.record, known.revision));
+            return Ok(Some(known.record));
+        }
         let known = cx.store().repo_by_identity(cx.org()?, &identity).await?;
         let (record, guard) = match known {
-            Some(known) => {
-                let record = known.record.reported_again(info);
-                if record == known.record {
-                    return Ok(Some(record.id));
+            Some(Current { revision, record: known }) => {
+                let guard = Guard::Revision(RecordKind::Repo, known.id, revision);
+                let record = known.reported_again(info);
+                if record == known {
+                    cx.remember_repo(reported, Current { revision, record: known.id })?;
+                    self.guards.push(guard);
+                    return Ok(Some(known.id));
                 }
-                (record, Guard::Revision(RecordKind::Repo, known.record.id, known.revision))
+                (record, guard)
             }
-            None => (Repo::first_reported(info, cx), Guard::Vacant(key)),
+            None => (Repo::first_reported(info, cx), Guard::Vacant(Key::Repo(identity))),
         };
         let id = record.id;
         self.guarded(Fact::RepoReported { record }, guard);

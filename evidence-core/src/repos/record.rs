@@ -12,6 +12,7 @@ use crate::time::Timestamp;
 /// The hosts and systems that repos come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[expect(missing_docs, reason = "the variants are the specification's values")]
+#[non_exhaustive]
 pub enum VcsProvider {
     #[serde(rename = "github")]
     Github,

@@ -15,6 +15,7 @@ use serde_json::{Map, Value};
 /// A repo as the newest reports describe it.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "Repo")]
+#[non_exhaustive]
 pub struct RepoView {
     /// The id it has here, which leads to its tags. It is not the host's: that is `repo_id`.
     pub id: Id,
@@ -45,6 +46,7 @@ pub struct RepoView {
 
 /// Where to go from a repo.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct RepoLinks {
     /// Where its tags are changed.
     pub tags: Link,
@@ -74,6 +76,7 @@ impl RepoView {
 /// A page of repos; no other property is present.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "RepoListResponse", deny_unknown_fields)]
+#[non_exhaustive]
 pub struct RepoList {
     /// This page's number, from 1.
     pub page: u64,

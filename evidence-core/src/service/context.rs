@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::names::{Names, News, Recall};
 use super::{Parts, Settings};
 use crate::artifacts::trail_cache::KeptTrails;
 use crate::auth::access::{Access, OrgAccess, Principal};
@@ -39,6 +40,7 @@ pub struct Context<'a> {
     clock: &'a dyn Clock,
     /// In microseconds.
     now: AtomicI64,
+    recall: Recall,
     random: &'a dyn Random,
     settings: &'a Settings,
     templates: &'a Templates,
@@ -92,6 +94,7 @@ impl<'a> Context<'a> {
             acting: None,
             clock,
             now,
+            recall: Recall::default(),
             random,
             settings,
             templates,
@@ -195,9 +198,11 @@ impl<'a> Context<'a> {
     where
         F: Future<Output = Result<T>>,
     {
+        self.recall.allow();
         let attempt = || {
             self.now.fetch_max(self.clock.now().as_micros(), Ordering::Relaxed);
-            attempt()
+            let attempt = attempt();
+            async { self.recall.settle(attempt.await) }
         };
         retry_until(deadline, attempt).await
     }
@@ -248,6 +253,16 @@ impl<'a> Context<'a> {
     /// Where CPU-bound work is done, on behalf of the organization or of the caller.
     pub fn compute(&self) -> Compute {
         self.compute.clone()
+    }
+
+    /// What writes were about lately.
+    pub(crate) fn names(&self) -> &'a Names {
+        &self.parts.names
+    }
+
+    /// Whether the attempt may take from there, and whether it did.
+    pub(crate) const fn recall(&self) -> &Recall {
+        &self.recall
     }
 
     /// The policies that were parsed lately.
@@ -341,7 +356,8 @@ impl<'a> Context<'a> {
     /// [`StoreError::Conflict`] where a guard no longer holds.
     pub async fn record(&self, draft: Draft) -> Result<Vec<Entry>> {
         if draft.facts.is_empty() {
-            return Ok(Vec::new());
+            // No guard is checked of what is not recorded.
+            return if self.recall.is_used() { Err(StoreError::Conflict.into()) } else { Ok(Vec::new()) };
         }
         if self.access.target.scope() == Scope::Open && self.acting.is_none() {
             return Err(Error::Internal {
@@ -353,12 +369,17 @@ impl<'a> Context<'a> {
         let facts = self.of_good_size(facts).await?;
         self.check_access().await?;
         let access = facts.iter().any(Fact::changes_access);
-        let write = Write { org: self.org()?, by: self.actor(), at: self.now(), facts, guards, secrets };
+        let news = Vec::from_iter(facts.iter().map(|fact| News::of(fact, self.limits())));
+        let org = self.org()?;
+        let write = Write { org, by: self.actor(), at: self.now(), facts, guards, secrets };
         let recorded = self.store.record(write).await;
         if access {
             self.parts.callers.forget();
         }
         let entries = recorded?;
+        for (news, entry) in news.into_iter().zip(&entries) {
+            news.into_iter().for_each(|news| self.parts.names.learn(org, news, entry.index));
+        }
         self.compute.note(Progress::Recorded);
         Ok(entries)
     }

@@ -303,7 +303,7 @@ mod tests {
             (json!({"other": 1}), Some("builds"), Role::Member),
         ];
         for (body, description, privilege) in table {
-            let patch: ServiceAccountPatch = crate::decode::from_json(&body.clone().into()).unwrap();
+            let patch: ServiceAccountPatch = crate::decode::from_value(&body).unwrap();
             let after = patch.apply(&before);
             assert_eq!((after.description.as_deref(), after.privilege), (description, privilege), "{body}");
         }

@@ -12,6 +12,7 @@ use crate::time::WholeSeconds;
 /// A service account: a program that calls the API with keys of its own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "ServiceAccount")]
+#[non_exhaustive]
 pub struct ServiceAccountView {
     /// Its name, unique in the organization.
     pub name: ServiceAccountName,

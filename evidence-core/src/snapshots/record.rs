@@ -94,6 +94,7 @@ impl Instance {
 
 /// What a version of a policy said of an artifact.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct PolicyDecision {
     /// The policy.
     pub policy_name: PolicyName,

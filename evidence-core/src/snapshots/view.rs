@@ -9,7 +9,6 @@ use futures_util::stream::BoxStream;
 use futures_util::{Stream, StreamExt, TryStreamExt, stream};
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
-use serde_json::Value;
 
 use crate::artifacts::record::Artifact;
 use crate::compute::{Compute, MANY_EVALUATIONS};
@@ -25,7 +24,7 @@ use crate::name::{Fingerprint, PolicyName};
 use crate::operation::{Envelope, JsonList, around_last, write_json};
 use crate::page::in_batches;
 use crate::rules::compliance::State;
-use crate::rules::policy::{self, FlowContext, Policy};
+use crate::rules::policy::{self, FlowContext, Policy, PolicyDump};
 use crate::service::{Context, Lasting};
 use crate::snapshots::record::{Annotation, AppliedPolicy, Instance, PolicyDecision, Provenance, Snapshot};
 use crate::snapshots::store::{SnapshotInstance, SnapshotRow};
@@ -34,6 +33,7 @@ use crate::time::{Seconds, Timestamp, WholeSeconds};
 
 /// A snapshot of an environment in a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct SnapshotSummary {
     /// Its number in the environment, from 1.
     pub index: u64,
@@ -65,6 +65,7 @@ impl SnapshotSummary {
 /// What ran in an environment from one change to the next.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "Snapshot")]
+#[non_exhaustive]
 pub struct SnapshotView {
     /// Its number in the environment, from 1.
     pub index: u64,
@@ -120,6 +121,7 @@ impl Envelope<SnapshotArtifact> for SnapshotView {
 
 /// An artifact of a snapshot. The keys from `flow_name` to `commit_lead_time` repeat the first of `flows`.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct SnapshotArtifact {
     /// Its name, as the environment knows it.
     pub name: String,
@@ -128,7 +130,7 @@ pub struct SnapshotArtifact {
     /// Whether it may run; null where no policy evaluates it.
     pub compliant: Option<bool>,
     /// Retired; always empty.
-    pub deployments: Vec<Value>,
+    pub deployments: [(); 0],
     /// When each of its instances was created, in epoch seconds, ascending; their number is the number of instances.
     #[serde(rename = "creationTimestamp")]
     pub created: Vec<i64>,
@@ -139,7 +141,7 @@ pub struct SnapshotArtifact {
     /// How it differs from the snapshot before.
     pub annotation: Annotation,
     /// Always empty: `policy_decisions` tells why.
-    pub reasons_for_incompliance: Vec<Value>,
+    pub reasons_for_incompliance: [(); 0],
     /// The flow of the first of `flows`; empty without one.
     pub flow_name: String,
     /// The commit of the first of `flows`.
@@ -151,7 +153,7 @@ pub struct SnapshotArtifact {
     /// The address of that flow's page.
     pub flow_html_url: String,
     /// What it replaced; always null, for it is not worked out yet.
-    pub deployment_diff: Option<Value>,
+    pub deployment_diff: (),
     /// Seconds from the commit until the first instance was created; negative where the commit is later; null where
     /// either is unknown.
     pub commit_lead_time: Option<Seconds>,
@@ -163,6 +165,7 @@ pub struct SnapshotArtifact {
 
 /// Where an artifact of a snapshot comes from: its newest report in one flow.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct ArtifactFlow {
     /// The flow's name.
     pub flow_name: String,
@@ -181,18 +184,19 @@ pub struct ArtifactFlow {
     /// The address of the flow's page.
     pub flow_html_url: String,
     /// What it replaced; always null, for it is not worked out yet.
-    pub deployment_diff: Option<Value>,
+    pub deployment_diff: (),
     /// Seconds from the commit until the first instance was created; negative where the commit is later; null where
     /// either is unknown.
     pub commit_lead_time: Option<Seconds>,
     /// Whether the report was compliant in this flow when the snapshot was taken.
     pub artifact_compliance_in_flow: bool,
     /// Always empty.
-    pub flow_reasons_for_non_compliance: Vec<Value>,
+    pub flow_reasons_for_non_compliance: [(); 0],
 }
 
 /// A policy that a snapshot was evaluated by.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct AppliedPolicyView {
     /// The policy's id.
     pub id: Id,
@@ -200,8 +204,8 @@ pub struct AppliedPolicyView {
     pub name: PolicyName,
     /// The version that was the newest when the snapshot was taken.
     pub version: u64,
-    /// That version as it was understood, as JSON.
-    pub policy_dump: Value,
+    /// That version as it was understood.
+    pub policy_dump: PolicyDump,
     /// The fingerprints of what runs and may not because of this policy; empty for what has no digest.
     #[schemars(with = "Vec<String>")]
     pub failing_artifacts: FailingArtifacts,
@@ -401,7 +405,7 @@ impl Rules {
                 id: rule.id,
                 name: rule.name.clone()?,
                 version: rule.version,
-                policy_dump: rule.policy.as_ref()?.to_dump(),
+                policy_dump: PolicyDump::from(&**rule.policy.as_ref()?),
                 failing_artifacts: FailingArtifacts { denied: Arc::clone(&denied), place },
             })
         };
@@ -516,12 +520,12 @@ impl Sources {
                 git_commit_info: commit.map(GitCommitInfo::from),
                 html_url: cx.artifact_url(flow.as_str(), &artifact.fingerprint, provenance.artifact),
                 flow_html_url: cx.page_url(&format!("flows/{flow}")),
-                deployment_diff: None,
+                deployment_diff: (),
                 commit_lead_time: created
                     .zip(committed)
                     .map(|(created, committed)| Timestamp::from_seconds(created).since(committed)),
                 artifact_compliance_in_flow: provenance.state.is_compliant(),
-                flow_reasons_for_non_compliance: Vec::new(),
+                flow_reasons_for_non_compliance: [],
             })
         };
         instance.provenance.iter().filter_map(flow_of).collect()
@@ -560,18 +564,18 @@ impl Shown {
             fingerprint: fingerprint(&instance),
             name: instance.name,
             compliant: instance.compliant,
-            deployments: Vec::new(),
+            deployments: [],
             created: instance.created,
             pods: instance.context.remove("pods"),
             ecs_context: instance.context.remove("ecs_context"),
             annotation,
-            reasons_for_incompliance: Vec::new(),
+            reasons_for_incompliance: [],
             flow_name: text(|flow| &flow.flow_name),
             git_commit: text(|flow| &flow.git_commit),
             commit_url: text(|flow| &flow.commit_url),
             html_url: text(|flow| &flow.html_url),
             flow_html_url: text(|flow| &flow.flow_html_url),
-            deployment_diff: first.as_ref().and_then(|flow| flow.deployment_diff.clone()),
+            deployment_diff: (),
             commit_lead_time: first.as_ref().and_then(|flow| flow.commit_lead_time),
             flows,
             policy_decisions,

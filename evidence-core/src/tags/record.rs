@@ -9,6 +9,7 @@ use serde::Deserialize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[expect(missing_docs, reason = "the variants are the kinds")]
+#[non_exhaustive]
 pub enum TaggedKind {
     #[serde(alias = "flows")]
     Flow,

@@ -1,98 +1,157 @@
 //! What every report has in common: the flow, trail and repo it names come into being with it, in the same write
 //! (decisions, Recording). Look-ups never create.
 
+use std::sync::Arc;
+
+use crate::artifacts::store::ArtifactFilter;
 use crate::error::{Error, Resource, Result};
 use crate::fact::Fact;
 use crate::fact::names::{Guard, Key, RecordKind};
 use crate::fact::payload::UnknownFields;
 use crate::flows::record::Flow;
+use crate::id::Id;
 use crate::json::JsonText;
-use crate::name::{FlowName, TrailName};
+use crate::name::{Fingerprint, FlowName, TrailName};
+use crate::service::names::{KnownArtifact, KnownFlow, KnownTrail};
 use crate::service::{Context, Draft};
 use crate::store::entry::Current;
 use crate::trails::record::Trail;
 use crate::trails::store::Reported;
 
 /// Refuses a report of this kind that would be one too many for its trail.
-pub(crate) async fn check_room(trail: &Trail, kind: Reported, cx: &Context<'_>) -> Result<()> {
+pub(crate) async fn check_room(
+    trail: &KnownTrail,
+    name: &TrailName,
+    kind: Reported,
+    cx: &Context<'_>,
+) -> Result<()> {
     let (most, reports) = match kind {
         Reported::Artifacts => (cx.limits().trail_artifacts, "artifacts"),
         Reported::Attestations => (cx.limits().trail_attestations, "attestations"),
     };
-    if cx.store().trail_size(cx.org()?, trail.id, kind, most).await? < most {
+    if trail.room(kind).take() {
         return Ok(());
     }
-    let text = format!("Trail '{}' has {most} {reports} and takes no more", trail.name);
+    let size = cx.store().trail_size(cx.org()?, trail.id, kind, most).await?;
+    if size < most {
+        trail.room(kind).set(most - size);
+        return Ok(());
+    }
+    let text = format!("Trail '{name}' has {most} {reports} and takes no more");
     Err(Error::invalid("trail_name", text))
 }
 
 impl Draft {
     /// The flow of this name; a new one, where there is none and the settings allow it.
-    pub(crate) async fn flow(&mut self, name: &FlowName, cx: &Context<'_>) -> Result<Flow> {
-        let known = cx.store().flow(cx.org()?, name.as_str()).await?;
+    pub(crate) async fn flow(&mut self, name: &FlowName, cx: &Context<'_>) -> Result<KnownFlow> {
+        let known = cx.known_flow(name).await?;
         self.flow_unless(known, name, cx)
     }
 
     /// The known flow; else a new one of this name, where the settings allow it.
     pub(crate) fn flow_unless(
         &mut self,
-        known: Option<Current<Flow>>,
+        known: Option<Arc<Current<KnownFlow>>>,
         name: &FlowName,
         cx: &Context<'_>,
-    ) -> Result<Flow> {
-        if let Some(Current { revision, record }) = known {
-            self.flow = Some(Guard::Revision(RecordKind::Flow, record.id, revision));
-            return Ok(record);
+    ) -> Result<KnownFlow> {
+        if let Some(Current { revision, record }) = known.as_deref() {
+            self.guards.push(Guard::Denotes(Key::Flow(name.clone()), record.id));
+            self.flow = Some(Guard::Revision(RecordKind::Flow, record.id, *revision));
+            return Ok(*record);
         }
         if !cx.settings().implicit_flows {
             return Err(cx.missing(Resource::Flow, name.as_str()).into());
         }
         let record = Flow::named(name.clone(), "flow_name", cx)?;
-        self.guarded(Fact::FlowCreated { record: record.clone() }, Guard::Vacant(Key::Flow(name.clone())));
-        Ok(record)
+        let known = KnownFlow::from(&record);
+        self.guarded(Fact::FlowCreated { record }, Guard::Vacant(Key::Flow(name.clone())));
+        Ok(known)
     }
 
-    /// The known trail; else a new one of this name with the flow's template.
+    /// The last report of this content to the trail, if there is one; none where there is no trail yet.
+    pub(crate) async fn content(
+        &mut self,
+        trail: Option<Id>,
+        fingerprint: &Fingerprint,
+        cx: &Context<'_>,
+    ) -> Result<Option<Arc<KnownArtifact>>> {
+        let Some(trail) = trail else { return Ok(None) };
+        let filter = ArtifactFilter {
+            trail: Some(trail),
+            fingerprint: Some(fingerprint.to_string()),
+            ..ArtifactFilter::default()
+        };
+        self.artifact(Key::Content { trail, fingerprint: fingerprint.clone() }, &filter, cx).await
+    }
+
+    /// The same of an artifact of this template name.
+    pub(crate) async fn artifact_named(
+        &mut self,
+        trail: Option<Id>,
+        name: &str,
+        cx: &Context<'_>,
+    ) -> Result<Option<Arc<KnownArtifact>>> {
+        let Some(trail) = trail else { return Ok(None) };
+        let name = name.to_owned();
+        let filter =
+            ArtifactFilter { trail: Some(trail), name: Some(name.clone()), ..ArtifactFilter::default() };
+        self.artifact(Key::Artifact { trail, name }, &filter, cx).await
+    }
+
+    async fn artifact(
+        &mut self,
+        key: Key,
+        filter: &ArtifactFilter,
+        cx: &Context<'_>,
+    ) -> Result<Option<Arc<KnownArtifact>>> {
+        let known = cx.known_artifact(&key, filter).await?;
+        self.guards.extend(known.as_ref().map(|known| Guard::Denotes(key, known.id)));
+        Ok(known)
+    }
+
+    /// The id of the known trail; else of a new one of this name with the flow's template.
     pub(crate) fn trail_unless(
         &mut self,
-        known: Option<Trail>,
-        flow: &Flow,
+        known: Option<&Current<KnownTrail>>,
+        flow: &KnownFlow,
         name: &TrailName,
         cx: &Context<'_>,
-    ) -> Trail {
-        let begin = || {
-            let record = Trail::begun(flow, name.clone(), cx);
-            let guard = Guard::Vacant(Key::Trail { flow: flow.id, name: name.clone() });
-            self.guarded(Fact::TrailBegun { record: record.clone() }, guard);
-            self.guards.extend(self.flow.take());
-            record
-        };
-        known.unwrap_or_else(begin)
+    ) -> Id {
+        let key = Key::Trail { flow: flow.id, name: name.clone() };
+        if let Some(Current { record, .. }) = known {
+            self.guards.push(Guard::Denotes(key, record.id));
+            return record.id;
+        }
+        let record = Trail::begun(flow, name.clone(), cx);
+        let id = record.id;
+        self.guarded(Fact::TrailBegun { record }, Guard::Vacant(key));
+        self.guards.extend(self.flow.take());
+        id
     }
 }
 
 /// What a report's path names, as far as it is there already.
 #[derive(Debug)]
 pub(crate) struct ReportTarget {
-    pub(crate) flow: Option<Current<Flow>>,
-    pub(crate) trail: Option<Trail>,
+    pub(crate) flow: Option<Arc<Current<KnownFlow>>>,
+    pub(crate) trail: Option<Arc<Current<KnownTrail>>>,
 }
 
 impl ReportTarget {
     /// The flow and the trail of these names.
     pub(crate) async fn read(flow: &FlowName, trail: &TrailName, cx: &Context<'_>) -> Result<Self> {
-        let org = cx.org()?;
-        let Some(flow) = cx.store().flow(org, flow.as_str()).await? else {
+        let Some(flow) = cx.known_flow(flow).await? else {
             return Ok(Self { flow: None, trail: None });
         };
-        let trail = cx.store().trail(org, flow.record.id, trail.as_str()).await?;
-        Ok(Self { flow: Some(flow), trail: trail.map(|trail| trail.record) })
+        let trail = cx.known_trail(flow.record.id, trail).await?;
+        Ok(Self { flow: Some(flow), trail })
     }
 }
 
 impl Trail {
     /// A trail of `flow` as a report begins it.
-    pub(crate) fn begun(flow: &Flow, name: TrailName, cx: &Context<'_>) -> Self {
+    pub(crate) fn begun(flow: &KnownFlow, name: TrailName, cx: &Context<'_>) -> Self {
         Self {
             id: cx.new_id(),
             flow: flow.id,

@@ -10,10 +10,14 @@ pub(crate) mod record;
 pub(crate) mod store;
 pub(crate) mod view;
 
-pub use events::{EventRepo, EventView};
+pub use events::{
+    AttestationEvent, EventCommit, EventDetails, EventRepo, EventSource, EventView, RunEvent, TrailData,
+};
 pub use operations::{BeginTrail, GetTrail, ListTrails, TrailInput};
 #[cfg(feature = "pdf")]
 pub use pdf::GetAuditPdf;
 pub use record::Trail;
 pub use store::{REPORT_BYTES, Reported, TrailContents, TrailEntry, TrailFilter, TrailStore};
-pub use view::{ArtifactCompliance, ComplianceStatus, TrailCommit, TrailFlow, TrailList, TrailView};
+pub use view::{
+    ArtifactCompliance, ComplianceStatus, TemplateView, TrailCommit, TrailFlow, TrailList, TrailView,
+};

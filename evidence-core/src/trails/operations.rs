@@ -14,12 +14,13 @@ use crate::flows::record::Flow;
 use crate::flows::templates::Uploaded;
 use crate::git::GitCommit;
 use crate::id::Id;
-use crate::json::JsonValue;
+use crate::json::CheckedJson;
 use crate::links::ExternalUrls;
 use crate::name::{FingerprintPrefix, FlowName, OrgName, TrailName};
 use crate::operation::{Acknowledged, Document, Form, FormParts, JsonList, Method, Operation, Put};
 use crate::page::{PageNumber, Pagination, PerPage};
 use crate::repos::record::RepoInfo;
+use crate::service::names::KnownFlow;
 use crate::service::{Context, Draft};
 use crate::store::entry::Current;
 use crate::tags::record::TagFilter;
@@ -86,8 +87,8 @@ impl TrailInput {
 impl Document for TrailInput {
     const PARTS: FormParts = FormParts { document: "data_json", file: "template_file", many: false };
 
-    fn read(value: &JsonValue) -> Result<Self, InvalidField> {
-        decode::from_json(value)
+    fn read(text: CheckedJson<'_>) -> Result<Self, InvalidField> {
+        decode::from_json(text)
     }
 }
 
@@ -177,7 +178,7 @@ impl Trail {
         }
     }
 
-    fn take_template(&mut self, template: Option<TextRef>, flow: &Flow, cx: &Context<'_>) {
+    fn take_template(&mut self, template: Option<TextRef>, flow: &KnownFlow, cx: &Context<'_>) {
         if self.template != template {
             self.template = template;
             self.template_id = if template == flow.template { flow.template_id } else { cx.new_id() };

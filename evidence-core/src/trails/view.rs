@@ -6,13 +6,12 @@ use std::sync::Arc;
 use futures_util::{Stream, TryStreamExt, stream};
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::Value;
 
 use crate::bounded::text;
 use crate::compute::{LONG_JSON, MANY_EVALUATIONS};
 use crate::error::Result;
 use crate::flows::record::Flow;
-use crate::flows::templates::each_with_template;
+use crate::flows::templates::{Parsed, each_with_template};
 use crate::git::GitCommit;
 use crate::id::Id;
 use crate::json::JsonText;
@@ -34,6 +33,7 @@ use crate::trails::store::TrailContents;
 /// A trail: one execution of the process that its flow is, with its compliance.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "Trail")]
+#[non_exhaustive]
 pub struct TrailView {
     /// Its name, unique in its flow.
     pub name: TrailName,
@@ -58,8 +58,8 @@ pub struct TrailView {
     pub created_by: String,
     /// What the template asks for against what was reported.
     pub compliance_status: ComplianceStatus,
-    /// Its template as JSON, with the YAML text as `content`.
-    pub template: Value,
+    /// Its template, as it was understood and as it was uploaded.
+    pub template: TemplateView,
     /// The same as `compliance_status.status`.
     pub compliance_state: State,
     /// Whether the state is `COMPLIANT`.
@@ -72,12 +72,12 @@ pub struct TrailView {
     /// 10,000 are there; of one artifact in one environment the newest 100 and the first. A host may set other numbers.
     /// Callers of other organizations are told of no runs.
     // Last, for the answer about one trail writes them in their place; lists leave them out.
-    #[schemars(with = "Vec<Value>")]
     pub events: Vec<EventView>,
 }
 
 /// The flow of a trail.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct TrailFlow {
     /// The flow's name.
     pub name: FlowName,
@@ -87,6 +87,7 @@ pub struct TrailFlow {
 
 /// The commit of a trail: `""` and `0` where nothing was reported.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct TrailCommit {
     /// The commit's hash.
     pub sha1: String,
@@ -115,8 +116,23 @@ impl From<&GitCommit> for TrailCommit {
     }
 }
 
+/// A template, as it was understood and as it was uploaded.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "Template")]
+#[non_exhaustive]
+pub struct TemplateView {
+    /// The version of the template format: 1.
+    pub version: u8,
+    /// What it asks for.
+    pub trail: Template,
+    /// The YAML text as uploaded, byte for byte; `""` where it cannot be found.
+    pub content: String,
+}
+
 /// What a trail's template asks for against what was reported.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "TrailComplianceStatus")]
+#[non_exhaustive]
 pub struct ComplianceStatus {
     /// The verdict over the trail and all its artifacts.
     pub status: State,
@@ -129,10 +145,7 @@ pub struct ComplianceStatus {
     pub evaluated_at: Seconds,
     /// The id of the template that it rests on: another one each time the template changes.
     pub flow_template_id: Id,
-    /// Attestations of the trail itself: the expected ones in the order of the template, then the others. Each has
-    /// `attestation_name`, `attestation_type`, `attestation_id`, `overridden_attestation_id`, `status` (`COMPLETE` or
-    /// `MISSING`), `is_compliant` and `unexpected`.
-    #[schemars(with = "Vec<Value>")]
+    /// Attestations of the trail itself: the expected ones in the order of the template, then the others.
     pub attestations_statuses: Vec<AttestationStatus>,
     /// The artifacts that the template expects or that were reported, by the template's name; one without a name, by
     /// its fingerprint.
@@ -141,10 +154,11 @@ pub struct ComplianceStatus {
 
 /// An artifact of a trail against what its template asks for.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "ArtifactComplianceStatus")]
+#[non_exhaustive]
 pub struct ArtifactCompliance {
     /// The verdict over the artifact.
     #[serde(flatten)]
-    #[schemars(with = "serde_json::Map<String, Value>")]
     pub status: ArtifactStatus,
     /// The id of the template that it rests on.
     pub flow_template_id: Id,
@@ -175,8 +189,7 @@ impl ComplianceStatus {
 impl TrailView {
     pub(super) fn new(evaluated: &EvaluatedTrail, flow: &Flow, cx: &Context<'_>) -> Self {
         let trail = &evaluated.trail;
-        let mut template = evaluated.parsed.template.to_json();
-        template["content"] = Value::from(evaluated.parsed.text.as_str());
+        let Parsed { text, template } = &*evaluated.parsed;
         Self {
             name: trail.name.clone(),
             description: trail.description.clone(),
@@ -189,7 +202,7 @@ impl TrailView {
             last_modified_at: evaluated.last_evidence_at().seconds(),
             created_by: trail.created_by.name.clone(),
             compliance_status: ComplianceStatus::of(evaluated),
-            template,
+            template: TemplateView { version: 1, trail: template.clone(), content: text.clone() },
             compliance_state: evaluated.status.state,
             is_compliant: evaluated.status.is_compliant,
             flow: TrailFlow { name: flow.name.clone(), tags: flow.tags.clone() },
@@ -209,13 +222,14 @@ impl Envelope<EventView> for TrailView {
     fn is_long(&self) -> bool {
         let ComplianceStatus { attestations_statuses, artifacts_statuses, .. } = &self.compliance_status;
         let lines = artifacts_statuses.values().map(|artifact| 1 + artifact.status.attestations.len());
-        let template = self.template["content"].as_str().map_or(0, str::len);
+        let template = self.template.content.len();
         attestations_statuses.len() + lines.sum::<usize>() > MANY_EVALUATIONS || template > LONG_JSON
     }
 }
 
 /// A page of trails.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct TrailList {
     /// The trails of the page.
     pub data: Vec<TrailView>,

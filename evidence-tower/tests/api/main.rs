@@ -52,3 +52,4 @@ mod texts;
 mod trails;
 mod unreadable;
 mod wording;
+mod writes;

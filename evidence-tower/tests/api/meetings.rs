@@ -146,6 +146,16 @@ impl Client {
         self.api().post(&format!("/artifacts/acme/{flow}")).json(&body)
     }
 
+    /// The same, from the repo of the flow, of which it tells this.
+    fn built_from(&self, flow: &str, trail: &str, told: &str) -> Ask {
+        let body = json!({
+            "trail_name": trail, "fingerprint": fingerprint('1'), "filename": "api", "build_url": "http://b/1",
+            "commit_url": "http://c/1",
+            "repo_info": {"name": flow, "url": format!("https://git.example.com/{flow}"), "description": told},
+        });
+        self.api().post(&format!("/artifacts/acme/{flow}")).json(&body)
+    }
+
     fn attest(&self, flow: &str, trail: &str) -> Ask {
         let document = json!({"attestation_name": "test", "is_compliant": true}).to_string();
         let attest = self.api().post(&format!("/attestations/acme/{flow}/trail/{trail}/generic"));
@@ -202,7 +212,7 @@ async fn follow(line: Vec<Ask>) -> Vec<String> {
 /// Makes a meeting in a place of its own, whose names end with this.
 type Meet = fn(&Client, &str) -> Meeting;
 
-const MEETINGS: [Meet; 10] = [
+const MEETINGS: [Meet; 11] = [
     // Attaching and a new version.
     |client, place| {
         let (env, policy) = (format!("a-env-{place}"), format!("a-p-{place}"));
@@ -291,6 +301,25 @@ const MEETINGS: [Meet; 10] = [
                 vec![client.flow(&new, 5), client.flow(&new, 6)],
                 vec![client.artifact(&new, "a"), client.artifact(&new, "b")],
                 vec![client.attest(&new, "a"), client.attest(&new, "c")],
+            ],
+        }
+    },
+    // Artifacts, which take the template of a trail that takes its flow's anew, and what they tell of one repo.
+    |client, place| {
+        let flow = format!("r-{place}");
+        let built = |from: &str| Vec::from_iter((0..4).map(|_| client.built_from(&flow, "t", from)));
+        Meeting {
+            given: vec![
+                client.flow(&flow, 1),
+                client.built_from(&flow, "t", "here"),
+                client.built_from(&flow, "t", "here"),
+            ],
+            lines: vec![
+                vec![client.flow(&flow, 2), client.begin(&flow, "t")],
+                vec![client.flow(&flow, 3), client.begin(&flow, "t"), client.begin(&flow, "t")],
+                built("here"),
+                built("here"),
+                built("there"),
             ],
         }
     },
@@ -398,6 +427,8 @@ async fn a_guard_that_is_forgotten_shows() {
         (RecordKind::Flow, "a trail's template"),
         (RecordKind::Environment, "a tagged environment"),
         (RecordKind::Artifact, "the artifact of an attestation"),
+        (RecordKind::Trail, "an artifact's template"),
+        (RecordKind::Repo, "an artifact's repo"),
     ] {
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
         let wrong = wrong(&store, "memory", Some(kind)).await;

@@ -31,10 +31,10 @@ impl Clock for Ticking {
     }
 }
 
-/// A service over one of the stores.
+/// Two services over one of the stores, which take turns: each remembers what the other may have changed.
 struct Contender {
     name: &'static str,
-    api: Api,
+    apis: [Api; 2],
     store: Arc<dyn Store>,
     _home: Box<dyn Any + Send>,
 }
@@ -43,20 +43,25 @@ impl Contender {
     async fn new(Stored { name, store, home, .. }: Stored, clock: &Arc<Ticking>) -> Self {
         let random = Arc::new(Counter::default());
         let clock = Arc::clone(clock);
-        let service = Evidence::with_sources(Arc::clone(&store), Settings::default(), clock, random);
+        let service = || {
+            let (store, clock, random) = (Arc::clone(&store), Arc::clone(&clock), Arc::clone(&random));
+            Evidence::with_sources(store, Settings::default(), clock, random)
+        };
+        let services = [service(), service()];
         for (user, org, key) in [("jane", "acme", JANE), ("john", "foobar", JOHN)] {
             let api_key = Some(ApiKey::imported(key.to_owned()));
             let seed = Seed { user: user.parse().unwrap(), orgs: vec![org.parse().unwrap()], api_key };
-            service.seed(&seed).await.unwrap();
+            services[0].seed(&seed).await.unwrap();
         }
-        Self { name, api: Api::new(service, Mount::Tower, name).await, store, _home: home }
+        let [one, another] = services.map(|service| Api::new(service, Mount::Tower, name));
+        Self { name, apis: [one.await, another.await], store, _home: home }
     }
 
-    async fn send(&self, step: &Step, told: &Told) -> Reply {
+    async fn send(&self, number: usize, step: &Step, told: &Told) -> Reply {
         let path: Vec<&str> = step.path.iter().map(|text| told.text(text)).collect();
         let asked = step.asked.as_ref().map(|(name, id)| format!("&{name}={}", told.text(id)));
         let path = format!("/{}?{}{}", path.join("/"), step.query, asked.unwrap_or_default());
-        let ask = self.api.request(step.method.clone(), &path).key(told.text(&step.key));
+        let ask = self.apis[number % 2].request(step.method.clone(), &path).key(told.text(&step.key));
         match (&step.sent, step.parts) {
             (None, _) => ask.await,
             (Some(sent), None) => ask.json(&sent.document).await,
@@ -139,10 +144,10 @@ async fn run(steps: &[Step], tally: &mut Tally) -> TestCaseResult {
     let mut told = Told::default();
     for (number, step) in steps.iter().enumerate() {
         clock.0.fetch_add(step.pause * 1_000_000, Ordering::Relaxed);
-        let expected = first.send(step, &told).await;
+        let expected = first.send(number, step, &told).await;
         prop_assert!(expected.status.as_u16() < 500, "step {number}: {expected:?}");
         for other in others {
-            let found = other.send(step, &told).await;
+            let found = other.send(number, step, &told).await;
             let alike = (found.status, &found.headers, &found.body)
                 == (expected.status, &expected.headers, &expected.body);
             prop_assert!(alike, "step {number}, {} and {}:\n{expected:?}\n{found:?}", first.name, other.name);

@@ -8,8 +8,10 @@ use evidence_core::environments::Environment;
 use evidence_core::flows::Flow;
 use evidence_core::id::Id;
 use evidence_core::name::Fingerprint;
+use evidence_core::repos::Repo;
 use evidence_core::snapshots::{AppliedPolicy, Snapshot};
 use evidence_core::time::Timestamp;
+use evidence_core::trails::Trail;
 use evidence_core::{Fact, Store};
 use serde_json::Value;
 
@@ -24,6 +26,8 @@ pub(crate) struct Story {
     versions: BTreeMap<Id, u64>,
     /// Number and time of the latest snapshot.
     snapshots: BTreeMap<Id, (u64, Timestamp)>,
+    trails: BTreeMap<Id, Trail>,
+    repos: BTreeMap<Id, Repo>,
     /// The artifact that has a name in a trail.
     artifacts: BTreeMap<(Id, String), Fingerprint>,
     misfits: Vec<String>,
@@ -69,6 +73,10 @@ impl Story {
             Fact::TrailBegun { record } | Fact::TrailUpdated { record, .. } => {
                 let template = self.flows.get(&record.flow).map(|flow| flow.template);
                 self.expect("a trail's template", template, Some(record.template));
+                self.trails.insert(record.id, record);
+            }
+            Fact::RepoReported { record } => {
+                self.repos.insert(record.id, record);
             }
             Fact::EnvironmentCreated { record } => {
                 self.environments.insert(record.id, record);
@@ -108,8 +116,21 @@ impl Story {
             }
             Fact::SnapshotTaken { snapshot } => self.snapshot(&snapshot),
             Fact::ArtifactReported {
-                record: Artifact { trail: Some(trail), template_reference_name, fingerprint, .. },
+                record:
+                    Artifact {
+                        trail: Some(trail),
+                        template_reference_name,
+                        fingerprint,
+                        template,
+                        repo,
+                        repo_info,
+                        ..
+                    },
             } => {
+                let of_trail = self.trails.get(&trail).map(|trail| trail.template);
+                self.expect("an artifact's template", of_trail, Some(template));
+                let told = repo.and_then(|repo| self.repos.get(&repo)).map(|repo| repo.info.clone());
+                self.expect("an artifact's repo", told, repo_info);
                 self.artifacts.insert((trail, template_reference_name), fingerprint);
             }
             Fact::AttestationAdded {

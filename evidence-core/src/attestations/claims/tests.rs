@@ -14,7 +14,7 @@ use crate::auth::access::Principal;
 use crate::decode;
 use crate::error::Error;
 use crate::fact::names::RecordKind;
-use crate::json::JsonText;
+use crate::json::{JsonText, check};
 use crate::memory::MemoryStore;
 use crate::operation::{Document, Form, Json};
 use crate::rules::compliance::State;
@@ -37,7 +37,7 @@ fn named<T: std::str::FromStr<Err: std::fmt::Debug>>(text: &str) -> T {
 
 /// Attests to the trail `t` of the flow `shop`.
 async fn attest<C: Claim>(service: &Evidence, jane: &Principal, document: Value) -> Result<()> {
-    let input = AttestationInput::<C>::read(&document.into()).expect("an attestation");
+    let input = AttestationInput::<C>::read(check(document.to_string().as_bytes()).unwrap()).unwrap();
     let post = PostAttestation::new(named("acme"), named("shop"), named("t"));
     service.call(jane, post, Form::of(input)).await.map(|_| ())
 }
@@ -259,16 +259,12 @@ fn the_fields_of_an_override_are_checked() {
         (json!({"reason": "r", "new_compliance_status": true}), "original_attestation_type"),
     ];
     for (document, field) in table {
-        assert_eq!(
-            decode::from_json::<Override>(&document.clone().into()).unwrap_err().field(),
-            field,
-            "{document}"
-        );
+        assert_eq!(decode::from_value::<Override>(&document).unwrap_err().field(), field, "{document}");
     }
     let of = |kind: &str| {
         let document =
             json!({"reason": "r", "new_compliance_status": true, "original_attestation_type": kind});
-        decode::from_json::<Override>(&document.clone().into()).map(|_| ()).map_err(|misfit| misfit.field())
+        decode::from_value::<Override>(&document).map(|_| ()).map_err(|misfit| misfit.field())
     };
     let longest = format!("custom:{}", "x".repeat(248));
     for kind in
@@ -336,7 +332,7 @@ async fn a_claim_is_evaluated_again_where_what_its_verdict_rests_on_changed() {
     let refused = attest::<Reviewed>(&service, &jane, document.clone()).await;
     assert!(matches!(refused, Err(Error::Invalid { .. })), "{refused:?}");
     let post: PostAttestationType = from_value(json!({"org": "acme"})).unwrap();
-    let input = Document::read(&json!({"name": "review"}).into()).expect("a type");
+    let input = Document::read(check(br#"{"name": "review"}"#).unwrap()).expect("a type");
     service.call(&jane, post, Form::of(input)).await.unwrap();
     attest::<Reviewed>(&service, &jane, document).await.unwrap();
     let recorded = recorded(&service, "a").await;
