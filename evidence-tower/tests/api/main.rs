@@ -15,6 +15,7 @@ mod damaged;
 mod documentation;
 mod environments;
 mod examples;
+mod executed;
 mod faults;
 mod flows;
 mod gates;
