@@ -4,7 +4,8 @@
 //! the machine does meanwhile is the same to all of them.
 
 use evidence_benches::{
-    Engine, FLOW, ORG, Outcome, Request, Row, Server, Stores, member, new_id, percentile, print, run, timed,
+    Engine, FLOW, ORG, Request, Result, Row, Server, Stores, durations_ms, member, new_id, percentile, print,
+    run,
 };
 use evidence_core::artifacts::{Artifact, ArtifactFilter};
 use evidence_core::digest::sha256_hex;
@@ -25,10 +26,10 @@ const BATCH: usize = 2048;
 const PER_SNAPSHOT: usize = 20;
 const ENVIRONMENT: &str = "production";
 
-fn main() -> Outcome {
+fn main() -> Result {
     run(|servers| async move {
         let sizes = std::env::var(SIZES).unwrap_or_else(|_| USUAL.to_owned());
-        let sizes = sizes.split(',').map(str::parse).collect::<Result<Vec<usize>, _>>()?;
+        let sizes = sizes.split(',').map(str::parse).collect::<std::result::Result<Vec<usize>, _>>()?;
         let stores = Stores::below(env!("CARGO_TARGET_TMPDIR"))?;
         for engine in stores.engines() {
             let mut grown = Vec::new();
@@ -45,7 +46,7 @@ fn main() -> Outcome {
 }
 
 /// How long every read takes at each size, and how much longer at the last than at the first.
-async fn growth(engine: Engine, grown: &[(Server, usize)]) -> Outcome<Vec<Row>> {
+async fn growth(engine: Engine, grown: &[(Server, usize)]) -> Result<Vec<Row>> {
     let reads: Vec<_> = grown.iter().map(|(server, size)| reads(server, *size)).collect();
     let names = reads.first().into_iter().flatten().map(|(name, _)| *name);
     let mut rows = Vec::new();
@@ -56,21 +57,25 @@ async fn growth(engine: Engine, grown: &[(Server, usize)]) -> Outcome<Vec<Row>> 
                 let (_, request) = reads.get(number).ok_or("no such read")?;
                 let mut client = server.client().await?;
                 client.send(request).await?;
-                taken.extend(timed(READS, async |_| client.send(request).await.map(drop)).await?);
+                taken.extend(durations_ms(READS, async |_| client.send(request).await.map(drop)).await?);
             }
         }
         rows.push(row(format!("P4 {engine}, {name}"), &taken));
     }
     let sizes: Vec<String> = grown.iter().map(|(_, size)| size.to_string()).collect();
-    println!("\nEach figure is in milliseconds, at {} trails and artifacts.", sizes.join(", "));
+    println!(
+        "\nEach figure is in milliseconds, at {} trails and artifacts. The ratio is that of the last p99 to the first.",
+        sizes.join(", ")
+    );
     Ok(rows)
 }
 
 fn row(what: String, taken: &[Vec<f64>]) -> Row {
     let at = |share: usize| taken.iter().map(move |taken| percentile(taken.iter().copied(), share));
-    let told = |share: usize| at(share).map(|millis| format!("{millis:.2}")).collect::<Vec<_>>().join(", ");
+    let figures =
+        |share: usize| at(share).map(|millis| format!("{millis:.2}")).collect::<Vec<_>>().join(", ");
     let ratio = at(99).next_back().zip(at(99).next()).map_or(0.0, |(last, first)| last / first);
-    let figure = format!("p50 {}; p99 {}", told(50), told(99));
+    let figure = format!("p50 {}; p99 {}", figures(50), figures(99));
     Row { ratio: Some(ratio), ..Row::new(what, figure, "≤ 2", ratio <= 2.0) }
 }
 
@@ -99,7 +104,7 @@ fn reads(server: &Server, size: usize) -> Vec<(&'static str, Request)> {
 
 /// A trail and an artifact for each number, and a snapshot for some. The first come in by the API, the others are
 /// recorded as that left those: a request each would take a quarter of an hour for a million.
-async fn fill(server: &Server, size: usize) -> Outcome {
+async fn fill(server: &Server, size: usize) -> Result {
     let environment = json!({ "name": ENVIRONMENT, "type": "docker", "description": "" });
     let mut client = server.client().await?;
     client.send(&server.flow(None)).await?;
@@ -128,7 +133,7 @@ async fn fill(server: &Server, size: usize) -> Outcome {
 }
 
 /// A trail and its artifact like these.
-fn another(trail: &Trail, artifact: &Artifact, number: usize) -> Outcome<[Fact; 2]> {
+fn another(trail: &Trail, artifact: &Artifact, number: usize) -> Result<[Fact; 2]> {
     let trail = Trail { id: new_id(), name: trail_name(number).parse()?, ..trail.clone() };
     let artifact = Artifact {
         id: new_id(),

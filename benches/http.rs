@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evidence_benches::{
-    Client, Engine, FLOW, Filter, Insert, ORG, Outcome, Pgbench, RawInserts, Repeater, Request, Round, Row,
-    Server, Stores, Worker, attestation_document, bare, form, median, print, round, run, seed_organization,
-    send_all, times,
+    Client, Engine, FLOW, Filter, Insert, ORG, Pgbench, RawInserts, Repeater, Request, Result, Round, Row,
+    Server, Stores, Worker, attestation_document, bare, form, median, median_ms, print, round, run,
+    seed_organization, send_all,
 };
 use evidence_core::digest::sha256_hex;
 use serde_json::{Value, json};
@@ -28,7 +28,7 @@ const ARTIFACTS: usize = 8001;
 /// How many of them the environment runs.
 const RUNNING: usize = 800;
 
-fn main() -> Outcome {
+fn main() -> Result {
     run(|servers| async move {
         let stores = Stores::below(env!("CARGO_TARGET_TMPDIR"))?;
         let filter = Filter::from_arguments();
@@ -43,7 +43,7 @@ fn main() -> Outcome {
 }
 
 /// The figures that are wanted of this engine.
-async fn figures(servers: &Handle, stores: &Stores, engine: Engine, filter: &Filter) -> Outcome<Vec<Row>> {
+async fn figures(servers: &Handle, stores: &Stores, engine: Engine, filter: &Filter) -> Result<Vec<Row>> {
     let wants = |figure: &str| filter.wants(&format!("{figure} {engine}"));
     let mut rows = match engine {
         Engine::Sqlite if wants("P1") => grouped(servers, stores).await?,
@@ -74,13 +74,13 @@ struct Attester {
 }
 
 impl Attester {
-    async fn new(server: Arc<Server>, org: &str, number: usize) -> Outcome<Self> {
+    async fn new(server: Arc<Server>, org: &str, number: usize) -> Result<Self> {
         let client = server.client().await?;
         Ok(Self { client, org: org.to_owned(), number, turn: 0, request: Request::plain("/live"), server })
     }
 
     /// So many clients, which share the organizations out among them.
-    async fn several(server: &Arc<Server>, orgs: &[String], clients: usize) -> Outcome<Vec<Self>> {
+    async fn several(server: &Arc<Server>, orgs: &[String], clients: usize) -> Result<Vec<Self>> {
         let mut attesters = Vec::new();
         for (number, org) in (0..clients).zip(orgs.iter().cycle()) {
             attesters.push(Self::new(Arc::clone(server), org, number).await?);
@@ -90,7 +90,7 @@ impl Attester {
 }
 
 impl Worker for Attester {
-    async fn work(&mut self) -> Outcome {
+    async fn work(&mut self) -> Result {
         if self.turn.is_multiple_of(PER_TRAIL) {
             let trail = format!("trail-{}-{}", self.number, self.turn);
             self.request = attestation(&self.server, &self.org, &trail, &attestation_document("test"));
@@ -107,7 +107,7 @@ fn attestation(server: &Server, org: &str, trail: &str, document: &str) -> Reque
 }
 
 /// Two kinds of workers in turns, and the medians of each.
-async fn in_turns<A: Worker, B: Worker>(mut ours: Vec<A>, mut probe: Vec<B>) -> Outcome<(Round, Round)> {
+async fn in_turns<A: Worker, B: Worker>(mut ours: Vec<A>, mut probe: Vec<B>) -> Result<(Round, Round)> {
     let (mut our_rounds, mut probe_rounds) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         let (again, measured) = round(probe, ROUND).await?;
@@ -125,13 +125,13 @@ async fn raw_clients(
     stores: &Stores,
     engine: Engine,
     clients: usize,
-) -> Outcome<Vec<Insert>> {
+) -> Result<Vec<Insert>> {
     let raw = RawInserts::open(servers, stores, engine).await?;
     Ok((0..clients).map(|_| raw.client(attestation_document("test"))).collect())
 }
 
 /// P1: attestations against raw grouped inserts of as many bytes, in turns.
-async fn grouped(servers: &Handle, stores: &Stores) -> Outcome<Vec<Row>> {
+async fn grouped(servers: &Handle, stores: &Stores) -> Result<Vec<Row>> {
     let server = Arc::new(Server::start(servers, stores, Engine::Sqlite, "writing").await?);
     let attesters = Attester::several(&server, &[ORG.to_owned()], 64).await?;
     let inserts = raw_clients(servers, stores, Engine::Sqlite, 64).await?;
@@ -146,7 +146,7 @@ async fn grouped(servers: &Handle, stores: &Stores) -> Outcome<Vec<Row>> {
 }
 
 /// P2: attestations against `pgbench`, in turns; with raw grouped inserts and with many organizations beside them.
-async fn against_pgbench(servers: &Handle, stores: &Stores) -> Outcome<Vec<Row>> {
+async fn against_pgbench(servers: &Handle, stores: &Stores) -> Result<Vec<Row>> {
     let server = Arc::new(Server::start(servers, stores, Engine::Postgres, "writing").await?);
     let one = [ORG.to_owned()];
     let inserts = raw_clients(servers, stores, Engine::Postgres, 64).await?;
@@ -181,7 +181,7 @@ async fn against_pgbench(servers: &Handle, stores: &Stores) -> Outcome<Vec<Row>>
 }
 
 /// P3: an artifact by its fingerprint, against the same bytes from hyper alone.
-async fn reading(servers: &Handle, server: &Server, engine: Engine) -> Outcome<Vec<Row>> {
+async fn reading(servers: &Handle, server: &Server, engine: Engine) -> Result<Vec<Row>> {
     const CLIENTS: usize = 16;
     let request = server.get(&format!("/artifacts/{ORG}/{FLOW}/fingerprint/{}", fingerprint(7)));
     let answer = server.client().await?.send(&request).await?;
@@ -200,7 +200,7 @@ async fn reading(servers: &Handle, server: &Server, engine: Engine) -> Outcome<V
         Row::orientation("P3 probe: the same JSON from bare hyper", probe.to_string()),
         Row { ratio: Some(ratio), ..figure },
         Row::new(
-            format!("P3 {engine}, CPU of the server a request"),
+            format!("P3 {engine}, CPU of the server per request"),
             cpu,
             "≤ 60 µs",
             ours.cpu_micros <= 60.0,
@@ -209,15 +209,15 @@ async fn reading(servers: &Handle, server: &Server, engine: Engine) -> Outcome<V
 }
 
 /// P5: reports of environments whose artifacts were all reported to trails, evaluated by a policy.
-async fn reports(server: &Server, engine: Engine) -> Outcome<Vec<Row>> {
+async fn reports(server: &Server, engine: Engine) -> Result<Vec<Row>> {
     let mut client = server.client().await?;
     let environment = given_environment(server, &mut client).await?;
     let [one, other] = [0, 1].map(|first| reported(server, &environment, first..first + RUNNING));
     client.send(&one).await?;
     client.send(&other).await?;
-    let same = times(31, async |_| client.send(&other).await.map(drop)).await?;
+    let same = median_ms(31, async |_| client.send(&other).await.map(drop)).await?;
     let turns = [&one, &other];
-    let changed = times(31, async |turn| client.send(turns[turn % 2]).await.map(drop)).await?;
+    let changed = median_ms(31, async |turn| client.send(turns[turn % 2]).await.map(drop)).await?;
     let row = |what: &str, taken: f64, target, most| {
         let what = format!("P5 {engine}, report of {RUNNING}, {what}");
         Row::new(what, format!("{taken:.1} ms"), target, taken <= most)
@@ -226,7 +226,7 @@ async fn reports(server: &Server, engine: Engine) -> Outcome<Vec<Row>> {
 }
 
 /// A flow, a policy, and every artifact in a trail of its own with the attestation that the template asks for.
-async fn furnish(server: &Server) -> Outcome {
+async fn furnish(server: &Server) -> Result {
     let flow = server.flow(Some(TEMPLATE));
     let parts =
         [("name=\"payload\"", r#"{"name": "strict"}"#), ("name=\"policy_file\"; filename=\"p.yml\"", POLICY)];
@@ -256,7 +256,7 @@ fn artifact(server: &Server, number: usize) -> Request {
 }
 
 /// An environment with the policy attached; its name.
-async fn given_environment(server: &Server, client: &mut Client) -> Outcome<String> {
+async fn given_environment(server: &Server, client: &mut Client) -> Result<String> {
     let name = "production";
     let body = json!({ "name": name, "type": "docker", "description": "" });
     client.send(&server.json("PUT", &format!("/environments/{ORG}"), &body)).await?;

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use evidence_benches::{
-    Engine, FLOW, Mount, ORG, Outcome, Repeater, Round, Row, Server, Stores, print, round, run,
+    Engine, FLOW, Mount, ORG, Repeater, Result, Round, Row, Server, Stores, print, round, run,
 };
 use serde_json::json;
 
@@ -12,7 +12,7 @@ const CLIENTS: usize = 16;
 const ROUNDS: usize = 5;
 const ROUND: Duration = Duration::from_millis(1000);
 
-fn main() -> Outcome {
+fn main() -> Result {
     run(|servers| async move {
         let stores = Stores::below(env!("CARGO_TARGET_TMPDIR"))?;
         let mut servers_of = Vec::new();
@@ -43,7 +43,7 @@ fn main() -> Outcome {
     })
 }
 
-async fn measured(server: &Server, what: &str) -> Outcome<Round> {
+async fn measured(server: &Server, what: &str) -> Result<Round> {
     let (request, status) = match what {
         "GET a flow" => (server.get(&format!("/flows/{ORG}/{FLOW}")), 200),
         _ => {

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::Outcome;
+use crate::Result;
 
 const BOUNDARY: &str = "a-boundary-of-no-importance";
 
@@ -61,7 +61,7 @@ impl Client {
     ///
     /// # Errors
     /// When nobody listens.
-    pub async fn connect(address: SocketAddr) -> Outcome<Self> {
+    pub async fn connect(address: SocketAddr) -> Result<Self> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
         Ok(Self { stream, buffer: Vec::with_capacity(4096) })
@@ -71,7 +71,7 @@ impl Client {
     ///
     /// # Errors
     /// When the connection breaks, or the answer is no HTTP.
-    pub async fn ask(&mut self, request: &Request) -> Outcome<Response> {
+    pub async fn ask(&mut self, request: &Request) -> Result<Response> {
         self.stream.write_all(&request.0).await?;
         self.buffer.clear();
         let end = self.read_until(|bytes| bytes.windows(4).position(|four| four == b"\r\n\r\n")).await? + 4;
@@ -86,7 +86,7 @@ impl Client {
     }
 
     /// The chunks of an answer without a length, from this position on (RFC 9112 section 7.1).
-    async fn chunks(&mut self, mut start: usize) -> Outcome<Vec<u8>> {
+    async fn chunks(&mut self, mut start: usize) -> Result<Vec<u8>> {
         let mut body = Vec::new();
         loop {
             let line = |bytes: &[u8]| bytes.get(start..)?.windows(2).position(|two| two == b"\r\n");
@@ -107,7 +107,7 @@ impl Client {
     ///
     /// # Errors
     /// As [`Self::ask`], and with the answer when its status is neither 200 nor 201.
-    pub async fn send(&mut self, request: &Request) -> Outcome<Response> {
+    pub async fn send(&mut self, request: &Request) -> Result<Response> {
         let response = self.ask(request).await?;
         if matches!(response.status, 200 | 201) {
             Ok(response)
@@ -116,7 +116,7 @@ impl Client {
         }
     }
 
-    async fn read_until<T>(&mut self, found: impl Fn(&[u8]) -> Option<T>) -> Outcome<T> {
+    async fn read_until<T>(&mut self, found: impl Fn(&[u8]) -> Option<T>) -> Result<T> {
         loop {
             if let Some(found) = found(&self.buffer) {
                 return Ok(found);

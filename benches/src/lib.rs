@@ -1,9 +1,20 @@
-//! Figures: what the service costs, as a ratio to a raw probe of the same run wherever there is one, for machines are
+//! Benchmarks: what the service costs, as a ratio to a raw probe of the same run wherever there is one, for machines are
 //! noisy and shared.
 //!
-//! The programs are `http.rs` (the API over a socket), `growth.rs` (reads as the store grows), `mounts.rs` (the hosts
-//! that carry the API), `stores.rs` (the standalone server as a process) and `core.rs` (no I/O). Each prints rows of one
-//! table, for SQLite and for PostgreSQL; nothing here is a test, and no figure fails a build.
+//! | id | program | what is measured |
+//! | --- | --- | --- |
+//! | P1 | `http.rs` | attestations on SQLite, against raw grouped inserts |
+//! | P2 | `http.rs` | attestations on PostgreSQL, against `pgbench` |
+//! | P3 | `http.rs` | reading an artifact, against the same bytes from hyper alone |
+//! | P4 | `growth.rs` | reads as the store grows |
+//! | P5 | `http.rs` | reports of what runs in an environment |
+//! | P7 | `audit_pdf.rs` | the trail PDF, over the memory store |
+//! | P8, P9, P10 | `standalone_server.rs` | the server's start, its memory, the size of its program |
+//! | P11 | `http.rs` | the statements of a read |
+//! | | `mounts.rs` | the hosts that carry the API |
+//!
+//! Each program prints rows of one table, for SQLite and for PostgreSQL; nothing here is a test, and no figure fails a
+//! build.
 //!
 //! `http.rs` takes words that narrow what it measures to figures whose id and engine have them all:
 //! `cargo bench -p evidence-benches --bench bench_http -- P3 postgres`.
@@ -24,15 +35,15 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 pub use client::{Client, Request, Response, form};
 pub use filter::Filter;
-pub use load::{Repeater, Round, Worker, median, percentile, round, run, send_all, timed, times};
+pub use load::{Repeater, Round, Worker, durations_ms, median, median_ms, percentile, round, run, send_all};
 pub use pgbench::Pgbench;
 pub use probe::{Insert, RawInserts};
 pub use process::Process;
 pub use server::{
     FLOW, Mount, ORG, Server, attestation_document, bare, evidence, member, new_id, seed_organization,
 };
-pub use stores::{Engine, Opened, Stores};
+pub use stores::{AnyStore, Engine, Stores};
 pub use table::{Row, print};
 
 /// Done, or what went wrong.
-pub type Outcome<T = ()> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
+pub type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;

@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Handle};
 use tokio::task::JoinSet;
 
-use crate::{Client, Outcome, Request};
+use crate::{Client, Request, Result};
 
 /// Something that does one thing again and again.
 pub trait Worker: Send + 'static {
     /// Does it once.
-    fn work(&mut self) -> impl Future<Output = Outcome> + Send;
+    fn work(&mut self) -> impl Future<Output = Result> + Send;
 }
 
 /// A client that sends one request again and again over its own connection.
@@ -32,7 +32,7 @@ impl Repeater {
         request: &Request,
         status: u16,
         clients: usize,
-    ) -> Outcome<Vec<Self>> {
+    ) -> Result<Vec<Self>> {
         let mut repeaters = Vec::new();
         for _ in 0..clients {
             let client = Client::connect(address).await?;
@@ -43,7 +43,7 @@ impl Repeater {
 }
 
 impl Worker for Repeater {
-    async fn work(&mut self) -> Outcome {
+    async fn work(&mut self) -> Result {
         let status = self.client.ask(&self.request).await?.status;
         if status == self.status {
             Ok(())
@@ -91,7 +91,7 @@ impl std::fmt::Display for Round {
 ///
 /// # Errors
 /// The first failure of a worker.
-pub async fn round<W: Worker>(workers: Vec<W>, length: Duration) -> Outcome<(Vec<W>, Round)> {
+pub async fn round<W: Worker>(workers: Vec<W>, length: Duration) -> Result<(Vec<W>, Round)> {
     let (begun, cpu) = (Instant::now(), cpu_time());
     let mut tasks = JoinSet::new();
     for mut worker in workers {
@@ -102,7 +102,7 @@ pub async fn round<W: Worker>(workers: Vec<W>, length: Duration) -> Outcome<(Vec
                 worker.work().await?;
                 latencies.push(started.elapsed());
             }
-            Outcome::Ok((worker, latencies))
+            Result::Ok((worker, latencies))
         });
     }
     let (mut workers, mut latencies) = (Vec::new(), Vec::new());
@@ -131,7 +131,7 @@ fn millis(time: &Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-/// The CPU time that the threads of this process have used, but for those of the clients, as Linux tells it: in
+/// The CPU time that the threads of this process have used, but for those of the clients, as Linux reports it: in
 /// hundredths of a second, and with the threads that have ended left out.
 fn cpu_time() -> Duration {
     let main = std::process::id().to_string();
@@ -156,7 +156,7 @@ const CLIENT: &str = "client";
 ///
 /// # Errors
 /// What `work` fails with.
-pub fn run<F: Future<Output = Outcome>>(work: impl FnOnce(Handle) -> F) -> Outcome {
+pub fn run<F: Future<Output = Result>>(work: impl FnOnce(Handle) -> F) -> Result {
     let threads = |name: &str| Builder::new_multi_thread().enable_all().thread_name(name).build();
     let (servers, clients) = (threads("server")?, threads(CLIENT)?);
     clients.block_on(work(servers.handle().clone()))
@@ -178,7 +178,7 @@ pub fn percentile(figures: impl Iterator<Item = f64>, share: usize) -> f64 {
 ///
 /// # Errors
 /// The first failure of `work`.
-pub async fn timed(count: usize, mut work: impl AsyncFnMut(usize) -> Outcome) -> Outcome<Vec<f64>> {
+pub async fn durations_ms(count: usize, mut work: impl AsyncFnMut(usize) -> Result) -> Result<Vec<f64>> {
     let mut taken = Vec::with_capacity(count);
     for turn in 0..count {
         let started = Instant::now();
@@ -192,15 +192,15 @@ pub async fn timed(count: usize, mut work: impl AsyncFnMut(usize) -> Outcome) ->
 ///
 /// # Errors
 /// The first failure of `work`.
-pub async fn times(count: usize, work: impl AsyncFnMut(usize) -> Outcome) -> Outcome<f64> {
-    Ok(median(timed(count, work).await?.into_iter()))
+pub async fn median_ms(count: usize, work: impl AsyncFnMut(usize) -> Result) -> Result<f64> {
+    Ok(median(durations_ms(count, work).await?.into_iter()))
 }
 
 /// Sends many requests over a few connections, in no order.
 ///
 /// # Errors
 /// The first request that does not succeed.
-pub async fn send_all(address: SocketAddr, requests: Vec<Request>) -> Outcome {
+pub async fn send_all(address: SocketAddr, requests: Vec<Request>) -> Result {
     const CONNECTIONS: usize = 32;
     let mut tasks = JoinSet::new();
     let share = requests.len().div_ceil(CONNECTIONS).max(1);
@@ -210,7 +210,7 @@ pub async fn send_all(address: SocketAddr, requests: Vec<Request>) -> Outcome {
             for request in &requests {
                 client.send(request).await?;
             }
-            Outcome::Ok(())
+            Result::Ok(())
         });
     }
     while let Some(ended) = tasks.join_next().await {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use tokio::process::Command;
 
-use crate::{Outcome, Stores};
+use crate::{Result, Stores};
 
 /// How long one run takes, in seconds.
 const SECONDS: &str = "2";
@@ -22,7 +22,7 @@ impl Pgbench {
     ///
     /// # Errors
     /// When the script cannot be written.
-    pub fn new(stores: &Stores, payload: &str) -> Outcome<Self> {
+    pub fn new(stores: &Stores, payload: &str) -> Result<Self> {
         let (url, programs) = stores.postgres()?;
         let script = stores.path("insert.sql");
         // A colon would begin a variable.
@@ -35,7 +35,7 @@ impl Pgbench {
     ///
     /// # Errors
     /// When `pgbench` fails, or prints what is not understood.
-    pub async fn run(&self, clients: usize) -> Outcome<f64> {
+    pub async fn run(&self, clients: usize) -> Result<f64> {
         let clients = clients.to_string();
         let output = Command::new(&self.program)
             .args(["-n", "-M", "prepared", "-j", "2", "-T", SECONDS, "-c", &clients, "-f"])

@@ -6,7 +6,7 @@ use evidence_store_sqlite::rusqlite::Connection;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::{Engine, Outcome, Stores, Worker};
+use crate::{Engine, Result, Stores, Worker};
 
 const SQLITE_TABLE: &str = "
     PRAGMA journal_mode = WAL;
@@ -24,10 +24,10 @@ const POSTGRES_TABLE: &str = "
 const POSTGRES_INSERT: &str =
     "INSERT INTO raw (org, payload, at) SELECT 1, payload, 1 FROM UNNEST($1::text[]) AS r (payload)";
 
-/// As many inserts as the store takes writes into one transaction.
+/// As many inserts as the store takes writes into one transaction (`evidence_store_sql::MAX_GROUP`).
 const BATCH: usize = 256;
 
-type Job = (String, oneshot::Sender<Outcome>);
+type Job = (String, oneshot::Sender<Result>);
 
 /// One writer that groups what arrives meanwhile into one statement from an array: `json_each` on SQLite (WAL,
 /// `synchronous=FULL`), `UNNEST` on PostgreSQL.
@@ -41,7 +41,7 @@ impl RawInserts {
     ///
     /// # Errors
     /// When it cannot be made.
-    pub async fn open(servers: &Handle, stores: &Stores, engine: Engine) -> Outcome<Self> {
+    pub async fn open(servers: &Handle, stores: &Stores, engine: Engine) -> Result<Self> {
         let (jobs, queue) = mpsc::channel(1024);
         match engine {
             Engine::Sqlite => {
@@ -70,7 +70,7 @@ fn write_sqlite(connection: &Connection, mut queue: mpsc::Receiver<Job>) {
     while queue.blocking_recv_many(&mut batch, BATCH) > 0 {
         let rows: Vec<_> = (key..).zip(&batch).map(|(key, (payload, _))| (key, 1, payload, 1)).collect();
         key += batch.len();
-        let insert = || -> Outcome {
+        let insert = || -> Result {
             connection.prepare_cached(SQLITE_INSERT)?.execute([serde_json::to_string(&rows)?])?;
             Ok(())
         };
@@ -88,7 +88,7 @@ async fn write_postgres(mut connection: PgConnection, mut queue: mpsc::Receiver<
     }
 }
 
-fn answer(batch: &mut Vec<Job>, outcome: &Outcome) {
+fn answer(batch: &mut Vec<Job>, outcome: &Result) {
     for (_, reply) in batch.drain(..) {
         let outcome = outcome.as_ref().map_err(ToString::to_string);
         reply.send(outcome.copied().map_err(Into::into)).ok();
@@ -103,7 +103,7 @@ pub struct Insert {
 }
 
 impl Worker for Insert {
-    async fn work(&mut self) -> Outcome {
+    async fn work(&mut self) -> Result {
         let (reply, outcome) = oneshot::channel();
         self.jobs.send((self.payload.clone(), reply)).await?;
         outcome.await?

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-use crate::{Client, Engine, Outcome, Request, Stores};
+use crate::{Client, Engine, Request, Result, Stores};
 
 /// The variable that names the server's program; `cargo xtask bench` sets it.
 const PROGRAM: &str = "EVIDENCE_BENCH_SERVER";
@@ -28,7 +28,7 @@ impl Process {
     ///
     /// # Errors
     /// When it does not start.
-    pub async fn start(stores: &Stores, engine: Engine, name: &str) -> Outcome<Self> {
+    pub async fn start(stores: &Stores, engine: Engine, name: &str) -> Result<Self> {
         let program = Self::program().ok_or_else(|| format!("{PROGRAM} names no server"))?;
         let mut child = Command::new(program)
             .args(["serve", "--listen", "127.0.0.1:0"])
@@ -44,13 +44,13 @@ impl Process {
         Ok(Self { child, address })
     }
 
-    /// The memory that it occupies, and the most that it ever did, in MiB; as Linux tells it.
+    /// The memory that it occupies, and the most that it ever did, in MiB, as Linux reports it.
     ///
     /// # Errors
     /// Where there is no such system.
-    pub fn memory(&self) -> Outcome<(f64, f64)> {
+    pub fn memory(&self) -> Result<(f64, f64)> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        let figure = |name: &str| -> Outcome<f64> {
+        let figure = |name: &str| -> Result<f64> {
             let line = status.lines().find_map(|line| line.strip_prefix(name)).ok_or("no such line")?;
             let kib: f64 = line.trim_end_matches("kB").trim().parse()?;
             Ok(kib / 1024.0)

@@ -28,7 +28,7 @@ use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use crate::{Client, Engine, Opened, Outcome, Request, Stores, form};
+use crate::{AnyStore, Client, Engine, Request, Result, Stores, form};
 
 /// The organization that everything is reported to.
 pub const ORG: &str = "acme";
@@ -39,7 +39,7 @@ pub const FLOW: &str = "web";
 ///
 /// # Errors
 /// When the store fails.
-pub async fn evidence(store: Arc<dyn Store>) -> Outcome<(Evidence, ApiKey)> {
+pub async fn evidence(store: Arc<dyn Store>) -> Result<(Evidence, ApiKey)> {
     let evidence = Evidence::new(store, Settings::default());
     let key = evidence.seed(&Seed { user: "jane".parse()?, orgs: vec![ORG.parse()?], api_key: None }).await?;
     Ok((evidence, key))
@@ -49,7 +49,7 @@ pub async fn evidence(store: Arc<dyn Store>) -> Outcome<(Evidence, ApiKey)> {
 ///
 /// # Errors
 /// When [`evidence`] was not made over this store.
-pub async fn member(store: &dyn Store) -> Outcome<(Actor, Id)> {
+pub async fn member(store: &dyn Store) -> Result<(Actor, Id)> {
     let jane = store.user("jane").await?.ok_or("no user")?;
     let org = store.org_role(ORG, jane.id).await?.ok_or("no organization")?.organization.id;
     Ok((Actor { id: jane.id, name: jane.name.to_string(), kind: ActorKind::User }, org))
@@ -78,7 +78,7 @@ pub fn attestation_document(name: &str) -> String {
 ///
 /// # Errors
 /// When the store fails.
-pub async fn seed_organization(evidence: &Evidence, key: &ApiKey, org: &str) -> Outcome {
+pub async fn seed_organization(evidence: &Evidence, key: &ApiKey, org: &str) -> Result {
     let seed = Seed { user: "jane".parse()?, orgs: vec![org.parse()?], api_key: Some(key.clone()) };
     evidence.seed(&seed).await?;
     Ok(())
@@ -101,7 +101,7 @@ pub struct Server {
     /// Where it listens.
     pub address: SocketAddr,
     /// The store below.
-    pub store: Opened,
+    pub store: AnyStore,
     /// The service.
     pub evidence: Evidence,
     /// The key of its administrator.
@@ -113,7 +113,7 @@ impl Server {
     ///
     /// # Errors
     /// When the store cannot be seeded, or no port is free.
-    pub async fn start(servers: &Handle, stores: &Stores, engine: Engine, name: &str) -> Outcome<Self> {
+    pub async fn start(servers: &Handle, stores: &Stores, engine: Engine, name: &str) -> Result<Self> {
         Self::mounted(servers, stores, engine, name, Mount::Hyper).await
     }
 
@@ -127,7 +127,7 @@ impl Server {
         engine: Engine,
         name: &str,
         mount: Mount,
-    ) -> Outcome<Self> {
+    ) -> Result<Self> {
         let _on_their_threads = servers.enter();
         let store = stores.open(engine, name).await?;
         let (evidence, key) = evidence(store.store()).await?;
@@ -152,7 +152,7 @@ impl Server {
     ///
     /// # Errors
     /// When it is refused.
-    pub async fn client(&self) -> Outcome<Client> {
+    pub async fn client(&self) -> Result<Client> {
         Client::connect(self.address).await
     }
 
@@ -181,18 +181,18 @@ impl Server {
     }
 }
 
-async fn hyper(servers: &Handle, api: EvidenceApi<Evidence>) -> Outcome<SocketAddr> {
+async fn hyper(servers: &Handle, api: EvidenceApi<Evidence>) -> Result<SocketAddr> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
     let address = listener.local_addr()?;
     servers.spawn(serve(listener, TowerToHyperService::new(api)));
     Ok(address)
 }
 
-async fn rocket(servers: &Handle, api: EvidenceApi<Evidence>) -> Outcome<SocketAddr> {
+async fn rocket(servers: &Handle, api: EvidenceApi<Evidence>) -> Result<SocketAddr> {
     let config = Config { port: 0, log_level: LogLevel::Off, ..Config::release_default() };
     let (bound, address) = oneshot::channel();
     let bound = Mutex::new(Some(bound));
-    let tell = AdHoc::on_liftoff("tell the address", move |rocket| {
+    let announce = AdHoc::on_liftoff("announce the address", move |rocket| {
         let address = SocketAddr::new(rocket.config().address, rocket.config().port);
         let bound = bound.lock().ok().and_then(|mut bound| bound.take());
         if let Some(bound) = bound {
@@ -200,7 +200,8 @@ async fn rocket(servers: &Handle, api: EvidenceApi<Evidence>) -> Outcome<SocketA
         }
         Box::pin(async {})
     });
-    let app = rocket::custom(config).mount("/api/v2", evidence_tower::rocket::Mount::new(api)).attach(tell);
+    let app =
+        rocket::custom(config).mount("/api/v2", evidence_tower::rocket::Mount::new(api)).attach(announce);
     servers.spawn(app.launch());
     Ok(address.await?)
 }
@@ -228,7 +229,7 @@ where
 ///
 /// # Errors
 /// When no port is free.
-pub async fn bare(servers: &Handle, json: Bytes) -> Outcome<SocketAddr> {
+pub async fn bare(servers: &Handle, json: Bytes) -> Result<SocketAddr> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
     let address = listener.local_addr()?;
     let answer = move |_: http::Request<Incoming>| {

@@ -11,7 +11,7 @@ use evidence_store_sqlite::{Sqlite, SqliteStore};
 use evidence_test_postgres::{Cluster, Durability, Programs};
 use tempfile::TempDir;
 
-use crate::Outcome;
+use crate::Result;
 
 /// Which database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +44,7 @@ impl Stores {
     ///
     /// # Errors
     /// When the directory cannot be made or the server does not start.
-    pub fn below(parent: &str) -> Outcome<Self> {
+    pub fn below(parent: &str) -> Result<Self> {
         let directory = tempfile::tempdir_in(parent)?;
         let cluster = match Programs::find() {
             Ok(programs) => {
@@ -75,16 +75,16 @@ impl Stores {
     ///
     /// # Errors
     /// When there is no server.
-    pub fn postgres(&self) -> Outcome<(String, &Path)> {
+    pub fn postgres(&self) -> Result<(String, &Path)> {
         let (cluster, programs) = self.cluster.as_ref().ok_or("no PostgreSQL")?;
         Ok((cluster.url("postgres"), programs.directory()))
     }
 
-    /// What the standalone server has to be told to serve the store of this name.
+    /// The arguments by which the standalone server serves the store of this name.
     ///
     /// # Errors
     /// When there is no such engine.
-    pub fn arguments(&self, engine: Engine, name: &str) -> Outcome<Vec<String>> {
+    pub fn arguments(&self, engine: Engine, name: &str) -> Result<Vec<String>> {
         Ok(match engine {
             Engine::Sqlite => {
                 vec!["--database-url".to_owned(), format!("sqlite://{}", self.path(name).display())]
@@ -100,13 +100,13 @@ impl Stores {
     ///
     /// # Errors
     /// When it cannot be opened.
-    pub async fn open(&self, engine: Engine, name: &str) -> Outcome<Opened> {
+    pub async fn open(&self, engine: Engine, name: &str) -> Result<AnyStore> {
         Ok(match engine {
-            Engine::Sqlite => Opened::Sqlite(Arc::new(Sqlite::open(self.path(name)).await?)),
+            Engine::Sqlite => AnyStore::Sqlite(Arc::new(Sqlite::open(self.path(name)).await?)),
             Engine::Postgres => {
                 let options = Options { schema: name.to_owned(), ..Options::default() };
                 let (url, _) = self.postgres()?;
-                Opened::Postgres(Arc::new(PostgresStore::connect_with(&url, &options).await?))
+                AnyStore::Postgres(Arc::new(PostgresStore::connect_with(&url, &options).await?))
             }
         })
     }
@@ -114,14 +114,14 @@ impl Stores {
 
 /// An open store.
 #[derive(Debug, Clone)]
-pub enum Opened {
+pub enum AnyStore {
     /// In a file.
     Sqlite(Arc<SqliteStore>),
     /// In a schema.
     Postgres(Arc<PostgresStore>),
 }
 
-impl Opened {
+impl AnyStore {
     /// As the service takes it.
     pub fn store(&self) -> Arc<dyn Store> {
         match self {

@@ -1,16 +1,22 @@
 //! Users, organizations, members and the keys of users: what the operator of a host manages. No operation of the API
 //! does, for all of them ask for a role in an organization that is there already.
 
-use crate::api_keys::{ApiKeyInput, ApiKeyView, NewApiKey};
-use crate::auth::{Actor, ApiKey, Role};
+use crate::api_keys::operations::ApiKeyInput;
+use crate::api_keys::view::{ApiKeyView, NewApiKey};
+use crate::auth::actor::{Actor, Role};
+use crate::auth::credentials::ApiKey;
 use crate::error::{Error, Missing, Resource, Result};
-use crate::fact::{Fact, Guard, Key, RecordKind, Write};
+use crate::fact::names::{Guard, Key, RecordKind};
+use crate::fact::{Fact, Write};
 use crate::id::Id;
 use crate::name::OrgName;
-use crate::orgs::{ByName, Member, Membership, OrgKind, Organization, User};
+use crate::orgs::record::{Membership, OrgKind, Organization, User};
+use crate::orgs::store::{ByName, Member};
 use crate::service::{Draft, Evidence, retry_on_conflict};
-use crate::service_accounts::ApiKeyRecord;
-use crate::store::{Current, Store, StoreResult};
+use crate::service_accounts::record::ApiKeyRecord;
+use crate::store::Store;
+use crate::store::entry::Current;
+use crate::store::error::StoreResult;
 use crate::time::Timestamp;
 
 /// An organization's name that a literal path would shadow.

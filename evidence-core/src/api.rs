@@ -1,10 +1,12 @@
 //! The whole API, one line an endpoint, in the order of the documentation.
 
-use crate::attestations::{Generic, Junit, PostAttestation, PullRequests};
+use crate::attestations::claims::{Generic, Junit, PullRequests};
+use crate::attestations::operations::PostAttestation;
+use crate::environments::reports;
 use crate::operation::Visitor;
 use crate::{
     allowlists, api_keys, artifacts, attestation_types, attestations, environments, flows, orgs, policies,
-    reports, repos, schemas, service_accounts, snapshots, tags, trails,
+    repos, schemas, service_accounts, snapshots, tags, trails,
 };
 
 /// Shows every operation to `v`.

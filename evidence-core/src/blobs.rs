@@ -10,7 +10,7 @@ use crate::digest::Digest;
 use crate::error::{Error, Result};
 use crate::id::Id;
 use crate::name::Fingerprint;
-use crate::store::{StoreError, StoreResult};
+use crate::store::error::{StoreError, StoreResult};
 
 /// The size of a stored chunk, in bytes; the last one of a blob may be smaller.
 pub const CHUNK: usize = 256 << 10;

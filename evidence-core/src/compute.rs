@@ -12,6 +12,8 @@
 //! have several, do not wait for them each time. They wait apart, and so does whatever else their requests do
 //! ([`Compute::at_length`]): however many are asked for, what is short finds room to wait.
 
+pub(crate) mod refused;
+
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -27,16 +29,21 @@ use tokio::time::timeout;
 use crate::error::{Error, Result};
 use crate::id::Id;
 
+pub use refused::Refused;
+
 /// How long a job waits for its turn.
 pub const MAX_WAIT: Duration = Duration::from_secs(10);
+
 /// How many jobs of an organization, or of a caller without a role in it, may wait at once, and as many of requests that
 /// take long; those of nobody count as one caller's.
 pub const WAITING: usize = 64;
 
 /// JSON of more bytes takes about a millisecond to parse or to write.
 pub(crate) const LONG_JSON: usize = 64 << 10;
+
 /// YAML of more bytes takes about a millisecond to parse.
 pub(crate) const LONG_YAML: usize = 4 << 10;
+
 /// Evaluating more running artifacts, each by one policy, takes about a millisecond.
 pub(crate) const MANY_EVALUATIONS: usize = 256;
 
@@ -99,28 +106,6 @@ impl ComputePool for BlockingPool {
 
     fn spawn(&self, job: Job) {
         tokio::task::spawn_blocking(job);
-    }
-}
-
-/// Why a job was never begun: the same call may well succeed later.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Refused {
-    /// [`WAITING`] jobs of the organization, or of the caller, wait already.
-    #[error(
-        "as many jobs of the organization or caller as may wait are waiting for the compute pool already"
-    )]
-    Full,
-    /// Its turn did not come within [`MAX_WAIT`].
-    #[error("the compute pool did not get round to it in time")]
-    Late,
-}
-
-impl Refused {
-    /// The refusal among the causes of an error.
-    pub(crate) fn among(error: &(dyn std::error::Error + 'static)) -> Option<Self> {
-        let mut causes = std::iter::successors(Some(error), |error| error.source());
-        causes.find_map(|cause| cause.downcast_ref().copied())
     }
 }
 
@@ -425,7 +410,7 @@ mod tests {
     use futures_util::future::BoxFuture;
 
     use super::*;
-    use crate::store::StoreError;
+    use crate::store::error::StoreError;
 
     /// A pool whose jobs wait to be taken.
     #[derive(Clone, Default)]

@@ -1,18 +1,20 @@
 //! From JSON and from URL parameters to Rust types, with errors that name the field and quote what was sent.
 //!
-//! One serde deserializer over [`JsonValue`] serves both: parameters are strings that read as integers and booleans
-//! where the type wants them, and as lists where they repeat. The texts follow the validation messages that users
-//! of the public command-line client know.
+//! One serde deserializer over JSON text serves both: parameters are strings that read as integers and booleans where the
+//! type wants them, and as lists where they repeat. It decodes each value once, and goes back to the beginning of one only
+//! to quote it. The messages follow the validation messages that users of the public command-line client know.
 
 use std::borrow::Cow;
 use std::fmt;
 
+use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
 use serde::de::{
     self, DeserializeOwned, DeserializeSeed, Deserializer, Expected, IntoDeserializer, Unexpected, Visitor,
 };
 use serde_json::{Map, Number, Value};
 
-use crate::json::{JsonText, JsonValue};
+use crate::json::{CheckedJson, JsonText, Scanner, compact};
 
 const MAX_ECHO: usize = 200;
 
@@ -62,9 +64,14 @@ impl InvalidField {
         }
     }
 
-    fn about(mut self, value: &JsonValue) -> Self {
-        self.input.get_or_insert_with(|| echo(value));
+    /// With the value that comes at `begin` quoted, unless a part of it is.
+    fn about(mut self, begin: Scanner<'_>) -> Self {
+        self.input.get_or_insert_with(|| echo(begin));
         self
+    }
+
+    fn quoting(self, input: &str) -> Self {
+        Self { input: Some(shortened(input).into_owned()), ..self }
     }
 
     fn below(mut self, segment: Segment) -> Self {
@@ -74,13 +81,11 @@ impl InvalidField {
 }
 
 /// What was sent, shortened: strings bare, everything else as JSON, null as `None`.
-fn echo(value: &JsonValue) -> String {
-    let text = match value {
-        JsonValue::String(text) => text.clone(),
-        JsonValue::Null => "None".to_owned(),
-        JsonValue::Bool(_) | JsonValue::Number(_) | JsonValue::Array(_) | JsonValue::Object(_) => {
-            serde_json::to_string(value).unwrap_or_default()
-        }
+fn echo(mut at: Scanner<'_>) -> String {
+    let text = match at.peek() {
+        Some(b'"') => at.string().unwrap_or_default(),
+        Some(b'n') => "None".into(),
+        _ => compact(at.value()).unwrap_or_default().into(),
     };
     shortened(&text).into_owned()
 }
@@ -100,6 +105,13 @@ impl fmt::Display for InvalidField {
 }
 
 impl std::error::Error for InvalidField {}
+
+/// A string that spells half of a surrogate pair; none is in JSON that was checked.
+impl From<serde_json::Error> for InvalidField {
+    fn from(error: serde_json::Error) -> Self {
+        de::Error::custom(error)
+    }
+}
 
 impl de::Error for InvalidField {
     fn custom<T: fmt::Display>(text: T) -> Self {
@@ -163,66 +175,110 @@ fn alternatives(variants: &[&str]) -> String {
     }
 }
 
-/// Reads a JSON value as a `T`.
-pub fn from_json<T: DeserializeOwned>(value: &JsonValue) -> Result<T, InvalidField> {
-    T::deserialize(Reader { value, from_text: false })
+/// Reads JSON text as a `T`.
+pub fn from_json<'de, T: Deserialize<'de>>(text: CheckedJson<'de>) -> Result<T, InvalidField> {
+    T::deserialize(Reader { at: &mut Scanner::new(text.as_str()), from_text: false })
+}
+
+/// Reads those fields of a JSON object whose names are `wanted` as a `T`, as if it had no others.
+pub fn from_fields<'de, T: Deserialize<'de>>(
+    object: CheckedJson<'de>,
+    wanted: fn(&str) -> bool,
+) -> Result<T, InvalidField> {
+    if !object.is_object() {
+        return Err(de::Error::custom("Input should be a valid dictionary"));
+    }
+    let at = &mut Scanner::new(object.as_str());
+    T::deserialize(MapAccessDeserializer::new(Fields { wanted, ..Fields::new(at, false) }))
+}
+
+/// Reads a value as a `T`, as if it had been sent as JSON.
+pub fn from_value<T: DeserializeOwned>(value: &Value) -> Result<T, InvalidField> {
+    T::deserialize(Reader { at: &mut Scanner::new(&value.to_string()), from_text: false })
 }
 
 /// Reads URL parameters as a `T`: every value in `parameters` is a string, or a list of them where one repeats.
 pub fn from_parameters<T: DeserializeOwned>(parameters: Map<String, Value>) -> Result<T, InvalidField> {
-    let fields = Vec::from_iter(parameters.into_iter().map(|(name, value)| (name, value.into())));
-    T::deserialize(ObjectReader::new(&fields, true))
+    let text = Value::Object(parameters).to_string();
+    T::deserialize(MapAccessDeserializer::new(Fields::new(&mut Scanner::new(&text), true)))
 }
 
-#[derive(Clone, Copy)]
-struct Reader<'a> {
-    value: &'a JsonValue,
+/// Reads the value that comes.
+struct Reader<'r, 'de> {
+    at: &'r mut Scanner<'de>,
     /// Whether strings read as numbers and booleans, and lists as their last item.
     from_text: bool,
 }
 
-impl<'a> Reader<'a> {
-    /// The single value: of a repeated parameter the last one wins.
-    fn single(self) -> Self {
-        match self.value {
-            JsonValue::Array(items) if self.from_text => {
-                items.last().map_or(self, |value| Self { value, ..self })
+impl<'de> Reader<'_, 'de> {
+    /// Reads the single value: of a repeated parameter the last one wins.
+    fn single<T>(
+        self,
+        read: impl FnOnce(Reader<'_, 'de>) -> Result<T, InvalidField>,
+    ) -> Result<T, InvalidField> {
+        let Self { at, from_text } = self;
+        let mut last;
+        let at = if from_text {
+            last = last_item(*at);
+            at.value();
+            &mut last
+        } else {
+            at
+        };
+        let begin = *at;
+        read(Reader { at, from_text }).map_err(|misfit| misfit.about(begin))
+    }
+
+    /// The string that comes, where strings read as other things.
+    fn text(&mut self) -> Result<Option<Cow<'de, str>>, InvalidField> {
+        let comes = self.from_text && self.at.peek() == Some(b'"');
+        Ok(comes.then(|| self.at.string()).transpose()?)
+    }
+
+    fn any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, InvalidField> {
+        let Self { at, from_text } = self;
+        match at.peek() {
+            Some(b'{') => {
+                let value = visitor.visit_map(Fields::new(at, from_text))?;
+                at.close();
+                Ok(value)
             }
-            _ => self,
-        }
-    }
-
-    fn text(self) -> Option<&'a str> {
-        match self.value {
-            JsonValue::String(text) if self.from_text => Some(text),
-            _ => None,
-        }
-    }
-
-    fn any<'de, V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, InvalidField> {
-        match self.value {
-            JsonValue::Null => visitor.visit_unit(),
-            JsonValue::Bool(value) => visitor.visit_bool(*value),
-            JsonValue::Number(text) => {
-                let number = serde_json::from_str::<Number>(text).ok();
-                let number = number.map(|number| (number.as_u64(), number.as_i64(), number.as_f64()));
-                match number.unwrap_or_default() {
-                    (Some(value), ..) => visitor.visit_u64(value),
-                    (_, Some(value), _) => visitor.visit_i64(value),
-                    (.., Some(value)) => visitor.visit_f64(value),
-                    (None, None, None) => Err(de::Error::invalid_type(Unexpected::Other("number"), &visitor)),
+            Some(b'[') => {
+                at.open();
+                let value = visitor.visit_seq(Items { at: &mut *at, index: 0, from_text, alone: false })?;
+                at.close();
+                Ok(value)
+            }
+            Some(b'"') => match at.string()? {
+                // It has no escapes, and so no NUL.
+                Cow::Borrowed(text) => visitor.visit_borrowed_str(text),
+                Cow::Owned(text) => {
+                    no_nul(&text)?;
+                    visitor.visit_string(text)
                 }
-            }
-            JsonValue::String(text) => no_nul(text).and_then(|text| visitor.visit_str(text)),
-            JsonValue::Array(items) => {
-                visitor.visit_seq(ItemReader { items: items.iter().enumerate(), from_text: self.from_text })
-            }
-            JsonValue::Object(fields) => visitor.visit_map(ObjectReader::new(fields, self.from_text)),
+            },
+            _ => match at.scalar() {
+                "null" => visitor.visit_unit(),
+                "true" => visitor.visit_bool(true),
+                "false" => visitor.visit_bool(false),
+                number => {
+                    let number = serde_json::from_str::<Number>(number).ok();
+                    let number = number.map(|number| (number.as_u64(), number.as_i64(), number.as_f64()));
+                    match number.unwrap_or_default() {
+                        (Some(value), ..) => visitor.visit_u64(value),
+                        (_, Some(value), _) => visitor.visit_i64(value),
+                        (.., Some(value)) => visitor.visit_f64(value),
+                        (None, None, None) => {
+                            Err(de::Error::invalid_type(Unexpected::Other("number"), &visitor))
+                        }
+                    }
+                }
+            },
         }
     }
 
-    fn integer<'de, V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, InvalidField> {
-        match self.text() {
+    fn integer<V: Visitor<'de>>(mut self, visitor: V) -> Result<V::Value, InvalidField> {
+        match self.text()? {
             Some(text) => match (text.parse::<u64>(), text.parse::<i64>()) {
                 (Ok(value), _) => visitor.visit_u64(value),
                 (_, Ok(value)) => visitor.visit_i64(value),
@@ -235,54 +291,97 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn no_nul(text: &str) -> Result<&str, InvalidField> {
+/// The last item, where a list with items comes.
+fn last_item(mut at: Scanner<'_>) -> Scanner<'_> {
+    let mut last = at;
+    if at.peek() == Some(b'[') {
+        at.open();
+        while at.more() {
+            last = at;
+            at.value();
+        }
+    }
+    last
+}
+
+fn no_nul(text: &str) -> Result<(), InvalidField> {
     if text.contains('\0') {
         Err(de::Error::custom("String should not contain the NUL character"))
     } else {
-        Ok(text)
+        Ok(())
     }
 }
 
-/// Refuses a string with a NUL, which no database keeps, anywhere in a value whose type nothing else says of.
-fn free_of_nul(value: &JsonValue) -> Result<(), InvalidField> {
-    let found = match value {
-        JsonValue::Null | JsonValue::Bool(_) | JsonValue::Number(_) => Ok(()),
-        JsonValue::String(text) => no_nul(text).map(|_| ()),
-        JsonValue::Array(items) => items.iter().enumerate().try_for_each(|(index, item)| {
-            free_of_nul(item).map_err(|misfit| misfit.below(Segment::Item(index)))
-        }),
-        JsonValue::Object(fields) => fields.iter().try_for_each(|(name, value)| {
-            let name_is = no_nul(name)
-                .map_err(|misfit| InvalidField { input: Some(shortened(name).into_owned()), ..misfit });
-            name_is
-                .and_then(|_| free_of_nul(value))
-                .map_err(|misfit| misfit.below(Segment::Field(name.clone())))
-        }),
+/// Goes over a value whose type nothing else says, and refuses one with a NUL in it, which no database keeps.
+fn pass_over<'de>(at: &mut Scanner<'de>) -> Result<&'de str, InvalidField> {
+    let mut begin = *at;
+    let text = at.value();
+    // A NUL has no other spelling; what looks like one may be a backslash and digits.
+    if text.contains(r"\u0000") {
+        find_nul(&mut begin)?;
+    }
+    Ok(text)
+}
+
+/// Goes over a value up to the first string with a NUL in it.
+fn find_nul(at: &mut Scanner<'_>) -> Result<(), InvalidField> {
+    let begin = *at;
+    let found = match at.peek() {
+        Some(b'{') => find_nul_in_fields(at),
+        Some(b'[') => find_nul_in_items(at),
+        Some(b'"') => at.string().map_err(InvalidField::from).and_then(|text| no_nul(&text)),
+        _ => {
+            at.scalar();
+            Ok(())
+        }
     };
-    found.map_err(|misfit| misfit.about(value))
+    found.map_err(|misfit| misfit.about(begin))
+}
+
+fn find_nul_in_items(at: &mut Scanner<'_>) -> Result<(), InvalidField> {
+    at.open();
+    let mut index = 0;
+    while at.more() {
+        find_nul(at).map_err(|misfit| misfit.below(Segment::Item(index)))?;
+        index += 1;
+    }
+    at.close();
+    Ok(())
+}
+
+fn find_nul_in_fields(at: &mut Scanner<'_>) -> Result<(), InvalidField> {
+    at.open();
+    while at.more() {
+        let name = at.name()?;
+        no_nul(&name)
+            .map_err(|misfit| misfit.quoting(&name))
+            .and_then(|()| find_nul(at))
+            .map_err(|misfit| misfit.below(Segment::Field(name.into_owned())))?;
+    }
+    at.close();
+    Ok(())
 }
 
 macro_rules! integers {
     ($($method:ident)*) => {$(
         fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, InvalidField> {
-            let this = self.single();
-            this.integer(visitor).map_err(|misfit| misfit.about(this.value))
+            self.single(|this| this.integer(visitor))
         }
     )*};
 }
 
-impl<'de> Deserializer<'de> for Reader<'_> {
+impl<'de> Deserializer<'de> for Reader<'_, 'de> {
     type Error = InvalidField;
 
     integers! { deserialize_i8 deserialize_i16 deserialize_i32 deserialize_i64 deserialize_u8 deserialize_u16 deserialize_u32 deserialize_u64 }
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, InvalidField> {
-        self.any(visitor).map_err(|misfit| misfit.about(self.value))
+        let begin = *self.at;
+        self.any(visitor).map_err(|misfit| misfit.about(begin))
     }
 
     fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, InvalidField> {
-        let this = self.single();
-        match this.text() {
+        self.single(|mut this| match this.text()? {
             Some(text) if ["true", "1"].iter().any(|yes| text.eq_ignore_ascii_case(yes)) => {
                 visitor.visit_bool(true)
             }
@@ -291,32 +390,34 @@ impl<'de> Deserializer<'de> for Reader<'_> {
             }
             Some(_) => Err(de::Error::custom("Input should be a valid boolean, unable to interpret input")),
             None => this.any(visitor),
-        }
-        .map_err(|misfit: InvalidField| misfit.about(this.value))
+        })
     }
 
     fn deserialize_f64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, InvalidField> {
-        let this = self.single();
-        match this.text().map(str::parse::<f64>) {
+        self.single(|mut this| match this.text()?.map(|text| text.parse::<f64>()) {
             Some(Ok(number)) if number.is_finite() => visitor.visit_f64(number),
             Some(_) => {
                 Err(de::Error::custom("Input should be a valid number, unable to parse string as a number"))
             }
             None => this.any(visitor),
-        }
-        .map_err(|misfit: InvalidField| misfit.about(this.value))
+        })
     }
 
     fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, InvalidField> {
-        self.single().deserialize_any(visitor)
+        self.single(|this| this.any(visitor))
     }
 
     fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, InvalidField> {
-        self.single().deserialize_any(visitor)
+        self.deserialize_str(visitor)
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, InvalidField> {
-        if *self.value == JsonValue::Null { visitor.visit_none() } else { visitor.visit_some(self) }
+        if self.at.peek() == Some(b'n') {
+            self.at.scalar();
+            visitor.visit_none()
+        } else {
+            visitor.visit_some(self)
+        }
     }
 
     fn deserialize_newtype_struct<V: Visitor<'de>>(
@@ -327,20 +428,18 @@ impl<'de> Deserializer<'de> for Reader<'_> {
         if name != JsonText::NAME {
             return visitor.visit_newtype_struct(self);
         }
-        free_of_nul(self.value)?;
-        visitor.visit_str(&serde_json::to_string(self.value).map_err(de::Error::custom)?)
+        visitor.visit_string(compact(pass_over(self.at)?)?)
     }
 
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, InvalidField> {
-        free_of_nul(self.value)?;
+        pass_over(self.at)?;
         visitor.visit_unit()
     }
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, InvalidField> {
-        match self.value {
-            JsonValue::String(_) if self.from_text => {
-                let items = std::slice::from_ref(self.value).iter().enumerate();
-                visitor.visit_seq(ItemReader { items, from_text: true })
+        match self.at.peek() {
+            Some(b'"') if self.from_text => {
+                visitor.visit_seq(Items { at: self.at, index: 0, from_text: true, alone: true })
             }
             _ => self.deserialize_any(visitor),
         }
@@ -353,11 +452,9 @@ impl<'de> Deserializer<'de> for Reader<'_> {
         _: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, InvalidField> {
-        match self.value {
-            JsonValue::Object(_) => self.deserialize_any(visitor),
-            _ => {
-                Err(InvalidField::about(de::Error::custom("Input should be a valid dictionary"), self.value))
-            }
+        match self.at.peek() {
+            Some(b'{') => self.deserialize_any(visitor),
+            _ => Err(InvalidField::about(de::Error::custom("Input should be a valid dictionary"), *self.at)),
         }
     }
 
@@ -367,280 +464,115 @@ impl<'de> Deserializer<'de> for Reader<'_> {
         variants: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, InvalidField> {
-        let this = self.single();
-        match this.value {
-            JsonValue::String(text) => visitor.visit_enum(text.as_str().into_deserializer()),
+        self.single(|this| match this.at.peek() {
+            Some(b'"') => visitor.visit_enum(this.at.string()?.into_deserializer()),
             _ => Err(de::Error::unknown_variant("", variants)),
-        }
-        .map_err(|misfit: InvalidField| misfit.about(this.value))
+        })
     }
 
     serde::forward_to_deserialize_any! { f32 i128 u128 char bytes byte_buf unit unit_struct tuple tuple_struct map identifier }
 }
 
-struct ItemReader<'a> {
-    items: std::iter::Enumerate<std::slice::Iter<'a, JsonValue>>,
+/// Reads the items of a list.
+struct Items<'r, 'de> {
+    at: &'r mut Scanner<'de>,
+    index: usize,
     from_text: bool,
+    /// Whether it is a parameter that was sent once: one item, with no list around it.
+    alone: bool,
 }
 
-impl<'de> de::SeqAccess<'de> for ItemReader<'_> {
+impl<'de> de::SeqAccess<'de> for Items<'_, 'de> {
     type Error = InvalidField;
 
     fn next_element_seed<T: DeserializeSeed<'de>>(
         &mut self,
         seed: T,
     ) -> Result<Option<T::Value>, InvalidField> {
-        let Some((index, value)) = self.items.next() else { return Ok(None) };
-        let read = seed.deserialize(Reader { value, from_text: self.from_text });
-        read.map(Some).map_err(|misfit: InvalidField| misfit.about(value).below(Segment::Item(index)))
-    }
-
-    fn size_hint(&self) -> Option<usize> {
-        Some(self.items.len())
+        let comes = if self.alone { self.index == 0 } else { self.at.more() };
+        if !comes {
+            return Ok(None);
+        }
+        let begin = *self.at;
+        let read = seed.deserialize(Reader { at: &mut *self.at, from_text: self.from_text });
+        let read = read.map_err(|misfit| misfit.about(begin).below(Segment::Item(self.index)))?;
+        self.index += 1;
+        Ok(Some(read))
     }
 }
 
-struct ObjectReader<'a> {
-    fields: std::slice::Iter<'a, (String, JsonValue)>,
-    current: Option<&'a (String, JsonValue)>,
+/// Reads the wanted fields of an object.
+struct Fields<'r, 'de> {
+    at: &'r mut Scanner<'de>,
+    /// Of the field whose value comes.
+    name: Option<Cow<'de, str>>,
+    wanted: fn(&str) -> bool,
     from_text: bool,
 }
 
-impl<'a> ObjectReader<'a> {
-    fn new(fields: &'a [(String, JsonValue)], from_text: bool) -> Self {
-        Self { fields: fields.iter(), current: None, from_text }
+impl<'r, 'de> Fields<'r, 'de> {
+    /// Goes into the object that comes.
+    fn new(at: &'r mut Scanner<'de>, from_text: bool) -> Self {
+        at.open();
+        Self { at, name: None, wanted: |_| true, from_text }
+    }
+
+    /// The next wanted name.
+    fn next(&mut self) -> Result<Option<Cow<'de, str>>, InvalidField> {
+        while self.at.more() {
+            let name = self.at.name()?;
+            if (self.wanted)(&name) {
+                return Ok(Some(name));
+            }
+            self.at.value();
+        }
+        Ok(None)
     }
 }
 
-impl<'de> de::MapAccess<'de> for ObjectReader<'_> {
+impl<'de> de::MapAccess<'de> for Fields<'_, 'de> {
     type Error = InvalidField;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, InvalidField> {
-        self.current = self.fields.next();
-        let Some((name, value)) = self.current else { return Ok(None) };
-        let read = no_nul(name).and_then(|name| seed.deserialize(name.into_deserializer()));
-        read.map(Some).map_err(|misfit: InvalidField| match misfit.path.is_empty() {
-            true => InvalidField { input: Some(shortened(name).into_owned()), ..misfit }
-                .below(Segment::Field(name.clone())),
-            false => misfit.about(value),
-        })
+        let Some(name) = self.next()? else { return Ok(None) };
+        let read = no_nul(&name).and_then(|()| seed.deserialize((&*name).into_deserializer()));
+        let read = read.map_err(|misfit: InvalidField| match misfit.path.is_empty() {
+            true => misfit.quoting(&name).below(Segment::Field(name.to_string())),
+            false => misfit.about(*self.at),
+        })?;
+        self.name = Some(name);
+        Ok(Some(read))
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, InvalidField> {
-        let Some((name, value)) = self.current.take() else {
+        let Some(name) = self.name.take() else {
             return Err(de::Error::custom("a value was read before its key"));
         };
-        let read = seed.deserialize(Reader { value, from_text: self.from_text });
-        read.map_err(|misfit: InvalidField| misfit.about(value).below(Segment::Field(name.clone())))
+        let begin = *self.at;
+        let read = seed.deserialize(Reader { at: &mut *self.at, from_text: self.from_text });
+        read.map_err(|misfit| misfit.about(begin).below(Segment::Field(name.into_owned())))
     }
 }
 
-impl<'de> Deserializer<'de> for ObjectReader<'_> {
-    type Error = InvalidField;
+/// A value that may be left out and may not be null.
+pub(crate) fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
+}
 
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, InvalidField> {
-        visitor.visit_map(self)
-    }
-
-    serde::forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit unit_struct
-        newtype_struct seq tuple tuple_struct map struct enum identifier ignored_any
+/// A field that has two spellings, of which one is sent, or both with one value.
+pub(crate) fn either_spelling<T: PartialEq, E: de::Error>(
+    field: &'static str,
+    spelling: Option<T>,
+    other: Option<T>,
+) -> Result<T, E> {
+    match (spelling, other) {
+        (Some(one), Some(another)) if one != another => Err(E::duplicate_field(field)),
+        (Some(value), _) | (None, Some(value)) => Ok(value),
+        (None, None) => Err(E::missing_field(field)),
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-
-    use serde::Deserialize;
-    use serde_json::json;
-
-    use super::*;
-    use crate::name::{FlowName, TagKey};
-
-    #[derive(Debug, Deserialize)]
-    #[serde(deny_unknown_fields)]
-    #[expect(dead_code, reason = "only read")]
-    struct Body {
-        name: FlowName,
-        kind: Option<Kind>,
-        #[serde(default)]
-        counts: Vec<u64>,
-        #[serde(default)]
-        tags: BTreeMap<TagKey, String>,
-        inner: Option<Inner>,
-    }
-
-    #[derive(Debug, Deserialize)]
-    #[expect(dead_code, reason = "only read")]
-    struct Inner {
-        flag: bool,
-        size: Option<f64>,
-    }
-
-    #[derive(Debug, Deserialize, PartialEq)]
-    #[serde(rename_all = "lowercase")]
-    enum Kind {
-        Public,
-        Private,
-    }
-
-    #[test]
-    fn every_misfit_names_its_field_and_quotes_its_input() {
-        let table = [
-            (json!({}), "name", "Field required [input: None]"),
-            (json!({"name": null}), "name", "Input should be a valid string [input: None]"),
-            (json!({"name": 5}), "name", "Input should be a valid string [input: 5]"),
-            (
-                json!({"name": "foo bar"}),
-                "name",
-                r"String should match pattern '^[a-zA-Z0-9][a-zA-Z0-9\.\-_~]*$' [input: foo bar]",
-            ),
-            (json!({"name": "x", "kind": ""}), "kind", "Input should be 'public' or 'private' [input: ]"),
-            (
-                json!({"name": "x", "kind": {"a": 1}}),
-                "kind",
-                "Input should be 'public' or 'private' [input: {\"a\":1}]",
-            ),
-            (json!({"name": "x", "more": 1}), "more", "Extra inputs are not permitted [input: 1]"),
-            (
-                json!({"name": "x", "counts": [1, "2"]}),
-                "counts[1]",
-                "Input should be a valid integer [input: 2]",
-            ),
-            (
-                json!({"name": "x", "counts": [-1]}),
-                "counts[0]",
-                "Input should be greater than or equal to 0 [input: -1]",
-            ),
-            (
-                json!({"name": "x", "counts": [1.5]}),
-                "counts[0]",
-                "Input should be a valid integer [input: 1.5]",
-            ),
-            (json!({"name": "x", "counts": ""}), "counts", "Input should be a valid list [input: ]"),
-            (json!({"name": "x", "tags": ""}), "tags", "Input should be a valid dictionary [input: ]"),
-            (json!({"name": "x", "tags": {"a": 1}}), "tags.a", "Input should be a valid string [input: 1]"),
-            (
-                json!({"name": "x", "tags": {"a": "\u{0}"}}),
-                "tags.a",
-                "String should not contain the NUL character [input: \u{0}]",
-            ),
-            (
-                json!({"name": "x", "inner": [true]}),
-                "inner",
-                "Input should be a valid dictionary [input: [true]]",
-            ),
-            (
-                json!({"name": "x", "inner": {"flag": "true"}}),
-                "inner.flag",
-                "Input should be a valid boolean [input: true]",
-            ),
-            (
-                json!({"name": "x", "inner": {"flag": true, "size": ""}}),
-                "inner.size",
-                "Input should be a valid number [input: ]",
-            ),
-            (json!([]), "", "Input should be a valid dictionary [input: []]"),
-        ];
-        for (input, field, message) in table {
-            let misfit = from_json::<Body>(&input.clone().into()).expect_err(&input.to_string());
-            assert_eq!((misfit.field().as_str(), misfit.message().as_str()), (field, message), "{input}");
-        }
-        let misfit = from_json::<Body>(&json!({"name": "x", "tags": {"a b": ""}}).into()).unwrap_err();
-        assert_eq!(misfit.field(), "tags.a b");
-    }
-
-    #[test]
-    fn a_number_beyond_all_types_is_told_what_is_wanted_like_any_other() {
-        for (text, field, message) in [
-            (r#"{"name": 1e400}"#, "name", "Input should be a valid string [input: 1e400]"),
-            (
-                r#"{"name": "x", "counts": [1e400]}"#,
-                "counts[0]",
-                "Input should be a valid integer [input: 1e400]",
-            ),
-            (r#"{"name": "x", "tags": 1e400}"#, "tags", "Input should be a valid dictionary [input: 1e400]"),
-            (
-                r#"{"name": "x", "inner": {"flag": -1e400}}"#,
-                "inner.flag",
-                "Input should be a valid boolean [input: -1e400]",
-            ),
-            (
-                r#"{"name": "x", "inner": {"flag": true, "size": 1e400}}"#,
-                "inner.size",
-                "Input should be a valid number [input: 1e400]",
-            ),
-        ] {
-            let misfit = from_json::<Body>(&crate::json::parse(text.as_bytes()).unwrap()).expect_err(text);
-            assert_eq!((misfit.field().as_str(), misfit.message().as_str()), (field, message), "{text}");
-        }
-    }
-
-    #[derive(Debug, Deserialize)]
-    struct Query {
-        page: Option<i64>,
-        reverse: Option<bool>,
-        #[serde(default)]
-        tag: Vec<String>,
-        kind: Option<Kind>,
-    }
-
-    #[test]
-    fn parameters_read_as_what_the_type_wants() {
-        let Value::Object(parameters) = json!({"page": ["1", "2"], "reverse": "True", "tag": "one", "kind": ["junk", "private"], "other": ""})
-        else {
-            unreachable!()
-        };
-        let query: Query = from_parameters(parameters).unwrap();
-        assert_eq!((query.page, query.reverse, query.kind), (Some(2), Some(true), Some(Kind::Private)));
-        assert_eq!(query.tag, ["one"]);
-    }
-
-    #[test]
-    fn parameters_of_the_wrong_form_are_named() {
-        let table = [
-            (
-                json!({"page": ""}),
-                "page",
-                "Input should be a valid integer, unable to parse string as an integer [input: ]",
-            ),
-            (
-                json!({"page": "99999999999999999999"}),
-                "page",
-                "Input should be a valid integer, unable to parse string as an integer [input: 99999999999999999999]",
-            ),
-            (
-                json!({"page": "9223372036854775808"}),
-                "page",
-                "Input should be a valid integer [input: 9223372036854775808]",
-            ),
-            (
-                json!({"reverse": ""}),
-                "reverse",
-                "Input should be a valid boolean, unable to interpret input [input: ]",
-            ),
-        ];
-        for (input, field, message) in table {
-            let Value::Object(parameters) = input.clone() else { unreachable!() };
-            let misfit = from_parameters::<Query>(parameters).unwrap_err();
-            assert_eq!((misfit.field().as_str(), misfit.message().as_str()), (field, message), "{input}");
-        }
-    }
-
-    #[derive(Debug, Deserialize)]
-    #[serde(deny_unknown_fields)]
-    struct Closed {}
-
-    #[test]
-    fn a_long_key_is_told_by_its_beginning_wherever_it_is() {
-        let (key, told) = ("é".repeat(100_000), format!("{}…", "é".repeat(MAX_ECHO)));
-        let misfit = from_json::<Closed>(&json!({ &key: 1 }).into()).unwrap_err();
-        assert_eq!(misfit.field(), told);
-        let misfit = from_json::<BTreeMap<String, Query>>(&json!({ &key: {"page": []} }).into()).unwrap_err();
-        assert_eq!(misfit.field(), format!("{told}.page"));
-        let misfit = from_json::<BTreeMap<u64, u64>>(&json!({ &key: 1 }).into()).unwrap_err();
-        assert_eq!(misfit.field(), told);
-        assert!(misfit.message().ends_with(&format!("[input: {told}]")), "{}", misfit.message());
-    }
-}
+mod tests;

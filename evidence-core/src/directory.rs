@@ -3,7 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::fact::{Denoted, Fact, Guard, Key, NameEffect, RecordKind};
+use crate::fact::Fact;
+use crate::fact::names::{Denoted, Guard, Key, NameEffect, RecordKind};
 use crate::id::Id;
 
 /// A name where it is unique: in an organization, or in the whole store.
@@ -196,7 +197,7 @@ impl NameChanges {
 mod tests {
     use super::*;
     use crate::conformance::fixtures::{environment, id, named};
-    use crate::environments::Environment;
+    use crate::environments::record::Environment;
 
     fn created(n: u64, name: &str) -> Fact {
         Fact::EnvironmentCreated { record: environment(n, name) }

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::compute::Refused;
+use crate::compute::refused::Refused;
 use crate::decode::InvalidField;
-use crate::store::StoreError;
-use crate::tags::TaggedKind;
+use crate::store::error::StoreError;
+use crate::tags::record::TaggedKind;
 
 /// The result of an operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

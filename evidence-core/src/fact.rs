@@ -1,35 +1,33 @@
 //! Everything that can happen, one variant each, past tense and complete: from the facts alone every table of a
 //! store can be rebuilt (the hashes of API keys aside). A write is a list of facts, recorded together or not at all.
 
-mod payload;
-
-use std::borrow::Cow;
+pub(crate) mod names;
+pub(crate) mod payload;
 
 use serde::{Deserialize, Serialize};
 
-use crate::allowlists::Allowance;
-use crate::artifacts::Artifact;
-use crate::attestation_types::{AttestationType, AttestationTypeVersion};
-use crate::attestations::Attestation;
-use crate::auth::{Actor, KeyHash};
+use crate::allowlists::record::Allowance;
+use crate::artifacts::record::Artifact;
+use crate::attestation_types::record::{AttestationType, AttestationTypeVersion};
+use crate::attestations::record::Attestation;
+use crate::auth::actor::Actor;
+use crate::auth::credentials::KeyHash;
 use crate::compute::LONG_JSON;
-use crate::environments::Environment;
-use crate::flows::Flow;
+use crate::environments::record::Environment;
+use crate::flows::record::Flow;
 use crate::id::Id;
 use crate::ledger::{Hash, Header};
-use crate::name::{
-    AttestationTypeName, EnvironmentName, FlowName, OrgName, PolicyName, ServiceAccountName, TrailName,
-};
-use crate::orgs::{Membership, Organization, User};
-use crate::policies::{Policy, PolicyVersion};
-use crate::repos::Repo;
-use crate::service_accounts::{ApiKeyRecord, ServiceAccount};
-use crate::snapshots::Snapshot;
-use crate::store::{StoreError, StoreResult};
+use crate::name::EnvironmentName;
+use crate::orgs::record::{Membership, Organization, User};
+use crate::policies::record::{Policy, PolicyVersion};
+use crate::repos::record::Repo;
+use crate::service_accounts::record::{ApiKeyRecord, ServiceAccount};
+use crate::snapshots::record::Snapshot;
+use crate::store::error::{StoreError, StoreResult};
 use crate::time::Timestamp;
-use crate::trails::Trail;
+use crate::trails::record::Trail;
 
-pub(crate) use payload::keep_unknown_fields;
+pub use names::{Denoted, Guard, Key, NameEffect, RecordKind};
 pub use payload::{Recorded, UnknownFields, said};
 
 /// Something that happened in an organization. Its JSON is a ledger entry's payload, an object whose one key is the
@@ -37,6 +35,7 @@ pub use payload::{Recorded, UnknownFields, said};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the variants and fields are named after what they hold")]
+#[non_exhaustive]
 pub enum Fact {
     OrganizationCreated {
         record: Organization,
@@ -266,7 +265,7 @@ impl Fact {
                 claim(Key::Trail { flow: record.flow, name: record.name.clone() }, record.id)
             }
             Self::ArtifactReported { record } => {
-                record.named().map(|key| NameEffect::Alias(key, record.id)).into_iter().collect()
+                record.names().map(|key| NameEffect::Alias(key, record.id)).collect()
             }
             Self::RepoReported { record } => claim(Key::Repo(record.identity.clone()), record.id),
             Self::EnvironmentCreated { record } => claim(Key::Environment(record.name.clone()), record.id),
@@ -305,154 +304,6 @@ impl Fact {
             | Self::TextKept { .. } => Vec::new(),
         }
     }
-}
-
-/// The kinds of records in an organization. All but snapshots and artifacts change, and so have a revision.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-#[expect(missing_docs, reason = "the variants are the records")]
-pub enum RecordKind {
-    /// A user's role, under the user's id.
-    Member,
-    ServiceAccount,
-    ApiKey,
-    Flow,
-    Trail,
-    Repo,
-    Environment,
-    /// The newest report on an environment, under the environment's id.
-    Report,
-    Policy,
-    AttestationType,
-    Snapshot,
-    Artifact,
-}
-
-impl RecordKind {
-    /// The kind as stores write it.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Member => "member",
-            Self::ServiceAccount => "service_account",
-            Self::ApiKey => "api_key",
-            Self::Flow => "flow",
-            Self::Trail => "trail",
-            Self::Repo => "repo",
-            Self::Environment => "environment",
-            Self::Report => "report",
-            Self::Policy => "policy",
-            Self::AttestationType => "attestation_type",
-            Self::Snapshot => "snapshot",
-            Self::Artifact => "artifact",
-        }
-    }
-
-    /// Whether what its names lead to follows from rows of its own ([`crate::index::IndexRow`]): those of trails and
-    /// snapshots never change, and a template's name leads to the newest artifact that has it.
-    pub const fn names_itself(self) -> bool {
-        matches!(self, Self::Trail | Self::Snapshot | Self::Artifact)
-    }
-}
-
-/// What a record is found by. Organizations and users are named in the whole store, everything else in its
-/// organization.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-#[expect(missing_docs, reason = "the variants are the named records")]
-pub enum Key {
-    Organization(OrgName),
-    User(OrgName),
-    ServiceAccount(ServiceAccountName),
-    Flow(FlowName),
-    Trail {
-        flow: Id,
-        name: TrailName,
-    },
-    Repo(String),
-    Environment(EnvironmentName),
-    Policy(PolicyName),
-    AttestationType(AttestationTypeName),
-    /// A snapshot's number, which one snapshot has.
-    Snapshot {
-        environment: Id,
-        index: u64,
-    },
-    /// A template's name for artifacts of a trail: it leads to the one reported last.
-    Artifact {
-        trail: Id,
-        name: String,
-    },
-}
-
-impl Key {
-    /// The kind of record that it names; nothing for what is named in the whole store.
-    pub const fn kind(&self) -> Option<RecordKind> {
-        Some(match self {
-            Self::Organization(_) | Self::User(_) => return None,
-            Self::ServiceAccount(_) => RecordKind::ServiceAccount,
-            Self::Flow(_) => RecordKind::Flow,
-            Self::Trail { .. } => RecordKind::Trail,
-            Self::Repo(_) => RecordKind::Repo,
-            Self::Environment(_) => RecordKind::Environment,
-            Self::Policy(_) => RecordKind::Policy,
-            Self::AttestationType(_) => RecordKind::AttestationType,
-            Self::Snapshot { .. } => RecordKind::Snapshot,
-            Self::Artifact { .. } => RecordKind::Artifact,
-        })
-    }
-
-    /// The name itself.
-    pub fn name(&self) -> Cow<'_, str> {
-        let name: &str = match self {
-            Self::Organization(name) | Self::User(name) => name.as_ref(),
-            Self::ServiceAccount(name) => name.as_ref(),
-            Self::Flow(name) => name.as_ref(),
-            Self::Trail { name, .. } => name.as_ref(),
-            Self::Repo(name) | Self::Artifact { name, .. } => name,
-            Self::Environment(name) => name.as_ref(),
-            Self::Policy(name) => name.as_ref(),
-            Self::AttestationType(name) => name.as_ref(),
-            Self::Snapshot { index, .. } => return Cow::Owned(index.to_string()),
-        };
-        Cow::Borrowed(name)
-    }
-
-    /// Whether a second claim of it is refused even of the same record.
-    pub(crate) const fn is_claimed_once(&self) -> bool {
-        matches!(self, Self::Snapshot { .. })
-    }
-}
-
-/// What becomes of a name.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum NameEffect {
-    /// The record claims the name. The write is refused with [`crate::StoreError::Conflict`] where another record
-    /// claims it; an alias gives way.
-    Claim(Key, Id),
-    /// The name leads to the record, which does not claim it: a former name of it, until another record claims it, or one
-    /// that the newest of several records has.
-    Alias(Key, Id),
-    /// The record gives up all of its names.
-    Release(RecordKind, Id),
-}
-
-/// What a name leads to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Denoted {
-    /// The record.
-    pub id: Id,
-    /// Whether the name is a former one, which another record may claim.
-    pub alias: bool,
-}
-
-/// What a decision rested on; a write whose guard no longer holds is refused with
-/// [`crate::StoreError::Conflict`], and the operation reads and decides again.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Guard {
-    /// No record claims the name; an alias leaves it vacant.
-    Vacant(Key),
-    /// The name still leads to this record, be it as an alias.
-    Denotes(Key, Id),
-    /// The record's newest fact is still the one at this ledger index ([`crate::Current::revision`]).
-    Revision(RecordKind, Id, u64),
 }
 
 /// Facts to be recorded together or not at all.

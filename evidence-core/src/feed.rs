@@ -14,7 +14,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::id::Id;
-use crate::store::StoreResult;
+use crate::store::error::StoreResult;
 use crate::time::Timestamp;
 
 /// The longest lease. One that would last longer, by the clock of whoever wants it, was taken by a clock that was far

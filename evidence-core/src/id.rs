@@ -148,6 +148,9 @@ impl Random for SystemRandom {
     }
 }
 
+/// A record's id, and the number of one of its versions.
+pub type VersionKey = (Id, u64);
+
 #[cfg(test)]
 mod tests {
     use super::*;

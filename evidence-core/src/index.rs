@@ -7,16 +7,19 @@
 
 use std::borrow::Cow;
 
-use crate::attestations::{Attachment, Binding};
-use crate::auth::{Actor, Role};
-use crate::fact::{Fact, NameEffect, RecordKind};
+use crate::attestations::record::{Attachment, Binding};
+use crate::auth::actor::{Actor, Role};
+use crate::fact::Fact;
+use crate::fact::names::{NameEffect, RecordKind};
 use crate::id::Id;
 use crate::ledger::Hash;
 use crate::name::{Fingerprint, TrailName};
-use crate::orgs::{Organization, User};
-use crate::shared::{Tags, VcsProvider};
-use crate::snapshots::{ArtifactKey, Instance, Snapshot};
-use crate::texts::TextRef;
+use crate::orgs::record::{Organization, User};
+use crate::repos::record::VcsProvider;
+use crate::snapshots::key::ArtifactKey;
+use crate::snapshots::record::{Instance, Snapshot};
+use crate::tags::record::Tags;
+use crate::texts::record::TextRef;
 use crate::time::Timestamp;
 
 /// One row to write because of a fact.

@@ -1,16 +1,23 @@
-//! JSON as it was sent: its numbers are the characters that were sent, however long. What callers send to get back is
-//! decoded to [`JsonValue`] and carried as [`JsonText`]; nothing on the way reads a number of it.
+//! JSON as it was sent: its numbers are the characters that were sent, however long. What callers send to get back is cut
+//! out of [`CheckedJson`] and carried as [`JsonText`]; nothing on the way reads a number of it.
 
 mod parse;
+mod scan;
 mod text;
 
+use schemars::JsonSchema;
 use serde::ser::Error as _;
 use serde::{Serialize, Serializer};
-use serde_json::Value;
 use serde_json::value::RawValue;
 
-pub use parse::{MAX_DEPTH, MAX_VALUES, parse};
+pub use parse::{CheckedJson, MAX_DEPTH, MAX_VALUES, check, parse};
+pub(crate) use scan::{Scanner, compact};
 pub use text::{JsonFields, JsonText};
+
+/// `{}`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
+#[schemars(inline)]
+pub struct EmptyObject {}
 
 /// A JSON value whose numbers are text.
 #[derive(Debug, Clone, Eq)]
@@ -49,21 +56,6 @@ fn by_name(fields: &[(String, JsonValue)]) -> Vec<&(String, JsonValue)> {
     let mut fields = Vec::from_iter(fields);
     fields.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
     fields
-}
-
-impl From<Value> for JsonValue {
-    fn from(value: Value) -> Self {
-        match value {
-            Value::Null => Self::Null,
-            Value::Bool(value) => Self::Bool(value),
-            Value::Number(number) => Self::Number(number.to_string()),
-            Value::String(text) => Self::String(text),
-            Value::Array(items) => Self::Array(items.into_iter().map(Self::from).collect()),
-            Value::Object(fields) => {
-                Self::Object(fields.into_iter().map(|(name, value)| (name, value.into())).collect())
-            }
-        }
-    }
 }
 
 impl Serialize for JsonValue {

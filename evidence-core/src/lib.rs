@@ -13,69 +13,73 @@
 //! | `conformance` | no | the checks that every store has to pass, as a test program |
 //! | `proptest` | no | strategies for every validated type and request, to test clients and stores with |
 
-pub mod administration;
+// The floors of ARCHITECTURE.md, from the lowest: files import from their own floor and those below.
+
+pub mod bounded;
+mod cache;
+pub mod decode;
+pub mod digest;
+pub mod git;
+pub mod id;
+pub mod json;
+pub mod ledger;
+pub mod links;
+pub mod name;
+pub mod time;
+
+#[cfg(feature = "pdf")]
+pub mod pdf;
+pub mod rules;
+
+pub mod compute;
+pub mod directory;
+pub mod error;
+pub mod fact;
+pub mod index;
+pub mod limits;
+pub mod page;
+
+pub mod blobs;
+pub mod feed;
+pub mod store;
+
+pub mod auth;
+pub mod operation;
+pub mod queue;
+pub mod service;
+pub mod shares;
+pub mod spool;
+mod turns;
+
 pub mod allowlists;
-pub mod api;
 pub mod api_keys;
 pub mod artifacts;
 pub mod attestation_types;
 pub mod attestations;
-pub mod auth;
-pub mod background;
-pub mod blobs;
-mod cache;
-pub mod compute;
-#[cfg(feature = "conformance")]
-pub mod conformance;
-pub mod decode;
-pub mod digest;
-pub mod directory;
 pub mod environments;
-pub mod error;
-mod evaluation;
-pub mod fact;
-pub mod feed;
 pub mod flows;
-pub mod id;
-pub mod index;
-pub mod json;
-pub mod ledger;
-pub mod limits;
-#[cfg(feature = "memory")]
-pub mod memory;
-pub mod name;
-pub mod operation;
 pub mod orgs;
-pub mod page;
 pub mod policies;
-pub mod queue;
-mod recording;
-#[cfg(feature = "pdf")]
-pub mod report;
-pub mod reports;
 pub mod repos;
-pub mod rules;
 pub mod schemas;
-pub mod seed;
-pub mod service;
 pub mod service_accounts;
-pub mod shared;
-pub mod shares;
 pub mod snapshots;
-pub mod spool;
-pub mod store;
-#[cfg(feature = "proptest")]
-pub mod strategies;
 pub mod sweep;
 pub mod tags;
-mod templates;
 pub mod texts;
-pub mod time;
 pub mod trails;
+
+pub mod administration;
+pub mod api;
+pub mod background;
+#[cfg(feature = "conformance")]
+pub mod conformance;
+#[cfg(feature = "memory")]
+pub mod memory;
+pub mod seed;
+#[cfg(feature = "proptest")]
+pub mod strategies;
 pub mod transfer;
-mod ttl_cache;
-mod turns;
-mod versions;
 
 pub use error::{Error, ErrorKind, Result, Wording};
 pub use fact::{Fact, Guard, Key, RecordKind, Write};

@@ -1,5 +1,5 @@
 //! How much the service takes in: the sizes and counts that a host may set. How long a single text or list may be is
-//! said by its type ([`crate::shared::Text`], [`crate::shared::List`], the names), and so by the API's schema.
+//! said by its type ([`crate::bounded::Text`], [`crate::bounded::List`], the names), and so by the API's schema.
 
 use crate::error::{Error, Result};
 
@@ -46,8 +46,9 @@ pub struct Limits {
     pub write: u64,
     /// Different artifacts that run in one environment: 10,000. Each is evaluated by each of its policies.
     pub running_artifacts: usize,
-    /// Artifacts reported to one trail: 10,000. A trail is evaluated by all that was reported to it; of reports that come at
-    /// the same time some more may pass.
+    /// Artifacts reported to one trail: 10,000. A trail is evaluated by all that was reported to it. Of reports that come at
+    /// the same time some more may pass, and a sixteenth more through each further server on the same store: not every
+    /// report is counted anew.
     pub trail_artifacts: u64,
     /// Attestations of one trail: 10,000, as with its artifacts.
     pub trail_attestations: u64,

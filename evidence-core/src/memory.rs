@@ -3,19 +3,33 @@
 //! look-up or a scan. [`record`](crate::store::Recorder::record) checks a whole write first and applies it afterwards,
 //! so that a refused one has changed nothing.
 
+mod allowlists;
+mod artifacts;
+mod attestation_types;
+mod attestations;
+mod blobs;
+mod environments;
 mod feed;
+mod flows;
 mod ledger;
+mod orgs;
 mod pending;
-mod queries;
+mod policies;
 mod record;
-mod runtime;
+mod repos;
+mod service_accounts;
+mod snapshots;
 mod tables;
+mod texts;
+mod trails;
 mod transfer;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use async_trait::async_trait;
 use bytes::Bytes;
+use serde::Serialize;
 
 use crate::auth::KeyHash;
 use crate::directory::{Directory, Name};
@@ -24,7 +38,7 @@ use crate::feed::Lease;
 use crate::id::Id;
 use crate::name::Fingerprint;
 use crate::orgs::{Organization, User};
-use crate::store::{Current, StoreError, StoreResult};
+use crate::store::{Current, Health, StoreError, StoreResult};
 use crate::time::Timestamp;
 use tables::Tables;
 
@@ -94,7 +108,37 @@ impl MemoryStore {
     }
 }
 
+#[async_trait]
+impl Health for MemoryStore {
+    async fn ready(&self) -> StoreResult<()> {
+        self.read().map(drop)
+    }
+}
+
 /// A writer panicked half way: what the maps hold now need not be what they should.
 fn poisoned<T>(_: PoisonError<T>) -> StoreError {
     StoreError::Failed("an earlier write did not come to its end".into())
+}
+
+/// Clones of the records, by name.
+fn records<T: Clone, N: Ord>(table: &BTreeMap<Id, Current<T>>, name: impl Fn(&T) -> N) -> Vec<T> {
+    let mut records: Vec<_> = table.values().map(|current| current.record.clone()).collect();
+    records.sort_by_key(name);
+    records
+}
+
+/// The bytes of a record, as other stores keep it.
+fn bytes(record: &impl Serialize) -> StoreResult<u64> {
+    let text = serde_json::to_vec(record).map_err(StoreError::corrupt)?;
+    Ok(text.len() as u64)
+}
+
+/// Whether `part` occurs in `text`, whatever the case of ASCII letters.
+fn contains_folded(text: &str, part: &str) -> bool {
+    text.to_ascii_lowercase().contains(&part.to_ascii_lowercase())
+}
+
+/// A limit as lists count.
+fn at_most(limit: u64) -> usize {
+    usize::try_from(limit).unwrap_or(usize::MAX)
 }

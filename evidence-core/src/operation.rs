@@ -2,8 +2,10 @@
 //! its `run` is the logic; routing, OpenAPI, scopes, limits and documentation all come from the list in
 //! [`crate::api`].
 
+mod acknowledged;
 mod list;
 mod stream;
+pub(crate) mod versions;
 
 use std::future::Future;
 
@@ -12,16 +14,17 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::auth::Scope;
+use crate::auth::actor::Scope;
 use crate::blobs::{Chunks, Upload};
 use crate::compute::{Compute, LONG_JSON};
 use crate::decode::{self, InvalidField};
 use crate::error::{Error, INVALID_PAYLOAD, Result};
-use crate::json::{self, JsonValue};
+use crate::json::{self, CheckedJson};
 use crate::limits::Limits;
 use crate::name::{FlowName, OrgName};
 use crate::service::Context;
 
+pub use acknowledged::Acknowledged;
 pub use list::*;
 pub use stream::*;
 
@@ -192,15 +195,16 @@ impl<T: DeserializeOwned + JsonSchema + Send + 'static> Body for Json<T> {
     }
 
     fn read(raw: RawBody) -> Result<Self> {
-        let value = match raw {
-            RawBody::Json(text) => json::parse(&text).map_err(|text| Error::invalid("body", text))?,
-            RawBody::Empty => JsonValue::Null,
+        let bytes = match raw {
+            RawBody::Json(bytes) => bytes,
+            RawBody::Empty => Bytes::from_static(b"null"),
             RawBody::Form { .. } | RawBody::Bytes(_) => return Err(Error::UnsupportedMediaType),
         };
-        if value == JsonValue::Null {
+        let text = json::check(&bytes).map_err(|text| Error::invalid("body", text))?;
+        if text.is_null() {
             return Err(Error::invalid("body", "Field required [input: None]"));
         }
-        decode::from_json(&value).map(Self).map_err(|misfit| Error::invalid_field(&misfit, "body"))
+        decode::from_json(text).map(Self).map_err(|misfit| Error::invalid_field(&misfit, "body"))
     }
 }
 
@@ -209,7 +213,7 @@ pub trait Document: JsonSchema + Sized + Send + 'static {
     /// The form's parts.
     const PARTS: FormParts;
     /// Reads it from its JSON; mostly [`decode::from_json`].
-    fn read(value: &JsonValue) -> Result<Self, InvalidField>;
+    fn read(text: CheckedJson<'_>) -> Result<Self, InvalidField>;
 }
 
 /// A multipart form: a JSON document and files.
@@ -250,8 +254,9 @@ impl<T: Document> Body for Form<T> {
         let part = T::PARTS.document;
         let missing = || Error::invalid(part, "Field required [input: None]");
         let RawBody::Form { document, files } = raw else { return Err(missing()) };
-        let value = json::parse(&document.ok_or_else(missing)?).map_err(|text| Error::invalid(part, text))?;
-        let document = T::read(&value).map_err(|misfit| Error::invalid_field(&misfit, part))?;
+        let bytes = document.ok_or_else(missing)?;
+        let text = json::check(&bytes).map_err(|text| Error::invalid(part, text))?;
+        let document = T::read(text).map_err(|misfit| Error::invalid_field(&misfit, part))?;
         Ok(Self { document, files: files.into_iter().map(|(_, file)| file).collect() })
     }
 }

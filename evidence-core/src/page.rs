@@ -233,6 +233,7 @@ where
 
 /// Where to go from a page in an envelope, its `_links`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct PageLinks {
     /// This page.
     #[serde(rename = "self")]

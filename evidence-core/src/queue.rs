@@ -19,7 +19,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout_at};
 
 use crate::id::Id;
-use crate::store::{StoreError, StoreResult};
+use crate::store::error::{StoreError, StoreResult};
 
 /// How many jobs may wait; further callers wait for a place.
 const PLACES: usize = 1024;

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::auth::Scope;
+use crate::auth::actor::Scope;
 use crate::error::Result;
 use crate::name::OrgName;
 use crate::operation::{Json, Method, Operation};

@@ -1,10 +1,11 @@
 //! Seeding: the first user, organizations and key of a store, in one call that may be repeated.
 
 use crate::administration::check_word;
-use crate::auth::{ApiKey, Role};
+use crate::auth::actor::Role;
+use crate::auth::credentials::ApiKey;
 use crate::error::{Error, Result};
 use crate::name::OrgName;
-use crate::orgs::OrgKind;
+use crate::orgs::record::OrgKind;
 use crate::service::{Evidence, retry_on_conflict};
 
 /// Whom to seed a store with.

@@ -1,29 +1,34 @@
 //! The service: authenticates, authorizes and runs operations over a store, with no transport in it.
 
 mod context;
+pub(crate) mod names;
 
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::artifacts::{KeptTrails, no_trails};
-use crate::auth::{Access, ApiKey, Credential, KeyHash, OrgAccess, Principal, Scope, Target};
+use crate::artifacts::trail_cache::{KeptTrails, no_trails};
+use crate::auth::access::{Access, OrgAccess, Principal, Target};
+use crate::auth::actor::Scope;
+use crate::auth::credentials::{ApiKey, Credential, KeyHash};
 use crate::blobs::{Blobs, OutsideBlobs};
+use crate::cache::ttl::TtlCache;
 use crate::compute::{Compute, ComputePool};
 use crate::error::{Error, Missing, Resource, Result, Wording};
-use crate::flows::Visibility;
+use crate::flows::record::Visibility;
+use crate::flows::templates::{Templates, no_templates};
 use crate::id::{Id, Random, SystemRandom};
 use crate::limits::Limits;
 use crate::name::{EnvironmentName, OrgName};
 use crate::operation::Operation;
-use crate::orgs::{KeyHolder, OrgRole};
-use crate::policies::{ParsedPolicies, no_policies};
+use crate::orgs::store::{KeyHolder, OrgRole};
+use crate::policies::parsed::{ParsedPolicies, no_policies};
 use crate::store::Store;
-use crate::sweep::Attachments;
-use crate::templates::{Templates, no_templates};
+use crate::sweep::pending::Attachments;
 use crate::time::{Clock, SystemClock, Timestamp};
-use crate::ttl_cache::TtlCache;
 use crate::turns::Turns;
+
+use names::{Names, no_names};
 
 pub use context::*;
 pub(crate) use context::{Lasting, retry_on_conflict};
@@ -154,6 +159,7 @@ struct Parts {
     settings: Settings,
     compute: Compute,
     callers: Callers,
+    names: Names,
     templates: Templates,
     policies: ParsedPolicies,
     trails: KeptTrails,
@@ -300,6 +306,7 @@ impl Evidence {
                 settings,
                 compute: Compute::default(),
                 callers: Callers::default(),
+                names: no_names(),
                 templates: no_templates(),
                 policies: no_policies(),
                 trails: no_trails(),
@@ -338,6 +345,7 @@ impl Evidence {
             settings: settings.clone(),
             compute: compute.clone(),
             callers: Callers::default(),
+            names: no_names(),
             templates: no_templates(),
             policies: no_policies(),
             trails: no_trails(),

@@ -1,8 +1,8 @@
 //! Attachments outside the database: in a directory, in an S3-compatible store (feature `s3`), in memory for tests, or
-//! wherever an [`object_store::ObjectStore`] of the host's leads.
+//! in any [`object_store::ObjectStore`] of the host's.
 //!
 //! Everything else stays in the store; only the content of attachments goes here, under `{organization}/{sha256}`, so
-//! that the same content is kept once an organization and only ever overwritten where it is no longer what it was.
+//! that the same content is kept once per organization, and overwritten only if it no longer matches its digest.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -44,15 +44,15 @@ use tokio::time::{Instant, timeout_at};
 
 pub use open::OpenError;
 
-/// How much is sent at a time: the least that S3 takes as a part of a larger object. Smaller content is one request.
+/// The size of the parts of a multipart upload, the least that S3 takes. Smaller content is one request.
 const PART: usize = 5 << 20;
 
-/// How many requests the place is asked at a time. One that it does not answer, as a directory on a disk that is gone, keeps
-/// a thread of the runtime's pool, even when nobody waits for it any more.
-const REQUESTS: usize = 64;
+/// How many requests run at a time. One that is not answered, as by a directory on a disk that is gone, keeps a thread of
+/// the runtime's pool, even when nobody waits for it any more.
+const MAX_REQUESTS: usize = 64;
 
-/// How long the place may take to answer one request.
-const ANSWERED_WITHIN: Duration = Duration::from_secs(30);
+/// How long the object store may take to answer one request.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Attachments in an object store.
 #[derive(Debug, Clone)]
@@ -66,26 +66,26 @@ impl ObjectBlobs {
     /// Attachments in this store, each a `{organization}/{sha256}` below `prefix`. What the store has answered must be
     /// durable: a [`object_store::local::LocalFileSystem`] needs `with_fsync(true)` for that.
     pub fn new(objects: Arc<dyn ObjectStore>, prefix: Path) -> Self {
-        Self { objects, prefix, requests: Arc::new(Semaphore::new(REQUESTS)) }
+        Self { objects, prefix, requests: Arc::new(Semaphore::new(MAX_REQUESTS)) }
     }
 
     fn path(&self, org: Id, sha256: &Fingerprint) -> Path {
         self.prefix.clone().join(org.to_string()).join(sha256.as_str())
     }
 
-    /// What the place answers to a request. One that it does not answer goes on, and counts, until it does.
-    async fn ask<T, F>(&self, request: impl FnOnce(Arc<dyn ObjectStore>) -> F) -> StoreResult<T>
+    /// Sends a request and waits for its outcome. One that times out goes on, and counts, until it is answered.
+    async fn request<T, F>(&self, request: impl FnOnce(Arc<dyn ObjectStore>) -> F) -> StoreResult<T>
     where
         T: Send + 'static,
         F: Future<Output = T> + Send + 'static,
     {
-        let deadline = Instant::now() + ANSWERED_WITHIN;
+        let deadline = Instant::now() + REQUEST_TIMEOUT;
         let answer = self.begin(deadline, request).await?;
-        let answer = timeout_at(deadline, answer).await.map_err(|_| silent())?;
+        let answer = timeout_at(deadline, answer).await.map_err(|_| timed_out())?;
         answer.map_err(|error| StoreError::Failed(error.into()))
     }
 
-    /// Begins a request, when fewer than [`REQUESTS`] wait for the place.
+    /// Begins a request, when fewer than [`MAX_REQUESTS`] run.
     async fn begin<T, F>(
         &self,
         deadline: Instant,
@@ -96,7 +96,7 @@ impl ObjectBlobs {
         F: Future<Output = T> + Send + 'static,
     {
         let turn = timeout_at(deadline, Arc::clone(&self.requests).acquire_owned()).await;
-        let turn = turn.map_err(|_| silent())?.map_err(|closed| StoreError::Failed(closed.into()))?;
+        let turn = turn.map_err(|_| timed_out())?.map_err(|closed| StoreError::Failed(closed.into()))?;
         let request = request(Arc::clone(&self.objects));
         Ok(tokio::spawn(async move {
             let answer = request.await;
@@ -105,27 +105,27 @@ impl ObjectBlobs {
         }))
     }
 
-    /// The size of an object; nothing when there is none.
+    /// The size of an object; `None` if it does not exist.
     async fn size(&self, path: &Path) -> StoreResult<Option<u64>> {
         let path = path.clone();
-        match self.ask(|objects| async move { objects.head(&path).await }).await? {
+        match self.request(|objects| async move { objects.head(&path).await }).await? {
             Ok(found) => Ok(Some(found.size)),
             Err(Error::NotFound { .. }) => Ok(None),
             Err(error) => Err(unavailable(error)),
         }
     }
 
-    /// Whether there is an object, and it is what its digest says. It is read as it comes, with one request.
+    /// Whether the object exists and matches its digest. It is streamed, with one request.
     async fn is_whole(&self, path: &Path, sha256: &Fingerprint) -> StoreResult<bool> {
         let path = path.clone();
-        let mut content = match self.ask(|objects| async move { objects.get(&path).await }).await? {
+        let mut content = match self.request(|objects| async move { objects.get(&path).await }).await? {
             Ok(found) => found.into_stream(),
             Err(Error::NotFound { .. }) => return Ok(false),
             Err(error) => return Err(unavailable(error)),
         };
         let mut digest = Digest::default();
         loop {
-            let next = self.ask(|_| async move { (content.next().await, content) }).await?;
+            let next = self.request(|_| async move { (content.next().await, content) }).await?;
             match next {
                 (Some(piece), rest) => {
                     digest.update(&piece.map_err(unavailable)?);
@@ -138,25 +138,25 @@ impl ObjectBlobs {
 
     async fn put(&self, path: &Path, content: PutPayload) -> StoreResult<()> {
         let path = path.clone();
-        let put = self.ask(|objects| async move { objects.put(&path, content).await });
+        let put = self.request(|objects| async move { objects.put(&path, content).await });
         put.await?.map(drop).map_err(unavailable)
     }
 
-    /// Sends a first part and the rest behind it. An upload that breaks off is given up, and leaves nothing to be read.
+    /// Uploads a first part and the rest. An upload that fails is aborted, and leaves nothing to be read.
     async fn put_in_parts(&self, path: &Path, first: Vec<u8>, mut rest: Parts<'_>) -> StoreResult<()> {
         let path = path.clone();
-        let begun = self.ask(|objects| async move { objects.put_multipart(&path).await }).await?;
+        let begun = self.request(|objects| async move { objects.put_multipart(&path).await }).await?;
         let mut upload = begun.map_err(unavailable)?;
         let mut part = Some(first);
         loop {
             let sent = match part {
                 Some(bytes) => {
                     let put = upload.put_part(bytes.into());
-                    self.ask(|_| put).await.and_then(|put| put.map(|()| true).map_err(unavailable))
+                    self.request(|_| put).await.and_then(|put| put.map(|()| true).map_err(unavailable))
                 }
                 None => {
                     let end = |_| async move { (upload.complete().await, upload) };
-                    let (completed, kept) = self.ask(end).await?;
+                    let (completed, kept) = self.request(end).await?;
                     upload = kept;
                     completed.map(|_| false).map_err(unavailable)
                 }
@@ -169,38 +169,37 @@ impl ObjectBlobs {
             part = match next {
                 Ok(next) => next,
                 Err(error) => {
-                    self.give_up(upload).await;
+                    self.abort(upload).await;
                     return Err(error);
                 }
             };
         }
     }
 
-    /// Parts that cannot be given up now are swept by the store's own rules; what went wrong first is told.
-    async fn give_up(&self, mut upload: Box<dyn MultipartUpload>) {
-        let _ = self.ask(|_| async move { upload.abort().await }).await;
+    /// Parts that cannot be aborted now are expired by the bucket's lifecycle rules; the caller returns the first error.
+    async fn abort(&self, mut upload: Box<dyn MultipartUpload>) {
+        let _ = self.request(|_| async move { upload.abort().await }).await;
     }
 }
 
-fn silent() -> StoreError {
-    let seconds = ANSWERED_WITHIN.as_secs();
-    StoreError::Unavailable(Refusal(format!("no answer within {seconds} seconds")).into())
+fn timed_out() -> StoreError {
+    let seconds = REQUEST_TIMEOUT.as_secs();
+    StoreError::Unavailable(ObjectStoreFailure(format!("no answer within {seconds} seconds")).into())
 }
 
-/// What the client of an object store says. Its errors repeat their sources, and S3's answers have several lines: told
-/// once, in one.
+/// A failed request, on one line: the errors of `object_store` repeat their sources, and those of S3 have several lines.
 #[derive(Debug, thiserror::Error)]
-#[error("the place of the attachments: {0}")]
-struct Refusal(String);
+#[error("the object store of the attachments: {0}")]
+struct ObjectStoreFailure(String);
 
 #[expect(clippy::needless_pass_by_value, reason = "it maps errors")]
 fn unavailable(error: Error) -> StoreError {
-    let words = error.to_string();
-    let words: Vec<&str> = words.split_whitespace().collect();
-    StoreError::Unavailable(Refusal(words.join(" ")).into())
+    let text = error.to_string();
+    let words: Vec<&str> = text.split_whitespace().collect();
+    StoreError::Unavailable(ObjectStoreFailure(words.join(" ")).into())
 }
 
-/// The bytes of chunk `number`; nothing beyond what any object can hold.
+/// The bytes of chunk `number`; `None` if its end is beyond `u64`.
 fn range(number: u64) -> Option<Range<u64>> {
     let chunk = CHUNK as u64;
     let start = number.checked_mul(chunk)?;
@@ -225,11 +224,11 @@ impl Blobs for ObjectBlobs {
         let path = self.path(org, sha256);
         let Some(range) = range(number) else { return Ok(None) };
         let start = range.start;
-        let place = path.clone();
-        match self.ask(|objects| async move { objects.get_range(&place, range).await }).await? {
+        let object = path.clone();
+        match self.request(|objects| async move { objects.get_range(&object, range).await }).await? {
             Ok(bytes) => Ok(Some(bytes).filter(|bytes| !bytes.is_empty())),
             Err(Error::NotFound { .. }) => Ok(None),
-            // Stores differ in how they refuse a range past the end.
+            // Object stores differ in how they refuse a range past the end.
             Err(error) => match self.size(&path).await? {
                 Some(size) if start < size => Err(unavailable(error)),
                 Some(_) | None => Ok(None),
@@ -243,19 +242,20 @@ impl OutsideBlobs for ObjectBlobs {
     async fn remove(&self, org: Id, sha256: &Fingerprint) -> StoreResult<()> {
         let path = self.path(org, sha256);
         let delete = |objects: Arc<dyn ObjectStore>| async move { objects.delete(&path).await };
-        // What is not answered may still happen: the caller waits for it, or counts on it.
-        let deleted = self.begin(Instant::now() + ANSWERED_WITHIN, delete).await?;
+        // No timeout: an unanswered delete may still take effect, so the caller must wait for its outcome or treat it as
+        // unknown.
+        let deleted = self.begin(Instant::now() + REQUEST_TIMEOUT, delete).await?;
         match deleted.await.map_err(|error| StoreError::Failed(error.into()))? {
             Ok(()) | Err(Error::NotFound { .. }) => Ok(()),
-            Err(error) if is_refusal(&error) => Err(unavailable(error)),
-            // A request that was given up may have arrived.
+            Err(error) if is_certainly_not_done(&error) => Err(unavailable(error)),
+            // Any other may have been received.
             Err(error) => Err(StoreError::Failed(error.into())),
         }
     }
 }
 
-/// Whether the place has said that it does not do what it was asked.
-fn is_refusal(error: &Error) -> bool {
+/// Whether the error proves that the request had no effect.
+fn is_certainly_not_done(error: &Error) -> bool {
     use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
     let mut sources = std::iter::successors(error.source(), |&source| source.source());
     let may_not = |kind| matches!(kind, PermissionDenied | ReadOnlyFilesystem);

@@ -1,4 +1,4 @@
-//! From an address to a place for attachments.
+//! Opening an object store by its address.
 
 use std::sync::Arc;
 #[cfg(feature = "s3")]
@@ -15,13 +15,13 @@ use url::Url;
 
 use crate::ObjectBlobs;
 
-/// Why an address leads nowhere, each in one sentence that says what to do.
+/// Why an object store cannot be opened, each in one sentence that says what to do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// The address is of no kind that is known.
-    #[error("'{0}' is no place for attachments: write file:///directory, s3://bucket/prefix or memory:")]
-    UnknownPlace(String),
+    /// The address has no known scheme.
+    #[error("'{0}' is no address of an object store: write file:///directory, s3://bucket/prefix or memory:")]
+    UnknownAddress(String),
     /// The directory cannot be used.
     #[error(
         "the directory '{directory}' cannot be used for attachments: make it, and let the server write to it"
@@ -35,10 +35,10 @@ pub enum OpenError {
     /// The program was built without the client of S3.
     #[error("this program was built without S3: build it with the feature 's3', or write file:///directory")]
     WithoutS3,
-    /// The endpoint would be spoken to without encryption.
+    /// The endpoint is plain HTTP, which was not allowed.
     #[error("the S3 endpoint '{0}' is not encrypted: write https://, or set AWS_ALLOW_HTTP=true")]
     PlainHttp(String),
-    /// What S3 needs to know is incomplete.
+    /// The configuration of S3 is incomplete.
     #[error("the S3 bucket of '{url}' cannot be used: check the address and the AWS_… environment variables")]
     S3 {
         /// The address.
@@ -50,12 +50,12 @@ pub enum OpenError {
 
 impl ObjectBlobs {
     /// Attachments at an address: `file:///directory`, which must exist; `s3://bucket/prefix` (feature `s3`), with
-    /// region, endpoint and credentials from the `AWS_…` environment variables; or `memory:`, gone with the process.
+    /// region, endpoint and credentials from the `AWS_…` environment variables; or `memory:`, lost with the process.
     ///
     /// # Errors
     /// One sentence that says what to do.
     pub fn open(address: &str) -> Result<Self, OpenError> {
-        let unknown = || OpenError::UnknownPlace(address.to_owned());
+        let unknown = || OpenError::UnknownAddress(address.to_owned());
         let url = Url::parse(address).map_err(|_| unknown())?;
         match url.scheme() {
             "memory" => Ok(Self::new(Arc::new(InMemory::new()), Path::default())),
@@ -68,7 +68,7 @@ impl ObjectBlobs {
 
 fn directory(directory: &std::path::Path) -> Result<ObjectBlobs, OpenError> {
     let unusable = |source| OpenError::Directory { directory: directory.display().to_string(), source };
-    // Told now rather than with the first upload. A directory that is missing may be a volume that is not mounted.
+    // An error now rather than with the first upload. A missing directory may be a volume that is not mounted.
     tempfile::tempfile_in(directory).map_err(unusable)?;
     let files = LocalFileSystem::new_with_prefix(directory).map_err(|error| unusable(error.into()))?;
     Ok(ObjectBlobs::new(Arc::new(files.with_fsync(true)), Path::default()))
@@ -78,7 +78,7 @@ fn directory(directory: &std::path::Path) -> Result<ObjectBlobs, OpenError> {
 fn s3(url: &Url) -> Result<ObjectBlobs, OpenError> {
     let unusable = |source| OpenError::S3 { url: url.to_string(), source };
     let bucket = AmazonS3Builder::from_env().with_url(url.as_str()).with_retry(retries());
-    // Of a request about many, an answer of 200 may refuse each: a refusal is to be told from an unknown outcome.
+    // The answer 200 to a bulk request may refuse each item, and a refusal must be distinguishable from an unknown outcome.
     let bucket = bucket.with_disable_bulk_delete(true);
     if let Some(endpoint) = plain_http(&bucket) {
         return Err(OpenError::PlainHttp(endpoint));
@@ -87,18 +87,23 @@ fn s3(url: &Url) -> Result<ObjectBlobs, OpenError> {
     Ok(ObjectBlobs::new(Arc::new(bucket.build().map_err(unusable)?), prefix))
 }
 
-/// A client waits for its answer meanwhile: the usual ten retries may take three minutes.
+/// Few, for a client is waiting: the default of ten retries may take three minutes.
 #[cfg(feature = "s3")]
 fn retries() -> RetryConfig {
     RetryConfig { max_retries: 3, retry_timeout: Duration::from_secs(10), ..RetryConfig::default() }
 }
 
-/// The endpoint, if it is one that every request would be refused to.
+/// The endpoint, if it is plain HTTP and that is not allowed: every request to it would be refused.
 #[cfg(feature = "s3")]
 fn plain_http(bucket: &AmazonS3Builder) -> Option<String> {
     let allowed = bucket.get_config_value(&AmazonS3ConfigKey::Client(ClientConfigKey::AllowHttp));
-    let endpoint = bucket.get_config_value(&AmazonS3ConfigKey::Endpoint)?;
-    let allowed = allowed.is_some_and(|allowed| allowed == "true");
+    let endpoint = bucket
+        .get_config_value(&AmazonS3ConfigKey::S3Endpoint)
+        .or_else(|| bucket.get_config_value(&AmazonS3ConfigKey::Endpoint))?;
+    // The spellings of `true` that `object_store` reads.
+    let allowed = allowed.is_some_and(|allowed| {
+        ["1", "true", "on", "yes", "y"].iter().any(|spelling| allowed.eq_ignore_ascii_case(spelling))
+    });
     (endpoint.starts_with("http://") && !allowed).then_some(endpoint)
 }
 
@@ -113,16 +118,23 @@ mod tests {
 
     #[test]
     fn an_endpoint_without_encryption_has_to_be_allowed() {
+        use AmazonS3ConfigKey::{Endpoint, S3Endpoint};
+        let (encrypted, plain) = ("https://s3.example.com", "http://s3.example.com");
+        let allow_http = AmazonS3ConfigKey::Client(ClientConfigKey::AllowHttp);
         let table = [
-            (None, false, None),
-            (Some("https://s3.example.com"), false, None),
-            (Some("http://s3.example.com"), true, None),
-            (Some("http://s3.example.com"), false, Some("http://s3.example.com")),
+            (None, "false", false),
+            (Some((Endpoint, encrypted)), "false", false),
+            (Some((Endpoint, plain)), "true", false),
+            (Some((Endpoint, plain)), "1", false),
+            (Some((Endpoint, plain)), "Yes", false),
+            (Some((Endpoint, plain)), "false", true),
+            (Some((S3Endpoint, plain)), "false", true),
         ];
         for (endpoint, allowed, refused) in table {
-            let bucket = AmazonS3Builder::new().with_allow_http(allowed);
-            let bucket = endpoint.into_iter().fold(bucket, |bucket, endpoint| bucket.with_endpoint(endpoint));
-            assert_eq!(plain_http(&bucket).as_deref(), refused, "{endpoint:?}, allowed: {allowed}");
+            let bucket = AmazonS3Builder::new().with_config(allow_http, allowed);
+            let bucket = endpoint.iter().fold(bucket, |bucket, (key, url)| bucket.with_config(*key, *url));
+            let expected = refused.then_some(plain);
+            assert_eq!(plain_http(&bucket).as_deref(), expected, "{endpoint:?}, allowed: {allowed}");
         }
     }
 }

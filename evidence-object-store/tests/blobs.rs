@@ -24,14 +24,14 @@ use object_store::{
     PutMultipartOptions, PutOptions, PutPayload, PutResult,
 };
 
-/// A store for the organizations, and a place for their attachments.
-fn places(address: &str) -> (Arc<dyn Store>, Arc<dyn Blobs>) {
+/// A store for the organizations, and an object store for their attachments.
+fn stores(address: &str) -> (Arc<dyn Store>, Arc<dyn Blobs>) {
     (Arc::new(MemoryStore::new()), Arc::new(ObjectBlobs::open(address).unwrap()))
 }
 
 #[tokio::test]
 async fn memory_keeps_every_promise_of_attachments() {
-    run_blobs(async || places("memory:")).await.unwrap();
+    run_blobs(async || stores("memory:")).await.unwrap();
 }
 
 #[tokio::test]
@@ -40,9 +40,9 @@ async fn a_directory_keeps_every_promise_of_attachments() {
     let names = std::sync::atomic::AtomicUsize::new(0);
     let outcome = run_blobs(async || {
         let name = names.fetch_add(1, std::sync::atomic::Ordering::Relaxed).to_string();
-        let place = directory.path().join(name);
-        std::fs::create_dir(&place).unwrap();
-        places(&format!("file://{}", place.display()))
+        let directory = directory.path().join(name);
+        std::fs::create_dir(&directory).unwrap();
+        stores(&format!("file://{}", directory.display()))
     });
     outcome.await.unwrap();
 }
@@ -73,7 +73,7 @@ async fn a_large_attachment_is_there_whole_or_not_at_all() {
     let directory = tempfile::tempdir().unwrap();
     let org = Id::new(Timestamp::from_seconds(1), &SystemRandom);
     for address in ["memory:".to_owned(), format!("file://{}", directory.path().display())] {
-        let (_, blobs) = places(&address);
+        let (_, blobs) = stores(&address);
         for size in [5, 12] {
             let sha256: Fingerprint = format!("{size:064}").parse().unwrap();
             assert!(blobs.put(org, &sha256, &mut Pieces { left: size, breaks: true }).await.is_err());
@@ -94,7 +94,7 @@ async fn a_large_attachment_is_there_whole_or_not_at_all() {
 #[tokio::test]
 async fn an_object_that_is_not_whole_is_put_right_by_keeping_it_again() {
     let directory = tempfile::tempdir().unwrap();
-    let (_, blobs) = places(&format!("file://{}", directory.path().display()));
+    let (_, blobs) = stores(&format!("file://{}", directory.path().display()));
     let org = Id::new(Timestamp::from_seconds(1), &SystemRandom);
     // In one request, and in parts.
     for size in [CHUNK + 1, (5 << 20) + 1] {
@@ -119,10 +119,10 @@ async fn an_object_that_is_not_whole_is_put_right_by_keeping_it_again() {
 #[test]
 fn an_address_that_leads_nowhere_is_one_sentence() {
     let table = [
-        ("", "is no place for attachments"),
-        ("/var/lib/evidence", "is no place for attachments"),
-        ("gs://bucket", "is no place for attachments"),
-        ("file://relative/path", "is no place for attachments"),
+        ("", "is no address of an object store"),
+        ("/var/lib/evidence", "is no address of an object store"),
+        ("gs://bucket", "is no address of an object store"),
+        ("file://relative/path", "is no address of an object store"),
         ("file:///nowhere/at/all", "cannot be used for attachments"),
     ];
     for (address, sentence) in table {
@@ -141,10 +141,10 @@ fn a_program_without_s3_says_so() {
 #[test]
 fn a_bucket_is_contacted_with_the_first_attachment_and_not_before() {
     let address = ObjectBlobs::open("s3://bucket/prefix");
-    assert!(!matches!(address, Err(OpenError::UnknownPlace(_))), "{address:?}");
+    assert!(!matches!(address, Err(OpenError::UnknownAddress(_))), "{address:?}");
 }
 
-/// A place that answers nothing, and counts what it is asked.
+/// An object store that never answers, and counts the requests.
 #[derive(Debug, Default)]
 struct Silent(AtomicUsize);
 
@@ -200,19 +200,19 @@ impl ObjectStore for Silent {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_place_that_does_not_answer_is_told_in_time_and_asked_no_more_than_it_may_be() {
+async fn requests_that_are_not_answered_time_out_and_are_limited_in_number() {
     let silent = Arc::new(Silent::default());
-    let place = Arc::new(ObjectBlobs::new(Arc::clone(&silent) as _, Path::default()));
+    let blobs = Arc::new(ObjectBlobs::new(Arc::clone(&silent) as _, Path::default()));
     let org: Id = "00000000-0000-0000-0000-00000001".parse().unwrap();
     let sha256: Fingerprint = sha256_hex(b"a").parse().unwrap();
     for _ in 0..2 {
         let mut asked = tokio::task::JoinSet::new();
         for n in 0..100_u64 {
-            let (place, sha256) = (Arc::clone(&place), sha256.clone());
+            let (blobs, sha256) = (Arc::clone(&blobs), sha256.clone());
             asked.spawn(async move {
                 match n % 2 {
-                    0 => place.get_chunk(org, &sha256, 0).await.map(drop),
-                    _ => place.put(org, &sha256, &mut Whole::new("a")).await,
+                    0 => blobs.get_chunk(org, &sha256, 0).await.map(drop),
+                    _ => blobs.put(org, &sha256, &mut Whole::new("a")).await,
                 }
             });
         }
@@ -223,30 +223,30 @@ async fn a_place_that_does_not_answer_is_told_in_time_and_asked_no_more_than_it_
         }
         assert_eq!(begun.elapsed().as_secs(), 30);
     }
-    // Those of the first round wait for their answers still.
+    // Those of the first round still wait for their answers.
     assert_eq!(silent.0.load(Ordering::Relaxed), 64);
     // No removal begins then; one that has begun has no answer before it has an end.
-    assert!(matches!(place.remove(org, &sha256).await, Err(StoreError::Unavailable(_))));
-    let place = ObjectBlobs::new(silent as _, Path::default());
+    assert!(matches!(blobs.remove(org, &sha256).await, Err(StoreError::Unavailable(_))));
+    let blobs = ObjectBlobs::new(silent as _, Path::default());
     let hour = Duration::from_secs(60 * 60);
-    assert!(tokio::time::timeout(hour, place.remove(org, &sha256)).await.is_err());
+    assert!(tokio::time::timeout(hour, blobs.remove(org, &sha256)).await.is_err());
 }
 
 #[tokio::test]
 async fn a_directory_that_may_not_be_written_to_says_that_it_removes_nothing() {
     use std::os::unix::fs::PermissionsExt;
     let directory = tempfile::tempdir().unwrap();
-    let place = ObjectBlobs::open(&format!("file://{}", directory.path().display())).unwrap();
+    let blobs = ObjectBlobs::open(&format!("file://{}", directory.path().display())).unwrap();
     let org: Id = "00000000-0000-0000-0000-00000001".parse().unwrap();
     let sha256: Fingerprint = sha256_hex(b"a").parse().unwrap();
-    place.put(org, &sha256, &mut Whole::new("a")).await.unwrap();
+    blobs.put(org, &sha256, &mut Whole::new("a")).await.unwrap();
     let of_org = directory.path().join(org.to_string());
     let may = |mode| std::fs::set_permissions(&of_org, std::fs::Permissions::from_mode(mode)).unwrap();
     may(0o500);
-    let removed = place.remove(org, &sha256).await;
+    let removed = blobs.remove(org, &sha256).await;
     may(0o700);
-    // Who may everything is refused nothing.
-    if place.get_chunk(org, &sha256, 0).await.unwrap().is_some() {
+    // Root is refused nothing.
+    if blobs.get_chunk(org, &sha256, 0).await.unwrap().is_some() {
         assert!(matches!(removed, Err(StoreError::Unavailable(_))), "{removed:?}");
     } else {
         removed.unwrap();

@@ -39,10 +39,13 @@ const NOT_WRITABLE: &str = "
         AND NOT has_table_privilege(c.oid, p.privilege)
     ORDER BY c.relname, p.privilege LIMIT 1";
 
-/// One of the tables `$2` of the schema `$1` that a crash empties.
+/// One of the tables `$2` of the schema `$1` that a crash empties, or a partition of one.
 const UNLOGGED: &str = "
-    SELECT c.relname::text FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-    WHERE n.nspname = $1 AND c.relname = ANY($2) AND c.relkind = 'r' AND c.relpersistence <> 'p'
+    SELECT c.relname::text FROM pg_catalog.pg_class c
+    JOIN pg_catalog.pg_class t
+        ON t.oid = CASE WHEN c.relispartition THEN pg_partition_root(c.oid)::oid ELSE c.oid END
+    JOIN pg_catalog.pg_namespace n ON n.oid = t.relnamespace
+    WHERE n.nspname = $1 AND t.relname = ANY($2) AND c.relkind = 'r' AND c.relpersistence <> 'p'
     ORDER BY c.relname LIMIT 1";
 
 /// How a store uses its database.
@@ -179,7 +182,7 @@ impl Reader {
     pub(crate) async fn rows(&self, statement: Statement) -> Result<Vec<Cells>, sqlx::Error> {
         let Statement { sql, values, org, work } = statement;
         #[cfg(test)]
-        crate::plans::note(&sql, &values);
+        crate::plans::note(&self.schema, &sql, &values);
         let sql = sqlx::SqlSafeStr::into_sql_str(self.schema.statement(&sql));
         let arguments = arguments(&values)?;
         let share = if work == Work::Short {
@@ -312,7 +315,7 @@ mod tests {
     use evidence_core::store::Health;
     use evidence_core::transfer::Transfer;
     use evidence_core::{Evidence, Settings, StoreError};
-    use evidence_test_postgres::Schema as Fresh;
+    use evidence_test_postgres::SchemaName as Fresh;
     use tokio::task::JoinSet;
 
     use super::*;
@@ -328,7 +331,7 @@ mod tests {
     #[tokio::test]
     #[ignore = "needs PostgreSQL: cargo xtask test"]
     async fn slow_queries_of_one_organization_keep_no_other_waiting() {
-        let schema = Fresh::fresh().expect("EVIDENCE_TEST_POSTGRES_URL names a server");
+        let schema = Fresh::unused().expect("EVIDENCE_TEST_POSTGRES_URL names a server");
         let options = Options {
             schema: schema.name.clone(),
             acquire_timeout: Duration::from_secs(2),

@@ -72,6 +72,18 @@ pub enum ConnectError {
         /// What the server said.
         source: sqlx::Error,
     },
+    /// The user may not read the tables.
+    #[error(
+        "the user may not read the tables in schema '{schema}': grant USAGE on it, and SELECT, INSERT, UPDATE and DELETE on \
+         its tables: {}",
+        said(.source)
+    )]
+    MayNotRead {
+        /// The schema.
+        schema: String,
+        /// What the server said.
+        source: sqlx::Error,
+    },
     /// The tables have to be brought up to date, and the database only reads.
     #[error(
         "the database is read-only and its tables are not up to date: connect to the primary server first"
@@ -175,6 +187,15 @@ impl ConnectError {
             // The user may not connect to this database.
             Some((_, "42501")) => Self::Denied { source },
             _ => Self::Unreachable { source },
+        }
+    }
+
+    /// Why the table of versions cannot be read, where that is about the table.
+    pub(crate) fn reading(schema: &str, source: sqlx::Error) -> Result<Self, sqlx::Error> {
+        match class_and_code(&source) {
+            Some((_, "42501")) => Ok(Self::MayNotRead { schema: schema.to_owned(), source }),
+            Some((_, "42703")) => Ok(Self::NoStore { schema: schema.to_owned() }),
+            _ => Err(source),
         }
     }
 

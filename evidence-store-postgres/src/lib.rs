@@ -29,6 +29,8 @@ mod error;
 mod lookup;
 mod migrate;
 #[cfg(test)]
+mod partitions;
+#[cfg(test)]
 mod plans;
 mod schema;
 mod session;

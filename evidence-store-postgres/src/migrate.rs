@@ -192,7 +192,8 @@ async fn migrated(
         return Ok(None);
     }
     let found = sqlx::query_as(schema.statement(VERSION)).fetch_one(connection).await;
-    let ((found, done, writer), known): ((i64, i64, i64), _) = (found.map_err(&failed)?, latest(migrations));
+    let found = found.map_err(|source| ConnectError::reading(schema.name(), source).unwrap_or_else(failed));
+    let ((found, done, writer), known): ((i64, i64, i64), _) = (found?, latest(migrations));
     if writer > known { Err(ConnectError::NewerSchema { found, known }) } else { Ok(Some(done)) }
 }
 

@@ -15,11 +15,14 @@ use crate::db::{Options, PostgresStore};
 use crate::migrate::{MIGRATIONS, migrate};
 use crate::schema::Schema;
 
-/// The statements that were run in this process, with the types of their values.
-static RUN: Mutex<BTreeMap<String, Vec<&'static str>>> = Mutex::new(BTreeMap::new());
+/// Statements, with the types of their values.
+pub(crate) type Statements = BTreeMap<String, Vec<&'static str>>;
+
+/// The statements that were run in this process, by schema.
+static RUN: Mutex<BTreeMap<String, Statements>> = Mutex::new(BTreeMap::new());
 
 /// Notes a statement.
-pub(crate) fn note(sql: &str, values: &[Value]) {
+pub(crate) fn note(schema: &Schema, sql: &str, values: &[Value]) {
     let types = values.iter().flat_map(|value| match value {
         Value::Text(_) | Value::Org(_) => vec!["text"],
         Value::Int(_) => vec!["bigint"],
@@ -30,7 +33,13 @@ pub(crate) fn note(sql: &str, values: &[Value]) {
         Value::Columns(columns) => columns.iter().map(of_column).collect(),
     });
     let mut run = RUN.lock().unwrap_or_else(PoisonError::into_inner);
-    run.insert(sql.to_owned(), types.collect());
+    run.entry(schema.name().to_owned()).or_default().insert(sql.to_owned(), types.collect());
+}
+
+/// The statements that were run in these schemas.
+pub(crate) fn run_in<'s>(schemas: impl IntoIterator<Item = &'s str>) -> Statements {
+    let run = RUN.lock().unwrap_or_else(PoisonError::into_inner);
+    schemas.into_iter().filter_map(|schema| run.get(schema)).cloned().flatten().collect()
 }
 
 fn of_column(column: &Column) -> &'static str {
@@ -72,6 +81,7 @@ const FILL: &str = "
     INSERT INTO evidence.snapshot SELECT 'o', 'e' || n % 9, n, n, true, n FROM generate_series(1, 5000) n;
     INSERT INTO evidence.version SELECT 'o', 'id' || n, 1, n FROM generate_series(1, 5000) n;
     INSERT INTO evidence.kept_text SELECT 'o', md5(n::text), n FROM generate_series(1, 5000) n;
+    INSERT INTO evidence.attachment_pending SELECT 'o', md5(n::text), n, NULL FROM generate_series(1, 5000) n;
     INSERT INTO evidence.instance SELECT 'o', 'e' || n % 9, md5(n::text), n, n,
             CASE WHEN n % 10 = 0 THEN 9223372036854775807 ELSE n + n % 30 END, true, '{}'
         FROM generate_series(1, 5000) n";
@@ -80,20 +90,20 @@ const FILL: &str = "
 const ANALYZE: &str = "
     ANALYZE evidence.artifact, evidence.trail, evidence.attestation, evidence.record, evidence.name, evidence.api_key,
         evidence.organization, evidence.user, evidence.membership, evidence.head, evidence.ledger, evidence.snapshot,
-        evidence.version, evidence.kept_text, evidence.instance";
+        evidence.version, evidence.kept_text, evidence.attachment_pending, evidence.instance";
 
 /// A session as the store has it, in a schema of its own.
 struct Planner {
     session: Session,
     schema: Schema,
-    _fresh: evidence_test_postgres::Schema,
+    _fresh: evidence_test_postgres::SchemaName,
 }
 
 impl Planner {
     /// On empty tables, of which the server gathers no statistics by itself.
     async fn fresh() -> Self {
         let fresh =
-            evidence_test_postgres::Schema::fresh().expect("EVIDENCE_TEST_POSTGRES_URL names a server");
+            evidence_test_postgres::SchemaName::unused().expect("EVIDENCE_TEST_POSTGRES_URL names a server");
         let schema = Schema::new(&fresh.name).unwrap();
         let mut connection = PgConnection::connect(&fresh.url).await.unwrap();
         let options = fresh.url.parse().unwrap();
@@ -121,20 +131,7 @@ impl Planner {
     /// The tables that a statement whose values have these types reads from end to end, whatever the values, and the indexes
     /// of which it reads all that an organization has.
     async fn scanned(&mut self, sql: &str, types: &[&str]) -> BTreeSet<String> {
-        let types_of = if types.is_empty() { String::new() } else { format!("({})", types.join(", ")) };
-        self.execute(&format!("PREPARE query {types_of} AS {sql}")).await;
-        let values = if types.is_empty() {
-            String::new()
-        } else {
-            format!("({})", vec!["NULL"; types.len()].join(", "))
-        };
-        let explain = format!("EXPLAIN (COSTS OFF) EXECUTE query {values}");
-        let steps = sqlx::raw_sql(AssertSqlSafe(explain))
-            .fetch_all(self.session.ready().await.unwrap())
-            .await
-            .unwrap();
-        self.execute("DEALLOCATE query").await;
-        let steps: Vec<String> = steps.iter().map(|step| step.get(0)).collect();
+        let steps = explain(self.session.ready().await.unwrap(), &self.schema, sql, types).await;
         let scanned = steps.iter().enumerate().filter_map(|(number, step)| {
             if let Some((_, table)) = step.split_once("Seq Scan on ") {
                 return Some(table.split(' ').next().unwrap_or_default().to_owned());
@@ -151,6 +148,26 @@ impl Planner {
     }
 }
 
+/// How a statement whose values have these types is answered whatever the values, of which texts name an organization.
+pub(crate) async fn explain(
+    connection: &mut PgConnection,
+    schema: &Schema,
+    sql: &str,
+    types: &[&str],
+) -> Vec<String> {
+    let listed = |items: Vec<&str>| {
+        if items.is_empty() { String::new() } else { format!("({})", items.join(", ")) }
+    };
+    let values = types.iter().map(|name| if *name == "text" { "'o'" } else { "NULL" }).collect();
+    let (types, values) = (listed(types.to_vec()), listed(values));
+    let prepare = schema.statement(&format!("PREPARE query {types} AS {sql}"));
+    sqlx::raw_sql(prepare).execute(&mut *connection).await.unwrap();
+    let explain = AssertSqlSafe(format!("EXPLAIN (COSTS OFF) EXECUTE query {values}"));
+    let steps = sqlx::raw_sql(explain).fetch_all(&mut *connection).await.unwrap();
+    sqlx::raw_sql("DEALLOCATE query").execute(connection).await.unwrap();
+    steps.iter().map(|step| step.get(0)).collect()
+}
+
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs PostgreSQL: cargo xtask test"]
 async fn every_statement_finds_its_rows_by_an_index_whatever_the_statistics_say() {
@@ -158,14 +175,18 @@ async fn every_statement_finds_its_rows_by_an_index_whatever_the_statistics_say(
     let checks = [true, false].map(|mixed| checks().into_iter().map(move |check| (check, mixed)));
     for (check, mixed_batches) in checks.into_iter().flatten() {
         let schema =
-            evidence_test_postgres::Schema::fresh().expect("EVIDENCE_TEST_POSTGRES_URL names a server");
+            evidence_test_postgres::SchemaName::unused().expect("EVIDENCE_TEST_POSTGRES_URL names a server");
         let options = Options { schema: schema.name.clone(), mixed_batches, ..Options::default() };
         let store = PostgresStore::connect_with(&schema.url, &options).await.unwrap();
         (check.run)(Arc::new(store) as Arc<dyn Store>).await.unwrap();
         schemas.push(schema);
     }
-    let statements = RUN.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let statements = run_in(schemas.iter().map(|schema| schema.name.as_str()));
     assert!(statements.len() > 60, "{} statements", statements.len());
+    // Looked at and written, for one organization or several: few, for each is planned again and again.
+    for (part, texts) in [("evidence.head h WHERE h.org = ", 10), ("FOR UPDATE)", 8)] {
+        assert_eq!(statements.keys().filter(|sql| sql.contains(part)).count(), texts, "{part}");
+    }
     let mut used = BTreeSet::new();
     // Analyzed when empty, a table seems to have no rows ever after.
     for (tables, steps) in [

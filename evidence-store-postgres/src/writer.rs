@@ -160,7 +160,7 @@ impl Writer {
     /// Every row of a statement.
     async fn rows(&mut self, sql: &str, values: &[Value]) -> Result<Vec<Row>, sqlx::Error> {
         #[cfg(test)]
-        crate::plans::note(sql, values);
+        crate::plans::note(&self.reader.schema, sql, values);
         let (sql, arguments) = (self.reader.schema.statement(sql), arguments(values)?);
         let query = sqlx::query_as_with::<_, Cells, _>(sql, arguments);
         let rows = self.on_connection(async |connection| query.fetch_all(connection).await).await?;
@@ -306,9 +306,9 @@ impl Writer {
     async fn look(&mut self, batch: &[Submission]) -> Result<Plan, sqlx::Error> {
         let lookups = Lookups::of(batch);
         let (look, values) = lookups.statement(Dialect::Postgres, self.mixed_batches);
-        let mut seen = self.rows(&look, &values).await;
+        let mut seen = self.rows(look, &values).await;
         if seen.as_ref().is_err_and(is_cut) {
-            seen = self.rows(&look, &values).await;
+            seen = self.rows(look, &values).await;
         }
         Plan::new(&lookups, seen?).map_err(|damage| sqlx::Error::Decode(damage.into()))
     }
@@ -317,7 +317,7 @@ impl Writer {
     async fn write(&mut self, plan: Plan) -> Result<bool, sqlx::Error> {
         let group = plan.into_group().map_err(encode)?;
         let (statement, values) = group.into_statement(self.version(), self.mixed_batches);
-        let written = self.rows(&statement, &values).await?;
+        let written = self.rows(statement, &values).await?;
         Ok(written.first().and_then(|row| row.first()) == Some(&Cell::Int(1)))
     }
 }

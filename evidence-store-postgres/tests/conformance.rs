@@ -7,19 +7,19 @@ use std::time::Duration;
 use evidence_core::conformance;
 use evidence_core::transfer::Transfer;
 use evidence_store_postgres::{Options, PostgresStore};
-use evidence_test_postgres::Schema;
+use evidence_test_postgres::SchemaName;
 
 /// What is promised holds on a machine however slow: checks with many callers at once meet no time limit.
 const TEST_TIMEOUT: Duration = Duration::from_secs(300);
 
 fn main() -> ExitCode {
-    if Schema::fresh().is_none() {
+    if SchemaName::unused().is_none() {
         println!("test conformance ... ignored, needs PostgreSQL: run cargo xtask test");
         return ExitCode::SUCCESS;
     }
     let schemas = Mutex::new(Vec::new());
     conformance::main_with_transfer(move || {
-        let schema = Schema::fresh().expect("the server that was there just now");
+        let schema = SchemaName::unused().expect("the server that was there just now");
         let options = Options {
             schema: schema.name.clone(),
             connections: 4,

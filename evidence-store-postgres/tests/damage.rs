@@ -12,8 +12,8 @@ use evidence_core::time::Timestamp;
 use evidence_core::transfer::Transfer;
 use evidence_core::{Evidence, Settings, StoreError};
 use evidence_store_postgres::sqlx::{self, AssertSqlSafe, Connection, PgConnection};
-use evidence_store_postgres::{Options, PostgresStore};
-use evidence_test_postgres::Schema;
+use evidence_store_postgres::{ConnectError, Options, PostgresStore};
+use evidence_test_postgres::SchemaName;
 
 const NOW: Timestamp = Timestamp::from_seconds(1_776_252_299);
 
@@ -21,12 +21,12 @@ const NOW: Timestamp = Timestamp::from_seconds(1_776_252_299);
 struct Bench {
     store: Arc<PostgresStore>,
     options: Options,
-    schema: Schema,
+    schema: SchemaName,
 }
 
 impl Bench {
     async fn new() -> Self {
-        let schema = Schema::fresh().expect("EVIDENCE_TEST_POSTGRES_URL names a server");
+        let schema = SchemaName::unused().expect("EVIDENCE_TEST_POSTGRES_URL names a server");
         let options = Options { schema: schema.name.clone(), connections: 2, ..Options::default() };
         let store = Arc::new(PostgresStore::connect_with(&schema.url, &options).await.unwrap());
         seed(&store, "jane", &["acme", "beta"]).await.unwrap();
@@ -240,7 +240,16 @@ async fn a_store_that_may_not_write_any_more_is_not_available() {
         store.ready().await.unwrap();
     }
     store.close().await;
+    let mut unread = Vec::new();
+    bench.execute(&format!("REVOKE SELECT ON {{}}._evidence_migrations FROM {role}")).await;
+    for migrate in [true, false] {
+        let options = Options { migrate, ..options.clone() };
+        unread.push(PostgresStore::connect_with(&url, &options).await.unwrap_err());
+    }
     bench.execute(&format!("DROP OWNED BY {role}; DROP ROLE {role}")).await;
+    for error in unread {
+        assert!(matches!(error, ConnectError::MayNotRead { .. }), "{error}");
+    }
     for (lost, ready, written) in refusals {
         assert!(matches!(ready, Err(StoreError::Unavailable(_))), "{lost}: {ready:?}");
         let unavailable = matches!(written, Err(evidence_core::Error::Store(StoreError::Unavailable(_))));

@@ -16,14 +16,14 @@ use evidence_core::orgs::OrgStore;
 use evidence_core::page::PageRequest;
 use evidence_core::repos::RepoStore;
 use evidence_core::seed::Seed;
-use evidence_core::shared::Tags;
 use evidence_core::store::{Health, LedgerStore, Recorder, StoreResult};
+use evidence_core::tags::Tags;
 use evidence_core::time::Timestamp;
 use evidence_core::{Entry, Evidence, Fact, Guard, Key, Settings, StoreError, Write};
 use evidence_store_postgres::sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use evidence_store_postgres::sqlx::{self, AssertSqlSafe, Connection, PgConnection};
 use evidence_store_postgres::{Options, Postgres, PostgresStore};
-use evidence_test_postgres::Schema;
+use evidence_test_postgres::SchemaName;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::runtime::Runtime;
@@ -36,14 +36,14 @@ const SOON: Duration = Duration::from_secs(60);
 
 /// The organization `acme` in a schema of its own, and a store on it.
 struct Bench {
-    schema: Schema,
+    schema: SchemaName,
     store: Arc<PostgresStore>,
     org: Id,
     actor: Actor,
 }
 
-fn schema() -> Schema {
-    Schema::fresh().expect("EVIDENCE_TEST_POSTGRES_URL names a server")
+fn schema() -> SchemaName {
+    SchemaName::unused().expect("EVIDENCE_TEST_POSTGRES_URL names a server")
 }
 
 fn seed(user: &str, org: &str) -> Seed {

@@ -9,16 +9,18 @@ use std::time::Duration;
 use evidence_core::blobs::{Blobs, CHUNK, Whole};
 use evidence_core::flows::{FlowFilter, FlowStore};
 use evidence_core::ledger::{Hash, Header, Needs, root_of};
+use evidence_core::name::Fingerprint;
 use evidence_core::orgs::{OrgStore, User};
 use evidence_core::page::PageRequest;
 use evidence_core::seed::Seed;
-use evidence_core::shared::TagFilter;
 use evidence_core::store::{LedgerStore, Recorder, StoreResult};
+use evidence_core::sweep::PendingStore;
+use evidence_core::tags::TagFilter;
 use evidence_core::{Evidence, Fact, Guard, Key, Settings, StoreError, Write};
 use evidence_store_postgres::sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use evidence_store_postgres::sqlx::{self, AssertSqlSafe, Connection, PgConnection};
 use evidence_store_postgres::{ConnectError, Options, Postgres, PostgresStore};
-use evidence_test_postgres::Schema;
+use evidence_test_postgres::SchemaName;
 
 use bench::{Bench, NOW, options};
 
@@ -213,6 +215,42 @@ async fn an_attachment_that_is_damaged_is_put_right_by_keeping_it_again() {
     }
 }
 
+/// A fact that names a content, and the content's digest.
+fn naming_a_content() -> (Fact, Fingerprint) {
+    let facts = include_str!("../../evidence-core/tests/golden/attestation_added.jsonl").lines();
+    let named = |line: &str| match serde_json::from_str(line).unwrap() {
+        Fact::AttestationAdded { record } => {
+            let sha256 = record.attachments.first()?.sha256.clone();
+            Some((Fact::AttestationAdded { record }, sha256))
+        }
+        _ => None,
+    };
+    facts.filter_map(named).next().expect("an attestation with an attachment")
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL: cargo xtask test"]
+async fn a_note_that_others_change_while_its_content_is_named_is_forgotten() {
+    let bench = Bench::new().await;
+    let (fact, sha256) = naming_a_content();
+    assert!(bench.store.put_pending(bench.org, &sha256, NOW).await.unwrap());
+    let mut other = PgConnection::connect(&bench.schema.url).await.unwrap();
+    let holder: i32 = sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&mut other).await.unwrap();
+    let mut changing = other.begin().await.unwrap();
+    let change = format!("UPDATE {}.attachment_pending SET kept_at = kept_at + 1", bench.schema.name);
+    sqlx::raw_sql(AssertSqlSafe(change)).execute(&mut *changing).await.unwrap();
+    let (store, write) = (bench.store.clone(), bench.write(vec![fact], vec![]));
+    let recording = tokio::spawn(async move { store.record(write).await });
+    let mut watcher = PgConnection::connect(&bench.schema.url).await.unwrap();
+    let waits = "SELECT EXISTS (SELECT FROM pg_stat_activity a WHERE $1 = ANY(pg_blocking_pids(a.pid)))";
+    while !sqlx::query_scalar::<_, bool>(waits).bind(holder).fetch_one(&mut watcher).await.unwrap() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    changing.commit().await.unwrap();
+    recording.await.unwrap().unwrap();
+    assert_eq!(bench.store.pending(None, 9).await.unwrap(), vec![]);
+}
+
 #[tokio::test]
 #[ignore = "needs PostgreSQL: cargo xtask test"]
 async fn a_closed_store_answers_that_it_is_not_available() {
@@ -290,7 +328,7 @@ async fn what_a_later_program_took_away_is_not_available() {
 #[tokio::test]
 #[ignore = "needs PostgreSQL: cargo xtask test"]
 async fn many_may_start_at_once_on_an_empty_database() {
-    let schema = Schema::fresh().expect("EVIDENCE_TEST_POSTGRES_URL names a server");
+    let schema = SchemaName::unused().expect("EVIDENCE_TEST_POSTGRES_URL names a server");
     let mut starting = tokio::task::JoinSet::new();
     for _ in 0..10 {
         let (url, options) = (schema.url.clone(), Options { connections: 1, ..options(&schema) });
@@ -302,7 +340,7 @@ async fn many_may_start_at_once_on_an_empty_database() {
 #[tokio::test]
 #[ignore = "needs PostgreSQL: cargo xtask test"]
 async fn a_hosts_pool_may_look_elsewhere_by_default() {
-    let schema = Schema::fresh().expect("EVIDENCE_TEST_POSTGRES_URL names a server");
+    let schema = SchemaName::unused().expect("EVIDENCE_TEST_POSTGRES_URL names a server");
     let address: PgConnectOptions = schema.url.parse().unwrap();
     let pool = PgPoolOptions::new()
         .max_connections(2)
@@ -413,7 +451,7 @@ async fn connections_that_were_cut_are_made_again() {
 #[tokio::test]
 #[ignore = "needs PostgreSQL: cargo xtask test"]
 async fn a_pool_without_a_free_connection_is_not_available() {
-    let schema = Schema::fresh().expect("EVIDENCE_TEST_POSTGRES_URL names a server");
+    let schema = SchemaName::unused().expect("EVIDENCE_TEST_POSTGRES_URL names a server");
     let address: PgConnectOptions = schema.url.parse().unwrap();
     let pool = PgPoolOptions::new()
         .max_connections(1)

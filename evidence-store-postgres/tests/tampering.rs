@@ -5,7 +5,7 @@ use std::sync::Arc;
 use evidence_core::conformance::{self, Check};
 use evidence_store_postgres::sqlx::{self, AssertSqlSafe, Connection, PgConnection};
 use evidence_store_postgres::{Options, PostgresStore};
-use evidence_test_postgres::Schema;
+use evidence_test_postgres::SchemaName;
 
 /// How many rows are tampered with, each in a store of its own.
 const TAMPERINGS: u64 = 96;
@@ -29,8 +29,8 @@ impl Dice {
 }
 
 /// A store that a check of the store contract has filled: between them they leave rows of every kind.
-async fn filled(check: &Check) -> (Schema, Arc<PostgresStore>) {
-    let schema = Schema::fresh().expect("EVIDENCE_TEST_POSTGRES_URL names a server");
+async fn filled(check: &Check) -> (SchemaName, Arc<PostgresStore>) {
+    let schema = SchemaName::unused().expect("EVIDENCE_TEST_POSTGRES_URL names a server");
     let options = Options { schema: schema.name.clone(), connections: 2, ..Options::default() };
     let store = Arc::new(PostgresStore::connect_with(&schema.url, &options).await.unwrap());
     (check.run)(store.clone()).await.unwrap();
@@ -258,7 +258,7 @@ async fn whatever_is_lost_of_the_tables_is_made_again() {
 }
 
 /// Tampers with the tables until something has changed, and answers how.
-async fn tamper(schema: &Schema, dice: &mut Dice) -> String {
+async fn tamper(schema: &SchemaName, dice: &mut Dice) -> String {
     let mut connection = PgConnection::connect(&schema.url).await.unwrap();
     let tables = Table::all(&schema.name, &mut connection).await;
     let done = loop {

@@ -5,8 +5,8 @@ use evidence_core::Current;
 use evidence_core::flows::{Flow, FlowFilter, FlowStore};
 use evidence_core::id::Id;
 use evidence_core::page::{Listed, Page, PageRequest};
-use evidence_core::shared::TagFilter;
 use evidence_core::store::StoreResult;
+use evidence_core::tags::TagFilter;
 
 use crate::driver::Driver;
 use crate::listing::{Listing, Order};

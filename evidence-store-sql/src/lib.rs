@@ -27,6 +27,7 @@ mod repos;
 mod rows;
 mod service_accounts;
 mod session;
+mod shapes;
 mod snapshots;
 mod sql;
 mod store;

@@ -3,6 +3,7 @@
 //! ([`Group`]).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
 
 use async_trait::async_trait;
 use evidence_core::auth::KeyHash;
@@ -19,6 +20,7 @@ use evidence_core::{Fact, Guard, Key, StoreError, Write};
 use crate::driver::Driver;
 use crate::ledger::frontier;
 use crate::rows::{Batch, Ordinals};
+use crate::shapes::Shape;
 use crate::sql::{Dialect, Sql};
 use crate::store::SqlStore;
 use crate::tables::{Rows, Table};
@@ -153,7 +155,12 @@ const LOOK: Sql = Sql::each(
     UNION ALL SELECT 4, j.value->>0, NULL, NULL, NULL, NULL,
             (SELECT max(t.flow_ordinal) FROM trail t WHERE t.flow = j.value->>2),
             (SELECT max(a.flow_ordinal) FROM artifact a WHERE a.flow = j.value->>2)
-        FROM json_each($10) j",
+        FROM json_each($10) j
+    UNION ALL SELECT 1, j.value->>0, a.id, 1, NULL, NULL, NULL, NULL
+        FROM json_each($11) j CROSS JOIN artifact a ON +a.org = j.value->>1 AND a.trail = j.value->>2
+            AND a.ledger_index = (
+                SELECT max(n.ledger_index) FROM artifact n
+                WHERE n.org = j.value->>1 AND n.fingerprint = j.value->>3 AND +n.trail = j.value->>2)",
     "
     SELECT 0::bigint, NULL::bigint, h.org, h.size, h.frontier,
             coalesce((SELECT l.at FROM evidence.ledger l WHERE l.org = h.org AND l.idx = h.size - 1), 0),
@@ -200,10 +207,22 @@ const LOOK: Sql = Sql::each(
             (SELECT a.flow_ordinal FROM evidence.artifact a WHERE a.org = j.org AND a.flow = j.flow
                 ORDER BY a.flow_ordinal DESC LIMIT 1)
         FROM UNNEST($34::bigint[], $35::text[], $36::text[], $37::text[]) AS j (number, org, flow, name)
+    UNION ALL SELECT 1, j.number,
+            (SELECT a.id FROM evidence.artifact a
+                WHERE a.org = j.org AND a.fingerprint = j.fingerprint AND a.trail || '' = j.trail
+                ORDER BY a.ledger_index DESC LIMIT 1),
+            1, NULL, NULL, NULL, NULL
+        FROM UNNEST($38::bigint[], $39::text[], $40::text[], $41::text[]) AS j (number, org, trail, fingerprint)
     UNION ALL (
         SELECT 3, m.rebuilt, NULL, m.writer, NULL, NULL, NULL, NULL
         FROM evidence._evidence_migrations m ORDER BY m.version DESC LIMIT 1)",
 );
+
+/// The same in PostgreSQL for one organization, which is a scalar.
+static LOOK_ONE: LazyLock<String> = LazyLock::new(|| {
+    let look = LOOK.text(Dialect::Postgres);
+    look.replace("= ANY($1)", "= $1").replace("= h.org", "= $1").replace("j.org", "$1")
+});
 
 /// A row of [`LOOK`].
 type Seen =
@@ -270,9 +289,9 @@ impl Lookups {
     /// The statement that looks, and its values. Where all writes are of one organization and `mixed` is not asked for,
     /// it names that as one scalar.
     #[must_use]
-    pub fn statement(&self, dialect: Dialect, mixed: bool) -> (String, Vec<Value>) {
+    pub fn statement(&self, dialect: Dialect, mixed: bool) -> (&'static str, Vec<Value>) {
         let [mut named, mut trails, mut snapshots, mut artifacts, mut orgs] = <[Asked; 5]>::default();
-        let [mut users, mut records, mut trail_ids, mut flows] = <[Asked; 4]>::default();
+        let [mut users, mut records, mut trail_ids, mut flows, mut contents] = <[Asked; 5]>::default();
         for (number, Name { org, key }) in (0..).zip(&self.names) {
             let (list, scope) = match key {
                 Key::Organization(_) => (&mut orgs, String::new()),
@@ -280,6 +299,7 @@ impl Lookups {
                 Key::Trail { flow, .. } => (&mut trails, flow.to_string()),
                 Key::Snapshot { environment, .. } => (&mut snapshots, environment.to_string()),
                 Key::Artifact { trail, .. } => (&mut artifacts, trail.to_string()),
+                Key::Content { trail, .. } => (&mut contents, trail.to_string()),
                 Key::ServiceAccount(_)
                 | Key::Flow(_)
                 | Key::Repo(_)
@@ -298,18 +318,15 @@ impl Lookups {
         for (number, (org, flow)) in (0..).zip(&self.flows) {
             flows.push(number, Some(*org), flow.to_string(), String::new());
         }
-        let text = LOOK.text(dialect);
         let single = (!mixed && self.orgs.len() == 1).then(|| self.orgs.first()).flatten();
         let (text, orgs_asked) = match (dialect, single) {
-            (Dialect::Postgres, Some(org)) => {
-                (text.replace("= ANY($1)", "= $1").replace("j.org", "$1"), Value::Org(*org))
-            }
+            (Dialect::Postgres, Some(org)) => (LOOK_ONE.as_str(), Value::Org(*org)),
             _ => {
                 let orgs = self.orgs.iter().copied().map(Some).collect();
-                (text.to_owned(), Value::Columns(vec![Column::Orgs(orgs)]))
+                (LOOK.text(dialect), Value::Columns(vec![Column::Orgs(orgs)]))
             }
         };
-        let lists = [named, trails, snapshots, artifacts, orgs, users, records, trail_ids, flows];
+        let lists = [named, trails, snapshots, artifacts, orgs, users, records, trail_ids, flows, contents];
         let values = std::iter::once(orgs_asked).chain(lists.into_iter().map(Asked::value)).collect();
         (text, values)
     }
@@ -495,35 +512,6 @@ impl Plan {
     }
 }
 
-/// Locks the heads `$1`, which stand in the order of their organizations, so that two servers never wait for each other,
-/// and goes on only if each still has the size that was seen: everything that a guard rests on changes with its
-/// organization's ledger alone. Organizations and users are named in the whole store; there the unique indexes decide.
-/// Nor does it go on where a newer program lets this one, of version `$5`, write no more, or the tables were made again
-/// since it looked, `$6` times then: what was looked at may have been damaged.
-const COMPARE_AND_SWAP: &str = "
-    WITH locked AS MATERIALIZED (
-        SELECT h.org, h.size FROM evidence.head h WHERE h.org = ANY($1) ORDER BY h.org FOR UPDATE),
-    go AS MATERIALIZED (
-        SELECT 1 WHERE ARRAY(SELECT l.size FROM locked l ORDER BY l.org) = $2
-            AND coalesce((
-                SELECT m.writer <= $5 AND m.rebuilt = $6
-                FROM evidence._evidence_migrations m ORDER BY m.version DESC LIMIT 1), true)),
-    swapped AS (
-        UPDATE evidence.head h SET size = s.size, frontier = s.frontier
-        FROM go, UNNEST($1::text[], $3::bigint[], $4::text[]) AS s (org, size, frontier) WHERE h.org = s.org)";
-
-/// The same for one organization, which is a scalar.
-const COMPARE_AND_SWAP_ONE: &str = "
-    WITH locked AS MATERIALIZED (SELECT h.size FROM evidence.head h WHERE h.org = $1 FOR UPDATE),
-    go AS MATERIALIZED (
-        SELECT 1 WHERE ARRAY(SELECT l.size FROM locked l) = $2
-            AND coalesce((
-                SELECT m.writer <= $5 AND m.rebuilt = $6
-                FROM evidence._evidence_migrations m ORDER BY m.version DESC LIMIT 1), true)),
-    swapped AS (
-        UPDATE evidence.head h SET size = s.size, frontier = s.frontier
-        FROM go, UNNEST($3::bigint[], $4::text[]) AS s (size, frontier) WHERE h.org = $1)";
-
 impl Group {
     /// A group of rows alone, whose ledgers are written already.
     #[must_use]
@@ -535,10 +523,11 @@ impl Group {
     /// were seen, and that answers whether they were; and its values. Unless `mixed`, a group of one organization names
     /// that as one scalar.
     #[must_use]
-    pub fn into_statement(self, version: i64, mixed: bool) -> (String, Vec<Value>) {
+    pub fn into_statement(self, version: i64, mixed: bool) -> (&'static str, Vec<Value>) {
         let Self { heads, rows, rebuilt } = self;
-        let single = match heads.as_slice() {
-            [Head { org, .. }] if !mixed && rows.organizations().next().is_none() => Some(*org),
+        let orgs: Vec<_> = heads.iter().map(|head| head.org).chain(rows.organizations()).collect();
+        let single = match orgs.as_slice() {
+            [org] if !mixed => Some(*org),
             _ => None,
         };
         let (mut orgs, mut before, mut sizes, mut frontiers) = (vec![], vec![], vec![], vec![]);
@@ -548,23 +537,16 @@ impl Group {
             sizes.push(signed(size));
             frontiers.push(Some(frontier));
         }
-        let orgs = single.map_or_else(|| Value::Columns(vec![Column::Orgs(orgs)]), Value::Org);
-        let mut values = vec![
-            orgs,
+        let shape = Shape::of(&rows);
+        let values = vec![
+            single.map_or_else(|| Value::Columns(vec![Column::Orgs(orgs)]), Value::Org),
             Value::Ints(before),
             Value::Ints(sizes),
             Value::Texts(frontiers),
             version.into(),
             rebuilt.into(),
+            Value::Columns(rows.into_columns(shape.tables, single.is_some())),
         ];
-        let (statements, columns) = rows.into_statements(values.len(), single.is_some());
-        values.push(Value::Columns(columns));
-        let named = |(number, statement)| format!(", write_{number} AS ({statement})");
-        let parts: String = (0..).zip(statements).map(named).collect();
-        let text = match single {
-            Some(_) => [COMPARE_AND_SWAP_ONE, &parts].concat(),
-            None => [COMPARE_AND_SWAP, &parts].concat(),
-        };
-        (text + " SELECT EXISTS (SELECT 1 FROM go)", values)
+        (shape.statement(single.is_some()), values)
     }
 }

@@ -256,8 +256,8 @@ impl<D: Driver> SnapshotStore for SqlStore<D> {
     ) -> StoreResult<Vec<SnapshotRow>> {
         let query = self.query_org(org, SNAPSHOTS).bind(environment);
         let query = query.bind(*range.start()).bind(*range.end());
-        let lines = range.end().saturating_sub(*range.start());
-        query.about(usize::try_from(lines).unwrap_or(usize::MAX)).all_as(line).await
+        let count = range.end().saturating_add(1).saturating_sub(*range.start());
+        query.about(usize::try_from(count).unwrap_or(usize::MAX)).all_as(line).await
     }
 
     async fn snapshot_at(&self, org: Id, environment: Id, at: Timestamp) -> StoreResult<u64> {

@@ -99,7 +99,9 @@ enum Conflict {
         kept: usize,
     },
     /// Nothing is inserted; these statements use the row instead. In SQLite its columns are `$1` and so on; in
-    /// PostgreSQL `{rows}` stands for the rows, and nothing is written where `go` is empty.
+    /// PostgreSQL `{rows}` stands for the rows, called `r`, and nothing is written where `go` is empty. What the rows lead
+    /// to is looked up in a subquery (`OFFSET 0`) and written where it lies: a probe of the index for each row, whatever
+    /// the statistics say, for nobody else writes to the ledger meanwhile.
     Instead([&'static str; 2]),
 }
 
@@ -194,16 +196,23 @@ impl Table {
                 "name",
                 &[("org", Org), ("kind", Text), ("id", Text), ("claimed", Text)],
                 "DELETE FROM name INDEXED BY name_id WHERE org = $1 AND kind = $2 AND id = $3",
-                "DELETE FROM evidence.name n USING go, {rows} AS r (org, kind, id, claimed)
-                WHERE n.org = r.org AND n.kind = r.kind AND n.id = r.id
-                    AND NOT jsonb_exists(r.claimed::jsonb, n.name)",
+                "DELETE FROM evidence.name n USING (
+                    SELECT r.org, l.ctid AS at FROM go, {rows} CROSS JOIN LATERAL (
+                        SELECT m.ctid FROM evidence.name m WHERE m.org = r.org AND m.kind = r.kind AND m.id = r.id
+                            AND NOT jsonb_exists(r.claimed::jsonb, m.name) OFFSET 0) l
+                    OFFSET 0) r
+                WHERE n.org = r.org AND n.ctid = r.at",
             ),
             Self::DeleteNames => instead(
                 "name",
                 &[("org", Org), ("kind", Text), ("name", Text)],
                 "DELETE FROM name WHERE org = $1 AND kind = $2 AND name = $3",
-                "DELETE FROM evidence.name n USING go, {rows} AS r (org, kind, name)
-                WHERE n.org = r.org AND n.kind = r.kind AND n.name = r.name",
+                "DELETE FROM evidence.name n USING (
+                    SELECT r.org, l.ctid AS at FROM go, {rows} CROSS JOIN LATERAL (
+                        SELECT m.ctid FROM evidence.name m
+                        WHERE m.org = r.org AND m.kind = r.kind AND m.name = r.name OFFSET 0) l
+                    OFFSET 0) r
+                WHERE n.org = r.org AND n.ctid = r.at",
             ),
             Self::Name => replace(
                 "name",
@@ -246,8 +255,11 @@ impl Table {
                 "trail",
                 &[("org", Org), ("id", Text), ("ledger_index", Int)],
                 "UPDATE trail SET ledger_index = $3 WHERE id = $2 AND org = $1",
-                "UPDATE evidence.trail t SET ledger_index = r.ledger_index
-                FROM go, {rows} AS r (org, id, ledger_index) WHERE t.org = r.org AND t.id = r.id",
+                "UPDATE evidence.trail t SET ledger_index = r.ledger_index FROM (
+                    SELECT r.org, l.ctid AS at, r.ledger_index FROM go, {rows} CROSS JOIN LATERAL (
+                        SELECT b.ctid FROM evidence.trail b WHERE b.org = r.org AND b.id = r.id OFFSET 0) l
+                    OFFSET 0) r
+                WHERE t.org = r.org AND t.ctid = r.at",
             ),
             Self::TrailEntry => {
                 insert("trail_entry", &[("org", Org), ("trail", Text), ("ledger_index", Int)])
@@ -289,11 +301,12 @@ impl Table {
             Self::Attachment => {
                 keep("attachment", &[("org", Org), ("sha256", Text), ("size", Int)], "org, sha256")
             }
+            // Others change notes meanwhile, which moves them: so it is found by its key once more.
             Self::DeletePending => instead(
                 "attachment_pending",
                 &[("org", Org), ("sha256", Text)],
                 "DELETE FROM attachment_pending WHERE org = $1 AND sha256 = $2",
-                "DELETE FROM evidence.attachment_pending p USING go, {rows} AS r (org, sha256)
+                "DELETE FROM evidence.attachment_pending p USING go, {rows}
                 WHERE p.org = r.org AND p.sha256 = r.sha256",
             ),
             Self::Repo => replace(
@@ -329,13 +342,10 @@ impl Table {
                 "INSERT INTO environment_report (org, environment, at) VALUES ($1, $2, $3)
                 ON CONFLICT (environment) DO UPDATE SET at = max(at, excluded.at)",
                 "INSERT INTO evidence.environment_report AS h (org, environment, at)
-                SELECT r.org, r.environment, max(r.at) FROM go, {rows} AS r (org, environment, at)
-                GROUP BY r.org, r.environment
+                SELECT r.org, r.environment, max(r.at) FROM go, {rows} GROUP BY r.org, r.environment
                 ON CONFLICT (org, environment) DO UPDATE SET at = greatest(h.at, excluded.at)",
             ),
-            // In PostgreSQL it is one statement with the inserts and does not see their rows. What lasts is looked up in
-            // a subquery (`OFFSET 0`) and updated where it lies: a probe of the index for each row, whatever the
-            // statistics say, for nobody else writes to the ledger meanwhile.
+            // In PostgreSQL it is one statement with the inserts and does not see their rows.
             Self::EndInstances => instead(
                 "instance",
                 &[
@@ -347,16 +357,13 @@ impl Table {
                 ],
                 "UPDATE instance SET until_idx = $4, exited = $5
                 WHERE environment = $2 AND artifact = $3 AND until_idx = 9223372036854775807 AND +org = $1",
-                "UPDATE evidence.instance i SET until_idx = e.until_idx, exited = e.exited
-                FROM (
-                    SELECT l.ctid AS at, r.until_idx, r.exited
-                    FROM go, {rows} AS r (org, environment, artifact, until_idx, exited)
-                    CROSS JOIN LATERAL (
-                        SELECT ctid FROM evidence.instance
-                        WHERE org = r.org AND environment = r.environment AND artifact = r.artifact
-                            AND until_idx = 9223372036854775807 OFFSET 0) l
-                    OFFSET 0) e
-                WHERE i.ctid = e.at",
+                "UPDATE evidence.instance i SET until_idx = r.until_idx, exited = r.exited FROM (
+                    SELECT r.org, l.ctid AS at, r.until_idx, r.exited FROM go, {rows} CROSS JOIN LATERAL (
+                        SELECT b.ctid FROM evidence.instance b
+                        WHERE b.org = r.org AND b.environment = r.environment AND b.artifact = r.artifact
+                            AND b.until_idx = 9223372036854775807 OFFSET 0) l
+                    OFFSET 0) r
+                WHERE i.org = r.org AND i.ctid = r.at",
             ),
             Self::Instance => insert(
                 "instance",
@@ -403,12 +410,6 @@ impl Table {
         }
     }
 
-    /// Whether its statement joins its rows with those that are there, where an organization that is a column of them keeps
-    /// PostgreSQL to the index: for a scalar it may read all of the organization's.
-    const fn joins(self) -> bool {
-        matches!(self, Self::ReleaseNames | Self::DeleteNames | Self::TrailRevision | Self::DeletePending)
-    }
-
     /// The statement that writes a row in SQLite, with its columns as `$1` and so on.
     #[must_use]
     pub fn sqlite(self) -> &'static str {
@@ -422,44 +423,64 @@ impl Table {
         if let Conflict::Instead([sqlite, _]) = conflict {
             return sqlite.to_owned();
         }
-        let names = names(columns);
+        let names = names(columns.iter());
         let values: Vec<_> = (1..=columns.len()).map(|number| format!("${number}")).collect();
         let values = values.join(", ");
         format!("INSERT INTO {table} ({names}) VALUES ({values}){}", on_conflict(&conflict, columns, 0))
     }
 
     /// The statement that writes rows in PostgreSQL, if the relation `go` has a row, with the columns of the rows as
-    /// parameters from this number on.
-    fn postgres(self, first: usize) -> String {
+    /// parameters from this number on, and how many these are. Of one organization that is the scalar `$1`, and no column
+    /// of the rows.
+    pub(crate) fn postgres(self, first: usize, is_one: bool) -> (String, usize) {
         let Definition { table, columns, conflict } = self.definition();
-        let columns = self.postgres_columns(columns);
-        let arrays = columns.iter().zip(first..).map(|((_, kind), number)| match kind {
+        let listed = || columns.iter().filter(|(_, kind)| self.lists(*kind, is_one));
+        let arrays = listed().zip(first..).map(|((_, kind), number)| match kind {
             Org | Text | Json => format!("${number}::text[]"),
             Int => format!("${number}::bigint[]"),
             Bool => format!("${number}::boolean[]"),
         });
-        let rows = format!("UNNEST({})", arrays.collect::<Vec<_>>().join(", "));
-        if let Conflict::Instead([_, postgres]) = conflict {
-            return postgres.replace("{rows}", &rows);
+        let (arrays, names) = (arrays.collect::<Vec<_>>().join(", "), names(listed()));
+        let statement = if let Conflict::Instead([_, postgres]) = conflict {
+            // By the limit PostgreSQL takes them for few, and probes an index for each.
+            let few = format!("(SELECT * FROM UNNEST({arrays}) LIMIT cardinality(${first})) AS r ({names})");
+            postgres.replace("{rows}", &few)
+        } else {
+            let written = || columns.iter().filter(|(_, kind)| self.lists(*kind, false));
+            let values = written().map(|(name, kind)| match kind {
+                Json => format!("r.{name}::jsonb"),
+                Org | Text | Int | Bool => format!("r.{name}"),
+            });
+            format!(
+                "INSERT INTO evidence.{table} ({}) SELECT {} FROM go, UNNEST({arrays}) AS r ({names}){}",
+                self::names(written()),
+                values.collect::<Vec<_>>().join(", "),
+                on_conflict(&conflict, columns, 1)
+            )
+        };
+        (if is_one { statement.replace("r.org", "$1") } else { statement }, listed().count())
+    }
+
+    /// Whether PostgreSQL gets the values of a column of this kind as a list. An organization's key is its id there.
+    fn lists(self, kind: Kind, is_one: bool) -> bool {
+        kind != Org || !is_one && self != Self::Organization
+    }
+
+    /// For PostgreSQL: rows by column, those of [`Self::postgres`].
+    fn transposed(self, rows: Vec<Vec<Value>>, is_one: bool) -> Vec<Column> {
+        let kinds = self.definition().columns.iter().map(|(_, kind)| *kind);
+        let mut columns: Vec<_> = kinds.map(|kind| (kind, Column::new(kind, rows.len()))).collect();
+        for row in rows {
+            let mut values = row.into_iter();
+            for (_, column) in &mut columns {
+                column.push(values.next().unwrap_or(Value::Text(None)));
+            }
         }
-        let names = names(columns);
-        let values = columns.iter().map(|(name, kind)| match kind {
-            Json => format!("r.{name}::jsonb"),
-            Org | Text | Int | Bool => format!("r.{name}"),
-        });
-        format!(
-            "INSERT INTO evidence.{table} ({names}) SELECT {} FROM go, {rows} AS r ({names}){}",
-            values.collect::<Vec<_>>().join(", "),
-            on_conflict(&conflict, columns, 1)
-        )
+        columns.into_iter().filter(|(kind, _)| self.lists(*kind, is_one)).map(|(_, column)| column).collect()
     }
 
-    /// An organization's key is its id.
-    fn postgres_columns(self, columns: &'static [(&'static str, Kind)]) -> &'static [(&'static str, Kind)] {
-        if self == Self::Organization { columns.get(1..).unwrap_or_default() } else { columns }
-    }
-
-    const ALL: [Self; 26] = [
+    /// Every table, in the order in which a group writes them.
+    pub(crate) const ALL: [Self; 26] = [
         Self::Ledger,
         Self::Node,
         Self::Organization,
@@ -489,8 +510,8 @@ impl Table {
     ];
 }
 
-fn names(columns: &[(&'static str, Kind)]) -> String {
-    columns.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
+fn names<'c>(columns: impl Iterator<Item = &'c (&'static str, Kind)>) -> String {
+    columns.map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
 }
 
 fn on_conflict(conflict: &Conflict, columns: &[(&'static str, Kind)], dialect: usize) -> String {
@@ -566,34 +587,16 @@ impl Rows {
         })
     }
 
-    /// For PostgreSQL: the statements that write them, if the relation `go` has a row, each to be given a name; and their
-    /// parameters, which come after so many others. Of one organization it is the scalar `$1`.
-    pub(crate) fn into_statements(self, mut parameters: usize, is_one: bool) -> (Vec<String>, Vec<Column>) {
-        let (mut statements, mut columns) = (Vec::new(), Vec::new());
-        for (table, TableRows { rows, .. }) in self.0 {
-            let statement = table.postgres(parameters + 1);
-            let by_scalar = is_one && !table.joins();
-            statements.push(if by_scalar { statement.replace("r.org", "$1") } else { statement });
-            let skipped = usize::from(table == Table::Organization);
-            let kinds = table.definition().columns.get(skipped..).unwrap_or_default();
-            let mut values = transposed(kinds, rows, skipped);
-            parameters += values.len();
-            columns.append(&mut values);
-        }
-        (statements, columns)
+    /// Whether all are of these tables.
+    pub(crate) fn are_of(&self, tables: &[Table]) -> bool {
+        self.0.keys().all(|table| tables.contains(table))
     }
-}
 
-/// Rows by column.
-fn transposed(kinds: &[(&'static str, Kind)], rows: Vec<Vec<Value>>, skipped: usize) -> Vec<Column> {
-    let mut columns: Vec<Column> = kinds.iter().map(|(_, kind)| Column::new(*kind, rows.len())).collect();
-    for row in rows {
-        let mut values = row.into_iter().skip(skipped);
-        for column in &mut columns {
-            column.push(values.next().unwrap_or(Value::Text(None)));
-        }
+    /// For PostgreSQL: the parameters of the statements that write these tables, of which some may have no rows.
+    pub(crate) fn into_columns(mut self, tables: &[Table], is_one: bool) -> Vec<Column> {
+        let rows = tables.iter().map(|table| (table, self.0.remove(table).unwrap_or_default().rows));
+        rows.flat_map(|(table, rows)| table.transposed(rows, is_one)).collect()
     }
-    columns
 }
 
 impl Column {

@@ -111,6 +111,10 @@ impl Sqlite {
         options: &Options,
         migrations: &'static [Migration],
     ) -> Result<Self, ConnectError> {
+        if file.to_str().is_none() {
+            // ATTACH takes a path as text.
+            return Err(ConnectError::PathNotText { file: file.display().to_string() });
+        }
         let unopened = |source| ConnectError::opening(file, source);
         let flags = if options.migrate { OpenFlags::SQLITE_OPEN_CREATE } else { OpenFlags::empty() };
         if OpenFile::is_gone(file) {

@@ -16,6 +16,12 @@ pub enum ConnectError {
         /// The address.
         url: String,
     },
+    /// The path of the file is no text.
+    #[error("'{file}' is not UTF-8: give the file and its directories names that are")]
+    PathNotText {
+        /// The path, with what is no text replaced.
+        file: String,
+    },
     /// The address names a database in memory.
     #[error(
         "a database in memory cannot be shared by the store's connections: name a file, as in sqlite://evidence.db"
@@ -34,8 +40,8 @@ pub enum ConnectError {
     },
     /// The file is gone, and what was written to it last is not.
     #[error(
-        "'{file}' is empty and has a log of writes, '{file}-wal': put the file back that it is the log of; or remove the \
-         log, to use a backup or to begin anew"
+        "'{file}' is missing or empty, and its write-ahead log '{file}-wal' is there: put the file back that it is the log \
+         of; or remove the log, to use a backup or to begin again"
     )]
     Lost {
         /// The file.

@@ -122,17 +122,18 @@ impl OpenFile {
         let aside = self.aside_path();
         let is =
             |path: &Path, noted: Number| noted.is_some() && number(path).is_ok_and(|found| found == noted);
-        let mut put = Ok(());
-        if is(&log, self.log) {
-            put = std::fs::rename(&log, &aside);
-        }
-        if is(&index, self.index) {
-            put = put.and(std::fs::remove_file(&index));
+        let log_is_there = is(&log, self.log);
+        let mut put = if log_is_there { std::fs::rename(&log, &aside) } else { Ok(()) };
+        if put.is_ok() && is(&index, self.index) {
+            put = std::fs::remove_file(&index);
         }
         let (file, aside_at) = (self.path.display(), aside.display());
         match put {
-            Ok(()) => {
+            Ok(()) if log_is_there => {
                 tracing::warn!(%file, aside = %aside_at, "a file has lost its place, and its log was put aside")
+            }
+            Ok(()) => {
+                tracing::warn!(%file, "a file has lost its place, and its log is no longer beside it");
             }
             Err(error) => tracing::error!(
                 %file, %error, "a file has lost its place, and its log cannot be put aside: move it before a start"

@@ -197,7 +197,7 @@ impl Writer {
         };
         let lookups = Lookups::of(writes);
         let (look, values) = lookups.statement(Dialect::Sqlite, true);
-        let seen = rows(&transaction, &look, &values, |org| key_of(&transaction, org))?;
+        let seen = rows(&transaction, look, &values, |org| key_of(&transaction, org))?;
         let damaged = |damage: StoreError| Error::FromSqlConversionFailure(0, Type::Text, damage.into());
         let mut plan = Plan::new(&lookups, seen).map_err(damaged)?;
         let outcomes = writes.iter().map(|write| plan.accept(write));

@@ -18,8 +18,8 @@ use evidence_core::orgs::User;
 use evidence_core::page::PageRequest;
 use evidence_core::queue::Refused;
 use evidence_core::seed::Seed;
-use evidence_core::shared::{TagFilter, Tags};
 use evidence_core::store::{LedgerStore, Recorder, StoreResult};
+use evidence_core::tags::{TagFilter, Tags};
 use evidence_core::texts::{TextRef, TextStore};
 use evidence_core::time::Timestamp;
 use evidence_core::{Entry, Evidence, Fact, Guard, Key, Settings, StoreError, Write};
@@ -510,6 +510,14 @@ async fn addresses_and_files_that_cannot_be_used_are_refused_with_one_sentence()
     assert!(matches!(error, ConnectError::Unsafe { setting: "journal_mode", .. }), "{error}");
     let nowhere = format!("sqlite://{}/none/e.db", directory.path().display());
     assert!(matches!(refused(&nowhere).await, ConnectError::Open { .. }));
+    #[cfg(unix)]
+    {
+        use std::os::unix::ffi::OsStrExt;
+        let no_text = directory.path().join(std::ffi::OsStr::from_bytes(b"\xff.db"));
+        let error = Sqlite::open(&no_text).await.unwrap_err();
+        assert!(matches!(error, ConnectError::PathNotText { .. }), "{error}");
+        assert!(!no_text.exists());
+    }
 
     let bench = Bench::new().await;
     bench.execute("INSERT INTO _evidence_migrations (version, writer, steps, done) VALUES (99, 99, 0, 0)");

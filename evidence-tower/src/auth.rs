@@ -1,4 +1,4 @@
-//! Who calls: the credential of a request, as HTTP carries it (specification, Authentication), or as a host has it.
+//! Authentication: the credential in the request's headers, or the caller that a host names.
 
 use async_trait::async_trait;
 use base64::Engine;
@@ -35,16 +35,16 @@ use http::request::Parts;
 /// ```
 #[async_trait]
 pub trait Authenticator: Send + Sync + 'static {
-    /// The caller, by the request's head; its path begins below the mount point. Nothing leaves the decision to the API
-    /// keys in the `Authorization` header.
+    /// The caller of the request with this head. Returns `None` to fall back to the API key in the `Authorization` header;
+    /// `request.uri` is relative to the mount point.
     ///
     /// # Errors
-    /// [`Error::Unauthenticated`] for a credential that does not hold: API keys are not looked at any more.
+    /// [`Error::Unauthenticated`] for an invalid credential; there is no fallback then.
     async fn authenticate(&self, request: &Parts) -> Result<Option<Principal>>;
 }
 
-/// The caller whom the one `Authorization` header names. Basic is read only where `basic` says so: its user name is
-/// the key, its password is ignored.
+/// The caller whom the one `Authorization` header names. Basic is accepted only if `basic` is set: its user name is the
+/// key, its password is ignored.
 pub(crate) async fn authenticate<S: EvidenceService>(
     service: &S,
     headers: &HeaderMap,
@@ -61,7 +61,7 @@ pub(crate) async fn authenticate<S: EvidenceService>(
     }
 }
 
-/// Scheme and value; nothing when there are two headers, for nobody can say which of them counts.
+/// Scheme and value; `None` when there are several headers, for it is unclear which of them counts.
 fn authorization(headers: &HeaderMap) -> Option<(&str, &str)> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let value = values.next().filter(|_| values.next().is_none())?;

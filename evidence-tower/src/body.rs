@@ -14,12 +14,13 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 
 use crate::{BoxError, multipart};
 
-/// A body that has not been read yet, and what the headers say of it.
+/// A body that has not been read yet, and the headers that describe it.
 #[derive(Debug)]
 pub(crate) struct Incoming {
     content_type: Option<String>,
     encoded: bool,
-    announced: u64,
+    /// `Content-Length`, else the size hint, in bytes.
+    declared_length: u64,
     body: UnsyncBoxBody<Bytes, BoxError>,
 }
 
@@ -35,13 +36,13 @@ impl Incoming {
             content_type: text(headers, &CONTENT_TYPE),
             encoded: text(headers, &CONTENT_ENCODING)
                 .is_some_and(|coding| !coding.eq_ignore_ascii_case("identity")),
-            announced: length.unwrap_or_else(|| body.size_hint().lower()),
+            declared_length: length.unwrap_or_else(|| body.size_hint().lower()),
             body,
         }
     }
 
-    /// Reads it as an operation with this kind of body does; `limit` is that of all but forms, in bytes. The future's type is
-    /// erased here, so that it is compiled once and not for each operation.
+    /// Reads a body of this kind; `limit`, in bytes, applies to all but forms. The future is boxed here, so that it is compiled
+    /// once and not per operation.
     pub(crate) fn read(
         self,
         kind: BodyKind,
@@ -56,10 +57,10 @@ impl Incoming {
             BodyKind::Empty => Ok(RawBody::Empty),
             BodyKind::Json => self.json(limit).await,
             BodyKind::Raw => self.raw(limit).await,
-            // Whatever is no form lacks the form's parts, and is told so by name.
+            // Read as an empty form, so that the error names the missing part (400, not 415).
             BodyKind::Form(_) if !self.is("multipart/form-data") => Ok(RawBody::Empty),
             BodyKind::Form(parts) => {
-                self.acceptable(multipart::whole_limit(&limits))?;
+                self.check_headers(multipart::whole_limit(&limits))?;
                 let boundary = multipart::boundary(&self.content_type.unwrap_or_default())?;
                 multipart::read(boundary, self.body, parts, &limits).await
             }
@@ -72,9 +73,10 @@ impl Incoming {
         essence.is_some_and(|essence| essence.trim().eq_ignore_ascii_case(media_type))
     }
 
-    /// Refuses what can be refused unread.
-    fn acceptable(&self, limit: u64) -> Result<()> {
-        if self.announced > limit {
+    /// # Errors
+    /// `TooLarge` by the declared length, else `UnsupportedMediaType` if encoded.
+    fn check_headers(&self, limit: u64) -> Result<()> {
+        if self.declared_length > limit {
             Err(Error::TooLarge { limit, file: false })
         } else if self.encoded {
             Err(Error::UnsupportedMediaType)
@@ -84,15 +86,15 @@ impl Incoming {
     }
 
     async fn raw(self, limit: u64) -> Result<RawBody> {
-        self.acceptable(limit)?;
+        self.check_headers(limit)?;
         let bytes = gathered(limited(self.body, limit), limit).await?;
         Ok(RawBody::Bytes(Raw { media_type: self.content_type, bytes }))
     }
 
     async fn json(self, limit: u64) -> Result<RawBody> {
-        self.acceptable(limit)?;
+        self.check_headers(limit)?;
         let readable = self.content_type.is_none() || self.is("application/json");
-        // Of a foreign type, one byte is too many already.
+        // With another content type only an empty body is accepted.
         let limit = if readable { limit } else { 0 };
         let bytes = match gathered(limited(self.body, limit), limit).await {
             Err(Error::TooLarge { .. }) if !readable => return Err(Error::UnsupportedMediaType),
@@ -102,11 +104,11 @@ impl Incoming {
     }
 }
 
-/// More of a body that is still coming is not held in memory.
+/// How much of a body that is still coming is held in memory.
 const IN_MEMORY: usize = 64 << 10;
 
-/// The whole of a body that is limited to so many bytes. One that is long is in a temporary file until it has come, so that
-/// many that come slowly cost disk rather than memory.
+/// The whole of a body that is limited to so many bytes. A long one is spooled to a temporary file until it has come, so that
+/// many slow ones cost disk rather than memory.
 async fn gathered(mut body: UnsyncBoxBody<Bytes, BoxError>, limit: u64) -> Result<Bytes> {
     let (mut memory, mut spool) = (BytesMut::new(), None::<Spool>);
     while let Some(frame) = body.frame().await {
@@ -117,21 +119,21 @@ async fn gathered(mut body: UnsyncBoxBody<Bytes, BoxError>, limit: u64) -> Resul
             continue;
         }
         let spool = spool.get_or_insert_default();
-        spool.push(&std::mem::take(&mut memory)).await.map_err(not_kept)?;
-        spool.push(&piece).await.map_err(not_kept)?;
+        spool.push(&std::mem::take(&mut memory)).await.map_err(not_spooled)?;
+        spool.push(&piece).await.map_err(not_spooled)?;
     }
     let Some(spool) = spool else { return Ok(memory.freeze()) };
-    let mut spooled = spool.finish().await.map_err(not_kept)?;
+    let mut spooled = spool.finish().await.map_err(not_spooled)?;
     let mut whole = BytesMut::with_capacity(usize::try_from(spooled.size).unwrap_or_default());
-    while let Some(piece) = spooled.content.next().await.map_err(not_kept)? {
+    while let Some(piece) = spooled.content.next().await.map_err(not_spooled)? {
         whole.extend_from_slice(&piece);
     }
     Ok(whole.freeze())
 }
 
-/// The refusal of what cannot be held until it has come: the disk for temporary files is full, or away.
+/// The error of a body that cannot be spooled: the disk for temporary files is full, or away.
 #[expect(clippy::needless_pass_by_value, reason = "it maps errors")]
-pub(crate) fn not_kept(source: std::io::Error) -> Error {
+pub(crate) fn not_spooled(source: std::io::Error) -> Error {
     StoreError::Unavailable(format!("what is received cannot be held: {source}").into()).into()
 }
 
@@ -150,7 +152,7 @@ pub(crate) fn broken_off(error: &(dyn std::error::Error + 'static), limit: u64) 
     }
 }
 
-/// The refusal of a body of which only the beginning came.
+/// The error of a body of which only the beginning came.
 pub(crate) fn incomplete() -> Error {
     Error::invalid("body", "The body broke off")
 }
@@ -197,7 +199,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_of_another_type_is_refused() {
+    async fn a_body_of_another_type_is_refused() {
         let foreign = Err(Error::UnsupportedMediaType.to_string());
         for sent in ["text/plain", "multipart/form-data; boundary=b", "application/x-www-form-urlencoded", ""]
         {
@@ -245,7 +247,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_limit_of_the_host_is_told_as_too_large_and_a_lost_client_is_not() {
+    async fn a_limit_of_the_host_is_answered_as_too_large_and_a_lost_client_is_not() {
         let hosts = limited(whole(b"\"0123456789\""), 4);
         let outcome = Incoming::new(&HeaderMap::new(), hosts)
             .read(BodyKind::Json, LIMIT as u64, &Limits::default())

@@ -1,5 +1,5 @@
-//! What is answered when something goes wrong: the status of the error's kind, and what its caller is told. Causes go to
-//! the log, never to the caller.
+//! Error responses: the status of the error's kind, a message, and the fields that are wrong. Causes go to the log, never to
+//! the caller.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,9 +14,9 @@ use serde_json::json;
 
 use crate::reply::{self, ReplyBody};
 
-/// Why a request is not answered as its caller hoped.
+/// Why a request is answered with an error.
 #[derive(Debug)]
-pub(crate) enum Refusal {
+pub(crate) enum ErrorResponse {
     /// The path and the query are longer than the API takes.
     LongUrl,
     /// No operation has this path.
@@ -28,30 +28,30 @@ pub(crate) enum Refusal {
     },
     /// The operation was refused, or failed.
     Failed(Error),
-    /// Something panicked; the panic hook has told where.
+    /// Something panicked; the panic hook has logged where.
     Panicked,
-    /// An answer broke off before any of it was sent; the log has told why.
+    /// An answer broke off before any of it was sent; the log says why.
     #[cfg(feature = "rocket")]
     BrokeOff,
 }
 
-impl From<Error> for Refusal {
+impl From<Error> for ErrorResponse {
     fn from(error: Error) -> Self {
         Self::Failed(error)
     }
 }
 
-/// Status, message and `errors` of an answer.
-type Told = (StatusCode, Cow<'static, str>, FieldErrors);
+/// Status, message and `errors` of a response.
+type ErrorParts = (StatusCode, Cow<'static, str>, FieldErrors);
 
-fn plain(status: StatusCode, message: &'static str) -> Told {
+fn plain(status: StatusCode, message: &'static str) -> ErrorParts {
     (status, Cow::Borrowed(message), FieldErrors::new())
 }
 
-impl Refusal {
-    /// The answer, in the JSON form that every refusal has (specification, Errors).
+impl ErrorResponse {
+    /// The response, in the JSON form that every error has.
     pub(crate) fn into_response(self, wording: Wording) -> Response<ReplyBody> {
-        let (status, message, errors) = self.told(wording);
+        let (status, message, errors) = self.parts(wording);
         self.log(status);
         let body = if errors.is_empty() {
             json!({ "message": message })
@@ -66,12 +66,12 @@ impl Refusal {
         response
     }
 
-    fn told(&self, wording: Wording) -> Told {
+    fn parts(&self, wording: Wording) -> ErrorParts {
         match self {
             Self::LongUrl => plain(StatusCode::URI_TOO_LONG, "URL too long"),
             Self::UnknownPath => plain(StatusCode::NOT_FOUND, "Not found"),
             Self::WrongMethod { .. } => plain(StatusCode::METHOD_NOT_ALLOWED, "Method not allowed"),
-            Self::Failed(error) => told(error, wording),
+            Self::Failed(error) => parts(error, wording),
             Self::Panicked => internal(),
             #[cfg(feature = "rocket")]
             Self::BrokeOff => internal(),
@@ -94,8 +94,8 @@ impl Refusal {
     fn log(&self, status: StatusCode) {
         match self {
             Self::Failed(Error::Overloaded(refused)) => {
-                if let Some(unsaid) = OVERLOADS.tell(Instant::now()) {
-                    tracing::warn!(unsaid, "requests are refused for overload: {refused}");
+                if let Some(suppressed) = OVERLOADS.allow(Instant::now()) {
+                    tracing::warn!(suppressed, "requests are refused for overload: {refused}");
                 }
             }
             Self::Failed(error) if status.is_server_error() => {
@@ -109,39 +109,40 @@ impl Refusal {
     }
 }
 
-/// Overload refuses many requests at once: a line now and then tells of them, and how many more there were since the last.
-static OVERLOADS: Sparse = Sparse::new(Duration::from_secs(5));
+/// Overload refuses many requests at once.
+static OVERLOADS: LogThrottle = LogThrottle::new(Duration::from_secs(5));
 
-/// What is told once in an interval at most.
-struct Sparse {
+/// Allows one log line per interval and counts the suppressed ones.
+#[derive(Debug)]
+struct LogThrottle {
     interval: Duration,
-    /// When it was told last, and how often it was not since.
-    told: Mutex<(Option<Instant>, u64)>,
+    /// When a line was last allowed, and how many were suppressed since.
+    state: Mutex<(Option<Instant>, u64)>,
 }
 
-impl Sparse {
+impl LogThrottle {
     const fn new(interval: Duration) -> Self {
-        Self { interval, told: Mutex::new((None, 0)) }
+        Self { interval, state: Mutex::new((None, 0)) }
     }
 
-    /// Whether it is to be told now: how often it was not since the last time.
-    fn tell(&self, now: Instant) -> Option<u64> {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        let (last, unsaid) = &mut *told;
+    /// How many lines were suppressed since the last one, if one may be logged now.
+    fn allow(&self, now: Instant) -> Option<u64> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let (last, suppressed) = &mut *state;
         if last.is_some_and(|last| now.saturating_duration_since(last) < self.interval) {
-            *unsaid += 1;
+            *suppressed += 1;
             return None;
         }
         *last = Some(now);
-        Some(std::mem::take(unsaid))
+        Some(std::mem::take(suppressed))
     }
 }
 
-fn internal() -> Told {
+fn internal() -> ErrorParts {
     plain(StatusCode::INTERNAL_SERVER_ERROR, "Internal server error")
 }
 
-fn told(error: &Error, wording: Wording) -> Told {
+fn parts(error: &Error, wording: Wording) -> ErrorParts {
     let Ok(status) = StatusCode::from_u16(error.status()) else { return internal() };
     match (error.kind(), error) {
         (_, Error::Invalid { message, fields }) => (status, Cow::Owned(message.clone()), fields.clone()),
@@ -164,18 +165,18 @@ fn told(error: &Error, wording: Wording) -> Told {
     }
 }
 
-/// An error and its causes, on one line. Some errors end with what their causes say: that is not said again.
+/// An error and its causes, on one line. A cause that ends the error's own text is not repeated.
 struct Chain<'a>(&'a dyn std::error::Error);
 
 impl fmt::Display for Chain<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut told = self.0.to_string();
+        let mut text = self.0.to_string();
         for cause in std::iter::successors(self.0.source(), |cause| cause.source()).map(ToString::to_string) {
-            if !told.ends_with(&cause) {
-                told.extend([": ", &cause]);
+            if !text.ends_with(&cause) {
+                text.extend([": ", &cause]);
             }
         }
-        f.write_str(&told)
+        f.write_str(&text)
     }
 }
 
@@ -184,18 +185,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_went_wrong_is_told_once() {
+    fn a_cause_is_logged_once() {
         let refused = std::io::Error::other(std::fmt::Error);
         let failed = Error::from(evidence_core::StoreError::Unavailable(refused.into()));
-        let told = format!("the store is not available: {}", std::fmt::Error);
-        assert_eq!(Chain(&failed).to_string(), told);
+        let text = format!("the store is not available: {}", std::fmt::Error);
+        assert_eq!(Chain(&failed).to_string(), text);
     }
 
     #[test]
-    fn what_happens_often_is_told_once_in_an_interval_with_how_often_it_was_not() {
-        let (sparse, start) = (Sparse::new(Duration::from_secs(5)), Instant::now());
-        for (second, told) in [(0, Some(0)), (1, None), (4, None), (5, Some(2)), (9, None), (20, Some(1))] {
-            assert_eq!(sparse.tell(start + Duration::from_secs(second)), told, "after {second} s");
+    fn a_line_is_allowed_once_per_interval_with_the_number_suppressed() {
+        let (throttle, start) = (LogThrottle::new(Duration::from_secs(5)), Instant::now());
+        for (second, allowed) in [(0, Some(0)), (1, None), (4, None), (5, Some(2)), (9, None), (20, Some(1))]
+        {
+            assert_eq!(throttle.allow(start + Duration::from_secs(second)), allowed, "after {second} s");
         }
     }
 }

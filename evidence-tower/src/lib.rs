@@ -42,8 +42,8 @@ use http_body_util::combinators::UnsyncBoxBody;
 use tracing::Instrument;
 
 use crate::body::Incoming;
-use crate::error::Refusal;
-use crate::openapi::Described;
+use crate::error::ErrorResponse;
+use crate::openapi::ApiDescription;
 use crate::parameters::Parameters;
 use crate::route::{Call, Routes};
 
@@ -57,7 +57,7 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// The path below which the API is served when no host mounts it.
 const PREFIX: &str = "/api/v2";
 
-/// The API over HTTP. Cheap to clone, always ready; an answer is a response, whatever goes wrong. It needs a tokio
+/// The API over HTTP. Cheap to clone, always ready, and infallible: whatever goes wrong is a response. It needs a tokio
 /// runtime around it.
 ///
 /// ```
@@ -82,31 +82,35 @@ struct Inner<S> {
     service: S,
     authenticator: Option<Arc<dyn Authenticator>>,
     routes: Arc<Routes<S>>,
-    described: Arc<Described>,
-    mount: Mount,
+    description: Arc<ApiDescription>,
+    base_path: BasePath,
 }
 
 impl<S: Debug> Debug for Inner<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { service, mount, .. } = self;
-        f.debug_struct("Inner").field("service", service).field("mount", mount).finish_non_exhaustive()
+        let Self { service, base_path, .. } = self;
+        f.debug_struct("Inner")
+            .field("service", service)
+            .field("base_path", base_path)
+            .finish_non_exhaustive()
     }
 }
 
 /// Where the API's paths begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mount {
-    /// At [`PREFIX`], with the health checks of a server beside it.
-    Root,
-    /// At the beginning: a host has stripped its own mount point.
-    Relative,
+enum BasePath {
+    /// Below [`PREFIX`], with the health checks of a server beside it.
+    ApiPrefix,
+    /// At the root: a host has stripped its own mount point.
+    Stripped,
 }
 
 impl<S: EvidenceService> EvidenceApi<S> {
     /// The API at `/api/v2/…`, with `GET /ready` and `GET /live` beside it.
     pub fn new(service: S) -> Self {
-        let (routes, described) = (Arc::new(Routes::new()), Arc::default());
-        let inner = Inner { service, authenticator: None, routes, described, mount: Mount::Root };
+        let (routes, description) = (Arc::new(Routes::new()), Arc::default());
+        let inner =
+            Inner { service, authenticator: None, routes, description, base_path: BasePath::ApiPrefix };
         Self { inner: Arc::new(inner) }
     }
 
@@ -118,24 +122,24 @@ impl<S: EvidenceService> EvidenceApi<S> {
     pub fn with_operations<L: Operations>(self) -> Self {
         let mut inner = Arc::unwrap_or_clone(self.inner);
         L::visit(Arc::make_mut(&mut inner.routes));
-        inner.described = Arc::new(inner.described.with::<L>());
+        inner.description = Arc::new(inner.description.with::<L>());
         Self { inner: Arc::new(inner) }
     }
 
     /// The OpenAPI 3.1 document of this API, with the host's own operations; its paths are relative to the API's base
     /// address.
     pub fn openapi(&self) -> serde_json::Value {
-        self.inner.described.document()
+        self.inner.description.document()
     }
 
     /// The same API below a mount point that the host strips from the path, as axum's `nest_service` does.
     #[must_use]
     pub fn relative(self) -> Self {
-        let inner = Inner { mount: Mount::Relative, ..Arc::unwrap_or_clone(self.inner) };
+        let inner = Inner { base_path: BasePath::Stripped, ..Arc::unwrap_or_clone(self.inner) };
         Self { inner: Arc::new(inner) }
     }
 
-    /// The same API with callers that the host knows, before its own API keys are looked at.
+    /// The same API with callers that the host authenticates, before API keys are looked at.
     #[must_use]
     pub fn authenticated_by(self, authenticator: impl Authenticator) -> Self {
         let authenticator: Option<Arc<dyn Authenticator>> = Some(Arc::new(authenticator));
@@ -151,8 +155,8 @@ impl<S: EvidenceService> Inner<S> {
         let outcome = AssertUnwindSafe(self.answer(request)).catch_unwind().await;
         let response = match outcome {
             Ok(Ok(response)) => response,
-            Ok(Err(refusal)) => refusal.into_response(self.service.wording()),
-            Err(_) => Refusal::Panicked.into_response(self.service.wording()),
+            Ok(Err(error)) => error.into_response(self.service.wording()),
+            Err(_) => ErrorResponse::Panicked.into_response(self.service.wording()),
         };
         if is_head { reply::without_body(response) } else { response }
     }
@@ -160,32 +164,32 @@ impl<S: EvidenceService> Inner<S> {
     async fn answer(
         &self,
         request: Request<UnsyncBoxBody<Bytes, BoxError>>,
-    ) -> Result<Response<ReplyBody>, Refusal> {
+    ) -> Result<Response<ReplyBody>, ErrorResponse> {
         let (head, body) = request.into_parts();
-        let longest = self.service.limits().url;
-        if head.uri.path_and_query().is_some_and(|url| url.as_str().len() > longest) {
-            return Err(Refusal::LongUrl);
+        let limit = self.service.limits().url;
+        if head.uri.path_and_query().is_some_and(|url| url.as_str().len() > limit) {
+            return Err(ErrorResponse::LongUrl);
         }
         // A HEAD is a GET whose body stays here.
         let method = if head.method == Method::HEAD { Method::GET } else { head.method.clone() };
-        let path = match self.mount {
-            Mount::Relative => head.uri.path(),
-            Mount::Root => match head.uri.path() {
+        let path = match self.base_path {
+            BasePath::Stripped => head.uri.path(),
+            BasePath::ApiPrefix => match head.uri.path() {
                 "/ready" => return self.ready(&method).await,
                 "/live" => return read_only(&method, reply::ok),
-                path => path.strip_prefix(PREFIX).ok_or(Refusal::UnknownPath)?,
+                path => path.strip_prefix(PREFIX).ok_or(ErrorResponse::UnknownPath)?,
             },
         };
         if path == "/openapi.json" {
-            return read_only(&method, || reply::json_text(self.described.text()));
+            return read_only(&method, || reply::json_text(self.description.text()));
         }
         let found = self.routes.find(&method, path)?;
         let caller = match found.endpoint.scope {
             Scope::Open => Principal::nobody(),
             _ => self.caller(&head, found.endpoint.basic_auth).await?,
         };
-        let seen = found.endpoint.headers;
-        let parameters = Parameters::new(&found.path, head.uri.query(), &head.headers, seen);
+        let declared = found.endpoint.headers;
+        let parameters = Parameters::new(&found.path, head.uri.query(), &head.headers, declared);
         let target = (found.endpoint.target)(&parameters)?;
         let access = self.service.authorize(&caller, &target).await?;
         let body = Incoming::new(&head.headers, body);
@@ -193,7 +197,7 @@ impl<S: EvidenceService> Inner<S> {
         Ok(reply::response((found.endpoint.answer)(call).await?))
     }
 
-    /// Who calls, as the host knows, and else by an API key.
+    /// The caller: whom the host authenticates, else the owner of the API key.
     async fn caller(&self, head: &Parts, basic: bool) -> Result<Principal, Error> {
         if let Some(authenticator) = &self.authenticator
             && let Some(caller) = authenticator.authenticate(head).await?
@@ -203,22 +207,22 @@ impl<S: EvidenceService> Inner<S> {
         auth::authenticate(&self.service, &head.headers, basic).await
     }
 
-    async fn ready(&self, method: &Method) -> Result<Response<ReplyBody>, Refusal> {
+    async fn ready(&self, method: &Method) -> Result<Response<ReplyBody>, ErrorResponse> {
         let response = read_only(method, reply::ok)?;
         self.service.ready().await?;
         Ok(response)
     }
 }
 
-/// The answer of something that can only be read.
+/// The response of a path that can only be read.
 fn read_only(
     method: &Method,
     answer: impl FnOnce() -> Response<ReplyBody>,
-) -> Result<Response<ReplyBody>, Refusal> {
+) -> Result<Response<ReplyBody>, ErrorResponse> {
     if method == Method::GET {
         Ok(answer())
     } else {
-        Err(Refusal::WrongMethod { allow: route::READ_ONLY.to_owned() })
+        Err(ErrorResponse::WrongMethod { allow: route::READ_ONLY.to_owned() })
     }
 }
 

@@ -20,19 +20,22 @@ use http_body_util::combinators::UnsyncBoxBody;
 use multer::{Field, Multipart};
 
 use crate::BoxError;
-use crate::body::{broken_off, not_kept};
+use crate::body::{broken_off, not_spooled};
 
-/// What may surround a form's content, in bytes: boundaries and part headers.
-const AROUND: u64 = 1 << 20;
-/// The parts that are no files: the document, and those that are passed over.
-const OTHER_PARTS: usize = 32;
-/// RFC 2046, 5.1.1.
+/// The most bytes of boundaries and part headers.
+const MAX_FRAMING: u64 = 1 << 20;
+/// Parts allowed besides files: the document, and those that are skipped.
+const MAX_OTHER_PARTS: usize = 32;
+/// RFC 2046, section 5.1.1.
 const MAX_BOUNDARY: usize = 70;
-/// The parser is given at most so much at once …
+/// The parser gets at most so many bytes at a time.
 const PIECE: usize = 64 << 10;
-/// … and refused more when it has found nothing in so much: no boundary, no end of a header.
+/// Bytes fed without the parser finding a boundary or the end of a header before the form is refused; checked before each
+/// piece.
 const MAX_UNPARSED: usize = 64 << 10;
 const MAX_FILE_NAME: usize = 255;
+/// A longer media type is replaced by the default.
+const MAX_MEDIA_TYPE: usize = 255;
 
 /// The boundary that a content type names.
 pub(crate) fn boundary(content_type: &str) -> Result<String> {
@@ -42,9 +45,9 @@ pub(crate) fn boundary(content_type: &str) -> Result<String> {
         .ok_or_else(|| Error::invalid("body", "Form should have a boundary of 1 to 70 characters"))
 }
 
-/// The greatest form, in bytes: its content, and what is around it.
+/// The largest form, in bytes: its content and framing.
 pub(crate) const fn whole_limit(limits: &Limits) -> u64 {
-    limits.form.saturating_add(AROUND)
+    limits.form.saturating_add(MAX_FRAMING)
 }
 
 /// Reads the form in `body`.
@@ -56,31 +59,31 @@ pub(crate) async fn read(
 ) -> Result<RawBody> {
     let mut parser = Parser::new(boundary, body, whole_limit(limits));
     let mut form = Form { parts, limits: *limits, document: None, files: BTreeMap::new() };
-    let most = limits.files.saturating_add(OTHER_PARTS);
+    let most = limits.files.saturating_add(MAX_OTHER_PARTS);
     let mut count = 0;
     while let Some(field) = parser.next().await? {
         count += 1;
         if count > most {
             return Err(Error::invalid("body", format!("Form should have at most {most} parts")));
         }
-        form.take(Part { field, progress: &parser.progress }).await?;
+        form.take(Part { field, state: &parser.state }).await?;
     }
     Ok(RawBody::Form { document: form.document, files: form.files.into_values().collect() })
 }
 
-/// How far the parser has got with what it was fed.
+/// What the parser and its feed share.
 #[derive(Debug, Default)]
-struct Progress {
-    /// The bytes fed since it last found something.
-    silence: AtomicUsize,
-    /// Whether it should look at what it has before it gets more.
+struct FeedState {
+    /// The bytes fed since the parser last found something.
+    unparsed: AtomicUsize,
+    /// Whether the parser should look at what it has before it gets more.
     pause: AtomicBool,
 }
 
-impl Progress {
-    /// It found something, and may find more without being fed.
+impl FeedState {
+    /// The parser found something, and may find more without being fed.
     fn found(&self) {
-        self.silence.store(0, Ordering::Relaxed);
+        self.unparsed.store(0, Ordering::Relaxed);
         self.pause.store(true, Ordering::Relaxed);
     }
 }
@@ -91,18 +94,18 @@ struct Feed {
     rest: Bytes,
     total: u64,
     limit: u64,
-    progress: Arc<Progress>,
+    state: Arc<FeedState>,
 }
 
 impl Feed {
-    /// Counts the next piece, if it may be had.
-    fn allow(&mut self) -> Result<Bytes> {
+    /// Takes and counts the next piece.
+    fn next_piece(&mut self) -> Result<Bytes> {
         let piece = self.rest.split_to(self.rest.len().min(PIECE));
         self.total += piece.len() as u64;
         if self.total > self.limit {
             return Err(Error::TooLarge { limit: self.limit, file: false });
         }
-        if self.progress.silence.fetch_add(piece.len(), Ordering::Relaxed) > MAX_UNPARSED {
+        if self.state.unparsed.fetch_add(piece.len(), Ordering::Relaxed) > MAX_UNPARSED {
             return Err(Error::invalid("body", "Form should have its boundary, and short part headers"));
         }
         Ok(piece)
@@ -113,7 +116,7 @@ impl Stream for Feed {
     type Item = Result<Bytes>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes>>> {
-        if self.progress.pause.swap(false, Ordering::Relaxed) {
+        if self.state.pause.swap(false, Ordering::Relaxed) {
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
@@ -127,27 +130,27 @@ impl Stream for Feed {
                 Poll::Pending => return Poll::Pending,
             }
         }
-        self.progress.pause.store(true, Ordering::Relaxed);
-        Poll::Ready(Some(self.allow()))
+        self.state.pause.store(true, Ordering::Relaxed);
+        Poll::Ready(Some(self.next_piece()))
     }
 }
 
 /// The parser of a body.
 struct Parser {
     multipart: Multipart<'static>,
-    progress: Arc<Progress>,
+    state: Arc<FeedState>,
 }
 
 impl Parser {
     fn new(boundary: String, body: UnsyncBoxBody<Bytes, BoxError>, limit: u64) -> Self {
-        let progress = Arc::new(Progress::default());
-        let feed = Feed { body, rest: Bytes::new(), total: 0, limit, progress: Arc::clone(&progress) };
-        Self { multipart: Multipart::new(feed, boundary), progress }
+        let state = Arc::new(FeedState::default());
+        let feed = Feed { body, rest: Bytes::new(), total: 0, limit, state: Arc::clone(&state) };
+        Self { multipart: Multipart::new(feed, boundary), state }
     }
 
     async fn next(&mut self) -> Result<Option<Field<'static>>> {
         let field = self.multipart.next_field().await.map_err(unreadable)?;
-        self.progress.found();
+        self.state.found();
         Ok(field)
     }
 }
@@ -167,13 +170,13 @@ fn unreadable(error: multer::Error) -> Error {
 /// One part, whose content is still to be read.
 struct Part<'a> {
     field: Field<'static>,
-    progress: &'a Progress,
+    state: &'a FeedState,
 }
 
 impl Part<'_> {
     async fn chunk(&mut self) -> Result<Option<Bytes>> {
         let chunk = self.field.chunk().await.map_err(unreadable)?;
-        self.progress.found();
+        self.state.found();
         Ok(chunk)
     }
 
@@ -196,9 +199,9 @@ impl Part<'_> {
             if spool.size() + chunk.len() as u64 > limit {
                 return Err(Error::TooLarge { limit, file: true });
             }
-            spool.push(&chunk).await.map_err(not_kept)?;
+            spool.push(&chunk).await.map_err(not_spooled)?;
         }
-        spool.finish().await.map_err(not_kept)
+        spool.finish().await.map_err(not_spooled)
     }
 
     async fn skip(mut self) -> Result<()> {
@@ -208,7 +211,7 @@ impl Part<'_> {
 
     fn media_type(&self) -> Option<String> {
         let sent = self.field.headers().get(CONTENT_TYPE)?.to_str().ok()?;
-        (1..=MAX_FILE_NAME).contains(&sent.len()).then(|| sent.to_owned())
+        (1..=MAX_MEDIA_TYPE).contains(&sent.len()).then(|| sent.to_owned())
     }
 }
 
@@ -230,14 +233,14 @@ impl Form {
             self.document = Some(part.text(self.limits.document).await?);
             return Ok(());
         }
-        match self.place(&name)? {
-            Some(place) => self.take_file(place, name, part).await,
+        match self.file_number(&name)? {
+            Some(number) => self.take_file(number, name, part).await,
             None => part.skip().await,
         }
     }
 
-    /// Where among the files a part of this name stands; nothing for a part that is no file.
-    fn place(&self, name: &str) -> Result<Option<Option<u64>>> {
+    /// The number of the file in a part of this name: `None` if the part is not a file, `Some(None)` if it has no number.
+    fn file_number(&self, name: &str) -> Result<Option<Option<u64>>> {
         let Some(rest) = name.strip_prefix(self.parts.file) else { return Ok(None) };
         let Some(digits) = rest.strip_prefix('.') else { return Ok(rest.is_empty().then_some(None)) };
         if !self.parts.many || digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
@@ -249,8 +252,8 @@ impl Form {
         }
     }
 
-    async fn take_file(&mut self, place: Option<u64>, name: String, part: Part<'_>) -> Result<()> {
-        if self.files.contains_key(&place) {
+    async fn take_file(&mut self, number: Option<u64>, name: String, part: Part<'_>) -> Result<()> {
+        if self.files.contains_key(&number) {
             return Err(twice(name));
         }
         let most = self.limits.files;
@@ -258,7 +261,7 @@ impl Form {
             return Err(Error::invalid(name, format!("Form should have at most {most} files")));
         }
         let sent_name = part.field.file_name().map(str::to_owned);
-        let is_text = self.parts.many && place.is_none() && sent_name.is_none();
+        let is_text = self.parts.many && number.is_none() && sent_name.is_none();
         let media_type = part.media_type();
         let file = part.spool(self.limits.file).await?;
         // A browser sends a file that nobody chose as one without name and content.
@@ -271,7 +274,7 @@ impl Form {
         } else {
             (file_name(sent_name.as_deref().unwrap_or_default(), &name)?, media_type)
         };
-        self.files.insert(place, (name, upload(file, file_name, media_type)?));
+        self.files.insert(number, (name, upload(file, file_name, media_type)?));
         Ok(())
     }
 }

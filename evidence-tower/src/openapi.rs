@@ -19,18 +19,18 @@ use serde_json::{Map, Value, json};
 /// assert!(document["paths"]["/flows/{org}"]["get"]["operationId"].is_string());
 /// ```
 pub fn openapi() -> Value {
-    Described::default().document()
+    ApiDescription::default().document()
 }
 
-/// What the document tells of beside the API's own operations, and its text, which is made once.
+/// The operations that the document describes besides the API's own, and its text, which is made once.
 #[derive(Default)]
-pub(crate) struct Described {
-    added: Vec<fn(&mut Document)>,
+pub(crate) struct ApiDescription {
+    added: Vec<fn(&mut OpenApiBuilder)>,
     text: OnceLock<Bytes>,
 }
 
-impl Described {
-    /// These operations too.
+impl ApiDescription {
+    /// Adds these operations.
     pub(crate) fn with<L: Operations>(&self) -> Self {
         let mut added = self.added.clone();
         added.push(L::visit);
@@ -41,7 +41,7 @@ impl Described {
     pub(crate) fn document(&self) -> Value {
         let settings =
             SchemaSettings::draft2020_12().with(|s| s.definitions_path = "/components/schemas".into());
-        let mut document = Document { generator: settings.into_generator(), paths: Map::new() };
+        let mut document = OpenApiBuilder { generator: settings.into_generator(), paths: Map::new() };
         api::operations(&mut document);
         self.added.iter().for_each(|visit| visit(&mut document));
         document.finish()
@@ -49,7 +49,7 @@ impl Described {
 
     /// The document as text.
     pub(crate) fn text(&self) -> Bytes {
-        // That of the API alone is every instance's.
+        // All instances share the document of the API alone.
         static PLAIN: OnceLock<Bytes> = OnceLock::new();
         let text = if self.added.is_empty() { &PLAIN } else { &self.text };
         text.get_or_init(|| self.document().to_string().into()).clone()
@@ -57,26 +57,26 @@ impl Described {
 }
 
 /// What a call of each operation looks like, by `operationId`: its parameters, its body, and the status and body of the
-/// answer. The test `examples` makes the calls and compares; with `EVIDENCE_WRITE_EXAMPLES=1` it writes the file anew.
+/// answer. The test `examples` makes the calls and compares; with `EVIDENCE_WRITE_EXAMPLES=1` it writes the file again.
 static EXAMPLES: LazyLock<Value> =
     LazyLock::new(|| serde_json::from_str(include_str!("openapi/examples.json")).unwrap_or_default());
 
-pub(crate) struct Document {
+pub(crate) struct OpenApiBuilder {
     generator: SchemaGenerator,
     paths: Map<String, Value>,
 }
 
-impl Visitor for Document {
+impl Visitor for OpenApiBuilder {
     fn visit<O: Operation>(&mut self) {
         let operation = self.operation::<O>();
         let path = self.paths.entry(O::PATH).or_insert_with(|| json!({}));
         if let Value::Object(path) = path {
-            path.insert(word(O::METHOD).to_owned(), operation);
+            path.insert(lower_case(O::METHOD).to_owned(), operation);
         }
     }
 }
 
-const fn word(method: Method) -> &'static str {
+const fn lower_case(method: Method) -> &'static str {
     match method {
         Method::Get => "get",
         Method::Post => "post",
@@ -86,7 +86,7 @@ const fn word(method: Method) -> &'static str {
     }
 }
 
-impl Document {
+impl OpenApiBuilder {
     fn finish(mut self) -> Value {
         let mut schemas = self.generator.take_definitions(true);
         schemas.insert("Error".to_owned(), error_schema());
@@ -134,14 +134,14 @@ impl Document {
         Value::Object(operation)
     }
 
-    /// What the operation's type says of itself, and who may call.
+    /// The doc comment of the operation's type, and who may call.
     fn description<O: Operation>(&mut self) -> String {
         let schema = O::json_schema(&mut self.generator);
-        let told = schema.get("description").and_then(Value::as_str).unwrap_or_default();
-        format!("{told}\n\n{}", who_may_call(O::SCOPE)).trim_start().to_owned()
+        let what = schema.get("description").and_then(Value::as_str).unwrap_or_default();
+        format!("{what}\n\n{}", who_may_call(O::SCOPE)).trim_start().to_owned()
     }
 
-    /// The fields of the operation's type: those that the path names, the headers that it sees, and the query's.
+    /// The fields of the operation's type: those that the path names, the headers that it declares, and the query's.
     fn parameters<O: Operation>(&mut self) -> Vec<Value> {
         let schema = O::json_schema(&mut self.generator);
         let examples = &EXAMPLES[O::NAME]["parameters"];
@@ -153,7 +153,7 @@ impl Document {
         let parameter = |(name, schema): (&String, &Value)| {
             let in_path = O::PATH.contains(&format!("{{{name}}}"));
             let header = O::REQUEST_HEADERS.iter().find(|header| header_field(header) == *name);
-            let (place, spelt) = match header {
+            let (location, spelt) = match header {
                 _ if in_path => ("path", name.as_str()),
                 Some(header) => ("header", *header),
                 None => ("query", name.as_str()),
@@ -162,7 +162,7 @@ impl Document {
             let description = schema.as_object_mut().and_then(|schema| schema.remove("description"));
             let mut parameter = json!({
                 "name": spelt,
-                "in": place,
+                "in": location,
                 "required": in_path || required(name),
                 "schema": schema,
             });
@@ -206,12 +206,12 @@ impl Document {
             }
             (status.to_string(), response)
         });
-        let refused = refusals(O::Body::KIND).map(|status| {
+        let errors = error_statuses(O::Body::KIND).map(|status| {
             // A host may refuse a long URL before the API sees it, in its own way.
             let response = if status == "414" { "LongUrl" } else { "Error" };
             (status.to_owned(), json!({ "$ref": format!("#/components/responses/{response}") }))
         });
-        Value::Object(success.chain(refused).collect())
+        Value::Object(success.chain(errors).collect())
     }
 }
 
@@ -222,7 +222,7 @@ fn put(object: &mut Value, key: &str, value: Option<&Value>) {
     }
 }
 
-/// What an operation asks of its caller, in words.
+/// Who may call an operation of this scope, for its description.
 const fn who_may_call(scope: Scope) -> &'static str {
     match scope {
         Scope::Open => "Takes no API key.",
@@ -237,8 +237,8 @@ const fn who_may_call(scope: Scope) -> &'static str {
     }
 }
 
-/// The statuses of what an operation that reads such a body may refuse.
-fn refusals(body: BodyKind) -> impl Iterator<Item = &'static str> {
+/// The error statuses documented for an operation with this kind of body.
+fn error_statuses(body: BodyKind) -> impl Iterator<Item = &'static str> {
     let reads = !matches!(body, BodyKind::Empty);
     let all = ["400", "401", "403", "404", "413", "414", "415", "503"].into_iter();
     all.filter(move |status| reads || !matches!(*status, "413" | "415"))

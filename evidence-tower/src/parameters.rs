@@ -1,5 +1,5 @@
-//! Path and query parameters, percent-decoded, and the headers an operation sees: text for core's decoder to read as the
-//! operation's fields.
+//! Path and query parameters, percent-decoded, and the headers that an operation declares: text for core's decoder to read
+//! as the operation's fields.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ pub(crate) struct Parameters {
     headers: BTreeMap<String, (&'static str, Option<Decoded>)>,
 }
 
-/// A decoded text: as it is, or, where it is no UTF-8, with what could be read of it.
+/// A decoded text; `Err` holds the lossy text of bytes that are not UTF-8.
 type Decoded = Result<String, String>;
 
 fn decoded(encoded: &str) -> Decoded {
@@ -38,7 +38,8 @@ fn header(headers: &HeaderMap, name: &str) -> Option<Decoded> {
     (!sent.is_empty()).then(|| text(sent.join(b", ".as_slice())))
 }
 
-fn either(decoded: &Decoded) -> &str {
+/// The text, valid or lossy.
+fn lossy(decoded: &Decoded) -> &str {
     match decoded {
         Ok(text) | Err(text) => text,
     }
@@ -49,31 +50,32 @@ fn not_utf8(field: impl Into<String>, text: &str) -> Error {
 }
 
 impl Parameters {
-    /// The parameters of a path as a router found them, of a query string, and those of the headers that are `seen`.
+    /// The parameters of a path as a router found them, of a query string, and those of the `declared` headers.
     pub(crate) fn new(
         path: &matchit::Params<'_, '_>,
         query: Option<&str>,
         headers: &HeaderMap,
-        seen: &'static [&'static str],
+        declared: &'static [&'static str],
     ) -> Self {
         let path = path.iter().map(|(name, value)| (name.to_owned(), decoded(value))).collect();
-        let headers = seen.iter().map(|name| (header_field(name), (*name, header(headers, name)))).collect();
+        let headers =
+            declared.iter().map(|name| (header_field(name), (*name, header(headers, name)))).collect();
         Self { path, query: query.unwrap_or_default().to_owned(), headers }
     }
 
     /// What an operation at this path is about to do.
     pub(crate) fn target<O: Operation>(&self) -> Result<Target> {
-        Target::at::<O>(|name| self.path.get(name).map(either))
+        Target::at::<O>(|name| self.path.get(name).map(lossy))
     }
 
-    /// The parameters as the fields of an operation. A parameter of the path goes before one of the query, and none of the
-    /// query takes the place of a header.
+    /// The parameters as the fields of an operation. A path parameter wins over one of the query, and no query parameter is
+    /// read as a header.
     pub(crate) fn read<O: Operation>(&self) -> Result<O> {
         let mut fields = query_fields(&self.query)?;
         for (field, (_, value)) in &self.headers {
             fields.remove(field);
             if let Some(value) = value {
-                let text = value.as_ref().map_err(|text| not_utf8(self.place(field), text))?;
+                let text = value.as_ref().map_err(|text| not_utf8(self.error_field(field), text))?;
                 fields.insert(field.clone(), Value::String(text.clone()));
             }
         }
@@ -82,11 +84,11 @@ impl Parameters {
             fields.insert(name.clone(), Value::String(text.clone()));
         }
         decode::from_parameters(fields)
-            .map_err(|misfit| Error::invalid(self.place(&misfit.field()), misfit.message()))
+            .map_err(|misfit| Error::invalid(self.error_field(&misfit.field()), misfit.message()))
     }
 
     /// The name of a field in `errors`: that of a path parameter plain, others as `header.<name>` or `query.<name>`.
-    fn place(&self, field: &str) -> String {
+    fn error_field(&self, field: &str) -> String {
         match self.headers.get(field) {
             _ if self.path.contains_key(field) => field.to_owned(),
             Some((name, _)) => format!("header.{name}"),
@@ -100,7 +102,7 @@ fn query_fields(query: &str) -> Result<Map<String, Value>> {
     let mut fields = Map::new();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        // Nobody asks for a parameter whose name is no text.
+        // No operation has a parameter whose name is not UTF-8.
         let Ok(name) = form_decoded(name) else { continue };
         let value = form_decoded(value).map_err(|text| not_utf8(format!("query.{name}"), &text))?;
         add(&mut fields, name, value);
@@ -150,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_is_no_text_is_named() {
+    fn a_value_that_is_not_utf8_is_named() {
         let error = query_fields("tag=%ff").unwrap_err();
         assert!(format!("{error:?}").contains("query.tag"), "{error:?}");
     }

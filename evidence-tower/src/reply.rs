@@ -1,5 +1,5 @@
-//! Answers as HTTP responses: whole, or made as they are sent. What breaks off midway is an error of the body, by which a
-//! server breaks the connection off, so that nobody takes a part for the whole.
+//! Answers as HTTP responses: whole, or made as they are sent. One that fails midway ends with an error of the body, so that
+//! the server breaks off the connection and no client takes a part for the whole.
 
 use std::io;
 use std::panic::AssertUnwindSafe;
@@ -26,7 +26,7 @@ pub struct ReplyBody {
 
 enum Content {
     Whole(Bytes),
-    /// `left` is what is still to come, where that is known.
+    /// `left` is the number of bytes still to come, if known.
     Stream {
         pieces: BoxStream<'static, io::Result<Bytes>>,
         left: Option<u64>,
@@ -58,13 +58,13 @@ impl ReplyBody {
         Self { content: Content::Stream { pieces: pieces.inspect_err(logged).boxed(), left: size } }
     }
 
-    /// Its length, where that is known.
+    /// Its length, if known.
     #[cfg(feature = "rocket")]
     pub(crate) fn length(&self) -> Option<u64> {
         self.size_hint().exact()
     }
 
-    /// What is not sent yet, for hosts that cannot break an answer off.
+    /// The same body, gathered first: for hosts that cannot break off an answer.
     #[cfg(feature = "rocket")]
     pub(crate) async fn spooled(mut self) -> io::Result<Self> {
         let mut spool = evidence_core::spool::Spool::default();
@@ -78,7 +78,7 @@ impl ReplyBody {
     }
 }
 
-/// The error of a body that is not as long as was announced.
+/// The error of a body that has not the announced length.
 fn not_as_announced() -> io::Error {
     tracing::error!("an answer is not as long as was announced");
     io::ErrorKind::UnexpectedEof.into()
@@ -139,7 +139,7 @@ pub(crate) fn response(answer: Answer) -> Response<ReplyBody> {
     };
     for header in answer.headers {
         let name = HeaderName::from_bytes(header.name().as_bytes());
-        // Core has looked at both.
+        // Core has validated both.
         if let (Ok(name), Ok(value)) = (name, HeaderValue::from_str(header.value())) {
             response.headers_mut().append(name, value);
         }
@@ -189,7 +189,7 @@ fn download(file: Download) -> Response<ReplyBody> {
     response
 }
 
-/// The media type of what has none.
+/// The media type of content that has none.
 const OCTETS: &str = "application/octet-stream";
 
 /// A header that may come from whoever sent the file.
@@ -199,7 +199,7 @@ fn header(value: &str, otherwise: &'static str) -> HeaderValue {
     sent.unwrap_or(HeaderValue::from_static(otherwise))
 }
 
-/// What RFC 5987 lets stand as it is, but for rare punctuation.
+/// What RFC 8187 does not encode, but for rare punctuation.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// `Content-Disposition` of a download: a name that is not plain ASCII is also given as RFC 6266 has it.
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_not_as_long_as_was_announced_breaks_off() {
+    async fn a_body_that_has_not_the_announced_length_breaks_off() {
         for (announced, complete) in [(4, false), (5, true), (6, false)] {
             let content = Box::new(Pieces(vec!["on", "e", "tw"]));
             let body = ReplyBody::stream(content, Some(announced));

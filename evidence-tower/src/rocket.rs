@@ -1,5 +1,5 @@
 //! The API in a Rocket 0.5 application: [`Mount`] turns an [`EvidenceApi`] into routes, [`catchers`] make what Rocket
-//! refuses before any route look like the API's own refusals.
+//! refuses before any route look like the API's own errors.
 //!
 //! ```
 //! # use std::sync::Arc;
@@ -18,8 +18,8 @@
 //! - A method that Rocket does not know (`PROPFIND`) is answered 400 before any route, not 405; with [`catchers`] at
 //!   least in JSON.
 //! - Rocket turns a form-encoded `POST` into the verb that its field `_method` names. The API reads no such forms, so
-//!   the content type `application/x-www-form-urlencoded` is refused with 415 whatever the request, before anybody acts
-//!   on a verb that was not sent.
+//!   the content type `application/x-www-form-urlencoded` is refused with 415 whatever the request, so that no verb takes
+//!   effect that was not sent.
 //! - Rocket adds headers: `Server`, and those of its fairing `Shield` (`X-Frame-Options`, `X-Content-Type-Options`,
 //!   `Permissions-Policy`). Attach `Shield::new()` without policies to send none of the latter.
 //! - Request headers that are not UTF-8 are dropped by Rocket.
@@ -50,7 +50,7 @@ use tokio::sync::mpsc;
 use tokio_util::io::{ReaderStream, StreamReader};
 use tower::ServiceExt;
 
-use crate::error::Refusal;
+use crate::error::ErrorResponse;
 use crate::reply::{self, ReplyBody};
 use crate::{BoxError, EvidenceApi, body};
 
@@ -84,12 +84,12 @@ pub struct Mount<S> {
 }
 
 impl<S: EvidenceService> Mount<S> {
-    /// The API below whatever mount point Rocket is told.
+    /// The API, for any mount point.
     pub fn new(api: EvidenceApi<S>) -> Self {
         Self { api: api.relative() }
     }
 
-    fn answer(&self, request: http::Request<IncomingBody>) -> impl Future<Output = Answer> + use<S> {
+    fn answer(&self, request: http::Request<IncomingBody>) -> impl Future<Output = HttpResponse> + use<S> {
         self.api.clone().oneshot(request).map(|Ok(answer)| answer)
     }
 }
@@ -112,7 +112,7 @@ impl<S: EvidenceService> Handler for Mount<S> {
         if request.content_type().is_some_and(|sent| sent.is_form()) {
             return refused(Error::UnsupportedMediaType.into());
         }
-        let Some(head) = head(request) else { return refused(Refusal::UnknownPath) };
+        let Some(head) = head(request) else { return refused(ErrorResponse::UnknownPath) };
         if !data.peek_complete() && data.peek(PEEKED).await.len() < PEEKED {
             return refused(body::incomplete().into());
         }
@@ -128,16 +128,16 @@ impl<S: EvidenceService> Handler for Mount<S> {
             Either::Left((answer, _)) => answer,
             Either::Right(((), answered)) => answered.await,
         };
-        // A success even of a 404: of anything else Rocket's catchers would take the place.
+        // Always `Outcome::Success`, also for a 404: on any other outcome Rocket would answer with a catcher.
         Outcome::Success(complete(answer).await)
     }
 }
 
 type IncomingBody = UnsyncBoxBody<Bytes, BoxError>;
-type Answer = http::Response<ReplyBody>;
+type HttpResponse = http::Response<ReplyBody>;
 
-/// The request without its body, and with the path below the mount point as it was sent; nothing where the mount point
-/// is spelt in another way, such as percent-encoded.
+/// The request without its body, and with the path below the mount point as it was sent; `None` if the mount point is
+/// spelt in another way, such as percent-encoded.
 fn head(request: &Request<'_>) -> Option<http::Request<()>> {
     let base = request.route()?.uri.base().trim_end_matches('/');
     let path = request.uri().path().as_str().strip_prefix(base)?;
@@ -153,9 +153,9 @@ fn head(request: &Request<'_>) -> Option<http::Request<()>> {
     builder.body(()).ok()
 }
 
-/// A refusal that needs no operation to be told.
-fn refused<'r>(refusal: Refusal) -> Outcome<'r> {
-    Outcome::Success(response(refusal.into_response(Wording::default())))
+/// An error response that needs no operation.
+fn refused<'r>(error: ErrorResponse) -> Outcome<'r> {
+    Outcome::Success(response(error.into_response(Wording::default())))
 }
 
 type Piece = Result<Bytes, BoxError>;
@@ -178,7 +178,7 @@ async fn feed(body: mpsc::Sender<Piece>, data: DataStream<'_>) {
 }
 
 /// An answer as Rocket sends it, once its length is known.
-async fn complete(answer: Answer) -> Response<'static> {
+async fn complete(answer: HttpResponse) -> Response<'static> {
     if answer.body().length().is_some() {
         return response(answer);
     }
@@ -186,14 +186,14 @@ async fn complete(answer: Answer) -> Response<'static> {
     match body.spooled().await {
         Ok(body) => {
             head.headers.extend(body.length().map(|length| (CONTENT_LENGTH, HeaderValue::from(length))));
-            response(Answer::from_parts(head, body))
+            response(HttpResponse::from_parts(head, body))
         }
-        Err(_) => response(Refusal::BrokeOff.into_response(Wording::default())),
+        Err(_) => response(ErrorResponse::BrokeOff.into_response(Wording::default())),
     }
 }
 
 /// An answer as Rocket sends it; its length is among the headers.
-fn response(answer: Answer) -> Response<'static> {
+fn response(answer: HttpResponse) -> Response<'static> {
     let (head, body) = answer.into_parts();
     let mut response = Response::new();
     response.set_status(Status::new(head.status.as_u16()));
@@ -207,7 +207,7 @@ fn response(answer: Answer) -> Response<'static> {
     response
 }
 
-/// What Rocket refuses by itself, in the JSON form of the API's refusals: unknown methods, unreadable requests. Register
+/// What Rocket refuses by itself, in the JSON form of the API's errors: unknown methods, unreadable requests. Register
 /// them under the mount point, so that the host's own catchers serve its other paths.
 pub fn catchers() -> Vec<Catcher> {
     vec![Catcher::new(None, caught)]

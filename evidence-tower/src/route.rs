@@ -1,4 +1,4 @@
-//! Which operation a request asks for: one router a method, filled from the list of operations.
+//! Which operation a request asks for: one router per method, filled from the list of operations.
 //!
 //! A single router by path would answer 405 where the API means another operation: `POST …/trail/{t}/snyk` would hide
 //! `GET …/trail/{t}/{name}` for an attestation named `snyk`.
@@ -14,7 +14,7 @@ use evidence_core::{Error, EvidenceService, Limits, Operation, Result, Visitor, 
 use tracing::Instrument;
 
 use crate::body::Incoming;
-use crate::error::Refusal;
+use crate::error::ErrorResponse;
 use crate::parameters::Parameters;
 
 /// What `Allow` says of a path that can only be read.
@@ -28,13 +28,13 @@ pub(crate) struct Routes<S> {
     by_method: BTreeMap<Method, matchit::Router<Endpoint<S>>>,
 }
 
-/// An operation whose type is forgotten.
+/// A type-erased operation.
 #[derive(Clone)]
 pub(crate) struct Endpoint<S> {
     pub(crate) target: fn(&Parameters) -> Result<Target>,
     pub(crate) scope: Scope,
     pub(crate) basic_auth: bool,
-    /// The request headers it sees.
+    /// The request headers it declares.
     pub(crate) headers: &'static [&'static str],
     pub(crate) answer: fn(Call<S>) -> Answering,
 }
@@ -65,15 +65,19 @@ impl<S: EvidenceService> Routes<S> {
     }
 
     /// The endpoint of this method and path.
-    pub(crate) fn find<'a>(&'a self, method: &http::Method, path: &'a str) -> Result<Found<'a, S>, Refusal> {
-        let router = known(method).and_then(|method| self.by_method.get(&method));
+    pub(crate) fn find<'a>(
+        &'a self,
+        method: &http::Method,
+        path: &'a str,
+    ) -> Result<Found<'a, S>, ErrorResponse> {
+        let router = supported(method).and_then(|method| self.by_method.get(&method));
         match router.and_then(|router| router.at(path).ok()) {
             Some(found) => Ok(Found { endpoint: found.value, path: found.params }),
-            None => Err(self.refuse(path)),
+            None => Err(self.not_found(path)),
         }
     }
 
-    fn refuse(&self, path: &str) -> Refusal {
+    fn not_found(&self, path: &str) -> ErrorResponse {
         let routed = |router: &matchit::Router<_>| router.at(path).is_ok();
         let methods =
             self.by_method.iter().filter(|(_, router)| routed(router)).map(|(method, _)| match method {
@@ -85,9 +89,9 @@ impl<S: EvidenceService> Routes<S> {
             });
         let methods: Vec<&str> = methods.collect();
         if methods.is_empty() {
-            Refusal::UnknownPath
+            ErrorResponse::UnknownPath
         } else {
-            Refusal::WrongMethod { allow: methods.join(", ") }
+            ErrorResponse::WrongMethod { allow: methods.join(", ") }
         }
     }
 }
@@ -112,7 +116,7 @@ impl<S: EvidenceService> Visitor for Routes<S> {
     }
 }
 
-fn known(method: &http::Method) -> Option<Method> {
+fn supported(method: &http::Method) -> Option<Method> {
     match *method {
         http::Method::GET => Some(Method::Get),
         http::Method::POST => Some(Method::Post),

@@ -11,26 +11,26 @@ use std::process::{Child, Command, Stdio};
 
 use crate::Programs;
 
-/// What ends the server: everything after the pipe's end. The directory itself can be out of its user's power.
+/// Ends the server when the pipe ends. The guard may lack permission to remove the directory itself; `Drop` does that.
 const GUARD: &str = r#"cat; "$1" -D "$2/data" -m immediate stop; rm -rf "$2""#;
 
-/// The server's superuser, who needs no password. Everybody else does.
+/// The superuser, who needs no password; everybody else does.
 const SUPERUSER: &str = "postgres";
 const ACCESS: &str = "local all postgres trust\nlocal all all scram-sha-256\n";
 
-/// A locale whose order is not that of bytes, so that a statement without `COLLATE "C"` shows.
+/// A locale whose order is not that of bytes, so that a statement that lacks `COLLATE "C"` fails its test.
 const LINGUISTIC: [&str; 2] = ["--locale-provider=icu", "--icu-locale=en-US"];
 
 /// The server's own file name of its socket.
 const SOCKET: &str = ".s.PGSQL.5432";
 
-/// How long a socket's path may be: the less of Linux's and macOS's limits.
-const SOCKET_PATH: usize = 103;
+/// How long a socket's path may be: the lower of Linux's and macOS's limits.
+const MAX_SOCKET_PATH: usize = 103;
 
 /// What the server does for its data to survive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
-    /// Nothing, which is faster: for tests that ask other queries.
+    /// Nothing, which is faster: for tests that are not about durability.
     None,
     /// What it does by default.
     Full,
@@ -77,19 +77,19 @@ impl Cluster {
             Stop::Fast => "fast",
             Stop::Immediate => "immediate",
         };
-        done(self.control().args(["-m", mode, "stop"])).map(drop)
+        run(self.control().args(["-m", mode, "stop"])).map(drop)
     }
 
     /// Starts the server that was stopped, and waits until it answers.
     ///
     /// # Errors
-    /// The server did not start; its log tells why.
+    /// The server did not start; its log says why.
     pub fn resume(&self) -> io::Result<()> {
-        done(self.control().arg("-l").arg(self.home.join("log")).arg("start")).map(drop)
+        run(self.control().arg("-l").arg(self.home.join("log")).arg("start")).map(drop)
     }
 
     /// Stops every process of the server where it is, as on a machine that hangs: connections stay, and nobody answers.
-    /// It goes on once what this answers is dropped.
+    /// It goes on once the returned guard is dropped.
     ///
     /// # Errors
     /// The server does not run, or a process could not be stopped.
@@ -99,8 +99,8 @@ impl Cluster {
         let mut frozen = Frozen { cluster: self, processes: vec![server.clone()] };
         // The one that starts others comes first.
         self.signal("-STOP", &frozen.processes)?;
-        let mut ps = self.programs.as_servant("ps");
-        let listed = done(ps.args(["-A", "-o", "pid=,ppid="]))?;
+        let mut ps = self.programs.as_server_user("ps");
+        let listed = run(ps.args(["-A", "-o", "pid=,ppid="]))?;
         let child = |line: &str| {
             let (process, parent) = line.trim().split_once(char::is_whitespace)?;
             (parent.trim() == server).then(|| process.to_owned())
@@ -112,8 +112,8 @@ impl Cluster {
 
     /// Sends processes a signal.
     fn signal(&self, signal: &str, processes: &[String]) -> io::Result<()> {
-        let mut kill = self.programs.as_servant("sh");
-        done(kill.args(["-c", "kill \"$@\"", "kill", signal]).args(processes)).map(drop)
+        let mut kill = self.programs.as_server_user("sh");
+        run(kill.args(["-c", "kill \"$@\"", "kill", signal]).args(processes)).map(drop)
     }
 
     /// The address of a database as its superuser.
@@ -126,7 +126,7 @@ impl Cluster {
         self.address(database, &[("user", user), ("password", password)])
     }
 
-    /// Runs statements in a database, each by itself, and answers what they print: a row a line, columns separated by
+    /// Runs statements in a database, each by itself, and returns what they print: a row per line, columns separated by
     /// `|`.
     ///
     /// # Errors
@@ -146,7 +146,7 @@ impl Cluster {
         let initdb = |locale: &[&str]| {
             let mut command = self.programs.command("initdb");
             command.args(["-U", SUPERUSER, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]);
-            done(command.args(locale).arg("-D").arg(&data))
+            run(command.args(locale).arg("-D").arg(&data))
         };
         // A server without ICU has to do with the order of bytes; initdb removes what it failed to make.
         initdb(&LINGUISTIC).or_else(|_| initdb(&[]))?;
@@ -170,7 +170,7 @@ pub struct Frozen<'a> {
 
 impl Drop for Frozen<'_> {
     fn drop(&mut self) {
-        // One that has ended meanwhile needs no signal, and has the others take theirs one by one.
+        // One by one: `kill` with a list fails if any process has ended.
         for process in &self.processes {
             let _ = self.cluster.signal("-CONT", std::slice::from_ref(process));
         }
@@ -179,7 +179,7 @@ impl Drop for Frozen<'_> {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        // The guard does everything once its input ends. What it cannot remove is the directory below another user's.
+        // The guard does everything else once its input ends.
         drop(self.guard.stdin.take());
         let _ = self.guard.wait();
         let _ = std::fs::remove_dir(&self.home);
@@ -190,7 +190,7 @@ impl Drop for Cluster {
 fn home(programs: &Programs, parent: &Path) -> io::Result<PathBuf> {
     std::fs::create_dir_all(parent)?;
     let home = fresh_directory(&parent.canonicalize()?)?;
-    let fits = home.join(SOCKET).as_os_str().len() <= SOCKET_PATH;
+    let fits = home.join(SOCKET).as_os_str().len() <= MAX_SOCKET_PATH;
     if programs.hand_over(&home)? && fits {
         return Ok(home);
     }
@@ -216,12 +216,12 @@ fn fresh_directory(parent: &Path) -> io::Result<PathBuf> {
 
 /// Starts the process that cleans up. In a group of its own, an interrupt from the keyboard does not reach it.
 fn guard(programs: &Programs, home: &Path) -> io::Result<Child> {
-    let mut command = programs.as_servant("sh");
+    let mut command = programs.as_server_user("sh");
     command.args(["-c", GUARD, "guard"]).arg(programs.directory().join("pg_ctl")).arg(home);
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0).spawn()
 }
 
-/// What the cluster has otherwise than by default.
+/// The settings that differ from the defaults.
 fn settings(home: &Path, durability: Durability) -> String {
     let home = home.display().to_string().replace('\'', "''");
     let mut settings = format!(
@@ -238,11 +238,11 @@ fn settings(home: &Path, durability: Durability) -> String {
 pub(crate) fn sql(programs: &Programs, url: &str, statements: &[&str]) -> io::Result<String> {
     let mut psql = programs.command("psql");
     psql.args(["-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", "-d", url]);
-    done(psql.args(statements.iter().flat_map(|statement| ["-c", statement])))
+    run(psql.args(statements.iter().flat_map(|statement| ["-c", statement])))
 }
 
-/// Runs a program to its end; what it printed, or what it complained of.
-fn done(command: &mut Command) -> io::Result<String> {
+/// Runs a program to its end: its output, or an error with its standard error.
+fn run(command: &mut Command) -> io::Result<String> {
     let output = command.output()?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end().to_owned();
     if output.status.success() {

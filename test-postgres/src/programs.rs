@@ -8,14 +8,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// The oldest version that the store supports.
-const OLDEST: u32 = 15;
+const MIN_VERSION: u32 = 15;
 
-/// What a directory must have to count.
+/// The programs that a directory must have.
 const NEEDED: [&str; 4] = ["initdb", "pg_ctl", "postgres", "psql"];
 
 /// Where packages put versions side by side: Debian, Red Hat, Homebrew on either processor, Postgres.app. The star
 /// stands for the rest of a directory's name.
-const PLACES: [&str; 6] = [
+const INSTALL_DIRECTORIES: [&str; 6] = [
     "/usr/lib/postgresql/*/bin",
     "/usr/pgsql-*/bin",
     "/opt/homebrew/opt/postgresql*/bin",
@@ -25,14 +25,14 @@ const PLACES: [&str; 6] = [
 ];
 
 /// Who runs the server when the caller is root, by preference: the packages' user, that of macOS, anybody's.
-const SERVANTS: [&str; 3] = ["postgres", "_postgres", "nobody"];
+const SERVER_USERS: [&str; 3] = ["postgres", "_postgres", "nobody"];
 
 /// The programs of one installation of PostgreSQL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Programs {
     version: u32,
     directory: PathBuf,
-    servant: Option<Account>,
+    server_user: Option<Account>,
 }
 
 /// A user by numbers.
@@ -48,12 +48,15 @@ impl Programs {
     /// # Errors
     /// Says what is missing.
     pub fn find() -> io::Result<Self> {
-        let installed = places().into_iter().filter_map(|directory| Some((version(&directory)?, directory)));
+        let installed =
+            candidates().into_iter().filter_map(|directory| Some((version(&directory)?, directory)));
         let (version, directory) =
-            installed.filter(|(version, _)| *version >= OLDEST).max().ok_or_else(|| {
-                io::Error::other(format!("PostgreSQL {OLDEST} or newer is not installed on this machine"))
+            installed.filter(|(version, _)| *version >= MIN_VERSION).max().ok_or_else(|| {
+                io::Error::other(format!(
+                    "PostgreSQL {MIN_VERSION} or newer is not installed on this machine"
+                ))
             })?;
-        Ok(Self { version, directory, servant: servant()? })
+        Ok(Self { version, directory, server_user: server_user()? })
     }
 
     /// The major version.
@@ -68,15 +71,15 @@ impl Programs {
 
     /// One of the programs, about to run as a user who may run a server.
     pub(crate) fn command(&self, name: &str) -> Command {
-        self.as_servant(self.directory.join(name))
+        self.as_server_user(self.directory.join(name))
     }
 
     /// Any program, about to run as that user.
-    pub(crate) fn as_servant(&self, program: impl AsRef<OsStr>) -> Command {
+    pub(crate) fn as_server_user(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         // The current directory may be out of that user's reach.
         command.current_dir("/").stdin(Stdio::null());
-        if let Some(Account { user, group }) = self.servant {
+        if let Some(Account { user, group }) = self.server_user {
             command.uid(user).gid(group);
         }
         command
@@ -84,19 +87,19 @@ impl Programs {
 
     /// Gives a directory to that user, and says whether they can reach it.
     pub(crate) fn hand_over(&self, directory: &Path) -> io::Result<bool> {
-        if let Some(Account { user, group }) = self.servant {
+        if let Some(Account { user, group }) = self.server_user {
             chown(directory, Some(user), Some(group))?;
         }
-        let reach = self.as_servant("sh").args(["-c", "test -w \"$0\""]).arg(directory).status()?;
+        let reach = self.as_server_user("sh").args(["-c", "test -w \"$0\""]).arg(directory).status()?;
         Ok(reach.success())
     }
 }
 
 /// Every directory that may have the programs.
-fn places() -> Vec<PathBuf> {
-    let configured = said(Command::new("pg_config").arg("--bindir")).map(PathBuf::from);
+fn candidates() -> Vec<PathBuf> {
+    let configured = output(Command::new("pg_config").arg("--bindir")).map(PathBuf::from);
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let usual = PLACES.iter().flat_map(|place| matching(place));
+    let usual = INSTALL_DIRECTORIES.iter().flat_map(|pattern| matching(pattern));
     configured.into_iter().chain(std::env::split_paths(&path)).chain(usual).collect()
 }
 
@@ -117,37 +120,37 @@ fn matching(pattern: &str) -> Vec<PathBuf> {
 fn version(directory: &Path) -> Option<u32> {
     let complete = NEEDED.iter().all(|name| directory.join(name).is_file());
     complete
-        .then(|| said(Command::new(directory.join("postgres")).arg("--version")))?
-        .and_then(|told| major(&told))
+        .then(|| output(Command::new(directory.join("postgres")).arg("--version")))?
+        .and_then(|text| major(&text))
 }
 
 /// The major version in a text such as `postgres (PostgreSQL) 15.18 (Debian 15.18-1)`.
-fn major(told: &str) -> Option<u32> {
-    let number = told.split_once("(PostgreSQL) ")?.1;
+fn major(text: &str) -> Option<u32> {
+    let number = text.split_once("(PostgreSQL) ")?.1;
     number.split(|letter: char| !letter.is_ascii_digit()).next()?.parse().ok()
 }
 
-/// The user who runs the server; nobody else than the caller unless that is root.
-fn servant() -> io::Result<Option<Account>> {
+/// The user who runs the server, if the caller is root; else `None`.
+fn server_user() -> io::Result<Option<Account>> {
     if id("-u", None) != Some(0) {
         return Ok(None);
     }
     let account = |name| Some(Account { user: id("-u", Some(name))?, group: id("-g", Some(name))? });
-    let found = SERVANTS.into_iter().find_map(account);
+    let found = SERVER_USERS.into_iter().find_map(account);
     found
         .map(Some)
         .ok_or_else(|| io::Error::other("root may not run PostgreSQL and there is no user 'postgres'"))
 }
 
 fn id(what: &str, name: Option<&str>) -> Option<u32> {
-    said(Command::new("id").arg(what).args(name))?.parse().ok()
+    output(Command::new("id").arg(what).args(name))?.parse().ok()
 }
 
-/// What a program prints, when it succeeds.
-fn said(command: &mut Command) -> Option<String> {
+/// What a program prints, if it succeeds.
+fn output(command: &mut Command) -> Option<String> {
     let output = command.stdin(Stdio::null()).output().ok()?;
-    let told = String::from_utf8(output.stdout).ok()?;
-    output.status.success().then(|| told.trim_end().to_owned())
+    let text = String::from_utf8(output.stdout).ok()?;
+    output.status.success().then(|| text.trim_end().to_owned())
 }
 
 #[cfg(test)]
@@ -156,13 +159,13 @@ mod tests {
 
     #[test]
     fn the_major_version_is_read() {
-        for (told, expected) in [
+        for (text, expected) in [
             ("postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)", Some(15)),
             ("postgres (PostgreSQL) 17beta1", Some(17)),
             ("postgres (PostgreSQL) 9.6.24", Some(9)),
             ("postgres (Homebrew)", None),
         ] {
-            assert_eq!(major(told), expected, "{told}");
+            assert_eq!(major(text), expected, "{text}");
         }
     }
 

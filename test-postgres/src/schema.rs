@@ -1,8 +1,8 @@
-//! A schema of one's own for a test, in the server that tests share.
+//! A schema per test, in the server that tests share.
 //!
 //! A schema is the cheapest fresh start. Measured with the store's first migration: 12 ms to make and 5 ms to drop,
 //! where a database from a template takes 33 and 20 ms (copied by files, 23 and 4 ms) and every first connection to it
-//! some more. And as every test has another schema, none passes by a table that a statement forgot to name it for.
+//! some more. And as every test has another schema, a statement that omits the schema name fails.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::LazyLock;
@@ -11,32 +11,32 @@ use crate::Programs;
 use crate::cluster::sql;
 
 /// The environment variable with the address of the server that tests share; `cargo xtask test` sets it.
-pub const SERVER: &str = "EVIDENCE_TEST_POSTGRES_URL";
+pub const SERVER_URL_VARIABLE: &str = "EVIDENCE_TEST_POSTGRES_URL";
 
 /// Looked for once: every schema needs them.
 static PROGRAMS: LazyLock<Option<Programs>> = LazyLock::new(|| Programs::find().ok());
 
-/// The name of a schema that is not there yet, and the address of its database. When this is dropped, the schema goes,
-/// where `psql` is installed.
+/// A schema name that is not in use, and the address of its database. The schema, if a test creates it, is dropped with
+/// this, where `psql` is installed.
 #[derive(Debug)]
-pub struct Schema {
+pub struct SchemaName {
     /// The address of the database.
     pub url: String,
     /// The schema's name.
     pub name: String,
 }
 
-impl Schema {
-    /// A schema in the server that tests share; none if there is no such server.
-    pub fn fresh() -> Option<Self> {
-        let url = std::env::var(SERVER).ok()?;
+impl SchemaName {
+    /// A schema name not in use, on the server that tests share; `None` if there is no such server.
+    pub fn unused() -> Option<Self> {
+        let url = std::env::var(SERVER_URL_VARIABLE).ok()?;
         // The only randomness of the standard library; other processes may use the same server.
         let name = format!("test_{:016x}", RandomState::new().hash_one(0));
         Some(Self { url, name })
     }
 }
 
-impl Drop for Schema {
+impl Drop for SchemaName {
     fn drop(&mut self) {
         // Leftovers harm no other test: the next schema has another name.
         if let Some(programs) = &*PROGRAMS {

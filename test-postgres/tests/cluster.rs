@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-use evidence_test_postgres::{Cluster, Durability, Programs, SERVER, Schema, Stop};
+use evidence_test_postgres::{Cluster, Durability, Programs, SERVER_URL_VARIABLE, SchemaName, Stop};
 
 /// Set in the process that starts a cluster in order to be killed.
 const VICTIM: &str = "EVIDENCE_TEST_VICTIM";
@@ -78,6 +78,7 @@ fn a_killed_test_leaves_no_server_behind() {
 #[test]
 #[ignore = "needs PostgreSQL: run cargo xtask test"]
 fn the_server_that_tests_share_is_there() {
-    let schema = Schema::fresh().unwrap_or_else(|| panic!("{SERVER} is not set: run cargo xtask test"));
-    assert_ne!(schema.name, Schema::fresh().unwrap().name);
+    let schema = SchemaName::unused()
+        .unwrap_or_else(|| panic!("{SERVER_URL_VARIABLE} is not set: run cargo xtask test"));
+    assert_ne!(schema.name, SchemaName::unused().unwrap().name);
 }

@@ -3,10 +3,11 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::run::{self, Outcome, cargo, program};
+use crate::run::{self, Result, cargo, program};
 
-/// The client's package and the version that the test was written against.
-const PACKAGE: &str = "@kosli/cli-linux-x64@2.43.1";
+const PACKAGE: &str = "@kosli/cli-linux-x64";
+/// The version of the client that the test was written against.
+const VERSION: &str = "2.43.1";
 const PROGRAM: &str = "node_modules/@kosli/cli-linux-x64/bin/kosli";
 
 /// Whether it matters that the client can be fetched.
@@ -24,12 +25,12 @@ pub(crate) fn results_directory() -> PathBuf {
 }
 
 /// Runs the test.
-pub(crate) fn run(need: Need) -> Outcome {
+pub(crate) fn run(need: Need) -> Result {
     if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
         println!("skipped: the real-client test runs on Linux x86-64 only");
         return Ok(());
     }
-    let directory = run::target().join("client");
+    let directory = run::target().join(format!("client-{VERSION}"));
     let client = directory.join(PROGRAM);
     if !client.is_file() {
         if need == Need::IfPossible && !run::exists("npm") {
@@ -45,11 +46,11 @@ pub(crate) fn run(need: Need) -> Outcome {
         .run()
 }
 
-fn fetch(directory: &Path) -> Outcome {
+fn fetch(directory: &Path) -> Result {
     std::fs::create_dir_all(directory)?;
     program("npm")
         .args(["install", "--no-save", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix"])
         .args([directory])
-        .args([PACKAGE])
+        .args([format!("{PACKAGE}@{VERSION}")])
         .run()
 }

@@ -1,9 +1,9 @@
 //! PostgreSQL for the tests: the server that an environment variable names, or a throwaway one, from the packages of
 //! this machine, which are installed if need be.
 
-use evidence_test_postgres::{Cluster, Durability, Programs, SERVER};
+use evidence_test_postgres::{Cluster, Durability, Programs, SERVER_URL_VARIABLE};
 
-use crate::run::{self, Outcome, program};
+use crate::run::{self, Result, program};
 
 /// A server for the tests to share, as long as this lives. Tests that stop a server start their own, with the same
 /// programs.
@@ -16,10 +16,10 @@ pub(crate) struct Server {
 
 impl Server {
     /// The server that the environment names, or else a new one.
-    pub(crate) fn provide() -> Outcome<Self> {
+    pub(crate) fn provide() -> Result<Self> {
         let programs = programs()?;
-        if let Ok(url) = std::env::var(SERVER) {
-            println!("PostgreSQL: the server that {SERVER} names");
+        if let Ok(url) = std::env::var(SERVER_URL_VARIABLE) {
+            println!("PostgreSQL: the server that {SERVER_URL_VARIABLE} names");
             return Ok(Self { url, _cluster: None });
         }
         println!("PostgreSQL: a throwaway server of {}", programs.directory().display());
@@ -29,7 +29,7 @@ impl Server {
 }
 
 /// The server's programs, installed first where the machine has none.
-pub(crate) fn programs() -> Outcome<Programs> {
+fn programs() -> Result<Programs> {
     Programs::find().or_else(|missing| {
         println!("{missing}: installing it");
         install()?;
@@ -37,7 +37,7 @@ pub(crate) fn programs() -> Outcome<Programs> {
     })
 }
 
-fn install() -> Outcome {
+fn install() -> Result {
     if !run::exists("apt-get") {
         return Err("install PostgreSQL 15 or newer, on macOS with `brew install postgresql@16`".into());
     }
@@ -45,7 +45,7 @@ fn install() -> Outcome {
     apt_get(&["install", "-y", "-qq", "--no-install-recommends", "postgresql"])
 }
 
-fn apt_get(arguments: &[&str]) -> Outcome {
+fn apt_get(arguments: &[&str]) -> Result {
     let as_root = program("id").args(["-u"]).output()?.trim_ascii() == b"0";
     let apt_get = if as_root { program("apt-get") } else { program("sudo").args(["apt-get"]) };
     apt_get.args(arguments).env("DEBIAN_FRONTEND", "noninteractive").run()

@@ -1,4 +1,4 @@
-//! The outcome of `cargo test`, read from what it prints, and written as JUnit XML: stable Rust's test harness has no
+//! The results of `cargo test`, read from what it prints, and written as JUnit XML: stable Rust's test harness has no
 //! such output of its own, and the real-client test reports this project's results to the server.
 
 use std::fmt;
@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::run::Outcome;
+use crate::run::Result;
 
 /// The tests that ran, and whether every one of the programs that ran them succeeded.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub(crate) struct Results {
 pub(crate) enum Show {
     /// All of it.
     Everything,
-    /// Nothing of the programs that ran no test, which a filter leaves many of.
+    /// Nothing of the programs that ran no test: with a filter those are many.
     ProgramsWithTests,
 }
 
@@ -33,8 +33,8 @@ impl Show {
     }
 }
 
-/// Runs `tests` and shows what it prints.
-pub(crate) fn of(tests: &mut Command, show: Show) -> Outcome<Results> {
+/// Runs `tests`, shows what it prints, and collects the results.
+pub(crate) fn run_and_collect(tests: &mut Command, show: Show) -> Result<Results> {
     let mut running = tests.stdout(Stdio::piped()).spawn()?;
     let mut results = Results::default();
     if let Some(stdout) = running.stdout.take() {
@@ -76,8 +76,8 @@ impl Results {
         !self.tests.is_empty()
     }
 
-    /// Insists that tests of these names ran, in whichever module.
-    pub(crate) fn require(&self, names: &[&str]) -> Outcome {
+    /// Fails unless tests of these names ran, in whichever module.
+    pub(crate) fn require(&self, names: &[&str]) -> Result {
         let ran = |name: &str| self.tests.iter().any(|(test, _)| test.rsplit("::").next() == Some(name));
         match names.iter().find(|name| !ran(name)) {
             Some(missing) => Err(format!("the test '{missing}' did not run").into()),
@@ -90,7 +90,7 @@ impl Results {
     }
 
     /// Writes `tests.xml` into `directory`.
-    pub(crate) fn write(&self, directory: &Path) -> Outcome {
+    pub(crate) fn write(&self, directory: &Path) -> Result {
         std::fs::create_dir_all(directory)?;
         std::fs::write(directory.join("tests.xml"), self.junit())?;
         Ok(())

@@ -4,8 +4,8 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Done, or one sentence that says why not.
-pub(crate) type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
+/// A result whose error is one sentence for the user.
+pub(crate) type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 /// The workspace's directory.
 pub(crate) fn root() -> PathBuf {
@@ -48,13 +48,13 @@ impl Run {
     }
 
     /// Runs it with this program's output.
-    pub(crate) fn run(mut self) -> Outcome {
+    pub(crate) fn run(mut self) -> Result {
         let status = self.command.status().map_err(|error| self.failed(&error))?;
         if status.success() { Ok(()) } else { Err(self.failed(&status)) }
     }
 
-    /// Runs it and takes what it prints.
-    pub(crate) fn output(mut self) -> Outcome<Vec<u8>> {
+    /// Runs it and returns what it prints.
+    pub(crate) fn output(mut self) -> Result<Vec<u8>> {
         let output = self.command.stderr(std::process::Stdio::inherit()).output();
         let output = output.map_err(|error| self.failed(&error))?;
         if output.status.success() { Ok(output.stdout) } else { Err(self.failed(&output.status)) }

@@ -9,26 +9,31 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::view::{Around, views};
-use super::{Artifact, ArtifactFilter, ArtifactView};
-use crate::auth::Scope;
+use crate::artifacts::record::{Artifact, TemplateNames};
+use crate::artifacts::store::ArtifactFilter;
+use crate::artifacts::view::ArtifactView;
+use crate::auth::actor::Scope;
+use crate::bounded::{Address, Description, FreeForm, List, ShortText, Text, UserData};
 use crate::error::{Error, Resource, Result};
 use crate::fact::Fact;
-use crate::flows::Flow;
+use crate::fact::names::{Guard, RecordKind};
+use crate::flows::record::Flow;
+use crate::git::GitCommit;
 use crate::id::Id;
+use crate::links::ExternalUrls;
 use crate::name::{
     CommitPrefix, CommitSha, Fingerprint, FingerprintPrefix, FlowName, OrgName, TemplateReferenceName,
     TrailName,
 };
 use crate::operation::{Created, Json, JsonList, Method, Operation};
 use crate::page::{Listed, MAX_LISTED, PageNumber, PageRequest, PerPage, in_pages};
-use crate::recording::check_room;
-use crate::repos::RepoFilter;
+use crate::repos::record::RepoInfo;
+use crate::repos::store::RepoFilter;
 use crate::service::{Context, Draft, Lasting};
-use crate::shared::{
-    Address, Description, ExternalUrls, FreeForm, GitCommit, List, LongText, RepoInfo, ShortText, Text,
-    UserData, sort_by_ids,
-};
-use crate::trails::Reported;
+use crate::store::batch::sort_by_ids;
+use crate::store::entry::Current;
+use crate::trails::draft::check_room;
+use crate::trails::store::Reported;
 
 /// Reports an artifact to a flow, and to a trail of it where `trail_name` is given. A flow or trail that does not
 /// exist is created, unless the host turns that off. Every report is recorded under an id of its own, also one of a
@@ -43,16 +48,6 @@ pub struct ReportArtifact {
 
 /// The name of a file, or the reference of an image: 1 to 4,096 characters.
 pub type FileName = Text<4096, 1>;
-
-/// Names of attestations as an artifact's reporter sends them.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged, expecting = "Input should be a text of at most 4096 characters, or a list of shorter ones")]
-pub enum TemplateNames {
-    /// One text.
-    One(LongText),
-    /// A list.
-    Several(List<ShortText>),
-}
 
 /// An artifact as it is reported. Without `trail_name` it belongs to the flow as a whole.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -123,6 +118,7 @@ impl ArtifactInput {
 
 /// The acknowledgement of an artifact report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct ArtifactReported {
     /// Always `OK`.
     pub message: &'static str,
@@ -150,16 +146,19 @@ impl Operation for ReportArtifact {
 async fn report(flow: &FlowName, input: &ArtifactInput, cx: &Context<'_>) -> Result<()> {
     let mut draft = Draft::default();
     let flow = draft.flow(flow, cx).await?;
+    // The report takes the template of its trail, which a new one has of the flow, else the flow's.
+    let mut template = flow.template;
     let trail = match &input.trail_name {
         Some(name) => {
-            let known = cx.store().trail(cx.org()?, flow.id, name.as_str()).await?.map(|known| known.record);
-            if let Some(trail) = &known {
-                check_room(trail, Reported::Artifacts, cx).await?;
+            let known = cx.known_trail(flow.id, name).await?;
+            if let Some(Current { revision, record: trail }) = known.as_deref() {
+                check_room(trail, name, Reported::Artifacts, cx).await?;
+                draft.guards.push(Guard::Revision(RecordKind::Trail, trail.id, *revision));
+                template = trail.template;
             }
-            Some(draft.trail_unless(known, &flow, name, cx))
+            Some(draft.trail_unless(known.as_deref(), &flow, name, cx))
         }
         None => {
-            // The report takes the flow's template.
             draft.guards.extend(draft.flow.take());
             None
         }
@@ -167,13 +166,12 @@ async fn report(flow: &FlowName, input: &ArtifactInput, cx: &Context<'_>) -> Res
     let repo = draft.repo(input.repo_info.as_ref(), cx).await?;
     let told = || input.git_commit_info.as_ref().and_then(|commit| commit.sha1.parse().ok());
     let git_commit = input.git_commit.clone().or_else(told);
-    let template = trail.as_ref().map_or(flow.template, |trail| trail.template);
     let input = input.clone();
     draft.fact(Fact::ArtifactReported {
         record: Artifact {
             id: cx.new_id(),
             flow: flow.id,
-            trail: trail.map(|trail| trail.id),
+            trail,
             fingerprint: input.fingerprint,
             filename: input.filename.into_string(),
             description: input.description.map(Description::into_string).unwrap_or_default(),
@@ -363,6 +361,7 @@ pub struct GetLatestCommit {
 
 /// The latest commit of an artifact.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct LatestCommit {
     /// The commit's 40 hex digits; `""` when there is none.
     pub latest_commit: String,

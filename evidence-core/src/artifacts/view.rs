@@ -8,32 +8,41 @@ use futures_util::stream::BoxStream;
 use futures_util::{Stream, StreamExt, TryStreamExt, stream};
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Map, Value};
 
-use super::Artifact;
-use crate::attestations::{Attestation, AttestationRow};
-use crate::cache::Cache;
+use crate::artifacts::record::Artifact;
+use crate::artifacts::trail_cache::{OnTrail, REPORT};
+use crate::attestations::details::JunitSuite;
+use crate::attestations::pull_requests::{GitProvider, PullRequestView};
+use crate::attestations::record::Attestation;
+use crate::attestations::store::AttestationRow;
+use crate::bounded::{FreeForm, ShortText, text};
 use crate::compute::MANY_EVALUATIONS;
 use crate::error::{Error, Result};
-use crate::flows::Flow;
+use crate::flows::record::Flow;
+use crate::flows::templates::{Parsed, each_with_template};
+use crate::git::GitCommitInfo;
 use crate::id::Id;
 use crate::json::JsonText;
-use crate::name::{Fingerprint, TrailName};
+use crate::links::ExternalUrls;
+use crate::name::Fingerprint;
 use crate::page::{MAX_BATCH_BYTES, in_batches};
-use crate::rules::compliance::{self, ByContent, ReportedArtifact, ReportedAttestation, State};
+use crate::repos::record::RepoInfo;
+use crate::rules::compliance::{self, ByContent, State};
 use crate::rules::template::Template;
 use crate::service::{Context, Lasting};
-use crate::shared::{ExternalUrls, FreeForm, GitCommitInfo, RepoInfo, ShortText, distinct, text};
-use crate::snapshots::Run;
-use crate::templates::{Parsed, each_with_template};
-use crate::texts::TextRef;
+use crate::snapshots::store::Run;
+use crate::store::batch::distinct;
+use crate::texts::record::TextRef;
 use crate::time::{Seconds, Timestamp};
-use crate::trails::{TrailContents, runs};
+use crate::trails::events::runs;
+use crate::trails::store::TrailContents;
+use serde_json::{Map, Value};
 
 /// One report of an artifact to a flow, with what is known of it by now. Every key is there: what nobody reported is
 /// the empty value of its type.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "Artifact")]
+#[non_exhaustive]
 pub struct ArtifactView {
     /// The id of this report. The same fingerprint may be reported many times, each time under an id of its own.
     pub id: Id,
@@ -46,10 +55,7 @@ pub struct ArtifactView {
     /// When it was reported, or an attestation was made of it, whichever is later: decimal epoch seconds, as a
     /// string.
     pub last_modified_at: String,
-    /// The newest attestation of each name that is about the artifact, by name. Each has `evidence_type`,
-    /// `is_compliant`, `created_at`, `evidence_url`, `user_data` and the keys of its type; what is absent is null, and
-    /// `evidence_url` then `""`.
-    #[schemars(with = "BTreeMap<String, Value>")]
+    /// The newest attestation of each name that is about the artifact, by name.
     pub evidence: BTreeMap<String, EvidenceView>,
     /// The flow it was reported to.
     pub flow_name: String,
@@ -105,6 +111,7 @@ pub struct ArtifactView {
 /// The repository that an artifact was reported from. Every key is there: what nobody reported is the empty value of
 /// its type.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct RepoInfoView {
     /// The repository's name, with its owner: `owner/repo`.
     pub name: String,
@@ -135,16 +142,17 @@ impl From<&RepoInfo> for RepoInfoView {
             id: text(info.id.as_deref()),
             description: text(info.description.as_deref()),
             provider: info.provider.map(|provider| provider.as_str().to_owned()).unwrap_or_default(),
-            vcs_instance: crate::repos::vcs_instance(&info.url).unwrap_or_default(),
-            namespace_path: crate::repos::namespace_path(info),
+            vcs_instance: crate::repos::record::vcs_instance(&info.url).unwrap_or_default(),
+            namespace_path: crate::repos::record::namespace_path(info),
             additional_info: info.additional_info.clone().unwrap_or_default(),
-            short_name: crate::repos::short_name(&info.name),
+            short_name: crate::repos::record::short_name(&info.name),
         }
     }
 }
 
 /// A snapshot of an environment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct SnapshotPlace {
     /// The environment's name.
     pub environment_name: String,
@@ -154,26 +162,12 @@ pub struct SnapshotPlace {
 
 /// Something that happened to an artifact.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct HistoryEvent {
     /// What happened, in a sentence for people.
     pub event: String,
     /// When it happened, in epoch seconds.
     pub timestamp: Seconds,
-}
-
-/// About so many bytes of trails are kept for the artifacts that come later in answers, of all together.
-/// A trail that has as much as may be reported to it fits in half of it.
-const KEPT: usize = 64 << 20;
-
-/// A report to a trail takes about so many, with what is made of it.
-const REPORT: usize = 1 << 10;
-
-/// What was reported to trails, by the answer that it was read for and the trail.
-pub(crate) type KeptTrails = Cache<(Id, Id), OnTrail>;
-
-/// Nothing is kept yet.
-pub(crate) const fn no_trails() -> KeptTrails {
-    Cache::new(KEPT)
 }
 
 /// An attestation is taken for so many bytes where it is not known how long it is.
@@ -191,36 +185,6 @@ pub(super) struct Around {
 
 /// The trails of some artifacts.
 type OnTrails = BTreeMap<Id, Arc<OnTrail>>;
-
-/// A trail as far as its artifacts go.
-pub(crate) struct OnTrail {
-    name: TrailName,
-    template: Option<TextRef>,
-    /// Oldest first, and once more as they are evaluated by.
-    attestations: Vec<AttestationRow>,
-    reported: ByContent,
-}
-
-impl OnTrail {
-    fn new(contents: TrailContents) -> Self {
-        let TrailContents { trail, artifacts, attestations, .. } = contents;
-        let artifacts = Vec::from_iter(artifacts.iter().map(ReportedArtifact::from));
-        let reported = attestations.iter().map(ReportedAttestation::from).collect();
-        let reported = ByContent::new(&artifacts, reported);
-        Self { name: trail.name, template: trail.template, attestations, reported }
-    }
-
-    /// The attestations at these places.
-    fn at<'a>(&'a self, places: &'a [usize]) -> impl Iterator<Item = &'a AttestationRow> {
-        places.iter().filter_map(|place| self.attestations.get(*place))
-    }
-
-    /// The newest of each name, of those at these places, which are oldest first.
-    fn newest(&self, places: &[usize]) -> Vec<usize> {
-        let named = places.iter().filter_map(|place| Some((&self.attestations.get(*place)?.name, *place)));
-        BTreeMap::from_iter(named).into_values().collect()
-    }
-}
 
 impl Around {
     /// `flow` is that of all artifacts, where it is known.
@@ -524,7 +488,7 @@ const fn state_info(state: State) -> &'static str {
     }
 }
 
-fn places(runs: &[Run], index: impl Fn(&Run) -> Option<u64>) -> Vec<SnapshotPlace> {
+pub(super) fn places(runs: &[Run], index: impl Fn(&Run) -> Option<u64>) -> Vec<SnapshotPlace> {
     let place = |run: &Run| {
         let snapshot_index = index(run)?;
         Some(SnapshotPlace { environment_name: run.environment_name.to_string(), snapshot_index })
@@ -567,10 +531,13 @@ impl Context<'_> {
     }
 }
 
-/// An attestation among an artifact's evidence. Absent parts are null.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// An attestation among an artifact's evidence. Every key is there.
+// The keys of its type are texts, for those of a type that a newer version recorded are answered as they are.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "ArtifactEvidence")]
+#[non_exhaustive]
 pub struct EvidenceView {
-    /// The attestation's type.
+    /// What kind of attestation it is: `generic`, `junit`, `pull_request`, ….
     pub evidence_type: String,
     /// Its verdict.
     pub is_compliant: bool,
@@ -579,46 +546,49 @@ pub struct EvidenceView {
     /// Always true.
     pub has_audit_package: bool,
     /// Always null.
-    pub build_url: Option<String>,
-    /// The SHA-256 of its evidence.
+    pub build_url: (),
+    /// The SHA-256 of its evidence: of its one file, or of the archive of several; null without files.
     pub evidence_archive_fingerprint: Option<Fingerprint>,
-    /// What the reporter wants kept along.
+    /// What the reporter wants kept along: an object or a list; null where nothing was reported.
     pub user_data: JsonText,
-    /// What it says, for people.
+    /// What it says, for people; null where it says nothing.
     pub description: Option<String>,
-    /// Where it comes from.
+    /// Where it comes from, such as the address of the build; `""` where that was not told.
     pub evidence_url: String,
     /// Always null.
-    pub evidence_fingerprint: Option<Fingerprint>,
-    /// The commit that it names.
+    pub evidence_fingerprint: (),
+    /// The commit that it names; null without one.
     pub commit_sha: Option<ShortText>,
-    /// Findings, where its type has them.
+    /// Findings; null where its type has none.
     pub snyk_results: JsonText,
-    /// Test results, where its type has them.
+    /// Test results; null where its type has none.
+    #[schemars(with = "Option<Vec<JunitSuite>>")]
     pub junit_results: JsonText,
-    /// Issues, where its type has them.
+    /// Issues; null where its type has none.
     pub jira_results: JsonText,
-    /// The kind of host of its pull requests.
+    /// The kind of host of its pull requests; null where its type has none.
+    #[schemars(with = "Option<GitProvider>")]
     pub git_provider: JsonText,
-    /// Pull requests, where its type has them.
+    /// Pull requests; null where its type has none.
+    #[schemars(with = "Option<Vec<PullRequestView>>")]
     pub pull_requests: JsonText,
 }
 
 impl From<&Attestation> for EvidenceView {
     fn from(attestation: &Attestation) -> Self {
-        let mut fields = attestation.details.answered();
+        let mut fields = attestation.details.clone().view().fields();
         let mut detail = |key: &str| fields.remove(key).unwrap_or_default();
         Self {
             evidence_type: attestation.kind.clone(),
             is_compliant: attestation.is_compliant,
             created_at: attestation.created_at.decimal(),
             has_audit_package: true,
-            build_url: None,
+            build_url: (),
             evidence_archive_fingerprint: attestation.evidence.as_ref().map(|file| file.sha256.clone()),
             user_data: attestation.user_data.clone(),
             description: attestation.description.clone(),
             evidence_url: attestation.origin_url.clone(),
-            evidence_fingerprint: None,
+            evidence_fingerprint: (),
             commit_sha: attestation.git_commit_info.as_ref().map(|commit| commit.sha1.clone()),
             snyk_results: detail("snyk_results"),
             junit_results: detail("junit_results"),

@@ -5,18 +5,19 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::pull_requests::{GitProvider, PullRequest, null_as_empty};
-use super::{Binding, Details, JunitDetails, OverrideDetails, PullRequestDetails};
+use crate::attestations::details::{Details, JunitDetails, JunitSuite, OverrideDetails, PullRequestDetails};
+use crate::attestations::pull_requests::{GitProvider, PullRequest, null_as_empty};
+use crate::attestations::record::Binding;
+use crate::bounded::{Description, List};
 use crate::compute::MANY_EVALUATIONS;
 use crate::error::Result;
-use crate::fact::Guard;
+use crate::fact::names::Guard;
 use crate::id::Id;
 use crate::json::MAX_VALUES;
 use crate::name::AttestationName;
 use crate::rules::compliance::{self, ReportedArtifact, ReportedAttestation};
 use crate::service::Context;
-use crate::shared::{Description, List, ShortText};
-use crate::trails::{Trail, TrailContents};
+use crate::trails::store::TrailContents;
 
 /// One type of attestation: what is reported, and how it is evaluated. The `///` text of the type ends the description of
 /// its operation in the OpenAPI document.
@@ -45,8 +46,8 @@ pub trait Claim: DeserializeOwned + JsonSchema + Send + Sync + 'static {
 pub struct Claimed<'a> {
     /// The attestation's name.
     pub name: &'a AttestationName,
-    /// The trail; none where it comes into being with the attestation.
-    pub trail: Option<&'a Trail>,
+    /// The id of the trail; none where it comes into being with the attestation.
+    pub trail: Option<Id>,
     /// The part of the trail.
     pub binding: &'a Binding,
 }
@@ -99,28 +100,6 @@ const MAX_SUITES: usize = MAX_VALUES / 7 - 1;
 pub struct Junit {
     /// The test suites.
     pub junit_results: List<JunitSuite, MAX_SUITES>,
-}
-
-/// The results of one test suite.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(rename = "JUnitResult")]
-pub struct JunitSuite {
-    /// The suite's name.
-    pub name: ShortText,
-    /// How many tests failed.
-    pub failures: i64,
-    /// How many tests broke off with an error.
-    pub errors: i64,
-    /// How many tests were skipped.
-    pub skipped: i64,
-    /// How many tests there are in all.
-    pub total: i64,
-    /// How long the suite took, in seconds.
-    pub duration: f64,
-    /// When the suite ran, in epoch seconds.
-    #[serde(default)]
-    pub timestamp: Option<f64>,
 }
 
 impl Claim for Junit {
@@ -228,7 +207,7 @@ impl Claim for Override {
 /// or another report, what is newer in the ledger decides.
 async fn original(about: &Claimed<'_>, cx: &Context<'_>) -> Result<Option<Id>> {
     let Some(trail) = about.trail else { return Ok(None) };
-    let found = cx.store().trail_contents(cx.org()?, &[trail.id]).await?;
+    let found = cx.store().trail_contents(cx.org()?, &[trail]).await?;
     let Some(TrailContents { artifacts, attestations: rows, .. }) = found.into_iter().next() else {
         return Ok(None);
     };

@@ -1,18 +1,42 @@
 //! The part of an attestation that belongs to its type, as it is recorded: a variant of its own for each type, so that
 //! nothing of what a type needs is looked for among what reporters say.
 
+use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize, Serializer};
-use serde_json::Value;
 
-use super::{GitProvider, JunitSuite, PullRequest};
+use crate::attestations::pull_requests::{GitProvider, PullRequest, PullRequestView};
+use crate::bounded::ShortText;
 use crate::id::Id;
-use crate::json::{JsonFields, JsonText};
+use crate::json::{EmptyObject, JsonFields, JsonText};
+
+/// The results of one test suite.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "JUnitResult")]
+pub struct JunitSuite {
+    /// The suite's name.
+    pub name: ShortText,
+    /// How many tests failed.
+    pub failures: i64,
+    /// How many tests broke off with an error.
+    pub errors: i64,
+    /// How many tests were skipped.
+    pub skipped: i64,
+    /// How many tests there are in all.
+    pub total: i64,
+    /// How long the suite took, in seconds.
+    pub duration: f64,
+    /// When the suite ran, in epoch seconds.
+    #[serde(default)]
+    pub timestamp: Option<f64>,
+}
 
 /// What an attestation says beyond what all say. Recorded as an object with a `type`, this variant's name, beside its
 /// fields; what this version knows no variant for is kept as it was recorded.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(from = "JsonText")]
+#[non_exhaustive]
 pub enum Details {
     /// Nothing more: the verdict is all.
     Generic,
@@ -27,7 +51,7 @@ pub enum Details {
 }
 
 /// The results of test suites.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct JunitDetails {
     /// The suites, in the order in which they were reported.
     pub junit_results: Vec<JunitSuite>,
@@ -44,19 +68,22 @@ pub struct PullRequestDetails {
 
 /// A decision about the verdict of the attestations of a name in a scope, whether one was reported or not. An
 /// attestation that is reported later decides for itself again.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OverrideDetails {
     /// Why.
     pub reason: String,
     /// The type of what is overridden, as its reporter named it; the type of the record, too.
     pub original_attestation_type: String,
-    /// The attestation whose verdict no longer counts; none where there was none yet.
+    /// The id of the attestation whose verdict no longer counts; null where there was none yet.
     pub original_attestation_id: Option<Id>,
 }
 
 const GENERIC: &str = "generic";
+
 const JUNIT: &str = "junit";
+
 const PULL_REQUEST: &str = "pull_request";
+
 const OVERRIDE: &str = "override";
 
 impl Details {
@@ -76,15 +103,48 @@ impl Details {
         }
     }
 
-    /// The type's own keys as answers carry them: pull requests in both spellings.
-    pub(crate) fn answered(&self) -> JsonFields {
+    /// The type's own keys as answers carry them.
+    pub(crate) fn view(self) -> DetailsView {
         match self {
-            Self::PullRequest(details) => fields_of(&AnsweredPullRequests {
+            Self::Generic => DetailsView::Generic {},
+            Self::Junit(details) => DetailsView::Junit(details),
+            Self::PullRequest(details) => DetailsView::PullRequest {
                 git_provider: details.git_provider,
-                pull_requests: details.pull_requests.iter().map(PullRequest::answered).collect(),
-            }),
-            _ => self.fields(),
+                pull_requests: details.pull_requests.iter().map(PullRequestView::from).collect(),
+            },
+            Self::Override(details) => DetailsView::Override(details),
+            Self::Other(text) => DetailsView::Other(fields_of(&text)),
         }
+    }
+}
+
+/// The keys that an attestation has of its type.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[serde(untagged)]
+#[non_exhaustive]
+pub enum DetailsView {
+    /// A type without keys of its own.
+    Generic {},
+    /// Test results.
+    Junit(JunitDetails),
+    /// Pull requests.
+    PullRequest {
+        /// The kind of their host.
+        git_provider: GitProvider,
+        /// The pull requests, in the order in which they were reported.
+        pull_requests: Vec<PullRequestView>,
+    },
+    /// A decision that stands in for the verdict of other attestations.
+    Override(OverrideDetails),
+    /// Of a type that this version has no variant for.
+    #[schemars(skip)]
+    Other(JsonFields),
+}
+
+impl DetailsView {
+    /// The keys one by one.
+    pub(crate) fn fields(&self) -> JsonFields {
+        fields_of(self)
     }
 }
 
@@ -92,12 +152,6 @@ impl Details {
 fn fields_of(details: &impl Serialize) -> JsonFields {
     let text = serde_json::to_string(details).unwrap_or_default();
     serde_json::from_str(&text).unwrap_or_default()
-}
-
-#[derive(Serialize)]
-struct AnsweredPullRequests {
-    git_provider: GitProvider,
-    pull_requests: Vec<Value>,
 }
 
 /// Details as they are recorded.
@@ -109,13 +163,10 @@ struct Typed<'a, T> {
     name: &'static str,
 }
 
-#[derive(Serialize)]
-struct Nothing {}
-
 impl Serialize for Details {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
-            Self::Generic => Typed { details: &Nothing {}, name: GENERIC }.serialize(serializer),
+            Self::Generic => Typed { details: &EmptyObject {}, name: GENERIC }.serialize(serializer),
             Self::Junit(details) => Typed { details, name: JUNIT }.serialize(serializer),
             Self::PullRequest(details) => Typed { details, name: PULL_REQUEST }.serialize(serializer),
             Self::Override(details) => Typed { details, name: OVERRIDE }.serialize(serializer),
@@ -151,8 +202,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::attestations::PullRequests;
-    use crate::decode::from_json;
+    use crate::attestations::claims::PullRequests;
+    use crate::decode::from_value;
 
     #[test]
     fn details_read_back_as_they_are_recorded_and_what_is_unknown_stays() {
@@ -160,7 +211,7 @@ mod tests {
             json!({"name": "s", "failures": 1, "errors": 0, "skipped": 0, "total": 2, "duration": 0.5});
         let pull_request = json!({"url": "u", "state": "open", "merge_commit": "", "approvers": ["ann"]});
         let reported = json!({"git_provider": "azure", "pull_requests": [pull_request]});
-        let reported: PullRequests = from_json(&reported.into()).unwrap();
+        let reported: PullRequests = from_value(&reported).unwrap();
         let read = |text: &str| serde_json::from_str::<Details>(text).unwrap();
         let other = |text: &str| Details::Other(serde_json::from_str(text).unwrap());
         let pull_requests = PullRequestDetails {

@@ -7,18 +7,18 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use super::Attachment;
 use super::archive::Archive;
+use crate::attestations::record::Attachment;
 use crate::blobs::{BlobReader, Blobs, Chunks, Upload};
-use crate::compute::Refused;
+use crate::compute::refused::Refused;
 use crate::error::{Error, Result};
 use crate::id::Id;
 use crate::name::Fingerprint;
 use crate::operation::Download;
 use crate::service::Context;
 use crate::spool::Spooled;
-use crate::store::StoreError;
-use crate::sweep::may_be_named;
+use crate::store::error::StoreError;
+use crate::sweep::pending::may_be_named;
 use crate::time::Timestamp;
 
 /// What was kept for an attestation.

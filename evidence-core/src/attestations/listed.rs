@@ -5,15 +5,17 @@ use std::sync::Arc;
 
 use futures_util::{FutureExt, TryStreamExt, stream};
 
-use super::{Attestation, AttestationRow, AttestationView, NamedAttestation};
+use crate::attestations::record::Attestation;
+use crate::attestations::store::{AttestationRow, NamedAttestation};
+use crate::attestations::view::AttestationView;
 use crate::error::Result;
-use crate::flows::Flow;
+use crate::flows::record::Flow;
 use crate::id::Id;
 use crate::name::TrailName;
 use crate::operation::JsonList;
 use crate::page::Listed;
 use crate::service::{Context, Lasting};
-use crate::store::StoreError;
+use crate::store::error::StoreError;
 
 /// What the attestations of a list have in common.
 struct Around {
@@ -77,8 +79,8 @@ impl Around {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Binding;
     use super::*;
+    use crate::attestations::record::Binding;
 
     #[test]
     fn what_decides_in_a_trail_is_needed_however_it_names_what_the_list_is_about() {

@@ -8,28 +8,33 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::evidence;
 use super::listed::listed;
 use super::view::views;
-use super::{
-    Attachment, Attestation, AttestationView, Binding, Claim, Claimed, NamedAttestation, Verdict, evidence,
-};
-use crate::artifacts::{Artifact, ArtifactFilter};
-use crate::auth::Scope;
+use crate::attestations::claims::{Claim, Claimed, Verdict};
+use crate::attestations::record::Annotations;
+use crate::attestations::record::{Attachment, Attestation, Binding};
+use crate::attestations::store::NamedAttestation;
+use crate::attestations::view::AttestationView;
+use crate::auth::actor::Scope;
+use crate::bounded::{Description, List, ShortText, UserData, WebUrl};
 use crate::decode::{self, InvalidField};
 use crate::error::{Error, Resource, Result};
-use crate::fact::{Fact, Guard};
+use crate::fact::Fact;
+use crate::git::GitCommit;
 use crate::id::Id;
-use crate::json::{JsonText, JsonValue};
+use crate::json::{CheckedJson, JsonText};
+use crate::links::ExternalUrls;
 use crate::name::{AttestationName, Fingerprint, FingerprintPrefix, FlowName, OrgName, TrailName};
-use crate::operation::{Created, Document, Download, Form, FormParts, Json, JsonList, Method, Operation};
-use crate::recording::{ReportTarget, check_room};
+use crate::operation::{
+    Acknowledged, Created, Document, Download, Form, FormParts, Json, JsonList, Method, Operation,
+};
+use crate::repos::record::RepoInfo;
 use crate::rules::compliance::{ReportedArtifact, Subjects};
 use crate::service::{Context, Draft};
-use crate::shared::{
-    Acknowledged, Annotations, Description, ExternalUrls, GitCommit, List, RepoInfo, ShortText, UserData,
-    WebUrl, distinct,
-};
-use crate::trails::{Reported, Trail};
+use crate::store::batch::distinct;
+use crate::trails::draft::{ReportTarget, check_room};
+use crate::trails::store::Reported;
 
 /// Adds an attestation to a trail, with files as evidence if there are any. A flow or trail that does not exist is
 /// created, unless the host turns that off. Attestations never change: one of the same name about the same thing
@@ -120,15 +125,10 @@ pub struct AttestationInput<C> {
 impl<C: Claim> Document for AttestationInput<C> {
     const PARTS: FormParts = FormParts { document: "data_json", file: "attachment_file", many: true };
 
-    fn read(value: &JsonValue) -> Result<Self, InvalidField> {
-        let JsonValue::Object(fields) = value else {
-            return Err(InvalidField::of("data_json", "Input should be a valid dictionary"));
-        };
-        let (base, own) =
-            fields.iter().cloned().partition(|(field, _)| BASE_FIELDS.contains(&field.as_str()));
+    fn read(text: CheckedJson<'_>) -> Result<Self, InvalidField> {
         Ok(Self {
-            base: decode::from_json(&JsonValue::Object(base))?,
-            claim: decode::from_json(&JsonValue::Object(own))?,
+            base: decode::from_fields(text, |field| BASE_FIELDS.contains(&field))?,
+            claim: decode::from_fields(text, |field| !BASE_FIELDS.contains(&field))?,
         })
     }
 }
@@ -198,19 +198,20 @@ impl<C: Claim> PostAttestation<C> {
     ) -> Result<Draft> {
         let ReportTarget { flow, trail } = self.known(cx).await?;
         let mut draft = Draft::default();
-        let binding = self.binding(base, trail.as_ref(), &mut draft, cx).await?;
-        let about = Claimed { name: &base.attestation_name, trail: trail.as_ref(), binding: &binding };
+        let trail_id = trail.as_ref().map(|trail| trail.record.id);
+        let binding = self.binding(base, trail_id, &mut draft, cx).await?;
+        let about = Claimed { name: &base.attestation_name, trail: trail_id, binding: &binding };
         let Verdict { kind, is_compliant, details, guards } = claim.evaluate(&about, cx).await?;
         draft.guards.extend(guards);
         let flow = draft.flow_unless(flow, &self.flow_name, cx)?;
-        let trail = draft.trail_unless(trail, &flow, &self.trail_name, cx);
+        let trail = draft.trail_unless(trail.as_deref(), &flow, &self.trail_name, cx);
         let repo = draft.repo(base.repo_info.as_ref(), cx).await?;
         let base = base.clone();
         draft.fact(Fact::AttestationAdded {
             record: Attestation {
                 id: cx.new_id(),
                 flow: flow.id,
-                trail: trail.id,
+                trail,
                 name: base.attestation_name,
                 kind,
                 is_compliant,
@@ -237,7 +238,7 @@ impl<C: Claim> PostAttestation<C> {
     async fn known(&self, cx: &Context<'_>) -> Result<ReportTarget> {
         let known = ReportTarget::read(&self.flow_name, &self.trail_name, cx).await?;
         if let Some(trail) = &known.trail {
-            check_room(trail, Reported::Attestations, cx).await?;
+            check_room(&trail.record, &self.trail_name, Reported::Attestations, cx).await?;
         }
         Ok(known)
     }
@@ -247,7 +248,7 @@ impl<C: Claim> PostAttestation<C> {
     async fn binding(
         &self,
         base: &AttestationBase,
-        trail: Option<&Trail>,
+        trail: Option<Id>,
         draft: &mut Draft,
         cx: &Context<'_>,
     ) -> Result<Binding> {
@@ -255,45 +256,30 @@ impl<C: Claim> PostAttestation<C> {
         let commit = base.git_commit_info.as_ref().map(|commit| &commit.sha1).filter(|sha| !sha.is_empty());
         match (&base.artifact_fingerprint, target, commit) {
             (Some(fingerprint), ..) => {
-                let found = reported(trail, Some(fingerprint), None, cx).await?;
+                let found = draft.content(trail, fingerprint, cx).await?;
                 let artifact = found.ok_or_else(|| {
                     cx.missing(Resource::Artifact, fingerprint.as_str())
                         .in_flow(self.flow_name.as_str())
                         .in_trail(self.trail_name.as_str())
                         .named_by("artifact_fingerprint")
                 })?;
-                let target = target.map_or(artifact.template_reference_name, ToString::to_string);
+                let target = target.map_or_else(|| artifact.name.clone(), ToString::to_string);
                 Ok(Binding::Artifact { fingerprint: fingerprint.clone(), target })
             }
             (None, Some(target), Some(commit)) => {
                 Ok(Binding::Named { target: target.to_string(), commit: commit.to_string() })
             }
             (None, Some(target), None) => {
-                let found = reported(trail, None, Some(target.as_str()), cx).await?;
+                let found = draft.artifact_named(trail, target.as_str(), cx).await?;
                 let artifact = found.ok_or_else(|| Error::invalid("target_artifacts", UNBOUND))?;
-                draft.guards.extend(artifact.named().map(|key| Guard::Denotes(key, artifact.id)));
-                Ok(Binding::Artifact { fingerprint: artifact.fingerprint, target: target.to_string() })
+                Ok(Binding::Artifact {
+                    fingerprint: artifact.fingerprint.clone(),
+                    target: target.to_string(),
+                })
             }
             (None, None, _) => Ok(Binding::Trail),
         }
     }
-}
-
-/// The artifact reported to the trail last, of this fingerprint and this template name; none where there is no trail yet.
-async fn reported(
-    trail: Option<&Trail>,
-    fingerprint: Option<&Fingerprint>,
-    name: Option<&str>,
-    cx: &Context<'_>,
-) -> Result<Option<Artifact>> {
-    let Some(trail) = trail else { return Ok(None) };
-    let filter = ArtifactFilter {
-        trail: Some(trail.id),
-        fingerprint: fingerprint.map(ToString::to_string),
-        name: name.map(str::to_owned),
-        ..ArtifactFilter::default()
-    };
-    Ok(cx.store().latest_artifact(cx.org()?, &filter).await?)
 }
 
 /// The public client recognises this sentence and says it in terms of its own flags.
@@ -375,7 +361,7 @@ impl Operation for GetArtifactAttestation {
     async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
         let org = cx.org()?;
         let flow = cx.flow(self.flow_name.as_str()).await?.record;
-        let fingerprint = match crate::artifacts::resolve(&flow, &self.fingerprint, cx).await {
+        let fingerprint = match crate::artifacts::operations::resolve(&flow, &self.fingerprint, cx).await {
             Err(Error::NotFound(_)) => return Ok(JsonList::of(stream::empty())),
             resolved => resolved?,
         };
@@ -411,6 +397,7 @@ pub struct GetAttestations {
 
 /// Attestations, in an envelope.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct AttestationList {
     /// The attestations.
     pub data: Vec<AttestationView>,

@@ -7,15 +7,18 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::{Value, json};
 
+use crate::bounded::{Address, Description, List, LongText, ShortText};
+use crate::decode::{either_spelling, given};
+use crate::git::GitCommit;
 use crate::name::CommitSha;
-use crate::shared::{Address, GitCommit, List, LongText, ShortText, VcsProvider, either_spelling, given};
-use crate::time::SentSeconds;
+use crate::repos::record::VcsProvider;
+use crate::time::{SentSeconds, WholeSeconds};
 
 /// The host of pull requests: a repo's provider, or `azure`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(untagged)]
+#[non_exhaustive]
 pub enum GitProvider {
     /// A provider as repos have it.
     Vcs(VcsProvider),
@@ -180,53 +183,145 @@ impl<'de> Deserialize<'de> for Approver {
     }
 }
 
-impl PullRequest {
-    /// The pull request as answers carry it: whole seconds, and both spellings of approvers and commits.
-    pub(crate) fn answered(&self) -> Value {
-        let seconds = |at: &Option<SentSeconds>| at.map(|at| at.0.whole_seconds());
-        let approver = |approver: &Approver| {
-            json!({
-                "username": approver.username,
-                "author": approver.username,
-                "state": approver.state,
-                "timestamp": seconds(&approver.timestamp),
-            })
-        };
-        let commit = |commit: &GitCommit| {
-            json!({
-                "sha1": commit.sha1,
-                "sha": commit.sha1,
-                "message": commit.message,
-                "author": commit.author,
-                "author_username": commit.author_username,
-                "branch": commit.branch,
-                "timestamp": seconds(&commit.timestamp),
-                "url": commit.url,
-                "parents": commit.parents,
-                "verified": commit.verified,
-                "signature_state": commit.signature_state,
-            })
-        };
-        json!({
-            "url": self.url,
-            "state": self.state,
-            "title": self.title,
-            "author": self.author,
-            "head_ref": self.head_ref,
-            "base_ref": self.base_ref,
-            "merge_commit": self.merge_commit,
-            "created_at": seconds(&self.created_at),
-            "merged_at": seconds(&self.merged_at),
-            "approvers": self.approvers.0.iter().map(approver).collect::<Vec<_>>(),
-            "commits": self.commits.0.iter().map(commit).collect::<Vec<_>>(),
-        })
+/// A pull request. Every key is there.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct PullRequestView {
+    /// Where it can be looked at.
+    pub url: Address,
+    /// Its state in the host's words: `MERGED`, `open`, ….
+    pub state: ShortText,
+    /// Its title; null where that was not reported.
+    pub title: Option<LongText>,
+    /// Who opened it; null where that was not reported.
+    pub author: Option<ShortText>,
+    /// The branch with the change; null where that was not reported.
+    pub head_ref: Option<ShortText>,
+    /// The branch that it goes to; null where that was not reported.
+    pub base_ref: Option<ShortText>,
+    /// The commit that it was merged with: 40 hex digits, or `""`; null where that was not reported.
+    pub merge_commit: Option<MergeCommit>,
+    /// When it was opened, in epoch seconds; null where that was not reported.
+    pub created_at: Option<WholeSeconds>,
+    /// When it was merged, in epoch seconds; null where that was not reported.
+    pub merged_at: Option<WholeSeconds>,
+    /// Who reviewed it.
+    pub approvers: Vec<ApproverView>,
+    /// Its commits.
+    pub commits: Vec<PullRequestCommit>,
+}
+
+/// Somebody who approved a pull request. Every key is there.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "PullRequestApprover")]
+#[non_exhaustive]
+pub struct ApproverView {
+    /// The account's name at the host.
+    pub username: ShortText,
+    /// The same as `username`.
+    pub author: ShortText,
+    /// What was said of it in the host's words: `APPROVED`, …; null where that was not reported.
+    pub state: Option<ShortText>,
+    /// When that was said, in epoch seconds; null where that was not reported.
+    pub timestamp: Option<WholeSeconds>,
+}
+
+/// A commit of a pull request. Every key is there.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct PullRequestCommit {
+    /// The commit's hash.
+    pub sha1: ShortText,
+    /// The same as `sha1`.
+    pub sha: ShortText,
+    /// Its message; null where that was not reported.
+    pub message: Option<Description>,
+    /// Its author, as `Name <mail>`; null where that was not reported.
+    pub author: Option<ShortText>,
+    /// The author's account name at the host; null where that was not reported.
+    pub author_username: Option<ShortText>,
+    /// The branch it is on; null where that was not reported.
+    pub branch: Option<ShortText>,
+    /// When it was made, in epoch seconds; null where that was not reported.
+    pub timestamp: Option<WholeSeconds>,
+    /// Where it can be looked at; null where that was not reported.
+    pub url: Option<Address>,
+    /// Its parents' hashes; null where they were not reported.
+    pub parents: Option<List<ShortText>>,
+    /// Whether the host verified its signature; null where that was not reported.
+    pub verified: Option<bool>,
+    /// What the host says of its signature; null where that was not reported.
+    pub signature_state: Option<ShortText>,
+}
+
+fn whole_seconds(at: Option<SentSeconds>) -> Option<WholeSeconds> {
+    at.map(|at| at.0.whole_seconds())
+}
+
+/// The pull request as answers carry it: whole seconds, and both spellings of approvers and commits.
+impl From<&PullRequest> for PullRequestView {
+    fn from(pull_request: &PullRequest) -> Self {
+        let PullRequest { url, state, title, author, head_ref, base_ref, merge_commit, .. } =
+            pull_request.clone();
+        Self {
+            url,
+            state,
+            title,
+            author,
+            head_ref,
+            base_ref,
+            merge_commit,
+            created_at: whole_seconds(pull_request.created_at),
+            merged_at: whole_seconds(pull_request.merged_at),
+            approvers: pull_request.approvers.0.iter().map(ApproverView::from).collect(),
+            commits: pull_request.commits.0.iter().map(PullRequestCommit::from).collect(),
+        }
+    }
+}
+
+impl From<&Approver> for ApproverView {
+    fn from(approver: &Approver) -> Self {
+        let Approver { username, state, timestamp } = approver.clone();
+        Self { author: username.clone(), username, state, timestamp: whole_seconds(timestamp) }
+    }
+}
+
+impl From<&GitCommit> for PullRequestCommit {
+    fn from(commit: &GitCommit) -> Self {
+        let GitCommit {
+            sha1,
+            message,
+            author,
+            author_username,
+            branch,
+            timestamp,
+            url,
+            parents,
+            verified,
+            signature_state,
+        } = commit.clone();
+        Self {
+            sha: sha1.clone(),
+            sha1,
+            message,
+            author,
+            author_username,
+            branch,
+            timestamp: whole_seconds(timestamp),
+            url,
+            parents,
+            verified,
+            signature_state,
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
-    use crate::decode::from_json;
+    use crate::decode::from_value;
 
     const SHA: &str = "0123456789abcdef0123456789abcdef01234567";
 
@@ -240,11 +335,11 @@ mod tests {
             "url": "u", "state": "MERGED", "approvers": [{"username": "ann", "state": "APPROVED", "timestamp": 5.0}],
             "commits": [{"sha1": SHA, "message": "m", "author": "a", "author_username": "b", "branch": "main", "timestamp": 7}],
         });
-        let read = |value: &Value| from_json::<PullRequest>(&value.clone().into()).unwrap();
+        let read = |value: &Value| from_value::<PullRequest>(&value).unwrap();
         assert_eq!(read(&specification), read(&client));
         let oldest = read(&json!({"url": "u", "state": "open", "merge_commit": "", "approvers": ["ann"]}));
         assert_eq!(oldest.approvers.0[0].username.as_str(), "ann");
-        let answered = read(&specification).answered();
+        let answered = json!(PullRequestView::from(&read(&specification)));
         assert_eq!(answered["approvers"][0]["author"], answered["approvers"][0]["username"]);
         assert_eq!(
             (&answered["commits"][0]["sha"], &answered["commits"][0]["sha1"]),
@@ -255,11 +350,12 @@ mod tests {
 
     #[test]
     fn what_is_answered_is_read_as_what_was_sent() {
-        let sent = from_json::<PullRequest>(&json!({
+        let sent = from_value::<PullRequest>(&json!({
             "url": "u", "state": "MERGED", "approvers": [{"author": "ann", "state": "APPROVED", "timestamp": 5}, "bob"],
             "commits": [{"sha": SHA, "message": "m", "author": "a", "timestamp": 7, "parents": [SHA]}],
-        }).into());
-        assert_eq!(from_json::<PullRequest>(&sent.clone().unwrap().answered().into()), sent);
+        }));
+        let answered = json!(PullRequestView::from(sent.as_ref().unwrap()));
+        assert_eq!(from_value::<PullRequest>(&answered), sent);
     }
 
     #[test]
@@ -268,9 +364,9 @@ mod tests {
             "url": "u", "state": "open", "merge_commit": SHA, "created_at": 1.25, "merged_at": null,
             "approvers": null, "commits": [{"sha1": SHA}],
         });
-        let one = from_json::<PullRequest>(&sent.into());
+        let one = from_value::<PullRequest>(&sent);
         let kept = serde_json::to_value(one.clone().unwrap()).unwrap();
-        assert_eq!(from_json::<PullRequest>(&kept.into()), one);
+        assert_eq!(from_value::<PullRequest>(&kept), one);
     }
 
     #[test]
@@ -292,11 +388,7 @@ mod tests {
             (json!({"url": "u", "state": "open", "commits": [{"sha": SHA, "sha1": "a"}]}), "commits[0].sha1"),
         ];
         for (value, field) in table {
-            assert_eq!(
-                from_json::<PullRequest>(&value.clone().into()).unwrap_err().field(),
-                field,
-                "{value}"
-            );
+            assert_eq!(from_value::<PullRequest>(&value).unwrap_err().field(), field, "{value}");
         }
     }
 }

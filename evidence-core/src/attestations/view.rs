@@ -5,22 +5,28 @@ use std::collections::BTreeMap;
 use futures_util::future::try_join;
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Map, Value, json};
 
-use super::{Attachment, Attestation, Binding};
+use crate::attestations::details::DetailsView;
+use crate::attestations::record::Annotations;
+use crate::attestations::record::{Attachment, Attestation, Binding};
 use crate::error::Result;
-use crate::flows::Flow;
+use crate::flows::record::Flow;
+use crate::git::GitCommitInfo;
 use crate::id::Id;
-use crate::json::{JsonFields, JsonText};
+use crate::json::JsonText;
+use crate::links::ExternalUrls;
 use crate::name::{AttestationName, Fingerprint, FlowName, TrailName};
+use crate::page::Link;
+use crate::repos::record::RepoInfo;
 use crate::service::Context;
-use crate::shared::{Annotations, ExternalUrls, GitCommitInfo, RepoInfo, distinct};
+use crate::store::batch::distinct;
 use crate::time::Seconds;
 
 /// An attestation as it was recorded; none ever changes. The keys of its type (`junit_results`, `pull_requests`, …)
 /// stand beside the others.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "Attestation")]
+#[non_exhaustive]
 pub struct AttestationView {
     /// The version of this form: 2.
     pub schema_version: u8,
@@ -63,8 +69,7 @@ pub struct AttestationView {
     pub created_at: Seconds,
     /// The keys of its type.
     #[serde(flatten)]
-    #[schemars(with = "Map<String, Value>")]
-    pub details: JsonFields,
+    pub details: DetailsView,
     /// The address of its place on the trail's page.
     pub html_url: String,
     /// The flow of its trail.
@@ -75,13 +80,26 @@ pub struct AttestationView {
     pub reported_by: String,
     /// Always true.
     pub has_audit_package: bool,
-    /// Where to go from here: `self`, and `evidence` where there are files; each with an `href`.
+    /// Where to go from here.
     #[serde(rename = "_links")]
-    pub links: Value,
+    pub links: AttestationLinks,
+}
+
+/// Where to go from an attestation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct AttestationLinks {
+    /// The attestations of this name in the trail.
+    #[serde(rename = "self")]
+    pub this: Link,
+    /// The download of its evidence; absent without files.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub evidence: Option<Link>,
 }
 
 /// A file that came with an attestation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct AttachmentView {
     /// The name it was sent under, without directories.
     pub file_name: String,
@@ -110,10 +128,9 @@ impl AttestationView {
         let access = cx.org_access()?;
         let (org, id, name) = (&access.name, attestation.id, &attestation.name);
         let base = format!("attestations/{org}/{flow}/trail/{trail}");
-        let mut links = json!({ "self": { "href": cx.api_url(&format!("{base}/{name}")) } });
-        if attestation.evidence.is_some() {
-            links["evidence"] = json!({ "href": cx.api_url(&format!("{base}/attestation/{id}/evidence")) });
-        }
+        let link = |path: &str| Link { href: cx.api_url(&format!("{base}/{path}")) };
+        let evidence = attestation.evidence.is_some().then(|| link(&format!("attestation/{id}/evidence")));
+        let links = AttestationLinks { this: link(name.as_str()), evidence };
         let (artifact_fingerprint, target) = match attestation.binding {
             Binding::Trail => (None, None),
             Binding::Artifact { fingerprint, target } => (Some(fingerprint), Some(target)),
@@ -137,7 +154,7 @@ impl AttestationView {
             attachments: attestation.attachments.iter().map(AttachmentView::from).collect(),
             user_data: attestation.user_data,
             created_at: attestation.created_at.seconds(),
-            details: attestation.details.answered(),
+            details: attestation.details.view(),
             html_url: format!("{}?attestation_id={id}", cx.trail_url(flow, trail)),
             flow_name: flow.to_string(),
             trail_name: trail.to_string(),

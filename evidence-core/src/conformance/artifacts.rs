@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use crate::artifacts::{Artifact, ArtifactFilter, ArtifactRow, Matches, TemplateNames};
+use crate::bounded::{FreeForm, List};
 use crate::fact::Fact;
+use crate::git::GitCommit;
 use crate::id::Id;
 use crate::page::{Page, PageRequest};
-use crate::shared::{FreeForm, GitCommit, List};
 use crate::store::Store;
 use crate::texts::TextRef;
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use crate::attestations::{Attachment, Attestation, Binding, Details};
 use crate::blobs::Whole;
+use crate::bounded::Dictionary;
 use crate::fact::Fact;
 use crate::id::Id;
 use crate::json::JsonText;
-use crate::shared::Dictionary;
 use crate::store::Store;
 
 use super::fixtures::{

@@ -10,18 +10,20 @@ use serde_json::json;
 use crate::artifacts::Artifact;
 use crate::attestations::{Attestation, Binding, Details};
 use crate::auth::{Actor, ActorKind};
+use crate::bounded::{Dictionary, FreeForm, List};
 use crate::environments::{Environment, EnvironmentKind};
 use crate::fact::{Fact, Guard, UnknownFields, Write};
 use crate::flows::{Flow, Visibility};
+use crate::git::GitCommit;
 use crate::id::Id;
 use crate::json::JsonText;
+use crate::links::{ExternalUrl, ExternalUrls};
 use crate::name::Fingerprint;
 use crate::orgs::{OrgKind, Organization};
 use crate::page::PageRequest;
-use crate::shared::{
-    Dictionary, ExternalUrl, ExternalUrls, FreeForm, GitCommit, List, RepoInfo, Tags, VcsProvider,
-};
+use crate::repos::{RepoInfo, VcsProvider};
 use crate::store::{Entry, Store, StoreResult};
+use crate::tags::Tags;
 use crate::time::{SentSeconds, Timestamp};
 use crate::trails::Trail;
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use crate::fact::Fact;
 use crate::flows::{Flow, FlowFilter, Visibility};
 use crate::page::{Page, PageRequest};
-use crate::shared::TagFilter;
 use crate::store::{Current, Store};
+use crate::tags::TagFilter;
 use crate::texts::TextRef;
 
 use super::fixtures::{Org, awkward, flow, flow_created, id, request, robot, tags};

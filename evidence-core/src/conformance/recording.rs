@@ -14,8 +14,8 @@ use crate::orgs::User;
 use crate::store::{Entry, Store, StoreError, StoreResult};
 
 use super::fixtures::{
-    Org, artifact, at, attestation_added, awkward, environment, flow, flow_created, id, named, organization,
-    trail, trail_begun,
+    Org, artifact, artifact_reported, at, attestation_added, awkward, environment, fingerprint, flow,
+    flow_created, id, named, organization, trail, trail_begun,
 };
 use super::{
     Failure, Outcome, attestation_types, conflict, ensure, policies, present, promises, same,
@@ -32,6 +32,7 @@ promises! {
     vacant_holds_until_there_is_one: "Guard::Vacant holds exactly while no record claims the name.",
     denotes_holds_while_the_name_leads_there: "Guard::Denotes holds exactly while the name leads to the record.",
     a_template_name_leads_to_the_artifact_reported_last: "A template's name leads to the artifact of the trail reported last.",
+    the_digest_of_content_leads_to_its_last_report_in_the_trail: "The digest of content leads to its last report to the trail.",
     revision_holds_until_the_next_fact: "Guard::Revision holds exactly until the next fact about the record.",
     a_renamed_record_answers_to_its_former_name: "A renamed record is found by both names until another claims the former.",
     an_archived_record_gives_up_its_names: "An archived record is in no list, and its names are free.",
@@ -239,6 +240,34 @@ async fn a_template_name_leads_to_the_artifact_reported_last(store: Arc<dyn Stor
         ensure(entries.first().map(|entry| entry.index) < newest, "the guarded write came first")?;
     }
     conflict("the newest of a group", attempt(309, "app", 111).await)
+}
+
+async fn the_digest_of_content_leads_to_its_last_report_in_the_trail(store: Arc<dyn Store>) -> Outcome {
+    let (org, other) = Org::two(&store).await?;
+    org.record(vec![flow_created(100, "f"), trail_begun(101, 100, "t"), trail_begun(102, 100, "u")]).await?;
+    let denotes = |start: &str, to: u64| {
+        vec![Guard::Denotes(Key::Content { trail: id(101), fingerprint: fingerprint(start) }, id(to))]
+    };
+    let attempt = async |n: u64, start: &str, to: u64| {
+        org.attempt(vec![flow_created(n, &n.to_string())], denotes(start, to)).await
+    };
+    conflict("nothing was reported", attempt(300, "ab", 110).await)?;
+    let named = Artifact { template_reference_name: "app".to_owned(), ..artifact(110, 100, Some(101), "ab") };
+    org.record(vec![Fact::ArtifactReported { record: named }]).await?;
+    attempt(301, "ab", 110).await?;
+    for fact in [
+        artifact_reported(120, 100, Some(101), "abc"),
+        artifact_reported(121, 100, Some(102), "ab"),
+        artifact_reported(122, 100, None, "ab"),
+    ] {
+        org.record(vec![fact]).await?;
+    }
+    attempt(302, "ab", 110).await?;
+    org.record(vec![artifact_reported(111, 100, Some(101), "ab")]).await?;
+    conflict("a later report has it", attempt(303, "ab", 110).await)?;
+    attempt(304, "ab", 111).await?;
+    let elsewhere = other.attempt(vec![flow_created(305, "g")], denotes("ab", 111)).await;
+    conflict("another organization's", elsewhere)
 }
 
 fn env_created(n: u64, name: &str) -> Fact {

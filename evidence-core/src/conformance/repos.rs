@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use crate::bounded::ShortText;
 use crate::fact::{Fact, UnknownFields};
 use crate::id::Id;
 use crate::page::{Page, PageRequest, SortDirection};
 use crate::repos::{Repo, RepoFilter};
-use crate::shared::{RepoInfo, ShortText, TagFilter, Tags, VcsProvider};
+use crate::repos::{RepoInfo, VcsProvider};
 use crate::store::{Current, Store};
+use crate::tags::{TagFilter, Tags};
 
 use super::fixtures::{Org, at, bare_repo_info, full_repo_info, id, request, tags};
 use super::{Failure, Outcome, promises, same};

@@ -9,8 +9,8 @@ use crate::flows::Flow;
 use crate::id::Id;
 use crate::name::CommitSha;
 use crate::page::{Listed, Page, PageRequest};
-use crate::shared::TagFilter;
 use crate::store::{Current, Store};
+use crate::tags::TagFilter;
 use crate::texts::TextRef;
 use crate::trails::{REPORT_BYTES, Reported, Trail, TrailContents, TrailEntry, TrailFilter};
 

@@ -1,22 +1,21 @@
 //! Environments as answers show them: names in place of ids, and what a logical environment takes from its members.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
-use futures_util::{StreamExt, TryFutureExt, stream};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{EnvironmentKind, KnownEnvironment};
-use crate::auth::Scope;
-use crate::error::{Resource, Result};
+use crate::environments::record::EnvironmentKind;
+use crate::environments::store::KnownEnvironment;
+use crate::error::Result;
 use crate::id::Id;
 use crate::name::{EnvironmentName, OrgName, PolicyName};
-use crate::operation::{Envelope, Json, JsonList, Method, Operation, json_text};
-use crate::page::{Listed, Page, PageLinks, PageNumber, PerPage, SortDirection};
+use crate::operation::{Envelope, json_text};
+use crate::page::PageLinks;
 use crate::rules::policy::logical_environment_state;
 use crate::service::{Context, Lasting};
-use crate::shared::{List, ShortText, TagFilter, TagText, Tags, distinct, sort_by_ids};
+use crate::store::batch::{distinct, sort_by_ids};
+use crate::tags::record::Tags;
 use crate::time::{Seconds, Timestamp};
 
 impl KnownEnvironment {
@@ -30,6 +29,7 @@ impl KnownEnvironment {
 /// An environment: something that runs artifacts and is reported on, or a logical group of such.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "Environment")]
+#[non_exhaustive]
 pub struct EnvironmentView {
     /// The organization's name.
     pub org: OrgName,
@@ -63,15 +63,15 @@ pub struct EnvironmentView {
 
 /// What a logical environment takes from its members, and a physical one has of its own.
 #[derive(Debug, Clone, Copy)]
-struct LiveState {
-    modified_at: Timestamp,
-    changed_at: Option<Timestamp>,
+pub(super) struct LiveState {
+    pub(super) modified_at: Timestamp,
+    pub(super) changed_at: Option<Timestamp>,
     state: Option<bool>,
 }
 
 /// What is told of an environment beyond its own answer, and what it is sorted by: little, however much its record says.
-struct Brief {
-    name: EnvironmentName,
+pub(super) struct Brief {
+    pub(super) name: EnvironmentName,
     own: LiveState,
     /// The members of a logical environment.
     included: Option<Vec<Id>>,
@@ -95,8 +95,8 @@ impl Brief {
 
 /// The environments behind the ids that environments hold.
 #[derive(Default)]
-struct Directory {
-    environments: BTreeMap<Id, Brief>,
+pub(super) struct Directory {
+    pub(super) environments: BTreeMap<Id, Brief>,
     /// Members of logical environments that are archived: they are left out.
     archived: BTreeSet<Id>,
 }
@@ -105,12 +105,12 @@ struct Directory {
 const MEMBERS: usize = 64;
 
 impl Directory {
-    fn add(&mut self, known: &KnownEnvironment) {
+    pub(super) fn add(&mut self, known: &KnownEnvironment) {
         self.environments.insert(known.record.id, Brief::of(known));
     }
 
     /// Adds the members of those that are here.
-    async fn add_members(&mut self, cx: &Context<'_>) -> Result<()> {
+    pub(super) async fn add_members(&mut self, cx: &Context<'_>) -> Result<()> {
         let included = self.environments.values().filter_map(|brief| brief.included.as_ref());
         let mut members = distinct(included.flatten().copied());
         members.retain(|member| !self.environments.contains_key(member));
@@ -130,7 +130,7 @@ impl Directory {
         included.iter().filter_map(|id| self.environments.get(id))
     }
 
-    fn live_state(&self, environment: &Brief) -> LiveState {
+    pub(super) fn live_state(&self, environment: &Brief) -> LiveState {
         let Some(included) = &environment.included else { return environment.own };
         let changed_at = self.members(included).filter_map(|member| member.own.changed_at).max();
         LiveState {
@@ -145,7 +145,11 @@ impl Directory {
     }
 
     /// These environments as answers carry them.
-    async fn views(&self, known: Vec<KnownEnvironment>, cx: &Context<'_>) -> Result<Vec<EnvironmentView>> {
+    pub(super) async fn views(
+        &self,
+        known: Vec<KnownEnvironment>,
+        cx: &Context<'_>,
+    ) -> Result<Vec<EnvironmentView>> {
         let policies = distinct(known.iter().flat_map(|known| &known.record.policies).copied());
         let policies = cx.store().policies_by_id(cx.org()?, &policies).await?;
         let policies = policies.into_iter().map(|policy| (policy.record.id, policy.record.name));
@@ -197,6 +201,7 @@ pub enum EnvironmentSort {
 /// A list of environments: plain, or a page of it when `page` or `per_page` was given.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
+#[non_exhaustive]
 pub enum EnvironmentList {
     /// Every environment.
     All(Vec<EnvironmentView>),
@@ -217,97 +222,11 @@ pub enum EnvironmentList {
     },
 }
 
-/// Lists the environments of an organization: all of them, or a page in an envelope when `page` or `per_page` is
-/// given. Archived ones are left out.
-#[derive(Debug, Deserialize, JsonSchema)]
-pub struct ListEnvironments {
-    /// The organization's name.
-    pub org: OrgName,
-    /// Which page, from 1.
-    pub page: Option<PageNumber>,
-    /// Environments a page: 15 when `page` alone is given.
-    pub per_page: Option<PerPage<50>>,
-    /// What the list is sorted by; those equal in it, by name.
-    #[serde(default)]
-    pub sort: EnvironmentSort,
-    /// The order: `asc` or `desc`.
-    #[serde(default)]
-    pub sort_direction: SortDirection,
-    /// Repeatable. There are no spaces yet, so that nothing is in any.
-    #[serde(default)]
-    pub space_id: List<ShortText>,
-    /// A substring of the name; case does not matter.
-    pub name: Option<ShortText>,
-    /// A type; repeatable, any may match.
-    #[serde(default, rename = "type")]
-    pub kind: List<EnvironmentKind>,
-    /// `key` or `key:value`; repeatable, all must match.
-    #[serde(default)]
-    pub tag: List<TagText>,
-}
-
-const DEFAULT_PER_PAGE: u64 = 15;
-
-impl Operation for ListEnvironments {
-    const NAME: &'static str = "list_envs";
-    const METHOD: Method = Method::Get;
-    const PATH: &'static str = "/environments/{org}";
-    const SCOPE: Scope = Scope::Read;
-    const SUMMARY: &'static str = "Lists the environments of an organization";
-    type Body = ();
-    type Output = JsonList<EnvironmentView, Option<EnvironmentPage>>;
-
-    fn org(&self) -> Option<&OrgName> {
-        Some(&self.org)
-    }
-
-    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
-        let listed = cx.store().environments_listed(cx.org()?).await?;
-        let sizes: BTreeMap<Id, u64> = listed.iter().map(|listed| (listed.id, listed.bytes)).collect();
-        let (mut directory, mut found, mut kept) = (Directory::default(), Vec::new(), BTreeMap::new());
-        let batches = Listed::batches(listed);
-        let fit_memory = batches.len() <= 1;
-        for ids in batches {
-            for known in cx.store().environments_by_id(cx.org()?, &ids).await? {
-                directory.add(&known);
-                if self.admits(&known) {
-                    found.push(known.record.id);
-                    if fit_memory {
-                        kept.insert(known.record.id, known);
-                    }
-                }
-            }
-        }
-        directory.add_members(cx).await?;
-        self.sort(&mut found, &directory);
-        let mut envelope = None;
-        if self.page.is_some() || self.per_page.is_some() {
-            let (page, per_page) =
-                (self.page.unwrap_or_default(), self.per_page.map_or(DEFAULT_PER_PAGE, PerPage::get));
-            let slice = Page::of(found, page.request(per_page));
-            let (total_pages, total_count) = (slice.pages(per_page), slice.total);
-            let address = cx.api_url(&format!("environments/{}", cx.org_access()?.name));
-            let links = PageLinks::new(&address, self.query(), page.get(), per_page, total_pages);
-            envelope = Some(EnvironmentPage { links, page: page.get(), per_page, total_pages, total_count });
-            found = slice.items;
-        }
-        let size = |id: Id| Listed { id, bytes: sizes.get(&id).copied().unwrap_or_default() };
-        let listed = found.into_iter().map(size).collect();
-        let around = Arc::new((directory, kept, cx.lasting()));
-        let read = move |ids| {
-            let around = Arc::clone(&around);
-            async move { views(ids, &around).await.map(|views| stream::iter(views).map(Ok)) }
-                .try_flatten_stream()
-        };
-        JsonList::in_batches(listed, envelope, &cx.compute(), read).await
-    }
-}
-
 /// What the environments of a list have in common: those behind the ids that they hold, and the records that are at hand.
 type Around = (Directory, BTreeMap<Id, KnownEnvironment>, Lasting);
 
 /// Environments of a list, in its order, as answers carry them.
-async fn views(ids: Vec<Id>, (directory, kept, lasting): &Around) -> Result<Vec<EnvironmentView>> {
+pub(super) async fn views(ids: Vec<Id>, (directory, kept, lasting): &Around) -> Result<Vec<EnvironmentView>> {
     let cx = lasting.context();
     let at_hand: Option<Vec<KnownEnvironment>> = ids.iter().map(|id| kept.get(id).cloned()).collect();
     let known = match at_hand {
@@ -323,13 +242,14 @@ async fn views(ids: Vec<Id>, (directory, kept, lasting): &Around) -> Result<Vec<
 
 /// Which page of a list of environments it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct EnvironmentPage {
     #[serde(skip)]
-    links: PageLinks,
-    page: u64,
-    per_page: u64,
-    total_pages: u64,
-    total_count: u64,
+    pub(super) links: PageLinks,
+    pub(super) page: u64,
+    pub(super) per_page: u64,
+    pub(super) total_pages: u64,
+    pub(super) total_count: u64,
 }
 
 impl Envelope<EnvironmentView> for Option<EnvironmentPage> {
@@ -341,84 +261,5 @@ impl Envelope<EnvironmentView> for Option<EnvironmentPage> {
         let mut after = json_text(page)?;
         after.splice(..1, *b",");
         Ok((before, after))
-    }
-}
-
-impl ListEnvironments {
-    /// Whether the environment is asked for.
-    fn admits(&self, known: &KnownEnvironment) -> bool {
-        let environment = &known.record;
-        let name = self.name.as_deref().unwrap_or_default().to_ascii_lowercase();
-        self.space_id.0.is_empty()
-            && (self.kind.0.is_empty() || self.kind.0.contains(&environment.kind))
-            && environment.name.as_str().to_ascii_lowercase().contains(&name)
-            && self.tag.0.iter().all(|tag| TagFilter::parse(tag, ':').matches(&environment.tags))
-    }
-
-    /// Puts environments in the order asked for; those equal in it are by name.
-    fn sort(&self, found: &mut [Id], directory: &Directory) {
-        found.sort_by_cached_key(|id| {
-            let brief = directory.environments.get(id)?;
-            let at = match self.sort {
-                EnvironmentSort::Name => None,
-                EnvironmentSort::LastModifiedAt => Some(directory.live_state(brief).modified_at),
-                EnvironmentSort::LastChangedAt => directory.live_state(brief).changed_at,
-            };
-            Some((at, brief.name.clone()))
-        });
-        if self.sort_direction == SortDirection::Desc {
-            found.reverse();
-        }
-    }
-
-    /// The parameters but for the page, as the links of a page repeat them.
-    fn query(&self) -> Vec<(&str, &str)> {
-        let sort = match self.sort {
-            EnvironmentSort::Name => "name",
-            EnvironmentSort::LastModifiedAt => "last_modified_at",
-            EnvironmentSort::LastChangedAt => "last_changed_at",
-        };
-        let direction = match self.sort_direction {
-            SortDirection::Asc => "asc",
-            SortDirection::Desc => "desc",
-        };
-        let mut query = vec![("sort", sort), ("sort_direction", direction)];
-        query.extend(self.space_id.0.iter().map(|space| ("space_id", space.as_str())));
-        query.extend(self.name.iter().map(|name| ("name", name.as_str())));
-        query.extend(self.kind.0.iter().map(|kind| ("type", kind.as_str())));
-        query.extend(self.tag.0.iter().map(|tag| ("tag", tag.as_str())));
-        query
-    }
-}
-
-/// Gets an environment with its settings and its present state.
-#[derive(Debug, Deserialize, JsonSchema)]
-pub struct GetEnvironment {
-    /// The organization's name.
-    pub org: OrgName,
-    /// The environment's name.
-    pub env_name: EnvironmentName,
-}
-
-impl Operation for GetEnvironment {
-    const NAME: &'static str = "get_environment";
-    const METHOD: Method = Method::Get;
-    const PATH: &'static str = "/environments/{org}/{env_name}";
-    const SCOPE: Scope = Scope::Read;
-    const SUMMARY: &'static str = "Gets an environment";
-    type Body = ();
-    type Output = Json<EnvironmentView>;
-
-    fn org(&self) -> Option<&OrgName> {
-        Some(&self.org)
-    }
-
-    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
-        let environment = cx.environment(self.env_name.as_str()).await?;
-        let mut directory = Directory::default();
-        directory.add(&environment);
-        directory.add_members(cx).await?;
-        let view = directory.views(vec![environment], cx).await?.pop();
-        Ok(Json(view.ok_or_else(|| cx.missing(Resource::Environment, self.env_name.as_str()))?))
     }
 }

@@ -9,7 +9,7 @@ use serde::de::{
 use serde::{Deserialize, Serialize};
 
 use crate::json::JsonFields;
-use crate::store::{StoreError, StoreResult};
+use crate::store::error::{StoreError, StoreResult};
 
 /// Reads what a payload says, whatever the kind of its fact: the fields of `T` are those of the fact, as in [`Recorded`].
 ///
@@ -61,7 +61,7 @@ macro_rules! keep_unknown_fields {
 
         impl<'de> serde::Deserialize<'de> for $record {
             fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                let mut unknown = $crate::fact::UnknownFields::default();
+                let mut unknown = $crate::fact::payload::UnknownFields::default();
                 let record = <$record>::deserialize(unknown.beside(deserializer))?;
                 Ok(Self { unknown, ..record })
             }

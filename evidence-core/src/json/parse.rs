@@ -1,8 +1,11 @@
-//! JSON text to values, within bounds.
+//! JSON text that came from outside, within bounds.
+
+use std::borrow::Cow;
 
 use serde_json::value::RawValue;
 
 use super::JsonValue;
+use super::scan::{Scanner, skip_string};
 use crate::decode::shortened;
 
 /// JSON nested deeper than this is refused.
@@ -12,108 +15,126 @@ pub const MAX_DEPTH: usize = 64;
 /// one request take a gigabyte. A report of tens of thousands of artifacts stays below it.
 pub const MAX_VALUES: usize = 1 << 18;
 
-/// Parses JSON text that nests at most [`MAX_DEPTH`] levels, holds at most about [`MAX_VALUES`] values, and has no key
-/// twice in one object.
+/// JSON text that nests at most [`MAX_DEPTH`] levels, holds at most about [`MAX_VALUES`] values, has no key twice in one
+/// object, and whose strings are texts.
+#[derive(Debug, Clone, Copy)]
+pub struct CheckedJson<'a>(&'a str);
+
+impl<'a> CheckedJson<'a> {
+    /// Whether it is `null`.
+    pub fn is_null(self) -> bool {
+        self.0 == "null"
+    }
+
+    /// Whether it is an object.
+    pub fn is_object(self) -> bool {
+        self.0.starts_with('{')
+    }
+
+    pub(crate) const fn as_str(self) -> &'a str {
+        self.0
+    }
+}
+
+/// Checks that text is what [`CheckedJson`] says.
 ///
 /// # Errors
 /// What is wrong with the text, as the caller is told.
-pub fn parse(bytes: &[u8]) -> Result<JsonValue, String> {
+pub fn check(bytes: &[u8]) -> Result<CheckedJson<'_>, String> {
     if let Some(text) = excess(bytes) {
         return Err(text);
     }
     let text: &RawValue = serde_json::from_slice(bytes).map_err(|error| invalid(&error))?;
-    Reader { rest: text.get() }.value()
+    Check { at: Scanner::new(text.get()), names: Vec::new() }.value()?;
+    Ok(CheckedJson(text.get()))
+}
+
+/// Parses JSON text that passes the [`check`].
+///
+/// # Errors
+/// What is wrong with the text, as the caller is told.
+pub fn parse(bytes: &[u8]) -> Result<JsonValue, String> {
+    value(&mut Scanner::new(check(bytes)?.as_str())).map_err(|error| invalid(&error))
+}
+
+fn value(at: &mut Scanner<'_>) -> serde_json::Result<JsonValue> {
+    Ok(match at.peek() {
+        Some(b'{') => {
+            let mut fields = Vec::new();
+            at.open();
+            while at.more() {
+                fields.push((at.name()?.into_owned(), value(at)?));
+            }
+            at.close();
+            JsonValue::Object(fields)
+        }
+        Some(b'[') => {
+            let mut items = Vec::new();
+            at.open();
+            while at.more() {
+                items.push(value(at)?);
+            }
+            at.close();
+            JsonValue::Array(items)
+        }
+        Some(b'"') => JsonValue::String(at.string()?.into_owned()),
+        _ => match at.scalar() {
+            "null" => JsonValue::Null,
+            "true" => JsonValue::Bool(true),
+            "false" => JsonValue::Bool(false),
+            number => JsonValue::Number(number.to_owned()),
+        },
+    })
 }
 
 fn invalid(error: &serde_json::Error) -> String {
     format!("Input should be valid JSON: {error}")
 }
 
-/// Reads text whose grammar is that of JSON: all that can be wrong is what a string spells, and a key that is there twice.
-struct Reader<'a> {
-    rest: &'a str,
+/// Looks for what the grammar allows: a string that is no text, and a key that is there twice.
+struct Check<'a> {
+    at: Scanner<'a>,
+    /// The keys of the objects that it is in, those of the innermost last.
+    names: Vec<Cow<'a, str>>,
 }
 
-impl<'a> Reader<'a> {
-    /// The next byte that is no white space.
-    fn next(&mut self) -> Option<u8> {
-        self.rest = self.rest.trim_start_matches([' ', '\t', '\r', '\n']);
-        self.rest.bytes().next()
-    }
-
-    fn take(&mut self, length: usize) -> &'a str {
-        let (taken, rest) = self.rest.split_at_checked(length).unwrap_or((self.rest, ""));
-        self.rest = rest;
-        taken
-    }
-
-    fn value(&mut self) -> Result<JsonValue, String> {
-        match self.next() {
-            Some(b'{') => self.fields().map(JsonValue::Object),
-            Some(b'[') => self.items().map(JsonValue::Array),
-            Some(b'"') => self.string().map(JsonValue::String),
+impl Check<'_> {
+    fn value(&mut self) -> Result<(), String> {
+        match self.at.peek() {
+            Some(b'{') => self.object(),
+            Some(b'[') => {
+                self.at.open();
+                while self.at.more() {
+                    self.value()?;
+                }
+                self.at.close();
+                Ok(())
+            }
+            Some(b'"') => self.at.string().map(drop).map_err(|error| invalid(&error)),
             _ => {
-                let end = self.rest.find([',', ']', '}', ' ', '\t', '\r', '\n']).unwrap_or(self.rest.len());
-                Ok(match self.take(end) {
-                    "null" => JsonValue::Null,
-                    "true" => JsonValue::Bool(true),
-                    "false" => JsonValue::Bool(false),
-                    number => JsonValue::Number(number.to_owned()),
-                })
+                self.at.scalar();
+                Ok(())
             }
         }
     }
 
-    /// What stands between brackets.
-    fn within<T>(&mut self, mut one: impl FnMut(&mut Self) -> Result<T, String>) -> Result<Vec<T>, String> {
-        self.take(1);
-        let mut all = Vec::new();
-        loop {
-            match self.next() {
-                None | Some(b']' | b'}') => {
-                    self.take(1);
-                    return Ok(all);
-                }
-                Some(b',') => drop(self.take(1)),
-                Some(_) => all.push(one(self)?),
-            }
+    fn object(&mut self) -> Result<(), String> {
+        let outer = self.names.len();
+        self.at.open();
+        while self.at.more() {
+            let name = self.at.name().map_err(|error| invalid(&error))?;
+            self.names.push(name);
+            self.value()?;
         }
-    }
-
-    fn items(&mut self) -> Result<Vec<JsonValue>, String> {
-        self.within(Self::value)
-    }
-
-    fn fields(&mut self) -> Result<Vec<(String, JsonValue)>, String> {
-        let fields = self.within(|reader| {
-            let name = reader.string()?;
-            reader.next();
-            reader.take(1);
-            Ok((name, reader.value()?))
-        })?;
-        let mut names = Vec::from_iter(fields.iter().map(|(name, _)| name));
+        self.at.close();
+        let names = &mut self.names[outer..];
         names.sort_unstable();
-        match names.windows(2).find(|pair| pair[0] == pair[1]) {
-            Some(twice) => {
-                Err(format!("Input should be valid JSON: the key '{}' is given twice", shortened(twice[0])))
-            }
-            None => Ok(fields),
+        if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+            let key = shortened(&twice[0]);
+            return Err(format!("Input should be valid JSON: the key '{key}' is given twice"));
         }
-    }
-
-    fn string(&mut self) -> Result<String, String> {
-        let (mut bytes, mut end) = (self.rest.bytes().skip(1), 2);
-        while let Some(byte) = bytes.next() {
-            match byte {
-                b'"' => break,
-                b'\\' => {
-                    bytes.next();
-                    end += 2;
-                }
-                _ => end += 1,
-            }
-        }
-        serde_json::from_str(self.take(end)).map_err(|error| invalid(&error))
+        self.names.truncate(outer);
+        Ok(())
     }
 }
 
@@ -142,17 +163,6 @@ fn excess(bytes: &[u8]) -> Option<String> {
     None
 }
 
-/// Goes on behind the end of the string that has begun.
-fn skip_string(rest: &mut std::slice::Iter<'_, u8>) {
-    while let Some(byte) = rest.next() {
-        match byte {
-            b'"' => return,
-            b'\\' => drop(rest.next()),
-            _ => {}
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::Value;
@@ -175,7 +185,9 @@ mod tests {
             assert!(refused.contains("the key 'a' is given twice"), "{refused}");
         }
         let apart = r#"{"a":{"a":[{"a":1},{"a":-1.5}]},"b":"\u00e9","c":null,"d":true}"#;
-        assert_eq!(parse(apart.as_bytes()).unwrap(), serde_json::from_str::<Value>(apart).unwrap().into());
+        let text = serde_json::to_string(&parse(apart.as_bytes()).unwrap()).unwrap();
+        let [one, other] = [apart, &text].map(|text| serde_json::from_str::<Value>(text).unwrap());
+        assert_eq!(one, other);
     }
 
     #[test]

@@ -8,7 +8,8 @@ use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
 
-use super::{JsonValue, parse};
+use super::scan::compact;
+use super::{JsonValue, check, parse};
 
 /// The text of a JSON value: without white space between its parts where it came in through the API, strings and keys as
 /// `serde_json` writes them, numbers as they were sent.
@@ -60,12 +61,13 @@ impl Default for JsonText {
     }
 }
 
-/// Reads text as that of a body is read ([`parse`]).
+/// Reads text as that of a body is read ([`check`]).
 impl FromStr for JsonText {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        Self::of(&parse(text.as_bytes())?).map_err(|error| error.to_string())
+        let text = compact(check(text.as_bytes())?.as_str()).and_then(RawValue::from_string);
+        text.map(Self).map_err(|error| error.to_string())
     }
 }
 
@@ -103,8 +105,8 @@ impl<'de> Deserialize<'de> for JsonText {
                 Box::deserialize(deserializer).map(JsonText)
             }
 
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<JsonText, E> {
-                RawValue::from_string(text.to_owned()).map(JsonText).map_err(E::custom)
+            fn visit_string<E: de::Error>(self, text: String) -> Result<JsonText, E> {
+                RawValue::from_string(text).map(JsonText).map_err(E::custom)
             }
         }
         deserializer.deserialize_newtype_struct(Self::NAME, Written)
@@ -184,8 +186,8 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
+    use crate::bounded::UserData;
     use crate::decode;
-    use crate::shared::UserData;
 
     /// Any text of a JSON number.
     fn numbers() -> impl Strategy<Value = String> {
@@ -201,7 +203,7 @@ mod tests {
             let list = numbers.join(",");
             let compact = format!(r#"{{"a":[{list}],"b":{{"1e5":[{{}},"\\\"\n",[{list}]]}}}}"#);
             let spaced = format!(r#"{space}{{{space}"a"{space}:{space}[{space}{}{space}],"b":{{"1e5":[{{{space}}},"\\\"\n",[{list}]]}}}}{space}"#, numbers.join(&format!("{space},{space}")));
-            let sent: UserData = decode::from_json(&parse(spaced.as_bytes()).unwrap()).unwrap();
+            let sent: UserData = decode::from_json(check(spaced.as_bytes()).unwrap()).unwrap();
             prop_assert_eq!(sent.0.as_str(), &compact);
             let kept: JsonText = serde_json::from_str(&serde_json::to_string(&sent.0).unwrap()).unwrap();
             prop_assert_eq!(kept.as_str(), &compact);
@@ -218,7 +220,7 @@ mod tests {
             ("[null,true,false,[],{}]", "[null,true,false,[],{}]"),
         ];
         for (sent, kept) in table {
-            let read: UserData = decode::from_json(&parse(sent.as_bytes()).unwrap()).unwrap();
+            let read: UserData = decode::from_json(check(sent.as_bytes()).unwrap()).unwrap();
             assert_eq!(read.0.as_str(), kept, "{sent}");
         }
     }

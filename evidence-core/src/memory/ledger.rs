@@ -2,12 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use async_trait::async_trait;
+
 use crate::fact::{EncodedFact, Fact};
 use crate::id::Id;
 use crate::ledger::{Frontier, Hash, LedgerHashes, Needs};
-use crate::store::{Entry, LEDGER_PAGE, StoredEntry};
+use crate::store::{Entry, LEDGER_PAGE, LedgerStore, StoreResult, StoredEntry};
 use crate::time::Timestamp;
 use crate::trails::TrailEntry;
+
+use super::MemoryStore;
 
 /// Entries without gap from 0 on.
 #[derive(Debug, Default)]
@@ -90,5 +94,24 @@ fn trail_of(fact: &Fact) -> Option<Id> {
         Fact::ArtifactReported { record } => record.trail,
         Fact::AttestationAdded { record } => Some(record.trail),
         _ => None,
+    }
+}
+
+#[async_trait]
+impl LedgerStore for MemoryStore {
+    async fn ledger_head(&self, org: Id) -> StoreResult<Option<Frontier>> {
+        Ok(self.read()?.tables.get(&org).map(|tables| tables.ledger.frontier().clone()))
+    }
+
+    async fn ledger_entries(&self, org: Id, first: u64, limit: u64) -> StoreResult<Vec<StoredEntry>> {
+        self.ask(org, |tables| tables.ledger.entries(first, limit))
+    }
+
+    async fn ledger_entries_at(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<StoredEntry>> {
+        self.ask(org, |tables| tables.ledger.entries_at(indexes))
+    }
+
+    async fn ledger_hashes(&self, org: Id, needs: &Needs) -> StoreResult<LedgerHashes> {
+        self.ask(org, |tables| tables.ledger.hashes(needs))
     }
 }

@@ -10,7 +10,7 @@ use crate::store::StoreResult;
 use crate::sweep::{AttachmentState, Pending, PendingStore};
 use crate::time::Timestamp;
 
-use super::{MemoryStore, State};
+use super::{MemoryStore, State, at_most};
 
 impl State {
     /// Whether the note of a content is as it is here.
@@ -55,7 +55,7 @@ impl PendingStore for MemoryStore {
             kept_at: *kept_at,
             removing_at: *removing_at,
         });
-        Ok(rest.take(usize::try_from(limit).unwrap_or(usize::MAX)).collect())
+        Ok(rest.take(at_most(limit)).collect())
     }
 
     async fn begin_removal(&self, pending: &Pending, at: Timestamp) -> StoreResult<bool> {

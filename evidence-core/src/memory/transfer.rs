@@ -9,12 +9,7 @@ use crate::orgs::Organization;
 use crate::store::StoreResult;
 use crate::transfer::{Import, Transfer};
 
-use super::MemoryStore;
-
-/// A limit as lists count.
-fn at_most(limit: u64) -> usize {
-    usize::try_from(limit).unwrap_or(usize::MAX)
-}
+use super::{MemoryStore, at_most};
 
 #[async_trait]
 impl Transfer for MemoryStore {

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::cache::Cache;
+use crate::cache::sized::Cache;
 use crate::compute::LONG_YAML;
 use crate::error::Result;
-use crate::policies::{PolicyVersion, VersionKey};
+use crate::id::VersionKey;
+use crate::policies::record::PolicyVersion;
 use crate::rules::policy::Policy;
 use crate::service::Context;
-use crate::texts::in_parts_by;
+use crate::texts::record::in_parts_by;
 
 /// Versions of policies, parsed.
 pub(crate) type ParsedPolicies = Cache<VersionKey, Policy>;

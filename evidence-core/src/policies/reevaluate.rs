@@ -7,15 +7,16 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::auth::{Principal, Scope};
-use crate::background::{Job, Turn};
+use crate::auth::access::Principal;
+use crate::auth::actor::Scope;
+use crate::background::runner::{Job, Turn};
+use crate::environments::evaluation;
 use crate::error::{Error, Result};
-use crate::evaluation;
 use crate::id::Id;
 use crate::name::{EnvironmentName, OrgName};
 use crate::operation::{Json, Method, Operation};
 use crate::service::{Context, EvidenceService};
-use crate::store::StoreError;
+use crate::store::error::StoreError;
 
 /// How long the job rests between two runs.
 const REST: Duration = Duration::from_secs(10 * 60);

@@ -6,25 +6,29 @@ use std::sync::Arc;
 use futures_util::stream::BoxStream;
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::Value;
 
-use super::{Policy, PolicyVersion, VersionKey};
-use crate::auth::Actor;
+use crate::auth::actor::Actor;
 use crate::compute::LONG_JSON;
-use crate::environments::Environment;
+use crate::environments::record::Environment;
 use crate::error::Result;
 use crate::id::Id;
+use crate::id::VersionKey;
+use crate::json::EmptyObject;
 use crate::name::{EnvironmentName, PolicyName};
+use crate::operation::versions::{Told, Version, Versioned};
 use crate::page::Listed;
+use crate::policies::record::{Policy, PolicyVersion};
 use crate::service::{Context, Lasting};
-use crate::shared::{distinct, sort_by_ids};
-use crate::store::{Current, Store, StoreResult};
+use crate::store::Store;
+use crate::store::batch::{distinct, sort_by_ids};
+use crate::store::entry::Current;
+use crate::store::error::StoreResult;
 use crate::time::{Seconds, Timestamp};
-use crate::versions::{Told, Version, Versioned};
 
 /// A policy with all its versions.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "Policy")]
+#[non_exhaustive]
 pub struct PolicyView {
     /// What comes before its versions.
     #[serde(flatten)]
@@ -38,6 +42,7 @@ pub struct PolicyView {
 
 /// What an answer says of a policy before it shows the versions.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct BeforeVersions {
     /// Its name, unique in the organization.
     pub name: PolicyName,
@@ -55,6 +60,7 @@ pub struct BeforeVersions {
 
 /// What an answer says of a policy after the versions.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct AfterVersions {
     /// What happened to it, oldest first. Of the changes of its description the newest 100 are there.
     pub events: Vec<PolicyEventView>,
@@ -64,6 +70,7 @@ pub struct AfterVersions {
 
 /// A version of a policy.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct PolicyVersionView {
     /// Its number, from 1.
     pub version: u64,
@@ -79,16 +86,17 @@ pub struct PolicyVersionView {
 
 /// Something that happened to a policy.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct PolicyEventView {
     /// What happened: `creation`, `new_version` or `metadata_update`.
     #[serde(rename = "type")]
-    pub kind: String,
+    pub kind: &'static str,
     /// When it happened, in epoch seconds.
     pub timestamp: Seconds,
     /// Who did it: the name of a user or service account.
     pub user: String,
     /// Always empty.
-    pub data: BTreeMap<String, Value>,
+    pub data: EmptyObject,
 }
 
 impl From<PolicyVersion> for PolicyVersionView {
@@ -104,8 +112,8 @@ impl From<PolicyVersion> for PolicyVersionView {
 }
 
 impl PolicyEventView {
-    fn new(kind: &str, at: Timestamp, by: &Actor) -> Self {
-        Self { kind: kind.to_owned(), timestamp: at.seconds(), user: by.name.clone(), data: BTreeMap::new() }
+    fn new(kind: &'static str, at: Timestamp, by: &Actor) -> Self {
+        Self { kind, timestamp: at.seconds(), user: by.name.clone(), data: EmptyObject {} }
     }
 }
 

@@ -20,17 +20,18 @@ use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
+use schemars::JsonSchema;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
-pub use self::contents::{ByContent, ContentStatus, artifact_states, content_statuses};
+pub use self::contents::artifact_states;
+pub(crate) use self::contents::{ByContent, ContentStatus, content_statuses};
 use self::listing::Listing;
-pub use self::listing::MAX_LINES;
-pub use self::scopes::overridden;
+pub(crate) use self::scopes::overridden;
 use self::scopes::{Newest, Scopes, Slot, named_like_content};
 pub use self::state::{ArtifactState, State, UnknownState};
 use super::template::{Requirement, Template};
-use crate::time::Timestamp;
+use crate::time::{Seconds, Timestamp};
 
 /// One report of an artifact in the trail.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -182,8 +183,20 @@ pub struct ReportedAttestation {
     pub is_override: bool,
 }
 
+/// Whether an attestation was reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Completeness {
+    /// It was.
+    Complete,
+    /// It is expected, and was not.
+    Missing,
+}
+
 /// One line of a list of attestations: what was expected, reported, or both.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "AttestationComplianceStatus")]
+#[non_exhaustive]
 pub struct AttestationStatus {
     /// Name of the attestation.
     #[serde(rename = "attestation_name")]
@@ -191,14 +204,13 @@ pub struct AttestationStatus {
     /// The reported type, or the expected one while it is missing.
     #[serde(rename = "attestation_type")]
     pub kind: String,
-    /// The report; an overridden one if there is one, else the override itself.
+    /// The id of the report: of an overridden one if there is one, else of the override itself; null while it is missing.
     pub attestation_id: Option<String>,
-    /// The override that decides the verdict.
+    /// The id of the override that decides the verdict; null without one.
     pub overridden_attestation_id: Option<String>,
-    /// Whether it was reported: `COMPLETE` or `MISSING`.
-    #[serde(rename = "status", serialize_with = "completeness")]
-    pub complete: bool,
-    /// The verdict; unknown while it is missing.
+    /// Whether it was reported.
+    pub status: Completeness,
+    /// The verdict; null while it is missing.
     pub is_compliant: Option<bool>,
     /// Whether nothing in the template asks for it.
     pub unexpected: bool,
@@ -219,53 +231,52 @@ impl AttestationStatus {
             kind: requirement.kind.as_str().to_owned(),
             attestation_id: None,
             overridden_attestation_id: None,
-            complete: false,
+            status: Completeness::Missing,
             is_compliant: None,
             unexpected: false,
         }
     }
 }
 
-fn completeness<S: Serializer>(complete: &bool, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(if *complete { "COMPLETE" } else { "MISSING" })
-}
-
-/// The state of an artifact of a trail. Serialized without its name, which is the key in the
-/// trail's `artifacts_statuses`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// The state of an artifact of a trail.
+// Serialized without its name, which is the key in the trail's `artifacts_statuses`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct ArtifactStatus {
     /// Template reference name; of an artifact without one, its fingerprint. What attestations of
     /// another commit wait for, beside the one listed under its name, is `name@commit`.
     #[serde(skip)]
     pub name: String,
-    /// Content of the newest report; none while it is missing.
+    /// The SHA-256 of the content that was reported last; null while it is missing.
     #[serde(rename = "artifact_fingerprint")]
     pub fingerprint: Option<String>,
-    /// The newest report; none while it is missing.
+    /// The id of the newest report; null while it is missing.
     pub artifact_id: Option<String>,
     /// The verdict.
     #[serde(rename = "status")]
     pub state: ArtifactState,
-    /// The verdict as a truth value; unknown while the artifact is missing.
+    /// The verdict as a truth value; null while the artifact is missing.
     pub is_compliant: Option<bool>,
     /// Expected attestations in the order of the template, then the unexpected ones in the order
     /// in which they were first reported. What is listed for an artifact before is not listed again
-    /// once the artifacts of the trail have [`MAX_LINES`] lines; the verdict tells of all of it.
+    /// once the artifacts of the trail have 100,000 lines; the verdict tells of all of it.
     #[serde(rename = "attestations_statuses")]
     pub attestations: Vec<AttestationStatus>,
     /// Whether the template does not ask for it: an artifact of another name, or one that
     /// attestations wait for all the same.
     pub unexpected: bool,
-    /// Why the verdict is what no line accounts for: the template cannot be read.
+    /// Why the verdict is what no line accounts for: the template cannot be read. Absent where it can.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state_info: Option<String>,
-    /// Time of the newest report that bears on the verdict.
+    /// When the newest report that bears on the verdict was made, in epoch seconds.
     #[serde(serialize_with = "as_seconds")]
+    #[schemars(with = "Seconds")]
     pub evaluated_at: Timestamp,
 }
 
 /// The state of a trail, its `compliance_status`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct TrailStatus {
     /// The verdict.
     #[serde(rename = "status")]
@@ -371,7 +382,7 @@ pub fn evaluate_artifact(
 
 /// The names of the attestations that an artifact of this template name needs: those of its slot,
 /// then those of its trail.
-pub fn expected_names(template: &Template, artifact_name: &str) -> Vec<String> {
+pub(crate) fn expected_names(template: &Template, artifact_name: &str) -> Vec<String> {
     let expected = expected_of(template, artifact_name).iter().chain(&template.attestations);
     let mut seen = BTreeSet::new();
     let names = expected.map(|requirement| &requirement.name).filter(|name| seen.insert(*name));
@@ -589,7 +600,7 @@ impl<'a> Effective<'a> {
             kind: shown.kind.clone(),
             attestation_id: Some(shown.id.clone()),
             overridden_attestation_id: self.replacement.map(|replacement| replacement.id.clone()),
-            complete: true,
+            status: Completeness::Complete,
             is_compliant: Some(self.newest.is_compliant),
             unexpected,
         }

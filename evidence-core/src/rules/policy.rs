@@ -7,13 +7,16 @@
 //! Conditions, exceptions and controls can be read and shown but not evaluated yet:
 //! [`Policy::unsupported`] tells so, and such a policy must not be stored.
 
+mod dump;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 
+pub use self::dump::*;
 use super::compliance::State;
 use super::document::{DocumentErrors, Examination, Fields};
 use super::template::{self, Kind};
@@ -26,34 +29,46 @@ const SCHEMA_VERSION: &str = "1";
 /// A spelling of `pull_request` that published examples use.
 const KIND_ALIASES: [(&str, &str); 1] = [("pull-request", "pull_request")];
 
-/// A condition, `${{ … }}` in YAML: the text between the braces, trimmed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// A condition, `${{ … }}` in YAML.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "PolicyExpression")]
 pub struct Condition {
-    /// The expression.
+    /// The expression between the braces, trimmed.
     pub text: String,
 }
 
 /// A rule that is on or off, and the conditions under which it does not apply.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct BooleanRule {
     /// Whether the rule applies at all.
     pub required: bool,
     /// Any true one waives the rule. An exception without a condition never does.
-    pub exceptions: Vec<Option<Condition>>,
+    pub exceptions: Vec<ConditionalRule>,
+}
+
+/// An exception of a rule.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct ConditionalRule {
+    /// When the rule does not apply; null without a condition.
+    #[serde(rename = "if")]
+    pub condition: Option<Condition>,
 }
 
 /// A rule that asks for an attestation of the artifact or of its trail.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "RequiredAttestationRule")]
 pub struct AttestationRule {
-    /// The rule applies only where this is true.
+    /// The rule applies only where this is true; null where it always does.
+    #[serde(rename = "if")]
     pub condition: Option<Condition>,
     /// Name of the attestation; `*` is any.
     pub name: String,
-    /// Type of the attestation.
+    /// Type of the attestation; `*` is any.
+    #[serde(rename = "type")]
     pub kind: Kind,
     /// Whether the attestation must be compliant, or must only be there.
     pub must_be_compliant: bool,
-    /// The control that the attestation, a decision, must be about.
+    /// The control that the attestation, a decision, must be about; null for what is no decision.
     pub for_control: Option<String>,
 }
 
@@ -109,36 +124,12 @@ impl Policy {
                 .to_owned(),
         ))
     }
-
-    /// The whole policy as snapshots show it, under `applied_policies[].policy_dump`; of one that
-    /// could not be read, why.
-    pub fn to_dump(&self) -> Value {
-        if let Some(why) = &self.unreadable {
-            return json!({ "unreadable": why });
-        }
-        let attestations: Vec<_> =
-            self.attestations.iter().map(|rule| rule.to_json("if_condition")).collect();
-        json!({
-            "schema_version": SCHEMA_VERSION,
-            "artifacts": {
-                "provenance": self.provenance.to_json("if_condition"),
-                "trail_compliance": self.trail_compliance.to_json("if_condition"),
-                "attestations": attestations,
-            },
-        })
-    }
 }
 
 impl BooleanRule {
     /// Whether the rule, where it is required, holds in each of these flows, of which there must be one.
     fn holds(&self, contexts: &[FlowContext], in_flow: impl Fn(&FlowContext) -> bool) -> bool {
         !self.required || (!contexts.is_empty() && contexts.iter().all(in_flow))
-    }
-
-    fn to_json(&self, condition_key: &str) -> Value {
-        let exceptions: Vec<_> =
-            self.exceptions.iter().map(|condition| json!({ condition_key: condition })).collect();
-        json!({ "required": self.required, "exceptions": exceptions })
     }
 }
 
@@ -164,16 +155,6 @@ impl AttestationRule {
         } else {
             ResolutionKind::NonCompliantAttestation
         }
-    }
-
-    fn to_json(&self, condition_key: &str) -> Value {
-        json!({
-            condition_key: self.condition,
-            "name": self.name,
-            "type": self.kind,
-            "must_be_compliant": self.must_be_compliant,
-            "for_control": self.for_control,
-        })
     }
 }
 
@@ -231,7 +212,7 @@ fn parse_boolean_rule(examination: &mut Examination, artifacts: &Fields<'_>, key
         .into_iter()
         .filter_map(|(path, exception)| {
             let fields = examination.object(&path, exception, &["if"])?;
-            Some(parse_condition(examination, &fields))
+            Some(ConditionalRule { condition: parse_condition(examination, &fields) })
         })
         .collect();
     BooleanRule { required, exceptions }
@@ -321,6 +302,7 @@ pub struct FlowAttestation {
 
 /// What a policy says of one artifact.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Evaluation {
     /// Whether no rule is violated.
     pub satisfied: bool,
@@ -337,7 +319,8 @@ impl Evaluation {
 }
 
 /// What one rule of a policy says of one artifact.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct RuleEvaluation {
     /// The rule.
     pub rule: Rule,
@@ -362,18 +345,33 @@ impl RuleEvaluation {
 }
 
 /// A rule as it is shown beside its outcome.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct Rule {
     /// The sort of rule.
     #[serde(rename = "type")]
     pub kind: RuleKind,
     /// Its parsed form.
-    pub definition: Value,
+    pub definition: RuleDefinition,
+}
+
+/// What a rule asks for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(untagged)]
+#[non_exhaustive]
+pub enum RuleDefinition {
+    /// Of provenance and trail compliance.
+    Boolean(BooleanRule),
+    /// Of an attestation.
+    Attestation(AttestationRule),
+    /// Of a policy that cannot be read.
+    Policy(PolicyDump),
 }
 
 /// The sorts of rules.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum RuleKind {
     /// The policy can be read at all. Told only of one that cannot.
     Policy,
@@ -386,7 +384,8 @@ pub enum RuleKind {
 }
 
 /// What came of one rule in one flow.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct Resolution {
     /// What came of it.
     #[serde(rename = "type")]
@@ -396,8 +395,9 @@ pub struct Resolution {
 }
 
 /// What can come of a rule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum ResolutionKind {
     /// The rule is not required.
     RuleNotApplicable,
@@ -418,7 +418,8 @@ pub enum ResolutionKind {
 }
 
 /// Where a rule was looked at.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct ResolutionContext {
     /// The flow; null for an artifact without provenance.
     pub flow_name: Option<String>,
@@ -464,7 +465,7 @@ pub fn evaluate(policy: &Policy, contexts: &[FlowContext]) -> Evaluation {
 
 /// Whether [`evaluate`] says that the policy is satisfied, without an explanation: it allocates nothing, for it is asked of
 /// everything that runs by every policy.
-pub fn is_satisfied(policy: &Policy, contexts: &[FlowContext]) -> bool {
+pub(crate) fn is_satisfied(policy: &Policy, contexts: &[FlowContext]) -> bool {
     policy.is_readable()
         && policy.provenance.holds(contexts, |_| true)
         && policy.trail_compliance.holds(contexts, |flow| flow.artifact_state.is_compliant())
@@ -476,7 +477,10 @@ fn unreadable(policy: &Policy, why: &str) -> RuleEvaluation {
         kind: ResolutionKind::UnreadablePolicy,
         context: ResolutionContext { reason: Some(why.to_owned()), ..ResolutionContext::default() },
     };
-    RuleEvaluation::new(Rule { kind: RuleKind::Policy, definition: policy.to_dump() }, vec![resolution])
+    RuleEvaluation::new(
+        Rule { kind: RuleKind::Policy, definition: RuleDefinition::Policy(policy.into()) },
+        vec![resolution],
+    )
 }
 
 fn evaluate_provenance(rule: &BooleanRule, contexts: &[FlowContext]) -> RuleEvaluation {
@@ -515,7 +519,7 @@ fn evaluate_boolean(
         let kind = ResolutionKind::RuleNotApplicable;
         resolutions(contexts, kind, |flow| Resolution { kind, context: ResolutionContext::of(flow) })
     };
-    let definition = rule.to_json("if");
+    let definition = RuleDefinition::Boolean(rule.clone());
     RuleEvaluation::new(Rule { kind, definition }, resolutions)
 }
 
@@ -525,7 +529,7 @@ fn evaluate_attestation(rule: &AttestationRule, contexts: &[FlowContext]) -> Rul
         kind: rule.resolve(flow),
         context: ResolutionContext { for_control: rule.for_control.clone(), ..ResolutionContext::of(flow) },
     });
-    let rule = Rule { kind: RuleKind::Attestation, definition: rule.to_json("if") };
+    let rule = Rule { kind: RuleKind::Attestation, definition: RuleDefinition::Attestation(rule.clone()) };
     RuleEvaluation::new(rule, resolutions)
 }
 
@@ -542,7 +546,7 @@ fn resolutions(
 
 /// Whether an artifact may run in an environment: it is on the allowlist, or every attached policy
 /// is satisfied. Unknown without policies.
-pub fn artifact_verdict(allow_listed: bool, satisfied: &[bool]) -> Option<bool> {
+pub(crate) fn artifact_verdict(allow_listed: bool, satisfied: &[bool]) -> Option<bool> {
     if allow_listed {
         return Some(true);
     }
@@ -551,19 +555,22 @@ pub fn artifact_verdict(allow_listed: bool, satisfied: &[bool]) -> Option<bool> 
 
 /// Whether a snapshot is compliant: a policy is attached, and every running artifact is compliant.
 /// An empty snapshot with policies is.
-pub fn snapshot_compliant(mut verdicts: impl Iterator<Item = Option<bool>>, has_policies: bool) -> bool {
+pub(crate) fn snapshot_compliant(
+    mut verdicts: impl Iterator<Item = Option<bool>>,
+    has_policies: bool,
+) -> bool {
     has_policies && verdicts.all(|verdict| verdict == Some(true))
 }
 
 /// The `state` of a physical environment: whether its latest snapshot is compliant. Unknown without
 /// policies or without snapshots.
-pub fn environment_state(latest_compliant: Option<bool>, has_policies: bool) -> Option<bool> {
+pub(crate) fn environment_state(latest_compliant: Option<bool>, has_policies: bool) -> Option<bool> {
     latest_compliant.filter(|_| has_policies)
 }
 
 /// The `state` of a logical environment: false if a member is not compliant, true if all are, else
 /// unknown; so also without members.
-pub fn logical_environment_state(members: impl IntoIterator<Item = Option<bool>>) -> Option<bool> {
+pub(crate) fn logical_environment_state(members: impl IntoIterator<Item = Option<bool>>) -> Option<bool> {
     members
         .into_iter()
         .reduce(|all, member| match (all, member) {

@@ -9,12 +9,13 @@ use std::fmt;
 use std::ops::Deref;
 use std::str::FromStr;
 
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use super::document::{DocumentErrors, Examination, Fields};
+use crate::bounded::Text;
 use crate::name::{AttestationName, TemplateReferenceName};
-use crate::shared::Text;
 
 /// Identifier of the JSON Schema of flow templates, its `$id`.
 pub const SCHEMA_ID: &str = "https://evidence.dev/schemas/flow-template/v1";
@@ -28,7 +29,8 @@ const CUSTOM_PREFIX: &str = "custom:";
 
 /// The attestation type that a template or a policy asks for: one of the built-in types,
 /// `custom:<name>`, or `*` for any.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, JsonSchema)]
+#[schemars(inline)]
 pub struct Kind(String);
 
 impl Kind {
@@ -85,17 +87,19 @@ impl fmt::Display for UnknownKind {
 impl std::error::Error for UnknownKind {}
 
 /// One attestation that a template expects.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "TemplateAttestation")]
 pub struct Requirement {
     /// Name of the attestation, unique in its list.
     pub name: String,
-    /// What it must be.
+    /// What it must be: `generic`, `junit`, `pull_request`, …, `custom:<name>`, or `*` for any type.
     #[serde(rename = "type")]
     pub kind: Kind,
 }
 
 /// One artifact that a template expects, and the attestations it must get.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "TemplateArtifact")]
 pub struct ArtifactRequirement {
     /// Name by which reports refer to it (`template_reference_name`), unique in the template.
     pub name: String,
@@ -128,14 +132,16 @@ impl Deref for ArtifactRequirements {
     }
 }
 
-/// What a trail expects. The default, also written `version: 1`, expects nothing; what
-/// [`Template::stored`] could not read expects something that nobody can tell, so that nothing
-/// satisfies it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+/// What a trail expects.
+// The default, also written `version: 1`, expects nothing; what `Template::stored` could not read expects something that
+// nobody can tell, so that nothing satisfies it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "TemplateTrailDefinition")]
 pub struct Template {
     /// Attestations expected of the trail itself, in the order of the template.
     pub attestations: Vec<Requirement>,
-    /// Artifacts expected.
+    /// Artifacts expected, in the order of the template.
+    #[schemars(with = "Vec<ArtifactRequirement>")]
     pub artifacts: ArtifactRequirements,
     /// Why it could not be read, as answers say it.
     #[serde(skip)]
@@ -198,11 +204,6 @@ impl Template {
     /// The artifact requirement of this name.
     pub fn artifact(&self, name: &str) -> Option<&ArtifactRequirement> {
         self.artifacts.get(*self.artifacts.by_name.get(name)?)
-    }
-
-    /// The parsed form that trails carry: `{version, trail: {attestations, artifacts}}`.
-    pub fn to_json(&self) -> Value {
-        json!({ "version": 1, "trail": self })
     }
 }
 

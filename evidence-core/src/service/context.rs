@@ -7,20 +7,26 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::names::{Names, News, Recall};
 use super::{Parts, Settings};
-use crate::artifacts::KeptTrails;
-use crate::auth::{Access, Actor, KeyHash, OrgAccess, Principal, Role, Scope};
+use crate::artifacts::trail_cache::KeptTrails;
+use crate::auth::access::{Access, OrgAccess, Principal};
+use crate::auth::actor::{Actor, Role, Scope};
+use crate::auth::credentials::KeyHash;
 use crate::blobs::{Blobs, Chunks};
 use crate::compute::{Compute, Progress};
 use crate::error::{Error, Missing, Resource, Result};
-use crate::fact::{Fact, Guard, Write};
+use crate::fact::names::Guard;
+use crate::fact::{Fact, Write};
+use crate::flows::templates::Templates;
 use crate::id::{Id, Random};
 use crate::limits::Limits;
 use crate::name::{EnvironmentName, Fingerprint, OrgName, ServiceAccountName};
-use crate::policies::ParsedPolicies;
-use crate::store::{Entry, Store, StoreError};
-use crate::sweep;
-use crate::templates::Templates;
+use crate::policies::parsed::ParsedPolicies;
+use crate::store::Store;
+use crate::store::entry::Entry;
+use crate::store::error::StoreError;
+use crate::sweep::pending;
 use crate::time::{Clock, Timestamp};
 
 /// What an operation has at hand. Nothing else reads the time or draws randomness.
@@ -34,6 +40,7 @@ pub struct Context<'a> {
     clock: &'a dyn Clock,
     /// In microseconds.
     now: AtomicI64,
+    recall: Recall,
     random: &'a dyn Random,
     settings: &'a Settings,
     templates: &'a Templates,
@@ -87,6 +94,7 @@ impl<'a> Context<'a> {
             acting: None,
             clock,
             now,
+            recall: Recall::default(),
             random,
             settings,
             templates,
@@ -156,7 +164,7 @@ impl<'a> Context<'a> {
     /// [`Error::Store`], with [`StoreError::Unavailable`] where the same content is just being removed.
     pub async fn keep_attachment(&self, sha256: &Fingerprint, content: &mut dyn Chunks) -> Result<()> {
         let places = (self.store, &**self.attachments);
-        Ok(sweep::keep(places, (self.org()?, sha256), content, self.clock.now()).await?)
+        Ok(pending::keep(places, (self.org()?, sha256), content, self.clock.now()).await?)
     }
 
     /// Where the content of attachments is kept; downloads keep it beyond the operation.
@@ -190,9 +198,11 @@ impl<'a> Context<'a> {
     where
         F: Future<Output = Result<T>>,
     {
+        self.recall.allow();
         let attempt = || {
             self.now.fetch_max(self.clock.now().as_micros(), Ordering::Relaxed);
-            attempt()
+            let attempt = attempt();
+            async { self.recall.settle(attempt.await) }
         };
         retry_until(deadline, attempt).await
     }
@@ -243,6 +253,16 @@ impl<'a> Context<'a> {
     /// Where CPU-bound work is done, on behalf of the organization or of the caller.
     pub fn compute(&self) -> Compute {
         self.compute.clone()
+    }
+
+    /// What writes were about lately.
+    pub(crate) fn names(&self) -> &'a Names {
+        &self.parts.names
+    }
+
+    /// Whether the attempt may take from there, and whether it did.
+    pub(crate) const fn recall(&self) -> &Recall {
+        &self.recall
     }
 
     /// The policies that were parsed lately.
@@ -336,7 +356,8 @@ impl<'a> Context<'a> {
     /// [`StoreError::Conflict`] where a guard no longer holds.
     pub async fn record(&self, draft: Draft) -> Result<Vec<Entry>> {
         if draft.facts.is_empty() {
-            return Ok(Vec::new());
+            // No guard is checked of what is not recorded.
+            return if self.recall.is_used() { Err(StoreError::Conflict.into()) } else { Ok(Vec::new()) };
         }
         if self.access.target.scope() == Scope::Open && self.acting.is_none() {
             return Err(Error::Internal {
@@ -348,12 +369,17 @@ impl<'a> Context<'a> {
         let facts = self.of_good_size(facts).await?;
         self.check_access().await?;
         let access = facts.iter().any(Fact::changes_access);
-        let write = Write { org: self.org()?, by: self.actor(), at: self.now(), facts, guards, secrets };
+        let news = Vec::from_iter(facts.iter().map(|fact| News::of(fact, self.limits())));
+        let org = self.org()?;
+        let write = Write { org, by: self.actor(), at: self.now(), facts, guards, secrets };
         let recorded = self.store.record(write).await;
         if access {
             self.parts.callers.forget();
         }
         let entries = recorded?;
+        for (news, entry) in news.into_iter().zip(&entries) {
+            news.into_iter().for_each(|news| self.parts.names.learn(org, news, entry.index));
+        }
         self.compute.note(Progress::Recorded);
         Ok(entries)
     }

@@ -5,93 +5,67 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::future::try_join;
-use futures_util::stream::{self, BoxStream};
-use futures_util::{Stream, StreamExt, TryStreamExt};
+use futures_util::stream::BoxStream;
+use futures_util::{Stream, StreamExt, TryStreamExt, stream};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize, Serializer};
-use serde_json::Value;
+use serde::{Serialize, Serializer};
 
-use super::{Annotation, AppliedPolicy, Instance, PolicyDecision, Provenance, Snapshot, SnapshotInstance};
-use crate::artifacts::Artifact;
-use crate::auth::Scope;
+use crate::artifacts::record::Artifact;
 use crate::compute::{Compute, MANY_EVALUATIONS};
-use crate::environments::{EnvironmentKind, KnownEnvironment};
-use crate::error::{Error, Resource, Result};
-use crate::flows::FlowLabel;
+use crate::environments::record::EnvironmentKind;
+use crate::environments::store::KnownEnvironment;
+use crate::error::{Error, Result};
+use crate::flows::operations::FlowLabel;
+use crate::git::{GitCommit, GitCommitInfo};
 use crate::id::Id;
 use crate::json::JsonText;
 use crate::ledger::Hash;
-use crate::name::{EnvironmentName, Fingerprint, OrgName, PolicyName};
-use crate::operation::{Envelope, JsonList, Method, Operation, around_last, write_json};
+use crate::name::{Fingerprint, PolicyName};
+use crate::operation::{Envelope, JsonList, around_last, write_json};
 use crate::page::in_batches;
 use crate::rules::compliance::State;
-use crate::rules::policy::{self, FlowContext, Policy};
-use crate::rules::snapshots::Expression;
+use crate::rules::policy::{self, FlowContext, Policy, PolicyDump};
 use crate::service::{Context, Lasting};
-use crate::shared::{GitCommit, GitCommitInfo, ShortText, distinct};
-use crate::time::{Seconds, Timestamp};
+use crate::snapshots::record::{Annotation, AppliedPolicy, Instance, PolicyDecision, Provenance, Snapshot};
+use crate::snapshots::store::{SnapshotInstance, SnapshotRow};
+use crate::store::batch::distinct;
+use crate::time::{Seconds, Timestamp, WholeSeconds};
 
-/// Gets a snapshot of an environment: what ran, where it came from, and what the policies said of it. What stopped
-/// running with it is there, too, with the annotation `exited`.
-#[derive(Debug, Deserialize, JsonSchema)]
-pub struct GetSnapshot {
-    /// The organization's name.
-    pub org: OrgName,
-    /// The environment's name.
-    pub env_name: EnvironmentName,
-    /// Which snapshot: `N`, `-N`, `#N`, `~N`, `@{time}`, `@{N.hours.ago}` or `@{now}`.
-    pub snapshot_expression: ShortText,
+/// A snapshot of an environment in a list.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct SnapshotSummary {
+    /// Its number in the environment, from 1.
+    pub index: u64,
+    /// When it was taken, in epoch seconds.
+    pub from: WholeSeconds,
+    /// When the next one was taken, in epoch seconds; 0 for the current one.
+    pub to: WholeSeconds,
+    /// Whether all that ran was allowed to; false without policies.
+    pub compliant: bool,
+    /// How many seconds it was current, or is by now.
+    pub duration: WholeSeconds,
 }
 
-impl Operation for GetSnapshot {
-    const NAME: &'static str = "get_snapshot";
-    const METHOD: Method = Method::Get;
-    const PATH: &'static str = "/snapshots/{org}/{env_name}/{snapshot_expression}";
-    const SCOPE: Scope = Scope::Read;
-    const SUMMARY: &'static str = "Gets a snapshot of an environment";
-    type Body = ();
-    type Output = JsonList<SnapshotArtifact, SnapshotView>;
-
-    fn org(&self) -> Option<&OrgName> {
-        Some(&self.org)
+impl SnapshotSummary {
+    pub(super) fn new(row: &SnapshotRow, now: Timestamp) -> Self {
+        // The clock of the server that took it may be ahead of this one's.
+        let until = row.until.unwrap_or(now).max(row.at);
+        let lasted = until.as_micros().saturating_sub(row.at.as_micros());
+        Self {
+            index: row.index,
+            from: row.at.whole_seconds(),
+            to: row.until.map(Timestamp::whole_seconds).unwrap_or_default(),
+            compliant: row.compliant,
+            duration: Timestamp::from_micros(lasted).whole_seconds(),
+        }
     }
-
-    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
-        let expression = Expression::parse(&self.snapshot_expression)
-            .map_err(|bad| Error::invalid("snapshot_expression", bad.to_string()))?;
-        let environment = cx.environment_of_snapshots(&self.env_name).await?;
-        let resolved = cx.resolve_snapshot(&environment, &expression).await?;
-        let index =
-            u64::try_from(resolved).ok().filter(|index| (1..=environment.status.snapshots).contains(index));
-        let missing = || cx.missing(Resource::Snapshot, unresolved(&environment, &expression, resolved, cx));
-        let index = index.ok_or_else(missing)?;
-        let snapshot = cx.store().snapshot(cx.org()?, environment.record.id, index).await?;
-        SnapshotView::gather(&environment, snapshot.ok_or_else(missing)?.record, cx).await
-    }
-}
-
-/// What was asked for and what it came to, in the words that users of the public command-line client know.
-fn unresolved(
-    environment: &KnownEnvironment,
-    expression: &Expression,
-    index: i64,
-    cx: &Context<'_>,
-) -> String {
-    let org = cx.org_access().map(|access| access.name.as_str()).unwrap_or_default();
-    let (name, count) = (&environment.record.name, environment.status.snapshots);
-    let asked = match expression {
-        Expression::Index(index) => format!("#{index}"),
-        Expression::Now => "@{now}".to_owned(),
-        Expression::Back(_) | Expression::At(_) | Expression::Ago(..) => expression.to_string(),
-    };
-    format!(
-        "Org: '{org}'. Snapshot '{name}{asked}' resolves to '{name}#{index}'. len(snapshots) == {count}. Indexes are 1-based"
-    )
 }
 
 /// What ran in an environment from one change to the next.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "Snapshot")]
+#[non_exhaustive]
 pub struct SnapshotView {
     /// Its number in the environment, from 1.
     pub index: u64,
@@ -147,6 +121,7 @@ impl Envelope<SnapshotArtifact> for SnapshotView {
 
 /// An artifact of a snapshot. The keys from `flow_name` to `commit_lead_time` repeat the first of `flows`.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct SnapshotArtifact {
     /// Its name, as the environment knows it.
     pub name: String,
@@ -155,7 +130,7 @@ pub struct SnapshotArtifact {
     /// Whether it may run; null where no policy evaluates it.
     pub compliant: Option<bool>,
     /// Retired; always empty.
-    pub deployments: Vec<Value>,
+    pub deployments: [(); 0],
     /// When each of its instances was created, in epoch seconds, ascending; their number is the number of instances.
     #[serde(rename = "creationTimestamp")]
     pub created: Vec<i64>,
@@ -166,7 +141,7 @@ pub struct SnapshotArtifact {
     /// How it differs from the snapshot before.
     pub annotation: Annotation,
     /// Always empty: `policy_decisions` tells why.
-    pub reasons_for_incompliance: Vec<Value>,
+    pub reasons_for_incompliance: [(); 0],
     /// The flow of the first of `flows`; empty without one.
     pub flow_name: String,
     /// The commit of the first of `flows`.
@@ -178,7 +153,7 @@ pub struct SnapshotArtifact {
     /// The address of that flow's page.
     pub flow_html_url: String,
     /// What it replaced; always null, for it is not worked out yet.
-    pub deployment_diff: Option<Value>,
+    pub deployment_diff: (),
     /// Seconds from the commit until the first instance was created; negative where the commit is later; null where
     /// either is unknown.
     pub commit_lead_time: Option<Seconds>,
@@ -190,6 +165,7 @@ pub struct SnapshotArtifact {
 
 /// Where an artifact of a snapshot comes from: its newest report in one flow.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct ArtifactFlow {
     /// The flow's name.
     pub flow_name: String,
@@ -208,18 +184,19 @@ pub struct ArtifactFlow {
     /// The address of the flow's page.
     pub flow_html_url: String,
     /// What it replaced; always null, for it is not worked out yet.
-    pub deployment_diff: Option<Value>,
+    pub deployment_diff: (),
     /// Seconds from the commit until the first instance was created; negative where the commit is later; null where
     /// either is unknown.
     pub commit_lead_time: Option<Seconds>,
     /// Whether the report was compliant in this flow when the snapshot was taken.
     pub artifact_compliance_in_flow: bool,
     /// Always empty.
-    pub flow_reasons_for_non_compliance: Vec<Value>,
+    pub flow_reasons_for_non_compliance: [(); 0],
 }
 
 /// A policy that a snapshot was evaluated by.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct AppliedPolicyView {
     /// The policy's id.
     pub id: Id,
@@ -227,8 +204,8 @@ pub struct AppliedPolicyView {
     pub name: PolicyName,
     /// The version that was the newest when the snapshot was taken.
     pub version: u64,
-    /// That version as it was understood, as JSON.
-    pub policy_dump: Value,
+    /// That version as it was understood.
+    pub policy_dump: PolicyDump,
     /// The fingerprints of what runs and may not because of this policy; empty for what has no digest.
     #[schemars(with = "Vec<String>")]
     pub failing_artifacts: FailingArtifacts,
@@ -276,7 +253,7 @@ impl Serialize for FailingArtifacts {
 }
 
 impl SnapshotView {
-    async fn gather(
+    pub(super) async fn gather(
         known: &KnownEnvironment,
         snapshot: Snapshot,
         cx: &Context<'_>,
@@ -428,7 +405,7 @@ impl Rules {
                 id: rule.id,
                 name: rule.name.clone()?,
                 version: rule.version,
-                policy_dump: rule.policy.as_ref()?.to_dump(),
+                policy_dump: PolicyDump::from(&**rule.policy.as_ref()?),
                 failing_artifacts: FailingArtifacts { denied: Arc::clone(&denied), place },
             })
         };
@@ -543,12 +520,12 @@ impl Sources {
                 git_commit_info: commit.map(GitCommitInfo::from),
                 html_url: cx.artifact_url(flow.as_str(), &artifact.fingerprint, provenance.artifact),
                 flow_html_url: cx.page_url(&format!("flows/{flow}")),
-                deployment_diff: None,
+                deployment_diff: (),
                 commit_lead_time: created
                     .zip(committed)
                     .map(|(created, committed)| Timestamp::from_seconds(created).since(committed)),
                 artifact_compliance_in_flow: provenance.state.is_compliant(),
-                flow_reasons_for_non_compliance: Vec::new(),
+                flow_reasons_for_non_compliance: [],
             })
         };
         instance.provenance.iter().filter_map(flow_of).collect()
@@ -587,18 +564,18 @@ impl Shown {
             fingerprint: fingerprint(&instance),
             name: instance.name,
             compliant: instance.compliant,
-            deployments: Vec::new(),
+            deployments: [],
             created: instance.created,
             pods: instance.context.remove("pods"),
             ecs_context: instance.context.remove("ecs_context"),
             annotation,
-            reasons_for_incompliance: Vec::new(),
+            reasons_for_incompliance: [],
             flow_name: text(|flow| &flow.flow_name),
             git_commit: text(|flow| &flow.git_commit),
             commit_url: text(|flow| &flow.commit_url),
             html_url: text(|flow| &flow.html_url),
             flow_html_url: text(|flow| &flow.flow_html_url),
-            deployment_diff: first.as_ref().and_then(|flow| flow.deployment_diff.clone()),
+            deployment_diff: (),
             commit_lead_time: first.as_ref().and_then(|flow| flow.commit_lead_time),
             flows,
             policy_decisions,

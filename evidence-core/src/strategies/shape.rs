@@ -71,8 +71,7 @@ impl Shape {
 
     /// Accepted values as the type that the service reads them as.
     pub fn typed<T: DeserializeOwned + Debug>(&self) -> impl Strategy<Value = T> + use<T> {
-        self.valid()
-            .prop_filter_map("the type accepts the value", |value| decode::from_json(&value.into()).ok())
+        self.valid().prop_filter_map("the type accepts the value", |value| decode::from_value(&value).ok())
     }
 
     /// One of these shapes. What one of them refuses, no other may accept.

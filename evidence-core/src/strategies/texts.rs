@@ -10,17 +10,17 @@ use proptest::string::string_regex;
 use serde::de::DeserializeOwned;
 
 use crate::auth::Role;
+use crate::bounded::WebUrl;
 use crate::decode;
 use crate::environments::EnvironmentKind;
 use crate::flows::Visibility;
 use crate::id::{ID_PATTERN, Id};
-use crate::json::JsonValue;
 use crate::name::{
     AttestationName, AttestationTypeName, CommitPrefix, CommitSha, EnvironmentName, Fingerprint,
     FingerprintPrefix, FlowName, OrgName, PolicyName, ServiceAccountName, TagKey, TemplateReferenceName,
     TrailName,
 };
-use crate::shared::{VcsProvider, WebUrl};
+use crate::repos::VcsProvider;
 use crate::tags::TaggedKind;
 use crate::time::Timestamp;
 
@@ -102,9 +102,7 @@ impl Arbitrary for WebUrl {
     type Strategy = BoxedStrategy<Self>;
 
     fn arbitrary_with((): ()) -> Self::Strategy {
-        addresses()
-            .prop_filter_map("a web address", |text| decode::from_json(&JsonValue::String(text)).ok())
-            .boxed()
+        addresses().prop_filter_map("a web address", |text| decode::from_value(&text.into()).ok()).boxed()
     }
 }
 
@@ -121,9 +119,7 @@ impl Arbitrary for Timestamp {
 /// The values of a field that knows these words, as the type that it is read as.
 fn read<T: DeserializeOwned + Debug>(words: &'static [&'static str]) -> BoxedStrategy<T> {
     select(words)
-        .prop_filter_map("the type knows the word", |word| {
-            decode::from_json(&JsonValue::String(word.to_owned())).ok()
-        })
+        .prop_filter_map("the type knows the word", |word| decode::from_value(&(*word).into()).ok())
         .boxed()
 }
 

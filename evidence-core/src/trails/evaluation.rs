@@ -3,21 +3,20 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::events::ASKED;
-use super::{Trail, TrailContents};
-use crate::artifacts::ArtifactRow;
-use crate::attestations::{AttestationRow, Binding};
 use crate::compute::MANY_EVALUATIONS;
 use crate::error::Result;
+use crate::flows::templates::Parsed;
 use crate::id::Id;
 use crate::name::Fingerprint;
 use crate::page::Listed;
 use crate::rules::compliance::{self, ReportedArtifact, ReportedAttestation, State, TrailStatus};
 use crate::service::Context;
-use crate::shared::{distinct, sort_by_ids};
-use crate::templates::Parsed;
-use crate::texts::in_parts;
+use crate::store::batch::{distinct, sort_by_ids};
+use crate::texts::record::in_parts;
 use crate::time::Timestamp;
+use crate::trails::events::ASKED;
+use crate::trails::record::Trail;
+use crate::trails::store::TrailContents;
 
 /// A trail evaluated by its template.
 #[derive(Debug, Clone)]
@@ -50,44 +49,6 @@ impl EvaluatedTrail {
         let artifacts = self.artifacts.iter().map(|artifact| artifact.at);
         let attestations = self.attestations.iter().map(|attestation| attestation.at);
         artifacts.chain(attestations).fold(self.trail.last_modified_at, Timestamp::max)
-    }
-}
-
-impl From<&ArtifactRow> for ReportedArtifact {
-    fn from(row: &ArtifactRow) -> Self {
-        Self {
-            id: row.id.to_string(),
-            fingerprint: row.fingerprint.to_string(),
-            name: row.template_reference_name.clone(),
-            commit: row.commit.clone(),
-            at: row.at,
-            index: row.index,
-        }
-    }
-}
-
-impl From<&Binding> for compliance::Binding {
-    fn from(binding: &Binding) -> Self {
-        match binding {
-            Binding::Trail => Self::Trail,
-            Binding::Artifact { fingerprint, .. } => Self::Artifact { fingerprint: fingerprint.to_string() },
-            Binding::Named { target, commit } => Self::Named { name: target.clone(), commit: commit.clone() },
-        }
-    }
-}
-
-impl From<&AttestationRow> for ReportedAttestation {
-    fn from(row: &AttestationRow) -> Self {
-        Self {
-            id: row.id.to_string(),
-            name: row.name.clone(),
-            kind: row.kind.clone(),
-            is_compliant: row.is_compliant,
-            at: row.at,
-            index: row.index,
-            binding: (&row.binding).into(),
-            is_override: row.is_override,
-        }
     }
 }
 

@@ -1,14 +1,14 @@
 //! A trail's history: what was reported to it, read from the ledger, and what its artifacts did at run time.
 
+mod view;
+
 use std::collections::{BTreeMap, VecDeque};
 
 use futures_util::{Stream, TryStreamExt, stream};
-use serde::Serialize;
-use serde_json::{Value, json};
 
-use super::{EvaluatedTrail, Trail, TrailEntry};
-use crate::artifacts::{Artifact, ArtifactRow};
-use crate::attestations::{Attestation, Binding};
+use crate::artifacts::record::Artifact;
+use crate::artifacts::store::ArtifactRow;
+use crate::attestations::record::Attestation;
 use crate::compute::{LONG_JSON, MANY_EVALUATIONS};
 use crate::error::{Error, Result};
 use crate::fact::Fact;
@@ -16,12 +16,16 @@ use crate::id::Id;
 use crate::name::{EnvironmentName, Fingerprint};
 use crate::page::in_batches;
 use crate::service::{Context, Lasting};
-use crate::shared::{
-    Address, Description, FreeForm, GitCommit, List, RepoInfo, ShortText, VcsProvider, distinct,
-};
-use crate::snapshots::Run;
-use crate::store::{StoreError, StoreResult, StoredEntry};
-use crate::time::{Seconds, Timestamp};
+use crate::snapshots::store::Run;
+use crate::store::batch::distinct;
+use crate::store::entry::StoredEntry;
+use crate::store::error::{StoreError, StoreResult};
+use crate::time::Timestamp;
+use crate::trails::evaluation::EvaluatedTrail;
+use crate::trails::record::Trail;
+use crate::trails::store::TrailEntry;
+
+pub use view::*;
 
 /// Something that happened to a trail.
 #[derive(Debug, Clone)]
@@ -30,60 +34,6 @@ pub(crate) struct Event {
     /// Who did it; nothing for what an environment's report brought to light.
     pub(crate) by: Option<String>,
     pub(crate) what: TrailEventKind,
-}
-
-/// An event as answers carry it.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct EventView {
-    /// The organization's id.
-    pub org_id: Id,
-    /// The flow's id.
-    pub flow_id: Id,
-    /// The trail's id.
-    pub trail_id: Id,
-    /// When it happened, in epoch seconds.
-    pub timestamp: Seconds,
-    /// What happened.
-    #[serde(rename = "type")]
-    pub kind: &'static str,
-    /// The commit that was reported.
-    pub git_commit_info: Option<Value>,
-    /// The repository that it was reported from.
-    pub repo_info: Option<EventRepo>,
-    /// What only its type has.
-    #[serde(flatten)]
-    pub details: Value,
-}
-
-/// The repository that an event was reported from: absent parts are null.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct EventRepo {
-    /// The repo's id.
-    pub inner_id: Option<Id>,
-    /// The organization's id.
-    pub org_id: Id,
-    /// Its id at the host.
-    pub repo_id: Option<ShortText>,
-    /// Its name, with its owner.
-    pub name: ShortText,
-    /// Where it is.
-    pub url: Address,
-    /// The kind of host.
-    pub provider: Option<VcsProvider>,
-    /// What it is about.
-    pub description: Option<Description>,
-    /// The groups it lies in.
-    pub namespace_path: Option<List<ShortText>>,
-    /// Anything else.
-    pub additional_info: Option<FreeForm>,
-}
-
-impl EventRepo {
-    fn new(org_id: Id, info: RepoInfo, inner_id: Option<Id>) -> Self {
-        let RepoInfo { name, url, id: repo_id, description, provider, namespace_path, additional_info } =
-            info;
-        Self { inner_id, org_id, repo_id, name, url, provider, description, namespace_path, additional_info }
-    }
 }
 
 /// What can happen to a trail.
@@ -360,89 +310,6 @@ impl Part {
     }
 }
 
-impl Event {
-    /// The event as answers carry it.
-    pub(crate) fn view(&self, org: Id, flow: Id, trail: Id) -> EventView {
-        EventView {
-            org_id: org,
-            flow_id: flow,
-            trail_id: trail,
-            timestamp: self.at.seconds(),
-            kind: self.what.kind(),
-            git_commit_info: self.what.commit().map(commit),
-            repo_info: self.what.repo().map(|(info, id)| EventRepo::new(org, info.clone(), id)),
-            details: self.what.details(org),
-        }
-    }
-}
-
-impl TrailEventKind {
-    fn kind(&self) -> &'static str {
-        match self {
-            Self::Begun(_) => "trail_reported",
-            Self::Updated(..) => "trail_updated",
-            Self::Artifact(_) => "artifact_creation_reported",
-            Self::Attestation(attestation) => match attestation.binding {
-                Binding::Trail => "trail_attestation_reported",
-                Binding::Artifact { .. } => "artifact_attestation_reported",
-                Binding::Named { .. } => "trail_attestation_for_artifact_reported",
-            },
-            Self::Started(_) => "artifact_started_running",
-            Self::Stopped(_) => "artifact_stopped_running",
-        }
-    }
-
-    fn commit(&self) -> Option<&GitCommit> {
-        match self {
-            Self::Begun(trail) | Self::Updated(trail, _) => trail.git_commit_info.as_ref(),
-            Self::Artifact(artifact) => artifact.git_commit_info.as_ref(),
-            Self::Attestation(attestation) => attestation.git_commit_info.as_ref(),
-            Self::Started(_) | Self::Stopped(_) => None,
-        }
-    }
-
-    fn repo(&self) -> Option<(&RepoInfo, Option<Id>)> {
-        match self {
-            Self::Begun(trail) | Self::Updated(trail, _) => {
-                trail.repo_info.as_ref().map(|info| (info, trail.repo_ids.last().copied()))
-            }
-            Self::Artifact(artifact) => artifact.repo_info.as_ref().map(|info| (info, artifact.repo)),
-            Self::Attestation(attestation) => {
-                attestation.repo_info.as_ref().map(|info| (info, attestation.repo))
-            }
-            Self::Started(_) | Self::Stopped(_) => None,
-        }
-    }
-
-    fn details(&self, org: Id) -> Value {
-        match self {
-            Self::Begun(trail) => json!({
-                "setting_user_id": trail.created_by.id,
-                "trail_data_json": trail_data(org, trail),
-            }),
-            Self::Updated(trail, changes) => json!({
-                "setting_user_id": trail.last_modified_by.id,
-                "trail_data_json": trail_data(org, trail),
-                "changes": changes,
-            }),
-            Self::Artifact(artifact) => json!({
-                "artifact_fingerprint": artifact.fingerprint,
-                "artifact_name": artifact.filename,
-                "artifact_id": artifact.id,
-                "template_reference_name": artifact.template_reference_name,
-                "git_commit": artifact.git_commit.as_ref().map(AsRef::as_ref).unwrap_or_default(),
-            }),
-            Self::Attestation(attestation) => attested(attestation),
-            Self::Started(moment) => {
-                let mut details = moment.to_json();
-                details["replica_number"] = json!(1);
-                details
-            }
-            Self::Stopped(moment) => moment.to_json(),
-        }
-    }
-}
-
 impl RuntimeEvent {
     /// The artifact's name in the template, else the beginning of its fingerprint.
     pub(crate) fn artifact(&self) -> &str {
@@ -451,66 +318,4 @@ impl RuntimeEvent {
             name => name,
         }
     }
-
-    fn to_json(&self) -> Value {
-        json!({
-            "artifact_fingerprint": self.fingerprint,
-            "environment_id": self.environment,
-            "environment_name": self.environment_name,
-            "snapshot_index": self.snapshot,
-            "template_reference_name": self.template_reference_name,
-        })
-    }
-}
-
-fn attested(attestation: &Attestation) -> Value {
-    let mut details = json!({
-        "attestation_type": attestation.kind,
-        "is_compliant": attestation.is_compliant,
-        "attestation_id": attestation.id,
-        "template_reference_name": attestation.name,
-        "is_reattestation": null,
-    });
-    match &attestation.binding {
-        Binding::Trail => {}
-        Binding::Artifact { fingerprint, target } => {
-            details["artifact_fingerprint"] = json!(fingerprint);
-            details["artifact_name"] = json!(target);
-            details["target_artifact"] = json!(target);
-        }
-        Binding::Named { target, .. } => details["target_artifact"] = json!(target),
-    }
-    details
-}
-
-fn trail_data(org: Id, trail: &Trail) -> Value {
-    json!({
-        "org_id": org,
-        "flow_id": trail.flow,
-        "name": trail.name,
-        "creating_user_id": trail.created_by.id,
-        "description": trail.description,
-        "git_commit_info": trail.git_commit_info.as_ref().map(commit),
-        "template_id": trail.template_id,
-        "origin_url": trail.origin_url,
-        // A JSON text, as the hosted service answers it.
-        "user_data": trail.user_data.to_string(),
-        "repo_ids": trail.repo_ids,
-    })
-}
-
-/// A commit inside an event: absent parts are null.
-fn commit(commit: &GitCommit) -> Value {
-    json!({
-        "sha1": commit.sha1,
-        "message": commit.message.as_deref().unwrap_or_default(),
-        "author": commit.author.as_deref().unwrap_or_default(),
-        "author_username": commit.author_username,
-        "branch": commit.branch.as_deref().unwrap_or_default(),
-        "timestamp": commit.timestamp.map(|at| at.0.seconds()),
-        "url": commit.url.as_deref().unwrap_or_default(),
-        "parents": commit.parents,
-        "verified": commit.verified,
-        "signature_state": commit.signature_state,
-    })
 }

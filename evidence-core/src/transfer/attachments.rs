@@ -10,8 +10,8 @@ use super::copy::Skipped;
 use crate::blobs::{BlobReader, Blobs, Chunks};
 use crate::id::Id;
 use crate::name::Fingerprint;
-use crate::orgs::Organization;
-use crate::store::{StoreError, StoreResult};
+use crate::orgs::record::Organization;
+use crate::store::error::{StoreError, StoreResult};
 
 /// How many organizations, entries or attachments are listed at a time.
 pub(super) const PAGE: u64 = 128;

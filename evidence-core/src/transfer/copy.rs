@@ -7,9 +7,12 @@ use crate::blobs::Blobs;
 use crate::id::Id;
 use crate::ledger::{Frontier, root_at, root_needs};
 use crate::name::{Fingerprint, OrgName};
-use crate::orgs::Organization;
-use crate::store::{Store, StoreError, StoreResult, StoredEntry};
-use crate::sweep::{self, AttachmentState};
+use crate::orgs::record::Organization;
+use crate::store::Store;
+use crate::store::entry::StoredEntry;
+use crate::store::error::{StoreError, StoreResult};
+use crate::sweep::pending;
+use crate::sweep::store::AttachmentState;
 use crate::time::{Clock, SystemClock};
 
 use super::attachments::{Attachments, Content, Fault, GIVEN_UP, Organizations, PAGE, UNREADABLE};
@@ -359,7 +362,7 @@ impl Ledger<'_> {
         let org = self.organization.id;
         let mut content = Content::of(self.from.attachments, org, sha256);
         let places = (self.to.store as &dyn Store, self.to.attachments);
-        let kept = sweep::keep(places, (org, sha256), &mut content, SystemClock.now()).await;
+        let kept = pending::keep(places, (org, sha256), &mut content, SystemClock.now()).await;
         let (counts, mut unreadable) = (&mut attempts.counts, None);
         let reason = match content.fault {
             None => {

@@ -11,15 +11,17 @@ use std::collections::BTreeSet;
 
 use async_trait::async_trait;
 
-use crate::auth::KeyHash;
+use crate::auth::credentials::KeyHash;
 use crate::fact::{EncodedFact, Fact};
 use crate::id::Id;
 use crate::index::IndexRow;
 use crate::ledger::Hash;
 use crate::name::Fingerprint;
-use crate::orgs::Organization;
-use crate::service_accounts::ApiKeyRecord;
-use crate::store::{Store, StoreError, StoreResult, StoredEntry};
+use crate::orgs::record::Organization;
+use crate::service_accounts::record::ApiKeyRecord;
+use crate::store::Store;
+use crate::store::entry::StoredEntry;
+use crate::store::error::{StoreError, StoreResult};
 
 pub use attachments::check_attachments;
 pub use copy::{AttachmentCounts, Copied, CopyError, Progress, Side, Skipped, Summary, copy};

@@ -3,9 +3,9 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::auth::{Actor, ActorKind};
-use crate::fact::UnknownFields;
-use crate::orgs::{OrgKind, User};
+use crate::auth::actor::{Actor, ActorKind};
+use crate::fact::payload::UnknownFields;
+use crate::orgs::record::{OrgKind, User};
 use crate::time::Timestamp;
 
 const NOW: Timestamp = Timestamp::from_seconds(1_776_252_299);

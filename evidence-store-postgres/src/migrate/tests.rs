@@ -8,11 +8,11 @@ use evidence_core::flows::{Flow, FlowStore, Visibility};
 use evidence_core::id::{Id, SystemRandom};
 use evidence_core::orgs::OrgStore;
 use evidence_core::seed::Seed;
-use evidence_core::shared::Tags;
 use evidence_core::store::{Health, LedgerStore, Recorder, StoreResult};
+use evidence_core::tags::Tags;
 use evidence_core::time::Timestamp;
 use evidence_core::{Evidence, Fact, Settings, StoreError, Write};
-use evidence_test_postgres::Schema as Fresh;
+use evidence_test_postgres::SchemaName as Fresh;
 use sqlx::FromRow;
 use sqlx::postgres::PgRow;
 
@@ -33,7 +33,7 @@ const FIRST: Migration =
 #[tokio::test]
 #[ignore = "needs PostgreSQL: cargo xtask test"]
 async fn every_table_is_known_with_what_writing_takes() {
-    let fresh = Fresh::fresh().expect("EVIDENCE_TEST_POSTGRES_URL names a server");
+    let fresh = Fresh::unused().expect("EVIDENCE_TEST_POSTGRES_URL names a server");
     let options = Options { schema: fresh.name.clone(), ..Options::default() };
     PostgresStore::connect_with(&fresh.url, &options).await.unwrap().close().await;
     let mut connection = PgConnection::connect(&fresh.url).await.unwrap();
@@ -101,7 +101,7 @@ struct Bench {
 
 impl Bench {
     async fn new(others: usize) -> Self {
-        let fresh = Fresh::fresh().expect("EVIDENCE_TEST_POSTGRES_URL names a server");
+        let fresh = Fresh::unused().expect("EVIDENCE_TEST_POSTGRES_URL names a server");
         let store = Arc::new(open(&fresh, &MIGRATIONS).await.unwrap());
         let orgs = (0..others).map(|number| format!("other{number}").parse().unwrap());
         let orgs = ["acme".parse().unwrap()].into_iter().chain(orgs).collect();
@@ -323,7 +323,7 @@ async fn a_store_that_is_opened_as_it_is_is_neither_made_nor_brought_up_to_date(
     let newer = open_as_it_is(&bench.fresh, &MIGRATIONS).await.unwrap_err();
     assert!(matches!(newer, ConnectError::NewerSchema { found: 2, known: 1 }), "{newer}");
 
-    let nothing = Fresh::fresh().expect("EVIDENCE_TEST_POSTGRES_URL names a server");
+    let nothing = Fresh::unused().expect("EVIDENCE_TEST_POSTGRES_URL names a server");
     for _ in 0..2 {
         let none = open_as_it_is(&nothing, &MIGRATIONS).await.unwrap_err();
         assert!(matches!(none, ConnectError::NoStore { .. }), "{none}");

@@ -8,27 +8,27 @@ use evidence_core::flows::{Flow, Visibility};
 use evidence_core::id::{Id, SystemRandom};
 use evidence_core::orgs::OrgStore;
 use evidence_core::seed::Seed;
-use evidence_core::shared::Tags;
 use evidence_core::store::{Recorder, StoreResult};
+use evidence_core::tags::Tags;
 use evidence_core::time::Timestamp;
 use evidence_core::{Entry, Evidence, Fact, Guard, Settings, Write};
 use evidence_store_postgres::sqlx::{self, AssertSqlSafe, Connection, PgConnection};
 use evidence_store_postgres::{Options, PostgresStore};
-use evidence_test_postgres::Schema;
+use evidence_test_postgres::SchemaName;
 
 /// When everything happens.
 pub(crate) const NOW: Timestamp = Timestamp::from_seconds(1_776_252_299);
 
 /// A store in a schema of its own, with the organization `acme`.
 pub(crate) struct Bench {
-    pub(crate) schema: Schema,
+    pub(crate) schema: SchemaName,
     pub(crate) store: Arc<PostgresStore>,
     pub(crate) org: Id,
     pub(crate) actor: Actor,
 }
 
 /// Options for a store in this schema.
-pub(crate) fn options(schema: &Schema) -> Options {
+pub(crate) fn options(schema: &SchemaName) -> Options {
     Options { schema: schema.name.clone(), connections: 4, ..Options::default() }
 }
 
@@ -40,7 +40,7 @@ impl Bench {
 
     /// A store with other options.
     pub(crate) async fn with(change: impl FnOnce(Options) -> Options) -> Self {
-        let schema = Schema::fresh().expect("EVIDENCE_TEST_POSTGRES_URL names a server");
+        let schema = SchemaName::unused().expect("EVIDENCE_TEST_POSTGRES_URL names a server");
         let options = change(options(&schema));
         let store = Arc::new(PostgresStore::connect_with(&schema.url, &options).await.unwrap());
         let seed = Seed { user: "jane".parse().unwrap(), orgs: vec!["acme".parse().unwrap()], api_key: None };

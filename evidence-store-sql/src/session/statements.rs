@@ -74,7 +74,8 @@ pub(super) const STORED_TABLES: &str =
     "SELECT name FROM evidence.sqlite_schema WHERE type = 'table' ORDER BY name";
 
 /// Tables, columns, constraints, indexes, rules and triggers that are not alike in the two schemas, of which PostgreSQL is
-/// told the store's by its name, `$1`. There what a crash empties, or hides rows from users, is another table.
+/// told the store's by its name, `$1`. There what a crash empties, or hides rows from users, is another table, and one that
+/// is partitioned, by organization, say, is as good as one that is not: what its partitions have besides is told of it.
 pub(super) const ODD_SCHEMA: Sql = Sql::each(
     "SELECT json_array(x.type, x.name) FROM (
         SELECT * FROM (SELECT type, name, sql FROM main.sqlite_schema
@@ -82,33 +83,40 @@ pub(super) const ODD_SCHEMA: Sql = Sql::each(
         UNION ALL SELECT * FROM (SELECT type, name, sql FROM stored.sqlite_schema
             EXCEPT SELECT type, name, sql FROM main.sqlite_schema)) x
     WHERE x.name NOT LIKE 'sqlite\\_%' ESCAPE '\\'",
-    "WITH thing AS (
-        SELECT c.relnamespace AS schema,
-            c.relname || CASE c.relkind WHEN 'r' THEN '' ELSE ' of kind ' || c.relkind::text END
-                || CASE c.relpersistence WHEN 'u' THEN ' unlogged' ELSE '' END
-                || CASE WHEN c.relrowsecurity OR c.relforcerowsecurity THEN ' with row-level security' ELSE '' END AS what
-        FROM pg_class c WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f')
+    "WITH part AS (
+        SELECT c.oid, r.relnamespace AS schema, r.relname, c.relkind, c.relpersistence,
+            c.relrowsecurity OR c.relforcerowsecurity AS hides
+        FROM pg_class c
+        JOIN pg_class r ON r.oid = CASE WHEN c.relispartition THEN pg_partition_root(c.oid)::oid ELSE c.oid END
+        WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f')),
+    thing AS (
+        SELECT schema,
+            relname || CASE WHEN relkind IN ('r', 'p') THEN '' ELSE ' of kind ' || relkind::text END
+                || CASE relpersistence WHEN 'u' THEN ' unlogged' ELSE '' END
+                || CASE WHEN hides THEN ' with row-level security' ELSE '' END AS what
+        FROM part
         UNION ALL
-        SELECT c.relnamespace,
+        SELECT c.schema,
             c.relname || '.' || a.attname || ' ' || format_type(a.atttypid, a.atttypmod) || ' '
                 || a.attnotnull || ' ' || a.attcollation || ' ' || a.attidentity::text || a.attgenerated::text
                 || coalesce(' default ' || pg_get_expr(d.adbin, d.adrelid), '')
-        FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+        FROM part c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
         LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
-        WHERE c.relkind = 'r'
+        WHERE c.relkind IN ('r', 'p')
         UNION ALL
-        SELECT c.relnamespace, c.relname || ' on ' || t.relname || ' ' || i.indisunique || ' ' || i.indisvalid || ' '
+        SELECT t.schema, c.relname || ' on ' || t.relname || ' ' || i.indisunique || ' ' || i.indisvalid || ' '
             || i.indkey::text || substring(pg_get_indexdef(i.indexrelid) FROM ' USING .*')
-        FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_class t ON t.oid = i.indrelid
+        FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid AND NOT c.relispartition
+        JOIN part t ON t.oid = i.indrelid
         UNION ALL
-        SELECT c.relnamespace, c.relname || ' constraint ' || k.conname || ' ' || pg_get_constraintdef(k.oid)
-        FROM pg_constraint k JOIN pg_class c ON c.oid = k.conrelid WHERE k.contype <> 'n'
+        SELECT c.schema, c.relname || ' constraint ' || k.conname || ' ' || pg_get_constraintdef(k.oid)
+        FROM pg_constraint k JOIN part c ON c.oid = k.conrelid WHERE k.contype <> 'n' AND k.conparentid = 0
         UNION ALL
-        SELECT c.relnamespace, c.relname || ' rule ' || r.rulename
-        FROM pg_rewrite r JOIN pg_class c ON c.oid = r.ev_class
+        SELECT c.schema, c.relname || ' rule ' || r.rulename
+        FROM pg_rewrite r JOIN part c ON c.oid = r.ev_class
         UNION ALL
-        SELECT c.relnamespace, c.relname || ' trigger ' || t.tgname
-        FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid WHERE NOT t.tgisinternal)
+        SELECT c.schema, c.relname || ' trigger ' || t.tgname
+        FROM pg_trigger t JOIN part c ON c.oid = t.tgrelid WHERE NOT t.tgisinternal)
     SELECT x.what FROM (
         SELECT what, array_agg(DISTINCT schema) AS schemas FROM thing
         WHERE schema IN (to_regnamespace(quote_ident($1)), pg_my_temp_schema())

@@ -2,7 +2,8 @@
 
 use std::future::IntoFuture;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use evidence_core::api_keys::{CreateApiKey, ListApiKeys, RevokeApiKey};
@@ -14,7 +15,6 @@ use evidence_core::memory::MemoryStore;
 use evidence_core::operation::{Created, Form, Json};
 use evidence_core::seed::Seed;
 use evidence_core::service_accounts::{CreateServiceAccount, PatchServiceAccount};
-use evidence_core::time::{Clock, Timestamp};
 use evidence_core::{Error, Evidence, EvidenceService, Operation, Settings, Store};
 use futures_util::future::join_all;
 use futures_util::stream;
@@ -25,7 +25,9 @@ use http_body_util::{BodyExt, StreamBody};
 use serde_json::{Value, from_value, json};
 
 use crate::mounts::SentBody;
-use crate::support::{Api, Ask, EXPIRED, JANE, JOHN, KEYS, REVOKED, for_each_store, in_memory};
+use crate::support::{
+    Api, Ask, EXPIRED, JANE, JOHN, KEYS, ManualClock, REVOKED, in_memory, on_every_store_and_mount,
+};
 
 #[tokio::test]
 async fn without_a_valid_credential_everything_is_unauthorized() {
@@ -46,7 +48,7 @@ async fn without_a_valid_credential_everything_is_unauthorized() {
         &format!("Bearer {REVOKED}"),
     ]
     .map(str::to_owned);
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         let refused = json!({"message": "Unauthorized"});
         let anonymous = api.get("/flows/acme").anonymous().await;
         anonymous.expect_exactly(401, refused.clone()).expect_header(WWW_AUTHENTICATE, "Bearer");
@@ -62,7 +64,7 @@ async fn without_a_valid_credential_everything_is_unauthorized() {
 
 #[tokio::test]
 async fn the_case_of_the_scheme_does_not_matter() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         for credential in ["bearer jane-key", "BEARER jane-key", "Bearer  jane-key "] {
             api.get("/flows/acme").header(AUTHORIZATION, credential).await.expect_exactly(200, json!([]));
         }
@@ -72,7 +74,7 @@ async fn the_case_of_the_scheme_does_not_matter() {
 
 #[tokio::test]
 async fn the_repo_list_takes_the_key_as_the_user_of_basic_too() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         // jane-key:, jane-key:any:thing
         for credential in ["Basic amFuZS1rZXk6", "basic amFuZS1rZXk6YW55OnRoaW5n"] {
             let reply = api.get("/repos/acme").header(AUTHORIZATION, credential).await;
@@ -89,7 +91,7 @@ async fn the_repo_list_takes_the_key_as_the_user_of_basic_too() {
 
 #[tokio::test]
 async fn a_role_reads_or_writes_as_far_as_it_goes() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         for (role, key) in KEYS {
             api.get("/flows/acme").key(key).await.expect_exactly(200, json!([]));
             let put = api.put("/flows/acme/template_file").key(key).await;
@@ -110,7 +112,7 @@ async fn a_role_reads_or_writes_as_far_as_it_goes() {
 
 #[tokio::test]
 async fn checks_come_in_their_order() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         let junk = "multipart/form-data; boundary=b";
         let put = |path: &str| api.put(path).bytes(junk, "junk");
         put("/nowhere").anonymous().await.expect(404, json!({"message": "Not found"}));
@@ -132,7 +134,7 @@ async fn checks_come_in_their_order() {
 
 #[tokio::test]
 async fn what_cannot_name_an_organization_does_not_exist() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         for org in ["-a", "a%00", "a%2Fb", "%ff", "%20", "a%0a", &"a".repeat(65)] {
             let reply = api.request(Method::GET, &format!("/flows/{org}")).await;
             reply.expect(404, json!({"message": "Organization not found"}));
@@ -143,7 +145,7 @@ async fn what_cannot_name_an_organization_does_not_exist() {
 
 #[tokio::test]
 async fn a_personal_organization_is_its_users_alone() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         api.get("/flows/jane").await.expect_exactly(200, json!([]));
         for key in [JOHN, "admin-key"] {
             api.get("/flows/jane").key(key).await.expect(403, json!({}));
@@ -152,19 +154,10 @@ async fn a_personal_organization_is_its_users_alone() {
     .await;
 }
 
-/// A clock that stands still until it is moved.
-struct Moved(AtomicI64);
-
-impl Clock for Moved {
-    fn now(&self) -> Timestamp {
-        Timestamp::from_micros(self.0.load(Ordering::Relaxed))
-    }
-}
-
 #[tokio::test]
 async fn a_revoked_key_is_refused_here_at_once_and_by_other_servers_within_a_second() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
-    let clock = Arc::new(Moved(AtomicI64::new(1_000_000)));
+    let clock = Arc::new(ManualClock::default());
     let server = || {
         let clock = Arc::clone(&clock) as _;
         Evidence::with_sources(Arc::clone(&store), Settings::default(), clock, Arc::new(SystemRandom))
@@ -187,7 +180,7 @@ async fn a_revoked_key_is_refused_here_at_once_and_by_other_servers_within_a_sec
     let revoke: RevokeApiKey = from_value(revoke).unwrap();
     here.call(&jane, revoke, ()).await.unwrap();
     assert!(!accepted(&here).await);
-    clock.0.fetch_add(999_999, Ordering::Relaxed);
+    clock.advance(Duration::from_micros(999_999));
     assert!(!accepted(&there).await);
 }
 
@@ -209,7 +202,7 @@ fn after(meanwhile: Ask, bytes: &Value) -> SentBody {
 
 #[tokio::test]
 async fn what_was_revoked_while_the_body_came_is_refused_and_nothing_is_recorded() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         let environment = |name: &str| json!({"name": name, "type": "server", "description": ""});
         let key = key_of(&api, "member-key").await;
         let revoke = || api.delete(&format!("/service-accounts/acme/member-key/api-keys/{key}"));
@@ -229,7 +222,7 @@ async fn what_was_revoked_while_the_body_came_is_refused_and_nothing_is_recorded
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_key_that_is_used_all_the_time_never_comes_back_after_its_revocation() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         let keys = "/service-accounts/acme/reader-key/api-keys";
         for round in 0..10 {
             let made = api.post(keys).json(json!({"description": "ci"})).await.created();

@@ -2,7 +2,6 @@
 
 use evidence_core::api_keys::ApiKeyInput;
 use evidence_core::auth::{ApiKey, Role};
-use evidence_core::id::Id;
 use evidence_core::name::OrgName;
 use evidence_core::orgs::Member;
 use evidence_core::seed::Seed;
@@ -10,15 +9,15 @@ use evidence_core::{Error, Evidence, Result, Settings};
 use serde_json::json;
 
 use crate::mounts::Mount;
-use crate::support::{Api, JANE, JOHN, NOW, Stored, fixture, stores};
+use crate::support::{Api, JANE, JOHN, NOW, StoreUnderTest, acme, fixture, stores};
 
 /// Runs a case over every store, with the service behind the API.
 async fn each_service(case: impl AsyncFn(Evidence, Api)) {
-    for Stored { name, store, home, .. } in stores().await {
+    for StoreUnderTest { name, store, guard, .. } in stores().await {
         let service = fixture(store, Settings::default()).await;
         let api = Api::new(service.clone(), Mount::Tower, name).await;
         case(service, api).await;
-        drop(home);
+        drop(guard);
     }
 }
 
@@ -40,13 +39,8 @@ async fn members(service: &Evidence) -> Vec<String> {
     members.iter().map(|Member { user, role }| format!("{} {role}", user.name)).collect()
 }
 
-async fn acme(service: &Evidence) -> Id {
-    let jane = service.store().user("jane").await.unwrap().unwrap();
-    service.store().org_role("acme", jane.id).await.unwrap().unwrap().organization.id
-}
-
 async fn size(service: &Evidence) -> u64 {
-    service.store().ledger_head(acme(service).await).await.unwrap().unwrap().size()
+    service.store().ledger_head(acme(service.store()).await).await.unwrap().unwrap().size()
 }
 
 /// The status and the field that a refusal is about.
@@ -81,10 +75,11 @@ async fn a_member_may_what_the_role_says_as_long_as_they_have_it() {
         assert_eq!(members(&service).await, ["jane admin"]);
         assert_eq!(refusal(remove(&service, "john").await), (404, "user".to_owned()));
 
-        let entries = service.store().ledger_entries(acme(&service).await, before, 99).await.unwrap();
-        let told: Vec<_> = entries.iter().map(|entry| (entry.kind.as_str(), entry.actor.as_str())).collect();
+        let entries = service.store().ledger_entries(acme(service.store()).await, before, 99).await.unwrap();
+        let recorded: Vec<_> =
+            entries.iter().map(|entry| (entry.kind.as_str(), entry.actor.as_str())).collect();
         assert_eq!(
-            told,
+            recorded,
             [
                 ("member_added", "operator:ops"),
                 ("member_added", "operator:ops"),

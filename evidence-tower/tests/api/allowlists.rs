@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::json::{FORBIDDEN, INVALID};
-use crate::support::{JOHN, for_each_store};
+use crate::support::json::{FORBIDDEN, INVALID};
+use crate::support::{JOHN, on_every_store_and_mount};
 
 const LIST: &str = "/allowlists/acme";
 const PRODUCTION: &str = "/allowlists/acme/production";
@@ -14,7 +14,7 @@ fn allowance(digit: &str, reason: &str) -> Value {
 
 #[tokio::test]
 async fn a_record_has_every_field_of_the_table() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         api.environment("production").await;
         assert_eq!(api.get(LIST).await.ok(), json!([]));
         assert_eq!(api.put(PRODUCTION).json(allowance("a", "known")).await.created(), "OK");
@@ -36,7 +36,7 @@ async fn a_record_has_every_field_of_the_table() {
 
 #[tokio::test]
 async fn the_newest_record_of_an_environment_and_fingerprint_is_listed_newest_first() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         api.environment("production").await;
         api.environment("staging").await;
         api.put(PRODUCTION).json(allowance("a", "first")).await.created();
@@ -53,7 +53,7 @@ async fn the_newest_record_of_an_environment_and_fingerprint_is_listed_newest_fi
 
 #[tokio::test]
 async fn the_body_is_closed_and_every_field_is_required() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         api.environment("production").await;
         let without = |field: &str| {
             let mut body = allowance("a", "");
@@ -103,7 +103,7 @@ async fn the_body_is_closed_and_every_field_is_required() {
 
 #[tokio::test]
 async fn the_environment_must_exist_and_the_caller_may_write() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         let body = allowance("a", "");
         api.put(PRODUCTION).json(&body).await.refused(
             404,

@@ -3,8 +3,8 @@
 use evidence_core::id::ID_PATTERN;
 use serde_json::{Value, json};
 
-use crate::json::INVALID;
-use crate::support::for_each_store;
+use crate::support::json::INVALID;
+use crate::support::on_every_store_and_mount;
 use crate::trails::{COMMIT, TEMPLATE};
 
 fn report() -> Value {
@@ -13,7 +13,7 @@ fn report() -> Value {
 
 #[tokio::test]
 async fn an_artifact_tells_what_was_reported_and_what_follows_from_it() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         api.flow("shop", TEMPLATE).await;
         api.artifact("a", "cli").await;
         let artifact = api.get(&format!("/artifacts/acme/shop/fingerprint/{}", "a".repeat(64))).await.ok();
@@ -40,7 +40,7 @@ async fn an_artifact_tells_what_was_reported_and_what_follows_from_it() {
 
 #[tokio::test]
 async fn an_artifact_without_a_trail_has_empty_values_of_their_types() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         api.post("/artifacts/acme/old").json(report()).await.expect_exactly(201, json!({"message": "OK"}));
         let expected = json!({
             "trail_name": "", "template_reference_name": "", "git_commit": "", "state": "COMPLIANT", "template": [],
@@ -54,7 +54,7 @@ async fn an_artifact_without_a_trail_has_empty_values_of_their_types() {
 
 #[tokio::test]
 async fn a_report_is_validated_field_by_field_and_stores_nothing_when_refused() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         let table = [
             (json!({"fingerprint": "A".repeat(64)}), "fingerprint"),
             (json!({"fingerprint": "a".repeat(63)}), "fingerprint"),
@@ -99,7 +99,7 @@ async fn a_report_is_validated_field_by_field_and_stores_nothing_when_refused() 
 
 #[tokio::test]
 async fn get_fingerprint_takes_5_to_64_hex_digits_and_names_those_that_match() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         let (one, two) = (format!("aaaaa1{}", "0".repeat(58)), format!("aaaaa2{}", "0".repeat(58)));
         for fingerprint in [&two, &one] {
             let mut body = report();
@@ -135,7 +135,7 @@ async fn get_fingerprint_takes_5_to_64_hex_digits_and_names_those_that_match() {
 
 #[tokio::test]
 async fn get_fingerprint_is_narrowed_by_trail_and_attestation_id() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         for trail in ["one", "two"] {
             let mut body = report();
             body["trail_name"] = json!(trail);
@@ -166,7 +166,7 @@ async fn get_fingerprint_is_narrowed_by_trail_and_attestation_id() {
 
 #[tokio::test]
 async fn get_commit_sha_returns_an_array_newest_first() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         for (digit, trail, commit) in [("a", "t1", COMMIT), ("b", "t2", COMMIT), ("c", "t2", &"0".repeat(40))] {
             let body = json!({"fingerprint": digit.repeat(64), "filename": digit, "trail_name": trail, "git_commit": commit,
                               "build_url": "b", "commit_url": "c"});
@@ -189,7 +189,7 @@ async fn get_commit_sha_returns_an_array_newest_first() {
 
 #[tokio::test]
 async fn get_latest_commit_is_the_newest_reports_or_empty() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         for (branch, commit) in [("main", "1".repeat(40)), ("dev", "2".repeat(40))] {
             let mut body = report();
             body["git_commit"] = json!(commit);
@@ -215,7 +215,7 @@ async fn get_latest_commit_is_the_newest_reports_or_empty() {
 
 #[tokio::test]
 async fn artifacts_are_listed_newest_first_by_flow_and_repo() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         let repo = json!({"name": "acme/shop", "url": "https://github.com/acme/shop", "id": "7", "provider": "github"});
         for (digit, flow, repo) in [("a", "shop", Some(&repo)), ("b", "shop", None), ("c", "other", Some(&repo))] {
             let body = json!({"fingerprint": digit.repeat(64), "filename": digit, "build_url": "b", "commit_url": "c",

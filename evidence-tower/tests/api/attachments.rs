@@ -9,7 +9,7 @@ use evidence_core::blobs::CHUNK;
 use evidence_core::{Evidence, Settings};
 use evidence_store_postgres::sqlx::{self, Connection};
 use evidence_store_sqlite::rusqlite;
-use evidence_test_postgres::Schema;
+use evidence_test_postgres::SchemaName;
 use evidence_tower::EvidenceApi;
 use http::Request;
 use http::header::{AUTHORIZATION, ETAG};
@@ -19,7 +19,7 @@ use tempfile::TempDir;
 use tower::ServiceExt;
 
 use crate::mounts::Mount;
-use crate::support::{Api, JANE, Stored, fixture, stores};
+use crate::support::{Api, JANE, StoreUnderTest, fixture, stores};
 
 /// What becomes of chunks: in SQLite, and in PostgreSQL.
 const DAMAGES: [(&str, &str); 3] = [
@@ -31,12 +31,12 @@ const DAMAGES: [(&str, &str); 3] = [
     ("UPDATE blob_chunk SET data = substr(data, 1, 1)", "UPDATE blob_chunk SET data = substr(data, 1, 1)"),
 ];
 
-async fn damage(home: &(dyn Any + Send), (sqlite, postgres): (&str, &str)) {
-    if let Some(folder) = home.downcast_ref::<TempDir>() {
+async fn damage(guard: &(dyn Any + Send), (sqlite, postgres): (&str, &str)) {
+    if let Some(folder) = guard.downcast_ref::<TempDir>() {
         let connection = rusqlite::Connection::open(folder.path().join("evidence.db")).unwrap();
         assert!(connection.execute(sqlite, []).unwrap() > 0);
     } else {
-        let schema = home.downcast_ref::<Schema>().unwrap();
+        let schema = guard.downcast_ref::<SchemaName>().unwrap();
         let mut connection = sqlx::PgConnection::connect(&schema.url).await.unwrap();
         let path = format!("SET search_path TO {}", schema.name);
         sqlx::raw_sql(sqlx::AssertSqlSafe(path)).execute(&mut connection).await.unwrap();
@@ -59,7 +59,7 @@ async fn attest(api: &Api, name: &str, files: &[&str]) -> String {
     format!("/api/v2/attestations/acme/shop/trail/t/attestation/{id}/evidence")
 }
 
-/// A download with the digest that it is announced with; nothing where it fails or breaks off.
+/// A download with the digest that it is announced with; `None` if it fails or breaks off.
 async fn download(evidence: &Evidence, path: &str) -> Option<(String, Bytes)> {
     let request = Request::get(path).header(AUTHORIZATION, format!("Bearer {JANE}"));
     let request = request.body(Empty::<Bytes>::new()).unwrap();
@@ -72,7 +72,7 @@ async fn download(evidence: &Evidence, path: &str) -> Option<(String, Bytes)> {
 #[tokio::test]
 async fn damaged_content_is_never_given_out_as_whole_and_uploading_it_again_puts_it_right() {
     let long = "0123456789abcdef".repeat(CHUNK / 8) + "the end";
-    for Stored { name, store, home, .. } in stores().await {
+    for StoreUnderTest { name, store, guard, .. } in stores().await {
         if name == "memory" {
             continue;
         }
@@ -80,7 +80,7 @@ async fn damaged_content_is_never_given_out_as_whole_and_uploading_it_again_puts
         let api = Api::new(evidence.clone(), Mount::Tower, name).await;
         let first = attest(&api, "one", &[&long]).await;
         for what in DAMAGES {
-            damage(&*home, what).await;
+            damage(&*guard, what).await;
             let found = download(&evidence, &first).await;
             assert!(found.is_none(), "{name}: {what:?}: {:?}", found.map(|(etag, body)| (etag, body.len())));
             let second = attest(&api, "two", &[&long]).await;
@@ -95,7 +95,7 @@ async fn damaged_content_is_never_given_out_as_whole_and_uploading_it_again_puts
 
 #[tokio::test]
 async fn a_damaged_archive_is_never_given_out_as_whole_and_uploading_its_files_again_puts_it_right() {
-    for Stored { name, store, home, .. } in stores().await {
+    for StoreUnderTest { name, store, guard, .. } in stores().await {
         if name == "memory" {
             continue;
         }
@@ -104,7 +104,7 @@ async fn a_damaged_archive_is_never_given_out_as_whole_and_uploading_its_files_a
         let first = attest(&api, "one", &["a", "b"]).await;
         let whole = download(&evidence, &first).await.unwrap();
         let reversed = "UPDATE blob_chunk SET data = substr(data, 2) || substr(data, 1, 1)";
-        damage(&*home, ("UPDATE blob_chunk SET data = zeroblob(length(data))", reversed)).await;
+        damage(&*guard, ("UPDATE blob_chunk SET data = zeroblob(length(data))", reversed)).await;
         assert_eq!(download(&evidence, &first).await, None, "{name}");
         attest(&api, "two", &["a", "b"]).await;
         assert_eq!(download(&evidence, &first).await, Some(whole), "{name}");

@@ -6,10 +6,10 @@ use evidence_core::Settings;
 use evidence_core::memory::MemoryStore;
 use serde_json::{Value, json};
 
-use crate::interposed::{Interposed, queries};
-use crate::json::{FORBIDDEN, INVALID, fields};
+use crate::intercepting_store::{InterceptingStore, take_queries};
 use crate::mounts::Mount;
-use crate::support::{Api, JOHN, Reply, fixture, for_each_store};
+use crate::support::json::{FORBIDDEN, INVALID, fields};
+use crate::support::{Api, JOHN, Reply, fixture, on_every_store_and_mount};
 
 const LIST: &str = "/custom-attestation-types/acme";
 const REVIEW: &str = "/custom-attestation-types/acme/review";
@@ -33,7 +33,7 @@ fn full() -> Value {
 
 #[tokio::test]
 async fn a_type_answers_all_that_it_was_made_with() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         post(&api, &full(), Some(SCHEMA)).await.expect_exactly(201, json!("OK"));
         let found = api.get(REVIEW).await.ok();
         let expected = json!({
@@ -62,7 +62,7 @@ async fn a_type_answers_all_that_it_was_made_with() {
 
 #[tokio::test]
 async fn what_a_type_lacks_is_absent_but_for_its_summary_and_its_evaluator() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         for sent in
             [json!({"name": "review"}), json!({"name": "review", "description": null, "evaluator": null})]
         {
@@ -81,7 +81,7 @@ async fn what_a_type_lacks_is_absent_but_for_its_summary_and_its_evaluator() {
 
 #[tokio::test]
 async fn every_change_adds_a_version_and_the_same_again_does_not() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         let with = |field: &str, value: Value| {
             let mut document = full();
             document[field] = value;
@@ -116,7 +116,7 @@ async fn every_change_adds_a_version_and_the_same_again_does_not() {
 
 #[tokio::test]
 async fn a_version_is_selected_without_who_made_the_type_and_when() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         post(&api, &full(), Some(SCHEMA)).await.created();
         post(&api, &full(), None).await.created();
         let found = api.get(&format!("{REVIEW}?version=1")).await.ok();
@@ -137,12 +137,12 @@ async fn a_version_is_selected_without_who_made_the_type_and_when() {
 
 #[tokio::test]
 async fn versions_are_read_a_megabyte_at_a_time_and_none_that_is_not_asked_for() {
-    let (store, answered) = Interposed::measured(Arc::new(MemoryStore::new()));
+    let (store, answered) = InterceptingStore::measured(Arc::new(MemoryStore::new()));
     let evidence = fixture(Arc::new(store), Settings::default()).await;
     let api = Api::new(evidence, Mount::Tower, "memory").await;
     let about_versions = || {
         let about = |query: &'static str| query.strip_prefix("attestation_type_version");
-        Vec::from_iter(queries(&answered).into_iter().filter_map(about))
+        Vec::from_iter(take_queries(&answered).into_iter().filter_map(about))
     };
     for letter in ["a", "b", "c", "d"] {
         let schema = json!({ "description": letter.repeat(600 << 10) }).to_string();
@@ -169,7 +169,7 @@ async fn versions_are_read_a_megabyte_at_a_time_and_none_that_is_not_asked_for()
 
 #[tokio::test]
 async fn types_are_listed_newest_first() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         assert_eq!(api.get(LIST).await.ok(), json!([]));
         for name in ["b", "a", "c"] {
             post(&api, &json!({"name": name}), None).await.created();
@@ -182,7 +182,7 @@ async fn types_are_listed_newest_first() {
 
 #[tokio::test]
 async fn the_document_is_closed_and_its_fields_are_checked() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         let pattern = r"String should match pattern '^[a-zA-Z0-9][a-zA-Z0-9\-_~.]*$'";
         let refused = [
             (json!({}), "name", "Field required [input: None]".to_owned()),
@@ -219,7 +219,7 @@ async fn the_document_is_closed_and_its_fields_are_checked() {
 
 #[tokio::test]
 async fn the_form_needs_its_document_and_a_schema_that_is_an_object() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         let missing = "Field required [input: None]";
         api.post(LIST).json(full()).await.refused(400, INVALID, &[("data_json", missing)]);
         let schema = ("name=\"type_schema\"; filename=\"schema.json\"", SCHEMA);
@@ -234,7 +234,7 @@ async fn the_form_needs_its_document_and_a_schema_that_is_an_object() {
 
 #[tokio::test]
 async fn reading_takes_any_role_and_writing_the_right_to_write() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         post(&api, &full(), None).await.created();
         let document = full().to_string();
         let form = [("name=\"data_json\"", document.as_str())];

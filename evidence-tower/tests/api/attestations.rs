@@ -9,10 +9,10 @@ use futures_util::future::ready;
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use serde_json::{Value, json};
 
-use crate::interposed::{Call, Interposed};
-use crate::json::INVALID;
+use crate::intercepting_store::{Call, InterceptingStore};
 use crate::mounts::Mount;
-use crate::support::{Api, JOHN, Stored, fixture, for_each_store, stores};
+use crate::support::json::INVALID;
+use crate::support::{Api, JOHN, StoreUnderTest, fixture, on_every_store_and_mount, stores};
 use crate::trails::{COMMIT, TEMPLATE};
 
 /// The pull request of the specification's example: approvers with `author`, commits with `sha`.
@@ -37,7 +37,7 @@ fn document() -> Value {
 
 #[tokio::test]
 async fn post_pull_request_adds_the_attestation_and_what_it_names() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         api.attest("pull_request", &document()).await.expect_exactly(201, json!("OK"));
         let mut answered = pull_request();
         answered["approvers"][0]["username"] = json!("bob");
@@ -72,7 +72,7 @@ async fn post_pull_request_adds_the_attestation_and_what_it_names() {
 
 #[tokio::test]
 async fn a_pull_request_may_be_sent_back_as_it_was_answered() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         api.attest("pull_request", &document()).await.created();
         let path = "/attestations/acme/shop/trail/t/review";
         let mut answered = api.get(path).await.ok()[0]["pull_requests"].clone();
@@ -92,7 +92,7 @@ async fn a_pull_request_may_be_sent_back_as_it_was_answered() {
 
 #[tokio::test]
 async fn field_git_provider_takes_the_repo_providers_and_azure() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         let providers = [
             "github",
             "gitlab",
@@ -123,7 +123,7 @@ async fn field_git_provider_takes_the_repo_providers_and_azure() {
 
 #[tokio::test]
 async fn no_pull_request_is_not_compliant() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         for none in [json!([]), Value::Null] {
             let mut body = document();
             body["pull_requests"] = none;
@@ -141,7 +141,7 @@ async fn no_pull_request_is_not_compliant() {
 
 #[tokio::test]
 async fn test_results_decide_by_failures_and_errors() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         let suite = |failures: i64| json!({"name": "s", "failures": failures, "errors": 0, "skipped": 1, "total": 5, "duration": 0.5});
         let body = |suites: Value| json!({"attestation_name": "unit", "junit_results": suites});
         api.attest("junit", &body(json!([suite(0)]))).await.created();
@@ -158,7 +158,7 @@ async fn test_results_decide_by_failures_and_errors() {
 
 #[tokio::test]
 async fn the_document_is_closed_and_validated() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         let table = [
             (json!({"attestation_name": "a b"}), "attestation_name"),
             (json!({"attestation_name": ""}), "attestation_name"),
@@ -188,7 +188,7 @@ async fn the_document_is_closed_and_validated() {
 
 #[tokio::test]
 async fn an_attestation_for_an_artifact_needs_it_in_the_trail_or_a_commit() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         api.flow("shop", TEMPLATE).await;
         let by_fingerprint =
             json!({"attestation_name": "foo", "is_compliant": true, "artifact_fingerprint": "a".repeat(64)});
@@ -223,7 +223,7 @@ async fn an_attestation_for_an_artifact_needs_it_in_the_trail_or_a_commit() {
 
 #[tokio::test]
 async fn reads_of_what_is_not_there() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         api.get("/attestations/acme/none/trail/t/x").await.expect(404, json!({"message": "Flow not found"}));
         api.flow("shop", TEMPLATE).await;
         api.get("/attestations/acme/shop/trail/t/x").await.expect(404, json!({"message": "Trail not found"}));
@@ -242,7 +242,7 @@ async fn reads_of_what_is_not_there() {
 
 #[tokio::test]
 async fn one_file_is_downloaded_as_it_is_and_several_as_an_archive() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         let body = |name: &str| json!({"attestation_name": name, "is_compliant": true}).to_string();
         let path = "/attestations/acme/shop/trail/t/generic";
         let one = ("name=\"attachment_file\"; filename=\"dir/report.txt\"", "hello");
@@ -295,10 +295,10 @@ async fn one_file_is_downloaded_as_it_is_and_several_as_an_archive() {
 
 #[tokio::test]
 async fn nothing_is_kept_of_files_whose_attestation_is_refused() {
-    for Stored { name, store, home, .. } in stores().await {
+    for StoreUnderTest { name, store, guard, .. } in stores().await {
         let kept = Arc::new(AtomicUsize::new(0));
         let note = Arc::clone(&kept);
-        let noting = Interposed::new(store, move |call| {
+        let noting = InterceptingStore::new(store, move |call| {
             note.fetch_add(usize::from(call == Call::Query("put")), Ordering::Relaxed);
             ready(()).boxed()
         });
@@ -327,6 +327,6 @@ async fn nothing_is_kept_of_files_whose_attestation_is_refused() {
         }
         attest(&lenient, "shop", json!({})).await.created();
         assert_eq!(kept.load(Ordering::Relaxed), 1);
-        drop(home);
+        drop(guard);
     }
 }

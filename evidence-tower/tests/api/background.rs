@@ -1,6 +1,6 @@
 //! Background work: one server of several does it, and another takes over.
 
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -15,11 +15,10 @@ use futures_util::FutureExt;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
-use crate::interposed::Interposed;
-use crate::support::stores;
+use crate::intercepting_store::InterceptingStore;
+use crate::support::{ManualClock, org_id, stores};
 
-/// How long a lease lasts by the servers' clock, which goes on when it is told to; four times as often as that it is
-/// asked for, by the runtime's.
+/// The lease, measured on the manual clock. Servers ask for it every quarter of this, in real time.
 const LEASE: Duration = Duration::from_millis(600);
 
 /// Counts what a server has run, and consumes one organization's ledger.
@@ -52,17 +51,7 @@ impl Job for Count {
     }
 }
 
-/// The clock of all servers.
-#[derive(Default)]
-struct Hand(AtomicI64);
-
-impl Clock for Hand {
-    fn now(&self) -> Timestamp {
-        Timestamp::from_micros(self.0.load(Ordering::SeqCst))
-    }
-}
-
-/// A store that counts what it is asked.
+/// A store, and the number of its queries.
 fn counting(store: &Arc<dyn Store>) -> (Arc<dyn Store>, Arc<AtomicU64>) {
     let asked = Arc::new(AtomicU64::new(0));
     let count = Arc::clone(&asked);
@@ -70,7 +59,7 @@ fn counting(store: &Arc<dyn Store>) -> (Arc<dyn Store>, Arc<AtomicU64>) {
         count.fetch_add(1, Ordering::SeqCst);
         async {}.boxed()
     };
-    (Arc::new(Interposed::new(Arc::clone(store), before)), asked)
+    (Arc::new(InterceptingStore::new(Arc::clone(store), before)), asked)
 }
 
 struct Server {
@@ -81,7 +70,12 @@ struct Server {
 
 impl Server {
     /// A server of its own over the store, at work.
-    fn start(store: &Arc<dyn Store>, clock: &Arc<Hand>, org: Id, consumed: &Arc<Mutex<Vec<u64>>>) -> Self {
+    fn start(
+        store: &Arc<dyn Store>,
+        clock: &Arc<ManualClock>,
+        org: Id,
+        consumed: &Arc<Mutex<Vec<u64>>>,
+    ) -> Self {
         let (store, asked) = counting(store);
         let clock = Arc::clone(clock) as Arc<dyn Clock>;
         let evidence = Evidence::with_sources(store, Settings::default(), clock, Arc::new(SystemRandom));
@@ -115,12 +109,11 @@ async fn one_server_does_the_work_and_when_it_is_gone_another_goes_on_where_it_w
         let seeded = Evidence::new(Arc::clone(&stored.store), Settings::default());
         let seed = Seed { user: "jane".parse().unwrap(), orgs: vec!["acme".parse().unwrap()], api_key: None };
         seeded.seed(&seed).await.unwrap();
-        let jane = stored.store.user("jane").await.unwrap().unwrap();
-        let org = stored.store.org_role("jane", jane.id).await.unwrap().unwrap().organization.id;
+        let org = org_id(&*stored.store, "jane", "jane").await;
         let entries = stored.store.ledger_head(org).await.unwrap().unwrap().size();
 
         let consumed = Arc::new(Mutex::new(Vec::new()));
-        let clock = Arc::new(Hand::default());
+        let clock = Arc::new(ManualClock::default());
         let start = || Server::start(&stored.store, &clock, org, &consumed);
         let first = start();
         first.ran().await;
@@ -134,7 +127,7 @@ async fn one_server_does_the_work_and_when_it_is_gone_another_goes_on_where_it_w
         let asked = second.asked.load(Ordering::SeqCst);
         until(|| second.asked.load(Ordering::SeqCst) > asked + 1, "the lease is asked for again").await;
         assert_eq!(second.runs(), 0, "{}: it has not expired", stored.name);
-        clock.0.fetch_add(i64::try_from(LEASE.as_micros()).unwrap(), Ordering::SeqCst);
+        clock.advance(LEASE);
         second.ran().await;
         let third = start();
         // Given back, so that nobody waits for it to expire.
@@ -221,7 +214,7 @@ async fn who_has_stopped_takes_no_lease_any_more() {
             }
             .boxed()
         };
-        let store: Arc<dyn Store> = Arc::new(Interposed::new(Arc::clone(&stored.store), before));
+        let store: Arc<dyn Store> = Arc::new(InterceptingStore::new(Arc::clone(&stored.store), before));
         let evidence = Evidence::new(store, Settings::default());
         let background = evidence.background(MAX_LEASE, vec![Arc::new(Idle)]);
         until(|| asked.load(Ordering::SeqCst) > 0, "the lease is asked for").await;
@@ -236,6 +229,6 @@ async fn who_has_stopped_takes_no_lease_any_more() {
         let expires_at = Timestamp::from_micros(now.as_micros() + 1);
         let other = Lease { name: "idle".to_owned(), holder: Id::new(now, &SystemRandom), expires_at };
         assert!(stored.store.acquire_lease(&other, now).await.unwrap(), "{}: it was given back", stored.name);
-        drop(stored.home);
+        drop(stored.guard);
     }
 }

@@ -21,20 +21,20 @@ use tower::ServiceExt;
 
 use crate::faults::Log;
 use crate::mounts::Mount;
-use crate::scenery::{PROVENANCE, fingerprint};
+use crate::support::environments::{PROVENANCE, fingerprint};
 use crate::support::{Api, Ask, JANE, JOHN, Reply, in_memory};
 
 /// A pool whose jobs wait until they are taken.
 #[derive(Clone)]
 struct Held {
-    places: usize,
+    slots: usize,
     jobs: Arc<Mutex<VecDeque<Job>>>,
     given: Arc<Notify>,
 }
 
 impl ComputePool for Held {
     fn parallelism(&self) -> usize {
-        self.places
+        self.slots
     }
 
     fn spawn(&self, job: Job) {
@@ -60,9 +60,9 @@ async fn held() -> (Api, Held) {
     held_in(1).await
 }
 
-/// A pool of so many places.
-async fn held_in(places: usize) -> (Api, Held) {
-    let pool = Held { places, jobs: Arc::default(), given: Arc::default() };
+/// A pool of so many slots.
+async fn held_in(slots: usize) -> (Api, Held) {
+    let pool = Held { slots, jobs: Arc::default(), given: Arc::default() };
     let evidence = in_memory().await.with_compute_pool(pool.clone());
     (Api::new(evidence, Mount::Tower, "memory").await, pool)
 }
@@ -278,7 +278,7 @@ async fn only_so_much_waits_and_what_comes_beyond_is_told_to_come_again() {
     let (api, pool) = held().await;
     api.given_flow_with_template().await;
     api.given_artifact('a', "t").await;
-    // One has its place, so many wait, and one comes beyond.
+    // One has its slot, so many wait, and one comes beyond.
     let asks = (0..WAITING + 2).map(|_| api.get("/trails/acme/web/t/audit_pdf").into_future());
     let mut asks = FuturesUnordered::from_iter(asks);
     let refused = asks.next().await.expect("the one that is refused");
@@ -290,7 +290,7 @@ async fn only_so_much_waits_and_what_comes_beyond_is_told_to_come_again() {
     assert_eq!((reply.status.as_u16(), jobs), (200, 1));
 }
 
-/// Fills the pool: one has its place, and as many wait as may.
+/// Fills the pool: one has its slot, and as many wait as may.
 async fn filled(api: &Api) -> FuturesUnordered<<Ask as IntoFuture>::IntoFuture> {
     let long = format!("# {}\n{PROVENANCE}", "x".repeat(8 << 10));
     let policy = [
@@ -405,7 +405,7 @@ async fn a_write_that_was_recorded_is_answered_however_much_waits() {
 
 #[tokio::test]
 async fn an_answer_that_is_being_sent_waits_for_its_turn_however_much_waits() {
-    let pool = Held { places: 1, jobs: Arc::default(), given: Arc::default() };
+    let pool = Held { slots: 1, jobs: Arc::default(), given: Arc::default() };
     let evidence = in_memory().await.with_compute_pool(pool.clone());
     let api = Api::new(evidence.clone(), Mount::Tower, "memory").await;
     let document = json!({"name": "web", "description": ""}).to_string();
@@ -436,7 +436,7 @@ async fn an_answer_that_is_being_sent_waits_for_its_turn_however_much_waits() {
     assert_eq!(answer["data"].as_array().map(Vec::len), Some(3));
 }
 
-/// A place for attachments that remembers the longest piece it was given.
+/// An object store that remembers the longest piece it was given.
 #[derive(Clone, Default)]
 struct Longest(Arc<Mutex<usize>>);
 
@@ -464,8 +464,8 @@ impl OutsideBlobs for Longest {
 
 #[tokio::test]
 async fn files_and_their_archive_are_never_in_memory_whole() {
-    let place = Longest::default();
-    let evidence = in_memory().await.with_attachments(Arc::new(place.clone()));
+    let attachments = Longest::default();
+    let evidence = in_memory().await.with_attachments(Arc::new(attachments.clone()));
     let api = Api::new(evidence, Mount::Tower, "memory").await;
     // What digests of numbers say is not to be compressed much.
     let digest = |n: usize| evidence_core::digest::sha256_hex(&n.to_be_bytes());
@@ -477,6 +477,6 @@ async fn files_and_their_archive_are_never_in_memory_whole() {
         ("name=\"attachment_file.2\"; filename=\"b\"", "short"),
     ];
     api.post("/attestations/acme/web/trail/t/generic").form(&files).await.created();
-    let longest = *place.0.lock().unwrap();
+    let longest = *attachments.0.lock().unwrap();
     assert!((1..=CHUNK).contains(&longest), "{longest}");
 }

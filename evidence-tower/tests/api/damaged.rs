@@ -12,16 +12,16 @@ use evidence_core::name::OrgName;
 use evidence_core::{Evidence, Limits, Settings, Store};
 use evidence_store_postgres::sqlx::{self, Connection};
 use evidence_store_sqlite::rusqlite;
-use evidence_test_postgres::Schema;
+use evidence_test_postgres::SchemaName;
 use futures_util::FutureExt;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::faults::Log;
-use crate::interposed::Interposed;
+use crate::intercepting_store::InterceptingStore;
 use crate::mounts::Mount;
-use crate::scenery::{COMPLIANCE, PROVENANCE, fingerprint};
-use crate::support::{Api, Stored, fixture, stores};
+use crate::support::environments::{COMPLIANCE, PROVENANCE, fingerprint};
+use crate::support::{Api, StoreUnderTest, fixture, stores};
 use crate::trails::TEMPLATE;
 
 /// What has become of a ledger entry.
@@ -35,7 +35,7 @@ enum Damage {
 
 /// The database of a store, and what becomes of entries in it.
 struct Database {
-    home: Box<dyn Any + Send>,
+    guard: Box<dyn Any + Send>,
     damage: Damage,
     service: Evidence,
 }
@@ -43,7 +43,7 @@ struct Database {
 impl Database {
     /// Damages the record of this name in a table of the whole store, where none can be gone.
     async fn damage_named(&self, table: &str, name: &str) {
-        let changed = if let Some(folder) = self.home.downcast_ref::<TempDir>() {
+        let changed = if let Some(folder) = self.guard.downcast_ref::<TempDir>() {
             let connection = rusqlite::Connection::open(folder.path().join("evidence.db")).unwrap();
             let record = match self.damage {
                 Damage::NoJson | Damage::Gone => "'damaged {'",
@@ -52,7 +52,7 @@ impl Database {
             let damage = format!("UPDATE \"{table}\" SET record = {record} WHERE name = $1");
             connection.execute(&damage, [name]).unwrap() as u64
         } else {
-            let schema = self.home.downcast_ref::<Schema>().unwrap();
+            let schema = self.guard.downcast_ref::<SchemaName>().unwrap();
             let damage =
                 format!("UPDATE {}.\"{table}\" SET record = 'damaged {{' WHERE name = $1", schema.name);
             let mut connection = sqlx::PgConnection::connect(&schema.url).await.unwrap();
@@ -64,7 +64,7 @@ impl Database {
 
     /// Damages the one entry of these facts that has this in its payload.
     async fn damage(&self, fact: &str, needle: &str) {
-        let changed = if let Some(folder) = self.home.downcast_ref::<TempDir>() {
+        let changed = if let Some(folder) = self.guard.downcast_ref::<TempDir>() {
             let connection = rusqlite::Connection::open(folder.path().join("evidence.db")).unwrap();
             let damage = match self.damage {
                 Damage::NoJson => "UPDATE ledger SET payload = 'damaged {'",
@@ -74,7 +74,7 @@ impl Database {
             let damage = format!("{damage} WHERE kind = $1 AND instr(payload, $2) > 0");
             connection.execute(&damage, [fact, needle]).unwrap()
         } else {
-            let schema = self.home.downcast_ref::<Schema>().unwrap();
+            let schema = self.guard.downcast_ref::<SchemaName>().unwrap();
             let ledger = format!("{}.ledger", schema.name);
             let damage = match self.damage {
                 Damage::NoJson => format!("UPDATE {ledger} SET payload = 'damaged {{'"),
@@ -97,7 +97,7 @@ const MAX_KEYS: usize = 4;
 /// Runs a case over every store that has a database and every damage that it can have, with a fresh fixture.
 async fn over_each_database(case: impl AsyncFn(Api, Database)) {
     for damage in [Damage::NoJson, Damage::NoText, Damage::Gone] {
-        for Stored { name, store, home, .. } in stores().await {
+        for StoreUnderTest { name, store, guard, .. } in stores().await {
             let is_possible = match name {
                 "memory" => false,
                 "postgres" => damage != Damage::NoText,
@@ -107,7 +107,7 @@ async fn over_each_database(case: impl AsyncFn(Api, Database)) {
                 let limits = Limits { api_keys: MAX_KEYS, ..Limits::default() };
                 let evidence = fixture(store, Settings { limits, ..Settings::default() }).await;
                 let api = Api::new(evidence.clone(), Mount::Tower, name).await;
-                case(api, Database { home, damage, service: evidence }).await;
+                case(api, Database { guard, damage, service: evidence }).await;
             }
         }
     }
@@ -194,8 +194,8 @@ async fn a_damaged_record_is_left_out_of_lists_and_an_error_alone() {
         api.get("/trails/acme").await.ok();
         drop(guard);
         let warning = log.text();
-        for told in ["WARN", "a list leaves out a damaged record", "organization=", "index="] {
-            assert!(warning.contains(told), "{told}: {warning}");
+        for part in ["WARN", "a list leaves out a damaged record", "organization=", "index="] {
+            assert!(warning.contains(part), "{part}: {warning}");
         }
     })
     .await;
@@ -232,14 +232,14 @@ async fn who_cannot_be_read_hides_nobody_else_and_gives_no_right() {
         let refused = json!({"errors": {"name": text}});
         assert_eq!(before.len() + 1, MAX_KEYS);
         api.post(keys).json(json!({"description": "one too many"})).await.expect(400, refused);
-        // And nobody is told that there is none.
+        // And it is not reported as missing.
         let path = format!("{keys}/{}", damaged.as_str().unwrap());
         expect_broken(&api, &path).await;
         let (status, message) = BROKEN;
         api.delete(&path).await.expect(status, json!({ "message": message }));
         database.damage("api_key_created", "damaged-personal").await;
-        let told: Vec<_> = host.keys(&mary).await.unwrap().into_iter().map(|key| key.description).collect();
-        assert_eq!(told, ["sound"]);
+        let listed: Vec<_> = host.keys(&mary).await.unwrap().into_iter().map(|key| key.description).collect();
+        assert_eq!(listed, ["sound"]);
         assert_eq!(host.revoke_key(&mary, damaged_personal).await.unwrap_err().status(), status);
 
         // One at a time, so that what is damaged is a page of its own.
@@ -347,13 +347,13 @@ async fn no_verdict_is_better_for_what_is_left_out() {
 
 #[tokio::test]
 async fn a_damaged_template_is_put_right_by_uploading_it_again() {
-    for Stored { name, store, home, .. } in stores().await {
+    for StoreUnderTest { name, store, guard, .. } in stores().await {
         if name == "memory" {
             continue;
         }
         let service = fixture(Arc::clone(&store), Settings::default()).await;
         let api = Api::new(service.clone(), Mount::Tower, name).await;
-        let database = Database { home, damage: Damage::NoJson, service };
+        let database = Database { guard, damage: Damage::NoJson, service };
         api.flow("shop", TEMPLATE).await;
         api.begin("shop", &json!({"name": "t"})).await.created();
         // Remembers nothing yet.
@@ -381,8 +381,8 @@ async fn a_damaged_template_is_put_right_by_uploading_it_again() {
 
 #[tokio::test]
 async fn a_policy_that_was_damaged_is_read_again() {
-    for Stored { name, store, home, .. } in stores().await {
-        let Some(folder) = home.downcast_ref::<TempDir>() else { continue };
+    for StoreUnderTest { name, store, guard, .. } in stores().await {
+        let Some(folder) = guard.downcast_ref::<TempDir>() else { continue };
         let connection = rusqlite::Connection::open(folder.path().join("evidence.db")).unwrap();
         let replace = |this: &str, that: &str| {
             let sql = "UPDATE ledger SET payload = replace(payload, $1, $2) WHERE kind = 'policy_created'";
@@ -426,7 +426,7 @@ async fn a_version_that_comes_while_a_policy_is_read_is_no_damage() {
                 }
                 .boxed()
             };
-            let met = Interposed::new(Arc::clone(&store), meets);
+            let met = InterceptingStore::new(Arc::clone(&store), meets);
             let met = Evidence::new(Arc::new(met), Settings::default());
             let met = Api::new(met, Mount::Tower, "met").await;
             if is_put {

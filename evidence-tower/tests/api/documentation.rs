@@ -7,7 +7,7 @@ use evidence_core::operation::{Operation, Visitor};
 use evidence_tower::openapi;
 use serde_json::{Value, json};
 
-use crate::support::for_each_store;
+use crate::support::on_every_store_and_mount;
 
 #[derive(Default)]
 struct Operations(Vec<(&'static str, String, &'static str)>);
@@ -26,7 +26,7 @@ fn operations() -> Vec<(&'static str, String, &'static str)> {
 
 #[tokio::test]
 async fn anybody_may_read_it() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         api.get("/openapi.json").anonymous().await.expect_exactly(200, openapi());
     })
     .await;
@@ -170,8 +170,8 @@ fn every_operation_has_a_description_and_examples_and_describes_its_parameters()
     for (name, method, path) in operations() {
         let operation = &document["paths"][path][&method];
         // The last paragraph says who may call.
-        let told = operation["description"].as_str().unwrap_or_default().split_once("\n\n");
-        if !told.is_some_and(|(what, who)| !what.trim().is_empty() && !who.trim().is_empty()) {
+        let description = operation["description"].as_str().unwrap_or_default().split_once("\n\n");
+        if !description.is_some_and(|(what, who)| !what.trim().is_empty() && !who.trim().is_empty()) {
             found.push(format!("{name}: a description, from the `///` of its type"));
         }
         for parameter in operation["parameters"].as_array().unwrap() {

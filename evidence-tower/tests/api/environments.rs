@@ -8,11 +8,11 @@ use evidence_core::fact::Fact;
 use evidence_core::memory::MemoryStore;
 use serde_json::{Value, json};
 
-use crate::interposed::{Interposed, counts};
+use crate::intercepting_store::{InterceptingStore, take_counts};
 use crate::mounts::Mount;
-use crate::scenery::{COMPLIANCE, PROVENANCE};
-use crate::support::{Api, NOW, fixture, for_each_store};
-use crate::unreadable::{inject, over_each_store};
+use crate::support::environments::{COMPLIANCE, PROVENANCE};
+use crate::support::{Api, NOW, fixture, on_every_store_and_mount};
+use crate::unreadable::{inject, on_every_store_without_rebuild};
 
 const ONLY_PHYSICAL: &str = "Can only add physical environments to logical environments";
 
@@ -23,7 +23,7 @@ fn unknown(field: &str, name: &str) -> Value {
 
 #[tokio::test]
 async fn an_environment_is_created_and_got() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         let body = json!({"name": "prod", "type": "K8S", "description": "live", "include_scaling": true, "require_provenance": true});
         for _ in ["created", "updated"] {
             api.put("/environments/acme").json(&body).await.expect_exactly(201, json!("OK"));
@@ -44,7 +44,7 @@ async fn an_environment_is_created_and_got() {
 
 #[tokio::test]
 async fn an_upsert_keeps_a_description_that_is_not_given_and_never_changes_the_type() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         let put = |kind: &str, description: &str| {
             let body = json!({"name": "prod", "type": kind, "description": description, "included_environments": null, "policies": null});
             api.put("/environments/acme").json(&body)
@@ -63,7 +63,7 @@ async fn an_upsert_keeps_a_description_that_is_not_given_and_never_changes_the_t
 
 #[tokio::test]
 async fn every_type_is_accepted_and_every_mistake_in_the_body_is_named() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         for kind in ["K8S", "ECS", "S3", "lambda", "server", "docker", "azure-apps", "cloud-run", "logical"] {
             api.given_environments(kind, &[kind]).await;
             api.get(&format!("/environments/acme/{kind}")).await.expect(200, json!({"type": kind}));
@@ -105,7 +105,7 @@ async fn every_type_is_accepted_and_every_mistake_in_the_body_is_named() {
 
 #[tokio::test]
 async fn a_snapshotter_creates_environments_and_changes_none() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         let put = |key: &'static str, description: &str| {
             let body = json!({"name": "prod", "type": "docker", "description": description});
             api.put("/environments/acme").key(key).json(&body)
@@ -122,7 +122,7 @@ async fn a_snapshotter_creates_environments_and_changes_none() {
 
 #[tokio::test]
 async fn a_logical_environment_includes_physical_ones_in_the_order_given() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         api.given_environments("docker", &["a", "b"]).await;
         let put = |kind: &str, members: &[&str]| {
             let body = json!({"name": "all", "type": kind, "description": "", "included_environments": members});
@@ -143,7 +143,7 @@ async fn a_logical_environment_includes_physical_ones_in_the_order_given() {
 
 #[tokio::test]
 async fn policies_can_be_set_with_the_upsert() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         api.put_policy("b", PROVENANCE).await;
         api.put_policy("a", COMPLIANCE).await;
         let put = |policies: Value| {
@@ -167,7 +167,7 @@ async fn policies_can_be_set_with_the_upsert() {
 
 #[tokio::test]
 async fn environments_are_listed_filtered_and_sorted() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         api.given_environments("docker", &["beta", "Alpha"]).await;
         api.given_environments("server", &["gamma"]).await;
         let table = [
@@ -195,7 +195,7 @@ async fn environments_are_listed_filtered_and_sorted() {
 
 #[tokio::test]
 async fn a_page_of_environments_comes_in_an_envelope() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         api.given_environments("docker", &["a", "b", "c"]).await;
         let href = |page: u64| {
             json!({"href": format!("http://localhost:8001/api/v2/environments/acme?page={page}&per_page=2&sort=name&sort_direction=asc&name=")})
@@ -232,7 +232,7 @@ async fn a_page_of_environments_comes_in_an_envelope() {
 
 #[tokio::test]
 async fn join_adds_a_physical_environment_to_a_logical_one_and_names_what_is_missing_or_unfit() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         api.given_environments("docker", &["a", "b"]).await;
         api.given_environments("logical", &["all", "other"]).await;
         let join = |logical: &str, body: Value| {
@@ -274,7 +274,7 @@ async fn join_adds_a_physical_environment_to_a_logical_one_and_names_what_is_mis
 
 #[tokio::test]
 async fn a_logical_environment_is_as_compliant_as_its_members() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         api.given_environments("docker", &["a", "b"]).await;
         let body =
             json!({"name": "all", "type": "logical", "description": "", "included_environments": ["a", "b"]});
@@ -300,7 +300,7 @@ async fn a_logical_environment_is_as_compliant_as_its_members() {
 
 #[tokio::test]
 async fn attach_adds_policies_all_or_nothing_and_evaluates_the_latest_snapshot_anew() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         api.given_environments("docker", &["prod"]).await;
         api.put_policy("b", PROVENANCE).await;
         api.put_policy("a", COMPLIANCE).await;
@@ -345,7 +345,7 @@ async fn attach_adds_policies_all_or_nothing_and_evaluates_the_latest_snapshot_a
 
 #[tokio::test]
 async fn an_archived_member_is_left_out_of_a_logical_environment() {
-    over_each_store(async |api, store, acme| {
+    on_every_store_without_rebuild(async |api, store, acme| {
         api.given_environments("docker", &["a", "b"]).await;
         api.put_policy("p", PROVENANCE).await.created();
         for (member, running) in [("a", [].as_slice()), ("b", &[('1', [1].as_slice())])] {
@@ -376,7 +376,7 @@ async fn an_archived_member_is_left_out_of_a_logical_environment() {
 
 #[tokio::test]
 async fn a_long_list_of_environments_is_read_some_at_a_time() {
-    let (store, answered) = Interposed::measured(Arc::new(MemoryStore::new()));
+    let (store, answered) = InterceptingStore::measured(Arc::new(MemoryStore::new()));
     let evidence = fixture(Arc::new(store), Settings::default()).await;
     let api = Api::new(evidence, Mount::Tower, "memory").await;
     let names = Vec::from_iter((0..70).map(|number| format!("env{number:02}")));
@@ -387,7 +387,7 @@ async fn a_long_list_of_environments_is_read_some_at_a_time() {
     let all = json!({"name": "all", "type": "logical", "description": "", "included_environments": names});
     api.put("/environments/acme").json(all).await.created();
     let about_environments =
-        || counts(&answered, ["environments", "environments_listed", "environments_by_id"]);
+        || take_counts(&answered, ["environments", "environments_listed", "environments_by_id"]);
     let listed = |list: &Value| {
         Vec::from_iter(list.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap().to_owned()))
     };

@@ -1,23 +1,22 @@
 //! The examples of the OpenAPI document are calls that run: a team's first days, at fixed times and with fixed ids. Each
-//! call and its answer is compared with what the document shows; `EVIDENCE_WRITE_EXAMPLES=1` writes that anew.
+//! call and its answer is compared with what the document shows; `EVIDENCE_WRITE_EXAMPLES=1` writes that again.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 use evidence_core::auth::ApiKey;
 use evidence_core::memory::MemoryStore;
-use evidence_core::operation::{Operation, Visitor};
 use evidence_core::seed::Seed;
-use evidence_core::time::{Clock, Timestamp};
-use evidence_core::{Evidence, Settings, api};
+use evidence_core::{Evidence, Settings};
 use evidence_tower::openapi;
 use http::Method;
 use serde_json::{Map, Value, json};
 
 use crate::mounts::Mount;
-use crate::support::{Api, Counter, JANE, NOW, Reply};
+use crate::operation_paths::routes;
+use crate::support::{Api, Counter, JANE, ManualClock, Reply};
 
 const FINGERPRINT: &str = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
 const COMMIT: &str = "3f786850e387550fdab836ed7e6dc881de23001b";
@@ -42,26 +41,6 @@ artifacts:
     required: true
 ";
 
-/// A minute passes with each call.
-struct Minutes(AtomicI64);
-
-impl Clock for Minutes {
-    fn now(&self) -> Timestamp {
-        Timestamp::from_seconds(self.0.load(Ordering::Relaxed))
-    }
-}
-
-/// Method and path of every operation.
-#[derive(Default)]
-struct Routes(BTreeMap<&'static str, (Method, &'static str)>);
-
-impl Visitor for Routes {
-    fn visit<O: Operation>(&mut self) {
-        let method = format!("{:?}", O::METHOD).to_uppercase().parse().unwrap();
-        self.0.insert(O::NAME, (method, O::PATH));
-    }
-}
-
 /// What a call sends.
 enum Sent {
     Nothing,
@@ -73,14 +52,14 @@ enum Sent {
 /// The calls so far.
 struct Calls {
     api: Api,
-    clock: Arc<Minutes>,
-    routes: Routes,
+    clock: Arc<ManualClock>,
+    routes: BTreeMap<&'static str, (Method, &'static str)>,
     shown: Map<String, Value>,
 }
 
 impl Calls {
     async fn new() -> Self {
-        let clock = Arc::new(Minutes(AtomicI64::new(NOW.as_micros() / 1_000_000)));
+        let clock = Arc::new(ManualClock::default());
         let settings =
             Settings { public_url: "https://evidence.example.com".to_owned(), ..Settings::default() };
         let random = Arc::new(Counter::default());
@@ -89,21 +68,20 @@ impl Calls {
         let api_key = Some(ApiKey::imported(JANE.to_owned()));
         let orgs = vec!["acme".parse().unwrap()];
         service.seed(&Seed { user: "jane".parse().unwrap(), orgs, api_key }).await.unwrap();
-        let mut routes = Routes::default();
-        api::operations(&mut routes);
-        Self { api: Api::new(service, Mount::Tower, "memory").await, clock, routes, shown: Map::new() }
+        let api = Api::new(service, Mount::Tower, "memory").await;
+        Self { api, clock, routes: routes(), shown: Map::new() }
     }
 
-    /// Calls an operation: parameters that its path does not name are the query's.
+    /// Calls an operation, a minute after the last call: parameters that its path does not name are the query's.
     async fn call(&self, operation: &str, parameters: &Value, sent: &Sent) -> Reply {
-        self.clock.0.fetch_add(60, Ordering::Relaxed);
-        let (method, template) = &self.routes.0[operation];
+        self.clock.advance(Duration::from_secs(60));
+        let (method, template) = &self.routes[operation];
         let (mut path, mut query) = ((*template).to_owned(), Vec::new());
         for (name, value) in parameters.as_object().unwrap() {
             let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            let place = format!("{{{name}}}");
-            if path.contains(&place) {
-                path = path.replace(&place, &text);
+            let parameter = format!("{{{name}}}");
+            if path.contains(&parameter) {
+                path = path.replace(&parameter, &text);
             } else {
                 query.push(format!("{name}={text}"));
             }
@@ -313,7 +291,7 @@ impl Calls {
         self.get("get_environment", production.clone()).await;
         self.get("list_snapshots", with(&production, "interval", "1..NOW")).await;
         self.get("get_snapshot", with(&production, "snapshot_expression", "-1")).await;
-        if self.routes.0.contains_key("download_trail_audit_pdf") {
+        if self.routes.contains_key("download_trail_audit_pdf") {
             self.get("download_trail_audit_pdf", in_trail).await;
         }
     }
@@ -334,14 +312,16 @@ async fn the_examples_of_the_document_are_calls_that_run() {
     }
     let document = openapi();
     for (operation, example) in &calls.shown {
-        let (method, path) = &calls.routes.0[operation.as_str()];
-        let told = &document["paths"][path][method.as_str().to_lowercase()];
-        let response = &told["responses"][example["status"].to_string()]["content"]["application/json"];
-        assert_eq!(response.get("example"), example.get("answer"), "{operation}: the answer");
-        let content = told["requestBody"]["content"].as_object();
+        let (method, path) = &calls.routes[operation.as_str()];
+        let operation = &document["paths"][path][method.as_str().to_lowercase()];
+        let response = &operation["responses"][example["status"].to_string()]["content"]["application/json"];
+        // As text: the order of the keys counts, too.
+        let text = |answer: Option<&Value>| answer.map(Value::to_string);
+        assert_eq!(text(response.get("example")), text(example.get("answer")), "{operation}: the answer");
+        let content = operation["requestBody"]["content"].as_object();
         let body = content.and_then(|content| content.values().next()?.get("example"));
         assert_eq!(body, example.get("body"), "{operation}: the body");
-        for parameter in told["parameters"].as_array().unwrap() {
+        for parameter in operation["parameters"].as_array().unwrap() {
             let sent = example["parameters"].get(parameter["name"].as_str().unwrap());
             assert_eq!(parameter.get("example"), sent, "{operation}: {}", parameter["name"]);
         }

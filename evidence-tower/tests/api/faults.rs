@@ -86,7 +86,7 @@ impl EvidenceService for Faulty {
     }
 }
 
-/// What is logged while this lives, on this thread.
+/// Collects log lines of this thread while a guard from [`Log::start`] lives.
 #[derive(Clone, Default)]
 pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -144,7 +144,7 @@ async fn a_failure_is_answered_without_its_cause_and_logged_with_it() {
                 retry,
                 "{fault:?}"
             );
-            // The panic hook tells why something panicked, and nothing is behind a lost race.
+            // The panic hook logs why something panicked, and a lost race has no cause.
             let cause = match fault {
                 Fault::Panics => "panicked",
                 Fault::Contended => "the state changed meanwhile",
@@ -155,7 +155,7 @@ async fn a_failure_is_answered_without_its_cause_and_logged_with_it() {
     }
 }
 
-/// A place for attachments that does not answer any more from some time on, or that has lost them.
+/// An object store that stops answering, or that has lost its attachments.
 #[derive(Default)]
 struct Nowhere {
     is_away: AtomicBool,
@@ -186,8 +186,8 @@ impl OutsideBlobs for Nowhere {
 #[tokio::test]
 async fn a_download_of_what_is_not_to_be_had_fails_before_it_begins() {
     for (is_away, status) in [(true, 503), (false, 500)] {
-        let place = Arc::new(Nowhere::default());
-        let evidence = in_memory().await.with_attachments(place.clone());
+        let attachments = Arc::new(Nowhere::default());
+        let evidence = in_memory().await.with_attachments(attachments.clone());
         let api = Api::new(evidence, Mount::Tower, "nowhere").await;
         let flow = [("name=\"data_json\"", r#"{"name": "shop", "description": ""}"#)];
         api.put("/flows/acme/template_file").form(&flow).await.created();
@@ -198,13 +198,13 @@ async fn a_download_of_what_is_not_to_be_had_fails_before_it_begins() {
         api.post("/attestations/acme/shop/trail/t/generic").form(&parts).await.created();
         let found = api.get("/attestations/acme/shop/trail/t/one").await.ok();
         let id = found[0]["attestation_id"].as_str().unwrap();
-        place.is_away.store(is_away, Ordering::Relaxed);
+        attachments.is_away.store(is_away, Ordering::Relaxed);
         let download = api.get(&format!("/attestations/acme/shop/trail/t/attestation/{id}/evidence")).await;
         download.expect(status, json!({}));
     }
 }
 
-/// A place for attachments that has lost all but the first chunk, or that answers more than was kept.
+/// An object store that has lost all but the first chunk, or that answers more than was put.
 struct Lossy {
     repeats: bool,
 }
@@ -252,7 +252,7 @@ async fn a_download_that_lost_a_chunk_breaks_off_and_never_ends_as_if_it_were_wh
     }
 }
 
-/// A service whose operations wait to be let go, and tell when they have begun.
+/// A service whose operations wait to be let go, and signal that they have begun.
 #[derive(Clone)]
 struct Slow {
     evidence: Evidence,

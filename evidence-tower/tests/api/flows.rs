@@ -6,15 +6,15 @@ use evidence_core::Settings;
 use evidence_core::memory::MemoryStore;
 use serde_json::json;
 
-use crate::interposed::{Interposed, counts};
+use crate::intercepting_store::{InterceptingStore, take_counts};
 use crate::mounts::Mount;
-use crate::support::{Api, JOHN, fixture, for_each_store};
+use crate::support::{Api, JOHN, fixture, on_every_store_and_mount};
 
 const TEMPLATE: &str = "version: 1\ntrail:\n  attestations:\n    - name: jira\n      type: jira\n";
 
 #[tokio::test]
 async fn a_flow_is_put_got_and_listed() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         let document = ("name=\"data_json\"", r#"{"name": "web", "description": "The site"}"#);
         let put = api.put("/flows/acme/template_file").form(&[document]).await;
         put.expect_exactly(201, "OK");
@@ -33,7 +33,7 @@ async fn a_flow_is_put_got_and_listed() {
 
 #[tokio::test]
 async fn an_outsider_reads_a_public_flow_by_name_and_nothing_else() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         for (name, visibility) in [("open", "public"), ("closed", "private")] {
             let document = json!({"name": name, "description": "", "visibility": visibility}).to_string();
             let put = api.put("/flows/acme/template_file").form(&[("name=\"data_json\"", &document)]).await;
@@ -53,7 +53,7 @@ async fn an_outsider_reads_a_public_flow_by_name_and_nothing_else() {
 
 #[tokio::test]
 async fn a_long_list_of_flows_is_read_some_flows_at_a_time() {
-    let (store, answered) = Interposed::measured(Arc::new(MemoryStore::new()));
+    let (store, answered) = InterceptingStore::measured(Arc::new(MemoryStore::new()));
     let api = Api::new(fixture(Arc::new(store), Settings::default()).await, Mount::Tower, "memory").await;
     let names = Vec::from_iter((0..70).map(|number| format!("flow{number:02}")));
     // The list is by name, whatever the order that they were made in.
@@ -62,7 +62,7 @@ async fn a_long_list_of_flows_is_read_some_flows_at_a_time() {
         api.put("/flows/acme/template_file").form(&[("name=\"data_json\"", &long)]).await.created();
     }
     api.begin("flow69", &json!({"name": "t"})).await.created();
-    let about_flows = || counts(&answered, ["flows", "flows_by_id", "newest_trails"]);
+    let about_flows = || take_counts(&answered, ["flows", "flows_by_id", "newest_trails"]);
     about_flows();
     let found = api.get("/flows/acme").await.ok();
     let found = found.as_array().unwrap();

@@ -7,16 +7,16 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use evidence_core::auth::{Principal, Role, Scope};
 use evidence_core::blobs::Chunks;
+use evidence_core::bounded::{Description, ShortText};
 use evidence_core::digest::sha256_hex;
 use evidence_core::flows::{FlowInput, PutFlow};
 use evidence_core::name::{FlowName, OrgName, ServiceAccountName};
 use evidence_core::operation::{
-    Form, Header, JsonList, Method, Operations, Put, Raw, Streamed, Visitor, WithHeaders,
+    Acknowledged, Form, Header, JsonList, Method, Operations, Put, Raw, Streamed, Visitor, WithHeaders,
 };
 use evidence_core::page::PerPage;
 use evidence_core::schemas::GetFlowTemplateSchema;
 use evidence_core::service::Context;
-use evidence_core::shared::{Acknowledged, Description, ShortText};
 use evidence_core::{Error, EvidenceService, Limits, Operation, Result, StoreError};
 use evidence_tower::EvidenceApi;
 use futures_util::{StreamExt, stream};
@@ -29,7 +29,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::mounts::{MOUNTS, Mount};
-use crate::support::{Api, JANE, in_memory};
+use crate::support::{Api, JANE, acme, in_memory};
 
 struct Host;
 
@@ -319,8 +319,7 @@ async fn an_operation_without_a_credential_records_as_whom_the_host_names() {
         let account = json!({"name": "looker", "privilege": "reader"});
         api.post("/service-accounts/acme").json(account).await.created();
         let store = evidence.store();
-        let jane = store.user("jane").await.unwrap().unwrap();
-        let org = store.org_role("acme", jane.id).await.unwrap().unwrap().organization.id;
+        let org = acme(store).await;
         let entries = async || store.ledger_entries(org, 0, 1000).await.unwrap();
         let before = entries().await.len();
         let ask = |org: &str, event: &Value, secret: &[u8]| {

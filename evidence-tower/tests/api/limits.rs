@@ -3,9 +3,9 @@
 use evidence_core::{Limits, Settings};
 use serde_json::{Value, json};
 
-use crate::json::INVALID;
 use crate::mounts::Mount;
-use crate::scenery::{COMPLIANCE, PROVENANCE, fingerprint};
+use crate::support::environments::{COMPLIANCE, PROVENANCE, fingerprint};
+use crate::support::json::INVALID;
 use crate::support::{Api, in_memory_with};
 
 async fn limited(limits: Limits) -> Api {
@@ -93,8 +93,8 @@ async fn a_pdf_shows_so_many_bytes_and_no_more() {
     assert_eq!(api.get("/trails/acme/shop/t/audit_pdf").await.status, 200);
     attest("x".repeat(5_000)).await.created();
     let reply = api.get("/trails/acme/shop/t/audit_pdf").await.expect(400, json!({}));
-    let told = reply.json()["errors"]["trail_name"].as_str().unwrap().to_owned();
-    assert!(told.ends_with("bytes of reports; a PDF shows 5000 at most"), "{told}");
+    let message = reply.json()["errors"]["trail_name"].as_str().unwrap().to_owned();
+    assert!(message.ends_with("bytes of reports; a PDF shows 5000 at most"), "{message}");
     api.get("/trails/acme/shop/t").await.ok();
 }
 
@@ -217,7 +217,7 @@ async fn an_artifact_shows_its_first_run_and_the_newest() {
         api.report_running("prod", &[]).await.created();
     }
     let artifact = api.get(&format!("/artifacts/acme/web/fingerprint/{}", fingerprint('1'))).await.ok();
-    let exited = artifact["exited"].as_array().unwrap().iter().map(|place| &place["snapshot_index"]);
+    let exited = artifact["exited"].as_array().unwrap().iter().map(|interval| &interval["snapshot_index"]);
     assert_eq!(exited.collect::<Vec<_>>(), [3, 9, 12]);
     let trail = api.get("/trails/acme/web/t").await.ok();
     let of = |kind: &str| {
@@ -272,8 +272,8 @@ async fn the_runs_that_a_pdf_shows_count_for_its_size() {
         let limits = Limits { trail_runs: most, audit_pdf: 1, ..Limits::default() };
         let reply =
             taking_turns(limits).await.get("/trails/acme/web/t/audit_pdf").await.expect(400, json!({}));
-        let told = reply.json()["errors"]["trail_name"].as_str().unwrap().to_owned();
-        let (_, after) = told.split_once(" has ").unwrap();
+        let message = reply.json()["errors"]["trail_name"].as_str().unwrap().to_owned();
+        let (_, after) = message.split_once(" has ").unwrap();
         after.split_once(' ').unwrap().0.parse::<u64>().unwrap()
     };
     let reports = bytes(0).await;
@@ -301,9 +301,9 @@ async fn a_snapshot_that_is_too_large_is_refused_and_changes_nothing() {
     let snapshot = api.get("/snapshots/acme/prod/2").await.expect(200, json!({"compliant": false}));
     let snapshot = snapshot.ok();
     let decisions = snapshot["artifacts"][0]["policy_decisions"].as_array().unwrap();
-    let said =
+    let reason =
         |decision: &serde_json::Value| decision["rule_evaluations"][0]["resolutions"][0]["type"].clone();
-    assert!(decisions.iter().all(|decision| said(decision) == "missing_provenance"), "{snapshot}");
+    assert!(decisions.iter().all(|decision| reason(decision) == "missing_provenance"), "{snapshot}");
     assert_eq!(decisions.len(), 9);
     assert!(snapshot["artifacts"].to_string().len() > 2_000);
 }

@@ -7,11 +7,10 @@ mod steps;
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 use evidence_core::auth::ApiKey;
 use evidence_core::seed::Seed;
-use evidence_core::time::{Clock, Timestamp};
 use evidence_core::{Evidence, Settings, Store};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseResult, TestRunner};
@@ -19,44 +18,42 @@ use serde_json::Value;
 
 use self::steps::{Step, Text, Thing, runs};
 use crate::mounts::Mount;
-use crate::support::{Api, Counter, JANE, JOHN, NOW, Reply, Stored, stores};
+use crate::support::{Api, Counter, JANE, JOHN, ManualClock, Reply, StoreUnderTest, stores};
 
-/// The clock of a run.
-#[derive(Debug)]
-struct Ticking(AtomicI64);
-
-impl Clock for Ticking {
-    fn now(&self) -> Timestamp {
-        Timestamp::from_micros(self.0.load(Ordering::Relaxed))
-    }
-}
-
-/// A service over one of the stores.
+/// Two services over one of the stores, which take turns: each remembers what the other may have changed.
 struct Contender {
     name: &'static str,
-    api: Api,
+    apis: [Api; 2],
     store: Arc<dyn Store>,
-    _home: Box<dyn Any + Send>,
+    _guard: Box<dyn Any + Send>,
 }
 
 impl Contender {
-    async fn new(Stored { name, store, home, .. }: Stored, clock: &Arc<Ticking>) -> Self {
+    async fn new(
+        StoreUnderTest { name, store, guard, .. }: StoreUnderTest,
+        clock: &Arc<ManualClock>,
+    ) -> Self {
         let random = Arc::new(Counter::default());
         let clock = Arc::clone(clock);
-        let service = Evidence::with_sources(Arc::clone(&store), Settings::default(), clock, random);
+        let service = || {
+            let (store, clock, random) = (Arc::clone(&store), Arc::clone(&clock), Arc::clone(&random));
+            Evidence::with_sources(store, Settings::default(), clock, random)
+        };
+        let services = [service(), service()];
         for (user, org, key) in [("jane", "acme", JANE), ("john", "foobar", JOHN)] {
             let api_key = Some(ApiKey::imported(key.to_owned()));
             let seed = Seed { user: user.parse().unwrap(), orgs: vec![org.parse().unwrap()], api_key };
-            service.seed(&seed).await.unwrap();
+            services[0].seed(&seed).await.unwrap();
         }
-        Self { name, api: Api::new(service, Mount::Tower, name).await, store, _home: home }
+        let [one, another] = services.map(|service| Api::new(service, Mount::Tower, name));
+        Self { name, apis: [one.await, another.await], store, _guard: guard }
     }
 
-    async fn send(&self, step: &Step, told: &Told) -> Reply {
+    async fn send(&self, number: usize, step: &Step, told: &Told) -> Reply {
         let path: Vec<&str> = step.path.iter().map(|text| told.text(text)).collect();
         let asked = step.asked.as_ref().map(|(name, id)| format!("&{name}={}", told.text(id)));
         let path = format!("/{}?{}{}", path.join("/"), step.query, asked.unwrap_or_default());
-        let ask = self.api.request(step.method.clone(), &path).key(told.text(&step.key));
+        let ask = self.apis[number % 2].request(step.method.clone(), &path).key(told.text(&step.key));
         match (&step.sent, step.parts) {
             (None, _) => ask.await,
             (Some(sent), None) => ask.json(&sent.document).await,
@@ -130,7 +127,7 @@ impl Told {
 type Tally = BTreeMap<(&'static str, u16), usize>;
 
 async fn run(steps: &[Step], tally: &mut Tally) -> TestCaseResult {
-    let clock = Arc::new(Ticking(AtomicI64::new(NOW.as_micros())));
+    let clock = Arc::new(ManualClock::default());
     let mut contenders = Vec::new();
     for stored in stores().await {
         contenders.push(Contender::new(stored, &clock).await);
@@ -138,11 +135,11 @@ async fn run(steps: &[Step], tally: &mut Tally) -> TestCaseResult {
     let Some((first, others)) = contenders.split_first() else { return Ok(()) };
     let mut told = Told::default();
     for (number, step) in steps.iter().enumerate() {
-        clock.0.fetch_add(step.pause * 1_000_000, Ordering::Relaxed);
-        let expected = first.send(step, &told).await;
+        clock.advance(Duration::from_secs(step.pause));
+        let expected = first.send(number, step, &told).await;
         prop_assert!(expected.status.as_u16() < 500, "step {number}: {expected:?}");
         for other in others {
-            let found = other.send(step, &told).await;
+            let found = other.send(number, step, &told).await;
             let alike = (found.status, &found.headers, &found.body)
                 == (expected.status, &expected.headers, &expected.body);
             prop_assert!(alike, "step {number}, {} and {}:\n{expected:?}\n{found:?}", first.name, other.name);

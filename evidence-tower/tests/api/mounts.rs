@@ -90,12 +90,12 @@ async fn serve_rocket(api: EvidenceApi<impl EvidenceService>, prefix: &'static s
     let config = rocket::Config { port: 0, log_level: LogLevel::Off, ..rocket::Config::debug_default() };
     let (bound, address) = oneshot::channel();
     let bound = Mutex::new(Some(bound));
-    let tell = AdHoc::on_liftoff("tell the address", move |rocket| {
+    let announce = AdHoc::on_liftoff("announce the address", move |rocket| {
         let address = SocketAddr::new(rocket.config().address, rocket.config().port);
         bound.lock().unwrap().take().unwrap().send(address).unwrap();
         Box::pin(async {})
     });
-    let app = rocket::custom(config).mount(prefix, RocketMount::new(api)).attach(tell);
+    let app = rocket::custom(config).mount(prefix, RocketMount::new(api)).attach(announce);
     tokio::spawn(app.launch());
     address.await.unwrap()
 }

@@ -14,17 +14,16 @@ use futures_util::FutureExt;
 use serde_json::json;
 use tokio::time::{sleep, timeout};
 
-use crate::interposed::{Call, Interposed, queries};
+use crate::intercepting_store::{Call, InterceptingStore, take_queries};
 use crate::mounts::Mount;
-use crate::scenery::{COMPLIANCE, PROVENANCE, Seen};
-use crate::support::{Api, NOW, each_store, fixture, for_each_store, stores};
-use crate::templates::org;
+use crate::support::environments::{COMPLIANCE, PROVENANCE, RunningArtifact};
+use crate::support::{Api, NOW, acme, fixture, on_every_store, on_every_store_and_mount, stores};
 
 const EMPTY: &str = "_schema: https://example.com/schemas/policy/v1\n";
 
 #[tokio::test]
 async fn a_policy_is_created_with_201_and_gets_a_version_with_each_new_text() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         let now = json!(NOW.seconds());
         let version = |version: u64, text: &str| {
             json!({"version": version, "comment": "", "timestamp": now, "created_by": "jane", "policy_yaml": text})
@@ -51,10 +50,9 @@ async fn a_policy_is_created_with_201_and_gets_a_version_with_each_new_text() {
 
 #[tokio::test]
 async fn a_policy_and_a_trail_do_not_grow_with_each_of_their_facts() {
-    each_store(async |api, store| {
+    on_every_store(async |api, store| {
         api.put_policy("p", EMPTY).await.created();
-        let acme = store.user("jane").await.unwrap().unwrap();
-        let acme = store.org_role("acme", acme.id).await.unwrap().unwrap().organization.id;
+        let acme = acme(&*store).await;
         let mut sizes = BTreeMap::<String, Vec<usize>>::new();
         for n in 1000..1120 {
             let text = format!("{EMPTY}# {n}\n");
@@ -89,7 +87,7 @@ async fn a_policy_and_a_trail_do_not_grow_with_each_of_their_facts() {
 
 #[tokio::test]
 async fn comment_and_description_are_kept_and_a_text_may_be_left_out_of_an_update() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         let put = |payload: serde_json::Value, text: Option<&str>| {
             let payload = payload.to_string();
             let mut parts = vec![("name=\"payload\"", payload.as_str())];
@@ -116,7 +114,7 @@ async fn comment_and_description_are_kept_and_a_text_may_be_left_out_of_an_updat
 
 #[tokio::test]
 async fn a_comment_on_a_new_description_is_in_the_ledger() {
-    each_store(async |api, store| {
+    on_every_store(async |api, store| {
         api.put_policy("p", EMPTY).await.created();
         let put = |description: &str, comment: &str| {
             let payload = json!({"name": "p", "description": description, "comment": comment}).to_string();
@@ -127,7 +125,7 @@ async fn a_comment_on_a_new_description_is_in_the_ledger() {
         for (description, comment) in [("a", "told why"), ("a", "nothing is new"), ("b", "")] {
             put(description, comment).await.ok();
         }
-        let acme = org(&*store, "jane", "acme").await;
+        let acme = acme(&*store).await;
         let entries = store.ledger_entries(acme, 0, 1000).await.unwrap();
         let facts = entries.iter().filter(|entry| entry.kind == "policy_updated");
         let facts = facts.map(|entry| serde_json::from_str::<serde_json::Value>(&entry.payload).unwrap());
@@ -139,7 +137,7 @@ async fn a_comment_on_a_new_description_is_in_the_ledger() {
 
 #[tokio::test]
 async fn a_policy_that_cannot_be_read_or_kept_is_refused() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         let exceptions = "_schema: https://x.org/v1\nartifacts:\n  provenance:\n    required: true\n    exceptions:\n      - if: ${{ true }}\n";
         let attestations = "_schema: https://x.org/v1\nartifacts:\n  attestations:\n    - type: junit\n";
         for text in ["", "[", "a: b\n", "_schema: https://x.org/v2\n", exceptions, attestations] {
@@ -174,7 +172,7 @@ async fn a_policy_that_cannot_be_read_or_kept_is_refused() {
 
 #[tokio::test]
 async fn an_unknown_policy_is_not_found_and_only_writers_put() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         let text = "no policy named 'p' in organization 'acme'";
         let missing = json!({"message": "Policy not found", "errors": {"policy_name": text}});
         api.get("/policies/acme/p").await.expect_exactly(404, missing);
@@ -187,7 +185,7 @@ async fn an_unknown_policy_is_not_found_and_only_writers_put() {
 
 #[tokio::test]
 async fn a_new_version_evaluates_what_runs_where_it_is_attached() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         api.given_environments("docker", &["b", "a", "idle", "free"]).await;
         api.put_policy("p", EMPTY).await;
         for name in ["b", "a", "idle"] {
@@ -233,7 +231,7 @@ async fn environments_that_a_new_version_did_not_reach_are_evaluated_by_it_in_th
             }
             .boxed()
         };
-        let interposed = Arc::new(Interposed::new(Arc::clone(&stored.store), before));
+        let interposed = Arc::new(InterceptingStore::new(Arc::clone(&stored.store), before));
         let api = Api::new(fixture(interposed, Settings::default()).await, Mount::Tower, stored.name).await;
         api.given_environments("docker", &["a", "b"]).await;
         api.put_policy("p", EMPTY).await.created();
@@ -257,18 +255,18 @@ async fn environments_that_a_new_version_did_not_reach_are_evaluated_by_it_in_th
             api.expect_snapshots(name, 2).await;
         }
         background.stop().await;
-        drop(stored.home);
+        drop(stored.guard);
     }
 }
 
 #[tokio::test]
 async fn a_version_is_read_when_it_is_first_evaluated_by_and_no_older_one_is() {
-    let (store, answered) = Interposed::measured(Arc::new(MemoryStore::new()));
+    let (store, answered) = InterceptingStore::measured(Arc::new(MemoryStore::new()));
     let evidence = fixture(Arc::new(store), Settings::default()).await;
     let api = Api::new(evidence, Mount::Tower, "memory").await;
     let about_policies = || {
         let about = |query: &&'static str| query.starts_with("polic");
-        Vec::from_iter(queries(&answered).into_iter().filter(about))
+        Vec::from_iter(take_queries(&answered).into_iter().filter(about))
     };
     api.given_environments("docker", &["prod"]).await;
     api.report_running("prod", &[('1', &[10])]).await.created();
@@ -278,7 +276,7 @@ async fn a_version_is_read_when_it_is_first_evaluated_by_and_no_older_one_is() {
     api.attach("prod", "p").await;
     let first = ["policy", "policy_version_sizes", "policy_versions_by_number"];
     assert_eq!(about_policies(), first, "attaching");
-    let reports: [&[Seen<'_>]; 2] = [&[('1', &[10])], &[('2', &[10])]];
+    let reports: [&[RunningArtifact<'_>]; 2] = [&[('1', &[10])], &[('2', &[10])]];
     for running in reports {
         api.report_running("prod", running).await;
         assert_eq!(about_policies(), ["policies_by_id"], "a report");

@@ -1,5 +1,5 @@
-//! Many callers who create the same thing at the same time: one record comes of it, nobody meets an error of ours, and
-//! everybody sees the same thing afterwards.
+//! Many callers who create the same thing at the same time: one record is made, no request is answered with a server error,
+//! and all callers see the same afterwards.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,12 @@ use futures_util::future::join_all;
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::support::{Api, Ask, for_each_store};
+use crate::support::{Api, Ask, on_every_store_and_mount};
 
 const RACERS: usize = 64;
 
-/// How many look afterwards: as many as any store has connections for, so that nobody waits for one on a slow machine.
-const ONLOOKERS: usize = 8;
+/// How many read afterwards: no more than the connections of the PostgreSQL store under test.
+const ONLOOKERS: usize = 4;
 
 /// Sends the same request from many tasks at once, and answers how many were given each status.
 async fn race(ask: impl Fn(usize) -> Ask) -> BTreeMap<u16, usize> {
@@ -39,15 +39,15 @@ async fn expect_one(api: &Api, list: &str) {
     assert_eq!(items.as_array().map(Vec::len), Some(1), "{list}");
 }
 
-fn template(api: &Api, name: &str) -> Ask {
+fn put_flow(api: &Api, name: &str) -> Ask {
     let document = json!({"name": name, "description": ""}).to_string();
     api.put("/flows/acme/template_file").form(&[("name=\"data_json\"", &document)])
 }
 
 #[tokio::test]
 async fn one_flow() {
-    for_each_store(async |api| {
-        let statuses = race(|_| template(&api, "web")).await;
+    on_every_store_and_mount(async |api| {
+        let statuses = race(|_| put_flow(&api, "web")).await;
         assert_eq!(statuses, BTreeMap::from([(200, RACERS - 1), (201, 1)]));
         expect_one(&api, "/flows/acme").await;
     })
@@ -56,8 +56,8 @@ async fn one_flow() {
 
 #[tokio::test]
 async fn one_trail() {
-    for_each_store(async |api| {
-        template(&api, "web").await.created();
+    on_every_store_and_mount(async |api| {
+        put_flow(&api, "web").await.created();
         let begin = json!({"name": "t", "description": ""}).to_string();
         let statuses =
             race(|_| api.put("/trails/acme/web").form(&[("name=\"data_json\"", begin.as_str())])).await;
@@ -69,7 +69,7 @@ async fn one_trail() {
 
 #[tokio::test]
 async fn one_environment() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         let body = json!({"name": "prod", "type": "server", "description": ""});
         let statuses = race(|_| api.put("/environments/acme").json(&body)).await;
         assert_eq!(statuses, BTreeMap::from([(201, RACERS)]));
@@ -80,7 +80,7 @@ async fn one_environment() {
 
 #[tokio::test]
 async fn one_policy_of_one_version() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         let payload = json!({"name": "strict"}).to_string();
         let text = "_schema: https://example.com/schemas/policy/v1\n";
         let file = ("name=\"policy_file\"; filename=\"p.yaml\"", text);
@@ -95,7 +95,7 @@ async fn one_policy_of_one_version() {
 
 #[tokio::test]
 async fn one_service_account() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         let body = json!({"name": "ci", "privilege": "member"});
         let statuses = race(|_| api.post("/service-accounts/acme").json(&body)).await;
         assert_eq!(statuses, BTreeMap::from([(201, 1), (400, RACERS - 1)]));
@@ -106,7 +106,7 @@ async fn one_service_account() {
 
 #[tokio::test]
 async fn one_attestation_type_of_one_version() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         let document = json!({"name": "review"}).to_string();
         let path = "/custom-attestation-types/acme";
         let statuses = race(|_| api.post(path).form(&[("name=\"data_json\"", document.as_str())])).await;
@@ -119,7 +119,7 @@ async fn one_attestation_type_of_one_version() {
 
 #[tokio::test]
 async fn one_flow_and_one_trail_made_by_the_artifacts_that_name_them() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         let statuses = race(|racer| {
             let body = json!({
                 "trail_name": "t", "template_reference_name": "api", "fingerprint": format!("{racer:064x}"),
@@ -140,7 +140,7 @@ async fn one_flow_and_one_trail_made_by_the_artifacts_that_name_them() {
 
 #[tokio::test]
 async fn one_snapshot_of_equal_reports() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         api.given_environments("docker", &["prod"]).await;
         let artifact = json!({"digests": {"image": "a".repeat(64)}, "creationTimestamp": 1});
         let body = json!({ "artifacts": [artifact] });

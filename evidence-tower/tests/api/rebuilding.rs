@@ -1,4 +1,4 @@
-//! What a case has read is read the same from tables that are made again from the ledgers alone.
+//! Whatever a case has read, it reads again from tables that are rebuilt from the ledgers alone.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -16,7 +16,8 @@ use crate::support::Api;
 /// The GET requests of a case: paths and headers.
 pub(crate) type Asked = Arc<Mutex<BTreeMap<String, (String, HeaderMap)>>>;
 
-/// What does not follow from the ledgers, besides attachments; of keys, the hashes do not.
+/// Tables that `rebuild` does not make: the ledger, attachments, leases, cursors, migrations; and `api_key`, whose hashes are
+/// kept.
 const KEPT: &str = "('ledger', 'node', 'head', 'blob', 'blob_chunk', 'attachment_pending', 'lease', 'cursor', '_evidence_migrations', 'api_key')";
 
 /// Takes from the keys everything but the hashes.
@@ -52,7 +53,7 @@ impl Tables {
         }
     }
 
-    /// Makes them again.
+    /// Rebuilds them from the ledgers.
     pub(crate) async fn rebuild(&self) {
         let (rows, problems) = match self {
             Self::Sqlite(store, _) => {
@@ -67,7 +68,7 @@ impl Tables {
         assert!(problems.is_empty() && rows > 0, "{rows} rows: {problems:?}");
     }
 
-    /// Asks again what was asked, loses every row that follows from the ledgers, makes them again, and asks once more.
+    /// Repeats every GET of the case, drops all derived rows, rebuilds them, and compares with the same GETs.
     pub(crate) async fn prove(&self, api: &Api) {
         let before = answers(api).await;
         self.lose().await;

@@ -3,15 +3,14 @@
 use http::header::AUTHORIZATION;
 use serde_json::{Value, json};
 
-use crate::json::{FORBIDDEN, INVALID, fields};
-use crate::support::{Api, JOHN, each_store, for_each_store};
-use crate::templates::org;
+use crate::support::json::{FORBIDDEN, INVALID, fields};
+use crate::support::{Api, JOHN, acme, on_every_store, on_every_store_and_mount};
 
 const LIST: &str = "/repos/acme";
 
 /// Runs a case with four repos, each reported once: two of them tagged.
 async fn with_repos(case: impl AsyncFn(Api)) {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         let reported = [
             json!({
                 "name": "acme/platform/Shop", "url": "https://gitlab.acme.com:8443/acme/platform/Shop",
@@ -114,8 +113,8 @@ async fn pages_follow_each_other_and_one_past_the_end_is_empty() {
         let past = api.get(&format!("{LIST}?page=9223372036854775807&per_page=50")).await;
         past.expect(200, json!({"repos": [], "total_pages": 1, "total_count": 4, "per_page": 50}));
         let links = api.get(&format!("{LIST}?page=2&per_page=1&tag=team&sort_direction=desc")).await.ok();
-        let place = "http://localhost:8001/api/v2/repos/acme?page=1&per_page=1&sort_direction=desc&tag=team";
-        assert_eq!(links["_links"]["prev"]["href"], place);
+        let page = "http://localhost:8001/api/v2/repos/acme?page=1&per_page=1&sort_direction=desc&tag=team";
+        assert_eq!(links["_links"]["prev"]["href"], page);
         assert_eq!(links["_links"].get("next"), None);
     })
     .await;
@@ -123,7 +122,7 @@ async fn pages_follow_each_other_and_one_past_the_end_is_empty() {
 
 #[tokio::test]
 async fn an_empty_list_has_no_pages() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         let list = json!({"page": 1, "per_page": 15, "total_pages": 0, "total_count": 0, "repos": []});
         api.get(LIST).await.expect(200, list);
     })
@@ -204,7 +203,7 @@ async fn every_filter_narrows_the_list_and_all_must_match() {
 
 #[tokio::test]
 async fn every_provider_is_known_and_no_other() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         let providers = [
             "github",
             "gitlab",
@@ -259,7 +258,7 @@ async fn name_and_search_exclude_each_other() {
 
 #[tokio::test]
 async fn the_external_id_identifies_a_repo_and_the_newest_report_describes_it() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         let repo = |name: &str, url: &str| json!({"name": name, "url": url, "id": "7", "provider": "github"});
         api.report_from(&repo("acme/old", "https://github.com/acme/old")).await;
         let before = api.get(LIST).await.ok();
@@ -280,16 +279,16 @@ async fn the_external_id_identifies_a_repo_and_the_newest_report_describes_it() 
 
 #[tokio::test]
 async fn a_report_that_tells_less_leaves_what_was_told() {
-    for_each_store(async |api| {
-        let said = json!({
+    on_every_store_and_mount(async |api| {
+        let report = json!({
             "name": "acme/shop", "url": "https://github.com/acme/shop", "id": "8", "provider": "github",
             "description": "about", "namespace_path": ["group", "acme"], "additional_info": {"k": 1},
         });
-        api.report_from(&said).await;
-        let told = api.get(LIST).await.ok();
+        api.report_from(&report).await;
+        let listed = api.get(LIST).await.ok();
         let repo = |name: &str| json!({"name": name, "url": "https://github.com/acme/shop", "id": "8", "provider": "github"});
         api.report_from(&repo("acme/shop")).await;
-        assert_eq!(api.get(LIST).await.ok(), told);
+        assert_eq!(api.get(LIST).await.ok(), listed);
 
         let mut newer = repo("acme/shop");
         newer["description"] = json!("");
@@ -297,7 +296,7 @@ async fn a_report_that_tells_less_leaves_what_was_told() {
         api.report_from(&newer).await;
         let expected = json!({"description": "", "additional_info": {}, "namespace_path": ["group", "acme"]});
         api.get(LIST).await.expect(200, json!({"repos": [expected]}));
-        // A path goes with the name that it was told with.
+        // A path goes with the name that it was reported with.
         api.report_from(&repo("corp/shop")).await;
         let expected = json!({"description": "", "additional_info": {}, "namespace_path": ["corp"]});
         api.get(LIST).await.expect(200, json!({"repos": [expected]}));
@@ -307,14 +306,14 @@ async fn a_report_that_tells_less_leaves_what_was_told() {
 
 #[tokio::test]
 async fn a_report_that_tells_less_of_a_repo_records_nothing_about_it() {
-    each_store(async |api, store| {
+    on_every_store(async |api, store| {
         let repo = json!({"name": "acme/shop", "url": "https://github.com/acme/shop", "id": "8", "provider": "github"});
         let mut full = repo.clone();
         full["description"] = json!("about");
-        for said in [&full, &repo, &full] {
-            api.report_from(said).await;
+        for report in [&full, &repo, &full] {
+            api.report_from(report).await;
         }
-        let entries = store.ledger_entries(org(&*store, "jane", "acme").await, 0, 1_000).await.unwrap();
+        let entries = store.ledger_entries(acme(&*store).await, 0, 1_000).await.unwrap();
         let reported = entries.iter().filter(|entry| entry.kind == "repo_reported");
         assert_eq!(reported.count(), 1);
     })
@@ -323,7 +322,7 @@ async fn a_report_that_tells_less_of_a_repo_records_nothing_about_it() {
 
 #[tokio::test]
 async fn equal_names_are_by_age_in_both_directions() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         for provider in ["gitlab", "github", "bitbucket"] {
             let repo = json!({"name": "acme/shop", "url": "https://x.org", "id": "1", "provider": provider});
             api.report_from(&repo).await;
@@ -339,7 +338,7 @@ async fn equal_names_are_by_age_in_both_directions() {
 
 #[tokio::test]
 async fn a_name_that_the_paths_of_the_api_would_hide_is_refused() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         for name in ["tags", "filter-options"] {
             let body = json!({
                 "fingerprint": "a".repeat(64), "filename": "x", "build_url": "", "commit_url": "",
@@ -374,7 +373,7 @@ async fn the_list_takes_bearer_or_basic_and_needs_a_known_organization_and_a_mem
 
 #[tokio::test]
 async fn what_two_reports_tell_does_not_make_one_repo_another() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         let url = "https://github.com/acme/shop";
         api.report_from(&json!({"name": "acme/shop", "url": url, "id": "7"})).await;
         api.report_from(&json!({"name": "acme/shop", "url": url, "provider": "github"})).await;

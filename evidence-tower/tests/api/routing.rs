@@ -8,11 +8,11 @@ use serde_json::json;
 use tower::ServiceExt;
 
 use crate::mounts::Mount;
-use crate::support::{JANE, for_each_store, in_memory};
+use crate::support::{JANE, in_memory, on_every_store_and_mount};
 
 #[tokio::test]
 async fn an_unknown_path_is_not_found() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         let mut paths = vec![
             "/",
             "/flows",
@@ -34,7 +34,7 @@ async fn an_unknown_path_is_not_found() {
 
 #[tokio::test]
 async fn a_wrong_method_is_told_the_right_ones() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         let refused = json!({"message": "Method not allowed"});
         let mut methods = vec![Method::DELETE, Method::OPTIONS];
         if api.mount != Mount::Rocket {
@@ -54,7 +54,7 @@ async fn a_wrong_method_is_told_the_right_ones() {
 
 #[tokio::test]
 async fn a_head_is_a_get_without_its_body() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         for path in ["/flows/acme", "/flows/acme/unknown", "/flows/nobody", "/openapi.json"] {
             let get = api.get(path).await;
             let head = api.request(Method::HEAD, path).await;
@@ -67,7 +67,7 @@ async fn a_head_is_a_get_without_its_body() {
 
 #[tokio::test]
 async fn parameters_are_decoded_and_misfits_are_named() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         let table = [
             ("/flows/acme?page=", "query.page"),
             ("/flows/acme?page=0", "query.page"),

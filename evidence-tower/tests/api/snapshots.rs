@@ -8,14 +8,14 @@ use serde_json::{Value, json};
 use tower::ServiceExt;
 
 use crate::mounts::Mount;
-use crate::scenery::{PROVENANCE, Seen, fingerprint};
-use crate::support::{Api, JANE, NOW, for_each_store, in_memory};
-use crate::unreadable::{inject, over_each_store};
+use crate::support::environments::{PROVENANCE, RunningArtifact, fingerprint};
+use crate::support::{Api, JANE, NOW, in_memory, on_every_store_and_mount};
+use crate::unreadable::{inject, on_every_store_without_rebuild};
 
 /// Three snapshots: 1 and 2 instances of `1` and `2`, then `2` alone, then `2` and `3`.
 async fn given_three_snapshots(api: &Api) {
     api.given_environments("docker", &["prod"]).await;
-    let reports: [&[Seen<'_>]; 3] =
+    let reports: [&[RunningArtifact<'_>]; 3] =
         [&[('1', &[10]), ('2', &[20, 21])], &[('2', &[20, 21])], &[('2', &[20]), ('3', &[15])]];
     for running in reports {
         api.report_running("prod", running).await.expect_exactly(201, json!("OK"));
@@ -24,7 +24,7 @@ async fn given_three_snapshots(api: &Api) {
 
 #[tokio::test]
 async fn the_list_has_integers_and_0_as_the_end_of_the_current_snapshot() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         api.given_environments("docker", &["prod"]).await;
         api.get("/snapshots/acme/prod").key("reader-key").await.expect_exactly(200, json!([]));
         api.report_running("prod", &[]).await;
@@ -43,7 +43,7 @@ async fn the_list_has_integers_and_0_as_the_end_of_the_current_snapshot() {
 
 #[tokio::test]
 async fn the_list_is_paged_reversed_and_narrowed_to_an_interval() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         given_three_snapshots(&api).await;
         let table: [(&str, &[u64]); 26] = [
             ("", &[3, 2, 1]),
@@ -83,7 +83,7 @@ async fn the_list_is_paged_reversed_and_narrowed_to_an_interval() {
 
 #[tokio::test]
 async fn a_parameter_of_the_list_that_breaks_its_rule_is_named() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         api.given_environments("docker", &["prod"]).await;
         let integer = "Input should be a valid integer, unable to parse string as an integer [input: ]";
         let table = [
@@ -110,7 +110,7 @@ async fn a_parameter_of_the_list_that_breaks_its_rule_is_named() {
 
 #[tokio::test]
 async fn an_unknown_environment_has_no_snapshots_and_is_told_as_the_specification_tells_it() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         let missing = json!({
             "message": "Flow not found",
             "errors": {"env_name": "no environment named 'none' in organization 'acme'"}
@@ -124,7 +124,7 @@ async fn an_unknown_environment_has_no_snapshots_and_is_told_as_the_specificatio
 
 #[tokio::test]
 async fn a_snapshot_is_found_by_every_form_of_expression() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         given_three_snapshots(&api).await;
         let table = [
             ("1", 1),
@@ -150,7 +150,7 @@ async fn a_snapshot_is_found_by_every_form_of_expression() {
 
 #[tokio::test]
 async fn an_expression_that_names_no_snapshot_says_what_it_came_to() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         given_three_snapshots(&api).await;
         api.given_environments("docker", &["empty"]).await;
         let table = [
@@ -177,7 +177,7 @@ async fn an_expression_that_names_no_snapshot_says_what_it_came_to() {
 
 #[tokio::test]
 async fn a_snapshot_shows_the_newest_first_and_what_exited_last() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         given_three_snapshots(&api).await;
         let artifact = |digit: char, kind: &str, was: u64, now: u64, created: &[i64]| {
             json!({
@@ -211,7 +211,7 @@ async fn a_snapshot_shows_the_newest_first_and_what_exited_last() {
 
 #[tokio::test]
 async fn an_artifact_without_provenance_has_empty_and_null_fields() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         api.given_environments("docker", &["prod"]).await;
         api.put_policy("p", PROVENANCE).await;
         api.attach("prod", "p").await;
@@ -250,7 +250,7 @@ async fn an_artifact_without_provenance_has_empty_and_null_fields() {
 
 #[tokio::test]
 async fn an_artifact_with_provenance_shows_its_flow_trail_and_commit() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         api.given_environments("docker", &["prod"]).await;
         api.given_artifact('1', "t1").await;
         api.report_running("prod", &[('1', &[1600, 1500])]).await;
@@ -274,7 +274,7 @@ async fn an_artifact_with_provenance_shows_its_flow_trail_and_commit() {
 /// No report of a kind that the service takes yet leaves any; what is recorded is shown and evaluated all the same.
 #[tokio::test]
 async fn what_has_no_digest_is_shown_with_its_context_and_evaluated_as_without_provenance() {
-    over_each_store(async |api, store, acme| {
+    on_every_store_without_rebuild(async |api, store, acme| {
         api.given_environments("ECS", &["prod"]).await;
         let environment = store.environment(acme, "prod").await.unwrap().unwrap().record.id;
         let task = json!({"task_arn": "arn:1", "cluster_name": "shop", "service_name": null});

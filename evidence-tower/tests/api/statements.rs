@@ -23,10 +23,10 @@ use serde_json::{Value, json};
 use tower::ServiceExt;
 
 use crate::executed::Counted;
-use crate::interposed::{Call, Interposed};
+use crate::intercepting_store::{Call, InterceptingStore};
 use crate::mounts::Mount;
-use crate::routes::{self, routes};
-use crate::support::{Api, Ask, JANE, NOW, each_store, fixture};
+use crate::operation_paths::{self, routes};
+use crate::support::{Api, Ask, JANE, NOW, fixture, on_every_store};
 use crate::trails::TEMPLATE;
 
 const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
@@ -66,7 +66,7 @@ async fn reads(api: &Api) -> BTreeMap<&'static str, String> {
             "get_attestations" => format!("?attestation_id={}", names["attestation_id"]),
             _ => String::new(),
         };
-        reads.insert(operation, routes::path(template, &names, file!()) + &query);
+        reads.insert(operation, operation_paths::path(template, &names, file!()) + &query);
     }
     reads
 }
@@ -336,10 +336,10 @@ async fn attestations_are_read_while_they_are_sent_and_never_held_whole() {
 
 #[tokio::test]
 async fn trails_that_do_not_fit_memory_together_are_read_one_part_after_the_other() {
-    each_store(async |_, store: Arc<dyn Store>| {
+    on_every_store(async |_, store: Arc<dyn Store>| {
         let read = Arc::new(AtomicUsize::new(0));
         let note = Arc::clone(&read);
-        let noting = Interposed::new(store, move |call| {
+        let noting = InterceptingStore::new(store, move |call| {
             note.fetch_add(usize::from(call == Call::Query("trail_contents")), Ordering::Relaxed);
             ready(()).boxed()
         });
@@ -379,10 +379,10 @@ async fn trails_that_do_not_fit_memory_together_are_read_one_part_after_the_othe
 
 #[tokio::test]
 async fn no_record_is_read_for_its_name_or_its_template_alone() {
-    each_store(async |_, store: Arc<dyn Store>| {
+    on_every_store(async |_, store: Arc<dyn Store>| {
         let asked = Arc::new(Mutex::new(BTreeSet::new()));
         let note = Arc::clone(&asked);
-        let noting = Interposed::new(store, move |call| {
+        let noting = InterceptingStore::new(store, move |call| {
             if let Call::Query(name) = call {
                 note.lock().unwrap().insert(name);
             }

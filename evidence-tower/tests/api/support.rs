@@ -1,10 +1,13 @@
 //! A service with a few people in it, on every store and at every mount, and requests that read like sentences.
 
+pub(crate) mod environments;
+pub(crate) mod json;
+
 use std::any::Any;
 use std::future::IntoFuture;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -19,7 +22,7 @@ use evidence_core::time::{Clock, Timestamp};
 use evidence_core::{Evidence, EvidenceService, Settings, Store};
 use evidence_store_postgres::PostgresStore;
 use evidence_store_sqlite::{Sqlite, SqliteStore};
-use evidence_test_postgres::Schema;
+use evidence_test_postgres::SchemaName;
 use evidence_tower::EvidenceApi;
 use futures_util::future::join_all;
 use http::header::{AUTHORIZATION, AsHeaderName, CONTENT_LENGTH, CONTENT_TYPE, HeaderName};
@@ -50,23 +53,24 @@ pub(crate) const EXPIRED: &str = "expired-key";
 /// A key of acme's that was revoked just now.
 pub(crate) const REVOKED: &str = "revoked-key";
 
-/// An empty store, and what it lives in.
-pub(crate) struct Stored {
+/// An empty store, with what a case may need of its database.
+pub(crate) struct StoreUnderTest {
     pub(crate) name: &'static str,
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) home: Box<dyn Any + Send>,
-    /// Of those that are made again from the ledgers.
+    /// Deletes the files or the schema when dropped.
+    pub(crate) guard: Box<dyn Any + Send>,
+    /// Access for losing and rebuilding tables; `None` for the memory store.
     pub(crate) tables: Option<Tables>,
 }
 
-impl Stored {
+impl StoreUnderTest {
     fn new(
         name: &'static str,
         store: Arc<impl Store>,
-        home: impl Any + Send,
+        guard: impl Any + Send,
         tables: Option<Tables>,
     ) -> Self {
-        Self { name, store, home: Box::new(home), tables }
+        Self { name, store, guard: Box::new(guard), tables }
     }
 }
 
@@ -81,14 +85,14 @@ pub(crate) async fn sqlite(directory: &tempfile::TempDir) -> SqliteStore {
 
 /// Every store that the cases run over: PostgreSQL is among them where there is a server for tests, as under `cargo
 /// xtask test`.
-pub(crate) async fn stores() -> Vec<Stored> {
+pub(crate) async fn stores() -> Vec<StoreUnderTest> {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("evidence.db");
     let sqlite = Arc::new(sqlite(&directory).await);
     let tables = Some(Tables::Sqlite(Arc::clone(&sqlite), file));
-    let memory = Stored::new("memory", Arc::new(MemoryStore::new()), (), None);
-    let mut stores = vec![memory, Stored::new("sqlite", sqlite, directory, tables)];
-    if let Some(schema) = Schema::fresh() {
+    let memory = StoreUnderTest::new("memory", Arc::new(MemoryStore::new()), (), None);
+    let mut stores = vec![memory, StoreUnderTest::new("sqlite", sqlite, directory, tables)];
+    if let Some(schema) = SchemaName::unused() {
         let options = evidence_store_postgres::Options {
             schema: schema.name.clone(),
             connections: 4,
@@ -100,7 +104,7 @@ pub(crate) async fn stores() -> Vec<Stored> {
         let postgres = Arc::new(PostgresStore::connect_with(&schema.url, &options).await.unwrap());
         let (url, name) = (schema.url.clone(), schema.name.clone());
         let tables = Some(Tables::Postgres { store: Arc::clone(&postgres), url, schema: name });
-        stores.push(Stored::new("postgres", postgres, schema, tables));
+        stores.push(StoreUnderTest::new("postgres", postgres, schema, tables));
     }
     stores
 }
@@ -113,26 +117,27 @@ async fn the_cases_run_on_postgresql_too() {
 }
 
 /// Runs a case over every store and at every mount, each time with a fresh fixture; the mounts side by side, so that
-/// they work while one waits for its store.
-pub(crate) async fn for_each_store(case: impl AsyncFn(Api)) {
+/// they work while one waits for its store. At the tower mount it then rebuilds, as [`on_every_store`] does.
+pub(crate) async fn on_every_store_and_mount(case: impl AsyncFn(Api)) {
     join_all(MOUNTS.map(|mount| at(mount, &case))).await;
 }
 
-/// Runs a case over every store with a fresh fixture, with the store beside the API.
-pub(crate) async fn each_store(case: impl AsyncFn(Api, Arc<dyn Store>)) {
-    for Stored { name, store, home, tables } in stores().await {
+/// Runs a case over every store with a fresh fixture, with the store beside the API. Afterwards drops all derived tables,
+/// rebuilds them, and repeats every GET of the case.
+pub(crate) async fn on_every_store(case: impl AsyncFn(Api, Arc<dyn Store>)) {
+    for StoreUnderTest { name, store, guard, tables } in stores().await {
         let evidence = fixture(Arc::clone(&store), Settings::default()).await;
         let api = Api::new(evidence, Mount::Tower, name).await;
         case(api.clone(), store).await;
         if let Some(tables) = tables {
             tables.prove(&api).await;
         }
-        drop(home);
+        drop(guard);
     }
 }
 
 async fn at(mount: Mount, case: &impl AsyncFn(Api)) {
-    for Stored { name, store, home, tables } in stores().await {
+    for StoreUnderTest { name, store, guard, tables } in stores().await {
         let evidence = fixture(store, Settings::default()).await;
         let api = Api::new(evidence, mount, name).await;
         case(api.clone()).await;
@@ -140,7 +145,7 @@ async fn at(mount: Mount, case: &impl AsyncFn(Api)) {
         if let Some(tables) = tables.filter(|_| mount == Mount::Tower) {
             tables.prove(&api).await;
         }
-        drop(home);
+        drop(guard);
     }
 }
 
@@ -154,12 +159,51 @@ pub(crate) async fn in_memory_with(settings: Settings) -> Evidence {
     fixture(Arc::new(MemoryStore::new()), settings).await
 }
 
-struct Fixed;
+/// A service over a SQLite store, and the store, whose file lives as long as the folder.
+pub(crate) async fn service_on_sqlite() -> (Evidence, Arc<SqliteStore>, tempfile::TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Arc::new(sqlite(&folder).await);
+    let evidence = fixture(Arc::clone(&store) as _, Settings::default()).await;
+    (evidence, store, folder)
+}
 
-impl Clock for Fixed {
-    fn now(&self) -> Timestamp {
-        NOW
+/// A clock that stands at [`NOW`] until it is moved.
+#[derive(Debug)]
+pub(crate) struct ManualClock(AtomicI64);
+
+impl Default for ManualClock {
+    fn default() -> Self {
+        Self(AtomicI64::new(NOW.as_micros()))
     }
+}
+
+impl ManualClock {
+    /// Moves it on by so much.
+    pub(crate) fn advance(&self, time: Duration) {
+        self.0.fetch_add(i64::try_from(time.as_micros()).unwrap(), Ordering::SeqCst);
+    }
+
+    /// Sets it to so many seconds after [`NOW`].
+    pub(crate) fn set(&self, seconds: i64) {
+        self.0.store(NOW.as_micros() + seconds * 1_000_000, Ordering::SeqCst);
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(self.0.load(Ordering::SeqCst))
+    }
+}
+
+/// The id of an organization in which this user has a role.
+pub(crate) async fn org_id(store: &dyn Store, user: &str, org: &str) -> Id {
+    let user = store.user(user).await.unwrap().unwrap().id;
+    store.org_role(org, user).await.unwrap().unwrap().organization.id
+}
+
+/// The id of the organization `acme`.
+pub(crate) async fn acme(store: &dyn Store) -> Id {
+    org_id(store, "jane", "acme").await
 }
 
 /// Gives the numbers from 1.
@@ -177,8 +221,8 @@ impl Random for Counter {
 
 pub(crate) async fn fixture(store: Arc<dyn Store>, settings: Settings) -> Evidence {
     let random = Arc::new(Counter::default());
-    let evidence =
-        Evidence::with_sources(Arc::clone(&store), settings, Arc::new(Fixed), Arc::clone(&random) as _);
+    let clock = Arc::new(ManualClock::default());
+    let evidence = Evidence::with_sources(Arc::clone(&store), settings, clock, Arc::clone(&random) as _);
     for (user, org, key) in [("jane", "acme", JANE), ("john", "foobar", JOHN)] {
         let api_key = Some(ApiKey::imported(key.to_owned()));
         let seed = Seed { user: user.parse().unwrap(), orgs: vec![org.parse().unwrap()], api_key };
@@ -186,7 +230,7 @@ pub(crate) async fn fixture(store: Arc<dyn Store>, settings: Settings) -> Eviden
     }
     let jane = store.user("jane").await.unwrap().unwrap();
     let by = Actor { id: jane.id, name: "jane".to_owned(), kind: ActorKind::User };
-    let acme = store.org_role("acme", jane.id).await.unwrap().unwrap().organization.id;
+    let acme = acme(&*store).await;
     let new_id = || Id::new(NOW, &*random);
     for (role, key) in KEYS {
         add_account(&*store, acme, &by, Account { role, key, ends: None, revoked: None }, &new_id).await;

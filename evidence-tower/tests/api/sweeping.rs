@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -14,7 +14,7 @@ use evidence_core::memory::MemoryStore;
 use evidence_core::name::Fingerprint;
 use evidence_core::store::StoreResult;
 use evidence_core::sweep::{GRACE, GraceTooShort, LEAST_GRACE, Pending, Sweep};
-use evidence_core::time::{Clock, Timestamp};
+use evidence_core::time::Clock;
 use evidence_core::{Evidence, Settings, Store, StoreError};
 use evidence_object_store::ObjectBlobs;
 use futures_util::FutureExt;
@@ -22,30 +22,11 @@ use http::header::RETRY_AFTER;
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::interposed::Interposed;
+use crate::intercepting_store::InterceptingStore;
 use crate::mounts::Mount;
-use crate::support::{Api, NOW, Stored, fixture, in_memory, stores};
+use crate::support::{Api, ManualClock, StoreUnderTest, acme, fixture, in_memory, org_id, stores};
 
 const MINUTE: Duration = Duration::from_secs(60);
-
-/// A clock that goes on when it is told to.
-struct Hand(AtomicI64);
-
-impl Hand {
-    fn new() -> Arc<Self> {
-        Arc::new(Self(AtomicI64::new(NOW.as_micros())))
-    }
-
-    fn pass(&self, time: Duration) {
-        self.0.fetch_add(i64::try_from(time.as_micros()).unwrap(), Ordering::SeqCst);
-    }
-}
-
-impl Clock for Hand {
-    fn now(&self) -> Timestamp {
-        Timestamp::from_micros(self.0.load(Ordering::SeqCst))
-    }
-}
 
 fn sweep() -> Sweep {
     Sweep::after(LEAST_GRACE).unwrap()
@@ -69,29 +50,23 @@ async fn attest(api: &Api, files: &[&str]) -> (u16, bool) {
 const CREATED: (u16, bool) = (201, false);
 const AWAY: (u16, bool) = (503, true);
 
-async fn acme(store: &Arc<dyn Store>) -> Id {
-    let jane = store.user("jane").await.unwrap().unwrap();
-    store.org_role("acme", jane.id).await.unwrap().unwrap().organization.id
-}
-
 /// The service over every store, with the attachments inside of it and in a directory.
-async fn everywhere() -> Vec<(Stored, Option<TempDir>)> {
+async fn everywhere() -> Vec<(StoreUnderTest, Option<TempDir>)> {
     let inside = stores().await.into_iter().map(|stored| (stored, None));
     let outside = stores().await.into_iter().map(|stored| (stored, Some(tempfile::tempdir().unwrap())));
     inside.chain(outside).collect()
 }
 
-fn placed(evidence: Evidence, directory: &Path) -> (Evidence, Arc<ObjectBlobs>) {
-    let place = ObjectBlobs::open(&format!("file://{}", directory.display())).unwrap();
-    let place = Arc::new(place);
-    (evidence.with_attachments(Arc::clone(&place) as _), place)
+fn with_attachments_in(evidence: Evidence, directory: &Path) -> (Evidence, Arc<ObjectBlobs>) {
+    let attachments = Arc::new(ObjectBlobs::open(&format!("file://{}", directory.display())).unwrap());
+    (evidence.with_attachments(Arc::clone(&attachments) as _), attachments)
 }
 
 struct Case {
     name: String,
     api: Api,
     evidence: Evidence,
-    clock: Arc<Hand>,
+    clock: Arc<ManualClock>,
     refuses: Arc<AtomicBool>,
     store: Arc<dyn Store>,
     blobs: Arc<dyn Blobs>,
@@ -99,23 +74,24 @@ struct Case {
 }
 
 impl Case {
-    async fn of(stored: &Stored, directory: Option<&TempDir>) -> Self {
+    async fn of(stored: &StoreUnderTest, directory: Option<&TempDir>) -> Self {
         let store = Arc::clone(&stored.store);
         fixture(Arc::clone(&store), Settings::default()).await;
-        let (clock, refuses) = (Hand::new(), Arc::new(AtomicBool::new(false)));
-        let whole = Interposed::new(Arc::clone(&store), |_| async {}.boxed()).refusing(Arc::clone(&refuses));
+        let (clock, refuses) = (Arc::new(ManualClock::default()), Arc::new(AtomicBool::new(false)));
+        let whole =
+            InterceptingStore::new(Arc::clone(&store), |_| async {}.boxed()).refusing(Arc::clone(&refuses));
         let (settings, random) = (Settings::default(), Arc::new(SystemRandom));
         let evidence = Evidence::with_sources(Arc::new(whole), settings, clock.clone(), random);
         let (evidence, blobs) = match directory {
             None => (evidence, Arc::clone(&store) as Arc<dyn Blobs>),
             Some(directory) => {
-                let (evidence, place) = placed(evidence, directory.path());
-                (evidence, place as _)
+                let (evidence, attachments) = with_attachments_in(evidence, directory.path());
+                (evidence, attachments as _)
             }
         };
         let api = Api::new(evidence.clone(), Mount::Tower, stored.name).await;
         let name = format!("{}, in a directory: {}", stored.name, directory.is_some());
-        Self { name, api, evidence, clock, refuses, org: acme(&store).await, store, blobs }
+        Self { name, api, evidence, clock, refuses, org: acme(&*store).await, store, blobs }
     }
 
     /// Reports files that are kept, and whose record is not.
@@ -150,9 +126,9 @@ async fn what_a_refused_attestation_left_is_removed_and_what_an_accepted_one_has
         assert_eq!(attest(api, &["both"]).await, CREATED, "{name}");
         case.refused(&["accepted"]).await;
         assert_eq!(case.notes().await, 2, "{name}");
-        case.clock.pass(LEAST_GRACE - MINUTE);
+        case.clock.advance(LEAST_GRACE - MINUTE);
         assert_eq!((case.swept().await, case.has("refused").await), (0, true), "{name}: before the grace");
-        case.clock.pass(MINUTE);
+        case.clock.advance(MINUTE);
         assert_eq!((case.swept().await, case.notes().await), (2, 0), "{name}");
         for (content, stays) in [("refused", false), ("accepted", true), ("both", true)] {
             assert_eq!(case.has(content).await, stays, "{name}: {content}");
@@ -165,7 +141,7 @@ async fn what_a_refused_attestation_left_is_removed_and_what_an_accepted_one_has
             let files = std::fs::read_dir(directory.path().join(case.org.to_string())).unwrap().count();
             assert_eq!(files, 2, "{name}");
         }
-        drop(stored.home);
+        drop(stored.guard);
     }
 }
 
@@ -176,15 +152,15 @@ async fn what_is_uploaded_again_is_kept_for_another_grace() {
         let Case { name, api, .. } = &case;
         for _ in 0..2 {
             case.refused(&["a"]).await;
-            case.clock.pass(LEAST_GRACE - MINUTE);
+            case.clock.advance(LEAST_GRACE - MINUTE);
             assert_eq!((case.swept().await, case.has("a").await), (0, true), "{name}");
         }
-        case.clock.pass(MINUTE);
+        case.clock.advance(MINUTE);
         assert_eq!((case.swept().await, case.has("a").await), (1, false), "{name}");
         assert_eq!(attest(api, &["a"]).await, CREATED, "{name}");
-        case.clock.pass(2 * GRACE);
+        case.clock.advance(2 * GRACE);
         assert_eq!((case.swept().await, case.has("a").await), (0, true), "{name}");
-        drop(stored.home);
+        drop(stored.guard);
     }
 }
 
@@ -196,16 +172,16 @@ async fn what_is_being_removed_elsewhere_is_answered_503_until_that_is_done_by_w
         let Case { name, api, .. } = &case;
         case.refused(&["a"]).await;
         let note = case.store.pending(None, 1).await.unwrap().remove(0);
-        case.clock.pass(LEAST_GRACE);
+        case.clock.advance(LEAST_GRACE);
         // As a server does that is killed then.
         assert!(case.store.begin_removal(&note, case.clock.now()).await.unwrap(), "{name}");
         assert_eq!(attest(api, &["a"]).await, AWAY, "{name}");
         assert_eq!((case.swept().await, case.notes().await), (0, 1), "{name}: it may still be at it");
-        case.clock.pass(GRACE);
+        case.clock.advance(GRACE);
         assert_eq!((case.swept().await, case.has("a").await), (1, false), "{name}");
         assert_eq!(attest(api, &["a"]).await, CREATED, "{name}");
         assert!(case.has("a").await, "{name}");
-        drop(stored.home);
+        drop(stored.guard);
     }
 }
 
@@ -217,17 +193,17 @@ async fn lost_rows_lead_to_no_removal() {
         let Case { name, api, .. } = &case;
         assert_eq!(attest(api, &["a"]).await, CREATED, "{name}");
         case.refused(&["b"]).await;
-        case.clock.pass(LEAST_GRACE);
+        case.clock.advance(LEAST_GRACE);
         // The table that names contents alone: the same is uploaded once more, and refused.
         tables.execute("DELETE FROM attachment").await;
         case.refused(&["a"]).await;
-        case.clock.pass(GRACE);
+        case.clock.advance(GRACE);
         tables.execute("UPDATE _evidence_migrations SET done = NOT done").await;
         assert_eq!(case.swept().await, 0, "{name}: while tables are brought up to date");
         tables.execute("UPDATE _evidence_migrations SET done = NOT done").await;
         assert_eq!((case.swept().await, case.has("a").await), (1, true), "{name}");
         case.refused(&["b"]).await;
-        case.clock.pass(GRACE);
+        case.clock.advance(GRACE);
         tables.lose().await;
         assert_eq!(case.swept().await, 0, "{name}: without an organization");
         tables.rebuild().await;
@@ -236,7 +212,7 @@ async fn lost_rows_lead_to_no_removal() {
             (1, true, false),
             "{name}"
         );
-        drop(stored.home);
+        drop(stored.guard);
     }
 }
 
@@ -255,17 +231,17 @@ async fn a_note_that_was_left_behind_goes_without_the_content() {
         assert_eq!(case.notes().await, 1, "{name}");
         case.swept().await;
         assert_eq!((case.notes().await, case.has("a").await), (0, true), "{name}");
-        drop(stored.home);
+        drop(stored.guard);
     }
 }
 
-/// A place in which time passes while something is kept.
-struct Slow(Arc<Hand>);
+/// An object store in which time passes while something is put.
+struct Slow(Arc<ManualClock>);
 
 #[async_trait]
 impl Blobs for Slow {
     async fn put(&self, _: Id, _: &Fingerprint, _: &mut dyn Chunks) -> StoreResult<()> {
-        self.0.pass(30 * MINUTE);
+        self.0.advance(30 * MINUTE);
         Ok(())
     }
 
@@ -281,7 +257,7 @@ impl OutsideBlobs for Slow {
     }
 }
 
-/// A place that does not remove some contents.
+/// An object store that does not remove some contents.
 struct Stubborn(Vec<Fingerprint>);
 
 #[async_trait]
@@ -307,13 +283,13 @@ async fn what_cannot_be_removed_keeps_nothing_else() {
     for stored in stores().await {
         let store = Arc::clone(&stored.store);
         fixture(Arc::clone(&store), Settings::default()).await;
-        let (org, clock) = (acme(&store).await, Hand::new());
+        let (org, clock) = (acme(&*store).await, Arc::new(ManualClock::default()));
         let mut contents = ["a", "b", "c"].map(digest).to_vec();
         contents.sort_unstable();
         for content in &contents {
             assert!(store.put_pending(org, content, clock.now()).await.unwrap(), "{}", stored.name);
         }
-        clock.pass(LEAST_GRACE);
+        clock.advance(LEAST_GRACE);
         let (settings, random) = (Settings::default(), Arc::new(SystemRandom));
         let evidence = Evidence::with_sources(Arc::clone(&store), settings, clock, random);
         let evidence = evidence.with_attachments(Arc::new(Stubborn(contents[..1].to_vec())));
@@ -322,7 +298,7 @@ async fn what_cannot_be_removed_keeps_nothing_else() {
         let left: Vec<_> =
             store.pending(None, 9).await.unwrap().into_iter().map(|note| note.sha256).collect();
         assert_eq!(left, contents[..1], "{}", stored.name);
-        drop(stored.home);
+        drop(stored.guard);
     }
 }
 
@@ -331,17 +307,16 @@ async fn what_cannot_be_removed_of_one_organization_keeps_nothing_of_another() {
     for stored in stores().await {
         let store = Arc::clone(&stored.store);
         fixture(Arc::clone(&store), Settings::default()).await;
-        let jane = store.user("jane").await.unwrap().unwrap();
-        let own = store.org_role("jane", jane.id).await.unwrap().unwrap().organization.id;
-        let (acme, random) = (acme(&store).await, Arc::new(SystemRandom));
+        let own = org_id(&*store, "jane", "jane").await;
+        let (acme, random) = (acme(&*store).await, Arc::new(SystemRandom));
         for (stuck, other) in [(acme, own), (own, acme)] {
-            let clock = Hand::new();
+            let clock = Arc::new(ManualClock::default());
             let contents: Vec<_> = (0..40).map(|n| digest(&format!("{stuck}{n}"))).collect();
             for content in &contents {
                 assert!(store.put_pending(stuck, content, clock.now()).await.unwrap(), "{}", stored.name);
             }
             assert!(store.put_pending(other, &digest("a"), clock.now()).await.unwrap(), "{}", stored.name);
-            clock.pass(LEAST_GRACE);
+            clock.advance(LEAST_GRACE);
             let settings = Settings::default();
             let evidence =
                 Evidence::with_sources(Arc::clone(&store), settings, clock.clone(), random.clone());
@@ -356,7 +331,7 @@ async fn what_cannot_be_removed_of_one_organization_keeps_nothing_of_another() {
             let tried = |note: &&Pending| note.org == stuck && note.kept_at == clock.now();
             assert_eq!(notes.iter().filter(tried).count(), 16, "{}", stored.name);
         }
-        drop(stored.home);
+        drop(stored.guard);
     }
 }
 
@@ -365,13 +340,13 @@ async fn a_place_that_removes_nothing_refuses_no_upload() {
     for stored in stores().await {
         let store = Arc::clone(&stored.store);
         fixture(Arc::clone(&store), Settings::default()).await;
-        let (org, clock) = (acme(&store).await, Hand::new());
+        let (org, clock) = (acme(&*store).await, Arc::new(ManualClock::default()));
         let names: Vec<_> = (0..40).map(|n| n.to_string()).collect();
         let contents: Vec<_> = names.iter().map(|name| digest(name)).collect();
         for content in &contents {
             assert!(store.put_pending(org, content, clock.now()).await.unwrap(), "{}", stored.name);
         }
-        clock.pass(LEAST_GRACE);
+        clock.advance(LEAST_GRACE);
         let random = Arc::new(SystemRandom);
         let evidence = Evidence::with_sources(Arc::clone(&store), Settings::default(), clock.clone(), random);
         let evidence = evidence.with_attachments(Arc::new(Stubborn(contents)));
@@ -387,11 +362,11 @@ async fn a_place_that_removes_nothing_refuses_no_upload() {
         for name in [&names[0], &names[39]] {
             assert_eq!(attest(&api, &[name]).await, CREATED, "{}", stored.name);
         }
-        drop(stored.home);
+        drop(stored.guard);
     }
 }
 
-/// A place of which nobody knows whether it removes anything: it fails, or does not answer.
+/// An object store whose removals have an unknown outcome: they fail, or are not answered.
 struct Silent {
     fails: bool,
 }
@@ -421,17 +396,17 @@ async fn what_may_still_be_removed_is_not_kept_meanwhile() {
     }
 }
 
-async fn may_still_be_removed(place: Silent) {
+async fn may_still_be_removed(attachments: Silent) {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     fixture(Arc::clone(&store), Settings::default()).await;
-    let (org, clock) = (acme(&store).await, Hand::new());
+    let (org, clock) = (acme(&*store).await, Arc::new(ManualClock::default()));
     assert!(store.put_pending(org, &digest("a"), clock.now()).await.unwrap());
-    clock.pass(LEAST_GRACE);
+    clock.advance(LEAST_GRACE);
     let random = Arc::new(SystemRandom);
     let evidence = Evidence::with_sources(Arc::clone(&store), Settings::default(), clock.clone(), random);
-    let evidence = evidence.with_attachments(Arc::new(place));
+    let evidence = evidence.with_attachments(Arc::new(attachments));
     sweep().pass(&evidence).await.unwrap_err();
-    clock.pass(2 * LEAST_GRACE);
+    clock.advance(2 * LEAST_GRACE);
     assert!(!store.put_pending(org, &digest("a"), clock.now()).await.unwrap());
 }
 
@@ -439,7 +414,7 @@ async fn may_still_be_removed(place: Silent) {
 async fn what_was_kept_too_long_ago_is_not_recorded() {
     let store = stores().await.remove(0).store;
     fixture(Arc::clone(&store), Settings::default()).await;
-    let clock = Hand::new();
+    let clock = Arc::new(ManualClock::default());
     let evidence = Evidence::with_sources(store, Settings::default(), clock.clone(), Arc::new(SystemRandom));
     let api = Api::new(evidence.with_attachments(Arc::new(Slow(clock))), Mount::Tower, "memory").await;
     assert_eq!(attest(&api, &["a"]).await, AWAY);

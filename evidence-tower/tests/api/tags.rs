@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 
-use crate::json::{FORBIDDEN, INVALID};
-use crate::support::{Api, for_each_store};
+use crate::support::json::{FORBIDDEN, INVALID};
+use crate::support::{Api, on_every_store_and_mount};
 
 /// Runs a case where a flow, an environment and a repo exist, with the repo's id.
 async fn with_resources(case: impl AsyncFn(Api, &str)) {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         api.environment("production").await;
         api.report_from(&json!({"name": "acme/shop", "url": "https://github.com/acme/shop"})).await;
         let repos = api.get("/repos/acme").await.ok();

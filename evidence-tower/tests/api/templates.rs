@@ -1,4 +1,4 @@
-//! Templates: kept once an organization, referred to by digest, and read and parsed once a page.
+//! Templates: kept once per organization, referred to by digest, and read and parsed once per page.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,9 +9,9 @@ use futures_util::FutureExt;
 use futures_util::future::ready;
 use serde_json::json;
 
-use crate::interposed::{Call, Interposed};
+use crate::intercepting_store::{Call, InterceptingStore};
 use crate::mounts::Mount;
-use crate::support::{Api, Ask, JOHN, each_store};
+use crate::support::{Api, Ask, JOHN, acme, on_every_store, org_id};
 use crate::trails::TEMPLATE;
 
 /// Trails with the same template.
@@ -25,7 +25,7 @@ fn large() -> String {
 async fn noting(store: &Arc<dyn Store>) -> (Api, Arc<Mutex<Vec<usize>>>) {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let note = Arc::clone(&asked);
-    let store = Interposed::new(Arc::clone(store), move |call| {
+    let store = InterceptingStore::new(Arc::clone(store), move |call| {
         if let Call::Texts(many) = call {
             note.lock().unwrap().push(many);
         }
@@ -35,14 +35,9 @@ async fn noting(store: &Arc<dyn Store>) -> (Api, Arc<Mutex<Vec<usize>>>) {
     (Api::new(evidence, Mount::Tower, "noting").await, asked)
 }
 
-pub(crate) async fn org(store: &dyn Store, user: &str, name: &str) -> Id {
-    let user = store.user(user).await.unwrap().unwrap().id;
-    store.org_role(name, user).await.unwrap().unwrap().organization.id
-}
-
 /// The payloads in the ledger of `acme`.
 async fn payloads(store: &dyn Store) -> Vec<String> {
-    let entries = store.ledger_entries(org(store, "jane", "acme").await, 0, 10_000).await.unwrap();
+    let entries = store.ledger_entries(acme(store).await, 0, 10_000).await.unwrap();
     entries.into_iter().map(|entry| entry.payload).collect()
 }
 
@@ -70,7 +65,7 @@ impl Api {
 
 #[tokio::test]
 async fn a_template_is_in_the_ledger_once_and_read_once_however_many_have_it() {
-    each_store(async |api: Api, store: Arc<dyn Store>| {
+    on_every_store(async |api: Api, store: Arc<dyn Store>| {
         let bytes = async || payloads(&*store).await.iter().map(String::len).sum::<usize>();
         let before = bytes().await;
         let template = large();
@@ -110,9 +105,9 @@ async fn a_template_is_in_the_ledger_once_and_read_once_however_many_have_it() {
 
 #[tokio::test]
 async fn a_text_is_kept_before_what_refers_to_it_first_and_then_no_more() {
-    each_store(async |_: Api, store: Arc<dyn Store>| {
+    on_every_store(async |_: Api, store: Arc<dyn Store>| {
         let (api, asked) = noting(&store).await;
-        let acme = org(&*store, "jane", "acme").await;
+        let acme = acme(&*store).await;
         let [a, b, c] = ["a", "b", "c"].map(|name| format!("{TEMPLATE}# {name}\n"));
         let step = async |ask: Ask, status: u16, now_kept: &[&String], queries: usize| {
             let reply = ask.await;
@@ -135,7 +130,7 @@ async fn a_text_is_kept_before_what_refers_to_it_first_and_then_no_more() {
         step(api.put_flow("acme", "two", "version: 1"), 200, &[&a, &b, &c], 0).await;
         step(api.put_flow("acme", "three", "]"), 400, &[&a, &b, &c], 0).await;
         step(api.put_flow("foobar", "theirs", &a).key(JOHN), 201, &[&a, &b, &c], 1).await;
-        assert_eq!(kept(&*store, org(&*store, "john", "foobar").await).await, std::slice::from_ref(&a));
+        assert_eq!(kept(&*store, org_id(&*store, "john", "foobar").await).await, std::slice::from_ref(&a));
 
         for (path, template) in [("empty", "version: 1"), ("one", a.as_str()), ("two", "version: 1")] {
             api.get(&format!("/flows/acme/{path}")).await.expect(200, json!({ "template": template }));
@@ -153,7 +148,7 @@ async fn a_text_is_kept_before_what_refers_to_it_first_and_then_no_more() {
 
 #[tokio::test]
 async fn a_page_asks_for_all_its_templates_at_once() {
-    each_store(async |api: Api, store: Arc<dyn Store>| {
+    on_every_store(async |api: Api, store: Arc<dyn Store>| {
         for number in 0..MANY {
             let template = format!("{TEMPLATE}# {number}\n");
             api.put_flow("acme", &format!("f{number}"), &template).await.created();

@@ -8,10 +8,10 @@ use futures_util::FutureExt;
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, ETAG};
 use serde_json::{Value, json};
 
-use crate::interposed::Interposed;
-use crate::json::INVALID;
+use crate::intercepting_store::InterceptingStore;
 use crate::mounts::Mount;
-use crate::support::{Api, Ask, JOHN, NOW, each_store, for_each_store};
+use crate::support::json::INVALID;
+use crate::support::{Api, Ask, JOHN, NOW, acme, on_every_store, on_every_store_and_mount};
 
 /// The template of the examples in the documentation: `bar` on the trail, `cli` with `foo`.
 pub(crate) const TEMPLATE: &str = "version: 1\ntrail:\n  attestations:\n    - name: bar\n      type: generic\n  artifacts:\n    - name: cli\n      attestations:\n        - name: foo\n          type: generic\n";
@@ -39,7 +39,7 @@ impl Api {
         self.post(&path).form(&[("name=\"data_json\"", &document.to_string())])
     }
 
-    /// Reports the artifact `cli` with this fingerprint digit to the trail `t` of the flow `shop`.
+    /// Reports to trail `t` of flow `shop` an artifact with this template name, whose fingerprint is `digit` 64 times.
     pub(crate) async fn artifact(&self, digit: &str, name: &str) {
         let body = json!({
             "trail_name": "t", "template_reference_name": name, "fingerprint": digit.repeat(64), "filename": "cli.bin",
@@ -52,7 +52,7 @@ impl Api {
 
 #[tokio::test]
 async fn a_trail_is_begun_with_201_and_changed_with_200() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         api.flow("shop", TEMPLATE).await;
         let begun = json!({
             "name": "t", "description": "first", "origin_url": "https://ci.example.com/1", "user_data": {"a": 1},
@@ -81,7 +81,7 @@ async fn a_trail_is_begun_with_201_and_changed_with_200() {
 
 #[tokio::test]
 async fn the_commit_of_a_trail_is_null_or_has_every_text_and_a_time() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         api.begin("shop", &json!({"name": "t"})).await.created();
         api.get("/trails/acme/shop/t").await.expect(200, json!({"git_commit_info": null}));
         api.begin("shop", &json!({"name": "t", "git_commit_info": {"sha1": COMMIT}})).await.ok();
@@ -94,7 +94,7 @@ async fn the_commit_of_a_trail_is_null_or_has_every_text_and_a_time() {
 
 #[tokio::test]
 async fn a_trail_keeps_its_template_until_it_is_begun_again() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         api.flow("shop", TEMPLATE).await;
         api.begin("shop", &json!({"name": "t"})).await.created();
         let empty = ("name=\"template_file\"; filename=\"t.yml\"", "version: 1\n");
@@ -111,7 +111,7 @@ async fn a_trail_keeps_its_template_until_it_is_begun_again() {
 
 #[tokio::test]
 async fn a_template_that_breaks_the_rules_is_refused_with_every_mistake() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         let wrong = "version: 1\ntrail:\n  attestations:\n    - name: x\n      type: not-supported\n    - type: generic\n";
         for path in ["/trails/acme/shop", "/flows/acme/template_file"] {
             let parts = [
@@ -130,7 +130,7 @@ async fn a_template_that_breaks_the_rules_is_refused_with_every_mistake() {
 
 #[tokio::test]
 async fn field_trail_name_pattern_and_length_255() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         let pattern = r"^[a-zA-Z0-9][a-zA-Z0-9\-_.~]*$";
         for name in ["", "-x", "a b", "a/b", "é", "t\n", "foo?$bar"] {
             let refused = api.begin("shop", &json!({"name": name})).await;
@@ -149,7 +149,7 @@ async fn field_trail_name_pattern_and_length_255() {
 
 #[tokio::test]
 async fn optional_parts_of_a_trail_are_validated() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         let table = [
             (json!({"origin_url": ""}), "origin_url"),
             (json!({"origin_url": "ftp://x"}), "origin_url"),
@@ -185,7 +185,7 @@ async fn optional_parts_of_a_trail_are_validated() {
 
 #[tokio::test]
 async fn error_404_unknown_flow_or_trail() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         api.get("/trails/acme/none/t").await.expect_exactly(
             404,
             json!({"message": "Flow not found", "errors": {"flow_name": "no flow named 'none' in organization 'acme'"}}),
@@ -205,7 +205,7 @@ async fn error_404_unknown_flow_or_trail() {
 
 #[tokio::test]
 async fn trails_are_listed_newest_first_in_pages_and_narrowed() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         api.flow("shop", TEMPLATE).await;
         for name in ["a", "b", "t"] {
             api.begin("shop", &json!({"name": name})).await.created();
@@ -246,7 +246,7 @@ async fn trails_are_listed_newest_first_in_pages_and_narrowed() {
 /// What the documentation's table of states says, row by row.
 #[tokio::test]
 async fn states_follow_from_the_template_and_what_was_reported() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         api.flow("shop", TEMPLATE).await;
         api.begin("shop", &json!({"name": "t"})).await.created();
         let missing = json!({
@@ -293,7 +293,7 @@ async fn states_follow_from_the_template_and_what_was_reported() {
 
 #[tokio::test]
 async fn an_attestation_by_template_name_and_commit_waits_for_its_artifact() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         api.flow("shop", TEMPLATE).await;
         let named = json!({
             "attestation_name": "foo", "is_compliant": true, "target_artifacts": ["cli"], "git_commit_info": {"sha1": COMMIT},
@@ -315,7 +315,7 @@ async fn an_attestation_by_template_name_and_commit_waits_for_its_artifact() {
 
 #[tokio::test]
 async fn a_failing_attestation_counts_before_its_artifact_and_until_that_is_replaced() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         api.begin("shop", &json!({"name": "t"})).await.created();
         let failed = json!({
             "attestation_name": "scan", "is_compliant": false, "target_artifacts": ["cli"],
@@ -337,7 +337,7 @@ async fn a_failing_attestation_counts_before_its_artifact_and_until_that_is_repl
         api.artifact("1", "cli").await;
         let reported = json!({"status": "NON-COMPLIANT", "is_compliant": false, "attestations_statuses": [line]});
         expect("NON-COMPLIANT", listed(reported)).await;
-        // Another build under the same template name, from another commit: what failed was said of the one before.
+        // Another build under the same template name, from another commit: what failed was about the one before.
         let other = json!({
             "trail_name": "t", "template_reference_name": "cli", "fingerprint": "2".repeat(64), "filename": "cli.bin",
             "git_commit": "f".repeat(40), "git_commit_info": {"sha1": "f".repeat(40), "timestamp": 1},
@@ -364,7 +364,7 @@ async fn a_failing_attestation_counts_before_its_artifact_and_until_that_is_repl
 
 #[tokio::test]
 async fn a_failing_attestation_counts_when_its_artifact_is_reported_again_without_the_commit() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         api.begin("shop", &json!({"name": "t"})).await.created();
         api.artifact("1", "cli").await;
         let failed = json!({
@@ -397,7 +397,7 @@ async fn a_failing_attestation_counts_when_its_artifact_is_reported_again_withou
 
 #[tokio::test]
 async fn audit_pdf_downloads_the_trail_report() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         api.flow("shop", TEMPLATE).await;
         api.begin("shop", &json!({"name": "t"})).await.created();
         api.artifact("a", "cli").await;
@@ -422,7 +422,7 @@ async fn audit_pdf_downloads_the_trail_report() {
 
 #[tokio::test]
 async fn an_update_names_who_updated_and_not_who_began() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         api.begin("shop", &json!({"name": "t"})).await.created();
         api.begin("shop", &json!({"name": "t", "description": "second"})).key("member-key").await.ok();
         let events = api.get("/trails/acme/shop/t").await.ok()["events"].clone();
@@ -441,22 +441,22 @@ async fn an_update_names_who_updated_and_not_who_began() {
 
 #[tokio::test]
 async fn a_trail_is_as_its_last_event_says_whatever_is_written_meanwhile() {
-    each_store(async |api: Api, store: Arc<dyn Store>| {
+    on_every_store(async |api: Api, store: Arc<dyn Store>| {
         api.flow("shop", TEMPLATE).await;
         api.begin("shop", &json!({"name": "t"})).await.created();
         let jane = store.user("jane").await.unwrap().unwrap();
-        let org = store.org_role("acme", jane.id).await.unwrap().unwrap().organization.id;
+        let org = acme(&*store).await;
         let shop = store.flow(org, "shop").await.unwrap().unwrap().record.id;
-        for place in 0.. {
+        for query in 0.. {
             // Another description, recorded right before this query.
             let mut record = store.trail(org, shop, "t").await.unwrap().unwrap().record;
-            record.description = format!("before query {place}");
+            record.description = format!("before query {query}");
             let facts = vec![Fact::TrailUpdated { record, changes: vec!["description".to_owned()] }];
             let write = Write { org, by: jane.actor(), at: NOW, facts, guards: vec![], secrets: vec![] };
             let pending = Arc::new(Mutex::new(Some(write)));
             let (asked, to_come, whole) = (AtomicUsize::new(0), Arc::clone(&pending), Arc::clone(&store));
-            let interposed = Interposed::new(Arc::clone(&store), move |_| {
-                let is_here = asked.fetch_add(1, Ordering::Relaxed) == place;
+            let interposed = InterceptingStore::new(Arc::clone(&store), move |_| {
+                let is_here = asked.fetch_add(1, Ordering::Relaxed) == query;
                 let write = if is_here { to_come.lock().unwrap().take() } else { None };
                 let whole = Arc::clone(&whole);
                 async move {
@@ -470,9 +470,9 @@ async fn a_trail_is_as_its_last_event_says_whatever_is_written_meanwhile() {
             let trail =
                 Api::new(evidence, Mount::Tower, "interposed").await.get("/trails/acme/shop/t").await.ok();
             let last = trail["events"].as_array().unwrap().last().unwrap();
-            assert_eq!(trail["description"], last["trail_data_json"]["description"], "query {place}");
+            assert_eq!(trail["description"], last["trail_data_json"]["description"], "query {query}");
             if pending.lock().unwrap().is_some() {
-                assert!(place > 0, "the trail is read from the store");
+                assert!(query > 0, "the trail is read from the store");
                 break;
             }
         }
@@ -482,7 +482,7 @@ async fn a_trail_is_as_its_last_event_says_whatever_is_written_meanwhile() {
 
 #[tokio::test]
 async fn an_event_names_the_repo_that_was_reported_though_others_were_since() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         let repo = |name: &str| json!({"name": name, "url": format!("https://git.example.com/{name}")});
         for name in ["a", "b", "a"] {
             let written = api.begin("shop", &json!({"name": "t", "repo_info": repo(name)})).await;

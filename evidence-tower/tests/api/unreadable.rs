@@ -8,8 +8,8 @@ use evidence_core::{Settings, Store};
 use serde_json::json;
 
 use crate::mounts::Mount;
-use crate::scenery::{COMPLIANCE, PROVENANCE};
-use crate::support::{Api, NOW, Stored, fixture, stores};
+use crate::support::environments::{COMPLIANCE, PROVENANCE};
+use crate::support::{Api, NOW, StoreUnderTest, acme, fixture, stores};
 use crate::trails::COMMIT;
 
 /// No YAML, as a damaged row or a later version may have left it.
@@ -36,14 +36,12 @@ impl Damage {
 }
 
 /// Runs a case over every store, with the store and the id of `acme` at hand.
-pub(crate) async fn over_each_store(case: impl AsyncFn(Api, &dyn Store, Id)) {
-    for Stored { name, store, home, .. } in stores().await {
+pub(crate) async fn on_every_store_without_rebuild(case: impl AsyncFn(Api, &dyn Store, Id)) {
+    for StoreUnderTest { name, store, guard, .. } in stores().await {
         let evidence = fixture(store, Settings::default()).await;
         let api = Api::new(evidence.clone(), Mount::Tower, name).await;
-        let jane = evidence.store().user("jane").await.unwrap().unwrap().id;
-        let acme = evidence.store().org_role("acme", jane).await.unwrap().unwrap().organization.id;
-        case(api, evidence.store(), acme).await;
-        drop(home);
+        case(api, evidence.store(), acme(evidence.store()).await).await;
+        drop(guard);
     }
 }
 
@@ -71,7 +69,7 @@ async fn nothing_complies_with_a_template_that_cannot_be_read() {
 }
 
 async fn nothing_complies_with(damage: Damage) {
-    over_each_store(async |api, store, acme| {
+    on_every_store_without_rebuild(async |api, store, acme| {
         given_a_compliant_trail(&api).await;
         api.given_environments("docker", &["prod"]).await;
         api.put_policy("compliance", COMPLIANCE).await.created();
@@ -88,8 +86,8 @@ async fn nothing_complies_with(damage: Damage) {
         let trail = trail.expect(200, json!({"compliance_state": "INCOMPLETE", "is_compliant": false})).ok();
         let status = &trail["compliance_status"];
         let why = "The template cannot be read: ";
-        for told in [&status["state_info"], &status["artifacts_statuses"]["cli"]["state_info"]] {
-            assert!(told.as_str().is_some_and(|told| told.starts_with(why)), "{trail}");
+        for reason in [&status["state_info"], &status["artifacts_statuses"]["cli"]["state_info"]] {
+            assert!(reason.as_str().is_some_and(|reason| reason.starts_with(why)), "{trail}");
         }
         assert_eq!(status["artifacts_statuses"]["cli"]["status"], "INCOMPLETE");
         let listed = json!({"data": [{"compliance_state": "INCOMPLETE", "compliance_status": status}]});
@@ -124,7 +122,7 @@ async fn nothing_complies_with_a_report_to_a_flow_whose_template_cannot_be_read(
 }
 
 async fn nothing_complies_in_the_flow_with(damage: Damage) {
-    over_each_store(async |api, store, acme| {
+    on_every_store_without_rebuild(async |api, store, acme| {
         let artifact = json!({
             "fingerprint": "1".repeat(64), "filename": "x", "git_commit": COMMIT, "build_url": "", "commit_url": "",
         });
@@ -145,7 +143,7 @@ async fn nothing_complies_in_the_flow_with(damage: Damage) {
 
 #[tokio::test]
 async fn nothing_complies_with_a_policy_that_cannot_be_read() {
-    over_each_store(async |api, store, acme| {
+    on_every_store_without_rebuild(async |api, store, acme| {
         given_a_compliant_trail(&api).await;
         api.given_environments("docker", &["prod"]).await;
         api.put_policy("p", PROVENANCE).await.created();

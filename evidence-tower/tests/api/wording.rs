@@ -5,7 +5,7 @@ use evidence_core::{Settings, Wording};
 use serde_json::{Value, json};
 
 use crate::mounts::Mount;
-use crate::scenery::PROVENANCE;
+use crate::support::environments::PROVENANCE;
 use crate::support::{Api, JOHN, in_memory_with};
 use crate::trails::TEMPLATE;
 

@@ -17,7 +17,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let service = Evidence::new(store, Settings::default());
     // The service's own background work; jobs of the application's own are added to the list.
     let background = service.background(LEASE, jobs(Sweep::default()));
-    axum::serve(TcpListener::bind("127.0.0.1:8001").await?, app(service, sessions)).await?;
+    let listener = TcpListener::bind("127.0.0.1:8001").await?;
+    let interrupted = async { drop(tokio::signal::ctrl_c().await) };
+    axum::serve(listener, app(service, sessions)).with_graceful_shutdown(interrupted).await?;
     background.stop().await;
     Ok(())
 }

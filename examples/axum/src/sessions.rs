@@ -36,7 +36,7 @@ impl SignedIn {
         Self { evidence, sessions: Arc::new(sessions) }
     }
 
-    /// The caller whose session these headers carry; nothing when they carry none.
+    /// The caller whose session these headers carry; `None` if they carry none.
     ///
     /// # Errors
     /// [`Error::Unauthenticated`] for an unknown session or user.

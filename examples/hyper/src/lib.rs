@@ -1,6 +1,5 @@
 //! The evidence API on bare hyper: no framework, HTTP/1 and HTTP/2 on one socket, and tower-http's layers around.
 
-use std::io;
 use std::time::Duration;
 
 use evidence_core::Evidence;
@@ -16,11 +15,11 @@ use tower_http::request_id::{MakeRequestUuid, PropagateRequestIdLayer, SetReques
 use tower_http::timeout::TimeoutLayer;
 use tower_http::trace::TraceLayer;
 
-/// Serves the API at `/api/v2`, with `/ready` and `/live` beside it, until no connection can be accepted.
-///
-/// # Errors
-/// What the socket says then.
-pub async fn serve(listener: TcpListener, evidence: Evidence) -> io::Result<()> {
+/// How long to wait when no connection can be accepted, such as for want of file descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Serves the API at `/api/v2`, with `/ready` and `/live` beside it, until it is dropped.
+pub async fn serve(listener: TcpListener, evidence: Evidence) {
     let service = ServiceBuilder::new()
         .layer(SetRequestIdLayer::x_request_id(MakeRequestUuid))
         .layer(TraceLayer::new_for_http())
@@ -31,7 +30,14 @@ pub async fn serve(listener: TcpListener, evidence: Evidence) -> io::Result<()> 
     let mut http = auto::Builder::new(TokioExecutor::new());
     http.http1().timer(TokioTimer::new());
     loop {
-        let (stream, _) = listener.accept().await?;
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                eprintln!("a connection could not be accepted: {error}");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
         let service = TowerToHyperService::new(service.clone());
         let connection = http.serve_connection(TokioIo::new(stream), service).into_owned();
         tokio::spawn(async move {

@@ -1,11 +1,11 @@
-//! A team's own client, or the part of one that matters here: it turns what a container host tells into a report of
+//! A team's own client, or the part of one that matters here: it turns what a container host reports into a report of
 //! what runs. `tests/properties.rs` tests it.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-/// A container as the host tells of it.
+/// A container as the host reports it.
 #[derive(Debug, Clone)]
 pub struct Container {
     /// The image's name and tag.

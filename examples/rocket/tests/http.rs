@@ -43,12 +43,13 @@ async fn open() -> Shop {
     let config = Config { port: 0, log_level: LogLevel::Off, ..Config::debug_default() };
     let (bound, address) = oneshot::channel();
     let bound = Mutex::new(Some(bound));
-    let tell = AdHoc::on_liftoff("tell the address", move |rocket| {
+    let announce = AdHoc::on_liftoff("announce the address", move |rocket| {
         let address = SocketAddr::new(rocket.config().address, rocket.config().port);
         bound.lock().unwrap().take().unwrap().send(address).unwrap();
         Box::pin(async {})
     });
-    let app = evidence_example_rocket::app(rocket::custom(config), EvidenceApi::new(evidence)).attach(tell);
+    let app =
+        evidence_example_rocket::app(rocket::custom(config), EvidenceApi::new(evidence)).attach(announce);
     let app = app.ignite().await.unwrap();
     let shutdown = app.shutdown();
     tokio::spawn(app.launch());
@@ -144,7 +145,7 @@ async fn a_file_streams_in_and_out() {
         "Content-Disposition: form-data; name=\"attachment_file\"; filename=\"scan.txt\"\r\n\r\n".to_owned(),
         format!("{file}\r\n--b--\r\n"),
     ];
-    // In chunks, so that nothing tells the length beforehand.
+    // In chunks, so that the length is not known beforehand.
     let chunks: String = form.iter().map(|piece| format!("{:x}\r\n{piece}\r\n", piece.len())).collect();
     let (status, answer) =
         shop.attest(&shop.bearer, &format!("transfer-encoding: chunked\r\n\r\n{chunks}0\r\n\r\n")).await;

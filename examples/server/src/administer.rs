@@ -6,14 +6,14 @@ use evidence_core::{Error, Evidence, Settings};
 
 use crate::cli::{HostOptions, KeyCommand, MemberCommand, OrgCommand, UserCommand};
 use crate::failure::Failure;
-use crate::store::{self, Opened};
+use crate::store::{self, AnyStore};
 
 /// How many names are asked for at a time.
 const PAGE: u64 = 1000;
 
 /// Runs a command over the store, and closes it.
 async fn over<T>(
-    store: Opened,
+    store: AnyStore,
     host: &HostOptions,
     act: impl AsyncFnOnce(Administration<'_>) -> Result<T, Error>,
 ) -> Result<T, Failure> {

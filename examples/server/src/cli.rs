@@ -68,8 +68,8 @@ pub(crate) struct ServeOptions {
     pub(crate) store: StoreOptions,
     #[command(flatten)]
     pub(crate) api: ApiOptions,
-    /// Where attachments are kept: file:///directory, s3://bucket/prefix (in programs built with the feature `s3`), or
-    /// memory: for a trial; beside the records when it is absent.
+    /// Where attachments are kept: file:///directory, s3://bucket/prefix (feature `s3`), or `memory:` (lost at exit).
+    /// Default: in the database.
     #[arg(long, env = "EVIDENCE_ATTACHMENTS", value_name = "URL")]
     pub(crate) attachments: Option<String>,
 }
@@ -85,7 +85,7 @@ pub(crate) struct StoreOptions {
         hide_env_values = true
     )]
     pub(crate) database_url: String,
-    /// The schema of a PostgreSQL database that holds the tables; made by what may make a store, if it is not there.
+    /// The schema of a PostgreSQL database that holds the tables. Created by `serve` and `seed` if missing.
     #[arg(long, env = "EVIDENCE_DATABASE_SCHEMA", value_name = "NAME", default_value = DEFAULT_SCHEMA)]
     pub(crate) database_schema: String,
     /// The most connections for reading from a PostgreSQL database; one more is for writing.
@@ -122,13 +122,13 @@ pub(crate) struct CopyOptions {
     /// The store to copy to.
     #[arg(long, value_name = "URL")]
     pub(crate) to: String,
-    /// The schema of its tables, in a PostgreSQL database; made if it is not there.
+    /// The schema of its tables, in a PostgreSQL database; created if missing.
     #[arg(long, value_name = "NAME", default_value = DEFAULT_SCHEMA)]
     pub(crate) to_schema: String,
     /// Where the attachments of the store to copy are, as for `serve`.
     #[arg(long, value_name = "URL")]
     pub(crate) from_attachments: Option<String>,
-    /// Where to copy attachments to, as for `serve`; to the store itself when it is absent.
+    /// Where to copy attachments to, as for `serve`. Default: in the target database.
     #[arg(long, value_name = "URL")]
     pub(crate) to_attachments: Option<String>,
 }
@@ -173,7 +173,7 @@ pub(crate) struct ApiOptions {
     /// when it is absent.
     #[arg(long, env = "EVIDENCE_PUBLIC_URL", value_name = "URL", value_parser = public_url)]
     pub(crate) public_url: Option<String>,
-    /// Which sentences tell of what is missing: the documented ones, or those that users of the public command-line
+    /// The wording of errors about missing records: the documented one, or the one that users of the public command-line
     /// client know.
     #[arg(long, env = "EVIDENCE_WORDING", value_enum, default_value_t)]
     pub(crate) wording: WordingOption,
@@ -181,7 +181,7 @@ pub(crate) struct ApiOptions {
     #[arg(long, env = "EVIDENCE_IMPLICIT_FLOWS", value_enum, default_value_t)]
     pub(crate) implicit_flows: Switch,
 
-    /// How often a report that tells nothing new is noted, at most, for each environment.
+    /// The least number of seconds between two recorded reports of an environment in which nothing has changed.
     #[arg(long, env = "EVIDENCE_HEARTBEAT_SECONDS", value_name = "SECONDS", default_value_t = 60)]
     pub(crate) heartbeat_seconds: u64,
     /// After how many hours the content of an attachment is removed that no record came to name: it was refused, or its
@@ -200,7 +200,7 @@ pub(crate) struct ApiOptions {
 
 #[derive(Debug, Args)]
 pub(crate) struct LogOptions {
-    /// The form of the log, which goes to standard error.
+    /// The format of the log, which goes to standard error.
     #[arg(long, env = "EVIDENCE_LOG", value_enum, default_value_t)]
     pub(crate) log: LogFormat,
     /// What is logged, such as `debug` or `info,evidence_tower=debug`.
@@ -234,7 +234,7 @@ pub(crate) struct SeedOptions {
 pub(crate) struct HostOptions {
     #[command(flatten)]
     pub(crate) store: StoreOptions,
-    /// Whom the ledger names as the one who did it: operator:NAME.
+    /// Name recorded in the ledger as the actor, `operator:NAME`.
     #[arg(long, env = "EVIDENCE_OPERATOR", value_name = "NAME", default_value = "host")]
     pub(crate) operator: OrgName,
 }
@@ -274,7 +274,7 @@ pub(crate) enum OrgCommand {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum MemberCommand {
-    /// Give a user a role, in the place of the one they have.
+    /// Give a user a role instead of the one they have.
     Set {
         org: OrgName,
         user: OrgName,

@@ -5,18 +5,21 @@ use evidence_object_store::ObjectBlobs;
 
 use crate::cli::CopyOptions;
 use crate::failure::Failure;
-use crate::store::{self, Opened};
+use crate::store::{self, AnyStore};
 
 /// Runs the command: a line on standard error for each organization, then a summary on standard output.
 pub(crate) async fn run(options: &CopyOptions) -> Result<(), Failure> {
-    let place = |url: &Option<String>| url.as_deref().map(ObjectBlobs::open).transpose();
-    let (from_place, to_place) = (place(&options.from_attachments)?, place(&options.to_attachments)?);
+    let open = |url: &Option<String>| url.as_deref().map(ObjectBlobs::open).transpose();
+    let (from_attachments, to_attachments) =
+        (open(&options.from_attachments)?, open(&options.to_attachments)?);
     let from = store::open_existing(&options.source()).await?;
     if from.is_empty().await? {
         return Err(Failure::NothingToCopy);
     }
     let to = store::open(&options.target()).await?;
-    let summary = copy(at(&from, from_place.as_ref()), at(&to, to_place.as_ref()), &mut tell).await;
+    let summary =
+        copy(side(&from, from_attachments.as_ref()), side(&to, to_attachments.as_ref()), &mut print_progress)
+            .await;
     from.close().await;
     to.close().await;
     let summary = summary?;
@@ -27,13 +30,13 @@ pub(crate) async fn run(options: &CopyOptions) -> Result<(), Failure> {
     if summary.is_complete() { Ok(()) } else { Err(Failure::NotAll(summary)) }
 }
 
-/// A store, with its attachments in a place outside of it, if there is one.
-fn at<'a>(store: &'a Opened, place: Option<&'a ObjectBlobs>) -> Side<'a> {
+/// A store, with its attachments in this object store, if there is one.
+fn side<'a>(store: &'a AnyStore, attachments: Option<&'a ObjectBlobs>) -> Side<'a> {
     let inside = Side::from(store.transfer());
-    Side { attachments: place.map_or(inside.attachments, |place| place), ..inside }
+    Side { attachments: attachments.map_or(inside.attachments, |outside| outside), ..inside }
 }
 
-fn tell(progress: Progress) {
+fn print_progress(progress: Progress) {
     match progress {
         Progress::Organization(Copied { organization, entries, new_entries, new_attachments }) => {
             eprintln!(

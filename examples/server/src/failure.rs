@@ -33,7 +33,7 @@ pub(crate) enum Failure {
     Signals(std::io::Error),
     #[error("the log filter is not understood: {0}")]
     LogFilter(#[from] tracing_subscriber::filter::ParseError),
-    #[error("{}", told(.0))]
+    #[error("{}", with_fields(.0))]
     Refused(#[from] Error),
     #[error("the store is damaged: {0} problems")]
     Damaged(usize),
@@ -41,8 +41,10 @@ pub(crate) enum Failure {
     NotRebuilt(usize),
     #[error("the demo database cannot be made: {0}")]
     DemoFile(std::io::Error),
+    #[error("this program's file cannot be read: {0}")]
+    OwnBinary(std::io::Error),
     #[error("the demo could not be filled: {0}")]
-    Demo(#[from] crate::demo::Refusal),
+    Demo(#[from] crate::demo::DemoError),
 }
 
 /// What a copy left behind, each with what to do.
@@ -64,12 +66,12 @@ fn not_copied(summary: &Summary) -> String {
         ),
         (unreadable, "attachments of the source cannot be read (copy again when they can)"),
     ];
-    let told = sentences.iter().filter(|(count, _)| *count > 0);
-    told.map(|(count, sentence)| format!("{count} {sentence}")).collect::<Vec<_>>().join("; ")
+    let apply = sentences.iter().filter(|(count, _)| *count > 0);
+    apply.map(|(count, sentence)| format!("{count} {sentence}")).collect::<Vec<_>>().join("; ")
 }
 
-/// A refusal with the fields that it is about.
-fn told(error: &Error) -> String {
+/// An error with the fields that it is about.
+fn with_fields(error: &Error) -> String {
     let (message, fields) = match error {
         Error::Invalid { message, fields } => (message.clone(), fields.clone()),
         Error::NotFound(missing) => Wording::Documented.missing(missing),

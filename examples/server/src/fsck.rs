@@ -1,4 +1,4 @@
-//! `fsck`: whether the store still says what was recorded, and making it say so again.
+//! `fsck`: checks the store against its ledgers, and rebuilds its tables from them.
 
 use evidence_core::transfer::check_attachments;
 use evidence_object_store::ObjectBlobs;
@@ -6,7 +6,7 @@ use evidence_store_sqlite::{FsckReport, RebuildReport};
 
 use crate::cli::FsckOptions;
 use crate::failure::Failure;
-use crate::store::{self, Opened};
+use crate::store::{self, AnyStore};
 
 /// Runs the command: every problem on a line of standard output, then a summary.
 pub(crate) async fn run(options: &FsckOptions) -> Result<(), Failure> {
@@ -17,7 +17,7 @@ pub(crate) async fn run(options: &FsckOptions) -> Result<(), Failure> {
     outcome
 }
 
-async fn checked(store: &Opened, rebuild: bool, attachments: Option<&ObjectBlobs>) -> Result<(), Failure> {
+async fn checked(store: &AnyStore, rebuild: bool, attachments: Option<&ObjectBlobs>) -> Result<(), Failure> {
     if rebuild {
         let RebuildReport { rows, problems, .. } = store.rebuild().await?;
         problems.iter().for_each(|problem| println!("{problem}"));
@@ -29,17 +29,17 @@ async fn checked(store: &Opened, rebuild: bool, attachments: Option<&ObjectBlobs
     let FsckReport { organizations, entries, missing_attachments, first_missing, problems, .. } =
         store.fsck().await?;
     let mut count = 0;
-    let mut tell = |problem: String| {
+    let mut report = |problem: String| {
         println!("{problem}");
         count += 1;
     };
-    problems.into_iter().for_each(&mut tell);
+    problems.into_iter().for_each(&mut report);
     match attachments {
-        Some(place) => check_attachments(store.transfer(), place, &mut tell).await?,
+        Some(attachments) => check_attachments(store.transfer(), attachments, &mut report).await?,
         None if missing_attachments == 0 => {}
         None => {
             first_missing.iter().for_each(|attachment| println!("an attachment is missing: {attachment}"));
-            tell(format!(
+            report(format!(
                 "{missing_attachments} attachments are not in the database: if they are elsewhere, say where with --attachments"
             ));
         }

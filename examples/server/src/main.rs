@@ -6,13 +6,13 @@
 //! crates, so that a host can leave this one out.
 
 mod administer;
-mod answers;
 mod cli;
 mod copy;
 mod demo;
 mod descriptors;
 mod failure;
 mod fsck;
+mod http2_send_timeout;
 mod logging;
 mod seed;
 mod serve;

@@ -25,24 +25,24 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tower::{Service, ServiceExt};
 
-use crate::answers::{Answer, Streams};
 use crate::cli::{ApiOptions, ServeOptions, Switch};
-use crate::descriptors::places;
+use crate::descriptors::raise_and_divide_file_limit;
 use crate::failure::Failure;
+use crate::http2_send_timeout::{StreamExecutor, TrackedBody};
 use crate::logging;
-use crate::store::{self, Opened};
-use crate::timeouts::{Allowed, BodyDeadline, BoxError, IdleTimeout, Working};
+use crate::store::{self, AnyStore};
+use crate::timeouts::{ActiveRequests, BodyDeadline, BodyTimeouts, BoxError, IdleTimeout};
 
-/// How long a client may take over its first byte and over a request's head; an idle connection ends after as long.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a client may rest in the middle of a request or an answer.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long a peer may take for its first byte and for a request's head, and how long a connection may be idle.
+const HEAD_OR_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a peer may make no progress in the middle of a request or an answer.
+const STALL_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long the body of a request may take to come.
-const BODY: Allowed = Allowed { piece: IDLE_TIMEOUT, whole: Duration::from_secs(600) };
+const BODY_TIMEOUTS: BodyTimeouts = BodyTimeouts { piece: STALL_TIMEOUT, whole: Duration::from_secs(600) };
 /// How long running requests may take once a signal asked to stop.
-const DRAIN: Duration = Duration::from_secs(30);
-/// How long background work may take to let go of what it does, once requests are answered.
-const LAST_WORK: Duration = Duration::from_secs(10);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long background work may take to stop, once requests are answered.
+const BACKGROUND_STOP_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long to wait when no connection can be accepted, such as for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -62,7 +62,7 @@ pub(crate) async fn run(options: ServeOptions) -> Result<(), Failure> {
     let listener = Listener::open(&api).await?;
     let service = Evidence::new(store.store(), listener.settings(&api));
     let service = match attachments {
-        Some(place) => service.with_attachments(Arc::new(place)),
+        Some(attachments) => service.with_attachments(Arc::new(attachments)),
         None => service,
     };
     println!("Listening on http://{}", listener.address);
@@ -76,7 +76,7 @@ pub(crate) struct Listener {
     /// The address it listens on.
     pub(crate) address: SocketAddr,
     /// A permit for each connection that may be open.
-    places: Arc<Semaphore>,
+    connection_permits: Arc<Semaphore>,
     stop: Stop,
 }
 
@@ -86,11 +86,12 @@ impl Listener {
         let failed = |source| Failure::Listen { address: options.listen, source };
         let listener = TcpListener::bind(options.listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        let places = Arc::new(Semaphore::new(places(options.max_connections)));
-        Ok(Self { listener, address, places, stop: Stop::listen().map_err(Failure::Signals)? })
+        let connections = raise_and_divide_file_limit(options.max_connections);
+        let connection_permits = Arc::new(Semaphore::new(connections));
+        Ok(Self { listener, address, connection_permits, stop: Stop::listen().map_err(Failure::Signals)? })
     }
 
-    /// What the service is told about how it is reached and how it behaves.
+    /// The settings of a service that is reached at this address.
     pub(crate) fn settings(&self, options: &ApiOptions) -> Settings {
         let local = || format!("http://localhost:{}", self.address.port());
         Settings {
@@ -103,23 +104,29 @@ impl Listener {
     }
 
     /// Serves, and does the background work, until a signal; then drains, stops that work, and closes the store.
-    pub(crate) async fn serve(self, service: Evidence, sweep: Sweep, store: &Opened) -> Result<(), Failure> {
-        let Self { listener, address, places, mut stop } = self;
+    pub(crate) async fn serve(
+        self,
+        service: Evidence,
+        sweep: Sweep,
+        store: &AnyStore,
+    ) -> Result<(), Failure> {
+        let Self { listener, address, connection_permits, mut stop } = self;
         tracing::info!(%address, "listening");
         let background = service.background(LEASE, jobs(sweep));
         let connections = Connections::new(EvidenceApi::new(service));
         let mut stopped = pin!(stop.asked());
         loop {
-            // Whoever finds no place waits in the queue of the socket.
-            let next = async { (Arc::clone(&places).acquire_owned().await, listener.accept().await) };
+            // Without a permit, connections wait in the socket's backlog.
+            let next =
+                async { (Arc::clone(&connection_permits).acquire_owned().await, listener.accept().await) };
             tokio::select! {
-                (place, accepted) = next => match accepted {
+                (permit, accepted) = next => match accepted {
                     Ok((stream, _)) => {
-                        at_once(&stream);
-                        let connection = connections.carry(stream);
+                        set_nodelay(&stream);
+                        let connection = connections.serve(stream);
                         tokio::spawn(async move {
                             connection.await;
-                            drop(place);
+                            drop(permit);
                         });
                     }
                     Err(error) => {
@@ -133,7 +140,7 @@ impl Listener {
         drop(listener);
         tracing::info!("draining");
         connections.drain().await;
-        if tokio::time::timeout(LAST_WORK, background.stop()).await.is_err() {
+        if tokio::time::timeout(BACKGROUND_STOP_TIMEOUT, background.stop()).await.is_err() {
             tracing::warn!(
                 "background work did not end and was cut off: other servers take over when its lease expires"
             );
@@ -144,17 +151,17 @@ impl Listener {
     }
 }
 
-/// Has what is written sent at once: an answer in two writes can otherwise wait for the peer's delayed acknowledgement.
-fn at_once(stream: &TcpStream) {
+/// Without it, an answer in two writes can wait for the peer's delayed acknowledgement.
+fn set_nodelay(stream: &TcpStream) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY could not be set");
     }
 }
 
-/// The connections at work.
+/// The open connections.
 struct Connections<A> {
     api: A,
-    http: auto::Builder<Streams>,
+    http: auto::Builder<StreamExecutor>,
     running: GracefulShutdown,
 }
 
@@ -166,26 +173,27 @@ where
     B: Body<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static,
 {
     fn new(api: A) -> Self {
-        let mut http = auto::Builder::new(Streams { timeout: IDLE_TIMEOUT });
-        http.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
-        http.http2().timer(TokioTimer::new()).keep_alive_interval(HEAD_TIMEOUT);
+        let mut http = auto::Builder::new(StreamExecutor { timeout: STALL_TIMEOUT });
+        http.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_OR_IDLE_TIMEOUT);
+        http.http2().timer(TokioTimer::new()).keep_alive_interval(HEAD_OR_IDLE_TIMEOUT);
         Self { api, http, running: GracefulShutdown::new() }
     }
 
-    /// Answers what comes over a connection, until it ends.
-    fn carry<S>(&self, stream: S) -> impl Future<Output = ()> + Send + use<A, B, S>
+    /// Serves a connection until it ends.
+    fn serve<S>(&self, stream: S) -> impl Future<Output = ()> + Send + use<A, B, S>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let (api, working) = (self.api.clone(), Working::default());
-        let stream = IdleTimeout::new(stream, IDLE_TIMEOUT, working.clone()).spoken_to_within(HEAD_TIMEOUT);
+        let (api, requests) = (self.api.clone(), ActiveRequests::default());
+        let stream = IdleTimeout::new(stream, STALL_TIMEOUT, requests.clone())
+            .with_first_byte_timeout(HEAD_OR_IDLE_TIMEOUT);
         let stream = TokioIo::new(stream);
         let service = service_fn(move |request: Request<Incoming>| {
-            let (api, working, work) = (api.clone(), working.clone(), working.begin());
+            let (api, requests, active) = (api.clone(), requests.clone(), requests.begin());
             async move {
-                let response = api.oneshot(request.map(|body| BodyDeadline::new(body, BODY))).await;
-                drop(work);
-                response.map(|response| response.map(|body| Answer::new(body, working)))
+                let response = api.oneshot(request.map(|body| BodyDeadline::new(body, BODY_TIMEOUTS))).await;
+                drop(active);
+                response.map(|response| response.map(|body| TrackedBody::new(body, requests)))
             }
         });
         let connection = self.running.watch(self.http.serve_connection(stream, service).into_owned());
@@ -197,7 +205,7 @@ where
     }
 
     async fn drain(self) {
-        if tokio::time::timeout(DRAIN, self.running.shutdown()).await.is_err() {
+        if tokio::time::timeout(DRAIN_TIMEOUT, self.running.shutdown()).await.is_err() {
             tracing::warn!("some requests were still running and were cut off");
         }
     }

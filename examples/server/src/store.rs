@@ -1,5 +1,4 @@
-//! Which store a database URL names, opening it, and what the commands need of any store beyond the traits of the
-//! library.
+//! Opening the store that a database URL names, and what the commands need of a store beyond the library's traits.
 
 use std::sync::Arc;
 
@@ -13,18 +12,18 @@ use crate::failure::Failure;
 
 /// An open store.
 #[derive(Debug, Clone)]
-pub(crate) enum Opened {
+pub(crate) enum AnyStore {
     Sqlite(Arc<SqliteStore>),
     Postgres(Arc<PostgresStore>),
 }
 
-/// Opens the store, making and migrating it where need be.
-pub(crate) async fn open(options: &StoreOptions) -> Result<Opened, Failure> {
+/// Opens the store, which is created and migrated if need be.
+pub(crate) async fn open(options: &StoreOptions) -> Result<AnyStore, Failure> {
     connect(options, true).await
 }
 
 /// Opens a store that must be there already, in the version of this program.
-pub(crate) async fn open_existing(options: &StoreOptions) -> Result<Opened, Failure> {
+pub(crate) async fn open_existing(options: &StoreOptions) -> Result<AnyStore, Failure> {
     let url = options.database_url.as_str();
     let file = if is_sqlite(url) { Some(Sqlite::file_at(url)?) } else { None };
     match file {
@@ -33,21 +32,21 @@ pub(crate) async fn open_existing(options: &StoreOptions) -> Result<Opened, Fail
     }
 }
 
-async fn connect(options: &StoreOptions, migrate: bool) -> Result<Opened, Failure> {
+async fn connect(options: &StoreOptions, migrate: bool) -> Result<AnyStore, Failure> {
     let url = options.database_url.as_str();
     if is_sqlite(url) {
         let options = evidence_store_sqlite::Options { migrate, ..Default::default() };
-        return Ok(Opened::Sqlite(Arc::new(SqliteStore::connect_with(url, &options).await?)));
+        return Ok(AnyStore::Sqlite(Arc::new(SqliteStore::connect_with(url, &options).await?)));
     }
     if is_postgres(url) {
         let StoreOptions { database_schema: schema, database_connections: connections, .. } = options.clone();
         let options = evidence_store_postgres::Options { schema, connections, migrate, ..Default::default() };
-        return Ok(Opened::Postgres(Arc::new(PostgresStore::connect_with(url, &options).await?)));
+        return Ok(AnyStore::Postgres(Arc::new(PostgresStore::connect_with(url, &options).await?)));
     }
     Err(Failure::UnknownStore)
 }
 
-impl Opened {
+impl AnyStore {
     /// The store as the library knows it.
     pub(crate) fn store(&self) -> Arc<dyn Store> {
         match self {
@@ -80,7 +79,7 @@ impl Opened {
         }
     }
 
-    /// Makes every table again from the ledgers.
+    /// Rebuilds every table from the ledgers.
     pub(crate) async fn rebuild(&self) -> Result<RebuildReport, StoreError> {
         match self {
             Self::Sqlite(store) => store.rebuild().await,
@@ -88,7 +87,7 @@ impl Opened {
         }
     }
 
-    /// Finishes what was begun and lets go of the database.
+    /// Finishes what was begun and closes the database.
     pub(crate) async fn close(&self) {
         match self {
             Self::Sqlite(store) => store.close().await,

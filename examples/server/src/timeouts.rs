@@ -1,6 +1,6 @@
-//! Limits to waiting for a peer. A connection on which the peer is silent, or takes nothing of what is written, for a while
-//! is cut off, so that clients who stop reading or sending cannot hold sockets and buffers for ever; a body that keeps
-//! coming, byte by byte, ends at a deadline of its own. A peer that waits for the service is never the one to blame.
+//! Timeouts of connections and request bodies. A connection whose peer neither sends nor reads for a while is closed, so that
+//! it cannot hold sockets and buffers for ever; a body that keeps coming, byte by byte, has a deadline of its own. While a
+//! request is being answered, the peer may be silent.
 
 use std::io;
 use std::pin::Pin;
@@ -16,15 +16,15 @@ use tokio::time::{Instant, Sleep, sleep};
 /// Any error, as bodies have them.
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// How much of what came in over a connection the service is at work on.
+/// How many requests of a connection are being answered.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Working(Arc<AtomicUsize>);
+pub(crate) struct ActiveRequests(Arc<AtomicUsize>);
 
-impl Working {
-    /// Counts one more until what this answers is dropped.
-    pub(crate) fn begin(&self) -> Work {
+impl ActiveRequests {
+    /// Counts one more until the returned guard is dropped.
+    pub(crate) fn begin(&self) -> ActiveRequest {
         self.0.fetch_add(1, Ordering::Relaxed);
-        Work(self.clone())
+        ActiveRequest(self.clone())
     }
 
     fn is_any(&self) -> bool {
@@ -32,55 +32,55 @@ impl Working {
     }
 }
 
-/// Something that the service is at work on.
+/// A request that is being answered.
 #[derive(Debug)]
-pub(crate) struct Work(Working);
+pub(crate) struct ActiveRequest(ActiveRequests);
 
-impl Drop for Work {
+impl Drop for ActiveRequest {
     fn drop(&mut self) {
         self.0.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// A stream that fails with [`io::ErrorKind::TimedOut`] once the peer was silent, or took nothing of what is written, for
-/// as long as its timeout lasts. While the service works, silence is what the peer owes.
+/// A stream that fails with [`io::ErrorKind::TimedOut`] once the peer has sent nothing, or read nothing of what is written,
+/// for `timeout`. While a request is being answered the read timeout is suspended.
 #[derive(Debug)]
 pub(crate) struct IdleTimeout<S> {
     stream: S,
     timeout: Duration,
-    working: Working,
-    silence: Pin<Box<Sleep>>,
-    /// Since a write began to wait.
-    stuck: Option<Pin<Box<Sleep>>>,
-    has_spoken: bool,
+    requests: ActiveRequests,
+    read_timer: Pin<Box<Sleep>>,
+    /// Runs while a write is pending.
+    write_timer: Option<Pin<Box<Sleep>>>,
+    has_received: bool,
 }
 
 impl<S> IdleTimeout<S> {
-    /// Waits for `stream` no longer than this, but for as long as the service works.
-    pub(crate) fn new(stream: S, timeout: Duration, working: Working) -> Self {
-        let silence = Box::pin(sleep(timeout));
-        Self { stream, timeout, working, silence, stuck: None, has_spoken: false }
+    /// A timeout on `stream`, whose requests these are.
+    pub(crate) fn new(stream: S, timeout: Duration, requests: ActiveRequests) -> Self {
+        let read_timer = Box::pin(sleep(timeout));
+        Self { stream, timeout, requests, read_timer, write_timer: None, has_received: false }
     }
 
-    /// The same whose peer has to begin within this time.
-    pub(crate) fn spoken_to_within(mut self, first: Duration) -> Self {
-        self.silence.as_mut().reset(Instant::now() + first);
+    /// The same, with another timeout for the first byte.
+    pub(crate) fn with_first_byte_timeout(mut self, first: Duration) -> Self {
+        self.read_timer.as_mut().reset(Instant::now() + first);
         self
     }
 
-    fn begin_silence(&mut self) {
-        self.silence.as_mut().reset(Instant::now() + self.timeout);
+    fn reset_read_timer(&mut self) {
+        self.read_timer.as_mut().reset(Instant::now() + self.timeout);
     }
 
-    /// Passes a write's progress on; turns one that waited too long into an error.
+    /// Passes on a write's progress; turns one that is pending for too long into an error.
     fn written<T>(&mut self, cx: &mut Context<'_>, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if outcome.is_ready() {
-            self.stuck = None;
-            self.begin_silence();
+            self.write_timer = None;
+            self.reset_read_timer();
             return outcome;
         }
         let timeout = self.timeout;
-        ready!(self.stuck.get_or_insert_with(|| Box::pin(sleep(timeout))).as_mut().poll(cx));
+        ready!(self.write_timer.get_or_insert_with(|| Box::pin(sleep(timeout))).as_mut().poll(cx));
         tracing::warn!(?timeout, "a connection was cut: the peer took nothing of what was written");
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
@@ -94,18 +94,18 @@ impl<S: AsyncRead + Unpin> AsyncRead for IdleTimeout<S> {
     ) -> Poll<io::Result<()>> {
         let outcome = Pin::new(&mut self.stream).poll_read(cx, buf);
         if outcome.is_ready() {
-            self.has_spoken = true;
-            self.begin_silence();
+            self.has_received = true;
+            self.reset_read_timer();
             return outcome;
         }
-        if self.working.is_any() {
+        if self.requests.is_any() {
             // The answer wakes the connection, and so brings it back here.
-            self.begin_silence();
+            self.reset_read_timer();
             return Poll::Pending;
         }
-        ready!(self.silence.as_mut().poll(cx));
-        // Connections that are opened in advance, or to see who listens, are no news.
-        if self.has_spoken {
+        ready!(self.read_timer.as_mut().poll(cx));
+        // Connections that are opened in advance, or by a port scan, are not worth a warning.
+        if self.has_received {
             tracing::warn!(timeout = ?self.timeout, "a connection was cut: the peer was silent");
         }
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
@@ -141,9 +141,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for IdleTimeout<S> {
     }
 }
 
-/// How long a body may take.
+/// How long a body may take to come.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Allowed {
+pub(crate) struct BodyTimeouts {
     /// The next piece of it.
     pub(crate) piece: Duration,
     /// The whole, counted from when it was first waited for.
@@ -154,15 +154,15 @@ pub(crate) struct Allowed {
 #[derive(Debug)]
 pub(crate) struct BodyDeadline<B> {
     body: B,
-    allowed: Allowed,
+    timeouts: BodyTimeouts,
     piece: Option<Pin<Box<Sleep>>>,
     whole: Option<Pin<Box<Sleep>>>,
 }
 
 impl<B> BodyDeadline<B> {
-    /// Waits for `body` no longer than this.
-    pub(crate) const fn new(body: B, allowed: Allowed) -> Self {
-        Self { body, allowed, piece: None, whole: None }
+    /// These timeouts on `body`.
+    pub(crate) const fn new(body: B, timeouts: BodyTimeouts) -> Self {
+        Self { body, timeouts, piece: None, whole: None }
     }
 }
 
@@ -182,7 +182,7 @@ where
             this.piece = None;
             return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
         }
-        let Allowed { piece, whole } = this.allowed;
+        let BodyTimeouts { piece, whole } = this.timeouts;
         let next = this.piece.get_or_insert_with(|| Box::pin(sleep(piece))).as_mut().poll(cx);
         let end = this.whole.get_or_insert_with(|| Box::pin(sleep(whole))).as_mut().poll(cx);
         if next.is_pending() && end.is_pending() {
@@ -212,7 +212,7 @@ mod tests {
     const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
     fn idle_timeout<S>(stream: S) -> IdleTimeout<S> {
-        IdleTimeout::new(stream, IDLE_TIMEOUT, Working::default())
+        IdleTimeout::new(stream, IDLE_TIMEOUT, ActiveRequests::default())
     }
 
     #[tokio::test(start_paused = true)]
@@ -226,12 +226,12 @@ mod tests {
     async fn a_peer_that_never_begins_is_cut_off_sooner() {
         let ((near, _far), begun) = (tokio::io::duplex(16), Instant::now());
         let first = Duration::from_millis(1);
-        let error = idle_timeout(near).spoken_to_within(first).read_u8().await.unwrap_err();
+        let error = idle_timeout(near).with_first_byte_timeout(first).read_u8().await.unwrap_err();
         assert_eq!((error.kind(), begun.elapsed()), (io::ErrorKind::TimedOut, first));
 
         let (near, mut far) = tokio::io::duplex(16);
         far.write_all(b"a").await.unwrap();
-        let (mut near, begun) = (idle_timeout(near).spoken_to_within(first), Instant::now());
+        let (mut near, begun) = (idle_timeout(near).with_first_byte_timeout(first), Instant::now());
         assert_eq!(near.read_u8().await.unwrap(), b'a');
         near.read_u8().await.unwrap_err();
         assert!(begun.elapsed() > first);
@@ -271,10 +271,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_body_that_drips_is_cut_off_and_one_that_comes_in_time_is_not() {
-        let allowed = Allowed { piece: Duration::from_secs(5), whole: Duration::from_secs(30) };
+        let timeouts = BodyTimeouts { piece: Duration::from_secs(5), whole: Duration::from_secs(30) };
         let collected = async |bytes, pause| {
             let body =
-                BodyDeadline::new(dripping(bytes, Duration::from_secs(pause)), allowed).collect().await;
+                BodyDeadline::new(dripping(bytes, Duration::from_secs(pause)), timeouts).collect().await;
             body.map(|body| body.to_bytes().len())
         };
         assert_eq!(collected(29, 1).await.unwrap(), 29);

@@ -30,13 +30,13 @@ artifacts:
 ";
 
 /// A server, the client, and a clone of this repository that the client runs in.
-struct Bench {
+struct ClientFixture {
     server: Server,
     client: PathBuf,
     directory: TempDir,
 }
 
-impl Bench {
+impl ClientFixture {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         // A plain clone, whatever form the checkout has that the tests run in.
@@ -84,9 +84,9 @@ impl Bench {
     fn does(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
         let printed = String::from_utf8(output.stdout).unwrap();
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{arguments:?}: {printed}{told}");
-        printed + &told
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{arguments:?}: {printed}{stderr}");
+        printed + &stderr
     }
 
     /// Runs a command that must succeed and say this.
@@ -98,9 +98,9 @@ impl Bench {
     /// Runs a command that must fail and say this.
     fn refuses(&self, arguments: &[&str], expected: &str) {
         let output = self.run(arguments);
-        let told = String::from_utf8_lossy(&output.stderr);
+        let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success(), "{arguments:?}");
-        assert!(told.contains(expected), "{arguments:?} does not say {expected:?}: {told}");
+        assert!(stderr.contains(expected), "{arguments:?} does not say {expected:?}: {stderr}");
     }
 
     /// What a command answers as JSON.
@@ -148,99 +148,101 @@ fn from_xtask(variable: &str) -> PathBuf {
 
 #[test]
 fn the_server_is_found_and_a_stranger_is_refused() {
-    let mut bench = Bench::new();
-    bench.says(&["status"], "OK");
-    bench.server.key = "ev_wrong".to_owned();
-    bench.refuses(&["list", "flows"], "Unauthorized");
+    let mut fixture = ClientFixture::new();
+    fixture.says(&["status"], "OK");
+    fixture.server.key = "ev_wrong".to_owned();
+    fixture.refuses(&["list", "flows"], "Unauthorized");
 }
 
 #[test]
 fn a_flow_and_its_trails_over_the_history_of_this_repository() {
-    let bench = Bench::new();
-    bench.create_flow();
-    let template = bench.file("template.yml", TEMPLATE);
-    bench.says(&["create", "flow", "delivery", "--template-file", &template], "was updated");
-    let flow = bench.reads(&["get", "flow", "delivery"]);
+    let fixture = ClientFixture::new();
+    fixture.create_flow();
+    let template = fixture.file("template.yml", TEMPLATE);
+    fixture.says(&["create", "flow", "delivery", "--template-file", &template], "was updated");
+    let flow = fixture.reads(&["get", "flow", "delivery"]);
     assert_eq!(flow["template"], TEMPLATE);
     assert_eq!(flow["visibility"], "private");
-    assert_eq!(bench.reads(&["list", "flows"])[0]["name"], "delivery");
+    assert_eq!(fixture.reads(&["list", "flows"])[0]["name"], "delivery");
 
-    let commits = bench.git(&["log", "-n", "3", "--format=%H"]);
+    let commits = fixture.git(&["log", "-n", "3", "--format=%H"]);
     for commit in commits.lines() {
-        bench.begin_trail(commit, commit);
+        fixture.begin_trail(commit, commit);
     }
-    bench.says(&["begin", "trail", "trail-1", "--flow", "delivery", "--commit", "HEAD"], "was begun");
+    fixture.says(&["begin", "trail", "trail-1", "--flow", "delivery", "--commit", "HEAD"], "was begun");
     let again =
         ["begin", "trail", "trail-1", "--flow", "delivery", "--description", "Again", "--commit", "HEAD"];
-    bench.says(&again, "was updated");
-    let trail = bench.reads(&["get", "trail", "trail-1", "--flow", "delivery"]);
+    fixture.says(&again, "was updated");
+    let trail = fixture.reads(&["get", "trail", "trail-1", "--flow", "delivery"]);
     assert_eq!(trail["description"], "Again");
     assert_eq!(trail["compliance_state"], "INCOMPLETE");
-    assert_eq!(trail["git_commit_info"]["sha1"], bench.git(&["rev-parse", "HEAD"]));
-    bench.says(&["get", "trail", "trail-1", "--flow", "delivery"], "INCOMPLETE");
-    let trails = bench.reads(&["list", "trails", "--flow", "delivery"]);
+    assert_eq!(trail["git_commit_info"]["sha1"], fixture.git(&["rev-parse", "HEAD"]));
+    fixture.says(&["get", "trail", "trail-1", "--flow", "delivery"], "INCOMPLETE");
+    let trails = fixture.reads(&["list", "trails", "--flow", "delivery"]);
     assert_eq!(trails["data"][0]["name"], "trail-1");
     assert_eq!(trails["pagination"]["total"], commits.lines().count() + 1);
-    bench.refuses(
+    fixture.refuses(
         &["get", "trail", "nowhere", "--flow", "delivery"],
         "Trail with name 'nowhere' does not exist for Organization 'acme' and Flow 'delivery'",
     );
-    bench.refuses(&["begin", "trail", "foo?$bar", "--flow", "delivery"], "foo?$bar");
+    fixture.refuses(&["begin", "trail", "foo?$bar", "--flow", "delivery"], "foo?$bar");
 }
 
 #[test]
 fn an_artifact_its_attestations_and_the_tests_of_this_project() {
-    let bench = Bench::new();
-    bench.create_flow();
-    bench.begin_trail("trail-1", "HEAD");
-    let (_, fingerprint) = bench.attest_artifact("trail-1");
+    let fixture = ClientFixture::new();
+    fixture.create_flow();
+    fixture.begin_trail("trail-1", "HEAD");
+    let (_, fingerprint) = fixture.attest_artifact("trail-1");
     let by_fingerprint = format!("delivery@{fingerprint}");
-    let artifact = bench.reads(&["get", "artifact", &by_fingerprint]);
+    let artifact = fixture.reads(&["get", "artifact", &by_fingerprint]);
     assert_eq!(artifact["state"], "INCOMPLETE");
-    bench.says(&["get", "artifact", &format!("delivery@{}", &fingerprint[..12])], &fingerprint);
-    bench
-        .says(&["get", "artifact", &format!("delivery:{}", bench.git(&["rev-parse", "HEAD"]))], &fingerprint);
-    bench.says(&["list", "artifacts", "--flow", "delivery"], &fingerprint);
+    fixture.says(&["get", "artifact", &format!("delivery@{}", &fingerprint[..12])], &fingerprint);
+    fixture.says(
+        &["get", "artifact", &format!("delivery:{}", fixture.git(&["rev-parse", "HEAD"]))],
+        &fingerprint,
+    );
+    fixture.says(&["list", "artifacts", "--flow", "delivery"], &fingerprint);
 
-    let attachment = bench.file("scan.txt", "nothing found");
-    let place = ["--flow", "delivery", "--trail", "trail-1"];
+    let attachment = fixture.file("scan.txt", "nothing found");
+    let trail_options = ["--flow", "delivery", "--trail", "trail-1"];
     let scan =
         ["attest", "generic", "--name", "scan", "--fingerprint", &fingerprint, "--attachments", &attachment];
-    bench.says(&[&scan[..], &place].concat(), "scan");
+    fixture.says(&[&scan[..], &trail_options].concat(), "scan");
 
     let results = from_xtask("EVIDENCE_TEST_RESULTS");
     let junit = ["attest", "junit", "--name", "tests", "--results-dir", results.to_str().unwrap()];
-    bench.says(&[&junit[..], &place].concat(), "tests");
-    assert_eq!(bench.reads(&["get", "artifact", &by_fingerprint])["state"], "COMPLIANT");
-    let trail = bench.reads(&["get", "trail", "trail-1", "--flow", "delivery"]);
+    fixture.says(&[&junit[..], &trail_options].concat(), "tests");
+    assert_eq!(fixture.reads(&["get", "artifact", &by_fingerprint])["state"], "COMPLIANT");
+    let trail = fixture.reads(&["get", "trail", "trail-1", "--flow", "delivery"]);
     assert_eq!(trail["compliance_state"], "COMPLIANT");
     assert_eq!(trail["compliance_status"]["attestations_statuses"][0]["attestation_type"], "junit");
     for attestation in [&["scan", "--fingerprint", &fingerprint][..], &["tests", "--trail", "trail-1"]] {
-        let found = bench.reads(&[&["get", "attestation"], attestation, &["--flow", "delivery"]].concat());
+        let found = fixture.reads(&[&["get", "attestation"], attestation, &["--flow", "delivery"]].concat());
         assert_eq!(found[0]["is_compliant"], true, "{found}");
         let id = found[0]["attestation_id"].as_str().unwrap();
-        bench.says(&["get", "attestation", "--attestation-id", id], attestation[0]);
+        fixture.says(&["get", "attestation", "--attestation-id", id], attestation[0]);
     }
 
     let refused = ["attest", "generic", "--name", "extra", "--compliant=false"];
-    bench.does(&[&refused[..], &place].concat());
-    bench.says(&["get", "trail", "trail-1", "--flow", "delivery"], "NON-COMPLIANT");
+    fixture.does(&[&refused[..], &trail_options].concat());
+    fixture.says(&["get", "trail", "trail-1", "--flow", "delivery"], "NON-COMPLIANT");
 }
 
 #[test]
 fn a_pull_request_and_the_repo_it_names() {
-    let bench = Bench::new();
-    bench.create_flow();
+    let fixture = ClientFixture::new();
+    fixture.create_flow();
     let begin = ["begin", "trail", "trail-1", "--flow", "delivery", "--commit", "HEAD"];
     let repo = ["--repo-id", "17", "--repo-url", "https://git.example.com/a/b", "--repository", "a/b"];
-    bench.says(&[&begin[..], &repo, &["--repo-provider", "gitlab"]].concat(), "was begun");
+    fixture.says(&[&begin[..], &repo, &["--repo-provider", "gitlab"]].concat(), "was begun");
 
     let document = json!({
         "attestation_name": "pull-request",
         "git_provider": "gitlab",
         "pull_requests": [{
             "url": "https://git.example.com/a/b/merge_requests/1",
-            "merge_commit": bench.git(&["rev-parse", "HEAD"]),
+            "merge_commit": fixture.git(&["rev-parse", "HEAD"]),
             "state": "MERGED",
             "author": "ada",
             "approvers": [{ "username": "grace", "state": "APPROVED", "timestamp": 1_767_600_000 }],
@@ -251,101 +253,101 @@ fn a_pull_request_and_the_repo_it_names() {
     let form =
         format!("--x\r\ncontent-disposition: form-data; name=\"data_json\"\r\n\r\n{document}\r\n--x--\r\n");
     let path = format!("/api/v2/attestations/{ORG}/delivery/trail/trail-1/pull_request");
-    let (status, text) = bench.server.ask("POST", &path, "multipart/form-data; boundary=x", &form);
+    let (status, text) = fixture.server.ask("POST", &path, "multipart/form-data; boundary=x", &form);
     assert_eq!(status, 201, "{text}");
     let found =
-        bench.reads(&["get", "attestation", "pull-request", "--flow", "delivery", "--trail", "trail-1"]);
+        fixture.reads(&["get", "attestation", "pull-request", "--flow", "delivery", "--trail", "trail-1"]);
     assert_eq!(found[0]["attestation_type"], "pull_request");
     assert_eq!(found[0]["is_compliant"], true);
 
-    let repos = bench.reads(&["list", "repos"]);
+    let repos = fixture.reads(&["list", "repos"]);
     assert_eq!(repos["repos"][0]["name"], "a/b");
     let id = repos["repos"][0]["id"].as_str().unwrap();
-    bench.does(&["tag", "repo", "--repo-id", id, "--set", "tier=one"]);
-    assert_eq!(bench.reads(&["list", "repos", "--tag", "tier:one"])["total_count"], 1);
+    fixture.does(&["tag", "repo", "--repo-id", id, "--set", "tier=one"]);
+    assert_eq!(fixture.reads(&["list", "repos", "--tag", "tier:one"])["total_count"], 1);
 }
 
 #[test]
 fn an_environment_its_snapshots_and_what_is_allowed_there() {
-    let bench = Bench::new();
-    bench.create_flow();
-    bench.begin_trail("trail-1", "HEAD");
-    let (file, fingerprint) = bench.attest_artifact("trail-1");
-    bench
+    let fixture = ClientFixture::new();
+    fixture.create_flow();
+    fixture.begin_trail("trail-1", "HEAD");
+    let (file, fingerprint) = fixture.attest_artifact("trail-1");
+    fixture
         .says(&["create", "environment", "prod", "--type", "server", "--description", "Live"], "was created");
-    bench.does(&["create", "environment", "all", "--type", "logical"]);
-    bench.does(&["join", "environment", "--logical", "all", "--physical", "prod"]);
-    assert_eq!(bench.reads(&["get", "environment", "prod"])["type"], "server");
-    bench.says(&["list", "environments"], "prod");
+    fixture.does(&["create", "environment", "all", "--type", "logical"]);
+    fixture.does(&["join", "environment", "--logical", "all", "--physical", "prod"]);
+    assert_eq!(fixture.reads(&["get", "environment", "prod"])["type"], "server");
+    fixture.says(&["list", "environments"], "prod");
 
-    bench.says(&["snapshot", "server", "prod", "--paths", &file], "[1] artifacts were reported");
-    let stranger = bench.file("stranger", "unknown to every trail");
-    bench.says(
+    fixture.says(&["snapshot", "server", "prod", "--paths", &file], "[1] artifacts were reported");
+    let stranger = fixture.file("stranger", "unknown to every trail");
+    fixture.says(
         &["snapshot", "path", "prod", "--path", &stranger, "--name", "stranger"],
         "[1] artifacts were reported",
     );
-    let snapshots = bench.reads(&["list", "snapshots", "prod"]);
+    let snapshots = fixture.reads(&["list", "snapshots", "prod"]);
     assert_eq!(snapshots[0]["index"], 2);
     assert_eq!(snapshots[1]["index"], 1);
-    let first = bench.reads(&["get", "snapshot", "prod#1"]);
+    let first = fixture.reads(&["get", "snapshot", "prod#1"]);
     assert_eq!(first["artifacts"][0]["fingerprint"], fingerprint);
     assert_eq!(first["artifacts"][0]["flow_name"], "delivery");
-    bench.says(&["get", "snapshot", "prod"], "stranger");
+    fixture.says(&["get", "snapshot", "prod"], "stranger");
 
     let allow = ["allow", "artifact", &stranger, "--artifact-type", "file", "--environment", "prod"];
-    bench.does(&[&allow[..], &["--reason", "a known tool"]].concat());
+    fixture.does(&[&allow[..], &["--reason", "a known tool"]].concat());
 }
 
 #[test]
 fn a_policy_decides_whether_a_snapshot_complies() {
-    let bench = Bench::new();
-    bench.create_flow();
-    bench.begin_trail("trail-1", "HEAD");
-    let (file, _) = bench.attest_artifact("trail-1");
-    bench.does(&["create", "environment", "prod", "--type", "server"]);
-    let policy = bench.file("policy.yml", POLICY);
-    bench.says(&["create", "policy", "known-only", &policy], "was created");
-    bench.says(&["attach-policy", "known-only", "--environment", "prod"], "attached");
-    assert_eq!(bench.reads(&["get", "policy", "known-only"])["name"], "known-only");
-    bench.says(&["list", "policies"], "known-only");
+    let fixture = ClientFixture::new();
+    fixture.create_flow();
+    fixture.begin_trail("trail-1", "HEAD");
+    let (file, _) = fixture.attest_artifact("trail-1");
+    fixture.does(&["create", "environment", "prod", "--type", "server"]);
+    let policy = fixture.file("policy.yml", POLICY);
+    fixture.says(&["create", "policy", "known-only", &policy], "was created");
+    fixture.says(&["attach-policy", "known-only", "--environment", "prod"], "attached");
+    assert_eq!(fixture.reads(&["get", "policy", "known-only"])["name"], "known-only");
+    fixture.says(&["list", "policies"], "known-only");
 
-    bench.does(&["snapshot", "server", "prod", "--paths", &file]);
-    bench.says(&["assert", "snapshot", "prod"], "COMPLIANT");
-    let stranger = bench.file("stranger", "unknown to every trail");
-    bench.does(&["snapshot", "server", "prod", "--paths", &stranger]);
-    bench.refuses(&["assert", "snapshot", "prod"], "NON-COMPLIANT");
+    fixture.does(&["snapshot", "server", "prod", "--paths", &file]);
+    fixture.says(&["assert", "snapshot", "prod"], "COMPLIANT");
+    let stranger = fixture.file("stranger", "unknown to every trail");
+    fixture.does(&["snapshot", "server", "prod", "--paths", &stranger]);
+    fixture.refuses(&["assert", "snapshot", "prod"], "NON-COMPLIANT");
 }
 
 #[test]
 fn tags_are_set_and_removed() {
-    let bench = Bench::new();
-    bench.create_flow();
-    bench.does(&["create", "environment", "prod", "--type", "server"]);
-    bench.does(&["tag", "flow", "delivery", "--set", "team=a", "--set", "tier=one"]);
-    bench.does(&["tag", "flow", "delivery", "--unset", "tier"]);
-    assert_eq!(bench.reads(&["get", "flow", "delivery"])["tags"], json!({ "team": "a" }));
-    bench.does(&["tag", "env", "prod", "--set", "region=north"]);
-    assert_eq!(bench.reads(&["get", "environment", "prod"])["tags"], json!({ "region": "north" }));
+    let fixture = ClientFixture::new();
+    fixture.create_flow();
+    fixture.does(&["create", "environment", "prod", "--type", "server"]);
+    fixture.does(&["tag", "flow", "delivery", "--set", "team=a", "--set", "tier=one"]);
+    fixture.does(&["tag", "flow", "delivery", "--unset", "tier"]);
+    assert_eq!(fixture.reads(&["get", "flow", "delivery"])["tags"], json!({ "team": "a" }));
+    fixture.does(&["tag", "env", "prod", "--set", "region=north"]);
+    assert_eq!(fixture.reads(&["get", "environment", "prod"])["tags"], json!({ "region": "north" }));
 }
 
 #[test]
 fn service_accounts_and_their_keys() {
-    let mut bench = Bench::new();
+    let mut fixture = ClientFixture::new();
     let create =
         ["create", "service-account", "ci", "--privilege", "reader", "--description", "The pipeline"];
-    bench.does(&create);
-    bench.does(&["update", "service-account", "ci", "--privilege", "member"]);
-    assert_eq!(bench.reads(&["get", "service-account", "ci"])["privilege"], "member");
-    bench.says(&["list", "service-accounts"], "ci");
+    fixture.does(&create);
+    fixture.does(&["update", "service-account", "ci", "--privilege", "member"]);
+    assert_eq!(fixture.reads(&["get", "service-account", "ci"])["privilege"], "member");
+    fixture.says(&["list", "service-accounts"], "ci");
 
-    let made = bench.reads(&["create", "api-key", "--service-account", "ci", "--description", "for CI"]);
+    let made = fixture.reads(&["create", "api-key", "--service-account", "ci", "--description", "for CI"]);
     let (id, key) = (made["id"].as_str().unwrap(), made["key"].as_str().unwrap());
-    bench.says(&["list", "api-keys", "--service-account", "ci"], "for CI");
-    assert_eq!(bench.reads(&["get", "api-key", id, "--service-account", "ci"])["description"], "for CI");
+    fixture.says(&["list", "api-keys", "--service-account", "ci"], "for CI");
+    assert_eq!(fixture.reads(&["get", "api-key", id, "--service-account", "ci"])["description"], "for CI");
 
-    let rotated = bench.reads(&["rotate", "api-key", id, "--service-account", "ci"]);
+    let rotated = fixture.reads(&["rotate", "api-key", id, "--service-account", "ci"]);
     assert_ne!(rotated[0]["key"], key);
-    bench.does(&["delete", "api-key", id, "--service-account", "ci", "--assume-yes"]);
-    bench.server.key = key.to_owned();
-    bench.refuses(&["list", "flows"], "Unauthorized");
+    fixture.does(&["delete", "api-key", id, "--service-account", "ci", "--assume-yes"]);
+    fixture.server.key = key.to_owned();
+    fixture.refuses(&["list", "flows"], "Unauthorized");
 }

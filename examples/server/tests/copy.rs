@@ -34,8 +34,8 @@ fn a_copy_that_was_killed_goes_on() {
     assert!(program(&seed).output().unwrap().status.success());
     for lines in [1, 20, 60] {
         let mut copy = command(&from, &to).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
-        let told = BufReader::new(copy.stderr.take().unwrap()).lines().take(lines).count();
-        assert_eq!(told, lines);
+        let printed = BufReader::new(copy.stderr.take().unwrap()).lines().take(lines).count();
+        assert_eq!(printed, lines);
         // It may have ended already.
         let _ = copy.kill();
         copy.wait().unwrap();
@@ -45,7 +45,7 @@ fn a_copy_that_was_killed_goes_on() {
     assert_eq!(sound(&to), sound(&from));
 }
 
-/// What the check of a store says whose attachments are in a directory: whether it is sound, and what is told.
+/// Checks a store whose attachments are in a directory: whether it is sound, and the program's standard output.
 fn checked(database: &Database, attachments: Option<&Path>) -> (bool, String) {
     let mut fsck = program(&["fsck", "--database-url", &database.url]);
     if let Some(directory) = attachments {
@@ -70,21 +70,24 @@ fn attachments_in_a_directory_are_checked_and_copied_there() {
     attest(&Server::run(serve, &from, &key));
     let sound = "2 organizations, 9 entries, 0 problems\n";
     assert_eq!(checked(&from, Some(ours)), (true, sound.to_owned()));
-    let (is_sound, told) = checked(&from, None);
+    let (is_sound, stdout) = checked(&from, None);
     let elsewhere =
         "1 attachments are not in the database: if they are elsewhere, say where with --attachments\n";
     let named = "an attachment is missing: organization acme: ";
-    assert!(!is_sound && told.starts_with(named) && told.contains(elsewhere), "{told}");
-    assert!(told.ends_with("1 problems\n"), "{told}");
+    assert!(!is_sound && stdout.starts_with(named) && stdout.contains(elsewhere), "{stdout}");
+    assert!(stdout.ends_with("1 problems\n"), "{stdout}");
 
     let refused = command(&from, &to).output().unwrap();
-    let told = String::from_utf8(refused.stderr).unwrap();
-    assert!(!refused.status.success() && told.contains("say where with --from-attachments"), "{told}");
+    let stderr = String::from_utf8(refused.stderr).unwrap();
+    assert!(!refused.status.success() && stderr.contains("say where with --from-attachments"), "{stderr}");
     let both = ["--from-attachments", &url(ours), "--to-attachments", &url(theirs)];
     for copied in [1, 0] {
         let copy = command(&from, &to).args(both).output().unwrap();
-        let told = String::from_utf8(copy.stdout).unwrap();
-        assert!(copy.status.success() && told.ends_with(&format!(" {copied} new attachments\n")), "{told}");
+        let stdout = String::from_utf8(copy.stdout).unwrap();
+        assert!(
+            copy.status.success() && stdout.ends_with(&format!(" {copied} new attachments\n")),
+            "{stdout}"
+        );
     }
     assert_eq!(checked(&to, Some(theirs)), (true, sound.to_owned()));
     // Into the database, of a store that has all entries already.
@@ -108,21 +111,21 @@ fn attachments_in_a_directory_are_checked_and_copied_there() {
             Some(content) => std::fs::write(&file, content).unwrap(),
             None => std::fs::remove_file(&file).unwrap(),
         }
-        let (is_sound, told) = checked(&to, Some(theirs));
-        assert!(!is_sound && told.starts_with("organization acme: ") && told.contains(found), "{told}");
+        let (is_sound, stdout) = checked(&to, Some(theirs));
+        assert!(!is_sound && stdout.starts_with("organization acme: ") && stdout.contains(found), "{stdout}");
         let copy = command(&to, &third).args(["--from-attachments", &url(theirs)]).output().unwrap();
-        let told = String::from_utf8(copy.stderr).unwrap();
+        let stderr = String::from_utf8(copy.stderr).unwrap();
         let digest = file.file_name().unwrap().to_str().unwrap();
-        assert!(told.contains(&format!("organization acme: the attachment {digest} {found}")), "{told}");
-        assert!(!copy.status.success() && told.contains("not all is copied: 1 attachments"), "{told}");
-        let (_, told) = checked(&third, None);
-        assert!(!told.contains("does not match"), "{told}");
+        assert!(stderr.contains(&format!("organization acme: the attachment {digest} {found}")), "{stderr}");
+        assert!(!copy.status.success() && stderr.contains("not all is copied: 1 attachments"), "{stderr}");
+        let (_, stdout) = checked(&third, None);
+        assert!(!stdout.contains("does not match"), "{stdout}");
     }
     // A copy brings what its target has lost.
     std::fs::remove_file(&file).unwrap();
     let copy = command(&from, &to).args(both).output().unwrap();
-    let told = String::from_utf8(copy.stdout).unwrap();
-    assert!(copy.status.success() && told.ends_with(" 1 new attachments\n"), "{told}");
+    let stdout = String::from_utf8(copy.stdout).unwrap();
+    assert!(copy.status.success() && stdout.ends_with(" 1 new attachments\n"), "{stdout}");
     assert_eq!(checked(&to, Some(theirs)), (true, sound.to_owned()));
 }
 
@@ -132,7 +135,7 @@ fn file(database: &Database) -> &Path {
 }
 
 #[test]
-fn what_cannot_be_copied_is_told_in_a_sentence() {
+fn what_cannot_be_copied_is_reported_in_a_sentence() {
     let [filled, other, empty, missing] = std::array::from_fn(|_| Database::default());
     fill(&filled);
     fill(&other);
@@ -147,9 +150,9 @@ fn what_cannot_be_copied_is_told_in_a_sentence() {
         (&filled, &other, "the copy failed: the target has a name of organization 'jane' already"),
     ] {
         let refused = command(from, to).output().unwrap();
-        let told = String::from_utf8(refused.stderr).unwrap();
-        assert_eq!(refused.status.code(), Some(1), "{told}");
-        assert!(told.starts_with(sentence) && told.lines().count() == 1, "{told}");
+        let stderr = String::from_utf8(refused.stderr).unwrap();
+        assert_eq!(refused.status.code(), Some(1), "{stderr}");
+        assert!(stderr.starts_with(sentence) && stderr.lines().count() == 1, "{stderr}");
     }
     assert!(!file(&missing).exists(), "a source is never made, nor a target for no source");
 }

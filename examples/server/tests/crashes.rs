@@ -12,18 +12,18 @@ use std::thread::{scope, sleep};
 use std::time::Duration;
 
 use support::{Database, ORG, Server, program};
-use writing::{Outcome, Record, WRITERS, missing};
+use writing::{Record, WRITERS, WriteOutcome, missing};
 
-/// After how many acknowledged writes the server is killed, run after run.
-const LIVES: [usize; 5] = [1, 100, 40, 250, 150];
+/// After how many acknowledged writes the server is killed, round after round.
+const WRITES_BEFORE_KILL: [usize; 5] = [1, 100, 40, 250, 150];
 
 /// Writes from many threads until so many writes are acknowledged and the server is killed; what was acknowledged.
-fn write_until_killed(server: &mut Server, life: usize, writes: usize) -> Vec<Record> {
+fn write_until_killed(server: &mut Server, round: usize, writes: usize) -> Vec<Record> {
     let acknowledged = Mutex::new(Vec::new());
     let Server { child, address, key, .. } = server;
     let write = |writer: usize| {
-        let records = (0..).map(|number| Record::nth(&format!("env-{life}-{writer}"), number));
-        for record in records.take_while(|record| record.write(address, key) == Outcome::Acknowledged) {
+        let records = (0..).map(|number| Record::nth(&format!("env-{round}-{writer}"), number));
+        for record in records.take_while(|record| record.write(address, key) == WriteOutcome::Acknowledged) {
             acknowledged.lock().unwrap().push(record);
         }
     };
@@ -45,8 +45,8 @@ fn nothing_acknowledged_is_lost_when_the_server_is_killed() {
     let database = Database::default();
     let mut server = Server::start(&database);
     let mut acknowledged = Vec::new();
-    for (life, writes) in LIVES.into_iter().enumerate() {
-        acknowledged.extend(write_until_killed(&mut server, life, writes));
+    for (round, writes) in WRITES_BEFORE_KILL.into_iter().enumerate() {
+        acknowledged.extend(write_until_killed(&mut server, round, writes));
         server = Server::serve(&database, &server.key);
         let checked = program(&["fsck", "--database-url", &database.url]).output().unwrap();
         assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stdout));
@@ -94,14 +94,14 @@ fn a_full_disk_refuses_writes_and_nothing_else_and_needs_no_repair() {
 }
 
 #[test]
-fn a_disk_that_is_full_at_the_start_is_told_of_and_nothing_is_half_made() {
+fn a_disk_that_is_full_at_the_start_is_reported_and_nothing_is_half_made() {
     let database = Database::default();
     let seed = ["seed", "--user", "jane", "--database-url", &database.url];
     for blocks in ["8", "16", "32", "64"] {
         let output = cramped(blocks).args(seed).output().unwrap();
-        let told = String::from_utf8(output.stderr).unwrap();
-        assert_eq!((output.status.code(), told.lines().count()), (Some(1), 1), "{told}");
-        assert!(told.contains("that the disk has room"), "{told}");
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), stderr.lines().count()), (Some(1), 1), "{stderr}");
+        assert!(stderr.contains("that the disk has room"), "{stderr}");
     }
     assert!(program(&seed).status().unwrap().success());
     assert!(program(&["fsck", "--database-url", &database.url]).status().unwrap().success());

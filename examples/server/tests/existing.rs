@@ -24,9 +24,9 @@ fn expect_refused(database: &Database, sentence: &str) {
         &["member", "set", "acme", "jane", "admin", "--database-url", &database.url],
     ] {
         let refused = program(arguments).output().unwrap();
-        let [said, told] = [refused.stdout, refused.stderr].map(|text| String::from_utf8(text).unwrap());
-        assert_eq!((refused.status.code(), said.as_str()), (Some(1), ""), "{arguments:?}: {told}");
-        assert!(told.contains(sentence) && told.lines().count() == 1, "{arguments:?}: {told}");
+        let [stdout, stderr] = [refused.stdout, refused.stderr].map(|text| String::from_utf8(text).unwrap());
+        assert_eq!((refused.status.code(), stdout.as_str()), (Some(1), ""), "{arguments:?}: {stderr}");
+        assert!(stderr.contains(sentence) && stderr.lines().count() == 1, "{arguments:?}: {stderr}");
         assert!(std::fs::read(file(database)).unwrap() == before, "{arguments:?} changed the file");
     }
     assert!(!file(&target).exists(), "nothing is made of what cannot be copied");
@@ -44,9 +44,9 @@ fn a_store_that_is_not_there_is_not_made() {
         &["fsck"],
     ] {
         let refused = program(&[command, &["--database-url", &database.url]].concat()).output().unwrap();
-        let told = String::from_utf8(refused.stderr).unwrap();
+        let stderr = String::from_utf8(refused.stderr).unwrap();
         assert_eq!(
-            told,
+            stderr,
             format!("there is no database file '{}'\n", file(&database).display()),
             "{command:?}"
         );

@@ -39,7 +39,7 @@ fn a_request_that_was_begun_is_answered_before_the_server_ends() {
         server.key,
         body.len()
     ));
-    // It is said once the server asks for the body.
+    // It says so once the server asks for the body.
     let mut expected = [0; b"HTTP/1.1 100 Continue\r\n\r\n".len()];
     stream.read_exact(&mut expected).unwrap();
     assert_eq!(&expected, b"HTTP/1.1 100 Continue\r\n\r\n");
@@ -95,22 +95,22 @@ fn tables_are_made_again_from_the_ledgers_unless_those_are_damaged() {
     let fsck = |rebuild: &[&str]| {
         let output =
             program(&[&["fsck", "--database-url", &database.url], rebuild].concat()).output().unwrap();
-        let [said, told] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
-        (output.status.code(), said, told)
+        let [stdout, stderr] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+        (output.status.code(), stdout, stderr)
     };
     change("DELETE FROM membership");
-    let (status, said, told) = fsck(&[]);
-    assert!(status == Some(1) && said.contains("table membership: row "), "{said}{told}");
-    let (status, said, told) = fsck(&["--rebuild"]);
-    let first = said.lines().next().unwrap_or_default();
-    assert_eq!(first, "2 rows were not what the ledgers say and were made again", "{said}{told}");
-    assert!(status == Some(0) && said.ends_with(" 0 problems\n"), "{said}{told}");
+    let (status, stdout, stderr) = fsck(&[]);
+    assert!(status == Some(1) && stdout.contains("table membership: row "), "{stdout}{stderr}");
+    let (status, stdout, stderr) = fsck(&["--rebuild"]);
+    let first = stdout.lines().next().unwrap_or_default();
+    assert_eq!(first, "2 rows were not what the ledgers say and were made again", "{stdout}{stderr}");
+    assert!(status == Some(0) && stdout.ends_with(" 0 problems\n"), "{stdout}{stderr}");
     assert_eq!(says(&database, &["member", "list", "acme"]), "jane admin\n");
 
     change("DELETE FROM membership; UPDATE ledger SET payload = '{}' WHERE idx = 1");
-    let (status, said, told) = fsck(&["--rebuild"]);
-    assert!(status == Some(1) && said.contains("the payload of ledger entry 1 does not match its hash"));
-    assert!(told.starts_with("nothing was made again, for the ledgers are damaged: "), "{told}");
+    let (status, stdout, stderr) = fsck(&["--rebuild"]);
+    assert!(status == Some(1) && stdout.contains("the payload of ledger entry 1 does not match its hash"));
+    assert!(stderr.starts_with("nothing was made again, for the ledgers are damaged: "), "{stderr}");
     assert_eq!(says(&database, &["member", "list", "acme"]), "");
 }
 
@@ -176,8 +176,8 @@ fn what_the_operator_cannot_do_is_one_sentence_that_names_it() {
         ),
     ] {
         let refused = program(&[arguments, &["--database-url", &database.url]].concat()).output().unwrap();
-        let told = String::from_utf8(refused.stderr).unwrap();
-        assert_eq!((refused.status.code(), told.as_str()), (Some(1), sentence), "{arguments:?}");
+        let stderr = String::from_utf8(refused.stderr).unwrap();
+        assert_eq!((refused.status.code(), stderr.as_str()), (Some(1), sentence), "{arguments:?}");
     }
 }
 
@@ -192,19 +192,19 @@ fn the_demo_tells_of_requests_that_work() {
         .spawn()
         .unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-    let told: Vec<String> = lines.take_while(|line| !line.starts_with("Ctrl-C")).collect();
-    assert!(told[0].contains("a built-in sample"), "{}", told[0]);
-    let after = |label: &str| told.iter().find_map(|line| line.trim().strip_prefix(label)).unwrap().trim();
+    let printed: Vec<String> = lines.take_while(|line| !line.starts_with("Ctrl-C")).collect();
+    assert!(printed[0].contains("a built-in sample"), "{}", printed[0]);
+    let after = |label: &str| printed.iter().find_map(|line| line.trim().strip_prefix(label)).unwrap().trim();
     let api = after("API").strip_prefix("http://").unwrap();
     let address = api.strip_suffix("/api/v2").unwrap();
     let server = Server::of(child, address, after("Key"), None);
 
-    let paths: Vec<&str> = told
+    let paths: Vec<&str> = printed
         .iter()
         .filter(|line| line.trim().starts_with("curl"))
         .filter_map(|line| line.split_once(address).map(|(_, path)| path))
         .collect();
-    assert_eq!(paths.len(), 4, "{told:?}");
+    assert_eq!(paths.len(), 4, "{printed:?}");
     for path in paths {
         let (status, text) = server.ask("GET", path, "application/json", "");
         assert_eq!(status, 200, "{path}: {text}");
@@ -377,9 +377,9 @@ fn what_cannot_be_done_is_one_sentence_and_status_1() {
         ),
     ] {
         let output = program(&arguments).output().unwrap();
-        let told = String::from_utf8(output.stderr).unwrap();
-        assert_eq!((output.status.code(), told.lines().count()), (Some(1), 1), "{arguments:?}: {told}");
-        assert!(told.contains(says), "{arguments:?}: {told}");
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), stderr.lines().count()), (Some(1), 1), "{arguments:?}: {stderr}");
+        assert!(stderr.contains(says), "{arguments:?}: {stderr}");
     }
 }
 

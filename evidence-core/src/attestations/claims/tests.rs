@@ -6,20 +6,21 @@ use futures_util::StreamExt;
 use serde_json::{Value, from_value, json};
 
 use super::*;
-use crate::artifacts::ReportArtifact;
-use crate::attestation_types::PostAttestationType;
-use crate::attestations::{Attestation, AttestationInput, GetTrailAttestation, PostAttestation};
-use crate::auth::Principal;
+use crate::artifacts::operations::ReportArtifact;
+use crate::attestation_types::operations::PostAttestationType;
+use crate::attestations::operations::{AttestationInput, GetTrailAttestation, PostAttestation};
+use crate::attestations::record::Attestation;
+use crate::auth::access::Principal;
 use crate::decode;
 use crate::error::Error;
-use crate::fact::RecordKind;
-use crate::json::JsonText;
+use crate::fact::names::RecordKind;
+use crate::json::{JsonText, check};
 use crate::memory::MemoryStore;
 use crate::operation::{Document, Form, Json};
 use crate::rules::compliance::State;
 use crate::seed::Seed;
-use crate::trails::GetTrail;
-use crate::{Evidence, EvidenceService, Settings};
+use crate::service::{Evidence, EvidenceService, Settings};
+use crate::trails::operations::GetTrail;
 
 /// A service with `jane` and her organization `acme`.
 async fn service() -> (Evidence, Principal) {
@@ -36,7 +37,7 @@ fn named<T: std::str::FromStr<Err: std::fmt::Debug>>(text: &str) -> T {
 
 /// Attests to the trail `t` of the flow `shop`.
 async fn attest<C: Claim>(service: &Evidence, jane: &Principal, document: Value) -> Result<()> {
-    let input = AttestationInput::<C>::read(&document.into()).expect("an attestation");
+    let input = AttestationInput::<C>::read(check(document.to_string().as_bytes()).unwrap()).unwrap();
     let post = PostAttestation::new(named("acme"), named("shop"), named("t"));
     service.call(jane, post, Form::of(input)).await.map(|_| ())
 }
@@ -258,16 +259,12 @@ fn the_fields_of_an_override_are_checked() {
         (json!({"reason": "r", "new_compliance_status": true}), "original_attestation_type"),
     ];
     for (document, field) in table {
-        assert_eq!(
-            decode::from_json::<Override>(&document.clone().into()).unwrap_err().field(),
-            field,
-            "{document}"
-        );
+        assert_eq!(decode::from_value::<Override>(&document).unwrap_err().field(), field, "{document}");
     }
     let of = |kind: &str| {
         let document =
             json!({"reason": "r", "new_compliance_status": true, "original_attestation_type": kind});
-        decode::from_json::<Override>(&document.clone().into()).map(|_| ()).map_err(|misfit| misfit.field())
+        decode::from_value::<Override>(&document).map(|_| ()).map_err(|misfit| misfit.field())
     };
     let longest = format!("custom:{}", "x".repeat(248));
     for kind in
@@ -302,13 +299,19 @@ impl Claim for Reviewed {
         if EVALUATED.fetch_add(1, Ordering::Relaxed) == 0 {
             // Somebody else is faster.
             let version = crate::fact::Fact::AttestationTypeVersioned {
-                record: crate::attestation_types::AttestationType { version: 2, ..known.record.clone() },
+                record: crate::attestation_types::record::AttestationType {
+                    version: 2,
+                    ..known.record.clone()
+                },
                 version: cx
                     .store()
                     .attestation_type_versions_by_number(cx.org()?, &[(known.record.id, 1)])
                     .await?
                     .into_iter()
-                    .map(|version| crate::attestation_types::AttestationTypeVersion { version: 2, ..version })
+                    .map(|version| crate::attestation_types::record::AttestationTypeVersion {
+                        version: 2,
+                        ..version
+                    })
                     .next()
                     .ok_or(Error::Forbidden)?,
             };
@@ -329,7 +332,7 @@ async fn a_claim_is_evaluated_again_where_what_its_verdict_rests_on_changed() {
     let refused = attest::<Reviewed>(&service, &jane, document.clone()).await;
     assert!(matches!(refused, Err(Error::Invalid { .. })), "{refused:?}");
     let post: PostAttestationType = from_value(json!({"org": "acme"})).unwrap();
-    let input = Document::read(&json!({"name": "review"}).into()).expect("a type");
+    let input = Document::read(check(br#"{"name": "review"}"#).unwrap()).expect("a type");
     service.call(&jane, post, Form::of(input)).await.unwrap();
     attest::<Reviewed>(&service, &jane, document).await.unwrap();
     let recorded = recorded(&service, "a").await;

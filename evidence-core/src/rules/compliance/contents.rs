@@ -36,7 +36,7 @@ pub fn artifact_states<'a>(
 /// What was reported to a trail, by the content that it is about: gone through once, it tells of any artifact at the cost
 /// of what is about that one.
 #[derive(Debug, Default)]
-pub struct ByContent {
+pub(crate) struct ByContent {
     attestations: Vec<ReportedAttestation>,
     /// Those of the trail, by their places.
     on_trail: Vec<usize>,
@@ -48,7 +48,7 @@ pub struct ByContent {
 
 impl ByContent {
     /// Of all that was reported to a trail, in any order.
-    pub fn new(artifacts: &[ReportedArtifact], attestations: Vec<ReportedAttestation>) -> Self {
+    pub(crate) fn new(artifacts: &[ReportedArtifact], attestations: Vec<ReportedAttestation>) -> Self {
         let mut on_trail = Vec::new();
         let mut places: BTreeMap<Subject<'_>, Vec<usize>> = BTreeMap::new();
         for (place, attestation) in attestations.iter().enumerate() {
@@ -71,7 +71,7 @@ impl ByContent {
     }
 
     /// The places of the attestations that are about this content, in order.
-    pub fn about(&self, fingerprint: &str) -> Vec<usize> {
+    pub(crate) fn about(&self, fingerprint: &str) -> Vec<usize> {
         let lists = self.about.get(fingerprint).into_iter().flatten();
         let mut places = Vec::from_iter(lists.flat_map(|list| list.iter().copied()));
         places.sort_unstable();
@@ -79,18 +79,18 @@ impl ByContent {
     }
 
     /// How many there are.
-    pub fn count(&self, fingerprint: &str) -> usize {
+    pub(crate) fn count(&self, fingerprint: &str) -> usize {
         self.about.get(fingerprint).into_iter().flatten().map(|list| list.len()).sum()
     }
 
     /// How many more [`state`](Self::state) goes through: those of the trail, and what is asked of it, once.
-    pub fn unevaluated(&self, template: &Template) -> usize {
+    pub(crate) fn unevaluated(&self, template: &Template) -> usize {
         if self.trail.get().is_some() { 0 } else { self.on_trail.len() + template.attestations.len() }
     }
 
     /// The state of a report of this content by this name, as [`evaluate_artifact`](super::evaluate_artifact) says of it; the
     /// template is the trail's.
-    pub fn state(&self, template: &Template, fingerprint: &str, name: &str) -> State {
+    pub(crate) fn state(&self, template: &Template, fingerprint: &str, name: &str) -> State {
         let evaluate = |expected, places: &[usize]| {
             let at = places.iter().filter_map(|place| self.attestations.get(*place));
             ScopeStatus::new(expected, &Vec::from_iter(at)).state
@@ -114,13 +114,13 @@ fn names_by_content(artifacts: &[ReportedArtifact]) -> BTreeMap<&str, BTreeSet<&
 
 /// How content stands in a trail.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ContentStatus<'a, L> {
+pub(crate) struct ContentStatus<'a, L> {
     /// The worst of the verdicts on all that it is there.
-    pub state: State,
+    pub(crate) state: State,
     /// Its attestations, a list for each thing that it is there, and those of the trail.
-    pub attestations: Vec<L>,
+    pub(crate) attestations: Vec<L>,
     /// The name by which it is in that state, where that of its newest report would leave it in a better one.
-    pub worse_as: Option<&'a str>,
+    pub(crate) worse_as: Option<&'a str>,
 }
 
 /// How content that was reported to a trail stands there, by fingerprint: by all that it is in the trail, for what is asked
@@ -130,7 +130,7 @@ pub struct ContentStatus<'a, L> {
 ///
 /// What was reported is gone through once, however much content is asked about; `keep` takes the lines of a list, which
 /// are the same for all to which the same attestations apply.
-pub fn content_statuses<'a, L: Clone>(
+pub(crate) fn content_statuses<'a, L: Clone>(
     template: &Template,
     artifacts: &'a [ReportedArtifact],
     attestations: &'a [ReportedAttestation],

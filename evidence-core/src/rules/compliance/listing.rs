@@ -11,7 +11,7 @@ use crate::rules::template::Template;
 
 /// How many lines the artifacts of a trail have before none is repeated. An attestation may be about many artifacts, so
 /// that the lines of a trail could be as many as one's number times the other's.
-pub const MAX_LINES: usize = 100_000;
+pub(super) const MAX_LINES: usize = 100_000;
 
 /// What is listed for the artifacts of a trail.
 pub(super) struct Listing<'a> {

@@ -145,7 +145,7 @@ impl<'a> Reports<'a> {
 
 /// What an attestation of this name and binding overrides where it is recorded next: the newest ordinary one of the name
 /// in the scopes that it comes to be in; about content that stands nowhere any more, the newest about the same.
-pub fn overridden<'a>(
+pub(crate) fn overridden<'a>(
     name: &str,
     binding: &Binding,
     artifacts: &[ReportedArtifact],

@@ -98,6 +98,20 @@ impl fmt::Display for ArtifactState {
     }
 }
 
+impl JsonSchema for ArtifactState {
+    fn inline_schema() -> bool {
+        true
+    }
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "ArtifactState".into()
+    }
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        let states = [State::Compliant, State::NonCompliant, State::Incomplete].map(Self::Reported);
+        let values = states.iter().chain([&Self::Missing]).map(|state| state.as_str());
+        schemars::json_schema!({ "type": "string", "enum": Vec::from_iter(values) })
+    }
+}
+
 impl Serialize for ArtifactState {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.as_str())

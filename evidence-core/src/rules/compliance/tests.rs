@@ -1,6 +1,7 @@
 use serde_json::{Value, json};
 
 pub(super) use self::properties::{arbitrary_reports, template_of_names};
+use super::listing::MAX_LINES;
 use super::*;
 
 mod properties;
@@ -513,7 +514,7 @@ fn what_is_asked_of_each_name_does_not_multiply_what_is_kept() {
     for artifact in &artifacts {
         let status = listing.of(&template, &trail, artifact, &scopes);
         assert_eq!(status.state, ArtifactState::Reported(State::Incomplete));
-        let missing = status.attestations.iter().filter(|line| !line.complete).count();
+        let missing = status.attestations.iter().filter(|line| line.status == Completeness::Missing).count();
         assert_eq!(missing, 1, "{}", status.name);
         lines += status.attestations.capacity();
     }

@@ -1,4 +1,5 @@
 use proptest::prelude::*;
+use serde_json::json;
 
 use super::*;
 
@@ -38,7 +39,7 @@ fn problems(yaml: &str) -> Vec<String> {
 fn a_policy_is_dumped_as_snapshots_show_it() {
     let matching = r#"matches(artifact.name, "^datadog:.*")"#;
     assert_eq!(
-        parse(FULL).to_dump(),
+        json!(PolicyDump::from(&parse(FULL))),
         json!({
             "schema_version": "1",
             "artifacts": {
@@ -390,8 +391,10 @@ fn nothing_complies_with_a_policy_that_cannot_be_read() {
 fn any_policy() -> impl Strategy<Value = Policy> {
     use proptest::{collection::vec, option::weighted, sample::select};
     let boolean = || {
-        (any::<bool>(), 0..2_usize)
-            .prop_map(|(required, exceptions)| BooleanRule { required, exceptions: vec![None; exceptions] })
+        (any::<bool>(), 0..2_usize).prop_map(|(required, exceptions)| BooleanRule {
+            required,
+            exceptions: vec![ConditionalRule::default(); exceptions],
+        })
     };
     let condition = weighted(0.2, Just(Condition { text: "true".to_owned() }));
     let kind = select(vec!["*", "generic", "decision"]);

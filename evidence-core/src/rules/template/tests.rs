@@ -30,16 +30,13 @@ fn refusal(yaml: &str) -> TemplateErrors {
 #[test]
 fn a_template_is_its_requirements_in_order() {
     assert_eq!(
-        parse(SAMPLE).to_json(),
+        json!(parse(SAMPLE)),
         json!({
-            "version": 1,
-            "trail": {
-                "attestations": [{ "name": "bar", "type": "generic" }],
-                "artifacts": [{
-                    "name": "cli",
-                    "attestations": [{ "name": "foo", "type": "junit" }],
-                }],
-            },
+            "attestations": [{ "name": "bar", "type": "generic" }],
+            "artifacts": [{
+                "name": "cli",
+                "attestations": [{ "name": "foo", "type": "junit" }],
+            }],
         })
     );
 }
@@ -249,7 +246,8 @@ proptest! {
     #[test]
     fn what_a_template_says_of_itself_is_that_template(document in arbitrary_document()) {
         if let Ok(template) = Template::parse(&document.to_string()) {
-            prop_assert_eq!(parse(&template.to_json().to_string()), template);
+            let said = json!({ "version": 1, "trail": template });
+            prop_assert_eq!(parse(&said.to_string()), template);
         }
     }
 

@@ -66,7 +66,7 @@ pub(super) enum Text {
 #[derive(Clone)]
 pub(super) struct Step {
     /// Seconds since the step before.
-    pub(super) pause: i64,
+    pub(super) pause: u64,
     pub(super) key: Text,
     pub(super) operation: &'static str,
     pub(super) method: Method,
@@ -125,7 +125,7 @@ fn steps() -> Union<BoxedStrategy<Step>> {
 }
 
 /// Requests that make what most others need. A run begins with some of them.
-fn furniture() -> Vec<Step> {
+fn setup_steps() -> Vec<Step> {
     let json = |method: Method, path: &[&str], document: Value| given(method, path, document, None);
     let environment = |name: &str, kind: &str| {
         let document = json!({"name": name, "type": kind, "description": "", "policies": null});
@@ -179,11 +179,7 @@ fn given(
     Step {
         pause: 0,
         key: Text::Given(JANE.to_owned()),
-        operation: if path.last() == Some(&"api-keys") {
-            "create_service_account_api_key"
-        } else {
-            "furniture"
-        },
+        operation: if path.last() == Some(&"api-keys") { "create_service_account_api_key" } else { "setup" },
         method,
         path: path.iter().map(|segment| Text::Given((*segment).to_owned())).collect(),
         query: String::new(),
@@ -193,16 +189,16 @@ fn given(
     }
 }
 
-/// Runs of the furniture, or a part of it, and random requests.
+/// Runs: the setup steps, or some of them, and random requests.
 pub(super) fn runs() -> impl Strategy<Value = Vec<Step>> {
-    let furniture = furniture();
-    let count = furniture.len();
-    let begun = prop_oneof![3 => Just(furniture.clone()), 1 => subsequence(furniture, 0..=count)];
+    let setup_steps = setup_steps();
+    let count = setup_steps.len();
+    let begun = prop_oneof![3 => Just(setup_steps.clone()), 1 => subsequence(setup_steps, 0..=count)];
     (begun, vec(steps(), 20..=MAX_STEPS)).prop_map(|(begun, steps)| [begun, steps].concat())
 }
 
-fn pauses() -> BoxedStrategy<i64> {
-    prop_oneof![6 => Just(0), 2 => 1..5_i64, 1 => select(vec![3600, 86_400, 40 * 86_400])].boxed()
+fn pauses() -> BoxedStrategy<u64> {
+    prop_oneof![6 => Just(0), 2 => 1..5_u64, 1 => select(vec![3600, 86_400, 40 * 86_400])].boxed()
 }
 
 fn keys() -> BoxedStrategy<Text> {
@@ -228,7 +224,7 @@ fn texts_of(segment: &str, operation: &str) -> BoxedStrategy<Text> {
     };
     match parameter {
         "org" => prop_oneof![20 => one_of(&["acme", ""]), 1 => one_of(&["foobar", "jane", ""])].boxed(),
-        // The attestation of the furniture, with its file, is there.
+        // The attestation of the setup steps, with its file, is there.
         "flow_name" if operation == "get_attestation_evidence" => one_of(&["web", "shop"]),
         "trail_name" if operation == "get_attestation_evidence" => one_of(&["t1", "t2"]),
         "flow_name" => one_of(FLOWS),

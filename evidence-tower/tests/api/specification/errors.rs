@@ -2,18 +2,18 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Api, JOHN, Reply, for_each_store};
+use crate::support::{Api, JOHN, Reply, on_every_store_and_mount};
 
 /// Asserts the row: the status, the message, and the one field that `errors` names.
 #[track_caller]
 fn expect_row(reply: Reply, status: u16, message: &str, field: &str) {
     let body = reply.expect(status, json!({ "message": message })).json();
-    assert_eq!(crate::json::fields(&body["errors"]), [field], "{body}");
+    assert_eq!(crate::support::json::fields(&body["errors"]), [field], "{body}");
 }
 
 /// Runs a case with a flow `shop`, a docker environment `prod` and a logical one, `all`.
 async fn with_resources(case: impl AsyncFn(Api)) {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         api.flow("shop", "version: 1\n").await;
         api.given_environments("docker", &["prod"]).await;
         api.given_environments("logical", &["all"]).await;

@@ -1,5 +1,5 @@
 //! The specification's tables, row by row: every field of a resource, every error, every limit, every version. What an
-//! endpoint does beyond them is told in the module of its resource.
+//! endpoint does beyond them is tested in the module of its resource.
 
 mod endpoints;
 mod errors;

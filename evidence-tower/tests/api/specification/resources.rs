@@ -3,7 +3,7 @@
 use Kind::{Any, Boolean, Integer, List, ListOrNull, Object, ObjectOrNull, Text, TextOrNull};
 use serde_json::{Value, json};
 
-use crate::support::{Api, for_each_store};
+use crate::support::{Api, on_every_store_and_mount};
 use crate::trails::COMMIT;
 
 /// What a table calls a type.
@@ -160,7 +160,7 @@ const ALLOWLIST_RECORD: [(&str, Kind); 6] = [
 const SNAPSHOT_SUMMARY: [(&str, Kind); 5] =
     [("index", Integer), ("from", Integer), ("to", Integer), ("compliant", Boolean), ("duration", Integer)];
 
-/// Reports an artifact that tells everything, `a`, and one that tells as little as it may, `b`, each to a flow of its
+/// Reports an artifact with every field, `a`, and one with as few as possible, `b`, each to a flow of its
 /// own.
 async fn given_artifacts(api: &Api) {
     let full = json!({
@@ -187,7 +187,7 @@ async fn given_artifacts(api: &Api) {
 
 #[tokio::test]
 async fn repo_and_repo_list_response() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         given_artifacts(&api).await;
         let list = api.get("/repos/acme").await.ok();
         expect_table(&list, &REPO_LIST_RESPONSE);
@@ -202,7 +202,7 @@ async fn repo_and_repo_list_response() {
 
 #[tokio::test]
 async fn service_account() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         let full = json!({"name": "full", "description": "builds", "privilege": "admin"});
         for body in [full, json!({"name": "bare"})] {
             expect_table(&api.post("/service-accounts/acme").json(body).await.created(), &SERVICE_ACCOUNT);
@@ -213,7 +213,7 @@ async fn service_account() {
 
 #[tokio::test]
 async fn flow() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         given_artifacts(&api).await;
         api.flow("shown", crate::trails::TEMPLATE).await;
         for name in ["full", "bare", "shown"] {
@@ -228,7 +228,7 @@ async fn flow() {
 
 #[tokio::test]
 async fn flow_visibility_is_public_or_private() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         let put = |visibility: Value| {
             let document = json!({"name": "web", "description": "", "visibility": visibility}).to_string();
             api.put("/flows/acme/template_file").form(&[("name=\"data_json\"", &document)])
@@ -246,7 +246,7 @@ async fn flow_visibility_is_public_or_private() {
 
 #[tokio::test]
 async fn artifact_with_git_commit_info_and_repo_info() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         given_artifacts(&api).await;
         for (flow, digit) in [("full", "a"), ("bare", "b")] {
             let by_fingerprint = format!("/artifacts/acme/{flow}/fingerprint/{}", digit.repeat(64));
@@ -255,7 +255,7 @@ async fn artifact_with_git_commit_info_and_repo_info() {
             expect_table(&artifact["git_commit_info"], &GIT_COMMIT_INFO);
             expect_table(&artifact["repo_info"], &REPO_INFO);
         }
-        let told = json!({
+        let shown = json!({
             "repo_url": "https://git.example.com/acme/shop", "user_data": [1], "annotations": {"k": "v"},
             "external_urls": {"ticket": {"href": "https://tracker.example.com/1", "fingerprint": "e".repeat(64)}},
             "git_commit_info": {
@@ -267,14 +267,14 @@ async fn artifact_with_git_commit_info_and_repo_info() {
                 "namespace_path": ["acme"], "additional_info": {"stars": 3}, "short_name": "shop",
             },
         });
-        api.get(&format!("/artifacts/acme/full/commit_sha/{COMMIT}")).await.expect(200, json!([told]));
+        api.get(&format!("/artifacts/acme/full/commit_sha/{COMMIT}")).await.expect(200, json!([shown]));
     })
     .await;
 }
 
 #[tokio::test]
 async fn allowlist_record() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         api.environment("prod").await;
         let body = json!({"artifact_name": "x", "description": "", "artifact_fingerprint": "a".repeat(64)});
         api.put("/allowlists/acme/prod").json(body).await.created();
@@ -285,7 +285,7 @@ async fn allowlist_record() {
 
 #[tokio::test]
 async fn snapshot_summary() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         api.environment("prod").await;
         api.report_running("prod", &[]).await.created();
         api.report_running("prod", &[('1', &[1])]).await.created();
@@ -299,7 +299,7 @@ async fn snapshot_summary() {
 
 #[tokio::test]
 async fn latest_commit_response() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         given_artifacts(&api).await;
         for (flow, digit) in [("full", "a"), ("bare", "b")] {
             let latest = api.get(&format!("/artifacts/acme/{flow}/{}/latest_commit", digit.repeat(64))).await;
@@ -311,7 +311,7 @@ async fn latest_commit_response() {
 
 #[tokio::test]
 async fn error_body_is_a_message_and_maybe_errors() {
-    for_each_store(async |api| {
+    on_every_store_and_mount(async |api| {
         let bare = api.get("/flows/foobar").await.json();
         expect_table(&bare, &[("message", Text)]);
         for path in

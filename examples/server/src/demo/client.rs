@@ -8,10 +8,10 @@ use http_body_util::{BodyExt, Full};
 use serde_json::Value;
 use tower::ServiceExt;
 
-/// A request that was refused.
+/// Why a request of the demo failed.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Refusal {
-    /// The service said no.
+pub(crate) enum DemoError {
+    /// The service answered with an error.
     #[error("{method} {path} was answered with {status}: {body}")]
     Answered { method: Method, path: String, status: StatusCode, body: String },
     /// The request could not be made.
@@ -48,7 +48,7 @@ impl<'a> Client<'a> {
         resource: &str,
         rest: &str,
         body: &Value,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), DemoError> {
         self.send(method, resource, rest, "application/json", body.to_string()).await
     }
 
@@ -60,7 +60,7 @@ impl<'a> Client<'a> {
         rest: &str,
         document: (&str, &Value),
         file: Option<FilePart<'_>>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), DemoError> {
         let media_type = format!("multipart/form-data; boundary={BOUNDARY}");
         self.send(method, resource, rest, &media_type, form(document, file)).await
     }
@@ -72,7 +72,7 @@ impl<'a> Client<'a> {
         rest: &str,
         media_type: &str,
         body: String,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), DemoError> {
         let path = format!("/api/v2/{resource}/{}{rest}", self.org);
         let request = Request::builder()
             .method(method.clone())
@@ -85,9 +85,9 @@ impl<'a> Client<'a> {
         if status.is_success() {
             return Ok(());
         }
-        let body = answer.into_body().collect().await.map_err(|error| Refusal::Answer(error.into()))?;
+        let body = answer.into_body().collect().await.map_err(|error| DemoError::Answer(error.into()))?;
         let body = String::from_utf8_lossy(&body.to_bytes()).into_owned();
-        Err(Refusal::Answered { method, path, status, body })
+        Err(DemoError::Answered { method, path, status, body })
     }
 }
 

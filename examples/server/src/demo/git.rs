@@ -1,4 +1,4 @@
-//! The commits that the demo tells of: the last ones of the repository around the working directory, or a sample.
+//! The commits that the demo shows: the last ones of the repository around the working directory, or a sample.
 
 use std::process::Command;
 
@@ -29,7 +29,8 @@ pub(crate) struct Commit {
     pub(crate) message: String,
 }
 
-/// The repository's commits; a built-in sample without git, a repository or a commit.
+/// The repository's commits, or a built-in sample where git has none with a SHA-1: without git, a repository or a commit, or
+/// in a repository of SHA-256.
 pub(crate) fn history() -> History {
     from_repository().unwrap_or_else(sample)
 }
@@ -46,7 +47,7 @@ fn from_repository() -> Option<History> {
     Some(History { source, branch: branch.trim().to_owned(), commits })
 }
 
-/// What git prints; nothing when it is not installed or fails.
+/// What git prints; `None` when it is not installed or fails.
 fn git(arguments: &[&str]) -> Option<String> {
     let output = Command::new("git").args(arguments).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -73,7 +74,7 @@ fn sample() -> History {
     };
     let (ada, alan) = ("Ada <ada@example.com>", "Alan <alan@example.com>");
     History {
-        source: "a built-in sample, for there is no git repository here".to_owned(),
+        source: "a built-in sample, for no SHA-1 commits could be read here".to_owned(),
         branch: "main".to_owned(),
         commits: vec![
             commit("3b1a7e0c5d92f4868e0b7c1d2a3f4e5d6c7b8a90", ada, day(0), "Add the order service"),

@@ -20,13 +20,13 @@ use evidence_core::seed::Seed;
 use evidence_store_sqlite::Sqlite;
 use evidence_tower::EvidenceApi;
 
-pub(crate) use client::Refusal;
+pub(crate) use client::DemoError;
 
 use crate::cli::DemoOptions;
 use crate::failure::Failure;
 use crate::logging;
 use crate::serve::Listener;
-use crate::store::Opened;
+use crate::store::AnyStore;
 use client::Client;
 use story::Story;
 
@@ -38,7 +38,7 @@ pub(crate) async fn run(options: DemoOptions) -> Result<(), Failure> {
     let DemoOptions { api } = options;
     logging::start(&api.log)?;
     let file = fresh_file(&std::env::temp_dir()).map_err(Failure::DemoFile)?;
-    let store = Opened::Sqlite(Arc::new(Sqlite::open(&file).await?));
+    let store = AnyStore::Sqlite(Arc::new(Sqlite::open(&file).await?));
     let listener = Listener::open(&api).await?;
     let settings = listener.settings(&api);
     let url = settings.public_url.clone();
@@ -47,8 +47,8 @@ pub(crate) async fn run(options: DemoOptions) -> Result<(), Failure> {
     let history = git::history();
     println!("Filling {} from {} …", file.display(), history.source);
     let client = Client::new(EvidenceApi::new(service.clone()), ORG, key.reveal());
-    let story = Story::new(&history, own_binary().map_err(Failure::DemoFile)?, &url);
-    story.tell(&client).await?;
+    let story = Story::new(&history, own_binary().map_err(Failure::OwnBinary)?, &url);
+    story.report_all(&client).await?;
     println!("{}", welcome(&url, &key, &story));
     listener.serve(service, api.sweep, &store).await
 }

@@ -3,7 +3,7 @@
 use http::Method;
 use serde_json::{Value, json};
 
-use super::client::{Client, Refusal};
+use super::client::{Client, DemoError};
 use super::git::{Commit, History};
 
 /// The flow of the demo.
@@ -24,8 +24,8 @@ trail:
         - name: review
           type: generic
 ";
-/// A digest of something that no trail knows: it runs for a while, and the environment does not comply meanwhile.
-const STRANGER: &str = "0f7d3b0a9c5e41d2860f4b7c1e9a5d3826b4f0c7e1a9d5b3827c6f4e0a1d9b58";
+/// The fingerprint of an artifact that was reported to no trail: while it runs, the environment is not compliant.
+const UNKNOWN_ARTIFACT: &str = "0f7d3b0a9c5e41d2860f4b7c1e9a5d3826b4f0c7e1a9d5b3827c6f4e0a1d9b58";
 
 /// The demo's reports.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ impl<'a> Story<'a> {
     }
 
     /// Reports everything.
-    pub(crate) async fn tell(&self, client: &Client<'_>) -> Result<(), Refusal> {
+    pub(crate) async fn report_all(&self, client: &Client<'_>) -> Result<(), DemoError> {
         let flow =
             json!({ "name": FLOW, "description": "From commit to production", "visibility": "private" });
         let template = Some(("template_file", "template.yml", TEMPLATE));
@@ -62,7 +62,7 @@ impl<'a> Story<'a> {
     }
 
     /// One trail: its commit, the artifact, the review of the artifact and the tests.
-    async fn deliver(&self, client: &Client<'_>, commit: &Commit, failures: u8) -> Result<(), Refusal> {
+    async fn deliver(&self, client: &Client<'_>, commit: &Commit, failures: u8) -> Result<(), DemoError> {
         let trail = trail_name(commit);
         let git = self.commit_info(commit);
         let begun = json!({ "name": trail, "description": subject(commit), "git_commit_info": git });
@@ -116,7 +116,7 @@ impl<'a> Story<'a> {
     }
 
     /// A server environment under a policy, and three reports of what runs there.
-    async fn run_in_production(&self, client: &Client<'_>) -> Result<(), Refusal> {
+    async fn run_in_production(&self, client: &Client<'_>) -> Result<(), DemoError> {
         let environment =
             json!({ "name": ENVIRONMENT, "type": "server", "description": "Where customers are served" });
         client.json(Method::PUT, "environments", "", &environment).await?;
@@ -131,13 +131,13 @@ impl<'a> Story<'a> {
         let attached = json!({ "policy_names": [POLICY] });
         client.json(Method::POST, "environments", &format!("/{ENVIRONMENT}/policies"), &attached).await?;
         let server = ("evidence-server", self.fingerprint.as_str());
-        for running in [&[server][..], &[server, ("debug-shell", STRANGER)], &[server]] {
+        for running in [&[server][..], &[server, ("debug-shell", UNKNOWN_ARTIFACT)], &[server]] {
             self.report(client, running).await?;
         }
         Ok(())
     }
 
-    async fn report(&self, client: &Client<'_>, running: &[(&str, &str)]) -> Result<(), Refusal> {
+    async fn report(&self, client: &Client<'_>, running: &[(&str, &str)]) -> Result<(), DemoError> {
         let since = self.history.commits.last().map_or(0, |commit| commit.timestamp);
         let artifacts: Vec<Value> = running
             .iter()

@@ -29,14 +29,14 @@ fn connected(work: Duration) -> DuplexStream {
     let (near, far) = duplex(PIPE);
     tokio::spawn(async move {
         let connections = Connections::new(api);
-        connections.carry(near).await;
+        connections.serve(near).await;
     });
     far
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_waits_for_its_answer_is_not_cut_off() {
-    let mut client = connected(5 * IDLE_TIMEOUT);
+    let mut client = connected(5 * STALL_TIMEOUT);
     let request = b"PUT / HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}";
     client.write_all(request).await.unwrap();
     let mut answer = String::new();
@@ -49,7 +49,7 @@ async fn a_client_that_stops_in_the_middle_of_a_body_is_answered_and_cut_off() {
     let mut client = connected(Duration::ZERO);
     client.write_all(b"PUT / HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n{").await.unwrap();
     let mut answer = String::new();
-    let ended = timeout(3 * IDLE_TIMEOUT, client.read_to_string(&mut answer)).await;
+    let ended = timeout(3 * STALL_TIMEOUT, client.read_to_string(&mut answer)).await;
     assert!(ended.is_ok() && answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer:?}");
 }
 
@@ -69,7 +69,7 @@ async fn an_answer_that_nobody_takes_is_given_up() {
     // Nothing of it fits, or a part.
     for window in [0, 1, 3] {
         let answer =
-            timeout(10 * IDLE_TIMEOUT, asked(connected(Duration::ZERO), window, 5 * IDLE_TIMEOUT)).await;
+            timeout(10 * STALL_TIMEOUT, asked(connected(Duration::ZERO), window, 5 * STALL_TIMEOUT)).await;
         let error = answer.expect("the stream ends").unwrap_err();
         assert!(format!("{error:?}").contains("CANCEL"), "{window}: {error:?}");
     }
@@ -77,5 +77,5 @@ async fn an_answer_that_nobody_takes_is_given_up() {
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_is_taken_is_whole_however_long_it_is_worked_on() {
-    assert_eq!(asked(connected(5 * IDLE_TIMEOUT), 1 << 16, Duration::ZERO).await.unwrap(), "done");
+    assert_eq!(asked(connected(5 * STALL_TIMEOUT), 1 << 16, Duration::ZERO).await.unwrap(), "done");
 }

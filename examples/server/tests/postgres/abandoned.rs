@@ -1,7 +1,7 @@
 //! Clients that hang up while the database works for them: nobody else waits for what they asked.
 
 use crate::support::{ORG, Server};
-use crate::writing::Outcome;
+use crate::writing::WriteOutcome;
 use crate::{cluster, create, environments, hold, release, until_waiting};
 
 /// How many connections the program reads with.
@@ -27,7 +27,7 @@ fn clients_that_hang_up_on_slow_lists_keep_nobody_waiting() {
         drop(clients);
         // Statements that were abandoned and went on would have the whole share for longer than others wait for theirs.
         let name = format!("env-{round}");
-        assert_eq!(create(&server.address, &server.key, &name), Outcome::Acknowledged);
+        assert_eq!(create(&server.address, &server.key, &name), WriteOutcome::Acknowledged);
         assert!(environments(&server).contains(&name));
         // What nobody waits for is ended, not left to itself.
         until_waiting(&cluster, 0);

@@ -1,13 +1,13 @@
 //! Commands that are about what a store holds make none where there is none.
 
-use evidence_test_postgres::Schema;
+use evidence_test_postgres::SchemaName;
 
 use crate::support::{Database, program};
 
 #[test]
 #[ignore = "needs PostgreSQL: run cargo xtask test"]
 fn a_schema_without_a_store_stays_without() {
-    let schema = Schema::fresh().expect("EVIDENCE_TEST_POSTGRES_URL names a server");
+    let schema = SchemaName::unused().expect("EVIDENCE_TEST_POSTGRES_URL names a server");
     let target = Database::default();
     let at = ["--database-url", &schema.url, "--database-schema", &schema.name];
     for arguments in [
@@ -17,10 +17,10 @@ fn a_schema_without_a_store_stays_without() {
         vec!["copy", "--from", &schema.url, "--from-schema", &schema.name, "--to", &target.url],
     ] {
         let refused = program(&arguments).output().unwrap();
-        let [said, told] = [refused.stdout, refused.stderr].map(|text| String::from_utf8(text).unwrap());
-        assert_eq!((refused.status.code(), said.as_str()), (Some(1), ""), "{arguments:?}: {told}");
+        let [stdout, stderr] = [refused.stdout, refused.stderr].map(|text| String::from_utf8(text).unwrap());
+        assert_eq!((refused.status.code(), stdout.as_str()), (Some(1), ""), "{arguments:?}: {stderr}");
         let sentence = format!("schema '{}' has no tables of an evidence store", schema.name);
-        assert!(told.contains(&sentence) && told.lines().count() == 1, "{arguments:?}: {told}");
+        assert!(stderr.contains(&sentence) && stderr.lines().count() == 1, "{arguments:?}: {stderr}");
     }
     // It can be made here still.
     let seeded = program(&[&["seed", "--user", "jane"][..], &at].concat()).output().unwrap();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use evidence_test_postgres::Cluster;
 
 use crate::support::{Server, program};
-use crate::writing::Outcome;
+use crate::writing::WriteOutcome;
 use crate::{cluster, create, environments, hold, release, sound_entries, until_waiting};
 
 /// What the program says, that must not be able to start.
@@ -15,9 +15,9 @@ fn refusal(url: &str, schema: &str) -> String {
     // Nobody has this address (RFC 5737): should the store open after all, the program ends all the same.
     let serve = ["--database-url", url, "--database-schema", schema, "--listen", "192.0.2.1:0"];
     let output = program(&serve).output().unwrap();
-    let told = String::from_utf8(output.stderr).unwrap();
-    assert_eq!((output.status.code(), told.lines().count()), (Some(1), 1), "{told}");
-    told
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), stderr.lines().count()), (Some(1), 1), "{stderr}");
+    stderr
 }
 
 /// How many schemas of ours a database has.
@@ -60,11 +60,11 @@ fn a_server_that_cannot_start_says_what_to_do_and_makes_nothing() {
         ("postgres://[/".to_owned(), "write it as postgres://user@host:5432/database"),
         ("mysql://localhost/evidence".to_owned(), "must begin with sqlite:// or postgres://"),
     ] {
-        let told = refusal(&url, "evidence");
-        assert!(told.contains(says) && !told.contains("secret"), "{url}: {told}");
+        let stderr = refusal(&url, "evidence");
+        assert!(stderr.contains(says) && !stderr.contains("secret"), "{url}: {stderr}");
     }
-    let told = refusal(&database.url, "Evil");
-    assert!(told.contains("'Evil' is no name for a schema"), "{told}");
+    let stderr = refusal(&database.url, "Evil");
+    assert!(stderr.contains("'Evil' is no name for a schema"), "{stderr}");
     for database in ["evidence", "read_only", "full_up", "closed"] {
         assert_eq!(schemas(&cluster, database), "0", "{database}");
     }
@@ -78,8 +78,8 @@ fn tables_of_a_later_program_are_left_alone() {
     cluster
         .sql("evidence", &["INSERT INTO evidence._evidence_migrations VALUES (999, 999, 0, NULL, false)"])
         .unwrap();
-    let told = refusal(&database.url, "evidence");
-    assert!(told.contains("version 999") && told.contains("use a newer program"), "{told}");
+    let stderr = refusal(&database.url, "evidence");
+    assert!(stderr.contains("version 999") && stderr.contains("use a newer program"), "{stderr}");
     environments(&server);
 }
 
@@ -90,11 +90,11 @@ fn a_read_only_database_is_read_and_writes_are_asked_to_wait() {
     let key = Server::start(&database).key.clone();
     cluster.sql("evidence", &["ALTER DATABASE evidence SET default_transaction_read_only = on"]).unwrap();
     let server = Server::serve(&database, &key);
-    assert_eq!(create(&server.address, &key, "prod"), Outcome::Unavailable);
+    assert_eq!(create(&server.address, &key, "prod"), WriteOutcome::Unavailable);
     assert!(!environments(&server).contains("prod"));
     // It may be the primary again, or another one is: no restart is needed.
     cluster.sql("postgres", &["ALTER DATABASE evidence RESET default_transaction_read_only"]).unwrap();
-    assert_eq!(create(&server.address, &key, "prod"), Outcome::Acknowledged);
+    assert_eq!(create(&server.address, &key, "prod"), WriteOutcome::Acknowledged);
 }
 
 /// Waits until a program tries to get the lock that the one which migrates has.

@@ -6,7 +6,7 @@ use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 
 use crate::support::{ORG, Server, answer};
-use crate::writing::Outcome;
+use crate::writing::WriteOutcome;
 use crate::{cluster, create, hold, random_text, release, sound_entries};
 
 /// How long a caller may wait: the documented times to wait for a turn and for a statement, and as much again for a busy
@@ -79,7 +79,7 @@ fn a_database_that_hangs_is_answered_with_503_and_nothing_happens_twice() {
     drop(frozen);
 
     let back = Instant::now();
-    while create(&server.address, &server.key, "written-again") != Outcome::Acknowledged {
+    while create(&server.address, &server.key, "written-again") != WriteOutcome::Acknowledged {
         assert!(back.elapsed() < RECOVERY, "{:?}", back.elapsed());
     }
     for name in &names {

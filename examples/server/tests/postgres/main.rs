@@ -25,7 +25,7 @@ use std::time::Duration;
 use evidence_test_postgres::{Cluster, Durability, Programs};
 
 use support::{Database, ORG, Server, program};
-use writing::{Kind, Outcome, Record};
+use writing::{Kind, Record, WriteOutcome};
 
 /// A PostgreSQL server that keeps what it acknowledges, and an empty database in it.
 fn cluster() -> (Cluster, Database) {
@@ -64,7 +64,7 @@ fn random_text(length: usize) -> String {
 }
 
 /// Creates an environment.
-fn create(address: &str, key: &str, name: &str) -> Outcome {
+fn create(address: &str, key: &str, name: &str) -> WriteOutcome {
     Record { kind: Kind::Environment, name: name.to_owned() }.write(address, key)
 }
 
@@ -79,8 +79,8 @@ fn environments(server: &Server) -> String {
 /// Checks the whole store, with its ledgers; answers how many entries they have.
 fn sound_entries(database: &Database) -> usize {
     let checked = program(&["fsck", "--database-url", &database.url]).output().unwrap();
-    let told = String::from_utf8(checked.stdout).unwrap();
-    assert!(checked.status.success(), "{told}");
-    let entries = told.split(", ").find_map(|part| part.strip_suffix(" entries"));
-    entries.and_then(|entries| entries.parse().ok()).expect(&told)
+    let stdout = String::from_utf8(checked.stdout).unwrap();
+    assert!(checked.status.success(), "{stdout}");
+    let entries = stdout.split(", ").find_map(|part| part.strip_suffix(" entries"));
+    entries.and_then(|entries| entries.parse().ok()).expect(&stdout)
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use evidence_test_postgres::{Cluster, Stop};
 
 use crate::support::Server;
-use crate::writing::{Outcome, Record, WRITERS, missing};
+use crate::writing::{Record, WRITERS, WriteOutcome, missing};
 use crate::{cluster, sound_entries};
 
 /// How soon a write succeeds once the database server is back: five seconds, and some more for a busy machine.
@@ -17,20 +17,20 @@ const RECOVERY: Duration = Duration::from_secs(30);
 /// How long a client waits that was asked to try again.
 const PAUSE: Duration = Duration::from_millis(50);
 
-type Told = (Record, Outcome);
+type Written = (Record, WriteOutcome);
 
 /// Writes, whatever is answered, until it is asked to stop. The server itself stays.
-fn write(server: &Server, writer: usize, stop: &AtomicBool, tell: &Sender<Told>) {
-    let (mut life, mut number) = (0, 0);
+fn write(server: &Server, writer: usize, stop: &AtomicBool, sender: &Sender<Written>) {
+    let (mut round, mut number) = (0, 0);
     loop {
-        let record = Record::nth(&format!("env-{writer}-{life}"), number);
+        let record = Record::nth(&format!("env-{writer}-{round}"), number);
         let outcome = record.write(&server.address, &server.key);
-        assert_ne!(outcome, Outcome::Gone);
-        tell.send((record, outcome)).unwrap();
+        assert_ne!(outcome, WriteOutcome::Gone);
+        sender.send((record, outcome)).unwrap();
         number += 1;
-        if outcome == Outcome::Unavailable {
+        if outcome == WriteOutcome::Unavailable {
             // What comes next would need what may not be there.
-            (life, number) = (life + 1, 0);
+            (round, number) = (round + 1, 0);
             sleep(PAUSE);
         }
         if stop.load(Ordering::Relaxed) {
@@ -40,10 +40,10 @@ fn write(server: &Server, writer: usize, stop: &AtomicBool, tell: &Sender<Told>)
 }
 
 /// Listens to the writers until so many writes ended like this; keeps the records that were acknowledged.
-fn listen(told: &Receiver<Told>, wanted: Outcome, times: usize, acknowledged: &mut Vec<Record>) {
+fn listen(outcomes: &Receiver<Written>, wanted: WriteOutcome, times: usize, acknowledged: &mut Vec<Record>) {
     let mut seen = 0;
-    for (record, outcome) in told {
-        if outcome == Outcome::Acknowledged {
+    for (record, outcome) in outcomes {
+        if outcome == WriteOutcome::Acknowledged {
             acknowledged.push(record);
         }
         seen += usize::from(outcome == wanted);
@@ -59,17 +59,17 @@ fn restart(
     cluster: &Cluster,
     how: Stop,
     servers: &[Server; 2],
-    told: &Receiver<Told>,
+    outcomes: &Receiver<Written>,
     acknowledged: &mut Vec<Record>,
 ) {
-    listen(told, Outcome::Acknowledged, 10 * WRITERS, acknowledged);
+    listen(outcomes, WriteOutcome::Acknowledged, 10 * WRITERS, acknowledged);
     cluster.stop(how).unwrap();
-    listen(told, Outcome::Unavailable, 2 * WRITERS, acknowledged);
+    listen(outcomes, WriteOutcome::Unavailable, 2 * WRITERS, acknowledged);
     cluster.resume().unwrap();
     let back = Instant::now();
     for server in servers {
         let again = Record::nth("written-again", 0);
-        while again.write(&server.address, &server.key) != Outcome::Acknowledged {
+        while again.write(&server.address, &server.key) != WriteOutcome::Acknowledged {
             sleep(PAUSE);
         }
     }
@@ -88,19 +88,22 @@ fn a_restart_of_postgresql_is_answered_with_503_and_loses_nothing() {
     let stop = AtomicBool::new(false);
     let mut acknowledged = Vec::new();
     scope(|threads| {
-        let (tell, told) = channel();
+        let (sender, outcomes) = channel();
         for writer in 0..WRITERS {
-            let (server, stop, tell) = (&servers[writer % 2], &stop, tell.clone());
-            threads.spawn(move || write(server, writer, stop, &tell));
+            let (server, stop, sender) = (&servers[writer % 2], &stop, sender.clone());
+            threads.spawn(move || write(server, writer, stop, &sender));
         }
-        drop(tell);
+        drop(sender);
         for how in [Stop::Fast, Stop::Immediate] {
-            restart(&cluster, how, &servers, &told, &mut acknowledged);
+            restart(&cluster, how, &servers, &outcomes, &mut acknowledged);
         }
-        listen(&told, Outcome::Acknowledged, WRITERS, &mut acknowledged);
+        listen(&outcomes, WriteOutcome::Acknowledged, WRITERS, &mut acknowledged);
         stop.store(true, Ordering::Relaxed);
         acknowledged.extend(
-            told.iter().filter(|(_, outcome)| *outcome == Outcome::Acknowledged).map(|(record, _)| record),
+            outcomes
+                .iter()
+                .filter(|(_, outcome)| *outcome == WriteOutcome::Acknowledged)
+                .map(|(record, _)| record),
         );
     });
 

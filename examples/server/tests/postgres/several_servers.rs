@@ -7,34 +7,34 @@ use std::thread::{scope, sleep};
 use std::time::Duration;
 
 use crate::support::{ORG, Server, program};
-use crate::writing::{Outcome, Record, WRITERS, missing};
+use crate::writing::{Record, WRITERS, WriteOutcome, missing};
 use crate::{cluster, environments, sound_entries};
 
 /// How often one of the two servers is killed.
-const LIVES: usize = 6;
+const KILLS: usize = 6;
 
-/// A number of writes that a server lives for.
-fn random_life() -> usize {
+/// How many writes to await before the next kill.
+fn random_writes_before_kill() -> usize {
     // The only randomness of the standard library.
     let random = RandomState::new().hash_one(0) % 300;
     20 + usize::try_from(random).unwrap()
 }
 
-/// Writes through both servers, kills one of them in the middle of it, and answers what was acknowledged. The other
+/// Writes through both servers, kills one of them in the middle of it, and returns what was acknowledged. The other
 /// server takes every write.
-fn write_until_one_is_killed(servers: &mut [Server; 2], life: usize) -> Vec<Record> {
-    let victim = life % 2;
-    let writes = random_life();
+fn write_until_one_is_killed(servers: &mut [Server; 2], round: usize) -> Vec<Record> {
+    let victim = round % 2;
+    let writes = random_writes_before_kill();
     println!("server {victim} is killed after {writes} writes");
     let stop = AtomicBool::new(false);
     let addresses = servers.each_ref().map(|server| server.address.clone());
     let key = servers[0].key.clone();
-    let write = |writer: usize, tell: Sender<Record>| {
+    let write = |writer: usize, sender: Sender<Record>| {
         for number in 0.. {
-            let record = Record::nth(&format!("env-{life}-{writer}"), number);
+            let record = Record::nth(&format!("env-{round}-{writer}"), number);
             match record.write(&addresses[writer % 2], &key) {
-                Outcome::Acknowledged => tell.send(record).unwrap(),
-                outcome => return assert_eq!((outcome, writer % 2), (Outcome::Gone, victim)),
+                WriteOutcome::Acknowledged => sender.send(record).unwrap(),
+                outcome => return assert_eq!((outcome, writer % 2), (WriteOutcome::Gone, victim)),
             }
             if stop.load(Ordering::Relaxed) {
                 return;
@@ -42,18 +42,18 @@ fn write_until_one_is_killed(servers: &mut [Server; 2], life: usize) -> Vec<Reco
         }
     };
     scope(|threads| {
-        let (tell, told) = channel();
+        let (sender, acknowledgements) = channel();
         for writer in 0..WRITERS {
-            let (write, tell) = (&write, tell.clone());
-            threads.spawn(move || write(writer, tell));
+            let (write, sender) = (&write, sender.clone());
+            threads.spawn(move || write(writer, sender));
         }
-        drop(tell);
-        let mut acknowledged: Vec<Record> = told.iter().take(writes).collect();
+        drop(sender);
+        let mut acknowledged: Vec<Record> = acknowledgements.iter().take(writes).collect();
         servers[victim].child.kill().unwrap();
         servers[victim].child.wait().unwrap();
-        acknowledged.extend(told.iter().take(3 * WRITERS));
+        acknowledged.extend(acknowledgements.iter().take(3 * WRITERS));
         stop.store(true, Ordering::Relaxed);
-        acknowledged.extend(told);
+        acknowledged.extend(acknowledgements);
         acknowledged
     })
 }
@@ -71,7 +71,7 @@ fn begin_last_trail(server: &Server) {
     }
 }
 
-/// The digest of that trail's page, as a server tells it: the page says the root of the whole ledger up to the trail,
+/// The digest of that trail's page, as a server computes it: the page shows the root of the whole ledger up to the trail,
 /// which the server computes for it.
 fn page_digest(server: &Server) -> String {
     let path = format!("/api/v2/trails/{ORG}/delivery/last/audit_pdf");
@@ -89,9 +89,9 @@ fn two_servers_keep_one_ledger_and_lose_nothing_when_one_is_killed() {
     let second = Server::serve(&database, &first.key);
     let mut servers = [first, second];
     let mut acknowledged = Vec::new();
-    for life in 0..LIVES {
-        acknowledged.extend(write_until_one_is_killed(&mut servers, life));
-        servers[life % 2] = Server::serve(&database, &servers[0].key);
+    for round in 0..KILLS {
+        acknowledged.extend(write_until_one_is_killed(&mut servers, round));
+        servers[round % 2] = Server::serve(&database, &servers[0].key);
     }
 
     let lists = servers.each_ref().map(environments);

@@ -9,7 +9,7 @@ pub(crate) fn command(from: &Database, to: &Database) -> Command {
     program(&["copy", "--from", &from.url, "--to", &to.url])
 }
 
-/// Copies, and answers what the program said: standard output and standard error.
+/// Copies, and returns the program's standard output and standard error.
 pub(crate) fn copied(from: &Database, to: &Database) -> (String, String) {
     let Output { status, stdout, stderr } = command(from, to).output().unwrap();
     let [stdout, stderr] = [stdout, stderr].map(|bytes| String::from_utf8(bytes).unwrap());
@@ -50,7 +50,7 @@ pub(crate) fn trail(database: &Database, key: &str) -> String {
 /// What the check of the whole store says of a sound one.
 pub(crate) fn sound(database: &Database) -> String {
     let checked = program(&["fsck", "--database-url", &database.url]).output().unwrap();
-    let told = String::from_utf8(checked.stdout).unwrap();
-    assert!(checked.status.success(), "{told}");
-    told
+    let stdout = String::from_utf8(checked.stdout).unwrap();
+    assert!(checked.status.success(), "{stdout}");
+    stdout
 }

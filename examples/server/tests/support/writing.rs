@@ -12,8 +12,8 @@ pub(crate) const WRITERS: usize = 32;
 
 /// What became of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    /// The server said that it is written.
+pub(crate) enum WriteOutcome {
+    /// The server acknowledged it.
     Acknowledged,
     /// The server asked to try again later.
     Unavailable,
@@ -62,7 +62,7 @@ impl Record {
     }
 
     /// Writes it. Every answer but the two that are planned for is a failure of the test.
-    pub(crate) fn write(&self, address: &str, key: &str) -> Outcome {
+    pub(crate) fn write(&self, address: &str, key: &str) -> WriteOutcome {
         let Self { kind, name } = self;
         let part = |head: &str, text: &str| {
             format!("--b\r\ncontent-disposition: form-data; {head}\r\n\r\n{text}\r\n")
@@ -110,12 +110,12 @@ impl Record {
              content-type: {media_type}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
             body.len()
         );
-        let Some(answer) = exchange(address, &request) else { return Outcome::Gone };
+        let Some(answer) = exchange(address, &request) else { return WriteOutcome::Gone };
         if answer.starts_with("HTTP/1.1 503 ") && answer.contains("\r\nretry-after: ") {
-            return Outcome::Unavailable;
+            return WriteOutcome::Unavailable;
         }
         assert!(answer.starts_with("HTTP/1.1 201 "), "{self:?}: {answer}");
-        Outcome::Acknowledged
+        WriteOutcome::Acknowledged
     }
 
     /// Whether the server has it, whole and once.

@@ -1,0 +1,12 @@
+//! Custom attestation types: a team's own kinds of evidence, with a schema and rules, versioned.
+
+pub(crate) mod operations;
+pub(crate) mod record;
+pub(crate) mod store;
+pub(crate) mod view;
+
+pub use crate::id::VersionKey;
+pub use operations::{AttestationTypeInput, GetAttestationType, ListAttestationTypes, PostAttestationType};
+pub use record::{AttestationType, AttestationTypeVersion, Evaluator, Program, SummaryItem};
+pub use store::AttestationTypeStore;
+pub use view::{AttestationTypeView, BeforeVersions, VersionView};

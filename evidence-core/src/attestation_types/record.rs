@@ -1,0 +1,125 @@
+//! Types of attestations and their versions as they are recorded.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::auth::actor::Actor;
+use crate::bounded::{List, ShortText, Text};
+use crate::fact::payload::{UnknownFields, keep_unknown_fields};
+use crate::id::Id;
+use crate::json::JsonText;
+use crate::name::AttestationTypeName;
+use crate::time::Timestamp;
+
+/// A custom attestation type as it is recorded; its versions are records of their own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
+pub struct AttestationType {
+    /// Its id.
+    pub id: Id,
+    /// Its name, unique in the organization.
+    pub name: AttestationTypeName,
+    /// What it is for.
+    pub description: Option<String>,
+    /// The number of its latest version, from 1.
+    pub version: u64,
+    /// Whether it takes no more attestations.
+    pub archived: bool,
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// By whom.
+    pub created_by: Actor,
+    /// When it last changed.
+    pub last_modified_at: Timestamp,
+    /// What a newer version of the program recorded beside.
+    #[serde(flatten, skip_deserializing)]
+    pub unknown: UnknownFields,
+}
+
+keep_unknown_fields!(AttestationType);
+
+/// One immutable version of a custom attestation type.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AttestationTypeVersion {
+    /// The type.
+    pub attestation_type: Id,
+    /// Its number, from 1.
+    pub version: u64,
+    /// The JSON Schema that its data must fit.
+    pub type_schema: Option<JsonText>,
+    /// How its data are evaluated: `{content_type: "jq", rules: […]}` or `{content_type: "default"}`,
+    /// with `rules` where some were sent.
+    pub evaluator: Value,
+    /// What of the data is shown: a list of `{name, expression}`.
+    pub summary: Option<Value>,
+    /// When it was made.
+    pub at: Timestamp,
+    /// By whom.
+    pub by: Actor,
+}
+
+/// How the data of a custom attestation are evaluated.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "content_type", rename_all = "lowercase", try_from = "SentEvaluator")]
+pub enum Evaluator {
+    /// By nothing but the schema.
+    Default {
+        /// Programs that were sent all the same, kept and not run.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        rules: Option<List<Program>>,
+    },
+    /// By jq programs that must all be true.
+    Jq {
+        /// The programs.
+        rules: List<Program>,
+    },
+}
+
+impl Default for Evaluator {
+    fn default() -> Self {
+        Self::Default { rules: None }
+    }
+}
+
+/// An evaluator as it is sent: `content_type` may be left out.
+#[derive(Deserialize, JsonSchema)]
+struct SentEvaluator {
+    /// `jq` or `default`. Left out, it is `jq` where there are `rules`.
+    content_type: Option<ContentType>,
+    /// The jq programs, all of which must be true. With `default` they are kept and not run.
+    rules: Option<List<Program>>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum ContentType {
+    Jq,
+    Default,
+}
+
+impl TryFrom<SentEvaluator> for Evaluator {
+    type Error = &'static str;
+
+    fn try_from(sent: SentEvaluator) -> Result<Self, Self::Error> {
+        match (sent.content_type, sent.rules) {
+            (Some(ContentType::Default), rules) => Ok(Self::Default { rules }),
+            (None, None) => Ok(Self::default()),
+            (Some(ContentType::Jq) | None, Some(rules)) => Ok(Self::Jq { rules }),
+            (Some(ContentType::Jq), None) => Err("Input should have 'rules' for the content type 'jq'"),
+        }
+    }
+}
+
+/// One thing of the data that is shown.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SummaryItem {
+    /// What it is called.
+    pub name: ShortText,
+    /// The jq program that finds it.
+    pub expression: Program,
+}
+
+/// A jq program: 1 to 4,096 characters, kept as they are.
+pub type Program = Text<{ 4 << 10 }, 1>;

@@ -1,0 +1,156 @@
+//! Types of attestations as answers carry them, with all their versions.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::attestation_types::record::{AttestationType, AttestationTypeVersion, Evaluator, SummaryItem};
+use crate::bounded::List;
+use crate::compute::LONG_JSON;
+use crate::error::Result;
+use crate::id::{Id, VersionKey};
+use crate::json::{EmptyObject, JsonText};
+use crate::name::{AttestationTypeName, OrgName};
+use crate::operation::versions::{Told, Version, Versioned};
+use crate::page::Listed;
+use crate::service::Lasting;
+use crate::store::Store;
+use crate::store::batch::sort_by_ids;
+use crate::store::error::StoreResult;
+use crate::time::Seconds;
+
+/// A custom attestation type. Asked for one version, it lacks who made the type and when.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "CustomAttestationType")]
+#[non_exhaustive]
+pub struct AttestationTypeView {
+    /// What comes before its versions.
+    #[serde(flatten)]
+    pub before: BeforeVersions,
+    /// Its versions, newest first; the one alone that was asked for.
+    pub versions: Vec<VersionView>,
+}
+
+/// What an answer says of a custom attestation type before it shows the versions.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct BeforeVersions {
+    /// Its name, unique in the organization.
+    pub name: AttestationTypeName,
+    /// What it is for; absent when nothing was said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// The organization's name.
+    pub org: OrgName,
+    /// Whether it was archived; lists leave archived ones out.
+    pub archived: bool,
+    /// Who made its first version; absent where one version was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub created_by: Option<String>,
+    /// When its first version was made, in epoch seconds; absent where one version was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub created_at: Option<Seconds>,
+    /// When its newest version was made, in epoch seconds; absent where one version was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_modified_at: Option<Seconds>,
+}
+
+/// One version of a custom attestation type.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "CustomAttestationTypeVersion")]
+#[non_exhaustive]
+pub struct VersionView {
+    /// Its number, from 1.
+    pub version: u64,
+    /// When it was made, in epoch seconds.
+    pub timestamp: Seconds,
+    /// Who made it: the name of a user or service account.
+    pub created_by: String,
+    /// The JSON Schema, absent when there is none. It is JSON and not a string that holds JSON: the public clients
+    /// either read it as the object it is or show its compact text as it came, and both are served by this.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub type_schema: Option<JsonText>,
+    /// How the data are evaluated.
+    #[schemars(with = "Evaluator")]
+    pub evaluator: Value,
+    /// What of the data is shown; null where that was not told.
+    #[schemars(with = "Option<List<SummaryItem>>")]
+    pub summary: Option<Value>,
+}
+
+impl From<AttestationTypeVersion> for VersionView {
+    fn from(version: AttestationTypeVersion) -> Self {
+        let AttestationTypeVersion { version, type_schema, evaluator, summary, at, by, .. } = version;
+        Self { version, timestamp: at.seconds(), created_by: by.name, type_schema, evaluator, summary }
+    }
+}
+
+impl Version for AttestationTypeVersion {
+    type View = VersionView;
+    type Event = ();
+    const OF: &'static str = "custom attestation type";
+
+    fn key(&self) -> VersionKey {
+        (self.attestation_type, self.version)
+    }
+
+    fn made(&self) -> Option<()> {
+        None
+    }
+
+    async fn sizes(
+        store: &dyn Store,
+        org: Id,
+        versions: &[VersionKey],
+    ) -> StoreResult<Vec<Listed<VersionKey>>> {
+        store.attestation_type_version_sizes(org, versions).await
+    }
+
+    async fn by_number(store: &dyn Store, org: Id, versions: &[VersionKey]) -> StoreResult<Vec<Self>> {
+        store.attestation_type_versions_by_number(org, versions).await
+    }
+}
+
+impl AttestationType {
+    /// The type as an answer carries it, with all its versions.
+    pub(super) fn whole(self, org: &OrgName) -> Result<Versioned> {
+        let versions = (1..=self.version).rev().map(|number| Told::<()>::Version((self.id, number)));
+        let before = BeforeVersions {
+            created_by: Some(self.created_by.name.clone()),
+            created_at: Some(self.created_at.seconds()),
+            last_modified_at: Some(self.last_modified_at.seconds()),
+            ..self.before(org)
+        };
+        Versioned::new(&before, versions, &EmptyObject {})
+    }
+
+    /// The same with one of its versions, and without who made it and when.
+    pub(super) fn of_version(&self, number: u64, org: &OrgName) -> Result<Versioned> {
+        Versioned::new(&self.before(org), [Told::<()>::Version((self.id, number))], &EmptyObject {})
+    }
+
+    fn before(&self, org: &OrgName) -> BeforeVersions {
+        BeforeVersions {
+            name: self.name.clone(),
+            description: self.description.clone(),
+            org: org.clone(),
+            archived: self.archived,
+            created_by: None,
+            created_at: None,
+            last_modified_at: None,
+        }
+    }
+}
+
+/// Those of these types that are not archived, in order.
+pub(super) async fn in_list(ids: Vec<Id>, lasting: Lasting) -> Result<Vec<Versioned>> {
+    let cx = lasting.context();
+    let mut types = cx.store().attestation_types_by_id(cx.org()?, &ids).await?;
+    sort_by_ids(&mut types, &ids, |known| known.id);
+    types.retain(|known| !known.archived);
+    let size = |known: &AttestationType| known.description.as_deref().map_or(0, str::len);
+    let heavy = types.iter().map(size).sum::<usize>() > LONG_JSON;
+    let org = cx.org_access()?.name.clone();
+    let write = move || types.into_iter().map(|known| known.whole(&org)).collect();
+    cx.compute().run_if(heavy, write).await?
+}

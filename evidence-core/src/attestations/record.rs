@@ -1,0 +1,104 @@
+//! Attestations as they are recorded.
+
+use serde::{Deserialize, Serialize};
+
+use crate::attestations::details::Details;
+use crate::auth::actor::Actor;
+use crate::bounded::{AnnotationKey, Dictionary, LongText};
+use crate::git::GitCommit;
+use crate::id::Id;
+use crate::json::JsonText;
+use crate::links::ExternalUrls;
+use crate::name::{AttestationName, Fingerprint};
+use crate::repos::record::RepoInfo;
+use crate::time::Timestamp;
+
+/// Short labelled remarks on an attestation, each of at most 4,096 characters; at most 1,000.
+pub type Annotations = Dictionary<AnnotationKey, LongText>;
+
+/// An attestation as it is recorded.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Attestation {
+    /// Its id.
+    pub id: Id,
+    /// The flow.
+    pub flow: Id,
+    /// The trail it was reported to.
+    pub trail: Id,
+    /// Its name; a name may be reported again.
+    pub name: AttestationName,
+    /// Its type: `generic`, `junit`, `pull_request`, `custom:<name>`, ….
+    pub kind: String,
+    /// Its verdict, decided when it was recorded.
+    pub is_compliant: bool,
+    /// What it is about.
+    pub binding: Binding,
+    /// What it says.
+    pub description: Option<String>,
+    /// Where it came from.
+    pub origin_url: String,
+    /// The commit it is for.
+    pub git_commit_info: Option<GitCommit>,
+    /// The repository, as reported.
+    pub repo_info: Option<RepoInfo>,
+    /// The repo's id.
+    pub repo: Option<Id>,
+    /// Labelled links.
+    pub external_urls: Option<ExternalUrls>,
+    /// Remarks.
+    pub annotations: Option<Annotations>,
+    /// Whatever the reporter added.
+    pub user_data: JsonText,
+    /// The part that belongs to the type.
+    pub details: Details,
+    /// The files that came with it.
+    pub attachments: Vec<Attachment>,
+    /// What the evidence download answers: the one file, or an archive of several.
+    pub evidence: Option<Attachment>,
+    /// When it was reported.
+    pub created_at: Timestamp,
+    /// By whom.
+    pub created_by: Actor,
+}
+
+/// What an attestation is about.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "to")]
+pub enum Binding {
+    /// The trail as a whole.
+    Trail,
+    /// An artifact of the trail.
+    Artifact {
+        /// The artifact's fingerprint.
+        fingerprint: Fingerprint,
+        /// The template's name for it at the time, `""` without one.
+        target: String,
+    },
+    /// Whatever artifact of this template name is or will be built from this commit.
+    Named {
+        /// The template's name.
+        target: String,
+        /// The commit.
+        commit: String,
+    },
+}
+
+/// A stored file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attachment {
+    /// Its file name.
+    pub file_name: String,
+    /// Its media type.
+    pub media_type: String,
+    /// Its size in bytes.
+    pub size: u64,
+    /// The SHA-256 of its content.
+    pub sha256: Fingerprint,
+}
+
+impl Attestation {
+    /// Whether it overrides an earlier one.
+    pub const fn is_override(&self) -> bool {
+        self.details.is_override()
+    }
+}

@@ -1,0 +1,95 @@
+//! What a store answers about attestations.
+
+use async_trait::async_trait;
+
+use crate::attestations::record::{Attestation, Binding};
+use crate::id::Id;
+use crate::rules::compliance::{self, ReportedAttestation};
+use crate::store::error::StoreResult;
+use crate::time::Timestamp;
+
+/// The part of an attestation that compliance depends on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AttestationRow {
+    /// Its id.
+    pub id: Id,
+    /// The trail it was reported to.
+    pub trail: Id,
+    /// Its name.
+    pub name: String,
+    /// Its type; an override has the type of what it overrides.
+    pub kind: String,
+    /// Its verdict.
+    pub is_compliant: bool,
+    /// Whether it overrides an earlier one.
+    pub is_override: bool,
+    /// What it is about.
+    pub binding: Binding,
+    /// When it was reported.
+    pub at: Timestamp,
+    /// Its ledger index: larger is newer.
+    pub index: u64,
+}
+
+/// An attestation of a name, whose body is read apart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamedAttestation {
+    /// What compliance depends on.
+    pub row: AttestationRow,
+    /// The bytes of its fact, as stored.
+    pub bytes: u64,
+}
+
+/// Queries about attestations.
+#[async_trait]
+pub trait AttestationStore: Send + Sync {
+    /// The attestation of this id, one.
+    async fn attestation(&self, org: Id, id: Id) -> StoreResult<Option<Attestation>>;
+    /// The attestations of these ids, one an id, in any order; unknown ids are passed over.
+    async fn attestations_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Attestation>>;
+    /// All attestations of this name on the trails of these ids, newest first by ledger index, without what they say.
+    async fn attestations(&self, org: Id, trails: &[Id], name: &str) -> StoreResult<Vec<NamedAttestation>>;
+}
+
+impl From<&Binding> for compliance::Binding {
+    fn from(binding: &Binding) -> Self {
+        match binding {
+            Binding::Trail => Self::Trail,
+            Binding::Artifact { fingerprint, .. } => Self::Artifact { fingerprint: fingerprint.to_string() },
+            Binding::Named { target, commit } => Self::Named { name: target.clone(), commit: commit.clone() },
+        }
+    }
+}
+
+impl Attestation {
+    /// The part that compliance depends on, of an attestation at this ledger index.
+    pub(crate) fn row(&self, index: u64) -> AttestationRow {
+        let Self { id, trail, name, kind, is_compliant, binding, .. } = self;
+        AttestationRow {
+            id: *id,
+            trail: *trail,
+            name: name.to_string(),
+            kind: kind.clone(),
+            is_compliant: *is_compliant,
+            is_override: self.is_override(),
+            binding: binding.clone(),
+            at: self.created_at,
+            index,
+        }
+    }
+}
+
+impl From<&AttestationRow> for ReportedAttestation {
+    fn from(row: &AttestationRow) -> Self {
+        Self {
+            id: row.id.to_string(),
+            name: row.name.clone(),
+            kind: row.kind.clone(),
+            is_compliant: row.is_compliant,
+            at: row.at,
+            index: row.index,
+            binding: (&row.binding).into(),
+            is_override: row.is_override,
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! Jobs, the turns that they get, and the runner that gives them.
+
+use std::panic::AssertUnwindSafe;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::FutureExt;
+use futures_util::future::select;
+use tokio::sync::watch;
+use tokio::task::{JoinSet, yield_now};
+use tokio::time::{sleep, timeout};
+
+use crate::error::Result;
+use crate::feed::{Advance, Lease, MAX_LEASE};
+use crate::id::Id;
+use crate::service::Evidence;
+use crate::store::entry::StoredEntry;
+use crate::store::error::StoreError;
+use crate::time::Timestamp;
+
+/// A kind of background work.
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::time::Duration;
+///
+/// use async_trait::async_trait;
+/// use evidence_core::background::{Job, LEASE, Turn};
+/// # use evidence_core::memory::MemoryStore;
+/// use evidence_core::id::Id;
+/// use evidence_core::{Evidence, Result, Settings};
+///
+/// /// Prints what happens in one organization, each entry at least once.
+/// struct Printer {
+///     org: Id,
+/// }
+///
+/// #[async_trait]
+/// impl Job for Printer {
+///     fn name(&self) -> &str {
+///         "printer"
+///     }
+///
+///     fn every(&self) -> Duration {
+///         Duration::from_secs(1)
+///     }
+///
+///     async fn run(&self, turn: &Turn) -> Result<()> {
+///         let batch = turn.next(self.org, 100).await?;
+///         for entry in &batch.entries {
+///             println!("{} {}", entry.index, entry.kind);
+///         }
+///         turn.done(&batch).await
+///     }
+/// }
+///
+/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+/// # runtime.block_on(async {
+/// # let service = Evidence::new(Arc::new(MemoryStore::new()), Settings::default());
+/// # let org = "00000000-0000-0000-0000-00000001".parse().unwrap();
+/// let background = service.background(LEASE, vec![Arc::new(Printer { org })]);
+/// // … and when the program ends:
+/// background.stop().await;
+/// # });
+/// ```
+#[async_trait]
+pub trait Job: Send + Sync + 'static {
+    /// Its name, which its lease and its cursors have: no two jobs of a store share one.
+    fn name(&self) -> &str;
+
+    /// How long it rests after each run.
+    fn every(&self) -> Duration;
+
+    /// Does what there is to do now. While it computes without waiting, its lease is renewed on the runtime's other
+    /// threads, if it has any. It is dropped at any point of waiting when the lease is lost or the runner stops, and
+    /// begun again, here or elsewhere. An error, or a panic, is logged; the next run comes when it would have come anyway.
+    ///
+    /// # Errors
+    /// Whatever went wrong.
+    async fn run(&self, turn: &Turn) -> Result<()>;
+}
+
+/// How long another server waits for one that does not renew its leases, by default.
+pub const LEASE: Duration = Duration::from_secs(30);
+
+/// What a job has at hand while it holds its lease.
+#[derive(Debug, Clone)]
+pub struct Turn {
+    evidence: Evidence,
+    name: String,
+    holder: Id,
+}
+
+/// Entries that a consumer has not consumed yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Batch {
+    /// The organization.
+    pub org: Id,
+    /// The position of the first entry.
+    pub from: u64,
+    /// The entries, in the order of the ledger; none where all were consumed.
+    pub entries: Vec<StoredEntry>,
+}
+
+impl Turn {
+    /// The service.
+    pub const fn evidence(&self) -> &Evidence {
+        &self.evidence
+    }
+
+    /// At most `limit` entries of an organization's ledger from the job's cursor on, fewer where they are long
+    /// ([`LEDGER_PAGE`](crate::store::LEDGER_PAGE)).
+    ///
+    /// # Errors
+    /// [`crate::Error::Store`] when the store fails.
+    pub async fn next(&self, org: Id, limit: u64) -> Result<Batch> {
+        let store = self.evidence.store();
+        let from = store.cursor(&self.name, org).await?;
+        let entries = store.ledger_entries(org, from, limit).await?;
+        Ok(Batch { org, from, entries })
+    }
+
+    /// Moves the job's cursor past a batch.
+    ///
+    /// # Errors
+    /// [`StoreError::Conflict`] when the lease or the cursor is somebody else's meanwhile: the batch comes again.
+    pub async fn done(&self, batch: &Batch) -> Result<()> {
+        let Some(last) = batch.entries.last() else { return Ok(()) };
+        let (consumer, org, holder) = (self.name.clone(), batch.org, self.holder);
+        let advance = Advance { consumer, org, holder, from: batch.from, to: last.index + 1 };
+        let moved = self.evidence.store().advance_cursor(&advance, self.evidence.now()).await?;
+        if moved { Ok(()) } else { Err(StoreError::Conflict.into()) }
+    }
+
+    /// Takes or renews the lease; answers when it ends, where it is held.
+    async fn acquire(&self, lasts: Duration) -> Result<Option<Timestamp>> {
+        let now = self.evidence.now();
+        let micros = i64::try_from(lasts.as_micros()).unwrap_or(i64::MAX);
+        let expires_at = Timestamp::from_micros(now.as_micros().saturating_add(micros));
+        let lease = Lease { name: self.name.clone(), holder: self.holder, expires_at };
+        Ok(self.evidence.store().acquire_lease(&lease, now).await?.then_some(expires_at))
+    }
+
+    async fn release(&self) {
+        if let Err(error) = self.evidence.store().release_lease(&self.name, self.holder).await {
+            tracing::debug!(job = self.name, %error, "a lease was not given back: it expires by itself");
+        }
+    }
+}
+
+/// Background work that goes on. Dropped, it ends at once, and its leases when they expire.
+#[derive(Debug)]
+pub struct Background {
+    stop: watch::Sender<bool>,
+    running: JoinSet<()>,
+}
+
+impl Background {
+    /// Ends every job where it next waits, and gives the leases back, so that other servers take over at once.
+    pub async fn stop(mut self) {
+        self.stop.send_replace(true);
+        while self.running.join_next().await.is_some() {}
+    }
+}
+
+impl Evidence {
+    /// Does these jobs from now on, on the Tokio runtime that this is called on, each while this process holds its lease;
+    /// `lease` is how long that lasts when nobody renews it any more ([`LEASE`]), [`MAX_LEASE`] at most.
+    pub fn background(&self, lease: Duration, jobs: Vec<Arc<dyn Job>>) -> Background {
+        let lease = lease.min(MAX_LEASE);
+        let (stop, stopped) = watch::channel(false);
+        let mut running = JoinSet::new();
+        for job in jobs {
+            let turn = Turn { evidence: self.clone(), name: job.name().to_owned(), holder: self.new_id() };
+            let stopped = Stopped(stopped.clone());
+            running.spawn(async move {
+                work(&*job, &turn, lease, stopped).await;
+                turn.release().await;
+            });
+        }
+        Background { stop, running }
+    }
+}
+
+/// That the runner was told to stop.
+#[derive(Debug, Clone)]
+struct Stopped(watch::Receiver<bool>);
+
+impl Stopped {
+    fn is_so(&self) -> bool {
+        *self.0.borrow()
+    }
+
+    /// Waits for it.
+    async fn asked(&mut self) {
+        // A runner that is gone has ended its tasks.
+        self.0.wait_for(|stopped| *stopped).await.ok();
+    }
+
+    /// Waits for it so long.
+    async fn asked_within(&mut self, time: Duration) {
+        timeout(time, self.asked()).await.ok();
+    }
+}
+
+/// Waits for the lease, does the job while it is held, and waits again when it is lost, until it is to stop. What asks for
+/// the lease is never dropped on the way: the store may answer it all the same, after the lease was given back.
+async fn work(job: &dyn Job, turn: &Turn, lease: Duration, mut stopped: Stopped) {
+    while !stopped.is_so() {
+        match timeout(lease / 4, turn.acquire(lease)).await {
+            Ok(Ok(Some(expires_at))) => {
+                tracing::info!(job = turn.name, "this process does the job from now on");
+                hold(job, turn, lease, expires_at, &mut stopped).await;
+            }
+            Ok(Ok(None)) => {}
+            Ok(Err(error)) => {
+                tracing::warn!(job = turn.name, %error, "the job's lease could not be asked for")
+            }
+            Err(_) => tracing::warn!(job = turn.name, "the store does not answer who holds the job's lease"),
+        }
+        stopped.asked_within(lease / 4).await;
+    }
+}
+
+/// Does the job while its lease is renewed.
+async fn hold(job: &dyn Job, turn: &Turn, lease: Duration, expires_at: Timestamp, stopped: &mut Stopped) {
+    // A task of its own, which goes on while the job computes; it ends with this one.
+    let mut renewal = JoinSet::new();
+    renewal.spawn(renew(turn.clone(), lease, expires_at, stopped.clone()));
+    // It waits for its turn behind this task until it has run once, and no other thread takes it from there.
+    yield_now().await;
+    select(select(pin!(run(job, turn)), pin!(stopped.asked())), pin!(renewal.join_next())).await;
+    if !stopped.is_so() {
+        tracing::warn!(job = turn.name, "the job's lease was lost");
+    }
+    while renewal.join_next().await.is_some() {}
+}
+
+/// Runs the job again and again.
+async fn run(job: &dyn Job, turn: &Turn) {
+    loop {
+        match AssertUnwindSafe(job.run(turn)).catch_unwind().await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(job = turn.name, %error, "the job failed and is tried again"),
+            Err(_) => tracing::error!(job = turn.name, "the job panicked and is tried again"),
+        }
+        sleep(job.every()).await;
+    }
+}
+
+/// Renews the lease, and ends when it is to stop, or the lease is lost or has expired: two attempts that are not answered
+/// take as long as it lasts.
+async fn renew(turn: Turn, lease: Duration, mut expires_at: Timestamp, mut stopped: Stopped) {
+    while !stopped.is_so() {
+        stopped.asked_within(lease / 4).await;
+        if stopped.is_so() {
+            return;
+        }
+        match timeout(lease / 4, turn.acquire(lease)).await {
+            Ok(Ok(Some(renewed))) => expires_at = renewed,
+            Ok(Ok(None)) => return,
+            Ok(Err(_)) | Err(_) if turn.evidence.now() >= expires_at => return,
+            Ok(Err(_)) | Err(_) => {}
+        }
+    }
+}

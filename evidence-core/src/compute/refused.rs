@@ -1,0 +1,23 @@
+//! Why work for the compute pool was not begun.
+
+/// Why a job was never begun: the same call may well succeed later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refused {
+    /// [`WAITING`](super::WAITING) jobs of the organization, or of the caller, wait already.
+    #[error(
+        "as many jobs of the organization or caller as may wait are waiting for the compute pool already"
+    )]
+    Full,
+    /// Its turn did not come within [`MAX_WAIT`](super::MAX_WAIT).
+    #[error("the compute pool did not get round to it in time")]
+    Late,
+}
+
+impl Refused {
+    /// The refusal among the causes of an error.
+    pub(crate) fn among(error: &(dyn std::error::Error + 'static)) -> Option<Self> {
+        let mut causes = std::iter::successors(Some(error), |error| error.source());
+        causes.find_map(|cause| cause.downcast_ref().copied())
+    }
+}

@@ -1,0 +1,636 @@
+//! The evaluation of an environment: what runs there, where it comes from, whether it may, and whether that differs
+//! enough from the latest snapshot to take a new one. What it rests on is read in parts that fit memory, however many
+//! artifacts run; the decision itself ([`difference`]) is a pure function over what is kept of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use futures_util::future::{try_join, try_join3};
+
+use crate::artifacts::store::Origin;
+use crate::compute::MANY_EVALUATIONS;
+use crate::environments::record::Environment;
+use crate::environments::store::KnownEnvironment;
+use crate::error::{Error, Result};
+use crate::fact::Fact;
+use crate::fact::names::{Guard, RecordKind};
+use crate::flows::operations::FlowLabel;
+use crate::flows::templates::Parsed;
+use crate::id::Id;
+use crate::id::VersionKey;
+use crate::json::JsonFields;
+use crate::ledger::Hash;
+use crate::name::Fingerprint;
+use crate::policies::record::Policy;
+use crate::rules::compliance::{
+    self, ArtifactState, AttestationStatus, ContentStatus, ReportedArtifact, ReportedAttestation, State,
+};
+use crate::rules::policy::{self, FlowAttestation, FlowContext};
+use crate::rules::template::Template;
+use crate::service::{Context, Draft};
+use crate::snapshots::key::ArtifactKey;
+use crate::snapshots::record::{Annotation, AppliedPolicy, Instance, Provenance, Snapshot};
+use crate::store::batch::distinct;
+use crate::store::entry::Current;
+use crate::store::error::StoreError;
+use crate::texts::record::in_parts;
+use crate::trails::evaluation::evaluated;
+use crate::trails::store::TrailContents;
+
+/// What runs.
+pub(crate) type ReportedState = BTreeMap<ArtifactKey, ObservedArtifact>;
+
+/// An artifact as it was seen running.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ObservedArtifact {
+    /// Its SHA-256, where it has one.
+    pub(crate) fingerprint: Option<Fingerprint>,
+    /// Its name in the environment.
+    pub(crate) name: String,
+    /// When its instances were created, in epoch seconds, ascending.
+    pub(crate) created: Vec<i64>,
+    /// What only environments of its kind tell.
+    pub(crate) context: JsonFields,
+}
+
+impl ObservedArtifact {
+    /// What was seen, when this was recorded.
+    fn of(instance: &Instance) -> Self {
+        let Instance { fingerprint, name, created, context, .. } = instance.clone();
+        Self { fingerprint, name, created, context }
+    }
+}
+
+/// The policies that an environment is evaluated by, by id.
+#[derive(Debug, Default)]
+struct PolicySet {
+    versions: BTreeMap<Id, u64>,
+    /// Hold while these are the latest versions.
+    guards: Vec<Guard>,
+}
+
+/// What cannot be found demands nothing, so that it must not be passed over.
+fn lost(policy: Id) -> Error {
+    StoreError::corrupt(format_args!("the latest version of policy {policy} is missing")).into()
+}
+
+impl PolicySet {
+    /// These policies at their latest versions; those that were `read` already are not read again.
+    async fn read(ids: &[Id], read: Vec<Current<Policy>>, cx: &Context<'_>) -> Result<Self> {
+        let mut known: BTreeMap<Id, Current<Policy>> =
+            read.into_iter().map(|policy| (policy.record.id, policy)).collect();
+        let unknown: Vec<Id> = ids.iter().filter(|id| !known.contains_key(id)).copied().collect();
+        if !unknown.is_empty() {
+            let read = cx.store().policies_by_id(cx.org()?, &unknown).await?;
+            known.extend(read.into_iter().map(|policy| (policy.record.id, policy)));
+        }
+        let mut policies = Self::default();
+        for id in &distinct(ids.iter().copied()) {
+            let Current { revision, record } = known.remove(id).ok_or_else(|| lost(*id))?;
+            policies.guards.push(Guard::Revision(RecordKind::Policy, *id, revision));
+            policies.versions.insert(*id, record.version);
+        }
+        Ok(policies)
+    }
+
+    /// By id.
+    fn versions(&self) -> Vec<VersionKey> {
+        self.versions.iter().map(|(policy, version)| (*policy, *version)).collect()
+    }
+
+    /// Whether one of the policies has rules about attestations.
+    async fn asks_for_attestations(&self, cx: &Context<'_>) -> Result<bool> {
+        for part in cx.policies_in_parts(&self.versions()).await? {
+            let parsed = cx.parsed_policies(&part).await?;
+            if parsed.values().any(|policy| !policy.attestations.is_empty()) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn applied(&self) -> Vec<AppliedPolicy> {
+        let applied = |(policy, version)| AppliedPolicy { policy, version };
+        self.versions().into_iter().map(applied).collect()
+    }
+}
+
+/// The snapshot that `running` calls for, as a draft of the fact that takes it; a draft without facts when it tells
+/// nothing new. Its guards name all that the decision rests on, evidence aside: what comes in later tells at the next
+/// report.
+pub(crate) async fn evaluate(
+    known: &KnownEnvironment,
+    running: &Arc<ReportedState>,
+    cx: &Context<'_>,
+) -> Result<Draft> {
+    let policies = PolicySet::read(&known.record.policies, Vec::new(), cx);
+    let (policies, open, reports) =
+        try_join3(policies, open_instances(known, cx), Reports::read(&known.record, running, cx)).await?;
+    let states = reports.evaluated(&policies, cx).await?;
+    let evaluation = Evaluation { running: Arc::clone(running), policies, open, states };
+    let Outcome { policies, difference, compliant } = evaluation.outcome(known, cx).await?;
+    let first = known.status.snapshots == 0;
+    let mut guards = policies.guards.clone();
+    guards.extend([known.unchanged(), known.latest()]);
+    let facts = if first || difference.tells_something || known.status.compliant != Some(compliant) {
+        vec![taken(known, compliant, difference, &policies, true, cx)]
+    } else {
+        Vec::new()
+    };
+    Ok(Draft { facts, guards, ..Draft::default() })
+}
+
+/// The snapshot that a change of the policies calls for: what ran in the latest one, evaluated anew. A draft without facts
+/// when there is none yet, and when it was evaluated by these versions of these policies. `read` are the policies that the
+/// caller has read just now.
+pub(crate) async fn reevaluate(
+    known: &KnownEnvironment,
+    read: Vec<Current<Policy>>,
+    cx: &Context<'_>,
+) -> Result<Draft> {
+    let latest = known.status.snapshots;
+    if latest == 0 {
+        return Ok(Draft { guards: vec![known.latest()], ..Draft::default() });
+    }
+    let policies = PolicySet::read(&known.record.policies, read, cx).await?;
+    let snapshot = cx.store().snapshot(cx.org()?, known.record.id, latest).await?;
+    let mut guards = policies.guards.clone();
+    guards.push(known.latest());
+    if snapshot.is_some_and(|snapshot| snapshot.record.policies == policies.applied()) {
+        return Ok(Draft { guards, ..Draft::default() });
+    }
+    let open = open_instances(known, cx).await?;
+    let running: ReportedState =
+        open.iter().map(|(key, open)| (key.clone(), ObservedArtifact::of(open))).collect();
+    let states = Reports::read(&known.record, &running, cx).await?.evaluated(&policies, cx).await?;
+    let evaluation = Evaluation { running: Arc::new(running), policies, open, states };
+    let Outcome { policies, difference, compliant } = evaluation.outcome(known, cx).await?;
+    let facts = vec![taken(known, compliant, difference, &policies, false, cx)];
+    Ok(Draft { facts, guards, ..Draft::default() })
+}
+
+/// What a decision rests on, read already.
+struct Evaluation {
+    running: Arc<ReportedState>,
+    policies: PolicySet,
+    open: BTreeMap<ArtifactKey, Instance>,
+    states: EvaluatedReports,
+}
+
+/// What came of it.
+struct Outcome {
+    policies: PolicySet,
+    difference: Difference,
+    compliant: bool,
+}
+
+impl Evaluation {
+    /// How many evaluations it takes.
+    fn evaluations(&self) -> usize {
+        self.running.len().max(self.open.len()).saturating_mul(self.policies.versions.len().max(1))
+    }
+
+    /// Evaluates everything that runs, some of it by a few policies at a time, and compares it with the latest snapshot.
+    async fn outcome(self, known: &KnownEnvironment, cx: &Context<'_>) -> Result<Outcome> {
+        let heavy = self.evaluations() > MANY_EVALUATIONS;
+        let Self { running, policies, open, states } = self;
+        let find = move || Ok::<_, Error>(Candidate::all(&running, states.inputs()?));
+        let mut candidates = cx.compute().run_if(heavy, find).await??;
+        for part in cx.policies_in_parts(&policies.versions()).await? {
+            let parsed = cx.parsed_policies(&part).await?;
+            let policy = |version: &VersionKey| parsed.get(version).cloned().ok_or_else(|| lost(version.0));
+            let policies = part.iter().map(policy).collect::<Result<Arc<[_]>>>()?;
+            let many = policies.len();
+            let evaluations = move |artifact: &Candidate| many * artifact.contexts.len().max(1);
+            let evaluate = move |mut artifact: Candidate| {
+                artifact.evaluate(&policies);
+                artifact
+            };
+            candidates = cx.compute().evaluate_each(candidates, evaluations, evaluate).await?;
+        }
+        let index = known.status.snapshots + 1;
+        let decide = move || {
+            let judged_by = AppliedPolicy::digest(&policies.applied());
+            let evaluated: Vec<_> =
+                candidates.into_iter().map(|artifact| artifact.evaluated(judged_by)).collect();
+            let verdicts = evaluated.iter().map(|artifact| artifact.compliant);
+            // What runs nowhere is evaluated, too.
+            let compliant = policy::snapshot_compliant(verdicts, judged_by.is_some());
+            Outcome { difference: difference(&open, &evaluated, index), policies, compliant }
+        };
+        cx.compute().run_if(heavy, decide).await
+    }
+}
+
+/// What ran in the latest snapshot.
+async fn open_instances(
+    known: &KnownEnvironment,
+    cx: &Context<'_>,
+) -> Result<BTreeMap<ArtifactKey, Instance>> {
+    let latest = known.status.snapshots;
+    if latest == 0 {
+        return Ok(BTreeMap::new());
+    }
+    let placed = cx.store().instances(cx.org()?, known.record.id, latest).await?;
+    let running = placed.into_iter().filter(|placed| !placed.exited).map(|placed| placed.instance);
+    Ok(running.map(|instance| (instance.key(), instance)).collect())
+}
+
+fn taken(
+    known: &KnownEnvironment,
+    compliant: bool,
+    difference: Difference,
+    policies: &PolicySet,
+    reported: bool,
+    cx: &Context<'_>,
+) -> Fact {
+    let snapshot = Snapshot {
+        environment: known.record.id,
+        index: known.status.snapshots + 1,
+        // Another server's clock may be ahead; a snapshot is never older than the one before.
+        at: known.status.changed_at.map_or(cx.now(), |last| last.max(cx.now())),
+        compliant,
+        reported,
+        policies: policies.applied(),
+        changes: difference.changes,
+        exits: difference.exits,
+    };
+    Fact::SnapshotTaken { snapshot }
+}
+
+/// A running artifact with what was found out about it.
+#[derive(Debug, Clone)]
+struct EvaluatedArtifact {
+    key: ArtifactKey,
+    observed: ObservedArtifact,
+    compliant: Option<bool>,
+    provenance: Vec<Provenance>,
+    judged_by: Option<Hash>,
+    violates: Vec<u16>,
+}
+
+/// What running artifacts are evaluated by, policies aside; by their digests, so that one without has no provenance and is on
+/// no allowlist.
+struct EvaluationInputs {
+    allowed: BTreeSet<Fingerprint>,
+    sources: BTreeMap<Fingerprint, Vec<Source>>,
+}
+
+/// A running artifact that is being evaluated.
+struct Candidate {
+    key: ArtifactKey,
+    observed: ObservedArtifact,
+    is_allowed: bool,
+    provenance: Vec<Provenance>,
+    contexts: Vec<FlowContext>,
+    /// Whether it satisfies each of the policies so far, in their order.
+    satisfied: Vec<bool>,
+}
+
+impl Candidate {
+    fn all(running: &ReportedState, inputs: EvaluationInputs) -> Vec<Self> {
+        let EvaluationInputs { allowed, mut sources } = inputs;
+        let candidate = |(key, observed): (&ArtifactKey, &ObservedArtifact)| {
+            let fingerprint = observed.fingerprint.as_ref();
+            let sources = fingerprint.and_then(|fingerprint| sources.remove(fingerprint)).unwrap_or_default();
+            Self {
+                key: key.clone(),
+                observed: observed.clone(),
+                is_allowed: fingerprint.is_some_and(|fingerprint| allowed.contains(fingerprint)),
+                provenance: sources.iter().map(Source::provenance).collect(),
+                contexts: sources.into_iter().map(|source| source.context).collect(),
+                satisfied: Vec::new(),
+            }
+        };
+        running.iter().map(candidate).collect()
+    }
+
+    fn evaluate(&mut self, policies: &[Arc<policy::Policy>]) {
+        let contexts = &self.contexts;
+        self.satisfied.extend(policies.iter().map(|policy| policy::is_satisfied(policy, contexts)));
+    }
+
+    fn evaluated(self, judged_by: Option<Hash>) -> EvaluatedArtifact {
+        let Self { key, observed, is_allowed, provenance, satisfied, .. } = self;
+        let compliant = policy::artifact_verdict(is_allowed, &satisfied);
+        let places = (0..=u16::MAX).zip(satisfied);
+        let violates = places.filter(|(_, satisfied)| !satisfied).map(|(place, _)| place).collect();
+        EvaluatedArtifact { key, observed, compliant, provenance, judged_by, violates }
+    }
+}
+
+/// A report of a running artifact: the newest in its flow, and how it stands there.
+#[derive(Debug)]
+struct Source {
+    report: Id,
+    context: FlowContext,
+}
+
+impl Source {
+    fn provenance(&self) -> Provenance {
+        let FlowContext { artifact_state, reason, .. } = &self.context;
+        Provenance { artifact: self.report, state: *artifact_state, reason: reason.clone() }
+    }
+}
+
+/// What was reported of what runs.
+struct Reports {
+    allowed: BTreeSet<Fingerprint>,
+    /// One of each flow.
+    origins: Vec<Origin>,
+    flows: BTreeMap<Id, FlowLabel>,
+    /// How those without a trail stand, by report.
+    alone: BTreeMap<Id, EvaluatedReport>,
+}
+
+impl Reports {
+    async fn read(environment: &Environment, running: &ReportedState, cx: &Context<'_>) -> Result<Self> {
+        let org = cx.org()?;
+        let fingerprints: Vec<Fingerprint> =
+            running.values().filter_map(|observed| observed.fingerprint.clone()).collect();
+        let reported = async {
+            match fingerprints.as_slice() {
+                [] => Ok((Vec::new(), Vec::new())),
+                some => {
+                    let allowed = cx.store().allowed(org, environment.id, some);
+                    try_join(allowed, cx.store().provenance(org, some)).await
+                }
+            }
+        };
+        let (allowed, origins) = reported.await?;
+        let allowed = allowed.into_iter().collect();
+        let flows = distinct(origins.iter().map(|origin| origin.report.flow));
+        let (flows, alone) = try_join(cx.flow_labels(&flows), without_trail(&origins, cx)).await?;
+        Ok(Self { allowed, origins, flows, alone })
+    }
+
+    /// How the reports stand in their trails. The attestations are kept only where a policy asks for some.
+    async fn evaluated(self, policies: &PolicySet, cx: &Context<'_>) -> Result<EvaluatedReports> {
+        let Self { allowed, origins, flows, alone } = self;
+        let mut running: BTreeMap<Id, BTreeMap<Fingerprint, String>> = BTreeMap::new();
+        for Origin { report, last_name } in &origins {
+            let Some(trail) = report.trail else { continue };
+            running.entry(trail).or_default().insert(report.fingerprint.clone(), last_name.clone());
+        }
+        let reported = Vec::from_iter(running.keys().copied());
+        let running = Arc::new(running);
+        let asked = policies.asks_for_attestations(cx).await?;
+        let evaluate = move |(contents, parsed): (TrailContents, Arc<Parsed>)| {
+            let running = running.get(&contents.trail.id).into_iter().flatten();
+            let running = running.map(|(content, name)| (content.as_str(), name.as_str())).collect();
+            (contents.trail.id, InTrail::new(&contents, &parsed.template, &running, asked))
+        };
+        let trails = evaluated(&reported, cx, evaluate).await?.into_iter().collect();
+        Ok(EvaluatedReports { allowed, origins, flows, trails, alone })
+    }
+}
+
+/// How an artifact report stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct EvaluatedReport {
+    state: State,
+    /// Why, where no attestation accounts for it.
+    reason: Option<String>,
+    /// What counts for it: its own attestations and those of its trail.
+    attestations: Vec<Arc<[FlowAttestation]>>,
+}
+
+/// What a trail says of what runs.
+struct InTrail {
+    name: String,
+    states: BTreeMap<String, EvaluatedReport>,
+}
+
+impl InTrail {
+    fn new(
+        contents: &TrailContents,
+        template: &Template,
+        running: &BTreeMap<&str, &str>,
+        asked: bool,
+    ) -> Self {
+        let artifacts = Vec::from_iter(contents.artifacts.iter().map(ReportedArtifact::from));
+        let attestations = Vec::from_iter(contents.attestations.iter().map(ReportedAttestation::from));
+        let counts = |line: AttestationStatus| {
+            let AttestationStatus { name, kind, is_compliant, .. } = line;
+            is_compliant.map(|is_compliant| FlowAttestation { name, kind, is_compliant })
+        };
+        let none: Arc<[FlowAttestation]> = Arc::default();
+        let keep = |lines: Vec<AttestationStatus>| {
+            if asked { lines.into_iter().filter_map(counts).collect() } else { Arc::clone(&none) }
+        };
+        let found = compliance::content_statuses(template, &artifacts, &attestations, running, keep);
+        let evaluated = |(fingerprint, status): (&str, ContentStatus<'_, _>)| {
+            let ContentStatus { state, attestations, worse_as } = status;
+            let reason = template.unreadable().map(str::to_owned).or_else(|| worse_as.map(evaluated_as));
+            (fingerprint.to_owned(), EvaluatedReport { state, reason, attestations })
+        };
+        let states = found.into_iter().map(evaluated).collect();
+        Self { name: contents.trail.name.to_string(), states }
+    }
+}
+
+/// Why content does not comply of which its newest report asks for nothing that is missing.
+fn evaluated_as(name: &str) -> String {
+    format!("It is evaluated as '{name}' too, which an earlier report called it")
+}
+
+/// How what runs stands wherever it was reported.
+struct EvaluatedReports {
+    allowed: BTreeSet<Fingerprint>,
+    origins: Vec<Origin>,
+    flows: BTreeMap<Id, FlowLabel>,
+    trails: BTreeMap<Id, InTrail>,
+    /// Of reports without a trail.
+    alone: BTreeMap<Id, EvaluatedReport>,
+}
+
+impl EvaluatedReports {
+    fn inputs(self) -> Result<EvaluationInputs> {
+        let Self { allowed, origins, flows, mut trails, mut alone } = self;
+        let mut sources: BTreeMap<Fingerprint, Vec<Source>> = BTreeMap::new();
+        for Origin { report: row, .. } in origins {
+            // One report that is passed over may be the one that does not comply.
+            let lost = || StoreError::corrupt(format_args!("the flow {} of a running artifact", row.flow));
+            let flow = flows.get(&row.flow).ok_or_else(lost)?;
+            let (trail_name, found) = match row.trail {
+                None => (String::new(), alone.remove(&row.id)),
+                Some(trail) => trails.get_mut(&trail).map_or_else(Default::default, |trail| {
+                    (trail.name.clone(), trail.states.remove(row.fingerprint.as_str()))
+                }),
+            };
+            let unknown =
+                EvaluatedReport { state: State::Incomplete, reason: None, attestations: Vec::new() };
+            let EvaluatedReport { state, reason, attestations } = found.unwrap_or(unknown);
+            let context = FlowContext {
+                flow_name: flow.name.to_string(),
+                trail_name,
+                artifact_state: state,
+                reason,
+                tags: Arc::clone(&flow.tags),
+                attestations,
+            };
+            sources.entry(row.fingerprint).or_default().push(Source { report: row.id, context });
+        }
+        Ok(EvaluationInputs { allowed, sources })
+    }
+}
+
+/// A report to a flow as a whole is evaluated by the template it came with, and has no attestations; one without a name has
+/// the last that its content was given there.
+async fn without_trail(origins: &[Origin], cx: &Context<'_>) -> Result<BTreeMap<Id, EvaluatedReport>> {
+    let alone = origins.iter().filter(|origin| origin.report.trail.is_none());
+    let mut states = BTreeMap::new();
+    for part in in_parts(alone, |origin| origin.report.template) {
+        let templates = cx.templates(part.iter().map(|origin| origin.report.template)).await?;
+        let report = |Origin { report: row, last_name }: &Origin| {
+            (row.id, ReportedArtifact::from(row), last_name.clone(), templates.of(row.template))
+        };
+        let reports = part.into_iter().map(report).collect();
+        let evaluations = |(.., parsed): &(_, _, _, Arc<Parsed>)| 1 + parsed.template.requirements();
+        let evaluate = |(id, report, last_name, parsed): (Id, _, String, Arc<Parsed>)| {
+            (id, EvaluatedReport::alone(report, last_name, &parsed.template))
+        };
+        states.extend(cx.compute().evaluate_each(reports, evaluations, evaluate).await?);
+    }
+    Ok(states)
+}
+
+impl EvaluatedReport {
+    /// How a report without a trail stands, whose content was called `last_name` last.
+    fn alone(mut report: ReportedArtifact, last_name: String, template: &Template) -> Self {
+        let state_of = |report: &_| match compliance::evaluate_artifact(template, report, &[], &[]).state {
+            ArtifactState::Reported(state) => state,
+            ArtifactState::Missing => State::Incomplete,
+        };
+        let mut state = state_of(&report);
+        let mut reason = template.unreadable().map(str::to_owned);
+        if report.name.is_empty() && !last_name.is_empty() {
+            report.name = last_name;
+            let named = state_of(&report);
+            if named != state {
+                reason = reason.or_else(|| Some(evaluated_as(&report.name)));
+                state = named;
+            }
+        }
+        Self { state, reason, attestations: Vec::new() }
+    }
+}
+
+/// What a snapshot would record.
+#[derive(Debug, PartialEq)]
+struct Difference {
+    /// Instances that began to run, or whose data differ.
+    changes: Vec<Instance>,
+    /// What no longer runs.
+    exits: Vec<ArtifactKey>,
+    /// Whether it calls for a snapshot: something started, exited, or differs in more than counts, times,
+    /// names and context.
+    tells_something: bool,
+}
+
+fn difference(
+    open: &BTreeMap<ArtifactKey, Instance>,
+    evaluated: &[EvaluatedArtifact],
+    index: u64,
+) -> Difference {
+    let running: BTreeSet<&ArtifactKey> = evaluated.iter().map(|artifact| &artifact.key).collect();
+    let exits: Vec<ArtifactKey> = open.keys().filter(|key| !running.contains(key)).cloned().collect();
+    let mut tells_something = !exits.is_empty();
+    let mut changes = Vec::new();
+    for artifact in evaluated {
+        let before = open.get(&artifact.key);
+        let change = before.map_or(Change::started(artifact), |before| Change::between(before, artifact));
+        tells_something |= change != Change::Unchanged;
+        if change != Change::Unchanged || before.is_some_and(|before| seen_otherwise(before, artifact)) {
+            changes.push(artifact.instance(change, before, index));
+        }
+    }
+    Difference { changes, exits, tells_something }
+}
+
+fn seen_otherwise(before: &Instance, now: &EvaluatedArtifact) -> bool {
+    let now = &now.observed;
+    before.created != now.created || before.name != now.name || before.context != now.context
+}
+
+impl EvaluatedArtifact {
+    fn instance(&self, change: Change, before: Option<&Instance>, from: u64) -> Instance {
+        let count = |created: &Vec<i64>| created.len() as u64;
+        let ObservedArtifact { fingerprint, name, created, context } = self.observed.clone();
+        Instance {
+            annotation: Annotation {
+                kind: change.as_str().to_owned(),
+                was: before.map_or(0, |before| count(&before.created)),
+                now: count(&created),
+            },
+            fingerprint,
+            name,
+            created,
+            context,
+            from,
+            since: before.map_or(from, |before| before.since),
+            compliant: self.compliant,
+            provenance: self.provenance.clone(),
+            judged_by: self.judged_by,
+            violates: self.violates.clone(),
+        }
+    }
+}
+
+/// What happened to a running artifact since the latest snapshot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Change {
+    StartedCompliant,
+    StartedNonCompliant,
+    StartedUnknown,
+    BecameCompliant,
+    BecameNonCompliant,
+    UpdatedProvenance,
+    Changed,
+    Unchanged,
+}
+
+impl Change {
+    const fn started(now: &EvaluatedArtifact) -> Self {
+        match now.compliant {
+            Some(true) => Self::StartedCompliant,
+            Some(false) => Self::StartedNonCompliant,
+            None => Self::StartedUnknown,
+        }
+    }
+
+    fn between(before: &Instance, now: &EvaluatedArtifact) -> Self {
+        let reports = |provenance: &[Provenance]| -> Vec<Id> {
+            provenance.iter().map(|provenance| provenance.artifact).collect()
+        };
+        match now.compliant {
+            Some(true) if before.compliant != Some(true) => Self::BecameCompliant,
+            Some(false) if before.compliant != Some(false) => Self::BecameNonCompliant,
+            _ if reports(&before.provenance) != reports(&now.provenance) => Self::UpdatedProvenance,
+            _ if before.compliant != now.compliant
+                || before.provenance != now.provenance
+                || before.judged_by != now.judged_by
+                || before.violates != now.violates =>
+            {
+                Self::Changed
+            }
+            _ => Self::Unchanged,
+        }
+    }
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::StartedCompliant => "started-compliant",
+            Self::StartedNonCompliant => "started-non-compliant",
+            Self::StartedUnknown => "started-unknown",
+            Self::BecameCompliant => "became-compliant",
+            Self::BecameNonCompliant => "became-non-compliant",
+            Self::UpdatedProvenance => "updated-provenance",
+            Self::Changed => "changed",
+            Self::Unchanged => "unchanged",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,509 @@
+//! Operations on environments, but for reports of what runs there.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures_util::{StreamExt, TryFutureExt, stream};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::auth::actor::{Role, Scope};
+use crate::bounded::{Description, List, ShortText, TagText};
+use crate::environments::evaluation;
+use crate::environments::record::{Environment, EnvironmentKind};
+use crate::environments::store::KnownEnvironment;
+use crate::environments::view::{Directory, EnvironmentPage, EnvironmentSort, EnvironmentView, views};
+use crate::error::{Error, Resource, Result};
+use crate::fact::Fact;
+use crate::fact::names::{Guard, Key};
+use crate::fact::payload::UnknownFields;
+use crate::id::Id;
+use crate::limits::at_most;
+use crate::name::{EnvironmentName, OrgName};
+use crate::operation::{Acknowledged, Created, Json, JsonList, Method, Operation};
+use crate::page::{Listed, Page, PageLinks, PageNumber, PerPage, SortDirection};
+use crate::policies::operations as policies;
+use crate::policies::record::Policy;
+use crate::service::{Context, Draft};
+use crate::store::entry::Current;
+use crate::tags::record::{TagFilter, Tags};
+
+impl Context<'_> {
+    /// The environment of this name, or [`Error::NotFound`].
+    pub(crate) async fn environment(&self, name: &str) -> Result<KnownEnvironment> {
+        let environment = self.store().environment(self.org()?, name).await?;
+        Ok(environment.ok_or_else(|| self.missing(Resource::Environment, name))?)
+    }
+
+    /// Whether the caller has at least this role in the organization.
+    fn has_role(&self, least: Role) -> Result<bool> {
+        Ok(self.org_access()?.role.is_some_and(|role| role >= least))
+    }
+}
+
+/// Creates an environment, or updates one; the answer is 201 either way. The same body again changes nothing. To
+/// change one that exists needs the role `member` or above: a `snapshotter` gets 403. The type never changes: 400.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct PutEnvironment {
+    /// The organization's name.
+    pub org: OrgName,
+}
+
+/// What an environment is created or updated with. A list that is absent or null changes nothing.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "CreateEnvironmentPutInput")]
+pub struct EnvironmentInput {
+    /// Its name, unique in the organization.
+    pub name: EnvironmentName,
+    /// What it is; it never changes.
+    #[serde(rename = "type")]
+    pub kind: EnvironmentKind,
+    /// What it is for; an empty one keeps what is there.
+    pub description: Description,
+    /// Kept and answered; it has no effect.
+    pub include_scaling: Option<bool>,
+    /// Accepted; it has no effect, for policies took its place.
+    pub require_provenance: Option<bool>,
+    /// The members of a logical environment, by name. The list replaces the one before.
+    pub included_environments: Option<List<ShortText>>,
+    /// The policies that it is evaluated by, by name. The list replaces the one before, and what runs is evaluated
+    /// anew.
+    pub policies: Option<List<ShortText>>,
+}
+
+impl Operation for PutEnvironment {
+    const NAME: &'static str = "create_env";
+    const METHOD: Method = Method::Put;
+    const PATH: &'static str = "/environments/{org}";
+    const SCOPE: Scope = Scope::Report;
+    const SUMMARY: &'static str = "Creates or updates an environment";
+    type Body = Json<EnvironmentInput>;
+    type Output = Created<Acknowledged>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, Json(input): Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
+        cx.retry_in_turn(&input.name, || put(&input, cx)).await?;
+        Ok(Created(Acknowledged::Ok))
+    }
+}
+
+async fn put(input: &EnvironmentInput, cx: &Context<'_>) -> Result<()> {
+    let known = cx.store().environment(cx.org()?, input.name.as_str()).await?;
+    let mut guards = Vec::new();
+    let included = match &input.included_environments {
+        Some(names) => Some(named(&names.0, &mut guards, cx).await?),
+        None => None,
+    };
+    let policies = match &input.policies {
+        Some(names) => Some(policies::named(&names.0, "policies", &mut guards, cx).await?),
+        None => None,
+    };
+    at_most(cx.limits().environment_members, included.iter().flatten().count(), "included_environments")?;
+    at_most(cx.limits().environment_policies, policies.iter().flatten().count(), "policies")?;
+    let Some(known) = known else {
+        let record = input.applied_to(created(input, cx), included, policies.as_deref())?;
+        let guard = Guard::Vacant(Key::Environment(input.name.clone()));
+        guards.push(guard);
+        cx.record(Draft { facts: vec![Fact::EnvironmentCreated { record }], guards, ..Draft::default() })
+            .await?;
+        return Ok(());
+    };
+    let record = &known.record;
+    let updated = input.applied_to(record.clone(), included, policies.as_deref());
+    if updated.as_ref().is_ok_and(|updated| updated == record) {
+        return Ok(());
+    }
+    if !cx.has_role(Role::Member)? {
+        return Err(Error::Forbidden);
+    }
+    let updated = Environment { last_modified_at: cx.now_after(record.last_modified_at), ..updated? };
+    guards.push(known.unchanged());
+    let mut draft = Draft {
+        facts: vec![Fact::EnvironmentUpdated { record: updated.clone() }],
+        guards,
+        ..Draft::default()
+    };
+    if updated.policies != record.policies {
+        let known = KnownEnvironment { record: updated, ..known };
+        draft.extend(evaluation::reevaluate(&known, policies.unwrap_or_default(), cx).await?);
+    }
+    cx.record(draft).await.map_err(|error| error.of_field("policies"))?;
+    Ok(())
+}
+
+fn created(input: &EnvironmentInput, cx: &Context<'_>) -> Environment {
+    Environment {
+        id: cx.new_id(),
+        name: input.name.clone(),
+        kind: input.kind,
+        description: String::new(),
+        included: Vec::new(),
+        policies: Vec::new(),
+        include_scaling: false,
+        tags: Tags::new(),
+        created_at: cx.now(),
+        created_by: cx.actor(),
+        last_modified_at: cx.now(),
+        unknown: UnknownFields::default(),
+    }
+}
+
+impl EnvironmentInput {
+    fn applied_to(
+        &self,
+        mut record: Environment,
+        included: Option<Vec<Environment>>,
+        policies: Option<&[Current<Policy>]>,
+    ) -> Result<Environment> {
+        if record.kind != self.kind {
+            let text =
+                format!("The type of an environment cannot change: this one is '{}'", record.kind.as_str());
+            return Err(Error::invalid("type", text));
+        }
+        if let Some(members) = included {
+            if record.kind.is_physical() && !members.is_empty() {
+                let text = "Only a logical environment includes others";
+                return Err(Error::invalid("included_environments", text));
+            }
+            if let Some(logical) = members.iter().find(|member| !member.kind.is_physical()) {
+                return Err(not_physical("included_environments", &logical.name));
+            }
+            record.included = members.into_iter().map(|member| member.id).collect();
+        }
+        let description = self.description.clone().into_string();
+        if !description.is_empty() {
+            record.description = description;
+        }
+        record.include_scaling = self.include_scaling.unwrap_or(record.include_scaling);
+        if let Some(policies) = policies {
+            record.policies = policies.iter().map(|policy| policy.record.id).collect();
+        }
+        Ok(record)
+    }
+}
+
+/// The environments of these names in their order, each once; one that does not exist is named in the error. `guards`
+/// hold while the names lead there.
+async fn named(names: &[ShortText], guards: &mut Vec<Guard>, cx: &Context<'_>) -> Result<Vec<Environment>> {
+    if names.is_empty() {
+        return Ok(Vec::new());
+    }
+    let known = cx.store().environments(cx.org()?).await?;
+    let by_name: BTreeMap<&str, &Environment> =
+        known.iter().map(|known| (known.record.name.as_str(), &known.record)).collect();
+    let mut found: Vec<Environment> = Vec::new();
+    for name in names {
+        let Some(environment) = by_name.get(name.as_str()) else {
+            // The list leaves out what cannot be read.
+            cx.store().environment(cx.org()?, name.as_str()).await?;
+            let missing = cx.missing(Resource::Environment, name.as_str()).named_by("included_environments");
+            return Err(missing.into());
+        };
+        if !found.iter().any(|member| member.id == environment.id) {
+            guards.push(Guard::Denotes(Key::Environment(environment.name.clone()), environment.id));
+            found.push((*environment).clone());
+        }
+    }
+    Ok(found)
+}
+
+/// The message of joining what is not physical, or into what is not logical (specification, Errors).
+const ONLY_PHYSICAL: &str = "Can only add physical environments to logical environments";
+
+fn not_physical(field: &str, name: &EnvironmentName) -> Error {
+    Error::invalid_with(ONLY_PHYSICAL, field, format!("'{name}' is a logical environment"))
+}
+
+/// Adds a physical environment to a logical one. One that is a member already stays, and nothing changes. A logical
+/// environment joins no other: 400.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct JoinEnvironment {
+    /// The organization's name.
+    pub org: OrgName,
+    /// The logical environment's name.
+    pub env_name: EnvironmentName,
+}
+
+/// Which environment is added.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct JoinInput {
+    /// The name of the environment to add, which is no logical one.
+    pub physical_env_name: ShortText,
+}
+
+impl Operation for JoinEnvironment {
+    const NAME: &'static str = "join_physical_to_logical";
+    const METHOD: Method = Method::Put;
+    const PATH: &'static str = "/environments/{org}/{env_name}/join";
+    const SCOPE: Scope = Scope::Write;
+    const SUMMARY: &'static str = "Adds a physical environment to a logical one";
+    type Body = Json<JoinInput>;
+    type Output = Json<Acknowledged>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, Json(input): Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
+        cx.retry(|| join(&self.env_name, &input.physical_env_name, cx)).await?;
+        Ok(Json(Acknowledged::Ok))
+    }
+}
+
+async fn join(logical: &EnvironmentName, physical: &str, cx: &Context<'_>) -> Result<()> {
+    let known = cx.environment(logical.as_str()).await?;
+    let guard = known.unchanged();
+    let mut record = known.record;
+    let member = cx.store().environment(cx.org()?, physical).await?;
+    let member = member
+        .ok_or_else(|| cx.missing(Resource::Environment, physical).named_by("physical_env_name"))?
+        .record;
+    if record.kind.is_physical() {
+        let text = format!("'{logical}' is a physical environment");
+        return Err(Error::invalid_with(ONLY_PHYSICAL, "env_name", text));
+    }
+    if !member.kind.is_physical() {
+        return Err(not_physical("physical_env_name", &member.name));
+    }
+    if record.included.contains(&member.id) {
+        return Ok(());
+    }
+    record.included.push(member.id);
+    at_most(cx.limits().environment_members, record.included.len(), "physical_env_name")?;
+    record.last_modified_at = cx.now_after(record.last_modified_at);
+    let mut draft = Draft::of(Fact::EnvironmentJoined { record, member: member.id }, guard);
+    draft.guards.push(Guard::Denotes(Key::Environment(member.name), member.id));
+    cx.record(draft).await?;
+    Ok(())
+}
+
+/// Attaches policies to an environment. What runs there is evaluated anew, and a snapshot is taken of it where there was
+/// one. Those attached already stay, and nothing changes. An environment has at most as many policies as the host permits (100 unless it
+/// says otherwise): 400.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct AttachPolicies {
+    /// The organization's name.
+    pub org: OrgName,
+    /// The environment's name.
+    pub env_name: EnvironmentName,
+}
+
+/// Which policies are attached.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PolicyNames {
+    /// The names of the policies to attach: one at least, and each must exist.
+    pub policy_names: List<ShortText>,
+}
+
+impl Operation for AttachPolicies {
+    const NAME: &'static str = "attach_policy_to_env";
+    const METHOD: Method = Method::Post;
+    const PATH: &'static str = "/environments/{org}/{env_name}/policies";
+    const SCOPE: Scope = Scope::Write;
+    const SUMMARY: &'static str = "Attaches policies to an environment";
+    type Body = Json<PolicyNames>;
+    type Output = Json<Acknowledged>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, Json(input): Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
+        let names = &input.policy_names.0;
+        if names.is_empty() {
+            return Err(Error::invalid("policy_names", "List should have at least 1 item"));
+        }
+        cx.retry_in_turn(&self.env_name, || attach(&self.env_name, names, cx)).await?;
+        Ok(Json(Acknowledged::Ok))
+    }
+}
+
+async fn attach(environment: &EnvironmentName, names: &[ShortText], cx: &Context<'_>) -> Result<()> {
+    let mut known = cx.environment(environment.as_str()).await?;
+    let mut guards = vec![known.unchanged()];
+    let mut attached = policies::named(names, "policy_names", &mut guards, cx).await?;
+    attached.retain(|policy| !known.record.policies.contains(&policy.record.id));
+    let policies: Vec<Id> = attached.iter().map(|policy| policy.record.id).collect();
+    if policies.is_empty() {
+        return Ok(());
+    }
+    known.record.policies.extend(&policies);
+    at_most(cx.limits().environment_policies, known.record.policies.len(), "policy_names")?;
+    known.record.last_modified_at = cx.now_after(known.record.last_modified_at);
+    let facts = vec![Fact::PoliciesAttached { record: known.record.clone(), policies }];
+    let mut draft = Draft { facts, guards, ..Draft::default() };
+    draft.extend(evaluation::reevaluate(&known, attached, cx).await?);
+    cx.record(draft).await.map_err(|error| error.of_field("policy_names"))?;
+    Ok(())
+}
+
+/// Lists the environments of an organization: all of them, or a page in an envelope when `page` or `per_page` is
+/// given. Archived ones are left out.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct ListEnvironments {
+    /// The organization's name.
+    pub org: OrgName,
+    /// Which page, from 1.
+    pub page: Option<PageNumber>,
+    /// Environments a page: 15 when `page` alone is given.
+    pub per_page: Option<PerPage<50>>,
+    /// What the list is sorted by; those equal in it, by name.
+    #[serde(default)]
+    pub sort: EnvironmentSort,
+    /// The order: `asc` or `desc`.
+    #[serde(default)]
+    pub sort_direction: SortDirection,
+    /// Repeatable. There are no spaces yet, so that nothing is in any.
+    #[serde(default)]
+    pub space_id: List<ShortText>,
+    /// A substring of the name; case does not matter.
+    pub name: Option<ShortText>,
+    /// A type; repeatable, any may match.
+    #[serde(default, rename = "type")]
+    pub kind: List<EnvironmentKind>,
+    /// `key` or `key:value`; repeatable, all must match.
+    #[serde(default)]
+    pub tag: List<TagText>,
+}
+
+const DEFAULT_PER_PAGE: u64 = 15;
+
+impl Operation for ListEnvironments {
+    const NAME: &'static str = "list_envs";
+    const METHOD: Method = Method::Get;
+    const PATH: &'static str = "/environments/{org}";
+    const SCOPE: Scope = Scope::Read;
+    const SUMMARY: &'static str = "Lists the environments of an organization";
+    type Body = ();
+    type Output = JsonList<EnvironmentView, Option<EnvironmentPage>>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
+        let listed = cx.store().environments_listed(cx.org()?).await?;
+        let sizes: BTreeMap<Id, u64> = listed.iter().map(|listed| (listed.id, listed.bytes)).collect();
+        let (mut directory, mut found, mut kept) = (Directory::default(), Vec::new(), BTreeMap::new());
+        let batches = Listed::batches(listed);
+        let fit_memory = batches.len() <= 1;
+        for ids in batches {
+            for known in cx.store().environments_by_id(cx.org()?, &ids).await? {
+                directory.add(&known);
+                if self.admits(&known) {
+                    found.push(known.record.id);
+                    if fit_memory {
+                        kept.insert(known.record.id, known);
+                    }
+                }
+            }
+        }
+        directory.add_members(cx).await?;
+        self.sort(&mut found, &directory);
+        let mut envelope = None;
+        if self.page.is_some() || self.per_page.is_some() {
+            let (page, per_page) =
+                (self.page.unwrap_or_default(), self.per_page.map_or(DEFAULT_PER_PAGE, PerPage::get));
+            let slice = Page::of(found, page.request(per_page));
+            let (total_pages, total_count) = (slice.pages(per_page), slice.total);
+            let address = cx.api_url(&format!("environments/{}", cx.org_access()?.name));
+            let links = PageLinks::new(&address, self.query(), page.get(), per_page, total_pages);
+            envelope = Some(EnvironmentPage { links, page: page.get(), per_page, total_pages, total_count });
+            found = slice.items;
+        }
+        let size = |id: Id| Listed { id, bytes: sizes.get(&id).copied().unwrap_or_default() };
+        let listed = found.into_iter().map(size).collect();
+        let around = Arc::new((directory, kept, cx.lasting()));
+        let read = move |ids| {
+            let around = Arc::clone(&around);
+            async move { views(ids, &around).await.map(|views| stream::iter(views).map(Ok)) }
+                .try_flatten_stream()
+        };
+        JsonList::in_batches(listed, envelope, &cx.compute(), read).await
+    }
+}
+
+impl ListEnvironments {
+    /// Whether the environment is asked for.
+    fn admits(&self, known: &KnownEnvironment) -> bool {
+        let environment = &known.record;
+        let name = self.name.as_deref().unwrap_or_default().to_ascii_lowercase();
+        self.space_id.0.is_empty()
+            && (self.kind.0.is_empty() || self.kind.0.contains(&environment.kind))
+            && environment.name.as_str().to_ascii_lowercase().contains(&name)
+            && self.tag.0.iter().all(|tag| TagFilter::parse(tag, ':').matches(&environment.tags))
+    }
+
+    /// Puts environments in the order asked for; those equal in it are by name.
+    fn sort(&self, found: &mut [Id], directory: &Directory) {
+        found.sort_by_cached_key(|id| {
+            let brief = directory.environments.get(id)?;
+            let at = match self.sort {
+                EnvironmentSort::Name => None,
+                EnvironmentSort::LastModifiedAt => Some(directory.live_state(brief).modified_at),
+                EnvironmentSort::LastChangedAt => directory.live_state(brief).changed_at,
+            };
+            Some((at, brief.name.clone()))
+        });
+        if self.sort_direction == SortDirection::Desc {
+            found.reverse();
+        }
+    }
+
+    /// The parameters but for the page, as the links of a page repeat them.
+    fn query(&self) -> Vec<(&str, &str)> {
+        let sort = match self.sort {
+            EnvironmentSort::Name => "name",
+            EnvironmentSort::LastModifiedAt => "last_modified_at",
+            EnvironmentSort::LastChangedAt => "last_changed_at",
+        };
+        let direction = match self.sort_direction {
+            SortDirection::Asc => "asc",
+            SortDirection::Desc => "desc",
+        };
+        let mut query = vec![("sort", sort), ("sort_direction", direction)];
+        query.extend(self.space_id.0.iter().map(|space| ("space_id", space.as_str())));
+        query.extend(self.name.iter().map(|name| ("name", name.as_str())));
+        query.extend(self.kind.0.iter().map(|kind| ("type", kind.as_str())));
+        query.extend(self.tag.0.iter().map(|tag| ("tag", tag.as_str())));
+        query
+    }
+}
+
+/// Gets an environment with its settings and its present state.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct GetEnvironment {
+    /// The organization's name.
+    pub org: OrgName,
+    /// The environment's name.
+    pub env_name: EnvironmentName,
+}
+
+impl Operation for GetEnvironment {
+    const NAME: &'static str = "get_environment";
+    const METHOD: Method = Method::Get;
+    const PATH: &'static str = "/environments/{org}/{env_name}";
+    const SCOPE: Scope = Scope::Read;
+    const SUMMARY: &'static str = "Gets an environment";
+    type Body = ();
+    type Output = Json<EnvironmentView>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
+        let environment = cx.environment(self.env_name.as_str()).await?;
+        let mut directory = Directory::default();
+        directory.add(&environment);
+        directory.add_members(cx).await?;
+        let view = directory.views(vec![environment], cx).await?.pop();
+        Ok(Json(view.ok_or_else(|| cx.missing(Resource::Environment, self.env_name.as_str()))?))
+    }
+}

@@ -1,0 +1,12 @@
+//! Flows: the repeatable processes whose executions are trails.
+
+pub(crate) mod operations;
+pub(crate) mod record;
+pub(crate) mod store;
+pub(crate) mod templates;
+pub(crate) mod view;
+
+pub use operations::{FlowInput, GetFlow, ListFlows, PutFlow};
+pub use record::{EMPTY_TEMPLATE, Flow, Visibility};
+pub use store::{FlowFilter, FlowStore};
+pub use view::{FlowList, FlowView, ListedFlow};

@@ -1,0 +1,227 @@
+//! Templates as records refer to them: read and parsed once a text. Nearly every answer rests on one, a few texts serve most
+//! of a store's trails, and reading one from YAML costs more than all the rest of an answer.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use futures_util::stream::BoxStream;
+use futures_util::{Stream, StreamExt, TryStreamExt, stream};
+
+use crate::cache::sized::Cache;
+use crate::compute::{LONG_YAML, MANY_EVALUATIONS};
+use crate::error::{Error, Result};
+use crate::flows::record::EMPTY_TEMPLATE;
+use crate::ledger::Hash;
+use crate::operation::Form;
+use crate::rules::template::Template;
+use crate::service::{Context, Draft, Lasting};
+use crate::texts::record::{TextRef, in_parts};
+
+/// A template, and its text as it was uploaded.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Parsed {
+    /// `""` where it cannot be found.
+    pub(crate) text: String,
+    pub(crate) template: Template,
+}
+
+impl Parsed {
+    /// What cannot be read is satisfied by nothing.
+    fn stored(text: String) -> Self {
+        let template = Template::stored(&text);
+        Self { text, template }
+    }
+
+    /// What a flow has that was made without one.
+    fn empty() -> Self {
+        Self { text: EMPTY_TEMPLATE.to_owned(), template: Template::default() }
+    }
+
+    /// A text that the store does not have, which is damage: satisfied by nothing.
+    fn lost() -> Self {
+        Self { text: String::new(), template: Template::lost() }
+    }
+
+    /// About how many bytes of memory it takes.
+    fn bytes(&self) -> usize {
+        self.text.len() + self.template.bytes()
+    }
+}
+
+/// Templates by the digests of their texts, for every request of a service: those that were used lately.
+pub(crate) type Templates = Cache<Hash, Parsed>;
+
+/// How much memory the templates that are remembered take, in bytes.
+const BUDGET: usize = 16 << 20;
+
+/// A service remembers nothing at first.
+pub(crate) const fn no_templates() -> Templates {
+    Templates::new(BUDGET)
+}
+
+impl Templates {
+    fn keep(&self, text: Hash, parsed: &Arc<Parsed>) {
+        self.put(text, parsed.bytes(), Arc::clone(parsed));
+    }
+}
+
+/// The templates that a part of an answer rests on.
+#[derive(Debug)]
+pub(crate) struct Found(BTreeMap<Hash, Arc<Parsed>>);
+
+impl Found {
+    /// The template of this reference, which was among those that were asked for.
+    pub(crate) fn of(&self, reference: Option<TextRef>) -> Arc<Parsed> {
+        match reference {
+            None => Arc::new(Parsed::empty()),
+            Some(text) => self.0.get(&text.sha256).cloned().unwrap_or_else(|| Arc::new(Parsed::lost())),
+        }
+    }
+}
+
+impl Context<'_> {
+    /// The templates of these references, each read and parsed once: no query where all are known, else one.
+    pub(crate) async fn templates(&self, wanted: impl IntoIterator<Item = Option<TextRef>>) -> Result<Found> {
+        let cache = self.template_cache();
+        let wanted: BTreeSet<Hash> = wanted.into_iter().flatten().map(|text| text.sha256).collect();
+        let (mut found, mut unknown) = (BTreeMap::new(), Vec::new());
+        for sha256 in wanted {
+            match cache.get(&sha256) {
+                Some(parsed) => drop(found.insert(sha256, parsed)),
+                None => unknown.push(sha256),
+            }
+        }
+        if !unknown.is_empty() {
+            let texts = self.store().texts(self.org()?, &unknown).await?;
+            let heavy = texts.iter().map(String::len).sum::<usize>() > LONG_YAML;
+            // By the texts' own digests: a damaged one is not what it was asked for.
+            let parsed = |text: String| (Hash::of(&text), Arc::new(Parsed::stored(text)));
+            let parse = move || Vec::from_iter(texts.into_iter().map(parsed));
+            for (sha256, parsed) in self.compute().run_if(heavy, parse).await? {
+                cache.keep(sha256, &parsed);
+                found.insert(sha256, parsed);
+            }
+        }
+        Ok(Found(found))
+    }
+
+    /// The template of this reference.
+    pub(crate) async fn template(&self, reference: Option<TextRef>) -> Result<Arc<Parsed>> {
+        Ok(self.templates([reference]).await?.of(reference))
+    }
+
+    /// A form's document and its template, checked.
+    pub(crate) async fn with_template<T>(&self, form: Form<T>) -> Result<(T, Option<Uploaded>)> {
+        let (document, text) = form.into_text(PART, self.limits().template).await?;
+        let Some(text) = text else { return Ok((document, None)) };
+        let heavy = text.len() > LONG_YAML;
+        let uploaded = self.compute().run_if(heavy, move || Uploaded::checked(text)).await??;
+        Ok((document, Some(uploaded)))
+    }
+
+    /// Remembers a template that was uploaded, once it is kept: what other servers cannot read from the store, this one
+    /// must not evaluate by.
+    pub(crate) fn remember_kept(&self, uploaded: Option<Uploaded>) {
+        if let Some(Uploaded { parsed, reference: Some(text) }) = uploaded {
+            self.template_cache().keep(text.sha256, &parsed);
+        }
+    }
+}
+
+/// What `make` makes of each item and its template, one after the other as they are asked for, off the runtime where it
+/// takes many `evaluations`: no more templates are held than are read at once, however many items there are.
+pub(crate) fn each_with_template<T: Send + 'static, V: Send + 'static>(
+    items: Vec<(Option<TextRef>, T)>,
+    lasting: Lasting,
+    evaluations: impl Fn(&T, &Template) -> usize + Clone + Send + 'static,
+    make: impl Fn(T, Arc<Parsed>, &Context<'_>) -> Result<V> + Clone + Send + 'static,
+) -> impl Stream<Item = Result<V>> + Send + 'static {
+    let parts = stream::iter(in_parts(items, |(text, _)| *text));
+    parts.then(move |part| read(part, lasting.clone(), evaluations.clone(), make.clone())).try_flatten()
+}
+
+async fn read<T: Send + 'static, V: Send + 'static>(
+    part: Vec<(Option<TextRef>, T)>,
+    lasting: Lasting,
+    evaluations: impl Fn(&T, &Template) -> usize + Send + 'static,
+    make: impl Fn(T, Arc<Parsed>, &Context<'_>) -> Result<V> + Clone + Send + 'static,
+) -> Result<BoxStream<'static, Result<V>>> {
+    let wanted: Vec<_> = part.iter().map(|(text, _)| *text).collect();
+    let templates = lasting.context().templates(wanted).await?;
+    let make = move |(text, item)| {
+        let (template, lasting, make) = (templates.of(text), lasting.clone(), make.clone());
+        let heavy = evaluations(&item, &template.template) > MANY_EVALUATIONS;
+        let compute = lasting.context().compute();
+        let make = move || make(item, template, &lasting.context());
+        async move { compute.run_if(heavy, make).await? }
+    };
+    Ok(stream::iter(part).then(make).boxed())
+}
+
+/// The file part of forms.
+const PART: &str = "template_file";
+
+/// A template as it was uploaded.
+#[derive(Debug)]
+pub(crate) struct Uploaded {
+    parsed: Arc<Parsed>,
+    /// Nothing for the empty template, which is not kept.
+    pub(crate) reference: Option<TextRef>,
+}
+
+impl Uploaded {
+    fn checked(text: String) -> Result<Self> {
+        let template = Template::parse(&text).map_err(|errors| Error::invalid(PART, errors.to_string()))?;
+        let reference = (text != EMPTY_TEMPLATE).then(|| TextRef::of(&text));
+        Ok(Self { parsed: Arc::new(Parsed { text, template }), reference })
+    }
+}
+
+impl Draft {
+    /// Keeps the text of a template that was uploaded, where the organization does not have it, or no longer whole.
+    pub(crate) async fn keep_template(&mut self, uploaded: &Uploaded, cx: &Context<'_>) -> Result<()> {
+        match uploaded.reference {
+            Some(reference) => self.keep_text(&uploaded.parsed.text, reference, cx).await,
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of_one(name: &str) -> String {
+        format!("trail:\n  attestations:\n    - name: {name}\n      type: generic\n")
+    }
+
+    #[test]
+    fn an_upload_is_referred_to_unless_it_is_the_empty_template() {
+        let uploaded = Uploaded::checked(of_one("review")).unwrap();
+        assert_eq!(uploaded.reference, Some(TextRef::of(&of_one("review"))));
+        assert_eq!(*uploaded.parsed, Parsed::stored(of_one("review")));
+        assert_eq!(Uploaded::checked(EMPTY_TEMPLATE.to_owned()).unwrap().reference, None);
+        assert!(Uploaded::checked("]".to_owned()).is_err());
+    }
+
+    #[test]
+    fn what_is_lost_or_cannot_be_read_says_so_and_what_is_absent_asks_for_nothing() {
+        let text = TextRef::of("]");
+        let found = Found(BTreeMap::from([(text.sha256, Arc::new(Parsed::stored("]".to_owned())))]));
+        for reference in [text, TextRef::of("lost")] {
+            let parsed = found.of(Some(reference));
+            let why = parsed.template.unreadable().unwrap();
+            assert!(why.starts_with("The template cannot be read: "), "{why}");
+        }
+        assert_eq!(*found.of(None), Parsed::empty());
+        assert_eq!(Template::parse(EMPTY_TEMPLATE).unwrap(), Parsed::empty().template);
+    }
+
+    #[test]
+    fn what_a_template_says_counts_beside_its_text() {
+        let names = (0..1000).map(|number| format!("    - name: a{number}\n      type: '*'\n"));
+        let parsed = Parsed::stored(format!("trail:\n  attestations:\n{}", names.collect::<String>()));
+        assert_eq!(parsed.template.attestations.len(), 1000);
+        assert!(parsed.bytes() > parsed.text.len() + 1000 * size_of::<crate::rules::template::Requirement>());
+    }
+}

@@ -1,0 +1,116 @@
+//! Flows as answers carry them.
+
+use std::sync::Arc;
+
+use futures_util::Stream;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::error::Result;
+use crate::flows::record::{Flow, Visibility};
+use crate::flows::templates::{Parsed, each_with_template};
+use crate::id::Id;
+use crate::name::{FlowName, OrgName};
+use crate::operation::Envelope;
+use crate::page::Pagination;
+use crate::rules::compliance::State;
+use crate::service::{Context, Lasting};
+use crate::store::batch::sort_by_ids;
+use crate::tags::record::Tags;
+use crate::time::Seconds;
+use crate::trails::evaluation::{Activity, newest_of_flows};
+
+/// A flow: the repeatable process whose executions are trails.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "Flow")]
+#[non_exhaustive]
+pub struct FlowView {
+    /// Its id.
+    pub id: Id,
+    /// Its name, unique in the organization.
+    pub name: FlowName,
+    /// What it is for.
+    pub description: String,
+    /// Who may read it.
+    pub visibility: Visibility,
+    /// The organization's name.
+    pub org: OrgName,
+    /// The YAML text of its template, as uploaded; `version: 1` where none was.
+    pub template: String,
+    /// Always empty: trails and artifacts say which repo they come from, and those of one flow may come from several.
+    pub repo_url: String,
+    /// Its tags: key to value.
+    pub tags: Tags,
+}
+
+impl FlowView {
+    pub(super) fn new(flow: Flow, org: &OrgName, template: &Parsed) -> Self {
+        let Flow { id, name, description, visibility, repo_url, tags, .. } = flow;
+        let template = template.text.clone();
+        Self { id, name, description, visibility, org: org.clone(), template, repo_url, tags }
+    }
+}
+
+/// A flow in a list: also when something last happened in it, and the state of its newest trail.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct ListedFlow {
+    /// The flow.
+    #[serde(flatten)]
+    pub flow: FlowView,
+    /// When something last happened in its newest trail, or when it was created, in epoch seconds.
+    pub latest_activity_at: Seconds,
+    /// The state of its newest trail; null without trails.
+    pub latest_state: Option<State>,
+}
+
+/// A list of flows: plain, or a page of it when `page` or `per_page` was given.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[serde(untagged)]
+#[non_exhaustive]
+pub enum FlowList {
+    /// Every flow.
+    All(Vec<ListedFlow>),
+    /// One page.
+    Page {
+        /// The flows of the page.
+        data: Vec<ListedFlow>,
+        /// Which page it is.
+        pagination: Pagination,
+    },
+}
+
+/// Flows of a list, in its order, as answers carry them.
+pub(super) async fn views(
+    ids: Vec<Id>,
+    lasting: Lasting,
+) -> Result<impl Stream<Item = Result<ListedFlow>> + Send + 'static> {
+    let cx = lasting.context();
+    let mut flows = cx.store().flows_by_id(cx.org()?, &ids).await?;
+    let newest = newest_of_flows(&ids, &cx).await?;
+    sort_by_ids(&mut flows, &ids, |flow| flow.id);
+    let with_activity = |flow: Flow| (flow.template, (newest.get(&flow.id).copied(), flow));
+    let flows = flows.into_iter().map(with_activity).collect();
+    Ok(each_with_template(flows, lasting.clone(), |_, _| 0, listed))
+}
+
+impl Envelope<ListedFlow> for Option<Pagination> {
+    type Document = FlowList;
+
+    fn around(&self) -> Result<(Vec<u8>, Vec<u8>)> {
+        self.as_ref().map_or(Ok((Vec::new(), Vec::new())), Pagination::around_data)
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "a template is handed over")]
+fn listed(
+    (activity, flow): (Option<Activity>, Flow),
+    template: Arc<Parsed>,
+    cx: &Context<'_>,
+) -> Result<ListedFlow> {
+    Ok(ListedFlow {
+        latest_activity_at: activity.map_or(flow.created_at, |activity| activity.at).seconds(),
+        latest_state: activity.map(|activity| activity.state),
+        flow: FlowView::new(flow, &cx.org_access()?.name, &template),
+    })
+}

@@ -1,0 +1,120 @@
+//! Artifacts.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use async_trait::async_trait;
+
+use crate::artifacts::{Artifact, ArtifactFilter, ArtifactRow, ArtifactStore, Matches, Origin};
+use crate::id::Id;
+use crate::name::Fingerprint;
+use crate::page::{Listed, Page, PageRequest};
+use crate::store::StoreResult;
+
+use super::{MemoryStore, bytes};
+
+impl ArtifactFilter {
+    fn admits(&self, artifact: &Artifact) -> bool {
+        let commit = artifact.commit_in_full();
+        let branch = artifact.git_commit_info.as_ref().and_then(|info| info.branch.as_deref());
+        self.flow.is_none_or(|flow| flow == artifact.flow)
+            && self.trail.is_none_or(|trail| artifact.trail == Some(trail))
+            && self.name.as_ref().is_none_or(|name| *name == artifact.template_reference_name)
+            && self.id.is_none_or(|id| id == artifact.id)
+            && begins(self.fingerprint.as_deref(), Some(artifact.fingerprint.as_str()))
+            && begins(self.commit.as_deref(), commit)
+            && (self.branch.is_none() || self.branch.as_deref() == branch)
+            && self.repos.as_ref().is_none_or(|repos| artifact.repo.is_some_and(|repo| repos.contains(&repo)))
+            && (!self.with_commit || commit.is_some())
+    }
+}
+
+/// Whether `text` begins with the prefix, if one is asked for.
+fn begins(prefix: Option<&str>, text: Option<&str>) -> bool {
+    prefix.is_none_or(|prefix| text.is_some_and(|text| text.starts_with(prefix)))
+}
+
+#[async_trait]
+impl ArtifactStore for MemoryStore {
+    async fn fingerprints(&self, org: Id, flow: Id, prefix: &str, limit: u64) -> StoreResult<Matches> {
+        let found: BTreeSet<Fingerprint> = self.ask(org, |tables| {
+            let artifacts = tables.artifacts.iter().map(|artifact| &artifact.record);
+            let found = artifacts.filter(|artifact| {
+                artifact.flow == flow && artifact.fingerprint.as_str().starts_with(prefix)
+            });
+            found.map(|artifact| artifact.fingerprint.clone()).collect()
+        })?;
+        let first = Page::of(found.into_iter().collect(), PageRequest { offset: 0, limit });
+        Ok(Matches { count: first.total, first: first.items })
+    }
+
+    async fn artifacts(
+        &self,
+        org: Id,
+        filter: &ArtifactFilter,
+        request: PageRequest,
+    ) -> StoreResult<Page<Artifact>> {
+        self.ask(org, |tables| {
+            let newest_first = tables.artifacts.iter().rev().map(|artifact| &artifact.record);
+            Page::of(newest_first.filter(|artifact| filter.admits(artifact)).cloned().collect(), request)
+        })
+    }
+
+    async fn artifacts_listed(
+        &self,
+        org: Id,
+        filter: &ArtifactFilter,
+        request: PageRequest,
+    ) -> StoreResult<Vec<Listed>> {
+        let found = self.artifacts(org, filter, request).await?;
+        let listed = |artifact: &Artifact| Ok(Listed { id: artifact.id, bytes: bytes(artifact)? });
+        found.items.iter().map(listed).collect()
+    }
+
+    async fn latest_artifact(&self, org: Id, filter: &ArtifactFilter) -> StoreResult<Option<Artifact>> {
+        self.ask(org, |tables| {
+            let mut newest_first = tables.artifacts.iter().rev().map(|artifact| &artifact.record);
+            newest_first.find(|artifact| filter.admits(artifact)).cloned()
+        })
+    }
+
+    async fn artifacts_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Artifact>> {
+        self.ask(org, |tables| {
+            let artifacts = tables.artifacts.iter().map(|artifact| &artifact.record);
+            artifacts.filter(|artifact| ids.contains(&artifact.id)).cloned().collect()
+        })
+    }
+
+    async fn artifact_sizes(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Listed>> {
+        let listed = |artifact: &Artifact| Ok(Listed { id: artifact.id, bytes: bytes(artifact)? });
+        self.artifacts_by_id(org, ids).await?.iter().map(listed).collect()
+    }
+
+    async fn reports(&self, org: Id, flow: Id, fingerprint: &Fingerprint) -> StoreResult<Vec<ArtifactRow>> {
+        self.ask(org, |tables| {
+            let rows = tables.artifacts.iter().map(|artifact| artifact.record.row(artifact.revision));
+            rows.filter(|row| row.flow == flow && row.fingerprint == *fingerprint).collect()
+        })
+    }
+
+    async fn provenance(&self, org: Id, fingerprints: &[Fingerprint]) -> StoreResult<Vec<Origin>> {
+        let by_flow: BTreeMap<_, Vec<ArtifactRow>> = self.ask(org, |tables| {
+            let rows = tables.artifacts.iter().map(|artifact| artifact.record.row(artifact.revision));
+            let mut by_flow: BTreeMap<_, Vec<ArtifactRow>> = BTreeMap::new();
+            for row in rows.filter(|row| fingerprints.contains(&row.fingerprint)) {
+                by_flow.entry((row.fingerprint.clone(), row.flow)).or_default().push(row);
+            }
+            by_flow
+        })?;
+        let origin = |rows: Vec<ArtifactRow>| {
+            let named = rows.iter().filter(|row| !row.template_reference_name.is_empty());
+            let last = named
+                .max_by_key(|row| (row.trail.is_some(), row.index))
+                .map(|row| row.template_reference_name.clone());
+            let report = rows.into_iter().max_by_key(|row| (row.trail.is_some(), row.index))?;
+            Some(Origin { report, last_name: last.unwrap_or_default() })
+        };
+        let mut origins: Vec<_> = by_flow.into_values().filter_map(origin).collect();
+        origins.sort_by_key(|origin| origin.report.index);
+        Ok(origins)
+    }
+}

@@ -1,0 +1,60 @@
+//! Environments, and how each is now.
+
+use async_trait::async_trait;
+
+use crate::environments::{Environment, EnvironmentStatus, EnvironmentStore, KnownEnvironment};
+use crate::fact::Key;
+use crate::id::Id;
+use crate::page::Listed;
+use crate::store::{Current, StoreResult};
+
+use super::tables::Tables;
+use super::{MemoryStore, bytes};
+
+#[async_trait]
+impl EnvironmentStore for MemoryStore {
+    async fn environment(&self, org: Id, name: &str) -> StoreResult<Option<KnownEnvironment>> {
+        let key = name.parse().ok().map(Key::Environment);
+        let found = self.by_name(org, key, |tables| &tables.environments)?;
+        self.ask(org, |tables| found.map(|found| tables.known(found)))
+    }
+
+    async fn environments(&self, org: Id) -> StoreResult<Vec<KnownEnvironment>> {
+        self.ask(org, |tables| {
+            let listed = tables.environments.values();
+            let listed = listed.filter(|known| !tables.archived.contains(&known.record.id));
+            let mut listed: Vec<_> = listed.map(|known| tables.known(known.clone())).collect();
+            listed.sort_by(|left, right| left.record.name.cmp(&right.record.name));
+            listed
+        })
+    }
+
+    async fn environments_listed(&self, org: Id) -> StoreResult<Vec<Listed>> {
+        let listed =
+            |known: &KnownEnvironment| Ok(Listed { id: known.record.id, bytes: bytes(&known.record)? });
+        self.environments(org).await?.iter().map(listed).collect()
+    }
+
+    async fn environments_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<KnownEnvironment>> {
+        self.ask(org, |tables| {
+            let environments = tables.environments.values().filter(|known| ids.contains(&known.record.id));
+            environments.map(|known| tables.known(known.clone())).collect()
+        })
+    }
+}
+
+impl Tables {
+    fn known(&self, current: Current<Environment>) -> KnownEnvironment {
+        let Current { revision, record } = current;
+        let latest = self.snapshots_of(record.id).next_back().map(|latest| &latest.record);
+        let status = EnvironmentStatus {
+            snapshots: latest.map_or(0, |latest| latest.index),
+            changed_at: latest.map(|latest| latest.at),
+            compliant: latest.map(|latest| latest.compliant),
+            reported_at: self.reported.get(&record.id).map(|report| report.record),
+        };
+        let reported = self.reported.get(&record.id).map(|report| report.revision);
+        let archived = self.archived.contains(&record.id);
+        KnownEnvironment { revision, reported, record, status, archived }
+    }
+}

@@ -1,0 +1,39 @@
+//! Flows.
+
+use async_trait::async_trait;
+
+use crate::fact::Key;
+use crate::flows::{Flow, FlowFilter, FlowStore};
+use crate::id::Id;
+use crate::page::{Listed, Page, PageRequest};
+use crate::store::{Current, StoreResult};
+
+use super::{MemoryStore, bytes, contains_folded, records};
+
+impl FlowFilter {
+    fn admits(&self, flow: &Flow) -> bool {
+        let name = flow.name.as_str();
+        let named =
+            |part: &str| if self.ignore_case { contains_folded(name, part) } else { name.contains(part) };
+        self.name.as_deref().is_none_or(named) && self.tags.iter().all(|tag| tag.matches(&flow.tags))
+    }
+}
+
+#[async_trait]
+impl FlowStore for MemoryStore {
+    async fn flow(&self, org: Id, name: &str) -> StoreResult<Option<Current<Flow>>> {
+        self.by_name(org, name.parse().ok().map(Key::Flow), |tables| &tables.flows)
+    }
+
+    async fn flows_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Flow>> {
+        let flows = self.ask(org, |tables| records(&tables.flows, |flow| flow.name.clone()))?;
+        Ok(flows.into_iter().filter(|flow| ids.contains(&flow.id)).collect())
+    }
+
+    async fn flows(&self, org: Id, filter: &FlowFilter, request: PageRequest) -> StoreResult<Page<Listed>> {
+        let flows = self.ask(org, |tables| records(&tables.flows, |flow| flow.name.clone()))?;
+        let found = Page::of(flows.into_iter().filter(|flow| filter.admits(flow)).collect(), request);
+        let listed = |flow: &Flow| Ok(Listed { id: flow.id, bytes: bytes(flow)? });
+        Ok(Page { items: found.items.iter().map(listed).collect::<StoreResult<_>>()?, total: found.total })
+    }
+}

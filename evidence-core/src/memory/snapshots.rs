@@ -1,0 +1,110 @@
+//! Snapshots, and what ran in them.
+
+use std::ops::RangeInclusive;
+
+use async_trait::async_trait;
+
+use crate::id::Id;
+use crate::name::Fingerprint;
+use crate::snapshots::{Run, Snapshot, SnapshotInstance, SnapshotRow, SnapshotStore};
+use crate::store::{Current, StoreResult};
+use crate::time::Timestamp;
+
+use super::MemoryStore;
+use super::tables::{Interval, Tables};
+
+impl Tables {
+    pub(super) fn snapshots_of(
+        &self,
+        environment: Id,
+    ) -> impl DoubleEndedIterator<Item = &Current<Snapshot>> {
+        self.snapshots.range((environment, 0)..=(environment, u64::MAX)).map(|(_, snapshot)| snapshot)
+    }
+
+    fn line(&self, Current { revision, record: snapshot }: &Current<Snapshot>) -> SnapshotRow {
+        let next = snapshot.index.checked_add(1).map(|next| (snapshot.environment, next));
+        SnapshotRow {
+            index: snapshot.index,
+            at: snapshot.at,
+            until: next.and_then(|next| self.snapshots.get(&next)).map(|next| next.record.at),
+            compliant: snapshot.compliant,
+            revision: *revision,
+        }
+    }
+
+    /// The run whose last interval this is.
+    fn run(&self, interval: &Interval) -> Option<Run> {
+        let environment = &self.environments.get(&interval.environment)?.record;
+        let since = interval.instance.since;
+        Some(Run {
+            fingerprint: interval.instance.fingerprint.clone()?,
+            environment: interval.environment,
+            environment_name: environment.name.clone(),
+            from: (since, self.snapshots.get(&(interval.environment, since))?.record.at),
+            until: interval.until,
+        })
+    }
+}
+
+#[async_trait]
+impl SnapshotStore for MemoryStore {
+    async fn snapshot(&self, org: Id, environment: Id, index: u64) -> StoreResult<Option<Current<Snapshot>>> {
+        self.ask(org, |tables| tables.snapshots.get(&(environment, index)).cloned())
+    }
+
+    async fn snapshots(
+        &self,
+        org: Id,
+        environment: Id,
+        range: RangeInclusive<u64>,
+    ) -> StoreResult<Vec<SnapshotRow>> {
+        self.ask(org, |tables| {
+            let snapshots = tables.snapshots_of(environment);
+            let within = snapshots.filter(|snapshot| range.contains(&snapshot.record.index));
+            within.map(|snapshot| tables.line(snapshot)).collect()
+        })
+    }
+
+    async fn snapshot_at(&self, org: Id, environment: Id, at: Timestamp) -> StoreResult<u64> {
+        self.ask(org, |tables| {
+            let all = tables.snapshots_of(environment).map(|snapshot| &snapshot.record);
+            let before = all.filter(|snapshot| snapshot.at <= at);
+            before.max_by_key(|snapshot| (snapshot.at, snapshot.index)).map_or(0, |snapshot| snapshot.index)
+        })
+    }
+
+    async fn instances(&self, org: Id, environment: Id, index: u64) -> StoreResult<Vec<SnapshotInstance>> {
+        self.ask(org, |tables| {
+            if !tables.snapshots.contains_key(&(environment, index)) {
+                return Vec::new();
+            }
+            let there = |one: &&Interval| one.covers(index) || one.exited_in(index);
+            let intervals = tables.intervals.iter().filter(|one| one.environment == environment);
+            let mut intervals: Vec<_> = intervals.filter(there).collect();
+            intervals.sort_by(|left, right| left.artifact.cmp(&right.artifact));
+            let placed = |one: &Interval| SnapshotInstance {
+                instance: one.instance.clone(),
+                exited: one.exited_in(index),
+            };
+            intervals.into_iter().map(placed).collect()
+        })
+    }
+
+    async fn runs(&self, org: Id, fingerprints: &[Fingerprint], newest: u32) -> StoreResult<Vec<Run>> {
+        let mut runs: Vec<_> = self.ask(org, |tables| {
+            let asked = |one: &&Interval| {
+                let fingerprint = one.instance.fingerprint.as_ref();
+                (one.exited || one.until.is_none()) && fingerprint.is_some_and(|it| fingerprints.contains(it))
+            };
+            tables.intervals.iter().filter(asked).filter_map(|last| tables.run(last)).collect()
+        })?;
+        let place = |run: &Run| (run.environment, run.fingerprint.clone());
+        runs.sort_by_cached_key(|run| (place(run), run.from.0));
+        let newest = newest as usize;
+        let shown = |runs: &[Run]| match runs.len().checked_sub(newest) {
+            Some(older @ 1..) => [&runs[..1], &runs[older..]].concat(),
+            _ => runs.to_vec(),
+        };
+        Ok(runs.chunk_by(|left, right| place(left) == place(right)).flat_map(shown).collect())
+    }
+}

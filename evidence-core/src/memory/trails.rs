@@ -1,0 +1,122 @@
+//! Trails, and what was reported to them.
+
+use std::collections::BTreeSet;
+
+use async_trait::async_trait;
+
+use crate::artifacts::Artifact;
+use crate::attestations::Attestation;
+use crate::id::Id;
+use crate::name::TrailName;
+use crate::page::{Listed, Page, PageRequest};
+use crate::store::{Current, StoreResult};
+use crate::trails::{REPORT_BYTES, Reported, Trail, TrailContents, TrailEntry, TrailFilter, TrailStore};
+
+use super::tables::Tables;
+use super::{MemoryStore, bytes};
+
+impl Tables {
+    fn trails_newest_first(&self) -> impl Iterator<Item = Trail> {
+        let trails = self.trails_begun.iter().rev().filter_map(|key| self.trails.get(key));
+        trails.map(|trail| trail.record.clone())
+    }
+
+    fn admits_trail(&self, filter: &TrailFilter, trail: &Trail) -> bool {
+        filter.flow.is_none_or(|flow| flow == trail.flow)
+            && filter.flow_tag.as_ref().is_none_or(|tag| {
+                let mut flows = self.flows.values().map(|flow| &flow.record);
+                flows.any(|flow| flow.id == trail.flow && tag.matches(&flow.tags))
+            })
+            && filter.fingerprint.as_ref().is_none_or(|prefix| {
+                let mut artifacts = self.artifacts_of(trail.id);
+                artifacts.any(|artifact| artifact.record.fingerprint.as_str().starts_with(prefix))
+            })
+    }
+
+    fn artifacts_of(&self, trail: Id) -> impl Iterator<Item = &Current<Artifact>> {
+        self.artifacts.iter().filter(move |artifact| artifact.record.trail == Some(trail))
+    }
+
+    fn attestations_of(&self, trail: Id) -> impl Iterator<Item = &Current<Attestation>> {
+        self.attestations.iter().filter(move |attestation| attestation.record.trail == trail)
+    }
+
+    /// The trails of these ids.
+    fn trails_of<'a>(&'a self, ids: &'a [Id]) -> impl Iterator<Item = &'a Current<Trail>> {
+        self.trails.values().filter(|trail| ids.contains(&trail.record.id))
+    }
+
+    fn contents(&self, Current { revision, record: trail }: &Current<Trail>) -> TrailContents {
+        TrailContents {
+            trail: trail.clone(),
+            revision: *revision,
+            artifacts: self
+                .artifacts_of(trail.id)
+                .map(|artifact| artifact.record.row(artifact.revision))
+                .collect(),
+            attestations: self
+                .attestations_of(trail.id)
+                .map(|attestation| attestation.record.row(attestation.revision))
+                .collect(),
+        }
+    }
+}
+
+#[async_trait]
+impl TrailStore for MemoryStore {
+    async fn trail(&self, org: Id, flow: Id, name: &str) -> StoreResult<Option<Current<Trail>>> {
+        self.ask(org, |tables| {
+            let mut trails = tables.trails.values();
+            trails.find(|trail| trail.record.flow == flow && trail.record.name.as_str() == name).cloned()
+        })
+    }
+
+    async fn trails(&self, org: Id, filter: &TrailFilter, request: PageRequest) -> StoreResult<Page<Listed>> {
+        let found = self.ask(org, |tables| {
+            let trails = tables.trails_newest_first();
+            Page::of(trails.filter(|trail| tables.admits_trail(filter, trail)).collect(), request)
+        })?;
+        let listed = |trail: &Trail| Ok(Listed { id: trail.id, bytes: bytes(trail)? });
+        Ok(Page { items: found.items.iter().map(listed).collect::<StoreResult<_>>()?, total: found.total })
+    }
+
+    async fn newest_trails(&self, org: Id, flows: &[Id]) -> StoreResult<Vec<Id>> {
+        self.ask(org, |tables| {
+            let (mut seen, trails) = (BTreeSet::new(), tables.trails_newest_first());
+            let newest = trails.filter(|trail| flows.contains(&trail.flow) && seen.insert(trail.flow));
+            newest.map(|trail| trail.id).collect()
+        })
+    }
+
+    async fn trail_sizes(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<Listed>> {
+        let contents = self.trail_contents(org, trails).await?;
+        let size = |TrailContents { trail, artifacts, attestations, .. }: &TrailContents| {
+            let reports = (artifacts.len() + attestations.len()) as u64;
+            Ok(Listed { id: trail.id, bytes: bytes(trail)? + reports * REPORT_BYTES })
+        };
+        contents.iter().map(size).collect()
+    }
+
+    async fn trail_contents(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailContents>> {
+        self.ask(org, |tables| tables.trails_of(trails).map(|trail| tables.contents(trail)).collect())
+    }
+
+    async fn trail_names(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<(Id, TrailName)>> {
+        let name = |trail: &Current<Trail>| (trail.record.id, trail.record.name.clone());
+        self.ask(org, |tables| tables.trails_of(trails).map(name).collect())
+    }
+
+    async fn trail_size(&self, org: Id, trail: Id, kind: Reported, most: u64) -> StoreResult<u64> {
+        self.ask(org, |tables| {
+            let count = match kind {
+                Reported::Artifacts => tables.artifacts_of(trail).count(),
+                Reported::Attestations => tables.attestations_of(trail).count(),
+            };
+            most.min(count as u64)
+        })
+    }
+
+    async fn trail_entries(&self, org: Id, trail: Id) -> StoreResult<Vec<TrailEntry>> {
+        self.ask(org, |tables| tables.ledger.about_trail(trail))
+    }
+}

@@ -1,0 +1,93 @@
+//! What a store answers about organizations, users, members and the holders of keys.
+
+use async_trait::async_trait;
+
+use crate::auth::actor::{Actor, Role};
+use crate::auth::credentials::KeyHash;
+use crate::id::Id;
+use crate::orgs::record::{Organization, User};
+use crate::store::entry::Current;
+use crate::store::error::{StoreResult, readable};
+use crate::time::Timestamp;
+
+/// A user who has a role in an organization.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Member {
+    /// The user.
+    pub user: User,
+    /// The role there.
+    pub role: Role,
+}
+
+/// The holder of an API key, as a store knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyHolder {
+    /// The stored hash that was found, to be compared in constant time.
+    pub hash: KeyHash,
+    /// Who holds it.
+    pub actor: Actor,
+    /// For a service account, its organization and its present role.
+    pub bound_to: Option<(Id, Role)>,
+    /// When the key ends; `None` for never.
+    pub expires_at: Option<Timestamp>,
+    /// When the key was revoked; it may lie in the future, after a rotation.
+    pub revoked_at: Option<Timestamp>,
+}
+
+impl KeyHolder {
+    /// Whether the key is neither expired nor revoked at this time.
+    pub fn is_valid(&self, now: Timestamp) -> bool {
+        [self.expires_at, self.revoked_at].into_iter().flatten().all(|end| now < end)
+    }
+}
+
+/// A part of what the whole store has, by name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ByName<T> {
+    /// What can be read of it.
+    pub records: Vec<T>,
+    /// The name to go on after, of the last one whether or not it can be read; none where no more come.
+    pub more: Option<String>,
+}
+
+impl<T> ByName<T> {
+    /// The part that was asked for with this limit, of records that each come with their names.
+    ///
+    /// # Errors
+    /// As [`readable`].
+    pub fn readable(found: Vec<(String, StoreResult<T>)>, limit: u64) -> StoreResult<Self> {
+        let more = found.last().filter(|_| found.len() as u64 >= limit).map(|(name, _)| name.clone());
+        // The log says this in the place of an organization.
+        Ok(Self { records: readable("all", found)?, more })
+    }
+}
+
+/// What a store says of a caller and an organization.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OrgRole {
+    /// The organization.
+    pub organization: Organization,
+    /// The user's role in it, if any.
+    pub role: Option<Role>,
+}
+
+/// Queries about organizations, users and keys.
+#[async_trait]
+pub trait OrgStore: Send + Sync {
+    /// The organization named `org`, found in the whole store, and the role in it of the user with the id `user`: one; `None`
+    /// when there is no such organization.
+    async fn org_role(&self, org: &str, user: Id) -> StoreResult<Option<OrgRole>>;
+    /// The user of this name, found in the whole store: one.
+    async fn user(&self, name: &str) -> StoreResult<Option<User>>;
+    /// The users of the whole store whose names sort after `after`, by name (bytes): the first `limit`, and where to go on.
+    async fn users_by_name(&self, after: &str, limit: u64) -> StoreResult<ByName<User>>;
+    /// The organizations of the whole store whose names sort after `after`, by name (bytes): the first `limit`, and where to
+    /// go on.
+    async fn organizations_by_name(&self, after: &str, limit: u64) -> StoreResult<ByName<Organization>>;
+    /// All users who have a role in the organization, by name (bytes), with the ledger index of the fact that gave it. A
+    /// member of whom the store knows no user is passed over.
+    async fn members(&self, org: Id) -> StoreResult<Vec<Current<Member>>>;
+    /// Who holds the key with this hash, found in the whole store: one. Expired and revoked keys are found too; those of
+    /// deleted accounts are not.
+    async fn key_holder(&self, hash: &KeyHash) -> StoreResult<Option<KeyHolder>>;
+}

@@ -1,0 +1,15 @@
+//! Policies: what an environment demands of everything that runs in it, as versioned YAML.
+
+pub(crate) mod operations;
+pub(crate) mod parsed;
+pub(crate) mod record;
+pub(crate) mod reevaluate;
+pub(crate) mod store;
+pub(crate) mod view;
+
+pub use crate::id::VersionKey;
+pub use operations::{GetPolicy, ListPolicies, PolicyInput, PolicyKind, PutPolicy};
+pub use record::{DescriptionChange, Policy, PolicyVersion};
+pub use reevaluate::Reevaluate;
+pub use store::PolicyStore;
+pub use view::{AfterVersions, BeforeVersions, PolicyEventView, PolicyVersionView, PolicyView};

@@ -1,0 +1,288 @@
+//! Operations on policies.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::auth::actor::Scope;
+use crate::bounded::{Description, ShortText, push_newest};
+use crate::compute::LONG_YAML;
+use crate::decode::{self, InvalidField, given};
+use crate::error::{Error, Resource, Result};
+use crate::fact::Fact;
+use crate::fact::names::{Guard, Key, RecordKind};
+use crate::fact::payload::UnknownFields;
+use crate::json::CheckedJson;
+use crate::name::{OrgName, PolicyName};
+use crate::operation::versions::Version;
+use crate::operation::{Document, Form, FormParts, JsonStream, Method, Operation, Put};
+use crate::policies::record::{DescriptionChange, Policy, PolicyVersion};
+use crate::policies::reevaluate::reevaluate;
+use crate::policies::view::{self, PolicyView};
+use crate::rules::policy;
+use crate::service::{Context, Draft};
+use crate::store::entry::Current;
+
+/// The policies of these names in their order, each once; `field` named them. `guards` hold while the names lead there.
+pub(crate) async fn named(
+    names: &[ShortText],
+    field: &'static str,
+    guards: &mut Vec<Guard>,
+    cx: &Context<'_>,
+) -> Result<Vec<Current<Policy>>> {
+    let mut found: Vec<Current<Policy>> = Vec::new();
+    for name in names {
+        let known = cx.store().policy(cx.org()?, name).await?;
+        let known = known.ok_or_else(|| cx.missing(Resource::Policy, name.as_str()).named_by(field))?;
+        if !found.iter().any(|policy| policy.record.id == known.record.id) {
+            guards.push(Guard::Denotes(Key::Policy(known.record.name.clone()), known.record.id));
+            found.push(known);
+        }
+    }
+    Ok(found)
+}
+
+/// Lists the policies of an organization by name, each with all its versions.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct ListPolicies {
+    /// The organization's name.
+    pub org: OrgName,
+}
+
+impl Operation for ListPolicies {
+    const NAME: &'static str = "list_policies";
+    const METHOD: Method = Method::Get;
+    const PATH: &'static str = "/policies/{org}";
+    const SCOPE: Scope = Scope::Read;
+    const SUMMARY: &'static str = "Lists the policies of an organization";
+    type Body = ();
+    type Output = JsonStream<Vec<PolicyView>>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
+        Ok(JsonStream::new(view::list_text(cx).await?, cx.compute()))
+    }
+}
+
+/// Gets a policy with all its versions.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct GetPolicy {
+    /// The organization's name.
+    pub org: OrgName,
+    /// The policy's name.
+    pub policy_name: PolicyName,
+}
+
+impl Operation for GetPolicy {
+    const NAME: &'static str = "get_policy";
+    const METHOD: Method = Method::Get;
+    const PATH: &'static str = "/policies/{org}/{policy_name}";
+    const SCOPE: Scope = Scope::Read;
+    const SUMMARY: &'static str = "Gets a policy";
+    type Body = ();
+    type Output = JsonStream<PolicyView>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
+        let org = cx.org()?;
+        let known = cx.store().policy(org, self.policy_name.as_str()).await?;
+        let missing = || cx.missing(Resource::Policy, self.policy_name.as_str());
+        let policy = known.ok_or_else(missing)?.record;
+        Ok(JsonStream::new(view::text(policy, cx).await?, cx.compute()))
+    }
+}
+
+/// Creates a policy (201), or updates the one of that name (200). A new policy needs the file: 400 without. A file whose text is not that of the newest version
+/// becomes a new version, and what runs where the policy is attached is evaluated by it. A text that is no policy, or
+/// that asks for what is not checked, is 400. Versions never change.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct PutPolicy {
+    /// The organization's name.
+    pub org: OrgName,
+}
+
+/// The `type` of a policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[non_exhaustive]
+pub enum PolicyKind {
+    /// A policy for environments, the only sort.
+    #[default]
+    #[serde(rename = "env")]
+    Environment,
+}
+
+/// What a policy is created or updated with.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PolicyInput {
+    /// The policy's name. One that exists is updated.
+    pub name: PolicyName,
+    /// What it is for; left out, it stays.
+    #[serde(default, deserialize_with = "given")]
+    pub description: Option<Description>,
+    /// `env`, or left out.
+    #[serde(default, rename = "type")]
+    pub kind: PolicyKind,
+    /// What changed with the new version, which keeps it. Without a new version it is kept with the change of the
+    /// description, and no answer shows it.
+    #[serde(default)]
+    pub comment: Description,
+}
+
+const FILE: &str = "policy_file";
+
+impl Document for PolicyInput {
+    const PARTS: FormParts = FormParts { document: "payload", file: FILE, many: false };
+
+    fn read(text: CheckedJson<'_>) -> Result<Self, InvalidField> {
+        decode::from_json(text)
+    }
+}
+
+impl Operation for PutPolicy {
+    const NAME: &'static str = "put_policy";
+    const METHOD: Method = Method::Put;
+    const PATH: &'static str = "/policies/{org}";
+    const SCOPE: Scope = Scope::Write;
+    const SUMMARY: &'static str = "Creates a policy or adds a version to it";
+    type Body = Form<PolicyInput>;
+    type Output = Put<JsonStream<PolicyView>>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, body: Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
+        let (input, text) = body.into_text(FILE, cx.limits().policy).await?;
+        let text = match text {
+            Some(text) => {
+                let heavy = text.len() > LONG_YAML;
+                Some(cx.compute().run_if(heavy, move || check(&text).map(|()| text)).await??)
+            }
+            None => None,
+        };
+        let Done { created, policy, versioned } = cx.retry(|| put(&input, text.as_deref(), cx)).await?;
+        if versioned {
+            reevaluate_consumers(&input.name, cx).await?;
+        }
+        let body = JsonStream::new(view::text(policy, cx).await?, cx.compute());
+        Ok(Put { created, body })
+    }
+}
+
+/// Refuses a text that is no policy, and one that promises more than is checked.
+fn check(text: &str) -> Result<()> {
+    let policy = policy::Policy::parse(text).map_err(|errors| Error::invalid(FILE, errors.to_string()))?;
+    match policy.unsupported() {
+        Some((path, reason)) => Err(Error::invalid(FILE, format!("{path}: {reason}"))),
+        None => Ok(()),
+    }
+}
+
+/// What became of a policy that was put.
+struct Done {
+    created: bool,
+    policy: Policy,
+    /// Whether its text may be new to environments that the policy is attached to: that of an earlier attempt may be, too,
+    /// which broke off before they were evaluated by it.
+    versioned: bool,
+}
+
+async fn put(input: &PolicyInput, text: Option<&str>, cx: &Context<'_>) -> Result<Done> {
+    let known = cx.store().policy(cx.org()?, input.name.as_str()).await?;
+    let Some(Current { revision, record }) = known else {
+        let text = text.ok_or_else(|| Error::invalid(FILE, "Field required [input: None]"))?;
+        let (record, version) = first(input, text, cx);
+        let fact = Fact::PolicyCreated { record: record.clone(), version };
+        cx.record(Draft::of(fact, Guard::Vacant(Key::Policy(input.name.clone())))).await?;
+        return Ok(Done { created: true, policy: record, versioned: false });
+    };
+    let is_new = match text {
+        Some(text) => PolicyVersion::one((record.id, record.version), cx).await?.policy_yaml != text,
+        None => false,
+    };
+    let most = cx.limits().policy_versions;
+    if is_new && record.version >= most {
+        let text = format!("Policy '{}' has {most} versions and takes no more", record.name);
+        return Err(Error::invalid(FILE, text));
+    }
+    let (policy, version) = updated(&record, input, text.filter(|_| is_new), cx);
+    if policy != record {
+        let comment = Some(input.comment.clone().into_string());
+        let comment = comment.filter(|comment| version.is_none() && !comment.is_empty());
+        let fact = Fact::PolicyUpdated { record: policy.clone(), version, comment };
+        cx.record(Draft::of(fact, Guard::Revision(RecordKind::Policy, record.id, revision))).await?;
+    }
+    Ok(Done { created: false, policy, versioned: text.is_some() })
+}
+
+fn first(input: &PolicyInput, text: &str, cx: &Context<'_>) -> (Policy, PolicyVersion) {
+    let record = Policy {
+        id: cx.new_id(),
+        name: input.name.clone(),
+        description: input.description.clone().unwrap_or_default().into_string(),
+        version: 1,
+        created_at: cx.now(),
+        created_by: cx.actor(),
+        last_modified_at: cx.now(),
+        description_changes: Vec::new(),
+        unknown: UnknownFields::default(),
+    };
+    let version = version_of(&record, input, text, cx);
+    (record, version)
+}
+
+/// The policy as the input leaves it, with a new version if there is a new text.
+fn updated(
+    known: &Policy,
+    input: &PolicyInput,
+    text: Option<&str>,
+    cx: &Context<'_>,
+) -> (Policy, Option<PolicyVersion>) {
+    let (mut record, at) = (known.clone(), cx.now_after(known.last_modified_at));
+    if let Some(description) = input.description.clone().map(Description::into_string)
+        && description != record.description
+    {
+        record.description = description;
+        let change = DescriptionChange { at, by: cx.actor(), version: record.version };
+        push_newest(&mut record.description_changes, change);
+    }
+    if text.is_some() {
+        record.version += 1;
+    }
+    if record != *known {
+        record.last_modified_at = at;
+    }
+    let version = text.map(|text| version_of(&record, input, text, cx));
+    (record, version)
+}
+
+fn version_of(record: &Policy, input: &PolicyInput, text: &str, cx: &Context<'_>) -> PolicyVersion {
+    PolicyVersion {
+        policy: record.id,
+        version: record.version,
+        comment: input.comment.clone().into_string(),
+        policy_yaml: text.to_owned(),
+        at: record.last_modified_at,
+        by: cx.actor(),
+    }
+}
+
+/// Evaluates what runs where the policy is attached by its latest version: each environment in a write of its own, one
+/// after the other, so that a busy one is no reason to evaluate the others again. Should that break off, the job
+/// [`Reevaluate`](super::Reevaluate) does it, or the next report of an environment. Answers the first error, after all.
+async fn reevaluate_consumers(policy: &PolicyName, cx: &Context<'_>) -> Result<()> {
+    let org = cx.org()?;
+    let Some(policy) = cx.store().policy(org, policy.as_str()).await? else { return Ok(()) };
+    let environments = cx.store().environments(org).await?;
+    let mut outcome = Ok(());
+    for consumer in environments.iter().filter(|known| known.record.policies.contains(&policy.record.id)) {
+        outcome = outcome.and(reevaluate(&consumer.record.name, cx).await);
+    }
+    outcome
+}

@@ -1,0 +1,229 @@
+//! Repos as they are reported and recorded, and what is understood of a report: identity, host, namespace.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::bounded::{Address, Description, FreeForm, List, ShortText};
+use crate::fact::payload::{UnknownFields, keep_unknown_fields};
+use crate::id::Id;
+use crate::tags::record::Tags;
+use crate::time::Timestamp;
+
+/// The hosts and systems that repos come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[expect(missing_docs, reason = "the variants are the specification's values")]
+#[non_exhaustive]
+pub enum VcsProvider {
+    #[serde(rename = "github")]
+    Github,
+    #[serde(rename = "gitlab")]
+    Gitlab,
+    #[serde(rename = "bitbucket")]
+    Bitbucket,
+    #[serde(rename = "bitbucket_cloud")]
+    BitbucketCloud,
+    #[serde(rename = "bitbucket_dc")]
+    BitbucketDc,
+    #[serde(rename = "azure-devops")]
+    AzureDevops,
+    #[serde(rename = "azure_devops_services")]
+    AzureDevopsServices,
+    #[serde(rename = "azure_devops_server")]
+    AzureDevopsServer,
+    #[serde(rename = "circleci")]
+    Circleci,
+    #[serde(rename = "git")]
+    Git,
+    #[serde(rename = "subversion")]
+    Subversion,
+}
+
+impl VcsProvider {
+    /// The value on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Github => "github",
+            Self::Gitlab => "gitlab",
+            Self::Bitbucket => "bitbucket",
+            Self::BitbucketCloud => "bitbucket_cloud",
+            Self::BitbucketDc => "bitbucket_dc",
+            Self::AzureDevops => "azure-devops",
+            Self::AzureDevopsServices => "azure_devops_services",
+            Self::AzureDevopsServer => "azure_devops_server",
+            Self::Circleci => "circleci",
+            Self::Git => "git",
+            Self::Subversion => "subversion",
+        }
+    }
+}
+
+/// The repository that something was reported from. Unknown properties are ignored.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RepoInfo {
+    /// The repository's name, with its owner: `owner/repo`.
+    pub name: ShortText,
+    /// Where it is.
+    pub url: Address,
+    /// Its id at the host, by which the repo is recognised when its name changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<ShortText>,
+    /// What it is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<Description>,
+    /// The kind of host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider: Option<VcsProvider>,
+    /// The groups it lies in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace_path: Option<List<ShortText>>,
+    /// Anything else that is known of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub additional_info: Option<FreeForm>,
+}
+
+/// A repo as it is recorded: what reports said of it, the newest first of all.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
+pub struct Repo {
+    /// Our id of it.
+    pub id: Id,
+    /// What it is recognised by: provider and external id, else the url.
+    pub identity: String,
+    /// What was reported.
+    pub info: RepoInfo,
+    /// The host of its url.
+    pub vcs_instance: Option<String>,
+    /// The part of the name after the last `/`.
+    pub short_name: String,
+    /// The groups it lies in: as sent, else the segments of the name before the last.
+    pub namespace_path: Vec<String>,
+    /// Its tags.
+    pub tags: Tags,
+    /// When it was first reported.
+    pub created_at: Timestamp,
+    /// What a newer version of the program recorded beside.
+    #[serde(flatten, skip_deserializing)]
+    pub unknown: UnknownFields,
+}
+
+keep_unknown_fields!(Repo);
+
+impl Repo {
+    /// The same repo as a later report describes it, which may tell less than one before.
+    pub(super) fn reported_again(&self, newer: &RepoInfo) -> Self {
+        let (RepoInfo { name, url, id, description, provider, namespace_path: path, additional_info }, known) =
+            (newer.clone(), self.info.clone());
+        // A path was told with the name that it leads to.
+        let known_id = known.id;
+        let known_path = known.namespace_path.filter(|_| name == known.name);
+        let mut info = RepoInfo {
+            url: if url.is_empty() { known.url } else { url },
+            id: id.clone().or(known_id.clone()),
+            description: description.or(known.description),
+            provider: provider.or(known.provider),
+            namespace_path: path.or(known_path),
+            additional_info: additional_info.or(known.additional_info),
+            name,
+        };
+        // What two reports told apart would together name another repo: what it is known by stays.
+        if identity(&info) != self.identity {
+            (info.provider, info.id) = (known.provider, known_id);
+        }
+        if identity(&info) != self.identity {
+            (info.provider, info.id) = (provider, id);
+        }
+        Self {
+            vcs_instance: vcs_instance(&info.url),
+            short_name: short_name(&info.name),
+            namespace_path: namespace_path(&info),
+            info,
+            ..self.clone()
+        }
+    }
+}
+
+/// What a repo is recognised by. The external id is the stronger one, because names and addresses change
+/// (specification, Repo: `repo_id`); it means something only together with its host's kind.
+pub(super) fn identity(info: &RepoInfo) -> String {
+    match (info.provider, info.id.as_deref()) {
+        (Some(provider), Some(id)) if !id.is_empty() => format!("{}:{id}", provider.as_str()),
+        _ if info.url.is_empty() => format!("name:{}", info.name),
+        _ => format!("url:{}", info.url),
+    }
+}
+
+pub(crate) fn short_name(name: &str) -> String {
+    name.rsplit_once('/').map_or(name, |(_, short)| short).to_owned()
+}
+
+pub(crate) fn namespace_path(info: &RepoInfo) -> Vec<String> {
+    match (&info.namespace_path, info.name.rsplit_once('/')) {
+        (Some(sent), _) => sent.0.iter().map(ToString::to_string).collect(),
+        (None, Some((namespace, _))) => segments(namespace),
+        (None, None) => Vec::new(),
+    }
+}
+
+pub(super) fn segments(path: &str) -> Vec<String> {
+    path.split('/').filter(|segment| !segment.is_empty()).map(str::to_owned).collect()
+}
+
+/// The host that a repo's url names, lower case, with its port unless that is the scheme's own. Besides URLs there is
+/// the scp-like spelling `user@host:path`; what names no host, such as a path, has none.
+pub(crate) fn vcs_instance(url: &str) -> Option<String> {
+    let (scheme, authority) = match url.split_once("://") {
+        Some((scheme, rest)) => (scheme, rest.split(['/', '?', '#']).next().unwrap_or_default()),
+        None => ("ssh", scp_like_authority(url)?),
+    };
+    let host_and_port = authority.rsplit_once('@').map_or(authority, |(_, after)| after);
+    let (host, port) = split_port(host_and_port)?;
+    let host = Some(host.to_ascii_lowercase()).filter(|host| is_host(host))?;
+    let default = default_port(&scheme.to_ascii_lowercase());
+    Some(match port.filter(|port| Some(*port) != default) {
+        Some(port) => format!("{host}:{port}"),
+        None => host,
+    })
+}
+
+/// The part of `user@host:path` before the colon. One letter before it is the drive of a path.
+fn scp_like_authority(url: &str) -> Option<&str> {
+    let (authority, _) = match url.find(']') {
+        Some(end) if url.contains('[') => {
+            url.split_at_checked(end + 1).filter(|(_, rest)| rest.starts_with(':'))?
+        }
+        _ => url.split_once(':')?,
+    };
+    (authority.len() > 1 && !authority.contains('/')).then_some(authority)
+}
+
+/// Splits `host:port`, where the host may be an IPv6 address in brackets; nothing when the port is no number.
+fn split_port(authority: &str) -> Option<(&str, Option<u16>)> {
+    match authority.rsplit_once(':') {
+        Some((host, port)) if !port.contains(']') => match port {
+            "" => Some((host, None)),
+            digits => digits.parse().ok().map(|port| (host, Some(port))),
+        },
+        _ => Some((authority, None)),
+    }
+}
+
+fn is_host(text: &str) -> bool {
+    match text.strip_prefix('[').and_then(|text| text.strip_suffix(']')) {
+        Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
+        None => !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || matches!(c, '.' | '-' | '_')),
+    }
+}
+
+fn default_port(scheme: &str) -> Option<u16> {
+    match scheme {
+        "http" | "git+http" => Some(80),
+        "https" | "git+https" => Some(443),
+        "ssh" | "git+ssh" => Some(22),
+        "git" => Some(9418),
+        "svn" => Some(3690),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,104 @@
+//! A policy as snapshots show it, whole. Where a rule beside its outcome has `if`, it has `if_condition`.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{AttestationRule, BooleanRule, Condition, Policy, SCHEMA_VERSION};
+use crate::rules::template::Kind;
+
+/// A policy as it was understood.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(untagged)]
+#[non_exhaustive]
+pub enum PolicyDump {
+    /// One that can be read.
+    Readable {
+        /// The version of the policy format: `1`.
+        schema_version: &'static str,
+        /// What it asks of artifacts.
+        artifacts: PolicyDumpArtifacts,
+    },
+    /// One that cannot be read, so that nothing complies with it.
+    Unreadable {
+        /// Why.
+        unreadable: String,
+    },
+}
+
+/// What a policy asks of artifacts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct PolicyDumpArtifacts {
+    /// Whether they must have been reported in a flow.
+    pub provenance: BooleanRuleDump,
+    /// Whether they must be compliant in every flow they were reported in.
+    pub trail_compliance: BooleanRuleDump,
+    /// Attestations that they or their trails must have.
+    pub attestations: Vec<AttestationRuleDump>,
+}
+
+/// A rule that is on or off, and the conditions under which it does not apply.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct BooleanRuleDump {
+    /// Whether the rule applies at all.
+    pub required: bool,
+    /// Any true one waives the rule. An exception without a condition never does.
+    pub exceptions: Vec<ConditionalRuleDump>,
+}
+
+/// An exception of a rule.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct ConditionalRuleDump {
+    /// When the rule does not apply; null without a condition.
+    pub if_condition: Option<Condition>,
+}
+
+/// A rule that asks for an attestation of the artifact or of its trail.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct AttestationRuleDump {
+    /// The rule applies only where this is true; null where it always does.
+    pub if_condition: Option<Condition>,
+    /// Name of the attestation; `*` is any.
+    pub name: String,
+    /// Type of the attestation; `*` is any.
+    #[serde(rename = "type")]
+    pub kind: Kind,
+    /// Whether the attestation must be compliant, or must only be there.
+    pub must_be_compliant: bool,
+    /// The control that the attestation, a decision, must be about; null for what is no decision.
+    pub for_control: Option<String>,
+}
+
+impl From<&Policy> for PolicyDump {
+    fn from(policy: &Policy) -> Self {
+        if let Some(why) = &policy.unreadable {
+            return Self::Unreadable { unreadable: why.clone() };
+        }
+        let artifacts = PolicyDumpArtifacts {
+            provenance: (&policy.provenance).into(),
+            trail_compliance: (&policy.trail_compliance).into(),
+            attestations: policy.attestations.iter().map(AttestationRuleDump::from).collect(),
+        };
+        Self::Readable { schema_version: SCHEMA_VERSION, artifacts }
+    }
+}
+
+impl From<&BooleanRule> for BooleanRuleDump {
+    fn from(rule: &BooleanRule) -> Self {
+        let exceptions = rule.exceptions.iter();
+        let exceptions =
+            exceptions.map(|exception| ConditionalRuleDump { if_condition: exception.condition.clone() });
+        Self { required: rule.required, exceptions: exceptions.collect() }
+    }
+}
+
+impl From<&AttestationRule> for AttestationRuleDump {
+    fn from(rule: &AttestationRule) -> Self {
+        let AttestationRule { condition: if_condition, name, kind, must_be_compliant, for_control } =
+            rule.clone();
+        Self { if_condition, name, kind, must_be_compliant, for_control }
+    }
+}

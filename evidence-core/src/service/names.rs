@@ -1,0 +1,297 @@
+//! What names lead to, remembered from one write to the next. By now a name may lead elsewhere and a record may have
+//! changed, through another server for one: so whatever a write takes from here it guards, and where it is refused it reads
+//! the store and decides again. Nothing but writes asks here: no guard would tell a reader that an answer is old.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use crate::artifacts::record::Artifact;
+use crate::artifacts::store::ArtifactFilter;
+use crate::cache::sized::Cache;
+use crate::error::{Error, Result};
+use crate::fact::Fact;
+use crate::fact::names::Key;
+use crate::flows::record::Flow;
+use crate::id::Id;
+use crate::ledger::Hash;
+use crate::limits::Limits;
+use crate::name::{Fingerprint, FlowName, TemplateReferenceName, TrailName};
+use crate::service::Context;
+use crate::store::entry::Current;
+use crate::store::error::{StoreError, StoreResult};
+use crate::texts::record::TextRef;
+use crate::trails::record::Trail;
+use crate::trails::store::Reported;
+
+/// What writes take from a flow.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct KnownFlow {
+    pub(crate) id: Id,
+    pub(crate) template: Option<TextRef>,
+    pub(crate) template_id: Id,
+}
+
+impl From<&Flow> for KnownFlow {
+    fn from(flow: &Flow) -> Self {
+        Self { id: flow.id, template: flow.template, template_id: flow.template_id }
+    }
+}
+
+/// What writes take from a trail.
+#[derive(Debug)]
+pub(crate) struct KnownTrail {
+    pub(crate) id: Id,
+    pub(crate) template: Option<TextRef>,
+    artifacts: Room,
+    attestations: Room,
+}
+
+impl KnownTrail {
+    /// A trail of which nobody knows how much was reported to it.
+    fn new(trail: &Trail) -> Self {
+        let (artifacts, attestations) = Default::default();
+        Self { id: trail.id, template: trail.template, artifacts, attestations }
+    }
+
+    /// A trail that begins.
+    fn begun(trail: &Trail, limits: &Limits) -> Self {
+        let (artifacts, attestations) = (Room::default(), Room::default());
+        artifacts.set(limits.trail_artifacts);
+        attestations.set(limits.trail_attestations);
+        Self { artifacts, attestations, ..Self::new(trail) }
+    }
+
+    /// The room for reports of this kind.
+    pub(crate) const fn room(&self, kind: Reported) -> &Room {
+        match kind {
+            Reported::Artifacts => &self.artifacts,
+            Reported::Attestations => &self.attestations,
+        }
+    }
+}
+
+/// What writes take from an artifact, which never changes.
+#[derive(Debug)]
+pub(crate) struct KnownArtifact {
+    pub(crate) id: Id,
+    pub(crate) fingerprint: Fingerprint,
+    /// The template's name for it, `""` without one.
+    pub(crate) name: String,
+}
+
+impl From<&Artifact> for KnownArtifact {
+    fn from(artifact: &Artifact) -> Self {
+        let Artifact { id, fingerprint, template_reference_name: name, .. } = artifact;
+        Self { id: *id, fingerprint: fingerprint.clone(), name: name.clone() }
+    }
+}
+
+/// How many more reports a trail takes before somebody has to count them.
+#[derive(Debug, Default)]
+pub(crate) struct Room(AtomicU64);
+
+/// Of the reports that a trail has room for, one of so many is taken before they are counted again. Other servers take as
+/// many meanwhile, each: so much the limit may be exceeded.
+const SHARE: u64 = 16;
+
+impl Room {
+    /// Takes one report, unless they have to be counted for it.
+    pub(crate) fn take(&self) -> bool {
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
+    }
+
+    /// The trail was found to have room for so many more.
+    pub(crate) fn set(&self, more: u64) {
+        self.0.store(more / SHARE, Ordering::Relaxed);
+    }
+}
+
+/// What writes were about lately, for every request of a service.
+#[derive(Debug)]
+pub(crate) struct Names {
+    flows: Cache<(Id, FlowName), Current<KnownFlow>>,
+    trails: Cache<(Id, Id, TrailName), Current<KnownTrail>>,
+    /// By what leads to the newest.
+    artifacts: Cache<(Id, Key), KnownArtifact>,
+    /// By the digest of what was reported, of which all was known already.
+    repos: Cache<(Id, Hash), Current<Id>>,
+}
+
+/// How much memory each kind takes, in bytes.
+const BUDGET: usize = 4 << 20;
+
+/// More bytes than an entry takes, with the longest of names.
+const ENTRY: usize = 1024;
+
+const _: () = {
+    let trail = size_of::<(Id, Id, TrailName)>() + TrailName::MAX_LEN + size_of::<Current<KnownTrail>>();
+    let names = 2 * TemplateReferenceName::MAX_LEN + Fingerprint::MAX_LEN;
+    let artifact = size_of::<(Id, Key)>() + size_of::<KnownArtifact>() + names;
+    assert!(trail < ENTRY && artifact < ENTRY && FlowName::MAX_LEN <= TrailName::MAX_LEN);
+};
+
+/// A service remembers nothing at first.
+pub(crate) const fn no_names() -> Names {
+    Names {
+        flows: Cache::new(BUDGET),
+        trails: Cache::new(BUDGET),
+        artifacts: Cache::new(BUDGET),
+        repos: Cache::new(BUDGET),
+    }
+}
+
+/// What a fact makes known once it is recorded.
+pub(crate) enum News {
+    Flow(FlowName, KnownFlow),
+    Trail(TrailName, Id, KnownTrail),
+    Artifact(Vec<Key>, Arc<KnownArtifact>),
+}
+
+impl News {
+    pub(crate) fn of(fact: &Fact, limits: &Limits) -> Option<Self> {
+        Some(match fact {
+            Fact::FlowCreated { record } | Fact::FlowUpdated { record } | Fact::FlowTagged { record } => {
+                Self::Flow(record.name.clone(), record.into())
+            }
+            Fact::TrailBegun { record } => {
+                Self::Trail(record.name.clone(), record.flow, KnownTrail::begun(record, limits))
+            }
+            Fact::TrailUpdated { record, .. } => {
+                Self::Trail(record.name.clone(), record.flow, KnownTrail::new(record))
+            }
+            Fact::ArtifactReported { record } => {
+                Self::Artifact(record.names().collect(), Arc::new(record.into()))
+            }
+            _ => return None,
+        })
+    }
+}
+
+impl Names {
+    /// Remembers what was recorded in `org` at this ledger index.
+    pub(crate) fn learn(&self, org: Id, news: News, revision: u64) {
+        match news {
+            News::Flow(name, record) => {
+                self.flows.put((org, name), ENTRY, Arc::new(Current { revision, record }));
+            }
+            News::Trail(name, flow, record) => {
+                self.trails.put((org, flow, name), ENTRY, Arc::new(Current { revision, record }));
+            }
+            News::Artifact(names, record) => {
+                for name in names {
+                    self.artifacts.put((org, name), ENTRY, Arc::clone(&record));
+                }
+            }
+        }
+    }
+}
+
+/// Whether an attempt at a write may take from memory what names lead to, and whether it did.
+#[derive(Debug, Default)]
+pub(crate) struct Recall {
+    is_allowed: AtomicBool,
+    is_used: AtomicBool,
+}
+
+impl Recall {
+    /// From now on.
+    pub(crate) fn allow(&self) {
+        self.is_allowed.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether what was decided so far may rest on something that is over.
+    pub(crate) fn is_used(&self) -> bool {
+        self.is_used.load(Ordering::Relaxed)
+    }
+
+    /// What came of an attempt, after which the store is asked: a refusal that no guard was checked for is none yet.
+    pub(crate) fn settle<T>(&self, outcome: Result<T>) -> Result<T> {
+        self.is_allowed.store(false, Ordering::Relaxed);
+        match (self.is_used.swap(false, Ordering::Relaxed), outcome) {
+            (true, Err(error)) if !matches!(error, Error::Store(_)) => Err(StoreError::Conflict.into()),
+            (_, outcome) => outcome,
+        }
+    }
+
+    /// What is remembered of this key, in the first attempt.
+    fn get<K: Ord, T>(&self, memory: &Cache<K, T>, key: &K) -> Option<Arc<T>> {
+        let remembered = self.is_allowed.load(Ordering::Relaxed).then(|| memory.get(key)).flatten();
+        self.is_used.fetch_or(remembered.is_some(), Ordering::Relaxed);
+        remembered
+    }
+
+    /// The same; else what the store says now, which is remembered.
+    async fn get_or_read<K: Ord, T>(
+        &self,
+        memory: &Cache<K, T>,
+        key: K,
+        read: impl Future<Output = StoreResult<Option<T>>>,
+    ) -> Result<Option<Arc<T>>> {
+        if let Some(remembered) = self.get(memory, &key) {
+            return Ok(Some(remembered));
+        }
+        let found = read.await?.map(Arc::new);
+        match &found {
+            Some(found) => memory.put(key, ENTRY, Arc::clone(found)),
+            None => memory.remove(&key),
+        }
+        Ok(found)
+    }
+}
+
+impl<T> Current<T> {
+    fn map<U>(self, of: impl FnOnce(T) -> U) -> Current<U> {
+        Current { revision: self.revision, record: of(self.record) }
+    }
+}
+
+impl Context<'_> {
+    /// The flow of this name, as a write that guards it may take it.
+    pub(crate) async fn known_flow(&self, name: &FlowName) -> Result<Option<Arc<Current<KnownFlow>>>> {
+        let org = self.org()?;
+        let read = async {
+            let flow = self.store().flow(org, name.as_str()).await?;
+            Ok(flow.map(|flow| flow.map(|flow| KnownFlow::from(&flow))))
+        };
+        self.recall().get_or_read(&self.names().flows, (org, name.clone()), read).await
+    }
+
+    /// The trail of this name in this flow, as a write that guards it may take it.
+    pub(crate) async fn known_trail(
+        &self,
+        flow: Id,
+        name: &TrailName,
+    ) -> Result<Option<Arc<Current<KnownTrail>>>> {
+        let org = self.org()?;
+        let read = async {
+            let trail = self.store().trail(org, flow, name.as_str()).await?;
+            Ok(trail.map(|trail| trail.map(|trail| KnownTrail::new(&trail))))
+        };
+        self.recall().get_or_read(&self.names().trails, (org, flow, name.clone()), read).await
+    }
+
+    /// The artifact that this leads to, the newest that the filter admits, as a write that guards it may take it.
+    pub(crate) async fn known_artifact(
+        &self,
+        key: &Key,
+        filter: &ArtifactFilter,
+    ) -> Result<Option<Arc<KnownArtifact>>> {
+        let org = self.org()?;
+        let read = async {
+            let artifact = self.store().latest_artifact(org, filter).await?;
+            Ok(artifact.as_ref().map(KnownArtifact::from))
+        };
+        self.recall().get_or_read(&self.names().artifacts, (org, key.clone()), read).await
+    }
+
+    /// The repo of which a report of this digest tells nothing new, as a write that guards it may take it.
+    pub(crate) fn known_repo(&self, reported: Hash) -> Result<Option<Arc<Current<Id>>>> {
+        Ok(self.recall().get(&self.names().repos, &(self.org()?, reported)))
+    }
+
+    /// A report of this digest tells nothing new of the repo.
+    pub(crate) fn remember_repo(&self, reported: Hash, repo: Current<Id>) -> Result<()> {
+        self.names().repos.put((self.org()?, reported), ENTRY, Arc::new(repo));
+        Ok(())
+    }
+}

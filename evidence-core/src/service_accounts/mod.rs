@@ -1,0 +1,14 @@
+//! Service accounts and their API keys: principals that are not people, each in one shared organization.
+
+pub(crate) mod operations;
+pub(crate) mod record;
+pub(crate) mod store;
+pub(crate) mod view;
+
+pub use operations::{
+    CreateServiceAccount, GetServiceAccount, ListServiceAccounts, PatchServiceAccount, ServiceAccountInput,
+    ServiceAccountPatch,
+};
+pub use record::{ApiKeyRecord, ServiceAccount};
+pub use store::ServiceAccountStore;
+pub use view::ServiceAccountView;

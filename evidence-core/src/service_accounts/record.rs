@@ -1,0 +1,93 @@
+//! Service accounts and API keys as they are recorded.
+
+use serde::{Deserialize, Serialize};
+
+use crate::auth::actor::{Actor, ActorKind, Role};
+use crate::auth::credentials::ApiKey;
+use crate::fact::payload::{UnknownFields, keep_unknown_fields};
+use crate::id::Id;
+use crate::name::ServiceAccountName;
+use crate::time::Timestamp;
+
+/// A service account as it is recorded.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
+pub struct ServiceAccount {
+    /// Its id.
+    pub id: Id,
+    /// Its name, unique in the organization.
+    pub name: ServiceAccountName,
+    /// What it is for.
+    pub description: Option<String>,
+    /// Its role.
+    pub privilege: Role,
+    /// Who created it.
+    pub created_by: Actor,
+    /// When.
+    pub created_at: Timestamp,
+    /// What a newer version of the program recorded beside.
+    #[serde(flatten, skip_deserializing)]
+    pub unknown: UnknownFields,
+}
+
+keep_unknown_fields!(ServiceAccount);
+
+/// An API key as it is recorded: everything but the key.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
+pub struct ApiKeyRecord {
+    /// Its id.
+    pub id: Id,
+    /// Whose it is.
+    pub owner: Actor,
+    /// What it is for.
+    pub description: String,
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// When it ends; `None` for never.
+    pub expires_at: Option<Timestamp>,
+    /// When it stops or stopped working before its time.
+    pub revoked_at: Option<Timestamp>,
+    /// The SHA-256 of the stored hash.
+    pub hash_sha256: String,
+    /// What a newer version of the program recorded beside.
+    #[serde(flatten, skip_deserializing)]
+    pub unknown: UnknownFields,
+}
+
+keep_unknown_fields!(ApiKeyRecord);
+
+impl ServiceAccount {
+    /// The account, as facts remember it.
+    pub(crate) fn actor(&self) -> Actor {
+        Actor { id: self.id, name: self.name.to_string(), kind: ActorKind::ServiceAccount }
+    }
+}
+
+impl ApiKeyRecord {
+    /// What is known of a new key.
+    pub(crate) fn of(
+        key: &ApiKey,
+        id: Id,
+        owner: Actor,
+        description: String,
+        created_at: Timestamp,
+        expires_at: Option<Timestamp>,
+    ) -> Self {
+        let hash_sha256 = key.hash().fingerprint();
+        let unknown = UnknownFields::default();
+        Self { id, owner, description, created_at, expires_at, revoked_at: None, hash_sha256, unknown }
+    }
+
+    /// Whether the key works at this instant.
+    pub(crate) fn is_active(&self, now: Timestamp) -> bool {
+        let over = |end: Option<Timestamp>| end.is_some_and(|end| end <= now);
+        !over(self.expires_at) && !over(self.revoked_at)
+    }
+
+    /// The key, revoked at `end` unless it stops working before that anyway.
+    pub(crate) fn revoked(mut self, end: Timestamp) -> Self {
+        self.revoked_at = [Some(end), self.expires_at, self.revoked_at].into_iter().flatten().min();
+        self
+    }
+}

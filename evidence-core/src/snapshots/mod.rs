@@ -1,0 +1,18 @@
+//! Snapshots: what ran in an environment, when, and whether it was allowed to. Kept as intervals: an artifact runs
+//! from one snapshot until another, so a report costs what changed and not what runs.
+
+pub(crate) mod expression;
+pub(crate) mod key;
+pub(crate) mod operations;
+pub(crate) mod record;
+pub(crate) mod store;
+pub(crate) mod view;
+
+pub use expression::{BadExpression, BadInterval, Expression, Interval, Position, Unit};
+pub use key::ArtifactKey;
+pub use operations::{GetSnapshot, ListSnapshots};
+pub use record::{Annotation, AppliedPolicy, Instance, PolicyDecision, Provenance, Snapshot};
+pub use store::{Run, SnapshotInstance, SnapshotRow, SnapshotStore};
+pub use view::{
+    AppliedPolicyView, ArtifactFlow, FailingArtifacts, SnapshotArtifact, SnapshotSummary, SnapshotView,
+};

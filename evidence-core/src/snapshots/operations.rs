@@ -1,0 +1,240 @@
+//! Operations on snapshots.
+
+use std::ops::RangeInclusive;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::auth::actor::Scope;
+use crate::bounded::ShortText;
+use crate::environments::store::KnownEnvironment;
+use crate::error::{Error, Resource, Result};
+use crate::name::{EnvironmentName, OrgName};
+use crate::operation::{Json, JsonList, Method, Operation};
+use crate::page::{PageNumber, PageRequest, PerPage};
+use crate::service::Context;
+use crate::snapshots::expression::{Expression, Interval, Position};
+use crate::snapshots::view::{SnapshotArtifact, SnapshotSummary, SnapshotView};
+
+impl Context<'_> {
+    /// The environment whose snapshots are asked for. The specification tells a missing one as a missing flow.
+    async fn environment_of_snapshots(&self, name: &EnvironmentName) -> Result<KnownEnvironment> {
+        let environment = self.store().environment(self.org()?, name.as_str()).await?;
+        let missing = || self.missing(Resource::Environment, name.as_str()).with_message("Flow not found");
+        Ok(environment.ok_or_else(missing)?)
+    }
+
+    /// Which snapshot an expression names; a number that no snapshot need have.
+    async fn resolve_snapshot(&self, environment: &KnownEnvironment, expression: &Expression) -> Result<i64> {
+        match expression.position(environment.status.snapshots, self.now()) {
+            Position::Index(index) => Ok(index),
+            Position::At(at) => {
+                let index = self.store().snapshot_at(self.org()?, environment.record.id, at).await?;
+                Ok(i64::try_from(index).unwrap_or(i64::MAX))
+            }
+        }
+    }
+}
+
+/// Lists the snapshots of an environment, newest first, a page at a time. A snapshot is taken when other
+/// artifacts run, where they come from or a verdict changes, or the policies do.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct ListSnapshots {
+    /// The organization's name.
+    pub org: OrgName,
+    /// The environment's name.
+    pub env_name: EnvironmentName,
+    /// Which page, from 1; the first when left out.
+    pub page: Option<PageNumber>,
+    /// Snapshots a page: 15 when left out. At most 1,000 are served, however many are asked for.
+    pub per_page: Option<PerPage<{ i64::MAX }>>,
+    /// Narrows the list: one snapshot expression, or two separated by `..`, such as `3..NOW` or `-5..-1`.
+    pub interval: Option<ShortText>,
+    /// Oldest first.
+    pub reverse: Option<bool>,
+}
+
+const DEFAULT_PER_PAGE: u64 = 15;
+
+const MAX_SERVED: u64 = 1000;
+
+impl Operation for ListSnapshots {
+    const NAME: &'static str = "list_snapshots";
+    const METHOD: Method = Method::Get;
+    const PATH: &'static str = "/snapshots/{org}/{env_name}";
+    const SCOPE: Scope = Scope::Read;
+    const SUMMARY: &'static str = "Lists the snapshots of an environment";
+    type Body = ();
+    type Output = Json<Vec<SnapshotSummary>>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
+        let interval = Interval::parse(self.interval.as_deref().unwrap_or_default())
+            .map_err(|bad| Error::invalid("query.interval", bad.to_string()))?;
+        let environment = cx.environment_of_snapshots(&self.env_name).await?;
+        let Some(range) = range(&interval, &environment, cx).await? else {
+            return Ok(Json(Vec::new()));
+        };
+        let per_page = self.per_page.map_or(DEFAULT_PER_PAGE, PerPage::get).min(MAX_SERVED);
+        let request = self.page.unwrap_or_default().request(per_page);
+        let ascending = self.reverse.unwrap_or_default();
+        let mut rows =
+            cx.store().snapshots(cx.org()?, environment.record.id, page(range, ascending, request)).await?;
+        if !ascending {
+            rows.reverse();
+        }
+        Ok(Json(rows.iter().map(|row| SnapshotSummary::new(row, cx.now())).collect()))
+    }
+}
+
+/// The numbers that a page of one or more items shows of `first..=last`, which it begins at the end of unless
+/// `ascending`. There are no gaps, so that no store has to pass over what is not on the page.
+fn page(
+    (first, last): (u64, u64),
+    ascending: bool,
+    PageRequest { offset, limit }: PageRequest,
+) -> RangeInclusive<u64> {
+    let further = limit.saturating_sub(1);
+    if ascending {
+        let first = first.saturating_add(offset);
+        first..=last.min(first.saturating_add(further))
+    } else {
+        let last = last.saturating_sub(offset);
+        first.max(last.saturating_sub(further))..=last
+    }
+}
+
+/// The existing snapshots of an interval.
+pub(super) async fn range(
+    interval: &Interval,
+    environment: &KnownEnvironment,
+    cx: &Context<'_>,
+) -> Result<Option<(u64, u64)>> {
+    let resolved = match interval {
+        Interval::Everything => Interval::Everything,
+        Interval::Only(one) => Interval::Only(numbered(environment, one, cx).await?),
+        Interval::Between(first, last) => {
+            Interval::Between(numbered(environment, first, cx).await?, numbered(environment, last, cx).await?)
+        }
+    };
+    Ok(resolved.range(environment.status.snapshots, cx.now(), |_| 0))
+}
+
+/// The expression as a number from 1, so that a time needs no second look. What is before the first is 0, which no
+/// snapshot has.
+async fn numbered(
+    environment: &KnownEnvironment,
+    expression: &Expression,
+    cx: &Context<'_>,
+) -> Result<Expression> {
+    Ok(Expression::Index(cx.resolve_snapshot(environment, expression).await?.max(0)))
+}
+
+/// Gets a snapshot of an environment: what ran, where it came from, and what the policies said of it. What stopped
+/// running with it is there, too, with the annotation `exited`.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct GetSnapshot {
+    /// The organization's name.
+    pub org: OrgName,
+    /// The environment's name.
+    pub env_name: EnvironmentName,
+    /// Which snapshot: `N`, `-N`, `#N`, `~N`, `@{time}`, `@{N.hours.ago}` or `@{now}`.
+    pub snapshot_expression: ShortText,
+}
+
+impl Operation for GetSnapshot {
+    const NAME: &'static str = "get_snapshot";
+    const METHOD: Method = Method::Get;
+    const PATH: &'static str = "/snapshots/{org}/{env_name}/{snapshot_expression}";
+    const SCOPE: Scope = Scope::Read;
+    const SUMMARY: &'static str = "Gets a snapshot of an environment";
+    type Body = ();
+    type Output = JsonList<SnapshotArtifact, SnapshotView>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
+        let expression = Expression::parse(&self.snapshot_expression)
+            .map_err(|bad| Error::invalid("snapshot_expression", bad.to_string()))?;
+        let environment = cx.environment_of_snapshots(&self.env_name).await?;
+        let resolved = cx.resolve_snapshot(&environment, &expression).await?;
+        let index =
+            u64::try_from(resolved).ok().filter(|index| (1..=environment.status.snapshots).contains(index));
+        let missing = || cx.missing(Resource::Snapshot, unresolved(&environment, &expression, resolved, cx));
+        let index = index.ok_or_else(missing)?;
+        let snapshot = cx.store().snapshot(cx.org()?, environment.record.id, index).await?;
+        SnapshotView::gather(&environment, snapshot.ok_or_else(missing)?.record, cx).await
+    }
+}
+
+/// What was asked for and what it came to, in the words that users of the public command-line client know.
+fn unresolved(
+    environment: &KnownEnvironment,
+    expression: &Expression,
+    index: i64,
+    cx: &Context<'_>,
+) -> String {
+    let org = cx.org_access().map(|access| access.name.as_str()).unwrap_or_default();
+    let (name, count) = (&environment.record.name, environment.status.snapshots);
+    let asked = match expression {
+        Expression::Index(index) => format!("#{index}"),
+        Expression::Now => "@{now}".to_owned(),
+        Expression::Back(_) | Expression::At(_) | Expression::Ago(..) => expression.to_string(),
+    };
+    format!(
+        "Org: '{org}'. Snapshot '{name}{asked}' resolves to '{name}#{index}'. len(snapshots) == {count}. Indexes are 1-based"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::page::Page;
+    use crate::snapshots::store::SnapshotRow;
+    use crate::time::{Timestamp, WholeSeconds};
+
+    proptest! {
+        #[test]
+        fn a_page_of_snapshots_is_that_window_of_all_their_numbers(
+            first in 1..9_u64, count in 0..20_u64, ascending: bool, limit in 1..9_u64,
+            offset in prop_oneof![0..25_u64, Just(u64::MAX)],
+        ) {
+            let (last, request) = (first + count, PageRequest { offset, limit });
+            let numbers = |range: RangeInclusive<u64>| {
+                if ascending { range.collect::<Vec<_>>() } else { range.rev().collect() }
+            };
+            let wanted = Page::of(numbers(first..=last), request).items;
+            prop_assert_eq!(numbers(page((first, last), ascending, request)), wanted);
+        }
+    }
+
+    #[test]
+    fn a_summary_cuts_fractions_off_and_counts_the_current_snapshot_up_to_now() {
+        let (at, now) = (Timestamp::from_micros(10_900_000), Timestamp::from_micros(20_000_000));
+        let later = Timestamp::from_micros(20_000_001);
+        let table = [
+            (at, None, 10, 0, 9),
+            (at, Some(Timestamp::from_micros(12_100_000)), 10, 12, 1),
+            (at, Some(at), 10, 10, 0),
+            (later, None, 20, 0, 0),
+        ];
+        for (at, until, from, to, duration) in table {
+            let row = SnapshotRow { index: 1, at, until, compliant: true, revision: 0 };
+            let expected = SnapshotSummary {
+                index: 1,
+                from: WholeSeconds(from),
+                to: WholeSeconds(to),
+                compliant: true,
+                duration: WholeSeconds(duration),
+            };
+            assert_eq!(SnapshotSummary::new(&row, now), expected);
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Snapshots as they are recorded: what changed in an environment, and the verdicts.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::id::Id;
+use crate::json::JsonFields;
+use crate::ledger::Hash;
+use crate::name::{Fingerprint, PolicyName};
+use crate::rules::compliance::State;
+use crate::rules::policy::RuleEvaluation;
+use crate::snapshots::key::ArtifactKey;
+use crate::time::Timestamp;
+
+/// A snapshot as it is recorded: what changed since the one before, and the verdict.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// The environment.
+    pub environment: Id,
+    /// Its number there, from 1.
+    pub index: u64,
+    /// When it was taken.
+    pub at: Timestamp,
+    /// Whether everything that runs may.
+    pub compliant: bool,
+    /// Whether a report led to it, rather than a change of policies.
+    pub reported: bool,
+    /// The policies it was evaluated by, by id.
+    pub policies: Vec<AppliedPolicy>,
+    /// Artifacts that began to run, or whose data differ from the snapshot before.
+    pub changes: Vec<Instance>,
+    /// Artifacts that no longer run.
+    pub exits: Vec<ArtifactKey>,
+}
+
+/// A policy that a snapshot was evaluated by.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AppliedPolicy {
+    /// The policy.
+    pub policy: Id,
+    /// Which version of it.
+    pub version: u64,
+}
+
+impl AppliedPolicy {
+    /// What lists of policies are told apart by: the SHA-256 of their ids and versions. Nothing of no policies.
+    pub(crate) fn digest(applied: &[Self]) -> Option<Hash> {
+        let line = |one: &Self| format!("{} {}\n", one.policy, one.version);
+        (!applied.is_empty()).then(|| Hash::of(applied.iter().map(line).collect::<String>()))
+    }
+}
+
+/// An artifact running in an environment, unchanged since snapshot `from`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Instance {
+    /// The SHA-256 of what runs; nothing where the environment knows none, as of some ECS tasks, Azure apps and Cloud
+    /// Run services.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fingerprint: Option<Fingerprint>,
+    /// Its name, as the environment knows it.
+    pub name: String,
+    /// When its instances were created, in epoch seconds, ascending; their number is the instance count.
+    pub created: Vec<i64>,
+    /// What only environments of its kind tell: pods, tasks, containers, revisions. Answers show what is under `pods` and
+    /// `ecs_context`. No snapshot is taken because it differs.
+    #[serde(default, skip_serializing_if = "JsonFields::is_empty")]
+    pub context: JsonFields,
+    /// The first snapshot with these data.
+    pub from: u64,
+    /// The first snapshot of the run that this is a part of.
+    pub since: u64,
+    /// What made it differ in that snapshot.
+    pub annotation: Annotation,
+    /// Whether it may run; nothing without policies.
+    pub compliant: Option<bool>,
+    /// Where it comes from: its newest report in each flow, and its state there.
+    pub provenance: Vec<Provenance>,
+    /// The digest of the policies that it was evaluated by ([`Snapshot::policies`]): the SHA-256 of a line for each, `<id>
+    /// <version>` and a line feed. Nothing without policies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub judged_by: Option<Hash>,
+    /// Which of these it violates, by their places, ascending. What their rules say of it follows from the provenance and is
+    /// evaluated when it is shown: recorded, it would be as long as the policies times the flows.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub violates: Vec<u16>,
+}
+
+impl Instance {
+    /// What it is told apart by from all else that runs in the environment.
+    pub fn key(&self) -> ArtifactKey {
+        ArtifactKey::new(self.fingerprint.as_ref(), &self.name)
+    }
+}
+
+/// What a version of a policy said of an artifact.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct PolicyDecision {
+    /// The policy.
+    pub policy_name: PolicyName,
+    /// Which version of it.
+    pub policy_version: u64,
+    /// `COMPLIANT` or `NON-COMPLIANT`.
+    pub status: State,
+    /// What each of its rules said; nothing where that is not known any more.
+    pub rule_evaluations: Vec<RuleEvaluation>,
+}
+
+/// Where a running artifact comes from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Provenance {
+    /// The artifact report.
+    pub artifact: Id,
+    /// Its state in that report's trail.
+    pub state: State,
+    /// Why, where no attestation accounts for it: the template cannot be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// What made an artifact differ from the snapshot before.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Annotation {
+    /// `started-compliant`, `started-non-compliant`, `started-unknown`, `became-compliant`, `became-non-compliant`,
+    /// `updated-provenance`, `changed`, `unchanged` or `exited`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Instances in the snapshot before.
+    pub was: u64,
+    /// Instances in this one.
+    pub now: u64,
+}

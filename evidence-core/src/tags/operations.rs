@@ -1,0 +1,227 @@
+//! The operation that sets and removes tags.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::auth::actor::Scope;
+use crate::bounded::{Dictionary, List, ShortText, TagValue};
+use crate::error::{Error, Missing, Resource, Result};
+use crate::fact::Fact;
+use crate::fact::names::{Guard, RecordKind};
+use crate::limits::at_most;
+use crate::name::{OrgName, TagKey};
+use crate::operation::{Acknowledged, Json, Method, Operation};
+use crate::service::{Context, Draft};
+use crate::store::entry::Current;
+use crate::tags::record::{TaggedKind, Tags};
+
+/// Sets and removes tags of a flow, an environment or a repo; the other tags stay. The same patch again changes
+/// nothing. A key that is both set and removed is 400, and so are more tags than the host permits (100 unless it says
+/// otherwise).
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct PatchTags {
+    /// The organization's name.
+    pub org: OrgName,
+    /// What has the tags. The plural is understood, too, and `env`.
+    pub resource_type: TaggedKind,
+    /// The name of a flow or environment; the id of a repo. There are no controls yet: 404.
+    pub resource_id: ShortText,
+}
+
+/// Which tags to set and which to remove.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "TagPatchInput")]
+pub struct TagPatch {
+    /// Tags to add, or to give another value.
+    pub set_tags: Option<Dictionary<TagKey, TagValue>>,
+    /// Keys to remove; those that are not there do not matter.
+    pub remove_tags: Option<List<ShortText>>,
+}
+
+impl TagPatch {
+    /// # Errors
+    /// [`Error::Invalid`] when a key is both set and removed, since either order would be a guess.
+    fn check(&self) -> Result<()> {
+        let set = self.set_tags.iter().flat_map(|tags| &tags.0);
+        let removed: Vec<&str> = self.removed().collect();
+        match set.map(|(key, _)| key.as_str()).find(|key| removed.contains(key)) {
+            Some(key) => Err(Error::invalid("remove_tags", format!("'{key}' is in set_tags as well"))),
+            None => Ok(()),
+        }
+    }
+
+    fn removed(&self) -> impl Iterator<Item = &str> {
+        self.remove_tags.iter().flat_map(|keys| &keys.0).map(ShortText::as_str)
+    }
+
+    fn apply(&self, tags: &Tags) -> Tags {
+        let mut tags = tags.clone();
+        for key in self.removed() {
+            tags.remove(key);
+        }
+        tags.extend(
+            self.set_tags
+                .iter()
+                .flat_map(|tags| &tags.0)
+                .map(|(key, value)| (key.to_string(), value.to_string())),
+        );
+        tags
+    }
+}
+
+impl Operation for PatchTags {
+    const NAME: &'static str = "patch_tags";
+    const METHOD: Method = Method::Patch;
+    const PATH: &'static str = "/tags/{org}/{resource_type}/{resource_id}";
+    const SCOPE: Scope = Scope::Write;
+    const SUMMARY: &'static str = "Sets and removes tags of a resource";
+    type Body = Json<TagPatch>;
+    type Output = Json<Acknowledged>;
+
+    fn org(&self) -> Option<&OrgName> {
+        Some(&self.org)
+    }
+
+    async fn run(self, Json(patch): Self::Body, cx: &Context<'_>) -> Result<Self::Output> {
+        patch.check()?;
+        cx.retry(|| self.tag(&patch, cx)).await?;
+        Ok(Json(Acknowledged::Ok))
+    }
+}
+
+impl PatchTags {
+    async fn tag(&self, patch: &TagPatch, cx: &Context<'_>) -> Result<()> {
+        if let Some(draft) = self.draft(patch, cx).await? {
+            cx.record(draft).await?;
+        }
+        Ok(())
+    }
+
+    /// What the patch changes, if anything.
+    async fn draft(&self, patch: &TagPatch, cx: &Context<'_>) -> Result<Option<Draft>> {
+        let (store, org, most) = (cx.store(), cx.org()?, cx.limits().tags);
+        let missing = || self.missing(cx);
+        match self.resource_type {
+            TaggedKind::Flow => {
+                let Current { revision, mut record } =
+                    store.flow(org, &self.resource_id).await?.ok_or_else(missing)?;
+                let guard = Guard::Revision(RecordKind::Flow, record.id, revision);
+                let changed = retagged(&mut record.tags, patch, most)?;
+                Ok(changed.then(|| Draft::of(Fact::FlowTagged { record }, guard)))
+            }
+            TaggedKind::Environment => {
+                let known = store.environment(org, &self.resource_id).await?.ok_or_else(missing)?;
+                let guard = known.unchanged();
+                let mut record = known.record;
+                let changed = retagged(&mut record.tags, patch, most)?;
+                Ok(changed.then(|| Draft::of(Fact::EnvironmentTagged { record }, guard)))
+            }
+            TaggedKind::Repo => {
+                let id = self.resource_id.parse().map_err(|_| missing())?;
+                let Current { revision, mut record } = store.repo(org, id).await?.ok_or_else(missing)?;
+                let guard = Guard::Revision(RecordKind::Repo, record.id, revision);
+                let changed = retagged(&mut record.tags, patch, most)?;
+                Ok(changed.then(|| Draft::of(Fact::RepoTagged { record }, guard)))
+            }
+            // There are no controls yet, so none has this name.
+            TaggedKind::Control => Err(missing().into()),
+        }
+    }
+
+    fn missing(&self, cx: &Context<'_>) -> Missing {
+        cx.missing(Resource::Tagged(self.resource_type), self.resource_id.as_str())
+    }
+}
+
+/// Whether the patch changed anything.
+fn retagged(tags: &mut Tags, patch: &TagPatch, most: usize) -> Result<bool> {
+    let patched = patch.apply(tags);
+    at_most(most, patched.len(), "set_tags")?;
+    let changed = patched != *tags;
+    *tags = patched;
+    Ok(changed)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn patch(set: &[(&str, &str)], remove: &[&str]) -> TagPatch {
+        let key = |text: &str| text.parse::<TagKey>().unwrap();
+        TagPatch {
+            set_tags: Some(Dictionary(
+                set.iter().map(|(name, value)| (key(name), value.parse().unwrap())).collect(),
+            )),
+            remove_tags: Some(List(remove.iter().map(|name| name.parse().unwrap()).collect())),
+        }
+    }
+
+    fn tags(pairs: &[(&str, &str)]) -> Tags {
+        pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn a_patch_sets_replaces_and_removes_and_leaves_the_rest() {
+        let table = [
+            (patch(&[], &[]), tags(&[("a", "1"), ("b", "2")]), false),
+            (TagPatch::default(), tags(&[("a", "1"), ("b", "2")]), false),
+            (patch(&[("c", "3")], &[]), tags(&[("a", "1"), ("b", "2"), ("c", "3")]), true),
+            (patch(&[("a", "9")], &["b"]), tags(&[("a", "9")]), true),
+            (patch(&[("a", "1")], &["absent", ""]), tags(&[("a", "1"), ("b", "2")]), false),
+        ];
+        for (patch, expected, changed) in table {
+            let mut found = tags(&[("a", "1"), ("b", "2")]);
+            assert_eq!(retagged(&mut found, &patch, 3).unwrap(), changed, "{patch:?}");
+            assert_eq!(found, expected, "{patch:?}");
+        }
+    }
+
+    #[test]
+    fn a_resource_has_so_many_tags_and_no_more() {
+        let mut found = tags(&[("a", "1"), ("b", "2")]);
+        assert!(matches!(retagged(&mut found, &patch(&[("c", "3")], &[]), 2), Err(Error::Invalid { .. })));
+        assert!(retagged(&mut found, &patch(&[("c", "3")], &["a"]), 2).unwrap());
+        assert_eq!(found, tags(&[("b", "2"), ("c", "3")]));
+    }
+
+    #[test]
+    fn a_key_may_not_be_set_and_removed_at_once() {
+        assert!(patch(&[("a", "1")], &["b"]).check().is_ok());
+        assert!(matches!(patch(&[("a", "1")], &["a"]).check(), Err(Error::Invalid { .. })));
+    }
+
+    #[test]
+    fn every_spelling_of_a_kind_is_understood() {
+        let table = [
+            (TaggedKind::Flow, vec!["flow", "flows"]),
+            (TaggedKind::Environment, vec!["environment", "environments", "env"]),
+            (TaggedKind::Repo, vec!["repo", "repos"]),
+            (TaggedKind::Control, vec!["control", "controls"]),
+        ];
+        for (kind, spellings) in table {
+            for spelling in spellings {
+                let read = serde_json::from_value::<TaggedKind>(spelling.into());
+                assert_eq!(read.ok(), Some(kind), "{spelling}");
+            }
+        }
+        assert!(serde_json::from_value::<TaggedKind>("Flow".into()).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn a_patch_applied_twice_is_as_good_as_once(
+            before in prop::collection::btree_map("[a-e]", "[0-9]", 0..5),
+            set in prop::collection::btree_map("[a-c]", "[0-9]", 0..4),
+            removed in prop::collection::vec("[d-f]", 0..4),
+        ) {
+            let set = Dictionary(set.into_iter().map(|(key, value)| (key.parse().unwrap(), value.parse().unwrap())).collect());
+            let removed = List(removed.iter().map(|key| key.parse().unwrap()).collect());
+            let patch = TagPatch { set_tags: Some(set), remove_tags: Some(removed) };
+            let once = patch.apply(&before);
+            prop_assert_eq!(patch.apply(&once), once);
+        }
+    }
+}

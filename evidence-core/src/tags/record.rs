@@ -1,0 +1,69 @@
+//! Tags as they are recorded, and how lists are narrowed by them.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// The kinds of resources that have tags.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[expect(missing_docs, reason = "the variants are the kinds")]
+#[non_exhaustive]
+pub enum TaggedKind {
+    #[serde(alias = "flows")]
+    Flow,
+    #[serde(alias = "environments", alias = "env")]
+    Environment,
+    #[serde(alias = "repos")]
+    Repo,
+    #[serde(alias = "controls")]
+    Control,
+}
+
+/// Labels on a resource.
+pub type Tags = BTreeMap<String, String>;
+
+/// A tag a list is narrowed by: `key`, or `key:value` split at the first colon.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TagFilter {
+    /// The key that must be there.
+    pub key: String,
+    /// The value it must have, if one was given.
+    pub value: Option<String>,
+}
+
+impl TagFilter {
+    /// Reads `key` or `key<separator>value`.
+    pub fn parse(text: &str, separator: char) -> Self {
+        match text.split_once(separator) {
+            Some((key, value)) => Self { key: key.to_owned(), value: Some(value.to_owned()) },
+            None => Self { key: text.to_owned(), value: None },
+        }
+    }
+
+    /// Whether these tags satisfy the filter.
+    pub fn matches(&self, tags: &Tags) -> bool {
+        tags.get(&self.key).is_some_and(|found| self.value.as_ref().is_none_or(|wanted| wanted == found))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tag_filter_splits_at_the_first_separator() {
+        let tags: Tags = [("team".to_owned(), "a:b".to_owned())].into();
+        for (text, matches) in [
+            ("team", true),
+            ("team:a:b", true),
+            ("team:a", false),
+            ("team:", false),
+            ("", false),
+            ("TEAM", false),
+        ] {
+            assert_eq!(TagFilter::parse(text, ':').matches(&tags), matches, "{text}");
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! Long texts that many records have in common, such as templates: kept once an organization, in a ledger entry of their
+//! own ([`Fact::TextKept`](crate::Fact::TextKept)), and referred to by digest.
+
+pub(crate) mod draft;
+pub(crate) mod record;
+pub(crate) mod store;
+
+pub use record::TextRef;
+pub use store::TextStore;

@@ -1,0 +1,175 @@
+//! What every report has in common: the flow, trail and repo it names come into being with it, in the same write
+//! (decisions, Recording). Look-ups never create.
+
+use std::sync::Arc;
+
+use crate::artifacts::store::ArtifactFilter;
+use crate::error::{Error, Resource, Result};
+use crate::fact::Fact;
+use crate::fact::names::{Guard, Key, RecordKind};
+use crate::fact::payload::UnknownFields;
+use crate::flows::record::Flow;
+use crate::id::Id;
+use crate::json::JsonText;
+use crate::name::{Fingerprint, FlowName, TrailName};
+use crate::service::names::{KnownArtifact, KnownFlow, KnownTrail};
+use crate::service::{Context, Draft};
+use crate::store::entry::Current;
+use crate::trails::record::Trail;
+use crate::trails::store::Reported;
+
+/// Refuses a report of this kind that would be one too many for its trail.
+pub(crate) async fn check_room(
+    trail: &KnownTrail,
+    name: &TrailName,
+    kind: Reported,
+    cx: &Context<'_>,
+) -> Result<()> {
+    let (most, reports) = match kind {
+        Reported::Artifacts => (cx.limits().trail_artifacts, "artifacts"),
+        Reported::Attestations => (cx.limits().trail_attestations, "attestations"),
+    };
+    if trail.room(kind).take() {
+        return Ok(());
+    }
+    let size = cx.store().trail_size(cx.org()?, trail.id, kind, most).await?;
+    if size < most {
+        trail.room(kind).set(most - size);
+        return Ok(());
+    }
+    let text = format!("Trail '{name}' has {most} {reports} and takes no more");
+    Err(Error::invalid("trail_name", text))
+}
+
+impl Draft {
+    /// The flow of this name; a new one, where there is none and the settings allow it.
+    pub(crate) async fn flow(&mut self, name: &FlowName, cx: &Context<'_>) -> Result<KnownFlow> {
+        let known = cx.known_flow(name).await?;
+        self.flow_unless(known, name, cx)
+    }
+
+    /// The known flow; else a new one of this name, where the settings allow it.
+    pub(crate) fn flow_unless(
+        &mut self,
+        known: Option<Arc<Current<KnownFlow>>>,
+        name: &FlowName,
+        cx: &Context<'_>,
+    ) -> Result<KnownFlow> {
+        if let Some(Current { revision, record }) = known.as_deref() {
+            self.guards.push(Guard::Denotes(Key::Flow(name.clone()), record.id));
+            self.flow = Some(Guard::Revision(RecordKind::Flow, record.id, *revision));
+            return Ok(*record);
+        }
+        if !cx.settings().implicit_flows {
+            return Err(cx.missing(Resource::Flow, name.as_str()).into());
+        }
+        let record = Flow::named(name.clone(), "flow_name", cx)?;
+        let known = KnownFlow::from(&record);
+        self.guarded(Fact::FlowCreated { record }, Guard::Vacant(Key::Flow(name.clone())));
+        Ok(known)
+    }
+
+    /// The last report of this content to the trail, if there is one; none where there is no trail yet.
+    pub(crate) async fn content(
+        &mut self,
+        trail: Option<Id>,
+        fingerprint: &Fingerprint,
+        cx: &Context<'_>,
+    ) -> Result<Option<Arc<KnownArtifact>>> {
+        let Some(trail) = trail else { return Ok(None) };
+        let filter = ArtifactFilter {
+            trail: Some(trail),
+            fingerprint: Some(fingerprint.to_string()),
+            ..ArtifactFilter::default()
+        };
+        self.artifact(Key::Content { trail, fingerprint: fingerprint.clone() }, &filter, cx).await
+    }
+
+    /// The same of an artifact of this template name.
+    pub(crate) async fn artifact_named(
+        &mut self,
+        trail: Option<Id>,
+        name: &str,
+        cx: &Context<'_>,
+    ) -> Result<Option<Arc<KnownArtifact>>> {
+        let Some(trail) = trail else { return Ok(None) };
+        let name = name.to_owned();
+        let filter =
+            ArtifactFilter { trail: Some(trail), name: Some(name.clone()), ..ArtifactFilter::default() };
+        self.artifact(Key::Artifact { trail, name }, &filter, cx).await
+    }
+
+    async fn artifact(
+        &mut self,
+        key: Key,
+        filter: &ArtifactFilter,
+        cx: &Context<'_>,
+    ) -> Result<Option<Arc<KnownArtifact>>> {
+        let known = cx.known_artifact(&key, filter).await?;
+        self.guards.extend(known.as_ref().map(|known| Guard::Denotes(key, known.id)));
+        Ok(known)
+    }
+
+    /// The id of the known trail; else of a new one of this name with the flow's template.
+    pub(crate) fn trail_unless(
+        &mut self,
+        known: Option<&Current<KnownTrail>>,
+        flow: &KnownFlow,
+        name: &TrailName,
+        cx: &Context<'_>,
+    ) -> Id {
+        let key = Key::Trail { flow: flow.id, name: name.clone() };
+        if let Some(Current { record, .. }) = known {
+            self.guards.push(Guard::Denotes(key, record.id));
+            return record.id;
+        }
+        let record = Trail::begun(flow, name.clone(), cx);
+        let id = record.id;
+        self.guarded(Fact::TrailBegun { record }, Guard::Vacant(key));
+        self.guards.extend(self.flow.take());
+        id
+    }
+}
+
+/// What a report's path names, as far as it is there already.
+#[derive(Debug)]
+pub(crate) struct ReportTarget {
+    pub(crate) flow: Option<Arc<Current<KnownFlow>>>,
+    pub(crate) trail: Option<Arc<Current<KnownTrail>>>,
+}
+
+impl ReportTarget {
+    /// The flow and the trail of these names.
+    pub(crate) async fn read(flow: &FlowName, trail: &TrailName, cx: &Context<'_>) -> Result<Self> {
+        let Some(flow) = cx.known_flow(flow).await? else {
+            return Ok(Self { flow: None, trail: None });
+        };
+        let trail = cx.known_trail(flow.record.id, trail).await?;
+        Ok(Self { flow: Some(flow), trail })
+    }
+}
+
+impl Trail {
+    /// A trail of `flow` as a report begins it.
+    pub(crate) fn begun(flow: &KnownFlow, name: TrailName, cx: &Context<'_>) -> Self {
+        Self {
+            id: cx.new_id(),
+            flow: flow.id,
+            name,
+            description: String::new(),
+            git_commit_info: None,
+            repo_info: None,
+            repo_ids: Vec::new(),
+            origin_url: String::new(),
+            user_data: JsonText::empty_object(),
+            external_urls: None,
+            template: flow.template,
+            template_id: flow.template_id,
+            created_at: cx.now(),
+            created_by: cx.actor(),
+            last_modified_at: cx.now(),
+            last_modified_by: cx.actor(),
+            unknown: UnknownFields::default(),
+        }
+    }
+}

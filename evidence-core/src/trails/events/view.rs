@@ -1,0 +1,386 @@
+//! What happened to a trail, as answers carry it: of each event the keys that its type has.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::artifacts::record::Artifact;
+use crate::attestations::record::{Attestation, Binding};
+use crate::bounded::{Address, Description, FreeForm, List, ShortText, text};
+use crate::git::GitCommit;
+use crate::id::Id;
+use crate::name::{AttestationName, EnvironmentName, Fingerprint, TrailName};
+use crate::repos::record::{RepoInfo, VcsProvider};
+use crate::time::Seconds;
+use crate::trails::events::{Event, RuntimeEvent, TrailEventKind};
+use crate::trails::record::Trail;
+
+/// Something that happened to a trail. Its `type` says what, and which keys there are beside the ones that all have.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "TrailEvent")]
+#[non_exhaustive]
+pub struct EventView {
+    /// The organization's id.
+    pub org_id: Id,
+    /// The flow's id.
+    pub flow_id: Id,
+    /// The trail's id.
+    pub trail_id: Id,
+    /// When it happened, in epoch seconds.
+    pub timestamp: Seconds,
+    /// What happened.
+    #[serde(flatten)]
+    pub what: EventDetails,
+}
+
+/// What happened, with the keys of its type.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum EventDetails {
+    /// The trail was begun.
+    TrailReported {
+        /// What it was reported from.
+        #[serde(flatten)]
+        source: EventSource,
+        /// The id of the user or service account that began it.
+        setting_user_id: Id,
+        /// The trail as it was begun.
+        trail_data_json: TrailData,
+    },
+    /// The trail was changed.
+    TrailUpdated {
+        /// What it was reported from.
+        #[serde(flatten)]
+        source: EventSource,
+        /// The id of the user or service account that changed it.
+        setting_user_id: Id,
+        /// The trail as it was then.
+        trail_data_json: TrailData,
+        /// The names of what changed, such as `description`, `git_commit_info` or `template`.
+        changes: Vec<String>,
+    },
+    /// An artifact was reported to the trail.
+    ArtifactCreationReported {
+        /// What it was reported from.
+        #[serde(flatten)]
+        source: EventSource,
+        /// The SHA-256 of the artifact's content.
+        artifact_fingerprint: Fingerprint,
+        /// The file's name, or the image's reference.
+        artifact_name: String,
+        /// The id of the report.
+        artifact_id: Id,
+        /// What the template calls the artifact; `""` without a name.
+        template_reference_name: String,
+        /// The commit it was built from, in full; `""` where none was told in full.
+        git_commit: String,
+    },
+    /// An attestation of the trail was reported.
+    TrailAttestationReported {
+        /// The attestation.
+        #[serde(flatten)]
+        attestation: AttestationEvent,
+    },
+    /// An attestation of an artifact was reported.
+    ArtifactAttestationReported {
+        /// The attestation.
+        #[serde(flatten)]
+        attestation: AttestationEvent,
+        /// The SHA-256 of the artifact that it is about.
+        artifact_fingerprint: Fingerprint,
+        /// What the template calls that artifact; `""` without a name.
+        artifact_name: String,
+        /// The same as `artifact_name`.
+        target_artifact: String,
+    },
+    /// An attestation was reported of an artifact that its name in the template and a commit tell.
+    TrailAttestationForArtifactReported {
+        /// The attestation.
+        #[serde(flatten)]
+        attestation: AttestationEvent,
+        /// What the template calls the artifact that it is about.
+        target_artifact: String,
+    },
+    /// An artifact of the trail began to run in an environment.
+    ArtifactStartedRunning {
+        /// What ran, and where.
+        #[serde(flatten)]
+        run: RunEvent,
+        /// Always 1.
+        replica_number: u8,
+    },
+    /// An artifact of the trail no longer ran in an environment.
+    ArtifactStoppedRunning {
+        /// What ran, and where.
+        #[serde(flatten)]
+        run: RunEvent,
+    },
+}
+
+/// The commit and the repository that something was reported from.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct EventSource {
+    /// The commit that was reported; null without one.
+    pub git_commit_info: Option<EventCommit>,
+    /// The repository that it was reported from; null without one.
+    pub repo_info: Option<EventRepo>,
+}
+
+/// The commit that an event was reported with. Every key is there.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct EventCommit {
+    /// The commit's hash.
+    pub sha1: ShortText,
+    /// Its message; `""` where that was not reported.
+    pub message: String,
+    /// Its author, as `Name <mail>`; `""` where that was not reported.
+    pub author: String,
+    /// The author's account name at the host; null where that was not reported.
+    pub author_username: Option<ShortText>,
+    /// The branch it was built from; `""` where that was not reported.
+    pub branch: String,
+    /// When it was made, in epoch seconds; null where that was not reported.
+    pub timestamp: Option<Seconds>,
+    /// Where it can be looked at; `""` where that was not reported.
+    pub url: String,
+    /// Its parents' hashes; null where they were not reported.
+    pub parents: Option<List<ShortText>>,
+    /// Whether the host verified its signature; null where that was not reported.
+    pub verified: Option<bool>,
+    /// What the host says of its signature; null where that was not reported.
+    pub signature_state: Option<ShortText>,
+}
+
+/// The repository that an event was reported from. Every key is there.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct EventRepo {
+    /// The repo's id in this API; null where it has none.
+    pub inner_id: Option<Id>,
+    /// The organization's id.
+    pub org_id: Id,
+    /// Its id at the host; null where that was not reported.
+    pub repo_id: Option<ShortText>,
+    /// Its name, with its owner.
+    pub name: ShortText,
+    /// Where it is.
+    pub url: Address,
+    /// The kind of host; null where that was not reported.
+    pub provider: Option<VcsProvider>,
+    /// What it is about; null where that was not reported.
+    pub description: Option<Description>,
+    /// The groups it lies in; null where they were not reported.
+    pub namespace_path: Option<List<ShortText>>,
+    /// Whatever else was reported of it; null where nothing was.
+    #[schemars(with = "Option<Map<String, Value>>")]
+    pub additional_info: Option<FreeForm>,
+}
+
+/// A trail inside an event.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct TrailData {
+    /// The organization's id.
+    pub org_id: Id,
+    /// The flow's id.
+    pub flow_id: Id,
+    /// The trail's name.
+    pub name: TrailName,
+    /// The id of the user or service account that began it.
+    pub creating_user_id: Id,
+    /// What it is for.
+    pub description: String,
+    /// The commit that it is about; null without one.
+    pub git_commit_info: Option<EventCommit>,
+    /// The id of its template: another one each time the template changes.
+    pub template_id: Id,
+    /// Where it comes from, such as the address of the build; `""` where that was not told.
+    pub origin_url: String,
+    /// What the reporter wants kept along: a string that holds JSON.
+    pub user_data: String,
+    /// The ids of the repos that it was reported from.
+    pub repo_ids: Vec<Id>,
+}
+
+/// An attestation inside an event.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct AttestationEvent {
+    /// What it was reported from.
+    #[serde(flatten)]
+    pub source: EventSource,
+    /// What kind of attestation it is: `generic`, `junit`, `pull_request`, ….
+    pub attestation_type: String,
+    /// Its verdict.
+    pub is_compliant: bool,
+    /// Its id.
+    pub attestation_id: Id,
+    /// The attestation's name.
+    pub template_reference_name: AttestationName,
+    /// Always null.
+    pub is_reattestation: (),
+}
+
+/// An artifact inside an event at run time.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct RunEvent {
+    /// What it was reported from: nothing, for environments tell of no commit.
+    #[serde(flatten)]
+    pub source: EventSource,
+    /// The SHA-256 of the artifact's content.
+    pub artifact_fingerprint: Fingerprint,
+    /// The environment's id.
+    pub environment_id: Id,
+    /// The environment's name.
+    pub environment_name: EnvironmentName,
+    /// The number of the snapshot that tells of it, from 1.
+    pub snapshot_index: u64,
+    /// What the template calls the artifact; `""` without a name.
+    pub template_reference_name: String,
+}
+
+impl Event {
+    /// The event as answers carry it.
+    pub(crate) fn view(&self, org: Id, flow: Id, trail: Id) -> EventView {
+        EventView {
+            org_id: org,
+            flow_id: flow,
+            trail_id: trail,
+            timestamp: self.at.seconds(),
+            what: self.what.view(org),
+        }
+    }
+}
+
+impl TrailEventKind {
+    fn view(&self, org: Id) -> EventDetails {
+        match self {
+            Self::Begun(trail) => EventDetails::TrailReported {
+                source: EventSource::of_trail(trail, org),
+                setting_user_id: trail.created_by.id,
+                trail_data_json: TrailData::new(trail, org),
+            },
+            Self::Updated(trail, changes) => EventDetails::TrailUpdated {
+                source: EventSource::of_trail(trail, org),
+                setting_user_id: trail.last_modified_by.id,
+                trail_data_json: TrailData::new(trail, org),
+                changes: changes.clone(),
+            },
+            Self::Artifact(artifact) => reported(artifact, org),
+            Self::Attestation(attestation) => attested(attestation, org),
+            Self::Started(event) => {
+                EventDetails::ArtifactStartedRunning { run: event.view(), replica_number: 1 }
+            }
+            Self::Stopped(event) => EventDetails::ArtifactStoppedRunning { run: event.view() },
+        }
+    }
+}
+
+fn reported(artifact: &Artifact, org: Id) -> EventDetails {
+    let Artifact { git_commit_info, repo_info, repo, .. } = artifact;
+    EventDetails::ArtifactCreationReported {
+        source: EventSource::new(git_commit_info.as_ref(), repo_info.as_ref(), *repo, org),
+        artifact_fingerprint: artifact.fingerprint.clone(),
+        artifact_name: artifact.filename.clone(),
+        artifact_id: artifact.id,
+        template_reference_name: artifact.template_reference_name.clone(),
+        git_commit: text(artifact.git_commit.as_ref().map(AsRef::as_ref)),
+    }
+}
+
+fn attested(reported: &Attestation, org: Id) -> EventDetails {
+    let Attestation { git_commit_info, repo_info, repo, .. } = reported;
+    let attestation = AttestationEvent {
+        source: EventSource::new(git_commit_info.as_ref(), repo_info.as_ref(), *repo, org),
+        attestation_type: reported.kind.clone(),
+        is_compliant: reported.is_compliant,
+        attestation_id: reported.id,
+        template_reference_name: reported.name.clone(),
+        is_reattestation: (),
+    };
+    match reported.binding.clone() {
+        Binding::Trail => EventDetails::TrailAttestationReported { attestation },
+        Binding::Artifact { fingerprint, target } => EventDetails::ArtifactAttestationReported {
+            attestation,
+            artifact_fingerprint: fingerprint,
+            artifact_name: target.clone(),
+            target_artifact: target,
+        },
+        Binding::Named { target, .. } => {
+            EventDetails::TrailAttestationForArtifactReported { attestation, target_artifact: target }
+        }
+    }
+}
+
+impl RuntimeEvent {
+    fn view(&self) -> RunEvent {
+        RunEvent {
+            source: EventSource::default(),
+            artifact_fingerprint: self.fingerprint.clone(),
+            environment_id: self.environment,
+            environment_name: self.environment_name.clone(),
+            snapshot_index: self.snapshot,
+            template_reference_name: self.template_reference_name.clone(),
+        }
+    }
+}
+
+impl EventSource {
+    fn new(commit: Option<&GitCommit>, repo: Option<&RepoInfo>, repo_id: Option<Id>, org: Id) -> Self {
+        Self {
+            git_commit_info: commit.map(EventCommit::from),
+            repo_info: repo.map(|info| EventRepo::new(info.clone(), repo_id, org)),
+        }
+    }
+
+    fn of_trail(trail: &Trail, org: Id) -> Self {
+        let repo = trail.repo_ids.last().copied();
+        Self::new(trail.git_commit_info.as_ref(), trail.repo_info.as_ref(), repo, org)
+    }
+}
+
+impl From<&GitCommit> for EventCommit {
+    fn from(commit: &GitCommit) -> Self {
+        Self {
+            sha1: commit.sha1.clone(),
+            message: text(commit.message.as_deref()),
+            author: text(commit.author.as_deref()),
+            author_username: commit.author_username.clone(),
+            branch: text(commit.branch.as_deref()),
+            timestamp: commit.timestamp.map(|at| at.0.seconds()),
+            url: text(commit.url.as_deref()),
+            parents: commit.parents.clone(),
+            verified: commit.verified,
+            signature_state: commit.signature_state.clone(),
+        }
+    }
+}
+
+impl EventRepo {
+    fn new(info: RepoInfo, inner_id: Option<Id>, org_id: Id) -> Self {
+        let RepoInfo { name, url, id: repo_id, description, provider, namespace_path, additional_info } =
+            info;
+        Self { inner_id, org_id, repo_id, name, url, provider, description, namespace_path, additional_info }
+    }
+}
+
+impl TrailData {
+    fn new(trail: &Trail, org: Id) -> Self {
+        Self {
+            org_id: org,
+            flow_id: trail.flow,
+            name: trail.name.clone(),
+            creating_user_id: trail.created_by.id,
+            description: trail.description.clone(),
+            git_commit_info: trail.git_commit_info.as_ref().map(EventCommit::from),
+            template_id: trail.template_id,
+            origin_url: trail.origin_url.clone(),
+            user_data: trail.user_data.to_string(),
+            repo_ids: trail.repo_ids.clone(),
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Trails as they are recorded.
+
+use serde::{Deserialize, Serialize};
+
+use crate::auth::actor::Actor;
+use crate::fact::payload::{UnknownFields, keep_unknown_fields};
+use crate::git::GitCommit;
+use crate::id::Id;
+use crate::json::JsonText;
+use crate::links::ExternalUrls;
+use crate::name::TrailName;
+use crate::repos::record::RepoInfo;
+use crate::texts::record::TextRef;
+use crate::time::Timestamp;
+
+/// A trail as it is recorded.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
+pub struct Trail {
+    /// Its id.
+    pub id: Id,
+    /// The flow it is an execution of.
+    pub flow: Id,
+    /// Its name, unique in the flow.
+    pub name: TrailName,
+    /// What it is about.
+    pub description: String,
+    /// The commit it is for.
+    pub git_commit_info: Option<GitCommit>,
+    /// The repository, as reported.
+    pub repo_info: Option<RepoInfo>,
+    /// The repos it was reported from, the newest 100 of them, the last reported at the end.
+    pub repo_ids: Vec<Id>,
+    /// Where it came from.
+    pub origin_url: String,
+    /// Whatever the reporter added.
+    pub user_data: JsonText,
+    /// Labelled links.
+    pub external_urls: Option<ExternalUrls>,
+    /// The template's YAML text that it was begun with; nothing for
+    /// [`EMPTY_TEMPLATE`](crate::flows::EMPTY_TEMPLATE).
+    pub template: Option<TextRef>,
+    /// The id of that text.
+    pub template_id: Id,
+    /// When it was begun.
+    pub created_at: Timestamp,
+    /// By whom.
+    pub created_by: Actor,
+    /// When it was begun or last changed.
+    pub last_modified_at: Timestamp,
+    /// Who began it or last changed it.
+    pub last_modified_by: Actor,
+    /// What a newer version of the program recorded beside.
+    #[serde(flatten, skip_deserializing)]
+    pub unknown: UnknownFields,
+}
+
+keep_unknown_fields!(Trail);

@@ -1,0 +1,133 @@
+//! What a store answers about trails, and what was reported to them.
+
+use async_trait::async_trait;
+
+use crate::artifacts::store::ArtifactRow;
+use crate::attestations::store::AttestationRow;
+use crate::id::Id;
+use crate::name::TrailName;
+use crate::page::{Listed, Page, PageRequest};
+use crate::rules::template::Template;
+use crate::store::entry::Current;
+use crate::store::error::StoreResult;
+use crate::tags::record::TagFilter;
+use crate::trails::record::Trail;
+
+/// How a list of trails is narrowed; everything given must match.
+#[derive(Debug, Clone, Default)]
+pub struct TrailFilter {
+    /// Trails of this flow.
+    pub flow: Option<Id>,
+    /// Trails of flows that carry this tag.
+    pub flow_tag: Option<TagFilter>,
+    /// Trails to which an artifact was reported whose fingerprint begins so.
+    pub fingerprint: Option<String>,
+}
+
+/// A trail with what was reported to it, as far as its compliance depends on it.
+#[derive(Debug, Clone)]
+pub struct TrailContents {
+    /// The trail.
+    pub trail: Trail,
+    /// The ledger index of its newest fact.
+    pub revision: u64,
+    /// Every artifact reported to it, oldest first.
+    pub artifacts: Vec<ArtifactRow>,
+    /// Every attestation reported to it, oldest first.
+    pub attestations: Vec<AttestationRow>,
+}
+
+impl TrailContents {
+    /// How much was reported to the trail.
+    pub(crate) fn reports(&self) -> usize {
+        self.artifacts.len() + self.attestations.len()
+    }
+
+    /// About how many evaluations it takes to say what the trail has of what its template asks for.
+    pub(crate) fn evaluations(&self, template: &Template) -> usize {
+        self.reports() + template.requirements()
+    }
+
+    /// The ledger index of the newest fact about the trail.
+    pub(crate) fn newest(&self) -> u64 {
+        let artifacts = self.artifacts.iter().map(|row| row.index);
+        let attestations = self.attestations.iter().map(|row| row.index);
+        artifacts.chain(attestations).fold(self.revision, u64::max)
+    }
+
+    /// Puts trails and what was reported to them together, for stores that read each apart, in any order.
+    pub fn together(
+        trails: impl IntoIterator<Item = Current<Trail>>,
+        mut artifacts: Vec<ArtifactRow>,
+        mut attestations: Vec<AttestationRow>,
+    ) -> Vec<Self> {
+        let bare = |Current { revision, record: trail }| Self {
+            trail,
+            revision,
+            artifacts: Vec::new(),
+            attestations: Vec::new(),
+        };
+        let mut contents = Vec::from_iter(trails.into_iter().map(bare));
+        contents.sort_unstable_by_key(|of| of.trail.id);
+        artifacts.sort_unstable_by_key(|artifact| artifact.index);
+        attestations.sort_unstable_by_key(|attestation| attestation.index);
+        let place =
+            |contents: &[Self], trail: Id| contents.binary_search_by_key(&trail, |of| of.trail.id).ok();
+        for artifact in artifacts {
+            let place = artifact.trail.and_then(|trail| place(&contents, trail));
+            if let Some(of) = place.and_then(|place| contents.get_mut(place)) {
+                of.artifacts.push(artifact);
+            }
+        }
+        for attestation in attestations {
+            if let Some(of) = place(&contents, attestation.trail).and_then(|place| contents.get_mut(place)) {
+                of.attestations.push(attestation);
+            }
+        }
+        contents
+    }
+}
+
+/// A ledger entry about a trail, which is read apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TrailEntry {
+    /// Its index.
+    pub index: u64,
+    /// The bytes of its payload, as stored.
+    pub bytes: u64,
+}
+
+/// About as many bytes of memory a report to a trail takes, as far as compliance depends on it.
+pub const REPORT_BYTES: u64 = 256;
+
+/// A kind of reports to a trail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the variants are the kinds")]
+pub enum Reported {
+    Artifacts,
+    Attestations,
+}
+
+/// Queries about trails.
+#[async_trait]
+pub trait TrailStore: Send + Sync {
+    /// The trail of this name in this flow, one, with its revision.
+    async fn trail(&self, org: Id, flow: Id, name: &str) -> StoreResult<Option<Current<Trail>>>;
+    /// The trails that the filter admits (flow and what else is asked), the last begun first, by the ledger index of their
+    /// beginning, without what they say: a page, and the total.
+    async fn trails(&self, org: Id, filter: &TrailFilter, request: PageRequest) -> StoreResult<Page<Listed>>;
+    /// The id of the newest trail of each of these flows, one a flow that has any, in any order.
+    async fn newest_trails(&self, org: Id, flows: &[Id]) -> StoreResult<Vec<Id>>;
+    /// About how much [`trail_contents`](Self::trail_contents) reads of these trails, each: the bytes of its newest fact, and
+    /// [`REPORT_BYTES`] for each report to it. One an id, in any order; unknown ids are passed over.
+    async fn trail_sizes(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<Listed>>;
+    /// The trails of these ids and what was reported to them, one an id, in any order; unknown ids are passed over.
+    async fn trail_contents(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailContents>>;
+    /// The names of the trails of these ids, one an id, in any order; unknown ids are passed over.
+    async fn trail_names(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<(Id, TrailName)>>;
+    /// How many reports of this kind the trail has, counted up to `most`; none where there is no such trail.
+    async fn trail_size(&self, org: Id, trail: Id, kind: Reported, most: u64) -> StoreResult<u64>;
+    /// All ledger entries that are about this trail (begun, updated, artifacts, attestations), by ledger index, without what
+    /// they say. One that the ledger has lost is among them: nobody should take the others for the whole history.
+    async fn trail_entries(&self, org: Id, trail: Id) -> StoreResult<Vec<TrailEntry>>;
+}

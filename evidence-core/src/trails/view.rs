@@ -1,0 +1,288 @@
+//! Trails as answers carry them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures_util::{Stream, TryStreamExt, stream};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::bounded::text;
+use crate::compute::{LONG_JSON, MANY_EVALUATIONS};
+use crate::error::Result;
+use crate::flows::record::Flow;
+use crate::flows::templates::{Parsed, each_with_template};
+use crate::git::GitCommit;
+use crate::id::Id;
+use crate::json::JsonText;
+use crate::links::ExternalUrls;
+use crate::name::{FlowName, TrailName};
+use crate::operation::{Envelope, around_last};
+use crate::page::Pagination;
+use crate::rules::compliance::{ArtifactStatus, AttestationStatus, State};
+use crate::rules::template::Template;
+use crate::service::{Context, Lasting};
+use crate::store::batch::{distinct, sort_by_ids};
+use crate::tags::record::Tags;
+use crate::texts::record::TextRef;
+use crate::time::Seconds;
+use crate::trails::evaluation::{EvaluatedTrail, fitting};
+use crate::trails::events::EventView;
+use crate::trails::store::TrailContents;
+
+/// A trail: one execution of the process that its flow is, with its compliance.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "Trail")]
+#[non_exhaustive]
+pub struct TrailView {
+    /// Its name, unique in its flow.
+    pub name: TrailName,
+    /// What it is about.
+    pub description: String,
+    /// The commit that it is about; null where none was reported.
+    pub git_commit_info: Option<TrailCommit>,
+    /// Where it comes from; `""` where that was not told.
+    pub origin_url: String,
+    /// What the reporter wants kept along: an object or a list.
+    pub user_data: JsonText,
+    /// The ids of the repos it was reported from: the newest 100, the last reported at the end.
+    pub repo_ids: Vec<Id>,
+    /// Labelled links: label to address and, optionally, the fingerprint of what is there.
+    pub external_urls: Option<ExternalUrls>,
+    /// When it was begun, in epoch seconds.
+    pub created_at: Seconds,
+    /// When it was last changed, or something was last reported to it, in epoch seconds. Where its artifacts run does
+    /// not count.
+    pub last_modified_at: Seconds,
+    /// Who began it: the name of a user or service account.
+    pub created_by: String,
+    /// What the template asks for against what was reported.
+    pub compliance_status: ComplianceStatus,
+    /// Its template, as it was understood and as it was uploaded.
+    pub template: TemplateView,
+    /// The same as `compliance_status.status`.
+    pub compliance_state: State,
+    /// Whether the state is `COMPLIANT`.
+    pub is_compliant: bool,
+    /// The flow it is in.
+    pub flow: TrailFlow,
+    /// The address of the trail's page.
+    pub html_url: String,
+    /// Oldest first. Of the runs of its artifacts, each of which is an event as it starts and one as it stops, the newest
+    /// 10,000 are there; of one artifact in one environment the newest 100 and the first. A host may set other numbers.
+    /// Callers of other organizations are told of no runs.
+    // Last, for the answer about one trail writes them in their place; lists leave them out.
+    pub events: Vec<EventView>,
+}
+
+/// The flow of a trail.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct TrailFlow {
+    /// The flow's name.
+    pub name: FlowName,
+    /// The flow's tags: key to value.
+    pub tags: Tags,
+}
+
+/// The commit of a trail: `""` and `0` where nothing was reported.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct TrailCommit {
+    /// The commit's hash.
+    pub sha1: String,
+    /// Its message.
+    pub message: String,
+    /// Its author, as `Name <mail>`.
+    pub author: String,
+    /// The branch it is on.
+    pub branch: String,
+    /// When it was made, in epoch seconds.
+    pub timestamp: Seconds,
+    /// Where it can be looked at.
+    pub url: String,
+}
+
+impl From<&GitCommit> for TrailCommit {
+    fn from(commit: &GitCommit) -> Self {
+        Self {
+            sha1: commit.sha1.to_string(),
+            message: text(commit.message.as_deref()),
+            author: text(commit.author.as_deref()),
+            branch: text(commit.branch.as_deref()),
+            timestamp: commit.timestamp.map(|at| at.0).unwrap_or_default().seconds(),
+            url: text(commit.url.as_deref()),
+        }
+    }
+}
+
+/// A template, as it was understood and as it was uploaded.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "Template")]
+#[non_exhaustive]
+pub struct TemplateView {
+    /// The version of the template format: 1.
+    pub version: u8,
+    /// What it asks for.
+    pub trail: Template,
+    /// The YAML text as uploaded, byte for byte; `""` where it cannot be found.
+    pub content: String,
+}
+
+/// What a trail's template asks for against what was reported.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "TrailComplianceStatus")]
+#[non_exhaustive]
+pub struct ComplianceStatus {
+    /// The verdict over the trail and all its artifacts.
+    pub status: State,
+    /// Whether the verdict is `COMPLIANT`.
+    pub is_compliant: bool,
+    /// Why the verdict is what no line accounts for: the template cannot be read. Absent where it can.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state_info: Option<String>,
+    /// When the newest report that it rests on was made, or the trail was begun, in epoch seconds.
+    pub evaluated_at: Seconds,
+    /// The id of the template that it rests on: another one each time the template changes.
+    pub flow_template_id: Id,
+    /// Attestations of the trail itself: the expected ones in the order of the template, then the others.
+    pub attestations_statuses: Vec<AttestationStatus>,
+    /// The artifacts that the template expects or that were reported, by the template's name; one without a name, by
+    /// its fingerprint.
+    pub artifacts_statuses: BTreeMap<String, ArtifactCompliance>,
+}
+
+/// An artifact of a trail against what its template asks for.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "ArtifactComplianceStatus")]
+#[non_exhaustive]
+pub struct ArtifactCompliance {
+    /// The verdict over the artifact.
+    #[serde(flatten)]
+    pub status: ArtifactStatus,
+    /// The id of the template that it rests on.
+    pub flow_template_id: Id,
+}
+
+impl ComplianceStatus {
+    fn of(trail: &EvaluatedTrail) -> Self {
+        let template = trail.trail.template_id;
+        let status = trail.status.clone();
+        Self {
+            status: status.state,
+            is_compliant: status.is_compliant,
+            state_info: status.state_info,
+            evaluated_at: status.evaluated_at.seconds(),
+            flow_template_id: template,
+            attestations_statuses: status.attestations,
+            artifacts_statuses: status
+                .artifacts
+                .into_iter()
+                .map(|status| {
+                    (status.name.clone(), ArtifactCompliance { status, flow_template_id: template })
+                })
+                .collect(),
+        }
+    }
+}
+
+impl TrailView {
+    pub(super) fn new(evaluated: &EvaluatedTrail, flow: &Flow, cx: &Context<'_>) -> Self {
+        let trail = &evaluated.trail;
+        let Parsed { text, template } = &*evaluated.parsed;
+        Self {
+            name: trail.name.clone(),
+            description: trail.description.clone(),
+            git_commit_info: trail.git_commit_info.as_ref().map(TrailCommit::from),
+            origin_url: trail.origin_url.clone(),
+            user_data: trail.user_data.clone(),
+            repo_ids: trail.repo_ids.clone(),
+            external_urls: trail.external_urls.clone(),
+            created_at: trail.created_at.seconds(),
+            last_modified_at: evaluated.last_evidence_at().seconds(),
+            created_by: trail.created_by.name.clone(),
+            compliance_status: ComplianceStatus::of(evaluated),
+            template: TemplateView { version: 1, trail: template.clone(), content: text.clone() },
+            compliance_state: evaluated.status.state,
+            is_compliant: evaluated.status.is_compliant,
+            flow: TrailFlow { name: flow.name.clone(), tags: flow.tags.clone() },
+            html_url: cx.trail_url(&flow.name, &trail.name),
+            events: Vec::new(),
+        }
+    }
+}
+
+impl Envelope<EventView> for TrailView {
+    type Document = Self;
+
+    fn around(&self) -> Result<(Vec<u8>, Vec<u8>)> {
+        around_last(self)
+    }
+
+    fn is_long(&self) -> bool {
+        let ComplianceStatus { attestations_statuses, artifacts_statuses, .. } = &self.compliance_status;
+        let lines = artifacts_statuses.values().map(|artifact| 1 + artifact.status.attestations.len());
+        let template = self.template.content.len();
+        attestations_statuses.len() + lines.sum::<usize>() > MANY_EVALUATIONS || template > LONG_JSON
+    }
+}
+
+/// A page of trails.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct TrailList {
+    /// The trails of the page.
+    pub data: Vec<TrailView>,
+    /// Which page it is.
+    pub pagination: Pagination,
+}
+
+impl Envelope<TrailView> for Pagination {
+    type Document = TrailList;
+
+    fn around(&self) -> Result<(Vec<u8>, Vec<u8>)> {
+        self.around_data()
+    }
+}
+
+/// Trails of a list, in its order: evaluated, without their histories, one after the other.
+pub(super) fn views(
+    trails: Vec<Id>,
+    lasting: Lasting,
+) -> impl Stream<Item = Result<TrailView>> + Send + 'static {
+    let parts = fitted(trails, lasting.clone());
+    let view = |(contents, flow): (TrailContents, Arc<Flow>), template, cx: &Context<'_>| {
+        Ok(TrailView::new(&EvaluatedTrail::new(contents, template), &flow, cx))
+    };
+    let evaluations =
+        |(contents, _): &(TrailContents, Arc<Flow>), template: &Template| contents.evaluations(template);
+    let parts = stream::once(parts).try_flatten();
+    let read = move |ids| {
+        let lasting = lasting.clone();
+        async move { Ok(each_with_template(in_flows(ids, lasting.clone()).await?, lasting, evaluations, view)) }
+    };
+    parts.and_then(read).try_flatten()
+}
+
+/// These trails in parts that are read one after the other.
+async fn fitted(trails: Vec<Id>, lasting: Lasting) -> Result<impl Stream<Item = Result<Vec<Id>>> + Send> {
+    Ok(stream::iter(fitting(&trails, &lasting.context()).await?.into_iter().map(Ok)))
+}
+
+/// What was reported to these trails, in their order, with their templates and flows.
+async fn in_flows(
+    trails: Vec<Id>,
+    lasting: Lasting,
+) -> Result<Vec<(Option<TextRef>, (TrailContents, Arc<Flow>))>> {
+    let cx = lasting.context();
+    let mut found = cx.store().trail_contents(cx.org()?, &trails).await?;
+    sort_by_ids(&mut found, &trails, |contents| contents.trail.id);
+    let flows = distinct(found.iter().map(|contents| contents.trail.flow));
+    let flows = cx.store().flows_by_id(cx.org()?, &flows).await?;
+    let flows: BTreeMap<Id, Arc<Flow>> = flows.into_iter().map(|flow| (flow.id, Arc::new(flow))).collect();
+    let in_flow = |contents: TrailContents| {
+        let flow = Arc::clone(flows.get(&contents.trail.flow)?);
+        Some((contents.trail.template, (contents, flow)))
+    };
+    Ok(found.into_iter().filter_map(in_flow).collect())
+}

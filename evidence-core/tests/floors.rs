@@ -1,0 +1,129 @@
+//! The floors of `ARCHITECTURE.md`: a file imports from its own floor and from those below. Paths name the file that
+//! defines a thing and not the `mod.rs` that exports it, which stands on the highest floor.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use regex::Regex;
+
+/// The files of each floor, from the lowest: a path, all of a directory (`json/`), or all of a name (`*/record.rs`) but
+/// for those that have a line of their own.
+const FLOORS: [&str; 7] = [
+    // Values
+    "auth/actor.rs auth/credentials.rs bounded.rs cache/ decode.rs digest.rs fact/names.rs fact/payload.rs git.rs id.rs \
+     json.rs json/ ledger/ links.rs name.rs store/batch.rs store/entry.rs store/error.rs time.rs",
+    // Records and rules
+    "*/record.rs attestations/details.rs attestations/pull_requests.rs pdf/ rules/ snapshots/expression.rs \
+     snapshots/key.rs",
+    // Facts and errors
+    "compute.rs compute/ directory.rs error.rs fact.rs index.rs limits.rs page.rs",
+    // Stores
+    "*/store.rs blobs.rs feed.rs store/mod.rs",
+    // The service
+    "artifacts/trail_cache.rs auth/access.rs flows/templates.rs operation.rs operation/ policies/parsed.rs queue.rs \
+     service.rs service/ shares.rs spool.rs sweep/pending.rs texts/draft.rs turns.rs",
+    // Operations and their answers
+    "*/operations.rs */view.rs attestations/archive.rs attestations/claims.rs attestations/evidence.rs \
+     attestations/listed.rs background/runner.rs environments/evaluation.rs environments/reports.rs \
+     policies/reevaluate.rs schemas.rs sweep/job.rs trails/draft.rs trails/evaluation.rs trails/events.rs trails/pdf.rs",
+    // What is made of all that
+    "*/mod.rs administration.rs api.rs conformance/ lib.rs memory.rs memory/ seed.rs strategies/ transfer/",
+];
+
+/// The floor of a file, from 1.
+fn floor(file: &str) -> Option<usize> {
+    let of = |fits: &dyn Fn(&str) -> bool| FLOORS.iter().position(|floor| floor.split(' ').any(fits));
+    let own = of(&|path| file == path || path.ends_with('/') && file.starts_with(path));
+    own.or_else(|| of(&|path| path.strip_prefix('*').is_some_and(|name| file.ends_with(name))))
+        .map(|at| at + 1)
+}
+
+fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => sources(&path, found),
+            false => found.push(path),
+        }
+    }
+}
+
+/// The paths of a `use` declaration's tree, or of one path.
+fn paths(prefix: &str, tree: &str, found: &mut Vec<String>) {
+    let Some((head, rest)) = tree.split_once('{') else {
+        found.push(format!("{prefix}{}", tree.split(" as ").next().unwrap_or(tree).trim()));
+        return;
+    };
+    let (mut depth, mut begin) = (0, 0);
+    for (at, letter) in rest.char_indices() {
+        match letter {
+            '{' => depth += 1,
+            ',' | '}' if depth == 0 => {
+                let item = rest[begin..at].trim();
+                if !item.is_empty() {
+                    paths(&format!("{prefix}{}", head.trim()), item, found);
+                }
+                begin = at + 1;
+            }
+            '}' => depth -= 1,
+            _ => {}
+        }
+    }
+}
+
+/// The file that a path of the crate leads to: the longest part of it that names one.
+fn target(root: &Path, path: &str) -> String {
+    let mut parts: Vec<&str> = path.split("::").skip(1).collect();
+    while !parts.is_empty() {
+        let module = parts.join("/");
+        let file = [format!("{module}.rs"), format!("{module}/mod.rs")]
+            .into_iter()
+            .find(|file| root.join(file).is_file());
+        if let Some(file) = file {
+            return file;
+        }
+        parts.pop();
+    }
+    "lib.rs".to_owned()
+}
+
+#[test]
+fn a_file_imports_from_its_own_floor_and_those_below() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let (mut files, mut wrong) = (Vec::new(), Vec::new());
+    sources(&root, &mut files);
+    let (import, inline) =
+        (Regex::new(r"\buse ([^;]+);").unwrap(), Regex::new(r"\b(?:crate|super)(?:::\w+)+").unwrap());
+    let (tests, comment) = (
+        Regex::new(r"(?ms)^#\[cfg\((all\()?test[^\n]*\nmod tests \{.*").unwrap(),
+        Regex::new(r"(?m)//.*$").unwrap(),
+    );
+    for path in files {
+        let file = path.strip_prefix(&root).unwrap().to_str().unwrap();
+        if file.contains("tests") || file.ends_with("samples.rs") {
+            continue;
+        }
+        let Some(own) = floor(file) else {
+            wrong.push(format!("{file} is on no floor"));
+            continue;
+        };
+        let text = fs::read_to_string(&path).unwrap();
+        let code = comment.replace_all(&text, "");
+        let code = tests.replace(&code, "");
+        let mut imports = Vec::new();
+        import.captures_iter(&code).for_each(|found| paths("", &found[1], &mut imports));
+        imports
+            .extend(inline.find_iter(&import.replace_all(&code, "")).map(|found| found.as_str().to_owned()));
+        let parent =
+            file.trim_end_matches(".rs").trim_end_matches("/mod").rsplit_once('/').map_or("", |(at, _)| at);
+        for name in imports {
+            let path = name.replacen("super", &format!("crate::{}", parent.replace('/', "::")), 1);
+            let file_of = target(&root, &path);
+            let other = floor(&file_of).unwrap_or(usize::MAX);
+            if path.starts_with("crate::") && other > own {
+                wrong.push(format!("{file} (floor {own}) imports {name} of {file_of} (floor {other})"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

@@ -1,0 +1,168 @@
+//! The store in tables that are hash-partitioned by organization: it keeps its promises, and each statement of a request
+//! touches one partition.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use evidence_core::conformance::{Running, checks, transfer_checks};
+use evidence_store_sql::migrate::{Migration, Step};
+use sqlx::{Connection, PgConnection};
+
+use crate::connections::{Address, Session};
+use crate::db::{Options, PostgresStore};
+use crate::error::ConnectError;
+use crate::migrate::{MIGRATIONS, make};
+use crate::plans::{explain, run_in};
+use crate::schema::{Schema, TABLES};
+
+const PARTITIONS: usize = 4;
+
+/// Tables of the whole store: directories, whose names and hashes are unique over all organizations, and leases.
+const WHOLE: [&str; 4] = ["organization", "user", "api_key", "lease"];
+
+/// What reads several partitions, and why that is right: a part of the statement.
+const EXCEPTIONS: [(&str, &str); 1] =
+    [("FROM evidence.attachment_pending p WHERE (p.org", "the sweep goes through all organizations")];
+
+/// Empties tables that follow from the ledgers.
+const EMPTY: &str = "
+    TRUNCATE evidence.membership, evidence.record, evidence.name, evidence.trail, evidence.trail_entry, evidence.artifact,
+        evidence.attestation, evidence.attachment, evidence.repo, evidence.snapshot, evidence.environment_report,
+        evidence.instance, evidence.version, evidence.allowance, evidence.kept_text";
+
+/// The migrations, by which all other tables are partitioned.
+static PARTITIONED: LazyLock<[Migration; 1]> = LazyLock::new(|| {
+    let [Migration { writer, steps: [Step::Sql(sql)] }] = &MIGRATIONS else { panic!("{MIGRATIONS:?}") };
+    let steps: Box<[Step]> = Box::new([Step::Sql(partitioned(sql).leak())]);
+    [Migration { writer: *writer, steps: Box::leak(steps) }]
+});
+
+/// These statements, with tables that are partitioned.
+fn partitioned(sql: &str) -> String {
+    let mut tables = sql.split("CREATE TABLE evidence.");
+    let mut text = tables.next().unwrap().to_owned();
+    for table in tables {
+        let (name, _) = table.split_once(' ').unwrap();
+        let (columns, rest) = table.split_once("\n)").unwrap();
+        let (options, rest) = rest.split_once(';').unwrap();
+        write!(text, "CREATE TABLE evidence.{columns}\n)").unwrap();
+        if WHOLE.contains(&name) {
+            write!(text, "{options};").unwrap();
+        } else {
+            write!(text, " PARTITION BY HASH (org);").unwrap();
+            for number in 0..PARTITIONS {
+                write!(
+                    text,
+                    "CREATE TABLE evidence.{name}_{number} PARTITION OF evidence.{name}
+                        FOR VALUES WITH (MODULUS {PARTITIONS}, REMAINDER {number}){options};"
+                )
+                .unwrap();
+            }
+        }
+        text.push_str(rest);
+    }
+    text
+}
+
+/// Partitioned tables in a schema of their own.
+struct Partitioned {
+    fresh: evidence_test_postgres::Schema,
+    schema: Schema,
+}
+
+impl Partitioned {
+    async fn fresh() -> Self {
+        let fresh =
+            evidence_test_postgres::Schema::fresh().expect("EVIDENCE_TEST_POSTGRES_URL names a server");
+        let schema = Schema::new(&fresh.name).unwrap();
+        let partitioned = Self { fresh, schema };
+        partitioned.execute(&format!("CREATE SCHEMA {}", partitioned.schema.name())).await;
+        let mut connection = PgConnection::connect(&partitioned.fresh.url).await.unwrap();
+        make(&partitioned.schema, &mut connection, &*PARTITIONED).await.unwrap();
+        partitioned
+    }
+
+    async fn execute(&self, sql: &str) {
+        let mut connection = PgConnection::connect(&self.fresh.url).await.unwrap();
+        sqlx::raw_sql(self.schema.statement(sql)).execute(&mut connection).await.unwrap();
+    }
+
+    async fn store(&self) -> Result<Arc<PostgresStore>, ConnectError> {
+        let options = Options { schema: self.fresh.name.clone(), mixed_batches: false, ..Options::default() };
+        PostgresStore::connect_with(&self.fresh.url, &options).await.map(Arc::new)
+    }
+}
+
+/// The partitions that the steps of a plan read, without those that are found to be of no use before it is executed.
+fn partitions(steps: &[String]) -> BTreeSet<&str> {
+    let scans = steps.iter().filter(|step| step.contains(" Scan "));
+    let read = scans.filter_map(|step| step.split_once(" on ")?.1.split(' ').next()?.rsplit_once('_'));
+    let partitions = read.filter(|(name, _)| TABLES.iter().any(|(table, _)| table == name));
+    partitions.map(|(_, number)| number).collect()
+}
+
+/// Puts a store to the test, has its tables checked, and made again from the ledgers.
+async fn tried(name: &str, run: impl FnOnce(Arc<PostgresStore>) -> Running) -> Partitioned {
+    let tables = Partitioned::fresh().await;
+    let store = tables.store().await.unwrap();
+    run(Arc::clone(&store)).await.unwrap_or_else(|failure| panic!("{name}: {failure}"));
+    let found = store.fsck().await.unwrap();
+    let of_tables: Vec<_> = found.problems.iter().filter(|problem| problem.contains("table")).collect();
+    assert!(of_tables.is_empty(), "{name}: {of_tables:#?}");
+    if found.problems.is_empty() {
+        tables.execute(EMPTY).await;
+        store.rebuild().await.unwrap();
+        assert_eq!(store.fsck().await.unwrap(), found, "{name}");
+    }
+    tables
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL: cargo xtask test"]
+async fn partitioned_tables_keep_every_promise_and_statements_touch_one_partition() {
+    let mut made = Vec::new();
+    for check in checks() {
+        made.push(tried(check.name, |store| (check.run)(store)).await);
+    }
+    for check in transfer_checks() {
+        made.push(tried(check.name, |store| (check.run)(store)).await);
+    }
+    let statements = run_in(made.iter().map(|tables| tables.schema.name()));
+    assert!(statements.len() > 60, "{} statements", statements.len());
+    let tables = Partitioned::fresh().await;
+    let address =
+        Address { options: tables.fresh.url.parse().unwrap(), statement_timeout: Duration::from_secs(60) };
+    let mut session = Session::connect(&address).await.unwrap();
+    let (mut found, mut used) = (BTreeMap::new(), BTreeSet::new());
+    for (sql, types) in &statements {
+        let steps = explain(session.ready().await.unwrap(), &tables.schema, sql, types).await;
+        if partitions(&steps).len() > 1 {
+            match EXCEPTIONS.iter().find(|(part, _)| sql.contains(part)) {
+                Some(exception) => drop(used.insert(exception)),
+                None => drop(found.insert(sql, steps)),
+            }
+        }
+    }
+    assert!(found.is_empty(), "{found:#?}");
+    let unused: Vec<_> = EXCEPTIONS.iter().filter(|exception| !used.contains(exception)).collect();
+    assert!(unused.is_empty(), "{unused:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL: cargo xtask test"]
+async fn what_a_partition_has_besides_is_named() {
+    let tables = Partitioned::fresh().await;
+    let store = tables.store().await.unwrap();
+    tables.execute("CREATE INDEX more ON evidence.trail_1 (name)").await;
+    tables.execute("ALTER TABLE evidence.trail_1 ENABLE ROW LEVEL SECURITY").await;
+    let odd = |what: &str| format!("a table or index is not as it was made: {what}");
+    let index = odd("more on trail false true 4 USING btree (name)");
+    let problems = BTreeSet::from_iter(store.fsck().await.unwrap().problems);
+    assert_eq!(problems, BTreeSet::from([index, odd("trail with row-level security")]));
+    tables.execute("ALTER TABLE evidence.ledger_2 SET UNLOGGED").await;
+    let refused = tables.store().await;
+    let unlogged = tables.schema.table("ledger_2");
+    assert!(matches!(&refused, Err(ConnectError::Unlogged(table)) if *table == unlogged), "{refused:?}");
+}

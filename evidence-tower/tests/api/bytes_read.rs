@@ -1,0 +1,372 @@
+//! How much answers read: what they show and what they rest on, and not all that lies beside it.
+
+use std::sync::Arc;
+
+use evidence_core::{Evidence, Settings, Store};
+use serde_json::{Value, json};
+
+use crate::intercepting_store::{Answered, InterceptingStore, take_counts};
+use crate::mounts::Mount;
+use crate::support::{Api, JANE, JOHN, on_every_store};
+use crate::trails::COMMIT;
+
+/// A service that remembers nothing yet, over a store that notes how large its answers are.
+pub(crate) async fn measured(store: &Arc<dyn Store>) -> (Api, Answered) {
+    let (store, answered) = InterceptingStore::measured(Arc::clone(store));
+    let evidence = Evidence::new(Arc::new(store), Settings::default());
+    (Api::new(evidence, Mount::Tower, "measured").await, answered)
+}
+
+/// Forgets what was answered so far.
+pub(crate) fn forget(answered: &Answered) {
+    answered.lock().unwrap().clear();
+}
+
+/// Asserts that all answers since the last time come to no more than so many bytes.
+#[track_caller]
+pub(crate) fn expect_at_most(answered: &Answered, most: usize, what: &str) {
+    let answered = std::mem::take(&mut *answered.lock().unwrap());
+    let bytes: usize = answered.iter().map(|(_, bytes)| bytes).sum();
+    assert!(bytes <= most, "{what} reads {bytes} bytes, more than {most}: {answered:?}");
+}
+
+const KEYS: &str = "/service-accounts/acme/ci/api-keys";
+
+#[tokio::test]
+async fn one_key_is_read_of_those_that_an_account_has_had() {
+    on_every_store(async |api: Api, store: Arc<dyn Store>| {
+        api.post("/service-accounts/acme").json(json!({"name": "ci", "privilege": "reader"})).await.created();
+        let input = json!({"description": "k".repeat(256)});
+        let create = async || api.post(KEYS).json(&input).await.created()["id"].as_str().unwrap().to_owned();
+        let kept = create().await;
+        for _ in 0..30 {
+            api.delete(&format!("{KEYS}/{}", create().await)).await.ok();
+        }
+        let (api, answered) = measured(&store).await;
+        let one = format!("{KEYS}/{kept}");
+        let rotate = format!("{one}/rotate");
+        let table = [
+            ("listing", api.get(KEYS)),
+            ("getting", api.get(&one)),
+            ("rotating", api.post(&rotate).json(json!({}))),
+            ("revoking", api.delete(&one)),
+        ];
+        for (what, ask) in table {
+            forget(&answered);
+            assert!(ask.await.status.is_success(), "{what}");
+            expect_at_most(&answered, 6_000, what);
+        }
+    })
+    .await;
+}
+
+fn digest(number: usize) -> String {
+    format!("{number:064x}")
+}
+
+/// A report of so many artifacts.
+fn running(many: usize) -> Value {
+    let entry = |number| json!({"digests": {"app": digest(number)}, "creationTimestamp": 1});
+    json!({"artifacts": (0..many).map(entry).collect::<Vec<_>>()})
+}
+
+#[tokio::test]
+async fn a_pdf_reads_of_snapshots_what_it_shows() {
+    on_every_store(async |api: Api, store: Arc<dyn Store>| {
+        api.environment("prod").await;
+        let artifact = json!({
+            "trail_name": "t", "fingerprint": digest(0), "filename": "app", "build_url": "b", "commit_url": "c",
+        });
+        api.post("/artifacts/acme/shop").json(artifact).await.created();
+        api.put("/environments/acme/prod/report/docker").json(running(300)).await.created();
+        let (api, answered) = measured(&store).await;
+        assert_eq!(api.get("/trails/acme/shop/t/audit_pdf").await.status, 200);
+        expect_at_most(&answered, 20_000, "the PDF");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn evaluating_reads_which_artifacts_are_allowed_and_not_why() {
+    on_every_store(async |api: Api, store: Arc<dyn Store>| {
+        api.environment("prod").await;
+        for number in 0..12 {
+            let description = "d".repeat(60_000);
+            let body = json!({
+                "artifact_name": "app", "artifact_fingerprint": digest(number), "description": description,
+            });
+            api.put("/allowlists/acme/prod").json(body).await.created();
+        }
+        let (api, answered) = measured(&store).await;
+        api.put("/environments/acme/prod/report/docker").json(running(3)).await.created();
+        expect_at_most(&answered, 20_000, "a report");
+    })
+    .await;
+}
+
+/// A policy of so many bytes.
+fn policy(name: &str, bytes: usize) -> String {
+    format!("{}# {name}{}\n", crate::support::environments::PROVENANCE, "x".repeat(bytes))
+}
+
+#[tokio::test]
+async fn a_policy_is_compared_with_its_latest_version_and_shown_a_few_versions_at_a_time() {
+    const MANY: usize = 12;
+    on_every_store(async |api: Api, store: Arc<dyn Store>| {
+        let text = |number: usize| policy(&number.to_string(), 300_000);
+        for number in 0..MANY {
+            assert!(api.put_policy("large", &text(number)).await.status.is_success());
+        }
+        let (api, answered) = measured(&store).await;
+        let shown = |policy: &Value| {
+            let versions = policy["versions"].as_array().unwrap();
+            assert_eq!(versions.len(), MANY);
+            for (number, version) in versions.iter().enumerate() {
+                assert_eq!(
+                    (&version["version"], &version["policy_yaml"]),
+                    (&json!(number + 1), &json!(text(number)))
+                );
+            }
+        };
+        let largest = || {
+            let answered = std::mem::take(&mut *answered.lock().unwrap());
+            answered.into_iter().map(|(_, bytes)| bytes).max().unwrap()
+        };
+        shown(&api.get("/policies/acme/large").await.ok());
+        let bytes = largest();
+        assert!(bytes < 1_500_000, "getting a policy reads {bytes} bytes at once");
+        shown(&api.get("/policies/acme").await.ok()[0]);
+        let bytes = largest();
+        assert!(bytes < 1_500_000, "listing policies reads {bytes} bytes at once");
+        shown(&api.put_policy("large", &text(MANY - 1)).await.ok());
+        let bytes = largest();
+        assert!(bytes < 1_500_000, "putting a policy reads {bytes} bytes at once");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_environment_is_evaluated_by_a_few_large_policies_at_a_time() {
+    const MANY: usize = 6;
+    on_every_store(async |api: Api, store: Arc<dyn Store>| {
+        api.environment("prod").await;
+        for number in 0..MANY {
+            let name = format!("p{number}");
+            api.put_policy(&name, &policy(&name, 700_000)).await.created();
+            api.attach("prod", &name).await;
+        }
+        let (api, answered) = measured(&store).await;
+        api.put("/environments/acme/prod/report/docker").json(running(2)).await.created();
+        let largest = answered.lock().unwrap().iter().map(|(_, bytes)| *bytes).max().unwrap();
+        assert!(largest < 1_500_000, "a report reads {largest} bytes at once");
+        let snapshot = api.get("/snapshots/acme/prod/-1").await.ok();
+        for artifact in snapshot["artifacts"].as_array().unwrap() {
+            let decisions = artifact["policy_decisions"].as_array().unwrap();
+            assert!(decisions.iter().all(|decision| decision["status"] == "NON-COMPLIANT"));
+            assert_eq!(decisions.len(), MANY);
+        }
+        let largest = answered.lock().unwrap().iter().map(|(_, bytes)| *bytes).max().unwrap();
+        assert!(largest < 1_500_000, "a snapshot reads {largest} bytes at once");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_snapshot_reads_of_trails_their_names() {
+    on_every_store(async |api: Api, store: Arc<dyn Store>| {
+        api.environment("prod").await;
+        let artifact = json!({
+            "trail_name": "t", "fingerprint": digest(0), "filename": "app", "build_url": "b", "commit_url": "c",
+        });
+        api.post("/artifacts/acme/shop").json(artifact).await.created();
+        for _ in 0..40 {
+            let attestation = json!({"attestation_name": "scan", "is_compliant": true});
+            api.attest("generic", &attestation).await.created();
+        }
+        api.put("/environments/acme/prod/report/docker").json(running(1)).await.created();
+        let (api, answered) = measured(&store).await;
+        let snapshot = api.get("/snapshots/acme/prod/1").await.ok();
+        assert_eq!(snapshot["artifacts"][0]["flows"][0]["trail_name"], "t");
+        expect_at_most(&answered, 6_000, "a snapshot");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_snapshot_reads_a_few_commits_at_a_time() {
+    const MANY: usize = 40;
+    on_every_store(async |api: Api, store: Arc<dyn Store>| {
+        api.environment("prod").await;
+        for number in 0..MANY {
+            let commit = json!({"sha1": COMMIT, "message": "m".repeat(60_000), "author": "a", "branch": "b",
+                                "timestamp": 1, "url": ""});
+            let artifact = json!({"trail_name": "t", "fingerprint": digest(number), "filename": "app",
+                                  "build_url": "b", "commit_url": "c", "git_commit_info": commit});
+            api.post("/artifacts/acme/shop").json(artifact).await.created();
+        }
+        api.put("/environments/acme/prod/report/docker").json(running(MANY)).await.created();
+        let (api, answered) = measured(&store).await;
+        let snapshot = api.get("/snapshots/acme/prod/1").await.ok();
+        let message = |one: &Value| one["flows"][0]["git_commit_info"]["message"].as_str().map(str::len);
+        let messages = Vec::from_iter(snapshot["artifacts"].as_array().unwrap().iter().map(message));
+        assert_eq!(messages, [Some(60_000); MANY]);
+        let largest = answered.lock().unwrap().iter().map(|(_, bytes)| *bytes).max().unwrap();
+        assert!(largest < 1_500_000, "a snapshot reads {largest} bytes at once");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn where_the_artifacts_of_a_trail_ran_is_read_for_some_at_a_time() {
+    const MANY: usize = 130;
+    on_every_store(async |api: Api, store: Arc<dyn Store>| {
+        api.environment("prod").await;
+        for number in 0..MANY {
+            let artifact = json!({"trail_name": "t", "fingerprint": digest(number), "filename": "app",
+                                  "build_url": "b", "commit_url": "c"});
+            api.post("/artifacts/acme/shop").json(artifact).await.created();
+        }
+        api.put("/environments/acme/prod/report/docker").json(running(MANY)).await.created();
+        let (api, answered) = measured(&store).await;
+        for path in ["/trails/acme/shop/t", "/trails/acme/shop/t/audit_pdf", "/flows/acme"] {
+            forget(&answered);
+            assert_eq!(api.get(path).await.status, 200, "{path}");
+            assert_eq!(take_counts(&answered, ["runs"]), [2], "{path}");
+        }
+        let trail = api.get("/trails/acme/shop/t").await.ok();
+        let started = |event: &&Value| event["type"] == "artifact_started_running";
+        assert_eq!(trail["events"].as_array().unwrap().iter().filter(started).count(), MANY);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn lists_of_policies_and_of_types_read_a_few_at_a_time() {
+    const MANY: usize = 20;
+    on_every_store(async |api: Api, store: Arc<dyn Store>| {
+        api.environment("prod").await;
+        api.environment("a").await;
+        let names = Vec::from_iter((0..MANY).map(|number| format!("n{number:02}")));
+        for name in &names {
+            let document = json!({"name": name, "description": "ü".repeat(60_000)}).to_string();
+            let file = ("name=\"policy_file\"; filename=\"p.yml\"", crate::support::environments::PROVENANCE);
+            api.put("/policies/acme").form(&[("name=\"payload\"", &document), file]).await.created();
+            let form = [("name=\"data_json\"", &*document)];
+            api.post("/custom-attestation-types/acme").form(&form).await.created();
+        }
+        for environment in ["prod", "a"] {
+            let attach = api.post(&format!("/environments/acme/{environment}/policies"));
+            attach.json(json!({"policy_names": [names[MANY - 1]]})).await.ok();
+        }
+        let (api, answered) = measured(&store).await;
+        let policies = api.get("/policies/acme").await.ok();
+        let types = api.get("/custom-attestation-types/acme").await.ok();
+        let named = |list: &Value| {
+            let names = list.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap().to_owned());
+            Vec::from_iter(names)
+        };
+        assert_eq!(named(&policies), names);
+        assert_eq!(named(&types), Vec::from_iter(names.iter().rev().cloned()));
+        let consumers = policies.as_array().unwrap().iter().map(|policy| policy["consuming_envs"].clone());
+        let mut expected = vec![json!([]); MANY];
+        expected[MANY - 1] = json!(["a", "prod"]);
+        assert_eq!(Vec::from_iter(consumers), expected);
+        let largest = answered.lock().unwrap().iter().map(|(_, bytes)| *bytes).max().unwrap();
+        assert!(largest < 1_500_000, "a list reads {largest} bytes at once");
+    })
+    .await;
+}
+
+/// Makes the public flow `open`, and reports so many artifacts to it, each to the trail `t` and then to `u`.
+async fn given_artifacts(api: &Api, many: usize) {
+    let open = json!({"name": "open", "description": "", "visibility": "public"}).to_string();
+    api.put("/flows/acme/template_file").form(&[("name=\"data_json\"", &open)]).await.created();
+    for number in 0..many {
+        for trail in ["t", "u"] {
+            let artifact = json!({
+                "trail_name": trail, "template_reference_name": "app", "fingerprint": digest(number),
+                "filename": "app", "git_commit": COMMIT, "build_url": "b", "commit_url": "c",
+            });
+            api.post("/artifacts/acme/open").json(artifact).await.created();
+        }
+    }
+}
+
+async fn attest(api: &Api, document: &Value) {
+    let attest = api.post("/attestations/acme/open/trail/t/generic");
+    attest.form(&[("name=\"data_json\"", &document.to_string())]).await.created();
+}
+
+#[tokio::test]
+async fn a_list_of_artifacts_reads_each_of_their_trails_once() {
+    const MANY: usize = 70;
+    on_every_store(async |api: Api, store: Arc<dyn Store>| {
+        given_artifacts(&api, MANY).await;
+        for (number, is_compliant) in [(0, false), (MANY - 1, true)] {
+            let foo = json!({"attestation_name": "foo", "is_compliant": is_compliant,
+                             "artifact_fingerprint": digest(number)});
+            attest(&api, &foo).await;
+        }
+        let (api, answered) = measured(&store).await;
+        let by_commit = format!("/artifacts/acme/open/commit_sha/{COMMIT}");
+        for (what, path, key, many) in [
+            ("a page", "/artifacts/acme?per_page=1000", JANE, 2 * MANY),
+            ("those of a commit", &by_commit, JOHN, 2 * MANY),
+            ("those of a trail", &format!("{by_commit}?trail=t"), JANE, MANY),
+        ] {
+            forget(&answered);
+            let listed = api.get(path).key(key).await.ok();
+            assert_eq!(take_counts(&answered, ["trail_contents", "trail_sizes"]), [1, 1], "{what}");
+            let listed = listed.as_array().unwrap();
+            assert_eq!(listed.len(), many, "{what}");
+            let on = |trail: &str, number: usize| {
+                let is_it = |one: &&Value| one["trail_name"] == trail && one["fingerprint"] == digest(number);
+                listed.iter().find(is_it).unwrap()
+            };
+            for (number, state, evidence) in [
+                (0, "NON-COMPLIANT", vec!["foo"]),
+                (1, "COMPLIANT", vec![]),
+                (MANY - 1, "COMPLIANT", vec!["foo"]),
+            ] {
+                let path = format!("/artifacts/acme/open/fingerprint/{}?trail=t", digest(number));
+                let one = on("t", number);
+                let alone = api.get(&path).key(key).await.ok();
+                assert_eq!(&alone, one, "{what}");
+                let names = Vec::from_iter(one["evidence"].as_object().unwrap().keys().map(String::as_str));
+                assert_eq!((&one["state"], names), (&json!(state), evidence), "{what}");
+            }
+            if many > MANY {
+                assert_eq!(
+                    (&on("u", 0)["state"], &on("u", 0)["evidence"]),
+                    (&json!("COMPLIANT"), &json!({}))
+                );
+            }
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_list_of_artifacts_reads_a_few_attestations_at_a_time() {
+    const MANY: usize = 40;
+    on_every_store(async |api: Api, store: Arc<dyn Store>| {
+        given_artifacts(&api, MANY).await;
+        for number in 0..MANY {
+            for name in ["a", "b", "c", "d"] {
+                let document = json!({"attestation_name": name, "is_compliant": true, "user_data": {"x": "x".repeat(15_000)},
+                                      "artifact_fingerprint": digest(number)});
+                attest(&api, &document).await;
+            }
+        }
+        let (api, answered) = measured(&store).await;
+        let listed = api.get("/artifacts/acme").await.ok();
+        assert_eq!(listed.as_array().map(Vec::len), Some(15));
+        let listed = api.get("/artifacts/acme?per_page=1000").await.ok();
+        let names = |one: &Value| one["evidence"].as_object().map(serde_json::Map::len);
+        let names = listed.as_array().unwrap().iter().filter_map(names).sum::<usize>();
+        assert_eq!(names, 4 * MANY);
+        let largest = answered.lock().unwrap().iter().map(|(_, bytes)| *bytes).max().unwrap();
+        assert!(largest < 1_500_000, "a list reads {largest} bytes at once");
+    })
+    .await;
+}

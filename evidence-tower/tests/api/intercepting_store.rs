@@ -1,0 +1,551 @@
+//! A store in which something happens before each query and each write, so that tests can interleave requests. Every query
+//! is a line like its neighbours, leases and cursors excepted: `self.ask("its_name", self.inner.its_name(…)).await`.
+
+use std::fmt::Debug;
+use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use evidence_core::allowlists::{Allowance, AllowlistStore};
+use evidence_core::artifacts::{Artifact, ArtifactFilter, ArtifactRow, ArtifactStore, Matches, Origin};
+use evidence_core::attestation_types::{AttestationType, AttestationTypeStore, AttestationTypeVersion};
+use evidence_core::attestations::{Attestation, AttestationStore, NamedAttestation};
+use evidence_core::auth::KeyHash;
+use evidence_core::blobs::{Blobs, Chunks};
+use evidence_core::environments::{EnvironmentStore, KnownEnvironment};
+use evidence_core::feed::{Advance, FeedStore, Lease};
+use evidence_core::flows::{Flow, FlowFilter, FlowStore};
+use evidence_core::id::Id;
+use evidence_core::ledger::{Frontier, Hash, LedgerHashes, Needs};
+use evidence_core::name::{Fingerprint, TrailName};
+use evidence_core::orgs::{ByName, KeyHolder, Member, OrgRole, OrgStore, Organization, User};
+use evidence_core::page::{Listed, Page, PageRequest};
+use evidence_core::policies::{Policy, PolicyStore, PolicyVersion, VersionKey};
+use evidence_core::repos::{Repo, RepoFilter, RepoStore};
+use evidence_core::service_accounts::{ApiKeyRecord, ServiceAccount, ServiceAccountStore};
+use evidence_core::snapshots::{Run, Snapshot, SnapshotInstance, SnapshotRow, SnapshotStore};
+use evidence_core::store::{Health, LedgerStore, Recorder, StoreResult, StoredEntry};
+use evidence_core::sweep::{AttachmentState, Pending, PendingStore};
+use evidence_core::texts::TextStore;
+use evidence_core::time::Timestamp;
+use evidence_core::trails::{Reported, Trail, TrailContents, TrailEntry, TrailFilter, TrailStore};
+use evidence_core::{Current, Entry, Guard, RecordKind, Store, StoreError, Write};
+use futures_util::future::BoxFuture;
+
+/// What a store is called for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Call {
+    /// The query of this name.
+    Query(&'static str),
+    /// A query for so many texts.
+    Texts(usize),
+    Write,
+}
+
+/// The queries that were asked, and about how many bytes each was answered with.
+pub(crate) type Answered = Arc<Mutex<Vec<(&'static str, usize)>>>;
+
+/// Takes the queries that were answered so far.
+pub(crate) fn take_queries(answered: &Answered) -> Vec<&'static str> {
+    std::mem::take(&mut *answered.lock().unwrap()).into_iter().map(|(query, _)| query).collect()
+}
+
+/// Takes the queries that were answered so far, and counts these.
+pub(crate) fn take_counts<const MANY: usize>(answered: &Answered, of: [&str; MANY]) -> [usize; MANY] {
+    let queries = take_queries(answered);
+    of.map(|name| queries.iter().filter(|query| **query == name).count())
+}
+
+/// A store that waits for `before` with each call.
+pub(crate) struct InterceptingStore {
+    inner: Arc<dyn Store>,
+    before: Box<dyn Fn(Call) -> BoxFuture<'static, ()> + Send + Sync>,
+    unguarded: Option<RecordKind>,
+    refuses: Arc<AtomicBool>,
+    answered: Option<Answered>,
+}
+
+impl InterceptingStore {
+    pub(crate) fn new(
+        inner: Arc<dyn Store>,
+        before: impl Fn(Call) -> BoxFuture<'static, ()> + Send + Sync + 'static,
+    ) -> Self {
+        Self { inner, before: Box::new(before), unguarded: None, refuses: Arc::default(), answered: None }
+    }
+
+    /// The same, which takes no writes while `refuses` is set.
+    pub(crate) fn refusing(self, refuses: Arc<AtomicBool>) -> Self {
+        Self { refuses, ..self }
+    }
+
+    /// A store that notes how large its answers are.
+    pub(crate) fn measured(inner: Arc<dyn Store>) -> (Self, Answered) {
+        let answered = Answered::default();
+        let store = Self::new(inner, |_| Box::pin(std::future::ready(())));
+        (Self { answered: Some(Arc::clone(&answered)), ..store }, answered)
+    }
+
+    fn note(&self, query: &'static str, answer: &impl Debug) {
+        if let Some(answered) = &self.answered {
+            answered.lock().unwrap().push((query, format!("{answer:?}").len()));
+        }
+    }
+
+    /// Passes a query on, which is begun when it is awaited.
+    async fn ask<T: Debug>(
+        &self,
+        query: &'static str,
+        answer: impl Future<Output = StoreResult<T>>,
+    ) -> StoreResult<T> {
+        (self.before)(Call::Query(query)).await;
+        let answer = answer.await;
+        self.note(query, &answer);
+        answer
+    }
+
+    /// The same without the guards on the revisions and names of these records, as if operations forgot them.
+    pub(crate) fn without_guards(self, unguarded: Option<RecordKind>) -> Self {
+        Self { unguarded, ..self }
+    }
+}
+
+#[async_trait]
+impl Recorder for InterceptingStore {
+    async fn record(&self, mut write: Write) -> StoreResult<Vec<Entry>> {
+        (self.before)(Call::Write).await;
+        if self.refuses.load(Ordering::SeqCst) {
+            return Err(StoreError::Unavailable("it takes no writes".into()));
+        }
+        let kind = |guard: &Guard| match guard {
+            Guard::Revision(kind, ..) => Some(*kind),
+            Guard::Denotes(key, _) => key.kind(),
+            Guard::Vacant(_) => None,
+        };
+        write.guards.retain(|guard| self.unguarded.is_none() || kind(guard) != self.unguarded);
+        self.inner.record(write).await
+    }
+}
+
+#[async_trait]
+impl TextStore for InterceptingStore {
+    async fn texts(&self, org: Id, digests: &[Hash]) -> StoreResult<Vec<String>> {
+        (self.before)(Call::Texts(digests.len())).await;
+        let texts = self.inner.texts(org, digests).await;
+        self.note("texts", &texts);
+        texts
+    }
+}
+
+#[async_trait]
+impl FeedStore for InterceptingStore {
+    /// As a database does, it goes on where nobody waits for the answer any more.
+    async fn acquire_lease(&self, lease: &Lease, now: Timestamp) -> StoreResult<bool> {
+        let (inner, lease) = (Arc::clone(&self.inner), lease.clone());
+        let before = (self.before)(Call::Query("acquire_lease"));
+        let acquired = async move {
+            before.await;
+            inner.acquire_lease(&lease, now).await
+        };
+        tokio::spawn(acquired).await.unwrap()
+    }
+
+    async fn release_lease(&self, name: &str, holder: Id) -> StoreResult<()> {
+        self.inner.release_lease(name, holder).await
+    }
+
+    async fn cursor(&self, consumer: &str, org: Id) -> StoreResult<u64> {
+        self.inner.cursor(consumer, org).await
+    }
+
+    async fn advance_cursor(&self, advance: &Advance, now: Timestamp) -> StoreResult<bool> {
+        self.inner.advance_cursor(advance, now).await
+    }
+}
+
+#[async_trait]
+impl Health for InterceptingStore {
+    async fn ready(&self) -> StoreResult<()> {
+        self.ask("ready", self.inner.ready()).await
+    }
+}
+
+#[async_trait]
+impl Blobs for InterceptingStore {
+    async fn put(&self, org: Id, sha256: &Fingerprint, content: &mut dyn Chunks) -> StoreResult<()> {
+        self.ask("put", self.inner.put(org, sha256, content)).await
+    }
+
+    async fn get_chunk(&self, org: Id, sha256: &Fingerprint, number: u64) -> StoreResult<Option<Bytes>> {
+        self.ask("get_chunk", self.inner.get_chunk(org, sha256, number)).await
+    }
+}
+
+#[async_trait]
+impl PendingStore for InterceptingStore {
+    async fn attachment_state(&self, org: Id, sha256: &Fingerprint) -> StoreResult<AttachmentState> {
+        self.ask("attachment_state", self.inner.attachment_state(org, sha256)).await
+    }
+
+    async fn put_pending(&self, org: Id, sha256: &Fingerprint, at: Timestamp) -> StoreResult<bool> {
+        self.ask("put_pending", self.inner.put_pending(org, sha256, at)).await
+    }
+
+    async fn pending(&self, after: Option<&Pending>, limit: u64) -> StoreResult<Vec<Pending>> {
+        self.ask("pending", self.inner.pending(after, limit)).await
+    }
+
+    async fn begin_removal(&self, pending: &Pending, at: Timestamp) -> StoreResult<bool> {
+        self.ask("begin_removal", self.inner.begin_removal(pending, at)).await
+    }
+
+    async fn abandon_removal(&self, pending: &Pending, at: Timestamp) -> StoreResult<bool> {
+        self.ask("abandon_removal", self.inner.abandon_removal(pending, at)).await
+    }
+
+    async fn end_removal(&self, pending: &Pending) -> StoreResult<bool> {
+        self.ask("end_removal", self.inner.end_removal(pending)).await
+    }
+}
+
+#[async_trait]
+impl LedgerStore for InterceptingStore {
+    async fn ledger_head(&self, org: Id) -> StoreResult<Option<Frontier>> {
+        self.ask("ledger_head", self.inner.ledger_head(org)).await
+    }
+
+    async fn ledger_entries(&self, org: Id, first: u64, limit: u64) -> StoreResult<Vec<StoredEntry>> {
+        self.ask("ledger_entries", self.inner.ledger_entries(org, first, limit)).await
+    }
+
+    async fn ledger_entries_at(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<StoredEntry>> {
+        self.ask("ledger_entries_at", self.inner.ledger_entries_at(org, indexes)).await
+    }
+
+    async fn ledger_hashes(&self, org: Id, needs: &Needs) -> StoreResult<LedgerHashes> {
+        self.ask("ledger_hashes", self.inner.ledger_hashes(org, needs)).await
+    }
+}
+
+#[async_trait]
+impl OrgStore for InterceptingStore {
+    async fn org_role(&self, org: &str, user: Id) -> StoreResult<Option<OrgRole>> {
+        self.ask("org_role", self.inner.org_role(org, user)).await
+    }
+
+    async fn user(&self, name: &str) -> StoreResult<Option<User>> {
+        self.ask("user", self.inner.user(name)).await
+    }
+
+    async fn users_by_name(&self, after: &str, limit: u64) -> StoreResult<ByName<User>> {
+        self.ask("users_by_name", self.inner.users_by_name(after, limit)).await
+    }
+
+    async fn organizations_by_name(&self, after: &str, limit: u64) -> StoreResult<ByName<Organization>> {
+        self.ask("organizations_by_name", self.inner.organizations_by_name(after, limit)).await
+    }
+
+    async fn members(&self, org: Id) -> StoreResult<Vec<Current<Member>>> {
+        self.ask("members", self.inner.members(org)).await
+    }
+
+    async fn key_holder(&self, hash: &KeyHash) -> StoreResult<Option<KeyHolder>> {
+        self.ask("key_holder", self.inner.key_holder(hash)).await
+    }
+}
+
+#[async_trait]
+impl ServiceAccountStore for InterceptingStore {
+    async fn service_account(&self, org: Id, name: &str) -> StoreResult<Option<Current<ServiceAccount>>> {
+        self.ask("service_account", self.inner.service_account(org, name)).await
+    }
+
+    async fn service_accounts(&self, org: Id) -> StoreResult<Vec<ServiceAccount>> {
+        self.ask("service_accounts", self.inner.service_accounts(org)).await
+    }
+
+    async fn api_key(&self, org: Id, id: Id) -> StoreResult<Option<Current<ApiKeyRecord>>> {
+        self.ask("api_key", self.inner.api_key(org, id)).await
+    }
+
+    async fn api_keys(&self, org: Id, owner: Id, at: Timestamp) -> StoreResult<Vec<Current<ApiKeyRecord>>> {
+        self.ask("api_keys", self.inner.api_keys(org, owner, at)).await
+    }
+
+    async fn api_key_count(&self, org: Id, owner: Id, at: Timestamp) -> StoreResult<u64> {
+        self.ask("api_key_count", self.inner.api_key_count(org, owner, at)).await
+    }
+}
+
+#[async_trait]
+impl FlowStore for InterceptingStore {
+    async fn flow(&self, org: Id, name: &str) -> StoreResult<Option<Current<Flow>>> {
+        self.ask("flow", self.inner.flow(org, name)).await
+    }
+
+    async fn flows_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Flow>> {
+        self.ask("flows_by_id", self.inner.flows_by_id(org, ids)).await
+    }
+
+    async fn flows(&self, org: Id, filter: &FlowFilter, request: PageRequest) -> StoreResult<Page<Listed>> {
+        self.ask("flows", self.inner.flows(org, filter, request)).await
+    }
+}
+
+#[async_trait]
+impl TrailStore for InterceptingStore {
+    async fn trail(&self, org: Id, flow: Id, name: &str) -> StoreResult<Option<Current<Trail>>> {
+        self.ask("trail", self.inner.trail(org, flow, name)).await
+    }
+
+    async fn trails(&self, org: Id, filter: &TrailFilter, request: PageRequest) -> StoreResult<Page<Listed>> {
+        self.ask("trails", self.inner.trails(org, filter, request)).await
+    }
+
+    async fn newest_trails(&self, org: Id, flows: &[Id]) -> StoreResult<Vec<Id>> {
+        self.ask("newest_trails", self.inner.newest_trails(org, flows)).await
+    }
+
+    async fn trail_sizes(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<Listed>> {
+        self.ask("trail_sizes", self.inner.trail_sizes(org, trails)).await
+    }
+
+    async fn trail_contents(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailContents>> {
+        self.ask("trail_contents", self.inner.trail_contents(org, trails)).await
+    }
+
+    async fn trail_names(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<(Id, TrailName)>> {
+        self.ask("trail_names", self.inner.trail_names(org, trails)).await
+    }
+
+    async fn trail_size(&self, org: Id, trail: Id, kind: Reported, most: u64) -> StoreResult<u64> {
+        self.ask("trail_size", self.inner.trail_size(org, trail, kind, most)).await
+    }
+
+    async fn trail_entries(&self, org: Id, trail: Id) -> StoreResult<Vec<TrailEntry>> {
+        self.ask("trail_entries", self.inner.trail_entries(org, trail)).await
+    }
+}
+
+#[async_trait]
+impl ArtifactStore for InterceptingStore {
+    async fn fingerprints(&self, org: Id, flow: Id, prefix: &str, limit: u64) -> StoreResult<Matches> {
+        self.ask("fingerprints", self.inner.fingerprints(org, flow, prefix, limit)).await
+    }
+
+    async fn artifacts(
+        &self,
+        org: Id,
+        filter: &ArtifactFilter,
+        request: PageRequest,
+    ) -> StoreResult<Page<Artifact>> {
+        self.ask("artifacts", self.inner.artifacts(org, filter, request)).await
+    }
+
+    async fn artifacts_listed(
+        &self,
+        org: Id,
+        filter: &ArtifactFilter,
+        request: PageRequest,
+    ) -> StoreResult<Vec<Listed>> {
+        self.ask("artifacts_listed", self.inner.artifacts_listed(org, filter, request)).await
+    }
+
+    async fn latest_artifact(&self, org: Id, filter: &ArtifactFilter) -> StoreResult<Option<Artifact>> {
+        self.ask("latest_artifact", self.inner.latest_artifact(org, filter)).await
+    }
+
+    async fn artifacts_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Artifact>> {
+        self.ask("artifacts_by_id", self.inner.artifacts_by_id(org, ids)).await
+    }
+
+    async fn artifact_sizes(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Listed>> {
+        self.ask("artifact_sizes", self.inner.artifact_sizes(org, ids)).await
+    }
+
+    async fn reports(&self, org: Id, flow: Id, fingerprint: &Fingerprint) -> StoreResult<Vec<ArtifactRow>> {
+        self.ask("reports", self.inner.reports(org, flow, fingerprint)).await
+    }
+
+    async fn provenance(&self, org: Id, fingerprints: &[Fingerprint]) -> StoreResult<Vec<Origin>> {
+        self.ask("provenance", self.inner.provenance(org, fingerprints)).await
+    }
+}
+
+#[async_trait]
+impl AttestationStore for InterceptingStore {
+    async fn attestation(&self, org: Id, id: Id) -> StoreResult<Option<Attestation>> {
+        self.ask("attestation", self.inner.attestation(org, id)).await
+    }
+
+    async fn attestations_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Attestation>> {
+        self.ask("attestations_by_id", self.inner.attestations_by_id(org, ids)).await
+    }
+
+    async fn attestations(&self, org: Id, trails: &[Id], name: &str) -> StoreResult<Vec<NamedAttestation>> {
+        self.ask("attestations", self.inner.attestations(org, trails, name)).await
+    }
+}
+
+#[async_trait]
+impl RepoStore for InterceptingStore {
+    async fn repo_by_identity(&self, org: Id, identity: &str) -> StoreResult<Option<Current<Repo>>> {
+        self.ask("repo_by_identity", self.inner.repo_by_identity(org, identity)).await
+    }
+
+    async fn repo(&self, org: Id, id: Id) -> StoreResult<Option<Current<Repo>>> {
+        self.ask("repo", self.inner.repo(org, id)).await
+    }
+
+    async fn repos(&self, org: Id, filter: &RepoFilter, request: PageRequest) -> StoreResult<Page<Repo>> {
+        self.ask("repos", self.inner.repos(org, filter, request)).await
+    }
+
+    async fn repos_listed(
+        &self,
+        org: Id,
+        filter: &RepoFilter,
+        request: PageRequest,
+    ) -> StoreResult<Vec<Listed>> {
+        self.ask("repos_listed", self.inner.repos_listed(org, filter, request)).await
+    }
+}
+
+#[async_trait]
+impl EnvironmentStore for InterceptingStore {
+    async fn environment(&self, org: Id, name: &str) -> StoreResult<Option<KnownEnvironment>> {
+        self.ask("environment", self.inner.environment(org, name)).await
+    }
+
+    async fn environments(&self, org: Id) -> StoreResult<Vec<KnownEnvironment>> {
+        self.ask("environments", self.inner.environments(org)).await
+    }
+
+    async fn environments_listed(&self, org: Id) -> StoreResult<Vec<Listed>> {
+        self.ask("environments_listed", self.inner.environments_listed(org)).await
+    }
+
+    async fn environments_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<KnownEnvironment>> {
+        self.ask("environments_by_id", self.inner.environments_by_id(org, ids)).await
+    }
+}
+
+#[async_trait]
+impl SnapshotStore for InterceptingStore {
+    async fn snapshot(&self, org: Id, environment: Id, index: u64) -> StoreResult<Option<Current<Snapshot>>> {
+        self.ask("snapshot", self.inner.snapshot(org, environment, index)).await
+    }
+
+    async fn snapshots(
+        &self,
+        org: Id,
+        environment: Id,
+        range: RangeInclusive<u64>,
+    ) -> StoreResult<Vec<SnapshotRow>> {
+        self.ask("snapshots", self.inner.snapshots(org, environment, range)).await
+    }
+
+    async fn snapshot_at(&self, org: Id, environment: Id, at: Timestamp) -> StoreResult<u64> {
+        self.ask("snapshot_at", self.inner.snapshot_at(org, environment, at)).await
+    }
+
+    async fn instances(&self, org: Id, environment: Id, index: u64) -> StoreResult<Vec<SnapshotInstance>> {
+        self.ask("instances", self.inner.instances(org, environment, index)).await
+    }
+
+    async fn runs(&self, org: Id, fingerprints: &[Fingerprint], newest: u32) -> StoreResult<Vec<Run>> {
+        self.ask("runs", self.inner.runs(org, fingerprints, newest)).await
+    }
+}
+
+#[async_trait]
+impl PolicyStore for InterceptingStore {
+    async fn policy(&self, org: Id, name: &str) -> StoreResult<Option<Current<Policy>>> {
+        self.ask("policy", self.inner.policy(org, name)).await
+    }
+
+    async fn policies_listed(&self, org: Id) -> StoreResult<Vec<Listed>> {
+        self.ask("policies_listed", self.inner.policies_listed(org)).await
+    }
+
+    async fn policies_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Current<Policy>>> {
+        self.ask("policies_by_id", self.inner.policies_by_id(org, ids)).await
+    }
+
+    async fn policy_version_sizes(
+        &self,
+        org: Id,
+        versions: &[VersionKey],
+    ) -> StoreResult<Vec<Listed<VersionKey>>> {
+        self.ask("policy_version_sizes", self.inner.policy_version_sizes(org, versions)).await
+    }
+
+    async fn policy_versions_by_number(
+        &self,
+        org: Id,
+        versions: &[VersionKey],
+    ) -> StoreResult<Vec<PolicyVersion>> {
+        self.ask("policy_versions_by_number", self.inner.policy_versions_by_number(org, versions)).await
+    }
+}
+
+#[async_trait]
+impl AllowlistStore for InterceptingStore {
+    async fn allowances_listed(&self, org: Id) -> StoreResult<Vec<Listed<u64>>> {
+        self.ask("allowances_listed", self.inner.allowances_listed(org)).await
+    }
+
+    async fn allowances(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<Allowance>> {
+        self.ask("allowances", self.inner.allowances(org, indexes)).await
+    }
+
+    async fn allowed(
+        &self,
+        org: Id,
+        environment: Id,
+        fingerprints: &[Fingerprint],
+    ) -> StoreResult<Vec<Fingerprint>> {
+        self.ask("allowed", self.inner.allowed(org, environment, fingerprints)).await
+    }
+
+    async fn allowlist_size(&self, org: Id, environment: Id, most: u64) -> StoreResult<u64> {
+        self.ask("allowlist_size", self.inner.allowlist_size(org, environment, most)).await
+    }
+}
+
+#[async_trait]
+impl AttestationTypeStore for InterceptingStore {
+    async fn attestation_type(&self, org: Id, name: &str) -> StoreResult<Option<Current<AttestationType>>> {
+        self.ask("attestation_type", self.inner.attestation_type(org, name)).await
+    }
+
+    async fn attestation_types_listed(&self, org: Id) -> StoreResult<Vec<Listed>> {
+        self.ask("attestation_types_listed", self.inner.attestation_types_listed(org)).await
+    }
+
+    async fn attestation_types_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<AttestationType>> {
+        self.ask("attestation_types_by_id", self.inner.attestation_types_by_id(org, ids)).await
+    }
+
+    async fn attestation_type_version_sizes(
+        &self,
+        org: Id,
+        versions: &[VersionKey],
+    ) -> StoreResult<Vec<Listed<VersionKey>>> {
+        self.ask("attestation_type_version_sizes", self.inner.attestation_type_version_sizes(org, versions))
+            .await
+    }
+
+    async fn attestation_type_versions_by_number(
+        &self,
+        org: Id,
+        versions: &[VersionKey],
+    ) -> StoreResult<Vec<AttestationTypeVersion>> {
+        self.ask(
+            "attestation_type_versions_by_number",
+            self.inner.attestation_type_versions_by_number(org, versions),
+        )
+        .await
+    }
+}

@@ -1,0 +1,197 @@
+//! Reads an organization's ledger fact by fact, and checks each against those before it.
+
+use std::collections::BTreeMap;
+
+use evidence_core::artifacts::Artifact;
+use evidence_core::attestations::{Attestation, Binding};
+use evidence_core::environments::Environment;
+use evidence_core::flows::Flow;
+use evidence_core::id::Id;
+use evidence_core::name::Fingerprint;
+use evidence_core::repos::Repo;
+use evidence_core::snapshots::{AppliedPolicy, Snapshot};
+use evidence_core::time::Timestamp;
+use evidence_core::trails::Trail;
+use evidence_core::{Fact, Store};
+use serde_json::Value;
+
+use crate::support::Api;
+
+/// The state of an organization after the facts so far, and what did not fit.
+#[derive(Default)]
+pub(crate) struct LedgerChecker {
+    at: Timestamp,
+    environments: BTreeMap<Id, Environment>,
+    flows: BTreeMap<Id, Flow>,
+    versions: BTreeMap<Id, u64>,
+    /// Number and time of the latest snapshot.
+    snapshots: BTreeMap<Id, (u64, Timestamp)>,
+    trails: BTreeMap<Id, Trail>,
+    repos: BTreeMap<Id, Repo>,
+    /// The artifact that has a name in a trail.
+    artifacts: BTreeMap<(Id, String), Fingerprint>,
+    misfits: Vec<String>,
+}
+
+impl LedgerChecker {
+    pub(crate) async fn read(store: &dyn Store, org: Id) -> Self {
+        let mut checker = Self::default();
+        let mut next = 0;
+        loop {
+            let entries = store.ledger_entries(org, next, 500).await.unwrap();
+            let Some(last) = entries.last() else { return checker };
+            next = last.index + 1;
+            for entry in entries {
+                checker.expect("time goes back", checker.at, checker.at.min(entry.at));
+                checker.at = entry.at;
+                checker.apply(serde_json::from_str(&entry.payload).unwrap());
+            }
+        }
+    }
+
+    fn expect<T: PartialEq + std::fmt::Debug>(&mut self, what: &str, expected: T, found: T) {
+        match (expected, found) {
+            (expected, found) if expected == found => {}
+            (expected, found) => self.misfits.push(format!("{what}: {found:?} in place of {expected:?}")),
+        }
+    }
+
+    fn apply(&mut self, fact: Fact) {
+        match fact {
+            Fact::FlowCreated { record } | Fact::FlowUpdated { record } => {
+                let tags =
+                    self.flows.get(&record.id).map_or(record.tags.clone(), |before| before.tags.clone());
+                self.expect("tags of a flow", tags, record.tags.clone());
+                self.flows.insert(record.id, record);
+            }
+            Fact::FlowTagged { record } => {
+                let untagged = |flow: &Flow| Flow { tags: record.tags.clone(), ..flow.clone() };
+                let before = self.flows.get(&record.id).map(untagged);
+                self.expect("a tagged flow", before, Some(record.clone()));
+                self.flows.insert(record.id, record);
+            }
+            Fact::TrailBegun { record } | Fact::TrailUpdated { record, .. } => {
+                let template = self.flows.get(&record.flow).map(|flow| flow.template);
+                self.expect("a trail's template", template, Some(record.template));
+                self.trails.insert(record.id, record);
+            }
+            Fact::RepoReported { record } => {
+                self.repos.insert(record.id, record);
+            }
+            Fact::EnvironmentCreated { record } => {
+                self.environments.insert(record.id, record);
+            }
+            Fact::EnvironmentUpdated { record } => {
+                self.environment("an updated environment", record, |before, record| {
+                    let Environment { description, included, policies, .. } = record.clone();
+                    Environment { description, included, policies, ..before }
+                });
+            }
+            Fact::EnvironmentTagged { record } => {
+                self.environment("a tagged environment", record, |before, record| Environment {
+                    tags: record.tags.clone(),
+                    ..before
+                });
+            }
+            Fact::EnvironmentJoined { record, member } => {
+                self.environment("a joined environment", record, |mut before, _| {
+                    before.included.push(member);
+                    before
+                });
+            }
+            Fact::PoliciesAttached { record, policies } => {
+                self.environment("attached policies", record, |mut before, _| {
+                    before.policies.extend(policies);
+                    before
+                });
+            }
+            Fact::PolicyCreated { record, version } => {
+                self.expect("a first version", (1, 1), (record.version, version.version));
+                self.versions.insert(record.id, 1);
+            }
+            Fact::PolicyUpdated { record, version, .. } => {
+                let next = self.versions.get(&record.id).map(|before| before + 1);
+                self.expect("a version", next, version.map(|version| version.version));
+                self.versions.insert(record.id, record.version);
+            }
+            Fact::SnapshotTaken { snapshot } => self.snapshot(&snapshot),
+            Fact::ArtifactReported {
+                record:
+                    Artifact {
+                        trail: Some(trail),
+                        template_reference_name,
+                        fingerprint,
+                        template,
+                        repo,
+                        repo_info,
+                        ..
+                    },
+            } => {
+                let of_trail = self.trails.get(&trail).map(|trail| trail.template);
+                self.expect("an artifact's template", of_trail, Some(template));
+                let told = repo.and_then(|repo| self.repos.get(&repo)).map(|repo| repo.info.clone());
+                self.expect("an artifact's repo", told, repo_info);
+                self.artifacts.insert((trail, template_reference_name), fingerprint);
+            }
+            Fact::AttestationAdded {
+                record: Attestation { trail, binding: Binding::Artifact { fingerprint, target }, .. },
+            } => {
+                let named = self.artifacts.get(&(trail, target)).cloned();
+                self.expect("the artifact of an attestation", named, Some(fingerprint));
+            }
+            _ => {}
+        }
+    }
+
+    /// An environment that `change` makes of the one before; its time of change may be any.
+    fn environment(
+        &mut self,
+        what: &str,
+        record: Environment,
+        change: impl FnOnce(Environment, &Environment) -> Environment,
+    ) {
+        let changed = |before: &Environment| {
+            let last_modified_at = record.last_modified_at;
+            Environment { last_modified_at, ..change(before.clone(), &record) }
+        };
+        let expected = self.environments.get(&record.id).map(changed);
+        self.expect(what, expected, Some(record.clone()));
+        self.environments.insert(record.id, record);
+    }
+
+    fn snapshot(&mut self, snapshot: &Snapshot) {
+        let id = snapshot.environment;
+        let (number, at) = self.snapshots.get(&id).copied().unwrap_or_default();
+        self.expect("the number of a snapshot", number + 1, snapshot.index);
+        self.expect("the time of a snapshot", at, at.min(snapshot.at));
+        self.expect("the policies of a snapshot", self.evaluates(id), snapshot.policies.clone());
+        self.snapshots.insert(id, (snapshot.index, snapshot.at));
+    }
+
+    /// What an environment is evaluated by.
+    fn evaluates(&self, environment: Id) -> Vec<AppliedPolicy> {
+        let mut policies = self.environments[&environment].policies.clone();
+        policies.sort_unstable();
+        policies.into_iter().map(|policy| AppliedPolicy { policy, version: self.versions[&policy] }).collect()
+    }
+
+    /// What the store and the API answer in the end has to fit, too.
+    pub(crate) async fn end(mut self, store: &dyn Store, org: Id, api: &Api) -> Vec<String> {
+        for known in store.environments(org).await.unwrap() {
+            let (id, name) = (known.record.id, &known.record.name);
+            let latest = self.snapshots.get(&id).map(|(number, _)| *number).unwrap_or_default();
+            self.expect("how many snapshots there are", latest, known.status.snapshots);
+            self.expect("an environment", self.environments.get(&id).cloned(), Some(known.record.clone()));
+            if let Some(snapshot) = store.snapshot(org, id, latest).await.unwrap() {
+                let evaluates = self.evaluates(id);
+                self.expect(&format!("the latest evaluation of {name}"), evaluates, snapshot.record.policies);
+            }
+            let list = api.get(&format!("/snapshots/acme/{name}?per_page=1000")).await.ok();
+            let lines = list.as_array().unwrap();
+            self.expect("the length of a list", latest, lines.len() as u64);
+            let lasted = |line: &Value| line["duration"].as_i64().unwrap();
+            self.expect("durations", None, lines.iter().map(lasted).find(|lasted| *lasted < 0));
+        }
+        self.misfits
+    }
+}

@@ -1,0 +1,126 @@
+//! What callers of other organizations see of a public flow: its records, and nothing of environments.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use evidence_core::api;
+use evidence_core::auth::Scope;
+use evidence_core::operation::{Operation, Visitor};
+use http::header::ETAG;
+use serde_json::json;
+
+use crate::support::environments::fingerprint;
+use crate::support::{Api, JANE, JOHN, Reply, on_every_store_and_mount};
+use crate::trails::COMMIT;
+
+/// The operations that a stranger may call.
+#[derive(Default)]
+struct Open(BTreeSet<&'static str>);
+
+impl Visitor for Open {
+    fn visit<O: Operation>(&mut self) {
+        if O::SCOPE == Scope::ReadFlow {
+            self.0.insert(O::NAME);
+        }
+    }
+}
+
+/// What each of them is asked of the flow `open`. One that is missing here fails the test.
+async fn queries(api: &Api) -> BTreeMap<&'static str, String> {
+    let trail = "/attestations/acme/open/trail/t";
+    let bar = api.get(&format!("{trail}/bar")).await.ok();
+    let id = bar[0]["attestation_id"].as_str().unwrap();
+    let artifact = fingerprint('a');
+    [
+        ("get_flow", "/flows/acme/open".to_owned()),
+        ("get_trail", "/trails/acme/open/t".to_owned()),
+        ("download_trail_audit_pdf", "/trails/acme/open/t/audit_pdf".to_owned()),
+        ("get_artifact_by_fingerprint", format!("/artifacts/acme/open/fingerprint/{artifact}")),
+        ("get_artifact_by_commit_sha", format!("/artifacts/acme/open/commit_sha/{COMMIT}")),
+        ("get_latest_artifact_commit", format!("/artifacts/acme/open/{artifact}/latest_commit")),
+        ("get_trail_attestation", format!("{trail}/bar")),
+        ("get_artifact_attestation", format!("/attestations/acme/open/artifact/{artifact}/foo")),
+        ("get_attestation_evidence", format!("{trail}/attestation/{id}/evidence")),
+    ]
+    .into()
+}
+
+async fn given_an_open_flow(api: &Api) {
+    let document = json!({"name": "open", "description": "", "visibility": "public"}).to_string();
+    api.put("/flows/acme/template_file").form(&[("name=\"data_json\"", &document)]).await.created();
+    let artifact = json!({
+        "trail_name": "t", "template_reference_name": "cli", "fingerprint": fingerprint('a'), "filename": "x",
+        "git_commit": COMMIT, "git_commit_info": {"sha1": COMMIT, "timestamp": 1_783_530_000},
+        "build_url": "", "commit_url": "",
+    });
+    api.post("/artifacts/acme/open").json(artifact).await.created();
+    for about in [
+        json!({"attestation_name": "bar", "is_compliant": true}),
+        json!({"attestation_name": "foo", "is_compliant": true, "artifact_fingerprint": fingerprint('a')}),
+    ] {
+        let file = ("name=\"attachment_file\"; filename=\"a.txt\"", "hello");
+        let attest = api.post("/attestations/acme/open/trail/t/generic");
+        attest.form(&[("name=\"data_json\"", &about.to_string()), file]).await.created();
+    }
+}
+
+/// Everything that this caller is answered.
+async fn answers(api: &Api, queries: &BTreeMap<&'static str, String>, key: &str) -> Vec<Reply> {
+    let mut answers = Vec::new();
+    for path in queries.values() {
+        let reply = api.get(path).key(key).await;
+        assert_eq!(reply.status, 200, "{reply:?}");
+        answers.push(reply);
+    }
+    answers
+}
+
+#[tokio::test]
+async fn a_stranger_learns_nothing_of_environments_from_a_public_flow() {
+    on_every_store_and_mount(async |api| {
+        given_an_open_flow(&api).await;
+        let queries = queries(&api).await;
+        let mut open = Open::default();
+        api::operations(&mut open);
+        assert_eq!(BTreeSet::from_iter(queries.keys().copied()), open.0);
+        let before = answers(&api, &queries, JOHN).await;
+        // That nothing runs is not shown to outsiders either.
+        let pdf = &queries["download_trail_audit_pdf"];
+        let (strange, own) = (api.get(pdf).key(JOHN).await, api.get(pdf).key(JANE).await);
+        assert_ne!(strange.body, own.body);
+        api.given_environments("docker", &["vault"]).await;
+        api.report_running("vault", &[('a', &[10])]).await.created();
+        api.report_running("vault", &[]).await.created();
+        api.report_running("vault", &[('a', &[11])]).await.created();
+
+        let (strange, own) = (answers(&api, &queries, JOHN).await, answers(&api, &queries, JANE).await);
+        for (((operation, now), before), own) in queries.keys().zip(&strange).zip(&before).zip(&own) {
+            assert_eq!(now.body, before.body, "{operation}");
+            assert_eq!(now.headers.get(ETAG), before.headers.get(ETAG), "{operation}");
+            let text = String::from_utf8_lossy(&now.body);
+            assert!(!text.contains("vault") && !text.contains("running in"), "{operation}: {text}");
+            // The organization itself sees where it runs.
+            let shows = [
+                "get_trail",
+                "download_trail_audit_pdf",
+                "get_artifact_by_fingerprint",
+                "get_artifact_by_commit_sha",
+            ];
+            let differs = own.body != now.body;
+            assert_eq!(differs, shows.contains(operation), "{operation}");
+            if *operation == "download_trail_audit_pdf" {
+                assert_ne!(own.headers[ETAG], now.headers[ETAG]);
+            }
+        }
+        let artifact = api.get(&queries["get_artifact_by_fingerprint"]).key(JOHN).await.ok();
+        for (field, empty) in [
+            ("running", json!([])),
+            ("exited", json!([])),
+            ("commit_lead_times", json!({})),
+            ("build_lead_times", json!({})),
+            ("history", json!([])),
+        ] {
+            assert_eq!(artifact[field], empty, "{field}");
+        }
+    })
+    .await;
+}

@@ -1,0 +1,85 @@
+//! What the cases about environments build on: environments, policies, and what runs.
+
+use serde_json::{Value, json};
+
+use crate::support::{Api, Reply};
+
+/// A policy that asks for provenance.
+pub(crate) const PROVENANCE: &str =
+    "_schema: https://example.com/schemas/policy/v1\nartifacts:\n  provenance:\n    required: true\n";
+/// A policy that asks for compliance in every trail.
+pub(crate) const COMPLIANCE: &str =
+    "_schema: https://example.com/schemas/policy/v1\nartifacts:\n  trail-compliance:\n    required: true\n";
+
+/// An artifact that runs: the digit its fingerprint consists of, and when its instances were created.
+pub(crate) type RunningArtifact<'a> = (char, &'a [i64]);
+
+/// The fingerprint that consists of one hex digit.
+pub(crate) fn fingerprint(digit: char) -> String {
+    digit.to_string().repeat(64)
+}
+
+impl Api {
+    /// Creates environments of one type.
+    pub(crate) async fn given_environments(&self, kind: &str, names: &[&str]) {
+        for name in names {
+            let body = json!({"name": name, "type": kind, "description": ""});
+            self.put("/environments/acme").json(&body).await.expect_exactly(201, json!("OK"));
+        }
+    }
+
+    /// Creates a policy, or adds a version to it.
+    pub(crate) async fn put_policy(&self, name: &str, text: &str) -> Reply {
+        let payload = json!({ "name": name }).to_string();
+        let file = ("name=\"policy_file\"; filename=\"policy.yaml\"", text);
+        self.put("/policies/acme").form(&[("name=\"payload\"", &payload), file]).await
+    }
+
+    /// Attaches a policy.
+    pub(crate) async fn attach(&self, environment: &str, policy: &str) {
+        let attach = self.post(&format!("/environments/acme/{environment}/policies"));
+        attach.json(json!({"policy_names": [policy]})).await.expect_exactly(200, json!("OK"));
+    }
+
+    /// Reports what runs in a Docker environment.
+    pub(crate) async fn report_running(&self, environment: &str, running: &[RunningArtifact<'_>]) -> Reply {
+        let entry = |digit: char, created: &i64| json!({"digests": {format!("image-{digit}"): fingerprint(digit)}, "creationTimestamp": created});
+        let artifacts: Vec<Value> = running
+            .iter()
+            .flat_map(|(digit, created)| created.iter().map(|created| entry(*digit, created)))
+            .collect();
+        let report = self.put(&format!("/environments/acme/{environment}/report/docker"));
+        report.json(json!({ "artifacts": artifacts })).await
+    }
+
+    /// Reports an artifact to a trail of the flow `web`, as the template's `api`.
+    pub(crate) async fn given_artifact(&self, digit: char, trail: &str) {
+        let body = json!({
+            "trail_name": trail, "template_reference_name": "api", "fingerprint": fingerprint(digit),
+            "filename": "api:1", "git_commit": "c".repeat(40), "build_url": "http://b/1", "commit_url": "http://c/1",
+            "git_commit_info": {"sha1": "c".repeat(40), "message": "m", "author": "a", "branch": "main", "timestamp": 1000},
+        });
+        self.post("/artifacts/acme/web").json(&body).await.expect(201, json!({"message": "OK"}));
+    }
+
+    /// Attests `test` of an artifact.
+    pub(crate) async fn given_test(&self, digit: char, trail: &str, is_compliant: bool) {
+        let data = json!({"attestation_name": "test", "artifact_fingerprint": fingerprint(digit), "is_compliant": is_compliant});
+        let attest = self.post(&format!("/attestations/acme/web/trail/{trail}/generic"));
+        attest.form(&[("name=\"data_json\"", &data.to_string())]).await.expect_exactly(201, json!("OK"));
+    }
+
+    /// Makes the flow `web`, whose artifact `api` needs the attestation `test`.
+    pub(crate) async fn given_flow_with_template(&self) {
+        let template = "version: 1\ntrail:\n  artifacts:\n    - name: api\n      attestations:\n        - name: test\n          type: generic\n";
+        let document = ("name=\"data_json\"", r#"{"name": "web", "description": ""}"#);
+        let file = ("name=\"template_file\"; filename=\"t.yml\"", template);
+        self.put("/flows/acme/template_file").form(&[document, file]).await.expect_exactly(201, json!("OK"));
+    }
+
+    /// Asserts that the environment has exactly the snapshots 1 to `count`.
+    pub(crate) async fn expect_snapshots(&self, environment: &str, count: usize) {
+        let indexes: Vec<_> = (1..=count).rev().map(|index| json!({ "index": index })).collect();
+        self.get(&format!("/snapshots/acme/{environment}")).await.expect(200, json!(indexes));
+    }
+}
