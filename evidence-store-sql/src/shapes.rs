@@ -61,7 +61,6 @@ const SHAPES: [&[Table]; 4] = [
         Table::Attestation,
         Table::Attachment,
         Table::DeletePending,
-        Table::Repo,
         Table::Text,
     ],
     &[

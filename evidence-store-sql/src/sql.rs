@@ -7,6 +7,8 @@
 //!   ([`payload!`](crate::sql::payload)), the things of a list one by one ([`for_each!`](crate::sql::for_each)). In SQLite
 //!   `CROSS JOIN` keeps the order of the tables, and a plus (`+x.org = $1`) keeps a column from choosing the index; in
 //!   PostgreSQL `OFFSET 0` keeps a subquery one, and `|| ''` matches the indexes over expressions that lists alone use.
+//! - A row is written where a subquery found it (`ctid`) only where nobody else may have moved it, and by its organization
+//!   besides: in another partition another row may lie at the same place.
 //! - Every value is bound. Texts are joined of constants alone.
 
 use std::borrow::Cow;

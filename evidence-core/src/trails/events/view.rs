@@ -1,6 +1,6 @@
 //! What happened to a trail, as answers carry it: of each event the keys that its type has.
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -36,6 +36,7 @@ pub struct EventView {
 /// What happened, with the keys of its type.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
+#[schemars(transform = describe_type)]
 #[non_exhaustive]
 pub enum EventDetails {
     /// The trail was begun.
@@ -116,6 +117,16 @@ pub enum EventDetails {
         #[serde(flatten)]
         run: RunEvent,
     },
+}
+
+/// A tag is no field, which a `///` could describe.
+fn describe_type(schema: &mut Schema) {
+    let variants = schema.pointer_mut("/oneOf").and_then(Value::as_array_mut);
+    for variant in variants.into_iter().flatten() {
+        if let Some(kind) = variant.pointer_mut("/properties/type").and_then(Value::as_object_mut) {
+            kind.insert("description".to_owned(), "What happened.".into());
+        }
+    }
 }
 
 /// The commit and the repository that something was reported from.
