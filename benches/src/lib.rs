@@ -10,7 +10,6 @@
 //! | P5 | `http.rs` | reports of what runs in an environment |
 //! | P7 | `audit_pdf.rs` | the trail PDF, over the memory store |
 //! | P8, P9, P10 | `standalone_server.rs` | the server's start, its memory, the size of its program |
-//! | P11 | `http.rs` | the statements of a read |
 //! | | `mounts.rs` | the hosts that carry the API |
 //!
 //! Each program prints rows of one table, for SQLite and for PostgreSQL; nothing here is a test, and no figure fails a

@@ -39,7 +39,7 @@ pub(crate) fn note(schema: &Schema, sql: &str, values: &[Value]) {
 /// The statements that were run in these schemas.
 pub(crate) fn run_in<'s>(schemas: impl IntoIterator<Item = &'s str>) -> Statements {
     let run = RUN.lock().unwrap_or_else(PoisonError::into_inner);
-    schemas.into_iter().filter_map(|schema| run.get(schema)).cloned().flatten().collect()
+    schemas.into_iter().filter_map(|schema| run.get(schema).cloned()).flatten().collect()
 }
 
 fn of_column(column: &Column) -> &'static str {

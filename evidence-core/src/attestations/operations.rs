@@ -203,7 +203,7 @@ impl<C: Claim> PostAttestation<C> {
         let about = Claimed { name: &base.attestation_name, trail: trail_id, binding: &binding };
         let Verdict { kind, is_compliant, details, guards } = claim.evaluate(&about, cx).await?;
         draft.guards.extend(guards);
-        let flow = draft.flow_unless(flow, &self.flow_name, cx)?;
+        let flow = draft.flow_unless(flow.as_deref(), &self.flow_name, cx)?;
         let trail = draft.trail_unless(trail.as_deref(), &flow, &self.trail_name, cx);
         let repo = draft.repo(base.repo_info.as_ref(), cx).await?;
         let base = base.clone();

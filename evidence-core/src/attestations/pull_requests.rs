@@ -335,7 +335,7 @@ mod tests {
             "url": "u", "state": "MERGED", "approvers": [{"username": "ann", "state": "APPROVED", "timestamp": 5.0}],
             "commits": [{"sha1": SHA, "message": "m", "author": "a", "author_username": "b", "branch": "main", "timestamp": 7}],
         });
-        let read = |value: &Value| from_value::<PullRequest>(&value).unwrap();
+        let read = |value: &Value| from_value::<PullRequest>(value).unwrap();
         assert_eq!(read(&specification), read(&client));
         let oldest = read(&json!({"url": "u", "state": "open", "merge_commit": "", "approvers": ["ann"]}));
         assert_eq!(oldest.approvers.0[0].username.as_str(), "ann");

@@ -105,6 +105,10 @@ impl<'de> Deserialize<'de> for JsonText {
                 Box::deserialize(deserializer).map(JsonText)
             }
 
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<JsonText, E> {
+                self.visit_string(text.to_owned())
+            }
+
             fn visit_string<E: de::Error>(self, text: String) -> Result<JsonText, E> {
                 RawValue::from_string(text).map(JsonText).map_err(E::custom)
             }

@@ -45,17 +45,17 @@ impl Draft {
     /// The flow of this name; a new one, where there is none and the settings allow it.
     pub(crate) async fn flow(&mut self, name: &FlowName, cx: &Context<'_>) -> Result<KnownFlow> {
         let known = cx.known_flow(name).await?;
-        self.flow_unless(known, name, cx)
+        self.flow_unless(known.as_deref(), name, cx)
     }
 
     /// The known flow; else a new one of this name, where the settings allow it.
     pub(crate) fn flow_unless(
         &mut self,
-        known: Option<Arc<Current<KnownFlow>>>,
+        known: Option<&Current<KnownFlow>>,
         name: &FlowName,
         cx: &Context<'_>,
     ) -> Result<KnownFlow> {
-        if let Some(Current { revision, record }) = known.as_deref() {
+        if let Some(Current { revision, record }) = known {
             self.guards.push(Guard::Denotes(Key::Flow(name.clone()), record.id));
             self.flow = Some(Guard::Revision(RecordKind::Flow, record.id, *revision));
             return Ok(*record);
