@@ -5,8 +5,8 @@
 //! What finds no thread waits, at most [`MAX_WAIT`] long and at most [`WAITING`] jobs of an organization; what comes beyond
 //! is refused, and never begun. Organizations take turns, so that none waits for all the jobs of another. A caller without a
 //! role in the organization is counted in its place, a service account as the organization that made it, so that no stranger
-//! uses up what its own people need. What an answer that is being sent still needs waits whatever waits already; and what a
-//! write needs that was recorded is done in any case.
+//! uses up what its own people need. What an answer that is being sent still needs is never refused for the number that
+//! wait, only for having waited too long; and what a write needs that was recorded is done in any case.
 //!
 //! Jobs that take seconds have half of the slots at most ([`Compute::run_long`]), so that the others, of which a request may
 //! have several, do not wait for them each time. They wait apart, and so does whatever else their requests do
@@ -115,7 +115,8 @@ impl ComputePool for BlockingPool {
 pub enum Progress {
     /// Nothing is lost where it is refused.
     Asked,
-    /// The beginning of its answer is sent: a refusal would break it off. Its jobs wait, however many do.
+    /// The beginning of its answer is sent. Its jobs are never refused for the number that wait; after [`MAX_WAIT`] they
+    /// are, and the answer breaks off.
     Answering,
     /// It has recorded something, which has to be answered: what finds no thread in time is done where it is awaited.
     Recorded,

@@ -33,7 +33,7 @@ impl Default for PageNumber {
     }
 }
 
-/// A number of items a page: an integer from 1 to `MAX`; above `SERVED` (where it is smaller) that many are served.
+/// A number of items per page: an integer from 1 to `MAX`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct PerPage<const MAX: i64>(u64);

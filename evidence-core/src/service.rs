@@ -315,8 +315,9 @@ impl Evidence {
         }
     }
 
-    /// The same service with the content of attachments in another place than its store: a directory, a bucket. What
-    /// was kept before is looked for there, too.
+    /// The same service with the content of attachments in another place than its store: a directory, a bucket.
+    /// Attachments that the store holds already are not found any more: move them first with
+    /// [`transfer::copy`](crate::transfer::copy).
     #[must_use]
     pub fn with_attachments(self, attachments: Arc<dyn OutsideBlobs>) -> Self {
         self.with(|parts| {

@@ -195,10 +195,10 @@ impl Batch {
                 IndexRow::Reported { environment, at } => {
                     rows.push(Table::EnvironmentReport, vec![this.clone(), environment.into(), at.into()]);
                 }
-                IndexRow::InstanceEnded { environment, artifact, until, exited } => {
+                IndexRow::IntervalEnded { environment, artifact, until, exited } => {
                     self.intervals.end(org, environment, artifact, until, exited);
                 }
-                IndexRow::InstanceBegun { environment, instance } => {
+                IndexRow::IntervalBegun { environment, instance } => {
                     self.intervals.begin(org, environment, instance.clone());
                 }
                 IndexRow::Version { of, number } => {

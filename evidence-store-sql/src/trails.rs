@@ -229,7 +229,7 @@ impl<D: Driver> TrailStore for SqlStore<D> {
         query.all_as(|(trail,): (Id,)| Ok(trail)).await
     }
 
-    async fn trail_sizes(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<Listed>> {
+    async fn trail_contents_sizes(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<Listed>> {
         let query = self.query_org(org, SIZES).bind(texts(trails)).about(trails.len());
         let size =
             |(id, bytes, reports): (Id, u64, u64)| Ok(Listed { id, bytes: bytes + reports * REPORT_BYTES });
@@ -246,7 +246,7 @@ impl<D: Driver> TrailStore for SqlStore<D> {
         query.all_as(|(trail, name): (Id, String)| Ok((trail, word(&name)?))).await
     }
 
-    async fn trail_size(&self, org: Id, trail: Id, kind: Reported, most: u64) -> StoreResult<u64> {
+    async fn trail_report_count(&self, org: Id, trail: Id, kind: Reported, most: u64) -> StoreResult<u64> {
         let sql = match kind {
             Reported::Artifacts => ARTIFACTS,
             Reported::Attestations => ATTESTATIONS,

@@ -25,7 +25,7 @@ use crate::time::WholeSeconds;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "AllowlistResponse")]
 #[non_exhaustive]
-pub struct AllowlistRecord {
+pub struct AllowanceView {
     /// What the artifact is called, as whoever allowed it wrote it; nothing is looked up by it.
     pub artifact_name: String,
     /// Why the artifact is allowed.
@@ -40,7 +40,7 @@ pub struct AllowlistRecord {
     pub user_name: String,
 }
 
-impl AllowlistRecord {
+impl AllowanceView {
     fn new(allowance: Allowance, environment_name: EnvironmentName) -> Self {
         let Allowance { artifact_name, description, fingerprint, at, by, .. } = allowance;
         let timestamp = at.whole_seconds();
@@ -63,7 +63,7 @@ impl Operation for ListAllowlist {
     const SCOPE: Scope = Scope::Read;
     const SUMMARY: &'static str = "Lists the artifacts that are allowed in environments";
     type Body = ();
-    type Output = JsonList<AllowlistRecord>;
+    type Output = JsonList<AllowanceView>;
 
     fn org(&self) -> Option<&OrgName> {
         Some(&self.org)
@@ -82,7 +82,7 @@ impl Operation for ListAllowlist {
                 let allowances = cx.store().allowances(cx.org()?, &indexes).await?;
                 let record = |allowance: Allowance| {
                     let name = names.get(&allowance.environment)?.clone();
-                    Some(Ok(AllowlistRecord::new(allowance, name)))
+                    Some(Ok(AllowanceView::new(allowance, name)))
                 };
                 Ok::<_, Error>(stream::iter(allowances.into_iter().filter_map(record).collect::<Vec<_>>()))
             }
@@ -139,7 +139,7 @@ impl Operation for AllowArtifact {
 async fn check_size(environment: &Environment, artifact: &Fingerprint, cx: &Context<'_>) -> Result<()> {
     let (store, org, most) = (cx.store(), cx.org()?, cx.limits().environment_allowances);
     let is_known = !store.allowed(org, environment.id, std::slice::from_ref(artifact)).await?.is_empty();
-    if is_known || store.allowlist_size(org, environment.id, most).await? < most {
+    if is_known || store.allowance_count(org, environment.id, most).await? < most {
         return Ok(());
     }
     let text = format!("Environment '{}' allows {most} artifacts and takes no more", environment.name);

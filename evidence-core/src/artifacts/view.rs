@@ -276,7 +276,7 @@ impl Rest {
         let mut sizes = BTreeMap::new();
         if !unknown.is_empty() {
             let cx = around.lasting.context();
-            let found = cx.store().trail_sizes(cx.org()?, &unknown).await?;
+            let found = cx.store().trail_contents_sizes(cx.org()?, &unknown).await?;
             sizes.extend(found.into_iter().map(|listed| (listed.id, listed.bytes)));
         }
         Ok(Self { artifacts: artifacts.into(), sizes, around })

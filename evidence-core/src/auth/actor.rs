@@ -13,7 +13,7 @@ pub enum Role {
     Reader,
     /// Also reports environments and keeps service accounts of its own.
     Snapshotter,
-    /// Also writes everything but settings and other people's service accounts.
+    /// Also writes everything, settings too, but for service accounts that others created.
     Member,
     /// May do everything.
     Admin,
@@ -50,7 +50,7 @@ pub enum Scope {
     Report,
     /// A role that may write.
     Write,
-    /// The role that may do everything.
+    /// The role that may do everything. No operation of the API asks for it yet; a host's own may.
     Admin,
 }
 

@@ -353,7 +353,7 @@ pub struct ListEnvironments {
     pub page: Option<PageNumber>,
     /// Environments a page: 15 when `page` alone is given.
     pub per_page: Option<PerPage<50>>,
-    /// What the list is sorted by; those equal in it, by name.
+    /// What the list is sorted by; those equal in it, by name in the same direction.
     #[serde(default)]
     pub sort: EnvironmentSort,
     /// The order: `asc` or `desc`.
@@ -440,7 +440,7 @@ impl ListEnvironments {
             && self.tag.0.iter().all(|tag| TagFilter::parse(tag, ':').matches(&environment.tags))
     }
 
-    /// Puts environments in the order asked for; those equal in it are by name.
+    /// Puts environments in the order asked for; those equal in it are by name in the same direction.
     fn sort(&self, found: &mut [Id], directory: &Directory) {
         found.sort_by_cached_key(|id| {
             let brief = directory.environments.get(id)?;

@@ -146,7 +146,8 @@ pub enum NameEffect {
 pub struct Denoted {
     /// The record.
     pub id: Id,
-    /// Whether the name is a former one, which another record may claim.
+    /// Whether the record does not claim the name, so that another may: a former name, or one that the newest of several
+    /// records has.
     pub alias: bool,
 }
 

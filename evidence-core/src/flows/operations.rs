@@ -169,7 +169,7 @@ impl Operation for GetFlow {
 
 /// Creates a flow (201), or updates the one of that name (200). The template file is its template from then on;
 /// without a file a new flow has the template `version: 1`, and an existing one keeps its own. Trails that were begun
-/// keep theirs.
+/// keep theirs until they are put again.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct PutFlow {
     /// The organization's name.

@@ -1,6 +1,6 @@
 //! The store contract. A store answers typed queries and changes in exactly one way: [`Recorder::record`].
 //!
-//! What a store promises, each sentence a check of the conformance suite:
+//! What a store promises, checked by the conformance suite but for the three that [`crate::conformance`] names:
 //!
 //! - A call to `record` is one transaction: every fact, its ledger leaf and its rows, or nothing. On `Err` nothing changed.
 //! - When it answers, the write is durable. A dropped future leaves all of it or none.

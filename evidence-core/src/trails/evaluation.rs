@@ -92,7 +92,7 @@ pub(crate) async fn fitting(ids: &[Id], cx: &Context<'_>) -> Result<Vec<Vec<Id>>
     if ids.is_empty() {
         return Ok(Vec::new());
     }
-    let mut sizes = cx.store().trail_sizes(cx.org()?, ids).await?;
+    let mut sizes = cx.store().trail_contents_sizes(cx.org()?, ids).await?;
     sort_by_ids(&mut sizes, ids, |listed| listed.id);
     Ok(Listed::batches(sizes))
 }

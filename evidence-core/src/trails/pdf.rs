@@ -221,7 +221,7 @@ fn expectations(evaluated: &EvaluatedTrail, attestations: &[&Attestation]) -> Ve
     let by_id: BTreeMap<String, &Attestation> =
         attestations.iter().map(|attestation| (attestation.id.to_string(), *attestation)).collect();
     let row = |artifact: Option<&str>, status: &AttestationStatus| {
-        let deciding = status.overridden_attestation_id.as_ref().or(status.attestation_id.as_ref());
+        let deciding = status.override_id.as_ref().or(status.attestation_id.as_ref());
         let record = deciding.and_then(|id| by_id.get(id));
         pdf::Expectation {
             scope: artifact.map(str::to_owned),
