@@ -418,7 +418,7 @@ impl<T: JsonSchema, const MAX: usize> JsonSchema for List<T, MAX> {
 }
 
 /// The text, or the empty one.
-pub(crate) fn text(text: Option<&str>) -> String {
+pub(crate) fn or_empty(text: Option<&str>) -> String {
     text.unwrap_or_default().to_owned()
 }
 

@@ -222,14 +222,16 @@ impl Parts {
             Some(key) => callers.holder(key, now, &**store).await?.bound_to,
             None => None,
         };
-        let home = bound_to.map(|(home, _)| home);
-        let Some(name) = target.org() else { return Ok(Access { caller, target, org_access: None, home }) };
+        let account_org = bound_to.map(|(account_org, _)| account_org);
+        let Some(name) = target.org() else {
+            return Ok(Access { caller, target, org_access: None, account_org });
+        };
         let org_role = callers.org_role(name.as_str(), caller.actor.id, now, &**store).await?;
         let org_role =
             org_role.ok_or_else(|| Missing::new(Resource::Organization, name.as_str(), name.as_str()))?;
         let org = org_role.organization.id;
         let role = match bound_to {
-            Some((home, role)) => Some(role).filter(|_| home == org),
+            Some((account_org, role)) => Some(role).filter(|_| account_org == org),
             None => org_role.role,
         };
         let is_allowed = match (role, target.scope(), target.flow()) {
@@ -244,7 +246,7 @@ impl Parts {
             return Err(Error::Forbidden);
         }
         let org_access = OrgAccess { org, name: org_role.organization.name, role };
-        Ok(Access { caller, target, org_access: Some(org_access), home })
+        Ok(Access { caller, target, org_access: Some(org_access), account_org })
     }
 }
 

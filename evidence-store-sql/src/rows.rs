@@ -241,7 +241,7 @@ impl Batch {
         }
         for (Name { org, key }, Denoted { id, alias }) in names.put() {
             // Others are columns of tables of their own.
-            if let (Some(org), Some(kind)) = (org, key.kind().filter(|kind| !kind.names_itself())) {
+            if let (Some(org), Some(kind)) = (org, key.kind().filter(|kind| !kind.has_own_name_rows())) {
                 let (kind, name) = (kind.as_str().into(), (*key.name()).into());
                 rows.push(Table::Name, vec![Value::Org(*org), kind, name, id.into(), alias.into()]);
             }

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 
 use async_trait::async_trait;
 use evidence_core::Current;
-use evidence_core::fact::said;
+use evidence_core::fact::decode_payload;
 use evidence_core::id::Id;
 use evidence_core::name::Fingerprint;
 use evidence_core::snapshots::{
@@ -215,7 +215,7 @@ struct TakenFact {
 }
 
 fn taken((revision, payload): (u64, Payload)) -> StoreResult<Current<Snapshot>> {
-    let TakenFact { snapshot } = said(payload.text()?)?;
+    let TakenFact { snapshot } = decode_payload(payload.text()?)?;
     Ok(Current { revision, record: snapshot })
 }
 

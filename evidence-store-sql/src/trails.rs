@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use evidence_core::id::Id;
 use evidence_core::name::TrailName;
 use evidence_core::page::{Listed, Page, PageRequest};
-use evidence_core::store::{StoreResult, readable};
+use evidence_core::store::{StoreResult, skip_corrupt};
 use evidence_core::trails::{
     REPORT_BYTES, Reported, Trail, TrailContents, TrailEntry, TrailFilter, TrailStore,
 };
@@ -200,7 +200,7 @@ fn trail_fact(fact: &[u8]) -> (Cow<'_, str>, StoreResult<Current<Trail>>) {
 /// What [`CONTENTS`] found, trail by trail.
 fn contents(org: Id, (trails, artifacts, attestations): Contents) -> StoreResult<Vec<TrailContents>> {
     let facts = trails.bytes().into_iter().flat_map(|facts| facts.split(|byte| *byte == SEPARATOR));
-    let trails: Vec<Current<Trail>> = readable(org, facts.map(trail_fact))?;
+    let trails: Vec<Current<Trail>> = skip_corrupt(org, facts.map(trail_fact))?;
     let artifacts = array(artifacts)?.into_iter().map(artifacts::Row::artifact).collect();
     let attestations = array(attestations)?.into_iter().map(attestations::Row::attestation).collect();
     Ok(TrailContents::together(trails, artifacts, attestations))

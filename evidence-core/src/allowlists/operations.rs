@@ -88,7 +88,7 @@ impl Operation for ListAllowlist {
             }
         };
         let items = stream::iter(Listed::batches(listed)).then(read).try_flatten();
-        JsonList::made(items, (), &cx.compute()).await
+        JsonList::with_first_item(items, (), &cx.compute()).await
     }
 }
 

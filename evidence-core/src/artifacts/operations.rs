@@ -465,7 +465,7 @@ async fn list(
     let around = Around::new(flow, cx);
     let read = move |ids| read(ids, Arc::clone(&around));
     let batches = lists.map_ok(|listed| stream::iter(Listed::batches(listed)).map(Ok)).try_flatten();
-    JsonList::made(batches.and_then(read).try_flatten(), (), &cx.compute()).await
+    JsonList::with_first_item(batches.and_then(read).try_flatten(), (), &cx.compute()).await
 }
 
 async fn listed(filter: ArtifactFilter, request: PageRequest, lasting: Lasting) -> Result<Vec<Listed>> {

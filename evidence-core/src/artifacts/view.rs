@@ -15,7 +15,7 @@ use crate::attestations::details::JunitSuite;
 use crate::attestations::pull_requests::{GitProvider, PullRequestView};
 use crate::attestations::record::Attestation;
 use crate::attestations::store::AttestationRow;
-use crate::bounded::{FreeForm, ShortText, text};
+use crate::bounded::{FreeForm, ShortText, or_empty};
 use crate::compute::MANY_EVALUATIONS;
 use crate::error::{Error, Result};
 use crate::flows::record::Flow;
@@ -139,8 +139,8 @@ impl From<&RepoInfo> for RepoInfoView {
         Self {
             name: info.name.to_string(),
             url: info.url.to_string(),
-            id: text(info.id.as_deref()),
-            description: text(info.description.as_deref()),
+            id: or_empty(info.id.as_deref()),
+            description: or_empty(info.description.as_deref()),
             provider: info.provider.map(|provider| provider.as_str().to_owned()).unwrap_or_default(),
             vcs_instance: crate::repos::record::vcs_instance(&info.url).unwrap_or_default(),
             namespace_path: crate::repos::record::namespace_path(info),

@@ -37,8 +37,8 @@ pub enum Scope {
     /// Anybody, without a credential: the operation finds out by itself who calls, as of a webhook whose bytes somebody
     /// else has signed. It records as whom it names ([`Context::as_service_account`](crate::service::Context),
     /// [`Context::as_operator`](crate::service::Context)), and not without. Anybody may learn from it whether the
-    /// organization of its path exists. The body is read before anybody is known: [`Operation::body_limit`](crate::Operation::body_limit) is all that
-    /// bounds what a stranger makes the server take in, and a form is no body for it.
+    /// organization of its path exists. [`Operation::body_limit`](crate::Operation::body_limit) is the only bound on what an unauthenticated
+    /// caller can send, and its body must not be a [`Form`](crate::operation::Form).
     Open,
     /// Any valid credential; no organization is involved.
     Authenticated,

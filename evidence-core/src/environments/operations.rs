@@ -283,8 +283,8 @@ async fn join(logical: &EnvironmentName, physical: &str, cx: &Context<'_>) -> Re
 }
 
 /// Attaches policies to an environment. What runs there is evaluated anew, and a snapshot is taken of it where there was
-/// one. Those attached already stay, and nothing changes. An environment has at most as many policies as the host permits (100 unless it
-/// says otherwise): 400.
+/// one. Those attached already stay, and nothing changes. An environment has at most as many policies as the host
+/// permits (100 unless it says otherwise): 400.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct AttachPolicies {
     /// The organization's name.

@@ -216,7 +216,7 @@ impl Operation for PutFlow {
     }
 }
 
-/// Whether the flow is new.
+/// Records it; answers whether it is new.
 async fn put(input: &FlowInput, template: Option<&Uploaded>, cx: &Context<'_>) -> Result<bool> {
     let known = cx.store().flow(cx.org()?, input.name.as_str()).await?;
     let key = Key::Flow(input.name.clone());

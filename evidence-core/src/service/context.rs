@@ -139,10 +139,10 @@ impl<'a> Context<'a> {
         Ok(account.actor())
     }
 
-    /// The same context for an operation that takes long ([`Compute::at_length`]) and only reads.
+    /// The same context for an operation that takes long ([`Compute::for_long_request`]) and only reads.
     #[cfg(feature = "pdf")]
-    pub(crate) fn at_length(&self) -> Context<'a> {
-        let compute = self.compute().at_length();
+    pub(crate) fn for_long_request(&self) -> Context<'a> {
+        let compute = self.compute().for_long_request();
         Context { compute, ..Context::over(self.parts, self.access, self.now()) }
     }
 

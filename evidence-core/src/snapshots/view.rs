@@ -291,7 +291,7 @@ impl SnapshotView {
         let shown = Arc::new(Shown { index, rules, rules_before });
         let (parts, lasting) = (stream::iter(in_parts(placed, cx).await?), cx.lasting());
         let read = move |part| artifacts(part, Arc::clone(&shown), lasting.clone());
-        JsonList::made(parts.then(read).try_flatten(), view, &cx.compute()).await
+        JsonList::with_first_item(parts.then(read).try_flatten(), view, &cx.compute()).await
     }
 }
 

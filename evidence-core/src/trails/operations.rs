@@ -113,7 +113,7 @@ impl Operation for BeginTrail {
     }
 }
 
-/// Whether the trail is new.
+/// Records it; answers whether it is new.
 async fn begin(
     flow: &FlowName,
     input: &TrailInput,
@@ -245,7 +245,7 @@ impl Operation for GetTrail {
         let lasting = cx.lasting();
         let heavy = evaluated.is_long();
         let view = move || TrailView::new(&evaluated, &flow, &lasting.context());
-        JsonList::made(events, cx.compute().run_if(heavy, view).await?, &cx.compute()).await
+        JsonList::with_first_item(events, cx.compute().run_if(heavy, view).await?, &cx.compute()).await
     }
 }
 

@@ -7,7 +7,7 @@ use futures_util::{Stream, TryStreamExt, stream};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::bounded::text;
+use crate::bounded::or_empty;
 use crate::compute::{LONG_JSON, MANY_EVALUATIONS};
 use crate::error::Result;
 use crate::flows::record::Flow;
@@ -107,11 +107,11 @@ impl From<&GitCommit> for TrailCommit {
     fn from(commit: &GitCommit) -> Self {
         Self {
             sha1: commit.sha1.to_string(),
-            message: text(commit.message.as_deref()),
-            author: text(commit.author.as_deref()),
-            branch: text(commit.branch.as_deref()),
+            message: or_empty(commit.message.as_deref()),
+            author: or_empty(commit.author.as_deref()),
+            branch: or_empty(commit.branch.as_deref()),
             timestamp: commit.timestamp.map(|at| at.0).unwrap_or_default().seconds(),
-            url: text(commit.url.as_deref()),
+            url: or_empty(commit.url.as_deref()),
         }
     }
 }
