@@ -31,7 +31,7 @@ use crate::turns::Turns;
 use names::{Names, no_names};
 
 pub use context::*;
-pub(crate) use context::{Lasting, retry_on_conflict};
+pub(crate) use context::{OwnedContext, retry_on_conflict};
 
 /// The whole API, whatever carries it. A decorator (metrics, rate limit, read-only) is one implementation of this.
 pub trait EvidenceService: Clone + Send + Sync + 'static {

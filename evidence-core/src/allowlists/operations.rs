@@ -74,11 +74,11 @@ impl Operation for ListAllowlist {
         let environments = cx.store().environments(cx.org()?).await?;
         let names: BTreeMap<Id, EnvironmentName> =
             environments.into_iter().map(|known| (known.record.id, known.record.name)).collect();
-        let (names, lasting) = (Arc::new(names), cx.lasting());
+        let (names, owned) = (Arc::new(names), cx.to_owned_context());
         let read = move |indexes: Vec<u64>| {
-            let (names, lasting) = (Arc::clone(&names), lasting.clone());
+            let (names, owned) = (Arc::clone(&names), owned.clone());
             async move {
-                let cx = lasting.context();
+                let cx = owned.context();
                 let allowances = cx.store().allowances(cx.org()?, &indexes).await?;
                 let record = |allowance: Allowance| {
                     let name = names.get(&allowance.environment)?.clone();

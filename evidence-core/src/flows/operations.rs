@@ -128,8 +128,8 @@ impl Operation for ListFlows {
         let flows = cx.store().flows(cx.org()?, &filter, request).await?;
         let pagination =
             Pagination { total: flows.total, page: page.get(), per_page, page_count: flows.pages(per_page) };
-        let lasting = cx.lasting();
-        let read = move |ids| views(ids, lasting.clone()).try_flatten_stream();
+        let owned = cx.to_owned_context();
+        let read = move |ids| views(ids, owned.clone()).try_flatten_stream();
         JsonList::in_batches(flows.items, paged.then_some(pagination), &cx.compute(), read).await
     }
 }

@@ -64,16 +64,16 @@ struct Acting {
     account: Option<(ServiceAccountName, Role)>,
 }
 
-/// What a [`Context`] has at hand, for an answer that is made while it is sent.
+/// A [`Context`] without a lifetime, for answers made while they are sent.
 #[derive(Clone)]
-pub(crate) struct Lasting {
+pub(crate) struct OwnedContext {
     parts: Arc<Parts>,
     access: Access,
     now: Timestamp,
     compute: Compute,
 }
 
-impl Lasting {
+impl OwnedContext {
     /// The context again, at the instant of the request.
     pub(crate) fn context(&self) -> Context<'_> {
         Context { compute: self.compute.clone(), ..Context::over(&self.parts, &self.access, self.now) }
@@ -147,9 +147,9 @@ impl<'a> Context<'a> {
     }
 
     /// All of this, beyond the operation.
-    pub(crate) fn lasting(&self) -> Lasting {
+    pub(crate) fn to_owned_context(&self) -> OwnedContext {
         let (access, compute) = (self.access.clone(), self.compute.clone());
-        Lasting { parts: Arc::clone(self.parts), access, now: self.now(), compute }
+        OwnedContext { parts: Arc::clone(self.parts), access, now: self.now(), compute }
     }
 
     /// The store, for queries.

@@ -25,7 +25,7 @@ use crate::operation::{Envelope, JsonList, around_last, write_json};
 use crate::page::in_batches;
 use crate::rules::compliance::State;
 use crate::rules::policy::{self, FlowContext, Policy, PolicyDump};
-use crate::service::{Context, Lasting};
+use crate::service::{Context, OwnedContext};
 use crate::snapshots::record::{
     Annotation, AppliedPolicy, PolicyDecision, Provenance, RunningArtifact, Snapshot,
 };
@@ -289,8 +289,8 @@ impl SnapshotView {
             artifacts: Vec::new(),
         };
         let shown = Arc::new(Shown { index, rules, rules_before });
-        let (parts, lasting) = (stream::iter(in_parts(placed, cx).await?), cx.lasting());
-        let read = move |part| artifacts(part, Arc::clone(&shown), lasting.clone());
+        let (parts, owned) = (stream::iter(in_parts(placed, cx).await?), cx.to_owned_context());
+        let read = move |part| artifacts(part, Arc::clone(&shown), owned.clone());
         JsonList::with_first_item(parts.then(read).try_flatten(), view, &cx.compute()).await
     }
 }
@@ -324,14 +324,14 @@ fn reports(placed: &[SnapshotEntry]) -> Vec<Id> {
 async fn artifacts(
     part: Vec<SnapshotEntry>,
     shown: Arc<Shown>,
-    lasting: Lasting,
+    owned: OwnedContext,
 ) -> Result<impl Stream<Item = Result<SnapshotArtifact>> + Send + 'static> {
-    let sources = Arc::new(Sources::read(&part, &lasting.context()).await?);
+    let sources = Arc::new(Sources::read(&part, &owned.context()).await?);
     let artifact = move |placed: SnapshotEntry| {
-        let (shown, sources, lasting) = (Arc::clone(&shown), Arc::clone(&sources), lasting.clone());
+        let (shown, sources, owned) = (Arc::clone(&shown), Arc::clone(&sources), owned.clone());
         let heavy = shown.evaluations(&placed.instance) > MANY_EVALUATIONS;
-        let compute = lasting.context().compute();
-        let show = move || shown.artifact(placed, &sources, &lasting.context());
+        let compute = owned.context().compute();
+        let show = move || shown.artifact(placed, &sources, &owned.context());
         async move { compute.run_if(heavy, show).await }
     };
     Ok(stream::iter(part).then(artifact))

@@ -15,7 +15,7 @@ use crate::fact::Fact;
 use crate::id::Id;
 use crate::name::{EnvironmentName, Fingerprint};
 use crate::page::in_batches;
-use crate::service::{Context, Lasting};
+use crate::service::{Context, OwnedContext};
 use crate::snapshots::store::Run;
 use crate::store::batch::distinct;
 use crate::store::entry::StoredEntry;
@@ -209,12 +209,12 @@ impl History {
     }
 
     /// What happened, oldest first, read while it is asked for. A damaged event is left out.
-    pub(crate) fn told(
+    pub(crate) fn into_events(
         self,
-        lasting: Lasting,
+        owned: OwnedContext,
     ) -> (EvaluatedTrail, impl Stream<Item = Result<Event>> + Send + 'static) {
         let Self { entries, run_events, evaluated, .. } = self;
-        let reader = EventReader { batches: batches(entries), run_events: run_events.into(), lasting };
+        let reader = EventReader { batches: batches(entries), run_events: run_events.into(), owned };
         let events = stream::try_unfold(reader, |mut reader| async move {
             let part = reader.part().await?;
             Ok::<_, Error>(part.map(|events| (stream::iter(events.into_iter().map(Ok)), reader)))
@@ -257,7 +257,7 @@ fn batches(entries: Vec<TrailEntry>) -> VecDeque<Vec<u64>> {
 struct EventReader {
     batches: VecDeque<Vec<u64>>,
     run_events: VecDeque<Event>,
-    lasting: Lasting,
+    owned: OwnedContext,
 }
 
 impl EventReader {
@@ -266,7 +266,7 @@ impl EventReader {
             return Ok((!self.run_events.is_empty()).then(|| self.run_events.drain(..).collect()));
         };
         let mut told = Vec::with_capacity(indexes.len());
-        for event in Part::read(indexes, &self.lasting.context()).await?.events {
+        for event in Part::read(indexes, &self.owned.context()).await?.events {
             while let Some(moment) = self.run_events.pop_front_if(|moment| moment.at < event.at) {
                 told.push(moment);
             }

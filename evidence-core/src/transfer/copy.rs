@@ -60,7 +60,7 @@ pub struct AttachmentCounts {
 /// How a copy gets on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Progress {
+pub enum CopyProgress {
     /// An organization was copied.
     Organization(Copied),
     /// An organization is damaged in the source, or its attachments cannot be read there: what comes before the damage is
@@ -185,7 +185,7 @@ impl<'a> From<&'a dyn Transfer> for Side<'a> {
 pub async fn copy(
     from: Side<'_>,
     to: Side<'_>,
-    progress: &mut (dyn FnMut(Progress) + Send),
+    progress: &mut (dyn FnMut(CopyProgress) + Send),
 ) -> Result<Summary, CopyError> {
     let (mut summary, mut attachments) = (Summary::default(), Attempts::default());
     let mut damaged = BTreeSet::new();
@@ -195,11 +195,11 @@ pub async fn copy(
         match ledger.copy(&mut attachments, progress).await {
             Ok(copied) => {
                 summary.new_entries += copied.new_entries;
-                progress(Progress::Organization(copied));
+                progress(CopyProgress::Organization(copied));
             }
             Err(error) if error.is_damage() => {
                 damaged.insert(ledger.organization.id);
-                progress(Progress::Damaged { organization: ledger.name(), what: error.to_string() });
+                progress(CopyProgress::Damaged { organization: ledger.name(), what: error.to_string() });
             }
             Err(error) => return Err(error),
         }
@@ -219,7 +219,7 @@ pub async fn copy(
             }
             Err(error) if error.is_damage() => {
                 damaged.insert(ledger.organization.id);
-                progress(Progress::Damaged { organization: ledger.name(), what: error.to_string() });
+                progress(CopyProgress::Damaged { organization: ledger.name(), what: error.to_string() });
             }
             Err(error) => return Err(error),
         }
@@ -255,7 +255,7 @@ struct Ledger<'a> {
     organization: Organization,
 }
 
-type Tell<'a> = dyn FnMut(Progress) + Send + 'a;
+type Tell<'a> = dyn FnMut(CopyProgress) + Send + 'a;
 
 impl Ledger<'_> {
     fn name(&self) -> OrgName {
@@ -397,7 +397,7 @@ impl Ledger<'_> {
                 reason
             }
         };
-        progress(Progress::Skipped { organization: self.name(), sha256: sha256.clone(), reason });
+        progress(CopyProgress::Skipped { organization: self.name(), sha256: sha256.clone(), reason });
         match unreadable {
             Some(error) if attempts.failed == GIVEN_UP => Err(CopyError::Source(error)),
             Some(error) if attempts.in_a_row == UNREADABLE => {
