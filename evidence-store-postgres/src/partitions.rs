@@ -87,14 +87,14 @@ fn partitioned(sql: &str) -> String {
 
 /// Partitioned tables in a schema of their own.
 struct Partitioned {
-    fresh: evidence_test_postgres::Schema,
+    fresh: evidence_test_postgres::SchemaName,
     schema: Schema,
 }
 
 impl Partitioned {
     async fn fresh() -> Self {
         let fresh =
-            evidence_test_postgres::Schema::fresh().expect("EVIDENCE_TEST_POSTGRES_URL names a server");
+            evidence_test_postgres::SchemaName::unused().expect("EVIDENCE_TEST_POSTGRES_URL names a server");
         let schema = Schema::new(&fresh.name).unwrap();
         let partitioned = Self { fresh, schema };
         partitioned.execute(&format!("CREATE SCHEMA {}", partitioned.schema.name())).await;

@@ -178,7 +178,6 @@ impl Writer {
             Some(session) => session,
             None => Session::connect(&self.reader.connections.address()).await?,
         };
-        self.reader.count();
         let statement_timeout = session.statement_timeout();
         let done = async { work(session.ready().await?).await };
         let outcome = timeout(statement_timeout, done).await.unwrap_or_else(|_| Err(timed_out()));

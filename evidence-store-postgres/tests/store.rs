@@ -125,31 +125,6 @@ async fn the_root_is_that_of_the_leaves_computed_again() {
 
 #[tokio::test]
 #[ignore = "needs PostgreSQL: cargo xtask test"]
-async fn a_group_of_writes_takes_few_statements() {
-    let bench = Bench::new().await;
-    let before = bench.store.statements();
-    let mut writes = tokio::task::JoinSet::new();
-    for number in 0..64 {
-        let fact = Fact::FlowCreated { record: bench.flow(&format!("flow-{number}")) };
-        let (store, write) = (bench.store.clone(), bench.write(vec![fact], vec![]));
-        writes.spawn(async move { store.record(write).await.map(drop) });
-    }
-    writes.join_all().await.into_iter().collect::<StoreResult<()>>().unwrap();
-    let used = bench.store.statements() - before;
-    assert!(used <= 64, "{used} calls for 64 writes made at the same time");
-}
-
-#[tokio::test]
-#[ignore = "needs PostgreSQL: cargo xtask test"]
-async fn the_queries_of_every_request_take_one_statement_each() {
-    let bench = Bench::new().await;
-    let before = bench.store.statements();
-    bench.store.org_role("acme", bench.actor.id).await.unwrap();
-    assert_eq!(bench.store.statements() - before, 1);
-}
-
-#[tokio::test]
-#[ignore = "needs PostgreSQL: cargo xtask test"]
 async fn a_list_is_narrowed_and_counted() {
     let bench = Bench::new().await;
     for name in ["Alpha", "alphabet", "beta"] {
