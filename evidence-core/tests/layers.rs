@@ -88,7 +88,7 @@ fn target(root: &Path, path: &str) -> String {
 }
 
 #[test]
-fn a_file_imports_from_its_own_floor_and_those_below() {
+fn a_file_imports_from_its_own_layer_and_those_below() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let (mut files, mut wrong) = (Vec::new(), Vec::new());
     sources(&root, &mut files);

@@ -125,8 +125,8 @@ impl From<StoreError> for Failure {
 /// The checks of every store.
 pub fn checks() -> Vec<Check> {
     [
-        recording::checks(),
         ledger::checks(),
+        recording::checks(),
         races::checks(),
         lists::checks(),
         orgs::checks(),
@@ -142,9 +142,9 @@ pub fn checks() -> Vec<Check> {
         allowlists::checks(),
         attestation_types::checks(),
         texts::checks(),
-        feed::checks(),
         blobs::checks(),
         pending::checks(),
+        feed::checks(),
     ]
     .concat()
 }
