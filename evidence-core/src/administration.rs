@@ -67,8 +67,9 @@ impl Evidence {
     }
 }
 
-/// Whether the API has no other use for the name.
-pub(crate) fn check_word(field: &str, name: &OrgName) -> Result<()> {
+/// # Errors
+/// [`Error::Invalid`] naming `field` when the name is a reserved path segment.
+pub(crate) fn check_not_reserved(field: &str, name: &OrgName) -> Result<()> {
     if name.as_str() == RESERVED {
         return Err(Error::invalid(field, format!("'{RESERVED}' is a reserved word of the API")));
     }
@@ -228,8 +229,8 @@ impl Administration<'_> {
     /// [`Error::NotFound`] without such a user; [`Error::Store`] when the store fails.
     pub async fn keys(&self, user: &OrgName) -> Result<Vec<ApiKeyView>> {
         let user = self.user(user).await?;
-        let (home, now) = (self.home(&user).await?, self.service.now());
-        let keys = self.store().api_keys(home, user.id, now).await?;
+        let (personal_org, now) = (self.personal_org(&user).await?, self.service.now());
+        let keys = self.store().api_keys(personal_org, user.id, now).await?;
         Ok(keys.into_iter().map(|key| key.record.into()).collect())
     }
 
@@ -244,14 +245,14 @@ impl Administration<'_> {
 
     async fn try_revoke_key(&self, user: &OrgName, key: Id) -> Result<()> {
         let user = self.user(user).await?;
-        let (home, now) = (self.home(&user).await?, self.service.now());
-        let found = self.store().api_key(home, key).await?;
+        let (personal_org, now) = (self.personal_org(&user).await?, self.service.now());
+        let found = self.store().api_key(personal_org, key).await?;
         let Current { revision, record } = found
             .filter(|found| found.record.owner.id == user.id && found.record.is_active(now))
             .ok_or_else(|| Missing::new(Resource::ApiKey, key.to_string(), user.name.as_str()))?;
         let guard = Guard::Revision(RecordKind::ApiKey, record.id, revision);
         let record = record.revoked(now);
-        self.record(home, Draft::of(Fact::ApiKeyRevoked { record }, guard)).await
+        self.record(personal_org, Draft::of(Fact::ApiKeyRevoked { record }, guard)).await
     }
 
     /// Makes the user; [`StoreError::Conflict`](crate::StoreError::Conflict) where the name is taken.
@@ -294,7 +295,7 @@ impl Administration<'_> {
         let mut draft = Draft::default();
         draft.secrets.push((id, key.hash()));
         draft.fact(Fact::ApiKeyCreated { record: record.clone() });
-        self.record(self.home(user).await?, draft).await?;
+        self.record(self.personal_org(user).await?, draft).await?;
         Ok(record)
     }
 
@@ -314,7 +315,7 @@ impl Administration<'_> {
 
     /// Whether an organization, and so a user, may have the name.
     async fn check_free(&self, name: &OrgName) -> Result<()> {
-        check_word("name", name)?;
+        check_not_reserved("name", name)?;
         match self.store().org_role(name.as_str(), self.by.id).await? {
             Some(_) => Err(Error::invalid("name", format!("'{name}' is taken"))),
             None => Ok(()),
@@ -343,7 +344,7 @@ impl Administration<'_> {
     }
 
     /// The personal organization of a user, whose ledger has their keys.
-    async fn home(&self, user: &User) -> Result<Id> {
+    async fn personal_org(&self, user: &User) -> Result<Id> {
         Ok(self.organization(&user.name).await?.id)
     }
 }

@@ -108,8 +108,12 @@ impl<'de> Deserialize<'de> for WebUrl {
                 .filter(|start| start.eq_ignore_ascii_case(scheme))
                 .map(|_| &text[scheme.len()..])
         });
-        let host = rest.and_then(|rest| rest.split(['/', '?', '#']).next()).unwrap_or_default();
-        if host.is_empty() || text.chars().any(|c| c.is_whitespace() || c.is_control()) {
+        let authority = rest.and_then(|rest| rest.split(['/', '?', '#']).next()).unwrap_or_default();
+        let host = authority.rsplit('@').next().unwrap_or_default();
+        if host.is_empty()
+            || host.starts_with(':')
+            || text.chars().any(|c| c.is_whitespace() || c.is_control())
+        {
             return Err(serde::de::Error::custom(
                 "Input should be a valid URL, absolute and of scheme http or https",
             ));
@@ -414,7 +418,7 @@ impl<T: JsonSchema, const MAX: usize> JsonSchema for List<T, MAX> {
 }
 
 /// The text, or the empty one.
-pub(crate) fn text(text: Option<&str>) -> String {
+pub(crate) fn or_empty(text: Option<&str>) -> String {
     text.unwrap_or_default().to_owned()
 }
 
@@ -480,6 +484,9 @@ mod tests {
             "http://",
             "https:///p",
             "http://?q",
+            "http://user@/",
+            "http://:80/",
+            "http://user@:80/",
             "http://e/ x",
             "http://e\n",
             &longer,

@@ -2,15 +2,15 @@
 //! async runtime through here, and nowhere else, so that it holds up no other request. Which threads do it is the host's
 //! to say: [`Evidence::with_compute_pool`](crate::Evidence::with_compute_pool).
 //!
-//! What finds no thread waits, at most [`MAX_WAIT`] long and at most [`WAITING`] jobs of an organization; what comes beyond
+//! What finds no thread waits, at most [`MAX_WAIT`] long and at most [`MAX_WAITING`] jobs of an organization; what comes beyond
 //! is refused, and never begun. Organizations take turns, so that none waits for all the jobs of another. A caller without a
 //! role in the organization is counted in its place, a service account as the organization that made it, so that no stranger
-//! uses up what its own people need. What an answer that is being sent still needs waits whatever waits already; and what a
-//! write needs that was recorded is done in any case.
+//! uses up what its own people need. What an answer that is being sent still needs is never refused for the number that
+//! wait, only for having waited too long; and what a write needs that was recorded is done in any case.
 //!
 //! Jobs that take seconds have half of the slots at most ([`Compute::run_long`]), so that the others, of which a request may
 //! have several, do not wait for them each time. They wait apart, and so does whatever else their requests do
-//! ([`Compute::at_length`]): however many are asked for, what is short finds room to wait.
+//! ([`Compute::for_long_request`]): however many are asked for, what is short finds room to wait.
 
 pub(crate) mod refused;
 
@@ -36,7 +36,7 @@ pub const MAX_WAIT: Duration = Duration::from_secs(10);
 
 /// How many jobs of an organization, or of a caller without a role in it, may wait at once, and as many of requests that
 /// take long; those of nobody count as one caller's.
-pub const WAITING: usize = 64;
+pub const MAX_WAITING: usize = 64;
 
 /// JSON of more bytes takes about a millisecond to parse or to write.
 pub(crate) const LONG_JSON: usize = 64 << 10;
@@ -115,7 +115,8 @@ impl ComputePool for BlockingPool {
 pub enum Progress {
     /// Nothing is lost where it is refused.
     Asked,
-    /// The beginning of its answer is sent: a refusal would break it off. Its jobs wait, however many do.
+    /// The beginning of its answer is sent. Its jobs are never refused for the number that wait; after [`MAX_WAIT`] they
+    /// are, and the answer breaks off.
     Answering,
     /// It has recorded something, which has to be answered: what finds no thread in time is done where it is awaited.
     Recorded,
@@ -128,7 +129,7 @@ pub struct Compute {
     slots: Arc<Slots>,
     /// Who has a place here, of half as many, may wait for one there with a long job.
     long: Arc<Slots>,
-    books: Books,
+    queue_key: QueueKey,
     /// A [`Progress`].
     progress: Arc<AtomicU8>,
 }
@@ -137,7 +138,7 @@ impl std::fmt::Debug for Compute {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Compute")
             .field("free", &self.slots.turns().free)
-            .field("books", &self.books)
+            .field("queue_key", &self.queue_key)
             .finish_non_exhaustive()
     }
 }
@@ -153,21 +154,25 @@ impl Compute {
     pub fn new(pool: impl ComputePool) -> Self {
         let slots = pool.parallelism().max(1);
         let (slots, long) = (Slots::new(slots), Slots::new((slots / 2).max(1)));
-        Self { pool: Arc::new(pool), slots, long, books: Books::default(), progress: Arc::default() }
+        Self { pool: Arc::new(pool), slots, long, queue_key: QueueKey::default(), progress: Arc::default() }
     }
 
     /// The way into the same pool for a request on behalf of this organization or caller
     /// ([`Access::on_behalf_of`](crate::auth::Access::on_behalf_of)).
     #[must_use]
     pub fn on_behalf_of(self, whom: Option<Id>) -> Self {
-        Self { books: Books { whom, at_length: false }, progress: Arc::default(), ..self }
+        Self {
+            queue_key: QueueKey { on_behalf_of: whom, is_long_request: false },
+            progress: Arc::default(),
+            ..self
+        }
     }
 
     /// The way into the same pool for the rest of a request that takes long: even its short jobs wait with the long ones of
     /// the organization, and not with those of other requests.
     #[must_use]
-    pub fn at_length(self) -> Self {
-        Self { books: self.books.at_length(), ..self }
+    pub fn for_long_request(self) -> Self {
+        Self { queue_key: self.queue_key.for_long_request(), ..self }
     }
 
     /// Notes how far the request has come; it never goes back.
@@ -181,11 +186,11 @@ impl Compute {
 
     /// Waits for a place, with a long job for one among the long first. If the future is dropped, so is its turn.
     async fn slot(&self, is_long: bool) -> Result<(Slot, Option<Slot>), Refused> {
-        let most = if self.has(Progress::Answering) { usize::MAX } else { WAITING };
+        let most = if self.has(Progress::Answering) { usize::MAX } else { MAX_WAITING };
         let mut waiting = pin!(async {
-            let books = if is_long { self.books.at_length() } else { self.books };
-            let long = if is_long { Some(self.long.slot(books, most).await?) } else { None };
-            Ok::<_, Refused>((self.slots.slot(books, most).await?, long))
+            let queue_key = if is_long { self.queue_key.for_long_request() } else { self.queue_key };
+            let long = if is_long { Some(self.long.slot(queue_key, most).await?) } else { None };
+            Ok::<_, Refused>((self.slots.slot(queue_key, most).await?, long))
         });
         match waiting.as_mut().now_or_never() {
             Some(at_once) => at_once,
@@ -196,8 +201,8 @@ impl Compute {
     /// Does `work` in the pool. If the future is dropped, work that has not begun never does.
     ///
     /// # Errors
-    /// [`Error::Overloaded`] when it was not begun, which what was recorded never meets; [`Error::Internal`] when it panics,
-    /// or the pool drops it.
+    /// [`Error::Overloaded`] when it was not begun; never after [`Progress::Recorded`] was noted. [`Error::Internal`] when it
+    /// panics, or the pool drops it.
     pub async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
         self.run_as(false, work).await
     }
@@ -284,16 +289,16 @@ impl Compute {
 
 /// Whose jobs count together while they wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-struct Books {
+struct QueueKey {
     /// An organization, or a caller.
-    whom: Option<Id>,
+    on_behalf_of: Option<Id>,
     /// Those of its requests that take long, and else the others.
-    at_length: bool,
+    is_long_request: bool,
 }
 
-impl Books {
-    const fn at_length(self) -> Self {
-        Self { at_length: true, ..self }
+impl QueueKey {
+    const fn for_long_request(self) -> Self {
+        Self { is_long_request: true, ..self }
     }
 }
 
@@ -306,7 +311,7 @@ struct Turns {
     /// None where anybody waits.
     free: usize,
     /// Who waits, on whose behalf; those whose turn is next come first.
-    waiting: VecDeque<(Books, VecDeque<oneshot::Sender<Slot>>)>,
+    waiting: VecDeque<(QueueKey, VecDeque<oneshot::Sender<Slot>>)>,
 }
 
 /// A place in the pool, which the next has once this is dropped. Empty where somebody else has it now.
@@ -323,8 +328,8 @@ impl Slots {
     }
 
     /// Waits for a place.
-    async fn slot(self: &Arc<Self>, books: Books, most: usize) -> Result<Slot, Refused> {
-        let mut turn = self.enter(books, most)?;
+    async fn slot(self: &Arc<Self>, queue_key: QueueKey, most: usize) -> Result<Slot, Refused> {
+        let mut turn = self.enter(queue_key, most)?;
         match turn.try_recv() {
             Ok(slot) => Ok(slot),
             Err(_) => turn.await.map_err(|_| Refused::Late),
@@ -332,11 +337,11 @@ impl Slots {
     }
 
     /// Where a place arrives, which it has already if one is free; refused where `most` of these wait.
-    fn enter(self: &Arc<Self>, books: Books, most: usize) -> Result<oneshot::Receiver<Slot>, Refused> {
+    fn enter(self: &Arc<Self>, queue_key: QueueKey, most: usize) -> Result<oneshot::Receiver<Slot>, Refused> {
         let (to, turn) = oneshot::channel();
         let mut turns = self.turns();
         if turns.free == 0 {
-            turns.wait(books, to, most)?;
+            turns.wait(queue_key, to, most)?;
             return Ok(turn);
         }
         turns.free -= 1;
@@ -358,9 +363,9 @@ impl Slots {
 }
 
 impl Turns {
-    fn wait(&mut self, books: Books, to: oneshot::Sender<Slot>, most: usize) -> Result<(), Refused> {
-        let Some((_, waiting)) = self.waiting.iter_mut().find(|(other, _)| *other == books) else {
-            self.waiting.push_back((books, VecDeque::from([to])));
+    fn wait(&mut self, queue_key: QueueKey, to: oneshot::Sender<Slot>, most: usize) -> Result<(), Refused> {
+        let Some((_, waiting)) = self.waiting.iter_mut().find(|(other, _)| *other == queue_key) else {
+            self.waiting.push_back((queue_key, VecDeque::from([to])));
             return Ok(());
         };
         // Those who have left since do not count.
@@ -374,11 +379,11 @@ impl Turns {
 
     /// The first of the next who has not left, after which it is the others' turn.
     fn next(&mut self) -> Option<oneshot::Sender<Slot>> {
-        while let Some((books, mut waiting)) = self.waiting.pop_front() {
+        while let Some((queue_key, mut waiting)) = self.waiting.pop_front() {
             waiting.retain(|waiter| !waiter.is_closed());
             let next = waiting.pop_front();
             if !waiting.is_empty() {
-                self.waiting.push_back((books, waiting));
+                self.waiting.push_back((queue_key, waiting));
             }
             if next.is_some() {
                 return next;
@@ -546,21 +551,21 @@ mod tests {
     async fn only_so_many_of_an_organization_wait_and_those_who_left_do_not_count() {
         let (pool, done) = (Held::default(), Done::default());
         let compute = Compute::new(pool.clone());
-        let mut started = Vec::from_iter((0..=WAITING).map(|_| done.start(0, &compute, org(1))));
+        let mut started = Vec::from_iter((0..=MAX_WAITING).map(|_| done.start(0, &compute, org(1))));
         let full = compute.clone().on_behalf_of(org(1)).run(|| ()).await;
         assert!(matches!(full, Err(Error::Overloaded(Refused::Full))), "{full:?}");
         started.push(done.start(1, &compute, org(2)));
-        drop(started.swap_remove(WAITING / 2));
+        drop(started.swap_remove(MAX_WAITING / 2));
         started.push(done.start(2, &compute, org(1)));
         finish(&pool, started).await;
-        assert_eq!(done.so_far().len(), WAITING + 2);
+        assert_eq!(done.so_far().len(), MAX_WAITING + 2);
     }
 
     #[tokio::test]
     async fn what_takes_long_leaves_what_is_short_its_room_to_wait() {
         let (pool, done) = (Held::default(), Done::default());
         let compute = Compute::new(pool.clone()).on_behalf_of(org(1));
-        let slow = compute.clone().at_length();
+        let slow = compute.clone().for_long_request();
         let wait = |compute: &Compute, number: u8| {
             let (done, compute) = (done.clone(), compute.clone());
             let mut work =
@@ -568,7 +573,7 @@ mod tests {
             assert!((&mut work).now_or_never().is_none(), "job {number} waits");
             work
         };
-        let mut started = Vec::from_iter((0..=WAITING).map(|_| wait(&slow, 0)));
+        let mut started = Vec::from_iter((0..=MAX_WAITING).map(|_| wait(&slow, 0)));
         assert!(matches!(slow.run(|| ()).await, Err(Error::Overloaded(Refused::Full))));
         started.push(wait(&compute, 1));
         let mut drawn = compute.run_long(|| ()).boxed();
@@ -584,7 +589,7 @@ mod tests {
     async fn what_was_begun_or_recorded_is_not_refused_because_many_wait() {
         let (pool, done) = (Held::default(), Done::default());
         let compute = Compute::new(pool.clone());
-        let many = Vec::from_iter((0..=WAITING).map(|_| done.start(0, &compute, org(1))));
+        let many = Vec::from_iter((0..=MAX_WAITING).map(|_| done.start(0, &compute, org(1))));
         let [answering, recorded] = [Progress::Answering, Progress::Recorded].map(|progress| {
             let compute = compute.clone().on_behalf_of(org(1));
             compute.note(progress);

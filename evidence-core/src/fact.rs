@@ -28,7 +28,7 @@ use crate::time::Timestamp;
 use crate::trails::record::Trail;
 
 pub use names::{Denoted, Guard, Key, NameEffect, RecordKind};
-pub use payload::{Recorded, UnknownFields, said};
+pub use payload::{Recorded, UnknownFields, decode_payload};
 
 /// Something that happened in an organization. Its JSON is a ledger entry's payload, an object whose one key is the
 /// fact's kind; where a fact makes or changes a record, `record` is that record as it is from then on.

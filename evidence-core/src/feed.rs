@@ -21,8 +21,8 @@ use crate::time::Timestamp;
 /// ahead: it is nobody's, for otherwise a job could rest for as long as that clock was wrong.
 pub const MAX_LEASE: Duration = Duration::from_secs(10 * 60);
 
-/// From when on, at `now`, the end of a lease lies too far ahead.
-pub fn too_far(now: Timestamp) -> Timestamp {
+/// The latest end that a lease may have at `now`.
+pub fn latest_lease_end(now: Timestamp) -> Timestamp {
     let longest = i64::try_from(MAX_LEASE.as_micros()).unwrap_or(i64::MAX);
     Timestamp::from_micros(now.as_micros().saturating_add(longest))
 }
@@ -58,7 +58,7 @@ pub struct Advance {
 #[async_trait]
 pub trait FeedStore: Send + Sync {
     /// Takes a lease that nobody else holds at `now`, or renews one that the holder has; answers whether it is held. A
-    /// renewal that arrives late, after a later one, shortens nothing. A lease that ends after [`too_far`] is nobody's.
+    /// renewal that arrives late, after a later one, shortens nothing. A lease that ends after [`latest_lease_end`] is nobody's.
     async fn acquire_lease(&self, lease: &Lease, now: Timestamp) -> StoreResult<bool>;
     /// Gives a lease back before it expires; one of another holder stays.
     async fn release_lease(&self, name: &str, holder: Id) -> StoreResult<()>;

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::bounded::{Address, Description, List, ShortText, text};
+use crate::bounded::{Address, Description, List, ShortText, or_empty};
 use crate::decode::{either_spelling, given};
 use crate::time::{SentSeconds, WholeSeconds};
 
@@ -107,15 +107,15 @@ impl From<&GitCommit> for GitCommitInfo {
     fn from(commit: &GitCommit) -> Self {
         Self {
             sha1: commit.sha1.to_string(),
-            message: text(commit.message.as_deref()),
-            author: text(commit.author.as_deref()),
-            author_username: text(commit.author_username.as_deref()),
-            branch: text(commit.branch.as_deref()),
+            message: or_empty(commit.message.as_deref()),
+            author: or_empty(commit.author.as_deref()),
+            author_username: or_empty(commit.author_username.as_deref()),
+            branch: or_empty(commit.branch.as_deref()),
             timestamp: commit.timestamp.map(|at| at.0.whole_seconds()).unwrap_or_default(),
-            url: text(commit.url.as_deref()),
+            url: or_empty(commit.url.as_deref()),
             parents: commit.parents.iter().flat_map(|parents| &parents.0).map(ToString::to_string).collect(),
             verified: commit.verified.unwrap_or_default(),
-            signature_state: text(commit.signature_state.as_deref()),
+            signature_state: or_empty(commit.signature_state.as_deref()),
         }
     }
 }

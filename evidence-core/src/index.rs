@@ -17,7 +17,7 @@ use crate::name::{Fingerprint, TrailName};
 use crate::orgs::record::{Organization, User};
 use crate::repos::record::VcsProvider;
 use crate::snapshots::key::ArtifactKey;
-use crate::snapshots::record::{Instance, Snapshot};
+use crate::snapshots::record::{RunningArtifact, Snapshot};
 use crate::tags::record::Tags;
 use crate::texts::record::TextRef;
 use crate::time::Timestamp;
@@ -29,7 +29,7 @@ pub enum IndexRow<'a> {
     Organization(&'a Organization),
     /// A new user.
     User(&'a User),
-    /// A user's role in the organization; nothing ends the membership. Replaces the row of the user.
+    /// A user's role in the organization; `role: None` ends the membership. Replaces the row of the user.
     Member {
         /// The user.
         user: Id,
@@ -111,7 +111,7 @@ pub enum IndexRow<'a> {
         kind: &'a str,
         /// Its verdict.
         is_compliant: bool,
-        /// Whether it overrides an earlier one.
+        /// Whether it is an override, of an earlier attestation or of none.
         is_override: bool,
         /// What it is about.
         binding: &'a Binding,
@@ -153,7 +153,7 @@ pub enum IndexRow<'a> {
     },
     /// What ran in the environment under this key until now is no longer so from snapshot `until` on. Nothing
     /// changes where nothing ran.
-    InstanceEnded {
+    IntervalEnded {
         /// The environment.
         environment: Id,
         /// The artifact.
@@ -164,11 +164,11 @@ pub enum IndexRow<'a> {
         exited: bool,
     },
     /// From snapshot `instance.from` on this runs in the environment.
-    InstanceBegun {
+    IntervalBegun {
         /// The environment.
         environment: Id,
         /// What runs.
-        instance: &'a Instance,
+        instance: &'a RunningArtifact,
     },
     /// A version of a policy or of an attestation type.
     Version {
@@ -203,11 +203,11 @@ fn taken(snapshot: &Snapshot) -> Vec<IndexRow<'_>> {
     let Snapshot { environment, index, at, compliant, reported, .. } = *snapshot;
     let mut rows = vec![IndexRow::Snapshot { environment, index, at, compliant }];
     rows.extend(reported.then_some(IndexRow::Reported { environment, at }));
-    let ended = |artifact, exited| IndexRow::InstanceEnded { environment, artifact, until: index, exited };
+    let ended = |artifact, exited| IndexRow::IntervalEnded { environment, artifact, until: index, exited };
     rows.extend(snapshot.exits.iter().map(|artifact| ended(artifact.clone(), true)));
     for instance in &snapshot.changes {
         rows.push(ended(instance.key(), false));
-        rows.push(IndexRow::InstanceBegun { environment, instance });
+        rows.push(IndexRow::IntervalBegun { environment, instance });
     }
     rows
 }

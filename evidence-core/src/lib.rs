@@ -4,6 +4,9 @@
 //! This crate is the whole service but for transport and storage. Start at [`Evidence`] (the service over a
 //! [`Store`]), [`api::operations`] (the API as a list of types) and [`fact::Fact`] (everything that can happen).
 //!
+//! Where comments cite "the specification", they mean the behaviour that the tests in
+//! `evidence-tower/tests/api/specification/` pin down.
+//!
 //! # Features
 //!
 //! | feature | default | what it adds |
@@ -13,7 +16,9 @@
 //! | `conformance` | no | the checks that every store has to pass, as a test program |
 //! | `proptest` | no | strategies for every validated type and request, to test clients and stores with |
 
-// The floors of ARCHITECTURE.md, from the lowest: files import from their own floor and those below.
+#![cfg_attr(not(feature = "pdf"), expect(dead_code, reason = "some of what is read is for the PDF alone"))]
+
+// The layers of ARCHITECTURE.md, from the lowest: files import from their own layer and those below.
 
 pub mod bounded;
 mod cache;

@@ -43,7 +43,7 @@ pub struct Limits {
     pub api_keys: usize,
     /// Bytes of a snapshot as it is recorded: 32 MiB, beyond which the field that leads to it is refused
     /// ([`Error::Invalid`]). All who write share the store's writer.
-    pub write: u64,
+    pub snapshot: u64,
     /// Different artifacts that run in one environment: 10,000. Each is evaluated by each of its policies.
     pub running_artifacts: usize,
     /// Artifacts reported to one trail: 10,000. A trail is evaluated by all that was reported to it. Of reports that come at
@@ -81,7 +81,7 @@ impl Default for Limits {
             policy_versions: 1_000,
             attestation_type_versions: 1_000,
             api_keys: 1_000,
-            write: 32 << 20,
+            snapshot: 32 << 20,
             running_artifacts: 10_000,
             trail_artifacts: 10_000,
             trail_attestations: 10_000,

@@ -64,8 +64,8 @@ pub trait Operation: DeserializeOwned + JsonSchema + Send + 'static {
     const ANSWER_HEADERS: &'static [&'static str] = &[];
     /// What it reads: `()`, [`Json`], [`Form`] or [`Raw`].
     type Body: Body;
-    /// What it answers: [`Json`], [`Created`], [`Put`], [`JsonList`], [`Raw`], [`Streamed`], [`Download`] or [`Pdf`], with
-    /// headers of its own as [`WithHeaders`].
+    /// What it answers: [`Json`], [`Created`], [`Put`], [`JsonList`], [`JsonStream`], [`Raw`], [`Streamed`], [`Download`] or
+    /// [`Pdf`], with headers of its own as [`WithHeaders`].
     type Output: Reply;
 
     /// The greatest JSON body, in bytes.

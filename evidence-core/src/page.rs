@@ -33,7 +33,7 @@ impl Default for PageNumber {
     }
 }
 
-/// A number of items a page: an integer from 1 to `MAX`; above `SERVED` (where it is smaller) that many are served.
+/// A number of items per page: an integer from 1 to `MAX`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct PerPage<const MAX: i64>(u64);
@@ -58,7 +58,7 @@ impl<const MAX: i64> PerPage<MAX> {
 }
 
 /// Reads an integer between two bounds, both included.
-pub(crate) fn bounded<'de, D: serde::Deserializer<'de>>(
+pub(crate) fn integer_between<'de, D: serde::Deserializer<'de>>(
     deserializer: D,
     least: i64,
     most: i64,
@@ -76,13 +76,13 @@ pub(crate) fn bounded<'de, D: serde::Deserializer<'de>>(
 
 impl<'de> Deserialize<'de> for PageNumber {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        bounded(deserializer, 1, i64::MAX).map(|number| Self(number.unsigned_abs()))
+        integer_between(deserializer, 1, i64::MAX).map(|number| Self(number.unsigned_abs()))
     }
 }
 
 impl<'de, const MAX: i64> Deserialize<'de> for PerPage<MAX> {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        bounded(deserializer, 1, MAX).map(|number| Self(number.unsigned_abs()))
+        integer_between(deserializer, 1, MAX).map(|number| Self(number.unsigned_abs()))
     }
 }
 
@@ -193,8 +193,8 @@ pub(crate) fn in_batches<T>(items: impl IntoIterator<Item = (T, u64)>, most: usi
 /// Of a list that is answered whole, more items are not listed at once: they come to about a megabyte.
 pub(crate) const MAX_LISTED: u64 = 40_000;
 
-/// The whole of a list, at most so many items at a time, two at least. Nothing of it ever goes, and what comes in meanwhile
-/// comes before all the others, and is left out.
+/// Streams an append-only list, newest first, in pages of `most` items; `most` must be at least 2, as pages overlap by one.
+/// Items added meanwhile are left out.
 pub(crate) fn in_pages<F>(
     most: u64,
     ask: impl Fn(PageRequest) -> F + Send + 'static,

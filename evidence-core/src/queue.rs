@@ -6,8 +6,8 @@
 //! and nothing that they gave up happens once it goes on.
 //!
 //! What waits takes room until it is done, and what finds none is refused at once: the room is what waiting costs in
-//! memory. An organization may take half of what the others leave, so that there is always room for one more of them. A job
-//! that is larger than all of that waits beside the room, one such job at a time: no size is refused for ever. Jobs of no
+//! memory. An organization may take half of what the others leave, so that there is always room for one more of them. One job
+//! larger than its organization's share may wait outside of the budget, one at a time: no size is refused for ever. Jobs of no
 //! organization (leases, cursors) take no room and are never refused for want of it.
 
 use std::collections::BTreeMap;
@@ -233,14 +233,14 @@ struct Shares {
     /// Of all of them.
     total: usize,
     /// Whether a job waits that was too large for its organization's share.
-    beside: bool,
+    has_oversized: bool,
 }
 
 /// Room that a job takes until this is dropped.
 #[derive(Debug)]
 pub struct Reservation {
     room: Arc<Room>,
-    /// None where the job waits beside.
+    /// None where the job waits outside of the budget.
     share: Option<(Id, usize)>,
 }
 
@@ -254,10 +254,10 @@ impl Room {
         let own = shares.of.get(&org).copied().unwrap_or_default();
         let most = (self.bytes - (shares.total - own)) / 2;
         let share = if bytes > most {
-            if shares.beside {
+            if shares.has_oversized {
                 return None;
             }
-            shares.beside = true;
+            shares.has_oversized = true;
             None
         } else if own + bytes > most {
             return None;
@@ -275,7 +275,7 @@ impl Drop for Reservation {
     fn drop(&mut self) {
         let mut shares = self.room.shares();
         let Some((org, bytes)) = self.share else {
-            shares.beside = false;
+            shares.has_oversized = false;
             return;
         };
         shares.total -= bytes;

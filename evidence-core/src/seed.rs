@@ -1,6 +1,6 @@
 //! Seeding: the first user, organizations and key of a store, in one call that may be repeated.
 
-use crate::administration::check_word;
+use crate::administration::check_not_reserved;
 use crate::auth::actor::Role;
 use crate::auth::credentials::ApiKey;
 use crate::error::{Error, Result};
@@ -27,14 +27,14 @@ impl Evidence {
     /// this user already has is answered as it is. The ledgers name `operator:host`.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a key or an organization of somebody else; [`Error::Store`] when the store fails.
+    /// [`Error::Invalid`] for a key or an organization of somebody else, a revoked or expired key, or a reserved name; [`Error::Store`] when the store fails.
     pub async fn seed(&self, seed: &Seed) -> Result<ApiKey> {
         retry_on_conflict(|| self.seed_once(seed)).await
     }
 
     async fn seed_once(&self, seed: &Seed) -> Result<ApiKey> {
-        check_word("user", &seed.user)?;
-        seed.orgs.iter().try_for_each(|org| check_word("org", org))?;
+        check_not_reserved("user", &seed.user)?;
+        seed.orgs.iter().try_for_each(|org| check_not_reserved("org", org))?;
         let host = self.administered_by(OPERATOR);
         let user = match self.store().user(seed.user.as_str()).await? {
             Some(user) => user,

@@ -31,7 +31,7 @@ use crate::turns::Turns;
 use names::{Names, no_names};
 
 pub use context::*;
-pub(crate) use context::{Lasting, retry_on_conflict};
+pub(crate) use context::{OwnedContext, retry_on_conflict};
 
 /// The whole API, whatever carries it. A decorator (metrics, rate limit, read-only) is one implementation of this.
 pub trait EvidenceService: Clone + Send + Sync + 'static {
@@ -222,14 +222,16 @@ impl Parts {
             Some(key) => callers.holder(key, now, &**store).await?.bound_to,
             None => None,
         };
-        let home = bound_to.map(|(home, _)| home);
-        let Some(name) = target.org() else { return Ok(Access { caller, target, org_access: None, home }) };
+        let account_org = bound_to.map(|(account_org, _)| account_org);
+        let Some(name) = target.org() else {
+            return Ok(Access { caller, target, org_access: None, account_org });
+        };
         let org_role = callers.org_role(name.as_str(), caller.actor.id, now, &**store).await?;
         let org_role =
             org_role.ok_or_else(|| Missing::new(Resource::Organization, name.as_str(), name.as_str()))?;
         let org = org_role.organization.id;
         let role = match bound_to {
-            Some((home, role)) => Some(role).filter(|_| home == org),
+            Some((account_org, role)) => Some(role).filter(|_| account_org == org),
             None => org_role.role,
         };
         let is_allowed = match (role, target.scope(), target.flow()) {
@@ -244,7 +246,7 @@ impl Parts {
             return Err(Error::Forbidden);
         }
         let org_access = OrgAccess { org, name: org_role.organization.name, role };
-        Ok(Access { caller, target, org_access: Some(org_access), home })
+        Ok(Access { caller, target, org_access: Some(org_access), account_org })
     }
 }
 
@@ -315,8 +317,9 @@ impl Evidence {
         }
     }
 
-    /// The same service with the content of attachments in another place than its store: a directory, a bucket. What
-    /// was kept before is looked for there, too.
+    /// The same service with the content of attachments in another place than its store: a directory, a bucket.
+    /// Attachments that the store holds already are not found any more: move them first with
+    /// [`transfer::copy`](crate::transfer::copy).
     #[must_use]
     pub fn with_attachments(self, attachments: Arc<dyn OutsideBlobs>) -> Self {
         self.with(|parts| {

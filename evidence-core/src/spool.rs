@@ -23,7 +23,8 @@ const PIECE: usize = 64 << 10;
 static FILES: Semaphore = Semaphore::const_new(Semaphore::MAX_PERMITS);
 
 /// Lets this process have at most so many temporary files open at a time, which have no limit otherwise. What needs one more
-/// is refused at once.
+/// is refused at once. Call it once, before any file is open: it only ever lowers the limit, and counts from what is free
+/// now.
 pub fn limit_files(most: usize) {
     FILES.forget_permits(FILES.available_permits().saturating_sub(most));
 }

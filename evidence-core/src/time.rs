@@ -103,7 +103,7 @@ impl JsonSchema for SentSeconds {
     }
 }
 
-/// Tells the time. The service reads it once a request.
+/// Tells the time. All that one attempt of an operation decides has one instant ([`Context::now`](crate::service::Context::now)).
 pub trait Clock: Send + Sync + 'static {
     /// The present instant.
     fn now(&self) -> Timestamp;

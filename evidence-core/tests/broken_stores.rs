@@ -26,7 +26,7 @@ use evidence_core::page::{Listed, Page, PageRequest};
 use evidence_core::policies::{Policy, PolicyStore, PolicyVersion, VersionKey};
 use evidence_core::repos::{Repo, RepoFilter, RepoStore};
 use evidence_core::service_accounts::{ApiKeyRecord, ServiceAccount, ServiceAccountStore};
-use evidence_core::snapshots::{Run, Snapshot, SnapshotInstance, SnapshotRow, SnapshotStore};
+use evidence_core::snapshots::{Run, Snapshot, SnapshotEntry, SnapshotRow, SnapshotStore};
 use evidence_core::store::{Health, LedgerStore, Recorder, StoreResult, StoredEntry};
 use evidence_core::sweep::{AttachmentState, Pending, PendingStore};
 use evidence_core::texts::TextStore;
@@ -589,12 +589,12 @@ impl TrailStore for Broken {
         Ok(contents)
     }
 
-    async fn trail_sizes(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<Listed>> {
-        self.whole.trail_sizes(org, trails).await
+    async fn trail_contents_sizes(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<Listed>> {
+        self.whole.trail_contents_sizes(org, trails).await
     }
 
-    async fn trail_size(&self, org: Id, trail: Id, kind: Reported, most: u64) -> StoreResult<u64> {
-        let size = self.whole.trail_size(org, trail, kind, most).await?;
+    async fn trail_report_count(&self, org: Id, trail: Id, kind: Reported, most: u64) -> StoreResult<u64> {
+        let size = self.whole.trail_report_count(org, trail, kind, most).await?;
         Ok(size + u64::from(self.has(Defect::CountsOnePastTheLimit) && size > 0))
     }
 
@@ -732,7 +732,7 @@ impl SnapshotStore for Broken {
         self.whole.snapshot_at(org, environment, at).await
     }
 
-    async fn instances(&self, org: Id, environment: Id, index: u64) -> StoreResult<Vec<SnapshotInstance>> {
+    async fn instances(&self, org: Id, environment: Id, index: u64) -> StoreResult<Vec<SnapshotEntry>> {
         let mut placed = self.whole.instances(org, environment, index).await?;
         placed.retain(|placed| !(self.has(Defect::ForgetsExits) && placed.exited));
         placed.retain(|placed| {
@@ -807,8 +807,8 @@ impl AllowlistStore for Broken {
         self.whole.allowed(org, environment, fingerprints).await
     }
 
-    async fn allowlist_size(&self, org: Id, environment: Id, most: u64) -> StoreResult<u64> {
-        self.whole.allowlist_size(org, environment, most).await
+    async fn allowance_count(&self, org: Id, environment: Id, most: u64) -> StoreResult<u64> {
+        self.whole.allowance_count(org, environment, most).await
     }
 }
 

@@ -61,7 +61,7 @@ impl<D: Driver> AllowlistStore for SqlStore<D> {
         query.about(fingerprints.len()).all_as(|(fingerprint,): (String,)| word(&fingerprint)).await
     }
 
-    async fn allowlist_size(&self, org: Id, environment: Id, most: u64) -> StoreResult<u64> {
+    async fn allowance_count(&self, org: Id, environment: Id, most: u64) -> StoreResult<u64> {
         let count = self.query_org(org, SIZE).bind(environment).bind(most).first::<(u64,)>().await?;
         Ok(count.map_or(0, |(count,)| count))
     }

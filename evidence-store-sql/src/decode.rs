@@ -1,6 +1,6 @@
 //! Reading records back out of payloads and columns.
 
-use evidence_core::fact::{Recorded, said};
+use evidence_core::fact::{Recorded, decode_payload};
 use evidence_core::store::StoreResult;
 use evidence_core::{Current, StoreError};
 use serde::de::value::StrDeserializer;
@@ -36,7 +36,7 @@ pub(crate) fn text(bytes: &[u8]) -> StoreResult<&str> {
 
 /// Reads the record of a fact's payload.
 pub(crate) fn record<T: DeserializeOwned>(payload: &str) -> StoreResult<T> {
-    said::<Recorded<T>>(payload).map(|recorded| recorded.record)
+    decode_payload::<Recorded<T>>(payload).map(|recorded| recorded.record)
 }
 
 /// Reads JSON that the store keeps.

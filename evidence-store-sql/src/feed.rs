@@ -3,7 +3,7 @@
 //! not, which its trait allows.
 
 use async_trait::async_trait;
-use evidence_core::feed::{Advance, FeedStore, Lease, too_far};
+use evidence_core::feed::{Advance, FeedStore, Lease, latest_lease_end};
 use evidence_core::id::Id;
 use evidence_core::store::StoreResult;
 use evidence_core::time::Timestamp;
@@ -53,7 +53,7 @@ impl<D: Driver> FeedStore for SqlStore<D> {
     async fn acquire_lease(&self, lease: &Lease, now: Timestamp) -> StoreResult<bool> {
         let Lease { name, holder, expires_at } = lease;
         let query = self.query(ACQUIRE).bind(name.as_str()).bind(*holder);
-        query.bind(*expires_at).bind(now).bind(too_far(now)).change().await
+        query.bind(*expires_at).bind(now).bind(latest_lease_end(now)).change().await
     }
 
     async fn release_lease(&self, name: &str, holder: Id) -> StoreResult<()> {

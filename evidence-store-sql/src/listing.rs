@@ -3,7 +3,7 @@
 use evidence_core::StoreError;
 use evidence_core::id::Id;
 use evidence_core::page::{Listed, Page, PageRequest};
-use evidence_core::store::{StoreResult, readable};
+use evidence_core::store::{StoreResult, skip_corrupt};
 use serde::de::DeserializeOwned;
 
 use crate::decode::{Payload, listed_record, record};
@@ -86,7 +86,7 @@ type ReadPage<T> = fn(Id, Vec<(i64, Payload)>) -> StoreResult<Vec<T>>;
 
 /// The records of a page that can be read.
 fn readable_records<T: DeserializeOwned>(org: Id, page: Vec<(i64, Payload)>) -> StoreResult<Vec<T>> {
-    readable(org, page.into_iter().map(listed_record))
+    skip_corrupt(org, page.into_iter().map(listed_record))
 }
 
 /// All records of a page.

@@ -94,7 +94,7 @@ fn listed<T: DeserializeOwned>((name, record): (String, Payload)) -> (String, St
 
 /// What can be read of a list that asked for so many records.
 fn by_name<T: DeserializeOwned>(rows: Vec<(String, Payload)>, limit: u64) -> StoreResult<ByName<T>> {
-    ByName::readable(rows.into_iter().map(listed).collect(), limit)
+    ByName::skip_corrupt(rows.into_iter().map(listed).collect(), limit)
 }
 
 impl<D: Driver> SqlStore<D> {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use async_trait::async_trait;
 use evidence_core::Current;
-use evidence_core::fact::said;
+use evidence_core::fact::decode_payload;
 use evidence_core::id::Id;
 use evidence_core::page::{Listed, PageRequest};
 use evidence_core::policies::{Policy, PolicyStore, PolicyVersion, VersionKey};
@@ -86,7 +86,7 @@ fn columns(versions: &[VersionKey]) -> Value {
 
 /// The version in the payload of this index.
 fn version<T: DeserializeOwned>((index, payload): (i64, Payload)) -> (i64, StoreResult<T>) {
-    (index, payload.text().and_then(said::<Versioned<T>>).map(|payload| payload.version))
+    (index, payload.text().and_then(decode_payload::<Versioned<T>>).map(|payload| payload.version))
 }
 
 fn size((record, number, bytes): (Id, u64, u64)) -> StoreResult<Listed<VersionKey>> {

@@ -195,10 +195,10 @@ impl Batch {
                 IndexRow::Reported { environment, at } => {
                     rows.push(Table::EnvironmentReport, vec![this.clone(), environment.into(), at.into()]);
                 }
-                IndexRow::InstanceEnded { environment, artifact, until, exited } => {
+                IndexRow::IntervalEnded { environment, artifact, until, exited } => {
                     self.intervals.end(org, environment, artifact, until, exited);
                 }
-                IndexRow::InstanceBegun { environment, instance } => {
+                IndexRow::IntervalBegun { environment, instance } => {
                     self.intervals.begin(org, environment, instance.clone());
                 }
                 IndexRow::Version { of, number } => {
@@ -241,7 +241,7 @@ impl Batch {
         }
         for (Name { org, key }, Denoted { id, alias }) in names.put() {
             // Others are columns of tables of their own.
-            if let (Some(org), Some(kind)) = (org, key.kind().filter(|kind| !kind.names_itself())) {
+            if let (Some(org), Some(kind)) = (org, key.kind().filter(|kind| !kind.has_own_name_rows())) {
                 let (kind, name) = (kind.as_str().into(), (*key.name()).into());
                 rows.push(Table::Name, vec![Value::Org(*org), kind, name, id.into(), alias.into()]);
             }

@@ -5,11 +5,11 @@ use std::ops::RangeInclusive;
 
 use async_trait::async_trait;
 use evidence_core::Current;
-use evidence_core::fact::said;
+use evidence_core::fact::decode_payload;
 use evidence_core::id::Id;
 use evidence_core::name::Fingerprint;
 use evidence_core::snapshots::{
-    ArtifactKey, Instance, Run, Snapshot, SnapshotInstance, SnapshotRow, SnapshotStore,
+    ArtifactKey, Run, RunningArtifact, Snapshot, SnapshotEntry, SnapshotRow, SnapshotStore,
 };
 use evidence_core::store::StoreResult;
 use evidence_core::time::Timestamp;
@@ -135,7 +135,7 @@ struct Begun {
     org: Id,
     environment: Id,
     artifact: ArtifactKey,
-    instance: Instance,
+    instance: RunningArtifact,
     until: i64,
     exited: bool,
 }
@@ -174,7 +174,7 @@ impl Intervals {
         }
     }
 
-    pub(crate) fn begin(&mut self, org: Id, environment: Id, instance: Instance) {
+    pub(crate) fn begin(&mut self, org: Id, environment: Id, instance: RunningArtifact) {
         let artifact = instance.key();
         self.touched.insert((environment, artifact.clone()), Some(self.begun.len()));
         self.begun.push(Begun { org, environment, artifact, instance, until: LASTING, exited: false });
@@ -215,7 +215,7 @@ struct TakenFact {
 }
 
 fn taken((revision, payload): (u64, Payload)) -> StoreResult<Current<Snapshot>> {
-    let TakenFact { snapshot } = said(payload.text()?)?;
+    let TakenFact { snapshot } = decode_payload(payload.text()?)?;
     Ok(Current { revision, record: snapshot })
 }
 
@@ -227,10 +227,10 @@ fn line((index, at, until, compliant, revision): SnapshotLine) -> StoreResult<Sn
 }
 
 /// What [`INSTANCES`] found, by artifact key.
-fn instances((json,): (Option<String>,)) -> StoreResult<Vec<SnapshotInstance>> {
-    let mut found: Vec<(Instance, bool)> = array(json)?;
+fn instances((json,): (Option<String>,)) -> StoreResult<Vec<SnapshotEntry>> {
+    let mut found: Vec<(RunningArtifact, bool)> = array(json)?;
     found.sort_by_cached_key(|(instance, _)| (instance.key(), instance.from));
-    Ok(found.into_iter().map(|(instance, exited)| SnapshotInstance { instance, exited }).collect())
+    Ok(found.into_iter().map(|(instance, exited)| SnapshotEntry { instance, exited }).collect())
 }
 
 /// A row of [`RUNS`].
@@ -265,7 +265,7 @@ impl<D: Driver> SnapshotStore for SqlStore<D> {
         Ok(query.first::<(u64,)>().await?.map_or(0, |(index,)| index))
     }
 
-    async fn instances(&self, org: Id, environment: Id, index: u64) -> StoreResult<Vec<SnapshotInstance>> {
+    async fn instances(&self, org: Id, environment: Id, index: u64) -> StoreResult<Vec<SnapshotEntry>> {
         let query = self.query_org(org, INSTANCES).bind(environment).bind(index);
         Ok(query.long().first_as(instances).await?.unwrap_or_default())
     }

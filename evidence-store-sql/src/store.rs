@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use async_trait::async_trait;
 use evidence_core::id::Id;
-use evidence_core::store::{Current, Health, StoreResult, readable};
+use evidence_core::store::{Current, Health, StoreResult, skip_corrupt};
 use serde::de::DeserializeOwned;
 
 use crate::decode::{current, listed_current};
@@ -189,7 +189,7 @@ impl<D: Driver> Query<'_, D> {
         org: Id,
         mut read: impl FnMut(R) -> (i64, StoreResult<T>) + Send + 'static,
     ) -> StoreResult<Vec<T>> {
-        self.answer(move |rows: Vec<R>| readable(org, rows.into_iter().map(&mut read))).await
+        self.answer(move |rows: Vec<R>| skip_corrupt(org, rows.into_iter().map(&mut read))).await
     }
 
     /// The statement with its values.

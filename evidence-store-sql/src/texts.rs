@@ -1,7 +1,7 @@
 //! Texts, found by their digests.
 
 use async_trait::async_trait;
-use evidence_core::fact::said;
+use evidence_core::fact::decode_payload;
 use evidence_core::id::Id;
 use evidence_core::ledger::Hash;
 use evidence_core::store::StoreResult;
@@ -24,7 +24,7 @@ struct Kept {
 }
 
 fn kept((index, payload): (i64, Payload)) -> (i64, StoreResult<String>) {
-    (index, payload.text().and_then(said::<Kept>).map(|kept| kept.text))
+    (index, payload.text().and_then(decode_payload::<Kept>).map(|kept| kept.text))
 }
 
 #[async_trait]

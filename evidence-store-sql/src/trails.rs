@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use evidence_core::id::Id;
 use evidence_core::name::TrailName;
 use evidence_core::page::{Listed, Page, PageRequest};
-use evidence_core::store::{StoreResult, readable};
+use evidence_core::store::{StoreResult, skip_corrupt};
 use evidence_core::trails::{
     REPORT_BYTES, Reported, Trail, TrailContents, TrailEntry, TrailFilter, TrailStore,
 };
@@ -200,7 +200,7 @@ fn trail_fact(fact: &[u8]) -> (Cow<'_, str>, StoreResult<Current<Trail>>) {
 /// What [`CONTENTS`] found, trail by trail.
 fn contents(org: Id, (trails, artifacts, attestations): Contents) -> StoreResult<Vec<TrailContents>> {
     let facts = trails.bytes().into_iter().flat_map(|facts| facts.split(|byte| *byte == SEPARATOR));
-    let trails: Vec<Current<Trail>> = readable(org, facts.map(trail_fact))?;
+    let trails: Vec<Current<Trail>> = skip_corrupt(org, facts.map(trail_fact))?;
     let artifacts = array(artifacts)?.into_iter().map(artifacts::Row::artifact).collect();
     let attestations = array(attestations)?.into_iter().map(attestations::Row::attestation).collect();
     Ok(TrailContents::together(trails, artifacts, attestations))
@@ -229,7 +229,7 @@ impl<D: Driver> TrailStore for SqlStore<D> {
         query.all_as(|(trail,): (Id,)| Ok(trail)).await
     }
 
-    async fn trail_sizes(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<Listed>> {
+    async fn trail_contents_sizes(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<Listed>> {
         let query = self.query_org(org, SIZES).bind(texts(trails)).about(trails.len());
         let size =
             |(id, bytes, reports): (Id, u64, u64)| Ok(Listed { id, bytes: bytes + reports * REPORT_BYTES });
@@ -246,7 +246,7 @@ impl<D: Driver> TrailStore for SqlStore<D> {
         query.all_as(|(trail, name): (Id, String)| Ok((trail, word(&name)?))).await
     }
 
-    async fn trail_size(&self, org: Id, trail: Id, kind: Reported, most: u64) -> StoreResult<u64> {
+    async fn trail_report_count(&self, org: Id, trail: Id, kind: Reported, most: u64) -> StoreResult<u64> {
         let sql = match kind {
             Reported::Artifacts => ARTIFACTS,
             Reported::Attestations => ATTESTATIONS,

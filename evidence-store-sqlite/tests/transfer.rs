@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use evidence_core::conformance;
-use evidence_core::transfer::{CopyError, Progress, Side, Summary, Transfer, copy};
+use evidence_core::transfer::{CopyError, CopyProgress, Side, Summary, Transfer, copy};
 use evidence_store_sqlite::rusqlite::Connection;
 use evidence_store_sqlite::{Sqlite, SqliteStore};
 
@@ -112,7 +112,7 @@ async fn damage_in_one_organization_keeps_no_other() {
         assert!(rows.execute(&damage, []).unwrap() > 0, "{damage}");
         // What is whole there stays so, and is no other ledger.
         let mut named = 0;
-        let mut progress = |progress| named += u64::from(matches!(progress, Progress::Damaged { .. }));
+        let mut progress = |progress| named += u64::from(matches!(progress, CopyProgress::Damaged { .. }));
         let [from, to] = [&source, &again].map(|store| Side::from(&**store as &dyn Transfer));
         let summary = copy(from, to, &mut progress).await.unwrap();
         assert_eq!(summary.damaged_organizations, named, "{damage}");
@@ -121,8 +121,8 @@ async fn damage_in_one_organization_keeps_no_other() {
         let target = open(directory.path(), number).await;
         let (mut damaged, mut whole) = (Vec::new(), Vec::new());
         let mut progress = |progress| match progress {
-            Progress::Damaged { organization, .. } => damaged.push(organization),
-            Progress::Organization(copied) => whole.push(copied.organization),
+            CopyProgress::Damaged { organization, .. } => damaged.push(organization),
+            CopyProgress::Organization(copied) => whole.push(copied.organization),
             other => panic!("{other:?}"),
         };
         let [from, to] = [&source, &target].map(|store| Side::from(&**store as &dyn Transfer));

@@ -123,6 +123,9 @@ fn ci() -> Result {
         let targets = ["--workspace", "--all-targets", "--test", "client", "--all-features"];
         cargo(["clippy"]).args(targets).args(["--", "-D", "warnings"]).run()
     })?;
+    step("clippy without features", || {
+        cargo(["clippy", "--package", "evidence-core", "--no-default-features", "--", "-D", "warnings"]).run()
+    })?;
     step("tests", || test(Need::Always))?;
     step("documentation", || {
         cargo(["doc", "--workspace", "--all-features", "--no-deps"]).env("RUSTDOCFLAGS", "-Dwarnings").run()

@@ -4,6 +4,6 @@ pub(crate) mod operations;
 pub(crate) mod record;
 pub(crate) mod store;
 
-pub use operations::{AllowArtifact, AllowlistInput, AllowlistRecord, ListAllowlist};
+pub use operations::{AllowArtifact, AllowanceView, AllowlistInput, ListAllowlist};
 pub use record::Allowance;
 pub use store::AllowlistStore;

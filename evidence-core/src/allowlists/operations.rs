@@ -25,7 +25,7 @@ use crate::time::WholeSeconds;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "AllowlistResponse")]
 #[non_exhaustive]
-pub struct AllowlistRecord {
+pub struct AllowanceView {
     /// What the artifact is called, as whoever allowed it wrote it; nothing is looked up by it.
     pub artifact_name: String,
     /// Why the artifact is allowed.
@@ -40,7 +40,7 @@ pub struct AllowlistRecord {
     pub user_name: String,
 }
 
-impl AllowlistRecord {
+impl AllowanceView {
     fn new(allowance: Allowance, environment_name: EnvironmentName) -> Self {
         let Allowance { artifact_name, description, fingerprint, at, by, .. } = allowance;
         let timestamp = at.whole_seconds();
@@ -63,7 +63,7 @@ impl Operation for ListAllowlist {
     const SCOPE: Scope = Scope::Read;
     const SUMMARY: &'static str = "Lists the artifacts that are allowed in environments";
     type Body = ();
-    type Output = JsonList<AllowlistRecord>;
+    type Output = JsonList<AllowanceView>;
 
     fn org(&self) -> Option<&OrgName> {
         Some(&self.org)
@@ -74,21 +74,21 @@ impl Operation for ListAllowlist {
         let environments = cx.store().environments(cx.org()?).await?;
         let names: BTreeMap<Id, EnvironmentName> =
             environments.into_iter().map(|known| (known.record.id, known.record.name)).collect();
-        let (names, lasting) = (Arc::new(names), cx.lasting());
+        let (names, owned) = (Arc::new(names), cx.to_owned_context());
         let read = move |indexes: Vec<u64>| {
-            let (names, lasting) = (Arc::clone(&names), lasting.clone());
+            let (names, owned) = (Arc::clone(&names), owned.clone());
             async move {
-                let cx = lasting.context();
+                let cx = owned.context();
                 let allowances = cx.store().allowances(cx.org()?, &indexes).await?;
                 let record = |allowance: Allowance| {
                     let name = names.get(&allowance.environment)?.clone();
-                    Some(Ok(AllowlistRecord::new(allowance, name)))
+                    Some(Ok(AllowanceView::new(allowance, name)))
                 };
                 Ok::<_, Error>(stream::iter(allowances.into_iter().filter_map(record).collect::<Vec<_>>()))
             }
         };
         let items = stream::iter(Listed::batches(listed)).then(read).try_flatten();
-        JsonList::made(items, (), &cx.compute()).await
+        JsonList::with_first_item(items, (), &cx.compute()).await
     }
 }
 
@@ -139,7 +139,7 @@ impl Operation for AllowArtifact {
 async fn check_size(environment: &Environment, artifact: &Fingerprint, cx: &Context<'_>) -> Result<()> {
     let (store, org, most) = (cx.store(), cx.org()?, cx.limits().environment_allowances);
     let is_known = !store.allowed(org, environment.id, std::slice::from_ref(artifact)).await?.is_empty();
-    if is_known || store.allowlist_size(org, environment.id, most).await? < most {
+    if is_known || store.allowance_count(org, environment.id, most).await? < most {
         return Ok(());
     }
     let text = format!("Environment '{}' allows {most} artifacts and takes no more", environment.name);

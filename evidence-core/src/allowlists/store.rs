@@ -24,5 +24,5 @@ pub trait AllowlistStore: Send + Sync {
         fingerprints: &[Fingerprint],
     ) -> StoreResult<Vec<Fingerprint>>;
     /// How many artifacts are allowed in the environment, counted up to `most`.
-    async fn allowlist_size(&self, org: Id, environment: Id, most: u64) -> StoreResult<u64>;
+    async fn allowance_count(&self, org: Id, environment: Id, most: u64) -> StoreResult<u64>;
 }

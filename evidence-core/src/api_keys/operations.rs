@@ -14,7 +14,7 @@ use crate::fact::Fact;
 use crate::fact::names::{Guard, RecordKind};
 use crate::name::{OrgName, ServiceAccountName};
 use crate::operation::{Acknowledged, Created, Json, Method, Operation};
-use crate::page::bounded;
+use crate::page::integer_between;
 use crate::service::{Context, Draft};
 use crate::service_accounts::record::{ApiKeyRecord, ServiceAccount};
 use crate::store::entry::Current;
@@ -88,7 +88,7 @@ impl Expiry {
 
 impl<'de> Deserialize<'de> for Expiry {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        bounded(deserializer, i64::MIN, Self::LATEST).map(Self)
+        integer_between(deserializer, i64::MIN, Self::LATEST).map(Self)
     }
 }
 
@@ -128,7 +128,7 @@ impl Default for GraceHours {
 
 impl<'de> Deserialize<'de> for GraceHours {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        bounded(deserializer, Self::MIN, Self::MAX).map(Self)
+        integer_between(deserializer, Self::MIN, Self::MAX).map(Self)
     }
 }
 

@@ -29,7 +29,7 @@ use crate::operation::{Created, Json, JsonList, Method, Operation};
 use crate::page::{Listed, MAX_LISTED, PageNumber, PageRequest, PerPage, in_pages};
 use crate::repos::record::RepoInfo;
 use crate::repos::store::RepoFilter;
-use crate::service::{Context, Draft, Lasting};
+use crate::service::{Context, Draft, OwnedContext};
 use crate::store::batch::sort_by_ids;
 use crate::store::entry::Current;
 use crate::trails::draft::check_room;
@@ -338,8 +338,8 @@ impl Operation for GetArtifactsByCommit {
             commit: Some(self.commit_sha.into_string()),
             ..ArtifactFilter::default()
         };
-        let lasting = cx.lasting();
-        let ask = move |request| listed(filter.clone(), request, lasting.clone());
+        let owned = cx.to_owned_context();
+        let ask = move |request| listed(filter.clone(), request, owned.clone());
         list(in_pages(MAX_LISTED, ask), Some(flow), cx).await
     }
 }
@@ -465,11 +465,11 @@ async fn list(
     let around = Around::new(flow, cx);
     let read = move |ids| read(ids, Arc::clone(&around));
     let batches = lists.map_ok(|listed| stream::iter(Listed::batches(listed)).map(Ok)).try_flatten();
-    JsonList::made(batches.and_then(read).try_flatten(), (), &cx.compute()).await
+    JsonList::with_first_item(batches.and_then(read).try_flatten(), (), &cx.compute()).await
 }
 
-async fn listed(filter: ArtifactFilter, request: PageRequest, lasting: Lasting) -> Result<Vec<Listed>> {
-    let cx = lasting.context();
+async fn listed(filter: ArtifactFilter, request: PageRequest, owned: OwnedContext) -> Result<Vec<Listed>> {
+    let cx = owned.context();
     Ok(cx.store().artifacts_listed(cx.org()?, &filter, request).await?)
 }
 

@@ -15,7 +15,7 @@ use crate::attestations::details::JunitSuite;
 use crate::attestations::pull_requests::{GitProvider, PullRequestView};
 use crate::attestations::record::Attestation;
 use crate::attestations::store::AttestationRow;
-use crate::bounded::{FreeForm, ShortText, text};
+use crate::bounded::{FreeForm, ShortText, or_empty};
 use crate::compute::MANY_EVALUATIONS;
 use crate::error::{Error, Result};
 use crate::flows::record::Flow;
@@ -29,7 +29,7 @@ use crate::page::{MAX_BATCH_BYTES, in_batches};
 use crate::repos::record::RepoInfo;
 use crate::rules::compliance::{self, ByContent, State};
 use crate::rules::template::Template;
-use crate::service::{Context, Lasting};
+use crate::service::{Context, OwnedContext};
 use crate::snapshots::store::Run;
 use crate::store::batch::distinct;
 use crate::texts::record::TextRef;
@@ -139,8 +139,8 @@ impl From<&RepoInfo> for RepoInfoView {
         Self {
             name: info.name.to_string(),
             url: info.url.to_string(),
-            id: text(info.id.as_deref()),
-            description: text(info.description.as_deref()),
+            id: or_empty(info.id.as_deref()),
+            description: or_empty(info.description.as_deref()),
             provider: info.provider.map(|provider| provider.as_str().to_owned()).unwrap_or_default(),
             vcs_instance: crate::repos::record::vcs_instance(&info.url).unwrap_or_default(),
             namespace_path: crate::repos::record::namespace_path(info),
@@ -175,7 +175,7 @@ const EVIDENCE: u64 = MAX_BATCH_BYTES / 64;
 
 /// What the artifacts of an answer rest on.
 pub(super) struct Around {
-    lasting: Lasting,
+    owned: OwnedContext,
     /// That of all of them, where it is known.
     flow: Option<Flow>,
     /// By which its trails are kept: an answer reads all that was reported to a trail once for all its artifacts, unless it
@@ -189,17 +189,17 @@ type OnTrails = BTreeMap<Id, Arc<OnTrail>>;
 impl Around {
     /// `flow` is that of all artifacts, where it is known.
     pub(super) fn new(flow: Option<Flow>, cx: &Context<'_>) -> Arc<Self> {
-        Arc::new(Self { lasting: cx.lasting(), flow, answer: Some(cx.new_id()) })
+        Arc::new(Self { owned: cx.to_owned_context(), flow, answer: Some(cx.new_id()) })
     }
 
     /// The same for one artifact, whose trail nothing else in the answer is about.
     pub(super) fn of_one(flow: Flow, cx: &Context<'_>) -> Arc<Self> {
-        Arc::new(Self { lasting: cx.lasting(), flow: Some(flow), answer: None })
+        Arc::new(Self { owned: cx.to_owned_context(), flow: Some(flow), answer: None })
     }
 
     /// The reports of these ids, in any order.
     pub(super) async fn artifacts(&self, ids: &[Id]) -> Result<Vec<Artifact>> {
-        let cx = self.lasting.context();
+        let cx = self.owned.context();
         Ok(cx.store().artifacts_by_id(cx.org()?, ids).await?)
     }
 
@@ -216,7 +216,7 @@ impl Around {
 
     /// A trail of those before, if it is still there.
     fn kept(&self, trail: &Id) -> Option<Arc<OnTrail>> {
-        self.lasting.context().trail_cache().get(&(self.answer?, *trail))
+        self.owned.context().trail_cache().get(&(self.answer?, *trail))
     }
 
     async fn on_trails(&self, trails: &[Id], cx: &Context<'_>) -> Result<OnTrails> {
@@ -275,8 +275,8 @@ impl Rest {
         let unknown = Vec::from_iter(trails.into_iter().filter(|trail| around.kept(trail).is_none()));
         let mut sizes = BTreeMap::new();
         if !unknown.is_empty() {
-            let cx = around.lasting.context();
-            let found = cx.store().trail_sizes(cx.org()?, &unknown).await?;
+            let cx = around.owned.context();
+            let found = cx.store().trail_contents_sizes(cx.org()?, &unknown).await?;
             sizes.extend(found.into_iter().map(|listed| (listed.id, listed.bytes)));
         }
         Ok(Self { artifacts: artifacts.into(), sizes, around })
@@ -314,7 +314,7 @@ impl Rest {
         }
         let Part { artifacts, mut known, unknown } = self.take();
         let around = Arc::clone(&self.around);
-        let cx = around.lasting.context();
+        let cx = around.owned.context();
         let fingerprints = distinct(artifacts.iter().map(|artifact| artifact.fingerprint.clone()));
         let (flows, trails, ran) = try_join3(
             around.flows(&artifacts, &cx),
@@ -339,8 +339,8 @@ impl Rest {
             (told, bytes)
         });
         let parts = stream::iter(in_batches(weighed, usize::MAX));
-        let lasting = around.lasting.clone();
-        let read = move |part| shown(part, Arc::clone(&surroundings), lasting.clone());
+        let owned = around.owned.clone();
+        let read = move |part| shown(part, Arc::clone(&surroundings), owned.clone());
         Ok(Some(parts.then(read).try_flatten().boxed()))
     }
 }
@@ -394,7 +394,7 @@ impl Told {
 async fn shown(
     part: Vec<Told>,
     around: Arc<Surroundings>,
-    lasting: Lasting,
+    owned: OwnedContext,
 ) -> Result<impl Stream<Item = Result<ArtifactView>> + Send + 'static> {
     let shown = |told: &Told| {
         let trail = around.trail(&told.artifact);
@@ -403,7 +403,7 @@ async fn shown(
     let ids = distinct(part.iter().flat_map(shown));
     let mut shown = BTreeMap::new();
     if !ids.is_empty() {
-        let cx = lasting.context();
+        let cx = owned.context();
         let found = cx.store().attestations_by_id(cx.org()?, &ids).await?;
         shown.extend(found.into_iter().map(|attestation| (attestation.id, attestation)));
     }
@@ -426,7 +426,7 @@ async fn shown(
         }
         view(&told, &parsed.template, &around, &shown, cx)
     };
-    Ok(each_with_template(part, lasting, evaluations, view))
+    Ok(each_with_template(part, owned, evaluations, view))
 }
 
 fn view(

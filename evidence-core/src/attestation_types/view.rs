@@ -13,7 +13,7 @@ use crate::json::{EmptyObject, JsonText};
 use crate::name::{AttestationTypeName, OrgName};
 use crate::operation::versions::{Told, Version, Versioned};
 use crate::page::Listed;
-use crate::service::Lasting;
+use crate::service::OwnedContext;
 use crate::store::Store;
 use crate::store::batch::sort_by_ids;
 use crate::store::error::StoreResult;
@@ -143,8 +143,8 @@ impl AttestationType {
 }
 
 /// Those of these types that are not archived, in order.
-pub(super) async fn in_list(ids: Vec<Id>, lasting: Lasting) -> Result<Vec<Versioned>> {
-    let cx = lasting.context();
+pub(super) async fn in_list(ids: Vec<Id>, owned: OwnedContext) -> Result<Vec<Versioned>> {
+    let cx = owned.context();
     let mut types = cx.store().attestation_types_by_id(cx.org()?, &ids).await?;
     sort_by_ids(&mut types, &ids, |known| known.id);
     types.retain(|known| !known.archived);

@@ -14,7 +14,7 @@ use crate::id::Id;
 use crate::name::TrailName;
 use crate::operation::JsonList;
 use crate::page::Listed;
-use crate::service::{Context, Lasting};
+use crate::service::{Context, OwnedContext};
 use crate::store::error::StoreError;
 
 /// What the attestations of a list have in common.
@@ -23,7 +23,7 @@ struct Around {
     trails: BTreeMap<Id, TrailName>,
     /// Those that a list has no answer without.
     needed: BTreeSet<Id>,
-    lasting: Lasting,
+    owned: OwnedContext,
 }
 
 /// These attestations of a name, newest first, as answers carry them: all about one content, or about the trail. One that
@@ -36,7 +36,7 @@ pub(super) async fn listed(
     cx: &Context<'_>,
 ) -> Result<JsonList<AttestationView>> {
     let needed = needed(named.iter().map(|one| &one.row));
-    let around = Arc::new(Around { flow, trails, needed, lasting: cx.lasting() });
+    let around = Arc::new(Around { flow, trails, needed, owned: cx.to_owned_context() });
     let listed = named.into_iter().map(|one| Listed { id: one.row.id, bytes: one.bytes }).collect();
     let read = move |ids| {
         let around = Arc::clone(&around);
@@ -60,7 +60,7 @@ fn needed<'a>(newest_first: impl Iterator<Item = &'a AttestationRow>) -> BTreeSe
 
 impl Around {
     async fn views(&self, ids: Vec<Id>) -> Result<Vec<Result<AttestationView>>> {
-        let cx = self.lasting.context();
+        let cx = self.owned.context();
         let found = cx.store().attestations_by_id(cx.org()?, &ids).await?;
         let mut found: BTreeMap<Id, Attestation> = found.into_iter().map(|one| (one.id, one)).collect();
         let view = |id: Id| match found.remove(&id) {

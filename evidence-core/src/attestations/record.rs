@@ -97,7 +97,7 @@ pub struct Attachment {
 }
 
 impl Attestation {
-    /// Whether it overrides an earlier one.
+    /// Whether it is an override, of an earlier attestation or of none.
     pub const fn is_override(&self) -> bool {
         self.details.is_override()
     }

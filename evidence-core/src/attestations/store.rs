@@ -21,7 +21,7 @@ pub struct AttestationRow {
     pub kind: String,
     /// Its verdict.
     pub is_compliant: bool,
-    /// Whether it overrides an earlier one.
+    /// Whether it is an override, of an earlier attestation or of none.
     pub is_override: bool,
     /// What it is about.
     pub binding: Binding,

@@ -99,7 +99,7 @@ pub struct Access {
     pub(crate) target: Target,
     pub(crate) org_access: Option<OrgAccess>,
     /// The organization whose service account the caller is.
-    pub(crate) home: Option<Id>,
+    pub(crate) account_org: Option<Id>,
 }
 
 impl Access {
@@ -125,7 +125,7 @@ impl Access {
         match &self.org_access {
             Some(OrgAccess { org, role: Some(_), .. }) => Some(*org),
             _ if self.caller.is_nobody() => None,
-            _ => Some(self.home.unwrap_or(self.caller.actor.id)),
+            _ => Some(self.account_org.unwrap_or(self.caller.actor.id)),
         }
     }
 }

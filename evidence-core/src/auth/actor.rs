@@ -13,7 +13,7 @@ pub enum Role {
     Reader,
     /// Also reports environments and keeps service accounts of its own.
     Snapshotter,
-    /// Also writes everything but settings and other people's service accounts.
+    /// Also writes everything, settings too, but for service accounts that others created.
     Member,
     /// May do everything.
     Admin,
@@ -37,8 +37,8 @@ pub enum Scope {
     /// Anybody, without a credential: the operation finds out by itself who calls, as of a webhook whose bytes somebody
     /// else has signed. It records as whom it names ([`Context::as_service_account`](crate::service::Context),
     /// [`Context::as_operator`](crate::service::Context)), and not without. Anybody may learn from it whether the
-    /// organization of its path exists. The body is read before anybody is known: [`Operation::body_limit`](crate::Operation::body_limit) is all that
-    /// bounds what a stranger makes the server take in, and a form is no body for it.
+    /// organization of its path exists. [`Operation::body_limit`](crate::Operation::body_limit) is the only bound on what an unauthenticated
+    /// caller can send, and its body must not be a [`Form`](crate::operation::Form).
     Open,
     /// Any valid credential; no organization is involved.
     Authenticated,
@@ -50,7 +50,7 @@ pub enum Scope {
     Report,
     /// A role that may write.
     Write,
-    /// The role that may do everything.
+    /// The role that may do everything. No operation of the API asks for it yet; a host's own may.
     Admin,
 }
 

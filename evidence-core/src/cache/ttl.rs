@@ -20,7 +20,7 @@ pub(crate) struct TtlCache<K, V>(Mutex<Answers<K, V>>);
 
 #[derive(Debug)]
 struct Answers<K, V> {
-    /// How often everything was forgotten.
+    /// How many times the cache was cleared.
     generation: u64,
     /// Each with the instant at which it was asked for.
     by_query: BTreeMap<K, (Timestamp, V)>,

@@ -4,7 +4,7 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refused {
-    /// [`WAITING`](super::WAITING) jobs of the organization, or of the caller, wait already.
+    /// [`MAX_WAITING`](super::MAX_WAITING) jobs of the organization, or of the caller, wait already.
     #[error(
         "as many jobs of the organization or caller as may wait are waiting for the compute pool already"
     )]

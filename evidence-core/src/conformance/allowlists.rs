@@ -13,7 +13,7 @@ use super::{Outcome, ensure, promises, same};
 promises! {
     allowances_read_back: "Allowlist entries are what was recorded.",
     allowances_are_listed_newest_first: "`allowances_listed` answers the newest of each environment and fingerprint, newest first.",
-    artifacts_are_allowed_where_they_are: "`allowed` and `allowlist_size` answer what is allowed in one environment.",
+    artifacts_are_allowed_where_they_are: "`allowed` and `allowance_count` answer what is allowed in one environment.",
 }
 
 fn allowance(n: u64, environment: u64, start: &str) -> Allowance {
@@ -83,8 +83,8 @@ async fn artifacts_are_allowed_where_they_are(store: Arc<dyn Store>) -> Outcome 
         let found = BTreeSet::from_iter(store.allowed(org.id, id(environment), &asked).await?);
         let size = expected.len() as u64;
         same("what is allowed", found, expected.into_iter().map(fingerprint).collect())?;
-        same("how many are", store.allowlist_size(org.id, id(environment), 9).await?, size)?;
-        same("counted up to 1", store.allowlist_size(org.id, id(environment), 1).await?, size.min(1))?;
+        same("how many are", store.allowance_count(org.id, id(environment), 9).await?, size)?;
+        same("counted up to 1", store.allowance_count(org.id, id(environment), 1).await?, size.min(1))?;
     }
     same("of none", store.allowed(org.id, id(100), &[]).await?, Vec::new())
 }

@@ -37,7 +37,7 @@ pub(crate) struct Org {
 }
 
 impl Org {
-    /// A new organization of this name; ids below 100 are for organizations.
+    /// A new organization of this name; ids below 90 are for organizations.
     pub(crate) async fn create(store: &Arc<dyn Store>, n: u64, name: &str) -> Result<Self, Failure> {
         let org = Self { store: Arc::clone(store), id: id(n) };
         org.record(vec![Fact::OrganizationCreated { record: organization(n, name) }]).await?;

@@ -30,7 +30,7 @@
 //!   and at the end the promise that was broken and what was found instead.
 //! - `cargo test --test conformance -- ledger races` runs those with `ledger` or `races` in their name,
 //!   `-- --exact <name>` a single one, `-- --list` lists them, and `-- --test-threads 1` runs them one after the other.
-//! - The order of the modules in this directory is the order to write a store in: see [`crate::store`].
+//! - [`crate::store`] gives the order to write a store in.
 //!
 //! A check is a plain function from a store to an outcome ([`Check::run`]), so that other tests can use the suite to
 //! fill a store. Racers are spawned as tasks: a check has to run on a Tokio runtime, and only one of several threads
@@ -125,8 +125,8 @@ impl From<StoreError> for Failure {
 /// The checks of every store.
 pub fn checks() -> Vec<Check> {
     [
-        recording::checks(),
         ledger::checks(),
+        recording::checks(),
         races::checks(),
         lists::checks(),
         orgs::checks(),
@@ -142,9 +142,9 @@ pub fn checks() -> Vec<Check> {
         allowlists::checks(),
         attestation_types::checks(),
         texts::checks(),
-        feed::checks(),
         blobs::checks(),
         pending::checks(),
+        feed::checks(),
     ]
     .concat()
 }

@@ -14,7 +14,7 @@ use crate::name::Fingerprint;
 use crate::page::PageRequest;
 use crate::rules::compliance::State;
 use crate::snapshots::{
-    Annotation, AppliedPolicy, ArtifactKey, Instance, Provenance, Run, Snapshot, SnapshotInstance,
+    Annotation, AppliedPolicy, ArtifactKey, Provenance, Run, RunningArtifact, Snapshot, SnapshotEntry,
     SnapshotRow,
 };
 use crate::store::{Current, Store};
@@ -34,8 +34,8 @@ promises! {
     nothing_ran_elsewhere: "Unknown environments, snapshots and fingerprints have nothing, and others are not shown.",
 }
 
-fn instance(start: &str, from: u64) -> Instance {
-    Instance {
+fn instance(start: &str, from: u64) -> RunningArtifact {
+    RunningArtifact {
         fingerprint: Some(fingerprint(start)),
         name: start.to_owned(),
         created: vec![1_700_000_000],
@@ -51,13 +51,13 @@ fn instance(start: &str, from: u64) -> Instance {
 }
 
 /// The same, of a run that began before.
-fn changed(start: &str, since: u64, from: u64) -> Instance {
-    Instance { since, ..instance(start, from) }
+fn changed(start: &str, since: u64, from: u64) -> RunningArtifact {
+    RunningArtifact { since, ..instance(start, from) }
 }
 
 /// What has no digest but this name.
-fn undigested(name: &str, from: u64) -> Instance {
-    Instance { fingerprint: None, name: name.to_owned(), ..instance("", from) }
+fn undigested(name: &str, from: u64) -> RunningArtifact {
+    RunningArtifact { fingerprint: None, name: name.to_owned(), ..instance("", from) }
 }
 
 fn context(text: &JsonText) -> JsonFields {
@@ -88,7 +88,7 @@ fn snapshot_taken(snapshot: Snapshot) -> Fact {
 async fn snapshots_read_back(store: Arc<dyn Store>) -> Outcome {
     let org = Org::create(&store, 1, "foo").await?;
     let provenance = |n, state, reason: Option<String>| Provenance { artifact: id(n), state, reason };
-    let full = Instance {
+    let full = RunningArtifact {
         name: awkward(),
         created: vec![-1, 0, 1_700_000_000],
         context: context(&user_data()),
@@ -102,7 +102,7 @@ async fn snapshots_read_back(store: Arc<dyn Store>) -> Outcome {
         violates: vec![0, 7, 99],
         ..instance("bb", 1)
     };
-    let bare = Instance { created: Vec::new(), ..instance("aa", 1) };
+    let bare = RunningArtifact { created: Vec::new(), ..instance("aa", 1) };
     let first = Snapshot {
         policies: vec![
             AppliedPolicy { policy: id(106), version: 3 },
@@ -118,9 +118,8 @@ async fn snapshots_read_back(store: Arc<dyn Store>) -> Outcome {
         let revision = taken.first().map(|entry| entry.index).unwrap_or_default();
         same("as taken", store.snapshot(org.id, id(100), index).await?, Some(Current { revision, record }))?;
     }
-    let placed = |exited| {
-        [&bare, &full].map(|instance| SnapshotInstance { instance: instance.clone(), exited }).to_vec()
-    };
+    let placed =
+        |exited| [&bare, &full].map(|instance| SnapshotEntry { instance: instance.clone(), exited }).to_vec();
     same("what runs", store.instances(org.id, id(100), 1).await?, placed(false))?;
     same("what exited", store.instances(org.id, id(100), 2).await?, placed(true))
 }
@@ -174,7 +173,7 @@ async fn what_ran_in_each_snapshot(store: Arc<dyn Store>) -> Outcome {
         &[("bb", 4, false), ("cc", 2, false)],
     ];
     for (index, expected) in (1..).zip(story) {
-        let place = |(start, from, exited): &(&str, u64, bool)| SnapshotInstance {
+        let place = |(start, from, exited): &(&str, u64, bool)| SnapshotEntry {
             instance: if *start == "aa" { changed("aa", 1, *from) } else { instance(start, *from) },
             exited: *exited,
         };
@@ -192,13 +191,13 @@ async fn what_has_no_digest_runs_by_its_name(store: Arc<dyn Store>) -> Outcome {
     let long = awkward().repeat(500);
     let first = vec![
         undigested("web", 1),
-        Instance { name: "web".to_owned(), ..instance("aa", 1) },
+        RunningArtifact { name: "web".to_owned(), ..instance("aa", 1) },
         undigested(&long, 1),
     ];
     let task = json!({ "ecs_context": { "task_arn": awkward(), "cluster_name": null } });
     let seen_otherwise =
-        Instance { context: context(&free_form(&task.to_string())), since: 1, ..undigested("web", 2) };
-    let digested = Instance { name: "web".to_owned(), ..instance("bb", 3) };
+        RunningArtifact { context: context(&free_form(&task.to_string())), since: 1, ..undigested("web", 2) };
+    let digested = RunningArtifact { name: "web".to_owned(), ..instance("bb", 3) };
     let story = [
         (first.clone(), vec![]),
         (vec![seen_otherwise.clone()], vec![]),
@@ -215,11 +214,11 @@ async fn what_has_no_digest_runs_by_its_name(store: Arc<dyn Store>) -> Outcome {
     org.record(vec![snapshot_taken(elsewhere)]).await?;
 
     let [web, aa, long] = [0, 1, 2].map(|at| first.get(at).cloned());
-    let ran = |instance: &Option<Instance>| {
-        instance.clone().map(|instance| SnapshotInstance { instance, exited: false })
+    let ran = |instance: &Option<RunningArtifact>| {
+        instance.clone().map(|instance| SnapshotEntry { instance, exited: false })
     };
-    let gone = |instance: &Option<Instance>| {
-        instance.clone().map(|instance| SnapshotInstance { instance, exited: true })
+    let gone = |instance: &Option<RunningArtifact>| {
+        instance.clone().map(|instance| SnapshotEntry { instance, exited: true })
     };
     let (seen_otherwise, digested) = (Some(seen_otherwise), Some(digested));
     let expected = [

@@ -33,8 +33,8 @@ promises! {
     contents_are_complete: "`trail_contents` answers every report to these trails, oldest first.",
     contents_pass_over_unknown_ids: "`trail_contents` passes over unknown ids and other organizations' trails.",
     names_pass_over_unknown_ids: "`trail_names` passes over unknown ids and other organizations' trails.",
-    sizes_tell_how_much_is_read: "`trail_sizes` answers the bytes of a trail's fact, and so many for each report.",
-    sizes_are_counted_up_to_a_limit: "`trail_size` counts a trail's artifacts or attestations, up to the limit.",
+    sizes_tell_how_much_is_read: "`trail_contents_sizes` answers the bytes of a trail's fact, and so many for each report.",
+    sizes_are_counted_up_to_a_limit: "`trail_report_count` counts a trail's artifacts or attestations, up to the limit.",
     entries_about_a_trail: "`trail_entries` answers the entries that are about this trail, oldest first.",
 }
 
@@ -322,7 +322,7 @@ async fn names_pass_over_unknown_ids(store: Arc<dyn Store>) -> Outcome {
 
 async fn sizes_tell_how_much_is_read(store: Arc<dyn Store>) -> Outcome {
     let (org, _) = with_reports(&store).await?;
-    let found = store.trail_sizes(org.id, &[102, 201, 999, 101, 101].map(id)).await?;
+    let found = store.trail_contents_sizes(org.id, &[102, 201, 999, 101, 101].map(id)).await?;
     let (base, small) = (json_bytes(&trail(101, 100, "t")), 0..100);
     let reports = |listed: Listed| {
         let rest = listed.bytes.saturating_sub(base);
@@ -330,7 +330,7 @@ async fn sizes_tell_how_much_is_read(store: Arc<dyn Store>) -> Outcome {
     };
     let found = found.into_iter().map(reports).collect();
     same_set("the sizes", found, vec![(id(101), 5, true), (id(102), 2, true)])?;
-    same("of no trails", store.trail_sizes(org.id, &[]).await?, Vec::new())
+    same("of no trails", store.trail_contents_sizes(org.id, &[]).await?, Vec::new())
 }
 
 async fn sizes_are_counted_up_to_a_limit(store: Arc<dyn Store>) -> Outcome {
@@ -346,7 +346,7 @@ async fn sizes_are_counted_up_to_a_limit(store: Arc<dyn Store>) -> Outcome {
     ] {
         for (kind, size) in [(Reported::Artifacts, artifacts), (Reported::Attestations, attestations)] {
             let what = format!("{what}: {kind:?}");
-            same(&what, store.trail_size(org.id, id(trail), kind, most).await?, size)?;
+            same(&what, store.trail_report_count(org.id, id(trail), kind, most).await?, size)?;
         }
     }
     Ok(())

@@ -14,7 +14,7 @@ use crate::memory::MemoryStore;
 use crate::name::Fingerprint;
 use crate::store::{Store, StoredEntry};
 use crate::transfer::{
-    AttachmentCounts, Copied, CopyError, Import, Progress, Skipped, Summary, Transfer, check_attachments,
+    AttachmentCounts, Copied, CopyError, CopyProgress, Import, Skipped, Summary, Transfer, check_attachments,
     copy,
 };
 
@@ -271,8 +271,8 @@ async fn copies_go_on_where_they_stopped(store: Arc<dyn Transfer>) -> Outcome {
 async fn what_comes_in_meanwhile_is_late(store: Arc<dyn Transfer>) -> Outcome {
     let source = memory();
     let org = fill(&source).await?;
-    let mut progress = |progress: Progress| {
-        if matches!(progress, Progress::Organization(Copied { organization, .. }) if organization.as_str() == "foo")
+    let mut progress = |progress: CopyProgress| {
+        if matches!(progress, CopyProgress::Organization(Copied { organization, .. }) if organization.as_str() == "foo")
         {
             // A store in memory never waits; that it recorded is seen below.
             org.record(vec![flow_created(400, "meanwhile")]).now_or_never();
@@ -292,8 +292,8 @@ async fn attachments_copied(
     to: &dyn Transfer,
 ) -> Result<(AttachmentCounts, Vec<(Fingerprint, Skipped)>), Failure> {
     let mut skipped = Vec::new();
-    let mut progress = |progress: Progress| {
-        if let Progress::Skipped { sha256, reason, .. } = progress {
+    let mut progress = |progress: CopyProgress| {
+        if let CopyProgress::Skipped { sha256, reason, .. } = progress {
             skipped.push((sha256, reason));
         }
     };

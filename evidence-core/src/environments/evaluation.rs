@@ -29,7 +29,7 @@ use crate::rules::policy::{self, FlowAttestation, FlowContext};
 use crate::rules::template::Template;
 use crate::service::{Context, Draft};
 use crate::snapshots::key::ArtifactKey;
-use crate::snapshots::record::{Annotation, AppliedPolicy, Instance, Provenance, Snapshot};
+use crate::snapshots::record::{Annotation, AppliedPolicy, Provenance, RunningArtifact, Snapshot};
 use crate::store::batch::distinct;
 use crate::store::entry::Current;
 use crate::store::error::StoreError;
@@ -55,8 +55,8 @@ pub(crate) struct ObservedArtifact {
 
 impl ObservedArtifact {
     /// What was seen, when this was recorded.
-    fn of(instance: &Instance) -> Self {
-        let Instance { fingerprint, name, created, context, .. } = instance.clone();
+    fn of(instance: &RunningArtifact) -> Self {
+        let RunningArtifact { fingerprint, name, created, context, .. } = instance.clone();
         Self { fingerprint, name, created, context }
     }
 }
@@ -173,7 +173,7 @@ pub(crate) async fn reevaluate(
 struct Evaluation {
     running: Arc<ReportedState>,
     policies: PolicySet,
-    open: BTreeMap<ArtifactKey, Instance>,
+    open: BTreeMap<ArtifactKey, RunningArtifact>,
     states: EvaluatedReports,
 }
 
@@ -226,7 +226,7 @@ impl Evaluation {
 async fn open_instances(
     known: &KnownEnvironment,
     cx: &Context<'_>,
-) -> Result<BTreeMap<ArtifactKey, Instance>> {
+) -> Result<BTreeMap<ArtifactKey, RunningArtifact>> {
     let latest = known.status.snapshots;
     if latest == 0 {
         return Ok(BTreeMap::new());
@@ -520,7 +520,7 @@ impl EvaluatedReport {
 #[derive(Debug, PartialEq)]
 struct Difference {
     /// Instances that began to run, or whose data differ.
-    changes: Vec<Instance>,
+    changes: Vec<RunningArtifact>,
     /// What no longer runs.
     exits: Vec<ArtifactKey>,
     /// Whether it calls for a snapshot: something started, exited, or differs in more than counts, times,
@@ -529,7 +529,7 @@ struct Difference {
 }
 
 fn difference(
-    open: &BTreeMap<ArtifactKey, Instance>,
+    open: &BTreeMap<ArtifactKey, RunningArtifact>,
     evaluated: &[EvaluatedArtifact],
     index: u64,
 ) -> Difference {
@@ -548,16 +548,16 @@ fn difference(
     Difference { changes, exits, tells_something }
 }
 
-fn seen_otherwise(before: &Instance, now: &EvaluatedArtifact) -> bool {
+fn seen_otherwise(before: &RunningArtifact, now: &EvaluatedArtifact) -> bool {
     let now = &now.observed;
     before.created != now.created || before.name != now.name || before.context != now.context
 }
 
 impl EvaluatedArtifact {
-    fn instance(&self, change: Change, before: Option<&Instance>, from: u64) -> Instance {
+    fn instance(&self, change: Change, before: Option<&RunningArtifact>, from: u64) -> RunningArtifact {
         let count = |created: &Vec<i64>| created.len() as u64;
         let ObservedArtifact { fingerprint, name, created, context } = self.observed.clone();
-        Instance {
+        RunningArtifact {
             annotation: Annotation {
                 kind: change.as_str().to_owned(),
                 was: before.map_or(0, |before| count(&before.created)),
@@ -599,7 +599,7 @@ impl Change {
         }
     }
 
-    fn between(before: &Instance, now: &EvaluatedArtifact) -> Self {
+    fn between(before: &RunningArtifact, now: &EvaluatedArtifact) -> Self {
         let reports = |provenance: &[Provenance]| -> Vec<Id> {
             provenance.iter().map(|provenance| provenance.artifact).collect()
         };

@@ -12,7 +12,9 @@ use crate::bounded::{Description, List, ShortText, TagText};
 use crate::environments::evaluation;
 use crate::environments::record::{Environment, EnvironmentKind};
 use crate::environments::store::KnownEnvironment;
-use crate::environments::view::{Directory, EnvironmentPage, EnvironmentSort, EnvironmentView, views};
+use crate::environments::view::{
+    EnvironmentPage, EnvironmentSort, EnvironmentSummaries, EnvironmentView, views,
+};
 use crate::error::{Error, Resource, Result};
 use crate::fact::Fact;
 use crate::fact::names::{Guard, Key};
@@ -283,8 +285,8 @@ async fn join(logical: &EnvironmentName, physical: &str, cx: &Context<'_>) -> Re
 }
 
 /// Attaches policies to an environment. What runs there is evaluated anew, and a snapshot is taken of it where there was
-/// one. Those attached already stay, and nothing changes. An environment has at most as many policies as the host permits (100 unless it
-/// says otherwise): 400.
+/// one. Those attached already stay, and nothing changes. An environment has at most as many policies as the host
+/// permits (100 unless it says otherwise): 400.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct AttachPolicies {
     /// The organization's name.
@@ -353,7 +355,7 @@ pub struct ListEnvironments {
     pub page: Option<PageNumber>,
     /// Environments a page: 15 when `page` alone is given.
     pub per_page: Option<PerPage<50>>,
-    /// What the list is sorted by; those equal in it, by name.
+    /// What the list is sorted by; those equal in it, by name in the same direction.
     #[serde(default)]
     pub sort: EnvironmentSort,
     /// The order: `asc` or `desc`.
@@ -390,12 +392,13 @@ impl Operation for ListEnvironments {
     async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
         let listed = cx.store().environments_listed(cx.org()?).await?;
         let sizes: BTreeMap<Id, u64> = listed.iter().map(|listed| (listed.id, listed.bytes)).collect();
-        let (mut directory, mut found, mut kept) = (Directory::default(), Vec::new(), BTreeMap::new());
+        let (mut summaries, mut found, mut kept) =
+            (EnvironmentSummaries::default(), Vec::new(), BTreeMap::new());
         let batches = Listed::batches(listed);
         let fit_memory = batches.len() <= 1;
         for ids in batches {
             for known in cx.store().environments_by_id(cx.org()?, &ids).await? {
-                directory.add(&known);
+                summaries.add(&known);
                 if self.admits(&known) {
                     found.push(known.record.id);
                     if fit_memory {
@@ -404,8 +407,8 @@ impl Operation for ListEnvironments {
                 }
             }
         }
-        directory.add_members(cx).await?;
-        self.sort(&mut found, &directory);
+        summaries.add_members(cx).await?;
+        self.sort(&mut found, &summaries);
         let mut envelope = None;
         if self.page.is_some() || self.per_page.is_some() {
             let (page, per_page) =
@@ -419,7 +422,7 @@ impl Operation for ListEnvironments {
         }
         let size = |id: Id| Listed { id, bytes: sizes.get(&id).copied().unwrap_or_default() };
         let listed = found.into_iter().map(size).collect();
-        let around = Arc::new((directory, kept, cx.lasting()));
+        let around = Arc::new((summaries, kept, cx.to_owned_context()));
         let read = move |ids| {
             let around = Arc::clone(&around);
             async move { views(ids, &around).await.map(|views| stream::iter(views).map(Ok)) }
@@ -440,16 +443,16 @@ impl ListEnvironments {
             && self.tag.0.iter().all(|tag| TagFilter::parse(tag, ':').matches(&environment.tags))
     }
 
-    /// Puts environments in the order asked for; those equal in it are by name.
-    fn sort(&self, found: &mut [Id], directory: &Directory) {
+    /// Puts environments in the order asked for; those equal in it are by name in the same direction.
+    fn sort(&self, found: &mut [Id], summaries: &EnvironmentSummaries) {
         found.sort_by_cached_key(|id| {
-            let brief = directory.environments.get(id)?;
+            let summary = summaries.environments.get(id)?;
             let at = match self.sort {
                 EnvironmentSort::Name => None,
-                EnvironmentSort::LastModifiedAt => Some(directory.live_state(brief).modified_at),
-                EnvironmentSort::LastChangedAt => directory.live_state(brief).changed_at,
+                EnvironmentSort::LastModifiedAt => Some(summaries.live_state(summary).modified_at),
+                EnvironmentSort::LastChangedAt => summaries.live_state(summary).changed_at,
             };
-            Some((at, brief.name.clone()))
+            Some((at, summary.name.clone()))
         });
         if self.sort_direction == SortDirection::Desc {
             found.reverse();
@@ -500,10 +503,10 @@ impl Operation for GetEnvironment {
 
     async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
         let environment = cx.environment(self.env_name.as_str()).await?;
-        let mut directory = Directory::default();
-        directory.add(&environment);
-        directory.add_members(cx).await?;
-        let view = directory.views(vec![environment], cx).await?.pop();
+        let mut summaries = EnvironmentSummaries::default();
+        summaries.add(&environment);
+        summaries.add_members(cx).await?;
+        let view = summaries.views(vec![environment], cx).await?.pop();
         Ok(Json(view.ok_or_else(|| cx.missing(Resource::Environment, self.env_name.as_str()))?))
     }
 }

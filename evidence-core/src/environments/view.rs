@@ -13,7 +13,7 @@ use crate::name::{EnvironmentName, OrgName, PolicyName};
 use crate::operation::{Envelope, json_text};
 use crate::page::PageLinks;
 use crate::rules::policy::logical_environment_state;
-use crate::service::{Context, Lasting};
+use crate::service::{Context, OwnedContext};
 use crate::store::batch::{distinct, sort_by_ids};
 use crate::tags::record::Tags;
 use crate::time::{Seconds, Timestamp};
@@ -70,14 +70,14 @@ pub(super) struct LiveState {
 }
 
 /// What is told of an environment beyond its own answer, and what it is sorted by: little, however much its record says.
-pub(super) struct Brief {
+pub(super) struct EnvironmentSummary {
     pub(super) name: EnvironmentName,
     own: LiveState,
     /// The members of a logical environment.
     included: Option<Vec<Id>>,
 }
 
-impl Brief {
+impl EnvironmentSummary {
     fn of(known: &KnownEnvironment) -> Self {
         let (environment, status) = (&known.record, &known.status);
         let is_physical = environment.kind.is_physical();
@@ -95,8 +95,8 @@ impl Brief {
 
 /// The environments behind the ids that environments hold.
 #[derive(Default)]
-pub(super) struct Directory {
-    pub(super) environments: BTreeMap<Id, Brief>,
+pub(super) struct EnvironmentSummaries {
+    pub(super) environments: BTreeMap<Id, EnvironmentSummary>,
     /// Members of logical environments that are archived: they are left out.
     archived: BTreeSet<Id>,
 }
@@ -104,14 +104,14 @@ pub(super) struct Directory {
 /// More records of members are not read at once.
 const MEMBERS: usize = 64;
 
-impl Directory {
+impl EnvironmentSummaries {
     pub(super) fn add(&mut self, known: &KnownEnvironment) {
-        self.environments.insert(known.record.id, Brief::of(known));
+        self.environments.insert(known.record.id, EnvironmentSummary::of(known));
     }
 
     /// Adds the members of those that are here.
     pub(super) async fn add_members(&mut self, cx: &Context<'_>) -> Result<()> {
-        let included = self.environments.values().filter_map(|brief| brief.included.as_ref());
+        let included = self.environments.values().filter_map(|summary| summary.included.as_ref());
         let mut members = distinct(included.flatten().copied());
         members.retain(|member| !self.environments.contains_key(member));
         for part in members.chunks(MEMBERS) {
@@ -126,11 +126,11 @@ impl Directory {
         Ok(())
     }
 
-    fn members<'a>(&'a self, included: &'a [Id]) -> impl Iterator<Item = &'a Brief> {
+    fn members<'a>(&'a self, included: &'a [Id]) -> impl Iterator<Item = &'a EnvironmentSummary> {
         included.iter().filter_map(|id| self.environments.get(id))
     }
 
-    pub(super) fn live_state(&self, environment: &Brief) -> LiveState {
+    pub(super) fn live_state(&self, environment: &EnvironmentSummary) -> LiveState {
         let Some(included) = &environment.included else { return environment.own };
         let changed_at = self.members(included).filter_map(|member| member.own.changed_at).max();
         LiveState {
@@ -163,8 +163,8 @@ impl Directory {
         names: &BTreeMap<Id, PolicyName>,
         org: &OrgName,
     ) -> EnvironmentView {
-        let brief = Brief::of(&known);
-        let (live_state, environment) = (self.live_state(&brief), known.record);
+        let summary = EnvironmentSummary::of(&known);
+        let (live_state, environment) = (self.live_state(&summary), known.record);
         let mut policies: Vec<_> =
             environment.policies.iter().filter_map(|id| names.get(id)).cloned().collect();
         policies.sort();
@@ -180,7 +180,7 @@ impl Directory {
             include_scaling: environment.include_scaling,
             tags: environment.tags,
             policies,
-            included_environments: brief
+            included_environments: summary
                 .included
                 .map(|included| self.members(&included).map(|member| member.name.clone()).collect()),
         }
@@ -223,11 +223,11 @@ pub enum EnvironmentList {
 }
 
 /// What the environments of a list have in common: those behind the ids that they hold, and the records that are at hand.
-type Around = (Directory, BTreeMap<Id, KnownEnvironment>, Lasting);
+type Around = (EnvironmentSummaries, BTreeMap<Id, KnownEnvironment>, OwnedContext);
 
 /// Environments of a list, in its order, as answers carry them.
-pub(super) async fn views(ids: Vec<Id>, (directory, kept, lasting): &Around) -> Result<Vec<EnvironmentView>> {
-    let cx = lasting.context();
+pub(super) async fn views(ids: Vec<Id>, (summaries, kept, owned): &Around) -> Result<Vec<EnvironmentView>> {
+    let cx = owned.context();
     let at_hand: Option<Vec<KnownEnvironment>> = ids.iter().map(|id| kept.get(id).cloned()).collect();
     let known = match at_hand {
         Some(known) => known,
@@ -237,7 +237,7 @@ pub(super) async fn views(ids: Vec<Id>, (directory, kept, lasting): &Around) -> 
             known
         }
     };
-    directory.views(known, &cx).await
+    summaries.views(known, &cx).await
 }
 
 /// Which page of a list of environments it is.

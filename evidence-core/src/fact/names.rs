@@ -47,9 +47,9 @@ impl RecordKind {
         }
     }
 
-    /// Whether what its names lead to follows from rows of its own ([`crate::index::IndexRow`]): those of trails and
-    /// snapshots never change, and what artifacts are found by leads to the newest one.
-    pub const fn names_itself(self) -> bool {
+    /// Whether names of this kind are looked up in the kind's own rows ([`crate::index::IndexRow`]), and not in the name
+    /// rows: those of trails and snapshots never change, and what artifacts are found by leads to the newest one.
+    pub const fn has_own_name_rows(self) -> bool {
         matches!(self, Self::Trail | Self::Snapshot | Self::Artifact)
     }
 }
@@ -146,7 +146,8 @@ pub enum NameEffect {
 pub struct Denoted {
     /// The record.
     pub id: Id,
-    /// Whether the name is a former one, which another record may claim.
+    /// Whether the record does not claim the name, so that another may: a former name, or one that the newest of several
+    /// records has.
     pub alias: bool,
 }
 

@@ -15,7 +15,7 @@ use crate::store::error::{StoreError, StoreResult};
 ///
 /// # Errors
 /// [`StoreError::Corrupt`] when it cannot be read, or says something else.
-pub fn said<T: DeserializeOwned>(payload: &str) -> StoreResult<T> {
+pub fn decode_payload<T: DeserializeOwned>(payload: &str) -> StoreResult<T> {
     struct OfOneKind<T>(PhantomData<T>);
     impl<'de, T: Deserialize<'de>> Visitor<'de> for OfOneKind<T> {
         type Value = T;

@@ -128,8 +128,8 @@ impl Operation for ListFlows {
         let flows = cx.store().flows(cx.org()?, &filter, request).await?;
         let pagination =
             Pagination { total: flows.total, page: page.get(), per_page, page_count: flows.pages(per_page) };
-        let lasting = cx.lasting();
-        let read = move |ids| views(ids, lasting.clone()).try_flatten_stream();
+        let owned = cx.to_owned_context();
+        let read = move |ids| views(ids, owned.clone()).try_flatten_stream();
         JsonList::in_batches(flows.items, paged.then_some(pagination), &cx.compute(), read).await
     }
 }
@@ -169,7 +169,7 @@ impl Operation for GetFlow {
 
 /// Creates a flow (201), or updates the one of that name (200). The template file is its template from then on;
 /// without a file a new flow has the template `version: 1`, and an existing one keeps its own. Trails that were begun
-/// keep theirs.
+/// keep theirs until they are put again.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct PutFlow {
     /// The organization's name.
@@ -216,7 +216,7 @@ impl Operation for PutFlow {
     }
 }
 
-/// Whether the flow is new.
+/// Records it; answers whether it is new.
 async fn put(input: &FlowInput, template: Option<&Uploaded>, cx: &Context<'_>) -> Result<bool> {
     let known = cx.store().flow(cx.org()?, input.name.as_str()).await?;
     let key = Key::Flow(input.name.clone());

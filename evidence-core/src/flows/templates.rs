@@ -14,7 +14,7 @@ use crate::flows::record::EMPTY_TEMPLATE;
 use crate::ledger::Hash;
 use crate::operation::Form;
 use crate::rules::template::Template;
-use crate::service::{Context, Draft, Lasting};
+use crate::service::{Context, Draft, OwnedContext};
 use crate::texts::record::{TextRef, in_parts};
 
 /// A template, and its text as it was uploaded.
@@ -132,27 +132,27 @@ impl Context<'_> {
 /// takes many `evaluations`: no more templates are held than are read at once, however many items there are.
 pub(crate) fn each_with_template<T: Send + 'static, V: Send + 'static>(
     items: Vec<(Option<TextRef>, T)>,
-    lasting: Lasting,
+    owned: OwnedContext,
     evaluations: impl Fn(&T, &Template) -> usize + Clone + Send + 'static,
     make: impl Fn(T, Arc<Parsed>, &Context<'_>) -> Result<V> + Clone + Send + 'static,
 ) -> impl Stream<Item = Result<V>> + Send + 'static {
     let parts = stream::iter(in_parts(items, |(text, _)| *text));
-    parts.then(move |part| read(part, lasting.clone(), evaluations.clone(), make.clone())).try_flatten()
+    parts.then(move |part| read(part, owned.clone(), evaluations.clone(), make.clone())).try_flatten()
 }
 
 async fn read<T: Send + 'static, V: Send + 'static>(
     part: Vec<(Option<TextRef>, T)>,
-    lasting: Lasting,
+    owned: OwnedContext,
     evaluations: impl Fn(&T, &Template) -> usize + Send + 'static,
     make: impl Fn(T, Arc<Parsed>, &Context<'_>) -> Result<V> + Clone + Send + 'static,
 ) -> Result<BoxStream<'static, Result<V>>> {
     let wanted: Vec<_> = part.iter().map(|(text, _)| *text).collect();
-    let templates = lasting.context().templates(wanted).await?;
+    let templates = owned.context().templates(wanted).await?;
     let make = move |(text, item)| {
-        let (template, lasting, make) = (templates.of(text), lasting.clone(), make.clone());
+        let (template, owned, make) = (templates.of(text), owned.clone(), make.clone());
         let heavy = evaluations(&item, &template.template) > MANY_EVALUATIONS;
-        let compute = lasting.context().compute();
-        let make = move || make(item, template, &lasting.context());
+        let compute = owned.context().compute();
+        let make = move || make(item, template, &owned.context());
         async move { compute.run_if(heavy, make).await? }
     };
     Ok(stream::iter(part).then(make).boxed())

@@ -14,7 +14,7 @@ use crate::name::{FlowName, OrgName};
 use crate::operation::Envelope;
 use crate::page::Pagination;
 use crate::rules::compliance::State;
-use crate::service::{Context, Lasting};
+use crate::service::{Context, OwnedContext};
 use crate::store::batch::sort_by_ids;
 use crate::tags::record::Tags;
 use crate::time::Seconds;
@@ -83,15 +83,15 @@ pub enum FlowList {
 /// Flows of a list, in its order, as answers carry them.
 pub(super) async fn views(
     ids: Vec<Id>,
-    lasting: Lasting,
+    owned: OwnedContext,
 ) -> Result<impl Stream<Item = Result<ListedFlow>> + Send + 'static> {
-    let cx = lasting.context();
+    let cx = owned.context();
     let mut flows = cx.store().flows_by_id(cx.org()?, &ids).await?;
     let newest = newest_of_flows(&ids, &cx).await?;
     sort_by_ids(&mut flows, &ids, |flow| flow.id);
     let with_activity = |flow: Flow| (flow.template, (newest.get(&flow.id).copied(), flow));
     let flows = flows.into_iter().map(with_activity).collect();
-    Ok(each_with_template(flows, lasting.clone(), |_, _| 0, listed))
+    Ok(each_with_template(flows, owned.clone(), |_, _| 0, listed))
 }
 
 impl Envelope<ListedFlow> for Option<Pagination> {

@@ -49,7 +49,7 @@ impl AllowlistStore for MemoryStore {
         })
     }
 
-    async fn allowlist_size(&self, org: Id, environment: Id, most: u64) -> StoreResult<u64> {
+    async fn allowance_count(&self, org: Id, environment: Id, most: u64) -> StoreResult<u64> {
         self.ask(org, |tables| most.min(tables.allowed_in(environment).len() as u64))
     }
 }

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use crate::feed::{Advance, FeedStore, Lease, too_far};
+use crate::feed::{Advance, FeedStore, Lease, latest_lease_end};
 use crate::id::Id;
 use crate::store::StoreResult;
 use crate::time::Timestamp;
@@ -14,7 +14,7 @@ impl FeedStore for MemoryStore {
     async fn acquire_lease(&self, lease: &Lease, now: Timestamp) -> StoreResult<bool> {
         let mut state = self.write()?;
         let held = state.leases.get(&lease.name);
-        let held = held.filter(|held| held.expires_at <= too_far(now));
+        let held = held.filter(|held| held.expires_at <= latest_lease_end(now));
         let is_free = held.is_none_or(|held| held.holder == lease.holder || held.expires_at <= now);
         if is_free {
             let expires_at = held.map_or(lease.expires_at, |held| held.expires_at.max(lease.expires_at));

@@ -38,7 +38,7 @@ impl State {
 fn following<T: Clone>(named: &BTreeMap<String, T>, after: &str, limit: u64) -> StoreResult<ByName<T>> {
     let further = named.range::<str, _>((Bound::Excluded(after), Bound::Unbounded));
     let further = further.take(at_most(limit));
-    ByName::readable(further.map(|(name, record)| (name.clone(), Ok(record.clone()))).collect(), limit)
+    ByName::skip_corrupt(further.map(|(name, record)| (name.clone(), Ok(record.clone()))).collect(), limit)
 }
 
 impl Tables {

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use crate::id::Id;
 use crate::name::Fingerprint;
-use crate::snapshots::{Run, Snapshot, SnapshotInstance, SnapshotRow, SnapshotStore};
+use crate::snapshots::{Run, Snapshot, SnapshotEntry, SnapshotRow, SnapshotStore};
 use crate::store::{Current, StoreResult};
 use crate::time::Timestamp;
 
@@ -73,7 +73,7 @@ impl SnapshotStore for MemoryStore {
         })
     }
 
-    async fn instances(&self, org: Id, environment: Id, index: u64) -> StoreResult<Vec<SnapshotInstance>> {
+    async fn instances(&self, org: Id, environment: Id, index: u64) -> StoreResult<Vec<SnapshotEntry>> {
         self.ask(org, |tables| {
             if !tables.snapshots.contains_key(&(environment, index)) {
                 return Vec::new();
@@ -82,7 +82,7 @@ impl SnapshotStore for MemoryStore {
             let intervals = tables.intervals.iter().filter(|one| one.environment == environment);
             let mut intervals: Vec<_> = intervals.filter(there).collect();
             intervals.sort_by(|left, right| left.artifact.cmp(&right.artifact));
-            let placed = |one: &Interval| SnapshotInstance {
+            let placed = |one: &Interval| SnapshotEntry {
                 instance: one.instance.clone(),
                 exited: one.exited_in(index),
             };

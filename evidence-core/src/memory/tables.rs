@@ -16,7 +16,7 @@ use crate::name::TrailName;
 use crate::policies::{Policy, PolicyVersion};
 use crate::repos::Repo;
 use crate::service_accounts::{ApiKeyRecord, ServiceAccount};
-use crate::snapshots::{ArtifactKey, Instance, Snapshot};
+use crate::snapshots::{ArtifactKey, RunningArtifact, Snapshot};
 use crate::store::Current;
 use crate::time::Timestamp;
 use crate::trails::Trail;
@@ -57,7 +57,7 @@ pub(super) struct Tables {
 pub(super) struct Interval {
     pub(super) environment: Id,
     pub(super) artifact: ArtifactKey,
-    pub(super) instance: Instance,
+    pub(super) instance: RunningArtifact,
     /// The snapshot in which it was no longer so, and when that was taken.
     pub(super) until: Option<(u64, Timestamp)>,
     pub(super) exited: bool,
@@ -145,7 +145,7 @@ impl Tables {
 
     /// A change ends what the artifact was and begins what it is; an exit ends it for good.
     fn take(&mut self, snapshot: Snapshot, revision: u64) {
-        let changed: BTreeSet<ArtifactKey> = snapshot.changes.iter().map(Instance::key).collect();
+        let changed: BTreeSet<ArtifactKey> = snapshot.changes.iter().map(RunningArtifact::key).collect();
         for interval in self.intervals.iter_mut().filter(|one| one.lasts_in(snapshot.environment)) {
             let exited = snapshot.exits.contains(&interval.artifact);
             if exited || changed.contains(&interval.artifact) {
@@ -153,7 +153,7 @@ impl Tables {
                 interval.exited = exited;
             }
         }
-        let begun = |instance: &Instance| Interval {
+        let begun = |instance: &RunningArtifact| Interval {
             environment: snapshot.environment,
             artifact: instance.key(),
             instance: instance.clone(),

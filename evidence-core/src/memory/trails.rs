@@ -88,7 +88,7 @@ impl TrailStore for MemoryStore {
         })
     }
 
-    async fn trail_sizes(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<Listed>> {
+    async fn trail_contents_sizes(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<Listed>> {
         let contents = self.trail_contents(org, trails).await?;
         let size = |TrailContents { trail, artifacts, attestations, .. }: &TrailContents| {
             let reports = (artifacts.len() + attestations.len()) as u64;
@@ -106,7 +106,7 @@ impl TrailStore for MemoryStore {
         self.ask(org, |tables| tables.trails_of(trails).map(name).collect())
     }
 
-    async fn trail_size(&self, org: Id, trail: Id, kind: Reported, most: u64) -> StoreResult<u64> {
+    async fn trail_report_count(&self, org: Id, trail: Id, kind: Reported, most: u64) -> StoreResult<u64> {
         self.ask(org, |tables| {
             let count = match kind {
                 Reported::Artifacts => tables.artifacts_of(trail).count(),

@@ -92,12 +92,12 @@ impl<I: Send + 'static, E> JsonList<I, E> {
     where
         S: Stream<Item = Result<I>> + Send + 'static,
     {
-        Self::made(stream::iter(Listed::batches(listed)).flat_map(read), envelope, compute).await
+        Self::with_first_item(stream::iter(Listed::batches(listed)).flat_map(read), envelope, compute).await
     }
 
     /// A list of items that are made while it is sent, by means of `compute`. The first is made before this answers, so that
     /// a store which is away is told by the status.
-    pub(crate) async fn made(
+    pub(crate) async fn with_first_item(
         items: impl Stream<Item = Result<I>> + Send + 'static,
         envelope: E,
         compute: &Compute,

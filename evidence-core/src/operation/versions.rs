@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::id::{Id, VersionKey};
 use crate::operation::json_text;
 use crate::page::Listed;
-use crate::service::{Context, Lasting};
+use crate::service::{Context, OwnedContext};
 use crate::store::Store;
 use crate::store::error::{StoreError, StoreResult};
 use crate::texts::record::in_parts_by;
@@ -139,24 +139,24 @@ impl Versioned {
     /// The JSON text of a list of records, which `read` makes of their ids, some at a time.
     pub(crate) fn list_text<V: Version, F>(
         listed: Vec<Listed>,
-        read: impl Fn(Vec<Id>, Lasting) -> F + Send + 'static,
+        read: impl Fn(Vec<Id>, OwnedContext) -> F + Send + 'static,
         cx: &Context<'_>,
     ) -> BoxStream<'static, Result<Vec<u8>>>
     where
         F: Future<Output = Result<Vec<Self>>> + Send + 'static,
     {
-        let rest = (VecDeque::from(Listed::batches(listed)), true, read, cx.lasting());
-        let parts = stream::try_unfold(rest, |(mut batches, mut is_first, read, lasting)| async move {
+        let rest = (VecDeque::from(Listed::batches(listed)), true, read, cx.to_owned_context());
+        let parts = stream::try_unfold(rest, |(mut batches, mut is_first, read, owned)| async move {
             let Some(ids) = batches.pop_front() else { return Ok::<_, Error>(None) };
             let mut slots = Vec::new();
-            for record in read(ids, lasting.clone()).await? {
+            for record in read(ids, owned.clone()).await? {
                 if !std::mem::take(&mut is_first) {
                     slots.push(Slot::Between(b",".to_vec()));
                 }
                 slots.extend(record.0);
             }
-            let text = filled::<V>(slots, Lost::IsLeftOut, &lasting.context()).await?;
-            Ok(Some((text, (batches, is_first, read, lasting))))
+            let text = filled::<V>(slots, Lost::IsLeftOut, &owned.context()).await?;
+            Ok(Some((text, (batches, is_first, read, owned))))
         });
         let bracket = |text: &[u8]| stream::iter([Ok(text.to_vec())]);
         bracket(b"[").chain(parts.try_flatten()).chain(bracket(b"]")).boxed()
@@ -188,9 +188,9 @@ async fn filled<V: Version>(
         let bytes = versions(&part).iter().filter_map(|version| sizes.get(version)).sum::<u64>();
         (part, bytes)
     });
-    let (parts, lasting) = (Vec::from_iter(parts), cx.lasting());
+    let (parts, owned) = (Vec::from_iter(parts), cx.to_owned_context());
     let pieces =
-        stream::iter(parts).then(move |part| read::<V>(part, lost, lasting.clone())).map_ok(stream::iter);
+        stream::iter(parts).then(move |part| read::<V>(part, lost, owned.clone())).map_ok(stream::iter);
     let pieces = pieces.map_ok(|part| part.map(Ok)).try_flatten();
     let text = pieces.scan(Joined::default(), |joined, piece: Result<Piece>| {
         std::future::ready(Some(piece.map(|piece| joined.add(piece))))
@@ -256,9 +256,9 @@ impl Joined {
 async fn read<V: Version>(
     (part, bytes): (Vec<Slot>, u64),
     lost: Lost,
-    lasting: Lasting,
+    owned: OwnedContext,
 ) -> Result<Vec<Piece>> {
-    let (cx, wanted) = (lasting.context(), versions(&part));
+    let (cx, wanted) = (owned.context(), versions(&part));
     let mut found = BTreeMap::new();
     if !wanted.is_empty() {
         let versions = V::by_number(cx.store(), cx.org()?, &wanted).await?;

@@ -7,7 +7,7 @@ use crate::auth::credentials::KeyHash;
 use crate::id::Id;
 use crate::orgs::record::{Organization, User};
 use crate::store::entry::Current;
-use crate::store::error::{StoreResult, readable};
+use crate::store::error::{StoreResult, skip_corrupt};
 use crate::time::Timestamp;
 
 /// A user who has a role in an organization.
@@ -54,11 +54,11 @@ impl<T> ByName<T> {
     /// The part that was asked for with this limit, of records that each come with their names.
     ///
     /// # Errors
-    /// As [`readable`].
-    pub fn readable(found: Vec<(String, StoreResult<T>)>, limit: u64) -> StoreResult<Self> {
+    /// As [`skip_corrupt`].
+    pub fn skip_corrupt(found: Vec<(String, StoreResult<T>)>, limit: u64) -> StoreResult<Self> {
         let more = found.last().filter(|_| found.len() as u64 >= limit).map(|(name, _)| name.clone());
         // The log says this in the place of an organization.
-        Ok(Self { records: readable("all", found)?, more })
+        Ok(Self { records: skip_corrupt("all", found)?, more })
     }
 }
 

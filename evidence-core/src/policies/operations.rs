@@ -97,9 +97,9 @@ impl Operation for GetPolicy {
     }
 }
 
-/// Creates a policy (201), or updates the one of that name (200). A new policy needs the file: 400 without. A file whose text is not that of the newest version
-/// becomes a new version, and what runs where the policy is attached is evaluated by it. A text that is no policy, or
-/// that asks for what is not checked, is 400. Versions never change.
+/// Creates a policy (201), or updates the one of that name (200). A new policy needs the file: 400 without. A file whose
+/// text is not that of the newest version becomes a new version, and what runs where the policy is attached is evaluated
+/// by it. A text that is no policy, or that asks for what is not checked, is 400. Versions never change.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct PutPolicy {
     /// The organization's name.

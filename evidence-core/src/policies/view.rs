@@ -18,7 +18,7 @@ use crate::name::{EnvironmentName, PolicyName};
 use crate::operation::versions::{Told, Version, Versioned};
 use crate::page::Listed;
 use crate::policies::record::{Policy, PolicyVersion};
-use crate::service::{Context, Lasting};
+use crate::service::{Context, OwnedContext};
 use crate::store::Store;
 use crate::store::batch::{distinct, sort_by_ids};
 use crate::store::entry::Current;
@@ -215,13 +215,13 @@ pub(super) async fn list_text(cx: &Context<'_>) -> Result<BoxStream<'static, Res
     let consumers = Arc::new(Consumers::read(cx).await?);
     let mut listed = cx.store().policies_listed(cx.org()?).await?;
     listed.iter_mut().for_each(|policy| policy.bytes += consumers.bytes(policy.id));
-    let read = move |ids, lasting| in_list(ids, Arc::clone(&consumers), lasting);
+    let read = move |ids, owned| in_list(ids, Arc::clone(&consumers), owned);
     Ok(Versioned::list_text::<PolicyVersion, _>(listed, read, cx))
 }
 
 /// These policies, in order.
-async fn in_list(ids: Vec<Id>, consumers: Arc<Consumers>, lasting: Lasting) -> Result<Vec<Versioned>> {
-    let cx = lasting.context();
+async fn in_list(ids: Vec<Id>, consumers: Arc<Consumers>, owned: OwnedContext) -> Result<Vec<Versioned>> {
+    let cx = owned.context();
     let mut policies = cx.store().policies_by_id(cx.org()?, &ids).await?;
     sort_by_ids(&mut policies, &ids, |policy| policy.record.id);
     let size = |Current { record, .. }: &Current<Policy>| {

@@ -81,7 +81,7 @@ pub struct RepoInfo {
     pub additional_info: Option<FreeForm>,
 }
 
-/// A repo as it is recorded: what reports said of it, the newest first of all.
+/// A repo as it is recorded: what reports said of it; the newest report wins.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(remote = "Self")]
 pub struct Repo {
@@ -125,7 +125,8 @@ impl Repo {
             additional_info: additional_info.or(known.additional_info),
             name,
         };
-        // What two reports told apart would together name another repo: what it is known by stays.
+        // Merged, provider and id may identify another repo. Then the known pair stays; if that does not identify it either,
+        // the newer pair counts.
         if identity(&info) != self.identity {
             (info.provider, info.id) = (known.provider, known_id);
         }

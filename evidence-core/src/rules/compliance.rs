@@ -206,8 +206,9 @@ pub struct AttestationStatus {
     pub kind: String,
     /// The id of the report: of an overridden one if there is one, else of the override itself; null while it is missing.
     pub attestation_id: Option<String>,
-    /// The id of the override that decides the verdict; null without one.
-    pub overridden_attestation_id: Option<String>,
+    /// The id of the override, if one decides. Despite the key's name, the overridden one is `attestation_id`.
+    #[serde(rename = "overridden_attestation_id")]
+    pub override_id: Option<String>,
     /// Whether it was reported.
     pub status: Completeness,
     /// The verdict; null while it is missing.
@@ -230,7 +231,7 @@ impl AttestationStatus {
             name: requirement.name.clone(),
             kind: requirement.kind.as_str().to_owned(),
             attestation_id: None,
-            overridden_attestation_id: None,
+            override_id: None,
             status: Completeness::Missing,
             is_compliant: None,
             unexpected: false,
@@ -599,7 +600,7 @@ impl<'a> Effective<'a> {
             name: shown.name.clone(),
             kind: shown.kind.clone(),
             attestation_id: Some(shown.id.clone()),
-            overridden_attestation_id: self.replacement.map(|replacement| replacement.id.clone()),
+            override_id: self.replacement.map(|replacement| replacement.id.clone()),
             status: Completeness::Complete,
             is_compliant: Some(self.newest.is_compliant),
             unexpected,

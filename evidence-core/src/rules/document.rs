@@ -15,7 +15,7 @@ const MAX_DEPTH: usize = 16;
 /// Uses of YAML aliases in one document, and the nodes they may stand for together.
 const MAX_ALIASES: usize = 1_000;
 /// Bytes of all texts in one document, those behind aliases each time they are used. More than the
-/// largest upload, 10 MB, can hold without aliases.
+/// largest template or policy (1 MiB by default) can hold without aliases.
 const MAX_SCALAR_BYTES: usize = 16 << 20;
 /// Mistakes that are reported of one document.
 const MAX_PROBLEMS: usize = 100;

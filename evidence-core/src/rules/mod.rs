@@ -1,6 +1,7 @@
 //! The rules: what a template asks for, what follows from what was reported, and what a policy
-//! makes of it. Everything here is a pure function of its arguments. There is no store, no clock and no randomness, so a verdict can be computed again
-//! from the same records at any time, and the tests can be exhaustive.
+//! makes of it. Everything here is a pure function of its arguments. There is no store, no clock
+//! and no randomness, so a verdict can be computed again from the same records at any time, and the tests can be
+//! exhaustive.
 //!
 //! Start with [`template`] and [`compliance`], which together answer "is this trail compliant?";
 //! [`policy`] asks the same of an environment.

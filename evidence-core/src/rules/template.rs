@@ -14,7 +14,6 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use super::document::{DocumentErrors, Examination, Fields};
-use crate::bounded::Text;
 use crate::name::{AttestationName, TemplateReferenceName};
 
 /// Identifier of the JSON Schema of flow templates, its `$id`.
@@ -265,8 +264,8 @@ fn parse_attestations(examination: &mut Examination, parent: &Fields<'_>) -> Vec
 fn parse_requirement(examination: &mut Examination, path: &str, attestation: &Value) -> Option<Requirement> {
     let fields = examination.object(path, attestation, &["name", "type"])?;
     let name = examination.required_text(&fields, "name");
-    // Attestations may only have such names, so one of another length could never arrive.
-    let unusable = name.and_then(|name| Some((name, name.parse::<Text<MAX_NAME, 1>>().err()?)));
+    // Attestations may only have such names, so one of another name could never arrive.
+    let unusable = name.and_then(|name| Some((name, name.parse::<AttestationName>().err()?)));
     if let Some((name, why)) = unusable {
         examination.refuse(fields.path("name"), &why.to_string(), &name.into());
     }
@@ -290,8 +289,6 @@ pub(super) fn parse_kind(
         })
         .ok()
 }
-
-const MAX_NAME: usize = AttestationName::MAX_LEN;
 
 /// The JSON Schema (draft 2020-12) of the flow template YAML. It says all that
 /// [`Template::parse`] checks, save that names must be unique, which JSON Schema cannot say.
@@ -362,8 +359,8 @@ pub fn schema() -> Value {
                     "name": {
                         "description": "Name under which the attestation is reported.",
                         "type": "string",
-                        "pattern": r"^[^\u0000]+$",
-                        "maxLength": MAX_NAME,
+                        "pattern": AttestationName::PATTERN,
+                        "maxLength": AttestationName::MAX_LEN,
                     },
                     "type": {
                         "description": "Type that the attestation must have; '*' is any type.",

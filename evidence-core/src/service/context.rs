@@ -64,16 +64,16 @@ struct Acting {
     account: Option<(ServiceAccountName, Role)>,
 }
 
-/// What a [`Context`] has at hand, for an answer that is made while it is sent.
+/// A [`Context`] without a lifetime, for answers made while they are sent.
 #[derive(Clone)]
-pub(crate) struct Lasting {
+pub(crate) struct OwnedContext {
     parts: Arc<Parts>,
     access: Access,
     now: Timestamp,
     compute: Compute,
 }
 
-impl Lasting {
+impl OwnedContext {
     /// The context again, at the instant of the request.
     pub(crate) fn context(&self) -> Context<'_> {
         Context { compute: self.compute.clone(), ..Context::over(&self.parts, &self.access, self.now) }
@@ -139,17 +139,17 @@ impl<'a> Context<'a> {
         Ok(account.actor())
     }
 
-    /// The same context for an operation that takes long ([`Compute::at_length`]) and only reads.
+    /// The same context for an operation that takes long ([`Compute::for_long_request`]) and only reads.
     #[cfg(feature = "pdf")]
-    pub(crate) fn at_length(&self) -> Context<'a> {
-        let compute = self.compute().at_length();
+    pub(crate) fn for_long_request(&self) -> Context<'a> {
+        let compute = self.compute().for_long_request();
         Context { compute, ..Context::over(self.parts, self.access, self.now()) }
     }
 
     /// All of this, beyond the operation.
-    pub(crate) fn lasting(&self) -> Lasting {
+    pub(crate) fn to_owned_context(&self) -> OwnedContext {
         let (access, compute) = (self.access.clone(), self.compute.clone());
-        Lasting { parts: Arc::clone(self.parts), access, now: self.now(), compute }
+        OwnedContext { parts: Arc::clone(self.parts), access, now: self.now(), compute }
     }
 
     /// The store, for queries.
@@ -340,12 +340,12 @@ impl<'a> Context<'a> {
 
     /// The same facts, but for snapshots that are too large to be recorded: what a report's artifacts come to grows with
     /// the policies that evaluate each of them. Other facts are bounded by the bodies they come from.
-    async fn of_good_size(&self, facts: Vec<Fact>) -> Result<Vec<Fact>> {
+    async fn check_snapshot_sizes(&self, facts: Vec<Fact>) -> Result<Vec<Fact>> {
         let changes = |fact: &Fact| match fact {
             Fact::SnapshotTaken { snapshot } => snapshot.changes.len(),
             _ => 0,
         };
-        let (limit, heavy) = (self.limits().write, facts.iter().any(|fact| changes(fact) > MANY_CHANGES));
+        let (limit, heavy) = (self.limits().snapshot, facts.iter().any(|fact| changes(fact) > MANY_CHANGES));
         self.compute().run_if(heavy, move || check_size(&facts, limit).map(|()| facts)).await?
     }
 
@@ -366,7 +366,7 @@ impl<'a> Context<'a> {
             });
         }
         let Draft { facts, guards, secrets, .. } = draft;
-        let facts = self.of_good_size(facts).await?;
+        let facts = self.check_snapshot_sizes(facts).await?;
         self.check_access().await?;
         let access = facts.iter().any(Fact::changes_access);
         let news = Vec::from_iter(facts.iter().map(|fact| News::of(fact, self.limits())));
@@ -435,10 +435,11 @@ impl Draft {
 
     /// Adds what another draft has.
     pub fn extend(&mut self, other: Self) {
-        let Self { facts, guards, secrets, .. } = other;
+        let Self { facts, guards, secrets, flow } = other;
         self.facts.extend(facts);
         self.guards.extend(guards);
         self.secrets.extend(secrets);
+        self.flow = self.flow.take().or(flow);
     }
 
     /// Adds a fact that needs no guard.

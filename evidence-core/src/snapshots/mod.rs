@@ -11,8 +11,8 @@ pub(crate) mod view;
 pub use expression::{BadExpression, BadInterval, Expression, Interval, Position, Unit};
 pub use key::ArtifactKey;
 pub use operations::{GetSnapshot, ListSnapshots};
-pub use record::{Annotation, AppliedPolicy, Instance, PolicyDecision, Provenance, Snapshot};
-pub use store::{Run, SnapshotInstance, SnapshotRow, SnapshotStore};
+pub use record::{Annotation, AppliedPolicy, PolicyDecision, Provenance, RunningArtifact, Snapshot};
+pub use store::{Run, SnapshotEntry, SnapshotRow, SnapshotStore};
 pub use view::{
     AppliedPolicyView, ArtifactFlow, FailingArtifacts, SnapshotArtifact, SnapshotSummary, SnapshotView,
 };

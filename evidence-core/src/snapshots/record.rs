@@ -28,7 +28,7 @@ pub struct Snapshot {
     /// The policies it was evaluated by, by id.
     pub policies: Vec<AppliedPolicy>,
     /// Artifacts that began to run, or whose data differ from the snapshot before.
-    pub changes: Vec<Instance>,
+    pub changes: Vec<RunningArtifact>,
     /// Artifacts that no longer run.
     pub exits: Vec<ArtifactKey>,
 }
@@ -52,7 +52,7 @@ impl AppliedPolicy {
 
 /// An artifact running in an environment, unchanged since snapshot `from`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Instance {
+pub struct RunningArtifact {
     /// The SHA-256 of what runs; nothing where the environment knows none, as of some ECS tasks, Azure apps and Cloud
     /// Run services.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -85,7 +85,7 @@ pub struct Instance {
     pub violates: Vec<u16>,
 }
 
-impl Instance {
+impl RunningArtifact {
     /// What it is told apart by from all else that runs in the environment.
     pub fn key(&self) -> ArtifactKey {
         ArtifactKey::new(self.fingerprint.as_ref(), &self.name)

@@ -6,16 +6,16 @@ use async_trait::async_trait;
 
 use crate::id::Id;
 use crate::name::{EnvironmentName, Fingerprint};
-use crate::snapshots::record::{Instance, Snapshot};
+use crate::snapshots::record::{RunningArtifact, Snapshot};
 use crate::store::entry::Current;
 use crate::store::error::StoreResult;
 use crate::time::Timestamp;
 
 /// An instance in a snapshot: running in it, or gone with it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct SnapshotInstance {
+pub struct SnapshotEntry {
     /// The instance.
-    pub instance: Instance,
+    pub instance: RunningArtifact,
     /// Whether it ran in the snapshot before and no longer runs in this one.
     pub exited: bool,
 }
@@ -66,7 +66,7 @@ pub trait SnapshotStore: Send + Sync {
     /// the greatest number; 0 when there is none.
     async fn snapshot_at(&self, org: Id, environment: Id, at: Timestamp) -> StoreResult<u64>;
     /// All that runs in snapshot `index` of an environment, and all that exited with it, by artifact key (bytes).
-    async fn instances(&self, org: Id, environment: Id, index: u64) -> StoreResult<Vec<SnapshotInstance>>;
+    async fn instances(&self, org: Id, environment: Id, index: u64) -> StoreResult<Vec<SnapshotEntry>>;
     /// Where and when the artifacts with these digests ran, ordered by environment, fingerprint and first snapshot: of each
     /// artifact in each environment the first run and the `newest` last ones.
     async fn runs(&self, org: Id, fingerprints: &[Fingerprint], newest: u32) -> StoreResult<Vec<Run>>;

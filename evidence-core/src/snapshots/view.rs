@@ -25,9 +25,11 @@ use crate::operation::{Envelope, JsonList, around_last, write_json};
 use crate::page::in_batches;
 use crate::rules::compliance::State;
 use crate::rules::policy::{self, FlowContext, Policy, PolicyDump};
-use crate::service::{Context, Lasting};
-use crate::snapshots::record::{Annotation, AppliedPolicy, Instance, PolicyDecision, Provenance, Snapshot};
-use crate::snapshots::store::{SnapshotInstance, SnapshotRow};
+use crate::service::{Context, OwnedContext};
+use crate::snapshots::record::{
+    Annotation, AppliedPolicy, PolicyDecision, Provenance, RunningArtifact, Snapshot,
+};
+use crate::snapshots::store::{SnapshotEntry, SnapshotRow};
 use crate::store::batch::distinct;
 use crate::time::{Seconds, Timestamp, WholeSeconds};
 
@@ -263,7 +265,7 @@ impl SnapshotView {
         let mut placed = cx.store().instances(org, environment.id, index).await?;
         let row = cx.store().snapshots(org, environment.id, index..=index).await?;
         let rules = Rules::read(snapshot.policies, cx).await?;
-        let evaluated_before = |placed: &SnapshotInstance| placed.instance.judged_by != rules.digest;
+        let evaluated_before = |placed: &SnapshotEntry| placed.instance.judged_by != rules.digest;
         // What exited with this snapshot was evaluated by the policies of the one before.
         let rules_before = if placed.iter().any(evaluated_before) {
             let before = cx.store().snapshot(org, environment.id, index.saturating_sub(1)).await?;
@@ -287,9 +289,9 @@ impl SnapshotView {
             artifacts: Vec::new(),
         };
         let shown = Arc::new(Shown { index, rules, rules_before });
-        let (parts, lasting) = (stream::iter(in_parts(placed, cx).await?), cx.lasting());
-        let read = move |part| artifacts(part, Arc::clone(&shown), lasting.clone());
-        JsonList::made(parts.then(read).try_flatten(), view, &cx.compute()).await
+        let (parts, owned) = (stream::iter(in_parts(placed, cx).await?), cx.to_owned_context());
+        let read = move |part| artifacts(part, Arc::clone(&shown), owned.clone());
+        JsonList::with_first_item(parts.then(read).try_flatten(), view, &cx.compute()).await
     }
 }
 
@@ -297,7 +299,7 @@ impl SnapshotView {
 const MAX_ITEMS: usize = 512;
 
 /// These artifacts, in order, in parts: the reports that those of one come from fit memory together.
-async fn in_parts(placed: Vec<SnapshotInstance>, cx: &Context<'_>) -> Result<Vec<Vec<SnapshotInstance>>> {
+async fn in_parts(placed: Vec<SnapshotEntry>, cx: &Context<'_>) -> Result<Vec<Vec<SnapshotEntry>>> {
     let reports = reports(&placed);
     let sizes = match reports.as_slice() {
         [] => Vec::new(),
@@ -313,36 +315,36 @@ async fn in_parts(placed: Vec<SnapshotInstance>, cx: &Context<'_>) -> Result<Vec
 }
 
 /// The reports that these artifacts come from.
-fn reports(placed: &[SnapshotInstance]) -> Vec<Id> {
+fn reports(placed: &[SnapshotEntry]) -> Vec<Id> {
     let provenance = placed.iter().flat_map(|placed| &placed.instance.provenance);
     distinct(provenance.map(|provenance| provenance.artifact))
 }
 
 /// These artifacts as the snapshot shows them, one after the other.
 async fn artifacts(
-    part: Vec<SnapshotInstance>,
+    part: Vec<SnapshotEntry>,
     shown: Arc<Shown>,
-    lasting: Lasting,
+    owned: OwnedContext,
 ) -> Result<impl Stream<Item = Result<SnapshotArtifact>> + Send + 'static> {
-    let sources = Arc::new(Sources::read(&part, &lasting.context()).await?);
-    let artifact = move |placed: SnapshotInstance| {
-        let (shown, sources, lasting) = (Arc::clone(&shown), Arc::clone(&sources), lasting.clone());
+    let sources = Arc::new(Sources::read(&part, &owned.context()).await?);
+    let artifact = move |placed: SnapshotEntry| {
+        let (shown, sources, owned) = (Arc::clone(&shown), Arc::clone(&sources), owned.clone());
         let heavy = shown.evaluations(&placed.instance) > MANY_EVALUATIONS;
-        let compute = lasting.context().compute();
-        let show = move || shown.artifact(placed, &sources, &lasting.context());
+        let compute = owned.context().compute();
+        let show = move || shown.artifact(placed, &sources, &owned.context());
         async move { compute.run_if(heavy, show).await }
     };
     Ok(stream::iter(part).then(artifact))
 }
 
-impl SnapshotInstance {
+impl SnapshotEntry {
     /// In the snapshot that it is placed in.
     fn running_instances(&self) -> usize {
         if self.exited { 0 } else { self.instance.created.len() }
     }
 }
 
-fn compliance_count(placed: &[SnapshotInstance]) -> BTreeMap<&'static str, u64> {
+fn compliance_count(placed: &[SnapshotEntry]) -> BTreeMap<&'static str, u64> {
     let mut count = BTreeMap::from([("true", 0), ("false", 0), ("null", 0)]);
     for placed in placed.iter().filter(|placed| placed.running_instances() > 0) {
         let verdict = match placed.instance.compliant {
@@ -392,7 +394,7 @@ impl Rules {
     }
 
     /// As the snapshot shows them in which this is placed.
-    fn applied(&self, placed: &[SnapshotInstance]) -> Vec<AppliedPolicyView> {
+    fn applied(&self, placed: &[SnapshotEntry]) -> Vec<AppliedPolicyView> {
         let running = placed.iter().filter(|placed| !placed.exited).map(|placed| &placed.instance);
         let denied = running.filter(|instance| instance.compliant == Some(false));
         let denied = denied.map(|instance| Denied {
@@ -413,7 +415,7 @@ impl Rules {
     }
 
     /// What was decided of an instance that was reported in these flows.
-    fn decisions(&self, instance: &Instance, contexts: &[FlowContext]) -> Vec<PolicyDecision> {
+    fn decisions(&self, instance: &RunningArtifact, contexts: &[FlowContext]) -> Vec<PolicyDecision> {
         let decision = |(place, rule): (u16, &Rule)| {
             let satisfied = instance.violates.binary_search(&place).is_err();
             // Nor do rules about what a snapshot does not keep.
@@ -434,7 +436,7 @@ impl Rules {
 }
 
 /// The fingerprint as answers show it.
-fn fingerprint(instance: &Instance) -> String {
+fn fingerprint(instance: &RunningArtifact) -> String {
     instance.fingerprint.as_ref().map(ToString::to_string).unwrap_or_default()
 }
 
@@ -472,7 +474,7 @@ struct Sources {
 }
 
 impl Sources {
-    async fn read(placed: &[SnapshotInstance], cx: &Context<'_>) -> Result<Self> {
+    async fn read(placed: &[SnapshotEntry], cx: &Context<'_>) -> Result<Self> {
         let (org, reports) = (cx.org()?, reports(placed));
         if reports.is_empty() {
             return Ok(Self::default());
@@ -503,7 +505,7 @@ impl Sources {
         }
     }
 
-    fn flows_of(&self, instance: &Instance, cx: &Context<'_>) -> Vec<ArtifactFlow> {
+    fn flows_of(&self, instance: &RunningArtifact, cx: &Context<'_>) -> Vec<ArtifactFlow> {
         let created = instance.created.first().copied();
         let flow_of = |provenance: &Provenance| {
             let artifact = self.artifacts.get(&provenance.artifact)?;
@@ -542,18 +544,18 @@ struct Shown {
 
 impl Shown {
     /// What this instance was evaluated by.
-    fn rules(&self, instance: &Instance) -> Option<&Rules> {
+    fn rules(&self, instance: &RunningArtifact) -> Option<&Rules> {
         [&self.rules, &self.rules_before].into_iter().find(|rules| rules.digest == instance.judged_by)
     }
 
     /// How many evaluations showing this instance takes.
-    fn evaluations(&self, instance: &Instance) -> usize {
+    fn evaluations(&self, instance: &RunningArtifact) -> usize {
         let policies = self.rules(instance).map_or(0, |rules| rules.policies.len());
         policies.saturating_mul(instance.provenance.len().max(1))
     }
 
-    fn artifact(&self, placed: SnapshotInstance, sources: &Sources, cx: &Context<'_>) -> SnapshotArtifact {
-        let SnapshotInstance { mut instance, exited } = placed;
+    fn artifact(&self, placed: SnapshotEntry, sources: &Sources, cx: &Context<'_>) -> SnapshotArtifact {
+        let SnapshotEntry { mut instance, exited } = placed;
         let flows = sources.flows_of(&instance, cx);
         let annotation = annotation(&instance, exited, self.index);
         let policy_decisions = self.decisions(&instance, sources);
@@ -582,7 +584,7 @@ impl Shown {
         }
     }
 
-    fn decisions(&self, instance: &Instance, sources: &Sources) -> Vec<PolicyDecision> {
+    fn decisions(&self, instance: &RunningArtifact, sources: &Sources) -> Vec<PolicyDecision> {
         let contexts = instance.provenance.iter().map(|provenance| sources.context(provenance));
         self.rules(instance)
             .map(|rules| rules.decisions(instance, &Vec::from_iter(contexts)))
@@ -591,7 +593,7 @@ impl Shown {
 }
 
 /// What is said of an instance in snapshot `index`; its own annotation tells of the snapshot that it began with.
-fn annotation(instance: &Instance, exited: bool, index: u64) -> Annotation {
+fn annotation(instance: &RunningArtifact, exited: bool, index: u64) -> Annotation {
     let count = instance.created.len() as u64;
     if exited {
         return Annotation { kind: "exited".to_owned(), was: count, now: 0 };
@@ -607,8 +609,8 @@ mod tests {
     use super::*;
     use crate::rules::policy::RuleKind;
 
-    fn instance() -> Instance {
-        Instance {
+    fn instance() -> RunningArtifact {
+        RunningArtifact {
             fingerprint: None,
             name: "api".to_owned(),
             created: vec![1, 2, 3],
@@ -645,7 +647,7 @@ mod tests {
                 policy: Some(policy),
             };
             let rules = Rules { digest: None, policies: vec![rule] };
-            let decisions = rules.decisions(&Instance { violates: vec![0], ..instance() }, &[]);
+            let decisions = rules.decisions(&RunningArtifact { violates: vec![0], ..instance() }, &[]);
             let kinds = Vec::from_iter(decisions[0].rule_evaluations.iter().map(|one| one.rule.kind));
             assert_eq!((decisions[0].status, kinds), (State::NonCompliant, shown), "{text}");
         }
@@ -654,7 +656,7 @@ mod tests {
     #[test]
     fn an_annotation_belongs_to_the_snapshot_in_which_it_came_about() {
         let said = |kind: &str, was, now| Annotation { kind: kind.to_owned(), was, now };
-        let instance = Instance { from: 4, annotation: said("became-compliant", 2, 3), ..instance() };
+        let instance = RunningArtifact { from: 4, annotation: said("became-compliant", 2, 3), ..instance() };
         let table = [
             (false, 4, said("became-compliant", 2, 3)),
             (false, 5, said("unchanged", 3, 3)),

@@ -39,7 +39,7 @@ impl StoreError {
 ///
 /// # Errors
 /// What an item has failed with, where it is not [`StoreError::Corrupt`].
-pub fn readable<I: std::fmt::Display, T>(
+pub fn skip_corrupt<I: std::fmt::Display, T>(
     org: impl std::fmt::Display,
     records: impl IntoIterator<Item = (I, StoreResult<T>)>,
 ) -> StoreResult<Vec<T>> {

@@ -1,6 +1,6 @@
 //! The store contract. A store answers typed queries and changes in exactly one way: [`Recorder::record`].
 //!
-//! What a store promises, each sentence a check of the conformance suite:
+//! What a store promises, checked by the conformance suite but for the three that [`crate::conformance`] names:
 //!
 //! - A call to `record` is one transaction: every fact, its ledger leaf and its rows, or nothing. On `Err` nothing changed.
 //! - When it answers, the write is durable. A dropped future leaves all of it or none.
@@ -13,7 +13,7 @@
 //! - Time and ids come from the caller. A store reads no clock and draws no randomness.
 //! - Queries and facts of one organization never show or touch another's.
 //! - A stored record that cannot be read is [`StoreError::Corrupt`] where it is asked for alone; a list leaves it out and
-//!   names it in the log ([`readable`]), so that it hides no other. [`artifacts`](ArtifactStore::artifacts) and
+//!   names it in the log ([`skip_corrupt`]), so that it hides no other. [`artifacts`](ArtifactStore::artifacts) and
 //!   [`instances`](SnapshotStore::instances) are no such lists: decisions rest on all that they answer.
 //! - A query takes a bounded number of statements, whatever the size of its answer.
 //!
@@ -87,7 +87,7 @@ use crate::texts::store::TextStore;
 use crate::trails::store::TrailStore;
 
 pub use entry::{Current, Entry, StoredEntry};
-pub use error::{StoreError, StoreResult, readable};
+pub use error::{StoreError, StoreResult, skip_corrupt};
 
 /// A page of a ledger ends once its payloads have so many bytes. It always has an entry, however long.
 pub const LEDGER_PAGE: u64 = 4 << 20;

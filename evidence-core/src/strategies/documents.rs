@@ -6,7 +6,7 @@ use proptest::sample::select;
 use serde_json::{Value, json};
 
 use super::shape::{Object, Shape};
-use super::{shared, texts};
+use super::shared;
 use crate::name::{AttestationName, TemplateReferenceName};
 
 const KINDS: [&str; 8] =
@@ -50,10 +50,9 @@ pub fn templates() -> Texts {
 }
 
 fn requirement() -> Shape {
-    let names = texts::fitting::<AttestationName>().prop_map(Value::from);
     let kinds = prop_oneof![select(&KINDS), Just("*")].prop_map(Value::from);
     Object::new()
-        .required("name", Shape::or_wrong(names, vec![json!(""), json!(7), json!([])]))
+        .required("name", Shape::of::<AttestationName>())
         .required("type", Shape::or_wrong(kinds, vec![json!("nonsense"), json!(7)]))
         .closed()
         .shape()

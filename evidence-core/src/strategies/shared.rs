@@ -22,8 +22,16 @@ pub fn address() -> Shape {
 
 /// An absolute `http` or `https` URL.
 pub fn web_url() -> Shape {
-    let wrong =
-        ["", "example.com", "ftp://example.com", "https://", "http:///path", "https://e/a b", "https://e\n"];
+    let wrong = [
+        "",
+        "example.com",
+        "ftp://example.com",
+        "https://",
+        "https://user@:80/",
+        "http:///path",
+        "https://e/a b",
+        "https://e\n",
+    ];
     let longer = format!("https://e/{}", "a".repeat(2048));
     let wrong = wrong.map(Value::from).into_iter().chain([json!(longer), json!(7), json!([])]);
     Shape::or_wrong(texts::addresses().prop_map(Value::from), wrong.collect())

@@ -1,5 +1,5 @@
-//! What every report has in common: the flow, trail and repo it names come into being with it, in the same write
-//! (decisions, Recording). Look-ups never create.
+//! What every report has in common: the flow, trail and repo it names come into being with it, in the same write.
+//! Look-ups never create.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ pub(crate) async fn check_room(
     if trail.room(kind).take() {
         return Ok(());
     }
-    let size = cx.store().trail_size(cx.org()?, trail.id, kind, most).await?;
+    let size = cx.store().trail_report_count(cx.org()?, trail.id, kind, most).await?;
     if size < most {
         trail.room(kind).set(most - size);
         return Ok(());

@@ -14,7 +14,7 @@ use crate::service::Context;
 use crate::store::batch::{distinct, sort_by_ids};
 use crate::texts::record::in_parts;
 use crate::time::Timestamp;
-use crate::trails::events::ASKED;
+use crate::trails::events::ARTIFACTS_PER_QUERY;
 use crate::trails::record::Trail;
 use crate::trails::store::TrailContents;
 
@@ -92,7 +92,7 @@ pub(crate) async fn fitting(ids: &[Id], cx: &Context<'_>) -> Result<Vec<Vec<Id>>
     if ids.is_empty() {
         return Ok(Vec::new());
     }
-    let mut sizes = cx.store().trail_sizes(cx.org()?, ids).await?;
+    let mut sizes = cx.store().trail_contents_sizes(cx.org()?, ids).await?;
     sort_by_ids(&mut sizes, ids, |listed| listed.id);
     Ok(Listed::batches(sizes))
 }
@@ -145,7 +145,7 @@ pub(crate) async fn newest_of_flows(flows: &[Id], cx: &Context<'_>) -> Result<BT
 /// When each of these artifacts last began or ceased to run anywhere.
 async fn last_ran(fingerprints: &[Fingerprint], cx: &Context<'_>) -> Result<BTreeMap<String, Timestamp>> {
     let mut ran: BTreeMap<String, Timestamp> = BTreeMap::new();
-    for part in fingerprints.chunks(ASKED) {
+    for part in fingerprints.chunks(ARTIFACTS_PER_QUERY) {
         for run in cx.store().runs(cx.org()?, part, 1).await? {
             let (_, at) = run.until.unwrap_or(run.from);
             let newest = ran.entry(run.fingerprint.into_string()).or_insert(at);

@@ -15,7 +15,7 @@ use crate::fact::Fact;
 use crate::id::Id;
 use crate::name::{EnvironmentName, Fingerprint};
 use crate::page::in_batches;
-use crate::service::{Context, Lasting};
+use crate::service::{Context, OwnedContext};
 use crate::snapshots::store::Run;
 use crate::store::batch::distinct;
 use crate::store::entry::StoredEntry;
@@ -69,7 +69,7 @@ pub(crate) async fn runs(fingerprints: &[Fingerprint], cx: &Context<'_>) -> Resu
 }
 
 /// So many artifacts of a trail are asked about at once: each may have run often, in many environments.
-pub(super) const ASKED: usize = 128;
+pub(super) const ARTIFACTS_PER_QUERY: usize = 128;
 
 /// Where and when the artifacts of a trail ran.
 #[derive(Debug, Default)]
@@ -86,7 +86,7 @@ impl TrailRuns {
     async fn read(fingerprints: &[Fingerprint], cx: &Context<'_>) -> Result<Self> {
         let most = cx.limits().trail_runs;
         let mut found = Self::default();
-        for part in fingerprints.chunks(ASKED) {
+        for part in fingerprints.chunks(ARTIFACTS_PER_QUERY) {
             found.newest.extend(runs(part, cx).await?);
             if found.newest.len() > most {
                 let heavy = found.newest.len() > MANY_EVALUATIONS;
@@ -159,7 +159,7 @@ pub(crate) struct History {
     /// The entries about it, oldest first.
     entries: Vec<TrailEntry>,
     /// What happened at run time, oldest first.
-    moments: Vec<Event>,
+    run_events: Vec<Event>,
     /// Where and when its artifacts ran, by environment, fingerprint and time.
     pub(crate) runs: Vec<Run>,
     /// Whether they ran more often.
@@ -189,9 +189,9 @@ impl History {
         let evaluate = move || {
             let place = |run: &Run| (run.environment, run.fingerprint.clone(), run.from.0);
             runs.sort_by_cached_key(place);
-            let moments = at_run_time(&contents.artifacts, &runs);
+            let run_events = at_run_time(&contents.artifacts, &runs);
             let evaluated = EvaluatedTrail::new(contents, template);
-            Self { entries, moments, runs, has_more_runs, evaluated, newest }
+            Self { entries, run_events, runs, has_more_runs, evaluated, newest }
         };
         cx.compute().run_if(heavy, evaluate).await
     }
@@ -209,15 +209,15 @@ impl History {
     }
 
     /// What happened, oldest first, read while it is asked for. A damaged event is left out.
-    pub(crate) fn told(
+    pub(crate) fn into_events(
         self,
-        lasting: Lasting,
+        owned: OwnedContext,
     ) -> (EvaluatedTrail, impl Stream<Item = Result<Event>> + Send + 'static) {
-        let Self { entries, moments, evaluated, .. } = self;
-        let chronicle = Chronicle { batches: batches(entries), moments: moments.into(), lasting };
-        let events = stream::try_unfold(chronicle, |mut chronicle| async move {
-            let part = chronicle.part().await?;
-            Ok::<_, Error>(part.map(|events| (stream::iter(events.into_iter().map(Ok)), chronicle)))
+        let Self { entries, run_events, evaluated, .. } = self;
+        let reader = EventReader { batches: batches(entries), run_events: run_events.into(), owned };
+        let events = stream::try_unfold(reader, |mut reader| async move {
+            let part = reader.part().await?;
+            Ok::<_, Error>(part.map(|events| (stream::iter(events.into_iter().map(Ok)), reader)))
         });
         (evaluated, events.try_flatten())
     }
@@ -236,7 +236,7 @@ impl History {
             }
             events.extend(part.events);
         }
-        events.extend(self.moments.iter().cloned());
+        events.extend(self.run_events.iter().cloned());
         events.sort_by_key(|event| event.at);
         Ok(events)
     }
@@ -254,20 +254,20 @@ fn batches(entries: Vec<TrailEntry>) -> VecDeque<Vec<u64>> {
 }
 
 /// A history that is being told: time never goes back in a ledger.
-struct Chronicle {
+struct EventReader {
     batches: VecDeque<Vec<u64>>,
-    moments: VecDeque<Event>,
-    lasting: Lasting,
+    run_events: VecDeque<Event>,
+    owned: OwnedContext,
 }
 
-impl Chronicle {
+impl EventReader {
     async fn part(&mut self) -> Result<Option<Vec<Event>>> {
         let Some(indexes) = self.batches.pop_front() else {
-            return Ok((!self.moments.is_empty()).then(|| self.moments.drain(..).collect()));
+            return Ok((!self.run_events.is_empty()).then(|| self.run_events.drain(..).collect()));
         };
         let mut told = Vec::with_capacity(indexes.len());
-        for event in Part::read(indexes, &self.lasting.context()).await?.events {
-            while let Some(moment) = self.moments.pop_front_if(|moment| moment.at < event.at) {
+        for event in Part::read(indexes, &self.owned.context()).await?.events {
+            while let Some(moment) = self.run_events.pop_front_if(|moment| moment.at < event.at) {
                 told.push(moment);
             }
             told.push(event);

@@ -113,7 +113,7 @@ impl Operation for BeginTrail {
     }
 }
 
-/// Whether the trail is new.
+/// Records it; answers whether it is new.
 async fn begin(
     flow: &FlowName,
     input: &TrailInput,
@@ -239,13 +239,13 @@ impl Operation for GetTrail {
         let flow = cx.flow(self.flow_name.as_str()).await?.record;
         let trail = cx.trail(&flow, self.trail_name.as_str()).await?.record;
         let org = cx.org()?;
-        let (evaluated, events) = History::read(trail.id, cx).await?.told(cx.lasting());
+        let (evaluated, events) = History::read(trail.id, cx).await?.into_events(cx.to_owned_context());
         let in_flow = flow.id;
         let events = events.map_ok(move |event| event.view(org, in_flow, trail.id));
-        let lasting = cx.lasting();
+        let owned = cx.to_owned_context();
         let heavy = evaluated.is_long();
-        let view = move || TrailView::new(&evaluated, &flow, &lasting.context());
-        JsonList::made(events, cx.compute().run_if(heavy, view).await?, &cx.compute()).await
+        let view = move || TrailView::new(&evaluated, &flow, &owned.context());
+        JsonList::with_first_item(events, cx.compute().run_if(heavy, view).await?, &cx.compute()).await
     }
 }
 
@@ -300,8 +300,8 @@ impl Operation for ListTrails {
             per_page,
             page_count: trails.pages(per_page),
         };
-        let lasting = cx.lasting();
-        let read = move |ids| views(ids, lasting.clone());
+        let owned = cx.to_owned_context();
+        let read = move |ids| views(ids, owned.clone());
         JsonList::in_batches(trails.items, pagination, &cx.compute(), read).await
     }
 }

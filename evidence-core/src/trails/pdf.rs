@@ -12,7 +12,7 @@ use crate::attestations::details::{self, JunitSuite};
 use crate::attestations::record::{Attestation, Binding};
 use crate::auth::actor::Scope;
 use crate::blobs::Whole;
-use crate::bounded::text;
+use crate::bounded::or_empty;
 use crate::digest::sha256_hex;
 use crate::error::{Error, Missing, Result};
 use crate::git::GitCommit;
@@ -59,7 +59,7 @@ impl Operation for GetAuditPdf {
     }
 
     async fn run(self, (): (), cx: &Context<'_>) -> Result<Self::Output> {
-        let cx = &cx.at_length();
+        let cx = &cx.for_long_request();
         let flow = cx.flow(self.flow_name.as_str()).await.map_err(flow_or_trail)?.record;
         let trail = cx.trail(&flow, self.trail_name.as_str()).await.map_err(flow_or_trail)?.record;
         let history = History::read(trail.id, cx).await?;
@@ -194,11 +194,11 @@ impl Event {
 fn commit(commit: &GitCommit) -> pdf::Commit {
     pdf::Commit {
         sha1: commit.sha1.to_string(),
-        author: text(commit.author.as_deref()),
-        message: text(commit.message.as_deref()),
-        branch: text(commit.branch.as_deref()),
+        author: or_empty(commit.author.as_deref()),
+        message: or_empty(commit.message.as_deref()),
+        branch: or_empty(commit.branch.as_deref()),
         timestamp: commit.timestamp.map(|at| at.0),
-        url: text(commit.url.as_deref()),
+        url: or_empty(commit.url.as_deref()),
     }
 }
 
@@ -221,7 +221,7 @@ fn expectations(evaluated: &EvaluatedTrail, attestations: &[&Attestation]) -> Ve
     let by_id: BTreeMap<String, &Attestation> =
         attestations.iter().map(|attestation| (attestation.id.to_string(), *attestation)).collect();
     let row = |artifact: Option<&str>, status: &AttestationStatus| {
-        let deciding = status.overridden_attestation_id.as_ref().or(status.attestation_id.as_ref());
+        let deciding = status.override_id.as_ref().or(status.attestation_id.as_ref());
         let record = deciding.and_then(|id| by_id.get(id));
         pdf::Expectation {
             scope: artifact.map(str::to_owned),
@@ -345,9 +345,9 @@ fn pull_request(one: crate::attestations::pull_requests::PullRequest) -> pdf::Pu
     pdf::PullRequest {
         url: one.url.into_string(),
         state: one.state.into_string(),
-        title: text(one.title.as_deref()),
-        author: text(one.author.as_deref()),
-        head_ref: text(one.head_ref.as_deref()),
+        title: or_empty(one.title.as_deref()),
+        author: or_empty(one.author.as_deref()),
+        head_ref: or_empty(one.head_ref.as_deref()),
         merge_commit: one.merge_commit.map(|sha| sha.as_str().to_owned()).unwrap_or_default(),
         created_at: one.created_at.map(|at| at.0),
         merged_at: one.merged_at.map(|at| at.0),
@@ -357,7 +357,7 @@ fn pull_request(one: crate::attestations::pull_requests::PullRequest) -> pdf::Pu
             .into_iter()
             .map(|approver| pdf::Approver {
                 name: approver.username.into_string(),
-                state: text(approver.state.as_deref()),
+                state: or_empty(approver.state.as_deref()),
                 at: approver.timestamp.map(|at| at.0),
             })
             .collect(),
@@ -483,7 +483,7 @@ mod tests {
     fn an_artifact_is_shown_with_the_commit_that_it_was_built_from() {
         let (own, told) = ("a".repeat(40), full_commit());
         let info = |sha1: &str| Some(GitCommit { sha1: sha1.parse().unwrap(), ..full_commit() });
-        let told_of = |sha1: &str| Some((sha1.to_owned(), text(told.author.as_deref())));
+        let told_of = |sha1: &str| Some((sha1.to_owned(), or_empty(told.author.as_deref())));
         let table = [
             (None, None, None),
             (None, info("c"), told_of("c")),

@@ -37,8 +37,8 @@ pub struct Trail {
     pub user_data: JsonText,
     /// Labelled links.
     pub external_urls: Option<ExternalUrls>,
-    /// The template's YAML text that it was begun with; nothing for
-    /// [`EMPTY_TEMPLATE`](crate::flows::EMPTY_TEMPLATE).
+    /// The template in force: that of the newest [`BeginTrail`](crate::trails::BeginTrail), its own file or the flow's at
+    /// that time; nothing for [`EMPTY_TEMPLATE`](crate::flows::EMPTY_TEMPLATE).
     pub template: Option<TextRef>,
     /// The id of that text.
     pub template_id: Id,

@@ -120,13 +120,13 @@ pub trait TrailStore: Send + Sync {
     async fn newest_trails(&self, org: Id, flows: &[Id]) -> StoreResult<Vec<Id>>;
     /// About how much [`trail_contents`](Self::trail_contents) reads of these trails, each: the bytes of its newest fact, and
     /// [`REPORT_BYTES`] for each report to it. One an id, in any order; unknown ids are passed over.
-    async fn trail_sizes(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<Listed>>;
+    async fn trail_contents_sizes(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<Listed>>;
     /// The trails of these ids and what was reported to them, one an id, in any order; unknown ids are passed over.
     async fn trail_contents(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailContents>>;
     /// The names of the trails of these ids, one an id, in any order; unknown ids are passed over.
     async fn trail_names(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<(Id, TrailName)>>;
     /// How many reports of this kind the trail has, counted up to `most`; none where there is no such trail.
-    async fn trail_size(&self, org: Id, trail: Id, kind: Reported, most: u64) -> StoreResult<u64>;
+    async fn trail_report_count(&self, org: Id, trail: Id, kind: Reported, most: u64) -> StoreResult<u64>;
     /// All ledger entries that are about this trail (begun, updated, artifacts, attestations), by ledger index, without what
     /// they say. One that the ledger has lost is among them: nobody should take the others for the whole history.
     async fn trail_entries(&self, org: Id, trail: Id) -> StoreResult<Vec<TrailEntry>>;

@@ -7,7 +7,7 @@ use futures_util::{Stream, TryStreamExt, stream};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::bounded::text;
+use crate::bounded::or_empty;
 use crate::compute::{LONG_JSON, MANY_EVALUATIONS};
 use crate::error::Result;
 use crate::flows::record::Flow;
@@ -21,7 +21,7 @@ use crate::operation::{Envelope, around_last};
 use crate::page::Pagination;
 use crate::rules::compliance::{ArtifactStatus, AttestationStatus, State};
 use crate::rules::template::Template;
-use crate::service::{Context, Lasting};
+use crate::service::{Context, OwnedContext};
 use crate::store::batch::{distinct, sort_by_ids};
 use crate::tags::record::Tags;
 use crate::texts::record::TextRef;
@@ -107,11 +107,11 @@ impl From<&GitCommit> for TrailCommit {
     fn from(commit: &GitCommit) -> Self {
         Self {
             sha1: commit.sha1.to_string(),
-            message: text(commit.message.as_deref()),
-            author: text(commit.author.as_deref()),
-            branch: text(commit.branch.as_deref()),
+            message: or_empty(commit.message.as_deref()),
+            author: or_empty(commit.author.as_deref()),
+            branch: or_empty(commit.branch.as_deref()),
             timestamp: commit.timestamp.map(|at| at.0).unwrap_or_default().seconds(),
-            url: text(commit.url.as_deref()),
+            url: or_empty(commit.url.as_deref()),
         }
     }
 }
@@ -248,9 +248,9 @@ impl Envelope<TrailView> for Pagination {
 /// Trails of a list, in its order: evaluated, without their histories, one after the other.
 pub(super) fn views(
     trails: Vec<Id>,
-    lasting: Lasting,
+    owned: OwnedContext,
 ) -> impl Stream<Item = Result<TrailView>> + Send + 'static {
-    let parts = fitted(trails, lasting.clone());
+    let parts = fitted(trails, owned.clone());
     let view = |(contents, flow): (TrailContents, Arc<Flow>), template, cx: &Context<'_>| {
         Ok(TrailView::new(&EvaluatedTrail::new(contents, template), &flow, cx))
     };
@@ -258,23 +258,23 @@ pub(super) fn views(
         |(contents, _): &(TrailContents, Arc<Flow>), template: &Template| contents.evaluations(template);
     let parts = stream::once(parts).try_flatten();
     let read = move |ids| {
-        let lasting = lasting.clone();
-        async move { Ok(each_with_template(in_flows(ids, lasting.clone()).await?, lasting, evaluations, view)) }
+        let owned = owned.clone();
+        async move { Ok(each_with_template(in_flows(ids, owned.clone()).await?, owned, evaluations, view)) }
     };
     parts.and_then(read).try_flatten()
 }
 
 /// These trails in parts that are read one after the other.
-async fn fitted(trails: Vec<Id>, lasting: Lasting) -> Result<impl Stream<Item = Result<Vec<Id>>> + Send> {
-    Ok(stream::iter(fitting(&trails, &lasting.context()).await?.into_iter().map(Ok)))
+async fn fitted(trails: Vec<Id>, owned: OwnedContext) -> Result<impl Stream<Item = Result<Vec<Id>>> + Send> {
+    Ok(stream::iter(fitting(&trails, &owned.context()).await?.into_iter().map(Ok)))
 }
 
 /// What was reported to these trails, in their order, with their templates and flows.
 async fn in_flows(
     trails: Vec<Id>,
-    lasting: Lasting,
+    owned: OwnedContext,
 ) -> Result<Vec<(Option<TextRef>, (TrailContents, Arc<Flow>))>> {
-    let cx = lasting.context();
+    let cx = owned.context();
     let mut found = cx.store().trail_contents(cx.org()?, &trails).await?;
     sort_by_ids(&mut found, &trails, |contents| contents.trail.id);
     let flows = distinct(found.iter().map(|contents| contents.trail.flow));

@@ -60,10 +60,11 @@ pub struct AttachmentCounts {
 /// How a copy gets on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Progress {
+pub enum CopyProgress {
     /// An organization was copied.
     Organization(Copied),
-    /// An organization is damaged in the source, or its attachments cannot be read there: what comes before the damage is copied, and the other organizations.
+    /// An organization is damaged in the source, or its attachments cannot be read there: what comes before the damage is
+    /// copied, and the other organizations.
     Damaged {
         /// The organization.
         organization: OrgName,
@@ -184,7 +185,7 @@ impl<'a> From<&'a dyn Transfer> for Side<'a> {
 pub async fn copy(
     from: Side<'_>,
     to: Side<'_>,
-    progress: &mut (dyn FnMut(Progress) + Send),
+    progress: &mut (dyn FnMut(CopyProgress) + Send),
 ) -> Result<Summary, CopyError> {
     let (mut summary, mut attachments) = (Summary::default(), Attempts::default());
     let mut damaged = BTreeSet::new();
@@ -194,11 +195,11 @@ pub async fn copy(
         match ledger.copy(&mut attachments, progress).await {
             Ok(copied) => {
                 summary.new_entries += copied.new_entries;
-                progress(Progress::Organization(copied));
+                progress(CopyProgress::Organization(copied));
             }
             Err(error) if error.is_damage() => {
                 damaged.insert(ledger.organization.id);
-                progress(Progress::Damaged { organization: ledger.name(), what: error.to_string() });
+                progress(CopyProgress::Damaged { organization: ledger.name(), what: error.to_string() });
             }
             Err(error) => return Err(error),
         }
@@ -212,13 +213,13 @@ pub async fn copy(
         }
         let ledger = Ledger { from, to, organization };
         match ledger.heads().await {
-            Ok((theirs, ours)) => {
-                summary.entries += theirs;
-                summary.late_entries += theirs - ours;
+            Ok((source_size, target_size)) => {
+                summary.entries += source_size;
+                summary.late_entries += source_size - target_size;
             }
             Err(error) if error.is_damage() => {
                 damaged.insert(ledger.organization.id);
-                progress(Progress::Damaged { organization: ledger.name(), what: error.to_string() });
+                progress(CopyProgress::Damaged { organization: ledger.name(), what: error.to_string() });
             }
             Err(error) => return Err(error),
         }
@@ -254,7 +255,7 @@ struct Ledger<'a> {
     organization: Organization,
 }
 
-type Tell<'a> = dyn FnMut(Progress) + Send + 'a;
+type Tell<'a> = dyn FnMut(CopyProgress) + Send + 'a;
 
 impl Ledger<'_> {
     fn name(&self) -> OrgName {
@@ -262,32 +263,37 @@ impl Ledger<'_> {
     }
 
     async fn copy(&self, attempts: &mut Attempts, progress: &mut Tell<'_>) -> Result<Copied, CopyError> {
-        let (theirs, ours) = self.heads().await?;
+        let (source_size, target_size) = self.heads().await?;
         let before = attempts.counts.copied;
         attempts.in_a_row = 0;
-        self.copy_lacking(attempts, progress).await?;
-        self.copy_entries(ours, theirs, attempts, progress).await?;
+        self.copy_missing_attachments(attempts, progress).await?;
+        self.copy_entries(target_size, source_size, attempts, progress).await?;
         let new_attachments = attempts.counts.copied - before;
-        Ok(Copied { organization: self.name(), entries: theirs, new_entries: theirs - ours, new_attachments })
+        Ok(Copied {
+            organization: self.name(),
+            entries: source_size,
+            new_entries: source_size - target_size,
+            new_attachments,
+        })
     }
 
     /// The sizes of the source's ledger and of the target's, which is a beginning of it: the source had the same root
     /// when it was as long.
     async fn heads(&self) -> Result<(u64, u64), CopyError> {
         let org = self.organization.id;
-        let theirs = self.from.store.ledger_head(org).await.map_err(CopyError::Source)?;
+        let source = self.from.store.ledger_head(org).await.map_err(CopyError::Source)?;
         // Every ledger begins with its organization.
         let no_head = || CopyError::Source(StoreError::corrupt("its ledger has no head"));
-        let theirs = theirs.filter(|head| head.size() > 0).ok_or_else(no_head)?;
-        let ours = self.to.store.ledger_head(org).await.map_err(CopyError::Target)?.unwrap_or_default();
-        if ours.size() > theirs.size() || !self.source_had(&ours).await.map_err(CopyError::Source)? {
-            if !self.source_had(&theirs).await.map_err(CopyError::Source)? {
+        let source = source.filter(|head| head.size() > 0).ok_or_else(no_head)?;
+        let target = self.to.store.ledger_head(org).await.map_err(CopyError::Target)?.unwrap_or_default();
+        if target.size() > source.size() || !self.source_had(&target).await.map_err(CopyError::Source)? {
+            if !self.source_had(&source).await.map_err(CopyError::Source)? {
                 let what = "the nodes of its ledger are not those of its head";
                 return Err(CopyError::Source(StoreError::corrupt(what)));
             }
             return Err(CopyError::Diverged(self.name()));
         }
-        Ok((theirs.size(), ours.size()))
+        Ok((source.size(), target.size()))
     }
 
     async fn source_had(&self, head: &Frontier) -> StoreResult<bool> {
@@ -340,7 +346,11 @@ impl Ledger<'_> {
     }
 
     /// Copies what records of the target name and the target does not have: an earlier copy did not find it.
-    async fn copy_lacking(&self, attempts: &mut Attempts, progress: &mut Tell<'_>) -> Result<(), CopyError> {
+    async fn copy_missing_attachments(
+        &self,
+        attempts: &mut Attempts,
+        progress: &mut Tell<'_>,
+    ) -> Result<(), CopyError> {
         let org = self.organization.id;
         let mut attachments = Attachments::of(self.to.store, org);
         while let Some(sha256) = attachments.next().await.map_err(CopyError::Target)? {
@@ -387,7 +397,7 @@ impl Ledger<'_> {
                 reason
             }
         };
-        progress(Progress::Skipped { organization: self.name(), sha256: sha256.clone(), reason });
+        progress(CopyProgress::Skipped { organization: self.name(), sha256: sha256.clone(), reason });
         match unreadable {
             Some(error) if attempts.failed == GIVEN_UP => Err(CopyError::Source(error)),
             Some(error) if attempts.in_a_row == UNREADABLE => {

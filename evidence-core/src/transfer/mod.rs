@@ -24,7 +24,7 @@ use crate::store::entry::StoredEntry;
 use crate::store::error::{StoreError, StoreResult};
 
 pub use attachments::check_attachments;
-pub use copy::{AttachmentCounts, Copied, CopyError, Progress, Side, Skipped, Summary, copy};
+pub use copy::{AttachmentCounts, Copied, CopyError, CopyProgress, Side, Skipped, Summary, copy};
 
 /// What copying needs of a store besides the queries of the service.
 #[async_trait]

@@ -316,7 +316,7 @@ async fn a_list_of_artifacts_reads_each_of_their_trails_once() {
         ] {
             forget(&answered);
             let listed = api.get(path).key(key).await.ok();
-            assert_eq!(take_counts(&answered, ["trail_contents", "trail_sizes"]), [1, 1], "{what}");
+            assert_eq!(take_counts(&answered, ["trail_contents", "trail_contents_sizes"]), [1, 1], "{what}");
             let listed = listed.as_array().unwrap();
             assert_eq!(listed.len(), many, "{what}");
             let on = |trail: &str, number: usize| {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use bytes::Bytes;
 use evidence_core::blobs::{Blobs, CHUNK, Chunks, OutsideBlobs};
-use evidence_core::compute::{ComputePool, Job, WAITING};
+use evidence_core::compute::{ComputePool, Job, MAX_WAITING};
 use evidence_core::id::Id;
 use evidence_core::name::Fingerprint;
 use evidence_core::store::StoreResult;
@@ -279,7 +279,7 @@ async fn only_so_much_waits_and_what_comes_beyond_is_told_to_come_again() {
     api.given_flow_with_template().await;
     api.given_artifact('a', "t").await;
     // One has its slot, so many wait, and one comes beyond.
-    let asks = (0..WAITING + 2).map(|_| api.get("/trails/acme/web/t/audit_pdf").into_future());
+    let asks = (0..MAX_WAITING + 2).map(|_| api.get("/trails/acme/web/t/audit_pdf").into_future());
     let mut asks = FuturesUnordered::from_iter(asks);
     let refused = asks.next().await.expect("the one that is refused");
     refused.expect(503, json!({"message": "Service unavailable"})).expect_header("retry-after", "1");
@@ -297,7 +297,7 @@ async fn filled(api: &Api) -> FuturesUnordered<<Ask as IntoFuture>::IntoFuture> 
         ("name=\"payload\"", "{\"name\": \"other\"}"),
         ("name=\"policy_file\"; filename=\"p.yml\"", long.as_str()),
     ];
-    let asks = (0..WAITING + 2).map(|_| api.put("/policies/acme").form(&policy).into_future());
+    let asks = (0..MAX_WAITING + 2).map(|_| api.put("/policies/acme").form(&policy).into_future());
     let mut asks = FuturesUnordered::from_iter(asks);
     asks.next().await.expect("the one that is refused").expect(503, json!({}));
     asks
@@ -342,7 +342,7 @@ async fn neither_a_stranger_nor_who_downloads_much_stops_the_writes_of_an_organi
         let log = Log::default();
         let logging = log.start();
         let pdf = || api.get("/trails/acme/open/t/audit_pdf").key(reader).into_future();
-        let mut pdfs = FuturesUnordered::from_iter((0..WAITING + 2).map(|_| pdf()));
+        let mut pdfs = FuturesUnordered::from_iter((0..MAX_WAITING + 2).map(|_| pdf()));
         pdfs.next().await.expect("the one that is refused").expect(503, json!({}));
         assert!(!log.text().contains("ERROR"), "{}", log.text());
         drop(logging);
@@ -371,7 +371,7 @@ async fn the_service_accounts_of_another_organization_have_one_share_of_the_pool
         keys.push(made["key"].as_str().unwrap().to_owned());
     }
     let pdf = |key: &str| api.get("/trails/acme/web/t/audit_pdf").key(key).into_future();
-    let mut pdfs = FuturesUnordered::from_iter((0..WAITING + 2).map(|_| pdf(&keys[0])));
+    let mut pdfs = FuturesUnordered::from_iter((0..MAX_WAITING + 2).map(|_| pdf(&keys[0])));
     pdfs.next().await.expect("the one that is refused").expect(503, json!({}));
     let mut other = pdf(&keys[1]);
     let mut answer = None;

@@ -25,7 +25,7 @@ use evidence_core::page::{Listed, Page, PageRequest};
 use evidence_core::policies::{Policy, PolicyStore, PolicyVersion, VersionKey};
 use evidence_core::repos::{Repo, RepoFilter, RepoStore};
 use evidence_core::service_accounts::{ApiKeyRecord, ServiceAccount, ServiceAccountStore};
-use evidence_core::snapshots::{Run, Snapshot, SnapshotInstance, SnapshotRow, SnapshotStore};
+use evidence_core::snapshots::{Run, Snapshot, SnapshotEntry, SnapshotRow, SnapshotStore};
 use evidence_core::store::{Health, LedgerStore, Recorder, StoreResult, StoredEntry};
 use evidence_core::sweep::{AttachmentState, Pending, PendingStore};
 use evidence_core::texts::TextStore;
@@ -307,8 +307,8 @@ impl TrailStore for InterceptingStore {
         self.ask("newest_trails", self.inner.newest_trails(org, flows)).await
     }
 
-    async fn trail_sizes(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<Listed>> {
-        self.ask("trail_sizes", self.inner.trail_sizes(org, trails)).await
+    async fn trail_contents_sizes(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<Listed>> {
+        self.ask("trail_contents_sizes", self.inner.trail_contents_sizes(org, trails)).await
     }
 
     async fn trail_contents(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailContents>> {
@@ -319,8 +319,8 @@ impl TrailStore for InterceptingStore {
         self.ask("trail_names", self.inner.trail_names(org, trails)).await
     }
 
-    async fn trail_size(&self, org: Id, trail: Id, kind: Reported, most: u64) -> StoreResult<u64> {
-        self.ask("trail_size", self.inner.trail_size(org, trail, kind, most)).await
+    async fn trail_report_count(&self, org: Id, trail: Id, kind: Reported, most: u64) -> StoreResult<u64> {
+        self.ask("trail_report_count", self.inner.trail_report_count(org, trail, kind, most)).await
     }
 
     async fn trail_entries(&self, org: Id, trail: Id) -> StoreResult<Vec<TrailEntry>> {
@@ -450,7 +450,7 @@ impl SnapshotStore for InterceptingStore {
         self.ask("snapshot_at", self.inner.snapshot_at(org, environment, at)).await
     }
 
-    async fn instances(&self, org: Id, environment: Id, index: u64) -> StoreResult<Vec<SnapshotInstance>> {
+    async fn instances(&self, org: Id, environment: Id, index: u64) -> StoreResult<Vec<SnapshotEntry>> {
         self.ask("instances", self.inner.instances(org, environment, index)).await
     }
 
@@ -509,8 +509,8 @@ impl AllowlistStore for InterceptingStore {
         self.ask("allowed", self.inner.allowed(org, environment, fingerprints)).await
     }
 
-    async fn allowlist_size(&self, org: Id, environment: Id, most: u64) -> StoreResult<u64> {
-        self.ask("allowlist_size", self.inner.allowlist_size(org, environment, most)).await
+    async fn allowance_count(&self, org: Id, environment: Id, most: u64) -> StoreResult<u64> {
+        self.ask("allowance_count", self.inner.allowance_count(org, environment, most)).await
     }
 }
 

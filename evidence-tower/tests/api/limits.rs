@@ -282,7 +282,7 @@ async fn the_runs_that_a_pdf_shows_count_for_its_size() {
 
 #[tokio::test]
 async fn a_snapshot_that_is_too_large_is_refused_and_changes_nothing() {
-    let api = limited(Limits { write: 2_000, ..Limits::default() }).await;
+    let api = limited(Limits { snapshot: 2_000, ..Limits::default() }).await;
     api.given_environments("docker", &["prod"]).await;
     api.report_running("prod", &[('1', &[1])]).await.expect_exactly(201, json!("OK"));
     let many: Vec<i64> = (0..1_000).collect();

@@ -16,7 +16,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::intercepting_store::{Call, InterceptingStore, take_queries};
 use crate::mounts::Mount;
-use crate::support::environments::{COMPLIANCE, PROVENANCE, RunningArtifact};
+use crate::support::environments::{COMPLIANCE, PROVENANCE, ReportedArtifact};
 use crate::support::{Api, NOW, acme, fixture, on_every_store, on_every_store_and_mount, stores};
 
 const EMPTY: &str = "_schema: https://example.com/schemas/policy/v1\n";
@@ -276,7 +276,7 @@ async fn a_version_is_read_when_it_is_first_evaluated_by_and_no_older_one_is() {
     api.attach("prod", "p").await;
     let first = ["policy", "policy_version_sizes", "policy_versions_by_number"];
     assert_eq!(about_policies(), first, "attaching");
-    let reports: [&[RunningArtifact<'_>]; 2] = [&[('1', &[10])], &[('2', &[10])]];
+    let reports: [&[ReportedArtifact<'_>]; 2] = [&[('1', &[10])], &[('2', &[10])]];
     for running in reports {
         api.report_running("prod", running).await;
         assert_eq!(about_policies(), ["policies_by_id"], "a report");

@@ -2,14 +2,14 @@
 
 use serde_json::{Value, json};
 
-use crate::support::environments::{COMPLIANCE, PROVENANCE, RunningArtifact, fingerprint};
+use crate::support::environments::{COMPLIANCE, PROVENANCE, ReportedArtifact, fingerprint};
 use crate::support::{NOW, on_every_store_and_mount};
 
 #[tokio::test]
 async fn a_docker_report_answers_201_with_a_new_snapshot_and_200_without() {
     on_every_store_and_mount(async |api| {
         api.given_environments("docker", &["prod"]).await;
-        let table: [(&[RunningArtifact<'_>], u16); 11] = [
+        let table: [(&[ReportedArtifact<'_>], u16); 11] = [
             (&[], 201),
             (&[], 200),
             (&[('1', &[10])], 201),
@@ -179,7 +179,7 @@ async fn a_changed_verdict_takes_a_snapshot_though_the_same_runs() {
             api.get("/snapshots/acme/prod/-1").await.expect(200, expected);
             api.get("/environments/acme/prod").await.expect(200, json!({"state": compliant}));
         };
-        let running: [RunningArtifact<'_>; 1] = [('1', &[10])];
+        let running: [ReportedArtifact<'_>; 1] = [('1', &[10])];
 
         api.given_artifact('1', "t1").await;
         api.report_running("prod", &running).await.expect_exactly(201, json!("OK"));
@@ -205,7 +205,7 @@ async fn what_is_on_the_allowlist_may_run_whatever_the_policies_say() {
         api.given_environments("docker", &["prod"]).await;
         api.put_policy("p", PROVENANCE).await;
         api.attach("prod", "p").await;
-        let running: [RunningArtifact<'_>; 1] = [('1', &[10])];
+        let running: [ReportedArtifact<'_>; 1] = [('1', &[10])];
         api.report_running("prod", &running).await.expect_exactly(201, json!("OK"));
         api.get("/snapshots/acme/prod/-1").await.expect(200, json!({"compliant": false}));
         let allow = json!({"artifact_name": "nginx", "artifact_fingerprint": fingerprint('1'), "description": "known"});

@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use crate::support::environments::{COMPLIANCE, PROVENANCE, RunningArtifact, fingerprint};
+use crate::support::environments::{COMPLIANCE, PROVENANCE, ReportedArtifact, fingerprint};
 use crate::support::{Api, on_every_store_and_mount};
 
-const RUNNING: [RunningArtifact<'static>; 1] = [('1', &[10])];
+const RUNNING: [ReportedArtifact<'static>; 1] = [('1', &[10])];
 
 /// A report of the artifact `digit` to the flow `web`, with this much more.
 fn artifact(digit: char, more: Value) -> Value {

@@ -1,21 +1,21 @@
 //! Snapshots, end to end: the specification's rows for the list, and one snapshot in full.
 
 use evidence_core::fact::Fact;
-use evidence_core::snapshots::{Annotation, Instance, Snapshot};
+use evidence_core::snapshots::{Annotation, RunningArtifact, Snapshot};
 use evidence_tower::EvidenceApi;
 use http_body_util::{BodyExt, Empty};
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
 use crate::mounts::Mount;
-use crate::support::environments::{PROVENANCE, RunningArtifact, fingerprint};
+use crate::support::environments::{PROVENANCE, ReportedArtifact, fingerprint};
 use crate::support::{Api, JANE, NOW, in_memory, on_every_store_and_mount};
 use crate::unreadable::{inject, on_every_store_without_rebuild};
 
 /// Three snapshots: 1 and 2 instances of `1` and `2`, then `2` alone, then `2` and `3`.
 async fn given_three_snapshots(api: &Api) {
     api.given_environments("docker", &["prod"]).await;
-    let reports: [&[RunningArtifact<'_>]; 3] =
+    let reports: [&[ReportedArtifact<'_>]; 3] =
         [&[('1', &[10]), ('2', &[20, 21])], &[('2', &[20, 21])], &[('2', &[20]), ('3', &[15])]];
     for running in reports {
         api.report_running("prod", running).await.expect_exactly(201, json!("OK"));
@@ -279,7 +279,7 @@ async fn what_has_no_digest_is_shown_with_its_context_and_evaluated_as_without_p
         let environment = store.environment(acme, "prod").await.unwrap().unwrap().record.id;
         let task = json!({"task_arn": "arn:1", "cluster_name": "shop", "service_name": null});
         let pods = json!({"web-1": {"namespace": "shop"}});
-        let instance = |name: &str, created: i64, context: &Value| Instance {
+        let instance = |name: &str, created: i64, context: &Value| RunningArtifact {
             fingerprint: None,
             name: name.to_owned(),
             created: vec![created],

@@ -86,7 +86,11 @@ async fn a_write_asks_for_what_it_does_not_know_alone() {
             // What is recorded nowhere is checked by no guard.
             ("the same", begin(&api, "t", "changed"), vec!["trail", "flow", "repo_by_identity", "trail"]),
             // How much the changed trail has is counted once.
-            ("an attestation then", attest(&api, "generic", &generic, &json!({})), vec!["trail_size"]),
+            (
+                "an attestation then",
+                attest(&api, "generic", &generic, &json!({})),
+                vec!["trail_report_count"],
+            ),
             ("another one", attest(&api, "generic", &generic, &json!({})), vec![]),
         ] {
             let reply = write.await;

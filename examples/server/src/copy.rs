@@ -1,6 +1,6 @@
 //! `copy`: everything that one store has into another.
 
-use evidence_core::transfer::{Copied, Progress, Side, copy};
+use evidence_core::transfer::{Copied, CopyProgress, Side, copy};
 use evidence_object_store::ObjectBlobs;
 
 use crate::cli::CopyOptions;
@@ -36,15 +36,15 @@ fn side<'a>(store: &'a AnyStore, attachments: Option<&'a ObjectBlobs>) -> Side<'
     Side { attachments: attachments.map_or(inside.attachments, |outside| outside), ..inside }
 }
 
-fn print_progress(progress: Progress) {
+fn print_progress(progress: CopyProgress) {
     match progress {
-        Progress::Organization(Copied { organization, entries, new_entries, new_attachments }) => {
+        CopyProgress::Organization(Copied { organization, entries, new_entries, new_attachments }) => {
             eprintln!(
                 "{organization}: {entries} entries ({new_entries} new), {new_attachments} new attachments"
             );
         }
-        Progress::Damaged { organization, what } => eprintln!("organization {organization}: {what}"),
-        Progress::Skipped { organization, sha256, reason } => {
+        CopyProgress::Damaged { organization, what } => eprintln!("organization {organization}: {what}"),
+        CopyProgress::Skipped { organization, sha256, reason } => {
             eprintln!("organization {organization}: the attachment {sha256} {reason}");
         }
         _ => {}

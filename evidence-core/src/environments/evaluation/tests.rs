@@ -69,7 +69,7 @@ fn from_report(number: u8) -> Provenance {
 }
 
 /// What runs after these were evaluated in snapshot 1.
-fn open(evaluated: &[EvaluatedArtifact]) -> BTreeMap<ArtifactKey, Instance> {
+fn open(evaluated: &[EvaluatedArtifact]) -> BTreeMap<ArtifactKey, RunningArtifact> {
     let first = difference(&BTreeMap::new(), evaluated, 1);
     first.changes.into_iter().map(|instance| (instance.key(), instance)).collect()
 }
@@ -244,7 +244,7 @@ fn a_digest_makes_another_artifact_of_what_had_none_whatever_its_name() {
 
     let both = difference(&open(from_ref(&digested)), &[digested, bare.clone()], 2);
     assert_eq!(both.exits, []);
-    let started: Vec<_> = both.changes.iter().map(Instance::key).collect();
+    let started: Vec<_> = both.changes.iter().map(RunningArtifact::key).collect();
     assert_eq!(started, [bare.key]);
 }
 

@@ -76,6 +76,6 @@ impl<'a> Listing<'a> {
 impl AttestationStatus {
     /// The ids of the attestation and of its override.
     fn ids(&self) -> (Option<String>, Option<String>) {
-        (self.attestation_id.clone(), self.overridden_attestation_id.clone())
+        (self.attestation_id.clone(), self.override_id.clone())
     }
 }

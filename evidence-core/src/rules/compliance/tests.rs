@@ -176,7 +176,7 @@ fn ids(status: &TrailStatus) -> (Option<&str>, Option<&str>) {
     let [attestation] = status.attestations.as_slice() else {
         panic!("one attestation: {status:?}");
     };
-    (attestation.attestation_id.as_deref(), attestation.overridden_attestation_id.as_deref())
+    (attestation.attestation_id.as_deref(), attestation.override_id.as_deref())
 }
 
 #[test]

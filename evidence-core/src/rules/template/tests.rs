@@ -91,7 +91,7 @@ trail:
             "owner: Extra inputs are not permitted [input: {'team': ['a', 1, True, None]}]",
             "version: Input should be 1 [input: 2]",
             "trail.attestations[3].name: Names should be unique [input: twice]",
-            "trail.attestations[0].name: String should have at least 1 character [input: ]",
+            r"trail.attestations[0].name: String should match pattern '^[a-zA-Z0-9\-_,]+$' [input: ]",
             "trail.attestations[1].name: Field required [input: None]",
             "trail.attestations[4]: Input should be a valid dictionary [input: plain]",
             r"trail.artifacts[0].name: String should match pattern '^[a-zA-Z0-9\-_]+$' [input: a b]",
@@ -189,7 +189,7 @@ fn a_kind_says_which_reported_types_it_takes() {
 }
 
 /// Documents and whether they are templates.
-const TABLE: [(&str, bool); 30] = [
+const TABLE: [(&str, bool); 32] = [
     ("version: 1", true),
     ("version: 1.0", true),
     ("version: 2", false),
@@ -213,6 +213,8 @@ const TABLE: [(&str, bool); 30] = [
     ("trail: {attestations: [{name: a, type: custom}]}", false),
     ("trail: {attestations: [{name: a, type: '*'}]}", true),
     ("trail: {attestations: [{name: '', type: '*'}]}", false),
+    ("trail: {attestations: [{name: 'unit test', type: '*'}]}", false),
+    ("trail: {attestations: [{name: 'unit-test,B_1', type: '*'}]}", true),
     (r#"trail: {attestations: [{name: "a\0", type: '*'}]}"#, false),
     ("trail: {attestations: [{name: a, type: '*', x: 1}]}", false),
     ("trail: {artifacts: [{name: a_B-1}]}", true),

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use crate::artifacts::record::Artifact;
 use crate::attestations::record::{Attestation, Binding};
-use crate::bounded::{Address, Description, FreeForm, List, ShortText, text};
+use crate::bounded::{Address, Description, FreeForm, List, ShortText, or_empty};
 use crate::git::GitCommit;
 use crate::id::Id;
 use crate::name::{AttestationName, EnvironmentName, Fingerprint, TrailName};
@@ -299,7 +299,7 @@ fn reported(artifact: &Artifact, org: Id) -> EventDetails {
         artifact_name: artifact.filename.clone(),
         artifact_id: artifact.id,
         template_reference_name: artifact.template_reference_name.clone(),
-        git_commit: text(artifact.git_commit.as_ref().map(AsRef::as_ref)),
+        git_commit: or_empty(artifact.git_commit.as_ref().map(AsRef::as_ref)),
     }
 }
 
@@ -358,12 +358,12 @@ impl From<&GitCommit> for EventCommit {
     fn from(commit: &GitCommit) -> Self {
         Self {
             sha1: commit.sha1.clone(),
-            message: text(commit.message.as_deref()),
-            author: text(commit.author.as_deref()),
+            message: or_empty(commit.message.as_deref()),
+            author: or_empty(commit.author.as_deref()),
             author_username: commit.author_username.clone(),
-            branch: text(commit.branch.as_deref()),
+            branch: or_empty(commit.branch.as_deref()),
             timestamp: commit.timestamp.map(|at| at.0.seconds()),
-            url: text(commit.url.as_deref()),
+            url: or_empty(commit.url.as_deref()),
             parents: commit.parents.clone(),
             verified: commit.verified,
             signature_state: commit.signature_state.clone(),

@@ -12,7 +12,7 @@ pub(crate) const COMPLIANCE: &str =
     "_schema: https://example.com/schemas/policy/v1\nartifacts:\n  trail-compliance:\n    required: true\n";
 
 /// An artifact that runs: the digit its fingerprint consists of, and when its instances were created.
-pub(crate) type RunningArtifact<'a> = (char, &'a [i64]);
+pub(crate) type ReportedArtifact<'a> = (char, &'a [i64]);
 
 /// The fingerprint that consists of one hex digit.
 pub(crate) fn fingerprint(digit: char) -> String {
@@ -42,7 +42,7 @@ impl Api {
     }
 
     /// Reports what runs in a Docker environment.
-    pub(crate) async fn report_running(&self, environment: &str, running: &[RunningArtifact<'_>]) -> Reply {
+    pub(crate) async fn report_running(&self, environment: &str, running: &[ReportedArtifact<'_>]) -> Reply {
         let entry = |digit: char, created: &i64| json!({"digests": {format!("image-{digit}"): fingerprint(digit)}, "creationTimestamp": created});
         let artifacts: Vec<Value> = running
             .iter()

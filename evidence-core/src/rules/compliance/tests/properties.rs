@@ -52,8 +52,7 @@ fn expect_listed(template: &Template, artifacts: &[ReportedArtifact], attestatio
     let lines = Vec::from_iter(of_artifacts.chain(&status.attestations));
     let deciding = deciding(artifacts, attestations);
     for attestation in attestations {
-        let ids =
-            |line: &AttestationStatus| [line.attestation_id.clone(), line.overridden_attestation_id.clone()];
+        let ids = |line: &AttestationStatus| [line.attestation_id.clone(), line.override_id.clone()];
         let is_listed = lines.iter().any(|line| {
             ids(line).contains(&Some(attestation.id.clone()))
                 && line.is_compliant == Some(attestation.is_compliant)
@@ -262,7 +261,7 @@ proptest! {
         let status = evaluate(&template_of_names(), BEGUN, &artifacts, &all);
         let of_artifacts = status.artifacts.iter().flat_map(|artifact| &artifact.attestations);
         let lines = of_artifacts.chain(&status.attestations);
-        let by_it = lines.filter(|line| line.overridden_attestation_id.as_ref() == Some(&over.id));
+        let by_it = lines.filter(|line| line.override_id.as_ref() == Some(&over.id));
         let shown = Vec::from_iter(by_it.filter_map(|line| line.attestation_id.as_deref()));
         let ordinary = attestations.iter().filter(|one| !one.is_override && shown.contains(&one.id.as_str()));
         let newest = ordinary.max_by_key(|one| one.index);

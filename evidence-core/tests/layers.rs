@@ -1,14 +1,14 @@
-//! The floors of `ARCHITECTURE.md`: a file imports from its own floor and from those below. Paths name the file that
-//! defines a thing and not the `mod.rs` that exports it, which stands on the highest floor.
+//! The layers of `ARCHITECTURE.md`: a file imports from its own layer and from those below. Paths name the file that
+//! defines a thing and not the `mod.rs` that exports it, which stands in the highest layer.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use regex::Regex;
 
-/// The files of each floor, from the lowest: a path, all of a directory (`json/`), or all of a name (`*/record.rs`) but
+/// The files of each layer, from the lowest: a path, all of a directory (`json/`), or all of a name (`*/record.rs`) but
 /// for those that have a line of their own.
-const FLOORS: [&str; 7] = [
+const LAYERS: [&str; 7] = [
     // Values
     "auth/actor.rs auth/credentials.rs bounded.rs cache/ decode.rs digest.rs fact/names.rs fact/payload.rs git.rs id.rs \
      json.rs json/ ledger/ links.rs name.rs store/batch.rs store/entry.rs store/error.rs time.rs",
@@ -30,9 +30,9 @@ const FLOORS: [&str; 7] = [
     "*/mod.rs administration.rs api.rs conformance/ lib.rs memory.rs memory/ seed.rs strategies/ transfer/",
 ];
 
-/// The floor of a file, from 1.
-fn floor(file: &str) -> Option<usize> {
-    let of = |fits: &dyn Fn(&str) -> bool| FLOORS.iter().position(|floor| floor.split(' ').any(fits));
+/// The layer of a file, from 1.
+fn layer(file: &str) -> Option<usize> {
+    let of = |fits: &dyn Fn(&str) -> bool| LAYERS.iter().position(|layer| layer.split(' ').any(fits));
     let own = of(&|path| file == path || path.ends_with('/') && file.starts_with(path));
     own.or_else(|| of(&|path| path.strip_prefix('*').is_some_and(|name| file.ends_with(name))))
         .map(|at| at + 1)
@@ -88,7 +88,7 @@ fn target(root: &Path, path: &str) -> String {
 }
 
 #[test]
-fn a_file_imports_from_its_own_floor_and_those_below() {
+fn a_file_imports_from_its_own_layer_and_those_below() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let (mut files, mut wrong) = (Vec::new(), Vec::new());
     sources(&root, &mut files);
@@ -103,8 +103,8 @@ fn a_file_imports_from_its_own_floor_and_those_below() {
         if file.contains("tests") || file.ends_with("samples.rs") {
             continue;
         }
-        let Some(own) = floor(file) else {
-            wrong.push(format!("{file} is on no floor"));
+        let Some(own) = layer(file) else {
+            wrong.push(format!("{file} is in no layer"));
             continue;
         };
         let text = fs::read_to_string(&path).unwrap();
@@ -119,9 +119,9 @@ fn a_file_imports_from_its_own_floor_and_those_below() {
         for name in imports {
             let path = name.replacen("super", &format!("crate::{}", parent.replace('/', "::")), 1);
             let file_of = target(&root, &path);
-            let other = floor(&file_of).unwrap_or(usize::MAX);
+            let other = layer(&file_of).unwrap_or(usize::MAX);
             if path.starts_with("crate::") && other > own {
-                wrong.push(format!("{file} (floor {own}) imports {name} of {file_of} (floor {other})"));
+                wrong.push(format!("{file} (layer {own}) imports {name} of {file_of} (layer {other})"));
             }
         }
     }
