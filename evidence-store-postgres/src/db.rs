@@ -57,8 +57,8 @@ pub struct Options {
     /// The most connections for reading; one more is for writing, and one for cancelling what nobody waits for any more.
     /// 8 unless said otherwise.
     pub connections: u32,
-    /// How long a query waits for a connection before the store counts as not available; one that may take long waits
-    /// as long before for the turn of its organization. 5 seconds unless said otherwise.
+    /// How long a query waits for a free connection before it fails as unavailable. A long query first waits up to the
+    /// same time for its organization's share, so twice this in all. 5 seconds unless said otherwise.
     pub acquire_timeout: Duration,
     /// How long a write, or a query by name, waits for its turn before the store counts as not available. What was
     /// refused for it is not done afterwards. 10 seconds unless said otherwise.

@@ -16,7 +16,7 @@ use crate::session::Session;
 use crate::sql::{Dialect, Sql, payload};
 use crate::value::{Row, Value};
 
-/// A statement that reads, and its values.
+/// A statement with its values: a query, or (see [`Statement::change`]) one that writes.
 #[derive(Debug, Clone)]
 pub struct Statement {
     /// The text, with `$1` and so on for the values.
@@ -44,11 +44,11 @@ const BY_NAME: Sql = Sql::each(
     LEFT JOIN ledger l ON l.org = r.org AND l.idx = r.ledger_index
     WHERE n.org = $1 AND n.kind = $2 AND n.name = $4",
     concat!(
-        "SELECT n.ledger_index, ",
-        payload!("n"),
-        " FROM evidence.name m CROSS JOIN LATERAL (
-            SELECT * FROM evidence.record WHERE org = $1 AND id = m.id AND kind = $2 OFFSET 0) n
-        WHERE m.org = $1 AND m.kind = $2 AND m.name = $4"
+        "SELECT r.ledger_index, ",
+        payload!("r"),
+        " FROM evidence.name n CROSS JOIN LATERAL (
+            SELECT * FROM evidence.record WHERE org = $1 AND id = n.id AND kind = $2 OFFSET 0) r
+        WHERE n.org = $1 AND n.kind = $2 AND n.name = $4"
     ),
 );
 
@@ -113,8 +113,8 @@ pub trait Driver: Debug + Send + Sync + Sized + 'static {
         read: impl FnOnce(Vec<Row>) -> StoreResult<T> + Send + 'static,
     ) -> impl Future<Output = StoreResult<T>> + Send;
 
-    /// The row of a record by its name, if there is one: the index of its newest fact, and the fact. `flow` is that of a
-    /// trail.
+    /// The row of a record by its name, if there is one: the index of its newest fact, and the fact. `flow` is given
+    /// exactly if `kind` is that of trails.
     fn by_name(
         &self,
         org: Id,
@@ -129,8 +129,8 @@ pub trait Driver: Debug + Send + Sync + Sized + 'static {
     /// Writes a step of a blob, by the writer.
     fn write_blob(&self, write: BlobWrite) -> impl Future<Output = StoreResult<()>> + Send;
 
-    /// Runs statements that change what is no ledger's, in one transaction: the others only where the first one answers a
-    /// row. Whether it did.
+    /// Runs statements on tables that no ledger covers (leases, cursors, pending attachments) in one transaction. The rest
+    /// run only if the first returns a row; answers whether it did. PostgreSQL takes exactly one.
     fn change(&self, statements: Vec<Statement>) -> impl Future<Output = StoreResult<bool>> + Send;
 
     /// Does work in a session of its own beside the store, whose tables are made: on a thread for slow work where its

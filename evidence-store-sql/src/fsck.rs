@@ -31,15 +31,15 @@ const RELIEVED: i64 = 64 << 20;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FsckReport {
-    /// How many organizations there are.
+    /// How many organizations' ledgers were checked.
     pub organizations: u64,
     /// How many ledger entries were checked.
     pub entries: u64,
     /// How many attachments that records name are not in the store. Where they are not kept elsewhere, this is damage, too.
     pub missing_attachments: u64,
-    /// The first of them: the names of their organizations, and their digests.
+    /// The first ten of them, each as `organization <name>: <sha256>`.
     pub first_missing: Vec<String>,
-    /// What is damaged, one sentence each; empty for a sound store.
+    /// What is damaged, one line each; empty for a sound store.
     pub problems: Vec<String>,
 }
 
@@ -47,13 +47,13 @@ pub struct FsckReport {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RebuildReport {
-    /// How many organizations there are.
+    /// How many organizations' ledgers were read.
     pub organizations: u64,
     /// How many ledger entries the tables were made from.
     pub entries: u64,
     /// How many rows were not what the ledgers say and are now.
     pub rows: u64,
-    /// What is damaged in the ledgers, one sentence each. If there is anything, no row was changed.
+    /// What is damaged in the ledgers, one line each. If there is anything, no row was changed.
     pub problems: Vec<String>,
 }
 
@@ -362,7 +362,7 @@ impl<S: Session> Walk<S> {
         Ok(())
     }
 
-    /// Whether every attachment still has the content that it is named after.
+    /// Checks that every attachment still has the content that it is named after.
     async fn check_blobs(&mut self, ledgers: &[Ledger]) -> StoreResult<()> {
         let (mut last, mut read) = (None::<(Cell, String)>, 0_i64);
         loop {

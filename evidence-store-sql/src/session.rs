@@ -48,10 +48,10 @@ pub trait Session: Send + Sized + 'static {
     /// The database's dialect.
     const DIALECT: Dialect;
 
-    /// The schema of the store's tables, with a point.
+    /// The schema of the store's tables, with its dot.
     fn stored(&self) -> &str;
 
-    /// The schema of the tables that are made again, with a point.
+    /// The schema of the tables that are made again, with its dot.
     fn made(&self) -> &str;
 
     /// The version of the tables that this program writes.
@@ -63,11 +63,11 @@ pub trait Session: Send + Sized + 'static {
     /// Runs statements without values.
     fn execute(&mut self, sql: &str) -> impl Future<Output = StoreResult<()>> + Send;
 
-    /// Writes rows of the organization that the column `org` has as this to the tables that are made again.
+    /// Inserts rows of one organization into the scratch tables. `org` is its value in the column `org`.
     fn write(&mut self, org: &Cell, rows: Rows) -> impl Future<Output = StoreResult<()>> + Send;
 
-    /// Has what was written meanwhile moved from the log to the file, so that the log begins anew: where one snapshot
-    /// follows the other it otherwise never can. Where readers hold it up, it is the next time's turn. Only in SQLite.
+    /// SQLite: checkpoints the write-ahead log between two snapshots, so that it does not grow during a check. Gives up
+    /// after 50 ms of readers. PostgreSQL: does nothing.
     fn relieve_log(&mut self) -> impl Future<Output = StoreResult<()>> + Send;
 
     /// Ends the session.

@@ -550,7 +550,8 @@ fn key(row: &[Value], identity: usize) -> Vec<String> {
 pub struct Rows(BTreeMap<Table, TableRows>);
 
 impl Rows {
-    /// Adds a row: the table's columns in their order. Of rows that replace each other one is kept.
+    /// Adds a row: the table's columns in their order. Of two rows with the same key the later one wins, but for its
+    /// unchanged columns.
     pub(crate) fn push(&mut self, table: Table, row: Vec<Value>) {
         let of_table = self.0.entry(table).or_default();
         if let Some((identity, kept)) = table.replaces() {

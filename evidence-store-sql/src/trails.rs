@@ -143,7 +143,8 @@ const ARTIFACTS: Sql = count!("artifact");
 
 const ATTESTATIONS: Sql = count!("attestation");
 
-/// Rows of artifacts with this condition on their organization.
+/// All ledger entries about the trail `$2` with their sizes; `$of_org` is the organization condition for artifacts, whose
+/// index by trail in SQLite has no organization.
 macro_rules! entries {
     ($of_org:literal) => {
         concat!(

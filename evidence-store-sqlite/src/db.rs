@@ -38,8 +38,8 @@ const STATEMENTS: usize = 128;
 /// How a store uses its file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// How long a query waits for a connection before the store counts as not available; one that may take long waits
-    /// as long before for the turn of its organization. 5 seconds unless said otherwise.
+    /// How long a query waits for a free connection before it fails as unavailable. A long query first waits up to the
+    /// same time for its organization's share, so twice this in all. 5 seconds unless said otherwise.
     pub acquire_timeout: Duration,
     /// How long a write waits for its turn before the store counts as not available. What was refused for it is not done
     /// afterwards. 10 seconds unless said otherwise.
@@ -153,7 +153,7 @@ impl Sqlite {
         opened.note_log();
         let opened = Arc::new(opened);
         let statements = Arc::new(AtomicU64::new(0));
-        // SQLite ends what was begun, so that its outcome is always heard.
+        // No grace: a transaction that was begun always ends, so callers wait for it.
         let bounds = Bounds { bytes: options.queue_bytes, wait: options.queue_timeout, grace: None };
         let (queue, jobs) = Queue::new(bounds);
         let file = Arc::clone(&opened);

@@ -33,7 +33,7 @@ pub(crate) struct Readers {
     opened: Arc<OpenFile>,
     acquire_timeout: Duration,
     idle: Mutex<Vec<Connection>>,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     /// Who asks what may take long: connections are left for short queries, and for other organizations.
     shares: Shares,
     /// How many statements have been asked of the store; the writer counts here too.
@@ -42,9 +42,9 @@ pub(crate) struct Readers {
 
 impl Readers {
     pub(crate) fn new(opened: Arc<OpenFile>, acquire_timeout: Duration, statements: Arc<AtomicU64>) -> Self {
-        let places = Arc::new(Semaphore::new(READERS.try_into().unwrap_or(Semaphore::MAX_PERMITS)));
+        let permits = Arc::new(Semaphore::new(READERS.try_into().unwrap_or(Semaphore::MAX_PERMITS)));
         let shares = Shares::new(READERS);
-        Self { opened, acquire_timeout, idle: Mutex::default(), places, shares, statements }
+        Self { opened, acquire_timeout, idle: Mutex::default(), permits, shares, statements }
     }
 
     pub(crate) fn statements(&self) -> u64 {
@@ -58,8 +58,8 @@ impl Readers {
 
     /// Waits for what is being answered and closes every connection.
     pub(crate) async fn close(&self) {
-        let all = self.places.acquire_many(READERS).await;
-        self.places.close();
+        let all = self.permits.acquire_many(READERS).await;
+        self.permits.close();
         drop(all);
         self.idle().clear();
     }
@@ -83,9 +83,9 @@ impl Readers {
     {
         self.statements.fetch_add(1, Ordering::Relaxed);
         if !long {
-            let place = self.place().await?;
+            let permit = self.permit().await?;
             let found = self.with_connection(|connection| briefly(connection, &rows));
-            drop(place);
+            drop(permit);
             match found {
                 Err(error) if primary_code(&error) == Some(ffi::SQLITE_INTERRUPT) => {
                     self.statements.fetch_add(1, Ordering::Relaxed);
@@ -94,11 +94,11 @@ impl Readers {
             }
         }
         let share = self.shares.take(org, self.acquire_timeout).await.ok_or(Busy)?;
-        let place = self.place().await?;
+        let permit = self.permit().await?;
         let readers = Arc::clone(self);
         let answer = spawn_blocking(move || {
             let rows = readers.with_connection(|connection| rows(connection));
-            drop((place, share));
+            drop((permit, share));
             read(rows.map_err(store_error)?)
         });
         answer.await.map_err(|_| Refused::Closed)?
@@ -115,11 +115,11 @@ impl Readers {
         answer
     }
 
-    /// Waits for a place, but not for ever.
-    async fn place(&self) -> StoreResult<OwnedSemaphorePermit> {
-        let place = timeout(self.acquire_timeout, Arc::clone(&self.places).acquire_owned()).await;
-        let place = place.map_err(|_| Busy)?;
-        Ok(place.map_err(|_| Refused::Closed)?)
+    /// Waits for a permit, but not for ever.
+    async fn permit(&self) -> StoreResult<OwnedSemaphorePermit> {
+        let permit = timeout(self.acquire_timeout, Arc::clone(&self.permits).acquire_owned()).await;
+        let permit = permit.map_err(|_| Busy)?;
+        Ok(permit.map_err(|_| Refused::Closed)?)
     }
 
     fn connect(&self) -> rusqlite::Result<Connection> {
@@ -132,16 +132,15 @@ impl Readers {
     }
 }
 
-/// Reads over a connection until that takes more than [`STEPS`], which is an interruption. SQLite counts the steps of a
-/// statement from when it was prepared, over all its runs: the first time that it tells of them they may be few of this
-/// run, and from then to the second time they are so many. Of several statements each may tell of few; what is broken off
-/// too early is asked again all the same.
+/// Reads over a connection, and interrupts at the second progress call: SQLite counts steps since the statement was
+/// prepared, so the first call may come early; between the two lie [`STEPS`] steps. An early interruption only costs asking
+/// again.
 fn briefly<R>(
     connection: &mut Connection,
     rows: impl Fn(&Connection) -> rusqlite::Result<R>,
 ) -> rusqlite::Result<R> {
-    let mut told = false;
-    connection.progress_handler(STEPS, Some(move || std::mem::replace(&mut told, true)))?;
+    let mut called_once = false;
+    connection.progress_handler(STEPS, Some(move || std::mem::replace(&mut called_once, true)))?;
     let found = rows(connection);
     connection.progress_handler(0, None::<fn() -> bool>)?;
     found
