@@ -20,7 +20,7 @@ use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 
 use crate::bind::{Cells, arguments};
-use crate::connections::{Address, Connections, Pool, Session, connect};
+use crate::connections::{Address, Connections, Pool, PreparedConnection, connect};
 use crate::error::{ConnectError, MayNotWrite, is_cut, store_error};
 use crate::lookup::{self, Lookup};
 use crate::migrate::{MIGRATIONS, WRITER, expect_migrated, migrate};
@@ -73,7 +73,7 @@ pub struct Options {
     /// Whether one transaction may hold writes of several organizations, which is about six times as fast where many of
     /// them write. False for databases that spread the tables over machines by organization and want each transaction
     /// on one of them, as Citus does.
-    pub mixed_batches: bool,
+    pub mixed_groups: bool,
     /// Whether the schema and its tables are made where there are none, and brought up to date. A store is otherwise
     /// opened as it is, and refused where this program cannot use it so. True unless said otherwise.
     pub migrate: bool,
@@ -88,7 +88,7 @@ impl Default for Options {
             queue_timeout: Duration::from_secs(10),
             queue_bytes: 64 << 20,
             statement_timeout: Duration::from_secs(10),
-            mixed_batches: true,
+            mixed_groups: true,
             migrate: true,
         }
     }
@@ -104,7 +104,7 @@ pub struct Postgres {
     pub(crate) reader: Reader,
     pub(crate) queue: Queue<Job>,
     pub(crate) lookups: mpsc::Sender<Lookup>,
-    mixed_batches: bool,
+    mixed_groups: bool,
 }
 
 impl Postgres {
@@ -126,7 +126,7 @@ impl Postgres {
     /// # Errors
     /// [`ConnectError`] says what is wrong and what to do.
     pub async fn from_pool_with(pool: PgPool, options: &Options) -> Result<PostgresStore, ConnectError> {
-        let connections = Connections::Host(pool, options.statement_timeout);
+        let connections = Connections::Host { pool, statement_timeout: options.statement_timeout };
         Self::start(connections, options, &MIGRATIONS).await.map(SqlStore::new)
     }
 
@@ -149,16 +149,16 @@ impl Postgres {
         if let Some(table) = unlogged.map_err(ConnectError::connecting)? {
             return Err(ConnectError::Unlogged(schema.table(&table)));
         }
-        let session = Session::of(connection, &address).await.map_err(ConnectError::connecting)?;
-        let shares = Arc::new(Shares::new(connections.most()));
+        let session = PreparedConnection::of(connection, &address).await.map_err(ConnectError::connecting)?;
+        let shares = Arc::new(Shares::new(connections.max_connections()));
         let reader = Reader { connections, shares, schema, migrations, statements: Arc::default() };
         // A write that was begun takes a statement, and perhaps one more that looks what became of it.
-        let grace = Some(address.statement_timeout() * 2);
+        let grace = Some(address.client_timeout() * 2);
         let bounds = Bounds { bytes: options.queue_bytes, wait: options.queue_timeout, grace };
         let (queue, jobs) = Queue::new(bounds);
-        tokio::spawn(Writer::new(session, reader.clone(), options.mixed_batches).run(jobs));
+        tokio::spawn(Writer::new(session, reader.clone(), options.mixed_groups).run(jobs));
         let lookups = lookup::open(&reader);
-        Ok(Self { reader, queue, lookups, mixed_batches: options.mixed_batches })
+        Ok(Self { reader, queue, lookups, mixed_groups: options.mixed_groups })
     }
 
     async fn submit<T>(&self, job: impl FnOnce(Reply<T>) -> Job) -> StoreResult<T> {
@@ -211,8 +211,9 @@ impl Reader {
 /// Reading more bytes of JSON takes about a millisecond.
 const LONG: usize = 64 << 10;
 
-/// What so many bytes of rows say: read on a thread for slow work where they are many, so that they hold up no other request.
-async fn said<T: Send + 'static>(
+/// What so many bytes of rows say: read on a thread for slow work where they are many, so that they hold up no other
+/// request.
+async fn read_off_runtime_if_long<T: Send + 'static>(
     bytes: usize,
     read: impl FnOnce() -> StoreResult<T> + Send + 'static,
 ) -> StoreResult<T> {
@@ -246,7 +247,7 @@ impl Driver for Postgres {
     ) -> StoreResult<T> {
         let rows = self.reader.rows(statement).await.map_err(store_error)?;
         let bytes = rows.iter().map(|row| row.bytes).sum();
-        said(bytes, move || read(rows.into_iter().map(|cells| cells.row).collect())).await
+        read_off_runtime_if_long(bytes, move || read(rows.into_iter().map(|cells| cells.row).collect())).await
     }
 
     async fn by_name(
@@ -256,7 +257,7 @@ impl Driver for Postgres {
         flow: Option<Id>,
         name: String,
     ) -> StoreResult<Option<Row>> {
-        if self.mixed_batches {
+        if self.mixed_groups {
             return lookup::look_up(self, (org, kind, flow, name)).await;
         }
         let statement = Statement::by_name(Self::DIALECT, org, kind, flow, name);
@@ -338,8 +339,8 @@ mod tests {
     async fn what_is_long_is_read_on_another_thread() {
         let here = std::thread::current().id();
         let reader = || Ok(std::thread::current().id());
-        assert_eq!(said(LONG, reader).await.unwrap(), here);
-        assert_ne!(said(LONG + 1, reader).await.unwrap(), here);
+        assert_eq!(read_off_runtime_if_long(LONG, reader).await.unwrap(), here);
+        assert_ne!(read_off_runtime_if_long(LONG + 1, reader).await.unwrap(), here);
     }
 
     #[tokio::test]

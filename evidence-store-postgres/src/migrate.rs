@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use evidence_core::store::StoreResult;
-use evidence_store_sql::migrate::{Migration, Reindex, Step, agree, latest};
+use evidence_store_sql::migrate::{Migration, Reindex, Step, latest, writers_are_consistent};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use tokio::time::{Instant, sleep};
 
@@ -21,7 +21,10 @@ use crate::session::Beside;
 pub(crate) static MIGRATIONS: [Migration; 1] =
     [Migration { writer: 1, steps: &[Step::Sql(include_str!("../migrations/0001_first.sql"))] }];
 
-const _: () = assert!(agree(&MIGRATIONS), "a version lets programs write that its tables are not made for");
+const _: () = assert!(
+    writers_are_consistent(&MIGRATIONS),
+    "a version lets programs write that its tables are not made for"
+);
 
 /// The oldest server that the statements were tried on.
 const OLDEST_SERVER: i64 = 15;
@@ -40,7 +43,7 @@ const WAITING: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// For as long as it takes.
-const WORKING: &str = "SET lock_timeout = 0; SET statement_timeout = 0";
+const NO_TIMEOUTS: &str = "SET lock_timeout = 0; SET statement_timeout = 0";
 
 /// Nobody writes until the end of the transaction: what writes locks rows of these tables, and so waits for its lock on
 /// the table before it takes the snapshot in which it looks who may write. Whoever comes later waits behind this, so that
@@ -149,7 +152,7 @@ pub(crate) async fn migrate(
         sleep(PAUSE).await;
     }
     if !is_latest(schema, connection, migrations, failed(0)).await? {
-        sqlx::raw_sql(WORKING).execute(&mut *connection).await.map_err(failed(0))?;
+        sqlx::raw_sql(NO_TIMEOUTS).execute(&mut *connection).await.map_err(failed(0))?;
         prepare(schema, connection).await.map_err(failed(0))?;
         for (version, migration) in (1..).zip(migrations) {
             advance(schema, connection, version, migration).await.map_err(failed(version))?;

@@ -10,7 +10,7 @@ use evidence_core::conformance::{Running, checks, transfer_checks};
 use evidence_store_sql::migrate::{Migration, Step};
 use sqlx::{Connection, PgConnection};
 
-use crate::connections::{Address, Session};
+use crate::connections::{Address, PreparedConnection};
 use crate::db::{Options, PostgresStore};
 use crate::error::ConnectError;
 use crate::migrate::{MIGRATIONS, make};
@@ -87,14 +87,14 @@ fn partitioned(sql: &str) -> String {
 
 /// Partitioned tables in a schema of their own.
 struct Partitioned {
-    fresh: evidence_test_postgres::Schema,
+    fresh: evidence_test_postgres::SchemaName,
     schema: Schema,
 }
 
 impl Partitioned {
     async fn fresh() -> Self {
         let fresh =
-            evidence_test_postgres::Schema::fresh().expect("EVIDENCE_TEST_POSTGRES_URL names a server");
+            evidence_test_postgres::SchemaName::unused().expect("EVIDENCE_TEST_POSTGRES_URL names a server");
         let schema = Schema::new(&fresh.name).unwrap();
         let partitioned = Self { fresh, schema };
         partitioned.execute(&format!("CREATE SCHEMA {}", partitioned.schema.name())).await;
@@ -127,7 +127,7 @@ impl Partitioned {
     }
 
     async fn store(&self) -> Result<Arc<PostgresStore>, ConnectError> {
-        let options = Options { schema: self.fresh.name.clone(), mixed_batches: false, ..Options::default() };
+        let options = Options { schema: self.fresh.name.clone(), mixed_groups: false, ..Options::default() };
         PostgresStore::connect_with(&self.fresh.url, &options).await.map(Arc::new)
     }
 }
@@ -163,7 +163,7 @@ async fn partitioned_tables_keep_every_promise_and_statements_touch_one_partitio
     assert!(statements.len() > 50, "{} statements", statements.len());
     let address =
         Address { options: tables.fresh.url.parse().unwrap(), statement_timeout: Duration::from_secs(60) };
-    let mut session = Session::connect(&address).await.unwrap();
+    let mut session = PreparedConnection::connect(&address).await.unwrap();
     let (mut found, mut used) = (BTreeMap::new(), BTreeSet::new());
     for (sql, types) in &statements {
         let steps = explain(session.ready().await.unwrap(), &tables.schema, sql, types).await;

@@ -6,7 +6,7 @@ use evidence_store_sql::{Cell, Dialect, Group, Row, Rows, Session, Value};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 use crate::bind::{Cells, arguments};
-use crate::connections::{Address, Session as Settings};
+use crate::connections::{Address, PreparedConnection};
 use crate::error::store_error;
 use crate::migrate::make;
 use crate::schema::Schema;
@@ -26,7 +26,7 @@ impl Beside {
         stored: &Schema,
         migrations: &'static [Migration],
     ) -> Result<Self, sqlx::Error> {
-        let mut connection = Settings::unhurried(address).await?;
+        let mut connection = PreparedConnection::connect_for_maintenance(address).await?;
         make(&Schema::temporary(), &mut connection, migrations).await?;
         Ok(Self { connection, stored: format!("\"{}\".", stored.name()), migrations })
     }

@@ -22,7 +22,7 @@ pub(crate) const PAGE: u64 = 256;
 /// Organizations are looked at together until they have this share of all entries: small ones would take more time to
 /// begin and end with than to read, and in SQLite some tables are read from end to end for each such part, which have no
 /// index by organization.
-const PARTS: u64 = 16;
+const MAX_PARTS: u64 = 16;
 
 /// After how many bytes of attachments the log of a SQLite file may begin anew.
 const RELIEVED: i64 = 64 << 20;
@@ -112,11 +112,11 @@ impl<D: Driver> SqlStore<D> {
     }
 }
 
-/// How many entries are looked at together at least.
-pub(crate) fn parts(ledgers: &[Ledger]) -> u64 {
+/// How many entries one snapshot covers at least: a sixteenth of all.
+pub(crate) fn entries_per_part(ledgers: &[Ledger]) -> u64 {
     // Sizes as they are stored, which nobody has checked yet.
     let sizes = ledgers.iter().filter_map(|(.., size)| u64::try_from(*size).ok());
-    sizes.fold(0, u64::saturating_add) / PARTS
+    sizes.fold(0, u64::saturating_add) / MAX_PARTS
 }
 
 /// What of an entry does not match its hashes.
@@ -165,7 +165,7 @@ impl<S: Session> Walk<S> {
         self.scratch.begin().await?;
         let ledgers = self.scratch.legible_ledgers(None, &mut self.report.problems).await?;
         self.scratch.end_reading().await?;
-        let (quota, mut after) = (parts(&ledgers), None);
+        let (quota, mut after) = (entries_per_part(&ledgers), None);
         loop {
             self.scratch.begin().await?;
             let range = self.read(after, quota).await?;

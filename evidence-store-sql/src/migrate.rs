@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use evidence_core::StoreError;
 use evidence_core::store::StoreResult;
 
-use crate::fsck::{PAGE, check_page, parts};
+use crate::fsck::{PAGE, check_page, entries_per_part};
 use crate::session::{Range, Replay, Scratch, Session};
 use crate::value::Cell;
 
@@ -38,10 +38,10 @@ pub enum Step {
     },
 }
 
-/// Whether no version lets programs write that the version before keeps out, or that write to tables while it makes them
-/// again.
+/// Whether the oldest version that may write never decreases, never exceeds its version, and equals it where tables are
+/// derived again.
 #[must_use]
-pub const fn agree(migrations: &[Migration]) -> bool {
+pub const fn writers_are_consistent(migrations: &[Migration]) -> bool {
     let (mut version, mut oldest) = (0, 0);
     while version < migrations.len() {
         let Migration { writer, steps } = &migrations[version];
@@ -102,7 +102,7 @@ impl Reindex {
     /// [`StoreError`] when the store cannot be read or written, or a ledger is damaged.
     pub async fn run(&self, session: impl Session) -> StoreResult<()> {
         let mut scratch = Scratch::new(session).await?;
-        let quota = parts(&scratch.ledgers(None).await?);
+        let quota = entries_per_part(&scratch.ledgers(None).await?);
         while let Some(after) = scratch.reindexed(self.version).await? {
             scratch.begin().await?;
             let range = replay(&mut scratch, after.clone(), quota).await?;

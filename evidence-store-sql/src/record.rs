@@ -19,7 +19,7 @@ use evidence_core::{Fact, Guard, Key, StoreError, Write};
 
 use crate::driver::Driver;
 use crate::ledger::frontier;
-use crate::rows::{Batch, Ordinals};
+use crate::rows::{Ordinals, RowBuilder};
 use crate::shapes::Shape;
 use crate::sql::{Dialect, Sql};
 use crate::store::SqlStore;
@@ -347,7 +347,7 @@ struct Ledger {
 pub struct Plan {
     ledgers: BTreeMap<Id, Ledger>,
     directory: Directory,
-    batch: Batch,
+    rows: RowBuilder,
     ordinals: Ordinals,
     writer: i64,
     rebuilt: i64,
@@ -393,7 +393,7 @@ impl Plan {
                     let frontier = frontier(size, &text.unwrap_or_default())?;
                     let (was, at) = (Some(frontier.size()), Timestamp::from_micros(at.unwrap_or_default()));
                     plan.ledgers.insert(org, Ledger { was, frontier, at, changed: false });
-                    plan.ordinals.seen((org, None), trails, artifacts);
+                    plan.ordinals.set_greatest((org, None), trails, artifacts);
                 }
                 (1, Some(id), alias) => {
                     if let Some(name) = lookups.names.get(position) {
@@ -408,7 +408,7 @@ impl Plan {
                 (3, _, Some(writer)) => (plan.writer, plan.rebuilt) = (writer, number.unwrap_or_default()),
                 (4, ..) => {
                     if let Some((org, flow)) = lookups.flows.get(position) {
-                        plan.ordinals.seen((*org, Some(*flow)), trails, artifacts);
+                        plan.ordinals.set_greatest((*org, Some(*flow)), trails, artifacts);
                     }
                 }
                 // A name that leads nowhere, a record that is not there.
@@ -469,7 +469,7 @@ impl Plan {
         let at = if write.first.is_some() { encoded.at } else { encoded.at.max(ledger.at) };
         ledger.at = at;
         let leaf_hash = encoded.leaf_hash(index, at);
-        self.batch.rows.push(
+        self.rows.push(
             Table::Ledger,
             vec![
                 Value::Org(write.org),
@@ -487,10 +487,10 @@ impl Plan {
             let Node { level, index, hash } = node;
             let row =
                 vec![Value::Org(write.org), u64::from(level).into(), index.into(), hash.to_string().into()];
-            self.batch.rows.push(Table::Node, row);
+            self.rows.push(Table::Node, row);
         }
         self.directory.apply(write.org, fact, index);
-        self.batch.index((write.org, index), at, fact, &write.secrets, &mut self.ordinals)?;
+        self.rows.index((write.org, index), at, fact, &write.secrets, &mut self.ordinals)?;
         Ok(Entry { index, leaf_hash })
     }
 
@@ -499,8 +499,8 @@ impl Plan {
     /// # Errors
     /// When a row cannot be encoded, which is a defect.
     pub fn into_group(self) -> serde_json::Result<Group> {
-        let Self { ledgers, batch, rebuilt, .. } = self;
-        let (mut rows, mut heads) = (batch.into_rows()?, Vec::new());
+        let Self { ledgers, rows, rebuilt, .. } = self;
+        let (mut rows, mut heads) = (rows.into_rows()?, Vec::new());
         for (org, Ledger { was, frontier, .. }) in ledgers.into_iter().filter(|(_, ledger)| ledger.changed) {
             let (size, frontier) = (frontier.size(), frontier.to_hex());
             match was {

@@ -17,18 +17,18 @@ use crate::tables::{Rows, Table};
 use crate::value::Value;
 
 /// An organization, or a flow in it.
-type Scope = (Id, Option<Id>);
+type NumberedWithin = (Id, Option<Id>);
 
 /// The greatest ordinals of trails and artifacts, in organizations and in flows: those that begin or are reported get the
 /// next ones, from 1 on.
 #[derive(Debug, Default)]
 pub(crate) struct Ordinals {
-    trails: BTreeMap<Scope, u64>,
-    artifacts: BTreeMap<Scope, u64>,
+    trails: BTreeMap<NumberedWithin, u64>,
+    artifacts: BTreeMap<NumberedWithin, u64>,
 }
 
 impl Ordinals {
-    fn next(of: &mut BTreeMap<Scope, u64>, org: Id, flow: Id) -> [Value; 2] {
+    fn next(of: &mut BTreeMap<NumberedWithin, u64>, org: Id, flow: Id) -> [Value; 2] {
         [(org, None), (org, Some(flow))].map(|within| {
             let ordinal = of.entry(within).or_default();
             *ordinal += 1;
@@ -36,21 +36,31 @@ impl Ordinals {
         })
     }
 
-    pub(crate) fn seen(&mut self, within: Scope, trails: Option<u64>, artifacts: Option<u64>) {
+    pub(crate) fn set_greatest(
+        &mut self,
+        within: NumberedWithin,
+        trails: Option<u64>,
+        artifacts: Option<u64>,
+    ) {
         self.trails.insert(within, trails.unwrap_or_default());
         self.artifacts.insert(within, artifacts.unwrap_or_default());
     }
 }
 
-/// The rows of facts, as they gather.
+/// Gathers the rows of facts.
 #[derive(Debug, Default)]
-pub(crate) struct Batch {
-    pub(crate) rows: Rows,
+pub(crate) struct RowBuilder {
+    rows: Rows,
     names: NameChanges,
     intervals: Intervals,
 }
 
-impl Batch {
+impl RowBuilder {
+    /// Adds a row: the table's columns in their order.
+    pub(crate) fn push(&mut self, table: Table, row: Vec<Value>) {
+        self.rows.push(table, row);
+    }
+
     /// Adds the rows by which a fact of this time is found, the entry of its organization's ledger at this index:
     /// everything besides the ledger that follows from it.
     pub(crate) fn index(

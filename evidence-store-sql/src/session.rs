@@ -13,7 +13,7 @@ use evidence_core::{Fact, StoreError};
 
 use crate::decode::{body, word};
 use crate::ledger::{ENTRIES, EntryRow, entry, frontier};
-use crate::rows::{Batch, Ordinals};
+use crate::rows::{Ordinals, RowBuilder};
 use crate::sql::{Dialect, SCHEMA};
 use crate::tables::Rows;
 use crate::value::{Cell, Column, FromRow, Row, Value, signed};
@@ -357,7 +357,7 @@ impl<S: Session> Scratch<S> {
         entries: &[StoredEntry],
         hashes: &BTreeMap<String, KeyHash>,
     ) -> StoreResult<Vec<String>> {
-        let (mut texts, mut batch) = (BTreeSet::new(), Batch::default());
+        let (mut texts, mut rows) = (BTreeSet::new(), RowBuilder::default());
         for entry in entries {
             let fact: Fact = body(&entry.payload)?;
             if let Fact::OrganizationCreated { record } = &fact {
@@ -369,8 +369,7 @@ impl<S: Session> Scratch<S> {
                 return Err(StoreError::corrupt("it begins with another organization"));
             }
             let secrets = secrets(&fact, hashes);
-            batch
-                .index((id, entry.index), entry.at, &fact, &secrets, &mut replay.ordinals)
+            rows.index((id, entry.index), entry.at, &fact, &secrets, &mut replay.ordinals)
                 .map_err(unwritten)?;
             for row in fact.index_rows(entry.at) {
                 if let IndexRow::TextUse { sha256 } = row {
@@ -378,7 +377,7 @@ impl<S: Session> Scratch<S> {
                 }
             }
         }
-        self.session.write(org, batch.into_rows().map_err(unwritten)?).await?;
+        self.session.write(org, rows.into_rows().map_err(unwritten)?).await?;
         let texts = Value::Texts(texts.into_iter().map(Some).collect());
         self.column(TEXTS_MISSING.text(S::DIALECT), vec![org.clone().into(), texts]).await
     }

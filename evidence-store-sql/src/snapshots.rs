@@ -129,7 +129,7 @@ const RUNS: Sql = Sql::each(
     ORDER BY p.environment, p.artifact, i.since_idx",
 );
 
-/// An interval that begins in a batch, and may end in it.
+/// An interval that begins in a group, and may end in it.
 #[derive(Debug)]
 struct Begun {
     org: Id,
@@ -140,7 +140,7 @@ struct Begun {
     exited: bool,
 }
 
-/// What ends an interval that began before a batch.
+/// What ends an interval that began before a group.
 #[derive(Debug)]
 struct Ended {
     org: Id,
@@ -150,12 +150,12 @@ struct Ended {
     exited: bool,
 }
 
-/// The intervals that a batch begins and ends. Several snapshots of one environment may meet in a batch: what such a
-/// batch both begins and ends is written once, ended.
+/// The intervals that a group begins and ends. Several snapshots of one environment may meet in a group: what such a
+/// group both begins and ends is written once, ended.
 #[derive(Debug, Default)]
 pub(crate) struct Intervals {
     begun: Vec<Begun>,
-    /// What the batch has touched: the position of what lasts in `begun`, or nothing where it has ended.
+    /// What the group has touched: the position of what lasts in `begun`, or nothing where it has ended.
     touched: BTreeMap<(Id, ArtifactKey), Option<usize>>,
     ended: Vec<Ended>,
 }
@@ -180,7 +180,7 @@ impl Intervals {
         self.begun.push(Begun { org, environment, artifact, instance, until: LASTING, exited: false });
     }
 
-    /// Writes the rows of the whole batch.
+    /// Writes the rows of the whole group.
     pub(crate) fn write(self, rows: &mut Rows) -> serde_json::Result<()> {
         for Ended { org, environment, artifact, until, exited } in self.ended {
             let artifact = artifact.as_str().into();

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use evidence_core::store::StoreResult;
-use evidence_store_sql::migrate::{Migration, Reindex, Step, agree, latest};
+use evidence_store_sql::migrate::{Migration, Reindex, Step, latest, writers_are_consistent};
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
 
 use crate::db::{BUSY_TIMEOUT, block_on};
@@ -17,7 +17,10 @@ use crate::session::Beside;
 pub(crate) static MIGRATIONS: [Migration; 1] =
     [Migration { writer: 1, steps: &[Step::Sql(include_str!("../migrations/0001_first.sql"))] }];
 
-const _: () = assert!(agree(&MIGRATIONS), "a version lets programs write that its tables are not made for");
+const _: () = assert!(
+    writers_are_consistent(&MIGRATIONS),
+    "a version lets programs write that its tables are not made for"
+);
 
 const TABLE_EXISTS: &str =
     "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = '_evidence_migrations')";

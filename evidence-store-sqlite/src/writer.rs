@@ -65,13 +65,13 @@ impl Writer {
         let mut jobs = Vec::new();
         let mut stopped = None;
         while stopped.is_none() && queue.blocking_next(&mut jobs, MAX_GROUP) > 0 {
-            let (mut writes, mut blobs, mut changes, mut rooms) = (vec![], vec![], vec![], vec![]);
+            let (mut writes, mut blobs, mut changes, mut reservations) = (vec![], vec![], vec![], vec![]);
             for queued in jobs.drain(..) {
-                rooms.push(queued.room);
+                reservations.push(queued.room);
                 match queued.job {
-                    Job::Record(write) => writes.extend(begun(write, |write| &write.reply)),
-                    Job::Blob(write, reply) => blobs.extend(begun((write, reply), |(_, reply)| reply)),
-                    Job::Change(change, reply) => changes.extend(begun((change, reply), |(_, reply)| reply)),
+                    Job::Record(write) => writes.extend(claim(write, |write| &write.reply)),
+                    Job::Blob(write, reply) => blobs.extend(claim((write, reply), |(_, reply)| reply)),
+                    Job::Change(change, reply) => changes.extend(claim((change, reply), |(_, reply)| reply)),
                     Job::Stop(reply) => stopped = Some(reply),
                 }
             }
@@ -256,7 +256,7 @@ fn begin<'c>(
 }
 
 /// The job, unless its time is over: from now on its caller waits for the outcome.
-fn begun<T, R>(job: T, reply: impl FnOnce(&T) -> &Reply<R>) -> Option<T> {
+fn claim<T, R>(job: T, reply: impl FnOnce(&T) -> &Reply<R>) -> Option<T> {
     reply(&job).begin().then_some(job)
 }
 

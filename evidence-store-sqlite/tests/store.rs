@@ -1,4 +1,4 @@
-//! What the SQLite store adds to the contract: batches, statement counts, files that are opened again, damage.
+//! What the SQLite store adds to the contract: groups, statement counts, files that are opened again, damage.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};

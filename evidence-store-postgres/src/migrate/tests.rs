@@ -296,14 +296,14 @@ fn versions_that_would_let_the_wrong_programs_write_are_refused() {
     const fn version(writer: i64, steps: &'static [Step]) -> Migration {
         Migration { writer, steps }
     }
-    assert!(agree(&NEW));
-    assert!(agree(&[version(1, &[]), version(1, &[Step::Sql("")])]));
+    assert!(writers_are_consistent(&NEW));
+    assert!(writers_are_consistent(&[version(1, &[]), version(1, &[Step::Sql("")])]));
     for wrong in [
         [version(1, &[]), version(2, &[]), version(1, &[])].as_slice(),
         &[version(1, &[]), version(1, &[Step::Reindex(&["record"])])],
         &[version(2, &[])],
     ] {
-        assert!(!agree(wrong), "{wrong:?}");
+        assert!(!writers_are_consistent(wrong), "{wrong:?}");
     }
 }
 
