@@ -12,7 +12,7 @@ use evidence_core::shares::Shares;
 use evidence_core::store::StoreResult;
 use evidence_store_sql::migrate::{Migration, latest};
 use evidence_store_sql::{
-    BesideWork, BlobWrite, Dialect, Driver, FromRow, Outdated, Row, SqlStore, Statement, Value, Work,
+    BlobWrite, Dialect, Driver, FromRow, Outdated, Row, ScratchWork, SqlStore, Statement, Value, Work,
 };
 use sqlx::ConnectOptions;
 use sqlx::postgres::{PgConnectOptions, PgPool};
@@ -23,9 +23,9 @@ use crate::bind::{Cells, arguments};
 use crate::connections::{Address, Connections, Pool, PreparedConnection, connect};
 use crate::error::{ConnectError, MayNotWrite, is_cut, store_error};
 use crate::lookup::{self, Lookup};
-use crate::migrate::{MIGRATIONS, WRITER, expect_migrated, migrate};
+use crate::migrate::{MIGRATIONS, MIN_WRITER_VERSION, expect_migrated, migrate};
 use crate::schema::{Schema, TABLES};
-use crate::session::Beside;
+use crate::scratch::ScratchDatabase;
 use crate::writer::{Job, Writer};
 
 /// How long the first connection may take to be made.
@@ -227,7 +227,7 @@ impl Driver for Postgres {
     const DIALECT: Dialect = Dialect::Postgres;
     type Options = Options;
     type ConnectError = ConnectError;
-    type Session = Beside;
+    type ScratchSession = ScratchDatabase;
     type Job = Job;
 
     /// The address is `postgres://user:password@host:port/database`. The options of libpq's addresses are understood;
@@ -279,9 +279,10 @@ impl Driver for Postgres {
         Ok(!self.reader.rows(statement).await.map_err(store_error)?.is_empty())
     }
 
-    async fn beside<T: Send + 'static>(&self, work: BesideWork<Beside, T>) -> StoreResult<T> {
+    async fn with_scratch<T: Send + 'static>(&self, work: ScratchWork<ScratchDatabase, T>) -> StoreResult<T> {
         let Reader { connections, schema, migrations, .. } = &self.reader;
-        work(Beside::open(&connections.address(), schema, migrations).await.map_err(store_error)?).await
+        work(ScratchDatabase::open(&connections.address(), schema, migrations).await.map_err(store_error)?)
+            .await
     }
 
     fn version(&self) -> i64 {
@@ -293,9 +294,10 @@ impl Driver for Postgres {
             return Err(Refused::Closed.into());
         }
         let ask = |sql, values| self.reader.rows(Statement { sql, values, org: None, work: Work::Short });
-        let writer = ask(WRITER.into(), vec![]).await.map_err(store_error)?;
-        let writer = writer.into_iter().next().map(|cells| <(i64,)>::from_row(cells.row)).transpose()?;
-        if writer.is_some_and(|(writer,)| writer > self.version()) {
+        let min_writer = ask(MIN_WRITER_VERSION.into(), vec![]).await.map_err(store_error)?;
+        let min_writer =
+            min_writer.into_iter().next().map(|cells| <(i64,)>::from_row(cells.row)).transpose()?;
+        if min_writer.is_some_and(|(version,)| version > self.version()) {
             return Err(Outdated.into());
         }
         let taken = TABLES.iter().flat_map(|(table, privileges)| {

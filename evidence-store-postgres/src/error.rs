@@ -108,12 +108,12 @@ pub enum ConnectError {
         /// Why.
         source: sqlx::Error,
     },
-    /// The tables cannot be made again from the ledgers.
+    /// The tables cannot be derived again from the ledgers.
     #[error(
         "the tables of version {version} cannot be made from the ledgers ({source}): check them with fsck; the next start \
          goes on from here"
     )]
-    Reindex {
+    Rederive {
         /// The version that failed.
         version: i64,
         /// Why.

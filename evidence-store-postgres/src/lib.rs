@@ -34,7 +34,7 @@ mod partitions;
 #[cfg(test)]
 mod plans;
 mod schema;
-mod session;
+mod scratch;
 mod writer;
 
 pub use db::{Options, Postgres, PostgresStore};

@@ -53,9 +53,11 @@ const DERIVED: [&str; 15] = [
 
 /// The migrations, by which all other tables are partitioned.
 static PARTITIONED: LazyLock<[Migration; 1]> = LazyLock::new(|| {
-    let [Migration { writer, steps: [Step::Sql(sql)] }] = &MIGRATIONS else { panic!("{MIGRATIONS:?}") };
+    let [Migration { min_writer_version, steps: [Step::Sql(sql)] }] = &MIGRATIONS else {
+        panic!("{MIGRATIONS:?}")
+    };
     let steps: Box<[Step]> = Box::new([Step::Sql(partitioned(sql).leak())]);
-    [Migration { writer: *writer, steps: Box::leak(steps) }]
+    [Migration { min_writer_version: *min_writer_version, steps: Box::leak(steps) }]
 });
 
 /// These statements, with tables that are partitioned.

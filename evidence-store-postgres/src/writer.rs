@@ -244,7 +244,7 @@ impl Writer {
                 Err(_) if all_late(group) => break,
                 Err(_) => continue,
             }
-            if !plan.may_be_written(self.version()) {
+            if !plan.admits_version(self.version()) {
                 return Ok(group.iter().map(|_| Err(Outdated.into())).collect());
             }
             let planned = |write: &Submission| {

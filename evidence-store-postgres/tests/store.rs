@@ -323,7 +323,7 @@ async fn tables_of_a_later_program_are_left_alone() {
     let bench = Bench::new().await;
     bench
         .execute(
-            "INSERT INTO {}._evidence_migrations (version, writer, steps, done) VALUES (99, 99, 0, false)",
+            "INSERT INTO {}._evidence_migrations (version, min_writer_version, steps_done, done) VALUES (99, 99, 0, false)",
         )
         .await;
     let newer = PostgresStore::connect_with(&bench.schema.url, &options(&bench.schema)).await.unwrap_err();

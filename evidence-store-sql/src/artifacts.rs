@@ -63,7 +63,7 @@ const ARTIFACTS: Sql = Sql::same("evidence.artifact x WHERE x.org = $1");
 const NARROWED: Sql =
     Sql::each("evidence.artifact x WHERE +x.org = $1", "evidence.artifact x WHERE x.org = $1");
 const OF_FLOW: Sql = Sql::same(" AND x.flow = $4");
-/// Beside a digest: in PostgreSQL an index that begins with the flow, or that has the list's order, would be walked from
+/// ScratchDatabase a digest: in PostgreSQL an index that begins with the flow, or that has the list's order, would be walked from
 /// end to end.
 const IN_FLOW: Sql = Sql::each(" AND x.flow = $4", " AND x.flow || '' = $4");
 const OF_TRAIL: Sql = Sql::same(" AND x.trail = $5");

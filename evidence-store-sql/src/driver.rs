@@ -12,7 +12,7 @@ use futures_util::future::BoxFuture;
 
 use crate::blobs::BlobWrite;
 use crate::record::Submission;
-use crate::session::Session;
+use crate::scratch::ScratchSession;
 use crate::sql::{Dialect, Sql, payload};
 use crate::value::{Row, Value};
 
@@ -84,8 +84,8 @@ pub enum Work {
     Long,
 }
 
-/// Work in a session of its own.
-pub type BesideWork<S, T> = Box<dyn FnOnce(S) -> BoxFuture<'static, StoreResult<T>> + Send>;
+/// Work in a session with scratch tables.
+pub type ScratchWork<S, T> = Box<dyn FnOnce(S) -> BoxFuture<'static, StoreResult<T>> + Send>;
 
 /// A database that a [`SqlStore`](crate::SqlStore) lies in.
 pub trait Driver: Debug + Send + Sync + Sized + 'static {
@@ -95,8 +95,8 @@ pub trait Driver: Debug + Send + Sync + Sized + 'static {
     type Options: Default + Sync;
     /// Why it cannot be used.
     type ConnectError: std::error::Error + Send + Sync + 'static;
-    /// A session in which the tables are made again.
-    type Session: Session;
+    /// A session with scratch tables.
+    type ScratchSession: ScratchSession;
     /// What its writer does.
     type Job: evidence_core::queue::Task + From<Submission>;
 
@@ -133,11 +133,11 @@ pub trait Driver: Debug + Send + Sync + Sized + 'static {
     /// run only if the first returns a row; answers whether it did. PostgreSQL takes exactly one.
     fn change(&self, statements: Vec<Statement>) -> impl Future<Output = StoreResult<bool>> + Send;
 
-    /// Does work in a session of its own beside the store, whose tables are made: on a thread for slow work where its
+    /// Does work in a session of its own, with empty scratch tables beside the store's: on a thread for slow work where its
     /// statements block.
-    fn beside<T: Send + 'static>(
+    fn with_scratch<T: Send + 'static>(
         &self,
-        work: BesideWork<Self::Session, T>,
+        work: ScratchWork<Self::ScratchSession, T>,
     ) -> impl Future<Output = StoreResult<T>> + Send;
 
     /// The version of the tables that this program writes.

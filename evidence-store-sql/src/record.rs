@@ -118,7 +118,7 @@ impl<D: Driver> Recorder for SqlStore<D> {
 ///   greatest ordinals of its trails and artifacts;
 /// - 1, a name that leads somewhere: its number in the list that was asked for, the id, and whether it is an alias;
 /// - 2, a record: its number and its revision;
-/// - 3, in PostgreSQL: how often the tables were made again, and the oldest version whose programs may write;
+/// - 3, in PostgreSQL: how often the tables were rebuilt, and the oldest version whose programs may write;
 /// - 4, a flow: its number, and the greatest ordinals of its trails and artifacts in it.
 ///
 /// What is not there has no row, or one without what it should lead to.
@@ -214,7 +214,7 @@ const LOOK: Sql = Sql::each(
             1, NULL, NULL, NULL, NULL
         FROM UNNEST($38::bigint[], $39::text[], $40::text[], $41::text[]) AS j (number, org, trail, fingerprint)
     UNION ALL (
-        SELECT 3, m.rebuilt, NULL, m.writer, NULL, NULL, NULL, NULL
+        SELECT 3, m.rebuild_count, NULL, m.min_writer_version, NULL, NULL, NULL, NULL
         FROM evidence._evidence_migrations m ORDER BY m.version DESC LIMIT 1)",
 );
 
@@ -349,8 +349,8 @@ pub struct Plan {
     directory: Directory,
     rows: RowBuilder,
     ordinals: Ordinals,
-    writer: i64,
-    rebuilt: i64,
+    min_writer_version: i64,
+    rebuild_count: i64,
 }
 
 /// A ledger's head after a group.
@@ -373,8 +373,8 @@ pub struct Group {
     pub heads: Vec<Head>,
     /// The rows of all tables, with the heads of ledgers that begin.
     pub rows: Rows,
-    /// How often the tables had been made again.
-    pub rebuilt: i64,
+    /// How often the tables had been rebuilt.
+    pub rebuild_count: i64,
 }
 
 impl Plan {
@@ -405,7 +405,9 @@ impl Plan {
                         plan.directory.insert_revision(*record, u64::from_cell(Cell::Int(revision))?);
                     }
                 }
-                (3, _, Some(writer)) => (plan.writer, plan.rebuilt) = (writer, number.unwrap_or_default()),
+                (3, _, Some(version)) => {
+                    (plan.min_writer_version, plan.rebuild_count) = (version, number.unwrap_or_default())
+                }
                 (4, ..) => {
                     if let Some((org, flow)) = lookups.flows.get(position) {
                         plan.ordinals.set_greatest((*org, Some(*flow)), trails, artifacts);
@@ -420,8 +422,8 @@ impl Plan {
 
     /// Whether programs of this version may write.
     #[must_use]
-    pub const fn may_be_written(&self, version: i64) -> bool {
-        self.writer <= version
+    pub const fn admits_version(&self, version: i64) -> bool {
+        self.min_writer_version <= version
     }
 
     /// Whether there is nothing to write.
@@ -499,7 +501,7 @@ impl Plan {
     /// # Errors
     /// When a row cannot be encoded, which is a defect.
     pub fn into_group(self) -> serde_json::Result<Group> {
-        let Self { ledgers, rows, rebuilt, .. } = self;
+        let Self { ledgers, rows, rebuild_count, .. } = self;
         let (mut rows, mut heads) = (rows.into_rows()?, Vec::new());
         for (org, Ledger { was, frontier, .. }) in ledgers.into_iter().filter(|(_, ledger)| ledger.changed) {
             let (size, frontier) = (frontier.size(), frontier.to_hex());
@@ -508,7 +510,7 @@ impl Plan {
                 None => rows.push(Table::Head, vec![Value::Org(org), size.into(), frontier.into()]),
             }
         }
-        Ok(Group { heads, rows, rebuilt })
+        Ok(Group { heads, rows, rebuild_count })
     }
 }
 
@@ -516,7 +518,7 @@ impl Group {
     /// A group of rows alone, whose ledgers are written already.
     #[must_use]
     pub const fn of_rows(rows: Rows) -> Self {
-        Self { heads: Vec::new(), rows, rebuilt: 0 }
+        Self { heads: Vec::new(), rows, rebuild_count: 0 }
     }
 
     /// For PostgreSQL: the one statement by which a program of this version writes everything if the ledgers are as they
@@ -524,7 +526,7 @@ impl Group {
     /// that as one scalar.
     #[must_use]
     pub fn into_statement(self, version: i64, mixed: bool) -> (&'static str, Vec<Value>) {
-        let Self { heads, rows, rebuilt } = self;
+        let Self { heads, rows, rebuild_count } = self;
         let orgs: Vec<_> = heads.iter().map(|head| head.org).chain(rows.organizations()).collect();
         let single = match orgs.as_slice() {
             [org] if !mixed => Some(*org),
@@ -544,7 +546,7 @@ impl Group {
             Value::Ints(sizes),
             Value::Texts(frontiers),
             version.into(),
-            rebuilt.into(),
+            rebuild_count.into(),
             Value::Columns(rows.into_columns(shape.tables, single.is_some())),
         ];
         (shape.statement(single.is_some()), values)

@@ -8,7 +8,7 @@ use crate::tables::{Rows, Table};
 /// Locks the heads `$1`, which stand in the order of their organizations, so that two servers never wait for each other,
 /// and goes on only if each still has the size that was seen: everything that a guard rests on changes with its
 /// organization's ledger alone. Organizations and users are named in the whole store; there the unique indexes decide.
-/// Nor does it go on where a newer program lets this one, of version `$5`, write no more, or the tables were made again
+/// Nor does it go on where a newer program lets this one, of version `$5`, write no more, or the tables were rebuilt
 /// since it looked, `$6` times then: what was looked at may have been damaged.
 const COMPARE_AND_SWAP: &str = "
     WITH locked AS MATERIALIZED (
@@ -16,7 +16,7 @@ const COMPARE_AND_SWAP: &str = "
     go AS MATERIALIZED (
         SELECT 1 WHERE ARRAY(SELECT l.size FROM locked l ORDER BY l.org) = $2
             AND coalesce((
-                SELECT m.writer <= $5 AND m.rebuilt = $6
+                SELECT m.min_writer_version <= $5 AND m.rebuild_count = $6
                 FROM evidence._evidence_migrations m ORDER BY m.version DESC LIMIT 1), true)),
     swapped AS (
         UPDATE evidence.head h SET size = s.size, frontier = s.frontier
@@ -28,7 +28,7 @@ const COMPARE_AND_SWAP_ONE: &str = "
     go AS MATERIALIZED (
         SELECT 1 WHERE ARRAY(SELECT l.size FROM locked l) = $2
             AND coalesce((
-                SELECT m.writer <= $5 AND m.rebuilt = $6
+                SELECT m.min_writer_version <= $5 AND m.rebuild_count = $6
                 FROM evidence._evidence_migrations m ORDER BY m.version DESC LIMIT 1), true)),
     swapped AS (
         UPDATE evidence.head h SET size = s.size, frontier = s.frontier

@@ -11,7 +11,7 @@ use evidence_core::queue::{Bounds, Queue, Refused, Reply};
 use evidence_core::store::StoreResult;
 use evidence_store_sql::migrate::{Migration, latest};
 use evidence_store_sql::{
-    BesideWork, BlobWrite, Dialect, Driver, FromRow, Outdated, Row, SqlStore, Statement, Value, Work,
+    BlobWrite, Dialect, Driver, FromRow, Outdated, Row, ScratchWork, SqlStore, Statement, Value, Work,
 };
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, types};
@@ -21,9 +21,9 @@ use crate::address::Address;
 use crate::bind::{key_of, rows};
 use crate::error::{ConnectError, store_error};
 use crate::file::OpenFile;
-use crate::migrate::{MIGRATIONS, WRITER, expect_migrated, migrate};
+use crate::migrate::{MIGRATIONS, MIN_WRITER_VERSION, expect_migrated, migrate};
 use crate::readers::Readers;
-use crate::session::Beside;
+use crate::scratch::ScratchDatabase;
 use crate::writer::{Job, Writer};
 
 /// How long a statement waits for another process's lock.
@@ -177,7 +177,7 @@ impl Driver for Sqlite {
     const DIALECT: Dialect = Dialect::Sqlite;
     type Options = Options;
     type ConnectError = ConnectError;
-    type Session = Beside;
+    type ScratchSession = ScratchDatabase;
     type Job = Job;
 
     async fn connect(url: &str, options: &Options) -> Result<Self, ConnectError> {
@@ -232,12 +232,12 @@ impl Driver for Sqlite {
         self.submit(|reply| Job::Change(statements, reply)).await
     }
 
-    async fn beside<T: Send + 'static>(&self, work: BesideWork<Beside, T>) -> StoreResult<T> {
+    async fn with_scratch<T: Send + 'static>(&self, work: ScratchWork<ScratchDatabase, T>) -> StoreResult<T> {
         let (file, migrations) = (Arc::clone(self.readers.opened()), self.migrations);
         let work = move || {
             // Where there is none, one would be made.
             file.check().map_err(store_error)?;
-            block_on(work(Beside::open(file.name(), migrations).map_err(store_error)?))
+            block_on(work(ScratchDatabase::open(file.name(), migrations).map_err(store_error)?))
         };
         spawn_blocking(work).await.map_err(|_| Refused::Closed)?
     }
@@ -251,9 +251,11 @@ impl Driver for Sqlite {
             return Err(Refused::Closed.into());
         }
         self.readers.opened().check().map_err(store_error)?;
-        let writer = Statement { sql: WRITER.into(), values: Vec::new(), org: None, work: Work::Short };
-        let writer = self.read(writer, |rows| rows.into_iter().map(<(i64,)>::from_row).next().transpose());
-        if writer.await?.is_some_and(|(writer,)| writer > latest(self.migrations)) {
+        let statement =
+            Statement { sql: MIN_WRITER_VERSION.into(), values: Vec::new(), org: None, work: Work::Short };
+        let min_writer =
+            self.read(statement, |rows| rows.into_iter().map(<(i64,)>::from_row).next().transpose());
+        if min_writer.await?.is_some_and(|(version,)| version > latest(self.migrations)) {
             return Err(Outdated.into());
         }
         Ok(())

@@ -32,7 +32,7 @@ mod migrate;
 #[cfg(test)]
 mod plans;
 mod readers;
-mod session;
+mod scratch;
 mod writer;
 
 pub use db::{Options, Sqlite, SqliteStore};

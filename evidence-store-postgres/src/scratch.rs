@@ -2,7 +2,7 @@
 
 use evidence_core::store::StoreResult;
 use evidence_store_sql::migrate::{Migration, latest};
-use evidence_store_sql::{Cell, Dialect, Group, Row, Rows, Session, Value};
+use evidence_store_sql::{Cell, Dialect, Group, Row, Rows, ScratchSession, Value};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 use crate::bind::{Cells, arguments};
@@ -13,13 +13,13 @@ use crate::schema::Schema;
 
 /// A session of its own. What it makes goes with its connection, which nobody else uses.
 #[derive(Debug)]
-pub struct Beside {
+pub struct ScratchDatabase {
     connection: PgConnection,
     stored: String,
     migrations: &'static [Migration],
 }
 
-impl Beside {
+impl ScratchDatabase {
     /// Makes the temporary tables.
     pub(crate) async fn open(
         address: &Address,
@@ -32,14 +32,14 @@ impl Beside {
     }
 }
 
-impl Session for Beside {
+impl ScratchSession for ScratchDatabase {
     const DIALECT: Dialect = Dialect::Postgres;
 
     fn stored(&self) -> &str {
         &self.stored
     }
 
-    fn made(&self) -> &str {
+    fn scratch(&self) -> &str {
         "pg_temp."
     }
 
@@ -61,11 +61,11 @@ impl Session for Beside {
 
     async fn write(&mut self, _: &Cell, rows: Rows) -> StoreResult<()> {
         let (statement, values) = Group::of_rows(rows).into_statement(i64::MAX, true);
-        let statement = Dialect::in_schema(statement, self.made()).into_owned();
+        let statement = Dialect::in_schema(statement, self.scratch()).into_owned();
         self.rows(&statement, values).await.map(drop)
     }
 
-    async fn relieve_log(&mut self) -> StoreResult<()> {
+    async fn checkpoint_wal(&mut self) -> StoreResult<()> {
         Ok(())
     }
 
