@@ -130,14 +130,6 @@ impl AnyStore {
         }
     }
 
-    /// How many statements it has sent so far.
-    pub fn statements(&self) -> u64 {
-        match self {
-            Self::Sqlite(store) => store.statements(),
-            Self::Postgres(store) => store.statements(),
-        }
-    }
-
     /// Closes its connections.
     pub async fn close(&self) {
         match self {

@@ -2,7 +2,6 @@
 
 use std::str::FromStr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use evidence_core::StoreError;
@@ -151,7 +150,7 @@ impl Postgres {
         }
         let session = PreparedConnection::of(connection, &address).await.map_err(ConnectError::connecting)?;
         let shares = Arc::new(Shares::new(connections.max_connections()));
-        let reader = Reader { connections, shares, schema, migrations, statements: Arc::default() };
+        let reader = Reader { connections, shares, schema, migrations };
         // A write that was begun takes a statement, and perhaps one more that looks what became of it.
         let grace = Some(address.client_timeout() * 2);
         let bounds = Bounds { bytes: options.queue_bytes, wait: options.queue_timeout, grace };
@@ -175,14 +174,9 @@ pub(crate) struct Reader {
     shares: Arc<Shares>,
     pub(crate) schema: Schema,
     pub(crate) migrations: &'static [Migration],
-    pub(crate) statements: Arc<AtomicU64>,
 }
 
 impl Reader {
-    pub(crate) fn count(&self) {
-        self.statements.fetch_add(1, Ordering::Relaxed);
-    }
-
     /// Every row, asked once more where the connection turned out to be dead: nothing is changed by a query, and by what
     /// changes something nothing more.
     pub(crate) async fn rows(&self, statement: Statement) -> Result<Vec<Cells>, sqlx::Error> {
@@ -197,12 +191,8 @@ impl Reader {
             let share = self.shares.take(org, self.connections.acquire_timeout()).await;
             Some(Arc::new(share.ok_or(sqlx::Error::PoolTimedOut)?))
         };
-        self.count();
         match self.connections.rows(sql.clone(), arguments.clone(), share.clone()).await {
-            Err(error) if is_cut(&error) => {
-                self.count();
-                self.connections.rows_anew(sql, arguments, share).await
-            }
+            Err(error) if is_cut(&error) => self.connections.rows_anew(sql, arguments, share).await,
             outcome => outcome,
         }
     }
@@ -317,10 +307,6 @@ impl Driver for Postgres {
     async fn close(&self) {
         self.reader.connections.close().await;
         self.queue.stop(Job::Stop).await;
-    }
-
-    fn statements(&self) -> u64 {
-        self.reader.statements.load(Ordering::Relaxed)
     }
 }
 

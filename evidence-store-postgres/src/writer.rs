@@ -178,7 +178,6 @@ impl Writer {
             Some(session) => session,
             None => PreparedConnection::connect(&self.reader.connections.address()).await?,
         };
-        self.reader.count();
         let client_timeout = session.client_timeout();
         let done = async { work(session.ready().await?).await };
         let outcome = timeout(client_timeout, done).await.unwrap_or_else(|_| Err(timed_out()));

@@ -1,4 +1,4 @@
-//! What the PostgreSQL store adds to the contract: groups, statement counts, several stores on the same tables,
+//! What the PostgreSQL store adds to the contract: groups, several stores on the same tables,
 //! connections that break.
 
 mod bench;
@@ -121,31 +121,6 @@ async fn the_root_is_that_of_the_leaves_computed_again() {
     );
     assert_eq!(known.nodes.get(&(8, 0)), Some(&root_of(&leaves[..256])));
     assert_eq!(known.nodes.keys().copied().collect::<Vec<_>>(), [(4, 0), (4, 17), (8, 0)]);
-}
-
-#[tokio::test]
-#[ignore = "needs PostgreSQL: cargo xtask test"]
-async fn a_group_of_writes_takes_few_statements() {
-    let bench = Bench::new().await;
-    let before = bench.store.statements();
-    let mut writes = tokio::task::JoinSet::new();
-    for number in 0..64 {
-        let fact = Fact::FlowCreated { record: bench.flow(&format!("flow-{number}")) };
-        let (store, write) = (bench.store.clone(), bench.write(vec![fact], vec![]));
-        writes.spawn(async move { store.record(write).await.map(drop) });
-    }
-    writes.join_all().await.into_iter().collect::<StoreResult<()>>().unwrap();
-    let used = bench.store.statements() - before;
-    assert!(used <= 64, "{used} calls for 64 writes made at the same time");
-}
-
-#[tokio::test]
-#[ignore = "needs PostgreSQL: cargo xtask test"]
-async fn the_queries_of_every_request_take_one_statement_each() {
-    let bench = Bench::new().await;
-    let before = bench.store.statements();
-    bench.store.org_role("acme", bench.actor.id).await.unwrap();
-    assert_eq!(bench.store.statements() - before, 1);
 }
 
 #[tokio::test]

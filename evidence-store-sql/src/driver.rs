@@ -148,10 +148,6 @@ pub trait Driver: Debug + Send + Sync + Sized + 'static {
 
     /// Finishes what was handed to the writer and closes every connection.
     fn close(&self) -> impl Future<Output = ()> + Send;
-
-    /// How many statements the database was sent so far; in SQLite, where many callers share a transaction, each that a
-    /// group of writes uses counts once, and a transaction of other changes as one.
-    fn statements(&self) -> u64;
 }
 
 /// A program of a later version has brought the tables up to date.

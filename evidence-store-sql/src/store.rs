@@ -46,11 +46,6 @@ impl<D: Driver> SqlStore<D> {
         self.driver.close().await;
     }
 
-    /// How many statements the database was sent so far ([`Driver::statements`]): tests assert bounds with it.
-    pub fn statements(&self) -> u64 {
-        self.driver.statements()
-    }
-
     /// What the store lies in.
     pub const fn driver(&self) -> &D {
         &self.driver

@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::thread;
 use std::time::Duration;
 
@@ -14,8 +13,10 @@ use evidence_store_sql::{
     BlobWrite, Dialect, Driver, FromRow, Outdated, Row, ScratchWork, SqlStore, Statement, Value, Work,
 };
 use rusqlite::config::DbConfig;
+use rusqlite::trace::{TraceEvent, TraceEventCodes};
 use rusqlite::{Connection, OpenFlags, types};
 use tokio::task::spawn_blocking;
+use tracing::Level;
 
 use crate::address::Address;
 use crate::bind::{key_of, rows};
@@ -152,15 +153,14 @@ impl Sqlite {
         }
         opened.note_log();
         let opened = Arc::new(opened);
-        let statements = Arc::new(AtomicU64::new(0));
         // No grace: a transaction that was begun always ends, so callers wait for it.
         let bounds = Bounds { bytes: options.queue_bytes, wait: options.queue_timeout, grace: None };
         let (queue, jobs) = Queue::new(bounds);
         let file = Arc::clone(&opened);
-        let writer = Writer { connection, file, migrations, statements: Arc::clone(&statements) };
+        let writer = Writer { connection, file, migrations };
         let started = thread::Builder::new().name("evidence-writer".to_owned()).spawn(|| writer.run(jobs));
         started.map_err(|source| ConnectError::Thread { source })?;
-        let readers = Arc::new(Readers::new(opened, options.acquire_timeout, statements));
+        let readers = Arc::new(Readers::new(opened, options.acquire_timeout));
         Ok(Self { readers, queue, migrations })
     }
 
@@ -265,10 +265,6 @@ impl Driver for Sqlite {
         self.readers.close().await;
         self.queue.stop(Job::Stop).await;
     }
-
-    fn statements(&self) -> u64 {
-        self.readers.statements()
-    }
 }
 
 /// Runs what waits for nothing but the thread that it is on.
@@ -282,13 +278,27 @@ pub(crate) fn connection(file: &Path, flags: OpenFlags) -> rusqlite::Result<Conn
         | OpenFlags::SQLITE_OPEN_URI
         // Nobody shares a connection.
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(file, always | flags)?;
+    let mut connection = Connection::open_with_flags(file, always | flags)?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
     connection.pragma_update(None, "foreign_keys", "OFF")?;
     // Otherwise a statement may be planned anew for each value that is bound to it.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+    if tracing::enabled!(Level::TRACE) {
+        trace(&mut connection)?;
+    }
     Ok(connection)
+}
+
+/// Logs each statement, without its values, when SQLite begins to execute it.
+fn trace(connection: &mut Connection) -> rusqlite::Result<()> {
+    let file = connection.path().unwrap_or_default().to_owned();
+    let log = move |event: TraceEvent<'_>| {
+        if let TraceEvent::Stmt(_, sql) = event {
+            tracing::trace!(file, sql);
+        }
+    };
+    connection.trace_v2(TraceEventCodes::SQLITE_TRACE_STMT, Some(log))
 }
 
 #[cfg(test)]
@@ -304,5 +314,19 @@ mod tests {
         store.ready().await.unwrap();
         store.driver().queue.stop(Job::Stop).await;
         assert!(matches!(store.ready().await, Err(evidence_core::StoreError::Unavailable(_))));
+    }
+
+    #[tokio::test]
+    async fn every_connection_waits_for_the_disk() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Sqlite::open(directory.path().join("e.db")).await.unwrap();
+        let durable = "SELECT 1 FROM pragma_journal_mode, pragma_synchronous
+            WHERE journal_mode = 'wal' AND synchronous = 2";
+        assert!(
+            store.driver().change(vec![Statement::change(durable, vec![])]).await.unwrap(),
+            "the writer's"
+        );
+        let reading = Statement::change(durable, vec![]);
+        assert_eq!(store.driver().read(reading, |rows| Ok(rows.len())).await.unwrap(), 1, "a reader's");
     }
 }

@@ -3,7 +3,6 @@
 //! for slow work, so that it holds nobody else up. So is one about few things of which there turns out to be much: it is
 //! broken off and asked again.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -36,19 +35,13 @@ pub(crate) struct Readers {
     permits: Arc<Semaphore>,
     /// Who asks what may take long: connections are left for short queries, and for other organizations.
     shares: Shares,
-    /// How many statements have been asked of the store; the writer counts here too.
-    statements: Arc<AtomicU64>,
 }
 
 impl Readers {
-    pub(crate) fn new(opened: Arc<OpenFile>, acquire_timeout: Duration, statements: Arc<AtomicU64>) -> Self {
+    pub(crate) fn new(opened: Arc<OpenFile>, acquire_timeout: Duration) -> Self {
         let permits = Arc::new(Semaphore::new(READERS.try_into().unwrap_or(Semaphore::MAX_PERMITS)));
         let shares = Shares::new(READERS);
-        Self { opened, acquire_timeout, idle: Mutex::default(), permits, shares, statements }
-    }
-
-    pub(crate) fn statements(&self) -> u64 {
-        self.statements.load(Ordering::Relaxed)
+        Self { opened, acquire_timeout, idle: Mutex::default(), permits, shares }
     }
 
     /// The file that the store was opened in.
@@ -81,16 +74,13 @@ impl Readers {
     where
         T: Send + 'static,
     {
-        self.statements.fetch_add(1, Ordering::Relaxed);
         if !long {
             let permit = self.permit().await?;
             let found = self.with_connection(|connection| briefly(connection, &rows));
             drop(permit);
-            match found {
-                Err(error) if primary_code(&error) == Some(ffi::SQLITE_INTERRUPT) => {
-                    self.statements.fetch_add(1, Ordering::Relaxed);
-                }
-                found => return read(found.map_err(store_error)?),
+            let interrupted = |error| primary_code(error) == Some(ffi::SQLITE_INTERRUPT);
+            if !found.as_ref().is_err_and(interrupted) {
+                return read(found.map_err(store_error)?);
             }
         }
         let share = self.shares.take(org, self.acquire_timeout).await.ok_or(Busy)?;

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use evidence_core::StoreError;
 use evidence_core::id::Id;
@@ -56,7 +55,6 @@ pub(crate) struct Writer {
     pub(crate) connection: Connection,
     pub(crate) file: Arc<OpenFile>,
     pub(crate) migrations: &'static [Migration],
-    pub(crate) statements: Arc<AtomicU64>,
 }
 
 impl Writer {
@@ -124,7 +122,6 @@ impl Writer {
         let Some(transaction) = begin(&mut self.connection, &self.file, self.migrations)? else {
             return Ok(None);
         };
-        count(&self.statements);
         let mut outcomes = Vec::with_capacity(changes.len());
         for (statements, _) in changes {
             let mut changed = true;
@@ -161,7 +158,6 @@ impl Writer {
         let Some(transaction) = begin(&mut self.connection, &self.file, self.migrations)? else {
             return Ok(false);
         };
-        count(&self.statements);
         for Statement { sql, values, .. } in writes.flat_map(|write| &write.statements) {
             let sql = Dialect::in_schema(sql.as_ref(), "");
             rows(&transaction, &sql, values, |org| key_of(&transaction, org))?;
@@ -201,7 +197,6 @@ impl Writer {
         };
         let lookups = Lookups::of(writes);
         let (look, values) = lookups.statement(Dialect::Sqlite, true);
-        count(&self.statements);
         let seen = rows(&transaction, look, &values, |org| key_of(&transaction, org))?;
         let damaged = |damage: StoreError| Error::FromSqlConversionFailure(0, Type::Text, damage.into());
         let mut plan = Plan::new(&lookups, seen).map_err(damaged)?;
@@ -209,7 +204,7 @@ impl Writer {
         let outcomes = outcomes.collect::<Result<_, _>>().map_err(unwritable)?;
         if !plan.is_empty() {
             let group = plan.into_group().map_err(unwritable)?;
-            write(&transaction, &group, &self.statements)?;
+            write(&transaction, &group)?;
             transaction.commit()?;
         }
         Ok(outcomes)
@@ -222,25 +217,28 @@ const NEXT_KEY: &str = "SELECT coalesce(max(key), 0) + 1 FROM organization";
 const PUT_HEAD: &str = "UPDATE head SET size = $2, frontier = $3 WHERE org = $1";
 
 /// Writes a group.
-fn write(transaction: &Transaction<'_>, group: &Group, statements: &AtomicU64) -> rusqlite::Result<()> {
-    let mut begun = BTreeMap::new();
+fn write(transaction: &Transaction<'_>, group: &Group) -> rusqlite::Result<()> {
+    let mut keys = BTreeMap::new();
     for (number, org) in (0..).zip(group.rows.organizations()) {
         let next = transaction.prepare_cached(NEXT_KEY)?.query_row([], |row| row.get::<_, i64>(0))?;
-        begun.insert(org, next + number);
+        keys.insert(org, next + number);
     }
-    let key = |org| match begun.get(&org) {
-        Some(key) => Ok(*key),
-        None => key_of(transaction, org),
+    // Every row names its organization.
+    let mut key = |org| {
+        if let Some(key) = keys.get(&org) {
+            return Ok(*key);
+        }
+        let key = key_of(transaction, org)?;
+        keys.insert(org, key);
+        Ok(key)
     };
     for (table, rows) in group.rows.tables() {
-        count(statements);
-        execute(transaction, table.sqlite(), rows, key)?;
+        execute(transaction, table.sqlite(), rows, &mut key)?;
     }
     let heads = group
         .heads
         .iter()
         .map(|head| vec![Value::Org(head.org), head.size.into(), head.frontier.as_str().into()]);
-    count(statements);
     execute(transaction, PUT_HEAD, &heads.collect::<Vec<_>>(), key)
 }
 
@@ -258,10 +256,6 @@ fn begin<'c>(
 /// The job, unless its time is over: from now on its caller waits for the outcome.
 fn claim<T, R>(job: T, reply: impl FnOnce(&T) -> &Reply<R>) -> Option<T> {
     reply(&job).begin().then_some(job)
-}
-
-fn count(statements: &AtomicU64) {
-    statements.fetch_add(1, Ordering::Relaxed);
 }
 
 fn unwritable(error: serde_json::Error) -> Error {

@@ -1,4 +1,4 @@
-//! What the SQLite store adds to the contract: groups, statement counts, files that are opened again, damage.
+//! What the SQLite store adds to the contract: groups, files that are opened again.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -19,7 +19,6 @@ use evidence_core::page::PageRequest;
 use evidence_core::queue::Refused;
 use evidence_core::seed::Seed;
 use evidence_core::store::{LedgerStore, Recorder, StoreResult};
-use evidence_core::sweep::PendingStore;
 use evidence_core::tags::{TagFilter, Tags};
 use evidence_core::texts::{TextRef, TextStore};
 use evidence_core::time::Timestamp;
@@ -181,29 +180,6 @@ async fn the_root_is_that_of_the_leaves_computed_again() {
     assert_eq!(known.nodes.keys().copied().collect::<Vec<_>>(), [(4, 0), (4, 17), (8, 0)]);
 }
 
-#[tokio::test]
-async fn a_group_of_writes_takes_few_statements() {
-    let bench = Bench::new().await;
-    let before = bench.store.statements();
-    let mut writes = tokio::task::JoinSet::new();
-    for number in 0..64 {
-        let fact = Fact::FlowCreated { record: bench.flow(&format!("flow-{number}")) };
-        let (store, write) = (bench.store.clone(), bench.write(vec![fact], vec![]));
-        writes.spawn(async move { store.record(write).await.map(drop) });
-    }
-    writes.join_all().await.into_iter().collect::<StoreResult<()>>().unwrap();
-    let used = bench.store.statements() - before;
-    assert!(used <= 64, "{used} calls for 64 writes made at the same time");
-}
-
-#[tokio::test]
-async fn the_queries_of_every_request_take_one_statement_each() {
-    let bench = Bench::new().await;
-    let before = bench.store.statements();
-    bench.store.org_role("acme", bench.actor.id).await.unwrap();
-    assert_eq!(bench.store.statements() - before, 1);
-}
-
 /// What a future answers at once, if it does.
 async fn at_once<T>(future: &mut Pin<&mut impl Future<Output = T>>) -> Poll<T> {
     poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await
@@ -271,41 +247,6 @@ async fn an_organization_that_takes_its_share_of_the_queue_leaves_room_for_other
     // A single write may have more than there is.
     let larger = Flow { description: "x".repeat(100 << 10), ..bench.flow("larger") };
     bench.create(&larger).await.unwrap();
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn uploads_that_come_together_share_transactions() {
-    let bench = Arc::new(Bench::new().await);
-    let before = bench.store.statements();
-    let mut uploads = tokio::task::JoinSet::new();
-    for number in 0..32_u8 {
-        let bench = bench.clone();
-        uploads.spawn(async move {
-            let content = vec![number; 4 * CHUNK];
-            let sha256 = evidence_core::digest::sha256_hex(&content).parse().unwrap();
-            bench.store.put(bench.org, &sha256, &mut Whole::new(content)).await
-        });
-    }
-    uploads.join_all().await.into_iter().collect::<StoreResult<()>>().unwrap();
-    // Each asks first whether the content is there, and has five steps.
-    let transactions = bench.store.statements() - before - 32;
-    assert!(transactions < 80, "{transactions} transactions for 160 steps");
-}
-
-#[tokio::test]
-async fn notes_that_come_together_share_transactions() {
-    let bench = Bench::new().await;
-    let before = bench.store.statements();
-    let mut notes = tokio::task::JoinSet::new();
-    for number in 0..64_u8 {
-        let (store, org) = (bench.store.clone(), bench.org);
-        let sha256 = evidence_core::digest::sha256_hex(&[number]).parse().unwrap();
-        notes.spawn(async move { store.put_pending(org, &sha256, NOW).await.unwrap() });
-    }
-    assert!(notes.join_all().await.into_iter().all(|noted| noted));
-    let transactions = bench.store.statements() - before;
-    assert!(transactions < 32, "{transactions} transactions for 64 notes");
-    assert_eq!(bench.count("attachment_pending"), 64);
 }
 
 #[tokio::test]

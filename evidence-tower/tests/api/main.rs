@@ -19,6 +19,7 @@ mod documentation;
 mod environments;
 mod exact_numbers;
 mod examples;
+mod executed;
 mod faults;
 mod flows;
 mod host_operations;

@@ -36,7 +36,7 @@ use crate::rebuilding::{Asked, Tables};
 /// The instant at which every test runs.
 pub(crate) const NOW: Timestamp = Timestamp::from_seconds(1_783_538_510);
 /// No case meets a time limit of a store, on a machine however slow.
-const TEST_TIMEOUT: Duration = Duration::from_secs(300);
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(300);
 /// The key of `jane`, who administers the organization `acme`.
 pub(crate) const JANE: &str = "jane-key";
 /// The key of `john`, who administers the organization `foobar`.
@@ -74,7 +74,7 @@ impl StoreUnderTest {
     }
 }
 
-async fn sqlite(directory: &tempfile::TempDir) -> SqliteStore {
+pub(crate) async fn sqlite(directory: &tempfile::TempDir) -> SqliteStore {
     let options = evidence_store_sqlite::Options {
         acquire_timeout: TEST_TIMEOUT,
         queue_timeout: TEST_TIMEOUT,
@@ -157,12 +157,6 @@ pub(crate) async fn in_memory() -> Evidence {
 /// The same, set up like this.
 pub(crate) async fn in_memory_with(settings: Settings) -> Evidence {
     fixture(Arc::new(MemoryStore::new()), settings).await
-}
-
-/// The API over a SQLite store, and the store, whose file lives as long as the folder.
-pub(crate) async fn on_sqlite() -> (Api, Arc<SqliteStore>, tempfile::TempDir) {
-    let (evidence, store, folder) = service_on_sqlite().await;
-    (Api::new(evidence, Mount::Tower, "SQLite").await, store, folder)
 }
 
 /// A service over a SQLite store, and the store, whose file lives as long as the folder.
