@@ -30,8 +30,8 @@ use crate::writer::{Job, Writer};
 /// How long a statement waits for another process's lock.
 pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What the log of writes is cut back to, in bytes, once it is in the file.
-const LOG_BYTES: i64 = 64 << 20;
+/// What the write-ahead log is cut back to, in bytes, after a checkpoint.
+const WAL_SIZE_LIMIT: i64 = 64 << 20;
 
 /// How many prepared statements a connection keeps.
 const STATEMENTS: usize = 128;
@@ -117,17 +117,17 @@ impl Sqlite {
         }
         let unopened = |source| ConnectError::opening(file, source);
         let flags = if options.migrate { OpenFlags::SQLITE_OPEN_CREATE } else { OpenFlags::empty() };
-        if OpenFile::is_gone(file) {
+        if OpenFile::wal_without_file(file) {
             return Err(ConnectError::Lost { file: Address::path_of(file).display().to_string() });
         }
         let mut connection = connection(file, flags).map_err(unopened)?;
         let mut opened = OpenFile::of(&connection, file);
         let name = || opened.path().display().to_string();
-        if opened.is_lost() {
+        if opened.is_empty_with_wal() {
             return Err(ConnectError::Lost { file: name() });
         }
-        if let Some(log) = opened.left_aside() {
-            return Err(ConnectError::LogAside { file: name(), log: log.display().to_string() });
+        if let Some(wal) = opened.left_aside() {
+            return Err(ConnectError::WalAside { file: name(), wal: wal.display().to_string() });
         }
         if !options.migrate {
             // Before anything is set, which would change the file of another program.
@@ -135,7 +135,7 @@ impl Sqlite {
         }
         connection.pragma_update(None, "journal_mode", "WAL").map_err(unopened)?;
         connection.pragma_update(None, "synchronous", "FULL").map_err(unopened)?;
-        connection.pragma_update(None, "journal_size_limit", LOG_BYTES).map_err(unopened)?;
+        connection.pragma_update(None, "journal_size_limit", WAL_SIZE_LIMIT).map_err(unopened)?;
         // SQLite goes on with what it had where it cannot do what it was told: on some file systems, say.
         for (setting, wanted) in [("journal_mode", "wal"), ("synchronous", "2")] {
             let read = |row: &rusqlite::Row<'_>| row.get::<_, types::Value>(0);
@@ -149,9 +149,9 @@ impl Sqlite {
             }
         }
         if options.migrate {
-            migrate(&mut connection, opened.name(), migrations)?;
+            migrate(&mut connection, opened.open_name(), migrations)?;
         }
-        opened.note_log();
+        opened.note_wal();
         let opened = Arc::new(opened);
         // No grace: a transaction that was begun always ends, so callers wait for it.
         let bounds = Bounds { bytes: options.queue_bytes, wait: options.queue_timeout, grace: None };
@@ -237,7 +237,7 @@ impl Driver for Sqlite {
         let work = move || {
             // Where there is none, one would be made.
             file.check().map_err(store_error)?;
-            block_on(work(ScratchDatabase::open(file.name(), migrations).map_err(store_error)?))
+            block_on(work(ScratchDatabase::open(file.open_name(), migrations).map_err(store_error)?))
         };
         spawn_blocking(work).await.map_err(|_| Refused::Closed)?
     }

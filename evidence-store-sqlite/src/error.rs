@@ -47,16 +47,16 @@ pub enum ConnectError {
         /// The file.
         file: String,
     },
-    /// A log that was put aside may be the file's.
+    /// A write-ahead log that was put aside may be the file's.
     #[error(
-        "'{log}' is a log of writes that was put aside when '{file}' lost its place: if '{file}' is that file, put back, \
+        "'{wal}' is a log of writes that was put aside when '{file}' lost its place: if '{file}' is that file, put back, \
          move the log to '{file}-wal' if nothing is there; if it is another, as a backup, move the log elsewhere"
     )]
-    LogAside {
+    WalAside {
         /// The file.
         file: String,
         /// The log.
-        log: String,
+        wal: String,
     },
     /// The file is something else.
     #[error("'{file}' is no SQLite file: name another one, which is made if it is not there")]

@@ -113,7 +113,7 @@ impl Readers {
     }
 
     fn connect(&self) -> rusqlite::Result<Connection> {
-        let connected = connection(self.opened.name(), OpenFlags::empty());
+        let connected = connection(self.opened.open_name(), OpenFlags::empty());
         // Where this was another file, nothing was read of it.
         self.opened.check()?;
         let connection = connected?;

@@ -79,7 +79,7 @@ impl Writer {
             self.record(writes);
         }
         drop(queue);
-        self.file.leave(&self.connection);
+        self.file.finish_replaced(&self.connection);
         if let Err((_, error)) = self.connection.close() {
             tracing::warn!(%error, "the store's writer did not close its connection");
         }
