@@ -11,7 +11,7 @@ use evidence_core::shares::Shares;
 use evidence_core::store::StoreResult;
 use evidence_store_sql::migrate::{Migration, latest};
 use evidence_store_sql::{
-    BlobWrite, Dialect, Driver, FromRow, Outdated, Row, ScratchWork, SqlStore, Statement, Value, Work,
+    BlobWrite, Cost, Dialect, Driver, FromRow, Outdated, Row, ScratchWork, SqlStore, Statement, Value,
 };
 use sqlx::ConnectOptions;
 use sqlx::postgres::{PgConnectOptions, PgPool};
@@ -21,8 +21,8 @@ use tokio::task::spawn_blocking;
 use crate::bind::{Cells, arguments};
 use crate::connections::{Address, Connections, Pool, PreparedConnection, connect};
 use crate::error::{ConnectError, MayNotWrite, is_cut, store_error};
-use crate::lookup::{self, Lookup};
 use crate::migrate::{MIGRATIONS, MIN_WRITER_VERSION, expect_migrated, migrate};
+use crate::name_batcher::{self, Lookup};
 use crate::schema::{Schema, TABLES};
 use crate::scratch::ScratchDatabase;
 use crate::writer::{Job, Writer};
@@ -156,7 +156,7 @@ impl Postgres {
         let bounds = Bounds { bytes: options.queue_bytes, wait: options.queue_timeout, grace };
         let (queue, jobs) = Queue::new(bounds);
         tokio::spawn(Writer::new(session, reader.clone(), options.mixed_groups).run(jobs));
-        let lookups = lookup::open(&reader);
+        let lookups = name_batcher::open(&reader);
         Ok(Self { reader, queue, lookups, mixed_groups: options.mixed_groups })
     }
 
@@ -180,12 +180,12 @@ impl Reader {
     /// Every row, asked once more where the connection turned out to be dead: nothing is changed by a query, and by what
     /// changes something nothing more.
     pub(crate) async fn rows(&self, statement: Statement) -> Result<Vec<Cells>, sqlx::Error> {
-        let Statement { sql, values, org, work } = statement;
+        let Statement { sql, values, org, cost } = statement;
         #[cfg(test)]
         crate::plans::note(&self.schema, &sql, &values);
         let sql = sqlx::SqlSafeStr::into_sql_str(self.schema.statement(&sql));
         let arguments = arguments(&values)?;
-        let share = if work == Work::Short {
+        let share = if cost == Cost::Short {
             None
         } else {
             let share = self.shares.take(org, self.connections.acquire_timeout()).await;
@@ -248,7 +248,7 @@ impl Driver for Postgres {
         name: String,
     ) -> StoreResult<Option<Row>> {
         if self.mixed_groups {
-            return lookup::look_up(self, (org, kind, flow, name)).await;
+            return name_batcher::look_up(self, (org, kind, flow, name)).await;
         }
         let statement = Statement::by_name(Self::DIALECT, org, kind, flow, name);
         self.read(statement, |rows| Ok(rows.into_iter().next())).await
@@ -283,7 +283,7 @@ impl Driver for Postgres {
         if self.queue.is_closed() || self.lookups.is_closed() {
             return Err(Refused::Closed.into());
         }
-        let ask = |sql, values| self.reader.rows(Statement { sql, values, org: None, work: Work::Short });
+        let ask = |sql, values| self.reader.rows(Statement { sql, values, org: None, cost: Cost::Short });
         let min_writer = ask(MIN_WRITER_VERSION.into(), vec![]).await.map_err(store_error)?;
         let min_writer =
             min_writer.into_iter().next().map(|cells| <(i64,)>::from_row(cells.row)).transpose()?;
@@ -358,7 +358,7 @@ mod tests {
             slow.spawn(async move {
                 let sql = "SELECT 1::bigint FROM pg_sleep(50) WHERE $1::text <> ''".into();
                 let values = vec![Value::Org(org)];
-                let sleeping = Statement { sql, values, org: Some(org), work: Work::Long };
+                let sleeping = Statement { sql, values, org: Some(org), cost: Cost::Long };
                 store.driver().read(sleeping, |_| Ok(())).await
             });
         }

@@ -27,8 +27,8 @@ mod bind;
 mod connections;
 mod db;
 mod error;
-mod lookup;
 mod migrate;
+mod name_batcher;
 #[cfg(test)]
 mod partitions;
 #[cfg(test)]

@@ -1,5 +1,5 @@
 //! The one task that writes. It takes whatever its queue holds into one transaction, so that many clients share one
-//! flush to the disk, and it takes two statements to do so: one that looks, and one that writes all if the ledgers have
+//! flush to the disk, and it takes two statements to do so: one that reads what the writes need, and one that writes all if the ledgers have
 //! not grown since, or nothing. So no transaction is ever left open, and other servers are never kept out.
 //!
 //! Where the connection breaks while the database writes, nobody knows whether it did. The writer then looks, on a new
@@ -15,7 +15,7 @@ use evidence_core::queue::{Jobs, Queued, Refused, Reply, Task};
 use evidence_core::store::{Entry, StoreResult};
 use evidence_store_sql::migrate::latest;
 use evidence_store_sql::{
-    BlobWrite, Cell, Dialect, Lookups, MAX_GROUP, Outdated, Plan, Row, Statement, Submission, Value,
+    BlobWrite, Cell, Dialect, MAX_GROUP, Outdated, Plan, Prefetch, Row, Statement, Submission, Value,
     within_bytes,
 };
 use sqlx::PgConnection;
@@ -221,13 +221,13 @@ impl Writer {
         }
     }
 
-    /// Looks and writes until no other server came between: on an error nothing of the group was written. Writes whose
+    /// Prefetches and writes until no other server came between: on an error nothing of the group was written. Writes whose
     /// time is over leave the group between two attempts.
     async fn attempt(&mut self, group: &[Submission]) -> Result<Outcomes, sqlx::Error> {
         let (mut collisions, mut demoted) = (0, false);
         let mut doubts = Vec::new();
         for _ in 0..MAX_ATTEMPTS {
-            let mut plan = match self.look(group).await {
+            let mut plan = match self.prefetch(group).await {
                 Ok(plan) => plan,
                 Err(error) if doubts.is_empty() => return Err(error),
                 Err(error) if !is_disconnected(&error) || all_late(group) => break,
@@ -236,7 +236,7 @@ impl Writer {
                     continue;
                 }
             };
-            // After the look: what is written later has a ledger that grows before this group is written.
+            // After the prefetch: what is written later has a ledger that grows before this group is written.
             match self.resolve(&mut doubts).await {
                 Ok(Some(outcomes)) => return Ok(outcomes),
                 Ok(None) => {}
@@ -302,15 +302,15 @@ impl Writer {
         Ok(true)
     }
 
-    /// Looks, once more where the connection turned out to be dead: looking changes nothing.
-    async fn look(&mut self, group: &[Submission]) -> Result<Plan, sqlx::Error> {
-        let lookups = Lookups::of(group);
-        let (look, values) = lookups.statement(Dialect::Postgres, self.mixed_groups);
-        let mut seen = self.rows(look, &values).await;
-        if seen.as_ref().is_err_and(is_cut) {
-            seen = self.rows(look, &values).await;
+    /// Prefetches, once more where the connection turned out to be dead: that changes nothing.
+    async fn prefetch(&mut self, group: &[Submission]) -> Result<Plan, sqlx::Error> {
+        let prefetch = Prefetch::of(group);
+        let (sql, values) = prefetch.statement(Dialect::Postgres, self.mixed_groups);
+        let mut rows = self.rows(sql, &values).await;
+        if rows.as_ref().is_err_and(is_cut) {
+            rows = self.rows(sql, &values).await;
         }
-        Plan::new(&lookups, seen?).map_err(|damage| sqlx::Error::Decode(damage.into()))
+        Plan::new(&prefetch, rows?).map_err(|damage| sqlx::Error::Decode(damage.into()))
     }
 
     /// Whether the ledgers were as they were seen, so that everything was written.

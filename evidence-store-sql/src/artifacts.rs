@@ -63,7 +63,7 @@ const ARTIFACTS: Sql = Sql::same("evidence.artifact x WHERE x.org = $1");
 const NARROWED: Sql =
     Sql::each("evidence.artifact x WHERE +x.org = $1", "evidence.artifact x WHERE x.org = $1");
 const OF_FLOW: Sql = Sql::same(" AND x.flow = $4");
-/// ScratchDatabase a digest: in PostgreSQL an index that begins with the flow, or that has the list's order, would be walked from
+/// Beside a digest: in PostgreSQL an index that begins with the flow, or that has the list's order, would be walked from
 /// end to end.
 const IN_FLOW: Sql = Sql::each(" AND x.flow = $4", " AND x.flow || '' = $4");
 const OF_TRAIL: Sql = Sql::same(" AND x.trail = $5");
@@ -266,12 +266,12 @@ impl<D: Driver> ArtifactStore for SqlStore<D> {
     }
 
     async fn artifacts_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Artifact>> {
-        let query = self.query_org(org, BY_ID).bind(texts(ids)).about(ids.len());
+        let query = self.query_org(org, BY_ID).bind(texts(ids)).per_item(ids.len());
         query.readable_as(org, listed_record).await
     }
 
     async fn artifact_sizes(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Listed>> {
-        let query = self.query_org(org, SIZES).bind(texts(ids)).about(ids.len());
+        let query = self.query_org(org, SIZES).bind(texts(ids)).per_item(ids.len());
         query.all_as(|(id, bytes): (Id, u64)| Ok(Listed { id, bytes })).await
     }
 
@@ -282,6 +282,6 @@ impl<D: Driver> ArtifactStore for SqlStore<D> {
 
     async fn provenance(&self, org: Id, fingerprints: &[Fingerprint]) -> StoreResult<Vec<Origin>> {
         let query = self.query_org(org, PROVENANCE).bind(texts(fingerprints));
-        Ok(query.about(fingerprints.len()).first_as(origins).await?.unwrap_or_default())
+        Ok(query.per_item(fingerprints.len()).first_as(origins).await?.unwrap_or_default())
     }
 }

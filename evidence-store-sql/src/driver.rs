@@ -26,14 +26,14 @@ pub struct Statement {
     /// The organization it is about, in whose share of the connections a long one is answered.
     pub org: Option<Id>,
     /// How long the answer may be.
-    pub work: Work,
+    pub cost: Cost,
 }
 
 impl Statement {
     /// A statement that changes something by itself.
     #[must_use]
     pub fn change(sql: &'static str, values: Vec<Value>) -> Self {
-        Self { sql: sql.into(), values, org: None, work: Work::Short }
+        Self { sql: sql.into(), values, org: None, cost: Cost::Short }
     }
 }
 
@@ -69,17 +69,17 @@ impl Statement {
     pub fn by_name(dialect: Dialect, org: Id, kind: &str, flow: Option<Id>, name: String) -> Self {
         let sql = if flow.is_some() { TRAIL_BY_NAME } else { BY_NAME };
         let values = vec![Value::Org(org), kind.into(), flow.into(), name.into()];
-        Self { sql: sql.text(dialect).into(), values, org: Some(org), work: Work::Short }
+        Self { sql: sql.text(dialect).into(), values, org: Some(org), cost: Cost::Short }
     }
 }
 
 /// How long an answer may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Work {
+pub enum Cost {
     /// A row or two.
     Short,
     /// A few rows for each of so many things.
-    About(usize),
+    PerItem(usize),
     /// Any number of rows.
     Long,
 }

@@ -38,11 +38,11 @@ mod transfer;
 mod value;
 
 pub use blobs::BlobWrite;
-pub use driver::{Driver, Outdated, ScratchWork, Statement, Work};
+pub use driver::{Cost, Driver, Outdated, ScratchWork, Statement};
 pub use fsck::{FsckReport, RebuildReport};
-pub use record::{Group, Head, Lookups, MAX_GROUP, Plan, Submission, within_bytes};
+pub use record::{Group, Head, MAX_GROUP, Plan, Prefetch, Submission, within_bytes};
 pub use scratch::ScratchSession;
 pub use sql::{Dialect, SCHEMA};
 pub use store::SqlStore;
-pub use tables::{Rows, Table};
+pub use tables::{Rows, TableWrite};
 pub use value::{Cell, Column, FromCell, FromRow, Row, Value, signed};

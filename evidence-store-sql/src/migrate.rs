@@ -26,8 +26,8 @@ pub struct Migration {
 pub enum Step {
     /// Statements, in one transaction.
     Sql(&'static str),
-    /// Derives these tables again from the ledgers, a few organizations at a time, once every step of every version is done:
-    /// what makes rows makes those of the latest version.
+    /// Derives these tables again from the ledgers, a few organizations at a time, once every step of every version is
+    /// done: what makes rows makes those of the latest version.
     RederiveTables(&'static [&'static str]),
     /// Builds an index of this name, on a table and columns.
     Index {
@@ -94,9 +94,9 @@ impl Rederivation {
         Self { version: latest(migrations), tables, part: ROWS }
     }
 
-    /// Derives the tables again from the ledgers, in scratch tables, and swaps them in. Nobody writes facts meanwhile: programs of
-    /// older versions may not, those of this one wait for the end. Where two of them do this at once, each transaction
-    /// finds out whether the other was faster, or a newer one has begun, which derives them again then.
+    /// Derives the tables again from the ledgers, in scratch tables, and swaps them in. Nobody writes facts meanwhile:
+    /// programs of older versions may not, those of this one wait for the end. Where two of them do this at once, each
+    /// transaction finds out whether the other was faster, or a newer one has begun, which derives them again then.
     ///
     /// # Errors
     /// [`StoreError`] when the store cannot be read or written, or a ledger is damaged.

@@ -1,5 +1,5 @@
 //! The write path, from a caller's write to its rows: what can be done without the database is done on the caller's task
-//! ([`Submission`]), the rest in memory ([`Plan`]), between one statement that looks ([`Lookups`]) and those that write
+//! ([`Submission`]), the rest in memory ([`Plan`]), between one statement that reads what they need ([`Prefetch`]) and those that write
 //! ([`Group`]).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,7 +23,7 @@ use crate::rows::{Ordinals, RowBuilder};
 use crate::shapes::Shape;
 use crate::sql::{Dialect, Sql};
 use crate::store::SqlStore;
-use crate::tables::{Rows, Table};
+use crate::tables::{Rows, TableWrite};
 use crate::value::{Cell, Column, FromCell, FromRow, Row, Value, signed};
 
 /// The most writes of one group.
@@ -122,7 +122,7 @@ impl<D: Driver> Recorder for SqlStore<D> {
 /// - 4, a flow: its number, and the greatest ordinals of its trails and artifacts in it.
 ///
 /// What is not there has no row, or one without what it should lead to.
-const LOOK: Sql = Sql::each(
+const PREFETCH: Sql = Sql::each(
     "
     SELECT 0, NULL, o.id, h.size, h.frontier,
             coalesce((SELECT l.at FROM ledger l WHERE l.org = h.org AND l.idx = h.size - 1), 0),
@@ -219,25 +219,25 @@ const LOOK: Sql = Sql::each(
 );
 
 /// The same in PostgreSQL for one organization, which is a scalar.
-static LOOK_ONE: LazyLock<String> = LazyLock::new(|| {
-    let look = LOOK.text(Dialect::Postgres);
-    look.replace("= ANY($1)", "= $1").replace("= h.org", "= $1").replace("j.org", "$1")
+static PREFETCH_ONE: LazyLock<String> = LazyLock::new(|| {
+    let text = PREFETCH.text(Dialect::Postgres);
+    text.replace("= ANY($1)", "= $1").replace("= h.org", "= $1").replace("j.org", "$1")
 });
 
-/// A row of [`LOOK`].
-type Seen =
+/// A row of [`PREFETCH`].
+type PrefetchRow =
     (i64, Option<i64>, Option<String>, Option<i64>, Option<String>, Option<i64>, Option<u64>, Option<u64>);
 
 /// Things to look for, column by column: their numbers, organizations, kinds or what else they lie in, and names.
 #[derive(Debug, Default)]
-struct Asked {
+struct PrefetchColumns {
     numbers: Vec<Option<i64>>,
     orgs: Vec<Option<Id>>,
     scopes: Vec<Option<String>>,
     names: Vec<Option<String>>,
 }
 
-impl Asked {
+impl PrefetchColumns {
     fn push(&mut self, number: i64, org: Option<Id>, scope: String, name: String) {
         self.numbers.push(Some(number));
         self.orgs.push(org);
@@ -258,7 +258,7 @@ impl Asked {
 
 /// What a group has to know before it is planned.
 #[derive(Debug)]
-pub struct Lookups {
+pub struct Prefetch {
     orgs: BTreeSet<Id>,
     names: Vec<Name>,
     records: Vec<RecordRef>,
@@ -266,7 +266,7 @@ pub struct Lookups {
     flows: Vec<(Id, Id)>,
 }
 
-impl Lookups {
+impl Prefetch {
     /// What these writes have to know.
     #[must_use]
     pub fn of(group: &[Submission]) -> Self {
@@ -286,12 +286,14 @@ impl Lookups {
         }
     }
 
-    /// The statement that looks, and its values. Where all writes are of one organization and `mixed` is not asked for,
+    /// The statement that prefetches, and its values. Where all writes are of one organization and `mixed` is not asked for,
     /// it names that as one scalar.
     #[must_use]
     pub fn statement(&self, dialect: Dialect, mixed: bool) -> (&'static str, Vec<Value>) {
-        let [mut named, mut trails, mut snapshots, mut artifacts, mut orgs] = <[Asked; 5]>::default();
-        let [mut users, mut records, mut trail_ids, mut flows, mut contents] = <[Asked; 5]>::default();
+        let [mut named, mut trails, mut snapshots, mut artifacts, mut orgs] =
+            <[PrefetchColumns; 5]>::default();
+        let [mut users, mut records, mut trail_ids, mut flows, mut contents] =
+            <[PrefetchColumns; 5]>::default();
         for (number, Name { org, key }) in (0..).zip(&self.names) {
             let (list, scope) = match key {
                 Key::Organization(_) => (&mut orgs, String::new()),
@@ -319,15 +321,16 @@ impl Lookups {
             flows.push(number, Some(*org), flow.to_string(), String::new());
         }
         let single = (!mixed && self.orgs.len() == 1).then(|| self.orgs.first()).flatten();
-        let (text, orgs_asked) = match (dialect, single) {
-            (Dialect::Postgres, Some(org)) => (LOOK_ONE.as_str(), Value::Org(*org)),
+        let (text, wanted_orgs) = match (dialect, single) {
+            (Dialect::Postgres, Some(org)) => (PREFETCH_ONE.as_str(), Value::Org(*org)),
             _ => {
                 let orgs = self.orgs.iter().copied().map(Some).collect();
-                (LOOK.text(dialect), Value::Columns(vec![Column::Orgs(orgs)]))
+                (PREFETCH.text(dialect), Value::Columns(vec![Column::Orgs(orgs)]))
             }
         };
         let lists = [named, trails, snapshots, artifacts, orgs, users, records, trail_ids, flows, contents];
-        let values = std::iter::once(orgs_asked).chain(lists.into_iter().map(Asked::value)).collect();
+        let values =
+            std::iter::once(wanted_orgs).chain(lists.into_iter().map(PrefetchColumns::value)).collect();
         (text, values)
     }
 }
@@ -378,14 +381,14 @@ pub struct Group {
 }
 
 impl Plan {
-    /// A plan that begins with what the statement of [`Lookups`] saw.
+    /// A plan that begins with what the statement of [`Prefetch`] read.
     ///
     /// # Errors
     /// [`StoreError::Corrupt`] when that cannot be read.
-    pub fn new(lookups: &Lookups, seen: Vec<Row>) -> StoreResult<Self> {
+    pub fn new(prefetch: &Prefetch, rows: Vec<Row>) -> StoreResult<Self> {
         let mut plan = Self::default();
-        for row in seen {
-            let (what, number, id, value, text, at, trails, artifacts) = Seen::from_row(row)?;
+        for row in rows {
+            let (what, number, id, value, text, at, trails, artifacts) = PrefetchRow::from_row(row)?;
             let position = number.and_then(|number| usize::try_from(number).ok()).unwrap_or(usize::MAX);
             let id = id.map(|id| Id::from_cell(Cell::Text(id))).transpose()?;
             match (what, id, value) {
@@ -396,12 +399,12 @@ impl Plan {
                     plan.ordinals.set_greatest((org, None), trails, artifacts);
                 }
                 (1, Some(id), alias) => {
-                    if let Some(name) = lookups.names.get(position) {
+                    if let Some(name) = prefetch.names.get(position) {
                         plan.directory.insert_name(name.clone(), Denoted { id, alias: alias == Some(1) });
                     }
                 }
                 (2, _, Some(revision)) => {
-                    if let Some(record) = lookups.records.get(position) {
+                    if let Some(record) = prefetch.records.get(position) {
                         plan.directory.insert_revision(*record, u64::from_cell(Cell::Int(revision))?);
                     }
                 }
@@ -409,7 +412,7 @@ impl Plan {
                     (plan.min_writer_version, plan.rebuild_count) = (version, number.unwrap_or_default())
                 }
                 (4, ..) => {
-                    if let Some((org, flow)) = lookups.flows.get(position) {
+                    if let Some((org, flow)) = prefetch.flows.get(position) {
                         plan.ordinals.set_greatest((*org, Some(*flow)), trails, artifacts);
                     }
                 }
@@ -463,7 +466,7 @@ impl Plan {
 
     /// Gives a fact its index in the ledger, and its rows.
     fn append(&mut self, write: &Submission, encoded: &EncodedFact) -> serde_json::Result<Entry> {
-        let missing = || serde::ser::Error::custom("the ledger was not looked at");
+        let missing = || serde::ser::Error::custom("the ledger was not prefetched");
         let ledger = self.ledgers.get_mut(&write.org).ok_or_else(missing)?;
         let EncodedFact { fact, actor, payload, payload_sha256, .. } = encoded;
         let index = ledger.frontier.size();
@@ -472,7 +475,7 @@ impl Plan {
         ledger.at = at;
         let leaf_hash = encoded.leaf_hash(index, at);
         self.rows.push(
-            Table::Ledger,
+            TableWrite::Ledger,
             vec![
                 Value::Org(write.org),
                 index.into(),
@@ -489,7 +492,7 @@ impl Plan {
             let Node { level, index, hash } = node;
             let row =
                 vec![Value::Org(write.org), u64::from(level).into(), index.into(), hash.to_string().into()];
-            self.rows.push(Table::Node, row);
+            self.rows.push(TableWrite::Node, row);
         }
         self.directory.apply(write.org, fact, index);
         self.rows.index((write.org, index), at, fact, &write.secrets, &mut self.ordinals)?;
@@ -507,7 +510,7 @@ impl Plan {
             let (size, frontier) = (frontier.size(), frontier.to_hex());
             match was {
                 Some(was) => heads.push(Head { org, was, size, frontier }),
-                None => rows.push(Table::Head, vec![Value::Org(org), size.into(), frontier.into()]),
+                None => rows.push(TableWrite::Head, vec![Value::Org(org), size.into(), frontier.into()]),
             }
         }
         Ok(Group { heads, rows, rebuild_count })

@@ -19,7 +19,7 @@ use crate::decode::{Payload, array, word};
 use crate::driver::Driver;
 use crate::sql::{Sql, payload};
 use crate::store::SqlStore;
-use crate::tables::{Rows, Table};
+use crate::tables::{Rows, TableWrite};
 use crate::value::{Value, signed, texts};
 
 /// `until_idx` of what lasts.
@@ -185,13 +185,13 @@ impl Intervals {
         for Ended { org, environment, artifact, until, exited } in self.ended {
             let artifact = artifact.as_str().into();
             let row = vec![Value::Org(org), environment.into(), artifact, until.into(), exited.into()];
-            rows.push(Table::EndInstances, row);
+            rows.push(TableWrite::EndInstances, row);
         }
         for Begun { org, environment, artifact, instance, until, exited } in self.begun {
             // As text: a JSON value in between would round its numbers.
             let state = serde_json::to_string(&instance)?;
             rows.push(
-                Table::Instance,
+                TableWrite::Instance,
                 vec![
                     Value::Org(org),
                     environment.into(),
@@ -257,7 +257,7 @@ impl<D: Driver> SnapshotStore for SqlStore<D> {
         let query = self.query_org(org, SNAPSHOTS).bind(environment);
         let query = query.bind(*range.start()).bind(*range.end());
         let count = range.end().saturating_add(1).saturating_sub(*range.start());
-        query.about(usize::try_from(count).unwrap_or(usize::MAX)).all_as(line).await
+        query.per_item(usize::try_from(count).unwrap_or(usize::MAX)).all_as(line).await
     }
 
     async fn snapshot_at(&self, org: Id, environment: Id, at: Timestamp) -> StoreResult<u64> {
@@ -272,6 +272,6 @@ impl<D: Driver> SnapshotStore for SqlStore<D> {
 
     async fn runs(&self, org: Id, fingerprints: &[Fingerprint], newest: u32) -> StoreResult<Vec<Run>> {
         let query = self.query_org(org, RUNS).bind(texts(fingerprints)).bind(u64::from(newest));
-        query.about(fingerprints.len()).all_as(run).await
+        query.per_item(fingerprints.len()).all_as(run).await
     }
 }

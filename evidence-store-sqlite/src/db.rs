@@ -10,7 +10,7 @@ use evidence_core::queue::{Bounds, Queue, Refused, Reply};
 use evidence_core::store::StoreResult;
 use evidence_store_sql::migrate::{Migration, latest};
 use evidence_store_sql::{
-    BlobWrite, Dialect, Driver, FromRow, Outdated, Row, ScratchWork, SqlStore, Statement, Value, Work,
+    BlobWrite, Cost, Dialect, Driver, FromRow, Outdated, Row, ScratchWork, SqlStore, Statement, Value,
 };
 use rusqlite::config::DbConfig;
 use rusqlite::trace::{TraceEvent, TraceEventCodes};
@@ -191,11 +191,11 @@ impl Driver for Sqlite {
         statement: Statement,
         read: impl FnOnce(Vec<Row>) -> StoreResult<T> + Send + 'static,
     ) -> StoreResult<T> {
-        let Statement { sql, values, org, work } = statement;
-        let long = match work {
-            Work::Short => false,
-            Work::About(things) => things > FEW,
-            Work::Long => true,
+        let Statement { sql, values, org, cost } = statement;
+        let long = match cost {
+            Cost::Short => false,
+            Cost::PerItem(things) => things > FEW,
+            Cost::Long => true,
         };
         let sql = Dialect::in_schema(sql, "");
         let found = move |connection: &Connection| {
@@ -252,7 +252,7 @@ impl Driver for Sqlite {
         }
         self.readers.opened().check().map_err(store_error)?;
         let statement =
-            Statement { sql: MIN_WRITER_VERSION.into(), values: Vec::new(), org: None, work: Work::Short };
+            Statement { sql: MIN_WRITER_VERSION.into(), values: Vec::new(), org: None, cost: Cost::Short };
         let min_writer =
             self.read(statement, |rows| rows.into_iter().map(<(i64,)>::from_row).next().transpose());
         if min_writer.await?.is_some_and(|(version,)| version > latest(self.migrations)) {

@@ -2,10 +2,11 @@
 //! running server. What is written then would be in a file that has no name any more, and the write-ahead log
 //! beside it would be taken for that of the other file at the next start.
 //!
-//! SQLite does not tell whose a write-ahead log is. So one is never left where another file is: it is put aside as soon as that is
-//! noticed. When the writer ends, what the log has is moved into its own file where that has another name by now; else the
-//! log is left aside, for it is all that is left of what was written last. Systems other than unix do not number files:
-//! there nothing is noticed. Windows lets nobody replace a file that is open. Whether a file has a name is known on Linux.
+//! SQLite does not tell whose a write-ahead log is. So one is never left where another file is: it is put aside as soon as
+//! that is noticed. When the writer ends, what the log has is moved into its own file where that has another name by now;
+//! else the log is left aside, for it is all that is left of what was written last. Systems other than unix do not number
+//! files: there nothing is noticed. Windows lets nobody replace a file that is open. Whether a file has a name is known on
+//! Linux.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -145,7 +145,7 @@ mod tests {
     use evidence_core::seed::Seed;
     use evidence_core::transfer::Transfer;
     use evidence_core::{Evidence, Settings, StoreError};
-    use evidence_store_sql::{Driver, FromRow, Statement, Work};
+    use evidence_store_sql::{Cost, Driver, FromRow, Statement};
     use std::sync::mpsc;
 
     const COUNT: &str = "
@@ -157,8 +157,8 @@ mod tests {
         let options = Options { acquire_timeout: Duration::from_millis(20), ..Options::default() };
         let store = Sqlite::open_with(directory.path().join("e.db"), &options).await.unwrap();
         let count = async |rows: i64| {
-            let (values, work) = (vec![rows.into()], Work::Short);
-            let count = Statement { sql: COUNT.into(), values, org: None, work };
+            let (values, cost) = (vec![rows.into()], Cost::Short);
+            let count = Statement { sql: COUNT.into(), values, org: None, cost };
             let read = |rows: Vec<_>| <(i64,)>::from_row(rows.into_iter().next().unwrap());
             store.driver().read(count, read).await.map(|(count,)| count)
         };

@@ -10,7 +10,8 @@ use evidence_core::queue::{Jobs, Reply, Task};
 use evidence_core::store::{Entry, StoreResult};
 use evidence_store_sql::migrate::Migration;
 use evidence_store_sql::{
-    BlobWrite, Dialect, Group, Lookups, MAX_GROUP, Outdated, Plan, Statement, Submission, Value, within_bytes,
+    BlobWrite, Dialect, Group, MAX_GROUP, Outdated, Plan, Prefetch, Statement, Submission, Value,
+    within_bytes,
 };
 use rusqlite::types::Type;
 use rusqlite::{Connection, Error, Transaction, TransactionBehavior};
@@ -195,11 +196,11 @@ impl Writer {
         let Some(transaction) = begin(&mut self.connection, &self.file, self.migrations)? else {
             return Ok(writes.iter().map(|_| Err(Outdated.into())).collect());
         };
-        let lookups = Lookups::of(writes);
-        let (look, values) = lookups.statement(Dialect::Sqlite, true);
-        let seen = rows(&transaction, look, &values, |org| key_of(&transaction, org))?;
+        let prefetch = Prefetch::of(writes);
+        let (sql, values) = prefetch.statement(Dialect::Sqlite, true);
+        let read = rows(&transaction, sql, &values, |org| key_of(&transaction, org))?;
         let damaged = |damage: StoreError| Error::FromSqlConversionFailure(0, Type::Text, damage.into());
-        let mut plan = Plan::new(&lookups, seen).map_err(damaged)?;
+        let mut plan = Plan::new(&prefetch, read).map_err(damaged)?;
         let outcomes = writes.iter().map(|write| plan.accept(write));
         let outcomes = outcomes.collect::<Result<_, _>>().map_err(unwritable)?;
         if !plan.is_empty() {

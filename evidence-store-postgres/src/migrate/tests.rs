@@ -209,8 +209,9 @@ async fn a_migration_that_broke_off_goes_on_where_it_was() {
     bench.execute(&damage).await;
     let error = open(&bench.fresh, &NEW).await.unwrap_err();
     assert!(error.to_string().contains("organization other"), "{error}");
-    let (steps, upto): (i64, Option<String>) =
-        bench.row("SELECT steps, upto FROM evidence._evidence_migrations WHERE NOT done").await;
+    let (steps, upto): (i64, Option<String>) = bench
+        .row("SELECT steps_done, rederived_through_org FROM evidence._evidence_migrations WHERE NOT done")
+        .await;
     assert!(steps == 3 && upto.as_ref().is_some_and(|upto| *upto < org), "{upto:?}");
     let refused = bench.record(&bench.store, vec![bench.flow("late")]).await;
     assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");

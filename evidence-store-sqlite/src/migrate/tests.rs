@@ -166,8 +166,11 @@ async fn a_migration_that_broke_off_goes_on_where_it_was() {
     let error = open(bench.file.clone(), &NEW).await.unwrap_err();
     assert!(error.to_string().contains("organization other"), "{error}");
     let done = Connection::open(&bench.file).unwrap();
-    let done = done
-        .query_row("SELECT steps, upto FROM _evidence_migrations WHERE NOT done", [], |row| row.try_into());
+    let done = done.query_row(
+        "SELECT steps_done, rederived_through_org FROM _evidence_migrations WHERE NOT done",
+        [],
+        |row| row.try_into(),
+    );
     let (steps, upto): (i64, i64) = done.unwrap();
     assert!(steps == 3 && (1..30).contains(&upto), "{upto}");
     let refused = bench.record(&bench.store, vec![bench.flow("late")]).await;
