@@ -1,5 +1,5 @@
 //! The write path, from a caller's write to its rows: what can be done without the database is done on the caller's task
-//! ([`Submission`]), the rest in memory ([`Plan`]), between one statement that reads what they need ([`Prefetch`]) and those that write
+//! ([`Submission`]), the rest in memory ([`Plan`]), between one statement that reads first ([`Prefetch`]) and those that write
 //! ([`Group`]).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -114,12 +114,12 @@ impl<D: Driver> Recorder for SqlStore<D> {
 
 /// Answers, from one snapshot of the database, what a group has to know, in rows that begin with what they are about:
 ///
-/// - 0, the head of an organization: its id, the size and the frontier of its ledger, the time of the last entry, and the
+/// - [`HEAD`], of an organization: its id, the size and the frontier of its ledger, the time of the last entry, and the
 ///   greatest ordinals of its trails and artifacts;
-/// - 1, a name that leads somewhere: its number in the list that was asked for, the id, and whether it is an alias;
-/// - 2, a record: its number and its revision;
-/// - 3, in PostgreSQL: how often the tables were rebuilt, and the oldest version whose programs may write;
-/// - 4, a flow: its number, and the greatest ordinals of its trails and artifacts in it.
+/// - [`NAME`], one that leads somewhere: its number in the list that was asked for, the id, and whether it is an alias;
+/// - [`RECORD`]: its number and its revision;
+/// - [`VERSION`], in PostgreSQL: how often the tables were rebuilt, and the oldest version whose programs may write;
+/// - [`FLOW`]: its number, and the greatest ordinals of its trails and artifacts in it.
 ///
 /// What is not there has no row, or one without what it should lead to.
 const PREFETCH: Sql = Sql::each(
@@ -224,6 +224,13 @@ static PREFETCH_ONE: LazyLock<String> = LazyLock::new(|| {
     text.replace("= ANY($1)", "= $1").replace("= h.org", "= $1").replace("j.org", "$1")
 });
 
+/// What a row of [`PREFETCH`] is about: its first column.
+const HEAD: i64 = 0;
+const NAME: i64 = 1;
+const RECORD: i64 = 2;
+const VERSION: i64 = 3;
+const FLOW: i64 = 4;
+
 /// A row of [`PREFETCH`].
 type PrefetchRow =
     (i64, Option<i64>, Option<String>, Option<i64>, Option<String>, Option<i64>, Option<u64>, Option<u64>);
@@ -286,8 +293,8 @@ impl Prefetch {
         }
     }
 
-    /// The statement that prefetches, and its values. Where all writes are of one organization and `mixed` is not asked for,
-    /// it names that as one scalar.
+    /// The statement that prefetches, and its values. Where all writes are of one organization and `mixed` is not asked
+    /// for, it names that as one scalar.
     #[must_use]
     pub fn statement(&self, dialect: Dialect, mixed: bool) -> (&'static str, Vec<Value>) {
         let [mut named, mut trails, mut snapshots, mut artifacts, mut orgs] =
@@ -392,26 +399,26 @@ impl Plan {
             let position = number.and_then(|number| usize::try_from(number).ok()).unwrap_or(usize::MAX);
             let id = id.map(|id| Id::from_cell(Cell::Text(id))).transpose()?;
             match (what, id, value) {
-                (0, Some(org), Some(size)) => {
+                (HEAD, Some(org), Some(size)) => {
                     let frontier = frontier(size, &text.unwrap_or_default())?;
                     let (was, at) = (Some(frontier.size()), Timestamp::from_micros(at.unwrap_or_default()));
                     plan.ledgers.insert(org, Ledger { was, frontier, at, changed: false });
                     plan.ordinals.set_greatest((org, None), trails, artifacts);
                 }
-                (1, Some(id), alias) => {
+                (NAME, Some(id), alias) => {
                     if let Some(name) = prefetch.names.get(position) {
                         plan.directory.insert_name(name.clone(), Denoted { id, alias: alias == Some(1) });
                     }
                 }
-                (2, _, Some(revision)) => {
+                (RECORD, _, Some(revision)) => {
                     if let Some(record) = prefetch.records.get(position) {
                         plan.directory.insert_revision(*record, u64::from_cell(Cell::Int(revision))?);
                     }
                 }
-                (3, _, Some(version)) => {
+                (VERSION, _, Some(version)) => {
                     (plan.min_writer_version, plan.rebuild_count) = (version, number.unwrap_or_default())
                 }
-                (4, ..) => {
+                (FLOW, ..) => {
                     if let Some((org, flow)) = prefetch.flows.get(position) {
                         plan.ordinals.set_greatest((*org, Some(*flow)), trails, artifacts);
                     }
