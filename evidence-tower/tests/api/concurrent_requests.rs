@@ -145,12 +145,12 @@ impl Client {
         self.api().post(&format!("/artifacts/acme/{flow}")).json(&body)
     }
 
-    /// The same, from the repo of the flow, of which it tells this.
-    fn built_from(&self, flow: &str, trail: &str, told: &str) -> Ask {
+    /// The same, from the repo of the flow, with this description.
+    fn built_from(&self, flow: &str, trail: &str, description: &str) -> Ask {
         let body = json!({
             "trail_name": trail, "fingerprint": fingerprint('1'), "filename": "api", "build_url": "http://b/1",
             "commit_url": "http://c/1",
-            "repo_info": {"name": flow, "url": format!("https://git.example.com/{flow}"), "description": told},
+            "repo_info": {"name": flow, "url": format!("https://git.example.com/{flow}"), "description": description},
         });
         self.api().post(&format!("/artifacts/acme/{flow}")).json(&body)
     }
@@ -303,9 +303,9 @@ const MEETINGS: [Meet; 11] = [
             ],
         }
     },
-    // Artifacts, which take the template of a trail that takes its flow's anew, and what they tell of one repo.
-    |client, place| {
-        let flow = format!("r-{place}");
+    // Artifacts, which take the template of a trail that takes its flow's again, and what they report of one repo.
+    |client, suffix| {
+        let flow = format!("r-{suffix}");
         let built = |from: &str| Vec::from_iter((0..4).map(|_| client.built_from(&flow, "t", from)));
         Meeting {
             given: vec![

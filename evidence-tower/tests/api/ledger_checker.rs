@@ -129,8 +129,8 @@ impl LedgerChecker {
             } => {
                 let of_trail = self.trails.get(&trail).map(|trail| trail.template);
                 self.expect("an artifact's template", of_trail, Some(template));
-                let told = repo.and_then(|repo| self.repos.get(&repo)).map(|repo| repo.info.clone());
-                self.expect("an artifact's repo", told, repo_info);
+                let reported = repo.and_then(|repo| self.repos.get(&repo)).map(|repo| repo.info.clone());
+                self.expect("an artifact's repo", reported, repo_info);
                 self.artifacts.insert((trail, template_reference_name), fingerprint);
             }
             Fact::AttestationAdded {

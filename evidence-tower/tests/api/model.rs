@@ -49,11 +49,11 @@ impl Contender {
         Self { name, apis: [one.await, another.await], store, _guard: guard }
     }
 
-    async fn send(&self, number: usize, step: &Step, told: &Told) -> Reply {
-        let path: Vec<&str> = step.path.iter().map(|text| told.text(text)).collect();
-        let asked = step.asked.as_ref().map(|(name, id)| format!("&{name}={}", told.text(id)));
+    async fn send(&self, number: usize, step: &Step, learned: &LearnedIds) -> Reply {
+        let path: Vec<&str> = step.path.iter().map(|text| learned.text(text)).collect();
+        let asked = step.asked.as_ref().map(|(name, id)| format!("&{name}={}", learned.text(id)));
         let path = format!("/{}?{}{}", path.join("/"), step.query, asked.unwrap_or_default());
-        let ask = self.apis[number % 2].request(step.method.clone(), &path).key(told.text(&step.key));
+        let ask = self.apis[number % 2].request(step.method.clone(), &path).key(learned.text(&step.key));
         match (&step.sent, step.parts) {
             (None, _) => ask.await,
             (Some(sent), None) => ask.json(&sent.document).await,
@@ -81,15 +81,15 @@ impl Contender {
     }
 }
 
-/// What the answers of a run told so far.
+/// The ids that the answers of a run had so far.
 #[derive(Debug, Default)]
-struct Told(BTreeMap<Thing, Vec<String>>);
+struct LearnedIds(BTreeMap<Thing, Vec<String>>);
 
-impl Told {
+impl LearnedIds {
     fn text<'a>(&'a self, text: &'a Text) -> &'a str {
         match text {
             Text::Given(text) => text,
-            Text::Told(thing, index) => match self.0.get(thing) {
+            Text::Learned(thing, index) => match self.0.get(thing) {
                 Some(known) => index.get::<String>(known),
                 None if *thing == Thing::Secret => JANE,
                 None => "nothing",
@@ -133,18 +133,18 @@ async fn run(steps: &[Step], tally: &mut Tally) -> TestCaseResult {
         contenders.push(Contender::new(stored, &clock).await);
     }
     let Some((first, others)) = contenders.split_first() else { return Ok(()) };
-    let mut told = Told::default();
+    let mut learned = LearnedIds::default();
     for (number, step) in steps.iter().enumerate() {
         clock.advance(Duration::from_secs(step.pause));
-        let expected = first.send(number, step, &told).await;
+        let expected = first.send(number, step, &learned).await;
         prop_assert!(expected.status.as_u16() < 500, "step {number}: {expected:?}");
         for other in others {
-            let found = other.send(number, step, &told).await;
+            let found = other.send(number, step, &learned).await;
             let alike = (found.status, &found.headers, &found.body)
                 == (expected.status, &expected.headers, &expected.body);
             prop_assert!(alike, "step {number}, {} and {}:\n{expected:?}\n{found:?}", first.name, other.name);
         }
-        told.learn(step.operation, &expected.body);
+        learned.learn(step.operation, &expected.body);
         *tally.entry((step.operation, expected.status.as_u16())).or_default() += 1;
     }
     let expected = first.ledgers().await;

@@ -43,7 +43,7 @@ const TEMPLATES: &[&str] = &[
     "version: 1\ntrail:\n  artifacts:\n    - name: api\n      attestations:\n        - {name: test, type: '*'}\n",
 ];
 
-/// What an earlier answer told of, by what it is.
+/// What an id of an earlier answer names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Thing {
     Artifact,
@@ -58,11 +58,11 @@ pub(super) enum Thing {
 #[derive(Debug, Clone)]
 pub(super) enum Text {
     Given(String),
-    /// One that earlier answers told, whichever the index hits.
-    Told(Thing, Index),
+    /// One from earlier answers, whichever the index hits.
+    Learned(Thing, Index),
 }
 
-/// One request, with gaps where it mentions what earlier answers told.
+/// One request, with gaps for ids from earlier answers.
 #[derive(Clone)]
 pub(super) struct Step {
     /// Seconds since the step before.
@@ -73,7 +73,7 @@ pub(super) struct Step {
     /// The path below the base, by its segments.
     pub(super) path: Vec<Text>,
     pub(super) query: String,
-    /// A parameter of the query whose value earlier answers told.
+    /// A parameter of the query whose value comes from earlier answers.
     pub(super) asked: Option<(&'static str, Text)>,
     pub(super) sent: Option<Sent>,
     pub(super) parts: Option<(&'static str, &'static str)>,
@@ -203,11 +203,12 @@ fn pauses() -> BoxedStrategy<u64> {
 
 fn keys() -> BoxedStrategy<Text> {
     let given = |key: &str| Just(Text::Given(key.to_owned()));
-    prop_oneof![16 => given(JANE), 1 => given(JOHN), 3 => told(Thing::Secret), 1 => given("unknown")].boxed()
+    prop_oneof![16 => given(JANE), 1 => given(JOHN), 3 => learned(Thing::Secret), 1 => given("unknown")]
+        .boxed()
 }
 
-fn told(thing: Thing) -> BoxedStrategy<Text> {
-    any::<Index>().prop_map(move |index| Text::Told(thing, index)).boxed()
+fn learned(thing: Thing) -> BoxedStrategy<Text> {
+    any::<Index>().prop_map(move |index| Text::Learned(thing, index)).boxed()
 }
 
 fn one_of(names: &'static [&'static str]) -> BoxedStrategy<Text> {
@@ -248,10 +249,10 @@ fn texts_of(segment: &str, operation: &str) -> BoxedStrategy<Text> {
         ]
         .boxed(),
         "commit_sha" => prop_oneof![one_of(COMMITS), one_of(&["11111", "111111", "22222"])].boxed(),
-        "attestation_id" => told(Thing::Attestation),
-        "key_id" => told(Thing::Key),
+        "attestation_id" => learned(Thing::Attestation),
+        "key_id" => learned(Thing::Key),
         "resource_type" => one_of(texts::TAGGED_KINDS),
-        "resource_id" => prop_oneof![one_of(FLOWS), one_of(ENVIRONMENTS), told(Thing::Repo)].boxed(),
+        "resource_id" => prop_oneof![one_of(FLOWS), one_of(ENVIRONMENTS), learned(Thing::Repo)].boxed(),
         "snapshot_expression" => {
             one_of(&["1", "2", "-1", "~1", "NOW", "%231", "@%7B1.hours.ago%7D", "0", "9", "x"])
         }
@@ -357,7 +358,7 @@ fn asked(operation: &str) -> BoxedStrategy<Option<(&'static str, Text)>> {
         "get_artifact_by_fingerprint" => Thing::Artifact,
         _ => return Just(None).boxed(),
     };
-    let asked = told(thing).prop_map(|id| Some(("attestation_id", id)));
+    let asked = learned(thing).prop_map(|id| Some(("attestation_id", id)));
     if thing == Thing::Artifact { prop_oneof![Just(None), asked].boxed() } else { asked.boxed() }
 }
 
