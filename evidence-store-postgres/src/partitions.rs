@@ -138,7 +138,10 @@ impl Partitioned {
 fn partitions(steps: &[String]) -> BTreeSet<&str> {
     let scans = steps.iter().filter(|step| step.contains(" Scan "));
     let read = scans.filter_map(|step| step.split_once(" on ")?.1.split(' ').next()?.rsplit_once('_'));
-    let partitions = read.filter(|(name, _)| TABLES.iter().any(|(table, _)| table == name));
+    // A number, for an index of a table that is whole ends in `_pkey`.
+    let is_number = |text: &str| text.parse::<usize>().is_ok();
+    let partitions =
+        read.filter(|(name, number)| is_number(number) && TABLES.iter().any(|(table, _)| table == name));
     partitions.map(|(_, number)| number).collect()
 }
 
