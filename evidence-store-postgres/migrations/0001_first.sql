@@ -29,7 +29,7 @@ CREATE TABLE evidence.membership (
 );
 
 -- frontier: the hashes of the complete subtrees of `size` leaves, hex, largest first. An append reads no node. Half of
--- a page stays free, so that the new head, which every batch writes, finds room beside the old one.
+-- a page stays free, so that the new head, which every group writes, finds room beside the old one.
 CREATE TABLE evidence.head (
     org      text COLLATE "C" PRIMARY KEY,
     size     bigint NOT NULL,
@@ -153,7 +153,8 @@ CREATE INDEX artifact_trail ON evidence.artifact (org, trail, ledger_index) WHER
 CREATE INDEX artifact_commit ON evidence.artifact (org, flow, commit_sha, ledger_index);
 CREATE INDEX artifact_repo ON evidence.artifact (org, repo, ledger_index) WHERE repo IS NOT NULL;
 
--- binding: the JSON of what the attestation is about. No index on a digest here: random keys cost more than the ledger.
+-- binding: the JSON of what the attestation is about. No index on a digest here: an index on random keys would cost
+-- more writes than the ledger itself.
 CREATE TABLE evidence.attestation (
     org          text COLLATE "C" NOT NULL,
     id           text COLLATE "C" NOT NULL,
@@ -203,8 +204,9 @@ CREATE TABLE evidence.environment_report (
     PRIMARY KEY (org, environment)
 );
 
--- An artifact that runs with the same data from one snapshot until before another; until_idx is the greatest integer
--- while it lasts. artifact: the fingerprint, or name: and the SHA-256 of the name where there is no digest. state: the
+-- An artifact that runs with the same data from one snapshot until before another. from_idx: the first snapshot with these
+-- data; since_idx: the first of the run that this is a part of; until_idx: the first without it, or 2^63-1 while it lasts.
+-- artifact: the fingerprint, or name: and the SHA-256 of the name where there is no digest. state: the
 -- instance's JSON.
 CREATE TABLE evidence.instance (
     org         text COLLATE "C" NOT NULL,
@@ -225,6 +227,7 @@ CREATE INDEX instance_run ON evidence.instance (org, artifact, environment, sinc
 CREATE INDEX instance_lasting ON evidence.instance (org, environment, artifact)
     WHERE until_idx = 9223372036854775807;
 
+-- Versions of policies and attestation types; id: that record's.
 CREATE TABLE evidence.version (
     org          text COLLATE "C" NOT NULL,
     id           text COLLATE "C" NOT NULL,
@@ -233,6 +236,7 @@ CREATE TABLE evidence.version (
     PRIMARY KEY (org, id, number)
 );
 
+-- The newest allowlist entry for each environment and fingerprint.
 CREATE TABLE evidence.allowance (
     org          text COLLATE "C" NOT NULL,
     environment  text COLLATE "C" NOT NULL,
@@ -257,8 +261,8 @@ CREATE TABLE evidence.attachment (
     PRIMARY KEY (org, sha256)
 );
 
--- Contents that no record names yet, since when they are kept, and since when they are being removed. A note is there
--- before the first chunk is.
+-- Contents that no record names yet, since when they are kept, and since when they are being removed. The row is
+-- there before the first chunk is.
 CREATE TABLE evidence.attachment_pending (
     org         text COLLATE "C" NOT NULL,
     sha256      text COLLATE "C" NOT NULL,
@@ -275,7 +279,7 @@ CREATE TABLE evidence.blob (
     PRIMARY KEY (org, sha256)
 );
 
--- Chunks are archives, compressed already.
+-- seq: from 0, without gaps. Not compressed by the database: archives are already, and chunks are read whole.
 CREATE TABLE evidence.blob_chunk (
     org    text COLLATE "C" NOT NULL,
     sha256 text COLLATE "C" NOT NULL,

@@ -22,7 +22,7 @@ const MARGIN: Duration = Duration::from_secs(1);
 /// How long a statement that was abandoned may take to end once it is cancelled.
 const ABANDONED: Duration = Duration::from_secs(5);
 
-/// What every connection of the store's own is told once, whatever its user, database or server have otherwise.
+/// What is set once on every connection of the store's own, whatever its user, database or server have otherwise.
 ///
 /// A statement is planned for all values alike, when it is sent for the first time: planning takes several times as long
 /// as answering. A plan is that of index probes, as every statement here means it: otherwise a table of three rows is read
@@ -47,9 +47,9 @@ const SETTINGS: &str = "
     SET tcp_keepalives_count = 6;
     SET tcp_user_timeout = '60s'";
 
-/// What connections for work on the whole store are told besides: their statements are few and about everything, so they
+/// What is set besides on connections for work on the whole store: their statements are few and about everything, so they
 /// are planned for what there is, and take as long as they take.
-const UNHURRIED: &str = "
+const MAINTENANCE_SETTINGS: &str = "
     RESET plan_cache_mode;
     RESET enable_seqscan;
     RESET enable_hashjoin;
@@ -57,19 +57,19 @@ const UNHURRIED: &str = "
     SET idle_in_transaction_session_timeout = 0;
     SET statement_timeout = 0";
 
-/// By which number the session's statement is cancelled, and whether what matters was taken: a pooler between may have told
-/// another session.
-const TAKEN: &str = "
+/// The process by whose number the session's statement is cancelled, and whether the settings that matter hold: a pooler
+/// between may have set those of another session.
+const READ_BACK_SETTINGS: &str = "
     SELECT pg_backend_pid(), current_setting('synchronous_commit'), current_setting('transaction_isolation')";
 
 const CANCEL: &str = "SELECT pg_cancel_backend($1)";
 
 /// Makes a connection, or gives up.
 pub(crate) async fn connect(
-    address: &PgConnectOptions,
-    statement_timeout: Duration,
+    options: &PgConnectOptions,
+    connect_timeout: Duration,
 ) -> Result<PgConnection, sqlx::Error> {
-    timeout(statement_timeout, address.connect()).await.unwrap_or_else(|_| Err(timed_out()))
+    timeout(connect_timeout, options.connect()).await.unwrap_or_else(|_| Err(timed_out()))
 }
 
 /// How sessions are made: where the database is, and how long a statement may take.
@@ -80,8 +80,8 @@ pub(crate) struct Address {
 }
 
 impl Address {
-    /// How long a statement is waited for.
-    pub(crate) fn statement_timeout(&self) -> Duration {
+    /// How long the client waits: the server's statement timeout plus [`MARGIN`].
+    pub(crate) fn client_timeout(&self) -> Duration {
         self.statement_timeout + MARGIN
     }
 }
@@ -91,58 +91,57 @@ const PLAN_ANEW: &str = "DISCARD PLANS";
 
 /// How long a connection goes by its plans, and for how many statements. Tables grow: in an almost empty one all indexes
 /// seem equally good, and PostgreSQL itself plans again only after it has gathered statistics.
-const PLANS_LAST: (Duration, u32) = (Duration::from_secs(5), 1024);
+const PLAN_LIFETIME: (Duration, u32) = (Duration::from_secs(5), 1024);
 
 /// A connection of the store's own, set as its statements want it.
 #[derive(Debug)]
-pub(crate) struct Session {
+pub(crate) struct PreparedConnection {
     connection: PgConnection,
-    number: i32,
-    statement_timeout: Duration,
+    backend_pid: i32,
+    client_timeout: Duration,
     planned: Instant,
     used: u32,
 }
 
-impl Session {
+impl PreparedConnection {
     /// Makes a connection.
     pub(crate) async fn connect(address: &Address) -> Result<Self, sqlx::Error> {
-        let statement_timeout = address.statement_timeout();
         let session = async { Self::of(address.options.connect().await?, address).await };
-        timeout(statement_timeout, session).await.unwrap_or_else(|_| Err(timed_out()))
+        timeout(address.client_timeout(), session).await.unwrap_or_else(|_| Err(timed_out()))
     }
 
     /// Sets a connection that nobody else uses.
     pub(crate) async fn of(mut connection: PgConnection, address: &Address) -> Result<Self, sqlx::Error> {
-        let most = address.statement_timeout.as_millis();
-        let settings = format!("{SETTINGS}; SET statement_timeout = '{most}ms'");
-        let statement_timeout = address.statement_timeout();
-        told(&mut connection, AssertSqlSafe(settings), statement_timeout).await?;
-        let taken = sqlx::query_as(TAKEN).persistent(false).fetch_one(&mut connection);
-        let (number, commit, isolation): (i32, String, String) =
-            timeout(statement_timeout, taken).await.unwrap_or_else(|_| Err(timed_out()))?;
-        if let Some(weak) = weaker(&commit, &isolation) {
+        let millis = address.statement_timeout.as_millis();
+        let settings = format!("{SETTINGS}; SET statement_timeout = '{millis}ms'");
+        let client_timeout = address.client_timeout();
+        execute(&mut connection, AssertSqlSafe(settings), client_timeout).await?;
+        let read_back = sqlx::query_as(READ_BACK_SETTINGS).persistent(false).fetch_one(&mut connection);
+        let (backend_pid, commit, isolation): (i32, String, String) =
+            timeout(client_timeout, read_back).await.unwrap_or_else(|_| Err(timed_out()))?;
+        if let Some(weak) = weak_setting(&commit, &isolation) {
             return Err(sqlx::Error::Configuration(weak.into()));
         }
-        Ok(Self { connection, number, statement_timeout, planned: Instant::now(), used: 0 })
+        Ok(Self { connection, backend_pid, client_timeout, planned: Instant::now(), used: 0 })
     }
 
     /// Makes a connection for work on the whole store.
-    pub(crate) async fn unhurried(address: &Address) -> Result<PgConnection, sqlx::Error> {
+    pub(crate) async fn connect_for_maintenance(address: &Address) -> Result<PgConnection, sqlx::Error> {
         let mut session = Self::connect(address).await?;
-        told(&mut session.connection, UNHURRIED, session.statement_timeout).await?;
+        execute(&mut session.connection, MAINTENANCE_SETTINGS, session.client_timeout).await?;
         Ok(session.connection)
     }
 
-    /// How long a statement is waited for.
-    pub(crate) const fn statement_timeout(&self) -> Duration {
-        self.statement_timeout
+    /// How long the client waits for a statement.
+    pub(crate) const fn client_timeout(&self) -> Duration {
+        self.client_timeout
     }
 
     /// The connection, for one more statement.
     pub(crate) async fn ready(&mut self) -> Result<&mut PgConnection, sqlx::Error> {
-        let (age, uses) = PLANS_LAST;
+        let (age, uses) = PLAN_LIFETIME;
         if self.used >= uses || self.planned.elapsed() >= age {
-            told(&mut self.connection, PLAN_ANEW, self.statement_timeout).await?;
+            execute(&mut self.connection, PLAN_ANEW, self.client_timeout).await?;
             (self.planned, self.used) = (Instant::now(), 0);
         }
         self.used += 1;
@@ -159,12 +158,12 @@ impl Session {
     }
 
     pub(crate) async fn close(self) -> Result<(), sqlx::Error> {
-        timeout(self.statement_timeout, self.connection.close()).await.unwrap_or_else(|_| Err(timed_out()))
+        timeout(self.client_timeout, self.connection.close()).await.unwrap_or_else(|_| Err(timed_out()))
     }
 }
 
 /// The setting of a session that is weaker than the store promises.
-fn weaker(synchronous_commit: &str, isolation: &str) -> Option<ConnectError> {
+fn weak_setting(synchronous_commit: &str, isolation: &str) -> Option<ConnectError> {
     let weak = |setting, found: &str| Some(ConnectError::Weak { setting, found: found.to_owned() });
     match (synchronous_commit, isolation) {
         ("on" | "remote_apply", "read committed") => None,
@@ -173,22 +172,27 @@ fn weaker(synchronous_commit: &str, isolation: &str) -> Option<ConnectError> {
     }
 }
 
-async fn told(
+async fn execute(
     connection: &mut PgConnection,
-    what: impl SqlSafeStr,
-    statement_timeout: Duration,
+    sql: impl SqlSafeStr,
+    client_timeout: Duration,
 ) -> Result<(), sqlx::Error> {
-    let done = sqlx::raw_sql(what).execute(connection);
-    timeout(statement_timeout, done).await.unwrap_or_else(|_| Err(timed_out())).map(drop)
+    let done = sqlx::raw_sql(sql).execute(connection);
+    timeout(client_timeout, done).await.unwrap_or_else(|_| Err(timed_out())).map(drop)
 }
 
-/// Where connections to ask on come from.
+/// Where the connections that queries use come from.
 #[derive(Debug, Clone)]
 pub(crate) enum Connections {
     /// Of the store alone.
     Own(Arc<Pool>),
     /// A host's, for its own statements too: so they are left as they are.
-    Host(PgPool, Duration),
+    Host {
+        /// Its pool.
+        pool: PgPool,
+        /// How long a statement may take.
+        statement_timeout: Duration,
+    },
 }
 
 impl Connections {
@@ -196,7 +200,7 @@ impl Connections {
     pub(crate) fn address(&self) -> Address {
         match self {
             Self::Own(pool) => pool.address.clone(),
-            Self::Host(pool, statement_timeout) => Address {
+            Self::Host { pool, statement_timeout } => Address {
                 options: pool.connect_options().as_ref().clone(),
                 statement_timeout: *statement_timeout,
             },
@@ -204,10 +208,10 @@ impl Connections {
     }
 
     /// How many there are at most.
-    pub(crate) fn most(&self) -> u32 {
+    pub(crate) fn max_connections(&self) -> u32 {
         match self {
-            Self::Own(pool) => pool.most,
-            Self::Host(pool, _) => pool.options().get_max_connections(),
+            Self::Own(pool) => pool.max_connections,
+            Self::Host { pool, .. } => pool.options().get_max_connections(),
         }
     }
 
@@ -215,7 +219,7 @@ impl Connections {
     pub(crate) fn acquire_timeout(&self) -> Duration {
         match self {
             Self::Own(pool) => pool.acquire_timeout,
-            Self::Host(pool, _) => pool.options().get_acquire_timeout(),
+            Self::Host { pool, .. } => pool.options().get_acquire_timeout(),
         }
     }
 
@@ -231,7 +235,9 @@ impl Connections {
     {
         match self {
             Self::Own(pool) => Pool::take(pool, share).await?.rows(sql, arguments).await,
-            Self::Host(pool, most) => borrowed(pool.acquire().await?, sql, arguments, *most).await,
+            Self::Host { pool, statement_timeout } => {
+                borrowed(pool.acquire().await?, sql, arguments, *statement_timeout).await
+            }
         }
     }
 
@@ -245,19 +251,20 @@ impl Connections {
     where
         R: for<'r> FromRow<'r, PgRow> + Send + Unpin,
     {
-        self.forget();
+        self.drop_idle();
         match self {
             Self::Own(pool) => Pool::take(pool, share).await?.rows(sql, arguments).await,
-            Self::Host(pool, most) => {
-                let acquire_live =
-                    timeout(*most, acquire_live(pool)).await.unwrap_or_else(|_| Err(timed_out()))?;
-                borrowed(acquire_live, sql, arguments, *most).await
+            Self::Host { pool, statement_timeout } => {
+                let connection = timeout(*statement_timeout, acquire_live(pool))
+                    .await
+                    .unwrap_or_else(|_| Err(timed_out()))?;
+                borrowed(connection, sql, arguments, *statement_timeout).await
             }
         }
     }
 
     /// Gives up the connections of the store's own that nobody uses: they lead to a server that is not the one any more.
-    pub(crate) fn forget(&self) {
+    pub(crate) fn drop_idle(&self) {
         if let Self::Own(pool) = self {
             pool.with_idle(std::mem::take);
         }
@@ -267,7 +274,7 @@ impl Connections {
     pub(crate) async fn close(&self) {
         match self {
             Self::Own(pool) => pool.close().await,
-            Self::Host(pool, _) => pool.close().await,
+            Self::Host { pool, .. } => pool.close().await,
         }
     }
 }
@@ -317,32 +324,32 @@ async fn fetched<R>(
     connection: &mut PgConnection,
     sql: SqlStr,
     arguments: PgArguments,
-    statement_timeout: Duration,
+    client_timeout: Duration,
 ) -> Result<Vec<R>, sqlx::Error>
 where
     R: for<'r> FromRow<'r, PgRow> + Send + Unpin,
 {
     let rows = sqlx::query_as_with::<_, R, _>(sql, arguments).fetch_all(connection);
-    timeout(statement_timeout, rows).await.unwrap_or_else(|_| Err(timed_out()))
+    timeout(client_timeout, rows).await.unwrap_or_else(|_| Err(timed_out()))
 }
 
 /// A few connections, made when they are needed. The one that was used last is used next: it has prepared the most.
 #[derive(Debug)]
 pub(crate) struct Pool {
     address: Address,
-    most: u32,
+    max_connections: u32,
     acquire_timeout: Duration,
     permits: Arc<Semaphore>,
-    idle: Mutex<Vec<Session>>,
+    idle: Mutex<Vec<PreparedConnection>>,
     /// Over which abandoned statements are cancelled, once there was one.
     control: tokio::sync::Mutex<Option<PgConnection>>,
 }
 
 impl Pool {
-    pub(crate) fn new(address: Address, most: u32, acquire_timeout: Duration) -> Self {
-        let permits = Arc::new(Semaphore::new(most.try_into().unwrap_or(Semaphore::MAX_PERMITS)));
+    pub(crate) fn new(address: Address, max_connections: u32, acquire_timeout: Duration) -> Self {
+        let permits = Arc::new(Semaphore::new(max_connections.try_into().unwrap_or(Semaphore::MAX_PERMITS)));
         let (idle, control) = (Mutex::default(), tokio::sync::Mutex::default());
-        Self { address, most, acquire_timeout, permits, idle, control }
+        Self { address, max_connections, acquire_timeout, permits, idle, control }
     }
 
     /// A free connection, or a new one where there may be one more.
@@ -353,7 +360,7 @@ impl Pool {
             let idle = pool.with_idle(Vec::pop);
             let session = match idle {
                 Some(session) => session,
-                None => Session::connect(&pool.address).await?,
+                None => PreparedConnection::connect(&pool.address).await?,
             };
             Ok(PooledConnection {
                 pool: Arc::clone(pool),
@@ -364,15 +371,15 @@ impl Pool {
         timeout(pool.acquire_timeout, taken).await.unwrap_or(Err(sqlx::Error::PoolTimedOut))
     }
 
-    fn with_idle<T>(&self, work: impl FnOnce(&mut Vec<Session>) -> T) -> T {
+    fn with_idle<T>(&self, work: impl FnOnce(&mut Vec<PreparedConnection>) -> T) -> T {
         work(&mut self.idle.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Ends a statement that nobody waits for, and keeps the connection where that succeeds. It counts as used until then,
     /// so that whoever asks and hangs up again and again makes no more connections than others.
-    async fn abandon(self: Arc<Self>, mut session: Session, permit: Permit) {
+    async fn abandon(self: Arc<Self>, mut session: PreparedConnection, permit: Permit) {
         let ended = async {
-            self.cancel(session.number).await?;
+            self.cancel(session.backend_pid).await?;
             session.drain().await
         };
         match timeout(ABANDONED, ended).await.unwrap_or_else(|_| Err(timed_out())) {
@@ -383,20 +390,20 @@ impl Pool {
     }
 
     /// Cancels what a session does. sqlx keeps what the protocol's own request to cancel takes to itself.
-    async fn cancel(&self, number: i32) -> Result<(), sqlx::Error> {
+    async fn cancel(&self, backend_pid: i32) -> Result<(), sqlx::Error> {
         let mut control = self.control.lock().await;
         let mut connection = match control.take() {
             Some(connection) => connection,
             None => self.address.options.connect().await?,
         };
-        sqlx::query(CANCEL).bind(number).execute(&mut connection).await?;
+        sqlx::query(CANCEL).bind(backend_pid).execute(&mut connection).await?;
         *control = Some(connection);
         Ok(())
     }
 
     async fn close(&self) {
         // Whoever asks from now on waits behind this and is refused.
-        let all = self.permits.acquire_many(self.most).await;
+        let all = self.permits.acquire_many(self.max_connections).await;
         self.permits.close();
         drop(all);
         for session in self.with_idle(std::mem::take) {
@@ -407,14 +414,14 @@ impl Pool {
     }
 }
 
-/// A place among the connections, and among those of the organization where the query may take long.
+/// A permit to use one connection, and a share of the organization's where the query may take long.
 type Permit = (OwnedSemaphorePermit, Option<Arc<Share>>);
 
 /// A connection in use. It goes back when this is dropped, or once what it is busy with has been cancelled.
 struct PooledConnection {
     pool: Arc<Pool>,
     /// Nothing once it is given up.
-    held: Option<(Session, Permit)>,
+    held: Option<(PreparedConnection, Permit)>,
     busy: bool,
 }
 
@@ -425,9 +432,9 @@ impl PooledConnection {
     {
         let (session, _) = self.held.as_mut().ok_or(sqlx::Error::PoolClosed)?;
         self.busy = true;
-        let statement_timeout = session.statement_timeout;
+        let client_timeout = session.client_timeout;
         let outcome = match session.ready().await {
-            Ok(connection) => fetched(connection, sql, arguments, statement_timeout).await,
+            Ok(connection) => fetched(connection, sql, arguments, client_timeout).await,
             Err(error) => Err(error),
         };
         self.busy = false;
@@ -455,7 +462,7 @@ mod tests {
 
     #[test]
     fn what_is_weaker_than_promised_is_named() {
-        let named = |commit, isolation| weaker(commit, isolation).map(|weak| weak.to_string());
+        let named = |commit, isolation| weak_setting(commit, isolation).map(|weak| weak.to_string());
         for commit in ["on", "remote_apply"] {
             assert_eq!(named(commit, "read committed"), None);
         }

@@ -11,7 +11,7 @@ use evidence_core::shares::Shares;
 use evidence_core::store::StoreResult;
 use evidence_store_sql::migrate::{Migration, latest};
 use evidence_store_sql::{
-    BesideWork, BlobWrite, Dialect, Driver, FromRow, Outdated, Row, SqlStore, Statement, Value, Work,
+    BlobWrite, Cost, Dialect, Driver, FromRow, Outdated, Row, ScratchWork, SqlStore, Statement, Value,
 };
 use sqlx::ConnectOptions;
 use sqlx::postgres::{PgConnectOptions, PgPool};
@@ -19,12 +19,12 @@ use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 
 use crate::bind::{Cells, arguments};
-use crate::connections::{Address, Connections, Pool, Session, connect};
+use crate::connections::{Address, Connections, Pool, PreparedConnection, connect};
 use crate::error::{ConnectError, MayNotWrite, is_cut, store_error};
-use crate::lookup::{self, Lookup};
-use crate::migrate::{MIGRATIONS, WRITER, expect_migrated, migrate};
+use crate::migrate::{MIGRATIONS, MIN_WRITER_VERSION, expect_migrated, migrate};
+use crate::name_batcher::{self, Lookup};
 use crate::schema::{Schema, TABLES};
-use crate::session::Beside;
+use crate::scratch::ScratchDatabase;
 use crate::writer::{Job, Writer};
 
 /// How long the first connection may take to be made.
@@ -56,8 +56,8 @@ pub struct Options {
     /// The most connections for reading; one more is for writing, and one for cancelling what nobody waits for any more.
     /// 8 unless said otherwise.
     pub connections: u32,
-    /// How long a query waits for a connection before the store counts as not available; one that may take long waits
-    /// as long before for the turn of its organization. 5 seconds unless said otherwise.
+    /// How long a query waits for a free connection before it fails as unavailable. A long query first waits up to the
+    /// same time for its organization's share, so twice this in all. 5 seconds unless said otherwise.
     pub acquire_timeout: Duration,
     /// How long a write, or a query by name, waits for its turn before the store counts as not available. What was
     /// refused for it is not done afterwards. 10 seconds unless said otherwise.
@@ -72,7 +72,7 @@ pub struct Options {
     /// Whether one transaction may hold writes of several organizations, which is about six times as fast where many of
     /// them write. False for databases that spread the tables over machines by organization and want each transaction
     /// on one of them, as Citus does.
-    pub mixed_batches: bool,
+    pub mixed_groups: bool,
     /// Whether the schema and its tables are made where there are none, and brought up to date. A store is otherwise
     /// opened as it is, and refused where this program cannot use it so. True unless said otherwise.
     pub migrate: bool,
@@ -87,7 +87,7 @@ impl Default for Options {
             queue_timeout: Duration::from_secs(10),
             queue_bytes: 64 << 20,
             statement_timeout: Duration::from_secs(10),
-            mixed_batches: true,
+            mixed_groups: true,
             migrate: true,
         }
     }
@@ -103,7 +103,7 @@ pub struct Postgres {
     pub(crate) reader: Reader,
     pub(crate) queue: Queue<Job>,
     pub(crate) lookups: mpsc::Sender<Lookup>,
-    mixed_batches: bool,
+    mixed_groups: bool,
 }
 
 impl Postgres {
@@ -125,7 +125,7 @@ impl Postgres {
     /// # Errors
     /// [`ConnectError`] says what is wrong and what to do.
     pub async fn from_pool_with(pool: PgPool, options: &Options) -> Result<PostgresStore, ConnectError> {
-        let connections = Connections::Host(pool, options.statement_timeout);
+        let connections = Connections::Host { pool, statement_timeout: options.statement_timeout };
         Self::start(connections, options, &MIGRATIONS).await.map(SqlStore::new)
     }
 
@@ -148,16 +148,16 @@ impl Postgres {
         if let Some(table) = unlogged.map_err(ConnectError::connecting)? {
             return Err(ConnectError::Unlogged(schema.table(&table)));
         }
-        let session = Session::of(connection, &address).await.map_err(ConnectError::connecting)?;
-        let shares = Arc::new(Shares::new(connections.most()));
+        let session = PreparedConnection::of(connection, &address).await.map_err(ConnectError::connecting)?;
+        let shares = Arc::new(Shares::new(connections.max_connections()));
         let reader = Reader { connections, shares, schema, migrations };
         // A write that was begun takes a statement, and perhaps one more that looks what became of it.
-        let grace = Some(address.statement_timeout() * 2);
+        let grace = Some(address.client_timeout() * 2);
         let bounds = Bounds { bytes: options.queue_bytes, wait: options.queue_timeout, grace };
         let (queue, jobs) = Queue::new(bounds);
-        tokio::spawn(Writer::new(session, reader.clone(), options.mixed_batches).run(jobs));
-        let lookups = lookup::open(&reader);
-        Ok(Self { reader, queue, lookups, mixed_batches: options.mixed_batches })
+        tokio::spawn(Writer::new(session, reader.clone(), options.mixed_groups).run(jobs));
+        let lookups = name_batcher::open(&reader);
+        Ok(Self { reader, queue, lookups, mixed_groups: options.mixed_groups })
     }
 
     async fn submit<T>(&self, job: impl FnOnce(Reply<T>) -> Job) -> StoreResult<T> {
@@ -180,12 +180,12 @@ impl Reader {
     /// Every row, asked once more where the connection turned out to be dead: nothing is changed by a query, and by what
     /// changes something nothing more.
     pub(crate) async fn rows(&self, statement: Statement) -> Result<Vec<Cells>, sqlx::Error> {
-        let Statement { sql, values, org, work } = statement;
+        let Statement { sql, values, org, cost } = statement;
         #[cfg(test)]
         crate::plans::note(&self.schema, &sql, &values);
         let sql = sqlx::SqlSafeStr::into_sql_str(self.schema.statement(&sql));
         let arguments = arguments(&values)?;
-        let share = if work == Work::Short {
+        let share = if cost == Cost::Short {
             None
         } else {
             let share = self.shares.take(org, self.connections.acquire_timeout()).await;
@@ -201,8 +201,9 @@ impl Reader {
 /// Reading more bytes of JSON takes about a millisecond.
 const LONG: usize = 64 << 10;
 
-/// What so many bytes of rows say: read on a thread for slow work where they are many, so that they hold up no other request.
-async fn said<T: Send + 'static>(
+/// What so many bytes of rows say: read on a thread for slow work where they are many, so that they hold up no other
+/// request.
+async fn read_off_runtime_if_long<T: Send + 'static>(
     bytes: usize,
     read: impl FnOnce() -> StoreResult<T> + Send + 'static,
 ) -> StoreResult<T> {
@@ -216,7 +217,7 @@ impl Driver for Postgres {
     const DIALECT: Dialect = Dialect::Postgres;
     type Options = Options;
     type ConnectError = ConnectError;
-    type Session = Beside;
+    type ScratchSession = ScratchDatabase;
     type Job = Job;
 
     /// The address is `postgres://user:password@host:port/database`. The options of libpq's addresses are understood;
@@ -236,7 +237,7 @@ impl Driver for Postgres {
     ) -> StoreResult<T> {
         let rows = self.reader.rows(statement).await.map_err(store_error)?;
         let bytes = rows.iter().map(|row| row.bytes).sum();
-        said(bytes, move || read(rows.into_iter().map(|cells| cells.row).collect())).await
+        read_off_runtime_if_long(bytes, move || read(rows.into_iter().map(|cells| cells.row).collect())).await
     }
 
     async fn by_name(
@@ -246,8 +247,8 @@ impl Driver for Postgres {
         flow: Option<Id>,
         name: String,
     ) -> StoreResult<Option<Row>> {
-        if self.mixed_batches {
-            return lookup::look_up(self, (org, kind, flow, name)).await;
+        if self.mixed_groups {
+            return name_batcher::look_up(self, (org, kind, flow, name)).await;
         }
         let statement = Statement::by_name(Self::DIALECT, org, kind, flow, name);
         self.read(statement, |rows| Ok(rows.into_iter().next())).await
@@ -268,9 +269,10 @@ impl Driver for Postgres {
         Ok(!self.reader.rows(statement).await.map_err(store_error)?.is_empty())
     }
 
-    async fn beside<T: Send + 'static>(&self, work: BesideWork<Beside, T>) -> StoreResult<T> {
+    async fn with_scratch<T: Send + 'static>(&self, work: ScratchWork<ScratchDatabase, T>) -> StoreResult<T> {
         let Reader { connections, schema, migrations, .. } = &self.reader;
-        work(Beside::open(&connections.address(), schema, migrations).await.map_err(store_error)?).await
+        work(ScratchDatabase::open(&connections.address(), schema, migrations).await.map_err(store_error)?)
+            .await
     }
 
     fn version(&self) -> i64 {
@@ -281,10 +283,11 @@ impl Driver for Postgres {
         if self.queue.is_closed() || self.lookups.is_closed() {
             return Err(Refused::Closed.into());
         }
-        let ask = |sql, values| self.reader.rows(Statement { sql, values, org: None, work: Work::Short });
-        let writer = ask(WRITER.into(), vec![]).await.map_err(store_error)?;
-        let writer = writer.into_iter().next().map(|cells| <(i64,)>::from_row(cells.row)).transpose()?;
-        if writer.is_some_and(|(writer,)| writer > self.version()) {
+        let ask = |sql, values| self.reader.rows(Statement { sql, values, org: None, cost: Cost::Short });
+        let min_writer = ask(MIN_WRITER_VERSION.into(), vec![]).await.map_err(store_error)?;
+        let min_writer =
+            min_writer.into_iter().next().map(|cells| <(i64,)>::from_row(cells.row)).transpose()?;
+        if min_writer.is_some_and(|(version,)| version > self.version()) {
             return Err(Outdated.into());
         }
         let taken = TABLES.iter().flat_map(|(table, privileges)| {
@@ -324,8 +327,8 @@ mod tests {
     async fn what_is_long_is_read_on_another_thread() {
         let here = std::thread::current().id();
         let reader = || Ok(std::thread::current().id());
-        assert_eq!(said(LONG, reader).await.unwrap(), here);
-        assert_ne!(said(LONG + 1, reader).await.unwrap(), here);
+        assert_eq!(read_off_runtime_if_long(LONG, reader).await.unwrap(), here);
+        assert_ne!(read_off_runtime_if_long(LONG + 1, reader).await.unwrap(), here);
     }
 
     #[tokio::test]
@@ -355,7 +358,7 @@ mod tests {
             slow.spawn(async move {
                 let sql = "SELECT 1::bigint FROM pg_sleep(50) WHERE $1::text <> ''".into();
                 let values = vec![Value::Org(org)];
-                let sleeping = Statement { sql, values, org: Some(org), work: Work::Long };
+                let sleeping = Statement { sql, values, org: Some(org), cost: Cost::Long };
                 store.driver().read(sleeping, |_| Ok(())).await
             });
         }

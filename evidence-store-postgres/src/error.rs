@@ -13,7 +13,7 @@ pub enum ConnectError {
     /// The address cannot be read.
     #[error(
         "the address of the database is not understood ({}): write it as postgres://user@host:5432/database",
-        said(.source)
+        message(.source)
     )]
     BadUrl {
         /// What is wrong with it.
@@ -27,7 +27,7 @@ pub enum ConnectError {
     /// Nobody answers at the address.
     #[error(
         "the database server cannot be reached: check that it runs and that host and port are right: {}",
-        said(.source)
+        message(.source)
     )]
     Unreachable {
         /// Why not.
@@ -36,7 +36,7 @@ pub enum ConnectError {
     /// The server knows no such user, or the password is wrong.
     #[error(
         "the database refuses the user: check the user's name, the password and pg_hba.conf: {}",
-        said(.source)
+        message(.source)
     )]
     Denied {
         /// What the server said.
@@ -45,7 +45,7 @@ pub enum ConnectError {
     /// The server has no database of this name.
     #[error(
         "there is no such database: make it, as with createdb: {}",
-        said(.source)
+        message(.source)
     )]
     NoDatabase {
         /// What the server said.
@@ -54,7 +54,7 @@ pub enum ConnectError {
     /// The server has no connection left.
     #[error(
         "the database has no connection left: ask for fewer, or raise its max_connections: {}",
-        said(.source)
+        message(.source)
     )]
     TooManyConnections {
         /// What the server said.
@@ -64,7 +64,7 @@ pub enum ConnectError {
     #[error(
         "the user may not make the tables in schema '{schema}': grant CREATE on the database, or make the schema and \
          give it to the user: {}",
-        said(.source)
+        message(.source)
     )]
     MayNotCreate {
         /// The schema.
@@ -76,7 +76,7 @@ pub enum ConnectError {
     #[error(
         "the user may not read the tables in schema '{schema}': grant USAGE on it, and SELECT, INSERT, UPDATE and DELETE on \
          its tables: {}",
-        said(.source)
+        message(.source)
     )]
     MayNotRead {
         /// The schema.
@@ -100,7 +100,7 @@ pub enum ConnectError {
     /// The tables cannot be brought up to date.
     #[error(
         "the tables cannot be brought to version {version}: {}: the next start goes on from here",
-        said(.source)
+        message(.source)
     )]
     Migrate {
         /// The version that failed.
@@ -108,12 +108,12 @@ pub enum ConnectError {
         /// Why.
         source: sqlx::Error,
     },
-    /// The tables cannot be made again from the ledgers.
+    /// The tables cannot be derived again from the ledgers.
     #[error(
         "the tables of version {version} cannot be made from the ledgers ({source}): check them with fsck; the next start \
          goes on from here"
     )]
-    Reindex {
+    Rederive {
         /// The version that failed.
         version: i64,
         /// Why.
@@ -211,7 +211,7 @@ impl ConnectError {
 }
 
 /// What the database or the system says, without the driver's words around it.
-fn said(error: &sqlx::Error) -> String {
+fn message(error: &sqlx::Error) -> String {
     match error {
         sqlx::Error::Database(database) => database.message().to_owned(),
         sqlx::Error::Io(error) => error.to_string(),
@@ -226,14 +226,14 @@ fn class_and_code(error: &sqlx::Error) -> Option<(&str, &str)> {
     Some((code.get(..2)?, code))
 }
 
-/// Classes of codes that tell of the machine rather than of a defect: connection exception, invalid authorization,
+/// Classes of codes that tell of the environment rather than of a defect: connection exception, invalid authorization,
 /// insufficient resources (a full disk), operator intervention (a shutdown), system error.
-const MACHINE: [&str; 5] = ["08", "28", "53", "57", "58"];
+const ENVIRONMENTAL: [&str; 5] = ["08", "28", "53", "57", "58"];
 
 /// Codes of other classes that do: read-only transaction, one that was idle too long, no such database, lock not
 /// available, serialization failure, deadlock; no such schema, table or column, which a newer program has taken away; and
 /// no privilege, which an operator has.
-const MACHINE_CODES: [&str; 10] =
+const ENVIRONMENTAL_CODES: [&str; 10] =
     ["25006", "25P03", "3D000", "55P03", "40001", "40P01", "3F000", "42P01", "42703", "42501"];
 
 /// data_corrupted and index_corrupted.
@@ -250,7 +250,7 @@ where
         }
         sqlx::Error::Database(_) => {
             let (class, code) = class_and_code(error.borrow()).unwrap_or_default();
-            if MACHINE.contains(&class) || MACHINE_CODES.contains(&code) {
+            if ENVIRONMENTAL.contains(&class) || ENVIRONMENTAL_CODES.contains(&code) {
                 StoreError::Unavailable(error.into())
             } else if DAMAGED.contains(&code) {
                 StoreError::corrupt(error)
@@ -313,7 +313,7 @@ const OF_NO_ROW_CODES: [&str; 9] =
 /// The code of a statement that was cancelled at its timeout.
 const TOOK_TOO_LONG: &str = "57014";
 
-/// Whether what failed for many may have failed for the sake of one of them. Whatever PostgreSQL says counts, unless no
+/// Whether one write of the group may be the cause, so that halving it helps. Whatever PostgreSQL says counts, unless no
 /// row can be the reason: a list of what a row can cause would never be complete. A statement that took too long may
 /// have done so for one large write.
 pub(crate) fn may_be_row_error(error: &sqlx::Error) -> bool {

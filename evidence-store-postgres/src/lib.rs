@@ -18,22 +18,23 @@
 //! # Where to start
 //!
 //! [`Postgres::from_pool`] takes the pool that a host has already, and a schema of its choice; everything else is
-//! the traits of [`evidence_core::store`]. The files are those of the SQLite store, and the statements are its
-//! statements wherever the two databases agree; comments tell where they do not. Start reading at `record.rs` (the write
-//! path) and `migrations/` (the tables).
+//! the traits of [`evidence_core::store`].
+//!
+//! The statements and the write path are in `evidence-store-sql` (start at its `record.rs`); this crate holds connections,
+//! the writer, errors and migrations. Start at `db.rs`.
 
 mod bind;
 mod connections;
 mod db;
 mod error;
-mod lookup;
 mod migrate;
+mod name_batcher;
 #[cfg(test)]
 mod partitions;
 #[cfg(test)]
 mod plans;
 mod schema;
-mod session;
+mod scratch;
 mod writer;
 
 pub use db::{Options, Postgres, PostgresStore};

@@ -8,20 +8,23 @@
 use std::time::Duration;
 
 use evidence_core::store::StoreResult;
-use evidence_store_sql::migrate::{Migration, Reindex, Step, agree, latest};
+use evidence_store_sql::migrate::{Migration, Rederivation, Step, latest, writers_are_consistent};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use tokio::time::{Instant, sleep};
 
 use crate::connections::Address;
 use crate::error::{ConnectError, store_error};
 use crate::schema::Schema;
-use crate::session::Beside;
+use crate::scratch::ScratchDatabase;
 
 /// What brought the tables to this version.
 pub(crate) static MIGRATIONS: [Migration; 1] =
-    [Migration { writer: 1, steps: &[Step::Sql(include_str!("../migrations/0001_first.sql"))] }];
+    [Migration { min_writer_version: 1, steps: &[Step::Sql(include_str!("../migrations/0001_first.sql"))] }];
 
-const _: () = assert!(agree(&MIGRATIONS), "a version lets programs write that its tables are not made for");
+const _: () = assert!(
+    writers_are_consistent(&MIGRATIONS),
+    "a version lets programs write that its tables are not made for"
+);
 
 /// The oldest server that the statements were tried on.
 const OLDEST_SERVER: i64 = 15;
@@ -40,7 +43,7 @@ const WAITING: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// For as long as it takes.
-const WORKING: &str = "SET lock_timeout = 0; SET statement_timeout = 0";
+const NO_TIMEOUTS: &str = "SET lock_timeout = 0; SET statement_timeout = 0";
 
 /// Nobody writes until the end of the transaction: what writes locks rows of these tables, and so waits for its lock on
 /// the table before it takes the snapshot in which it looks who may write. Whoever comes later waits behind this, so that
@@ -61,39 +64,39 @@ const INDEX: &str = "
     SELECT i.indisvalid FROM pg_catalog.pg_class c JOIN pg_catalog.pg_index i ON i.indexrelid = c.oid
     JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = $2";
 
-/// steps: how many are done. upto: the last organization whose tables were made again, until all were. rebuilt: how often
-/// `rebuild` has made them again: a store that looked before must look again.
+/// rederived_through_org: the last organization whose tables were derived again, until all were. rebuild_count: how often
+/// `rebuild` has run: a store that looked before must look again.
 const TABLE: &str = "
     CREATE TABLE evidence._evidence_migrations (
-        version bigint NOT NULL PRIMARY KEY,
-        writer  bigint NOT NULL,
-        steps   bigint NOT NULL,
-        upto    text COLLATE \"C\",
-        done    boolean NOT NULL,
-        rebuilt bigint NOT NULL DEFAULT 0
+        version               bigint NOT NULL PRIMARY KEY,
+        min_writer_version    bigint NOT NULL,
+        steps_done            bigint NOT NULL,
+        rederived_through_org text COLLATE \"C\",
+        done                  boolean NOT NULL,
+        rebuild_count         bigint NOT NULL DEFAULT 0
     )";
 
 /// The last version that was begun, the last that has ended, and the oldest whose programs may write.
 const VERSION: &str = "
-    SELECT coalesce(max(version), 0), coalesce(max(version) FILTER (WHERE done), 0), coalesce(max(writer), 0)
+    SELECT coalesce(max(version), 0), coalesce(max(version) FILTER (WHERE done), 0), coalesce(max(min_writer_version), 0)
     FROM evidence._evidence_migrations";
 
 const BEGUN: &str = "
-    INSERT INTO evidence._evidence_migrations (version, writer, steps, done) VALUES ($1, $2, 0, false)
+    INSERT INTO evidence._evidence_migrations (version, min_writer_version, steps_done, done) VALUES ($1, $2, 0, false)
     ON CONFLICT DO NOTHING";
 
 const STEPS: &str =
-    "SELECT steps FROM evidence._evidence_migrations WHERE version = $1 AND NOT done FOR UPDATE";
+    "SELECT steps_done FROM evidence._evidence_migrations WHERE version = $1 AND NOT done FOR UPDATE";
 
-const STEP_DONE: &str = "UPDATE evidence._evidence_migrations SET steps = $2 WHERE version = $1";
+const STEP_DONE: &str = "UPDATE evidence._evidence_migrations SET steps_done = $2 WHERE version = $1";
 
 const BEHIND: &str = "SELECT version FROM evidence._evidence_migrations WHERE NOT done";
 
 const DONE: &str = "UPDATE evidence._evidence_migrations SET done = true WHERE version <= $1";
 
 /// The oldest version whose programs may write.
-pub(crate) const WRITER: &str =
-    "SELECT writer FROM evidence._evidence_migrations ORDER BY version DESC LIMIT 1";
+pub(crate) const MIN_WRITER_VERSION: &str =
+    "SELECT min_writer_version FROM evidence._evidence_migrations ORDER BY version DESC LIMIT 1";
 
 /// Refuses a schema without a store, or whose tables this program would bring up to date first.
 pub(crate) async fn expect_migrated(
@@ -149,7 +152,7 @@ pub(crate) async fn migrate(
         sleep(PAUSE).await;
     }
     if !is_latest(schema, connection, migrations, failed(0)).await? {
-        sqlx::raw_sql(WORKING).execute(&mut *connection).await.map_err(failed(0))?;
+        sqlx::raw_sql(NO_TIMEOUTS).execute(&mut *connection).await.map_err(failed(0))?;
         prepare(schema, connection).await.map_err(failed(0))?;
         for (version, migration) in (1..).zip(migrations) {
             advance(schema, connection, version, migration).await.map_err(failed(version))?;
@@ -160,9 +163,9 @@ pub(crate) async fn migrate(
             let done = sqlx::query(schema.statement(DONE)).bind(version);
             done.execute(&mut *connection).await.map_err(failed(version))?;
         } else {
-            reindex(schema, address, migrations, &due)
+            rederive(schema, address, migrations, &due)
                 .await
-                .map_err(|source| ConnectError::Reindex { version, source })?;
+                .map_err(|source| ConnectError::Rederive { version, source })?;
         }
     }
     sqlx::query(UNLOCK).bind(schema.name()).execute(connection).await.map(drop).map_err(failed(0))
@@ -193,8 +196,8 @@ async fn migrated(
     }
     let found = sqlx::query_as(schema.statement(VERSION)).fetch_one(connection).await;
     let found = found.map_err(|source| ConnectError::reading(schema.name(), source).unwrap_or_else(failed));
-    let ((found, done, writer), known): ((i64, i64, i64), _) = (found?, latest(migrations));
-    if writer > known { Err(ConnectError::NewerSchema { found, known }) } else { Ok(Some(done)) }
+    let ((found, done, min_writer), known): ((i64, i64, i64), _) = (found?, latest(migrations));
+    if min_writer > known { Err(ConnectError::NewerSchema { found, known }) } else { Ok(Some(done)) }
 }
 
 /// Makes the schema and the table of versions where they are missing.
@@ -219,19 +222,19 @@ pub(crate) async fn make(
     migrations: &[Migration],
 ) -> Result<(), sqlx::Error> {
     sqlx::raw_sql(schema.statement(TABLE)).execute(&mut *connection).await?;
-    for (version, Migration { writer, steps }) in (1_i64..).zip(migrations) {
+    for (version, Migration { min_writer_version, steps }) in (1_i64..).zip(migrations) {
         for step in *steps {
             let sql = match step {
                 Step::Sql(sql) => (*sql).to_owned(),
                 Step::Index { name, on } => format!("CREATE INDEX {name} ON {on}"),
                 // There is no ledger to make anything from.
-                Step::Reindex(_) => continue,
+                Step::RederiveTables(_) => continue,
             };
             sqlx::raw_sql(schema.statement(&sql)).execute(&mut *connection).await?;
         }
         let steps = i64::try_from(steps.len()).unwrap_or(i64::MAX);
         for query in [
-            sqlx::query(schema.statement(BEGUN)).bind(version).bind(writer),
+            sqlx::query(schema.statement(BEGUN)).bind(version).bind(min_writer_version),
             sqlx::query(schema.statement(STEP_DONE)).bind(version).bind(steps),
             sqlx::query(schema.statement(DONE)).bind(version),
         ] {
@@ -253,7 +256,7 @@ async fn advance(
         if version > 1 {
             sqlx::raw_sql(schema.statement(EXCLUDE_WRITERS)).execute(&mut *transaction).await?;
         }
-        let begun = sqlx::query(schema.statement(BEGUN)).bind(version).bind(migration.writer);
+        let begun = sqlx::query(schema.statement(BEGUN)).bind(version).bind(migration.min_writer_version);
         begun.execute(&mut *transaction).await?;
         let steps = sqlx::query_scalar::<_, i64>(schema.statement(STEPS)).bind(version);
         let Some(steps) = steps.fetch_optional(&mut *transaction).await? else { return Ok(()) };
@@ -267,7 +270,7 @@ async fn advance(
                 done.execute(&mut *transaction).await?;
                 transaction.commit().await?;
             }
-            Some(Step::Reindex(_)) => {
+            Some(Step::RederiveTables(_)) => {
                 done.execute(&mut *transaction).await?;
                 transaction.commit().await?;
             }
@@ -285,9 +288,9 @@ async fn due(
     schema: &Schema,
     connection: &mut PgConnection,
     migrations: &[Migration],
-) -> Result<Reindex, sqlx::Error> {
+) -> Result<Rederivation, sqlx::Error> {
     let behind: Vec<i64> = sqlx::query_scalar(schema.statement(BEHIND)).fetch_all(connection).await?;
-    Ok(Reindex::due(migrations, &behind))
+    Ok(Rederivation::due(migrations, &behind))
 }
 
 /// Builds an index while others read and write, in no transaction. What was left of one that broke off goes first.
@@ -311,13 +314,13 @@ async fn build(
 }
 
 /// Makes tables again from the ledgers.
-async fn reindex(
+async fn rederive(
     schema: &Schema,
     address: &Address,
     migrations: &'static [Migration],
-    due: &Reindex,
+    due: &Rederivation,
 ) -> StoreResult<()> {
-    due.run(Beside::open(address, schema, migrations).await.map_err(store_error)?).await
+    due.run(ScratchDatabase::open(address, schema, migrations).await.map_err(store_error)?).await
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use evidence_core::conformance::{Running, checks, transfer_checks};
 use evidence_store_sql::migrate::{Migration, Step};
 use sqlx::{Connection, PgConnection};
 
-use crate::connections::{Address, Session};
+use crate::connections::{Address, PreparedConnection};
 use crate::db::{Options, PostgresStore};
 use crate::error::ConnectError;
 use crate::migrate::{MIGRATIONS, make};
@@ -53,9 +53,11 @@ const DERIVED: [&str; 15] = [
 
 /// The migrations, by which all other tables are partitioned.
 static PARTITIONED: LazyLock<[Migration; 1]> = LazyLock::new(|| {
-    let [Migration { writer, steps: [Step::Sql(sql)] }] = &MIGRATIONS else { panic!("{MIGRATIONS:?}") };
+    let [Migration { min_writer_version, steps: [Step::Sql(sql)] }] = &MIGRATIONS else {
+        panic!("{MIGRATIONS:?}")
+    };
     let steps: Box<[Step]> = Box::new([Step::Sql(partitioned(sql).leak())]);
-    [Migration { writer: *writer, steps: Box::leak(steps) }]
+    [Migration { min_writer_version: *min_writer_version, steps: Box::leak(steps) }]
 });
 
 /// These statements, with tables that are partitioned.
@@ -127,7 +129,7 @@ impl Partitioned {
     }
 
     async fn store(&self) -> Result<Arc<PostgresStore>, ConnectError> {
-        let options = Options { schema: self.fresh.name.clone(), mixed_batches: false, ..Options::default() };
+        let options = Options { schema: self.fresh.name.clone(), mixed_groups: false, ..Options::default() };
         PostgresStore::connect_with(&self.fresh.url, &options).await.map(Arc::new)
     }
 }
@@ -136,7 +138,10 @@ impl Partitioned {
 fn partitions(steps: &[String]) -> BTreeSet<&str> {
     let scans = steps.iter().filter(|step| step.contains(" Scan "));
     let read = scans.filter_map(|step| step.split_once(" on ")?.1.split(' ').next()?.rsplit_once('_'));
-    let partitions = read.filter(|(name, _)| TABLES.iter().any(|(table, _)| table == name));
+    // A number, for an index of a table that is whole ends in `_pkey`.
+    let is_number = |text: &str| text.parse::<usize>().is_ok();
+    let partitions =
+        read.filter(|(name, number)| is_number(number) && TABLES.iter().any(|(table, _)| table == name));
     partitions.map(|(_, number)| number).collect()
 }
 
@@ -163,7 +168,7 @@ async fn partitioned_tables_keep_every_promise_and_statements_touch_one_partitio
     assert!(statements.len() > 50, "{} statements", statements.len());
     let address =
         Address { options: tables.fresh.url.parse().unwrap(), statement_timeout: Duration::from_secs(60) };
-    let mut session = Session::connect(&address).await.unwrap();
+    let mut session = PreparedConnection::connect(&address).await.unwrap();
     let (mut found, mut used) = (BTreeMap::new(), BTreeSet::new());
     for (sql, types) in &statements {
         let steps = explain(session.ready().await.unwrap(), &tables.schema, sql, types).await;

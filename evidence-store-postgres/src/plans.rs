@@ -10,7 +10,7 @@ use evidence_core::store::Store;
 use evidence_store_sql::{Column, Value};
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
 
-use crate::connections::{Address, Session};
+use crate::connections::{Address, PreparedConnection};
 use crate::db::{Options, PostgresStore};
 use crate::migrate::{MIGRATIONS, migrate};
 use crate::schema::Schema;
@@ -94,7 +94,7 @@ const ANALYZE: &str = "
 
 /// A session as the store has it, in a schema of its own.
 struct Planner {
-    session: Session,
+    session: PreparedConnection,
     schema: Schema,
     _fresh: evidence_test_postgres::SchemaName,
 }
@@ -109,7 +109,7 @@ impl Planner {
         let options = fresh.url.parse().unwrap();
         let address = Address { options, statement_timeout: std::time::Duration::from_secs(60) };
         migrate(&schema, &mut connection, &address, &MIGRATIONS).await.unwrap();
-        let session = Session::of(connection, &address).await.unwrap();
+        let session = PreparedConnection::of(connection, &address).await.unwrap();
         let mut planner = Self { session, schema, _fresh: fresh };
         let tables = "SELECT tablename::text FROM pg_tables WHERE schemaname = $1";
         let tables: Vec<String> = sqlx::query_scalar(tables)
@@ -173,10 +173,10 @@ pub(crate) async fn explain(
 async fn every_statement_finds_its_rows_by_an_index_whatever_the_statistics_say() {
     let mut schemas = Vec::new();
     let checks = [true, false].map(|mixed| checks().into_iter().map(move |check| (check, mixed)));
-    for (check, mixed_batches) in checks.into_iter().flatten() {
+    for (check, mixed_groups) in checks.into_iter().flatten() {
         let schema =
             evidence_test_postgres::SchemaName::unused().expect("EVIDENCE_TEST_POSTGRES_URL names a server");
-        let options = Options { schema: schema.name.clone(), mixed_batches, ..Options::default() };
+        let options = Options { schema: schema.name.clone(), mixed_groups, ..Options::default() };
         let store = PostgresStore::connect_with(&schema.url, &options).await.unwrap();
         (check.run)(Arc::new(store) as Arc<dyn Store>).await.unwrap();
         schemas.push(schema);

@@ -1,11 +1,9 @@
 //! The schema that holds the tables.
 
+use evidence_store_sql::SCHEMA;
 use sqlx::AssertSqlSafe;
 
 use crate::error::ConnectError;
-
-/// What stands before every table's name in this crate's statements.
-const WRITTEN: &str = "evidence.";
 
 /// The tables, and what writing takes of each. Whatever else is in the schema is somebody else's.
 pub(crate) const TABLES: [(&str, &[&str]); 27] = [
@@ -38,7 +36,7 @@ pub(crate) const TABLES: [(&str, &[&str]); 27] = [
     ("version", &["SELECT", "INSERT"]),
 ];
 
-/// The name of a schema that needs no quotes, so that it reads the same in a statement and in the catalog.
+/// A schema name of `[a-z0-9_]` only: the same in the catalog and, quoted, in statements.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Schema(String);
 
@@ -70,7 +68,7 @@ impl Schema {
     /// every value is bound. The schema's name is quoted, for it may be a reserved word.
     pub(crate) fn statement(&self, sql: &str) -> AssertSqlSafe<String> {
         let quoted = format!("\"{}\".", self.0);
-        AssertSqlSafe(if self.0 == "evidence" { sql.to_owned() } else { sql.replace(WRITTEN, &quoted) })
+        AssertSqlSafe(if self.0 == "evidence" { sql.to_owned() } else { sql.replace(SCHEMA, &quoted) })
     }
 }
 

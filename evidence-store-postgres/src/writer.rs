@@ -1,5 +1,5 @@
 //! The one task that writes. It takes whatever its queue holds into one transaction, so that many clients share one
-//! flush to the disk, and it takes two statements to do so: one that looks, and one that writes all if the ledgers have
+//! flush to the disk, and it takes two statements to do so: one that reads what the writes need, and one that writes all if the ledgers have
 //! not grown since, or nothing. So no transaction is ever left open, and other servers are never kept out.
 //!
 //! Where the connection breaks while the database writes, nobody knows whether it did. The writer then looks, on a new
@@ -15,21 +15,21 @@ use evidence_core::queue::{Jobs, Queued, Refused, Reply, Task};
 use evidence_core::store::{Entry, StoreResult};
 use evidence_store_sql::migrate::latest;
 use evidence_store_sql::{
-    BlobWrite, Cell, Dialect, Lookups, MAX_GROUP, Outdated, Plan, Row, Statement, Submission, Value,
+    BlobWrite, Cell, Dialect, MAX_GROUP, Outdated, Plan, Prefetch, Row, Statement, Submission, Value,
     within_bytes,
 };
 use sqlx::PgConnection;
 use tokio::time::{sleep, timeout};
 
 use crate::bind::{Cells, arguments};
-use crate::connections::Session;
+use crate::connections::PreparedConnection;
 use crate::db::Reader;
 use crate::error::{
     is_cut, is_disconnected, is_lost_race, is_read_only, is_serialization_failure, may_be_row_error,
     store_error, timed_out,
 };
 
-/// How often a batch may lose a race against other servers before its writes are refused. Each time one of them got
+/// How often a group may lose a race against other servers before its writes are refused. Each time one of them got
 /// ahead, so that the database as a whole does.
 const MAX_ATTEMPTS: u32 = 256;
 
@@ -70,21 +70,21 @@ impl Task for Job {
     }
 }
 
-/// A batch that was sent when the connection broke: what its writes are answered if it was written, and the entries by
+/// A group that was sent when the connection broke: what its writes are answered if it was written, and the entries by
 /// which that is known.
 #[derive(Debug)]
-struct Doubt {
+struct InDoubt {
     /// The first entry of each write in it: a later attempt may have had fewer writes, and the same entries.
     entries: Vec<(Id, Entry)>,
     outcomes: Outcomes,
 }
 
-impl Doubt {
-    fn new(batch: &[Submission], outcomes: Outcomes) -> Option<Self> {
+impl InDoubt {
+    fn new(group: &[Submission], outcomes: Outcomes) -> Option<Self> {
         let entry = |(write, outcome): (&Submission, &StoreResult<Vec<Entry>>)| {
             Some((write.org, *outcome.as_ref().ok()?.first()?))
         };
-        let entries: Vec<_> = batch.iter().zip(&outcomes).filter_map(entry).collect();
+        let entries: Vec<_> = group.iter().zip(&outcomes).filter_map(entry).collect();
         (!entries.is_empty()).then_some(Self { entries, outcomes })
     }
 }
@@ -92,14 +92,14 @@ impl Doubt {
 /// The writer and its connection, which nobody else uses; none after it was cut off, until the next job.
 #[derive(Debug)]
 pub(crate) struct Writer {
-    session: Option<Session>,
+    session: Option<PreparedConnection>,
     reader: Reader,
-    mixed_batches: bool,
+    mixed_groups: bool,
 }
 
 impl Writer {
-    pub(crate) const fn new(session: Session, reader: Reader, mixed_batches: bool) -> Self {
-        Self { session: Some(session), reader, mixed_batches }
+    pub(crate) const fn new(session: PreparedConnection, reader: Reader, mixed_groups: bool) -> Self {
+        Self { session: Some(session), reader, mixed_groups }
     }
 
     /// Works until the queue is closed or [`Job::Stop`] comes.
@@ -107,16 +107,16 @@ impl Writer {
         let mut jobs = Vec::new();
         let mut stopped = None;
         while stopped.is_none() && queue.next(&mut jobs, MAX_GROUP).await > 0 {
-            let (mut batch, mut rooms) = (Vec::new(), Vec::new());
+            let (mut group, mut reservations) = (Vec::new(), Vec::new());
             for Queued { job, room } in jobs.drain(..) {
-                rooms.push(room);
+                reservations.push(room);
                 match job {
-                    Job::Record(write) => batch.push(write),
-                    Job::Blob(write, reply) => self.keep(write, reply).await,
+                    Job::Record(write) => group.push(write),
+                    Job::Blob(write, reply) => self.write_blob(write, reply).await,
                     Job::Stop(reply) => stopped = Some(reply),
                 }
             }
-            self.record(batch).await;
+            self.record(group).await;
         }
         drop(queue);
         if let Some(Err(error)) = self.close().await {
@@ -131,7 +131,7 @@ impl Writer {
         Some(self.session.take()?.close().await)
     }
 
-    async fn keep(&mut self, write: BlobWrite, reply: Reply<()>) {
+    async fn write_blob(&mut self, write: BlobWrite, reply: Reply<()>) {
         if !reply.begin() {
             return reply.send(Err(Refused::Late.into()));
         }
@@ -176,44 +176,44 @@ impl Writer {
     ) -> Result<T, sqlx::Error> {
         let mut session = match self.session.take() {
             Some(session) => session,
-            None => Session::connect(&self.reader.connections.address()).await?,
+            None => PreparedConnection::connect(&self.reader.connections.address()).await?,
         };
-        let statement_timeout = session.statement_timeout();
+        let client_timeout = session.client_timeout();
         let done = async { work(session.ready().await?).await };
-        let outcome = timeout(statement_timeout, done).await.unwrap_or_else(|_| Err(timed_out()));
+        let outcome = timeout(client_timeout, done).await.unwrap_or_else(|_| Err(timed_out()));
         match &outcome {
             Err(error) if is_disconnected(error) => {}
-            Err(error) if is_read_only(error) => self.reader.connections.forget(),
+            Err(error) if is_read_only(error) => self.reader.connections.drop_idle(),
             Ok(_) | Err(_) => self.session = Some(session),
         }
         outcome
     }
 
-    /// Records these writes. A batch that fails for the sake of one write is halved until that one is alone.
+    /// Records these writes. A group that fails for the sake of one write is halved until that one is alone.
     async fn record(&mut self, writes: Vec<Submission>) {
-        let mut batches = if self.mixed_batches { vec![writes] } else { by_organization(writes) };
-        batches = batches.into_iter().flat_map(within_bytes).collect();
-        batches.reverse();
-        while let Some(batch) = batches.pop() {
-            let (overdue, mut batch): (Vec<_>, Vec<_>) =
-                batch.into_iter().partition(|write| write.reply.is_late());
+        let mut groups = if self.mixed_groups { vec![writes] } else { by_organization(writes) };
+        groups = groups.into_iter().flat_map(within_bytes).collect();
+        groups.reverse();
+        while let Some(group) = groups.pop() {
+            let (overdue, mut group): (Vec<_>, Vec<_>) =
+                group.into_iter().partition(|write| write.reply.is_late());
             overdue.into_iter().for_each(|write| write.reply.send(Err(Refused::Late.into())));
-            if batch.is_empty() {
+            if group.is_empty() {
                 continue;
             }
-            match self.attempt(&batch).await {
+            match self.attempt(&group).await {
                 Ok(outcomes) => {
-                    for (write, outcome) in batch.into_iter().zip(outcomes) {
+                    for (write, outcome) in group.into_iter().zip(outcomes) {
                         write.reply.send(outcome);
                     }
                 }
-                Err(error) if batch.len() > 1 && may_be_row_error(&error) => {
-                    batches.push(batch.split_off(batch.len() / 2));
-                    batches.push(batch);
+                Err(error) if group.len() > 1 && may_be_row_error(&error) => {
+                    groups.push(group.split_off(group.len() / 2));
+                    groups.push(group);
                 }
                 Err(error) => {
                     let error = Arc::new(error);
-                    for write in batch {
+                    for write in group {
                         write.reply.send(Err(store_error(Arc::clone(&error))));
                     }
                 }
@@ -221,35 +221,35 @@ impl Writer {
         }
     }
 
-    /// Looks and writes until no other server came between: on an error nothing of the batch was written. Writes whose
-    /// time is over leave the batch between two attempts.
-    async fn attempt(&mut self, batch: &[Submission]) -> Result<Outcomes, sqlx::Error> {
+    /// Prefetches and writes until no other server came between: on an error nothing of the group was written. Writes whose
+    /// time is over leave the group between two attempts.
+    async fn attempt(&mut self, group: &[Submission]) -> Result<Outcomes, sqlx::Error> {
         let (mut collisions, mut demoted) = (0, false);
         let mut doubts = Vec::new();
         for _ in 0..MAX_ATTEMPTS {
-            let mut plan = match self.look(batch).await {
+            let mut plan = match self.prefetch(group).await {
                 Ok(plan) => plan,
                 Err(error) if doubts.is_empty() => return Err(error),
-                Err(error) if !is_disconnected(&error) || all_late(batch) => break,
+                Err(error) if !is_disconnected(&error) || all_late(group) => break,
                 Err(_) => {
                     sleep(PAUSE).await;
                     continue;
                 }
             };
-            // After the look: what is written later has a ledger that grows before this batch is written.
-            match self.settled(&mut doubts).await {
+            // After the prefetch: what is written later has a ledger that grows before this group is written.
+            match self.resolve(&mut doubts).await {
                 Ok(Some(outcomes)) => return Ok(outcomes),
                 Ok(None) => {}
-                Err(_) if all_late(batch) => break,
+                Err(_) if all_late(group) => break,
                 Err(_) => continue,
             }
-            if !plan.may_be_written(self.version()) {
-                return Ok(batch.iter().map(|_| Err(Outdated.into())).collect());
+            if !plan.admits_version(self.version()) {
+                return Ok(group.iter().map(|_| Err(Outdated.into())).collect());
             }
             let planned = |write: &Submission| {
                 if write.reply.begin() { plan.accept(write) } else { Ok(Err(Refused::Late.into())) }
             };
-            let outcomes: Outcomes = batch.iter().map(planned).collect::<Result<_, _>>().map_err(encode)?;
+            let outcomes: Outcomes = group.iter().map(planned).collect::<Result<_, _>>().map_err(encode)?;
             if plan.is_empty() {
                 return Ok(outcomes);
             }
@@ -257,8 +257,8 @@ impl Writer {
                 Ok(true) => return Ok(outcomes),
                 Ok(false) => {}
                 Err(error) if is_disconnected(&error) => {
-                    doubts.extend(Doubt::new(batch, outcomes));
-                    if all_late(batch) {
+                    doubts.extend(InDoubt::new(group, outcomes));
+                    if all_late(group) {
                         break;
                     }
                 }
@@ -270,7 +270,7 @@ impl Writer {
             }
         }
         let refusal = if doubts.is_empty() { outrun } else { in_doubt };
-        Ok(batch.iter().map(|_| Err(refusal())).collect())
+        Ok(group.iter().map(|_| Err(refusal())).collect())
     }
 
     /// The version of this program.
@@ -278,8 +278,8 @@ impl Writer {
         latest(self.reader.migrations)
     }
 
-    /// What the writes of a batch in doubt are answered, if it turns out to have been written.
-    async fn settled(&mut self, doubts: &mut Vec<Doubt>) -> Result<Option<Outcomes>, sqlx::Error> {
+    /// What the writes of a group in doubt are answered, if it turns out to have been written.
+    async fn resolve(&mut self, doubts: &mut Vec<InDoubt>) -> Result<Option<Outcomes>, sqlx::Error> {
         // One attempt may have written what is all of another's: then it is the larger one.
         doubts.sort_by_key(|doubt| std::cmp::Reverse(doubt.entries.len()));
         for number in 0..doubts.len() {
@@ -302,39 +302,39 @@ impl Writer {
         Ok(true)
     }
 
-    /// Looks, once more where the connection turned out to be dead: looking changes nothing.
-    async fn look(&mut self, batch: &[Submission]) -> Result<Plan, sqlx::Error> {
-        let lookups = Lookups::of(batch);
-        let (look, values) = lookups.statement(Dialect::Postgres, self.mixed_batches);
-        let mut seen = self.rows(look, &values).await;
-        if seen.as_ref().is_err_and(is_cut) {
-            seen = self.rows(look, &values).await;
+    /// Prefetches, once more where the connection turned out to be dead: that changes nothing.
+    async fn prefetch(&mut self, group: &[Submission]) -> Result<Plan, sqlx::Error> {
+        let prefetch = Prefetch::of(group);
+        let (sql, values) = prefetch.statement(Dialect::Postgres, self.mixed_groups);
+        let mut rows = self.rows(sql, &values).await;
+        if rows.as_ref().is_err_and(is_cut) {
+            rows = self.rows(sql, &values).await;
         }
-        Plan::new(&lookups, seen?).map_err(|damage| sqlx::Error::Decode(damage.into()))
+        Plan::new(&prefetch, rows?).map_err(|damage| sqlx::Error::Decode(damage.into()))
     }
 
     /// Whether the ledgers were as they were seen, so that everything was written.
     async fn write(&mut self, plan: Plan) -> Result<bool, sqlx::Error> {
         let group = plan.into_group().map_err(encode)?;
-        let (statement, values) = group.into_statement(self.version(), self.mixed_batches);
+        let (statement, values) = group.into_statement(self.version(), self.mixed_groups);
         let written = self.rows(statement, &values).await?;
         Ok(written.first().and_then(|row| row.first()) == Some(&Cell::Int(1)))
     }
 }
 
 /// Whether nobody waits for these writes any more.
-fn all_late(batch: &[Submission]) -> bool {
-    batch.iter().all(|write| write.reply.is_late())
+fn all_late(group: &[Submission]) -> bool {
+    group.iter().all(|write| write.reply.is_late())
 }
 
-/// Why a batch is refused of which nobody knows whether it was written.
+/// Why a group is refused of which nobody knows whether it was written.
 fn in_doubt() -> StoreError {
     StoreError::Unavailable(
         "the connection broke while the database wrote, and it cannot be asked what it did".into(),
     )
 }
 
-/// Why a batch is refused that other servers were always ahead of.
+/// Why a group is refused that other servers were always ahead of.
 fn outrun() -> StoreError {
     StoreError::Unavailable("other servers wrote to the same organizations all the time".into())
 }

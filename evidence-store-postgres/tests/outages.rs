@@ -106,10 +106,10 @@ impl Bench {
     }
 }
 
-/// When a connection is cut on which a batch is written.
+/// When a connection is cut on which a group is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Cut {
-    /// Before the database gets the batch.
+    /// Before the database gets the group.
     Before,
     /// After it has written it, before it is heard to say so.
     After,
@@ -119,7 +119,7 @@ trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Wire for T {}
 
-/// Stands between a store and the database, and cuts so many connections on which a batch is written.
+/// Stands between a store and the database, and cuts so many connections on which a group is written.
 #[derive(Clone)]
 struct Proxy {
     server: PgConnectOptions,

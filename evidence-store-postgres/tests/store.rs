@@ -1,4 +1,4 @@
-//! What the PostgreSQL store adds to the contract: batches, statement counts, several stores on the same tables,
+//! What the PostgreSQL store adds to the contract: groups, several stores on the same tables,
 //! connections that break.
 
 mod bench;
@@ -298,7 +298,7 @@ async fn tables_of_a_later_program_are_left_alone() {
     let bench = Bench::new().await;
     bench
         .execute(
-            "INSERT INTO {}._evidence_migrations (version, writer, steps, done) VALUES (99, 99, 0, false)",
+            "INSERT INTO {}._evidence_migrations (version, min_writer_version, steps_done, done) VALUES (99, 99, 0, false)",
         )
         .await;
     let newer = PostgresStore::connect_with(&bench.schema.url, &options(&bench.schema)).await.unwrap_err();
@@ -477,8 +477,8 @@ async fn a_pool_without_a_free_connection_is_not_available() {
 
 #[tokio::test]
 #[ignore = "needs PostgreSQL: cargo xtask test"]
-async fn batches_may_be_kept_to_one_organization() {
-    let bench = Bench::with(|options| Options { mixed_batches: false, ..options }).await;
+async fn groups_may_be_kept_to_one_organization() {
+    let bench = Bench::with(|options| Options { mixed_groups: false, ..options }).await;
     let mut writes = tokio::task::JoinSet::new();
     for number in 0..8 {
         let evidence = Evidence::new(bench.store.clone(), Settings::default());

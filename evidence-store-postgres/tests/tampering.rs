@@ -77,8 +77,8 @@ impl Table {
                 SELECT quote_ident(a.attname), format_type(a.atttypid, NULL), coalesce(a.attnum = ANY(i.indkey), false)
                 FROM pg_attribute a
                 LEFT JOIN pg_index i ON i.indrelid = a.attrelid AND i.indisprimary
-                -- How often tables were made again has no right value.
-                WHERE a.attrelid = to_regclass($1) AND a.attnum > 0 AND a.attname <> 'rebuilt' ORDER BY a.attnum";
+                -- How often tables were rebuilt has no right value.
+                WHERE a.attrelid = to_regclass($1) AND a.attnum > 0 AND a.attname <> 'rebuild_count' ORDER BY a.attnum";
             let columns: Vec<(String, String, bool)> = sqlx::query_as(columns)
                 .bind(format!("{schema}.{name}"))
                 .fetch_all(&mut *connection)

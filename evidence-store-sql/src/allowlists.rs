@@ -58,7 +58,7 @@ impl<D: Driver> AllowlistStore for SqlStore<D> {
         fingerprints: &[Fingerprint],
     ) -> StoreResult<Vec<Fingerprint>> {
         let query = self.query_org(org, ALLOWED).bind(environment).bind(texts(fingerprints));
-        query.about(fingerprints.len()).all_as(|(fingerprint,): (String,)| word(&fingerprint)).await
+        query.per_item(fingerprints.len()).all_as(|(fingerprint,): (String,)| word(&fingerprint)).await
     }
 
     async fn allowance_count(&self, org: Id, environment: Id, most: u64) -> StoreResult<u64> {

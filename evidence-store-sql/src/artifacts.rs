@@ -266,12 +266,12 @@ impl<D: Driver> ArtifactStore for SqlStore<D> {
     }
 
     async fn artifacts_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Artifact>> {
-        let query = self.query_org(org, BY_ID).bind(texts(ids)).about(ids.len());
+        let query = self.query_org(org, BY_ID).bind(texts(ids)).per_item(ids.len());
         query.readable_as(org, listed_record).await
     }
 
     async fn artifact_sizes(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Listed>> {
-        let query = self.query_org(org, SIZES).bind(texts(ids)).about(ids.len());
+        let query = self.query_org(org, SIZES).bind(texts(ids)).per_item(ids.len());
         query.all_as(|(id, bytes): (Id, u64)| Ok(Listed { id, bytes })).await
     }
 
@@ -282,6 +282,6 @@ impl<D: Driver> ArtifactStore for SqlStore<D> {
 
     async fn provenance(&self, org: Id, fingerprints: &[Fingerprint]) -> StoreResult<Vec<Origin>> {
         let query = self.query_org(org, PROVENANCE).bind(texts(fingerprints));
-        Ok(query.about(fingerprints.len()).first_as(origins).await?.unwrap_or_default())
+        Ok(query.per_item(fingerprints.len()).first_as(origins).await?.unwrap_or_default())
     }
 }

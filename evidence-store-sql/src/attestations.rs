@@ -79,12 +79,12 @@ impl<D: Driver> AttestationStore for SqlStore<D> {
     }
 
     async fn attestations_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<Attestation>> {
-        let query = self.query_org(org, BY_ID).bind(texts(ids)).about(ids.len());
+        let query = self.query_org(org, BY_ID).bind(texts(ids)).per_item(ids.len());
         query.readable_as(org, listed_record).await
     }
 
     async fn attestations(&self, org: Id, trails: &[Id], name: &str) -> StoreResult<Vec<NamedAttestation>> {
         let query = self.query_org(org, ON_TRAILS).bind(texts(trails)).bind(name);
-        query.about(trails.len()).all_as(named).await
+        query.per_item(trails.len()).all_as(named).await
     }
 }

@@ -28,7 +28,7 @@ macro_rules! may_write {
         concat!(
             "WITH may AS MATERIALIZED (
                 SELECT coalesce((
-                    SELECT writer FROM evidence._evidence_migrations ORDER BY version DESC LIMIT 1), 0) <= ",
+                    SELECT min_writer_version FROM evidence._evidence_migrations ORDER BY version DESC LIMIT 1), 0) <= ",
             $version,
             " AS may), written AS ("
         )

@@ -12,11 +12,11 @@ use futures_util::future::BoxFuture;
 
 use crate::blobs::BlobWrite;
 use crate::record::Submission;
-use crate::session::Session;
+use crate::scratch::ScratchSession;
 use crate::sql::{Dialect, Sql, payload};
 use crate::value::{Row, Value};
 
-/// A statement that reads, and its values.
+/// A statement with its values: a query, or (see [`Statement::change`]) one that writes.
 #[derive(Debug, Clone)]
 pub struct Statement {
     /// The text, with `$1` and so on for the values.
@@ -26,14 +26,14 @@ pub struct Statement {
     /// The organization it is about, in whose share of the connections a long one is answered.
     pub org: Option<Id>,
     /// How long the answer may be.
-    pub work: Work,
+    pub cost: Cost,
 }
 
 impl Statement {
     /// A statement that changes something by itself.
     #[must_use]
     pub fn change(sql: &'static str, values: Vec<Value>) -> Self {
-        Self { sql: sql.into(), values, org: None, work: Work::Short }
+        Self { sql: sql.into(), values, org: None, cost: Cost::Short }
     }
 }
 
@@ -44,11 +44,11 @@ const BY_NAME: Sql = Sql::each(
     LEFT JOIN ledger l ON l.org = r.org AND l.idx = r.ledger_index
     WHERE n.org = $1 AND n.kind = $2 AND n.name = $4",
     concat!(
-        "SELECT n.ledger_index, ",
-        payload!("n"),
-        " FROM evidence.name m CROSS JOIN LATERAL (
-            SELECT * FROM evidence.record WHERE org = $1 AND id = m.id AND kind = $2 OFFSET 0) n
-        WHERE m.org = $1 AND m.kind = $2 AND m.name = $4"
+        "SELECT r.ledger_index, ",
+        payload!("r"),
+        " FROM evidence.name n CROSS JOIN LATERAL (
+            SELECT * FROM evidence.record WHERE org = $1 AND id = n.id AND kind = $2 OFFSET 0) r
+        WHERE n.org = $1 AND n.kind = $2 AND n.name = $4"
     ),
 );
 
@@ -69,23 +69,23 @@ impl Statement {
     pub fn by_name(dialect: Dialect, org: Id, kind: &str, flow: Option<Id>, name: String) -> Self {
         let sql = if flow.is_some() { TRAIL_BY_NAME } else { BY_NAME };
         let values = vec![Value::Org(org), kind.into(), flow.into(), name.into()];
-        Self { sql: sql.text(dialect).into(), values, org: Some(org), work: Work::Short }
+        Self { sql: sql.text(dialect).into(), values, org: Some(org), cost: Cost::Short }
     }
 }
 
 /// How long an answer may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Work {
+pub enum Cost {
     /// A row or two.
     Short,
     /// A few rows for each of so many things.
-    About(usize),
+    PerItem(usize),
     /// Any number of rows.
     Long,
 }
 
-/// Work in a session of its own.
-pub type BesideWork<S, T> = Box<dyn FnOnce(S) -> BoxFuture<'static, StoreResult<T>> + Send>;
+/// Work in a session with scratch tables.
+pub type ScratchWork<S, T> = Box<dyn FnOnce(S) -> BoxFuture<'static, StoreResult<T>> + Send>;
 
 /// A database that a [`SqlStore`](crate::SqlStore) lies in.
 pub trait Driver: Debug + Send + Sync + Sized + 'static {
@@ -95,8 +95,8 @@ pub trait Driver: Debug + Send + Sync + Sized + 'static {
     type Options: Default + Sync;
     /// Why it cannot be used.
     type ConnectError: std::error::Error + Send + Sync + 'static;
-    /// A session in which the tables are made again.
-    type Session: Session;
+    /// A session with scratch tables.
+    type ScratchSession: ScratchSession;
     /// What its writer does.
     type Job: evidence_core::queue::Task + From<Submission>;
 
@@ -113,8 +113,8 @@ pub trait Driver: Debug + Send + Sync + Sized + 'static {
         read: impl FnOnce(Vec<Row>) -> StoreResult<T> + Send + 'static,
     ) -> impl Future<Output = StoreResult<T>> + Send;
 
-    /// The row of a record by its name, if there is one: the index of its newest fact, and the fact. `flow` is that of a
-    /// trail.
+    /// The row of a record by its name, if there is one: the index of its newest fact, and the fact. `flow` is given
+    /// exactly if `kind` is that of trails.
     fn by_name(
         &self,
         org: Id,
@@ -129,15 +129,15 @@ pub trait Driver: Debug + Send + Sync + Sized + 'static {
     /// Writes a step of a blob, by the writer.
     fn write_blob(&self, write: BlobWrite) -> impl Future<Output = StoreResult<()>> + Send;
 
-    /// Runs statements that change what is no ledger's, in one transaction: the others only where the first one answers a
-    /// row. Whether it did.
+    /// Runs statements on tables that no ledger covers (leases, cursors, pending attachments) in one transaction. The rest
+    /// run only if the first returns a row; answers whether it did. PostgreSQL takes exactly one.
     fn change(&self, statements: Vec<Statement>) -> impl Future<Output = StoreResult<bool>> + Send;
 
-    /// Does work in a session of its own beside the store, whose tables are made: on a thread for slow work where its
+    /// Does work in a session of its own, with empty scratch tables beside the store's: on a thread for slow work where its
     /// statements block.
-    fn beside<T: Send + 'static>(
+    fn with_scratch<T: Send + 'static>(
         &self,
-        work: BesideWork<Self::Session, T>,
+        work: ScratchWork<Self::ScratchSession, T>,
     ) -> impl Future<Output = StoreResult<T>> + Send;
 
     /// The version of the tables that this program writes.

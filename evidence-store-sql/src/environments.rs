@@ -126,7 +126,7 @@ impl<D: Driver> EnvironmentStore for SqlStore<D> {
     }
 
     async fn environments_by_id(&self, org: Id, ids: &[Id]) -> StoreResult<Vec<KnownEnvironment>> {
-        let query = self.query_org(org, BY_ID).bind(texts(ids)).about(ids.len());
+        let query = self.query_org(org, BY_ID).bind(texts(ids)).per_item(ids.len());
         query.readable_as(org, listed).await
     }
 }

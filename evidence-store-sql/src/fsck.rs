@@ -1,5 +1,5 @@
 //! Checking a whole store: every hash of every ledger computed again from what it stands for, then what follows from
-//! the ledgers (`session.rs`); and making again what follows from them.
+//! the ledgers (`scratch.rs`); and rebuilding it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
@@ -11,8 +11,8 @@ use evidence_core::queue::Refused;
 use evidence_core::store::{StoreResult, StoredEntry};
 use futures_util::FutureExt;
 
-use crate::driver::{BesideWork, Driver, Outdated};
-use crate::session::{Ledger, MAX_NAMED, Range, Replay, Scratch, Session};
+use crate::driver::{Driver, Outdated, ScratchWork};
+use crate::scratch::{Derivation, Ledger, MAX_NAMED, OrgRange, Scratch, ScratchSession};
 use crate::store::SqlStore;
 use crate::value::Cell;
 
@@ -22,38 +22,38 @@ pub(crate) const PAGE: u64 = 256;
 /// Organizations are looked at together until they have this share of all entries: small ones would take more time to
 /// begin and end with than to read, and in SQLite some tables are read from end to end for each such part, which have no
 /// index by organization.
-const PARTS: u64 = 16;
+const MAX_PARTS: u64 = 16;
 
-/// After how many bytes of attachments the log of a SQLite file may begin anew.
-const RELIEVED: i64 = 64 << 20;
+/// After how many bytes of attachments the write-ahead log of a SQLite file is checkpointed.
+const CHECKPOINT_AFTER: i64 = 64 << 20;
 
 /// What a check of the whole store found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FsckReport {
-    /// How many organizations there are.
+    /// How many organizations' ledgers were checked.
     pub organizations: u64,
     /// How many ledger entries were checked.
     pub entries: u64,
     /// How many attachments that records name are not in the store. Where they are not kept elsewhere, this is damage, too.
     pub missing_attachments: u64,
-    /// The first of them: the names of their organizations, and their digests.
+    /// The first ten of them, each as `organization <name>: <sha256>`.
     pub first_missing: Vec<String>,
-    /// What is damaged, one sentence each; empty for a sound store.
+    /// What is damaged, one line each; empty for a sound store.
     pub problems: Vec<String>,
 }
 
-/// What making the tables again from the ledgers did.
+/// What rebuilding the tables from the ledgers did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RebuildReport {
-    /// How many organizations there are.
+    /// How many organizations' ledgers were read.
     pub organizations: u64,
     /// How many ledger entries the tables were made from.
     pub entries: u64,
     /// How many rows were not what the ledgers say and are now.
     pub rows: u64,
-    /// What is damaged in the ledgers, one sentence each. If there is anything, no row was changed.
+    /// What is damaged in the ledgers, one line each. If there is anything, no row was changed.
     pub problems: Vec<String>,
 }
 
@@ -75,7 +75,7 @@ impl<D: Driver> SqlStore<D> {
     pub async fn fsck_with(&self, begins: impl FnMut(&str) + Send + 'static) -> StoreResult<FsckReport> {
         self.check_open()?;
         let begins: Begins = Box::new(begins);
-        let work: BesideWork<D::Session, _> = Box::new(|session| {
+        let work: ScratchWork<D::ScratchSession, _> = Box::new(|session| {
             async move {
                 let mut walk = Walk::new(session, begins).await?;
                 walk.check().await?;
@@ -84,7 +84,7 @@ impl<D: Driver> SqlStore<D> {
             }
             .boxed()
         });
-        self.driver.beside(work).await
+        self.driver.with_scratch(work).await
     }
 
     /// Makes every table that follows from the ledgers again, from them alone but for the hashes of API keys, which no
@@ -95,7 +95,7 @@ impl<D: Driver> SqlStore<D> {
     /// [`StoreError`] when the store cannot be read or written; damage is reported, not an error.
     pub async fn rebuild(&self) -> StoreResult<RebuildReport> {
         self.check_open()?;
-        let work: BesideWork<D::Session, _> = Box::new(|session| {
+        let work: ScratchWork<D::ScratchSession, _> = Box::new(|session| {
             async move {
                 let mut walk = Walk::new(session, Box::new(|_| {})).await?;
                 let report = walk.rebuild().await?;
@@ -104,7 +104,7 @@ impl<D: Driver> SqlStore<D> {
             }
             .boxed()
         });
-        self.driver.beside(work).await
+        self.driver.with_scratch(work).await
     }
 
     fn check_open(&self) -> StoreResult<()> {
@@ -112,11 +112,11 @@ impl<D: Driver> SqlStore<D> {
     }
 }
 
-/// How many entries are looked at together at least.
-pub(crate) fn parts(ledgers: &[Ledger]) -> u64 {
+/// How many entries one snapshot covers at least: a sixteenth of all.
+pub(crate) fn entries_per_part(ledgers: &[Ledger]) -> u64 {
     // Sizes as they are stored, which nobody has checked yet.
     let sizes = ledgers.iter().filter_map(|(.., size)| u64::try_from(*size).ok());
-    sizes.fold(0, u64::saturating_add) / PARTS
+    sizes.fold(0, u64::saturating_add) / MAX_PARTS
 }
 
 /// What of an entry does not match its hashes.
@@ -144,63 +144,64 @@ pub(crate) fn check_page(first: u64, page: &[StoredEntry]) -> StoreResult<()> {
 /// Is told each organization's name before it is looked at.
 type Begins = Box<dyn FnMut(&str) + Send>;
 
-/// A walk through all ledgers. What follows from those that are sound is made again on the way.
+/// A walk through all ledgers. The rows of those that are sound are derived on the way.
 struct Walk<S> {
     scratch: Scratch<S>,
     begins: Begins,
     report: FsckReport,
     /// The texts that facts refer to and none keeps.
-    lost: BTreeSet<String>,
+    missing_texts: BTreeSet<String>,
 }
 
-impl<S: Session> Walk<S> {
+impl<S: ScratchSession> Walk<S> {
     async fn new(session: S, begins: Begins) -> StoreResult<Self> {
         let scratch = Scratch::new(session).await?;
-        Ok(Self { scratch, begins, report: FsckReport::default(), lost: BTreeSet::new() })
+        Ok(Self { scratch, begins, report: FsckReport::default(), missing_texts: BTreeSet::new() })
     }
 
     async fn check(&mut self) -> StoreResult<()> {
         let file = self.scratch.integrity().await?;
         self.note(file);
         self.scratch.begin().await?;
-        let ledgers = self.scratch.legible_ledgers(None, &mut self.report.problems).await?;
+        let ledgers = self.scratch.readable_ledgers(None, &mut self.report.problems).await?;
         self.scratch.end_reading().await?;
-        let (quota, mut after) = (parts(&ledgers), None);
+        let (quota, mut after) = (entries_per_part(&ledgers), None);
         loop {
             self.scratch.begin().await?;
             let range = self.read(after, quota).await?;
             let differences = self.scratch.differences(&range).await?;
             self.note(differences);
             self.note_missing().await?;
-            let unaccounted = self.scratch.unaccounted(&range).await?;
-            self.note(unaccounted);
+            let unrecoverable_rows = self.scratch.unrecoverable_rows(&range).await?;
+            self.note(unrecoverable_rows);
             self.scratch.end_reading().await?;
             self.scratch.clear().await?;
-            self.scratch.relieve_log().await?;
+            self.scratch.checkpoint_wal().await?;
             after = range.upto;
             if after.is_none() {
                 break;
             }
         }
         self.check_blobs(&ledgers).await?;
-        let lost =
-            std::mem::take(&mut self.lost).into_iter().map(|text| format!("a text is missing: {text}"));
+        let lost = std::mem::take(&mut self.missing_texts)
+            .into_iter()
+            .map(|text| format!("a text is missing: {text}"));
         self.report.problems.extend(lost);
-        let strays = self.scratch.strays().await?;
-        self.note(strays);
+        let whole_store_problems = self.scratch.whole_store_problems().await?;
+        self.note(whole_store_problems);
         Ok(())
     }
 
     async fn rebuild(&mut self) -> StoreResult<RebuildReport> {
         self.scratch.begin_writing().await?;
         self.read(None, u64::MAX).await?;
-        let unaccounted = self.scratch.unaccounted(&Range::default()).await?;
-        self.report.problems.extend(unaccounted);
+        let unrecoverable_rows = self.scratch.unrecoverable_rows(&OrgRange::default()).await?;
+        self.report.problems.extend(unrecoverable_rows);
         let sound = self.report.problems.is_empty();
         // Otherwise the transaction ends with the connection, undone.
         let mut rows = 0;
         if sound {
-            rows = self.scratch.restore().await?.ok_or(Outdated)?;
+            rows = self.scratch.swap_in_all().await?.ok_or(Outdated)?;
             self.scratch.commit().await?;
         }
         let FsckReport { organizations, entries, problems, .. } = std::mem::take(&mut self.report);
@@ -208,14 +209,15 @@ impl<S: Session> Walk<S> {
     }
 
     /// Reads the ledgers after an organization until so many entries were read, and answers how far that was.
-    async fn read(&mut self, after: Option<Cell>, quota: u64) -> StoreResult<Range> {
-        self.scratch.attempt().await?;
+    async fn read(&mut self, after: Option<Cell>, quota: u64) -> StoreResult<OrgRange> {
+        self.scratch.savepoint().await?;
         let hashes = self.scratch.key_hashes().await;
-        let hashes = self.scratch.legible("table api_key", hashes, &mut self.report.problems).await?;
-        let mut range = Range::after(after);
+        let hashes =
+            self.scratch.or_report_damage("table api_key", hashes, &mut self.report.problems).await?;
+        let mut range = OrgRange::after(after);
         let before = self.report.entries;
-        let ledgers = self.scratch.legible_ledgers(range.after.clone(), &mut self.report.problems).await?;
-        if self.scratch.is_spoilt().await? {
+        let ledgers = self.scratch.readable_ledgers(range.after.clone(), &mut self.report.problems).await?;
+        if self.scratch.hit_damaged_page().await? {
             self.scratch.roll_back().await?;
             self.scratch.begin().await?;
         }
@@ -227,19 +229,19 @@ impl<S: Session> Walk<S> {
             (self.begins)(&ledger.1);
             self.report.organizations += 1;
             let problems = self.report.problems.len();
-            self.scratch.attempt().await?;
+            self.scratch.savepoint().await?;
             let read = self.ledger(&ledger, &hashes).await;
             let part = format!("organization {}: its ledger", ledger.1);
-            self.scratch.legible(&part, read, &mut self.report.problems).await?;
+            self.scratch.or_report_damage(&part, read, &mut self.report.problems).await?;
             if self.report.problems.len() > problems {
                 range.damaged.push(ledger.0);
-                // In SQLite nothing can be made again any more before the next part.
-                if self.scratch.is_spoilt().await? {
+                // In SQLite nothing can be derived any more before the next part.
+                if self.scratch.hit_damaged_page().await? {
                     return Ok(range);
                 }
             }
         }
-        Ok(Range { upto: None, ..range })
+        Ok(OrgRange { upto: None, ..range })
     }
 
     fn problem(&mut self, (_, name, _): &Ledger, what: impl Display) {
@@ -248,9 +250,10 @@ impl<S: Session> Walk<S> {
 
     /// Adds the attachments that are not there, of which a few are named.
     async fn note_missing(&mut self) -> StoreResult<()> {
-        self.scratch.attempt().await?;
+        self.scratch.savepoint().await?;
         let missing = self.scratch.missing_attachments().await;
-        let (count, first) = self.scratch.legible("table blob", missing, &mut self.report.problems).await?;
+        let (count, first) =
+            self.scratch.or_report_damage("table blob", missing, &mut self.report.problems).await?;
         self.report.missing_attachments += count;
         self.report.first_missing.extend(first);
         self.report.first_missing.truncate(usize::from(MAX_NAMED));
@@ -266,14 +269,14 @@ impl<S: Session> Walk<S> {
         }
     }
 
-    /// Checks a ledger, page after page, and makes again what follows from it for as long as it is sound.
+    /// Checks a ledger, page after page, and derives its rows for as long as it is sound.
     async fn ledger(&mut self, ledger: &Ledger, hashes: &BTreeMap<String, KeyHash>) -> StoreResult<()> {
         let org = &ledger.0;
         let before = self.report.problems.len();
         let head = match self.scratch.head(org).await {
             Err(StoreError::Corrupt { what }) => {
                 self.problem(ledger, format_args!("its head cannot be read: {what}"));
-                self.scratch.undo().await?;
+                self.scratch.rollback_to_savepoint().await?;
                 None
             }
             head => head?,
@@ -283,7 +286,7 @@ impl<S: Session> Walk<S> {
         }
         // Without a head the entries are checked as far as they go.
         let size = head.as_ref().map(Frontier::size);
-        let (mut frontier, mut completed, mut replay) = (Frontier::default(), 0, Replay::default());
+        let (mut frontier, mut completed, mut derivation) = (Frontier::default(), 0, Derivation::default());
         while size.is_none_or(|size| frontier.size() < size) {
             let next = frontier.size();
             let limit = size.map_or(PAGE, |size| PAGE.min(size - next));
@@ -293,7 +296,7 @@ impl<S: Session> Walk<S> {
                         ledger,
                         format_args!("ledger entries from {next} on cannot be read: {what}"),
                     );
-                    return self.scratch.undo().await;
+                    return self.scratch.rollback_to_savepoint().await;
                 }
                 page => page?,
             };
@@ -316,23 +319,23 @@ impl<S: Session> Walk<S> {
                 return Ok(());
             }
             if self.report.problems.len() == before {
-                match self.scratch.replay(org, &mut replay, &page, hashes).await {
+                match self.scratch.derive(org, &mut derivation, &page, hashes).await {
                     Err(error @ StoreError::Unavailable(_)) => return Err(error),
                     Err(error) => {
                         self.problem(
                             ledger,
                             format_args!("the tables cannot be made again from its ledger: {error}"),
                         );
-                        self.scratch.undo().await?;
+                        self.scratch.rollback_to_savepoint().await?;
                     }
-                    Ok(lost) => self.lost.extend(lost),
+                    Ok(lost) => self.missing_texts.extend(lost),
                 }
             }
         }
         if head.is_some_and(|head| head != frontier) {
             self.problem(ledger, "its head does not match its entries");
         }
-        let (entries, nodes) = self.scratch.surplus(org, frontier.size()).await?;
+        let (entries, nodes) = self.scratch.rows_past_head(org, frontier.size()).await?;
         if entries > 0 {
             self.problem(ledger, format_args!("{entries} ledger entries lie past its head"));
         }
@@ -362,7 +365,7 @@ impl<S: Session> Walk<S> {
         Ok(())
     }
 
-    /// Whether every attachment still has the content that it is named after.
+    /// Checks that every attachment still has the content that it is named after.
     async fn check_blobs(&mut self, ledgers: &[Ledger]) -> StoreResult<()> {
         let (mut last, mut read) = (None::<(Cell, String)>, 0_i64);
         loop {
@@ -391,8 +394,8 @@ impl<S: Session> Walk<S> {
             if next.is_none() {
                 return Ok(());
             }
-            if read > RELIEVED {
-                self.scratch.relieve_log().await?;
+            if read > CHECKPOINT_AFTER {
+                self.scratch.checkpoint_wal().await?;
                 read = 0;
             }
             last = next;

@@ -93,7 +93,7 @@ impl<D: Driver> LedgerStore for SqlStore<D> {
 
     async fn ledger_entries_at(&self, org: Id, indexes: &[u64]) -> StoreResult<Vec<StoredEntry>> {
         let query = self.query_org(org, ENTRIES_AT).bind(ints(indexes));
-        query.about(indexes.len()).all_as(entry).await
+        query.per_item(indexes.len()).all_as(entry).await
     }
 
     async fn ledger_hashes(&self, org: Id, needs: &Needs) -> StoreResult<LedgerHashes> {

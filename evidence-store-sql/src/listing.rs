@@ -146,7 +146,7 @@ impl<D: Driver> SqlStore<D> {
         let query = self.query_text(listing.sql(D::DIALECT, column)).of(org);
         let query = query.bind(request.limit).bind(request.offset);
         let query = values.into_iter().fold(query, |query, value| query.bind(value));
-        let query = if listing.narrow { query.about(1) } else { query.long() };
+        let query = if listing.narrow { query.per_item(1) } else { query.long() };
         let page = move |rows: Vec<(u64, Option<i64>, Payload)>| {
             let total = rows.first().map_or(0, |(total, ..)| *total);
             let page = rows.into_iter().filter_map(|(_, index, text)| Some((index?, text))).collect();

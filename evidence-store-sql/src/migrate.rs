@@ -1,4 +1,4 @@
-//! Versions of the tables, and making tables again from the ledgers for a new one. Each version names the oldest program
+//! Versions of the tables, and deriving tables again from the ledgers for a new one. Each version names the oldest program
 //! that may write beside it, and every transaction that writes looks: so an older one that is still running stops. Where it
 //! breaks off, a migration goes on when a program is started again.
 
@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use evidence_core::StoreError;
 use evidence_core::store::StoreResult;
 
-use crate::fsck::{PAGE, check_page, parts};
-use crate::session::{Range, Replay, Scratch, Session};
+use crate::fsck::{PAGE, check_page, entries_per_part};
+use crate::scratch::{Derivation, OrgRange, Scratch, ScratchSession};
 use crate::value::Cell;
 
 /// What brings the tables from one version to the next.
@@ -16,7 +16,7 @@ use crate::value::Cell;
 pub struct Migration {
     /// The oldest version whose programs may write from the first step on: this one, unless what older ones write is what
     /// the tables should hold. Never older than that of the version before.
-    pub writer: i64,
+    pub min_writer_version: i64,
     /// In their order. They are never changed once a program with them was released.
     pub steps: &'static [Step],
 }
@@ -26,9 +26,9 @@ pub struct Migration {
 pub enum Step {
     /// Statements, in one transaction.
     Sql(&'static str),
-    /// Has these tables made from the ledgers, a few organizations at a time, once every step of every version is done:
-    /// what makes rows makes those of the latest version.
-    Reindex(&'static [&'static str]),
+    /// Derives these tables again from the ledgers, a few organizations at a time, once every step of every version is
+    /// done: what makes rows makes those of the latest version.
+    RederiveTables(&'static [&'static str]),
     /// Builds an index of this name, on a table and columns.
     Index {
         /// Its name.
@@ -38,21 +38,21 @@ pub enum Step {
     },
 }
 
-/// Whether no version lets programs write that the version before keeps out, or that write to tables while it makes them
-/// again.
+/// Whether the oldest version that may write never decreases, never exceeds its version, and equals it where tables are
+/// derived again.
 #[must_use]
-pub const fn agree(migrations: &[Migration]) -> bool {
+pub const fn writers_are_consistent(migrations: &[Migration]) -> bool {
     let (mut version, mut oldest) = (0, 0);
     while version < migrations.len() {
-        let Migration { writer, steps } = &migrations[version];
+        let Migration { min_writer_version, steps } = &migrations[version];
         version += 1;
-        if *writer < oldest || *writer > version as i64 {
+        if *min_writer_version < oldest || *min_writer_version > version as i64 {
             return false;
         }
-        oldest = *writer;
+        oldest = *min_writer_version;
         let mut step = 0;
         while step < steps.len() {
-            if matches!(steps[step], Step::Reindex(_)) && *writer < version as i64 {
+            if matches!(steps[step], Step::RederiveTables(_)) && *min_writer_version < version as i64 {
                 return false;
             }
             step += 1;
@@ -70,9 +70,9 @@ pub fn latest(migrations: &[Migration]) -> i64 {
 /// How many rows of a table one transaction puts in their place.
 const ROWS: usize = 4096;
 
-/// Tables that are due to be made again for a version.
+/// Tables that are due to be derived again for a version.
 #[derive(Debug, Clone)]
-pub struct Reindex {
+pub struct Rederivation {
     /// The version.
     pub version: i64,
     /// The tables.
@@ -81,56 +81,57 @@ pub struct Reindex {
     pub part: usize,
 }
 
-impl Reindex {
+impl Rederivation {
     /// What these versions are behind with, in the form that the last one gives the tables.
     #[must_use]
     pub fn due(migrations: &[Migration], behind: &[i64]) -> Self {
         let steps = (1..).zip(migrations).filter(|(version, _)| behind.contains(version));
         let tables = steps.flat_map(|(_, migration)| migration.steps).filter_map(|step| match step {
-            Step::Reindex(tables) => Some(*tables),
+            Step::RederiveTables(tables) => Some(*tables),
             Step::Sql(_) | Step::Index { .. } => None,
         });
         let tables = BTreeSet::from_iter(tables.flatten().copied()).into_iter().collect();
         Self { version: latest(migrations), tables, part: ROWS }
     }
 
-    /// Makes the tables again from the ledgers, in a session beside the store. Nobody writes facts meanwhile: programs of
-    /// older versions may not, those of this one wait for the end. Where two of them do this at once, each transaction
-    /// finds out whether the other was faster, or a newer one has begun, which makes them again then.
+    /// Derives the tables again from the ledgers, in scratch tables, and swaps them in. Nobody writes facts meanwhile:
+    /// programs of older versions may not, those of this one wait for the end. Where two of them do this at once, each
+    /// transaction finds out whether the other was faster, or a newer one has begun, which derives them again then.
     ///
     /// # Errors
     /// [`StoreError`] when the store cannot be read or written, or a ledger is damaged.
-    pub async fn run(&self, session: impl Session) -> StoreResult<()> {
+    pub async fn run(&self, session: impl ScratchSession) -> StoreResult<()> {
         let mut scratch = Scratch::new(session).await?;
-        let quota = parts(&scratch.ledgers(None).await?);
-        while let Some(after) = scratch.reindexed(self.version).await? {
+        let quota = entries_per_part(&scratch.ledgers(None).await?);
+        while let Some(after) = scratch.rederived_through(self.version).await? {
             scratch.begin().await?;
-            let range = replay(&mut scratch, after.clone(), quota).await?;
+            let range = derive_some(&mut scratch, after.clone(), quota).await?;
             let mut marked = Vec::new();
             for table in &self.tables {
                 // A later version may have dropped it.
                 if scratch.has(table) {
-                    marked.push((*table, scratch.mark(table, &range).await?));
+                    marked.push((*table, scratch.record_differing_keys(table, &range).await?));
                 }
             }
             scratch.commit().await?;
             for (table, rows) in marked {
-                let ours = match self.put(&mut scratch, self.part, after.as_ref(), table, rows).await {
-                    // What is unique goes from a row of one part to a row of another: all of them are one part then.
-                    Err(StoreError::Conflict) => {
-                        scratch.roll_back().await?;
-                        self.put(&mut scratch, usize::MAX, after.as_ref(), table, rows).await?
-                    }
-                    ours => ours?,
-                };
+                let ours =
+                    match self.swap_in_parts(&mut scratch, self.part, after.as_ref(), table, rows).await {
+                        // What is unique goes from a row of one part to a row of another: all of them are one part then.
+                        Err(StoreError::Conflict) => {
+                            scratch.roll_back().await?;
+                            self.swap_in_parts(&mut scratch, usize::MAX, after.as_ref(), table, rows).await?
+                        }
+                        ours => ours?,
+                    };
                 if !ours {
                     // What is open ends with the connection.
                     return scratch.end().await;
                 }
             }
             scratch.begin_changing().await?;
-            if scratch.reindexed(self.version).await?.as_ref() == Some(&after) {
-                scratch.note_reindexed(self.version, &range).await?;
+            if scratch.rederived_through(self.version).await?.as_ref() == Some(&after) {
+                scratch.note_rederived(self.version, &range).await?;
             }
             scratch.commit().await?;
             scratch.clear().await?;
@@ -139,9 +140,9 @@ impl Reindex {
     }
 
     /// Puts the rows of a table that differ in their place, part by part; answers whether nobody else was faster.
-    async fn put(
+    async fn swap_in_parts(
         &self,
-        scratch: &mut Scratch<impl Session>,
+        scratch: &mut Scratch<impl ScratchSession>,
         part: usize,
         after: Option<&Cell>,
         table: &str,
@@ -149,30 +150,34 @@ impl Reindex {
     ) -> StoreResult<bool> {
         for from in (0..rows).step_by(part) {
             scratch.begin_changing().await?;
-            if scratch.reindexed(self.version).await?.as_ref().map(Option::as_ref) != Some(after) {
+            if scratch.rederived_through(self.version).await?.as_ref().map(Option::as_ref) != Some(after) {
                 return Ok(false);
             }
-            scratch.exchange(table, from, from.saturating_add(part as u64).min(rows)).await?;
+            scratch.swap_in(table, from, from.saturating_add(part as u64).min(rows)).await?;
             scratch.commit().await?;
         }
         Ok(true)
     }
 }
 
-/// Replays the ledgers after an organization until so many entries were read, and answers how far that was.
-async fn replay(scratch: &mut Scratch<impl Session>, after: Option<Cell>, quota: u64) -> StoreResult<Range> {
+/// Derives the rows of the ledgers after an organization until so many entries were read, and answers how far that was.
+async fn derive_some(
+    scratch: &mut Scratch<impl ScratchSession>,
+    after: Option<Cell>,
+    quota: u64,
+) -> StoreResult<OrgRange> {
     let hashes = scratch.key_hashes().await?;
     let mut problems = Vec::new();
-    let ledgers = scratch.legible_ledgers(after.clone(), &mut problems).await?;
+    let ledgers = scratch.readable_ledgers(after.clone(), &mut problems).await?;
     if let Some(problem) = problems.pop() {
         return Err(StoreError::corrupt(problem));
     }
-    let (mut range, mut read) = (Range::after(after), 0);
+    let (mut range, mut read) = (OrgRange::after(after), 0);
     for (org, name, _) in ledgers {
         if range.upto.is_some() && read >= quota {
             return Ok(range);
         }
-        let (mut next, mut replay) = (0, Replay::default());
+        let (mut next, mut derivation) = (0, Derivation::default());
         loop {
             let page = scratch.entries(&org, next, PAGE).await?;
             if page.is_empty() {
@@ -180,12 +185,12 @@ async fn replay(scratch: &mut Scratch<impl Session>, after: Option<Cell>, quota:
             }
             check_page(next, &page).map_err(|error| of(&name, error))?;
             next += page.len() as u64;
-            scratch.replay(&org, &mut replay, &page, &hashes).await.map_err(|error| of(&name, error))?;
+            scratch.derive(&org, &mut derivation, &page, &hashes).await.map_err(|error| of(&name, error))?;
         }
         read += next;
         range.upto = Some(org);
     }
-    Ok(Range { upto: None, ..range })
+    Ok(OrgRange { upto: None, ..range })
 }
 
 /// Names the organization whose ledger is damaged.

@@ -59,7 +59,7 @@ macro_rules! unchanged {
             AND EXISTS (SELECT 1 FROM evidence.organization o WHERE o.",
             $key,
             " = $1)
-            AND NOT EXISTS (SELECT 1 FROM evidence._evidence_migrations m WHERE NOT m.done OR m.writer > $5)"
+            AND NOT EXISTS (SELECT 1 FROM evidence._evidence_migrations m WHERE NOT m.done OR m.min_writer_version > $5)"
         )
     };
 }

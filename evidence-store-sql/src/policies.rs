@@ -61,7 +61,7 @@ impl<D: Driver> SqlStore<D> {
         org: Id,
         versions: &[VersionKey],
     ) -> StoreResult<Vec<Listed<VersionKey>>> {
-        let query = self.query_org(org, SIZES).bind(columns(versions)).about(versions.len());
+        let query = self.query_org(org, SIZES).bind(columns(versions)).per_item(versions.len());
         query.all_as(size).await
     }
 
@@ -71,7 +71,7 @@ impl<D: Driver> SqlStore<D> {
         org: Id,
         versions: &[VersionKey],
     ) -> StoreResult<Vec<T>> {
-        let query = self.query_org(org, BY_NUMBER).bind(columns(versions)).about(versions.len());
+        let query = self.query_org(org, BY_NUMBER).bind(columns(versions)).per_item(versions.len());
         query.readable_as(org, version).await
     }
 }

@@ -1,5 +1,5 @@
 //! The write path, from a caller's write to its rows: what can be done without the database is done on the caller's task
-//! ([`Submission`]), the rest in memory ([`Plan`]), between one statement that looks ([`Lookups`]) and those that write
+//! ([`Submission`]), the rest in memory ([`Plan`]), between one statement that reads first ([`Prefetch`]) and those that write
 //! ([`Group`]).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,11 +19,11 @@ use evidence_core::{Fact, Guard, Key, StoreError, Write};
 
 use crate::driver::Driver;
 use crate::ledger::frontier;
-use crate::rows::{Batch, Ordinals};
+use crate::rows::{Ordinals, RowBuilder};
 use crate::shapes::Shape;
 use crate::sql::{Dialect, Sql};
 use crate::store::SqlStore;
-use crate::tables::{Rows, Table};
+use crate::tables::{Rows, TableWrite};
 use crate::value::{Cell, Column, FromCell, FromRow, Row, Value, signed};
 
 /// The most writes of one group.
@@ -114,15 +114,15 @@ impl<D: Driver> Recorder for SqlStore<D> {
 
 /// Answers, from one snapshot of the database, what a group has to know, in rows that begin with what they are about:
 ///
-/// - 0, the head of an organization: its id, the size and the frontier of its ledger, the time of the last entry, and the
+/// - [`HEAD`], of an organization: its id, the size and the frontier of its ledger, the time of the last entry, and the
 ///   greatest ordinals of its trails and artifacts;
-/// - 1, a name that leads somewhere: its number in the list that was asked for, the id, and whether it is an alias;
-/// - 2, a record: its number and its revision;
-/// - 3, in PostgreSQL: how often the tables were made again, and the oldest version whose programs may write;
-/// - 4, a flow: its number, and the greatest ordinals of its trails and artifacts in it.
+/// - [`NAME`], one that leads somewhere: its number in the list that was asked for, the id, and whether it is an alias;
+/// - [`RECORD`]: its number and its revision;
+/// - [`VERSION`], in PostgreSQL: how often the tables were rebuilt, and the oldest version whose programs may write;
+/// - [`FLOW`]: its number, and the greatest ordinals of its trails and artifacts in it.
 ///
 /// What is not there has no row, or one without what it should lead to.
-const LOOK: Sql = Sql::each(
+const PREFETCH: Sql = Sql::each(
     "
     SELECT 0, NULL, o.id, h.size, h.frontier,
             coalesce((SELECT l.at FROM ledger l WHERE l.org = h.org AND l.idx = h.size - 1), 0),
@@ -214,30 +214,37 @@ const LOOK: Sql = Sql::each(
             1, NULL, NULL, NULL, NULL
         FROM UNNEST($38::bigint[], $39::text[], $40::text[], $41::text[]) AS j (number, org, trail, fingerprint)
     UNION ALL (
-        SELECT 3, m.rebuilt, NULL, m.writer, NULL, NULL, NULL, NULL
+        SELECT 3, m.rebuild_count, NULL, m.min_writer_version, NULL, NULL, NULL, NULL
         FROM evidence._evidence_migrations m ORDER BY m.version DESC LIMIT 1)",
 );
 
 /// The same in PostgreSQL for one organization, which is a scalar.
-static LOOK_ONE: LazyLock<String> = LazyLock::new(|| {
-    let look = LOOK.text(Dialect::Postgres);
-    look.replace("= ANY($1)", "= $1").replace("= h.org", "= $1").replace("j.org", "$1")
+static PREFETCH_ONE: LazyLock<String> = LazyLock::new(|| {
+    let text = PREFETCH.text(Dialect::Postgres);
+    text.replace("= ANY($1)", "= $1").replace("= h.org", "= $1").replace("j.org", "$1")
 });
 
-/// A row of [`LOOK`].
-type Seen =
+/// What a row of [`PREFETCH`] is about: its first column.
+const HEAD: i64 = 0;
+const NAME: i64 = 1;
+const RECORD: i64 = 2;
+const VERSION: i64 = 3;
+const FLOW: i64 = 4;
+
+/// A row of [`PREFETCH`].
+type PrefetchRow =
     (i64, Option<i64>, Option<String>, Option<i64>, Option<String>, Option<i64>, Option<u64>, Option<u64>);
 
 /// Things to look for, column by column: their numbers, organizations, kinds or what else they lie in, and names.
 #[derive(Debug, Default)]
-struct Asked {
+struct PrefetchColumns {
     numbers: Vec<Option<i64>>,
     orgs: Vec<Option<Id>>,
     scopes: Vec<Option<String>>,
     names: Vec<Option<String>>,
 }
 
-impl Asked {
+impl PrefetchColumns {
     fn push(&mut self, number: i64, org: Option<Id>, scope: String, name: String) {
         self.numbers.push(Some(number));
         self.orgs.push(org);
@@ -258,7 +265,7 @@ impl Asked {
 
 /// What a group has to know before it is planned.
 #[derive(Debug)]
-pub struct Lookups {
+pub struct Prefetch {
     orgs: BTreeSet<Id>,
     names: Vec<Name>,
     records: Vec<RecordRef>,
@@ -266,7 +273,7 @@ pub struct Lookups {
     flows: Vec<(Id, Id)>,
 }
 
-impl Lookups {
+impl Prefetch {
     /// What these writes have to know.
     #[must_use]
     pub fn of(group: &[Submission]) -> Self {
@@ -286,12 +293,14 @@ impl Lookups {
         }
     }
 
-    /// The statement that looks, and its values. Where all writes are of one organization and `mixed` is not asked for,
-    /// it names that as one scalar.
+    /// The statement that prefetches, and its values. Where all writes are of one organization and `mixed` is not asked
+    /// for, it names that as one scalar.
     #[must_use]
     pub fn statement(&self, dialect: Dialect, mixed: bool) -> (&'static str, Vec<Value>) {
-        let [mut named, mut trails, mut snapshots, mut artifacts, mut orgs] = <[Asked; 5]>::default();
-        let [mut users, mut records, mut trail_ids, mut flows, mut contents] = <[Asked; 5]>::default();
+        let [mut named, mut trails, mut snapshots, mut artifacts, mut orgs] =
+            <[PrefetchColumns; 5]>::default();
+        let [mut users, mut records, mut trail_ids, mut flows, mut contents] =
+            <[PrefetchColumns; 5]>::default();
         for (number, Name { org, key }) in (0..).zip(&self.names) {
             let (list, scope) = match key {
                 Key::Organization(_) => (&mut orgs, String::new()),
@@ -319,15 +328,16 @@ impl Lookups {
             flows.push(number, Some(*org), flow.to_string(), String::new());
         }
         let single = (!mixed && self.orgs.len() == 1).then(|| self.orgs.first()).flatten();
-        let (text, orgs_asked) = match (dialect, single) {
-            (Dialect::Postgres, Some(org)) => (LOOK_ONE.as_str(), Value::Org(*org)),
+        let (text, wanted_orgs) = match (dialect, single) {
+            (Dialect::Postgres, Some(org)) => (PREFETCH_ONE.as_str(), Value::Org(*org)),
             _ => {
                 let orgs = self.orgs.iter().copied().map(Some).collect();
-                (LOOK.text(dialect), Value::Columns(vec![Column::Orgs(orgs)]))
+                (PREFETCH.text(dialect), Value::Columns(vec![Column::Orgs(orgs)]))
             }
         };
         let lists = [named, trails, snapshots, artifacts, orgs, users, records, trail_ids, flows, contents];
-        let values = std::iter::once(orgs_asked).chain(lists.into_iter().map(Asked::value)).collect();
+        let values =
+            std::iter::once(wanted_orgs).chain(lists.into_iter().map(PrefetchColumns::value)).collect();
         (text, values)
     }
 }
@@ -347,10 +357,10 @@ struct Ledger {
 pub struct Plan {
     ledgers: BTreeMap<Id, Ledger>,
     directory: Directory,
-    batch: Batch,
+    rows: RowBuilder,
     ordinals: Ordinals,
-    writer: i64,
-    rebuilt: i64,
+    min_writer_version: i64,
+    rebuild_count: i64,
 }
 
 /// A ledger's head after a group.
@@ -373,42 +383,44 @@ pub struct Group {
     pub heads: Vec<Head>,
     /// The rows of all tables, with the heads of ledgers that begin.
     pub rows: Rows,
-    /// How often the tables had been made again.
-    pub rebuilt: i64,
+    /// How often the tables had been rebuilt.
+    pub rebuild_count: i64,
 }
 
 impl Plan {
-    /// A plan that begins with what the statement of [`Lookups`] saw.
+    /// A plan that begins with what the statement of [`Prefetch`] read.
     ///
     /// # Errors
     /// [`StoreError::Corrupt`] when that cannot be read.
-    pub fn new(lookups: &Lookups, seen: Vec<Row>) -> StoreResult<Self> {
+    pub fn new(prefetch: &Prefetch, rows: Vec<Row>) -> StoreResult<Self> {
         let mut plan = Self::default();
-        for row in seen {
-            let (what, number, id, value, text, at, trails, artifacts) = Seen::from_row(row)?;
+        for row in rows {
+            let (what, number, id, value, text, at, trails, artifacts) = PrefetchRow::from_row(row)?;
             let position = number.and_then(|number| usize::try_from(number).ok()).unwrap_or(usize::MAX);
             let id = id.map(|id| Id::from_cell(Cell::Text(id))).transpose()?;
             match (what, id, value) {
-                (0, Some(org), Some(size)) => {
+                (HEAD, Some(org), Some(size)) => {
                     let frontier = frontier(size, &text.unwrap_or_default())?;
                     let (was, at) = (Some(frontier.size()), Timestamp::from_micros(at.unwrap_or_default()));
                     plan.ledgers.insert(org, Ledger { was, frontier, at, changed: false });
-                    plan.ordinals.seen((org, None), trails, artifacts);
+                    plan.ordinals.set_greatest((org, None), trails, artifacts);
                 }
-                (1, Some(id), alias) => {
-                    if let Some(name) = lookups.names.get(position) {
+                (NAME, Some(id), alias) => {
+                    if let Some(name) = prefetch.names.get(position) {
                         plan.directory.insert_name(name.clone(), Denoted { id, alias: alias == Some(1) });
                     }
                 }
-                (2, _, Some(revision)) => {
-                    if let Some(record) = lookups.records.get(position) {
+                (RECORD, _, Some(revision)) => {
+                    if let Some(record) = prefetch.records.get(position) {
                         plan.directory.insert_revision(*record, u64::from_cell(Cell::Int(revision))?);
                     }
                 }
-                (3, _, Some(writer)) => (plan.writer, plan.rebuilt) = (writer, number.unwrap_or_default()),
-                (4, ..) => {
-                    if let Some((org, flow)) = lookups.flows.get(position) {
-                        plan.ordinals.seen((*org, Some(*flow)), trails, artifacts);
+                (VERSION, _, Some(version)) => {
+                    (plan.min_writer_version, plan.rebuild_count) = (version, number.unwrap_or_default())
+                }
+                (FLOW, ..) => {
+                    if let Some((org, flow)) = prefetch.flows.get(position) {
+                        plan.ordinals.set_greatest((*org, Some(*flow)), trails, artifacts);
                     }
                 }
                 // A name that leads nowhere, a record that is not there.
@@ -420,8 +432,8 @@ impl Plan {
 
     /// Whether programs of this version may write.
     #[must_use]
-    pub const fn may_be_written(&self, version: i64) -> bool {
-        self.writer <= version
+    pub const fn admits_version(&self, version: i64) -> bool {
+        self.min_writer_version <= version
     }
 
     /// Whether there is nothing to write.
@@ -461,7 +473,7 @@ impl Plan {
 
     /// Gives a fact its index in the ledger, and its rows.
     fn append(&mut self, write: &Submission, encoded: &EncodedFact) -> serde_json::Result<Entry> {
-        let missing = || serde::ser::Error::custom("the ledger was not looked at");
+        let missing = || serde::ser::Error::custom("the ledger was not prefetched");
         let ledger = self.ledgers.get_mut(&write.org).ok_or_else(missing)?;
         let EncodedFact { fact, actor, payload, payload_sha256, .. } = encoded;
         let index = ledger.frontier.size();
@@ -469,8 +481,8 @@ impl Plan {
         let at = if write.first.is_some() { encoded.at } else { encoded.at.max(ledger.at) };
         ledger.at = at;
         let leaf_hash = encoded.leaf_hash(index, at);
-        self.batch.rows.push(
-            Table::Ledger,
+        self.rows.push(
+            TableWrite::Ledger,
             vec![
                 Value::Org(write.org),
                 index.into(),
@@ -487,10 +499,10 @@ impl Plan {
             let Node { level, index, hash } = node;
             let row =
                 vec![Value::Org(write.org), u64::from(level).into(), index.into(), hash.to_string().into()];
-            self.batch.rows.push(Table::Node, row);
+            self.rows.push(TableWrite::Node, row);
         }
         self.directory.apply(write.org, fact, index);
-        self.batch.index((write.org, index), at, fact, &write.secrets, &mut self.ordinals)?;
+        self.rows.index((write.org, index), at, fact, &write.secrets, &mut self.ordinals)?;
         Ok(Entry { index, leaf_hash })
     }
 
@@ -499,16 +511,16 @@ impl Plan {
     /// # Errors
     /// When a row cannot be encoded, which is a defect.
     pub fn into_group(self) -> serde_json::Result<Group> {
-        let Self { ledgers, batch, rebuilt, .. } = self;
-        let (mut rows, mut heads) = (batch.into_rows()?, Vec::new());
+        let Self { ledgers, rows, rebuild_count, .. } = self;
+        let (mut rows, mut heads) = (rows.into_rows()?, Vec::new());
         for (org, Ledger { was, frontier, .. }) in ledgers.into_iter().filter(|(_, ledger)| ledger.changed) {
             let (size, frontier) = (frontier.size(), frontier.to_hex());
             match was {
                 Some(was) => heads.push(Head { org, was, size, frontier }),
-                None => rows.push(Table::Head, vec![Value::Org(org), size.into(), frontier.into()]),
+                None => rows.push(TableWrite::Head, vec![Value::Org(org), size.into(), frontier.into()]),
             }
         }
-        Ok(Group { heads, rows, rebuilt })
+        Ok(Group { heads, rows, rebuild_count })
     }
 }
 
@@ -516,7 +528,7 @@ impl Group {
     /// A group of rows alone, whose ledgers are written already.
     #[must_use]
     pub const fn of_rows(rows: Rows) -> Self {
-        Self { heads: Vec::new(), rows, rebuilt: 0 }
+        Self { heads: Vec::new(), rows, rebuild_count: 0 }
     }
 
     /// For PostgreSQL: the one statement by which a program of this version writes everything if the ledgers are as they
@@ -524,7 +536,7 @@ impl Group {
     /// that as one scalar.
     #[must_use]
     pub fn into_statement(self, version: i64, mixed: bool) -> (&'static str, Vec<Value>) {
-        let Self { heads, rows, rebuilt } = self;
+        let Self { heads, rows, rebuild_count } = self;
         let orgs: Vec<_> = heads.iter().map(|head| head.org).chain(rows.organizations()).collect();
         let single = match orgs.as_slice() {
             [org] if !mixed => Some(*org),
@@ -544,7 +556,7 @@ impl Group {
             Value::Ints(sizes),
             Value::Texts(frontiers),
             version.into(),
-            rebuilt.into(),
+            rebuild_count.into(),
             Value::Columns(rows.into_columns(shape.tables, single.is_some())),
         ];
         (shape.statement(single.is_some()), values)

@@ -13,22 +13,22 @@ use serde::Serialize;
 
 use crate::repos;
 use crate::snapshots::Intervals;
-use crate::tables::{Rows, Table};
+use crate::tables::{Rows, TableWrite};
 use crate::value::Value;
 
 /// An organization, or a flow in it.
-type Scope = (Id, Option<Id>);
+type NumberedWithin = (Id, Option<Id>);
 
 /// The greatest ordinals of trails and artifacts, in organizations and in flows: those that begin or are reported get the
 /// next ones, from 1 on.
 #[derive(Debug, Default)]
 pub(crate) struct Ordinals {
-    trails: BTreeMap<Scope, u64>,
-    artifacts: BTreeMap<Scope, u64>,
+    trails: BTreeMap<NumberedWithin, u64>,
+    artifacts: BTreeMap<NumberedWithin, u64>,
 }
 
 impl Ordinals {
-    fn next(of: &mut BTreeMap<Scope, u64>, org: Id, flow: Id) -> [Value; 2] {
+    fn next(of: &mut BTreeMap<NumberedWithin, u64>, org: Id, flow: Id) -> [Value; 2] {
         [(org, None), (org, Some(flow))].map(|within| {
             let ordinal = of.entry(within).or_default();
             *ordinal += 1;
@@ -36,21 +36,31 @@ impl Ordinals {
         })
     }
 
-    pub(crate) fn seen(&mut self, within: Scope, trails: Option<u64>, artifacts: Option<u64>) {
+    pub(crate) fn set_greatest(
+        &mut self,
+        within: NumberedWithin,
+        trails: Option<u64>,
+        artifacts: Option<u64>,
+    ) {
         self.trails.insert(within, trails.unwrap_or_default());
         self.artifacts.insert(within, artifacts.unwrap_or_default());
     }
 }
 
-/// The rows of facts, as they gather.
+/// Gathers the rows of facts.
 #[derive(Debug, Default)]
-pub(crate) struct Batch {
-    pub(crate) rows: Rows,
+pub(crate) struct RowBuilder {
+    rows: Rows,
     names: NameChanges,
     intervals: Intervals,
 }
 
-impl Batch {
+impl RowBuilder {
+    /// Adds a row: the table's columns in their order.
+    pub(crate) fn push(&mut self, table: TableWrite, row: Vec<Value>) {
+        self.rows.push(table, row);
+    }
+
     /// Adds the rows by which a fact of this time is found, the entry of its organization's ledger at this index:
     /// everything besides the ledger that follows from it.
     pub(crate) fn index(
@@ -67,27 +77,30 @@ impl Batch {
             match row {
                 IndexRow::Organization(record) => {
                     let name = record.name.as_str().into();
-                    rows.push(Table::Organization, vec![this.clone(), record.id.into(), name, json(record)?]);
+                    rows.push(
+                        TableWrite::Organization,
+                        vec![this.clone(), record.id.into(), name, json(record)?],
+                    );
                 }
                 IndexRow::User(record) => {
                     let name = record.name.as_str().into();
                     let row = vec![this.clone(), record.id.into(), name, json(record)?, index.clone()];
-                    rows.push(Table::User, row);
+                    rows.push(TableWrite::User, row);
                 }
                 IndexRow::Member { user, role } => {
-                    rows.push(Table::Membership, vec![this.clone(), user.into(), word(&role)?]);
+                    rows.push(TableWrite::Membership, vec![this.clone(), user.into(), word(&role)?]);
                 }
                 IndexRow::Name(effect) => self.names.apply(org, effect),
                 IndexRow::Record { kind, id, name, tags, archived } => {
                     let tags = tags.map_or(Ok("{}".into()), json)?;
                     let (kind, name) = (kind.as_str().into(), (*name).into());
                     let row = vec![this.clone(), kind, id.into(), name, index.clone(), archived.into(), tags];
-                    rows.push(Table::Record, row);
+                    rows.push(TableWrite::Record, row);
                 }
                 IndexRow::ApiKey { id, owner, created_at, expires_at, revoked_at } => {
                     let hash = secrets.iter().find(|(key, _)| *key == id).map(|(_, hash)| hash.as_str());
                     rows.push(
-                        Table::ApiKey,
+                        TableWrite::ApiKey,
                         vec![
                             this.clone(),
                             id.into(),
@@ -103,7 +116,7 @@ impl Batch {
                 IndexRow::Trail { id, flow, name, begins: true } => {
                     let [ordinal, flow_ordinal] = Ordinals::next(&mut ordinals.trails, org, flow);
                     rows.push(
-                        Table::Trail,
+                        TableWrite::Trail,
                         vec![
                             this.clone(),
                             id.into(),
@@ -119,7 +132,7 @@ impl Batch {
                 IndexRow::Trail { id, begins: false, .. } => {
                     let row = || vec![this.clone(), id.into(), index.clone()];
                     rows.push_trail_revision(row());
-                    rows.push(Table::TrailEntry, row());
+                    rows.push(TableWrite::TrailEntry, row());
                 }
                 IndexRow::Artifact {
                     id,
@@ -135,7 +148,7 @@ impl Batch {
                 } => {
                     let [ordinal, flow_ordinal] = Ordinals::next(&mut ordinals.artifacts, org, flow);
                     rows.push(
-                        Table::Artifact,
+                        TableWrite::Artifact,
                         vec![
                             this.clone(),
                             id.into(),
@@ -156,7 +169,7 @@ impl Batch {
                 }
                 IndexRow::Attestation { id, trail, name, kind, is_compliant, is_override, binding, at } => {
                     rows.push(
-                        Table::Attestation,
+                        TableWrite::Attestation,
                         vec![
                             this.clone(),
                             id.into(),
@@ -173,7 +186,7 @@ impl Batch {
                 }
                 IndexRow::Repo { id, name, provider, external_id, vcs_instance, namespace } => {
                     rows.push(
-                        Table::Repo,
+                        TableWrite::Repo,
                         vec![
                             this.clone(),
                             id.into(),
@@ -190,10 +203,13 @@ impl Batch {
                     let (number, at) = (number.into(), at.into());
                     let row =
                         vec![this.clone(), environment.into(), number, at, compliant.into(), index.clone()];
-                    rows.push(Table::Snapshot, row);
+                    rows.push(TableWrite::Snapshot, row);
                 }
                 IndexRow::Reported { environment, at } => {
-                    rows.push(Table::EnvironmentReport, vec![this.clone(), environment.into(), at.into()]);
+                    rows.push(
+                        TableWrite::EnvironmentReport,
+                        vec![this.clone(), environment.into(), at.into()],
+                    );
                 }
                 IndexRow::IntervalEnded { environment, artifact, until, exited } => {
                     self.intervals.end(org, environment, artifact, until, exited);
@@ -202,19 +218,22 @@ impl Batch {
                     self.intervals.begin(org, environment, instance.clone());
                 }
                 IndexRow::Version { of, number } => {
-                    rows.push(Table::Version, vec![this.clone(), of.into(), number.into(), index.clone()]);
+                    rows.push(
+                        TableWrite::Version,
+                        vec![this.clone(), of.into(), number.into(), index.clone()],
+                    );
                 }
                 IndexRow::Allowed { environment, fingerprint } => {
                     let row = vec![this.clone(), environment.into(), fingerprint.into(), index.clone()];
-                    rows.push(Table::Allowance, row);
+                    rows.push(TableWrite::Allowance, row);
                 }
                 IndexRow::Text { sha256 } => {
-                    rows.push(Table::Text, vec![this.clone(), sha256.to_string().into(), index.clone()]);
+                    rows.push(TableWrite::Text, vec![this.clone(), sha256.to_string().into(), index.clone()]);
                 }
                 IndexRow::Attachment(file) => {
                     let sha256 = || Value::from(&file.sha256);
-                    rows.push(Table::Attachment, vec![this.clone(), sha256(), file.size.into()]);
-                    rows.push(Table::DeletePending, vec![this.clone(), sha256()]);
+                    rows.push(TableWrite::Attachment, vec![this.clone(), sha256(), file.size.into()]);
+                    rows.push(TableWrite::DeletePending, vec![this.clone(), sha256()]);
                 }
                 // What is expected to be there follows from the ledger.
                 IndexRow::TextUse { .. } => {}
@@ -231,19 +250,22 @@ impl Batch {
             let claimed = names.put().map(|(name, _)| name).filter(|name| name.org == Some(org));
             let claimed = claimed.filter(|name| name.key.kind() == Some(kind)).map(|name| name.key.name());
             let claimed = json(&claimed.collect::<Vec<_>>())?;
-            rows.push(Table::ReleaseNames, vec![Value::Org(org), kind.as_str().into(), id.into(), claimed]);
+            rows.push(
+                TableWrite::ReleaseNames,
+                vec![Value::Org(org), kind.as_str().into(), id.into(), claimed],
+            );
         }
         for Name { org, key } in names.gone() {
             if let (Some(org), Some(kind)) = (org, key.kind()) {
                 let row = vec![Value::Org(*org), kind.as_str().into(), (*key.name()).into()];
-                rows.push(Table::DeleteNames, row);
+                rows.push(TableWrite::DeleteNames, row);
             }
         }
         for (Name { org, key }, Denoted { id, alias }) in names.put() {
             // Others are columns of tables of their own.
             if let (Some(org), Some(kind)) = (org, key.kind().filter(|kind| !kind.has_own_name_rows())) {
                 let (kind, name) = (kind.as_str().into(), (*key.name()).into());
-                rows.push(Table::Name, vec![Value::Org(*org), kind, name, id.into(), alias.into()]);
+                rows.push(TableWrite::Name, vec![Value::Org(*org), kind, name, id.into(), alias.into()]);
             }
         }
         Ok(rows)

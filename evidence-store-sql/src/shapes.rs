@@ -3,12 +3,12 @@
 
 use std::sync::LazyLock;
 
-use crate::tables::{Rows, Table};
+use crate::tables::{Rows, TableWrite};
 
 /// Locks the heads `$1`, which stand in the order of their organizations, so that two servers never wait for each other,
 /// and goes on only if each still has the size that was seen: everything that a guard rests on changes with its
 /// organization's ledger alone. Organizations and users are named in the whole store; there the unique indexes decide.
-/// Nor does it go on where a newer program lets this one, of version `$5`, write no more, or the tables were made again
+/// Nor does it go on where a newer program lets this one, of version `$5`, write no more, or the tables were rebuilt
 /// since it looked, `$6` times then: what was looked at may have been damaged.
 const COMPARE_AND_SWAP: &str = "
     WITH locked AS MATERIALIZED (
@@ -16,7 +16,7 @@ const COMPARE_AND_SWAP: &str = "
     go AS MATERIALIZED (
         SELECT 1 WHERE ARRAY(SELECT l.size FROM locked l ORDER BY l.org) = $2
             AND coalesce((
-                SELECT m.writer <= $5 AND m.rebuilt = $6
+                SELECT m.min_writer_version <= $5 AND m.rebuild_count = $6
                 FROM evidence._evidence_migrations m ORDER BY m.version DESC LIMIT 1), true)),
     swapped AS (
         UPDATE evidence.head h SET size = s.size, frontier = s.frontier
@@ -28,7 +28,7 @@ const COMPARE_AND_SWAP_ONE: &str = "
     go AS MATERIALIZED (
         SELECT 1 WHERE ARRAY(SELECT l.size FROM locked l) = $2
             AND coalesce((
-                SELECT m.writer <= $5 AND m.rebuilt = $6
+                SELECT m.min_writer_version <= $5 AND m.rebuild_count = $6
                 FROM evidence._evidence_migrations m ORDER BY m.version DESC LIMIT 1), true)),
     swapped AS (
         UPDATE evidence.head h SET size = s.size, frontier = s.frontier
@@ -39,45 +39,45 @@ const PARAMETERS: usize = 6;
 
 /// What the statements write. A group takes the first that writes all of its tables; those of which it has no rows get
 /// empty lists.
-const SHAPES: [&[Table]; 4] = [
+const SHAPES: [&[TableWrite]; 4] = [
     &[
-        Table::Ledger,
-        Table::Node,
-        Table::TrailRevision,
-        Table::TrailEntry,
-        Table::Attestation,
-        Table::Attachment,
-        Table::DeletePending,
+        TableWrite::Ledger,
+        TableWrite::Node,
+        TableWrite::TrailRevision,
+        TableWrite::TrailEntry,
+        TableWrite::Attestation,
+        TableWrite::Attachment,
+        TableWrite::DeletePending,
     ],
     &[
-        Table::Ledger,
-        Table::Node,
-        Table::Record,
-        Table::Name,
-        Table::Trail,
-        Table::TrailRevision,
-        Table::TrailEntry,
-        Table::Artifact,
-        Table::Attestation,
-        Table::Attachment,
-        Table::DeletePending,
-        Table::Text,
+        TableWrite::Ledger,
+        TableWrite::Node,
+        TableWrite::Record,
+        TableWrite::Name,
+        TableWrite::Trail,
+        TableWrite::TrailRevision,
+        TableWrite::TrailEntry,
+        TableWrite::Artifact,
+        TableWrite::Attestation,
+        TableWrite::Attachment,
+        TableWrite::DeletePending,
+        TableWrite::Text,
     ],
     &[
-        Table::Ledger,
-        Table::Node,
-        Table::Snapshot,
-        Table::EnvironmentReport,
-        Table::EndInstances,
-        Table::Instance,
+        TableWrite::Ledger,
+        TableWrite::Node,
+        TableWrite::Snapshot,
+        TableWrite::EnvironmentReport,
+        TableWrite::EndInstances,
+        TableWrite::Instance,
     ],
-    &Table::ALL,
+    &TableWrite::ALL,
 ];
 
 /// A statement for groups of some tables.
 pub(crate) struct Shape {
     /// The tables, in the order in which they are written.
-    pub(crate) tables: &'static [Table],
+    pub(crate) tables: &'static [TableWrite],
     mixed: String,
     one: String,
 }
@@ -90,7 +90,7 @@ impl Shape {
         ALL.iter().find(|shape| rows.are_of(shape.tables)).unwrap_or(everything)
     }
 
-    fn new(tables: &'static [Table]) -> Self {
+    fn new(tables: &'static [TableWrite]) -> Self {
         let text = |begin: &str, is_one| {
             let mut parameters = PARAMETERS;
             let writes = tables.iter().map(|table| {
@@ -116,11 +116,11 @@ mod tests {
     #[test]
     fn a_group_takes_the_first_statement_that_writes_its_tables() {
         for (tables, expected) in [
-            (vec![Table::Ledger, Table::Attestation], 0),
-            (vec![Table::Ledger, Table::Trail, Table::Attestation], 1),
-            (vec![Table::Ledger, Table::EnvironmentReport], 2),
-            (vec![Table::Ledger, Table::Attestation, Table::Instance], 3),
-            (vec![Table::ApiKey], 3),
+            (vec![TableWrite::Ledger, TableWrite::Attestation], 0),
+            (vec![TableWrite::Ledger, TableWrite::Trail, TableWrite::Attestation], 1),
+            (vec![TableWrite::Ledger, TableWrite::EnvironmentReport], 2),
+            (vec![TableWrite::Ledger, TableWrite::Attestation, TableWrite::Instance], 3),
+            (vec![TableWrite::ApiKey], 3),
         ] {
             let mut rows = Rows::default();
             tables.iter().for_each(|table| rows.push(*table, Vec::new()));

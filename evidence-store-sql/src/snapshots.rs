@@ -19,7 +19,7 @@ use crate::decode::{Payload, array, word};
 use crate::driver::Driver;
 use crate::sql::{Sql, payload};
 use crate::store::SqlStore;
-use crate::tables::{Rows, Table};
+use crate::tables::{Rows, TableWrite};
 use crate::value::{Value, signed, texts};
 
 /// `until_idx` of what lasts.
@@ -129,7 +129,7 @@ const RUNS: Sql = Sql::each(
     ORDER BY p.environment, p.artifact, i.since_idx",
 );
 
-/// An interval that begins in a batch, and may end in it.
+/// An interval that begins in a group, and may end in it.
 #[derive(Debug)]
 struct Begun {
     org: Id,
@@ -140,7 +140,7 @@ struct Begun {
     exited: bool,
 }
 
-/// What ends an interval that began before a batch.
+/// What ends an interval that began before a group.
 #[derive(Debug)]
 struct Ended {
     org: Id,
@@ -150,12 +150,12 @@ struct Ended {
     exited: bool,
 }
 
-/// The intervals that a batch begins and ends. Several snapshots of one environment may meet in a batch: what such a
-/// batch both begins and ends is written once, ended.
+/// The intervals that a group begins and ends. Several snapshots of one environment may meet in a group: what such a
+/// group both begins and ends is written once, ended.
 #[derive(Debug, Default)]
 pub(crate) struct Intervals {
     begun: Vec<Begun>,
-    /// What the batch has touched: the position of what lasts in `begun`, or nothing where it has ended.
+    /// What the group has touched: the position of what lasts in `begun`, or nothing where it has ended.
     touched: BTreeMap<(Id, ArtifactKey), Option<usize>>,
     ended: Vec<Ended>,
 }
@@ -180,18 +180,18 @@ impl Intervals {
         self.begun.push(Begun { org, environment, artifact, instance, until: LASTING, exited: false });
     }
 
-    /// Writes the rows of the whole batch.
+    /// Writes the rows of the whole group.
     pub(crate) fn write(self, rows: &mut Rows) -> serde_json::Result<()> {
         for Ended { org, environment, artifact, until, exited } in self.ended {
             let artifact = artifact.as_str().into();
             let row = vec![Value::Org(org), environment.into(), artifact, until.into(), exited.into()];
-            rows.push(Table::EndInstances, row);
+            rows.push(TableWrite::EndInstances, row);
         }
         for Begun { org, environment, artifact, instance, until, exited } in self.begun {
             // As text: a JSON value in between would round its numbers.
             let state = serde_json::to_string(&instance)?;
             rows.push(
-                Table::Instance,
+                TableWrite::Instance,
                 vec![
                     Value::Org(org),
                     environment.into(),
@@ -257,7 +257,7 @@ impl<D: Driver> SnapshotStore for SqlStore<D> {
         let query = self.query_org(org, SNAPSHOTS).bind(environment);
         let query = query.bind(*range.start()).bind(*range.end());
         let count = range.end().saturating_add(1).saturating_sub(*range.start());
-        query.about(usize::try_from(count).unwrap_or(usize::MAX)).all_as(line).await
+        query.per_item(usize::try_from(count).unwrap_or(usize::MAX)).all_as(line).await
     }
 
     async fn snapshot_at(&self, org: Id, environment: Id, at: Timestamp) -> StoreResult<u64> {
@@ -272,6 +272,6 @@ impl<D: Driver> SnapshotStore for SqlStore<D> {
 
     async fn runs(&self, org: Id, fingerprints: &[Fingerprint], newest: u32) -> StoreResult<Vec<Run>> {
         let query = self.query_org(org, RUNS).bind(texts(fingerprints)).bind(u64::from(newest));
-        query.about(fingerprints.len()).all_as(run).await
+        query.per_item(fingerprints.len()).all_as(run).await
     }
 }

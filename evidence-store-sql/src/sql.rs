@@ -1,7 +1,9 @@
 //! Statements in the words of both databases. House rules:
 //!
-//! - A table is named with its schema, `evidence.`: PostgreSQL has it under the name that the host chose, SQLite has none.
-//! - A statement about one organization has it as `$1`, once for each table, and never by a join.
+//! - A table is named with its schema, `evidence.`: PostgreSQL has it under the name that the host chose, SQLite has none,
+//!   and texts for SQLite alone may leave it out.
+//! - A statement about one organization compares each table's `org` with `$1`; where a join repeats it, the planner must
+//!   not choose by it.
 //! - One text serves both databases where they agree. Where they do not, both stand side by side.
 //! - Every look-up is a probe of an index, whatever the statistics say: a ledger's payload by a scalar subquery
 //!   ([`payload!`](crate::sql::payload)), the things of a list one by one ([`for_each!`](crate::sql::for_each)). In SQLite

@@ -8,7 +8,7 @@ use evidence_core::store::{Current, Health, StoreResult, skip_corrupt};
 use serde::de::DeserializeOwned;
 
 use crate::decode::{current, listed_current};
-use crate::driver::{Driver, Statement, Work};
+use crate::driver::{Cost, Driver, Statement};
 use crate::sql::{Sql, for_each, payload};
 use crate::value::{FromRow, Row, Value, texts};
 
@@ -57,7 +57,7 @@ impl<D: Driver> SqlStore<D> {
     }
 
     pub(crate) fn query_text(&self, sql: impl Into<Cow<'static, str>>) -> Query<'_, D> {
-        let statement = Statement { sql: sql.into(), values: Vec::new(), org: None, work: Work::Short };
+        let statement = Statement { sql: sql.into(), values: Vec::new(), org: None, cost: Cost::Short };
         Query { driver: &self.driver, statement }
     }
 
@@ -84,7 +84,7 @@ impl<D: Driver> SqlStore<D> {
         kind: &'static str,
         ids: &[Id],
     ) -> StoreResult<Vec<Current<T>>> {
-        let query = self.query_org(org, BY_IDS).bind(texts(ids)).bind(kind).about(ids.len());
+        let query = self.query_org(org, BY_IDS).bind(texts(ids)).bind(kind).per_item(ids.len());
         query.readable_as(org, listed_current).await
     }
 
@@ -145,13 +145,13 @@ impl<D: Driver> Query<'_, D> {
 
     /// Says that the answer may be long.
     pub(crate) fn long(mut self) -> Self {
-        self.statement.work = Work::Long;
+        self.statement.cost = Cost::Long;
         self
     }
 
     /// Says about how many things it asks.
-    pub(crate) fn about(mut self, things: usize) -> Self {
-        self.statement.work = Work::About(things);
+    pub(crate) fn per_item(mut self, things: usize) -> Self {
+        self.statement.cost = Cost::PerItem(things);
         self
     }
 

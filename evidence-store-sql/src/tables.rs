@@ -5,9 +5,9 @@ use std::sync::LazyLock;
 
 use crate::value::{Column, Value};
 
-/// A table, or another thing to do to one, in the order in which a group writes them.
+/// A write to a table, in the order in which a group writes them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Table {
+pub enum TableWrite {
     /// Ledger entries.
     Ledger,
     /// Stored nodes of the ledgers' trees.
@@ -20,7 +20,7 @@ pub enum Table {
     Membership,
     /// The newest fact of each record.
     Record,
-    /// Gives up all names of records. Comes before [`Table::Name`], whose rows may claim them since.
+    /// Gives up all names of records. Comes before [`TableWrite::Name`], whose rows may claim them since.
     ReleaseNames,
     /// Deletes names, whatever they lead to.
     DeleteNames,
@@ -48,7 +48,7 @@ pub enum Table {
     Snapshot,
     /// When environments were last reported on. A report that comes late does not turn time back.
     EnvironmentReport,
-    /// Ends what ran before the group. Comes before [`Table::Instance`].
+    /// Ends what ran before the group. Comes before [`TableWrite::Instance`].
     EndInstances,
     /// Intervals in which artifacts ran.
     Instance,
@@ -79,41 +79,41 @@ enum Kind {
 
 use Kind::{Bool, Int, Json, Org, Text};
 
-/// What becomes of a row that is there.
+/// What happens if a row with the same key exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Conflict {
-    /// It is not there, or the group fails.
-    None,
+enum OnConflict {
+    /// The group fails.
+    Fail,
     /// It stays.
-    Keep {
+    DoNothing {
         /// The columns of the key.
         key: &'static str,
     },
     /// It is replaced: all columns from this one on.
-    Replace {
+    DoUpdate {
         /// The columns of the key in SQLite and in PostgreSQL.
         key: [&'static str; 2],
         /// How many of the first columns tell rows apart.
-        identity: usize,
+        key_columns: usize,
         /// How many of the first columns stay as they were.
-        kept: usize,
+        unchanged_columns: usize,
     },
     /// Nothing is inserted; these statements use the row instead. In SQLite its columns are `$1` and so on; in
     /// PostgreSQL `{rows}` stands for the rows, called `r`, and nothing is written where `go` is empty. What the rows lead
     /// to is looked up in a subquery (`OFFSET 0`) and written where it lies: a probe of the index for each row, whatever
     /// the statistics say, for nobody else writes to the ledger meanwhile.
-    Instead([&'static str; 2]),
+    Custom([&'static str; 2]),
 }
 
-/// A table, its columns, and what becomes of rows that are there.
+/// A table, its columns, and what happens to rows with the same key.
 struct Definition {
     table: &'static str,
     columns: &'static [(&'static str, Kind)],
-    conflict: Conflict,
+    conflict: OnConflict,
 }
 
 const fn insert(table: &'static str, columns: &'static [(&'static str, Kind)]) -> Definition {
-    Definition { table, columns, conflict: Conflict::None }
+    Definition { table, columns, conflict: OnConflict::Fail }
 }
 
 const fn keep(
@@ -121,17 +121,17 @@ const fn keep(
     columns: &'static [(&'static str, Kind)],
     key: &'static str,
 ) -> Definition {
-    Definition { table, columns, conflict: Conflict::Keep { key } }
+    Definition { table, columns, conflict: OnConflict::DoNothing { key } }
 }
 
 const fn replace(
     table: &'static str,
     columns: &'static [(&'static str, Kind)],
     key: [&'static str; 2],
-    identity: usize,
-    kept: usize,
+    key_columns: usize,
+    unchanged_columns: usize,
 ) -> Definition {
-    Definition { table, columns, conflict: Conflict::Replace { key, identity, kept } }
+    Definition { table, columns, conflict: OnConflict::DoUpdate { key, key_columns, unchanged_columns } }
 }
 
 const fn instead(
@@ -140,10 +140,10 @@ const fn instead(
     sqlite: &'static str,
     postgres: &'static str,
 ) -> Definition {
-    Definition { table, columns, conflict: Conflict::Instead([sqlite, postgres]) }
+    Definition { table, columns, conflict: OnConflict::Custom([sqlite, postgres]) }
 }
 
-impl Table {
+impl TableWrite {
     const fn definition(self) -> Definition {
         match self {
             Self::Ledger => insert(
@@ -403,24 +403,26 @@ impl Table {
     /// whose rows are replaced: a group writes each once.
     const fn replaces(self) -> Option<(usize, usize)> {
         match self.definition().conflict {
-            Conflict::Replace { identity, kept, .. } => Some((identity, kept)),
+            OnConflict::DoUpdate { key_columns, unchanged_columns, .. } => {
+                Some((key_columns, unchanged_columns))
+            }
             _ if matches!(self, Self::Trail) => Some((2, 8)),
             _ if matches!(self, Self::TrailRevision) => Some((2, 2)),
-            Conflict::None | Conflict::Keep { .. } | Conflict::Instead(_) => None,
+            OnConflict::Fail | OnConflict::DoNothing { .. } | OnConflict::Custom(_) => None,
         }
     }
 
     /// The statement that writes a row in SQLite, with its columns as `$1` and so on.
     #[must_use]
     pub fn sqlite(self) -> &'static str {
-        static STATEMENTS: LazyLock<BTreeMap<Table, String>> =
-            LazyLock::new(|| Table::ALL.into_iter().map(|table| (table, table.sqlite_text())).collect());
+        static STATEMENTS: LazyLock<BTreeMap<TableWrite, String>> =
+            LazyLock::new(|| TableWrite::ALL.into_iter().map(|table| (table, table.sqlite_text())).collect());
         STATEMENTS.get(&self).map_or("", String::as_str)
     }
 
     fn sqlite_text(self) -> String {
         let Definition { table, columns, conflict } = self.definition();
-        if let Conflict::Instead([sqlite, _]) = conflict {
+        if let OnConflict::Custom([sqlite, _]) = conflict {
             return sqlite.to_owned();
         }
         let names = names(columns.iter());
@@ -441,7 +443,7 @@ impl Table {
             Bool => format!("${number}::boolean[]"),
         });
         let (arrays, names) = (arrays.collect::<Vec<_>>().join(", "), names(listed()));
-        let statement = if let Conflict::Instead([_, postgres]) = conflict {
+        let statement = if let OnConflict::Custom([_, postgres]) = conflict {
             // By the limit PostgreSQL takes them for few, and probes an index for each.
             let few = format!("(SELECT * FROM UNNEST({arrays}) LIMIT cardinality(${first})) AS r ({names})");
             postgres.replace("{rows}", &few)
@@ -514,17 +516,21 @@ fn names<'c>(columns: impl Iterator<Item = &'c (&'static str, Kind)>) -> String 
     columns.map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
 }
 
-fn on_conflict(conflict: &Conflict, columns: &[(&'static str, Kind)], dialect: usize) -> String {
+fn on_conflict(conflict: &OnConflict, columns: &[(&'static str, Kind)], dialect: usize) -> String {
     match conflict {
-        Conflict::None | Conflict::Instead(_) => String::new(),
-        Conflict::Keep { key } => format!(" ON CONFLICT ({key}) DO NOTHING"),
-        Conflict::Replace { key, kept, .. } => {
-            let replaced = columns.iter().skip(*kept).map(|(name, _)| format!("{name} = excluded.{name}"));
+        OnConflict::Fail | OnConflict::Custom(_) => String::new(),
+        OnConflict::DoNothing { key } => format!(" ON CONFLICT ({key}) DO NOTHING"),
+        OnConflict::DoUpdate { key, unchanged_columns, .. } => {
+            let replaced =
+                columns.iter().skip(*unchanged_columns).map(|(name, _)| format!("{name} = excluded.{name}"));
             let key = key.get(dialect).copied().unwrap_or_default();
             format!(" ON CONFLICT ({key}) DO UPDATE SET {}", replaced.collect::<Vec<_>>().join(", "))
         }
     }
 }
+
+/// Where a row of [`TableWrite::Trail`] has the index of its newest fact.
+const LEDGER_INDEX: usize = 5;
 
 /// The rows of one table.
 #[derive(Debug, Default)]
@@ -541,22 +547,23 @@ impl TableRows {
 }
 
 /// What tells a row apart: so many of its first values.
-fn key(row: &[Value], identity: usize) -> Vec<String> {
-    row.iter().take(identity).map(|value| format!("{value:?}")).collect()
+fn key(row: &[Value], key_columns: usize) -> Vec<String> {
+    row.iter().take(key_columns).map(|value| format!("{value:?}")).collect()
 }
 
 /// The rows of a group, by table.
 #[derive(Debug, Default)]
-pub struct Rows(BTreeMap<Table, TableRows>);
+pub struct Rows(BTreeMap<TableWrite, TableRows>);
 
 impl Rows {
-    /// Adds a row: the table's columns in their order. Of rows that replace each other one is kept.
-    pub(crate) fn push(&mut self, table: Table, row: Vec<Value>) {
+    /// Adds a row: the table's columns in their order. Of two rows with the same key the later one wins, but for its
+    /// unchanged columns.
+    pub(crate) fn push(&mut self, table: TableWrite, row: Vec<Value>) {
         let of_table = self.0.entry(table).or_default();
-        if let Some((identity, kept)) = table.replaces() {
-            let key = key(&row, identity);
+        if let Some((key_columns, unchanged_columns)) = table.replaces() {
+            let key = key(&row, key_columns);
             if let Some(earlier) = of_table.row(&key) {
-                earlier.splice(kept.., row.into_iter().skip(kept)).for_each(drop);
+                earlier.splice(unchanged_columns.., row.into_iter().skip(unchanged_columns)).for_each(drop);
                 return;
             }
             of_table.positions.insert(key, of_table.rows.len());
@@ -567,20 +574,20 @@ impl Rows {
     /// Adds what makes an entry the newest about a trail, which may have begun in this group.
     pub(crate) fn push_trail_revision(&mut self, row: Vec<Value>) {
         let key = key(&row, 2);
-        match self.0.get_mut(&Table::Trail).and_then(|trails| trails.row(&key)) {
-            Some(begun) => begun.splice(5..6, row.into_iter().skip(2)).for_each(drop),
-            None => self.push(Table::TrailRevision, row),
+        match self.0.get_mut(&TableWrite::Trail).and_then(|trails| trails.row(&key)) {
+            Some(begun) => begun.splice(LEDGER_INDEX..=LEDGER_INDEX, row.into_iter().skip(2)).for_each(drop),
+            None => self.push(TableWrite::TrailRevision, row),
         }
     }
 
     /// The rows, table by table, in the order in which they are to be written.
-    pub fn tables(&self) -> impl Iterator<Item = (Table, &[Vec<Value>])> {
+    pub fn tables(&self) -> impl Iterator<Item = (TableWrite, &[Vec<Value>])> {
         self.0.iter().map(|(table, rows)| (*table, rows.rows.as_slice()))
     }
 
     /// The organizations that they make.
     pub fn organizations(&self) -> impl Iterator<Item = evidence_core::id::Id> {
-        let rows = self.0.get(&Table::Organization).into_iter().flat_map(|rows| &rows.rows);
+        let rows = self.0.get(&TableWrite::Organization).into_iter().flat_map(|rows| &rows.rows);
         rows.filter_map(|row| match row.first() {
             Some(Value::Org(org)) => Some(*org),
             _ => None,
@@ -588,12 +595,12 @@ impl Rows {
     }
 
     /// Whether all are of these tables.
-    pub(crate) fn are_of(&self, tables: &[Table]) -> bool {
+    pub(crate) fn are_of(&self, tables: &[TableWrite]) -> bool {
         self.0.keys().all(|table| tables.contains(table))
     }
 
     /// For PostgreSQL: the parameters of the statements that write these tables, of which some may have no rows.
-    pub(crate) fn into_columns(mut self, tables: &[Table], is_one: bool) -> Vec<Column> {
+    pub(crate) fn into_columns(mut self, tables: &[TableWrite], is_one: bool) -> Vec<Column> {
         let rows = tables.iter().map(|table| (table, self.0.remove(table).unwrap_or_default().rows));
         rows.flat_map(|(table, rows)| table.transposed(rows, is_one)).collect()
     }
@@ -632,6 +639,6 @@ mod tests {
 
     #[test]
     fn each_table_is_named_once() {
-        assert_eq!(BTreeSet::from(Table::ALL).len(), Table::ALL.len());
+        assert_eq!(BTreeSet::from(TableWrite::ALL).len(), TableWrite::ALL.len());
     }
 }

@@ -143,7 +143,8 @@ const ARTIFACTS: Sql = count!("artifact");
 
 const ATTESTATIONS: Sql = count!("attestation");
 
-/// Rows of artifacts with this condition on their organization.
+/// All ledger entries about the trail `$2` with their sizes; `$of_org` is the organization condition for artifacts, whose
+/// index by trail in SQLite has no organization.
 macro_rules! entries {
     ($of_org:literal) => {
         concat!(
@@ -225,24 +226,24 @@ impl<D: Driver> TrailStore for SqlStore<D> {
     }
 
     async fn newest_trails(&self, org: Id, flows: &[Id]) -> StoreResult<Vec<Id>> {
-        let query = self.query_org(org, NEWEST).bind(texts(flows)).about(flows.len());
+        let query = self.query_org(org, NEWEST).bind(texts(flows)).per_item(flows.len());
         query.all_as(|(trail,): (Id,)| Ok(trail)).await
     }
 
     async fn trail_contents_sizes(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<Listed>> {
-        let query = self.query_org(org, SIZES).bind(texts(trails)).about(trails.len());
+        let query = self.query_org(org, SIZES).bind(texts(trails)).per_item(trails.len());
         let size =
             |(id, bytes, reports): (Id, u64, u64)| Ok(Listed { id, bytes: bytes + reports * REPORT_BYTES });
         query.all_as(size).await
     }
 
     async fn trail_contents(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<TrailContents>> {
-        let query = self.query_org(org, CONTENTS).bind(texts(trails)).about(trails.len());
+        let query = self.query_org(org, CONTENTS).bind(texts(trails)).per_item(trails.len());
         Ok(query.first_as(move |row: Contents| contents(org, row)).await?.unwrap_or_default())
     }
 
     async fn trail_names(&self, org: Id, trails: &[Id]) -> StoreResult<Vec<(Id, TrailName)>> {
-        let query = self.query_org(org, NAMES).bind(texts(trails)).about(trails.len());
+        let query = self.query_org(org, NAMES).bind(texts(trails)).per_item(trails.len());
         query.all_as(|(trail, name): (Id, String)| Ok((trail, word(&name)?))).await
     }
 

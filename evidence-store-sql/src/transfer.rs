@@ -33,7 +33,7 @@ impl<D: Driver> Transfer for SqlStore<D> {
     }
 
     async fn key_hashes(&self, org: Id, keys: &[Id]) -> StoreResult<Vec<(Id, KeyHash)>> {
-        let query = self.query_org(org, KEY_HASHES).bind(texts(keys)).about(keys.len());
+        let query = self.query_org(org, KEY_HASHES).bind(texts(keys)).per_item(keys.len());
         query.all_as(|(key, hash): (Id, String)| Ok((key, KeyHash::stored(hash)))).await
     }
 

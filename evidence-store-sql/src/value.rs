@@ -154,7 +154,7 @@ pub(crate) fn ints(items: &[u64]) -> Value {
     Value::Ints(items.into_iter().collect())
 }
 
-/// A number as the databases count; nothing stored exceeds its range.
+/// A number as the databases count; saturates, but nothing stored exceeds its range.
 #[must_use]
 pub fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
@@ -231,14 +231,14 @@ impl FromCell for i64 {
 impl FromCell for u64 {
     fn from_cell(cell: Cell) -> StoreResult<Self> {
         let number = i64::from_cell(cell)?;
-        Self::try_from(number).map_err(|_| StoreError::corrupt(format_args!("{number} is no index")))
+        Self::try_from(number).map_err(|_| StoreError::corrupt(format_args!("{number} is out of range")))
     }
 }
 
 impl FromCell for u32 {
     fn from_cell(cell: Cell) -> StoreResult<Self> {
         let number = i64::from_cell(cell)?;
-        Self::try_from(number).map_err(|_| StoreError::corrupt(format_args!("{number} is no index")))
+        Self::try_from(number).map_err(|_| StoreError::corrupt(format_args!("{number} is out of range")))
     }
 }
 

@@ -139,7 +139,8 @@ CREATE INDEX artifact_trail ON artifact (trail, ledger_index) WHERE trail IS NOT
 CREATE INDEX artifact_commit ON artifact (flow, commit_sha, ledger_index);
 CREATE INDEX artifact_repo ON artifact (repo, ledger_index) WHERE repo IS NOT NULL;
 
--- binding: the JSON of what the attestation is about. No index on a digest here: random keys cost more than the ledger.
+-- binding: the JSON of what the attestation is about. No index on a digest here: an index on random keys would cost
+-- more writes than the ledger itself.
 CREATE TABLE attestation (
     org          INTEGER NOT NULL,
     id           TEXT NOT NULL PRIMARY KEY,
@@ -185,8 +186,9 @@ CREATE TABLE environment_report (
     at          INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- An artifact that runs with the same data from one snapshot until before another; until_idx is the greatest integer
--- while it lasts. artifact: the fingerprint, or name: and the SHA-256 of the name where there is no digest. state: the
+-- An artifact that runs with the same data from one snapshot until before another. from_idx: the first snapshot with these
+-- data; since_idx: the first of the run that this is a part of; until_idx: the first without it, or 2^63-1 while it lasts.
+-- artifact: the fingerprint, or name: and the SHA-256 of the name where there is no digest. state: the
 -- instance's JSON.
 CREATE TABLE instance (
     org         INTEGER NOT NULL,
@@ -206,6 +208,7 @@ CREATE INDEX instance_run ON instance (org, artifact, environment, since_idx)
 -- What lasts, of however many intervals.
 CREATE INDEX instance_lasting ON instance (environment, artifact) WHERE until_idx = 9223372036854775807;
 
+-- Versions of policies and attestation types; id: that record's.
 CREATE TABLE version (
     org          INTEGER NOT NULL,
     id           TEXT NOT NULL,
@@ -214,6 +217,7 @@ CREATE TABLE version (
     PRIMARY KEY (id, number)
 ) STRICT, WITHOUT ROWID;
 
+-- The newest allowlist entry for each environment and fingerprint.
 CREATE TABLE allowance (
     org          INTEGER NOT NULL,
     environment  TEXT NOT NULL,
@@ -238,8 +242,8 @@ CREATE TABLE attachment (
     PRIMARY KEY (org, sha256)
 ) STRICT, WITHOUT ROWID;
 
--- Contents that no record names yet, since when they are kept, and since when they are being removed. A note is there
--- before the first chunk is.
+-- Contents that no record names yet, since when they are kept, and since when they are being removed. The row is
+-- there before the first chunk is.
 CREATE TABLE attachment_pending (
     org         INTEGER NOT NULL,
     sha256      TEXT NOT NULL,
@@ -256,6 +260,7 @@ CREATE TABLE blob (
     PRIMARY KEY (org, sha256)
 ) STRICT, WITHOUT ROWID;
 
+-- seq: from 0, without gaps.
 CREATE TABLE blob_chunk (
     org    INTEGER NOT NULL,
     sha256 TEXT NOT NULL,

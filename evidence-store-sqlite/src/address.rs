@@ -32,7 +32,7 @@ impl Address {
             })
         });
         let file = decoded(path).filter(|file| !file.is_empty() && !file.contains('\0')).ok_or_else(bad)?;
-        // A part after a hash is for whoever shows a page.
+        // A URI fragment means nothing here.
         if !understood || path.contains('#') {
             return Err(bad());
         }

@@ -10,7 +10,7 @@ use evidence_core::queue::{Bounds, Queue, Refused, Reply};
 use evidence_core::store::StoreResult;
 use evidence_store_sql::migrate::{Migration, latest};
 use evidence_store_sql::{
-    BesideWork, BlobWrite, Dialect, Driver, FromRow, Outdated, Row, SqlStore, Statement, Value, Work,
+    BlobWrite, Cost, Dialect, Driver, FromRow, Outdated, Row, ScratchWork, SqlStore, Statement, Value,
 };
 use rusqlite::config::DbConfig;
 use rusqlite::trace::{TraceEvent, TraceEventCodes};
@@ -22,16 +22,16 @@ use crate::address::Address;
 use crate::bind::{key_of, rows};
 use crate::error::{ConnectError, store_error};
 use crate::file::OpenFile;
-use crate::migrate::{MIGRATIONS, WRITER, expect_migrated, migrate};
+use crate::migrate::{MIGRATIONS, MIN_WRITER_VERSION, expect_migrated, migrate};
 use crate::readers::Readers;
-use crate::session::Beside;
+use crate::scratch::ScratchDatabase;
 use crate::writer::{Job, Writer};
 
 /// How long a statement waits for another process's lock.
 pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What the log of writes is cut back to, in bytes, once it is in the file.
-const LOG_BYTES: i64 = 64 << 20;
+/// What the write-ahead log is cut back to, in bytes, after a checkpoint.
+const WAL_SIZE_LIMIT: i64 = 64 << 20;
 
 /// How many prepared statements a connection keeps.
 const STATEMENTS: usize = 128;
@@ -39,8 +39,8 @@ const STATEMENTS: usize = 128;
 /// How a store uses its file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// How long a query waits for a connection before the store counts as not available; one that may take long waits
-    /// as long before for the turn of its organization. 5 seconds unless said otherwise.
+    /// How long a query waits for a free connection before it fails as unavailable. A long query first waits up to the
+    /// same time for its organization's share, so twice this in all. 5 seconds unless said otherwise.
     pub acquire_timeout: Duration,
     /// How long a write waits for its turn before the store counts as not available. What was refused for it is not done
     /// afterwards. 10 seconds unless said otherwise.
@@ -117,17 +117,17 @@ impl Sqlite {
         }
         let unopened = |source| ConnectError::opening(file, source);
         let flags = if options.migrate { OpenFlags::SQLITE_OPEN_CREATE } else { OpenFlags::empty() };
-        if OpenFile::is_gone(file) {
+        if OpenFile::wal_without_file(file) {
             return Err(ConnectError::Lost { file: Address::path_of(file).display().to_string() });
         }
         let mut connection = connection(file, flags).map_err(unopened)?;
         let mut opened = OpenFile::of(&connection, file);
         let name = || opened.path().display().to_string();
-        if opened.is_lost() {
+        if opened.is_empty_with_wal() {
             return Err(ConnectError::Lost { file: name() });
         }
-        if let Some(log) = opened.left_aside() {
-            return Err(ConnectError::LogAside { file: name(), log: log.display().to_string() });
+        if let Some(wal) = opened.left_aside() {
+            return Err(ConnectError::WalAside { file: name(), wal: wal.display().to_string() });
         }
         if !options.migrate {
             // Before anything is set, which would change the file of another program.
@@ -135,7 +135,7 @@ impl Sqlite {
         }
         connection.pragma_update(None, "journal_mode", "WAL").map_err(unopened)?;
         connection.pragma_update(None, "synchronous", "FULL").map_err(unopened)?;
-        connection.pragma_update(None, "journal_size_limit", LOG_BYTES).map_err(unopened)?;
+        connection.pragma_update(None, "journal_size_limit", WAL_SIZE_LIMIT).map_err(unopened)?;
         // SQLite goes on with what it had where it cannot do what it was told: on some file systems, say.
         for (setting, wanted) in [("journal_mode", "wal"), ("synchronous", "2")] {
             let read = |row: &rusqlite::Row<'_>| row.get::<_, types::Value>(0);
@@ -149,11 +149,11 @@ impl Sqlite {
             }
         }
         if options.migrate {
-            migrate(&mut connection, opened.name(), migrations)?;
+            migrate(&mut connection, opened.open_name(), migrations)?;
         }
-        opened.note_log();
+        opened.note_wal();
         let opened = Arc::new(opened);
-        // SQLite ends what was begun, so that its outcome is always heard.
+        // No grace: a transaction that was begun always ends, so callers wait for it.
         let bounds = Bounds { bytes: options.queue_bytes, wait: options.queue_timeout, grace: None };
         let (queue, jobs) = Queue::new(bounds);
         let file = Arc::clone(&opened);
@@ -177,7 +177,7 @@ impl Driver for Sqlite {
     const DIALECT: Dialect = Dialect::Sqlite;
     type Options = Options;
     type ConnectError = ConnectError;
-    type Session = Beside;
+    type ScratchSession = ScratchDatabase;
     type Job = Job;
 
     async fn connect(url: &str, options: &Options) -> Result<Self, ConnectError> {
@@ -191,11 +191,11 @@ impl Driver for Sqlite {
         statement: Statement,
         read: impl FnOnce(Vec<Row>) -> StoreResult<T> + Send + 'static,
     ) -> StoreResult<T> {
-        let Statement { sql, values, org, work } = statement;
-        let long = match work {
-            Work::Short => false,
-            Work::About(things) => things > FEW,
-            Work::Long => true,
+        let Statement { sql, values, org, cost } = statement;
+        let long = match cost {
+            Cost::Short => false,
+            Cost::PerItem(things) => things > FEW,
+            Cost::Long => true,
         };
         let sql = Dialect::in_schema(sql, "");
         let found = move |connection: &Connection| {
@@ -232,12 +232,12 @@ impl Driver for Sqlite {
         self.submit(|reply| Job::Change(statements, reply)).await
     }
 
-    async fn beside<T: Send + 'static>(&self, work: BesideWork<Beside, T>) -> StoreResult<T> {
+    async fn with_scratch<T: Send + 'static>(&self, work: ScratchWork<ScratchDatabase, T>) -> StoreResult<T> {
         let (file, migrations) = (Arc::clone(self.readers.opened()), self.migrations);
         let work = move || {
             // Where there is none, one would be made.
             file.check().map_err(store_error)?;
-            block_on(work(Beside::open(file.name(), migrations).map_err(store_error)?))
+            block_on(work(ScratchDatabase::open(file.open_name(), migrations).map_err(store_error)?))
         };
         spawn_blocking(work).await.map_err(|_| Refused::Closed)?
     }
@@ -251,9 +251,11 @@ impl Driver for Sqlite {
             return Err(Refused::Closed.into());
         }
         self.readers.opened().check().map_err(store_error)?;
-        let writer = Statement { sql: WRITER.into(), values: Vec::new(), org: None, work: Work::Short };
-        let writer = self.read(writer, |rows| rows.into_iter().map(<(i64,)>::from_row).next().transpose());
-        if writer.await?.is_some_and(|(writer,)| writer > latest(self.migrations)) {
+        let statement =
+            Statement { sql: MIN_WRITER_VERSION.into(), values: Vec::new(), org: None, cost: Cost::Short };
+        let min_writer =
+            self.read(statement, |rows| rows.into_iter().map(<(i64,)>::from_row).next().transpose());
+        if min_writer.await?.is_some_and(|(version,)| version > latest(self.migrations)) {
             return Err(Outdated.into());
         }
         Ok(())

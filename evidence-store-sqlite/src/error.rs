@@ -30,7 +30,7 @@ pub enum ConnectError {
     /// The file cannot be opened.
     #[error(
         "'{file}' cannot be opened: check that its directory exists and may be written to, and that the disk has room: {}",
-        said(.source)
+        message(.source)
     )]
     Open {
         /// The file.
@@ -47,16 +47,16 @@ pub enum ConnectError {
         /// The file.
         file: String,
     },
-    /// A log that was put aside may be the file's.
+    /// A write-ahead log that was put aside may be the file's.
     #[error(
-        "'{log}' is a log of writes that was put aside when '{file}' lost its place: if '{file}' is that file, put back, \
+        "'{wal}' is a log of writes that was put aside when '{file}' lost its place: if '{file}' is that file, put back, \
          move the log to '{file}-wal' if nothing is there; if it is another, as a backup, move the log elsewhere"
     )]
-    LogAside {
+    WalAside {
         /// The file.
         file: String,
         /// The log.
-        log: String,
+        wal: String,
     },
     /// The file is something else.
     #[error("'{file}' is no SQLite file: name another one, which is made if it is not there")]
@@ -70,7 +70,7 @@ pub enum ConnectError {
     #[error(
         "the tables cannot be brought to version {version} ({}): check that the disk has room and that no other program \
          is at the file; the next start goes on from here",
-        said(.source)
+        message(.source)
     )]
     Migrate {
         /// The version that failed.
@@ -78,12 +78,12 @@ pub enum ConnectError {
         /// Why.
         source: rusqlite::Error,
     },
-    /// The tables cannot be made again from the ledgers.
+    /// The tables cannot be derived again from the ledgers.
     #[error(
         "the tables of version {version} cannot be made from the ledgers ({source}): check them with fsck; the next start \
          goes on from here"
     )]
-    Reindex {
+    Rederive {
         /// The version that failed.
         version: i64,
         /// Why.
@@ -149,7 +149,7 @@ impl ConnectError {
 }
 
 /// What SQLite or the system says, without the driver's words around it.
-fn said(error: &rusqlite::Error) -> String {
+fn message(error: &rusqlite::Error) -> String {
     match error {
         rusqlite::Error::SqliteFailure(_, Some(message)) => message.clone(),
         other => other.to_string(),
@@ -175,13 +175,13 @@ fn is_gone(error: &rusqlite::Error) -> bool {
     GONE.iter().any(|gone| said.contains(gone))
 }
 
-/// Whether another batch without the right write might succeed: not where the machine is at fault.
+/// Whether one write of the group may be the cause, so that halving it helps.
 pub(crate) fn is_row_error(error: &rusqlite::Error) -> bool {
-    !is_gone(error) && primary_code(error).is_none_or(|code| !MACHINE.contains(&code))
+    !is_gone(error) && primary_code(error).is_none_or(|code| !ENVIRONMENTAL.contains(&code))
 }
 
-/// The result codes that tell of the machine rather than of a defect.
-const MACHINE: [i32; 9] = [
+/// The result codes that tell of the environment rather than of a defect.
+const ENVIRONMENTAL: [i32; 9] = [
     ffi::SQLITE_BUSY,
     ffi::SQLITE_LOCKED,
     ffi::SQLITE_NOMEM,
@@ -196,7 +196,7 @@ const MACHINE: [i32; 9] = [
 const DAMAGED: [i32; 2] = [ffi::SQLITE_CORRUPT, ffi::SQLITE_NOTADB];
 
 /// Another row has the name, or the number.
-const TAKEN: [i32; 2] = [ffi::SQLITE_CONSTRAINT_UNIQUE, ffi::SQLITE_CONSTRAINT_PRIMARYKEY];
+const UNIQUE_VIOLATIONS: [i32; 2] = [ffi::SQLITE_CONSTRAINT_UNIQUE, ffi::SQLITE_CONSTRAINT_PRIMARYKEY];
 
 /// Says what a failed statement means to a caller of the store. Takes the error or a shared one, as its source.
 pub(crate) fn store_error<E>(error: E) -> StoreError
@@ -211,14 +211,16 @@ where
         | Utf8Error(..) => {
             return StoreError::corrupt(error);
         }
-        failure if failure.sqlite_error().is_some_and(|code| TAKEN.contains(&code.extended_code)) => {
+        failure
+            if failure.sqlite_error().is_some_and(|code| UNIQUE_VIOLATIONS.contains(&code.extended_code)) =>
+        {
             return StoreError::Conflict;
         }
         missing if is_gone(missing) => return StoreError::Unavailable(error.into()),
         _ => {}
     }
     match primary_code(error.borrow()) {
-        Some(code) if MACHINE.contains(&code) => StoreError::Unavailable(error.into()),
+        Some(code) if ENVIRONMENTAL.contains(&code) => StoreError::Unavailable(error.into()),
         Some(code) if DAMAGED.contains(&code) => StoreError::corrupt(error),
         _ => StoreError::Failed(error.into()),
     }

@@ -1,11 +1,12 @@
 //! The file that a store was opened in, told from another that takes its place: as when a backup is put back under a
-//! running server. What is written then would be in a file that has no name any more, and the log of writes beside it
-//! would be taken for that of the other file at the next start.
+//! running server. What is written then would be in a file that has no name any more, and the write-ahead log
+//! beside it would be taken for that of the other file at the next start.
 //!
-//! SQLite does not tell whose a log is. So a log is never left where another file is: it is put aside as soon as that is
-//! noticed. When the writer ends, what the log has is moved into its own file where that has another name by now; else the
-//! log is left aside, for it is all that is left of what was written last. Systems other than unix do not number files:
-//! there nothing is noticed. Windows lets nobody replace a file that is open. Whether a file has a name is known on Linux.
+//! SQLite does not tell whose a write-ahead log is. So one is never left where another file is: it is put aside as soon as
+//! that is noticed. When the writer ends, what the log has is moved into its own file where that has another name by now;
+//! else the log is left aside, for it is all that is left of what was written last. Systems other than unix do not number
+//! files: there nothing is noticed. Windows lets nobody replace a file that is open. Whether a file has a name is known on
+//! Linux.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,7 +17,7 @@ use rusqlite::{Connection, Error, ffi};
 use crate::address::Address;
 
 /// How the system numbers a file, where it does.
-type Number = Option<(u64, u64)>;
+type FileId = Option<(u64, u64)>;
 
 /// A file, and how the system numbers it.
 #[derive(Debug)]
@@ -24,14 +25,14 @@ pub(crate) struct OpenFile {
     /// The file itself, whatever links led there.
     path: PathBuf,
     /// What SQLite is told to open it again.
-    name: PathBuf,
-    number: Number,
-    /// Of the log of writes, and of its index.
-    log: Number,
-    index: Number,
+    open_name: PathBuf,
+    id: FileId,
+    /// Of the write-ahead log, and of its index.
+    wal: FileId,
+    shm: FileId,
     /// The file by whatever name it has.
     handle: Handle,
-    /// Where the log was put since another file is in its file's place: it is not used any more.
+    /// Where the write-ahead log was put since another file is in its file's place: it is not used any more.
     aside: OnceLock<PathBuf>,
 }
 
@@ -41,27 +42,27 @@ impl OpenFile {
         let path = connection.path().map(PathBuf::from);
         // SQLite's is text.
         let path = path.or_else(|| name.canonicalize().ok()).unwrap_or_else(|| name.to_owned());
-        let name = Address::renamed(name, &path);
-        let number = number(&path).ok().flatten();
+        let open_name = Address::renamed(name, &path);
+        let id = file_id(&path).ok().flatten();
         let handle = Handle::of(&path);
-        Self { path, name, number, log: None, index: None, handle, aside: OnceLock::new() }
+        Self { path, open_name, id, wal: None, shm: None, handle, aside: OnceLock::new() }
     }
 
-    /// Whether there is no file by this name, and a log of one.
-    pub(crate) fn is_gone(name: &Path) -> bool {
+    /// Whether there is no file by this name, and a write-ahead log of one.
+    pub(crate) fn wal_without_file(name: &Path) -> bool {
         let path = Address::path_of(name);
         !path.exists() && beside(&path, "-wal").exists()
     }
 
-    /// The log that was put aside for a file of this number, if it has anything. Systems give the number of a file that is
-    /// gone to another: whose the log is, is not known.
+    /// The write-ahead log that was put aside for a file of this inode, if it has anything. Systems give the inode of a
+    /// file that is gone to another: whose the log is, is not known.
     pub(crate) fn left_aside(&self) -> Option<PathBuf> {
         let aside = self.aside_path();
-        aside.metadata().is_ok_and(|log| log.len() > 0).then_some(aside)
+        aside.metadata().is_ok_and(|wal| wal.len() > 0).then_some(aside)
     }
 
     fn aside_path(&self) -> PathBuf {
-        let inode = self.number.map_or(0, |(_, inode)| inode);
+        let inode = self.id.map_or(0, |(_, inode)| inode);
         self.beside(&format!("-wal.replaced-{inode}"))
     }
 
@@ -70,25 +71,25 @@ impl OpenFile {
     }
 
     /// What SQLite is told to open it again.
-    pub(crate) fn name(&self) -> &Path {
-        &self.name
+    pub(crate) fn open_name(&self) -> &Path {
+        &self.open_name
     }
 
-    /// Whether the file is empty and has a log. SQLite would remove it.
-    pub(crate) fn is_lost(&self) -> bool {
+    /// Whether the file is empty and has a write-ahead log, which SQLite would remove.
+    pub(crate) fn is_empty_with_wal(&self) -> bool {
         // In this order: a log that another program begins now is that of a file which is not empty any more.
         self.beside("-wal").exists() && self.path.metadata().is_ok_and(|file| file.len() == 0)
     }
 
-    /// Notes that the connection has opened the log.
-    pub(crate) fn note_log(&mut self) {
-        let [log, index] = ["-wal", "-shm"].map(|part| number(&self.beside(part)).ok().flatten());
-        (self.log, self.index) = (log, index);
+    /// Notes that the connection has opened the write-ahead log.
+    pub(crate) fn note_wal(&mut self) {
+        let [wal, shm] = ["-wal", "-shm"].map(|part| file_id(&self.beside(part)).ok().flatten());
+        (self.wal, self.shm) = (wal, shm);
     }
 
     /// Fails where another file is in its place, or was, or none is.
     pub(crate) fn check(&self) -> rusqlite::Result<()> {
-        if self.number.is_none() {
+        if self.id.is_none() {
             return Ok(());
         }
         let file = self.path.display();
@@ -98,9 +99,9 @@ impl OpenFile {
                  which then uses the file that is there"
             )
         };
-        let what = match number(&self.path) {
+        let what = match file_id(&self.path) {
             _ if self.aside.get().is_some() => replaced(),
-            Ok(found) if found == self.number => return Ok(()),
+            Ok(found) if found == self.id => return Ok(()),
             Ok(_) => {
                 self.aside.get_or_init(|| self.put_aside());
                 replaced()
@@ -116,20 +117,20 @@ impl OpenFile {
         Err(Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_CANTOPEN), Some(what)))
     }
 
-    /// Takes the log and its index from where the other file's would be, as far as they are this file's.
+    /// Takes the write-ahead log and its index from where the other file's would be, as far as they are this file's.
     fn put_aside(&self) -> PathBuf {
-        let (log, index) = (self.beside("-wal"), self.beside("-shm"));
+        let (wal, shm) = (self.beside("-wal"), self.beside("-shm"));
         let aside = self.aside_path();
         let is =
-            |path: &Path, noted: Number| noted.is_some() && number(path).is_ok_and(|found| found == noted);
-        let log_is_there = is(&log, self.log);
-        let mut put = if log_is_there { std::fs::rename(&log, &aside) } else { Ok(()) };
-        if put.is_ok() && is(&index, self.index) {
-            put = std::fs::remove_file(&index);
+            |path: &Path, noted: FileId| noted.is_some() && file_id(path).is_ok_and(|found| found == noted);
+        let wal_is_there = is(&wal, self.wal);
+        let mut put = if wal_is_there { std::fs::rename(&wal, &aside) } else { Ok(()) };
+        if put.is_ok() && is(&shm, self.shm) {
+            put = std::fs::remove_file(&shm);
         }
         let (file, aside_at) = (self.path.display(), aside.display());
         match put {
-            Ok(()) if log_is_there => {
+            Ok(()) if wal_is_there => {
                 tracing::warn!(%file, aside = %aside_at, "a file has lost its place, and its log was put aside")
             }
             Ok(()) => {
@@ -142,9 +143,9 @@ impl OpenFile {
         aside
     }
 
-    /// Where the file has lost its place: moves what its log has into it, where it has another name, so that it is whole and
-    /// the log empty; else puts the log aside. The other connections are closed.
-    pub(crate) fn leave(&self, connection: &Connection) {
+    /// Where the file has lost its place: moves what its write-ahead log has into it, where it has another name, so that it
+    /// is whole and the log empty; else puts the log aside. The other connections are closed.
+    pub(crate) fn finish_replaced(&self, connection: &Connection) {
         if self.check().is_ok() {
             return;
         }
@@ -157,7 +158,7 @@ impl OpenFile {
         match connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0)) {
             Ok(0) => {
                 let aside =
-                    self.aside.get().filter(|aside| number(aside).is_ok_and(|found| found == self.log));
+                    self.aside.get().filter(|aside| file_id(aside).is_ok_and(|found| found == self.wal));
                 if let Some(Err(error)) = aside.map(std::fs::remove_file) {
                     tracing::warn!(%file, %error, "the log of a file that was replaced is left, and empty");
                 }
@@ -215,12 +216,12 @@ impl Handle {
 }
 
 #[cfg(unix)]
-fn number(path: &Path) -> io::Result<Number> {
+fn file_id(path: &Path) -> io::Result<FileId> {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata(path).map(|file| Some((file.dev(), file.ino())))
 }
 
 #[cfg(not(unix))]
-fn number(_: &Path) -> io::Result<Number> {
+fn file_id(_: &Path) -> io::Result<FileId> {
     Ok(None)
 }

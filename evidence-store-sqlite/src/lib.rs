@@ -18,8 +18,10 @@
 //! # Ok(()) }
 //! ```
 //!
-//! [`SqliteStore::connect`] opens it; everything else is the traits of [`evidence_core::store`]. Start reading at
-//! `record.rs` (the write path) and `migrations/` (the tables).
+//! [`SqliteStore::connect`] opens it; everything else is the traits of [`evidence_core::store`].
+//!
+//! The statements and the write path are in `evidence-store-sql` (start at its `record.rs`); this crate holds connections,
+//! the writer, errors and migrations. Start at `db.rs`.
 
 mod address;
 mod bind;
@@ -30,7 +32,7 @@ mod migrate;
 #[cfg(test)]
 mod plans;
 mod readers;
-mod session;
+mod scratch;
 mod writer;
 
 pub use db::{Options, Sqlite, SqliteStore};

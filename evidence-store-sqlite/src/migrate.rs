@@ -6,59 +6,63 @@ use std::path::Path;
 use std::time::Duration;
 
 use evidence_core::store::StoreResult;
-use evidence_store_sql::migrate::{Migration, Reindex, Step, agree, latest};
+use evidence_store_sql::migrate::{Migration, Rederivation, Step, latest, writers_are_consistent};
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
 
 use crate::db::{BUSY_TIMEOUT, block_on};
 use crate::error::{ConnectError, store_error};
-use crate::session::Beside;
+use crate::scratch::ScratchDatabase;
 
 /// What brought the tables to this version.
 pub(crate) static MIGRATIONS: [Migration; 1] =
-    [Migration { writer: 1, steps: &[Step::Sql(include_str!("../migrations/0001_first.sql"))] }];
+    [Migration { min_writer_version: 1, steps: &[Step::Sql(include_str!("../migrations/0001_first.sql"))] }];
 
-const _: () = assert!(agree(&MIGRATIONS), "a version lets programs write that its tables are not made for");
+const _: () = assert!(
+    writers_are_consistent(&MIGRATIONS),
+    "a version lets programs write that its tables are not made for"
+);
 
 const TABLE_EXISTS: &str =
     "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = '_evidence_migrations')";
 
-/// steps: how many are done. upto: the last organization whose tables were made again, until all were.
+/// rederived_through_org: the last organization whose tables were derived again, until all were.
 const TABLE: &str = "
     CREATE TABLE IF NOT EXISTS _evidence_migrations (
-        version INTEGER NOT NULL PRIMARY KEY,
-        writer  INTEGER NOT NULL,
-        steps   INTEGER NOT NULL,
-        upto    INTEGER,
-        done    INTEGER NOT NULL
+        version               INTEGER NOT NULL PRIMARY KEY,
+        min_writer_version    INTEGER NOT NULL,
+        steps_done            INTEGER NOT NULL,
+        rederived_through_org INTEGER,
+        done                  INTEGER NOT NULL
     ) STRICT";
 
 /// The last version that was begun, the last that has ended, and the oldest whose programs may write.
 const VERSION: &str = "
-    SELECT coalesce(max(version), 0), coalesce(max(version) FILTER (WHERE done), 0), coalesce(max(writer), 0)
+    SELECT coalesce(max(version), 0), coalesce(max(version) FILTER (WHERE done), 0), coalesce(max(min_writer_version), 0)
     FROM _evidence_migrations";
 
 const BEGUN: &str = "
-    INSERT INTO _evidence_migrations (version, writer, steps, done) VALUES ($1, $2, 0, 0) ON CONFLICT DO NOTHING";
+    INSERT INTO _evidence_migrations (version, min_writer_version, steps_done, done) VALUES ($1, $2, 0, 0) ON CONFLICT DO NOTHING";
 
-const STEPS: &str = "SELECT steps FROM _evidence_migrations WHERE version = $1 AND NOT done";
+const STEPS: &str = "SELECT steps_done FROM _evidence_migrations WHERE version = $1 AND NOT done";
 
 // Numbered by hand: SQLite numbers what is named as it comes up in the text.
-const STEP_DONE: &str = "UPDATE _evidence_migrations SET steps = ?2 WHERE version = ?1";
+const STEP_DONE: &str = "UPDATE _evidence_migrations SET steps_done = ?2 WHERE version = ?1";
 
 const BEHIND: &str = "SELECT version FROM _evidence_migrations WHERE NOT done";
 
 const DONE: &str = "UPDATE _evidence_migrations SET done = 1 WHERE version <= $1";
 
 /// The oldest version whose programs may write.
-pub(crate) const WRITER: &str = "SELECT coalesce(max(writer), 0) FROM _evidence_migrations";
+pub(crate) const MIN_WRITER_VERSION: &str =
+    "SELECT coalesce(max(min_writer_version), 0) FROM _evidence_migrations";
 
 /// How long a step waits for its turn: others write meanwhile, again and again.
 const TURN: Duration = Duration::from_secs(60);
 
 /// Whether programs of the version that these migrations lead to may write to the store that is open as this.
 pub(crate) fn may_write(connection: &Connection, migrations: &[Migration]) -> rusqlite::Result<bool> {
-    let writer: i64 = connection.prepare_cached(WRITER)?.query_row([], |row| row.get(0))?;
-    Ok(writer <= latest(migrations))
+    let min_writer: i64 = connection.prepare_cached(MIN_WRITER_VERSION)?.query_row([], |row| row.get(0))?;
+    Ok(min_writer <= latest(migrations))
 }
 
 /// Refuses a file that is no store, or whose tables this program would bring up to date first.
@@ -83,8 +87,9 @@ fn migrated(
     failed: impl FnOnce(rusqlite::Error) -> ConnectError,
 ) -> Result<i64, ConnectError> {
     let version = connection.query_row(VERSION, [], |row| row.try_into());
-    let ((found, done, writer), known): ((i64, i64, i64), _) = (version.map_err(failed)?, latest(migrations));
-    if writer > known { Err(ConnectError::NewerSchema { found, known }) } else { Ok(done) }
+    let ((found, done, min_writer), known): ((i64, i64, i64), _) =
+        (version.map_err(failed)?, latest(migrations));
+    if min_writer > known { Err(ConnectError::NewerSchema { found, known }) } else { Ok(done) }
 }
 
 /// Brings the tables of the store in `file` up to date, over a connection to it.
@@ -105,8 +110,8 @@ pub(crate) fn migrate(
         if due.tables.is_empty() {
             connection.execute(DONE, [known]).map_err(failed(known))?;
         } else {
-            reindex(file, migrations, &due)
-                .map_err(|source| ConnectError::Reindex { version: known, source })?;
+            rederive(file, migrations, &due)
+                .map_err(|source| ConnectError::Rederive { version: known, source })?;
         }
     }
     connection.busy_timeout(BUSY_TIMEOUT).map_err(failed(known))
@@ -125,7 +130,7 @@ pub(crate) fn make(connection: &mut Connection, migrations: &[Migration]) -> rus
 fn advance(connection: &mut Connection, version: i64, migration: &Migration) -> rusqlite::Result<()> {
     loop {
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        transaction.execute(BEGUN, [version, migration.writer])?;
+        transaction.execute(BEGUN, [version, migration.min_writer_version])?;
         let steps = transaction.query_row(STEPS, [version], |row| row.get::<_, i64>(0)).optional()?;
         // Done, perhaps by another program.
         let Some(steps) = steps else { return Ok(()) };
@@ -135,17 +140,17 @@ fn advance(connection: &mut Connection, version: i64, migration: &Migration) -> 
             Some(Step::Index { name, on }) => {
                 step(&transaction, &format!("CREATE INDEX IF NOT EXISTS {name} ON {on}"), version, steps)?;
             }
-            Some(Step::Reindex(_)) => step(&transaction, "", version, steps)?,
+            Some(Step::RederiveTables(_)) => step(&transaction, "", version, steps)?,
         }
         transaction.commit()?;
     }
 }
 
 /// The tables to make again for all versions that are not done, in the form that the last one gives them.
-fn due(connection: &Connection, migrations: &[Migration]) -> rusqlite::Result<Reindex> {
+fn due(connection: &Connection, migrations: &[Migration]) -> rusqlite::Result<Rederivation> {
     let behind: Vec<i64> =
         connection.prepare(BEHIND)?.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
-    Ok(Reindex::due(migrations, &behind))
+    Ok(Rederivation::due(migrations, &behind))
 }
 
 fn step(transaction: &Transaction<'_>, sql: &str, version: i64, steps: i64) -> rusqlite::Result<()> {
@@ -154,8 +159,8 @@ fn step(transaction: &Transaction<'_>, sql: &str, version: i64, steps: i64) -> r
 }
 
 /// Makes tables again from the ledgers. Nothing of it waits for anything but this thread.
-fn reindex(file: &Path, migrations: &'static [Migration], due: &Reindex) -> StoreResult<()> {
-    let session = Beside::open(file, migrations).map_err(store_error)?;
+fn rederive(file: &Path, migrations: &'static [Migration], due: &Rederivation) -> StoreResult<()> {
+    let session = ScratchDatabase::open(file, migrations).map_err(store_error)?;
     block_on(due.run(session))
 }
 

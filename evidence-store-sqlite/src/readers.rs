@@ -32,16 +32,16 @@ pub(crate) struct Readers {
     opened: Arc<OpenFile>,
     acquire_timeout: Duration,
     idle: Mutex<Vec<Connection>>,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     /// Who asks what may take long: connections are left for short queries, and for other organizations.
     shares: Shares,
 }
 
 impl Readers {
     pub(crate) fn new(opened: Arc<OpenFile>, acquire_timeout: Duration) -> Self {
-        let places = Arc::new(Semaphore::new(READERS.try_into().unwrap_or(Semaphore::MAX_PERMITS)));
+        let permits = Arc::new(Semaphore::new(READERS.try_into().unwrap_or(Semaphore::MAX_PERMITS)));
         let shares = Shares::new(READERS);
-        Self { opened, acquire_timeout, idle: Mutex::default(), places, shares }
+        Self { opened, acquire_timeout, idle: Mutex::default(), permits, shares }
     }
 
     /// The file that the store was opened in.
@@ -51,8 +51,8 @@ impl Readers {
 
     /// Waits for what is being answered and closes every connection.
     pub(crate) async fn close(&self) {
-        let all = self.places.acquire_many(READERS).await;
-        self.places.close();
+        let all = self.permits.acquire_many(READERS).await;
+        self.permits.close();
         drop(all);
         self.idle().clear();
     }
@@ -75,20 +75,20 @@ impl Readers {
         T: Send + 'static,
     {
         if !long {
-            let place = self.place().await?;
+            let permit = self.permit().await?;
             let found = self.with_connection(|connection| briefly(connection, &rows));
-            drop(place);
+            drop(permit);
             let interrupted = |error| primary_code(error) == Some(ffi::SQLITE_INTERRUPT);
             if !found.as_ref().is_err_and(interrupted) {
                 return read(found.map_err(store_error)?);
             }
         }
         let share = self.shares.take(org, self.acquire_timeout).await.ok_or(Busy)?;
-        let place = self.place().await?;
+        let permit = self.permit().await?;
         let readers = Arc::clone(self);
         let answer = spawn_blocking(move || {
             let rows = readers.with_connection(|connection| rows(connection));
-            drop((place, share));
+            drop((permit, share));
             read(rows.map_err(store_error)?)
         });
         answer.await.map_err(|_| Refused::Closed)?
@@ -105,15 +105,15 @@ impl Readers {
         answer
     }
 
-    /// Waits for a place, but not for ever.
-    async fn place(&self) -> StoreResult<OwnedSemaphorePermit> {
-        let place = timeout(self.acquire_timeout, Arc::clone(&self.places).acquire_owned()).await;
-        let place = place.map_err(|_| Busy)?;
-        Ok(place.map_err(|_| Refused::Closed)?)
+    /// Waits for a permit, but not for ever.
+    async fn permit(&self) -> StoreResult<OwnedSemaphorePermit> {
+        let permit = timeout(self.acquire_timeout, Arc::clone(&self.permits).acquire_owned()).await;
+        let permit = permit.map_err(|_| Busy)?;
+        Ok(permit.map_err(|_| Refused::Closed)?)
     }
 
     fn connect(&self) -> rusqlite::Result<Connection> {
-        let connected = connection(self.opened.name(), OpenFlags::empty());
+        let connected = connection(self.opened.open_name(), OpenFlags::empty());
         // Where this was another file, nothing was read of it.
         self.opened.check()?;
         let connection = connected?;
@@ -122,16 +122,15 @@ impl Readers {
     }
 }
 
-/// Reads over a connection until that takes more than [`STEPS`], which is an interruption. SQLite counts the steps of a
-/// statement from when it was prepared, over all its runs: the first time that it tells of them they may be few of this
-/// run, and from then to the second time they are so many. Of several statements each may tell of few; what is broken off
-/// too early is asked again all the same.
+/// Reads over a connection, and interrupts at the second progress call: SQLite counts steps since the statement was
+/// prepared, so the first call may come early; between the two lie [`STEPS`] steps. An early interruption only costs asking
+/// again.
 fn briefly<R>(
     connection: &mut Connection,
     rows: impl Fn(&Connection) -> rusqlite::Result<R>,
 ) -> rusqlite::Result<R> {
-    let mut told = false;
-    connection.progress_handler(STEPS, Some(move || std::mem::replace(&mut told, true)))?;
+    let mut called_once = false;
+    connection.progress_handler(STEPS, Some(move || std::mem::replace(&mut called_once, true)))?;
     let found = rows(connection);
     connection.progress_handler(0, None::<fn() -> bool>)?;
     found
@@ -146,7 +145,7 @@ mod tests {
     use evidence_core::seed::Seed;
     use evidence_core::transfer::Transfer;
     use evidence_core::{Evidence, Settings, StoreError};
-    use evidence_store_sql::{Driver, FromRow, Statement, Work};
+    use evidence_store_sql::{Cost, Driver, FromRow, Statement};
     use std::sync::mpsc;
 
     const COUNT: &str = "
@@ -158,8 +157,8 @@ mod tests {
         let options = Options { acquire_timeout: Duration::from_millis(20), ..Options::default() };
         let store = Sqlite::open_with(directory.path().join("e.db"), &options).await.unwrap();
         let count = async |rows: i64| {
-            let (values, work) = (vec![rows.into()], Work::Short);
-            let count = Statement { sql: COUNT.into(), values, org: None, work };
+            let (values, cost) = (vec![rows.into()], Cost::Short);
+            let count = Statement { sql: COUNT.into(), values, org: None, cost };
             let read = |rows: Vec<_>| <(i64,)>::from_row(rows.into_iter().next().unwrap());
             store.driver().read(count, read).await.map(|(count,)| count)
         };

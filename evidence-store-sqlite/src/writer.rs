@@ -10,7 +10,8 @@ use evidence_core::queue::{Jobs, Reply, Task};
 use evidence_core::store::{Entry, StoreResult};
 use evidence_store_sql::migrate::Migration;
 use evidence_store_sql::{
-    BlobWrite, Dialect, Group, Lookups, MAX_GROUP, Outdated, Plan, Statement, Submission, Value, within_bytes,
+    BlobWrite, Dialect, Group, MAX_GROUP, Outdated, Plan, Prefetch, Statement, Submission, Value,
+    within_bytes,
 };
 use rusqlite::types::Type;
 use rusqlite::{Connection, Error, Transaction, TransactionBehavior};
@@ -63,13 +64,13 @@ impl Writer {
         let mut jobs = Vec::new();
         let mut stopped = None;
         while stopped.is_none() && queue.blocking_next(&mut jobs, MAX_GROUP) > 0 {
-            let (mut writes, mut blobs, mut changes, mut rooms) = (vec![], vec![], vec![], vec![]);
+            let (mut writes, mut blobs, mut changes, mut reservations) = (vec![], vec![], vec![], vec![]);
             for queued in jobs.drain(..) {
-                rooms.push(queued.room);
+                reservations.push(queued.room);
                 match queued.job {
-                    Job::Record(write) => writes.extend(begun(write, |write| &write.reply)),
-                    Job::Blob(write, reply) => blobs.extend(begun((write, reply), |(_, reply)| reply)),
-                    Job::Change(change, reply) => changes.extend(begun((change, reply), |(_, reply)| reply)),
+                    Job::Record(write) => writes.extend(claim(write, |write| &write.reply)),
+                    Job::Blob(write, reply) => blobs.extend(claim((write, reply), |(_, reply)| reply)),
+                    Job::Change(change, reply) => changes.extend(claim((change, reply), |(_, reply)| reply)),
                     Job::Stop(reply) => stopped = Some(reply),
                 }
             }
@@ -79,7 +80,7 @@ impl Writer {
             self.record(writes);
         }
         drop(queue);
-        self.file.leave(&self.connection);
+        self.file.finish_replaced(&self.connection);
         if let Err((_, error)) = self.connection.close() {
             tracing::warn!(%error, "the store's writer did not close its connection");
         }
@@ -195,11 +196,11 @@ impl Writer {
         let Some(transaction) = begin(&mut self.connection, &self.file, self.migrations)? else {
             return Ok(writes.iter().map(|_| Err(Outdated.into())).collect());
         };
-        let lookups = Lookups::of(writes);
-        let (look, values) = lookups.statement(Dialect::Sqlite, true);
-        let seen = rows(&transaction, look, &values, |org| key_of(&transaction, org))?;
+        let prefetch = Prefetch::of(writes);
+        let (sql, values) = prefetch.statement(Dialect::Sqlite, true);
+        let read = rows(&transaction, sql, &values, |org| key_of(&transaction, org))?;
         let damaged = |damage: StoreError| Error::FromSqlConversionFailure(0, Type::Text, damage.into());
-        let mut plan = Plan::new(&lookups, seen).map_err(damaged)?;
+        let mut plan = Plan::new(&prefetch, read).map_err(damaged)?;
         let outcomes = writes.iter().map(|write| plan.accept(write));
         let outcomes = outcomes.collect::<Result<_, _>>().map_err(unwritable)?;
         if !plan.is_empty() {
@@ -254,7 +255,7 @@ fn begin<'c>(
 }
 
 /// The job, unless its time is over: from now on its caller waits for the outcome.
-fn begun<T, R>(job: T, reply: impl FnOnce(&T) -> &Reply<R>) -> Option<T> {
+fn claim<T, R>(job: T, reply: impl FnOnce(&T) -> &Reply<R>) -> Option<T> {
     reply(&job).begin().then_some(job)
 }
 

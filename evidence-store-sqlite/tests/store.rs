@@ -1,4 +1,4 @@
-//! What the SQLite store adds to the contract: batches, files that are opened again, damage.
+//! What the SQLite store adds to the contract: groups, files that are opened again.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -520,7 +520,7 @@ async fn addresses_and_files_that_cannot_be_used_are_refused_with_one_sentence()
     }
 
     let bench = Bench::new().await;
-    bench.execute("INSERT INTO _evidence_migrations (version, writer, steps, done) VALUES (99, 99, 0, 0)");
+    bench.execute("INSERT INTO _evidence_migrations (version, min_writer_version, steps_done, done) VALUES (99, 99, 0, 0)");
     let newer = Sqlite::open(bench.directory.path().join("e.db")).await.unwrap_err();
     assert!(matches!(newer, ConnectError::NewerSchema { found: 99, known: 1 }), "{newer}");
 }

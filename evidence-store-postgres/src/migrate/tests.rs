@@ -28,7 +28,7 @@ const RECORDS: usize = 100_000;
 const AT_ONCE: usize = 1000;
 
 const FIRST: Migration =
-    Migration { writer: 1, steps: &[Step::Sql(include_str!("../../migrations/0001_first.sql"))] };
+    Migration { min_writer_version: 1, steps: &[Step::Sql(include_str!("../../migrations/0001_first.sql"))] };
 
 #[tokio::test]
 #[ignore = "needs PostgreSQL: cargo xtask test"]
@@ -45,7 +45,7 @@ async fn every_table_is_known_with_what_writing_takes() {
 
 /// Records by their ids first, and an index to read them in the order of the ledger.
 const SECOND: Migration = Migration {
-    writer: 2,
+    min_writer_version: 2,
     steps: &[
         Step::Sql(
             "DROP TABLE evidence.record;
@@ -61,14 +61,16 @@ const SECOND: Migration = Migration {
             );
             CREATE INDEX record_name ON evidence.record (org, (kind || ''), name)",
         ),
-        Step::Reindex(&["record"]),
+        Step::RederiveTables(&["record"]),
         Step::Index { name: "record_newest", on: "evidence.record (org, ledger_index)" },
     ],
 };
 
 /// A column more of the table that the second version makes again.
-const THIRD: Migration =
-    Migration { writer: 3, steps: &[Step::Sql("ALTER TABLE evidence.record ADD COLUMN note text")] };
+const THIRD: Migration = Migration {
+    min_writer_version: 3,
+    steps: &[Step::Sql("ALTER TABLE evidence.record ADD COLUMN note text")],
+};
 
 static NEW: [Migration; 2] = [FIRST, SECOND];
 
@@ -207,15 +209,16 @@ async fn a_migration_that_broke_off_goes_on_where_it_was() {
     bench.execute(&damage).await;
     let error = open(&bench.fresh, &NEW).await.unwrap_err();
     assert!(error.to_string().contains("organization other"), "{error}");
-    let (steps, upto): (i64, Option<String>) =
-        bench.row("SELECT steps, upto FROM evidence._evidence_migrations WHERE NOT done").await;
+    let (steps, upto): (i64, Option<String>) = bench
+        .row("SELECT steps_done, rederived_through_org FROM evidence._evidence_migrations WHERE NOT done")
+        .await;
     assert!(steps == 3 && upto.as_ref().is_some_and(|upto| *upto < org), "{upto:?}");
     let refused = bench.record(&bench.store, vec![bench.flow("late")]).await;
     assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
 
     bench.execute(&damage.replace("'x' || payload", "substr(payload, 2)")).await;
     // And an index that somebody else's building left behind.
-    bench.execute("UPDATE evidence._evidence_migrations SET steps = 2 WHERE version = 2").await;
+    bench.execute("UPDATE evidence._evidence_migrations SET steps_done = 2 WHERE version = 2").await;
     let left = format!(
         "UPDATE pg_index SET indisvalid = false WHERE indexrelid = '{}.record_newest'::regclass",
         bench.fresh.name
@@ -230,8 +233,14 @@ async fn a_migration_that_broke_off_goes_on_where_it_was() {
 #[ignore = "needs PostgreSQL: cargo xtask test"]
 async fn a_program_that_a_newer_one_leaves_in_place_goes_on() {
     static BESIDE: [Migration; 2] = [
-        Migration { writer: 1, steps: &[Step::Sql(include_str!("../../migrations/0001_first.sql"))] },
-        Migration { writer: 1, steps: &[Step::Index { name: "more", on: "evidence.record (ledger_index)" }] },
+        Migration {
+            min_writer_version: 1,
+            steps: &[Step::Sql(include_str!("../../migrations/0001_first.sql"))],
+        },
+        Migration {
+            min_writer_version: 1,
+            steps: &[Step::Index { name: "more", on: "evidence.record (ledger_index)" }],
+        },
     ];
     let bench = Bench::new(0).await;
     open(&bench.fresh, &BESIDE).await.unwrap();
@@ -252,12 +261,11 @@ async fn what_is_unique_may_go_from_a_row_of_one_part_to_a_row_of_another() {
         UPDATE evidence.api_key k SET hash = (SELECT was.hash FROM was WHERE was.id <> k.id)";
     bench.execute(swap).await;
     assert_eq!(bench.store.fsck().await.unwrap().problems.len(), 2);
-    let begun =
-        "INSERT INTO evidence._evidence_migrations (version, writer, steps, done) VALUES (2, 1, 0, false)";
+    let begun = "INSERT INTO evidence._evidence_migrations (version, min_writer_version, steps_done, done) VALUES (2, 1, 0, false)";
     bench.execute(begun).await;
-    let due = Reindex { version: 2, tables: vec!["api_key"], part: 1 };
+    let due = Rederivation { version: 2, tables: vec!["api_key"], part: 1 };
     let schema = Schema::new(&bench.fresh.name).unwrap();
-    reindex(&schema, &address(&bench.fresh), &MIGRATIONS, &due).await.unwrap();
+    rederive(&schema, &address(&bench.fresh), &MIGRATIONS, &due).await.unwrap();
     bench.execute("DELETE FROM evidence._evidence_migrations WHERE version = 2").await;
     assert_eq!(bench.store.fsck().await.unwrap().problems, Vec::<String>::new());
 }
@@ -293,17 +301,17 @@ async fn from_a_ledger_with_a_gap_nothing_is_made() {
 
 #[test]
 fn versions_that_would_let_the_wrong_programs_write_are_refused() {
-    const fn version(writer: i64, steps: &'static [Step]) -> Migration {
-        Migration { writer, steps }
+    const fn version(min_writer_version: i64, steps: &'static [Step]) -> Migration {
+        Migration { min_writer_version, steps }
     }
-    assert!(agree(&NEW));
-    assert!(agree(&[version(1, &[]), version(1, &[Step::Sql("")])]));
+    assert!(writers_are_consistent(&NEW));
+    assert!(writers_are_consistent(&[version(1, &[]), version(1, &[Step::Sql("")])]));
     for wrong in [
         [version(1, &[]), version(2, &[]), version(1, &[])].as_slice(),
-        &[version(1, &[]), version(1, &[Step::Reindex(&["record"])])],
+        &[version(1, &[]), version(1, &[Step::RederiveTables(&["record"])])],
         &[version(2, &[])],
     ] {
-        assert!(!agree(wrong), "{wrong:?}");
+        assert!(!writers_are_consistent(wrong), "{wrong:?}");
     }
 }
 

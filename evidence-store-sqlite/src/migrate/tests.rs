@@ -26,11 +26,11 @@ const RECORDS: usize = 100_000;
 const AT_ONCE: usize = 1000;
 
 const FIRST: Migration =
-    Migration { writer: 1, steps: &[Step::Sql(include_str!("../../migrations/0001_first.sql"))] };
+    Migration { min_writer_version: 1, steps: &[Step::Sql(include_str!("../../migrations/0001_first.sql"))] };
 
 /// Records by their ids first, and an index to read them in the order of the ledger.
 const SECOND: Migration = Migration {
-    writer: 2,
+    min_writer_version: 2,
     steps: &[
         Step::Sql(
             "DROP TABLE record;
@@ -46,14 +46,14 @@ const SECOND: Migration = Migration {
             ) STRICT, WITHOUT ROWID;
             CREATE INDEX record_name ON record (org, kind, name)",
         ),
-        Step::Reindex(&["record"]),
+        Step::RederiveTables(&["record"]),
         Step::Index { name: "record_newest", on: "record (org, ledger_index)" },
     ],
 };
 
 /// A column more of the table that the second version makes again.
 const THIRD: Migration =
-    Migration { writer: 3, steps: &[Step::Sql("ALTER TABLE record ADD COLUMN note TEXT")] };
+    Migration { min_writer_version: 3, steps: &[Step::Sql("ALTER TABLE record ADD COLUMN note TEXT")] };
 
 static NEW: [Migration; 2] = [FIRST, SECOND];
 
@@ -166,8 +166,11 @@ async fn a_migration_that_broke_off_goes_on_where_it_was() {
     let error = open(bench.file.clone(), &NEW).await.unwrap_err();
     assert!(error.to_string().contains("organization other"), "{error}");
     let done = Connection::open(&bench.file).unwrap();
-    let done = done
-        .query_row("SELECT steps, upto FROM _evidence_migrations WHERE NOT done", [], |row| row.try_into());
+    let done = done.query_row(
+        "SELECT steps_done, rederived_through_org FROM _evidence_migrations WHERE NOT done",
+        [],
+        |row| row.try_into(),
+    );
     let (steps, upto): (i64, i64) = done.unwrap();
     assert!(steps == 3 && (1..30).contains(&upto), "{upto}");
     let refused = bench.record(&bench.store, vec![bench.flow("late")]).await;
@@ -182,8 +185,14 @@ async fn a_migration_that_broke_off_goes_on_where_it_was() {
 #[tokio::test]
 async fn a_program_that_a_newer_one_leaves_in_place_goes_on() {
     static BESIDE: [Migration; 2] = [
-        Migration { writer: 1, steps: &[Step::Sql(include_str!("../../migrations/0001_first.sql"))] },
-        Migration { writer: 1, steps: &[Step::Index { name: "more", on: "record (ledger_index)" }] },
+        Migration {
+            min_writer_version: 1,
+            steps: &[Step::Sql(include_str!("../../migrations/0001_first.sql"))],
+        },
+        Migration {
+            min_writer_version: 1,
+            steps: &[Step::Index { name: "more", on: "record (ledger_index)" }],
+        },
     ];
     let bench = Bench::new(0).await;
     open(bench.file.clone(), &BESIDE).await.unwrap();
@@ -203,10 +212,10 @@ async fn what_is_unique_may_go_from_a_row_of_one_part_to_a_row_of_another() {
         UPDATE api_key SET hash = (SELECT was.hash FROM was WHERE was.id <> api_key.id)",
     );
     assert_eq!(bench.store.fsck().await.unwrap().problems.len(), 2);
-    bench.execute("INSERT INTO _evidence_migrations (version, writer, steps, done) VALUES (2, 1, 0, 0)");
-    let due = Reindex { version: 2, tables: vec!["api_key"], part: 1 };
+    bench.execute("INSERT INTO _evidence_migrations (version, min_writer_version, steps_done, done) VALUES (2, 1, 0, 0)");
+    let due = Rederivation { version: 2, tables: vec!["api_key"], part: 1 };
     let file = bench.file.clone();
-    spawn_blocking(move || reindex(&file, &MIGRATIONS, &due)).await.unwrap().unwrap();
+    spawn_blocking(move || rederive(&file, &MIGRATIONS, &due)).await.unwrap().unwrap();
     bench.execute("DELETE FROM _evidence_migrations WHERE version = 2");
     assert_eq!(bench.store.fsck().await.unwrap().problems, Vec::<String>::new());
 }
@@ -234,17 +243,17 @@ async fn from_a_ledger_with_a_gap_nothing_is_made() {
 
 #[test]
 fn versions_that_would_let_the_wrong_programs_write_are_refused() {
-    const fn version(writer: i64, steps: &'static [Step]) -> Migration {
-        Migration { writer, steps }
+    const fn version(min_writer_version: i64, steps: &'static [Step]) -> Migration {
+        Migration { min_writer_version, steps }
     }
-    assert!(agree(&NEW));
-    assert!(agree(&[version(1, &[]), version(1, &[Step::Sql("")])]));
+    assert!(writers_are_consistent(&NEW));
+    assert!(writers_are_consistent(&[version(1, &[]), version(1, &[Step::Sql("")])]));
     for wrong in [
         [version(1, &[]), version(2, &[]), version(1, &[])].as_slice(),
-        &[version(1, &[]), version(1, &[Step::Reindex(&["record"])])],
+        &[version(1, &[]), version(1, &[Step::RederiveTables(&["record"])])],
         &[version(2, &[])],
     ] {
-        assert!(!agree(wrong), "{wrong:?}");
+        assert!(!writers_are_consistent(wrong), "{wrong:?}");
     }
 }
 

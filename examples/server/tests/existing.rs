@@ -68,7 +68,7 @@ fn a_store_of_another_version_is_left_as_it_is() {
     for (change, sentence) in [
         ("UPDATE _evidence_migrations SET done = 0", "has tables of version 0 and this program needs 1"),
         (
-            "INSERT INTO _evidence_migrations (version, writer, steps, done) VALUES (99, 99, 0, 0)",
+            "INSERT INTO _evidence_migrations (version, min_writer_version, steps_done, done) VALUES (99, 99, 0, 0)",
             "has tables of version 99 and this program knows 1",
         ),
     ] {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use evidence_core::store::StoreResult;
 use evidence_store_sql::migrate::{Migration, latest};
-use evidence_store_sql::{Cell, Dialect, Row, Rows, Session, Value};
+use evidence_store_sql::{Cell, Dialect, Row, Rows, ScratchSession, Value};
 use rusqlite::{Connection, OpenFlags};
 
 use crate::bind::{execute, rows};
@@ -15,16 +15,16 @@ use crate::error::store_error;
 use crate::migrate::make;
 
 /// How long readers may hold up the log's beginning anew: writers wait meanwhile.
-const RELIEF: Duration = Duration::from_millis(50);
+const CHECKPOINT_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// A scratch database, a temporary file that SQLite removes, and the store beside it as `stored`.
 #[derive(Debug)]
-pub struct Beside {
+pub struct ScratchDatabase {
     connection: Connection,
     migrations: &'static [Migration],
 }
 
-impl Beside {
+impl ScratchDatabase {
     /// Makes the scratch database beside the store in `file`.
     pub(crate) fn open(file: &Path, migrations: &'static [Migration]) -> rusqlite::Result<Self> {
         let mut connection = connection(Path::new(""), OpenFlags::SQLITE_OPEN_CREATE)?;
@@ -40,14 +40,14 @@ fn no_key(_: evidence_core::id::Id) -> rusqlite::Result<i64> {
     Ok(-1)
 }
 
-impl Session for Beside {
+impl ScratchSession for ScratchDatabase {
     const DIALECT: Dialect = Dialect::Sqlite;
 
     fn stored(&self) -> &str {
         "stored."
     }
 
-    fn made(&self) -> &str {
+    fn scratch(&self) -> &str {
         "main."
     }
 
@@ -71,8 +71,8 @@ impl Session for Beside {
         Ok(())
     }
 
-    async fn relieve_log(&mut self) -> StoreResult<()> {
-        self.connection.busy_timeout(RELIEF).map_err(store_error)?;
+    async fn checkpoint_wal(&mut self) -> StoreResult<()> {
+        self.connection.busy_timeout(CHECKPOINT_TIMEOUT).map_err(store_error)?;
         let relieved = rows(&self.connection, "PRAGMA stored.wal_checkpoint(RESTART)", &[], no_key);
         self.connection.busy_timeout(BUSY_TIMEOUT).map_err(store_error)?;
         relieved.map(drop).map_err(store_error)

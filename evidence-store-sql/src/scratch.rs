@@ -1,4 +1,4 @@
-//! A session beside the store, in which its tables are made again: for `fsck`, for making them anew, and for migrations.
+//! Scratch tables beside the store's, derived from the ledgers: for `fsck`, for `rebuild`, and for migrations.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -13,7 +13,7 @@ use evidence_core::{Fact, StoreError};
 
 use crate::decode::{body, word};
 use crate::ledger::{ENTRIES, EntryRow, entry, frontier};
-use crate::rows::{Batch, Ordinals};
+use crate::rows::{Ordinals, RowBuilder};
 use crate::sql::{Dialect, SCHEMA};
 use crate::tables::Rows;
 use crate::value::{Cell, Column, FromRow, Row, Value, signed};
@@ -22,12 +22,13 @@ mod range;
 mod statements;
 
 use range::Derived;
-pub(crate) use range::Range;
+pub(crate) use range::OrgRange;
 use statements::{
-    ATTEMPT, BEGIN, BEGIN_CHANGING, BEGIN_WRITING, BEGUN, BLOBS_MISSING, CHUNKS, FIRST_BLOB, HASHES_MISSING,
-    HEAD, HEADS, HOMELESS, HOMELESS_UNINDEXED, KEEP, KEY_HASHES, KEYS_UNKNOWN, LEDGERS_GONE, NAMES,
-    NEXT_BLOB, NODES, NOTE_REBUILT, NOTE_REINDEXED, ODD_SCHEMA, ODD_VERSIONS, OF_ORGANIZATIONS, REINDEXED,
-    REINDEXED_ALL, STORED_TABLES, SURPLUS, TABLES, TEXTS_MISSING, UNDO, WRITER,
+    ALL_REDERIVED, BEGIN, BEGIN_CHANGING, BEGIN_WRITING, BEGUN, BLOBS_MISSING, CHUNKS, FIRST_BLOB,
+    HASHES_MISSING, HEAD, HEADS, KEY_HASHES, KEYS_UNKNOWN, LEDGERS_GONE, MIN_WRITER_VERSION, NAMES,
+    NEXT_BLOB, NODES, NOTE_REBUILT, NOTE_REDERIVED, ODD_SCHEMA, ODD_VERSIONS, OF_ORGANIZATIONS, ORPHANED,
+    ORPHANED_UNINDEXED, REDERIVED_THROUGH, RELEASE_SAVEPOINT, ROLLBACK_TO_SAVEPOINT, ROWS_PAST_HEAD,
+    SAVEPOINT, STORED_TABLES, TABLES, TEXTS_MISSING,
 };
 
 /// How many rows of a table are named, and how many attachments; the first of them is what an operator needs.
@@ -39,20 +40,20 @@ const DELETED_AT_A_TIME: usize = 4096;
 /// How many chunks of an attachment are read at a time.
 const CHUNKS_AT_A_TIME: i64 = 16;
 
-/// What stands for the schema of the tables that are made again.
-const MADE: &str = "made.";
+/// What stands for the schema of the scratch tables.
+const SCRATCH: &str = "scratch.";
 
-/// A connection that nobody else uses, with a second set of tables, empty at first, beside those of the store. What it
-/// has made and not committed goes with it.
-pub trait Session: Send + Sized + 'static {
+/// A connection that nobody else uses, with a second set of tables, empty at first, beside those of the store. What is
+/// not committed goes with it.
+pub trait ScratchSession: Send + Sized + 'static {
     /// The database's dialect.
     const DIALECT: Dialect;
 
-    /// The schema of the store's tables, with a point.
+    /// The schema of the store's tables, with its dot.
     fn stored(&self) -> &str;
 
-    /// The schema of the tables that are made again, with a point.
-    fn made(&self) -> &str;
+    /// The schema of the scratch tables, with its dot.
+    fn scratch(&self) -> &str;
 
     /// The version of the tables that this program writes.
     fn version(&self) -> i64;
@@ -63,12 +64,12 @@ pub trait Session: Send + Sized + 'static {
     /// Runs statements without values.
     fn execute(&mut self, sql: &str) -> impl Future<Output = StoreResult<()>> + Send;
 
-    /// Writes rows of the organization that the column `org` has as this to the tables that are made again.
+    /// Inserts rows of one organization into the scratch tables. `org` is its value in the column `org`.
     fn write(&mut self, org: &Cell, rows: Rows) -> impl Future<Output = StoreResult<()>> + Send;
 
-    /// Has what was written meanwhile moved from the log to the file, so that the log begins anew: where one snapshot
-    /// follows the other it otherwise never can. Where readers hold it up, it is the next time's turn. Only in SQLite.
-    fn relieve_log(&mut self) -> impl Future<Output = StoreResult<()>> + Send;
+    /// SQLite: checkpoints the write-ahead log between two snapshots, so that it does not grow during a check. Gives up
+    /// after 50 ms of readers. PostgreSQL: does nothing.
+    fn checkpoint_wal(&mut self) -> impl Future<Output = StoreResult<()>> + Send;
 
     /// Ends the session.
     fn end(self) -> impl Future<Output = StoreResult<()>> + Send;
@@ -80,22 +81,22 @@ pub(crate) type Ledger = (Cell, String, i64);
 /// An attachment: its organization, its hash, and its size.
 pub(crate) type Blob = (Cell, String, i64);
 
-/// How far a ledger was replayed.
+/// How far the rows of a ledger were derived.
 #[derive(Debug, Default)]
-pub(crate) struct Replay {
+pub(crate) struct Derivation {
     /// The id of its organization, which its first fact tells.
     id: Option<Id>,
     ordinals: Ordinals,
 }
 
-/// The tables made again, and the store beside them.
+/// The scratch tables, and the store beside them.
 pub(crate) struct Scratch<S> {
     session: S,
     tables: Vec<Derived>,
 }
 
-impl<S: Session> Scratch<S> {
-    /// Takes over a session whose tables were made.
+impl<S: ScratchSession> Scratch<S> {
+    /// Takes over a session whose scratch tables are empty.
     pub(crate) async fn new(session: S) -> StoreResult<Self> {
         let mut scratch = Self { session, tables: Vec::new() };
         for (name, key) in scratch.rows::<(String, String)>(TABLES.text(S::DIALECT), vec![]).await? {
@@ -116,11 +117,11 @@ impl<S: Session> Scratch<S> {
     /// The tables that can be read by numbers of rows: the column that has them.
     const NUMBER: &'static str = match S::DIALECT {
         Dialect::Sqlite => "rowid",
-        Dialect::Postgres => "marked",
+        Dialect::Postgres => "row_number",
     };
 
     fn text(&self, sql: &str) -> String {
-        sql.replace(SCHEMA, self.session.stored()).replace(MADE, self.session.made())
+        sql.replace(SCHEMA, self.session.stored()).replace(SCRATCH, self.session.scratch())
     }
 
     async fn rows<R: FromRow>(&mut self, sql: &str, values: Vec<Value>) -> StoreResult<Vec<R>> {
@@ -163,25 +164,26 @@ impl<S: Session> Scratch<S> {
         self.execute("ROLLBACK").await
     }
 
-    /// Ends what was begun to read the store. In SQLite what was made is gone where a page was found to be damaged.
+    /// Ends what was begun to read the store. In SQLite the scratch tables are empty again where a page was
+    /// found to be damaged.
     pub(crate) async fn end_reading(&mut self) -> StoreResult<()> {
-        if self.is_spoilt().await? { self.roll_back().await } else { self.commit().await }
+        if self.hit_damaged_page().await? { self.roll_back().await } else { self.commit().await }
     }
 
     /// Whether a page was found to be damaged since reading began: from then on SQLite writes to no database of the
     /// connection until the transaction is rolled back.
-    pub(crate) async fn is_spoilt(&mut self) -> StoreResult<bool> {
+    pub(crate) async fn hit_damaged_page(&mut self) -> StoreResult<bool> {
         if S::DIALECT == Dialect::Postgres {
             return Ok(false);
         }
-        match self.execute("DELETE FROM made.organization WHERE false").await {
+        match self.execute("DELETE FROM scratch.organization WHERE false").await {
             Err(StoreError::Corrupt { .. }) => Ok(true),
             written => written.map(|()| false),
         }
     }
 
-    pub(crate) async fn relieve_log(&mut self) -> StoreResult<()> {
-        self.session.relieve_log().await
+    pub(crate) async fn checkpoint_wal(&mut self) -> StoreResult<()> {
+        self.session.checkpoint_wal().await
     }
 
     /// Ends the session, and with it what it has not committed.
@@ -189,10 +191,10 @@ impl<S: Session> Scratch<S> {
         self.session.end().await
     }
 
-    /// Forgets what was made.
+    /// Empties the scratch tables.
     pub(crate) async fn clear(&mut self) -> StoreResult<()> {
         let of = |prefix: &str| -> Vec<_> {
-            self.tables.iter().map(|table| format!("{MADE}\"{prefix}{}\"", table.name)).collect()
+            self.tables.iter().map(|table| format!("{SCRATCH}\"{prefix}{}\"", table.name)).collect()
         };
         let dropped = of("differs_").into_iter().map(|table| format!("DROP TABLE IF EXISTS {table};"));
         let emptied: String = match S::DIALECT {
@@ -203,18 +205,19 @@ impl<S: Session> Scratch<S> {
         self.execute(&clear).await
     }
 
-    /// Begins what may meet damage: PostgreSQL then goes on only once it is undone.
-    pub(crate) async fn attempt(&mut self) -> StoreResult<()> {
-        self.execute(ATTEMPT.text(S::DIALECT)).await
+    /// Begins what may meet damage: PostgreSQL aborts the whole transaction on an error unless there is a savepoint.
+    pub(crate) async fn savepoint(&mut self) -> StoreResult<()> {
+        self.execute(SAVEPOINT.text(S::DIALECT)).await
     }
 
-    /// Undoes what was made since.
-    pub(crate) async fn undo(&mut self) -> StoreResult<()> {
-        self.execute(UNDO.text(S::DIALECT)).await
+    /// Undoes what was done since.
+    pub(crate) async fn rollback_to_savepoint(&mut self) -> StoreResult<()> {
+        self.execute(ROLLBACK_TO_SAVEPOINT.text(S::DIALECT)).await
     }
 
-    /// What the attempt found, or nothing where a part of the store cannot be read, which is a problem, named once.
-    pub(crate) async fn legible<T: Default>(
+    /// What was found since the savepoint, or nothing where a part of the store cannot be read, which is a problem, named
+    /// once.
+    pub(crate) async fn or_report_damage<T: Default>(
         &mut self,
         part: &str,
         found: StoreResult<T>,
@@ -222,7 +225,7 @@ impl<S: Session> Scratch<S> {
     ) -> StoreResult<T> {
         let found = match found {
             Err(StoreError::Corrupt { what }) => {
-                self.undo().await?;
+                self.rollback_to_savepoint().await?;
                 let problem = format!("{part} cannot be read: {what}");
                 if !problems.contains(&problem) {
                     problems.push(problem);
@@ -231,28 +234,28 @@ impl<S: Session> Scratch<S> {
             }
             found => found?,
         };
-        self.execute(KEEP.text(S::DIALECT)).await?;
+        self.execute(RELEASE_SAVEPOINT.text(S::DIALECT)).await?;
         Ok(found)
     }
 
-    async fn legible_rows<R: FromRow>(
+    async fn readable_rows<R: FromRow>(
         &mut self,
         part: &str,
         sql: &str,
         problems: &mut Vec<String>,
     ) -> StoreResult<Vec<R>> {
-        self.attempt().await?;
+        self.savepoint().await?;
         let rows = self.rows(sql, vec![]).await;
-        self.legible(part, rows, problems).await
+        self.or_report_damage(part, rows, problems).await
     }
 
-    async fn legible_column(
+    async fn readable_column(
         &mut self,
         part: &str,
         sql: &str,
         problems: &mut Vec<String>,
     ) -> StoreResult<Vec<String>> {
-        let rows = self.legible_rows::<(String,)>(part, sql, problems).await?;
+        let rows = self.readable_rows::<(String,)>(part, sql, problems).await?;
         Ok(rows.into_iter().map(|(value,)| value).collect())
     }
 
@@ -263,12 +266,12 @@ impl<S: Session> Scratch<S> {
         if S::DIALECT == Dialect::Postgres {
             return Ok(problems);
         }
-        for table in self.legible_column("the schema", STORED_TABLES, &mut problems).await? {
+        for table in self.readable_column("the schema", STORED_TABLES, &mut problems).await? {
             let check = format!("PRAGMA evidence.integrity_check(\"{table}\")");
-            let lines = self.legible_column(&format!("table {table}"), &check, &mut problems).await?;
+            let lines = self.readable_column(&format!("table {table}"), &check, &mut problems).await?;
             let lines = lines.into_iter().filter(|line| line != "ok");
             problems.extend(lines.map(|line| format!("file: table {table}: {line}")));
-            self.relieve_log().await?;
+            self.checkpoint_wal().await?;
         }
         Ok(problems)
     }
@@ -277,25 +280,25 @@ impl<S: Session> Scratch<S> {
     pub(crate) async fn ledgers(&mut self, after: Option<Cell>) -> StoreResult<Vec<Ledger>> {
         let mut problems = Vec::new();
         self.begin().await?;
-        let ledgers = self.legible_ledgers(after, &mut problems).await?;
+        let ledgers = self.readable_ledgers(after, &mut problems).await?;
         self.end_reading().await?;
         problems.pop().map_or(Ok(ledgers), |problem| Err(StoreError::corrupt(problem)))
     }
 
     /// The same, whether or not they have a head or an organization, as far as one of the tables tells of them that can be
     /// read.
-    pub(crate) async fn legible_ledgers(
+    pub(crate) async fn readable_ledgers(
         &mut self,
         after: Option<Cell>,
         problems: &mut Vec<String>,
     ) -> StoreResult<Vec<Ledger>> {
-        let range = Range::after(after);
+        let range = OrgRange::after(after);
         let key = Self::ORGANIZATION;
         let of = |sql: &str, column| sql.replace("{range}", &range.has(column)).replace("{key}", key);
-        let begun = self.legible_rows::<(Cell,)>("table ledger", &of(BEGUN, "org"), problems).await?;
-        let heads = self.legible_rows::<(Cell, i64)>("table head", &of(HEADS, "org"), problems).await?;
+        let begun = self.readable_rows::<(Cell,)>("table ledger", &of(BEGUN, "org"), problems).await?;
+        let heads = self.readable_rows::<(Cell, i64)>("table head", &of(HEADS, "org"), problems).await?;
         let names =
-            self.legible_rows::<(Cell, String)>("table organization", &of(NAMES, key), problems).await?;
+            self.readable_rows::<(Cell, String)>("table organization", &of(NAMES, key), problems).await?;
         let names = BTreeMap::from_iter(names);
         let sizes = BTreeMap::from_iter(begun.into_iter().map(|(org,)| (org, 0)).chain(heads));
         let named = |org: &Cell| match (names.get(org), org) {
@@ -338,8 +341,8 @@ impl<S: Session> Scratch<S> {
     }
 
     /// How many entries lie past a ledger's head, and how many nodes there are.
-    pub(crate) async fn surplus(&mut self, org: &Cell, size: u64) -> StoreResult<(u64, u64)> {
-        let found = self.rows(SURPLUS, vec![org.clone().into(), size.into()]).await?;
+    pub(crate) async fn rows_past_head(&mut self, org: &Cell, size: u64) -> StoreResult<(u64, u64)> {
+        let found = self.rows(ROWS_PAST_HEAD, vec![org.clone().into(), size.into()]).await?;
         Ok(found.into_iter().next().unwrap_or_default())
     }
 
@@ -350,27 +353,26 @@ impl<S: Session> Scratch<S> {
     }
 
     /// Writes the rows of the next facts of a ledger, and answers the texts that they refer to and none keeps.
-    pub(crate) async fn replay(
+    pub(crate) async fn derive(
         &mut self,
         org: &Cell,
-        replay: &mut Replay,
+        derivation: &mut Derivation,
         entries: &[StoredEntry],
         hashes: &BTreeMap<String, KeyHash>,
     ) -> StoreResult<Vec<String>> {
-        let (mut texts, mut batch) = (BTreeSet::new(), Batch::default());
+        let (mut texts, mut rows) = (BTreeSet::new(), RowBuilder::default());
         for entry in entries {
             let fact: Fact = body(&entry.payload)?;
             if let Fact::OrganizationCreated { record } = &fact {
-                replay.id = Some(record.id);
+                derivation.id = Some(record.id);
             }
             let id =
-                replay.id.ok_or_else(|| StoreError::corrupt("it does not begin with an organization"))?;
+                derivation.id.ok_or_else(|| StoreError::corrupt("it does not begin with an organization"))?;
             if matches!(org, Cell::Text(org) if *org != id.to_string()) {
                 return Err(StoreError::corrupt("it begins with another organization"));
             }
             let secrets = secrets(&fact, hashes);
-            batch
-                .index((id, entry.index), entry.at, &fact, &secrets, &mut replay.ordinals)
+            rows.index((id, entry.index), entry.at, &fact, &secrets, &mut derivation.ordinals)
                 .map_err(unwritten)?;
             for row in fact.index_rows(entry.at) {
                 if let IndexRow::TextUse { sha256 } = row {
@@ -378,13 +380,13 @@ impl<S: Session> Scratch<S> {
                 }
             }
         }
-        self.session.write(org, batch.into_rows().map_err(unwritten)?).await?;
+        self.session.write(org, rows.into_rows().map_err(unwritten)?).await?;
         let texts = Value::Texts(texts.into_iter().map(Some).collect());
         self.column(TEXTS_MISSING.text(S::DIALECT), vec![org.clone().into(), texts]).await
     }
 
-    /// What the stored tables have other than they should, of the organizations whose ledgers were replayed.
-    pub(crate) async fn differences(&mut self, range: &Range) -> StoreResult<Vec<String>> {
+    /// What the stored tables have other than they should, of the organizations whose rows were derived.
+    pub(crate) async fn differences(&mut self, range: &OrgRange) -> StoreResult<Vec<String>> {
         let mut problems = Vec::new();
         for table in self.tables.clone() {
             let (name, key, difference) = (&table.name, table.columns(), table.difference(range));
@@ -393,13 +395,13 @@ impl<S: Session> Scratch<S> {
                 Dialect::Postgres => format!("json_build_array({key})::text"),
             };
             let rows = format!("SELECT DISTINCT {row} FROM {difference} LIMIT {MAX_NAMED}");
-            let rows = self.legible_column(&format!("table {name}"), &rows, &mut problems).await?;
+            let rows = self.readable_column(&format!("table {name}"), &rows, &mut problems).await?;
             problems.extend(
                 rows.iter().map(|row| format!("table {name}: row {row} is not what the ledger says")),
             );
         }
         let missing = HASHES_MISSING.replace("{range}", &range.has("org"));
-        let hashes = self.legible_column("table api_key", &missing, &mut problems).await?;
+        let hashes = self.readable_column("table api_key", &missing, &mut problems).await?;
         problems.extend(hashes.iter().map(|key| format!("the hash of an API key is missing: {key}")));
         Ok(problems)
     }
@@ -414,18 +416,19 @@ impl<S: Session> Scratch<S> {
     }
 
     /// What is wrong with the store as a whole.
-    pub(crate) async fn strays(&mut self) -> StoreResult<Vec<String>> {
+    pub(crate) async fn whole_store_problems(&mut self) -> StoreResult<Vec<String>> {
         let mut problems = Vec::new();
         self.begin().await?;
-        self.attempt().await?;
+        self.savepoint().await?;
         let values = match S::DIALECT {
             Dialect::Sqlite => vec![],
             Dialect::Postgres => vec![self.session.stored().trim_matches(['"', '.']).into()],
         };
         let odd = self.column(ODD_SCHEMA.text(S::DIALECT), values).await;
-        let odd = self.legible("the schema", odd, &mut problems).await?;
+        let odd = self.or_report_damage("the schema", odd, &mut problems).await?;
         problems.extend(odd.iter().map(|what| format!("a table or index is not as it was made: {what}")));
-        let versions = self.legible_column("table _evidence_migrations", ODD_VERSIONS, &mut problems).await?;
+        let versions =
+            self.readable_column("table _evidence_migrations", ODD_VERSIONS, &mut problems).await?;
         problems.extend(
             versions
                 .iter()
@@ -434,26 +437,26 @@ impl<S: Session> Scratch<S> {
         let derived: Vec<_> = self.tables.iter().map(|table| table.name.clone()).collect();
         let derived = derived.into_iter().filter(|table| table != "organization").map(|table| {
             let indexed = S::DIALECT == Dialect::Postgres && table != "user";
-            (table, if indexed { HOMELESS } else { HOMELESS_UNINDEXED })
+            (table, if indexed { ORPHANED } else { ORPHANED_UNINDEXED })
         });
-        let others = OF_ORGANIZATIONS.map(|table| (table.to_owned(), HOMELESS));
+        let others = OF_ORGANIZATIONS.map(|table| (table.to_owned(), ORPHANED));
         self.end_reading().await?;
         // Each table as it was at some time, for what is written meanwhile stays in the log of a SQLite file.
         for (table, sql) in derived.chain(others) {
             self.begin().await?;
             let sql = sql.replace("{table}", &table).replace("{key}", Self::ORGANIZATION);
-            let homeless = self.legible_column(&format!("table {table}"), &sql, &mut problems).await?;
+            let orphaned = self.readable_column(&format!("table {table}"), &sql, &mut problems).await?;
             problems.extend(
-                homeless.iter().map(|table| format!("rows of an organization that does not exist: {table}")),
+                orphaned.iter().map(|table| format!("rows of an organization that does not exist: {table}")),
             );
             self.end_reading().await?;
-            self.relieve_log().await?;
+            self.checkpoint_wal().await?;
         }
         Ok(problems)
     }
 
-    /// What would be lost for good if what was made again of these organizations took the place of what is stored.
-    pub(crate) async fn unaccounted(&mut self, range: &Range) -> StoreResult<Vec<String>> {
+    /// What would be lost for good if the scratch tables of these organizations took the place of what is stored.
+    pub(crate) async fn unrecoverable_rows(&mut self, range: &OrgRange) -> StoreResult<Vec<String>> {
         let mut problems = Vec::new();
         let organization = format!("o.{}", Self::ORGANIZATION);
         for (part, what, sql, column) in [
@@ -466,23 +469,23 @@ impl<S: Session> Scratch<S> {
             ("table api_key", "no ledger tells of an API key", KEYS_UNKNOWN, "k.org"),
         ] {
             let sql = sql.replace("{range}", &range.has(column));
-            let rows = self.legible_column(part, &sql, &mut problems).await?;
+            let rows = self.readable_column(part, &sql, &mut problems).await?;
             problems.extend(rows.iter().map(|row| format!("{what}: {row}")));
         }
         Ok(problems)
     }
 
-    /// Puts what was made again of every ledger in the place of what is stored, and answers how many rows that changed;
+    /// Puts what was derived from every ledger in the place of what is stored, and answers how many rows that changed;
     /// nothing where that is left to a newer program. What is to go goes first from all tables, for names and numbers may
     /// have been exchanged.
-    pub(crate) async fn restore(&mut self) -> StoreResult<Option<u64>> {
-        let writer = self.rows::<(i64,)>(WRITER, vec![]).await?;
-        if writer.first().is_some_and(|(writer,)| *writer > self.session.version()) {
+    pub(crate) async fn swap_in_all(&mut self) -> StoreResult<Option<u64>> {
+        let min_writer = self.rows::<(i64,)>(MIN_WRITER_VERSION, vec![]).await?;
+        if min_writer.first().is_some_and(|(version,)| *version > self.session.version()) {
             return Ok(None);
         }
         let (tables, mut marked) = (self.tables.clone(), Vec::new());
         for table in &tables {
-            marked.push(self.mark(&table.name, &Range::default()).await?);
+            marked.push(self.record_differing_keys(&table.name, &OrgRange::default()).await?);
         }
         for (table, rows) in tables.iter().zip(&marked) {
             self.delete(table, 0, *rows).await?;
@@ -495,24 +498,24 @@ impl<S: Session> Scratch<S> {
     }
 
     /// Notes the keys of the rows of a table that differ, and answers how many there are.
-    pub(crate) async fn mark(&mut self, name: &str, range: &Range) -> StoreResult<u64> {
+    pub(crate) async fn record_differing_keys(&mut self, name: &str, range: &OrgRange) -> StoreResult<u64> {
         let table = self.table(name)?;
         let differ = format!("SELECT DISTINCT {} FROM {}", table.columns(), table.difference(range));
         let marks = match S::DIALECT {
-            Dialect::Sqlite => format!("CREATE TABLE made.\"differs_{name}\" AS {differ}"),
+            Dialect::Sqlite => format!("CREATE TABLE scratch.\"differs_{name}\" AS {differ}"),
             Dialect::Postgres => format!(
                 "CREATE TEMP TABLE \"differs_{name}\" AS
-                SELECT *, row_number() OVER () AS marked FROM ({differ}) d"
+                SELECT *, row_number() OVER () AS row_number FROM ({differ}) d"
             ),
         };
         self.execute(&marks).await?;
         let count =
-            self.rows::<(u64,)>(&format!("SELECT count(*) FROM made.\"differs_{name}\""), vec![]).await?;
+            self.rows::<(u64,)>(&format!("SELECT count(*) FROM scratch.\"differs_{name}\""), vec![]).await?;
         Ok(count.first().map_or(0, |(count,)| *count))
     }
 
     /// Puts the rows of a table in their place whose marks have numbers after the first and up to the second.
-    pub(crate) async fn exchange(&mut self, name: &str, after: u64, upto: u64) -> StoreResult<()> {
+    pub(crate) async fn swap_in(&mut self, name: &str, after: u64, upto: u64) -> StoreResult<()> {
         let table = self.table(name)?;
         self.delete(&table, after, upto).await?;
         self.insert(&table, after, upto).await
@@ -522,7 +525,7 @@ impl<S: Session> Scratch<S> {
         let (name, columns, number) = (&table.name, table.columns(), Self::NUMBER);
         let marked = |after: u64, upto: u64| {
             format!(
-                "SELECT {columns} FROM made.\"differs_{name}\" WHERE {number} > {after} AND {number} <= {upto}"
+                "SELECT {columns} FROM scratch.\"differs_{name}\" WHERE {number} > {after} AND {number} <= {upto}"
             )
         };
         if S::DIALECT == Dialect::Postgres {
@@ -561,8 +564,8 @@ impl<S: Session> Scratch<S> {
             Dialect::Postgres => "JOIN",
         };
         let insert = format!(
-            "INSERT INTO evidence.\"{name}\" SELECT t.* FROM made.\"differs_{name}\" d
-            {join} made.\"{name}\" t ON {is} WHERE d.{number} > {after} AND d.{number} <= {upto}"
+            "INSERT INTO evidence.\"{name}\" SELECT t.* FROM scratch.\"differs_{name}\" d
+            {join} scratch.\"{name}\" t ON {is} WHERE d.{number} > {after} AND d.{number} <= {upto}"
         );
         self.execute(&insert).await
     }
@@ -577,18 +580,19 @@ impl<S: Session> Scratch<S> {
         self.tables.iter().any(|table| table.name == name)
     }
 
-    /// The last organization whose tables were made again for a version, if one's were; nothing at all if all were, or a
+    /// The last organization whose tables were derived again for a version, if one's were; nothing at all if all were, or a
     /// newer program does it.
-    pub(crate) async fn reindexed(&mut self, version: i64) -> StoreResult<Option<Option<Cell>>> {
-        let upto = self.rows::<(Option<Cell>,)>(REINDEXED.text(S::DIALECT), vec![version.into()]).await?;
+    pub(crate) async fn rederived_through(&mut self, version: i64) -> StoreResult<Option<Option<Cell>>> {
+        let upto =
+            self.rows::<(Option<Cell>,)>(REDERIVED_THROUGH.text(S::DIALECT), vec![version.into()]).await?;
         Ok(upto.into_iter().next().map(|(upto,)| upto))
     }
 
-    /// Notes that the tables of these organizations were made again too.
-    pub(crate) async fn note_reindexed(&mut self, version: i64, range: &Range) -> StoreResult<()> {
+    /// Notes that the tables of these organizations were derived again too.
+    pub(crate) async fn note_rederived(&mut self, version: i64, range: &OrgRange) -> StoreResult<()> {
         let (sql, values) = match range.upto.clone() {
-            Some(upto) => (NOTE_REINDEXED, vec![version.into(), upto.into()]),
-            None => (REINDEXED_ALL, vec![version.into()]),
+            Some(upto) => (NOTE_REDERIVED, vec![version.into(), upto.into()]),
+            None => (ALL_REDERIVED, vec![version.into()]),
         };
         self.rows::<Row>(sql, values).await.map(drop)
     }

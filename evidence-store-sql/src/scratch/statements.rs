@@ -1,5 +1,5 @@
-//! The statements of a session, with `evidence.` for the schema of the store's tables and `made.` for that of the tables
-//! that are made again. `{range}` is a condition on organizations, `{key}` the column of the table `organization` that
+//! The statements of a session, with `evidence.` for the schema of the store's tables and `scratch.` for that of the
+//! scratch tables. `{range}` is a condition on organizations, `{key}` the column of the table `organization` that
 //! others have as `org`.
 
 use crate::sql::Sql;
@@ -19,12 +19,12 @@ pub(super) const BEGIN_WRITING: Sql = Sql::each(
 /// For changes of what nobody else writes, because it is made ready for a later version.
 pub(super) const BEGIN_CHANGING: Sql = Sql::each("BEGIN IMMEDIATE", "BEGIN");
 
-/// How far an error undoes the transaction, which it would otherwise end in PostgreSQL.
-pub(super) const ATTEMPT: Sql = Sql::each("", "SAVEPOINT attempt");
+/// PostgreSQL aborts the whole transaction on an error unless there is a savepoint.
+pub(super) const SAVEPOINT: Sql = Sql::each("", "SAVEPOINT before_damage");
 
-pub(super) const UNDO: Sql = Sql::each("", "ROLLBACK TO SAVEPOINT attempt");
+pub(super) const ROLLBACK_TO_SAVEPOINT: Sql = Sql::each("", "ROLLBACK TO SAVEPOINT before_damage");
 
-pub(super) const KEEP: Sql = Sql::each("", "RELEASE SAVEPOINT attempt");
+pub(super) const RELEASE_SAVEPOINT: Sql = Sql::each("", "RELEASE SAVEPOINT before_damage");
 
 pub(super) const KEY_HASHES: &str = "SELECT hash FROM evidence.api_key WHERE hash IS NOT NULL";
 
@@ -50,7 +50,7 @@ pub(super) const NODES: Sql = Sql::each(
         SELECT * FROM evidence.node WHERE org = $1 AND level = r.level::integer AND idx = r.idx OFFSET 0) n",
 );
 
-pub(super) const SURPLUS: &str = "
+pub(super) const ROWS_PAST_HEAD: &str = "
     SELECT (SELECT count(*) FROM evidence.ledger WHERE org = $1 AND idx >= $2),
         (SELECT count(*) FROM evidence.node WHERE org = $1)";
 
@@ -126,40 +126,41 @@ pub(super) const ODD_SCHEMA: Sql = Sql::each(
 
 pub(super) const ODD_VERSIONS: &str = "
     SELECT CAST(x.version AS text) FROM (
-        SELECT * FROM (SELECT version, writer, steps, upto, done FROM made._evidence_migrations
-            EXCEPT SELECT version, writer, steps, upto, done FROM evidence._evidence_migrations) a
+        SELECT * FROM (SELECT version, min_writer_version, steps_done, rederived_through_org, done FROM scratch._evidence_migrations
+            EXCEPT SELECT version, min_writer_version, steps_done, rederived_through_org, done FROM evidence._evidence_migrations) a
         UNION ALL
-        SELECT * FROM (SELECT version, writer, steps, upto, done FROM evidence._evidence_migrations
-            EXCEPT SELECT version, writer, steps, upto, done FROM made._evidence_migrations) b) x";
+        SELECT * FROM (SELECT version, min_writer_version, steps_done, rederived_through_org, done FROM evidence._evidence_migrations
+            EXCEPT SELECT version, min_writer_version, steps_done, rederived_through_org, done FROM scratch._evidence_migrations) b) x";
 
 /// The oldest version whose programs may write.
-pub(super) const WRITER: &str = "SELECT coalesce(max(writer), 0) FROM evidence._evidence_migrations";
+pub(super) const MIN_WRITER_VERSION: &str =
+    "SELECT coalesce(max(min_writer_version), 0) FROM evidence._evidence_migrations";
 
 /// Tells the stores that looked at the tables before to look again. In SQLite nobody looks without writing.
 pub(super) const NOTE_REBUILT: Sql =
-    Sql::each("", "UPDATE evidence._evidence_migrations SET rebuilt = rebuilt + 1");
+    Sql::each("", "UPDATE evidence._evidence_migrations SET rebuild_count = rebuild_count + 1");
 
 /// Nothing where the version is done, or a newer one was begun. It stays so until the end of the transaction.
-pub(super) const REINDEXED: Sql = Sql::each(
-    "SELECT m.upto FROM evidence._evidence_migrations m WHERE m.version = $1 AND NOT m.done
+pub(super) const REDERIVED_THROUGH: Sql = Sql::each(
+    "SELECT m.rederived_through_org FROM evidence._evidence_migrations m WHERE m.version = $1 AND NOT m.done
         AND NOT EXISTS (SELECT 1 FROM evidence._evidence_migrations n WHERE n.version > $1)",
-    "SELECT m.upto FROM evidence._evidence_migrations m WHERE m.version = $1 AND NOT m.done
+    "SELECT m.rederived_through_org FROM evidence._evidence_migrations m WHERE m.version = $1 AND NOT m.done
         AND NOT EXISTS (SELECT 1 FROM evidence._evidence_migrations n WHERE n.version > $1) FOR UPDATE OF m",
 );
 
-pub(super) const NOTE_REINDEXED: &str =
-    "UPDATE evidence._evidence_migrations SET upto = $2 WHERE version = $1";
+pub(super) const NOTE_REDERIVED: &str =
+    "UPDATE evidence._evidence_migrations SET rederived_through_org = $2 WHERE version = $1";
 
-pub(super) const REINDEXED_ALL: &str =
-    "UPDATE evidence._evidence_migrations SET done = true, upto = NULL WHERE version <= $1";
+pub(super) const ALL_REDERIVED: &str =
+    "UPDATE evidence._evidence_migrations SET done = true, rederived_through_org = NULL WHERE version <= $1";
 
 /// The table, if it has rows of an organization that does not exist. No index of it begins with the organization.
-pub(super) const HOMELESS_UNINDEXED: &str = "
+pub(super) const ORPHANED_UNINDEXED: &str = "
     SELECT '{table}' WHERE EXISTS (
         SELECT 1 FROM evidence.\"{table}\" WHERE org NOT IN (SELECT {key} FROM evidence.organization))";
 
 /// The same of a table with such an index: a step of it for each organization.
-pub(super) const HOMELESS: &str = "
+pub(super) const ORPHANED: &str = "
     WITH RECURSIVE x (org) AS (
         SELECT min(org) FROM evidence.\"{table}\"
         UNION ALL
@@ -167,42 +168,42 @@ pub(super) const HOMELESS: &str = "
     SELECT '{table}' WHERE EXISTS (
         SELECT 1 FROM x WHERE x.org IS NOT NULL AND x.org NOT IN (SELECT {key} FROM evidence.organization))";
 
-/// Tables that are not made again from the ledgers and have rows of organizations.
+/// Tables that are not derived from the ledgers and have rows of organizations.
 pub(super) const OF_ORGANIZATIONS: [&str; 6] =
     ["ledger", "node", "head", "blob", "blob_chunk", "attachment_pending"];
 
-/// What the ledger says of a key is the digest of its hash, so that the tables made again agree with one that is gone.
+/// What the ledger says of a key is the digest of its hash, so that the scratch tables agree with one that is gone.
 pub(super) const HASHES_MISSING: &str = "SELECT id FROM evidence.api_key WHERE hash IS NULL AND {range}";
 
 /// The contents that records name and that are not here, the first of them and how many there are: they may be kept
 /// elsewhere.
 pub(super) const BLOBS_MISSING: Sql = Sql::each(
     "SELECT coalesce(o.name, 'of key ' || x.org), x.sha256, count(*) OVER ()
-    FROM made.attachment x LEFT JOIN made.organization o ON o.key = x.org
+    FROM scratch.attachment x LEFT JOIN scratch.organization o ON o.key = x.org
     WHERE NOT EXISTS (SELECT 1 FROM evidence.blob b WHERE b.org = x.org AND b.sha256 = x.sha256 AND b.size = x.size)
     ORDER BY x.org, x.sha256 LIMIT $1",
     "SELECT coalesce(o.name, x.org), x.sha256, count(*) OVER ()
-    FROM made.attachment x LEFT JOIN made.organization o ON o.id = x.org
+    FROM scratch.attachment x LEFT JOIN scratch.organization o ON o.id = x.org
     WHERE (SELECT b.size FROM evidence.blob b WHERE b.org = x.org AND b.sha256 = x.sha256) IS DISTINCT FROM x.size
     ORDER BY x.org, x.sha256 LIMIT $1",
 );
 
-/// Organizations of a range whose ledgers are gone: what is made again has none of that name.
+/// Organizations of a range whose ledgers are gone: no scratch table has one of that name.
 pub(super) const LEDGERS_GONE: &str = "
     SELECT o.name FROM evidence.organization o WHERE {range} AND NOT EXISTS (
-        SELECT 1 FROM made.organization m WHERE m.id = o.id OR m.name = o.name)";
+        SELECT 1 FROM scratch.organization m WHERE m.id = o.id OR m.name = o.name)";
 
 /// Keys of a range that no ledger of it tells of, whose hashes nothing could bring back.
 pub(super) const KEYS_UNKNOWN: &str = "
     SELECT k.id FROM evidence.api_key k WHERE {range} AND k.hash IS NOT NULL AND NOT EXISTS (
-        SELECT 1 FROM made.api_key m WHERE m.id = k.id OR m.hash = k.hash)";
+        SELECT 1 FROM scratch.api_key m WHERE m.id = k.id OR m.hash = k.hash)";
 
 /// Of the texts `$2` of the organization `$1`, those that no entry keeps.
 pub(super) const TEXTS_MISSING: Sql = Sql::each(
     "SELECT json_array($1, w.value) FROM json_each($2) w WHERE NOT EXISTS (
-        SELECT 1 FROM made.kept_text t WHERE t.org = $1 AND t.sha256 = w.value)",
+        SELECT 1 FROM scratch.kept_text t WHERE t.org = $1 AND t.sha256 = w.value)",
     "SELECT $1 || ' ' || w.value FROM UNNEST($2::text[]) AS w (value) WHERE NOT EXISTS (
-        SELECT 1 FROM made.kept_text t WHERE t.org = $1 AND t.sha256 = w.value)",
+        SELECT 1 FROM scratch.kept_text t WHERE t.org = $1 AND t.sha256 = w.value)",
 );
 
 pub(super) const FIRST_BLOB: &str =

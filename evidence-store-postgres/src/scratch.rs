@@ -2,44 +2,44 @@
 
 use evidence_core::store::StoreResult;
 use evidence_store_sql::migrate::{Migration, latest};
-use evidence_store_sql::{Cell, Dialect, Group, Row, Rows, Session, Value};
+use evidence_store_sql::{Cell, Dialect, Group, Row, Rows, ScratchSession, Value};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 use crate::bind::{Cells, arguments};
-use crate::connections::{Address, Session as Settings};
+use crate::connections::{Address, PreparedConnection};
 use crate::error::store_error;
 use crate::migrate::make;
 use crate::schema::Schema;
 
 /// A session of its own. What it makes goes with its connection, which nobody else uses.
 #[derive(Debug)]
-pub struct Beside {
+pub struct ScratchDatabase {
     connection: PgConnection,
     stored: String,
     migrations: &'static [Migration],
 }
 
-impl Beside {
+impl ScratchDatabase {
     /// Makes the temporary tables.
     pub(crate) async fn open(
         address: &Address,
         stored: &Schema,
         migrations: &'static [Migration],
     ) -> Result<Self, sqlx::Error> {
-        let mut connection = Settings::unhurried(address).await?;
+        let mut connection = PreparedConnection::connect_for_maintenance(address).await?;
         make(&Schema::temporary(), &mut connection, migrations).await?;
         Ok(Self { connection, stored: format!("\"{}\".", stored.name()), migrations })
     }
 }
 
-impl Session for Beside {
+impl ScratchSession for ScratchDatabase {
     const DIALECT: Dialect = Dialect::Postgres;
 
     fn stored(&self) -> &str {
         &self.stored
     }
 
-    fn made(&self) -> &str {
+    fn scratch(&self) -> &str {
         "pg_temp."
     }
 
@@ -61,11 +61,11 @@ impl Session for Beside {
 
     async fn write(&mut self, _: &Cell, rows: Rows) -> StoreResult<()> {
         let (statement, values) = Group::of_rows(rows).into_statement(i64::MAX, true);
-        let statement = Dialect::in_schema(statement, self.made()).into_owned();
+        let statement = Dialect::in_schema(statement, self.scratch()).into_owned();
         self.rows(&statement, values).await.map(drop)
     }
 
-    async fn relieve_log(&mut self) -> StoreResult<()> {
+    async fn checkpoint_wal(&mut self) -> StoreResult<()> {
         Ok(())
     }
 

@@ -1,13 +1,13 @@
 //! Which rows are compared: those of a range of organizations, in the tables that follow from the ledgers.
 
-use super::MADE;
+use super::SCRATCH;
 use crate::sql::SCHEMA;
 use crate::value::Cell;
 
 /// The organizations that come after the first and up to the last. A row may have any organization, the least value too,
 /// whatever organizations there are.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Range {
+pub(crate) struct OrgRange {
     /// Nothing: from the least on.
     pub(crate) after: Option<Cell>,
     /// Nothing: all that come after.
@@ -16,7 +16,7 @@ pub(crate) struct Range {
     pub(crate) damaged: Vec<Cell>,
 }
 
-impl Range {
+impl OrgRange {
     pub(crate) fn after(after: Option<Cell>) -> Self {
         Self { after, ..Self::default() }
     }
@@ -63,12 +63,12 @@ impl Derived {
     }
 
     /// The rows that only one of the two tables has.
-    pub(super) fn difference(&self, range: &Range) -> String {
+    pub(super) fn difference(&self, range: &OrgRange) -> String {
         let Self { name, org, .. } = self;
         let of = |schema: &str| format!("SELECT * FROM {schema}\"{name}\" WHERE {}", range.has(org));
-        let (stored, made) = (of(SCHEMA), of(MADE));
+        let (stored, derived) = (of(SCHEMA), of(SCRATCH));
         format!(
-            "(SELECT * FROM ({made} EXCEPT {stored}) a UNION ALL SELECT * FROM ({stored} EXCEPT {made}) b) x"
+            "(SELECT * FROM ({derived} EXCEPT {stored}) a UNION ALL SELECT * FROM ({stored} EXCEPT {derived}) b) x"
         )
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use evidence_core::id::Id;
 use evidence_core::queue::Refused;
 use evidence_core::store::StoreResult;
-use evidence_store_sql::{Cell, Column, Row, Statement, Value, Work};
+use evidence_store_sql::{Cell, Column, Cost, Row, Statement, Value};
 use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio::time::timeout;
 
@@ -120,7 +120,7 @@ async fn found(
         Column::Texts(texts),
     ];
     let values = vec![Value::Columns(columns)];
-    let statement = Statement { sql: BY_NAMES.into(), values, org: None, work: Work::Short };
+    let statement = Statement { sql: BY_NAMES.into(), values, org: None, cost: Cost::Short };
     let rows = reader.rows(statement).await?.into_iter().map(|cells| {
         let mut row = cells.row;
         let number = if row.is_empty() { Cell::Null } else { row.remove(0) };
