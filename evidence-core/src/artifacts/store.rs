@@ -11,6 +11,7 @@ use crate::store::error::StoreResult;
 use crate::texts::record::TextRef;
 use crate::time::Timestamp;
 
+#[cfg(feature = "memory")]
 impl Artifact {
     /// The part that compliance depends on, of a report at this ledger index.
     pub(crate) fn row(&self, index: u64) -> ArtifactRow {

@@ -61,6 +61,7 @@ impl From<&Binding> for compliance::Binding {
     }
 }
 
+#[cfg(feature = "memory")]
 impl Attestation {
     /// The part that compliance depends on, of an attestation at this ledger index.
     pub(crate) fn row(&self, index: u64) -> AttestationRow {
