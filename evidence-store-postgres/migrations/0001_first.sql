@@ -150,6 +150,7 @@ CREATE INDEX artifact_named
     ON evidence.artifact (org, fingerprint, (flow || ''), (trail IS NOT NULL), ledger_index) WHERE name <> '';
 CREATE UNIQUE INDEX artifact_flow ON evidence.artifact (org, flow, flow_ordinal);
 CREATE INDEX artifact_trail ON evidence.artifact (org, trail, ledger_index) WHERE trail IS NOT NULL;
+CREATE INDEX artifact_content ON evidence.artifact (org, trail, fingerprint, ledger_index) WHERE trail IS NOT NULL;
 CREATE INDEX artifact_commit ON evidence.artifact (org, flow, commit_sha, ledger_index);
 CREATE INDEX artifact_repo ON evidence.artifact (org, repo, ledger_index) WHERE repo IS NOT NULL;
 

@@ -121,7 +121,8 @@ impl<D: Driver> Recorder for SqlStore<D> {
 /// - [`VERSION`], in PostgreSQL: how often the tables were rebuilt, and the oldest version whose programs may write;
 /// - [`FLOW`]: its number, and the greatest ordinals of its trails and artifacts in it.
 ///
-/// What is not there has no row, or one without what it should lead to.
+/// What is not there has no row, or one without what it should lead to. All writers wait for it: so content has an index
+/// within its trail, for how often an organization reports the same content has no limit.
 const PREFETCH: Sql = Sql::each(
     "
     SELECT 0, NULL, o.id, h.size, h.frontier,
@@ -160,7 +161,7 @@ const PREFETCH: Sql = Sql::each(
         FROM json_each($11) j CROSS JOIN artifact a ON +a.org = j.value->>1 AND a.trail = j.value->>2
             AND a.ledger_index = (
                 SELECT max(n.ledger_index) FROM artifact n
-                WHERE n.org = j.value->>1 AND n.fingerprint = j.value->>3 AND +n.trail = j.value->>2)",
+                WHERE n.trail = j.value->>2 AND n.fingerprint = j.value->>3)",
     "
     SELECT 0::bigint, NULL::bigint, h.org, h.size, h.frontier,
             coalesce((SELECT l.at FROM evidence.ledger l WHERE l.org = h.org AND l.idx = h.size - 1), 0),
@@ -209,7 +210,7 @@ const PREFETCH: Sql = Sql::each(
         FROM UNNEST($34::bigint[], $35::text[], $36::text[], $37::text[]) AS j (number, org, flow, name)
     UNION ALL SELECT 1, j.number,
             (SELECT a.id FROM evidence.artifact a
-                WHERE a.org = j.org AND a.fingerprint = j.fingerprint AND a.trail || '' = j.trail
+                WHERE a.org = j.org AND a.trail = j.trail AND a.fingerprint = j.fingerprint
                 ORDER BY a.ledger_index DESC LIMIT 1),
             1, NULL, NULL, NULL, NULL
         FROM UNNEST($38::bigint[], $39::text[], $40::text[], $41::text[]) AS j (number, org, trail, fingerprint)

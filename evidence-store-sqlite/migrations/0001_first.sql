@@ -136,6 +136,7 @@ CREATE INDEX artifact_fingerprint ON artifact (org, fingerprint, flow, trail IS 
 CREATE INDEX artifact_named ON artifact (org, fingerprint, flow, trail IS NOT NULL, ledger_index) WHERE name <> '';
 CREATE UNIQUE INDEX artifact_flow ON artifact (flow, flow_ordinal);
 CREATE INDEX artifact_trail ON artifact (trail, ledger_index) WHERE trail IS NOT NULL;
+CREATE INDEX artifact_content ON artifact (trail, fingerprint, ledger_index) WHERE trail IS NOT NULL;
 CREATE INDEX artifact_commit ON artifact (flow, commit_sha, ledger_index);
 CREATE INDEX artifact_repo ON artifact (repo, ledger_index) WHERE repo IS NOT NULL;
 

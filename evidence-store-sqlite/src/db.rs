@@ -111,9 +111,11 @@ impl Sqlite {
         options: &Options,
         migrations: &'static [Migration],
     ) -> Result<Self, ConnectError> {
-        if file.to_str().is_none() {
-            // ATTACH takes a path as text.
-            return Err(ConnectError::PathNotText { file: file.display().to_string() });
+        // The path without links: ATTACH takes it as text.
+        let path =
+            std::path::absolute(Address::path_of(file)).map(|path| path.canonicalize().unwrap_or(path));
+        if let Some(path) = path.ok().filter(|path| path.to_str().is_none()) {
+            return Err(ConnectError::PathNotText { file: path.display().to_string() });
         }
         let unopened = |source| ConnectError::opening(file, source);
         let flags = if options.migrate { OpenFlags::SQLITE_OPEN_CREATE } else { OpenFlags::empty() };

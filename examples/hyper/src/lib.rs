@@ -1,5 +1,6 @@
 //! The evidence API on bare hyper: no framework, HTTP/1 and HTTP/2 on one socket, and tower-http's layers around.
 
+use std::io::ErrorKind;
 use std::time::Duration;
 
 use evidence_core::Evidence;
@@ -32,6 +33,8 @@ pub async fn serve(listener: TcpListener, evidence: Evidence) {
     loop {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
+            // The peer is gone: that says nothing of the next one.
+            Err(error) if error.kind() == ErrorKind::ConnectionAborted => continue,
             Err(error) => {
                 eprintln!("a connection could not be accepted: {error}");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
