@@ -133,9 +133,10 @@ async fn begin(
         draft.keep_template(template, cx).await?;
     }
     let created = known.is_none();
+    // That nothing changed rests on the flow's template, too.
+    draft.guards.extend(draft.flow.take());
     match &known {
         None => {
-            draft.guards.extend(draft.flow.take());
             draft.guarded(Fact::TrailBegun { record }, Guard::Vacant(key));
         }
         Some(known) => {
@@ -144,7 +145,6 @@ async fn begin(
                 record.last_modified_at = cx.now_after(record.last_modified_at);
                 record.last_modified_by = cx.actor();
                 let guard = Guard::Revision(RecordKind::Trail, record.id, known.revision);
-                draft.guards.extend(draft.flow.take());
                 draft.guarded(Fact::TrailUpdated { record, changes }, guard);
             }
         }

@@ -133,6 +133,18 @@ async fn what_another_server_changed_is_what_a_write_rests_on() {
         flow(&other, &changed(2)).await.ok();
         attested("u").await.created();
         assert_eq!((template("u").await, template("t").await), (changed(2), changed(1)));
+        // And one of which nothing is new but its repo, that another trail's was called differently meanwhile.
+        let of_repo = |trail: &str, description: &str| {
+            let mut info = repo();
+            info["description"] = description.into();
+            let document = json!({"name": trail, "repo_info": info}).to_string();
+            api.put("/trails/acme/shop").form(&[("name=\"data_json\"", document.as_str())])
+        };
+        of_repo("v", "one").await.created();
+        of_repo("w", "another").await.created();
+        flow(&other, &changed(3)).await.ok();
+        of_repo("v", "one").await.ok();
+        assert_eq!(template("v").await, changed(3));
         // The trail's, which an artifact takes.
         artifact(&api, &json!({"trail_name": "t"})).await.created();
         let own = format!("{TEMPLATE}# of its own\n");
