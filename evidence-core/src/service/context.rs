@@ -158,7 +158,7 @@ impl<'a> Context<'a> {
     }
 
     /// Keeps the content of an attachment, durably, for a record that is about to name it. Where none comes to name it, it
-    /// is removed after a while ([`sweep`]).
+    /// is removed after a while ([`crate::sweep`]).
     ///
     /// # Errors
     /// [`Error::Store`], with [`StoreError::Unavailable`] where the same content is just being removed.
