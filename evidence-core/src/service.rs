@@ -28,7 +28,7 @@ use crate::sweep::pending::Attachments;
 use crate::time::{Clock, SystemClock, Timestamp};
 use crate::turns::Turns;
 
-use names::{Names, no_names};
+use names::{NameCache, empty_name_cache};
 
 pub use context::*;
 pub(crate) use context::{OwnedContext, retry_on_conflict};
@@ -159,7 +159,7 @@ struct Parts {
     settings: Settings,
     compute: Compute,
     callers: Callers,
-    names: Names,
+    names: NameCache,
     templates: Templates,
     policies: ParsedPolicies,
     trails: KeptTrails,
@@ -308,7 +308,7 @@ impl Evidence {
                 settings,
                 compute: Compute::default(),
                 callers: Callers::default(),
-                names: no_names(),
+                names: empty_name_cache(),
                 templates: no_templates(),
                 policies: no_policies(),
                 trails: no_trails(),
@@ -348,7 +348,7 @@ impl Evidence {
             settings: settings.clone(),
             compute: compute.clone(),
             callers: Callers::default(),
-            names: no_names(),
+            names: empty_name_cache(),
             templates: no_templates(),
             policies: no_policies(),
             trails: no_trails(),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::names::{Names, News, Recall};
+use super::names::{CacheUpdate, CacheUse, NameCache};
 use super::{Parts, Settings};
 use crate::artifacts::trail_cache::KeptTrails;
 use crate::auth::access::{Access, OrgAccess, Principal};
@@ -40,7 +40,7 @@ pub struct Context<'a> {
     clock: &'a dyn Clock,
     /// In microseconds.
     now: AtomicI64,
-    recall: Recall,
+    cache_use: CacheUse,
     random: &'a dyn Random,
     settings: &'a Settings,
     templates: &'a Templates,
@@ -94,7 +94,7 @@ impl<'a> Context<'a> {
             acting: None,
             clock,
             now,
-            recall: Recall::default(),
+            cache_use: CacheUse::default(),
             random,
             settings,
             templates,
@@ -198,11 +198,11 @@ impl<'a> Context<'a> {
     where
         F: Future<Output = Result<T>>,
     {
-        self.recall.allow();
+        self.cache_use.allow();
         let attempt = || {
             self.now.fetch_max(self.clock.now().as_micros(), Ordering::Relaxed);
             let attempt = attempt();
-            async { self.recall.settle(attempt.await) }
+            async { self.cache_use.settle(attempt.await) }
         };
         retry_until(deadline, attempt).await
     }
@@ -256,13 +256,13 @@ impl<'a> Context<'a> {
     }
 
     /// What writes were about lately.
-    pub(crate) fn names(&self) -> &'a Names {
+    pub(crate) fn names(&self) -> &'a NameCache {
         &self.parts.names
     }
 
     /// Whether the attempt may take from there, and whether it did.
-    pub(crate) const fn recall(&self) -> &Recall {
-        &self.recall
+    pub(crate) const fn cache_use(&self) -> &CacheUse {
+        &self.cache_use
     }
 
     /// The policies that were parsed lately.
@@ -357,7 +357,7 @@ impl<'a> Context<'a> {
     pub async fn record(&self, draft: Draft) -> Result<Vec<Entry>> {
         if draft.facts.is_empty() {
             // No guard is checked of what is not recorded.
-            return if self.recall.is_used() { Err(StoreError::Conflict.into()) } else { Ok(Vec::new()) };
+            return if self.cache_use.is_used() { Err(StoreError::Conflict.into()) } else { Ok(Vec::new()) };
         }
         if self.access.target.scope() == Scope::Open && self.acting.is_none() {
             return Err(Error::Internal {
@@ -369,7 +369,7 @@ impl<'a> Context<'a> {
         let facts = self.check_snapshot_sizes(facts).await?;
         self.check_access().await?;
         let access = facts.iter().any(Fact::changes_access);
-        let news = Vec::from_iter(facts.iter().map(|fact| News::of(fact, self.limits())));
+        let updates = Vec::from_iter(facts.iter().map(|fact| CacheUpdate::of(fact, self.limits())));
         let org = self.org()?;
         let write = Write { org, by: self.actor(), at: self.now(), facts, guards, secrets };
         let recorded = self.store.record(write).await;
@@ -377,8 +377,8 @@ impl<'a> Context<'a> {
             self.parts.callers.forget();
         }
         let entries = recorded?;
-        for (news, entry) in news.into_iter().zip(&entries) {
-            news.into_iter().for_each(|news| self.parts.names.learn(org, news, entry.index));
+        for (update, entry) in updates.into_iter().zip(&entries) {
+            update.into_iter().for_each(|update| self.parts.names.insert(org, update, entry.index));
         }
         self.compute.note(Progress::Recorded);
         Ok(entries)

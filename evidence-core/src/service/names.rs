@@ -106,9 +106,9 @@ impl Room {
     }
 }
 
-/// What writes were about lately, for every request of a service.
+/// What names of late writes led to, shared by all requests of a service.
 #[derive(Debug)]
-pub(crate) struct Names {
+pub(crate) struct NameCache {
     flows: Cache<(Id, FlowName), Current<KnownFlow>>,
     trails: Cache<(Id, Id, TrailName), Current<KnownTrail>>,
     /// By what leads to the newest.
@@ -130,9 +130,9 @@ const _: () = {
     assert!(trail < ENTRY && artifact < ENTRY && FlowName::MAX_LEN <= TrailName::MAX_LEN);
 };
 
-/// A service remembers nothing at first.
-pub(crate) const fn no_names() -> Names {
-    Names {
+/// A cache with nothing in it.
+pub(crate) const fn empty_name_cache() -> NameCache {
+    NameCache {
         flows: Cache::new(BUDGET),
         trails: Cache::new(BUDGET),
         artifacts: Cache::new(BUDGET),
@@ -140,14 +140,14 @@ pub(crate) const fn no_names() -> Names {
     }
 }
 
-/// What a fact makes known once it is recorded.
-pub(crate) enum News {
+/// What a recorded fact puts into the cache.
+pub(crate) enum CacheUpdate {
     Flow(FlowName, KnownFlow),
     Trail(TrailName, Id, KnownTrail),
     Artifact(Vec<Key>, Arc<KnownArtifact>),
 }
 
-impl News {
+impl CacheUpdate {
     pub(crate) fn of(fact: &Fact, limits: &Limits) -> Option<Self> {
         Some(match fact {
             Fact::FlowCreated { record } | Fact::FlowUpdated { record } | Fact::FlowTagged { record } => {
@@ -167,17 +167,17 @@ impl News {
     }
 }
 
-impl Names {
-    /// Remembers what was recorded in `org` at this ledger index.
-    pub(crate) fn learn(&self, org: Id, news: News, revision: u64) {
-        match news {
-            News::Flow(name, record) => {
+impl NameCache {
+    /// Puts in what was recorded in `org` at this ledger index.
+    pub(crate) fn insert(&self, org: Id, update: CacheUpdate, revision: u64) {
+        match update {
+            CacheUpdate::Flow(name, record) => {
                 self.flows.put((org, name), ENTRY, Arc::new(Current { revision, record }));
             }
-            News::Trail(name, flow, record) => {
+            CacheUpdate::Trail(name, flow, record) => {
                 self.trails.put((org, flow, name), ENTRY, Arc::new(Current { revision, record }));
             }
-            News::Artifact(names, record) => {
+            CacheUpdate::Artifact(names, record) => {
                 for name in names {
                     self.artifacts.put((org, name), ENTRY, Arc::clone(&record));
                 }
@@ -186,15 +186,15 @@ impl Names {
     }
 }
 
-/// Whether an attempt at a write may take from memory what names lead to, and whether it did.
+/// Whether an attempt at a write may use the cache, and whether it did.
 #[derive(Debug, Default)]
-pub(crate) struct Recall {
+pub(crate) struct CacheUse {
     is_allowed: AtomicBool,
     is_used: AtomicBool,
 }
 
-impl Recall {
-    /// From now on.
+impl CacheUse {
+    /// Allows the next attempt to use the cache.
     pub(crate) fn allow(&self) {
         self.is_allowed.store(true, Ordering::Relaxed);
     }
@@ -253,7 +253,7 @@ impl Context<'_> {
             let flow = self.store().flow(org, name.as_str()).await?;
             Ok(flow.map(|flow| flow.map(|flow| KnownFlow::from(&flow))))
         };
-        self.recall().get_or_read(&self.names().flows, (org, name.clone()), read).await
+        self.cache_use().get_or_read(&self.names().flows, (org, name.clone()), read).await
     }
 
     /// The trail of this name in this flow, as a write that guards it may take it.
@@ -267,7 +267,7 @@ impl Context<'_> {
             let trail = self.store().trail(org, flow, name.as_str()).await?;
             Ok(trail.map(|trail| trail.map(|trail| KnownTrail::new(&trail))))
         };
-        self.recall().get_or_read(&self.names().trails, (org, flow, name.clone()), read).await
+        self.cache_use().get_or_read(&self.names().trails, (org, flow, name.clone()), read).await
     }
 
     /// The artifact that this leads to, the newest that the filter admits, as a write that guards it may take it.
@@ -281,12 +281,12 @@ impl Context<'_> {
             let artifact = self.store().latest_artifact(org, filter).await?;
             Ok(artifact.as_ref().map(KnownArtifact::from))
         };
-        self.recall().get_or_read(&self.names().artifacts, (org, key.clone()), read).await
+        self.cache_use().get_or_read(&self.names().artifacts, (org, key.clone()), read).await
     }
 
     /// The repo of which a report of this digest tells nothing new, as a write that guards it may take it.
     pub(crate) fn known_repo(&self, reported: Hash) -> Result<Option<Arc<Current<Id>>>> {
-        Ok(self.recall().get(&self.names().repos, &(self.org()?, reported)))
+        Ok(self.cache_use().get(&self.names().repos, &(self.org()?, reported)))
     }
 
     /// A report of this digest tells nothing new of the repo.
